@@ -1,0 +1,1 @@
+"""How question files look; every dataset becomes a list of `Question`."""

@@ -1,0 +1,30 @@
+"""One question with all its accepted answers: what every dataset is turned into, and all that later rooms know of it."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True)
+class Question:
+    """A short-answer question."""
+
+    dataset: str
+    """Name of the dataset, as it appears in every result."""
+    item_id: str
+    """Unique within the dataset."""
+    question: str
+    """The text that the model is asked."""
+    answers: tuple[str, ...]
+    """Every accepted surface form; never empty."""
+    subject: str | None = None
+    """The entity that is asked about, as it is written in the question; None where the dataset does not say."""
+    relation: str | None = None
+    """The kind of fact ("capital"), the unit within which true and false answers are balanced; None where unknown."""
+    property_words: tuple[str, ...] = ()
+    """The words of the question that name the property asked for ("capital"); empty where the dataset does not say."""
+    model_answer: str | None = None
+    """An answer given elsewhere, used instead of generating one."""
+    truthful: bool | None = None
+    """A label given elsewhere, used instead of grading."""
+    metadata: Mapping[str, str | int | float | bool | None] = field(default_factory=dict)
+    """Whatever else the dataset says of the item (popularity, ids); carried into the results as it is."""

@@ -1,0 +1,25 @@
+"""Mistakes of the user, told in one line: what is wrong, what was found, what is allowed, what to do next.
+
+Every door (the command line, the Python call) lets a `UserError` through as it is: the command prints its one line and
+leaves with exit code 2. Any other exception is a mistake of ours and keeps its traceback.
+"""
+
+import difflib
+from collections.abc import Iterable
+
+
+class UserError(Exception):
+    """A mistake that the user can mend; its text is the whole message."""
+
+
+class InterventionNotApplied(RuntimeError):
+    """A cut that was asked for did not happen. Never the user's fault: a flat curve would look like a finding."""
+
+
+def unknown(kind: str, found: str, allowed: Iterable[str], then: str = "") -> UserError:
+    """The error for a name that is not among the allowed ones, with the nearest allowed name as a hint."""
+    names = sorted(allowed)
+    near = difflib.get_close_matches(found.lower(), names, n=1, cutoff=0.5)
+    hint = f" Did you mean {near[0]!r}?" if near else ""
+    after = f" {then}" if then else ""
+    return UserError(f"Unknown {kind} {found!r}; allowed: {', '.join(names)}.{hint}{after}")
