@@ -1,0 +1,1 @@
+"""Forward passes: batches by length, the shared prefix, masks, capture, greedy decoding."""

@@ -1,0 +1,171 @@
+"""When two written forms are the same words: "The Café Bogotá", "cafe bogota"; "U.S.A.", "USA"; "twenty-one", "21".
+
+Every letter is folded by itself (compatibility form, accents and case away), so that each word still knows its place in
+the raw text; the grader and the span finders share this one reading, and can never disagree about what a word is.
+- An apostrophe inside a word is dropped, any other punctuation or symbol separates words; "&" reads "and".
+- Dotted initials are one word ("J. R. R." = "jrr"), "1,000" is "1000", and "3.5" stays one word.
+- Number words become digits: "two hundred and five", "3.5 million".
+- Articles are dropped, but never down to nothing, and a last "a" is a name ("vitamin A").
+`normalise` is idempotent. Scripts written without spaces have words as long as their unbroken runs.
+"""
+
+import re
+import unicodedata
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+from anchorscope.datasets._number_words import compose
+
+ARTICLES = frozenset(("a", "an", "the"))
+
+# Letters that Unicode does not decompose into a base letter and an accent, though readers take them for accented ones.
+_LETTERS = dict(zip("øłđðıħŧŋĸəɛɔɑƀȼɇǥɨɉɍʉɏƶɖɓɗɠƙƥƭʋƴȷ", "olddihtnkeeoabcegijruyzdbdgkptvyj", strict=True))
+_LETTERS |= {"æ": "ae", "œ": "oe", "þ": "th"}
+_APOSTROPHES = "'’‘‛`´＇′"
+_MODIFIER_APOSTROPHES = "ʻʼʽʾʿʹˈ"  # letters to Unicode, but "Hawaiʻi" is "Hawaii" to everybody else
+_KEPT = ".,&"  # separators that mean something between certain neighbours
+
+_WORD_CHAR = r"[^ '.,&]"
+_LETTER = r"[^ '.,&0-9]"
+_LAST = rf"(?:{_LETTER}(?!{_WORD_CHAR}))"
+_SCAN = re.compile(
+    rf"(?P<initials>(?<![^ ,&]){_LETTER}\.(?:(?: ?{_LETTER}\.)+{_LAST}?|{_LAST}))"
+    rf"|(?P<word>(?:(?<![.,0-9])[0-9]{{1,3}}(?:,[0-9]{{3}})+(?!,?[0-9])|{_WORD_CHAR})"
+    rf"(?:{_WORD_CHAR}|'+(?={_WORD_CHAR})|(?<=[0-9])\.(?=[0-9]))*)"
+    r"|(?P<and>&)"
+)
+_INITIALS = str.maketrans("", "", ". ")
+_GROUPING = str.maketrans("", "", "',")
+
+
+@dataclass(frozen=True)
+class Word:
+    """One word of a text."""
+
+    text: str
+    """The folded word; a composed number in digits."""
+    start: int
+    """Index of its first character in the raw text."""
+    end: int
+    """Index after its last character in the raw text."""
+
+
+def _fold_character(character: str) -> str:
+    """What one character becomes: word characters, a space, one of `_KEPT`, an apostrophe, or nothing."""
+    if character in _APOSTROPHES:
+        return "'"
+    if character in _KEPT:
+        return character
+    if character in _MODIFIER_APOSTROPHES or "\ufe00" <= character <= "\ufe0f":
+        return ""
+    category = unicodedata.category(character)
+    if category == "Nd":
+        return str(unicodedata.decimal(character))
+    # Accents have combining class 1 or at least 10; 7 to 9 (nukta, voicing mark, virama) and 0 carry the word itself.
+    combining = unicodedata.combining(character)
+    if category == "Cf" or combining == 1 or combining >= 10:
+        return ""
+    lowered = unicodedata.normalize("NFKD", character).casefold()
+    lowered = _LETTERS.get(lowered, lowered)
+    if lowered != character:
+        return "".join(_fold_character(part) for part in lowered)
+    return character if category[0] in "LNM" else " "
+
+
+class _Folding(dict[int, str]):
+    """A translation table that learns every character when it first meets it."""
+
+    def __missing__(self, code: int) -> str:
+        folded = self[code] = _fold_character(chr(code))
+        return folded
+
+
+_FOLDING = _Folding()
+
+
+def _scan(folded: str) -> Iterator[tuple[str, int, int]]:
+    """The words of a folded text with their places in it."""
+    for match in _SCAN.finditer(folded):
+        if match.lastgroup == "and":
+            text = "and"
+        else:
+            text = match.group().translate(_INITIALS if match.lastgroup == "initials" else _GROUPING)
+        yield text, match.start(), match.end()
+
+
+def _with_numbers(words: list[Word]) -> list[Word]:
+    """The same words with number words composed into digits."""
+    composed = compose([word.text for word in words])
+    return [Word(text, words[first].start, words[after - 1].end) for text, first, after in composed]
+
+
+def located_words(text: str, *, numbers: bool = True, split_possessive: bool = False) -> list[Word]:
+    """Every word of `text`, articles included, with its place in it.
+
+    `numbers` composes number words. `split_possessive` makes "'s" a word of its own, so that "France" is a whole word
+    of "France's"; the grader does not, because "McDonald's" is "McDonalds".
+    """
+    folded = text.translate(_FOLDING)
+    places = range(len(text)) if text.isascii() else [i for i, c in enumerate(text) for _ in _FOLDING[ord(c)]]
+    found: list[Word] = []
+    for word, start, end in _scan(folded):
+        raw_end = places[end - 1] + 1
+        while raw_end < len(text) and not _FOLDING[ord(text[raw_end])]:
+            raw_end += 1  # an accent that is a character of its own belongs to its letter
+        if split_possessive and folded.endswith("'s", start, end) and end - start > 2:
+            cut = places[end - 2]
+            found += [Word(word[:-1], places[start], cut), Word("'s", cut, raw_end)]
+        else:
+            found.append(Word(word, places[start], raw_end))
+    return _with_numbers(found) if numbers else found
+
+
+def without_articles(words: Sequence[str]) -> tuple[str, ...]:
+    """The words less their articles; all of them if there is nothing else, and a last "a" stays."""
+    if ARTICLES.isdisjoint(words):
+        return tuple(words)
+    last = len(words) - 1
+    kept = tuple(word for i, word in enumerate(words) if word not in ARTICLES or (word == "a" and i == last))
+    return tuple(words) if ARTICLES.issuperset(kept) else kept
+
+
+@lru_cache(maxsize=1 << 18)  # an alias is looked up once per question that accepts it, and again for its span
+def _word_tuple(text: str) -> tuple[str, ...]:
+    """`words`, kept: 100,000 aliases cost some tens of megabytes."""
+    scanned = [word for word, _, _ in _scan(text.translate(_FOLDING))]
+    return without_articles([word for word, _, _ in compose(scanned)])
+
+
+def words(text: str) -> list[str]:
+    """The normalised words of a text; empty if it has no letter and no digit."""
+    return list(_word_tuple(text))
+
+
+def normalise(text: str) -> str:
+    """The normalised words of a text, joined by single spaces."""
+    return " ".join(_word_tuple(text))
+
+
+def question_key(text: str) -> str:
+    """What makes two questions the same question; a text of symbols alone stands for itself."""
+    return normalise(text) or " ".join(text.split())
+
+
+def occurrences(needle: Sequence[str], haystack: Sequence[str]) -> Iterator[tuple[int, int]]:
+    """Where `needle` (normalised words) occurs in `haystack` (words with their articles), as [first, after) indices.
+
+    Articles of the haystack may be passed over between two words of the needle, but are matched where it names them.
+    """
+    for first, word in enumerate(haystack):
+        if not needle or word != needle[0]:
+            continue
+        at = first + 1
+        for wanted in needle[1:]:
+            while at < len(haystack) and haystack[at] != wanted and haystack[at] in ARTICLES:
+                at += 1
+            if at == len(haystack) or haystack[at] != wanted:
+                break
+            at += 1
+        else:
+            yield first, at

@@ -1,0 +1,123 @@
+"""States of all layers at the wanted positions, clean or with attention edges cut, batch by batch.
+
+A state at layer l depends on blocks up to l only, so one pass with the same cut in every layer gives "blocks 0 … l cut"
+for every l. Only the wanted positions are kept, and each batch goes to the caller at once: nothing piles up here.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from anchorscope.engine.batching import plan_batches
+from anchorscope.engine.forward import LayerMasks, run_layers
+from anchorscope.engine.keys_values import Prefix
+from anchorscope.engine.masks import cut_edges
+from anchorscope.engine.sequences import SITES, Cut, TokenSequence
+from anchorscope.errors import InterventionNotApplied, UserError
+from anchorscope.models.families import BlockOutput
+from anchorscope.models.language_model import LanguageModel
+from anchorscope.progress import Progress, Silent
+
+
+@dataclass(frozen=True)
+class Work:
+    """What one pass over a dataset runs."""
+
+    sequences: Sequence[TokenSequence]
+    prefix: Prefix
+    batches: Sequence[Sequence[int]]
+    """Indices into `sequences`; an item may be left out."""
+    cuts: Sequence[Cut] | None = None
+    """One per sequence; None for a clean pass."""
+
+
+Receive = Callable[[list[int], Tensor], None]
+"""Called per batch with the items' indices and their states, [batch, position, site, layer, d_model], on the device."""
+
+
+def capture(lm: LanguageModel, work: Work, receive: Receive, title: str, progress: Progress | None = None) -> None:
+    """Runs all batches and hands each one's states to `receive`."""
+    listener = progress or Silent()
+    listener.start(title, sum(len(batch) for batch in work.batches))
+    for batch in work.batches:
+        states = _run_batch(lm, work, list(batch))
+        if not torch.isfinite(states).all():
+            raise UserError(
+                f"The model's states contain NaN or infinity (in a batch of {len(batch)} items, precision "
+                f"{str(lm.dtype).removeprefix('torch.')}); try --dtype float32 or bfloat16, or check the weights."
+            )
+        receive(list(batch), states)
+        listener.advance(len(batch))
+    listener.finish()
+
+
+def clean_states(
+    lm: LanguageModel, sequences: Sequence[TokenSequence], prefix: Prefix, batch_tokens: int, progress: Progress | None = None
+) -> Tensor:
+    """Clean states of all items in host memory, [position, site, layer, item, d_model], to train probes on."""
+    batches = plan_batches([len(sequence.ids) - prefix.length for sequence in sequences], batch_tokens)
+    n_positions = len(sequences[0].read_at)
+    kept = torch.empty(n_positions, len(SITES), lm.n_layers, len(sequences), lm.d_model, dtype=lm.dtype)
+
+    def keep(batch: list[int], states: Tensor) -> None:
+        kept[..., batch, :] = states.permute(1, 2, 3, 0, 4).cpu()
+
+    capture(lm, Work(sequences, prefix, batches), keep, "clean states", progress)
+    return kept
+
+
+def _run_batch(lm: LanguageModel, work: Work, batch: list[int]) -> Tensor:
+    sequences = [work.sequences[index] for index in batch]
+    n_prefix = work.prefix.length
+    n_keys = max(len(sequence.ids) for sequence in sequences)
+    removed = None
+    if work.cuts is not None:
+        cuts = [work.cuts[index] for index in batch]
+        removed = cut_edges(sequences, cuts, n_prefix, n_keys)
+        _refuse_cuts_before(sequences, cuts, n_prefix)
+    masks = LayerMasks(lm, n_keys - n_prefix, n_keys, removed)
+    collected = _Collected(lm, sequences, n_prefix)
+    positions = torch.arange(n_prefix, n_keys, device=lm.device)[None]
+    run_layers(lm, _padded(sequences, n_prefix, n_keys, lm), positions, masks.of, work.prefix, collected.visit)
+    if removed is not None and bool(removed.any()):
+        _refuse_silent_no_op(masks)
+    return collected.states
+
+
+class _Collected:
+    """The states at the wanted positions of one batch, filled layer by layer."""
+
+    def __init__(self, lm: LanguageModel, sequences: Sequence[TokenSequence], n_prefix: int) -> None:
+        at = torch.tensor([sequence.read_at for sequence in sequences], device=lm.device) - n_prefix
+        self.rows = torch.arange(len(sequences), device=lm.device)[:, None]
+        self.at = at
+        self.states = torch.empty(
+            *at.shape, len(SITES), lm.n_layers, lm.d_model, dtype=lm.dtype, device=lm.device
+        )
+
+    def visit(self, layer: int, output: BlockOutput) -> None:
+        for site, name in enumerate(SITES):
+            self.states[:, :, site, layer] = getattr(output, name)[self.rows, self.at]
+
+
+def _padded(sequences: Sequence[TokenSequence], n_prefix: int, n_keys: int, lm: LanguageModel) -> Tensor:
+    # Padding stands on the right, where causal attention keeps it from every real token; its id does not matter.
+    rows = [list(sequence.ids[n_prefix:]) + [0] * (n_keys - len(sequence.ids)) for sequence in sequences]
+    return torch.tensor(rows, device=lm.device)
+
+
+def _refuse_cuts_before(sequences: Sequence[TokenSequence], cuts: Sequence[Cut], n_prefix: int) -> None:
+    # A key inside the shared prefix would have to be cut from the prefix's own later tokens too, and those are not run.
+    for cut in cuts:
+        if any(key < n_prefix for key in cut.keys):
+            raise InterventionNotApplied(
+                f"a cut names key {min(cut.keys)} inside the shared prefix of {n_prefix} tokens; run it without the prefix"
+            )
+
+
+def _refuse_silent_no_op(masks: LayerMasks) -> None:
+    missed = [layer for layer, edges in enumerate(masks.edges_cut) if edges == 0]
+    if missed:
+        raise InterventionNotApplied(f"layers {missed} were asked to lose attention edges and lost none")

@@ -1,0 +1,51 @@
+"""What the engine is given: token sequences, and what to cut in them. All positions are absolute indices into `ids`."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+SITES = ("attention", "mlp", "residual")
+"""Where states are read: what attention adds, what the feed-forward part adds, the stream after the block."""
+EDGES = ("all", "outside", "direct")
+"""Which later queries are kept from a cut key: all; those outside the cut keys; those of the answer only."""
+
+
+@dataclass(frozen=True)
+class TokenSequence:
+    """Prompt and answer of one item."""
+
+    ids: tuple[int, ...]
+    """Token ids of prompt and answer."""
+    answer_start: int
+    """Index of the answer's first token."""
+    read_at: tuple[int, ...]
+    """The positions whose states are wanted, the same number for every item."""
+
+
+@dataclass(frozen=True)
+class Cut:
+    """Attention edges to remove from one item's run, in every layer."""
+
+    keys: tuple[int, ...]
+    """Positions that later positions may no longer attend to."""
+    edges: str = "all"
+    """One of `EDGES`."""
+
+    @property
+    def n_cut(self) -> int:
+        """Number of keys."""
+        return len(self.keys)
+
+
+def shared_prefix_length(sequences: Sequence[Sequence[int]], limits: Sequence[int]) -> int:
+    """How many leading tokens all sequences have in common, at most `limits[i]` of each.
+
+    Keys and values of these are computed once. At least one token of every sequence is left to run.
+    """
+    if not sequences:
+        return 0
+    first = sequences[0]
+    length = min(min(limits), *(len(sequence) - 1 for sequence in sequences), len(first))
+    for sequence in sequences[1:]:
+        while length and tuple(sequence[:length]) != tuple(first[:length]):
+            length -= 1
+    return length

@@ -1,0 +1,49 @@
+"""From effects, which come intervention by intervention, to what analyses read: one place (site, position) at a time."""
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from anchorscope.engine.sequences import SITES
+from anchorscope.evidence.effects import Effect
+from anchorscope.evidence.items import Measured
+from anchorscope.probes.crossfit import ProbeSet, Splits, fit_probes
+from anchorscope.progress import Progress
+
+
+def measured_places(
+    splits: Splits,
+    groups: NDArray[np.int64],
+    positions: Sequence[str],
+    probe_sets: Mapping[str, ProbeSet],
+    clean: NDArray[np.float32],
+    effects: Sequence[Effect],
+) -> dict[tuple[str, str], Measured]:
+    """Log-odds per (site, position); `clean` is [item, position, site, probe, layer]."""
+    places = {}
+    for q, position in enumerate(positions):
+        for s, site in enumerate(SITES):
+            places[site, position] = Measured(
+                labels=splits.labels,
+                groups=groups,
+                folds=splits.folds,
+                probes=splits.probes,
+                before=clean[:, q, s].transpose(1, 2, 0),
+                after={one.intervention: one.logits[:, q, s].transpose(1, 2, 0) for one in effects},
+                ran={one.intervention: one.items for one in effects},
+                n_cut={one.intervention: one.n_cut for one in effects},
+                reference=probe_sets[f"{site}/{position}"].reference,
+            )
+    return places
+
+
+def refit_logits(effect: Effect, splits: Splits, progress: Progress) -> NDArray[np.floating]:
+    """Out-of-fold log-odds [layer, item] of probes trained on the states under an intervention."""
+    assert effect.states is not None, "only interventions that keep their states can be fitted anew"
+    only_full = Splits(splits.labels, splits.folds, splits.training[:1], splits.inner[:1], splits.probes[:1])
+    fitted = fit_probes(effect.states, only_full, f"refit {effect.intervention}", progress)
+    weight = fitted.weight[0].numpy()[splits.folds]  # [item, layer, d_model]
+    bias = fitted.bias[0].numpy()[splits.folds]
+    states = effect.states.float().numpy()
+    return np.einsum("lid,ild->li", states, weight) + bias.T

@@ -1,0 +1,192 @@
+"""All evidence of one dataset as result tables: every site and position, every assignment, control and baseline."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from anchorscope.evidence.baselines import relation_only, words_only
+from anchorscope.evidence.curves import (
+    Curve,
+    corrected_calls,
+    corrected_curves,
+    cross_fitted_curves,
+    plain_calls,
+    plain_curves,
+)
+from anchorscope.evidence.items import Measured
+from anchorscope.evidence.summary import Row, summarise
+from anchorscope.evidence.surviving import Score, Scored, baseline_score, layer_scores
+from anchorscope.progress import Progress
+
+CURVE_COLUMNS = (
+    "model", "dataset", "intervention", "variant", "site", "position", "assignment", "group", "truth", "layer",
+    "delta_p", "ci_low", "ci_high", "n", "n_groups",
+)  # fmt: skip
+SCORE_COLUMNS = (
+    "model", "dataset", "intervention", "kind", "site", "position", "layer",
+    "auc", "ci_low", "ci_high", "log_loss", "brier", "n", "n_groups",
+)  # fmt: skip
+SUMMARY_COLUMNS = (
+    "dataset", "site", "position", "assignment", "intervention", "group", "quantity",
+    "value", "ci_low", "ci_high", "n", "method",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """What the tables of one dataset are made from."""
+
+    model: str
+    dataset: str
+    item_ids: Sequence[str]
+    questions: Sequence[str]
+    answers: Sequence[str]
+    relations: Sequence[str | None]
+    confidence_mean: Sequence[float | None]
+    confidence_min: Sequence[float | None]
+    variant: str
+    """The edges that were cut."""
+    places: Mapping[tuple[str, str], Measured]
+    """Log-odds per (site, position)."""
+    refits: Mapping[str, NDArray[np.floating]]
+    """Out-of-fold log-odds [layer, item] of probes fitted anew under an intervention, at the headline place."""
+    headline: tuple[str, str]
+    """(site, position) of the chart."""
+    weights: NDArray[np.floating]
+    """Bootstrap weights, [resample, item]."""
+
+
+def evidence_tables(evidence: Evidence, progress: Progress) -> dict[str, pl.DataFrame]:
+    """curves, reference_curves, probe_scores, pathways and summary of one dataset."""
+    progress.start("evidence", len(evidence.places) + 1)
+    curves, summary, scores, pathways = [], [], [], []
+    for (site, position), measured in evidence.places.items():
+        place = {"dataset": evidence.dataset, "site": site, "position": position}
+        curves += [row for curve in _curves(measured, evidence.weights) for row in _curve_rows(curve, evidence, place)]
+        summary += [_summary_row(row, place) for row in summarise(measured, evidence.weights)]
+        scores += [_score_row(score, evidence, place) for score in _place_scores(evidence, measured, (site, position))]
+        pathways += _pathway_rows(evidence, measured, place)
+        progress.advance(1)
+    nowhere = {"dataset": evidence.dataset, "site": None, "position": None}
+    scores += [_score_row(score, evidence, nowhere) for score in _baselines(evidence)]
+    reference = _reference_rows(evidence)
+    progress.advance(1)
+    progress.finish()
+    return {
+        "curves": pl.DataFrame(curves, infer_schema_length=None).select(CURVE_COLUMNS),
+        "reference_curves": pl.DataFrame(reference, infer_schema_length=None).select(*CURVE_COLUMNS, "shift"),
+        "probe_scores": pl.DataFrame(scores, infer_schema_length=None).select(SCORE_COLUMNS),
+        "pathways": pl.DataFrame(pathways, infer_schema_length=None),
+        "summary": pl.DataFrame(summary, infer_schema_length=None).select(SUMMARY_COLUMNS),
+    }
+
+
+def _curves(measured: Measured, weights: NDArray[np.floating]) -> list[Curve]:
+    return [
+        curve
+        for intervention in measured.after
+        for make in (plain_curves, cross_fitted_curves, corrected_curves)
+        for curve in make(measured, intervention, weights)
+    ]
+
+
+def _curve_rows(curve: Curve, evidence: Evidence, place: Mapping[str, str]) -> list[dict[str, object]]:
+    common = {
+        "model": evidence.model, **place, "intervention": curve.intervention, "variant": evidence.variant,
+        "assignment": curve.assignment, "group": curve.group, "truth": curve.truth,
+        "n": curve.n, "n_groups": curve.n_groups,
+    }  # fmt: skip
+    layers = zip(curve.delta_p, curve.ci_low, curve.ci_high, strict=True)
+    return [
+        {**common, "layer": layer, "delta_p": _number(value), "ci_low": _number(low), "ci_high": _number(high)}
+        for layer, (value, low, high) in enumerate(layers)
+    ]
+
+
+def _reference_rows(evidence: Evidence) -> list[dict[str, object]]:
+    """The plain chart with the reference layer a quarter of the depth earlier and later."""
+    measured = evidence.places[evidence.headline]
+    site, position = evidence.headline
+    place = {"dataset": evidence.dataset, "site": site, "position": position}
+    quarter = max(1, measured.n_layers // 4)
+    return [
+        {**row, "shift": shift}
+        for shift in (-quarter, 0, quarter)
+        for curve in plain_curves(measured, "knockout", evidence.weights, move=shift)
+        if curve.truth == "all"
+        for row in _curve_rows(curve, evidence, place)
+    ]
+
+
+def _place_scores(evidence: Evidence, measured: Measured, place: tuple[str, str]) -> list[Score]:
+    scored = Scored(measured.labels, measured.groups, measured.folds, evidence.weights)
+    full = measured.probe("full")
+    scores = layer_scores("clean", "transfer", measured.before[full], scored)
+    if any(relation is not None for relation in evidence.relations):
+        _, relation = np.unique([name or "" for name in evidence.relations], return_inverse=True)
+        strata = measured.folds * (relation.max() + 1) + relation
+        within = Scored(measured.labels, measured.groups, strata, evidence.weights)
+        scores += layer_scores("clean", "within-relation", measured.before[full], within)
+    for intervention, after in measured.after.items():
+        scores += layer_scores(intervention, "transfer", after[full], scored.take(measured.ran[intervention]))
+    if place == evidence.headline:
+        for intervention, logits in evidence.refits.items():
+            scores += layer_scores(intervention, "refit", logits, scored.take(measured.ran[intervention]))
+    return scores
+
+
+def _baselines(evidence: Evidence) -> list[Score]:
+    measured = evidence.places[evidence.headline]
+    scored = Scored(measured.labels, measured.groups, measured.folds, evidence.weights)
+    found = []
+    if any(relation is not None for relation in evidence.relations):
+        scores = relation_only(evidence.relations, measured.labels, measured.folds)
+        found.append(baseline_score("relation-only", scores, scored))
+    spoken = words_only(evidence.questions, evidence.answers, measured.labels, measured.folds)
+    found.append(baseline_score("words", spoken, scored))
+    for kind, confidence in (("confidence-mean", evidence.confidence_mean), ("confidence-min", evidence.confidence_min)):
+        if all(value is not None for value in confidence):  # answers from elsewhere come without it
+            found.append(baseline_score(kind, np.array(confidence, dtype=float), scored))
+    return found
+
+
+def _pathway_rows(evidence: Evidence, measured: Measured, place: Mapping[str, str]) -> list[dict[str, object]]:
+    sample = np.ones((1, len(measured.labels)), np.float32)
+    corrected = corrected_calls(measured, sample)
+    ways = [
+        ("plain", "full", plain_calls(measured).names()),
+        ("cross-fitted", "a", plain_calls(measured, "a").names()),
+        ("cross-fitted", "b", plain_calls(measured, "b").names()),
+        ("corrected", "full", type(corrected)(corrected.correct[0], corrected.flipped[0]).names()),
+    ]
+    return [
+        {
+            "dataset": evidence.dataset, "item_id": item_id, "site": place["site"], "position": place["position"],
+            "assignment": assignment, "probe": probe,
+            "reference_layer": int(measured.reference[measured.probe(probe), fold]), "pathway": name,
+        }
+        for assignment, probe, names in ways
+        for item_id, fold, name in zip(evidence.item_ids, measured.folds, names, strict=True)
+    ]  # fmt: skip
+
+
+def _score_row(score: Score, evidence: Evidence, place: Mapping[str, str | None]) -> dict[str, object]:
+    numbers = {name: _number(value) if isinstance(value, float) else value for name, value in asdict(score).items()}
+    return {"model": evidence.model, **place, **numbers}
+
+
+def _summary_row(row: Row, place: Mapping[str, str]) -> dict[str, object]:
+    estimate = row.estimate
+    return {
+        **place, "assignment": row.assignment, "intervention": row.intervention, "group": row.group,
+        "quantity": row.quantity, "value": _number(estimate.value), "ci_low": _number(estimate.ci_low),
+        "ci_high": _number(estimate.ci_high), "n": estimate.n, "method": estimate.method,
+    }  # fmt: skip
+
+
+def _number(value: float) -> float | None:
+    """A missing value is null in the tables, never NaN."""
+    return float(value) if np.isfinite(value) else None

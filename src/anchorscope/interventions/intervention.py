@@ -1,0 +1,45 @@
+"""What every intervention is: a rule that turns an item into the attention edges to cut.
+
+An intervention knows tokens, not probes. Registered ones all pass the same laws: cutting nothing equals the clean run,
+a real cut changes something, states below the first cut key stay as they are.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from anchorscope.engine.sequences import Cut, TokenSequence
+
+
+@dataclass(frozen=True)
+class ItemTokens:
+    """What an intervention may know of an item."""
+
+    sequence: TokenSequence
+    question_tokens: tuple[int, ...]
+    """Exact question tokens E_Q, indices into the sequence."""
+    prefix_length: int
+    """Leading tokens shared by all items; they are not run again and cannot be cut."""
+
+
+@dataclass(frozen=True)
+class Intervention:
+    """A registered intervention."""
+
+    name: str
+    """As in the results' column `intervention`."""
+    about: str
+    """One line for help and report."""
+    keys: Callable[[ItemTokens, np.random.Generator], tuple[int, ...]]
+    """Which positions later ones may no longer attend to."""
+    changes: bool = True
+    """False for the no-op control: nothing is cut, and the batches are made in another order."""
+    max_items: int | None = None
+    """How many items are enough; None for all."""
+    keeps_states: bool = False
+    """Whether the states at the headline site are kept, to fit probes on them anew (`refit`)."""
+
+    def cut(self, item: ItemTokens, edges: str, rng: np.random.Generator) -> Cut:
+        """The cut for one item."""
+        return Cut(keys=self.keys(item, rng), edges=edges)

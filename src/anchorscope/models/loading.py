@@ -1,0 +1,127 @@
+"""From what the user named to a loaded model: the embedded one, a folder, a GGUF file or a hub id.
+
+Only safetensors and GGUF weights are read (a pickle can run code), and code that comes with a model runs only when that
+is asked for explicitly.
+"""
+
+from pathlib import Path
+from typing import Any
+
+import torch
+from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
+from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
+
+from anchorscope.errors import UserError, unknown
+from anchorscope.models.embedded import EMBEDDED, installed_path, quiet_transformers
+from anchorscope.models.language_model import LanguageModel, wrap
+
+DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
+"""Precisions by their names on the command line."""
+
+
+def load(source: str, dtype: str = "float32", device: str = "cpu", trust_remote_code: bool = False) -> LanguageModel:
+    """The model that `source` names, on one device."""
+    place, name, extra = _locate(source)
+    extra["trust_remote_code"] = trust_remote_code
+    with quiet_transformers():
+        _refuse_non_causal(_read_config(place, source, extra), source)
+        tokenizer = _read_tokenizer(place, source, extra)
+        model = _read_weights(place, source, extra, dtype)
+    return wrap(model.to(_checked_device(device)), tokenizer, name=name, source=source)
+
+
+def choose_device(device: str) -> str:
+    """`auto` becomes the first GPU where there is one; anything else stays."""
+    return ("cuda" if torch.cuda.is_available() else "cpu") if device == "auto" else device
+
+
+def choose_dtype(dtype: str, device: str) -> str:
+    """`auto` becomes float32 on the CPU and bfloat16 on anything faster; anything else stays."""
+    return ("float32" if device == "cpu" else "bfloat16") if dtype == "auto" else dtype
+
+
+def _checked_device(device: str) -> torch.device:
+    try:
+        return torch.empty(0, device=device).device
+    except (RuntimeError, AssertionError) as error:
+        reason = str(error).splitlines()[0]
+        raise UserError(f"Device {device!r} cannot be used here ({reason}); allowed: auto, cpu, cuda, cuda:N, mps.") from error
+
+
+def _locate(source: str) -> tuple[str, str, dict[str, Any]]:
+    """Where transformers finds it, the display name, and extra loading options."""
+    if source in EMBEDDED:
+        folder = installed_path(source)
+        if folder is None:
+            raise UserError(
+                f"The embedded model {source!r} is not installed yet; run: anchorscope models --install {source}"
+            )
+        return str(folder), EMBEDDED[source].title, {}
+    path = Path(source).expanduser()
+    if path.is_file():
+        if path.suffix.lower() != ".gguf":
+            raise UserError(f"Model file {source!r} is not a GGUF file; give a folder with safetensors, a .gguf file or a hub id.")
+        return str(path.parent), path.stem, {"gguf_file": path.name}
+    if path.is_dir():
+        _check_folder(path, source)
+        return str(path), path.resolve().name, {}
+    if source.count("/") == 1 and not source.startswith((".", "/", "~")):
+        return source, source.rsplit("/", 1)[1], {}
+    if "/" in source:
+        raise UserError(f"Model folder {source!r} does not exist; give a folder with safetensors, a .gguf file or a hub id (OWNER/NAME).")
+    raise unknown("model", source, EMBEDDED, "A hub id (OWNER/NAME), a folder or a .gguf file is allowed too.")
+
+
+def _check_folder(path: Path, source: str) -> None:
+    if not (path / "config.json").is_file():
+        found = ", ".join(sorted(entry.name for entry in path.iterdir())[:5]) or "nothing"
+        raise UserError(f"Model folder {source!r} has no config.json (found: {found}); give the folder that holds the model itself.")
+    if not any(path.glob("*.safetensors")):
+        found = ", ".join(sorted(entry.name for entry in path.iterdir() if entry.suffix in (".bin", ".pt", ".pth", ".gguf"))) or "no weights"
+        raise UserError(
+            f"Model folder {source!r} has no safetensors weights (found: {found}); pickled weights are not loaded because they "
+            f"can run code. Save the model again with save_pretrained(), or name a .gguf file itself."
+        )
+
+
+def _read_config(place: str, source: str, extra: dict[str, Any]) -> Any:
+    try:
+        return AutoConfig.from_pretrained(place, **extra)
+    except (OSError, ValueError, KeyError) as error:
+        raise UserError(f"Model {source!r} cannot be read: {_first_line(error)}") from error
+
+
+def _read_tokenizer(place: str, source: str, extra: dict[str, Any]) -> Any:
+    hint = "save the model's tokenizer beside its weights (tokenizer.save_pretrained)."
+    try:
+        tokenizer = AutoTokenizer.from_pretrained(place, **extra)
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, ImportError) as error:
+        raise UserError(f"Model {source!r} has no tokenizer that can be loaded ({_first_line(error)}); {hint}") from error
+    if not tokenizer.is_fast or len(tokenizer) == 0 or not tokenizer("a b").input_ids:
+        raise UserError(f"Model {source!r} has no usable tokenizer (a fast one, which knows the characters of its tokens, is needed); {hint}")
+    return tokenizer
+
+
+def _read_weights(place: str, source: str, extra: dict[str, Any], dtype: str) -> Any:
+    if dtype not in DTYPES:
+        raise unknown("dtype", dtype, DTYPES)
+    safe = {} if "gguf_file" in extra else {"use_safetensors": True}
+    try:
+        return AutoModelForCausalLM.from_pretrained(
+            place, dtype=DTYPES[dtype], attn_implementation="sdpa", **safe, **extra
+        )
+    except (OSError, ValueError, KeyError, RuntimeError) as error:
+        raise UserError(f"The weights of model {source!r} cannot be loaded: {_first_line(error)}") from error
+
+
+def _refuse_non_causal(config: Any, source: str) -> None:
+    kinds = getattr(config, "architectures", None) or []
+    causal = config.model_type in MODEL_FOR_CAUSAL_LM_MAPPING_NAMES and not getattr(config, "is_encoder_decoder", False)
+    if not causal or any(kind.endswith(("ForMaskedLM", "ForSequenceClassification", "ForTokenClassification")) for kind in kinds):
+        found = ", ".join(kinds) or config.model_type
+        raise UserError(f"Model {source!r} is not a causal language model (found: {found}); choose one that generates text, such as a ...ForCausalLM.")
+
+
+def _first_line(error: BaseException) -> str:
+    return (str(error).strip() or type(error).__name__).splitlines()[0][:300]
+

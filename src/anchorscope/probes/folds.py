@@ -1,0 +1,29 @@
+"""Splits that keep groups whole and the share of true answers even: outer folds, inner folds, halves."""
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+def grouped_folds(
+    groups: NDArray[np.integer], labels: NDArray[np.bool_], n_folds: int, rng: np.random.Generator
+) -> NDArray[np.int64]:
+    """The fold of each item.
+
+    Groups are dealt out from the largest to the smallest (equal ones in random order), each to the fold whose numbers
+    of true and false items it leaves most even.
+    """
+    names, member = np.unique(groups, return_inverse=True)
+    counts = np.zeros((len(names), 2))
+    np.add.at(counts, (member, labels.astype(int)), 1)
+    order = rng.permutation(len(names))
+    order = order[np.argsort(-counts[order].sum(axis=1), kind="stable")]
+    filled = np.zeros((n_folds, 2))
+    share = np.maximum(counts.sum(axis=0), 1) / n_folds
+    fold_of_group = np.zeros(len(names), dtype=np.int64)
+    for group in order:
+        # Squared excess over the even share, after the group went to each fold.
+        cost = (((filled + counts[group]) / share) ** 2).sum(axis=1) - ((filled / share) ** 2).sum(axis=1)
+        fold = int(np.argmin(cost))
+        fold_of_group[group] = fold
+        filled[fold] += counts[group]
+    return fold_of_group[member]

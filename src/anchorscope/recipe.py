@@ -1,0 +1,124 @@
+"""The recipe of a run: every choice that changes a number, checked, with defaults; `recipe.toml` in the run folder.
+
+Choices that depend on the machine (`auto`) are resolved once, before the first step, and written down: a resumed run and
+a repeated one use the same.
+"""
+
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import tomli_w
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+
+from anchorscope.answers.balance import BALANCE
+from anchorscope.answers.groups import GROUP_BY
+from anchorscope.datasets.catalog import parse_spec
+from anchorscope.engine.sequences import EDGES, SITES
+from anchorscope.errors import UserError, unknown
+from anchorscope.spans.positions import POSITIONS
+
+CHOICES: dict[str, tuple[str, ...]] = {
+    "site": SITES,
+    "position": POSITIONS,
+    "edges": EDGES,
+    "balance": BALANCE,
+    "group_by": GROUP_BY,
+    "evidence": ("knockout",),
+    "prompt": ("few-shot",),
+    "on_bad_row": ("fail", "skip"),
+    "dtype": ("auto", "float32", "bfloat16", "float16"),
+}
+"""Options that take one of a few words."""
+
+
+class Recipe(BaseModel):
+    """One run."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+
+    model: str = "smollm2-135m"
+    """The model: smollm2-135m, a folder with safetensors, a .gguf file, or a hub id (OWNER/NAME)."""
+    datasets: tuple[str, ...] = ("atlas",)
+    """The question sets: atlas, popqa=FILE, triviaqa=FILE, hotpotqa=FILE, nq=FILE, or file:PATH."""
+    limit: int | None = Field(default=None, ge=1)
+    """Questions asked per dataset, drawn at random; all where not given."""
+    site: str = "mlp"
+    """Headline site: where in a block the probe of the chart reads."""
+    position: str = "final"
+    """Headline position: at which token the probe of the chart reads."""
+    edges: str = "all"
+    """Which later tokens lose the question's exact tokens: all, those outside them, or the answer's own (direct)."""
+    balance: str = "relation"
+    """Where true and false answers are balanced: within each relation, within the dataset, or not at all."""
+    group_by: str = "subject"
+    """What keeps items in one fold: the same question or subject, or (as a leak check) the same answer."""
+    evidence: str = "knockout"
+    """Which experiments to run beside their controls."""
+    prompt: str = "few-shot"
+    """How the question is put."""
+    on_bad_row: str = "fail"
+    """What a bad row of a question file does: fail, or skip and count."""
+    seed: int = Field(default=0, ge=0)
+    """Seed of every draw."""
+    device: str = "auto"
+    """auto, cpu, cuda, cuda:N or mps."""
+    dtype: str = "auto"
+    """Precision of the model; auto is float32 on the CPU and bfloat16 on a GPU."""
+    batch_tokens: int | None = Field(default=None, ge=1)
+    """Tokens run together; chosen by device where not given."""
+    max_new_tokens: int = Field(default=16, ge=1, le=512)
+    """Longest answer; longer ones count as truncated."""
+    max_per_class: int = Field(default=1500, ge=30)
+    """At most so many true, and so many false, answers per dataset."""
+    folds: int = Field(default=5, ge=2, le=20)
+    """Outer folds."""
+    bootstrap: int = Field(default=2000, ge=100)
+    """Resamples behind every interval."""
+    trust_remote_code: bool = False
+    """Whether code that comes with a model may run."""
+
+    @field_validator(*CHOICES)
+    @classmethod
+    def _known(cls, value: str, info: Any) -> str:
+        if value not in CHOICES[info.field_name]:
+            raise unknown(info.field_name.replace("_", "-"), value, CHOICES[info.field_name])
+        return value
+
+    @field_validator("datasets")
+    @classmethod
+    def _parsed(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        names = [parse_spec(text).name for text in value]
+        repeated = sorted({name for name in names if names.count(name) > 1})
+        if not names or repeated:
+            found = f"{', '.join(repeated)} twice" if repeated else "none"
+            raise UserError(f"A run needs datasets with different names, found {found}; name each file differently.")
+        return value
+
+
+def make_recipe(options: Mapping[str, Any]) -> Recipe:
+    """A recipe from options, with one clear line for the first mistake."""
+    try:
+        return Recipe(**options)
+    except ValidationError as error:
+        first = error.errors()[0]
+        name = ".".join(str(part) for part in first["loc"]).replace("_", "-")
+        if first["type"] == "extra_forbidden":
+            raise unknown("option", name, [field.replace("_", "-") for field in Recipe.model_fields]) from None
+        raise UserError(f"Option {name!r} is {first['input']!r}: {first['msg'].lower()}.") from None
+
+
+def read_recipe(path: Path) -> dict[str, Any]:
+    """The options that a recipe file sets."""
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise UserError(f"Recipe {str(path)!r} does not exist; give a .toml file, or leave it out and use options.") from None
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise UserError(f"Recipe {str(path)!r} cannot be read ({error}); it must be a TOML file of options.") from None
+
+
+def to_toml(recipe: Recipe) -> str:
+    """The recipe as TOML; options that are not set are left out."""
+    return tomli_w.dumps({name: value for name, value in recipe.model_dump(mode="json").items() if value is not None})

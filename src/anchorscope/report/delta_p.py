@@ -1,0 +1,117 @@
+"""The chart: mean ΔP per layer of Q-Anchored and A-Anchored items, as in the paper and corrected for the shift.
+
+Cutting the question moves a probe's verdict towards "false" for every item, so the plain chart shows that shift and the
+loss of signal mixed together. The right panel takes one shift per layer and fold out, with the labels unused; what is
+left of the gap there is what the left panel can be trusted for.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import ClassVar, final
+
+import polars as pl
+from matplotlib.figure import Figure
+
+from anchorscope.report.curve_lines import (
+    CURVE_COLUMNS,
+    POINTS_NOTE,
+    draw_groups,
+    draw_random,
+    drawable,
+    group_handles,
+    mark_reference,
+    missing_groups,
+    random_handle,
+    reference_handle,
+    room_for_marks,
+)
+from anchorscope.report.display import Display
+from anchorscope.report.drawing import Legend, empty_panel, layer_axis, sheet, zero_line
+from anchorscope.report.findings import Findings
+from anchorscope.report.palette import Look, looks
+
+PANELS = {"plain": "plain (as in the paper)", "corrected": "corrected for the shift"}
+_PANEL_INCHES = (4.35, 3.3)
+
+
+@final
+@dataclass(frozen=True)
+class DeltaPChart(Display):
+    """The two-panel ΔP chart of one run."""
+
+    model: str
+    """Title of the chart."""
+    n_layers: int
+    """Length of the x axis."""
+    looks: Mapping[str, Look]
+    """Look of every dataset, in order."""
+    reference_layers: Mapping[str, tuple[int, ...]]
+    """Per dataset, l* of every fold."""
+
+    name: ClassVar[str] = "delta_p"
+
+    @classmethod
+    def from_findings(cls, findings: Findings) -> "DeltaPChart":
+        """The chart of a run at its headline site and position."""
+        return cls.from_curves(
+            findings.curves,
+            model=findings.model,
+            n_layers=findings.n_layers,
+            datasets=findings.datasets,
+            site=findings.site,
+            position=findings.position,
+            reference_layers=findings.reference_layers,
+        )
+
+    @classmethod
+    def from_curves(
+        cls,
+        curves: pl.DataFrame,
+        *,
+        model: str,
+        n_layers: int,
+        datasets: tuple[str, ...],
+        site: str,
+        position: str,
+        reference_layers: Mapping[str, tuple[int, ...]],
+    ) -> "DeltaPChart":
+        """Choose the rows to draw: all items, knockout and random control, both panels."""
+        wanted = (
+            pl.col("assignment").is_in(list(PANELS))
+            & (pl.col("truth") == "all")
+            & pl.col("intervention").is_in(["knockout", "random"])
+            & pl.col("dataset").is_in(datasets)
+        )
+        drawn = drawable(curves, site, position).filter(wanted).select(CURVE_COLUMNS)
+        drawn = drawn.sort("assignment", "intervention", "dataset", "group", "layer", descending=[True] + [False] * 4)
+        folds = [layers.count(layer) for layer, layers in _marks(drawn, reference_layers)]
+        data = drawn.with_columns(pl.Series("reference_folds", folds, dtype=pl.Int64))
+        empty = missing_groups(drawn.filter(pl.col("intervention") == "knockout"), datasets, PANELS, "assignment")
+        return cls(data, (POINTS_NOTE, *empty), model, n_layers, looks(datasets), reference_layers)
+
+    def draw(self) -> Figure:
+        """Draw both panels with a shared y axis, and one legend below."""
+        knockout = self.data.filter(pl.col("intervention") == "knockout")
+        random = self.data.filter(pl.col("intervention") == "random")
+        handles = [*group_handles(self.looks, knockout), *([random_handle()] if random.height else [])]
+        handles += [reference_handle()] if self.reference_layers else []
+        legend = Legend(handles, 3 if len(self.looks) == 3 else 4, self.notes)
+        page = sheet(self.model, (1, 2), _PANEL_INCHES, legend)
+        for axes, (assignment, title) in zip(page.axes[0], PANELS.items(), strict=True):
+            here = pl.col("assignment") == assignment
+            zero_line(axes)
+            mark_reference(axes, self.reference_layers, self.looks)
+            draw_random(axes, random.filter(here))
+            draw_groups(axes, knockout.filter(here), self.looks)
+            if not knockout.filter(here).height:
+                empty_panel(axes, "no items in either group")
+            axes.set_title(title)
+            layer_axis(axes, self.n_layers)
+        page.axes[0][0].set_ylabel("ΔP")
+        room_for_marks(page.axes[0][0], len(self.looks))
+        return page.figure
+
+
+def _marks(drawn: pl.DataFrame, layers: Mapping[str, tuple[int, ...]]) -> list[tuple[int, tuple[int, ...]]]:
+    """Every drawn row's layer with the reference layers of its dataset."""
+    return [(row["layer"], layers.get(row["dataset"], ())) for row in drawn.select("layer", "dataset").to_dicts()]

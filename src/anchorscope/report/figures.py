@@ -1,0 +1,20 @@
+"""All figures of a report, in the order in which the page shows them. A new figure is added here and nowhere else."""
+
+from anchorscope.report.delta_p import DeltaPChart
+from anchorscope.report.display import Display
+from anchorscope.report.findings import Findings
+from anchorscope.report.probe_auc import ProbeAucChart
+from anchorscope.report.reference_layer import ReferenceLayerChart
+from anchorscope.report.surviving_signal import SurvivingSignalChart
+from anchorscope.report.truth_split import TruthSplitChart
+
+
+def displays(findings: Findings) -> list[Display]:
+    """Every figure of the run, computed and not yet drawn."""
+    return [
+        DeltaPChart.from_findings(findings),
+        ProbeAucChart.from_findings(findings),
+        SurvivingSignalChart.from_findings(findings),
+        TruthSplitChart.from_findings(findings),
+        ReferenceLayerChart.from_findings(findings),
+    ]

@@ -1,0 +1,50 @@
+"""What a finished run hands to the report: tables and a few words, nothing that computes.
+
+The report reads this record and nothing else, so that a page can be drawn again from a run folder, from a test, or
+from several runs at once, without a model and without torch. The tables have the columns of the run folder's files;
+`summary` is tidy (one number per row) because quantities will be added over time, and a missing one must not break
+the page.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import polars as pl
+
+
+@dataclass(frozen=True)
+class Findings:
+    """One run, as the report sees it."""
+
+    model: str
+    """Display name, for example "SmolLM2-135M-Instruct"."""
+    n_layers: int
+    """Number of blocks; layers are 0 … n_layers − 1."""
+    site: str
+    """The headline site, for example "mlp"."""
+    position: str
+    """The headline position, for example "final"."""
+    datasets: tuple[str, ...]
+    """Names in the order in which they are shown."""
+    items: pl.DataFrame
+    """One row per item, used or not (items.parquet)."""
+    probe_scores: pl.DataFrame
+    """AUC per intervention, kind, site, position and layer (probe_scores.csv); baselines have no layer."""
+    curves: pl.DataFrame
+    """Mean ΔP per layer (curves.csv) for the interventions knockout, random and none."""
+    pathways: pl.DataFrame
+    """The group of every item under every assignment (pathways.parquet), with the probe that assigned it."""
+    reference_curves: pl.DataFrame
+    """Like `curves` (plain, knockout, truth all, headline site), with the layers that l* was moved by in `shift`."""
+    summary: pl.DataFrame
+    """dataset, site, position, assignment, intervention, group, quantity, value, ci_low, ci_high, n, method."""
+    counts: pl.DataFrame
+    """One row per dataset: what became of the questions that were read."""
+    reference_layers: Mapping[str, tuple[int, ...]]
+    """Per dataset, the reference layer l* of each fold at the headline site."""
+    facts: Mapping[str, str]
+    """What was run, in display order."""
+    command: str
+    """The command that repeats the run."""
+    steps: pl.DataFrame
+    """step, seconds, peak_memory_mb."""

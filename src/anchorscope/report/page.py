@@ -1,0 +1,96 @@
+"""The page: one HTML file that opens from disk without a network, and the same in Markdown.
+
+Questions, answers and names are other people's text. In HTML every value is escaped by the template engine, and a
+content policy in the page forbids scripts and loads altogether; in Markdown every value loses its markup the same way.
+Figures are embedded as SVG images, so that the page can be mailed as it is.
+"""
+
+import base64
+import html
+import re
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
+
+from anchorscope.report import tables
+from anchorscope.report.examples import examples_table
+from anchorscope.report.findings import Findings
+from anchorscope.report.story import summary_paragraph, warnings
+
+FILES = {
+    "report.html": "this page",
+    "report.md": "the same as plain text",
+    "observations.json": "the readings, for programs",
+    "figures/": "every figure as PNG, SVG and PDF, with the numbers drawn as CSV",
+    "curves.csv": "mean ΔP per layer, group, rule, site and intervention, with intervals",
+    "probe_scores.csv": "AUC of all probes and baselines",
+    "pathways.parquet": "the group of every item under every rule",
+    "effects.parquet": "log-odds of every item before and after every intervention, per layer",
+    "items.parquet": "every question, answer, label and status, used or not",
+    "probes.safetensors": "the probes' weights",
+    "recipe.toml": "the full configuration; running it repeats this run",
+    "manifest.json": "versions, seeds, hashes, times; written last",
+}
+
+# Marks that mean something anywhere in a line, and those that do only where a line begins. "](" makes a link.
+_MARKS = re.compile(r"[\\`*_|~$]|(?<=\])\(|^[-+#=\[!]")
+_SPACES = re.compile(r"[^\S\u00a0\u202f]+")  # every blank and line break but the two that keep a number in one piece
+
+
+def write_report(findings: Findings, observations: Sequence[dict[str, Any]], out: Path) -> None:
+    """Write report.html and report.md; the figures must already lie in out/figures."""
+    content = _content(findings, observations)
+    rich = _environment(autoescape=True, finalize=None)
+    rich.globals["figure"] = lambda name: _embedded(out / "figures" / f"{name}.svg")
+    (out / "report.html").write_text(rich.get_template("report.html.j2").render(content), encoding="utf-8")
+    plain = _environment(autoescape=False, finalize=_plain_text)
+    (out / "report.md").write_text(plain.get_template("report.md.j2").render(content), encoding="utf-8")
+
+
+def _content(findings: Findings, observations: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    return {
+        "findings": findings,
+        "observations": observations,
+        "summary": summary_paragraph(findings, observations),
+        "warnings": warnings(findings, observations),
+        "counts": tables.counts_table(findings),
+        "reference": tables.reference_table(findings),
+        "trust": tables.trust_table(findings),
+        "probes": tables.probe_table(findings),
+        "surviving": tables.surviving_table(findings),
+        "controls": tables.controls_table(findings),
+        "moved": tables.moved_table(findings),
+        "steps": tables.steps_table(findings),
+        "examples": examples_table(findings),
+        "files": FILES,
+    }
+
+
+def _environment(*, autoescape: bool, finalize: Callable[[object], object] | None) -> Environment:
+    return Environment(
+        loader=PackageLoader("anchorscope.report"),
+        autoescape=autoescape,
+        finalize=finalize,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )
+
+
+def _embedded(path: Path) -> str:
+    """The figure as a data address; as an image, nothing inside it can run or collide with the page."""
+    if not path.is_file():
+        return ""
+    return "data:image/svg+xml;base64," + base64.b64encode(path.read_bytes()).decode("ascii")
+
+
+def _plain_text(value: object) -> object:
+    """Text in Markdown: one line, its markup switched off. Parts of the template itself are marked as safe."""
+    if isinstance(value, Markup) or not isinstance(value, str):
+        return value
+    line = _SPACES.sub(" ", value).strip()
+    return html.escape(_MARKS.sub(lambda mark: "\\" + mark.group(), line), quote=False)

@@ -1,0 +1,22 @@
+"""Everything the report room writes into a run folder, in one call."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+from anchorscope.report.figures import displays
+from anchorscope.report.findings import Findings
+from anchorscope.report.page import write_report
+from anchorscope.report.readings import read
+
+
+def write_all(findings: Findings, out: Path) -> list[dict[str, Any]]:
+    """Write the figures, observations.json, report.md and report.html; return the observations."""
+    out.mkdir(parents=True, exist_ok=True)
+    for display in displays(findings):
+        display.save(out)
+    observations = read(findings)
+    text = json.dumps(observations, indent=2, ensure_ascii=False, allow_nan=False)
+    (out / "observations.json").write_text(text + "\n", encoding="utf-8")
+    write_report(findings, observations, out)
+    return observations

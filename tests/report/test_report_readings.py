@@ -1,0 +1,173 @@
+"""Readings of curves whose answer is known, with intervals that allow it and intervals that do not."""
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import polars as pl
+import pytest
+from report_synthetic import LAYERS, SUMMARY_SCHEMA, curve_rows, make_findings, summary_row
+
+from anchorscope.report.lookup import summary_of
+from anchorscope.report.readings import NOOP_FLIPS, read
+from anchorscope.report.story import tally
+from anchorscope.report.verdicts import above, below, difference, size_ratio, with_zero_bound
+from anchorscope.stats.estimate import Estimate
+
+
+def reading(findings, claim, assignment="plain"):
+    (found,) = [o for o in read(findings) if o["claim"] == claim and o["assignment"] == assignment]
+    return found
+
+
+def with_summary(*rows):
+    return replace(make_findings(("atlas",)), summary=pl.DataFrame(list(rows), schema=SUMMARY_SCHEMA))
+
+
+def with_curve(values, width=3.0):
+    return replace(make_findings(("atlas",)), curves=curve_rows("atlas", np.asarray(values), width=width))
+
+
+def reference(q, a, half):
+    about = {"assignment": "plain", "intervention": "knockout"}
+    return with_summary(
+        summary_row("atlas", "delta_p_reference", q, half, group="Q-Anchored", **about),
+        summary_row("atlas", "delta_p_reference", a, half, group="A-Anchored", **about),
+    )
+
+
+@pytest.mark.parametrize(
+    ("q", "a", "half", "verdict"),
+    [(-50, -5, 3, "holds"), (-5, -50, 3, "does not hold"), (-10, -5, 3, "undecided"), (-50, -5, 0, "undecided")],
+)
+def test_q_below_a_follows_the_intervals(q, a, half, verdict):
+    assert reading(reference(q, a, half), "q_below_a")["verdict"] == verdict
+
+
+def test_trough_and_recovery_of_a_known_curve():
+    values = np.zeros(LAYERS)
+    values[12] = -40.0
+    values[13:] = -10.0
+    findings = with_curve(values)
+    trough, recovery = reading(findings, "trough"), reading(findings, "recovery")
+    assert (trough["value"], trough["layer"], trough["verdict"]) == (-40.0, 12, "holds")
+    assert (trough["ci_low"], trough["ci_high"]) == (-43.0, -37.0)
+    assert (recovery["value"], recovery["verdict"]) == (30.0, "holds")
+    assert reading(findings, "last_layer")["verdict"] == "holds"
+
+
+def test_a_curve_that_only_falls_does_not_recover():
+    findings = with_curve(np.linspace(0, -30, LAYERS))
+    assert reading(findings, "recovery")["verdict"] == "does not hold"
+    assert reading(findings, "trough")["layer"] == LAYERS - 1
+
+
+def test_a_flat_curve_has_no_trough_and_a_noisy_one_is_undecided():
+    assert reading(with_curve(np.zeros(LAYERS)), "trough")["verdict"] == "does not hold"
+    assert reading(with_curve(np.zeros(LAYERS), width=9.0), "trough")["verdict"] == "undecided"
+    assert reading(with_curve(np.zeros(LAYERS)), "last_layer")["verdict"] == "undecided"
+
+
+@pytest.mark.parametrize(
+    ("true_q", "true_a", "verdict"), [(0.98, 0.1, "holds"), (0.52, 0.49, "does not hold"), (0.8, 0.3, "undecided")]
+)
+def test_label_sorting(true_q, true_a, verdict):
+    about = {"assignment": "plain", "intervention": "knockout"}
+    findings = with_summary(
+        summary_row("atlas", "true_share", true_q, 0.02, group="Q-Anchored", **about),
+        summary_row("atlas", "true_share", true_a, 0.02, group="A-Anchored", **about),
+    )
+    assert reading(findings, "sorts_by_label")["verdict"] == verdict
+
+
+@pytest.mark.parametrize(
+    ("random", "half", "verdict"), [(-1, 2, "holds"), (-30, 2, "does not hold"), (-11, 4, "undecided")]
+)
+def test_random_control(random, half, verdict):
+    findings = with_summary(
+        summary_row(
+            "atlas", "delta_p_reference", -50, 3, group="Q-Anchored", assignment="plain", intervention="knockout"
+        ),
+        summary_row(
+            "atlas", "delta_p_matched", random, half, group="Q-Anchored", assignment="plain", intervention="random"
+        ),
+    )
+    assert reading(findings, "random_small")["verdict"] == verdict
+
+
+@pytest.mark.parametrize(
+    ("rate", "n", "verdict"), [(0.0, 200, "holds"), (0.0, 40, "undecided"), (0.2, 200, "undecided")]
+)
+def test_noop_needs_enough_items(rate, n, verdict):
+    findings = with_summary(summary_row("atlas", "flip_rate", rate, assignment="plain", intervention="none", n=n))
+    assert reading(findings, "noop")["verdict"] == verdict
+
+
+def test_share_against_an_exact_null():
+    about = {"assignment": "corrected", "intervention": "knockout", "group": "Q-Anchored"}
+    rows = [summary_row("atlas", "group_share", 0.31, 0.03, **about), summary_row("atlas", "null_share", 0.5, **about)]
+    assert reading(with_summary(*rows), "share_below_null", "corrected")["verdict"] == "holds"
+
+
+def test_probe_against_the_best_baseline():
+    findings = make_findings(("atlas",))
+    found = reading(findings, "beats_baselines", None)
+    assert found["verdict"] == "holds"
+    assert "model's confidence, minimum" in found["text"]
+    strong = findings.probe_scores.with_columns(
+        pl.when(pl.col("kind") == "words").then(0.99).otherwise(pl.col(name)).alias(name)
+        for name in ("auc", "ci_low", "ci_high")
+    )
+    assert reading(replace(findings, probe_scores=strong), "beats_baselines", None)["verdict"] == "does not hold"
+
+
+def test_the_headline_site_is_read():
+    findings = make_findings(("atlas",))
+    other = pl.DataFrame(
+        [summary_row("atlas", "kappa", 0.9, site="attention"), summary_row("atlas", "kappa", 0.1, site="mlp")],
+        schema=SUMMARY_SCHEMA,
+    )
+    found = summary_of(replace(findings, summary=other), "atlas", "kappa", assignment="plain")
+    assert found is not None
+    assert found.value == 0.1
+
+
+def test_every_text_ends_with_its_verdict():
+    for entry in read(make_findings()):
+        assert entry["text"].endswith(f": {entry['verdict']}.")
+
+
+def test_tally_counts_the_datasets():
+    def entry(verdict):
+        return {"claim": "c", "assignment": "plain", "verdict": verdict}
+
+    assert tally([entry("holds")], "c", "plain") == "holds"
+    assert tally([entry("holds")] * 2, "c", "plain") == "holds for both datasets"
+    mixed = [entry("holds"), entry("holds"), entry("undecided")]
+    assert tally(mixed, "c", "plain") == "holds for 2 of 3 datasets, is undecided for 1"
+    assert tally([], "c", "plain") == "is not available"
+
+
+def test_interval_arithmetic():
+    a, b = Estimate(5.0, 4.0, 6.0, 10, ""), Estimate(-20.0, -30.0, -10.0, 20, "")
+    gap = difference(a, b)
+    assert gap is not None
+    assert (gap.value, gap.ci_low, gap.ci_high, gap.n) == (25.0, 14.0, 36.0, 10)
+    ratio = size_ratio(a, b)
+    assert ratio is not None
+    assert (ratio.value, ratio.ci_low, ratio.ci_high) == (0.25, 4 / 30, 0.6)
+    maybe_zero = size_ratio(a, Estimate(1.0, -1.0, 3.0, 5, ""))
+    assert maybe_zero is not None
+    assert math.isinf(maybe_zero.ci_high)
+    assert difference(a, None) is None
+    assert above(None, 0) == below(None, 0) == "undecided"
+    assert above(a, 4.0) == "undecided"  # an end that touches the threshold decides nothing
+
+
+def test_a_zero_rate_gets_an_exact_bound():
+    bound = with_zero_bound(Estimate(0.0, 0.0, 0.0, 200, ""))
+    assert bound is not None
+    assert bound.ci_high == pytest.approx(1 - 0.025 ** (1 / 200))
+    assert bound.ci_high < NOOP_FLIPS
+    some = Estimate(0.1, 0.05, 0.2, 200, "")
+    assert with_zero_bound(some) is some

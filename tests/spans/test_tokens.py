@@ -1,0 +1,154 @@
+"""Characters and tokens, with a byte-level tokenizer trained on the spot."""
+
+from collections.abc import Callable, Sequence
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
+
+from anchorscope.spans.tokens import offsets_by_decoding, tokens_in_spans
+
+LETTERS = st.one_of(st.sampled_from("aàé ßñ?.\n日本語🙂👍🏽👨‍👩‍👧🇫🇷"), st.characters(exclude_categories=["Cs"]))
+TEXTS = st.lists(st.one_of(LETTERS, st.sampled_from([" France", "Bogotá", " capital", "🙂🙂"]))).map("".join)
+
+
+def tiny_tokenizer(trim_offsets: bool) -> Tokenizer:
+    """Byte-level BPE with a few merges: whole words of its corpus, single bytes of everything else."""
+    tokenizer = Tokenizer(models.BPE())
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, trim_offsets=trim_offsets)
+    tokenizer.decoder = decoders.ByteLevel()
+    alphabet = pre_tokenizers.ByteLevel.alphabet()
+    trainer = trainers.BpeTrainer(
+        vocab_size=320, initial_alphabet=alphabet, special_tokens=["<end>"], show_progress=False
+    )
+    corpus = ["What is the capital of France?", "Bogotá est à Cuba.", "the capital of Côte d'Ivoire 🙂"] * 9
+    tokenizer.train_from_iterator(corpus, trainer)
+    return tokenizer
+
+
+TOKENIZERS = [tiny_tokenizer(False), tiny_tokenizer(True)]
+TINY = TOKENIZERS[0]
+
+
+def decoded_bytes(ids: Sequence[int]) -> bytes:
+    """What the ids stand for, without any decoder."""
+    letters = {letter: byte for byte, letter in byte_letters().items()}
+    return bytes(letters[letter] for id_ in ids for letter in TINY.id_to_token(id_))
+
+
+def byte_letters() -> dict[int, str]:
+    """The letter that byte-level tokenizers write for each byte."""
+    plain = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
+    others = [byte for byte in range(256) if byte not in plain]
+    return {byte: chr(byte) for byte in plain} | {byte: chr(256 + i) for i, byte in enumerate(others)}
+
+
+def covered(text: str, offsets: Sequence[tuple[int, int]], chosen: Sequence[int]) -> set[int]:
+    places = {at for index in chosen for at in range(*offsets[index])}
+    return {at for at in places if not text[at].isspace()}
+
+
+@pytest.mark.parametrize("tokenizer", TOKENIZERS)
+@given(text=TEXTS, data=st.data())
+def test_the_tokens_of_a_span_are_those_with_a_visible_character_in_it(
+    tokenizer: Tokenizer, text: str, data: st.DataObject
+) -> None:
+    start, end = sorted((data.draw(st.integers(0, len(text))), data.draw(st.integers(0, len(text)))))
+    offsets = tokenizer.encode(text).offsets
+    chosen = tokens_in_spans(offsets, [(start, end)], text)
+    wanted = {at for at in range(start, end) if not text[at].isspace()}
+    assert wanted <= covered(text, offsets, chosen)  # nothing of the span is missed
+    for index, place in enumerate(offsets):
+        assert (index in chosen) == bool(wanted & set(range(*place)))  # and every token is there for a reason
+
+
+def test_a_token_with_a_mark_behind_the_word_belongs_to_the_word() -> None:
+    text = "of France?  So"
+    offsets = [(0, 2), (2, 10), (10, 11), (11, 14)]
+    assert tokens_in_spans(offsets, [(3, 9)], text) == [1]
+    assert tokens_in_spans(offsets, [(2, 3)], text) == []  # a span of white space holds nothing
+    assert tokens_in_spans(offsets, [(10, 12)], text) == []
+    assert tokens_in_spans(offsets, [(0, 1), (12, 99)], text) == [0, 3]
+    assert tokens_in_spans(offsets, [(5, 5)], text) == []
+
+
+def test_special_tokens_are_never_in_a_span() -> None:
+    assert tokens_in_spans([(0, 0), (0, 1), (1, 1), (1, 2), (0, 0)], [(0, 2)], "ab") == [1, 3]
+
+
+def test_all_tokens_of_a_split_character_belong_to_its_span() -> None:
+    text = "a日b"
+    encoded = TINY.encode(text)
+    assert len(encoded.ids) == 5  # the character is three bytes, three tokens
+    assert tokens_in_spans(encoded.offsets, [(1, 2)], text) == [1, 2, 3]
+    assert tokens_in_spans(encoded.offsets, [(0, 1)], text) == [0]
+
+
+@given(TEXTS)
+def test_offsets_by_decoding_agree_with_the_bytes(text: str) -> None:
+    ids = TINY.encode(text).ids
+    decoded, offsets = offsets_by_decoding(TINY.decode, ids)
+    assert decoded == text
+    byte_of = [at for at, character in enumerate(text) for _ in character.encode()]
+    done = 0
+    for id_, (start, end) in zip(ids, offsets, strict=True):
+        size = len(decoded_bytes([id_]))
+        if "\ufffd" not in text:  # a real replacement character looks like an unfinished one
+            assert (start, end) == (byte_of[done], byte_of[done + size - 1] + 1)
+        done += size
+
+
+@given(st.lists(st.integers(0, TINY.get_vocab_size() - 1)))
+def test_any_ids_have_offsets_that_cover_the_text(ids: list[int]) -> None:
+    text, offsets = offsets_by_decoding(TINY.decode, ids)
+    assert text == TINY.decode(ids)
+    assert len(offsets) == len(ids)
+    assert all(0 <= start <= end <= len(text) for start, end in offsets)
+    assert {at for place in offsets for at in range(*place)} == set(range(len(text)))
+
+
+def test_a_skipped_special_token_has_no_place() -> None:
+    ids = [*TINY.encode("a 🙂").ids, TINY.token_to_id("<end>")]
+    text, offsets = offsets_by_decoding(TINY.decode, ids)
+    assert (text, offsets[-1]) == ("a 🙂", (3, 3))
+
+
+def by_bytes(marks_per_byte: bool) -> Callable[[list[int]], str]:
+    """A decoder of raw bytes; the SentencePiece ones write a mark for each byte of an unfinished character."""
+
+    def decode(ids: list[int]) -> str:
+        data = bytes(ids)
+        text = data.decode(errors="replace")
+        if marks_per_byte and text.endswith("\ufffd"):
+            whole = data.decode(errors="ignore")
+            return whole + "\ufffd" * (len(data) - len(whole.encode()))
+        return text
+
+    return decode
+
+
+@pytest.mark.parametrize("marks_per_byte", [False, True])
+def test_unfinished_characters_share_their_place(marks_per_byte: bool) -> None:
+    text, offsets = offsets_by_decoding(by_bytes(marks_per_byte), list("a🙂é".encode()))
+    assert text == "a🙂é"
+    assert offsets == [(0, 1), (1, 2), (1, 2), (1, 2), (1, 2), (2, 3), (2, 3)]
+
+
+def test_bytes_that_are_no_character_keep_to_themselves() -> None:
+    text, offsets = offsets_by_decoding(by_bytes(False), [0xF0, 0x9F, ord("a"), ord("b"), 0xC3])
+    assert text == "\ufffdab\ufffd"
+    assert offsets == [(0, 1), (0, 1), (1, 2), (2, 3), (3, 4)]
+
+
+def test_a_decoder_that_takes_a_space_back() -> None:
+    pieces = {1: "a", 2: " ", 3: "."}
+
+    def tidy(ids: list[int]) -> str:
+        return "".join(pieces[id_] for id_ in ids).replace(" .", ".")
+
+    assert offsets_by_decoding(tidy, [1, 2, 3]) == ("a.", [(0, 1), (1, 2), (1, 2)])
+
+
+def test_no_ids() -> None:
+    assert offsets_by_decoding(TINY.decode, []) == ("", [])
