@@ -26,10 +26,11 @@ class Format(NamedTuple):
 def records(kind: Any) -> Format:
     """JSON of frozen dataclasses, or lists of them."""
     adapter: TypeAdapter[Any] = TypeAdapter(kind)
-    return Format(
-        write=lambda value, path: path.write_bytes(adapter.dump_json(value)) and None,
-        read=lambda path: adapter.validate_json(path.read_bytes()),
-    )
+
+    def write(value: Any, path: Path) -> None:
+        path.write_bytes(adapter.dump_json(value))
+
+    return Format(write, lambda path: adapter.validate_json(path.read_bytes()))
 
 
 def _write_probe_sets(sets: Mapping[str, ProbeSet], path: Path) -> None:

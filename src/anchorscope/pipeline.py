@@ -169,7 +169,9 @@ class _Job:
 
     def _fit(self, states: Tensor, splits: Splits) -> dict[str, ProbeSet]:
         return {
-            f"{site}/{position}": fit_probes(states[q, s].to(self.lm.device), splits, f"{site}/{position}", self.progress)
+            f"{site}/{position}": fit_probes(
+                states[q, s].to(self.lm.device), splits, f"{site}/{position}", self.progress
+            )
             for q, position in enumerate(self.positions)
             for s, site in enumerate(SITES)
         }

@@ -102,7 +102,7 @@ def _facts(recipe: Recipe, identity: ModelIdentity, results: Sequence[DatasetRes
         f"{identity.parameters / 1e6:,.0f} million parameters)",
         "weights": f"{identity.source}, fingerprint {identity.fingerprint[:16]}",
         "questions": ", ".join(recipe.datasets) + (f", at most {recipe.limit} each" if recipe.limit else ""),
-        "prompt": f"{recipe.prompt}, {len(FEW_SHOT)} examples, greedy answers of at most {recipe.max_new_tokens} tokens",
+        "prompt": f"{recipe.prompt}, {len(FEW_SHOT)} examples, greedy, at most {recipe.max_new_tokens} answer tokens",
         "headline": f"site {recipe.site}, position {recipe.position}, edges {recipe.edges}",
         "balance": f"true and false answers balanced by {recipe.balance}; folds and bootstrap by {recipe.group_by}",
         "statistics": f"{recipe.folds} folds, {recipe.bootstrap} bootstrap resamples, seed {recipe.seed}",

@@ -1,7 +1,7 @@
 """The recipe of a run: every choice that changes a number, checked, with defaults; `recipe.toml` in the run folder.
 
-Choices that depend on the machine (`auto`) are resolved once, before the first step, and written down: a resumed run and
-a repeated one use the same.
+Choices that depend on the machine (`auto`) are resolved once, before the first step, and written down: a resumed run
+and a repeated one use the same.
 """
 
 import tomllib
@@ -114,7 +114,9 @@ def read_recipe(path: Path) -> dict[str, Any]:
     try:
         return tomllib.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
-        raise UserError(f"Recipe {str(path)!r} does not exist; give a .toml file, or leave it out and use options.") from None
+        raise UserError(
+            f"Recipe {str(path)!r} does not exist; give a .toml file, or leave it out and use options."
+        ) from None
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise UserError(f"Recipe {str(path)!r} cannot be read ({error}); it must be a TOML file of options.") from None
 

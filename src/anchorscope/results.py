@@ -91,7 +91,7 @@ def effects_frame(
                         "n_cut": effect.n_cut,
                         "logit_clean": clean[effect.items, q, s, p].tolist(),
                         "logit_after": effect.logits[:, q, s, p].tolist(),
-                    }, schema_overrides={"logit_clean": pl.List(pl.Float32), "logit_after": pl.List(pl.Float32)})  # fmt: skip
+                    }, schema_overrides=dict.fromkeys(("logit_clean", "logit_after"), pl.List(pl.Float32)))  # fmt: skip
                     frames.append(frame)
     return pl.concat(frames)
 

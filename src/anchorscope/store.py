@@ -104,7 +104,9 @@ def open_run(path: Path, recipe: Recipe, fresh: bool) -> Iterator[RunFolder]:
         (path / "work").mkdir(exist_ok=True)
         lock = (path / "work" / "lock").open("w")
     except OSError as error:
-        raise UserError(f"Folder {str(path)!r} cannot be written ({error.strerror}); choose another with --out.") from None
+        raise UserError(
+            f"Folder {str(path)!r} cannot be written ({error.strerror}); choose another with --out."
+        ) from None
     with lock:
         _lock(lock, path)
         folder = RunFolder(path, recipe)
@@ -138,7 +140,7 @@ def replacing(place: Path) -> Iterator[Path]:
 def read_manifest(path: Path) -> dict[str, Any]:
     """The manifest of a finished run."""
     try:
-        return json.loads((path / "manifest.json").read_text(encoding="utf-8"))  # type: ignore[no-any-return]
+        return json.loads((path / "manifest.json").read_text(encoding="utf-8"))
     except (OSError, json.JSONDecodeError):
         raise UserError(f"{str(path)!r} is not a finished run (no manifest.json); run it to its end first.") from None
 
@@ -151,7 +153,9 @@ def _check_place(path: Path, recipe: Recipe, fresh: bool) -> None:
         others = [entry.name for entry in path.iterdir() if entry.name != "work"] if path.is_dir() else []
         if others:
             found = ", ".join(sorted(others)[:5])
-            raise UserError(f"Folder {str(path)!r} holds other things (found: {found}); choose an empty or new one with --out.")
+            raise UserError(
+                f"Folder {str(path)!r} holds other things (found: {found}); choose an empty or new one with --out."
+            )
         return
     if fresh:
         return
@@ -180,7 +184,9 @@ def _lock(handle: Any, path: Path) -> None:
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:
-        raise UserError(f"Another process is running in {str(path)!r}; wait for it, or choose another folder with --out.") from None
+        raise UserError(
+            f"Another process is running in {str(path)!r}; wait for it, or choose another folder with --out."
+        ) from None
 
 
 def _sha256(path: Path) -> str:

@@ -32,7 +32,9 @@ def draw(
     rng: np.random.Generator,
 ) -> Drawn:
     """Draws the items to use, at most `max_per_class` true and as many false ones."""
-    strata = np.array([relation or "" for relation in relations]) if balance == "relation" else np.zeros(len(labels), int)
+    strata = (
+        np.array([relation or "" for relation in relations]) if balance == "relation" else np.zeros(len(labels), int)
+    )
     used = np.zeros(len(labels), dtype=bool)
     weight = np.zeros(len(labels))
     cells = [

@@ -49,9 +49,7 @@ def answer_questions(
     return [answers[index] for index in range(len(questions))]
 
 
-def _as_answer(
-    lm: LanguageModel, ids: tuple[int, ...], log_probs: tuple[float, ...] | None, finished: bool
-) -> Answer:
+def _as_answer(lm: LanguageModel, ids: tuple[int, ...], log_probs: tuple[float, ...] | None, finished: bool) -> Answer:
     text = lm.tokenizer.decode(list(ids)).strip()
     status = "truncated" if not finished else "answered" if text else "empty"
     return Answer(text=text, ids=ids, log_probs=log_probs, status=status)

@@ -76,7 +76,8 @@ def run(
     chart, report = folder / "figures" / "delta_p.png", folder / "report.html"
     if as_json:
         emit_json({"out": str(folder), "chart": str(chart), "report": str(report), "counts": manifest["counts"],
-                   "warnings": manifest["warnings"], "seconds": sum(one["seconds"] for one in manifest["steps"])})  # fmt: skip
+                   "warnings": manifest["warnings"],
+                   "seconds": round(sum(one["seconds"] for one in manifest["steps"]), 1)})  # fmt: skip
     elif not quiet:
         for warning in manifest["warnings"]:
             say(f"warning: {warning}")

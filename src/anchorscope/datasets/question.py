@@ -1,4 +1,4 @@
-"""One question with all its accepted answers: what every dataset is turned into, and all that later rooms know of it."""
+"""One question with all its accepted answers: what every dataset becomes, and all that later rooms know of it."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field

@@ -54,7 +54,11 @@ def capture(lm: LanguageModel, work: Work, receive: Receive, title: str, progres
 
 
 def clean_states(
-    lm: LanguageModel, sequences: Sequence[TokenSequence], prefix: Prefix, batch_tokens: int, progress: Progress | None = None
+    lm: LanguageModel,
+    sequences: Sequence[TokenSequence],
+    prefix: Prefix,
+    batch_tokens: int,
+    progress: Progress | None = None,
 ) -> Tensor:
     """Clean states of all items in host memory, [position, site, layer, item, d_model], to train probes on."""
     batches = plan_batches([len(sequence.ids) - prefix.length for sequence in sequences], batch_tokens)
@@ -93,9 +97,7 @@ class _Collected:
         at = torch.tensor([sequence.read_at for sequence in sequences], device=lm.device) - n_prefix
         self.rows = torch.arange(len(sequences), device=lm.device)[:, None]
         self.at = at
-        self.states = torch.empty(
-            *at.shape, len(SITES), lm.n_layers, lm.d_model, dtype=lm.dtype, device=lm.device
-        )
+        self.states = torch.empty(*at.shape, len(SITES), lm.n_layers, lm.d_model, dtype=lm.dtype, device=lm.device)
 
     def visit(self, layer: int, output: BlockOutput) -> None:
         for site, name in enumerate(SITES):
@@ -113,7 +115,7 @@ def _refuse_cuts_before(sequences: Sequence[TokenSequence], cuts: Sequence[Cut],
     for cut in cuts:
         if any(key < n_prefix for key in cut.keys):
             raise InterventionNotApplied(
-                f"a cut names key {min(cut.keys)} inside the shared prefix of {n_prefix} tokens; run it without the prefix"
+                f"a cut names key {min(cut.keys)} inside the shared prefix of {n_prefix} tokens; run without it"
             )
 
 

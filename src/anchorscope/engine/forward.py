@@ -65,7 +65,7 @@ def run_layers(
             attended = module(
                 hidden_states=normed, position_embeddings=rotary, attention_mask=mask, past_key_values=keys_values
             )
-            return attended[0]  # type: ignore[no-any-return]
+            return attended[0]
 
         output = run_block(lm.family, layer, stream, attend)
         visit(index, output)

@@ -1,7 +1,7 @@
 """Attention masks: causal, within a layer's window, without the cut edges; as numbers to add before the softmax.
 
-Masks are floats (a boolean mask is silently added as 0 and 1 under eager attention), and minus infinity where an edge is
-cut, so that the rest renormalises exactly. The diagonal always stays: no row is ever empty.
+Masks are floats (a boolean mask is silently added as 0 and 1 under eager attention), and minus infinity where an edge
+is cut, so that the rest renormalises exactly. The diagonal always stays: no row is ever empty.
 """
 
 from collections.abc import Sequence
@@ -21,7 +21,7 @@ def causal(n_queries: int, n_keys: int, window: int | None, device: torch.device
 
 
 def cut_edges(sequences: Sequence[TokenSequence], cuts: Sequence[Cut], n_prefix: int, n_keys: int) -> Tensor:
-    """The edges that each item's cut removes, [batch, query_pos, key_pos], queries counted from the end of the prefix."""
+    """The edges that each item's cut removes, [batch, query_pos, key_pos]; queries start after the prefix."""
     n_queries = n_keys - n_prefix
     removed = torch.zeros(len(cuts), n_queries, n_keys, dtype=torch.bool)
     for row, (sequence, cut) in enumerate(zip(sequences, cuts, strict=True)):

@@ -15,7 +15,9 @@ from anchorscope.datasets.text import words
 _PRIOR = 1.0  # one imagined true and one imagined false answer per relation, so that a rare relation claims little
 
 
-def relation_only(relations: Sequence[str | None], labels: NDArray[np.bool_], folds: NDArray[np.int64]) -> NDArray[np.float64]:
+def relation_only(
+    relations: Sequence[str | None], labels: NDArray[np.bool_], folds: NDArray[np.int64]
+) -> NDArray[np.float64]:
     """Log-odds of "true" from the share of true answers in the same relation of the other folds."""
     names = np.array([relation or "" for relation in relations])
     scores = np.empty(len(labels))
@@ -39,7 +41,9 @@ def words_only(
     for fold in np.unique(folds):
         inside = folds == fold
         vectors = CountVectorizer(analyzer=list, binary=True)
-        learned = vectors.fit_transform([document for document, held in zip(documents, inside, strict=True) if not held])
+        learned = vectors.fit_transform(
+            [document for document, held in zip(documents, inside, strict=True) if not held]
+        )
         model = LogisticRegression(max_iter=1000).fit(learned, labels[~inside])
         asked = vectors.transform([document for document, held in zip(documents, inside, strict=True) if held])
         scores[inside] = model.decision_function(asked)

@@ -1,7 +1,7 @@
 """ΔP curves: how much probability the item's true label loses at every layer, on average over a pathway's items.
 
-One curve per intervention, assignment, group and truth label, each with a bootstrap interval over groups, conditional on
-the fitted probes. The corrected assignment estimates its shift anew in every resample, for membership and for ΔP.
+One curve per intervention, assignment, group and truth label, each with a bootstrap interval over groups, conditional
+on the fitted probes. The corrected assignment estimates its shift anew in every resample, for membership and for ΔP.
 """
 
 from dataclasses import dataclass

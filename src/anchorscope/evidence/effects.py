@@ -84,7 +84,7 @@ def score_states(scorer: Scorer, states: Tensor) -> NDArray[np.float32]:
     for start in range(0, states.shape[-2], _SCORED_AT_ONCE):
         part = states[..., start : start + _SCORED_AT_ONCE, :].to(device).permute(3, 0, 1, 2, 4)
         found.append(scorer.score(range(start, start + len(part)), part))
-    return torch.cat(found).cpu().numpy()  # type: ignore[no-any-return]
+    return torch.cat(found).cpu().numpy()
 
 
 def refuse_no_op(effect: Effect, clean: NDArray[np.float32]) -> None:

@@ -1,4 +1,4 @@
-"""From effects, which come intervention by intervention, to what analyses read: one place (site, position) at a time."""
+"""From effects, which come intervention by intervention, to what analyses read: one (site, position) at a time."""
 
 from collections.abc import Mapping, Sequence
 

@@ -1,7 +1,7 @@
 """How much of the signal there is, and how much survives an intervention, per layer and free of thresholds.
 
-`transfer`: the clean probe on the states under an intervention, low where the signal is lost or merely rotated (on clean
-states: the probe's own score). `refit`: a probe trained out of fold on those states, what is still linearly readable.
+`transfer`: the clean probe on the states under an intervention, low where the signal is lost or merely rotated (on
+clean states: the probe's own score). `refit`: a probe trained out of fold on those states, what is still linearly readable.
 `within-relation`: pairs of the same relation only. The baselines stand beside them without a layer.
 """
 
@@ -67,4 +67,6 @@ def baseline_score(kind: str, scores: Floats, scored: Scored) -> Score:
     """A baseline's AUC; it has no layer, and no loss where its score is not a log-odds."""
     value = float(auc(scores, scored.labels, scored.strata))
     low, high = percentile_interval(resampled_auc(scores, scored.labels, scored.weights, scored.strata))
-    return Score("clean", kind, None, value, float(low), float(high), None, None, len(scores), len(np.unique(scored.groups)))
+    return Score(
+        "clean", kind, None, value, float(low), float(high), None, None, len(scores), len(np.unique(scored.groups))
+    )

@@ -147,7 +147,10 @@ def _baselines(evidence: Evidence) -> list[Score]:
         found.append(baseline_score("relation-only", scores, scored))
     spoken = words_only(evidence.questions, evidence.answers, measured.labels, measured.folds)
     found.append(baseline_score("words", spoken, scored))
-    for kind, confidence in (("confidence-mean", evidence.confidence_mean), ("confidence-min", evidence.confidence_min)):
+    for kind, confidence in (
+        ("confidence-mean", evidence.confidence_mean),
+        ("confidence-min", evidence.confidence_min),
+    ):
         if all(value is not None for value in confidence):  # answers from elsewhere come without it
             found.append(baseline_score(kind, np.array(confidence, dtype=float), scored))
     return found

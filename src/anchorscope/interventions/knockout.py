@@ -1,7 +1,7 @@
 """The attention knockout: no later position may attend to the question's exact tokens, in any layer.
 
-Masked before the softmax, so that what remains renormalises. Which later positions lose the edges is the option `edges`:
-`all` of them, those `outside` the exact tokens, or the answer's own (`direct`).
+Masked before the softmax, so that what remains renormalises. Which later positions lose the edges is the option
+`edges`: `all` of them, those `outside` the exact tokens, or the answer's own (`direct`).
 """
 
 import numpy as np

@@ -48,12 +48,12 @@ class LanguageModel:
     @property
     def stack(self) -> nn.Module:
         """The decoder stack."""
-        return getattr(self.model, self.family.stack)  # type: ignore[no-any-return]
+        return getattr(self.model, self.family.stack)
 
     @property
     def layers(self) -> nn.ModuleList:
         """The blocks, in order."""
-        return getattr(self.stack, self.family.layers)  # type: ignore[no-any-return]
+        return getattr(self.stack, self.family.layers)
 
     @property
     def n_layers(self) -> int:
@@ -78,15 +78,15 @@ class LanguageModel:
     @property
     def embedding(self) -> nn.Module:
         """The token embedding."""
-        return getattr(self.stack, self.family.embedding)  # type: ignore[no-any-return]
+        return getattr(self.stack, self.family.embedding)
 
     def rotary(self, stream: Tensor, positions: Tensor) -> tuple[Tensor, Tensor]:
         """Cosines and sines for the given positions, [batch, pos]."""
-        return getattr(self.stack, self.family.rotary)(stream, positions)  # type: ignore[no-any-return]
+        return getattr(self.stack, self.family.rotary)(stream, positions)
 
     def logits(self, stream: Tensor) -> Tensor:
         """Next-token logits from the stream after the last block."""
-        return self.model.get_output_embeddings()(getattr(self.stack, self.family.final_norm)(stream))  # type: ignore[no-any-return]
+        return self.model.get_output_embeddings()(getattr(self.stack, self.family.final_norm)(stream))
 
     def sliding_window(self, layer: int) -> int | None:
         """How far back a layer's attention reaches; None for everything."""
@@ -112,7 +112,7 @@ class LanguageModel:
         )
 
     def fingerprint(self) -> str:
-        """sha256 over name, shape, precision and evenly spaced values of every tensor: the same weights, the same hash."""
+        """sha256 over name, shape, precision and evenly spaced values of every tensor."""
         digest = hashlib.sha256()
         for name, tensor in sorted(self.model.state_dict().items()):
             flat = tensor.detach().reshape(-1)
@@ -123,7 +123,9 @@ class LanguageModel:
         return digest.hexdigest()
 
 
-def wrap(model: Any, tokenizer: Any, name: str | None = None, source: str = "an object already loaded") -> LanguageModel:
+def wrap(
+    model: Any, tokenizer: Any, name: str | None = None, source: str = "an object already loaded"
+) -> LanguageModel:
     """A transformers model that is already in memory (adapters, quantised weights), made ready for the engine."""
     title = name or str(getattr(model.config, "_name_or_path", "") or model.config.model_type)
     model.eval()

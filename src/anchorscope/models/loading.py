@@ -45,7 +45,9 @@ def _checked_device(device: str) -> torch.device:
         return torch.empty(0, device=device).device
     except (RuntimeError, AssertionError) as error:
         reason = str(error).splitlines()[0]
-        raise UserError(f"Device {device!r} cannot be used here ({reason}); allowed: auto, cpu, cuda, cuda:N, mps.") from error
+        raise UserError(
+            f"Device {device!r} cannot be used here ({reason}); allowed: auto, cpu, cuda, cuda:N, mps."
+        ) from error
 
 
 def _locate(source: str) -> tuple[str, str, dict[str, Any]]:
@@ -60,7 +62,9 @@ def _locate(source: str) -> tuple[str, str, dict[str, Any]]:
     path = Path(source).expanduser()
     if path.is_file():
         if path.suffix.lower() != ".gguf":
-            raise UserError(f"Model file {source!r} is not a GGUF file; give a folder with safetensors, a .gguf file or a hub id.")
+            raise UserError(
+                f"Model file {source!r} is not a GGUF file; give a folder with safetensors, a .gguf file or a hub id."
+            )
         return str(path.parent), path.stem, {"gguf_file": path.name}
     if path.is_dir():
         _check_folder(path, source)
@@ -68,19 +72,29 @@ def _locate(source: str) -> tuple[str, str, dict[str, Any]]:
     if source.count("/") == 1 and not source.startswith((".", "/", "~")):
         return source, source.rsplit("/", 1)[1], {}
     if "/" in source:
-        raise UserError(f"Model folder {source!r} does not exist; give a folder with safetensors, a .gguf file or a hub id (OWNER/NAME).")
+        raise UserError(
+            f"Model folder {source!r} does not exist; give a folder with safetensors, a .gguf file, "
+            f"or a hub id (OWNER/NAME)."
+        )
     raise unknown("model", source, EMBEDDED, "A hub id (OWNER/NAME), a folder or a .gguf file is allowed too.")
 
 
 def _check_folder(path: Path, source: str) -> None:
     if not (path / "config.json").is_file():
         found = ", ".join(sorted(entry.name for entry in path.iterdir())[:5]) or "nothing"
-        raise UserError(f"Model folder {source!r} has no config.json (found: {found}); give the folder that holds the model itself.")
-    if not any(path.glob("*.safetensors")):
-        found = ", ".join(sorted(entry.name for entry in path.iterdir() if entry.suffix in (".bin", ".pt", ".pth", ".gguf"))) or "no weights"
         raise UserError(
-            f"Model folder {source!r} has no safetensors weights (found: {found}); pickled weights are not loaded because they "
-            f"can run code. Save the model again with save_pretrained(), or name a .gguf file itself."
+            f"Model folder {source!r} has no config.json (found: {found}); give the folder that holds the model itself."
+        )
+    if not any(path.glob("*.safetensors")):
+        found = (
+            ", ".join(
+                sorted(entry.name for entry in path.iterdir() if entry.suffix in (".bin", ".pt", ".pth", ".gguf"))
+            )
+            or "no weights"
+        )
+        raise UserError(
+            f"Model folder {source!r} has no safetensors weights (found: {found}); pickled weights are not loaded "
+            f"because they can run code. Save the model again with save_pretrained(), or name a .gguf file itself."
         )
 
 
@@ -96,9 +110,14 @@ def _read_tokenizer(place: str, source: str, extra: dict[str, Any]) -> Any:
     try:
         tokenizer = AutoTokenizer.from_pretrained(place, **extra)
     except (OSError, ValueError, KeyError, TypeError, AttributeError, ImportError) as error:
-        raise UserError(f"Model {source!r} has no tokenizer that can be loaded ({_first_line(error)}); {hint}") from error
+        raise UserError(
+            f"Model {source!r} has no tokenizer that can be loaded ({_first_line(error)}); {hint}"
+        ) from error
     if not tokenizer.is_fast or len(tokenizer) == 0 or not tokenizer("a b").input_ids:
-        raise UserError(f"Model {source!r} has no usable tokenizer (a fast one, which knows the characters of its tokens, is needed); {hint}")
+        raise UserError(
+            f"Model {source!r} has no usable tokenizer (a fast one, which knows the characters of its tokens, is "
+            f"needed); {hint}"
+        )
     return tokenizer
 
 
@@ -117,11 +136,15 @@ def _read_weights(place: str, source: str, extra: dict[str, Any], dtype: str) ->
 def _refuse_non_causal(config: Any, source: str) -> None:
     kinds = getattr(config, "architectures", None) or []
     causal = config.model_type in MODEL_FOR_CAUSAL_LM_MAPPING_NAMES and not getattr(config, "is_encoder_decoder", False)
-    if not causal or any(kind.endswith(("ForMaskedLM", "ForSequenceClassification", "ForTokenClassification")) for kind in kinds):
+    if not causal or any(
+        kind.endswith(("ForMaskedLM", "ForSequenceClassification", "ForTokenClassification")) for kind in kinds
+    ):
         found = ", ".join(kinds) or config.model_type
-        raise UserError(f"Model {source!r} is not a causal language model (found: {found}); choose one that generates text, such as a ...ForCausalLM.")
+        raise UserError(
+            f"Model {source!r} is not a causal language model (found: {found}); "
+            f"choose one that generates text, such as a ...ForCausalLM."
+        )
 
 
 def _first_line(error: BaseException) -> str:
     return (str(error).strip() or type(error).__name__).splitlines()[0][:300]
-

@@ -1,8 +1,8 @@
 """Probes for every layer and fold at one site and position, each only ever scoring items whose group it never saw.
 
 Three probes per fold: `full` learns from all other folds; the other folds' groups are also split in halves, from which
-`a` and `b` learn, so that one can assign pathways while the other measures. Each chooses its own strength by the log-loss
-of grouped inner folds, and its own reference layer by the inner folds' AUC: neither is chosen on the scores it reports.
+`a` and `b` learn, so that one can assign pathways while the other measures. Each chooses its own strength by the
+log-loss of grouped inner folds, and its own reference layer by the inner folds' AUC: neither is chosen on the scores it reports.
 """
 
 from dataclasses import dataclass
@@ -96,7 +96,9 @@ def fit_probes(states: Tensor, splits: Splits, name: str, progress: Progress | N
     for layer, layer_states in enumerate(states):
         chosen, inner_auc[..., layer] = _choose(layer_states, splits)
         strength[..., layer] = np.array(STRENGTHS)[chosen]
-        sets = _columns(splits, splits.training.reshape(-1, len(splits.labels)), strength[..., layer].reshape(-1), states)
+        sets = _columns(
+            splits, splits.training.reshape(-1, len(splits.labels)), strength[..., layer].reshape(-1), states
+        )
         fit = fit_layer(layer_states, sets)
         weight[:, :, layer] = fit.weight.T.reshape(*shape, -1).cpu()
         bias[:, :, layer] = fit.bias.reshape(shape).cpu()

@@ -4,8 +4,8 @@ The objective is scikit-learn's: C · Σ loss + ½‖w‖², intercept unpenalis
 All columns (training set × strength) share the states, so that one iteration is two matrix products for all of them;
 standardisation is folded into the columns. The method is a preconditioned non-linear conjugate gradient: the leading
 directions of the states, which make the problem badly conditioned, are known once and serve every column, and the line
-search is a Newton search on numbers at hand. A column has converged when the largest element of the gradient of its mean
-loss is below `TOLERANCE`; it then stands still.
+search is a Newton search on numbers at hand. A column has converged when the largest element of the gradient of its
+mean loss is below `TOLERANCE`; it then stands still.
 """
 
 import copy
@@ -91,7 +91,7 @@ class _Problem:
         self.deviation = deviation[sets.scaling].T
 
     def _lead(self) -> None:
-        """Leading directions of the standardised states and their variances, by subspace iteration from a fixed start."""
+        """Leading directions of the standardised states and their variances, by subspace iteration."""
         generator = torch.Generator().manual_seed(0)
         count = min(_DIRECTIONS, *self.x.shape)
         start = torch.randn(self.x.shape[1], count, generator=generator).to(self.x.device)

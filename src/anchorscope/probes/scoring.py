@@ -13,7 +13,9 @@ from anchorscope.probes.crossfit import ProbeSet
 class Scorer:
     """The probes of all sites and positions of a dataset, ready to score batches."""
 
-    def __init__(self, probe_sets: Sequence[Sequence[ProbeSet]], folds: NDArray[np.int64], device: torch.device) -> None:
+    def __init__(
+        self, probe_sets: Sequence[Sequence[ProbeSet]], folds: NDArray[np.int64], device: torch.device
+    ) -> None:
         """`probe_sets` is [position][site]; `folds` gives each item's own fold, whose probes never saw its group."""
         self.weight = torch.stack([torch.stack([one.weight for one in row]) for row in probe_sets]).to(device)
         self.bias = torch.stack([torch.stack([one.bias for one in row]) for row in probe_sets]).to(device)

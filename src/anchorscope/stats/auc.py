@@ -20,7 +20,7 @@ def auc(scores: Floats, labels: NDArray[np.bool_], strata: NDArray[np.integer] |
 def resampled_auc(
     scores: Floats, labels: NDArray[np.bool_], weights: Floats, strata: NDArray[np.integer] | None = None
 ) -> Floats:
-    """The same for each row of item weights [resample, item]; the result is [resample, ...], NaN where no pair exists."""
+    """The same for each row of item weights [resample, item]; [resample, ...], NaN where no pair exists."""
     lead = scores.shape[:-1]
     rows = scores.reshape(-1, scores.shape[-1])
     places = np.zeros(len(labels), dtype=int) if strata is None else np.asarray(strata)
@@ -34,7 +34,9 @@ def resampled_auc(
             continue
         pairs[:, 0] += weights[:, positive].sum(1) * weights[:, negative].sum(1)
         for row, row_scores in enumerate(rows):
-            wins[:, row] += _wins(row_scores[positive], row_scores[negative], weights[:, positive], weights[:, negative])
+            wins[:, row] += _wins(
+                row_scores[positive], row_scores[negative], weights[:, positive], weights[:, negative]
+            )
     with np.errstate(invalid="ignore", divide="ignore"):
         return np.where(pairs > 0, wins / pairs, np.nan).reshape(len(weights), *lead)
 
@@ -45,6 +47,8 @@ def _wins(positive: Floats, negative: Floats, positive_weights: Floats, negative
     ranked = negative[order]
     below = np.searchsorted(ranked, positive, side="left")
     not_above = np.searchsorted(ranked, positive, side="right")
-    summed = np.concatenate([np.zeros((len(negative_weights), 1)), np.cumsum(negative_weights[:, order], axis=1)], axis=1)
+    summed = np.concatenate(
+        [np.zeros((len(negative_weights), 1)), np.cumsum(negative_weights[:, order], axis=1)], axis=1
+    )
     beaten = 0.5 * (summed[:, below] + summed[:, not_above])
-    return np.einsum("rp,rp->r", positive_weights, beaten)  # type: ignore[no-any-return]
+    return np.einsum("rp,rp->r", positive_weights, beaten)

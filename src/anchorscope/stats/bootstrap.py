@@ -1,4 +1,4 @@
-"""The bootstrap over groups: whole groups are drawn with replacement, because items of one group are not independent."""
+"""The bootstrap over groups: whole groups are drawn with replacement, as items of one group are not independent."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,7 +13,11 @@ def group_weights(groups: NDArray[np.integer], resamples: int, rng: np.random.Ge
     """How often each item's group is drawn, [resample, item]."""
     _, member = np.unique(groups, return_inverse=True)
     n_groups = int(member.max()) + 1 if len(member) else 0
-    drawn = rng.multinomial(n_groups, np.full(n_groups, 1 / n_groups), size=resamples) if n_groups else np.zeros((resamples, 0))
+    drawn = (
+        rng.multinomial(n_groups, np.full(n_groups, 1 / n_groups), size=resamples)
+        if n_groups
+        else np.zeros((resamples, 0))
+    )
     return drawn[:, member].astype(np.float32)
 
 

@@ -22,8 +22,10 @@ class Estimate:
     """How value and interval were made."""
 
 
-def percentile_interval(samples: NDArray[np.floating], axis: int = 0) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """The central interval of bootstrap samples along an axis; resamples in which the statistic is undefined are left out."""
+def percentile_interval(
+    samples: NDArray[np.floating], axis: int = 0
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """The central interval of bootstrap samples along an axis; undefined resamples are left out."""
     tail = 100 * (1 - LEVEL) / 2
     defined = np.isfinite(samples).any(axis=axis)
     filled = np.where(np.expand_dims(defined, axis), samples, 0.0)

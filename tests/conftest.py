@@ -1,0 +1,94 @@
+"""What all tests share: tiny models built from configuration (no downloads), and settings."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+from hypothesis import settings
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers
+from transformers import (
+    LlamaConfig,
+    LlamaForCausalLM,
+    MistralConfig,
+    MistralForCausalLM,
+    PreTrainedTokenizerFast,
+    Qwen2Config,
+    Qwen2ForCausalLM,
+    Qwen3Config,
+    Qwen3ForCausalLM,
+)
+
+from anchorscope.models.language_model import LanguageModel, wrap
+
+settings.register_profile("anchorscope", deadline=None)  # shared machines are slow at times
+settings.load_profile("anchorscope")
+
+SIZES = {
+    "vocab_size": 260, "hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 4, "num_attention_heads": 4,
+    "num_key_value_heads": 2, "max_position_embeddings": 512, "bos_token_id": 256, "eos_token_id": 257,
+    "pad_token_id": 258,
+}  # fmt: skip
+TINY = {
+    "llama": lambda: LlamaForCausalLM(LlamaConfig(**SIZES)),
+    "mistral": lambda: MistralForCausalLM(MistralConfig(**SIZES, sliding_window=8)),
+    "qwen2": lambda: Qwen2ForCausalLM(Qwen2Config(**SIZES)),
+    "qwen3": lambda: Qwen3ForCausalLM(Qwen3Config(**SIZES, head_dim=16)),
+}
+"""One tiny model per family; the sliding window is shorter than the sequences that tests run."""
+
+
+def byte_tokenizer() -> PreTrainedTokenizerFast:
+    """A tokenizer with one token per byte: every text is possible, no training needed."""
+    alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
+    vocabulary = {symbol: index for index, symbol in enumerate(alphabet)}
+    tokenizer = Tokenizer(models.BPE(vocab=vocabulary, merges=[]))
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = decoders.ByteLevel()
+    tokenizer.add_special_tokens(["<s>", "</s>", "<pad>"])
+    return PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer, bos_token="<s>", eos_token="</s>", pad_token="<pad>", clean_up_tokenization_spaces=False
+    )
+
+
+def build_tiny(family: str) -> LanguageModel:
+    """A tiny random model of a family, the same at every call."""
+    torch.manual_seed(0)
+    model = TINY[family]().eval()
+    with torch.no_grad():
+        for parameter in model.parameters():
+            if parameter.dim() > 1:
+                parameter.mul_(6)  # initial weights are so small that attention would hardly look at anything
+    return wrap(model, byte_tokenizer(), name=f"tiny {family}")
+
+
+@pytest.fixture(scope="session", params=sorted(TINY))
+def tiny(request: pytest.FixtureRequest) -> LanguageModel:
+    """Every family in turn; read only."""
+    return build_tiny(request.param)
+
+
+@pytest.fixture(scope="session")
+def tiny_llama() -> LanguageModel:
+    """One tiny model; read only."""
+    return build_tiny("llama")
+
+
+@pytest.fixture(scope="session")
+def save_tiny(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
+    """A folder with a tiny model and its tokenizer, as a user would have it."""
+
+    def save(family: str) -> Path:
+        folder = tmp_path_factory.mktemp("models") / f"tiny-{family}"
+        lm = build_tiny(family)
+        lm.model.save_pretrained(folder)
+        lm.tokenizer.save_pretrained(folder)
+        return folder
+
+    return save
+
+
+@pytest.fixture(autouse=True)
+def _no_hub(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No test may reach for the network."""
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
