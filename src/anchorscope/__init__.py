@@ -1,1 +1,41 @@
-"""anchorscope: where does a language model's sense of truth come from, the question or the answer?"""
+"""anchorscope: where does a language model's sense of truth come from, the question or the answer?
+
+`anchorscope.run(...)` does the main job and returns a `Run`; `anchorscope.open_run(folder)` opens a finished one.
+Names are loaded when they are first used, so that `import anchorscope` costs nothing.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from anchorscope.answers.grade import grade as grade
+    from anchorscope.api import Run as Run
+    from anchorscope.api import open_run as open_run
+    from anchorscope.api import run as run
+    from anchorscope.datasets.question import Question as Question
+    from anchorscope.errors import UserError as UserError
+    from anchorscope.models.language_model import LanguageModel as LanguageModel
+    from anchorscope.models.loading import load as load_model
+    from anchorscope.recipe import Recipe as Recipe
+
+_HOMES = {
+    "run": "anchorscope.api:run",
+    "open_run": "anchorscope.api:open_run",
+    "Run": "anchorscope.api:Run",
+    "Recipe": "anchorscope.recipe:Recipe",
+    "Question": "anchorscope.datasets.question:Question",
+    "LanguageModel": "anchorscope.models.language_model:LanguageModel",
+    "load_model": "anchorscope.models.loading:load",
+    "grade": "anchorscope.answers.grade:grade",
+    "UserError": "anchorscope.errors:UserError",
+}
+"""The public names and where they live."""
+
+__all__ = ["LanguageModel", "Question", "Recipe", "Run", "UserError", "grade", "load_model", "open_run", "run"]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'anchorscope' has no attribute {name!r}")
+    home, _, inside = _HOMES[name].partition(":")
+    return getattr(import_module(home), inside)

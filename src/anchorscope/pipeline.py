@@ -27,6 +27,7 @@ from anchorscope.engine.capture import clean_states
 from anchorscope.engine.forward import compute_prefix
 from anchorscope.engine.keys_values import Prefix
 from anchorscope.engine.sequences import SITES, TokenSequence
+from anchorscope.errors import UserError
 from anchorscope.evidence.effects import Effect, measure, refuse_no_op, score_states
 from anchorscope.evidence.gather import measured_places, refit_logits
 from anchorscope.evidence.tables import Evidence, evidence_tables
@@ -49,6 +50,7 @@ from anchorscope.store import RunFolder, open_run
 
 _BATCH_TOKENS = {"cpu": 2048}  # of the embedded model's size; matrix products gain little beyond it
 _BATCH_TOKENS_GPU = 16384
+_IDENTITY = records(ModelIdentity)
 
 
 def run_recipe(
@@ -64,8 +66,9 @@ def run_recipe(
     with open_run(out, recipe, fresh) as folder:
         if not folder.finished:
             job = _Job(folder, recipe, loaded, progress or Silent())
+            identity = job.identity  # before anything is asked: a resumed run must go on with the same weights
             results = [job.dataset(parse_spec(text)) for text in recipe.datasets]
-            publish(folder, job.identity, results)
+            publish(folder, identity, results)
     return out
 
 
@@ -91,13 +94,21 @@ class _Job:
         """The model, loaded when the first step needs it."""
         recipe = self.recipe
         if self.loaded is not None:
-            return wrap(*self.loaded)
-        return load_model(recipe.model, recipe.dtype, recipe.device, recipe.trust_remote_code)
+            lm = wrap(*self.loaded)
+        else:
+            lm = load_model(recipe.model, recipe.dtype, recipe.device, recipe.trust_remote_code)
+        known = self.folder.stored("model.json", _IDENTITY)
+        if known is not None and known.fingerprint != lm.fingerprint():
+            raise UserError(
+                f"The weights of {recipe.model!r} are not those that this run began with ({known.name}); "
+                f"start over with --fresh, or choose another folder with --out."
+            )
+        return lm
 
     @cached_property
     def identity(self) -> ModelIdentity:
         """Which model this is, once and for all."""
-        return self.folder.step("model.json", lambda: self.lm.identity(), records(ModelIdentity))
+        return self.folder.step("model.json", lambda: self.lm.identity(), _IDENTITY)
 
     @property
     def positions(self) -> tuple[str, ...]:

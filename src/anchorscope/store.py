@@ -69,6 +69,11 @@ class RunFolder:
         self._record(record)
         return made
 
+    def stored(self, name: str, form: Format) -> Any:
+        """The result of a step that was made earlier; None if it was not."""
+        place = self.work / name
+        return form.read(place) if place.exists() else None
+
     def records(self) -> list[dict[str, Any]]:
         """Time and memory of the steps so far, in the order in which they ended."""
         log = self.work / "steps.jsonl"

@@ -37,6 +37,8 @@ def summarise(measured: Measured, weights: Floats) -> list[Row]:
     rows = [*_assignment_rows(measured, weights, "plain"), *_assignment_rows(measured, weights, "corrected")]
     for intervention in measured.after:
         rows += _intervention_rows(measured, weights, intervention)
+        rows += _cross_fitted_rows(measured, weights, intervention)
+        rows += _corrected_rows(measured, weights, intervention)
     noise = noise_at_reference(measured, "full")
     n_noise = len(measured.ran.get("none", []))
     percentile = "99th percentile of the no-op control"
@@ -85,12 +87,10 @@ def _assignment_rows(measured: Measured, weights: Floats, assignment: str) -> li
 
 def _intervention_rows(measured: Measured, weights: Floats, intervention: str) -> list[Row]:
     """What an intervention does at the reference layer, to all items and to the plain groups."""
-    index, ran = measured.probe("full"), measured.ran[intervention]
-    labels, folds, drawn = measured.labels[ran], measured.folds[ran], weights[:, ran]
-    reference = measured.reference[index]
-    before = at_reference(measured.before[index][:, ran], reference, folds)
-    after = at_reference(measured.after[intervention][index], reference, folds)
-    delta = 100 * (true_label_probability(after, labels) - true_label_probability(before, labels))
+    ran = measured.ran[intervention]
+    labels, drawn = measured.labels[ran], weights[:, ran]
+    before, after = _at_own_reference(measured, intervention, "full")
+    delta = _delta_p(before, after, labels)
     own = assign(before, after, labels, noise_at_reference(measured, "full"))
     everyone = np.ones(len(ran), dtype=bool)
     rows = [
@@ -109,15 +109,72 @@ def _intervention_rows(measured: Measured, weights: Floats, intervention: str) -
     return rows
 
 
+def _cross_fitted_rows(measured: Measured, weights: Floats, intervention: str) -> list[Row]:
+    """ΔP at the measuring probe's own reference layer, in the groups that the other probe made; both ways averaged."""
+    ran = measured.ran[intervention]
+    drawn = weights[:, ran]
+    rows = []
+    for group in GROUPS:
+        ways = []
+        for assigner, meter in (("a", "b"), ("b", "a")):
+            inside = plain_calls(measured, assigner).members(group)[ran]
+            before, after = _at_own_reference(measured, intervention, meter)
+            ways.append((_delta_p(before, after, measured.labels[ran]), inside))
+        value = float(np.mean([_mean(delta, inside, drawn).value for delta, inside in ways]))
+        low, high = percentile_interval(np.mean([_samples(delta, inside, drawn) for delta, inside in ways], axis=0))
+        n = round(sum(int(inside.sum()) for _, inside in ways) / 2)
+        estimate = Estimate(value, float(low), float(high), n, _METHOD)
+        rows.append(Row("delta_p_reference", estimate, "cross-fitted", intervention, group))
+    return rows
+
+
+def _corrected_rows(measured: Measured, weights: Floats, intervention: str) -> list[Row]:
+    """ΔP at the reference layer with the common shift taken away, in the corrected groups."""
+    index, ran = measured.probe("full"), measured.ran[intervention]
+    labels, folds, reference = measured.labels[ran], measured.folds[ran], measured.reference[index]
+    rows_of_weights = np.concatenate([np.ones((1, weights.shape[1]), weights.dtype), weights])
+    drawn = rows_of_weights[:, ran]
+    clean, cut = measured.before[index][:, ran], measured.after[intervention][index]
+    moved = at_reference(cut, reference, folds) - reference_shifts(clean, cut, folds, reference, drawn)
+    delta = _delta_p(at_reference(clean, reference, folds), moved, labels)
+    calls = corrected_calls(measured, rows_of_weights)
+    rows = []
+    for group in GROUPS:
+        inside = calls.members(group)[:, ran]
+        means = _ratio(drawn * (inside * delta), drawn * inside)
+        low, high = percentile_interval(means[1:])
+        estimate = Estimate(float(means[0]), float(low), float(high), int(inside[0].sum()), _METHOD)
+        rows.append(Row("delta_p_reference", estimate, "corrected", intervention, group))
+    return rows
+
+
+def _at_own_reference(measured: Measured, intervention: str, probe: str) -> tuple[Floats, Floats]:
+    """Log-odds at a probe's reference layer, before and after, of the items that were run."""
+    index, ran = measured.probe(probe), measured.ran[intervention]
+    folds, reference = measured.folds[ran], measured.reference[index]
+    before = at_reference(measured.before[index][:, ran], reference, folds)
+    return before, at_reference(measured.after[intervention][index], reference, folds)
+
+
+def _delta_p(before: Floats, after: Floats, labels: NDArray[np.bool_]) -> Floats:
+    """Change of the true label's probability, in percentage points."""
+    return 100 * (true_label_probability(after, labels) - true_label_probability(before, labels))
+
+
 def _ratio(part: Floats, whole: Floats) -> Floats:
     total = whole.sum(axis=1)
     with np.errstate(invalid="ignore", divide="ignore"):
         return np.where(total > 0, part.sum(axis=1) / total, np.nan)
 
 
+def _samples(values: Floats | NDArray[np.bool_], inside: NDArray[np.bool_], weights: Floats) -> Floats:
+    """Bootstrap samples of the mean over the items inside."""
+    return _ratio(weights * (inside * values), weights * inside)
+
+
 def _mean(values: Floats | NDArray[np.bool_], inside: NDArray[np.bool_], weights: Floats) -> Estimate:
     """Mean over the items inside, with its interval."""
     if not inside.any():
         return Estimate(np.nan, np.nan, np.nan, 0, _METHOD)
-    low, high = percentile_interval(_ratio(weights * (inside * values), weights * inside))
+    low, high = percentile_interval(_samples(values, inside, weights))
     return Estimate(float(values[inside].mean()), float(low), float(high), int(inside.sum()), _METHOD)

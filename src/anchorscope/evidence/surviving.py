@@ -1,8 +1,8 @@
 """How much of the signal there is, and how much survives an intervention, per layer and free of thresholds.
 
 `transfer`: the clean probe on the states under an intervention, low where the signal is lost or merely rotated (on
-clean states: the probe's own score). `refit`: a probe trained out of fold on those states, what is still linearly readable.
-`within-relation`: pairs of the same relation only. The baselines stand beside them without a layer.
+clean states: the probe's own score). `refit`: a probe trained out of fold on those states, what is still linearly
+readable. `within-relation`: pairs of the same relation only. The baselines stand beside them without a layer.
 """
 
 from dataclasses import dataclass

@@ -1,8 +1,8 @@
 """Where the parts of a decoder are, one small table per family.
 
 The engine runs the decoder layers itself (a model's own loop would choose masks and rotary embeddings by a layer's
-place in it, and offers no per-item masks). All it needs to know of an architecture is written here: the names of the parts,
-and in which order a block applies them. What a block adds to the residual stream is then at hand without hooks.
+place in it, and offers no per-item masks). All it needs to know of an architecture is written here: the names of the
+parts, and in which order a block applies them. What a block adds to the residual stream is then at hand without hooks.
 """
 
 from collections.abc import Callable

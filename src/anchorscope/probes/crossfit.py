@@ -2,7 +2,8 @@
 
 Three probes per fold: `full` learns from all other folds; the other folds' groups are also split in halves, from which
 `a` and `b` learn, so that one can assign pathways while the other measures. Each chooses its own strength by the
-log-loss of grouped inner folds, and its own reference layer by the inner folds' AUC: neither is chosen on the scores it reports.
+log-loss of grouped inner folds, and its own reference layer by the inner folds' AUC: neither is chosen on the scores
+it reports.
 """
 
 from dataclasses import dataclass

@@ -40,10 +40,10 @@ def summary_paragraph(findings: Findings, observations: Observations) -> str:
         f"{_reference(findings, 'plain', A_ANCHORED)} for A-Anchored ones (plain rule).",
         _label_sentence(findings, observations),
         f"With that shift taken out, {_reference(findings, 'corrected', Q_ANCHORED)} (Q) and "
-        f"{_reference(findings, 'corrected', A_ANCHORED)} (A) remain. Q still lies below A: "
+        f"{_reference(findings, 'corrected', A_ANCHORED)} (A) points remain; that Q still lies below A "
         f"{tally(observations, 'q_below_a', 'corrected')}.",
-        f"Cutting random tokens does much less: {tally(observations, 'random_small', 'plain')}. "
-        f"With nothing cut, nothing changes: {tally(observations, 'noop', 'plain')}.",
+        f"That cutting random tokens does much less {tally(observations, 'random_small', 'plain')}; "
+        f"that cutting nothing changes nothing {tally(observations, 'noop', 'plain')}.",
     ]
     return " ".join(parts)
 
@@ -105,7 +105,7 @@ def _label_sentence(findings: Findings, observations: Observations) -> str:
     opening = "But true" if any(o["verdict"] == "holds" for o in mine) else "True"
     return (
         f"{opening} answers make up {share(Q_ANCHORED)} of the Q-Anchored group and {share(A_ANCHORED)} of the "
-        f"A-Anchored one. The plain rule mostly sorts items by their label: "
+        f"A-Anchored one. That the plain rule mostly sorts items by their label "
         f"{tally(observations, 'sorts_by_label', 'plain')}."
     )
 

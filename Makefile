@@ -1,0 +1,35 @@
+# make demo: from a fresh clone to the chart.   make test: every check that must pass.
+PYTHON ?= python3
+VENV ?= .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip install --disable-pip-version-check --quiet --constraint constraints.txt
+
+.PHONY: demo test install clean
+
+demo: $(VENV)/installed
+	$(BIN)/anchorscope models --install smollm2-135m
+	$(BIN)/anchorscope run --limit 600 --out runs/demo
+
+test: $(VENV)/test-installed
+	$(BIN)/anchorscope models --install smollm2-135m
+	$(BIN)/ruff check src tests
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/pytest
+
+install: $(VENV)/installed
+
+# torch first, by exact version: asked for by another package it may come as several gigabytes of GPU libraries.
+$(VENV)/installed: pyproject.toml constraints.txt
+	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "anchorscope needs Python 3.11 or newer; set PYTHON=...")'
+	$(PYTHON) -m venv $(VENV)
+	$(PIP) "$$(grep '^torch==' constraints.txt)"
+	$(PIP) --editable .
+	touch $@
+
+$(VENV)/test-installed: $(VENV)/installed
+	$(PIP) --editable '.[test]'
+	touch $@
+
+clean:
+	rm -rf $(VENV) runs/demo
