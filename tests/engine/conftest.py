@@ -1,0 +1,36 @@
+"""Items for the engine, and a model whose layers differ in how far they see."""
+
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from transformers import Qwen2Config, Qwen2ForCausalLM
+
+sys.path.insert(0, str(Path(__file__).parent))  # pytest's import mode does not make helper modules importable
+
+from engine_cases import make_items
+
+from anchorscope.engine.sequences import TokenSequence
+from anchorscope.models.language_model import LanguageModel, wrap
+
+
+@pytest.fixture(scope="session")
+def items() -> list[TokenSequence]:
+    return make_items()
+
+
+@pytest.fixture(scope="session")
+def mixed_windows(tiny_llama: LanguageModel) -> LanguageModel:
+    """Two layers that see everything, then two with a sliding window of 8; read only."""
+    torch.manual_seed(0)
+    config = Qwen2Config(
+        vocab_size=260, hidden_size=32, intermediate_size=48, num_hidden_layers=4, num_attention_heads=4,
+        num_key_value_heads=2, use_sliding_window=True, sliding_window=8, max_window_layers=2,
+    )  # fmt: skip
+    model = Qwen2ForCausalLM(config).eval()
+    with torch.no_grad():
+        for parameter in model.parameters():
+            if parameter.dim() > 1:
+                parameter.mul_(6)  # as in the other tiny models: attention must look at something
+    return wrap(model, tiny_llama.tokenizer, name="tiny mixed windows")

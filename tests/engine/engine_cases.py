@@ -1,0 +1,75 @@
+"""What the tests of the engine share: items with a common beginning, one pass over them, and the definition of a cut."""
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from anchorscope.engine.capture import Work, capture
+from anchorscope.engine.forward import compute_prefix
+from anchorscope.engine.keys_values import Prefix
+from anchorscope.engine.sequences import SITES, Cut, TokenSequence
+from anchorscope.models.language_model import LanguageModel
+
+SHARED = (256, 81, 12, 200, 33, 7)
+"""The tokens that all items begin with."""
+LENGTHS = (15, 22, 31, 18, 27)
+"""All longer than the sliding window of 8; different, so that batches are padded."""
+ATTENTION, MLP, RESIDUAL = (SITES.index(site) for site in ("attention", "mlp", "residual"))
+
+
+def make_items() -> list[TokenSequence]:
+    """Items that are read at their first four own tokens and at their last five."""
+    generator = torch.Generator().manual_seed(11)
+    items = []
+    for length in LENGTHS:
+        own = torch.randint(0, 256, (length - len(SHARED),), generator=generator)
+        read_at = (*range(6, 10), *range(length - 5, length))
+        items.append(TokenSequence((*SHARED, *own.tolist()), answer_start=length - 3, read_at=read_at))
+    return items
+
+
+def make_cuts(items: Sequence[TokenSequence], edges: str = "all") -> list[Cut]:
+    """Two keys per item: one that has positions before it, one within eight tokens of the whole answer."""
+    return [Cut(keys=(8, len(item.ids) - 6), edges=edges) for item in items]
+
+
+def no_prefix() -> Prefix:
+    return Prefix(ids=(), keys=(), values=())
+
+
+def shared_prefix(lm: LanguageModel) -> Prefix:
+    return compute_prefix(lm, SHARED)
+
+
+def run(
+    lm: LanguageModel,
+    items: Sequence[TokenSequence],
+    prefix: Prefix,
+    cuts: Sequence[Cut] | None = None,
+    batches: Sequence[Sequence[int]] | None = None,
+) -> Tensor:
+    """States [item, position, site, layer, d_model] of one pass; all items in one batch unless told otherwise."""
+    found: dict[int, Tensor] = {}
+
+    def receive(batch: list[int], states: Tensor) -> None:
+        found.update(zip(batch, states.clone(), strict=True))
+
+    capture(lm, Work(items, prefix, batches or [range(len(items))], cuts), receive, "test")
+    return torch.stack([found[index] for index in range(len(items))])
+
+
+def loses(item: TokenSequence, cut: Cut, query: int, key: int) -> bool:
+    """METHOD's definition, one edge at a time: whether this query may no longer attend to this key."""
+    if key not in cut.keys or query <= key:
+        return False
+    if cut.edges == "outside":
+        return query not in cut.keys
+    if cut.edges == "direct":
+        return query >= item.answer_start
+    return True
+
+
+def assert_same(found: Tensor, wanted: Tensor) -> None:
+    """Equal up to the order of float32 sums."""
+    torch.testing.assert_close(found, wanted, rtol=1e-5, atol=1e-5)

@@ -1,0 +1,143 @@
+"""Laws of the passes, over every family: what a cut changes, what it leaves alone, and what does not matter."""
+
+import copy
+
+import pytest
+import torch
+from engine_cases import ATTENTION, SHARED, assert_same, loses, make_cuts, no_prefix, run, shared_prefix
+
+from anchorscope.engine.capture import Work, capture, clean_states
+from anchorscope.engine.forward import compute_prefix
+from anchorscope.engine.sequences import EDGES, Cut, TokenSequence
+from anchorscope.models.language_model import LanguageModel, wrap
+
+
+def test_cutting_nothing_is_the_clean_run_bit_for_bit(tiny: LanguageModel, items: list[TokenSequence]) -> None:
+    prefix = shared_prefix(tiny)
+    assert torch.equal(run(tiny, items, prefix, [Cut(keys=())] * len(items)), run(tiny, items, prefix))
+
+
+def test_cutting_nothing_in_other_batches_is_the_clean_run(tiny: LanguageModel, items: list[TokenSequence]) -> None:
+    prefix = shared_prefix(tiny)
+    found = run(tiny, items, prefix, [Cut(keys=())] * len(items), batches=[[3], [4, 0], [2, 1]])
+    assert_same(found, run(tiny, items, prefix))
+
+
+@pytest.mark.parametrize("edges", EDGES)
+def test_the_first_layer_changes_exactly_where_edges_are_lost(
+    tiny: LanguageModel, items: list[TokenSequence], edges: str
+) -> None:
+    prefix, cuts = shared_prefix(tiny), make_cuts(items, edges)
+    clean, after = run(tiny, items, prefix), run(tiny, items, prefix, cuts)
+    window = tiny.model.config.to_dict().get("sliding_window") or len(max(items, key=lambda item: len(item.ids)).ids)
+    seen = set()
+    for index, (item, cut) in enumerate(zip(items, cuts, strict=True)):
+        for place, position in enumerate(item.read_at):
+            lost = any(position - key < window and loses(item, cut, position, key) for key in cut.keys)
+            change = (after - clean)[index, place, ATTENTION, 0].abs().max()
+            assert (change > 1e-3) if lost else (change == 0), (position, cut)
+            seen.add(lost)
+    assert seen == {True, False}
+
+
+def test_a_cut_reaches_every_site_of_every_layer(tiny: LanguageModel, items: list[TokenSequence]) -> None:
+    prefix = shared_prefix(tiny)
+    change = (run(tiny, items, prefix, make_cuts(items)) - run(tiny, items, prefix)).abs().amax(-1)
+    assert (change[:, -1] > 1e-3).all()  # the answer's last token, which follows every cut key closely
+
+
+@pytest.mark.parametrize("edges", EDGES)
+def test_states_up_to_the_first_cut_key_stay_as_they_are(
+    tiny: LanguageModel, items: list[TokenSequence], edges: str
+) -> None:
+    prefix, cuts = shared_prefix(tiny), make_cuts(items, edges)
+    clean, after = run(tiny, items, prefix), run(tiny, items, prefix, cuts)
+    kept = [place for place, position in enumerate(items[0].read_at) if position <= 8]
+    assert len(kept) == 3
+    assert torch.equal(after[:, kept], clean[:, kept])
+
+
+def test_direct_cuts_leave_everything_before_the_answer_alone(tiny: LanguageModel, items: list[TokenSequence]) -> None:
+    prefix = shared_prefix(tiny)
+    clean, after = run(tiny, items, prefix), run(tiny, items, prefix, make_cuts(items, "direct"))
+    # The last three of the five positions at the end are the answer.
+    assert torch.equal(after[:, :-3], clean[:, :-3])
+    assert ((after - clean)[:, -3:].abs().amax(-1) > 1e-4).all()
+
+
+def test_all_and_outside_differ_at_the_cut_keys_and_nowhere_else(
+    tiny: LanguageModel, items: list[TokenSequence]
+) -> None:
+    # Nobody outside E_Q sees E_Q under either, so what E_Q tokens see of each other stays among them.
+    prefix = shared_prefix(tiny)
+    everything, outside = ([Cut(keys=(7, 9), edges=edges) for _ in items] for edges in ("all", "outside"))
+    change = (run(tiny, items, prefix, everything) - run(tiny, items, prefix, outside)).abs().amax(-1)
+    at_second_key = items[0].read_at.index(9)
+    assert (change[:, at_second_key] > 1e-4).all()
+    change[:, at_second_key] = 0
+    assert change.max() == 0
+
+
+def test_direct_cuts_leave_the_way_through_other_tokens_open(tiny: LanguageModel, items: list[TokenSequence]) -> None:
+    prefix = shared_prefix(tiny)
+    final = {edges: run(tiny, items, prefix, make_cuts(items, edges))[:, -1, ATTENTION] for edges in EDGES}
+    change = (final["all"] - final["direct"]).abs().amax(-1)
+    near = [index for index, item in enumerate(items) if len(item.ids) < 20]  # whose keys are all within the window
+    assert (change[near, 0] < 1e-6).all()  # at the first layer the answer loses the same edges
+    assert (change[:, 1:] > 1e-4).all()
+
+
+@pytest.mark.parametrize("cut", [False, True])
+def test_the_shared_prefix_is_the_full_pass(tiny: LanguageModel, items: list[TokenSequence], cut: bool) -> None:
+    cuts = make_cuts(items) if cut else None
+    assert_same(run(tiny, items, shared_prefix(tiny), cuts), run(tiny, items, no_prefix(), cuts))
+
+
+def test_any_part_of_the_prefix_may_be_shared(tiny: LanguageModel, items: list[TokenSequence]) -> None:
+    full = run(tiny, items, no_prefix())
+    for length in (1, 4):
+        assert_same(run(tiny, items, compute_prefix(tiny, SHARED[:length])), full)
+
+
+@pytest.mark.parametrize("batches", [[[0], [1], [2], [3], [4]], [[4, 3, 2, 1, 0]], [[2, 0], [4, 1, 3]]])
+@pytest.mark.parametrize("cut", [False, True])
+def test_batch_composition_and_order_do_not_matter(
+    tiny: LanguageModel, items: list[TokenSequence], batches: list[list[int]], cut: bool
+) -> None:
+    prefix, cuts = shared_prefix(tiny), make_cuts(items) if cut else None
+    assert_same(run(tiny, items, prefix, cuts, batches), run(tiny, items, prefix, cuts))
+
+
+def test_a_neighbours_cut_is_its_own_affair(tiny: LanguageModel, items: list[TokenSequence]) -> None:
+    prefix, cuts = shared_prefix(tiny), make_cuts(items)
+    cuts[1] = Cut(keys=())
+    assert torch.equal(run(tiny, items, prefix, cuts)[1], run(tiny, items, prefix)[1])
+
+
+def test_one_pass_gives_the_cut_of_the_first_blocks_for_every_layer(
+    tiny: LanguageModel, items: list[TokenSequence]
+) -> None:
+    # What later blocks do cannot change a state, so a model that ends after two blocks gives the same two layers.
+    shorter = copy.deepcopy(tiny.model)
+    shorter.model.layers = shorter.model.layers[:2]
+    short = wrap(shorter, tiny.tokenizer)
+    cuts = make_cuts(items)
+    found = run(short, items, shared_prefix(short), cuts)
+    assert torch.equal(found, run(tiny, items, shared_prefix(tiny), cuts)[..., :2, :])
+
+
+def test_clean_states_are_laid_out_by_position_site_layer_and_item(
+    tiny: LanguageModel, items: list[TokenSequence]
+) -> None:
+    prefix = shared_prefix(tiny)
+    states = clean_states(tiny, items, prefix, batch_tokens=40)
+    assert states.shape == (9, 3, 4, len(items), 32)
+    assert states.dtype == tiny.dtype
+    assert_same(states, run(tiny, items, prefix).permute(1, 2, 3, 0, 4))
+
+
+def test_items_that_are_in_no_batch_are_not_run(tiny_llama: LanguageModel, items: list[TokenSequence]) -> None:
+    seen: list[int] = []
+    work = Work(items, shared_prefix(tiny_llama), [[4], [1, 2]])
+    capture(tiny_llama, work, lambda batch, states: seen.extend(batch), "some")
+    assert seen == [4, 1, 2]

@@ -1,0 +1,53 @@
+"""A small question file with supplied answers, and the recipe of a quick run on it: what the tests of whole runs share.
+
+A random model's own answers are garbage, so the file brings its own, with their labels: 40 true and 40 false ones in two
+relations. The words of an answer tell a little about its label, so that probes find something. Beside them stand rows
+that must not be used: one of an example's subject, one without an answer, and two more true ones than false ones.
+
+Imported by putting this folder on `sys.path`, since pytest's import mode does not make helper modules importable.
+"""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+PLACES = "ar bel cor dun esh fal gor hul iva jor kel lum mor nia oru pel qua ros sul tor ulm ved wim xan yor zul".split()
+TRUE_WORDS, FALSE_WORDS = ("Bo", "Mira", "Lun"), ("Zetk", "Wox", "Quiv")
+
+
+def rows() -> list[dict[str, Any]]:
+    """The rows of the file: 80 that are used, then four that are not."""
+    rng = np.random.default_rng(0)
+    found = []
+    for index in range(82):
+        truthful = (index // 2) % 2 == 0 or index >= 80
+        told = TRUE_WORDS if truthful == (rng.random() < 0.85) else FALSE_WORDS
+        place = f"{PLACES[index % 26].title()}{PLACES[(index * 7) % 26]}{index // 26 or ''}"
+        relation = ("capital", "anthem")[index % 2]
+        text = f"What is the {relation} of {place}?" if relation == "capital" else f"Which {relation} does {place} sing?"
+        said = str(rng.choice(told)) + str(rng.choice(["a", "e", "ion", "us"])) + str(rng.choice([".", "", " City", "!"]))
+        found.append({
+            "id": f"item-{index}", "question": text, "answers": ["Never"], "subject": place, "relation": relation,
+            "property_words": [relation], "model_answer": said, "truthful": truthful, "popularity": index,
+        })  # fmt: skip
+    found[4]["subject"], found[4]["question"] = found[8]["subject"], f"What is the capital near {found[8]['subject']}?"
+    common = {"answers": ["Tokyo"], "relation": "capital", "property_words": ["capital"]}
+    found.append({**common, "id": "few-shot", "question": "What is the old capital of Japan?", "subject": "Japan",
+                  "model_answer": "Kyoto", "truthful": True})  # fmt: skip
+    found.append({**common, "id": "empty", "question": "What is the capital of Nowhere?", "subject": "Nowhere",
+                  "model_answer": " ", "truthful": False})  # fmt: skip
+    return found
+
+
+def write_questions(path: Path, chosen: list[dict[str, Any]] | None = None) -> Path:
+    """The file, as JSON lines."""
+    path.write_text("".join(json.dumps(row) + "\n" for row in (rows() if chosen is None else chosen)), encoding="utf-8")
+    return path
+
+
+def quick_options(questions: Path, **options: Any) -> dict[str, Any]:
+    """A recipe that runs in a few seconds."""
+    quick = {"datasets": (f"file:{questions}",), "bootstrap": 100, "folds": 3, "device": "cpu", "dtype": "float32"}
+    return {**quick, **options}

@@ -1,0 +1,161 @@
+"""An answered item in tokens: the exact question words inside the prompt, the exact answer, where probes read."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers
+from transformers import PreTrainedTokenizerFast
+
+from anchorscope.answers.generate import Answer
+from anchorscope.answers.prompt import Prompt, build_prompts
+from anchorscope.datasets.question import Question
+from anchorscope.models.language_model import LanguageModel
+from anchorscope.spans.locate import Located, locate
+from anchorscope.spans.positions import POSITIONS
+
+PERU = Question("d", "1", "What is the capital of Peru?", ("Lima",), "Peru", "capital", ("capital",))
+WORD = st.text("abcdefgXYZéüß", min_size=2, max_size=6)
+GAP = st.sampled_from([" ", "  ", "\n", " \r\n ", "\t", "\u00a0 "])
+
+
+def merging_tokenizer() -> PreTrainedTokenizerFast:
+    """One token per byte, but some that reach across words: "f P" of "of Peru" and "u?" of "Peru?"."""
+    symbols = sorted(pre_tokenizers.ByteLevel.alphabet())
+    merges = [("f", "Ġ"), ("fĠ", "P"), ("u", "?"), ("Ġ", "c"), ("l", "Ġ"), ("i", "m"), ("a", ".")]
+    symbols += ["".join(pair) for pair in merges]
+    tokenizer = Tokenizer(models.BPE(vocab={symbol: index for index, symbol in enumerate(symbols)}, merges=merges))
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
+    tokenizer.decoder = decoders.ByteLevel()
+    return PreTrainedTokenizerFast(tokenizer_object=tokenizer, clean_up_tokenization_spaces=False)
+
+
+def found(tokenizer: PreTrainedTokenizerFast, question: Question, said: str = " Lima") -> tuple[Prompt, Located]:
+    (prompt,) = build_prompts(tokenizer, [question])
+    ids = tuple(tokenizer(said, add_special_tokens=False)["input_ids"])
+    return prompt, locate(tokenizer, question, prompt, Answer(said.strip(), ids, None, "answered"))
+
+
+def spelled(tokenizer: PreTrainedTokenizerFast, located: Located, tokens: tuple[int, ...]) -> str:
+    return tokenizer.decode([located.input_ids[index] for index in tokens])
+
+
+def places(prompt: Prompt, *words: str) -> set[int]:
+    """Characters of the words, each looked for in the question's own line."""
+    line = prompt.text[prompt.question_start :]
+    return {prompt.question_start + line.index(word) + i for word in words for i in range(len(word))}
+
+
+def test_exact_question_tokens_are_the_words_in_the_prompt(tiny_llama: LanguageModel) -> None:
+    prompt, located = found(tiny_llama.tokenizer, PERU)
+    assert spelled(tiny_llama.tokenizer, located, located.question_tokens) == "capitalPeru"
+    # One token per byte of an ASCII prompt: a token's index is its character's.
+    assert set(located.question_tokens) == places(prompt, "capital", "Peru")
+    assert located.rule == "metadata"
+
+
+def test_ids_are_the_prompt_and_the_answer(tiny_llama: LanguageModel) -> None:
+    prompt, located = found(tiny_llama.tokenizer, PERU)
+    assert located.input_ids == prompt.ids + tuple(tiny_llama.tokenizer(" Lima")["input_ids"])
+    assert located.answer_start == len(prompt.ids)
+    assert located.input_ids[: located.answer_start] == prompt.ids
+
+
+def test_words_of_the_examples_are_never_exact_tokens(tiny_llama: LanguageModel) -> None:
+    # "capital" stands in the first example too.
+    prompt, located = found(tiny_llama.tokenizer, PERU)
+    assert prompt.text.index("capital") < prompt.question_start
+    assert min(located.question_tokens) >= prompt.question_start
+
+
+def test_a_question_without_metadata_gives_its_content_words(tiny_llama: LanguageModel) -> None:
+    _, located = found(tiny_llama.tokenizer, Question("d", "1", "Who painted the Mona Lisa?", ("Leonardo",)))
+    assert spelled(tiny_llama.tokenizer, located, located.question_tokens) == "paintedMonaLisa"
+    assert located.rule == "rules"
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["What is  the capital of Peru?", "What is the\ncapital\n\nof   Peru?", "  What is the capital of\tPeru? ",
+     "What\u00a0is the capital \r\n of \u2003Peru ?"],
+)  # fmt: skip
+def test_white_space_in_the_question_does_not_move_the_tokens(tiny_llama: LanguageModel, text: str) -> None:
+    question = Question("d", "1", text, ("Lima",), "Peru", "capital", ("capital",))
+    prompt, located = found(tiny_llama.tokenizer, question)
+    assert spelled(tiny_llama.tokenizer, located, located.question_tokens) == "capitalPeru"
+    assert set(located.question_tokens) == places(prompt, "capital", "Peru")
+
+
+def test_a_subject_of_several_words_across_a_line_break_is_found(tiny_llama: LanguageModel) -> None:
+    question = Question("d", "1", "Who wrote War\nand  Peace?", ("Leo Tolstoy",), "War and Peace", "author", ("wrote",))
+    prompt, located = found(tiny_llama.tokenizer, question)
+    assert spelled(tiny_llama.tokenizer, located, located.question_tokens) == "wroteWarandPeace"
+    assert set(located.question_tokens) == places(prompt, "wrote", "War", "and", "Peace")
+
+
+@given(
+    words=st.lists(WORD, min_size=3, max_size=6, unique_by=lambda word: word.casefold().replace("é", "e")),
+    gaps=st.lists(GAP, min_size=6, max_size=6),
+)
+def test_the_subject_is_found_whatever_stands_between_the_words(
+    tiny_llama: LanguageModel, words: list[str], gaps: list[str]
+) -> None:
+    text = "".join(word + gap for word, gap in zip(words, gaps, strict=False)).strip() + "?"
+    subject, asked_for = words[1], words[-1]
+    question = Question("d", "1", text, ("x",), subject, None, (asked_for,))
+    prompt, located = found(tiny_llama.tokenizer, question)
+    line = prompt.text[prompt.question_start :].split("\n")[0]
+    assert line == " ".join(words) + "?"
+    assert spelled(tiny_llama.tokenizer, located, located.question_tokens) == subject + asked_for
+
+
+def test_a_token_that_straddles_a_boundary_belongs_to_the_word() -> None:
+    tokenizer = merging_tokenizer()
+    _, located = found(tokenizer, PERU)
+    tokens = [tokenizer.decode([located.input_ids[index]]) for index in located.question_tokens]
+    assert tokens == [" c", "a", "p", "i", "t", "a", "l ", "f P", "e", "r", "u?"]
+
+
+def test_a_token_that_straddles_the_end_of_the_answer_belongs_to_it() -> None:
+    tokenizer = merging_tokenizer()
+    _, located = found(tokenizer, PERU, " It is Lima.")
+    tokens = [tokenizer.decode([located.input_ids[index]]) for index in located.answer_tokens]
+    assert tokens == ["L", "im", "a."]
+    assert located.positions[0] == located.positions[1] == len(located.input_ids) - 1
+
+
+@pytest.mark.parametrize(
+    ("said", "exact"),
+    [(" Lima", "Lima"), (" It is Lima, I think.", "Lima"), (" the city of Rome.", "city of Rome"), (" Lima!", "Lima")],
+)
+def test_positions_are_the_last_token_the_entitys_last_and_the_one_before_it(
+    tiny_llama: LanguageModel, said: str, exact: str
+) -> None:
+    _, located = found(tiny_llama.tokenizer, PERU, said)
+    at = dict(zip(POSITIONS, located.positions, strict=True))
+    first = located.answer_start + said.index(exact)
+    # The spaces between its words belong to nothing.
+    assert located.answer_tokens == tuple(first + i for i, letter in enumerate(exact) if letter != " ")
+    assert at == {
+        "final": len(located.input_ids) - 1, "answer_end": first + len(exact) - 1, "answer_before": first - 1
+    }  # fmt: skip
+
+
+def test_the_token_before_an_answer_that_begins_at_once_is_the_prompts_last() -> None:
+    tokenizer = merging_tokenizer()
+    (prompt,) = build_prompts(tokenizer, [PERU])
+    ids = tuple(tokenizer("Lima", add_special_tokens=False)["input_ids"])
+    located = locate(tokenizer, PERU, prompt, Answer("Lima", ids, None, "answered"))
+    assert located.positions[2] == located.answer_start - 1
+    assert tokenizer.decode([located.input_ids[located.positions[2]]]) == ":"
+
+
+def test_an_answer_of_characters_that_take_several_tokens_is_whole(tiny_llama: LanguageModel) -> None:
+    question = Question("d", "1", "What is the capital of Paraguay?", ("Asunción",), "Paraguay")
+    _, located = found(tiny_llama.tokenizer, question, " Asunción.")
+    assert spelled(tiny_llama.tokenizer, located, located.answer_tokens) == "Asunción"
+    assert len(located.answer_tokens) == len("Asunción".encode())
+
+
+def test_an_answer_without_a_visible_character_keeps_all_its_tokens(tiny_llama: LanguageModel) -> None:
+    _, located = found(tiny_llama.tokenizer, PERU, "   ")
+    assert located.answer_tokens == tuple(range(located.answer_start, located.answer_start + 3))
