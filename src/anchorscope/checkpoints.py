@@ -95,6 +95,10 @@ def _write_tensor(tensor: Tensor, path: Path) -> None:
 
 TENSOR = Format(_write_tensor, lambda path: load_file(path)["tensor"])
 """One tensor."""
+ARRAY = Format(
+    lambda array, path: _write_tensor(torch.as_tensor(array), path), lambda path: load_file(path)["tensor"].numpy()
+)
+"""One NumPy array."""
 PROBE_SETS = Format(_write_probe_sets, _read_probe_sets)
 """Probe sets by name."""
 EFFECT = Format(_write_effect, _read_effect)

@@ -8,9 +8,9 @@ first step that is not there yet.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import polars as pl
@@ -18,20 +18,20 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from anchorscope.answers.choose import Asked, choose_questions
-from anchorscope.answers.generate import Answer, answer_questions
+from anchorscope.answers.conversation import Conversation
+from anchorscope.answers.generate import Answer
 from anchorscope.answers.label import Label, label_answers, require_enough
-from anchorscope.answers.prompt import Prompt, build_prompts, prefix_length
-from anchorscope.checkpoints import EFFECT, FRAMES, PROBE_SETS, TENSOR, records
+from anchorscope.checkpoints import ARRAY, EFFECT, FRAMES, PROBE_SETS, TENSOR, records
 from anchorscope.datasets.catalog import DatasetSpec, load, parse_spec
+from anchorscope.datasets.question import Question
 from anchorscope.engine.capture import clean_states
-from anchorscope.engine.forward import compute_prefix
-from anchorscope.engine.keys_values import Prefix
-from anchorscope.engine.sequences import SITES, TokenSequence
+from anchorscope.engine.sequences import SITES
 from anchorscope.errors import UserError
 from anchorscope.evidence.effects import Effect, measure, refuse_no_op, score_states
 from anchorscope.evidence.gather import measured_places, refit_logits
+from anchorscope.evidence.items import Measured
 from anchorscope.evidence.tables import Evidence, evidence_tables
-from anchorscope.interventions.intervention import Intervention, ItemTokens
+from anchorscope.interventions.intervention import Intervention, ItemTokens, item_tokens
 from anchorscope.interventions.registry import INTERVENTIONS
 from anchorscope.models.language_model import LanguageModel, ModelIdentity, wrap
 from anchorscope.models.loading import choose_device, choose_dtype
@@ -43,8 +43,7 @@ from anchorscope.progress import Progress, Silent
 from anchorscope.publish import DatasetResult, publish
 from anchorscope.recipe import Recipe
 from anchorscope.results import confidence, counts_frame, effects_frame, items_frame, probe_tensors
-from anchorscope.spans.locate import Located, locate
-from anchorscope.spans.positions import POSITIONS
+from anchorscope.spans.locate import Located, locate_all
 from anchorscope.stats.bootstrap import group_weights
 from anchorscope.store import RunFolder, open_run
 
@@ -66,9 +65,9 @@ def run_recipe(
     with open_run(out, recipe, fresh) as folder:
         if not folder.finished:
             job = _Job(folder, recipe, loaded, progress or Silent())
-            identity = job.identity  # before anything is asked: a resumed run must go on with the same weights
-            results = [job.dataset(parse_spec(text)) for text in recipe.datasets]
-            publish(folder, identity, results)
+            asked = [job.ask(parse_spec(text)) for text in recipe.datasets]  # all files are read before anything slow
+            identity = job.identity  # a resumed run must go on with the same weights
+            publish(folder, identity, [job.dataset(name, questions) for name, questions in asked])
     return out
 
 
@@ -115,16 +114,23 @@ class _Job:
         """Where probes read: at the final token always, and at the headline position."""
         return tuple(dict.fromkeys(("final", self.recipe.position)))
 
-    def dataset(self, spec: DatasetSpec) -> DatasetResult:
-        """The whole job on one dataset."""
-        recipe, step, name = self.recipe, self.folder.step, spec.name
-        asked: Asked = step(
-            f"{name}/questions.json",
+    def ask(self, spec: DatasetSpec) -> tuple[str, Asked]:
+        """The questions of one dataset."""
+        recipe = self.recipe
+        return spec.name, self.folder.step(
+            f"{spec.name}/questions.json",
             lambda: choose_questions(load(spec, recipe.on_bad_row), recipe.limit, recipe.seed),
             records(Asked),
         )
-        talk = _Talk(self, asked)
-        answers: list[Answer] = step(f"{name}/answers.json", talk.answer, records(list[Answer]))
+
+    def dataset(self, name: str, asked: Asked) -> DatasetResult:
+        """The whole job on one dataset, from its questions to its tables."""
+        recipe, step = self.recipe, self.folder.step
+        assert recipe.batch_tokens is not None  # resolved before the first step
+        talk = Conversation(lambda: self.lm, asked.questions, recipe.batch_tokens)
+        answers: list[Answer] = step(
+            f"{name}/answers.json", lambda: talk.answer(recipe.max_new_tokens, self.progress), records(list[Answer])
+        )
         labels: list[Label] = step(
             f"{name}/labels.json",
             lambda: label_answers(
@@ -134,49 +140,69 @@ class _Job:
         )
         require_enough(name, labels, MIN_PER_CLASS, recipe.balance)
         located: list[Located | None] = step(
-            f"{name}/tokens.json", lambda: talk.locate(answers), records(list[Located | None])
+            f"{name}/tokens.json",
+            lambda: locate_all(self.lm.tokenizer, asked.questions, talk.prompts, answers),
+            records(list[Located | None]),
         )
-        used = _Used.of(labels, recipe)
-        tokens = [talk.item_tokens(located[index], self.positions) for index in used.items]
+        used = [index for index, label in enumerate(labels) if label.status == "used"]
+        splits, groups = self._split([labels[index] for index in used])
+
+        @cache
+        def tokens() -> list[ItemTokens]:
+            found = [place for index in used if (place := located[index]) is not None]
+            return [item_tokens(place, self.positions, talk.prefix.length) for place in found]
 
         states: Tensor = step(
             f"{name}/states.safetensors",
-            lambda: clean_states(self.lm, [item.sequence for item in tokens], talk.prefix, talk.batch, self.progress),
+            lambda: clean_states(
+                self.lm, [item.sequence for item in tokens()], talk.prefix, talk.batch_tokens, self.progress
+            ),
             TENSOR,
         )
         probe_sets: dict[str, ProbeSet] = step(
-            f"{name}/probes.safetensors", lambda: self._fit(states, used.splits), PROBE_SETS
+            f"{name}/probes.safetensors", lambda: self._fit(states, splits), PROBE_SETS
         )
-        scorer = Scorer(
-            [[probe_sets[f"{site}/{position}"] for site in SITES] for position in self.positions],
-            used.splits.folds,
-            self.lm.device,
-        )
-        clean = score_states(scorer, states)
-        effects = [self._measure(name, one, tokens, talk, scorer, clean) for one in INTERVENTIONS.values()]
 
-        item_ids = [asked.questions[index].item_id for index in used.items]
+        @cache
+        def scorer() -> Scorer:
+            in_order = [[probe_sets[f"{site}/{position}"] for site in SITES] for position in self.positions]
+            return Scorer(in_order, splits.folds, self.lm.device)
+
+        clean: NDArray[np.float32] = step(f"{name}/clean.safetensors", lambda: score_states(scorer(), states), ARRAY)
+
+        def under(one: Intervention) -> Effect:
+            return step(f"{name}/{one.name}.safetensors", lambda: self._measure(one, tokens(), talk, scorer()), EFFECT)
+
+        effects = [under(one) for one in INTERVENTIONS.values()]
+        for effect in effects:
+            refuse_no_op(effect, clean)
+
+        answered = [_Answered(asked.questions[index], answers[index]) for index in used]
+        places = measured_places(splits, groups, self.positions, probe_sets, clean, effects)
         tables: dict[str, pl.DataFrame] = step(
-            f"{name}/evidence",
-            lambda: self._evidence(spec, asked, answers, used, probe_sets, clean, effects),
-            FRAMES,
+            f"{name}/evidence", lambda: self._evidence(name, answered, splits, groups, places, effects), FRAMES
         )
-        folds = dict(zip(used.items, used.splits.folds.tolist(), strict=True))
+        fold_of = dict(zip(used, splits.folds.tolist(), strict=True))
+        item_ids = [one.question.item_id for one in answered]
         headline = (recipe.site, recipe.position)
         return DatasetResult(
             name=name,
-            items=items_frame(asked.questions, answers, labels, located, folds, tables["pathways"], headline),
+            items=items_frame(asked.questions, answers, labels, located, fold_of, tables["pathways"], headline),
             effects=effects_frame(name, item_ids, PROBES, self.positions, clean, effects),
             counts=counts_frame(name, asked, labels),
             tables=tables,
-            probes={
-                key: tensor
-                for place, fitted in probe_sets.items()
-                for key, tensor in probe_tensors(name, place, PROBES, fitted).items()
-            },
+            probes=probe_tensors(name, PROBES, probe_sets),
             reference_layers=tuple(probe_sets["/".join(headline)].reference[0].tolist()),
             unconverged=tuple(one for fitted in probe_sets.values() for one in fitted.unconverged),
         )
+
+    def _split(self, used: Sequence[Label]) -> tuple[Splits, NDArray[np.int64]]:
+        """Folds, halves and inner folds of the used items, and their groups."""
+        truth = np.array([label.truthful for label in used], dtype=bool)
+        groups = np.array([label.group for label in used], dtype=np.int64)
+        rng = np.random.default_rng([self.recipe.seed, 4])
+        folds = grouped_folds(groups, truth, self.recipe.folds, rng)
+        return make_splits(truth, groups, folds, self.recipe.seed), groups
 
     def _fit(self, states: Tensor, splits: Splits) -> dict[str, ProbeSet]:
         return {
@@ -188,108 +214,51 @@ class _Job:
         }
 
     def _measure(
-        self, name: str, intervention: Intervention, tokens: Sequence[ItemTokens], talk: "_Talk", scorer: Scorer,
-        clean: NDArray[np.float32],
-    ) -> Effect:  # fmt: skip
+        self, intervention: Intervention, tokens: Sequence[ItemTokens], talk: Conversation, scorer: Scorer
+    ) -> Effect:
         recipe = self.recipe
-        headline = (self.positions.index(recipe.position), SITES.index(recipe.site))
-        effect: Effect = self.folder.step(
-            f"{name}/{intervention.name}.safetensors",
-            lambda: measure(
-                self.lm, tokens, talk.prefix, scorer, intervention, recipe.edges, headline, talk.batch, recipe.seed,
-                self.progress,
-            ),
-            EFFECT,
-        )  # fmt: skip
-        refuse_no_op(effect, clean)
-        return effect
+        return measure(
+            self.lm,
+            tokens,
+            talk.prefix,
+            scorer,
+            intervention,
+            edges=recipe.edges,
+            headline=(self.positions.index(recipe.position), SITES.index(recipe.site)),
+            batch_tokens=talk.batch_tokens,
+            seed=recipe.seed,
+            progress=self.progress,
+        )
 
     def _evidence(
-        self, spec: DatasetSpec, asked: Asked, answers: Sequence[Answer], used: "_Used",
-        probe_sets: dict[str, ProbeSet], clean: NDArray[np.float32], effects: Sequence[Effect],
+        self, name: str, answered: Sequence["_Answered"], splits: Splits, groups: NDArray[np.int64],
+        places: dict[tuple[str, str], Measured], effects: Sequence[Effect],
     ) -> dict[str, pl.DataFrame]:  # fmt: skip
         recipe = self.recipe
-        questions = [asked.questions[index] for index in used.items]
-        said = [answers[index] for index in used.items]
-        sure = [confidence(answer) for answer in said]
-        weights = group_weights(used.groups, recipe.bootstrap, np.random.default_rng([recipe.seed, 3]))
+        sure = [confidence(one.answer) for one in answered]
+        refits = {
+            one.intervention: refit_logits(one, splits, self.progress) for one in effects if one.states is not None
+        }
         evidence = Evidence(
             model=self.identity.name,
-            dataset=spec.name,
-            item_ids=[question.item_id for question in questions],
-            questions=[question.question for question in questions],
-            answers=[answer.text for answer in said],
-            relations=[question.relation for question in questions],
+            dataset=name,
+            item_ids=[one.question.item_id for one in answered],
+            questions=[one.question.question for one in answered],
+            answers=[one.answer.text for one in answered],
+            relations=[one.question.relation for one in answered],
             confidence_mean=[mean for mean, _ in sure],
             confidence_min=[least for _, least in sure],
             variant=recipe.edges,
-            places=measured_places(used.splits, used.groups, self.positions, probe_sets, clean, effects),
-            refits={
-                one.intervention: refit_logits(one, used.splits, self.progress)
-                for one in effects
-                if one.states is not None
-            },
+            places=places,
+            refits=refits,
             headline=(recipe.site, recipe.position),
-            weights=weights,
+            weights=group_weights(groups, recipe.bootstrap, np.random.default_rng([recipe.seed, 3])),
         )
         return evidence_tables(evidence, self.progress)
 
 
-@dataclass
-class _Talk:
-    """Prompts and shared prefix of one dataset; made when a step needs them."""
+class _Answered(NamedTuple):
+    """A used item's question and answer."""
 
-    job: _Job
-    asked: Asked
-
-    @property
-    def batch(self) -> int:
-        """Tokens run together."""
-        assert self.job.recipe.batch_tokens is not None  # resolved before the first step
-        return self.job.recipe.batch_tokens
-
-    @cached_property
-    def prompts(self) -> list[Prompt]:
-        return build_prompts(self.job.lm.tokenizer, self.asked.questions)
-
-    @cached_property
-    def prefix(self) -> Prefix:
-        shared = self.prompts[0].ids[: prefix_length(self.prompts)]
-        return compute_prefix(self.job.lm, shared)
-
-    def answer(self) -> list[Answer]:
-        recipe = self.job.recipe
-        return answer_questions(
-            self.job.lm, self.asked.questions, self.prompts, self.prefix, self.batch, recipe.max_new_tokens,
-            self.job.progress,
-        )  # fmt: skip
-
-    def locate(self, answers: Sequence[Answer]) -> list[Located | None]:
-        """Exact tokens of every item that was answered."""
-        return [
-            locate(self.job.lm.tokenizer, question, prompt, answer) if answer.status == "answered" else None
-            for question, prompt, answer in zip(self.asked.questions, self.prompts, answers, strict=True)
-        ]
-
-    def item_tokens(self, located: Located | None, positions: Sequence[str]) -> ItemTokens:
-        assert located is not None  # used items are answered
-        read_at = tuple(located.positions[POSITIONS.index(position)] for position in positions)
-        sequence = TokenSequence(located.input_ids, located.answer_start, read_at)
-        return ItemTokens(sequence, located.question_tokens, self.prefix.length)
-
-
-@dataclass(frozen=True)
-class _Used:
-    """The items that probes are trained on, with their splits."""
-
-    items: list[int]
-    groups: NDArray[np.int64]
-    splits: Splits
-
-    @classmethod
-    def of(cls, labels: Sequence[Label], recipe: Recipe) -> "_Used":
-        items = [index for index, label in enumerate(labels) if label.status == "used"]
-        truth = np.array([labels[index].truthful for index in items], dtype=bool)
-        groups = np.array([labels[index].group for index in items], dtype=np.int64)
-        folds = grouped_folds(groups, truth, recipe.folds, np.random.default_rng([recipe.seed, 4]))
-        return cls(items, groups, make_splits(truth, groups, folds, recipe.seed))
+    question: Question
+    answer: Answer

@@ -33,6 +33,12 @@ CHOICES: dict[str, tuple[str, ...]] = {
 """Options that take one of a few words."""
 
 
+AFTER_ANSWERS = frozenset(
+    ("site", "position", "edges", "balance", "group_by", "evidence", "max_per_class", "folds", "bootstrap")
+)
+"""Options that do not touch questions and answers: changed in a run that got no further, its answers still serve."""
+
+
 class Recipe(BaseModel):
     """One run."""
 

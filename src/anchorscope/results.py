@@ -112,11 +112,12 @@ def counts_frame(dataset: str, asked: Asked, labels: Sequence[Label]) -> pl.Data
     }])  # fmt: skip
 
 
-def probe_tensors(dataset: str, place: str, probes: Sequence[str], fitted: ProbeSet) -> dict[str, Tensor]:
+def probe_tensors(dataset: str, probes: Sequence[str], fitted: Mapping[str, ProbeSet]) -> dict[str, Tensor]:
     """probes.safetensors: `DATASET/SITE/POSITION/PROBE/weight` [fold, layer, d_model] and `/bias` [fold, layer]."""
     tensors = {}
-    for index, probe in enumerate(probes):
-        name = f"{dataset}/{place}/{probe}"
-        tensors[f"{name}/weight"] = fitted.weight[index].contiguous()
-        tensors[f"{name}/bias"] = fitted.bias[index].contiguous()
+    for place, found in fitted.items():
+        for index, probe in enumerate(probes):
+            name = f"{dataset}/{place}/{probe}"
+            tensors[f"{name}/weight"] = found.weight[index].contiguous()
+            tensors[f"{name}/bias"] = found.bias[index].contiguous()
     return tensors

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, Protocol, TypeVar, cast
 
 from anchorscope.errors import UserError
-from anchorscope.recipe import Recipe, make_recipe, read_recipe, to_toml
+from anchorscope.recipe import AFTER_ANSWERS, Recipe, make_recipe, read_recipe, to_toml
 
 RESULTS = (
     "items.parquet", "probes.safetensors", "probe_scores.csv", "effects.parquet", "pathways.parquet", "curves.csv",
@@ -100,8 +100,13 @@ class RunFolder:
 
 @contextlib.contextmanager
 def open_run(path: Path, recipe: Recipe, fresh: bool) -> Iterator[RunFolder]:
-    """The run folder for a recipe, ready and locked; an earlier run with another recipe is refused unless `fresh`."""
-    _check_place(path, recipe, fresh)
+    """The run folder for a recipe, ready and locked; an earlier run with another recipe is refused unless `fresh`.
+
+    A folder that this call made and in which no question was answered is taken away again when the user's mistake ends
+    the run.
+    """
+    changed = [] if fresh else _changed_options(path, recipe)
+    is_new = not path.exists()
     try:
         path.mkdir(parents=True, exist_ok=True)
         if fresh:
@@ -109,16 +114,23 @@ def open_run(path: Path, recipe: Recipe, fresh: bool) -> Iterator[RunFolder]:
         (path / "work").mkdir(exist_ok=True)
         lock = (path / "work" / "lock").open("w")
     except OSError as error:
-        raise UserError(
-            f"Folder {str(path)!r} cannot be written ({error.strerror}); choose another with --out."
-        ) from None
+        reason = error.strerror
+        raise UserError(f"Folder {str(path)!r} cannot be written ({reason}); choose another with --out.") from None
+    folder = RunFolder(path, recipe)
     with lock:
         _lock(lock, path)
-        folder = RunFolder(path, recipe)
-        if not (path / "recipe.toml").exists():
+        if changed or not (path / "recipe.toml").exists():
+            _keep_answers_only(folder.work)
             with replacing(path / "recipe.toml") as half_made:
                 half_made.write_text(to_toml(recipe), encoding="utf-8")
-        yield folder
+        try:
+            yield folder
+        except UserError:
+            if not any(folder.work.glob("*/answers.json")):
+                _clear(path)
+                if is_new:
+                    path.rmdir()
+            raise
     if folder.finished:
         shutil.rmtree(folder.work, ignore_errors=True)
 
@@ -150,27 +162,36 @@ def read_manifest(path: Path) -> dict[str, Any]:
         raise UserError(f"{str(path)!r} is not a finished run (no manifest.json); run it to its end first.") from None
 
 
-def _check_place(path: Path, recipe: Recipe, fresh: bool) -> None:
+def _changed_options(path: Path, recipe: Recipe) -> list[str]:
+    """Options that differ from the run that is there; refused unless only its answers exist and still serve."""
     if path.exists() and not path.is_dir():
         raise UserError(f"{str(path)!r} is a file, not a folder; choose another with --out.")
     known = path / "recipe.toml"
     if not known.exists():
-        others = [entry.name for entry in path.iterdir() if entry.name != "work"] if path.is_dir() else []
+        others = sorted(entry.name for entry in path.iterdir() if entry.name != "work") if path.is_dir() else []
         if others:
-            found = ", ".join(sorted(others)[:5])
+            found = ", ".join(others[:5])
             raise UserError(
-                f"Folder {str(path)!r} holds other things (found: {found}); choose an empty or new one with --out."
+                f"Folder {str(path)!r} holds other things ({found}); choose an empty or new one with --out."
             )
-        return
-    if fresh:
-        return
+        return []
     before, now = make_recipe(read_recipe(known)).model_dump(), recipe.model_dump()
-    changed = [f"{name} was {before[name]!r}, now {now[name]!r}" for name in now if before[name] != now[name]]
-    if changed:
+    changed = [name for name in now if before[name] != now[name]]
+    answers_only = not (path / "manifest.json").exists() and not any((path / "work").glob("*/states.safetensors"))
+    if changed and not (answers_only and AFTER_ANSWERS.issuperset(changed)):
+        differences = "; ".join(f"{name} was {before[name]!r}, now {now[name]!r}" for name in changed)
         raise UserError(
-            f"Folder {str(path)!r} holds a run with another recipe ({'; '.join(changed)}); choose another folder "
+            f"Folder {str(path)!r} holds a run with another recipe ({differences}); choose another folder "
             f"with --out, or start this one over with --fresh."
         )
+    return changed
+
+
+def _keep_answers_only(work: Path) -> None:
+    """Of an unfinished run whose later options changed, questions, answers and the model's identity still serve."""
+    for place in work.glob("*/*"):
+        if place.name not in ("questions.json", "answers.json"):
+            shutil.rmtree(place) if place.is_dir() else place.unlink()
 
 
 def _clear(path: Path) -> None:

@@ -4,12 +4,14 @@ An intervention knows tokens, not probes. Registered ones all pass the same laws
 a real cut changes something, states below the first cut key stay as they are.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from anchorscope.engine.sequences import Cut, TokenSequence
+from anchorscope.spans.locate import Located
+from anchorscope.spans.positions import POSITIONS
 
 
 @dataclass(frozen=True)
@@ -21,6 +23,13 @@ class ItemTokens:
     """Exact question tokens E_Q, indices into the sequence."""
     prefix_length: int
     """Leading tokens shared by all items; they are not run again and cannot be cut."""
+
+
+def item_tokens(located: Located, positions: Sequence[str], prefix_length: int) -> ItemTokens:
+    """An item whose tokens were found, to be read at the named positions."""
+    read_at = tuple(located.positions[POSITIONS.index(position)] for position in positions)
+    sequence = TokenSequence(located.input_ids, located.answer_start, read_at)
+    return ItemTokens(sequence, located.question_tokens, prefix_length)
 
 
 @dataclass(frozen=True)

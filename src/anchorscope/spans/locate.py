@@ -48,6 +48,16 @@ def locate(tokenizer: Any, question: Question, prompt: Prompt, answer: Answer) -
     )
 
 
+def locate_all(
+    tokenizer: Any, questions: Sequence[Question], prompts: Sequence[Prompt], answers: Sequence[Answer]
+) -> list[Located | None]:
+    """Exact tokens of every item; None where there is no answer to use."""
+    return [
+        locate(tokenizer, question, prompt, answer) if answer.status == "answered" else None
+        for question, prompt, answer in zip(questions, prompts, answers, strict=True)
+    ]
+
+
 def _answer_tokens(tokenizer: Any, answer: Answer, accepted: Sequence[str]) -> list[int]:
     text, offsets = offsets_by_decoding(lambda ids: str(tokenizer.decode(ids)), answer.ids)
     found = tokens_in_spans(offsets, [exact_answer_span(text, accepted)], text)
