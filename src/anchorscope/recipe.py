@@ -69,7 +69,7 @@ class Recipe(BaseModel):
     seed: int = Field(default=0, ge=0)
     """Seed of every draw."""
     device: str = "auto"
-    """auto, cpu, cuda, cuda:N or mps."""
+    """auto, cpu, cuda or cuda:N."""
     dtype: str = "auto"
     """Precision of the model; auto is float32 on the CPU and bfloat16 on a GPU."""
     batch_tokens: int | None = Field(default=None, ge=1)

@@ -26,6 +26,9 @@ RESULTS = (
 )  # fmt: skip
 """What a finished run holds beside its recipe and manifest."""
 
+LOCK = ".lock"
+"""Held while a process runs in the folder."""
+
 T = TypeVar("T")
 
 
@@ -88,14 +91,15 @@ class RunFolder:
     def finish(self, manifest: dict[str, Any]) -> None:
         """Seals the run: sha256 of every file, the manifest last, then the work folder goes."""
         files = sorted(p for p in self.path.rglob("*") if p.is_file() and not p.is_relative_to(self.work))
-        manifest["sha256"] = {str(p.relative_to(self.path)): _sha256(p) for p in files if p.name != "lock"}
+        manifest["sha256"] = {str(p.relative_to(self.path)): _sha256(p) for p in files if p.name != LOCK}
         with replacing(self.path / "manifest.json") as half_made:
             half_made.write_text(json.dumps(manifest, indent=2, allow_nan=False), encoding="utf-8")
         shutil.rmtree(self.work, ignore_errors=True)
 
     def _record(self, record: dict[str, Any]) -> None:
+        # A line of its own even after a record that a kill cut off.
         with (self.work / "steps.jsonl").open("a", encoding="utf-8") as log:
-            log.write(json.dumps(record) + "\n")
+            log.write("\n" + json.dumps(record) + "\n")
 
 
 @contextlib.contextmanager
@@ -105,32 +109,33 @@ def open_run(path: Path, recipe: Recipe, fresh: bool) -> Iterator[RunFolder]:
     A folder that this call made and in which no question was answered is taken away again when the user's mistake ends
     the run.
     """
-    changed = [] if fresh else _changed_options(path, recipe)
-    is_new = not path.exists()
-    try:
+    folder, is_new = RunFolder(path, recipe), not os.path.lexists(path)
+    with _user_told_of_os_errors(path):
+        changed = _changed_options(path, recipe, fresh)
         path.mkdir(parents=True, exist_ok=True)
-        if fresh:
-            _clear(path)
-        (path / "work").mkdir(exist_ok=True)
-        lock = (path / "work" / "lock").open("w")
-    except OSError as error:
-        reason = error.strerror
-        raise UserError(f"Folder {str(path)!r} cannot be written ({reason}); choose another with --out.") from None
-    folder = RunFolder(path, recipe)
+        lock = (path / LOCK).open("w")
     with lock:
-        _lock(lock, path)
-        if changed or not (path / "recipe.toml").exists():
-            _keep_answers_only(folder.work)
-            with replacing(path / "recipe.toml") as half_made:
-                half_made.write_text(to_toml(recipe), encoding="utf-8")
+        with _user_told_of_os_errors(path):
+            _lock(lock, path)  # before anything is changed: another process may be running here
+            if fresh:
+                _clear(path)
+            elif changed:
+                _keep_answers_only(folder.work)
+            if fresh or changed or not (path / "recipe.toml").exists():
+                # The recipe first: a work folder without one would be nobody's.
+                with replacing(path / "recipe.toml") as half_made:
+                    half_made.write_text(to_toml(recipe), encoding="utf-8")
+            folder.work.mkdir(exist_ok=True)
         try:
             yield folder
         except UserError:
-            if not any(folder.work.glob("*/answers.json")):
+            if not any(folder.work.glob("*/answers.json")) and not folder.finished:
                 _clear(path)
+                (path / LOCK).unlink(missing_ok=True)
                 if is_new:
                     path.rmdir()
             raise
+    (path / LOCK).unlink(missing_ok=True)
     if folder.finished:
         shutil.rmtree(folder.work, ignore_errors=True)
 
@@ -162,18 +167,32 @@ def read_manifest(path: Path) -> dict[str, Any]:
         raise UserError(f"{str(path)!r} is not a finished run (no manifest.json); run it to its end first.") from None
 
 
-def _changed_options(path: Path, recipe: Recipe) -> list[str]:
-    """Options that differ from the run that is there; refused unless only its answers exist and still serve."""
+@contextlib.contextmanager
+def _user_told_of_os_errors(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        reason = error.strerror
+        raise UserError(f"Folder {str(path)!r} cannot be written ({reason}); choose another with --out.") from None
+
+
+def _changed_options(path: Path, recipe: Recipe, fresh: bool) -> list[str]:
+    """Options that differ from the run that is there; refused unless only its answers exist and still serve.
+
+    A folder that holds anything but a run is refused, `fresh` or not: starting over must not delete what is not ours.
+    """
     if path.exists() and not path.is_dir():
         raise UserError(f"{str(path)!r} is a file, not a folder; choose another with --out.")
     known = path / "recipe.toml"
     if not known.exists():
-        others = sorted(entry.name for entry in path.iterdir() if entry.name != "work") if path.is_dir() else []
+        others = sorted(entry.name for entry in path.iterdir() if entry.name != LOCK) if path.is_dir() else []
         if others:
             found = ", ".join(others[:5])
             raise UserError(
                 f"Folder {str(path)!r} holds other things ({found}); choose an empty or new one with --out."
             )
+        return []
+    if fresh:
         return []
     before, now = make_recipe(read_recipe(known)).model_dump(), recipe.model_dump()
     changed = [name for name in now if before[name] != now[name]]

@@ -8,7 +8,7 @@ from anchorscope.datasets.question import Question
 from anchorscope.engine.batching import plan_batches
 from anchorscope.engine.decode import decode
 from anchorscope.engine.keys_values import Prefix
-from anchorscope.models.language_model import LanguageModel
+from anchorscope.models.language_model import LanguageModel, decode_exactly
 from anchorscope.progress import Progress
 
 
@@ -50,7 +50,7 @@ def answer_questions(
 
 
 def _as_answer(lm: LanguageModel, ids: tuple[int, ...], log_probs: tuple[float, ...] | None, finished: bool) -> Answer:
-    text = lm.tokenizer.decode(list(ids)).strip()
+    text = decode_exactly(lm.tokenizer, ids).strip()
     status = "truncated" if not finished else "answered" if text else "empty"
     return Answer(text=text, ids=ids, log_probs=log_probs, status=status)
 
@@ -66,5 +66,5 @@ class _Ends:
 
     def is_end(self, token: int) -> bool:
         if token not in self.seen:
-            self.seen[token] = "\n" in self.tokenizer.decode([token])
+            self.seen[token] = "\n" in decode_exactly(self.tokenizer, [token])
         return self.seen[token]

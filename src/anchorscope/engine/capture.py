@@ -11,11 +11,11 @@ import torch
 from torch import Tensor
 
 from anchorscope.engine.batching import plan_batches
-from anchorscope.engine.forward import LayerMasks, run_layers
+from anchorscope.engine.forward import LayerMasks, refuse_not_finite, run_layers
 from anchorscope.engine.keys_values import Prefix
 from anchorscope.engine.masks import cut_edges
 from anchorscope.engine.sequences import SITES, Cut, TokenSequence
-from anchorscope.errors import InterventionNotApplied, UserError
+from anchorscope.errors import InterventionNotApplied
 from anchorscope.models.families import BlockOutput
 from anchorscope.models.language_model import LanguageModel
 from anchorscope.progress import Progress, Silent
@@ -43,11 +43,7 @@ def capture(lm: LanguageModel, work: Work, receive: Receive, title: str, progres
     listener.start(title, sum(len(batch) for batch in work.batches))
     for batch in work.batches:
         states = _run_batch(lm, work, list(batch))
-        if not torch.isfinite(states).all():
-            raise UserError(
-                f"The model's states contain NaN or infinity (in a batch of {len(batch)} items, precision "
-                f"{str(lm.dtype).removeprefix('torch.')}); try --dtype float32 or bfloat16, or check the weights."
-            )
+        refuse_not_finite(states, lm)
         receive(list(batch), states)
         listener.advance(len(batch))
     listener.finish()
@@ -76,11 +72,13 @@ def _run_batch(lm: LanguageModel, work: Work, batch: list[int]) -> Tensor:
     sequences = [work.sequences[index] for index in batch]
     n_prefix = work.prefix.length
     n_keys = max(len(sequence.ids) for sequence in sequences)
+    _refuse_unread_positions(sequences, n_prefix)
     removed = None
     if work.cuts is not None:
         cuts = [work.cuts[index] for index in batch]
+        _refuse_keys_outside(sequences, cuts, n_prefix)
         removed = cut_edges(sequences, cuts, n_prefix, n_keys)
-        _refuse_cuts_before(sequences, cuts, n_prefix)
+        _refuse_cuts_without_edges(cuts, removed)
     masks = LayerMasks(lm, n_keys - n_prefix, n_keys, removed)
     collected = _Collected(lm, sequences, n_prefix)
     positions = torch.arange(n_prefix, n_keys, device=lm.device)[None]
@@ -110,13 +108,29 @@ def _padded(sequences: Sequence[TokenSequence], n_prefix: int, n_keys: int, lm: 
     return torch.tensor(rows, device=lm.device)
 
 
-def _refuse_cuts_before(sequences: Sequence[TokenSequence], cuts: Sequence[Cut], n_prefix: int) -> None:
-    # A key inside the shared prefix would have to be cut from the prefix's own later tokens too, and those are not run.
-    for cut in cuts:
-        if any(key < n_prefix for key in cut.keys):
-            raise InterventionNotApplied(
-                f"a cut names key {min(cut.keys)} inside the shared prefix of {n_prefix} tokens; run without it"
+def _refuse_unread_positions(sequences: Sequence[TokenSequence], n_prefix: int) -> None:
+    # An index before the prefix's end would count from the back and quietly read another token.
+    for sequence in sequences:
+        if not all(n_prefix <= position < len(sequence.ids) for position in sequence.read_at):
+            raise ValueError(
+                f"positions {sequence.read_at} cannot be read: only {n_prefix} to {len(sequence.ids) - 1} are run"
             )
+
+
+def _refuse_keys_outside(sequences: Sequence[TokenSequence], cuts: Sequence[Cut], n_prefix: int) -> None:
+    # A key inside the shared prefix would have to be cut from the prefix's own later tokens too, and those are not run.
+    for sequence, cut in zip(sequences, cuts, strict=True):
+        if not all(n_prefix <= key < len(sequence.ids) for key in cut.keys):
+            raise InterventionNotApplied(
+                f"a cut names keys {cut.keys}, and only {n_prefix} to {len(sequence.ids) - 1} are run; "
+                f"keys inside the shared prefix need a run without it"
+            )
+
+
+def _refuse_cuts_without_edges(cuts: Sequence[Cut], removed: Tensor) -> None:
+    for cut, lost in zip(cuts, removed.flatten(1).any(dim=1).tolist(), strict=True):
+        if cut.keys and not lost:
+            raise InterventionNotApplied(f"cutting keys {cut.keys} ({cut.edges}) takes no attention edge from its item")
 
 
 def _refuse_silent_no_op(masks: LayerMasks) -> None:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from anchorscope.engine.forward import run_layers
+from anchorscope.engine.forward import refuse_not_finite, run_layers
 from anchorscope.engine.keys_values import Growing, Prefix
 from anchorscope.engine.masks import additive
 from anchorscope.models.language_model import LanguageModel
@@ -72,6 +72,7 @@ class _Batch:
         step_ids = self.ids
         for _ in range(max_new_tokens + 1):  # one more than the longest answer, for its end
             log_probs = torch.log_softmax(self._step(step_ids), dim=-1)
+            refuse_not_finite(log_probs.amax(dim=-1), self.lm)
             best, chosen = log_probs.max(dim=-1)
             self._note(chosen.tolist(), best.tolist(), is_end, max_new_tokens)
             if all(self.finished[row] for row in self.active):

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from anchorscope.engine.keys_values import Prefix, Recorder
 from anchorscope.engine.masks import additive, causal
+from anchorscope.errors import UserError
 from anchorscope.models.families import BlockOutput, run_block
 from anchorscope.models.language_model import LanguageModel
 
@@ -71,6 +72,15 @@ def run_layers(
         visit(index, output)
         stream = output.residual
     return stream
+
+
+def refuse_not_finite(values: Tensor, lm: LanguageModel) -> None:
+    """NaN and infinity are told at once: they would spread into every later number."""
+    if not bool(torch.isfinite(values).all()):
+        raise UserError(
+            f"The states of model {lm.name!r} contain NaN or infinity in {str(lm.dtype).removeprefix('torch.')}; "
+            f"try --dtype float32 or bfloat16, or check the weights."
+        )
 
 
 def compute_prefix(lm: LanguageModel, ids: tuple[int, ...]) -> Prefix:

@@ -30,6 +30,10 @@ class Cut:
     edges: str = "all"
     """One of `EDGES`."""
 
+    def __post_init__(self) -> None:
+        if self.edges not in EDGES:
+            raise ValueError(f"edges {self.edges!r}; allowed: {', '.join(EDGES)}")
+
     @property
     def n_cut(self) -> int:
         """Number of keys."""

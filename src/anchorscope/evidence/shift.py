@@ -12,16 +12,31 @@ Floats = NDArray[np.floating]
 
 
 def matching_shift(before: Floats, after: Floats, weights: Floats) -> Floats:
-    """s of one fold and layer, for each row of item weights [resample, item]."""
-    order = np.argsort(-after, kind="stable")
-    ranked = after[order]
-    positive = weights @ (before > 0).astype(weights.dtype)  # weighted number of items called true before
+    """s of one fold and layer, for each row of item weights [resample, item].
+
+    Between the last item called true and the first called false any s would do. It is placed where zero lies between
+    the two items around it before the cut: so a cut that changes nothing is not corrected at all, and one that moves
+    every item alike is undone exactly.
+    """
+    called_true = weights @ (before > 0).astype(weights.dtype)  # weighted number
+    high, low = _around(before, called_true, weights)
+    new_high, new_low = _around(after, called_true, weights)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        share = np.where(high > low, high / (high - low), 1.0)
+        between = new_high - share * (new_high - new_low)
+        # Where all items are called alike, the outermost one keeps its distance from zero.
+        found = np.where(np.isinf(high), new_low - low, np.where(np.isinf(low), new_high - high, between))
+    return found.astype(after.dtype)
+
+
+def _around(scores: Floats, called_true: Floats, weights: Floats) -> tuple[Floats, Floats]:
+    """Score of the last item that is called true and of the first called false, if so many of the highest are true."""
+    order = np.argsort(-scores, kind="stable")
     reached = np.cumsum(weights[:, order], axis=1)
-    # Items in front of the place where the count of "true" after the cut would exceed that before it.
-    count = (reached <= positive[:, None] + 0.5).sum(axis=1)
-    # A value midway between the last item called true and the first called false; beyond the ends, just past them.
-    edges = np.concatenate([[ranked[0]], (ranked[:-1] + ranked[1:]) / 2, [np.nextafter(ranked[-1], -np.inf)]])
-    return edges.astype(after.dtype)[count]
+    last_true = (reached < called_true[:, None] - 0.5).sum(axis=1)
+    first_false = (reached <= called_true[:, None] + 0.5).sum(axis=1)
+    ranked = np.append(scores[order].astype(np.float64), -np.inf)
+    return np.where(called_true > 0, ranked[last_true], np.inf), ranked[first_false]
 
 
 def shifts(before: Floats, after: Floats, folds: NDArray[np.integer], weights: Floats) -> Floats:

@@ -1,6 +1,8 @@
 """A causal language model with its tokenizer and the table of its parts: all that the engine works on."""
 
 import hashlib
+import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -112,15 +114,24 @@ class LanguageModel:
         )
 
     def fingerprint(self) -> str:
-        """sha256 over name, shape, precision and evenly spaced values of every tensor."""
-        digest = hashlib.sha256()
+        """sha256 over the configuration and the name, shape, precision and evenly spaced values of every tensor."""
+        settings = self.model.config.to_dict()
+        for name in ("_name_or_path", "transformers_version"):
+            settings.pop(name, None)  # where a model lies and who saved it changes no number
+        digest = hashlib.sha256(json.dumps(settings, sort_keys=True, default=str).encode())
         for name, tensor in sorted(self.model.state_dict().items()):
             flat = tensor.detach().reshape(-1)
-            step = max(1, flat.numel() // _SAMPLED_VALUES)
-            values = flat[::step][:_SAMPLED_VALUES].to("cpu", torch.float32).contiguous()
+            count = min(_SAMPLED_VALUES, flat.numel())
+            places = torch.arange(count, device=flat.device) * (flat.numel() - 1) // max(1, count - 1)
+            values = flat[places].to("cpu", torch.float32).contiguous()
             digest.update(f"{name} {tuple(tensor.shape)} {tensor.dtype}".encode())
             digest.update(values.numpy().tobytes())
         return digest.hexdigest()
+
+
+def decode_exactly(tokenizer: Any, ids: Sequence[int]) -> str:
+    """The text of token ids as it is: a tokenizer that tidies up spaces would move every later character."""
+    return str(tokenizer.decode(list(ids), clean_up_tokenization_spaces=False))
 
 
 def wrap(

@@ -46,7 +46,7 @@ def _checked_device(device: str) -> torch.device:
     except (RuntimeError, AssertionError) as error:
         reason = str(error).splitlines()[0]
         raise UserError(
-            f"Device {device!r} cannot be used here ({reason}); allowed: auto, cpu, cuda, cuda:N, mps."
+            f"Device {device!r} cannot be used here ({reason}); allowed: auto, cpu, cuda, cuda:N."
         ) from error
 
 
@@ -101,7 +101,7 @@ def _check_folder(path: Path, source: str) -> None:
 def _read_config(place: str, source: str, extra: dict[str, Any]) -> Any:
     try:
         return AutoConfig.from_pretrained(place, **extra)
-    except (OSError, ValueError, KeyError) as error:
+    except Exception as error:  # whatever a broken file makes the library say
         raise UserError(f"Model {source!r} cannot be read: {_first_line(error)}") from error
 
 
@@ -109,7 +109,7 @@ def _read_tokenizer(place: str, source: str, extra: dict[str, Any]) -> Any:
     hint = "save the model's tokenizer beside its weights (tokenizer.save_pretrained)."
     try:
         tokenizer = AutoTokenizer.from_pretrained(place, **extra)
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, ImportError) as error:
+    except Exception as error:  # as above
         raise UserError(
             f"Model {source!r} has no tokenizer that can be loaded ({_first_line(error)}); {hint}"
         ) from error
@@ -126,11 +126,30 @@ def _read_weights(place: str, source: str, extra: dict[str, Any], dtype: str) ->
         raise unknown("dtype", dtype, DTYPES)
     safe = {} if "gguf_file" in extra else {"use_safetensors": True}
     try:
-        return AutoModelForCausalLM.from_pretrained(
-            place, dtype=DTYPES[dtype], attn_implementation="sdpa", **safe, **extra
+        model, loaded = AutoModelForCausalLM.from_pretrained(
+            place, dtype=DTYPES[dtype], attn_implementation="sdpa", output_loading_info=True, **safe, **extra
         )
-    except (OSError, ValueError, KeyError, RuntimeError) as error:
+    except (MemoryError, torch.OutOfMemoryError):
+        raise
+    except Exception as error:  # as above
         raise UserError(f"The weights of model {source!r} cannot be loaded: {_first_line(error)}") from error
+    _refuse_gaps(loaded, source)
+    return model
+
+
+def _refuse_gaps(loaded: dict[str, Any], source: str) -> None:
+    """Weights that are missing would silently be drawn at random, those that have no place silently be left out."""
+    for kind, what in (
+        ("missing_keys", "lacks"),
+        ("mismatched_keys", "has in another shape"),
+        ("unexpected_keys", "has no place for"),
+    ):
+        names = sorted(str(name) for name in loaded.get(kind) or ())
+        if names:
+            raise UserError(
+                f"The weights of model {source!r} do not fit its config.json: it {what} {names[0]} "
+                f"({len(names)} in all); download the model again, or take the config that belongs to it."
+            )
 
 
 def _refuse_non_causal(config: Any, source: str) -> None:

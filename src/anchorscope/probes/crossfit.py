@@ -13,6 +13,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from anchorscope.errors import UserError
 from anchorscope.probes.folds import grouped_folds
 from anchorscope.probes.logistic import TrainingSets, fit_layer
 from anchorscope.progress import Progress, Silent
@@ -82,7 +83,22 @@ def make_splits(
             learns = others if probe == "full" else others[half == (0 if probe == "a" else 1)]
             training[place, fold, learns] = True
             inner[place, fold, learns] = grouped_folds(groups[learns], labels[learns], INNER_FOLDS, rng)
-    return Splits(labels=labels, folds=folds, training=training, inner=inner, probes=probes)
+    splits = Splits(labels=labels, folds=folds, training=training, inner=inner, probes=probes)
+    _refuse_one_sided(splits, len(np.unique(groups)))
+    return splits
+
+
+def _refuse_one_sided(splits: Splits, n_groups: int) -> None:
+    """Every set that is learned from or scored needs true and false answers; too few groups cannot give them."""
+    held_out = splits.inner[:, :, None, :] == np.arange(INNER_FOLDS)[:, None]
+    learned = splits.training[:, :, None, :] & ~held_out
+    folds = splits.folds == np.arange(splits.training.shape[1])[:, None]
+    sets = np.concatenate([part.reshape(-1, len(splits.labels)) for part in (held_out, learned, folds)])
+    if not ((sets & splits.labels).any(axis=1) & (sets & ~splits.labels).any(axis=1)).all():
+        raise UserError(
+            f"The {len(splits.labels)} used items fall into {n_groups} groups, too few for {len(folds)} folds with "
+            f"true and false answers on every side; ask more questions (--limit), use fewer --folds, or another --group-by."
+        )
 
 
 def fit_probes(states: Tensor, splits: Splits, name: str, progress: Progress | None = None) -> ProbeSet:

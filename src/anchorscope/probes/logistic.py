@@ -68,27 +68,30 @@ class _Problem:
     """One layer's objective for all columns, in standardised coordinates."""
 
     def __init__(self, states: Tensor, sets: TrainingSets) -> None:
-        # First standardise on all items: only a change of coordinates, but outlier features (values of hundreds with a
-        # spread of one) would cost float32 its digits.
-        self.center = states.double().mean(0)
-        spread = states.double().std(0, correction=0)
+        # First bring all features to one scale: only a change of coordinates, but outlier features (values of hundreds
+        # with a spread of one) would cost float32 its digits. By medians, so that one wild item cannot squash the rest.
+        self.center = states.median(0).values.double()
+        spread = (states.double() - self.center).abs().median(0).values
         self.spread = torch.where(spread > 0, spread, 1.0)
-        self.x = ((states.double() - self.center) / self.spread).float()
+        exact = (states.double() - self.center) / self.spread
+        self.x = exact.float()
         self.members = sets.members.float()
         self.n = self.members.sum(0).clamp(min=1)
         self.penalty = (1 / sets.strengths.float()) / self.n
         self.labels = sets.labels.float()[:, None]
-        self._scale(sets)
+        self._scale(exact, sets)
         self._lead()
 
-    def _scale(self, sets: TrainingSets) -> None:
-        share = sets.scaled_on.float()
+    def _scale(self, exact: Tensor, sets: TrainingSets) -> None:
+        share = sets.scaled_on.double()
         share = share / share.sum(0)
-        mean = share.T @ self.x  # [scaling, d_model]
-        variance = (share.T @ self.x.square() - mean.square()).clamp(min=0)
-        deviation = torch.where(variance > 1e-12, variance.sqrt(), 1.0)
-        self.mean = mean[sets.scaling].T  # [d_model, column]
-        self.deviation = deviation[sets.scaling].T
+        mean = share.T @ exact  # [scaling, d_model]
+        square = share.T @ exact.square()
+        variance = square - mean.square()
+        # What double precision cannot tell from zero is a feature that does not vary here, and is left as it is.
+        deviation = torch.where(variance > 1e-12 * square, variance.clamp(min=0).sqrt(), 1.0)
+        self.mean = mean[sets.scaling].T.float()  # [d_model, column]
+        self.deviation = deviation[sets.scaling].T.float()
 
     def _lead(self) -> None:
         """Leading directions of the standardised states and their variances, by subspace iteration."""

@@ -7,6 +7,7 @@ from typing import Any
 from anchorscope.answers.generate import Answer
 from anchorscope.answers.prompt import Prompt
 from anchorscope.datasets.question import Question
+from anchorscope.models.language_model import decode_exactly
 from anchorscope.spans.answer_span import exact_answer_span
 from anchorscope.spans.question_spans import locate_question_words
 from anchorscope.spans.tokens import offsets_by_decoding, tokens_in_spans
@@ -59,7 +60,7 @@ def locate_all(
 
 
 def _answer_tokens(tokenizer: Any, answer: Answer, accepted: Sequence[str]) -> list[int]:
-    text, offsets = offsets_by_decoding(lambda ids: str(tokenizer.decode(ids)), answer.ids)
+    text, offsets = offsets_by_decoding(lambda ids: decode_exactly(tokenizer, ids), answer.ids)
     found = tokens_in_spans(offsets, [exact_answer_span(text, accepted)], text)
     return found or list(range(len(answer.ids)))  # an answer without a visible character keeps all its tokens
 
