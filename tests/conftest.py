@@ -1,7 +1,10 @@
 """What all tests share: tiny models built from configuration (no downloads), and settings."""
 
+import os
 from collections.abc import Callable
 from pathlib import Path
+
+os.environ["HF_HUB_OFFLINE"] = "1"  # read when the hub library is imported, so before it: no test may use the network
 
 import pytest
 import torch
@@ -86,9 +89,3 @@ def save_tiny(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]
         return folder
 
     return save
-
-
-@pytest.fixture(autouse=True)
-def _no_hub(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No test may reach for the network."""
-    monkeypatch.setenv("HF_HUB_OFFLINE", "1")

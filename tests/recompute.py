@@ -34,7 +34,7 @@ class Recomputed:
     probability: float
     """Largest difference of probabilities."""
     effect: float
-    """Median change of the log-odds by the knockout, as computed here: were it 0, equal numbers would prove nothing."""
+    """Mean change of the log-odds by the knockout, as computed here: were it 0, equal numbers would prove nothing."""
     n_items: int
     n_scores: int
     """Log-odds compared: items × sites × positions × probes × layers × 2."""
@@ -76,7 +76,7 @@ def recompute(
     return Recomputed(
         log_odds=float(np.abs(theirs - ours).max()),
         probability=float(np.abs(_probability(theirs) - _probability(ours)).max()),
-        effect=float(np.median(np.abs(ours[1::2] - ours[0::2]))),
+        effect=float(np.mean(np.abs(ours[1::2] - ours[0::2]))),
         n_items=chosen.height,
         n_scores=ours.size,
         places=frozenset(places),
@@ -85,22 +85,21 @@ def recompute(
 
 def mask_without(
     n: int, keys: list[int], edges: str, answer_start: int | None, window: int | None = None
-) -> Tensor:  # [1, 1, query, key]
-    """Numbers to add to the attention scores: causal, within the window, and without the cut edges."""
-    mask = torch.zeros(n, n)
-    for i in range(n):
-        for j in range(n):
-            if j > i or (window is not None and i - j >= window):
-                mask[i, j] = float("-inf")
+) -> Tensor:
+    """Numbers to add to the attention scores, [1, 1, query, key]: causal, within the window, without the cut edges."""
+    place = np.arange(n)
+    later = place[None, :] > place[:, None]  # [query, key]
+    far = place[:, None] - place[None, :] >= (n if window is None else window)
+    mask = np.where(later | far, -np.inf, 0.0)
     for j in keys:
         for i in range(j + 1, n):
             if edges == "all" or (edges == "outside" and i not in keys):
-                mask[i, j] = float("-inf")
+                mask[i, j] = -np.inf
             elif edges == "direct":
                 assert answer_start is not None, "give answer_start to recompute direct edges"
                 if i >= answer_start:
-                    mask[i, j] = float("-inf")
-    return mask[None, None]
+                    mask[i, j] = -np.inf
+    return torch.tensor(mask, dtype=torch.float32)[None, None]
 
 
 def states_of(model: Any, ids: list[int], mask: Tensor) -> dict[str, Tensor]:

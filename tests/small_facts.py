@@ -1,7 +1,7 @@
 """A small question file with supplied answers, and the recipe of a quick run on it: what the tests of whole runs share.
 
-A random model's own answers are garbage, so the file brings its own, with their labels: 40 true and 40 false ones in two
-relations. The words of an answer tell a little about its label, so that probes find something. Beside them stand rows
+A random model's own answers are garbage, so the file brings its own, with labels: 40 true and 40 false ones in two
+relations. The end of an answer tells a little about its label, so that probes find something. Beside them stand rows
 that must not be used: one of an example's subject, one without an answer, and two more true ones than false ones.
 
 Imported by putting this folder on `sys.path`, since pytest's import mode does not make helper modules importable.
@@ -12,9 +12,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 
-PLACES = "ar bel cor dun esh fal gor hul iva jor kel lum mor nia oru pel qua ros sul tor ulm ved wim xan yor zul".split()
-TRUE_WORDS, FALSE_WORDS = ("Bo", "Mira", "Lun"), ("Zetk", "Wox", "Quiv")
+SYLLABLES = ("ar", "bel", "cor", "dun", "esh", "fal", "gor", "hul", "iva", "jor", "kel", "lum", "mor", "nia", "oru")
+BEGINNINGS, TRUE_ENDS, FALSE_ENDS = ("Bo", "Mira", "Lun", "Zet"), ("la", "ka.", "na"), ("ox", "ux", "ix.")
 
 
 def rows() -> list[dict[str, Any]]:
@@ -23,11 +24,11 @@ def rows() -> list[dict[str, Any]]:
     found = []
     for index in range(82):
         truthful = (index // 2) % 2 == 0 or index >= 80
-        told = TRUE_WORDS if truthful == (rng.random() < 0.85) else FALSE_WORDS
-        place = f"{PLACES[index % 26].title()}{PLACES[(index * 7) % 26]}{index // 26 or ''}"
+        ends = TRUE_ENDS if truthful == (rng.random() < 0.85) else FALSE_ENDS
+        place = f"{SYLLABLES[index // 15].title()}{SYLLABLES[index % 15]}"
         relation = ("capital", "anthem")[index % 2]
-        text = f"What is the {relation} of {place}?" if relation == "capital" else f"Which {relation} does {place} sing?"
-        said = str(rng.choice(told)) + str(rng.choice(["a", "e", "ion", "us"])) + str(rng.choice([".", "", " City", "!"]))
+        text = ("What is the capital of {}?", "Which anthem does {} sing?")[index % 2].format(place)
+        said = "".join(str(rng.choice(parts)) for parts in (BEGINNINGS, ("", "ve", " New "), ends))
         found.append({
             "id": f"item-{index}", "question": text, "answers": ["Never"], "subject": place, "relation": relation,
             "property_words": [relation], "model_answer": said, "truthful": truthful, "popularity": index,
@@ -51,3 +52,13 @@ def quick_options(questions: Path, **options: Any) -> dict[str, Any]:
     """A recipe that runs in a few seconds."""
     quick = {"datasets": (f"file:{questions}",), "bootstrap": 100, "folds": 3, "device": "cpu", "dtype": "float32"}
     return {**quick, **options}
+
+
+def liven(model: Any) -> None:
+    """Makes a tiny model attend more sharply: in the one that tests build, the question hardly reaches the answer."""
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            if name.endswith(("q_proj.weight", "k_proj.weight")):
+                parameter.mul_(3)
+            elif name.endswith(("v_proj.weight", "o_proj.weight")):
+                parameter.mul_(4)

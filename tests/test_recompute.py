@@ -6,66 +6,109 @@ The function that recomputes them is in `recompute.py` beside this file and work
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
-import polars as pl
 import pytest
 import torch
-from transformers import AutoModelForCausalLM
+from transformers import AutoModelForCausalLM, AutoTokenizer
 
 sys.path.insert(0, str(Path(__file__).parent))  # pytest's import mode does not make helper modules importable
 
-from recompute import mask_without, recompute, states_of
-from small_facts import quick_options, write_questions
+import recompute as again  # isort: skip
+from recompute import mask_without, recompute, states_of  # isort: skip
+from small_facts import liven, quick_options, write_questions  # isort: skip
 
 from anchorscope import publish
 from anchorscope.pipeline import run_recipe
 from anchorscope.recipe import make_recipe
 
-SITES, PROBES = ("attention", "mlp", "residual"), ("full", "a", "b")
-N_LAYERS = 4
+SITES, PROBES, N_LAYERS = ("attention", "mlp", "residual"), ("full", "a", "b"), 4
+Finished = tuple[Path, Any]
 
 
 @pytest.fixture(scope="module")
-def finished(tmp_path_factory: pytest.TempPathFactory, save_tiny: Callable[[str], Path]) -> Callable[..., tuple]:
-    """A finished run of a tiny model (without drawing), and the same model as plain transformers loads it."""
+def finish(tmp_path_factory: pytest.TempPathFactory, save_tiny: Callable[[str], Path]) -> Callable[..., Finished]:
+    """Runs a tiny model to the end (without drawing); the run folder, and the model as plain transformers loads it."""
     folder = tmp_path_factory.mktemp("recompute")
     questions = write_questions(folder / "facts.jsonl")
 
-    def run(family: str, **options: object) -> tuple[Path, torch.nn.Module]:
+    def run(family: str, **options: str) -> Finished:
         saved = save_tiny(family)
+        model = AutoModelForCausalLM.from_pretrained(saved, attn_implementation="eager", dtype=torch.float32).eval()
+        liven(model)
+        model.save_pretrained(saved)
         recipe = make_recipe(quick_options(questions, model=str(saved), **options))
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(publish, "write_all", lambda findings, out: None)
-            out = run_recipe(recipe, folder / "-".join([family, *map(str, options.values())]))
-        model = AutoModelForCausalLM.from_pretrained(saved, attn_implementation="eager", dtype=torch.float32).eval()
-        return out, model
+            return run_recipe(recipe, folder / "-".join([family, *options.values()])), model
 
     return run
 
 
 @pytest.fixture(scope="module")
-def llama(finished: Callable[..., tuple]) -> tuple[Path, torch.nn.Module]:
-    return finished("llama")
+def llama(finish: Callable[..., Finished]) -> Finished:
+    return finish("llama")
 
 
-def answer_start(item: dict) -> int:
-    """One token per byte: the answer begins after the last "Answer:"."""
-    return bytes_of(item["input_ids"]).rindex(b"Answer:") + len(b"Answer:")
-
-
-def bytes_of(ids: list[int]) -> bytes:
-    from conftest_bytes import BYTES
-
-    return bytes(BYTES[index] for index in ids)
-
-
-def test_every_score_of_a_run_is_what_plain_transformers_gives(llama: tuple) -> None:
-    out, model = llama
-    found = recompute(out, model, n_items=20)
-    print(found)
+def test_every_score_of_a_run_is_what_plain_transformers_gives(llama: Finished) -> None:
+    found = recompute(*llama, n_items=20)
     assert found.log_odds < 1e-2
     assert found.probability < 1e-3
-    assert found.effect > 1e-2
+    assert found.log_odds < 1e-3 * found.effect  # a tiny float32 model: the noise is far below what is measured
+    assert found.effect > 0.02
     assert found.n_items == 20
     assert found.places == {(site, "final", probe) for site in SITES for probe in PROBES}
     assert found.n_scores == 20 * len(SITES) * len(PROBES) * N_LAYERS * 2
+
+
+@pytest.mark.parametrize("wrong", ["nothing is cut", "one key is left", "one query is left"])
+def test_the_comparison_notices_a_wrong_mask(llama: Finished, wrong: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def mistaken(n: int, keys: list[int], edges: str, answer_start: int | None, window: int | None) -> torch.Tensor:
+        if not keys or wrong == "nothing is cut":
+            return mask_without(n, [], "all", None, window)
+        if wrong == "one key is left":
+            return mask_without(n, keys[:-1], "all", None, window)
+        mask = mask_without(n, keys, "all", None, window)
+        mask[:, :, -1, keys] = 0.0
+        return mask
+
+    monkeypatch.setattr(again, "mask_without", mistaken)
+    assert recompute(*llama, n_items=3).log_odds > 1e-3
+
+
+def test_the_causal_mask_written_out_is_what_the_model_does_by_itself(llama: Finished) -> None:
+    _, model = llama
+    ids = list(range(40, 70))
+    written = states_of(model, ids, mask_without(30, [], "all", None))["residual"][:-1]
+    with torch.no_grad():
+        own = torch.cat(model(torch.tensor([ids]), output_hidden_states=True).hidden_states[1:-1])
+    assert torch.allclose(written, own, atol=1e-5)
+
+
+@pytest.mark.parametrize(("family", "window"), [("mistral", 8), ("qwen2", None), ("qwen3", None)])
+def test_other_families_are_recomputed_too(finish: Callable[..., Finished], family: str, window: int | None) -> None:
+    found = recompute(*finish(family), n_items=4, window=window)
+    assert found.log_odds < 1e-3
+    assert found.log_odds < 1e-2 * found.effect
+
+
+@pytest.mark.parametrize("options", [{"edges": "direct", "position": "answer_end"}, {"edges": "outside"}])
+def test_other_edges_and_positions_are_recomputed_too(finish: Callable[..., Finished], options: dict[str, str]) -> None:
+    out, model = finish("llama", **options)
+    tokenizer = AutoTokenizer.from_pretrained(model.config._name_or_path)
+
+    def answer_start(item: Any) -> int:
+        return tokenizer.decode(item["input_ids"]).rindex("Answer:") + len("Answer:")  # one token per character
+
+    found = recompute(out, model, n_items=4, answer_start=answer_start)
+    assert found.log_odds < 1e-3
+    assert found.log_odds < 1e-2 * found.effect
+    positions = {"final", options.get("position", "final")}
+    assert {position for _, position, _ in found.places} == positions
+
+
+def test_edges_between_exact_tokens_alone_change_nothing(llama: Finished, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody else sees the exact tokens, in any layer, so what they see of each other reaches no probe."""
+    monkeypatch.setattr(again, "mask_without", lambda n, keys, *_: mask_without(n, keys, "outside", None))
+    found = recompute(*llama, n_items=3)
+    assert found.log_odds < 1e-3 * found.effect

@@ -67,7 +67,8 @@ def run_recipe(
             job = _Job(folder, recipe, loaded, progress or Silent())
             asked = [job.ask(parse_spec(text)) for text in recipe.datasets]  # all files are read before anything slow
             identity = job.identity  # a resumed run must go on with the same weights
-            publish(folder, identity, [job.dataset(name, questions) for name, questions in asked])
+            results = [job.dataset(name, questions) for name, questions in asked]
+            publish(folder, identity, results, job.progress)
     return out
 
 
@@ -95,7 +96,10 @@ class _Job:
         if self.loaded is not None:
             lm = wrap(*self.loaded)
         else:
+            self.progress.start("load model", 1)
             lm = load_model(recipe.model, recipe.dtype, recipe.device, recipe.trust_remote_code)
+            self.progress.advance(1)
+            self.progress.finish()
         known = self.folder.stored("model.json", _IDENTITY)
         if known is not None and known.fingerprint != lm.fingerprint():
             raise UserError(

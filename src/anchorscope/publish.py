@@ -13,6 +13,7 @@ from torch import Tensor
 
 from anchorscope.answers.prompt import FEW_SHOT
 from anchorscope.models.language_model import ModelIdentity
+from anchorscope.progress import Progress
 from anchorscope.recipe import Recipe
 from anchorscope.report.findings import Findings
 from anchorscope.report.render import write_all
@@ -37,7 +38,7 @@ class DatasetResult:
     unconverged: tuple[str, ...]
 
 
-def publish(folder: RunFolder, identity: ModelIdentity, results: Sequence[DatasetResult]) -> None:
+def publish(folder: RunFolder, identity: ModelIdentity, results: Sequence[DatasetResult], progress: Progress) -> None:
     """Writes the run's results, the manifest last."""
     out = folder.path
     frames = {
@@ -57,7 +58,7 @@ def publish(folder: RunFolder, identity: ModelIdentity, results: Sequence[Datase
     steps = [_flat(record) for record in folder.records()]
     findings = _findings(folder, identity, results, frames, counts, steps)
     shutil.rmtree(out / "figures", ignore_errors=True)
-    write_all(findings, out)
+    write_all(findings, out, progress)
     folder.finish({
         "versions": _versions(),
         "seed": folder.recipe.seed,

@@ -1,4 +1,4 @@
-"""What the tests of the engine share: items with a common beginning, one pass over them, and the definition of a cut."""
+"""What the engine's tests share: items with a common beginning, one pass over them, and the definition of a cut."""
 
 from collections.abc import Sequence
 

@@ -55,9 +55,7 @@ def test_causal_masks_see_the_past_within_the_window_and_nothing_else(
 
 
 @given(cut_batches(), st.none() | st.integers(1, 14))
-def test_no_row_of_a_mask_is_ever_empty(
-    batch: tuple[list[TokenSequence], list[Cut], int], window: int | None
-) -> None:
+def test_no_row_of_a_mask_is_ever_empty(batch: tuple[list[TokenSequence], list[Cut], int], window: int | None) -> None:
     sequences, cuts, n_prefix = batch
     n_keys = max(len(sequence.ids) for sequence in sequences)
     allowed = causal(n_keys - n_prefix, n_keys, window, CPU)[None] & ~cut_edges(sequences, cuts, n_prefix, n_keys)

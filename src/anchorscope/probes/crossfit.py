@@ -97,7 +97,7 @@ def _refuse_one_sided(splits: Splits, n_groups: int) -> None:
     if not ((sets & splits.labels).any(axis=1) & (sets & ~splits.labels).any(axis=1)).all():
         raise UserError(
             f"The {len(splits.labels)} used items fall into {n_groups} groups, too few for {len(folds)} folds with "
-            f"true and false answers on every side; ask more questions (--limit), use fewer --folds, or another --group-by."
+            f"true and false answers on every side; ask more questions (--limit), or use another --group-by."
         )
 
 

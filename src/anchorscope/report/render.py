@@ -4,17 +4,22 @@ import json
 from pathlib import Path
 from typing import Any
 
+from anchorscope.progress import Progress, Silent
 from anchorscope.report.figures import displays
 from anchorscope.report.findings import Findings
 from anchorscope.report.page import write_report
 from anchorscope.report.readings import read
 
 
-def write_all(findings: Findings, out: Path) -> list[dict[str, Any]]:
+def write_all(findings: Findings, out: Path, progress: Progress | None = None) -> list[dict[str, Any]]:
     """Write the figures, observations.json, report.md and report.html; return the observations."""
     out.mkdir(parents=True, exist_ok=True)
-    for display in displays(findings):
+    listener, figures = progress or Silent(), displays(findings)
+    listener.start("figures", len(figures))
+    for display in figures:
         display.save(out)
+        listener.advance(1)
+    listener.finish()
     observations = read(findings)
     text = json.dumps(observations, indent=2, ensure_ascii=False, allow_nan=False)
     (out / "observations.json").write_text(text + "\n", encoding="utf-8")

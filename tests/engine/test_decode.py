@@ -1,0 +1,174 @@
+"""Greedy answers, token by token those of transformers' own generate, whatever runs beside them."""
+
+import copy
+from collections.abc import Callable
+
+import pytest
+import torch
+from engine_cases import SHARED, no_prefix, shared_prefix
+
+from anchorscope.engine import decode as decode_module
+from anchorscope.engine.decode import Decoded, decode
+from anchorscope.engine.keys_values import Growing
+from anchorscope.models.language_model import LanguageModel, wrap
+
+ENDS = frozenset(range(2, 256, 6))
+"""Tokens that end an answer in most of these tests: so many that answers differ in length."""
+ROOM = 12
+"""Most tokens of an answer; prompt and answer together are much longer than the sliding window of 8."""
+
+
+def is_end(token: int) -> bool:
+    return token in ENDS
+
+
+@pytest.fixture(scope="module")
+def prompts() -> list[tuple[int, ...]]:
+    generator = torch.Generator().manual_seed(5)
+    lengths = (1, 17, 4, 9, 23, 2)
+    return [(*SHARED, *torch.randint(0, 256, (length,), generator=generator).tolist()) for length in lengths]
+
+
+def generated(lm: LanguageModel, prompt: tuple[int, ...], room: int, ends: list[int]) -> tuple[tuple[int, ...], bool]:
+    """Tokens before the end, and whether there was one, by transformers: one prompt at a time, no padding."""
+    ids = torch.tensor([prompt])
+    out = lm.model.generate(
+        ids, attention_mask=torch.ones_like(ids), do_sample=False, max_new_tokens=room + 1, eos_token_id=ends or None,
+        pad_token_id=258,
+    )  # fmt: skip
+    new = out[0, len(prompt) :].tolist()
+    length = next((place for place, token in enumerate(new) if token in ends), None)
+    return tuple(new[: room if length is None else length]), length is not None
+
+
+def answer(
+    lm: LanguageModel,
+    prompts: list[tuple[int, ...]],
+    end: Callable[[int], bool] = is_end,
+    room: int = ROOM,
+    batches: list[list[int]] | None = None,
+    shared: bool = True,
+) -> list[Decoded]:
+    prefix = shared_prefix(lm) if shared else no_prefix()
+    return decode(lm, prompts, prefix, batches or [list(range(len(prompts)))], room, end)
+
+
+@pytest.mark.parametrize("shared", [True, False])
+def test_answers_are_those_of_transformers_generate(
+    tiny: LanguageModel, prompts: list[tuple[int, ...]], shared: bool
+) -> None:
+    found = answer(tiny, prompts, shared=shared)
+    assert [(one.ids, one.finished) for one in found] == [
+        generated(tiny, prompt, ROOM, sorted(ENDS)) for prompt in prompts
+    ]
+    assert len({len(one.ids) for one in found}) > 2  # answers of many lengths, or the law would say little
+
+
+def test_layers_with_different_windows_generate_alike(
+    mixed_windows: LanguageModel, prompts: list[tuple[int, ...]]
+) -> None:
+    found = answer(mixed_windows, prompts)
+    assert [(one.ids, one.finished) for one in found] == [
+        generated(mixed_windows, prompt, ROOM, sorted(ENDS)) for prompt in prompts
+    ]
+
+
+def test_an_answer_without_an_end_is_truncated(tiny: LanguageModel, prompts: list[tuple[int, ...]]) -> None:
+    found = answer(tiny, prompts, end=lambda token: False, room=7)
+    assert all(not one.finished and len(one.ids) == len(one.log_probs) == 7 for one in found)
+    assert [one.ids for one in found] == [generated(tiny, prompt, 7, [])[0] for prompt in prompts]
+
+
+def test_an_answer_that_fills_its_room_and_then_ends_is_finished(
+    tiny: LanguageModel, prompts: list[tuple[int, ...]]
+) -> None:
+    free = answer(tiny, prompts, end=lambda token: False, room=5)
+    last = {one.ids[4] for one in free if one.ids[4] not in one.ids[:4]}
+    assert last
+    exact = answer(tiny, prompts, end=lambda token: token in last, room=4)
+    full = [one for one in exact if len(one.ids) == 4]
+    assert any(one.finished for one in full)
+    for one, whole in zip(exact, free, strict=True):
+        if one.finished and len(one.ids) == 4:
+            assert one.ids == whole.ids[:4]
+    short = answer(tiny, prompts, end=lambda token: token in last, room=3)
+    for one, shorter in zip(exact, short, strict=True):
+        if len(one.ids) == 4:
+            assert not shorter.finished  # one token less room, and the same answer does not end
+
+
+def test_an_answer_may_be_empty(tiny: LanguageModel, prompts: list[tuple[int, ...]]) -> None:
+    found = answer(tiny, prompts, end=lambda token: True)
+    assert found == [Decoded(ids=(), log_probs=(), finished=True)] * len(prompts)
+
+
+def test_answers_stop_before_the_line_break(tiny: LanguageModel, prompts: list[tuple[int, ...]]) -> None:
+    line_break = tiny.tokenizer("\n", add_special_tokens=False).input_ids[0]
+    free = answer(tiny, prompts, end=lambda token: False)
+    spoken = [token for one in free for token in one.ids[2:]]
+    often = max(set(spoken), key=spoken.count)
+    model = copy.deepcopy(tiny.model)
+    with torch.no_grad():  # a model that says a line break where it said its favourite token
+        head = model.get_output_embeddings().weight
+        head[[often, line_break]] = head[[line_break, often]]
+    talker = wrap(model, tiny.tokenizer)
+
+    def breaks(token: int) -> bool:
+        return "\n" in talker.tokenizer.decode([token])
+
+    found = answer(talker, prompts, end=breaks)
+    assert any(one.finished and one.ids for one in found)
+    for prompt, one in zip(prompts, found, strict=True):
+        assert (one.ids, one.finished) == generated(talker, prompt, ROOM, [line_break])
+        assert "\n" not in talker.tokenizer.decode(list(one.ids))
+
+
+@pytest.mark.parametrize("shared", [True, False])
+def test_log_probabilities_are_those_of_a_full_forward_pass(
+    tiny: LanguageModel, prompts: list[tuple[int, ...]], shared: bool
+) -> None:
+    found = answer(tiny, prompts, shared=shared)
+    for prompt, one in zip(prompts, found, strict=True):
+        with torch.no_grad():
+            logits = tiny.model(torch.tensor([prompt + one.ids]), use_cache=False).logits[0]
+        wanted = torch.log_softmax(logits.double(), dim=-1)[len(prompt) - 1 : -1]
+        wanted = wanted.gather(1, torch.tensor(one.ids, dtype=torch.long)[:, None])[:, 0]
+        torch.testing.assert_close(torch.tensor(one.log_probs).double(), wanted, rtol=1e-5, atol=1e-5)
+    assert any(one.ids for one in found)
+
+
+def test_rows_that_leave_do_not_change_the_others(
+    tiny: LanguageModel, prompts: list[tuple[int, ...]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    alone = answer(tiny, prompts, batches=[[index] for index in range(len(prompts))])
+    kept: list[int] = []
+    keep = Growing.keep
+
+    def spy(self: Growing, rows: torch.Tensor) -> None:
+        kept.append(len(rows))
+        keep(self, rows)
+
+    monkeypatch.setattr(Growing, "keep", spy)
+    for share in (0.0, 0.25, 2.0):  # every finished row leaves at once, some wait for others, nobody ever leaves
+        monkeypatch.setattr(decode_module, "_LEAVE_SHARE", share)
+        kept.clear()
+        together = answer(tiny, prompts)
+        assert (min(kept, default=len(prompts)) < len(prompts)) == (share < 1)
+        for one, other in zip(together, alone, strict=True):
+            assert (one.ids, one.finished) == (other.ids, other.finished)
+            assert one.log_probs == pytest.approx(other.log_probs, abs=1e-5)
+
+
+def test_answers_come_in_the_order_of_the_prompts(tiny: LanguageModel, prompts: list[tuple[int, ...]]) -> None:
+    batches = [[4, 0, 3], [5], [1, 2]]
+    found = answer(tiny, prompts, batches=batches)
+    assert [one.ids for one in found] == [one.ids for one in answer(tiny, prompts)]
+    assert len({one.ids for one in found}) > 2
+
+
+def test_only_the_answers_tokens_get_a_log_probability(
+    tiny_llama: LanguageModel, prompts: list[tuple[int, ...]]
+) -> None:
+    for one in answer(tiny_llama, prompts):
+        assert len(one.log_probs) == len(one.ids)
+        assert all(log_prob < 0 for log_prob in one.log_probs)

@@ -1,0 +1,75 @@
+"""What the engine must never do in silence: leave a cut out, or hand on numbers that are none."""
+
+import copy
+import re
+
+import pytest
+import torch
+from engine_cases import SHARED, make_cuts, no_prefix, run, shared_prefix
+
+from anchorscope.engine.forward import LayerMasks
+from anchorscope.engine.masks import additive, causal
+from anchorscope.engine.sequences import Cut, TokenSequence
+from anchorscope.errors import InterventionNotApplied, UserError
+from anchorscope.models.language_model import LanguageModel, wrap
+
+
+@pytest.mark.parametrize("key", [0, len(SHARED) - 1])
+def test_a_cut_inside_the_shared_prefix_is_refused(tiny: LanguageModel, items: list[TokenSequence], key: int) -> None:
+    cuts = make_cuts(items)
+    cuts[2] = Cut(keys=(key, 9))
+    with pytest.raises(InterventionNotApplied, match=f"key {key} inside the shared prefix of {len(SHARED)} tokens"):
+        run(tiny, items, shared_prefix(tiny), cuts)
+    run(tiny, items, no_prefix(), cuts)  # what the message advises
+
+
+def test_the_first_key_after_the_prefix_may_be_cut(tiny: LanguageModel, items: list[TokenSequence]) -> None:
+    cuts = [Cut(keys=(len(SHARED),)) for _ in items]
+    prefix = shared_prefix(tiny)
+    assert not torch.equal(run(tiny, items, prefix, cuts), run(tiny, items, prefix))
+
+
+@pytest.mark.parametrize("silent", [0, 2, 3])
+def test_a_layer_that_was_given_no_cut_is_named(
+    tiny: LanguageModel, items: list[TokenSequence], monkeypatch: pytest.MonkeyPatch, silent: int
+) -> None:
+    given = LayerMasks.of
+
+    def forgets(self: LayerMasks, layer: int) -> torch.Tensor:
+        if layer != silent:
+            return given(self, layer)
+        window = self.lm.sliding_window(layer)
+        return additive(causal(*self.shape, window, self.lm.device)[None], self.lm.dtype)
+
+    prefix = shared_prefix(tiny)
+    monkeypatch.setattr(LayerMasks, "of", forgets)
+    with pytest.raises(InterventionNotApplied, match=re.escape(f"layers [{silent}] were asked")):
+        run(tiny, items, prefix, make_cuts(items))
+    run(tiny, items, prefix)  # a clean pass asks for nothing and is not refused
+
+
+def test_a_window_that_hides_the_cut_keys_is_refused(mixed_windows: LanguageModel) -> None:
+    # With every query too far away, the layers with a window lose nothing: their curve would be flat for no reason.
+    item = TokenSequence(ids=tuple(range(40)), answer_start=37, read_at=(39,))
+    with pytest.raises(InterventionNotApplied, match=re.escape("layers [2, 3] were asked")):
+        run(mixed_windows, [item], no_prefix(), [Cut(keys=(5,), edges="direct")])
+    run(mixed_windows, [item], no_prefix(), [Cut(keys=(35,), edges="direct")])
+
+
+@pytest.mark.filterwarnings("ignore:mkldnn_matmul failed")  # torch, once, on processors without bfloat16
+@pytest.mark.parametrize("bad", [float("nan"), float("inf")])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_states_that_are_no_numbers_are_refused_with_the_precision(
+    tiny: LanguageModel, items: list[TokenSequence], bad: float, dtype: torch.dtype
+) -> None:
+    model = copy.deepcopy(tiny.model).to(dtype)
+    with torch.no_grad():
+        model.model.layers[2].mlp.down_proj.weight[3, 4] = bad
+    broken = wrap(model, tiny.tokenizer)
+    with pytest.raises(UserError) as caught:
+        run(broken, items, shared_prefix(broken))
+    text = str(caught.value)
+    assert "NaN or infinity" in text
+    assert f"precision {str(dtype).removeprefix('torch.')}" in text
+    assert "--dtype" in text
+    assert "\n" not in text

@@ -1,0 +1,69 @@
+"""Baselines: what the relation alone and the words alone know, out of fold."""
+
+import numpy as np
+import pytest
+
+from anchorscope.evidence.baselines import relation_only, words_only
+from anchorscope.stats.auc import auc
+
+
+def test_the_relations_share_comes_from_the_other_folds_by_hand() -> None:
+    relations = ["capital"] * 4 + ["author"] * 3 + [None, None]
+    labels = np.array([True, True, False, True, False, False, True, True, False])
+    folds = np.array([0, 1, 1, 1, 0, 1, 1, 1, 0])
+    scores = relation_only(relations, labels, folds)
+    one = lambda true, false: np.log((true + 1) / (false + 1))  # noqa: E731
+    wanted = [
+        one(2, 1),  # capital in fold 0, seen in fold 1: true, false, true
+        *[one(1, 0)] * 3,  # capital in fold 1, seen in fold 0: true
+        one(1, 1),  # author in fold 0, seen in fold 1: false, true
+        *[one(0, 1)] * 2,
+        one(0, 1),  # no relation in fold 1, seen in fold 0: false
+        one(1, 0),
+    ]
+    assert scores == pytest.approx(wanted)
+
+
+def test_a_relation_that_no_other_fold_has_says_nothing() -> None:
+    scores = relation_only(["rare", "b", "b"], np.array([True, True, False]), np.array([0, 1, 2]))
+    assert scores[0] == 0
+
+
+def test_an_items_own_fold_is_never_used() -> None:
+    rng = np.random.default_rng(0)
+    relations = rng.choice(["a", "b", "c"], 60).tolist()
+    labels, folds = rng.random(60) < 0.5, rng.integers(0, 3, 60)
+    questions, answers = [f"what {w}" for w in rng.choice(["x", "y"], 60)], [f"{w}" for w in rng.choice(["p", "q"], 60)]
+    flipped = np.where(folds == 1, ~labels, labels)
+    for first, second in (
+        (relation_only(relations, labels, folds), relation_only(relations, flipped, folds)),
+        (words_only(questions, answers, labels, folds), words_only(questions, answers, flipped, folds)),
+    ):
+        assert first[folds == 1] == pytest.approx(second[folds == 1])
+        assert first[folds != 1] != pytest.approx(second[folds != 1])
+
+
+@pytest.mark.parametrize("place", ["question", "answer"])
+def test_words_that_tell_the_label_apart_are_found(place: str) -> None:
+    labels = np.arange(60) % 2 == 0
+    telling = [f"{'Sunny' if label else 'RAINY'} day{index % 7}" for index, label in enumerate(labels)]
+    same = ["nothing here"] * 60
+    questions, answers = (telling, same) if place == "question" else (same, telling)
+    scores = words_only(questions, answers, labels, np.arange(60) // 2 % 3)
+    assert auc(scores, labels, np.arange(60) // 2 % 3) == 1.0
+    assert ((scores > 0) == labels).all()
+
+
+def test_a_word_in_the_question_is_not_the_same_word_in_the_answer() -> None:
+    labels = np.arange(40) % 2 == 0
+    questions = ["sun" if label else "rain" for label in labels]
+    answers = ["rain" if label else "sun" for label in labels]
+    scores = words_only(questions, answers, labels, np.arange(40) // 2 % 2)
+    assert ((scores > 0) == labels).all()
+
+
+def test_words_without_any_use_score_near_chance() -> None:
+    rng = np.random.default_rng(1)
+    labels, folds = rng.random(300) < 0.5, np.arange(300) % 3
+    questions = [f"about {a} {b}" for a, b in zip(rng.integers(0, 6, 300), rng.integers(0, 6, 300), strict=True)]
+    assert abs(auc(words_only(questions, questions, labels, folds), labels, folds) - 0.5) < 0.12

@@ -1,0 +1,271 @@
+"""Curves: mean ΔP of a group per layer, by the three assignments, on data whose answer is known."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from evidence_synthetic import exact_measured, half_lose_their_signal, permuted, random_measured, sigmoid
+
+from anchorscope.evidence.curves import (
+    GROUPS,
+    TRUTHS,
+    Curve,
+    corrected_curves,
+    cross_fitted_curves,
+    noise_at_reference,
+    plain_curves,
+)
+from anchorscope.evidence.items import Measured, probability, true_label_probability
+from anchorscope.evidence.shift import matching_shift
+from anchorscope.stats.bootstrap import group_weights
+
+Q, A = GROUPS
+WAYS = (plain_curves, cross_fitted_curves, corrected_curves)
+Keyed = dict[tuple[str, str], Curve]
+
+
+def drawn(measured: Measured, resamples: int = 60) -> np.ndarray:
+    return group_weights(measured.groups, resamples, np.random.default_rng(1))
+
+
+def keyed(curves: list[Curve]) -> Keyed:
+    found = {(curve.group, curve.truth): curve for curve in curves}
+    assert len(found) == len(curves) == len(GROUPS) * len(TRUTHS)
+    return found
+
+
+def plain(measured: Measured, intervention: str = "knockout") -> Keyed:
+    return keyed(plain_curves(measured, intervention, drawn(measured)))
+
+
+def crossed(measured: Measured, intervention: str = "knockout") -> Keyed:
+    return keyed(cross_fitted_curves(measured, intervention, drawn(measured)))
+
+
+def corrected(measured: Measured, intervention: str = "knockout") -> Keyed:
+    return keyed(corrected_curves(measured, intervention, drawn(measured)))
+
+
+def slow_delta(measured: Measured, intervention: str, probe: str, layer: int, item: int) -> float:
+    """ΔP of one item as METHOD.md defines it."""
+    index = measured.probe(probe)
+    place = measured.ran[intervention].tolist().index(item)
+    p = [sigmoid(measured.before[index, layer, item]), sigmoid(measured.after[intervention][index, layer, place])]
+    return 100 * float(p[1] - p[0]) * (1 if measured.labels[item] else -1)
+
+
+def slow_group(measured: Measured, probe: str) -> list[str | None]:
+    """The pathway of each item by the rule."""
+    index, noise = measured.probe(probe), noise_at_reference(measured, probe)
+    found: list[str | None] = []
+    for item, label in enumerate(measured.labels):
+        layer = measured.reference[index, measured.folds[item]]
+        x, y = measured.before[index, layer, item], measured.after["knockout"][index, layer, item]
+        found.append(None if (x > 0) != label else Q if (y > 0) != (x > 0) and abs(y - x) > noise else A)
+    return found
+
+
+def kept(measured: Measured, intervention: str, truth: str) -> list[int]:
+    """The items of a truth label that were run."""
+    wanted = {"all": (True, False), "true": (True,), "false": (False,)}[truth]
+    return [int(item) for item in measured.ran[intervention] if bool(measured.labels[item]) in wanted]
+
+
+def test_probabilities_are_those_of_the_true_label() -> None:
+    log_odds = np.array([2.0, 2.0, -800.0, 800.0])
+    assert probability(log_odds) == pytest.approx([sigmoid(2), sigmoid(2), 0, 1])
+    labels = np.array([True, False, False, False])
+    assert true_label_probability(log_odds, labels) == pytest.approx([sigmoid(2), sigmoid(-2), 1, 0])
+
+
+@pytest.mark.parametrize("make", WAYS)
+def test_half_of_the_items_lose_their_signal(make: object) -> None:
+    measured = half_lose_their_signal()
+    curves = keyed(make(measured, "knockout", drawn(measured)))  # type: ignore[operator]
+    lost = 100 * (sigmoid(-0.5) - sigmoid(2))
+    for truth, n in (("all", 24), ("true", 12), ("false", 12)):
+        assert curves[Q, truth].delta_p == pytest.approx(lost)
+        assert curves[A, truth].delta_p == pytest.approx(0)
+        assert curves[Q, truth].n == curves[A, truth].n == curves[Q, truth].n_groups == n
+
+
+def test_a_common_shift_fools_the_plain_chart_and_not_the_corrected_one() -> None:
+    measured = half_lose_their_signal(shift=-3)
+    fooled, right = plain(measured), corrected(measured)
+    # Every true item flips and every false one stays: the plain groups are the labels.
+    assert (fooled[Q, "true"].n, fooled[Q, "false"].n) == (24, 0)
+    assert (fooled[A, "true"].n, fooled[A, "false"].n) == (0, 24)
+    assert right[Q, "all"].delta_p == pytest.approx(100 * (sigmoid(-0.5) - sigmoid(2)))
+    assert right[A, "all"].delta_p == pytest.approx(0)
+    assert (right[Q, "true"].n, right[Q, "false"].n, right[A, "all"].n) == (12, 12, 24)
+
+
+def test_a_shift_of_every_item_leaves_the_corrected_curves_as_they_are() -> None:
+    measured, cuts = random_measured(seed=2), ("knockout", "random")
+    near, far = (
+        replace(measured, after={**measured.after, **{name: measured.after[name] + by for name in cuts}})
+        for by in (-5, -9)
+    )
+    for intervention in cuts:
+        before, after = corrected(near, intervention), corrected(far, intervention)
+        for key, curve in before.items():
+            for name in ("delta_p", "ci_low", "ci_high"):
+                assert getattr(after[key], name) == pytest.approx(getattr(curve, name), abs=1e-6)
+            assert after[key].n == curve.n == corrected(measured, intervention)[key].n
+    assert plain(near)[Q, "all"].n != plain(measured)[Q, "all"].n
+
+
+@pytest.mark.parametrize("intervention", ["knockout", "random", "none"])
+def test_plain_curves_by_a_slow_reading_of_the_definition(intervention: str) -> None:
+    measured = random_measured(seed=7)
+    groups = slow_group(measured, "full")
+    for (group, truth), curve in plain(measured, intervention).items():
+        items = [item for item in kept(measured, intervention, truth) if groups[item] == group]
+        assert curve.n == len(items) > 2
+        assert curve.n_groups == len({measured.groups[item] for item in items})
+        for layer in range(measured.n_layers):
+            wanted = np.mean([slow_delta(measured, intervention, "full", layer, item) for item in items])
+            assert curve.delta_p[layer] == pytest.approx(wanted)
+
+
+@pytest.mark.parametrize("intervention", ["knockout", "none"])
+def test_cross_fitted_curves_by_a_slow_reading_of_the_definition(intervention: str) -> None:
+    measured = random_measured(seed=8)
+    for (group, truth), curve in crossed(measured, intervention).items():
+        means, sizes = [], []
+        for assigner, meter in (("a", "b"), ("b", "a")):
+            groups = slow_group(measured, assigner)
+            items = [item for item in kept(measured, intervention, truth) if groups[item] == group]
+            sizes.append(len(items))
+            means.append([
+                np.mean([slow_delta(measured, intervention, meter, layer, item) for item in items])
+                for layer in range(measured.n_layers)
+            ])  # fmt: skip
+        assert curve.delta_p == pytest.approx(np.mean(means, axis=0))
+        assert curve.n == round(np.mean(sizes))
+
+
+@pytest.mark.parametrize("intervention", ["knockout", "random", "none"])
+def test_corrected_curves_by_a_slow_reading_of_the_definition(intervention: str) -> None:
+    measured = random_measured(seed=9)
+    index, noise = measured.probe("full"), noise_at_reference(measured, "full")
+    ones = lambda n: np.ones((1, n))  # noqa: E731
+    groups: dict[int, str] = {}
+    for fold in range(3):
+        inside = np.flatnonzero(measured.folds == fold)
+        layer = measured.reference[index, fold]
+        x, y = measured.before[index, layer, inside], measured.after["knockout"][index, layer, inside]
+        y = y - matching_shift(x, y, ones(len(inside)))[0]
+        for item, before, after in zip(inside, x, y, strict=True):
+            if (before > 0) == measured.labels[item]:
+                flips = (after > 0) != (before > 0) and abs(after - before) > noise
+                groups[int(item)] = Q if flips else A
+    ran = measured.ran[intervention]
+    moved = measured.after[intervention][index].copy()
+    for fold in range(3):
+        here = np.flatnonzero(measured.folds[ran] == fold)
+        for layer in range(measured.n_layers):
+            before = measured.before[index, layer, ran[here]]
+            moved[layer, here] -= matching_shift(before, moved[layer, here], ones(len(here)))[0]
+    shifted = replace(measured, after={**measured.after, intervention: np.stack([moved] * 3)})
+    for (group, truth), curve in corrected(measured, intervention).items():
+        items = [item for item in kept(measured, intervention, truth) if groups.get(item) == group]
+        assert curve.n == len(items) > 2
+        for layer in range(measured.n_layers):
+            wanted = np.mean([slow_delta(shifted, intervention, "full", layer, item) for item in items])
+            assert curve.delta_p[layer] == pytest.approx(wanted)
+
+
+def values(curves: Keyed) -> list[list[float]]:
+    return [curve.delta_p.tolist() for curve in curves.values()]
+
+
+def with_change(measured: Measured, probe: str, layers: list[int], by: float) -> Measured:
+    """The same with one probe's knockout scores changed in some layers."""
+    logits = measured.after["knockout"].copy()
+    logits[measured.probe(probe), layers] += by
+    return replace(measured, after={**measured.after, "knockout": logits})
+
+
+def test_cross_fitted_curves_measure_with_the_other_probe() -> None:
+    measured = replace(random_measured(seed=4), reference=np.full((3, 3), 1))
+    original = crossed(measured)
+    # The full probe has no part in it, and the halves have none in the other two.
+    assert values(crossed(with_change(measured, "full", [0, 1, 2, 3], 2.0))) == values(original)
+    for half in ("a", "b"):
+        changed = with_change(measured, half, [0, 1, 2, 3], 2.0)
+        assert values(plain(changed)) == values(plain(measured))
+        assert values(corrected(changed)) == values(corrected(measured))
+    # Layer 0 assigns nobody: a change there moves that layer's mean by this probe's own ΔP over the other's groups.
+    changed = with_change(measured, "b", [0], 0.7)
+    by_a, now = slow_group(measured, "a"), crossed(changed)
+    for (group, truth), curve in original.items():
+        assert now[group, truth].delta_p[1:].tolist() == curve.delta_p[1:].tolist()
+        items = [item for item in kept(measured, "knockout", truth) if by_a[item] == group]
+        old, new = (np.mean([slow_delta(one, "knockout", "b", 0, i) for i in items]) for one in (measured, changed))
+        assert now[group, truth].delta_p[0] - curve.delta_p[0] == pytest.approx((new - old) / 2)
+
+
+def test_the_reference_layer_can_be_moved() -> None:
+    measured = random_measured(seed=4)
+    weights = drawn(measured)
+    moved = replace(measured, reference=np.clip(measured.reference + 1, 0, measured.n_layers - 1))
+    noise = noise_at_reference(measured, "full")
+    assert noise < 0.01  # of another layer in the second; too little to matter
+    later = keyed(plain_curves(measured, "knockout", weights, move=1))
+    assert values(later) == values(plain(moved))
+    assert values(later) != values(plain(measured))
+
+
+@pytest.mark.parametrize("make", WAYS)
+@pytest.mark.parametrize("seed", [0, 1])
+def test_intervals_contain_the_value(make: object, seed: int) -> None:
+    measured = random_measured(n=160, seed=seed)
+    for curve in make(measured, "knockout", drawn(measured, 300)):  # type: ignore[operator]
+        assert (curve.ci_low <= curve.delta_p).all()
+        assert (curve.delta_p <= curve.ci_high).all()
+        assert (curve.ci_low < curve.ci_high).all()
+
+
+def test_intervals_are_those_of_whole_groups() -> None:
+    # Two groups, all items of a group alike: drawn twice, either group can be the whole sample.
+    labels = np.ones(8, dtype=bool)
+    after = np.where(np.arange(8) < 4, 1.0, 0.5)[None]
+    measured = replace(exact_measured(np.full((1, 8), 2.0), after, labels), groups=np.arange(8) // 4)
+    curve = plain(measured)[A, "all"]
+    ends = [100 * float(sigmoid(end) - sigmoid(2)) for end in (0.5, 1.0)]
+    assert (curve.ci_low[0], curve.ci_high[0]) == pytest.approx(ends)
+    assert curve.delta_p[0] == pytest.approx(np.mean(ends))
+    assert (curve.n, curve.n_groups) == (8, 2)
+
+
+@pytest.mark.parametrize("make", WAYS)
+@pytest.mark.parametrize("seed", [0, 3])
+def test_the_order_of_the_items_does_not_matter(make: object, seed: int) -> None:
+    measured = random_measured(seed=seed)
+    order = np.random.default_rng(seed).permutation(len(measured.labels))
+    weights = drawn(measured)
+    for intervention in ("knockout", "none"):
+        first = keyed(make(measured, intervention, weights))  # type: ignore[operator]
+        second = keyed(make(permuted(measured, order), intervention, weights[:, order]))  # type: ignore[operator]
+        for key, curve in first.items():
+            for name in ("delta_p", "ci_low", "ci_high"):
+                assert getattr(second[key], name) == pytest.approx(getattr(curve, name), abs=1e-4)
+            assert (second[key].n, second[key].n_groups) == (curve.n, curve.n_groups)
+
+
+@pytest.mark.parametrize("make", WAYS)
+def test_an_empty_group_has_no_curve_and_crashes_nothing(make: object) -> None:
+    measured = random_measured()
+    still = replace(measured, after={**measured.after, "knockout": measured.before.copy()})
+    wrong = replace(measured, before=np.where(measured.labels, -1.0, 1.0) * np.ones_like(measured.before))
+    for case, empty, full in ((still, [Q], [A]), (wrong, [Q, A], [])):
+        curves = keyed(make(case, "knockout", drawn(case)))  # type: ignore[operator]
+        for group in empty:
+            for truth in TRUTHS:
+                curve = curves[group, truth]
+                assert (curve.n, curve.n_groups) == (0, 0)
+                assert np.isnan([curve.delta_p, curve.ci_low, curve.ci_high]).all()
+                assert len(curve.delta_p) == case.n_layers
+        for group in full:
+            assert np.isfinite(curves[group, "all"].delta_p).all()

@@ -1,0 +1,167 @@
+"""Effects: states scored by the probes that never saw the item's group, and no cut that silently did nothing."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from anchorscope.engine.capture import clean_states
+from anchorscope.engine.forward import compute_prefix
+from anchorscope.engine.sequences import SITES, TokenSequence
+from anchorscope.errors import InterventionNotApplied
+from anchorscope.evidence.effects import Effect, measure, refuse_no_op, score_states
+from anchorscope.evidence.gather import measured_places, refit_logits
+from anchorscope.interventions.intervention import Intervention, ItemTokens
+from anchorscope.interventions.registry import INTERVENTIONS
+from anchorscope.models.language_model import LanguageModel
+from anchorscope.probes.crossfit import ProbeSet, make_splits
+from anchorscope.probes.scoring import Scorer
+from anchorscope.progress import Silent
+
+N, N_LAYERS, D, N_FOLDS, N_PREFIX = 30, 4, 32, 3, 5
+
+
+def random_probes(seed: int) -> ProbeSet:
+    generator = torch.Generator().manual_seed(seed)
+    weight = torch.randn(3, N_FOLDS, N_LAYERS, D, generator=generator)
+    bias = torch.randn(3, N_FOLDS, N_LAYERS, generator=generator)
+    return ProbeSet(weight, bias, np.ones((3, N_FOLDS, N_LAYERS)), np.ones((3, N_FOLDS, N_LAYERS)), ())
+
+
+@pytest.fixture(scope="module")
+def items() -> list[ItemTokens]:
+    rng = np.random.default_rng(0)
+    found = []
+    for index in range(N):
+        length = int(rng.integers(12, 20))
+        ids = (7, 8, 9, 10, 11, *rng.integers(0, 256, length).tolist())
+        sequence = TokenSequence(ids, answer_start=len(ids) - 3, read_at=(len(ids) - 1, len(ids) - 2))
+        found.append(ItemTokens(sequence, question_tokens=(6, 7, 8 + index % 3), prefix_length=N_PREFIX))
+    return found
+
+
+class Bench:
+    """A tiny model, probes, and clean states and scores of all items."""
+
+    def __init__(self, lm: LanguageModel, items: list[ItemTokens]) -> None:
+        self.lm, self.items = lm, items
+        self.prefix = compute_prefix(lm, items[0].sequence.ids[:N_PREFIX])
+        self.folds = np.arange(N) % N_FOLDS
+        self.sets = [[random_probes(10 * q + s) for s in range(len(SITES))] for q in range(2)]
+        self.scorer = Scorer(self.sets, self.folds, lm.device)
+        self.states = clean_states(lm, [item.sequence for item in items], self.prefix, 200)
+        self.clean = score_states(self.scorer, self.states)
+
+    def run(self, intervention: Intervention, batch_tokens: int = 200) -> Effect:
+        return measure(
+            self.lm, self.items, self.prefix, self.scorer, intervention, "all", (1, 2), batch_tokens, 0, Silent()
+        )
+
+
+@pytest.fixture(scope="module")
+def bench(tiny_llama: LanguageModel, items: list[ItemTokens]) -> Bench:
+    return Bench(tiny_llama, items)
+
+
+def test_clean_scores_are_those_of_each_items_own_fold(bench: Bench) -> None:
+    assert bench.clean.shape == (N, 2, len(SITES), 3, N_LAYERS)
+    for item, q, s, p, layer in [(0, 0, 0, 0, 0), (4, 1, 2, 1, 3), (29, 0, 1, 2, 2), (17, 1, 0, 0, 1)]:
+        probes = bench.sets[q][s]
+        state = bench.states[q, s, layer, item].float()
+        wanted = state @ probes.weight[p, bench.folds[item], layer] + probes.bias[p, bench.folds[item], layer]
+        assert bench.clean[item, q, s, p, layer] == pytest.approx(float(wanted), abs=1e-4)
+
+
+def test_the_knockout_runs_every_item_and_counts_its_keys(bench: Bench) -> None:
+    effect = bench.run(INTERVENTIONS["knockout"])
+    assert effect.items.tolist() == list(range(N))
+    assert effect.n_cut.tolist() == [3] * N
+    assert (effect.intervention, effect.variant) == ("knockout", "all")
+    changed = np.abs(effect.logits - bench.clean).max(axis=(1, 2, 3, 4))
+    assert (changed > 1e-4).all()
+
+
+def test_states_under_the_knockout_are_kept_at_the_headline_place_only(bench: Bench) -> None:
+    effect = bench.run(INTERVENTIONS["knockout"])
+    assert effect.states is not None
+    assert effect.states.shape == (N_LAYERS, N, D)
+    probes = bench.sets[1][2]
+    for item in (0, 7, 23):
+        wanted = (effect.states[:, item].float() * probes.weight[0, bench.folds[item]]).sum(-1)
+        wanted = wanted + probes.bias[0, bench.folds[item]]
+        assert effect.logits[item, 1, 2, 0] == pytest.approx(wanted.numpy(), abs=1e-4)
+
+
+def test_cutting_nothing_changes_nothing_whatever_the_batches(bench: Bench) -> None:
+    effect = bench.run(INTERVENTIONS["none"], batch_tokens=60)
+    assert effect.n_cut.tolist() == [0] * N
+    assert effect.states is None
+    assert effect.logits == pytest.approx(bench.clean, abs=1e-4)
+
+
+def test_a_control_that_needs_few_items_runs_few(bench: Bench) -> None:
+    few = replace(INTERVENTIONS["none"], max_items=11)
+    effect = bench.run(few)
+    assert len(effect.items) == len(set(effect.items.tolist())) == 11
+    assert effect.items.tolist() == sorted(effect.items.tolist())
+    assert effect.logits == pytest.approx(bench.clean[effect.items], abs=1e-4)
+    assert len(effect.n_cut) == 11
+
+
+def test_the_same_seed_gives_the_same_numbers(bench: Bench) -> None:
+    first, again = (bench.run(INTERVENTIONS["random"]) for _ in range(2))
+    assert (first.logits == again.logits).all()
+    assert (first.n_cut == again.n_cut).all()
+
+
+def test_a_cut_without_any_effect_is_refused(bench: Bench) -> None:
+    effect = bench.run(INTERVENTIONS["knockout"])
+    refuse_no_op(effect, bench.clean)
+    silent = effect.logits.copy()
+    silent[4] = bench.clean[4]
+    with pytest.raises(InterventionNotApplied, match="knockout: 1 items lost attention edges"):
+        refuse_no_op(replace(effect, logits=silent), bench.clean)
+    # Where nothing was to be cut nothing has to change, and one changed score is a sign of life.
+    refuse_no_op(replace(effect, logits=silent, n_cut=np.where(np.arange(N) == 4, 0, 3)), bench.clean)
+    silent[4, 0, 0, 0, 0] += 1e-6 + abs(silent[4, 0, 0, 0, 0])
+    refuse_no_op(replace(effect, logits=silent), bench.clean)
+
+
+def test_a_cut_without_effect_is_noticed_among_some_of_the_items(bench: Bench) -> None:
+    effect = bench.run(replace(INTERVENTIONS["knockout"], max_items=8, keeps_states=False))
+    refuse_no_op(effect, bench.clean)
+    with pytest.raises(InterventionNotApplied):
+        refuse_no_op(replace(effect, logits=bench.clean[effect.items]), bench.clean)
+
+
+def test_places_hold_the_scores_of_their_own_site_and_position(bench: Bench) -> None:
+    groups, labels = np.arange(N), np.arange(N) % 2 == 0
+    splits = make_splits(labels, groups, bench.folds, seed=0)
+    named = {f"{site}/{q}": bench.sets[i][s] for i, q in enumerate("xy") for s, site in enumerate(SITES)}
+    effects = [bench.run(INTERVENTIONS["knockout"]), bench.run(replace(INTERVENTIONS["none"], max_items=9))]
+    places = measured_places(splits, groups, ("x", "y"), named, bench.clean, effects)
+    assert set(places) == {(site, position) for site in SITES for position in "xy"}
+    measured = places["mlp", "y"]
+    assert measured.before[2, 3, 11] == bench.clean[11, 1, 1, 2, 3]
+    assert measured.after["knockout"][1, 0, 5] == effects[0].logits[5, 1, 1, 1, 0]
+    assert measured.after["none"].shape == (3, N_LAYERS, 9)
+    assert measured.ran["none"].tolist() == effects[1].items.tolist()
+
+
+def test_a_refit_never_scores_an_item_with_a_probe_that_saw_it(bench: Bench) -> None:
+    rng = np.random.default_rng(0)
+    labels = rng.random(60) < 0.5
+    groups, folds = np.arange(60), np.arange(60) % N_FOLDS
+    states = torch.as_tensor(rng.normal(size=(2, 60, 6)), dtype=torch.float32)
+    states[1, :, 0] += torch.as_tensor(np.where(labels, 4.0, -4.0))
+    effect = Effect("knockout", "all", np.arange(60), np.ones(60, np.int64), np.zeros((60, 1)), states)
+    splits = make_splits(labels, groups, folds, seed=0)
+    found = refit_logits(effect, splits, Silent())
+    assert found.shape == (2, 60)
+    assert ((found[1] > 0) == labels).mean() > 0.95
+    # Other labels in a fold change the probes of the other folds only.
+    flipped = np.where(folds == 1, ~labels, labels)
+    other = refit_logits(effect, replace(splits, labels=flipped), Silent())
+    assert other[:, folds == 1] == pytest.approx(found[:, folds == 1], abs=1e-5)
+    assert np.abs(other[:, folds != 1] - found[:, folds != 1]).max() > 0.1

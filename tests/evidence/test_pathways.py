@@ -1,0 +1,139 @@
+"""The rule: among the items called right, those whose call flips by more than noise are Q-Anchored."""
+
+import numpy as np
+import pytest
+from evidence_synthetic import random_measured
+
+from anchorscope.evidence.curves import corrected_calls, noise_at_reference, plain_calls
+from anchorscope.evidence.pathways import assign, at_reference, noise_floor, permuted_flip_share
+
+Q, A, WRONG = "Q-Anchored", "A-Anchored", "misclassified"
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "label", "pathway"),
+    [
+        (2.0, -1.0, True, Q),
+        (2.0, 1.0, True, A),
+        (2.0, 9.0, True, A),
+        (-2.0, 1.0, False, Q),
+        (-2.0, -1.0, False, A),
+        (-2.0, 1.0, True, WRONG),
+        (-2.0, -1.0, True, WRONG),
+        (2.0, -1.0, False, WRONG),
+        (2.0, 0.0, True, Q),  # log-odds of 0 are no call for "true"
+        (0.0, 1.0, False, Q),
+        (0.0, -1.0, True, WRONG),
+    ],
+)
+def test_the_rule_item_by_item(before: float, after: float, label: bool, pathway: str) -> None:
+    calls = assign(np.array([before]), np.array([after]), np.array([label]), noise=0.0)
+    assert calls.names() == [pathway]
+    assert calls.members(Q).tolist() == [pathway == Q]
+    assert calls.members(A).tolist() == [pathway == A]
+
+
+@pytest.mark.parametrize(("change", "pathway"), [(0.3, A), (0.5, A), (0.500001, Q), (2.0, Q)])
+def test_a_flip_counts_only_beyond_the_noise(change: float, pathway: str) -> None:
+    for sign, label in ((1, True), (-1, False)):
+        before = np.array([sign * change / 2])
+        assert assign(before, before - sign * change, np.array([label]), noise=0.5).names() == [pathway]
+
+
+def test_a_large_change_without_a_flip_is_no_flip() -> None:
+    assert assign(np.array([9.0]), np.array([0.1]), np.array([True]), noise=0.5).names() == [A]
+
+
+def test_resamples_may_lead() -> None:
+    after = np.array([[-1.0, -1.0], [1.0, 1.0], [1.0, -1.0]])
+    calls = assign(np.array([2.0, -2.0]), after, np.array([True, False]), 0.0)
+    assert calls.members(Q).tolist() == [[True, False], [False, True], [False, False]]
+    assert calls.members(A).tolist() == [[False, True], [True, False], [True, True]]
+
+
+def test_scores_are_taken_at_the_reference_layer_of_each_items_fold() -> None:
+    logits = np.arange(12.0).reshape(3, 4)  # [layer, item]
+    folds, reference = np.array([0, 1, 1, 0]), np.array([2, 0])
+    assert at_reference(logits, reference, folds).tolist() == [8, 1, 2, 11]
+    assert at_reference(logits, reference, folds, move=1).tolist() == [8, 5, 6, 11]  # never beyond the last layer
+    assert at_reference(logits, reference, folds, move=-1).tolist() == [4, 1, 2, 7]
+    assert at_reference(logits[None] + 100, reference, folds).tolist() == [[108, 101, 102, 111]]
+
+
+def test_the_noise_floor_is_the_99th_percentile_of_the_changes() -> None:
+    before = np.zeros(101)
+    assert noise_floor(before, np.arange(101.0) * np.where(np.arange(101) % 2, 1, -1)) == pytest.approx(99)
+    assert noise_floor(np.zeros(0), np.zeros(0)) == 0
+
+
+def test_the_noise_is_read_at_the_reference_layer_of_the_items_that_the_control_ran() -> None:
+    measured = random_measured(seed=3)
+    folds, ran = measured.folds, measured.ran["none"]
+    for probe, name in enumerate(measured.probes):
+        changes = [
+            abs(measured.after["none"][probe, layer, place] - measured.before[probe, layer, item])
+            for place, item in enumerate(ran)
+            for layer in [measured.reference[probe, folds[item]]]
+        ]
+        assert noise_at_reference(measured, name) == pytest.approx(np.percentile(changes, 99))
+
+
+def test_without_the_control_there_is_no_noise() -> None:
+    measured = random_measured()
+    del measured.after["none"]  # type: ignore[attr-defined]
+    assert noise_at_reference(measured, "full") == 0
+
+
+def test_plain_pathways_by_a_slow_reading_of_the_rule() -> None:
+    measured = random_measured(seed=5)
+    for name in measured.probes:
+        probe, noise = measured.probe(name), noise_at_reference(measured, name)
+        wanted = []
+        for item, label in enumerate(measured.labels):
+            layer = measured.reference[probe, measured.folds[item]]
+            x, y = measured.before[probe, layer, item], measured.after["knockout"][probe, layer, item]
+            flips = (x > 0) != (y > 0) and abs(y - x) > noise
+            wanted.append(WRONG if (x > 0) != label else Q if flips else A)
+        assert plain_calls(measured, name).names() == wanted
+        assert {*wanted} == {Q, A, WRONG}
+
+
+def test_corrected_pathways_do_not_see_a_common_shift_and_plain_ones_do() -> None:
+    measured = random_measured(seed=6)
+    ones = np.ones((1, len(measured.labels)))
+    before = [plain_calls(measured).names(), corrected_calls(measured, ones).members(Q).tolist()]
+    measured.after["knockout"][:] -= 4  # type: ignore[index]
+    after = [plain_calls(measured).names(), corrected_calls(measured, ones).members(Q).tolist()]
+    assert before[1] == after[1]
+    assert before[0] != after[0]
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_the_permuted_share_is_what_many_permutations_give(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    n = 40
+    folds, labels = rng.integers(0, 3, n), rng.random(n) < 0.5
+    before, after = rng.normal(0.3, 1, n), rng.normal(-0.7, 1, n)
+    shares = []
+    for _ in range(4000):
+        dealt = after.copy()
+        for fold in range(3):
+            inside = np.flatnonzero(folds == fold)
+            dealt[inside] = after[rng.permutation(inside)]
+        calls = assign(before, dealt, labels, 0.0)
+        shares.append(calls.members(Q).sum() / calls.correct.sum())
+    assert permuted_flip_share(before, after, labels, folds) == pytest.approx(np.mean(shares), abs=0.006)
+
+
+def test_the_permuted_share_by_hand() -> None:
+    # One fold, half called true after the cut: whatever was called before, half of the calls flip.
+    before, labels = np.array([1.0, 1.0, 1.0, -1.0]), np.array([True, True, False, False])
+    folds = np.zeros(4, int)
+    assert permuted_flip_share(before, np.array([1.0, 1.0, -1.0, -1.0]), labels, folds) == 0.5
+    # All called false after it: two correct calls for "true" flip, the correct one for "false" stays.
+    assert permuted_flip_share(before, -np.ones(4), labels, folds) == pytest.approx(2 / 3)
+
+
+def test_the_permuted_share_of_nobody_is_undefined() -> None:
+    nobody = permuted_flip_share(np.array([1.0]), np.array([1.0]), np.array([False]), np.array([0]))
+    assert np.isnan(nobody)

@@ -1,0 +1,159 @@
+"""The summary: shares, their null, agreement, the controls; checked where the answer is known."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from evidence_synthetic import half_lose_their_signal, random_measured, sigmoid
+
+from anchorscope.evidence.curves import corrected_curves, plain_calls, plain_curves
+from anchorscope.evidence.items import Measured
+from anchorscope.evidence.pathways import permuted_flip_share
+from anchorscope.evidence.summary import Row, summarise
+from anchorscope.stats.bootstrap import group_weights
+from anchorscope.stats.estimate import Estimate
+
+Q, A = "Q-Anchored", "A-Anchored"
+
+
+def drawn(measured: Measured, resamples: int = 100) -> np.ndarray:
+    return group_weights(measured.groups, resamples, np.random.default_rng(1))
+
+
+class Summary:
+    """Rows by name."""
+
+    def __init__(self, measured: Measured) -> None:
+        self.rows: list[Row] = summarise(measured, drawn(measured))
+
+    def __call__(self, quantity: str, **columns: str) -> Estimate:
+        found = [
+            row.estimate
+            for row in self.rows
+            if row.quantity == quantity and all(getattr(row, name) == value for name, value in columns.items())
+        ]
+        assert len(found) == 1, (quantity, columns, len(found))
+        return found[0]
+
+
+def test_shares_of_groups_and_of_true_answers_where_half_lose_their_signal() -> None:
+    summary = Summary(half_lose_their_signal())
+    for assignment in ("plain", "corrected"):
+        for group in (Q, A):
+            share = summary("group_share", assignment=assignment, group=group)
+            true = summary("true_share", assignment=assignment, group=group)
+            assert (share.value, share.n) == (0.5, 48)
+            assert (true.value, true.n) == (0.5, 24)
+            if assignment == "plain":  # scores with so many ties have no shift that fits a resample
+                assert share.ci_low < 0.5 < share.ci_high
+                assert true.ci_low < 0.5 < true.ci_high
+        assert summary("null_share", assignment=assignment).value == 0.5
+        assert summary("kappa", assignment=assignment).value == pytest.approx(0)
+    lost = 100 * (sigmoid(-0.5) - sigmoid(2))
+    for assignment in ("plain", "corrected", "cross-fitted"):
+        assert summary("delta_p_reference", assignment=assignment, group=Q).value == pytest.approx(lost)
+        assert summary("delta_p_reference", assignment=assignment, group=A).value == pytest.approx(0)
+    assert summary("flip_rate", intervention="knockout").value == 0.5
+    assert summary("mean_probability_before").value == pytest.approx(0.5)
+    assert summary("mean_probability_after").value == pytest.approx(0.5)
+
+
+def test_a_common_shift_shows_in_the_plain_rows_and_not_in_the_corrected_ones() -> None:
+    still, moved = Summary(half_lose_their_signal()), Summary(half_lose_their_signal(shift=-3))
+    assert moved("true_share", assignment="plain", group=Q).value == 1.0
+    assert moved("true_share", assignment="plain", group=A).value == 0.0
+    for quantity in ("group_share", "true_share", "delta_p_reference"):
+        for group in (Q, A):
+            columns = {"assignment": "corrected", "group": group}
+            assert moved(quantity, **columns).value == pytest.approx(still(quantity, **columns).value, abs=1e-9)
+    assert moved("kappa", assignment="corrected").value == still("kappa", assignment="corrected").value
+    assert moved("mean_probability_after").value < 0.2
+
+
+def test_rows_agree_with_a_slow_count() -> None:
+    measured = random_measured(seed=13)
+    summary, calls = Summary(measured), plain_calls(measured)
+    index = measured.probe("full")
+    layers = measured.reference[index][measured.folds]
+    items = np.arange(len(measured.labels))
+    before, after = measured.before[index, layers, items], measured.after["knockout"][index, layers, items]
+    right = (before > 0) == measured.labels
+    share = summary("group_share", assignment="plain", group=Q)
+    assert (share.value, share.n) == (pytest.approx(calls.members(Q).sum() / right.sum()), right.sum())
+    true = summary("true_share", assignment="plain", group=A)
+    assert true.value == pytest.approx(measured.labels[calls.members(A)].mean())
+    null = permuted_flip_share(before, after, measured.labels, measured.folds)
+    assert summary("null_share", assignment="plain").value == null
+    agreed = ((before > 0) == (after > 0)).mean()
+    p, q = (before > 0).mean(), (after > 0).mean()
+    chance = p * q + (1 - p) * (1 - q)
+    assert summary("kappa", assignment="plain").value == pytest.approx((agreed - chance) / (1 - chance))
+    assert summary("mean_probability_before", intervention="knockout").value == pytest.approx(sigmoid(before).mean())
+    assert summary("mean_probability_after", intervention="knockout").value == pytest.approx(sigmoid(after).mean())
+    delta = 100 * (sigmoid(after) - sigmoid(before)) * np.where(measured.labels, 1, -1)
+    reference = summary("delta_p_reference", assignment="plain", intervention="knockout", group=Q)
+    assert reference.value == pytest.approx(delta[calls.members(Q)].mean())
+    assert reference.ci_low < reference.value < reference.ci_high
+
+
+def test_the_matched_control_counts_only_items_that_lost_as_many_tokens() -> None:
+    measured = random_measured(seed=14)
+    summary, index = Summary(measured), measured.probe("full")
+    layers, items = measured.reference[index][measured.folds], np.arange(len(measured.labels))
+    before, after = measured.before[index, layers, items], measured.after["random"][index, layers, items]
+    delta = 100 * (sigmoid(after) - sigmoid(before)) * np.where(measured.labels, 1, -1)
+    matched = measured.n_cut["random"] == measured.n_cut["knockout"]
+    assert matched.any()
+    assert not matched.all()
+    for group in (Q, A):
+        inside = plain_calls(measured).members(group) & matched
+        found = summary("delta_p_matched", intervention="random", group=group)
+        assert (found.value, found.n) == (pytest.approx(delta[inside].mean()), inside.sum())
+
+
+def test_the_matched_control_is_right_where_only_some_items_were_run() -> None:
+    measured = random_measured(seed=15)
+    some = np.arange(0, len(measured.labels), 3)
+    subset = replace(
+        measured,
+        after={**measured.after, "random": measured.after["random"][:, :, some]},
+        ran={**measured.ran, "random": some},
+        n_cut={**measured.n_cut, "random": measured.n_cut["random"][some]},
+    )
+    matched = (measured.n_cut["random"] == measured.n_cut["knockout"])[some]
+    for group in (Q, A):
+        inside = plain_calls(measured).members(group)[some] & matched
+        assert Summary(subset)("delta_p_matched", intervention="random", group=group).n == inside.sum()
+
+
+@pytest.mark.parametrize("assignment", ["plain", "corrected"])
+def test_rows_at_the_reference_layer_are_the_curves_where_all_folds_share_it(assignment: str) -> None:
+    measured = replace(random_measured(seed=16), reference=np.full((3, 3), 2))
+    summary = Summary(measured)
+    make = plain_curves if assignment == "plain" else corrected_curves
+    for intervention in ("knockout", "random", "none"):
+        for curve in make(measured, intervention, drawn(measured)):
+            if curve.truth == "all":
+                columns = {"assignment": assignment, "intervention": intervention, "group": curve.group}
+                found = summary("delta_p_reference", **columns)
+                interval = [curve.delta_p[2], curve.ci_low[2], curve.ci_high[2]]
+                assert [found.value, found.ci_low, found.ci_high] == pytest.approx(interval, abs=1e-4)
+                assert found.n == curve.n
+
+
+def test_the_noise_row_says_what_it_rests_on() -> None:
+    measured = random_measured()
+    row = Summary(measured)("noise_log_odds_p99")
+    assert 0 < row.value < 0.01
+    assert row.n == len(measured.ran["none"])
+
+
+def test_empty_groups_give_no_number_and_no_crash() -> None:
+    measured = random_measured()
+    wrong = replace(measured, before=np.where(measured.labels, -1.0, 1.0) * np.ones_like(measured.before))
+    summary = Summary(wrong)
+    for assignment in ("plain", "corrected"):
+        assert np.isnan(summary("group_share", assignment=assignment, group=Q).value)
+        assert summary("true_share", assignment=assignment, group=Q).n == 0
+        assert np.isnan(summary("null_share", assignment=assignment).value)
+    assert np.isnan(summary("delta_p_reference", assignment="plain", intervention="random", group=A).value)

@@ -1,0 +1,80 @@
+"""Scores of probes: AUC within strata, log-loss and Brier score, with intervals."""
+
+import numpy as np
+import pytest
+from evidence_synthetic import random_measured, sigmoid
+from sklearn.metrics import brier_score_loss, log_loss, roc_auc_score
+
+from anchorscope.evidence.surviving import Scored, baseline_score, layer_scores
+from anchorscope.stats.bootstrap import group_weights
+
+MEASURED = random_measured(seed=11)
+WEIGHTS = group_weights(MEASURED.groups, 200, np.random.default_rng(0))
+SCORED = Scored(MEASURED.labels, MEASURED.groups, MEASURED.folds, WEIGHTS)
+LOGITS = MEASURED.before[0]
+
+
+def within(scores: np.ndarray, scored: Scored) -> float:
+    """Mean of the AUCs within strata by scikit-learn, weighted by their numbers of true–false pairs."""
+    total, pairs = 0.0, 0
+    for stratum in np.unique(scored.strata):
+        inside = scored.strata == stratum
+        true, false = int(scored.labels[inside].sum()), int((~scored.labels[inside]).sum())
+        if true and false:
+            total += true * false * roc_auc_score(scored.labels[inside], scores[inside])
+            pairs += true * false
+    return total / pairs
+
+
+def test_scores_are_those_of_scikit_learn_within_folds() -> None:
+    found = layer_scores("clean", "transfer", LOGITS, SCORED)
+    assert [score.layer for score in found] == [0, 1, 2, 3]
+    for score, logits in zip(found, LOGITS, strict=True):
+        assert (score.intervention, score.kind) == ("clean", "transfer")
+        assert score.auc == pytest.approx(within(logits, SCORED))
+        assert score.log_loss == pytest.approx(log_loss(MEASURED.labels, sigmoid(logits)))
+        assert score.brier == pytest.approx(brier_score_loss(MEASURED.labels, sigmoid(logits)))
+        assert score.ci_low < score.auc < score.ci_high
+        assert (score.n, score.n_groups) == (len(MEASURED.labels), len(set(MEASURED.groups.tolist())))
+
+
+def test_scores_of_different_folds_are_not_compared() -> None:
+    # Each fold's probe is perfect but has its own offset; compared across folds it would look bad.
+    offset = MEASURED.folds * 100.0
+    perfect = np.where(MEASURED.labels, 1.0, -1.0) + offset
+    assert layer_scores("clean", "transfer", perfect[None], SCORED)[0].auc == 1.0
+    assert roc_auc_score(MEASURED.labels, perfect) < 0.9
+
+
+def test_extreme_log_odds_keep_the_loss_finite() -> None:
+    sure = np.where(MEASURED.labels, -900.0, 900.0)[None]
+    (score,) = layer_scores("clean", "transfer", sure, SCORED)
+    assert score.log_loss == pytest.approx(900)
+    assert (score.auc, score.brier) == (0.0, 1.0)
+
+
+def test_some_of_the_items_are_scored_alone() -> None:
+    ran = MEASURED.ran["none"]
+    part = SCORED.take(ran)
+    (score, *_) = layer_scores("none", "transfer", LOGITS[:, ran], part)
+    assert score.auc == pytest.approx(within(LOGITS[0, ran], part))
+    assert (score.n, score.n_groups) == (len(ran), len(set(MEASURED.groups[ran].tolist())))
+
+
+def test_a_baseline_has_no_layer_and_no_loss() -> None:
+    score = baseline_score("words", LOGITS[0], SCORED)
+    assert (score.intervention, score.kind, score.layer) == ("clean", "words", None)
+    assert (score.log_loss, score.brier) == (None, None)
+    assert score.auc == pytest.approx(within(LOGITS[0], SCORED))
+    assert score.ci_low < score.auc < score.ci_high
+
+
+def test_a_constant_baseline_is_a_coin() -> None:
+    score = baseline_score("relation-only", np.zeros(len(MEASURED.labels)), SCORED)
+    assert (score.auc, score.ci_low, score.ci_high) == (0.5, 0.5, 0.5)
+
+
+def test_without_any_pair_there_is_no_auc_and_no_crash() -> None:
+    alone = Scored(MEASURED.labels, MEASURED.groups, np.arange(len(MEASURED.labels)), WEIGHTS)
+    score = baseline_score("words", LOGITS[0], alone)
+    assert np.isnan([score.auc, score.ci_low, score.ci_high]).all()

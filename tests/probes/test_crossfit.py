@@ -1,0 +1,246 @@
+"""Cross-fitting: who learns from whom, what is chosen by inner folds, and that no fold's probe depends on that fold."""
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sklearn.linear_model import LogisticRegression
+from sklearn.metrics import log_loss, roc_auc_score
+from sklearn.preprocessing import StandardScaler
+
+from anchorscope.probes import logistic
+from anchorscope.probes.crossfit import INNER_FOLDS, PROBES, STRENGTHS, ProbeSet, Splits, fit_probes, make_splits
+from anchorscope.probes.folds import grouped_folds
+
+N_FOLDS, N_LAYERS = 4, 3
+SIGNAL = (0.0, 1.2, 0.5)
+"""How strongly each layer of the example tells true from false."""
+
+
+@dataclass(frozen=True)
+class Example:
+    """States of several layers with labels, groups and splits."""
+
+    states: torch.Tensor
+    groups: np.ndarray
+    splits: Splits
+
+
+@pytest.fixture(scope="module")
+def example() -> Example:
+    rng = np.random.default_rng(2)
+    n, d = 150, 10
+    labels, groups = rng.random(n) < 0.5, rng.integers(0, 70, size=n)
+    directions = rng.normal(size=(N_LAYERS, 1, d)) * np.array(SIGNAL)[:, None, None]
+    states = rng.normal(size=(N_LAYERS, n, d)) + labels[None, :, None] * directions
+    folds = grouped_folds(groups, labels, N_FOLDS, np.random.default_rng(1))
+    return Example(torch.tensor(states, dtype=torch.float32), groups, make_splits(labels, groups, folds, seed=3))
+
+
+@pytest.fixture(scope="module")
+def fitted(example: Example) -> ProbeSet:
+    return fit_probes(example.states, example.splits, "mlp/final")
+
+
+@st.composite
+def labelled_groups(draw: st.DrawFn) -> tuple[np.ndarray, np.ndarray, int]:
+    n = draw(st.integers(30, 80))
+    seed = draw(st.integers(0, 10_000))
+    rng = np.random.default_rng(seed)
+    return rng.random(n) < draw(st.floats(0.2, 0.8)), rng.integers(0, draw(st.integers(12, 60)), size=n), seed
+
+
+@settings(max_examples=40)
+@given(labelled_groups())
+def test_every_probe_learns_from_other_folds_and_the_halves_share_no_group(
+    drawn: tuple[np.ndarray, np.ndarray, int],
+) -> None:
+    labels, groups, seed = drawn
+    folds = grouped_folds(groups, labels, N_FOLDS, np.random.default_rng(seed))
+    splits = make_splits(labels, groups, folds, seed)
+    assert splits.probes == PROBES == ("full", "a", "b")
+    for fold in range(int(folds.max()) + 1):
+        full, a, b = splits.training[:, fold]
+        assert (full == (folds != fold)).all()
+        assert (full == (a | b)).all()  # together the halves are all there is to learn from
+        assert not set(groups[a]) & set(groups[b])
+        for learns in (full, a, b):
+            assert not set(groups[learns]) & set(groups[folds == fold])
+
+
+@settings(max_examples=40)
+@given(labelled_groups())
+def test_inner_folds_cover_the_training_items_and_keep_groups_whole(drawn: tuple[np.ndarray, np.ndarray, int]) -> None:
+    labels, groups, seed = drawn
+    folds = grouped_folds(groups, labels, N_FOLDS, np.random.default_rng(seed))
+    splits = make_splits(labels, groups, folds, seed)
+    assert ((splits.inner >= 0) == splits.training).all()
+    assert splits.inner.max() < INNER_FOLDS
+    flat = splits.training.reshape(-1, len(labels)), splits.inner.reshape(-1, len(labels))
+    for training, inner in zip(*flat, strict=True):
+        for group in set(groups[training]):
+            assert len(set(inner[training & (groups == group)])) == 1
+
+
+def test_the_same_seed_gives_the_same_splits_and_another_seed_others(example: Example) -> None:
+    splits = example.splits
+    again, other = (make_splits(splits.labels, example.groups, splits.folds, seed) for seed in (3, 4))
+    assert (again.training == splits.training).all()
+    assert (again.inner == splits.inner).all()
+    assert (other.training[0] == splits.training[0]).all()
+    assert (other.training[1:] != splits.training[1:]).any()
+
+
+def test_a_folds_splits_do_not_depend_on_its_own_labels(example: Example) -> None:
+    splits = example.splits
+    for fold in range(N_FOLDS):
+        labels = np.where(splits.folds == fold, ~splits.labels, splits.labels)
+        other = make_splits(labels, example.groups, splits.folds, seed=3)
+        assert (other.training[:, fold] == splits.training[:, fold]).all()
+        assert (other.inner[:, fold] == splits.inner[:, fold]).all()
+
+
+@pytest.mark.parametrize("what", ["labels", "states"])
+@pytest.mark.parametrize("fold", [0, 2])
+def test_the_probes_of_a_fold_do_not_depend_on_the_items_of_that_fold(
+    example: Example, fitted: ProbeSet, fold: int, what: str
+) -> None:
+    splits, states, own = example.splits, example.states.clone(), example.splits.folds == fold
+    if what == "labels":
+        splits = replace(splits, labels=np.where(own, ~splits.labels, splits.labels))
+    else:
+        states[:, own] = 3 * states[:, own].flip(1) + 1
+    other = fit_probes(states, splits, "mlp/final")
+    change = (other.weight - fitted.weight).abs().amax(-1) / fitted.weight.abs().amax(-1)  # [probe, fold, layer]
+    # All columns share coordinates and stopping rule, so equal means: up to the solver's tolerance.
+    assert (change[:, fold] < (1e-5 if what == "labels" else 5e-3)).all()
+    assert (other.bias - fitted.bias)[:, fold].abs().max() < 5e-3
+    assert (other.strength[:, fold] == fitted.strength[:, fold]).all()
+    assert other.inner_auc[:, fold] == pytest.approx(fitted.inner_auc[:, fold], abs=2e-3)
+    assert (other.reference[:, fold] == fitted.reference[:, fold]).all()
+    others = [index for index in range(N_FOLDS) if index != fold]
+    assert (change[0, others] > 0.02).all()  # the probes that did learn from these items notice
+
+
+def test_shapes_follow_probe_fold_layer(example: Example, fitted: ProbeSet) -> None:
+    d = example.states.shape[-1]
+    assert fitted.weight.shape == (len(PROBES), N_FOLDS, N_LAYERS, d)
+    assert fitted.bias.shape == (len(PROBES), N_FOLDS, N_LAYERS)
+    assert fitted.strength.shape == fitted.inner_auc.shape == (len(PROBES), N_FOLDS, N_LAYERS)
+    assert set(np.unique(fitted.strength)) <= set(STRENGTHS)
+    assert fitted.unconverged == ()
+
+
+def test_choices_and_probes_are_those_of_scikit_learn(example: Example, fitted: ProbeSet) -> None:
+    splits = example.splits
+    chosen = set()
+    for layer, probe, fold in ((1, 0, 0), (2, 0, 3), (2, 1, 1), (0, 2, 2)):
+        x = example.states[layer].double().numpy()
+        rows = np.flatnonzero(splits.training[probe, fold])
+        scaled = StandardScaler().fit(x[rows]).transform(x)  # on the whole training set, also for the inner folds
+        labels, inner = splits.labels, splits.inner[probe, fold]
+        losses, held_out = [], np.zeros((len(STRENGTHS), len(labels)))
+        for place, strength in enumerate(STRENGTHS):
+            model = LogisticRegression(C=strength, tol=1e-8, max_iter=20_000)
+            for k in range(INNER_FOLDS):
+                learned, held = rows[inner[rows] != k], rows[inner[rows] == k]
+                held_out[place, held] = model.fit(scaled[learned], labels[learned]).decision_function(scaled[held])
+            chance = 1 / (1 + np.exp(-held_out[place, rows]))
+            losses.append(log_loss(labels[rows], chance, normalize=False))
+        best = int(np.argmin(losses))
+        chosen.add(best)
+        assert fitted.strength[probe, fold, layer] == STRENGTHS[best]
+
+        won = pairs = 0.0
+        for k in range(INNER_FOLDS):
+            held = rows[inner[rows] == k]
+            weight = labels[held].sum() * (~labels[held]).sum()
+            won, pairs = won + weight * roc_auc_score(labels[held], held_out[best, held]), pairs + weight
+        assert fitted.inner_auc[probe, fold, layer] == pytest.approx(won / pairs, abs=2e-3)
+
+        wanted = LogisticRegression(C=STRENGTHS[best], tol=1e-8, max_iter=20_000).fit(scaled[rows], labels[rows])
+        found = x @ fitted.weight[probe, fold, layer].double().numpy() + float(fitted.bias[probe, fold, layer])
+        assert np.abs(found - wanted.decision_function(scaled)).max() < 0.02
+    assert len(chosen) > 1  # or a constant choice would pass
+
+
+def test_the_reference_layer_is_where_the_inner_auc_is_best(fitted: ProbeSet) -> None:
+    assert fitted.reference.shape == (len(PROBES), N_FOLDS)
+    for probe in range(len(PROBES)):
+        for fold in range(N_FOLDS):
+            aucs = list(fitted.inner_auc[probe, fold])
+            assert fitted.reference[probe, fold] == aucs.index(max(aucs))
+    assert (fitted.reference[0] == np.argmax(SIGNAL)).all()
+
+
+def test_a_layer_without_signal_is_near_chance_and_one_with_signal_is_not(fitted: ProbeSet) -> None:
+    full = fitted.inner_auc[0].mean(axis=0)
+    assert abs(full[0] - 0.5) < 0.15
+    assert full[1] > full[2] > 0.65
+
+
+def test_layers_do_not_depend_on_each_other(example: Example, fitted: ProbeSet) -> None:
+    alone = fit_probes(example.states[1:2], example.splits, "mlp/final")
+    assert torch.equal(alone.weight[:, :, 0], fitted.weight[:, :, 1])
+    assert torch.equal(alone.bias[:, :, 0], fitted.bias[:, :, 1])
+
+
+def test_some_of_the_probes_can_be_fitted_alone(example: Example, fitted: ProbeSet) -> None:
+    # A refit wants only `full`; it must be the same probe.
+    splits = example.splits
+    only = Splits(splits.labels, splits.folds, splits.training[:1], splits.inner[:1], splits.probes[:1])
+    alone = fit_probes(example.states, only, "refit")
+    assert alone.weight.shape[0] == 1
+    assert (alone.strength[0] == fitted.strength[0]).all()
+    torch.testing.assert_close(alone.weight[0], fitted.weight[0], rtol=1e-3, atol=1e-3)
+
+
+def test_probes_that_did_not_converge_are_named(example: Example, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(logistic, "MAX_ITERATIONS", 1)
+    found = fit_probes(example.states, example.splits, "mlp/final").unconverged
+    possible = {
+        f"mlp/final layer {layer} probe {probe} fold {fold}"
+        for layer in range(N_LAYERS)
+        for probe in PROBES
+        for fold in range(N_FOLDS)
+    }
+    assert set(found) <= possible
+    assert len(found) == len(set(found))
+    # One step is enough only where hardly anything is learned, at the weakest strengths of the layer without signal.
+    assert {name for name in possible if " layer 1 " in name} <= set(found)
+
+
+def test_the_name_of_an_unconverged_probe_points_at_the_right_one(
+    example: Example, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Only probe b of fold 2 is made hard: its column alone is told to have failed.
+    fit_layer = logistic.fit_layer
+
+    def one_fails(states: torch.Tensor, sets: logistic.TrainingSets) -> logistic.Fit:
+        fit = fit_layer(states, sets)
+        hard = torch.tensor(example.splits.training[PROBES.index("b"), 2])
+        return replace(fit, converged=(sets.members != hard[:, None]).any(0))
+
+    monkeypatch.setattr("anchorscope.probes.crossfit.fit_layer", one_fails)
+    found = fit_probes(example.states[:1], example.splits, "residual/final").unconverged
+    assert found == ("residual/final layer 0 probe b fold 2",)
+
+
+def test_progress_counts_layers(example: Example) -> None:
+    told: list[object] = []
+
+    class Listener:
+        def start(self, title: str, total: int) -> None:
+            told.append((title, total))
+
+        def advance(self, units: int) -> None:
+            told.append(units)
+
+        def finish(self) -> None:
+            told.append("done")
+
+    fit_probes(example.states, example.splits, "mlp/final", Listener())
+    assert told == [("probes mlp/final", N_LAYERS), 1, 1, 1, "done"]

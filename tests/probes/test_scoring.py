@@ -1,0 +1,56 @@
+"""Scores: every item by the probes of its own fold, equal to a plain loop."""
+
+import numpy as np
+import pytest
+import torch
+
+from anchorscope.probes.crossfit import ProbeSet
+from anchorscope.probes.scoring import Scorer
+
+POSITIONS, SITES, PROBES, FOLDS, LAYERS, WIDTH = 2, 3, 3, 4, 5, 8
+
+
+def make_scorer(folds: np.ndarray) -> tuple[Scorer, list[list[ProbeSet]]]:
+    generator = torch.Generator().manual_seed(0)
+
+    def probe_set() -> ProbeSet:
+        weight = torch.randn(PROBES, FOLDS, LAYERS, WIDTH, generator=generator)
+        bias = torch.randn(PROBES, FOLDS, LAYERS, generator=generator)
+        nothing = np.zeros((PROBES, FOLDS, LAYERS))
+        return ProbeSet(weight=weight, bias=bias, strength=nothing, inner_auc=nothing, unconverged=())
+
+    probe_sets = [[probe_set() for _ in range(SITES)] for _ in range(POSITIONS)]
+    return Scorer(probe_sets, folds, torch.device("cpu")), probe_sets
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_scores_equal_a_plain_loop(dtype: torch.dtype) -> None:
+    folds = np.array([0, 3, 1, 1, 0, 2, 3, 0])
+    scorer, probe_sets = make_scorer(folds)
+    items = [6, 0, 5, 2, 7, 3]  # a batch in any order, some items left out
+    generator = torch.Generator().manual_seed(1)
+    states = torch.randn(len(items), POSITIONS, SITES, LAYERS, WIDTH, generator=generator).to(dtype)
+    scores = scorer.score(items, states)
+    assert scores.shape == (len(items), POSITIONS, SITES, PROBES, LAYERS)
+    assert scores.dtype == torch.float32
+    for row, item in enumerate(items):
+        for position in range(POSITIONS):
+            for site in range(SITES):
+                for probe in range(PROBES):
+                    for layer in range(LAYERS):
+                        place = probe, folds[item], layer
+                        probes = probe_sets[position][site]
+                        state = states[row, position, site, layer].double()
+                        wanted = probes.weight[place].double() @ state + probes.bias[place].double()
+                        assert float(scores[row, position, site, probe, layer]) == pytest.approx(
+                            float(wanted), abs=1e-5
+                        )
+
+
+def test_a_score_does_not_depend_on_the_rest_of_the_batch() -> None:
+    folds = np.array([0, 3, 1, 1, 0, 2])
+    scorer, _ = make_scorer(folds)
+    states = torch.randn(6, POSITIONS, SITES, LAYERS, WIDTH, generator=torch.Generator().manual_seed(2))
+    together = scorer.score(range(6), states)
+    for item in range(6):
+        torch.testing.assert_close(scorer.score([item], states[[item]])[0], together[item], rtol=1e-5, atol=1e-5)

@@ -1,0 +1,94 @@
+"""The main job on real weights, as a user runs it: the embedded model on the atlas, through the command.
+
+One run serves all tests here. Its effects are then recomputed with plain transformers from the files alone.
+"""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import polars as pl
+import pytest
+import torch
+from transformers import AutoModelForCausalLM
+
+sys.path.insert(0, str(Path(__file__).parent))  # pytest's import mode does not make helper modules importable
+
+from recompute import recompute  # isort: skip
+
+from anchorscope.models.embedded import installed_path
+
+pytestmark = pytest.mark.embedded
+
+LIMIT = 300
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A finished run folder."""
+    if installed_path("smollm2-135m") is None:
+        pytest.fail("the embedded model is missing; run: anchorscope models --install smollm2-135m")
+    out = tmp_path_factory.mktemp("embedded") / "run"
+    command = [sys.executable, "-m", "anchorscope", "run", "--limit", str(LIMIT), "--out", str(out), "--json"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    told = json.loads(done.stdout)
+    assert told["out"] == str(out)
+    assert "left" in done.stderr, "steps of more than a few seconds estimate the time left"
+    return out
+
+
+def test_the_model_answers_some_and_not_all(run: Path) -> None:
+    items = pl.read_parquet(run / "items.parquet")
+    assert items.height == LIMIT
+    assert 0.3 <= items["truthful"].mean() <= 0.6
+    used = items.filter(pl.col("status") == "used")
+    per_relation = used.group_by("relation").agg(pl.col("truthful").mean())
+    assert (per_relation["truthful"] == 0.5).all(), "true and false are balanced within every relation"
+    assert items["confidence_mean"].is_not_null().all()
+
+
+def test_plain_transformers_gives_the_same_effects(run: Path) -> None:
+    folder = installed_path("smollm2-135m")
+    model = AutoModelForCausalLM.from_pretrained(folder, attn_implementation="eager", dtype=torch.float32).eval()
+    found = recompute(run, model, n_items=12)
+    assert found.log_odds < 1e-2
+    assert found.probability < 1e-3
+    assert found.effect > 0.1
+    assert found.n_scores == 12 * 2 * 3 * 3 * 30
+
+
+def test_the_chart_is_what_the_method_promises(run: Path) -> None:
+    curves = pl.read_csv(run / "curves.csv").filter(
+        (pl.col("site") == "mlp") & (pl.col("truth") == "all") & (pl.col("assignment") == "plain")
+    )
+
+    def curve(intervention: str, group: str) -> list[float]:
+        rows = curves.filter((pl.col("intervention") == intervention) & (pl.col("group") == group)).sort("layer")
+        return rows["delta_p"].to_list()
+
+    middle = slice(13, 20)
+    q, a = curve("knockout", "Q-Anchored"), curve("knockout", "A-Anchored")
+    assert max(q[middle]) < min(a[middle]) - 5, "Q-Anchored lies below A-Anchored in the middle layers"
+    assert abs(q[0]) < 2, "at the first layer hardly anything has flowed yet"
+    random = curve("random", "Q-Anchored")
+    assert sum(random[middle]) / sum(q[middle]) < 0.5, "random tokens do much less"
+    assert max(map(abs, curve("none", "Q-Anchored"))) < 0.01, "cutting nothing changes nothing"
+
+
+def test_the_signal_is_real_and_told_beside_its_baselines(run: Path) -> None:
+    scores = pl.read_csv(run / "probe_scores.csv")
+    clean = scores.filter((pl.col("intervention") == "clean") & (pl.col("site") == "mlp"))
+    best = clean.filter(pl.col("kind") == "transfer").sort("auc").tail(1)
+    assert best["ci_low"].item() > 0.6
+    kinds = set(scores["kind"].unique())
+    assert kinds >= {"relation-only", "words", "confidence-mean", "confidence-min", "within-relation", "refit"}
+
+
+def test_the_page_and_the_figures_are_there(run: Path) -> None:
+    for name in ("report.html", "report.md", "observations.json", "figures/delta_p.csv"):
+        assert (run / name).stat().st_size > 500
+    for suffix in ("png", "svg", "pdf"):
+        assert (run / "figures" / f"delta_p.{suffix}").stat().st_size > 5000
+    assert not (run / "work").exists()

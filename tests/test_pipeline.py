@@ -1,0 +1,469 @@
+"""The whole job on a tiny model: the contract's files, the same numbers however often it is stopped, no step twice."""
+
+import hashlib
+import json
+import shutil
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+import torch
+from polars.testing import assert_frame_equal
+from safetensors.torch import load_file
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+sys.path.insert(0, str(Path(__file__).parent))  # pytest's import mode does not make helper modules importable
+
+from small_facts import liven, quick_options, rows, write_questions  # isort: skip
+
+from anchorscope import publish
+from anchorscope.errors import UserError
+from anchorscope.pipeline import run_recipe
+from anchorscope.recipe import Recipe, make_recipe, read_recipe
+from anchorscope.store import RunFolder
+
+SITES, PROBES = ("attention", "mlp", "residual"), ("full", "a", "b")
+N_LAYERS, N_FOLDS, D_MODEL, N_USED = 4, 3, 32, 80
+FILES = (
+    "recipe.toml", "manifest.json", "items.parquet", "probes.safetensors", "probe_scores.csv", "effects.parquet",
+    "pathways.parquet", "curves.csv", "observations.json", "figures/delta_p.png", "figures/delta_p.svg",
+    "figures/delta_p.pdf", "figures/delta_p.csv", "report.html", "report.md",
+)  # fmt: skip
+"""DESIGN.md, section 3, as are the columns below."""
+ITEMS = (
+    "dataset item_id question answers subject relation group model_answer truthful confidence_mean confidence_min "
+    "status weight fold input_ids question_tokens answer_tokens probe_positions pathway pathway_corrected metadata"
+)
+EFFECTS = "dataset item_id intervention variant probe site position n_cut logit_clean logit_after"
+CURVES = (
+    "model dataset intervention variant site position assignment group truth layer delta_p ci_low ci_high n n_groups"
+)
+SCORES = "model dataset intervention kind site position layer auc ci_low ci_high log_loss brier n n_groups"
+PATHWAYS = "dataset item_id site position assignment reference_layer pathway"
+TABLES = ("items.parquet", "effects.parquet", "pathways.parquet", "curves.csv", "reference_curves.csv",
+          "probe_scores.csv", "summary.csv")  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def model_folder(save_tiny: Callable[[str], Path]) -> Path:
+    """A tiny model on disk."""
+    folder = save_tiny("llama")
+    model = AutoModelForCausalLM.from_pretrained(folder)
+    liven(model)
+    model.save_pretrained(folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def questions(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_questions(tmp_path_factory.mktemp("questions") / "facts.jsonl")
+
+
+@pytest.fixture(scope="module")
+def recipe(model_folder: Path, questions: Path) -> Recipe:
+    return make_recipe(quick_options(questions, model=str(model_folder)))
+
+
+@dataclass
+class Watched:
+    """Which steps a run made, in order, and a copy of the folder after each of them."""
+
+    made: list[str] = field(default_factory=list)
+    copies: dict[str, Path] = field(default_factory=dict)
+
+
+@contextmanager
+def watching(keep: Path | None = None) -> Iterator[Watched]:
+    """Watches the steps of the runs inside."""
+    seen, step = Watched(), RunFolder.step
+
+    def watched(self: RunFolder, name: str, make: Callable[[], Any], form: Any) -> Any:
+        done = []
+        result = step(self, name, lambda: (done.append(name), make())[1], form)
+        if done:
+            seen.made.append(name)
+            if keep is not None:
+                seen.copies[name] = Path(shutil.copytree(self.path, keep / str(len(seen.made))))
+        return result
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(RunFolder, "step", watched)
+        yield seen
+
+
+def quick(recipe: Recipe, out: Path, **options: Any) -> Path:
+    """A run without figures and report, which take longer than everything else together."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(publish, "write_all", lambda findings, folder: None)
+        return run_recipe(recipe, out, **options)
+
+
+@pytest.fixture(scope="module")
+def out(recipe: Recipe, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """One run with everything, chart and report included."""
+    return run_recipe(recipe, tmp_path_factory.mktemp("whole") / "run")
+
+
+@pytest.fixture(scope="module")
+def watched(recipe: Recipe, tmp_path_factory: pytest.TempPathFactory) -> Watched:
+    """The steps of an uninterrupted run."""
+    folder = tmp_path_factory.mktemp("watched")
+    with watching(keep=folder) as seen:
+        quick(recipe, folder / "run")
+    return seen
+
+
+def table(out: Path, name: str) -> pl.DataFrame:
+    return pl.read_parquet(out / name) if name.endswith("parquet") else pl.read_csv(out / name)
+
+
+def same_results(first: Path, second: Path) -> None:
+    """Every number of two runs is the same to the last bit."""
+    for name in TABLES:
+        if name.endswith("csv"):
+            assert (first / name).read_bytes() == (second / name).read_bytes(), name
+        else:
+            assert_frame_equal(table(first, name), table(second, name), check_exact=True)
+    one, other = (load_file(out / "probes.safetensors") for out in (first, second))
+    assert set(one) == set(other)
+    assert all(torch.equal(tensor, other[name]) for name, tensor in one.items())
+
+
+# The contract.
+
+
+def test_every_file_of_the_contract_is_there_and_nothing_half_written(out: Path) -> None:
+    assert [name for name in FILES if not (out / name).is_file()] == []
+    assert all((out / name).stat().st_size > 0 for name in FILES)
+    assert not (out / "work").exists()
+    assert not list(out.rglob("*.partial"))
+
+
+def test_items_have_the_contracts_columns_and_kinds(out: Path) -> None:
+    items = table(out, "items.parquet")
+    assert items.columns == ITEMS.split()
+    numbers, texts = pl.List(pl.Int64), pl.List(pl.String)
+    assert items.schema["answers"] == texts
+    assert [items.schema[name] for name in ("input_ids", "question_tokens", "answer_tokens")] == [numbers] * 3
+    assert items.schema["probe_positions"] == pl.Struct(
+        {"final": pl.Int64, "answer_end": pl.Int64, "answer_before": pl.Int64}
+    )
+    kinds = {"truthful": pl.Boolean, "weight": pl.Float64, "fold": pl.Int64, "group": pl.Int64, "status": pl.String,
+             "confidence_mean": pl.Float64, "confidence_min": pl.Float64, "metadata": pl.String}  # fmt: skip
+    assert {name: items.schema[name] for name in kinds} == kinds
+
+
+def test_items_hold_every_question_that_was_asked_used_or_not(out: Path) -> None:
+    items = table(out, "items.parquet")
+    written = {row["id"]: row for row in rows() if row["id"] != "few-shot"}
+    assert items["item_id"].to_list() == list(written)
+    assert dict(items["status"].value_counts().rows()) == {"used": N_USED, "unbalanced": 2, "empty": 1}
+    for item in items.iter_rows(named=True):
+        row = written[item["item_id"]]
+        assert [item[name] for name in ("question", "subject")] == [row[name] for name in ("question", "subject")]
+        assert item["truthful"] == (None if item["status"] == "empty" else row["truthful"])
+        used = item["status"] == "used"
+        assert (item["fold"] is not None) == (item["weight"] > 0) == (item["pathway"] is not None) == used
+        assert (item["pathway_corrected"] is not None) == used
+        assert json.loads(item["metadata"]) == ({"popularity": row["popularity"]} if "popularity" in row else {})
+    used = items.filter(pl.col("status") == "used")
+    assert set(used.group_by("relation", "truthful").len()["len"]) == {20}
+    assert used["weight"].sum() == pytest.approx(82)
+    assert used.group_by("group").agg(pl.col("fold").n_unique())["fold"].max() == 1
+    assert used["group"].n_unique() == N_USED - 1  # two questions share a subject
+
+
+def test_items_hold_the_tokens_that_were_run(out: Path, model_folder: Path) -> None:
+    tokenizer = AutoTokenizer.from_pretrained(model_folder)
+    for item in table(out, "items.parquet").filter(pl.col("status") == "used").iter_rows(named=True):
+        ids = item["input_ids"]
+        text = tokenizer.decode(ids)
+        start = text.rindex("Answer:") + len("Answer:")
+        assert text.endswith(f"Question: {item['question']}\nAnswer: {item['model_answer']}")
+        spelled = "".join(tokenizer.decode([ids[index]]) for index in item["question_tokens"])
+        assert spelled == f"{item['relation']}{item['subject']}"
+        at = item["probe_positions"]
+        assert (at["final"], at["answer_end"]) == (len(ids) - 1, item["answer_tokens"][-1])
+        assert at["answer_before"] == item["answer_tokens"][0] - 1 >= start - 1
+        exact = "".join(tokenizer.decode([ids[index]]) for index in item["answer_tokens"])
+        assert exact == item["model_answer"].rstrip(".").replace(" ", "")
+
+
+def test_effects_have_the_contracts_columns_and_a_row_per_score(out: Path) -> None:
+    effects, items = table(out, "effects.parquet"), table(out, "items.parquet").filter(pl.col("status") == "used")
+    assert effects.columns == EFFECTS.split()
+    assert effects.schema["logit_clean"] == effects.schema["logit_after"] == pl.List(pl.Float32)
+    keys = ["item_id", "intervention", "probe", "site", "position"]
+    assert effects.select(keys).unique().height == effects.height == N_USED * 3 * len(PROBES) * len(SITES)
+    assert set(effects["intervention"]) == {"knockout", "random", "none"}
+    assert effects.select("dataset", "variant", "position").unique().rows() == [("facts", "all", "final")]
+    for name in ("logit_clean", "logit_after"):
+        assert effects[name].list.len().unique().to_list() == [N_LAYERS]
+        assert effects[name].explode().is_finite().all()
+    n_question = dict(zip(items["item_id"], items["question_tokens"].list.len(), strict=True))
+    for item_id, intervention, n_cut in effects.select("item_id", "intervention", "n_cut").unique().iter_rows():
+        most = 0 if intervention == "none" else n_question[item_id]
+        assert n_cut == most if intervention != "random" else 0 < n_cut <= most
+    noise = effects.filter(pl.col("intervention") == "none")
+    assert (noise["logit_after"].explode() - noise["logit_clean"].explode()).abs().max() < 1e-4
+    cut = effects.filter(pl.col("intervention") == "knockout")
+    assert (cut["logit_after"].explode() - cut["logit_clean"].explode()).abs().mean() > 0.01
+
+
+def test_probes_have_the_contracts_names_and_shapes(out: Path) -> None:
+    probes = load_file(out / "probes.safetensors")
+    names = [f"facts/{site}/final/{probe}" for site in SITES for probe in PROBES]
+    assert set(probes) == {f"{name}/{part}" for name in names for part in ("weight", "bias")}
+    for name in names:
+        assert probes[f"{name}/weight"].shape == (N_FOLDS, N_LAYERS, D_MODEL)
+        assert probes[f"{name}/bias"].shape == (N_FOLDS, N_LAYERS)
+
+
+def test_tables_have_the_contracts_columns_and_no_nan(out: Path) -> None:
+    assert table(out, "curves.csv").columns == CURVES.split()
+    assert table(out, "probe_scores.csv").columns == SCORES.split()
+    # Cross-fitted pathways have two rows per item, one per assigning probe, so there is one more column.
+    assert [name for name in table(out, "pathways.parquet").columns if name != "probe"] == PATHWAYS.split()
+    for name in TABLES:
+        assert "NaN" not in (out / name).read_text() if name.endswith("csv") else True
+        frame = table(out, name)
+        assert not any(frame[column].is_nan().any() for column, kind in frame.schema.items() if kind.is_float())
+    curves = table(out, "curves.csv")
+    assert curves.height == 3 * 3 * len(SITES) * 2 * 3 * N_LAYERS
+    assert set(curves["model"]) == {table(out, "probe_scores.csv")["model"][0]}
+    # Answers from elsewhere come without the model's confidence.
+    kinds = {"transfer", "refit", "within-relation", "relation-only", "words"}
+    assert set(table(out, "probe_scores.csv")["kind"]) == kinds
+
+
+def test_pathways_of_the_headline_stand_beside_the_items(out: Path) -> None:
+    items, pathways = table(out, "items.parquet"), table(out, "pathways.parquet")
+    here = pathways.filter((pl.col("site") == "mlp") & (pl.col("position") == "final"))
+    for column, assignment in (("pathway", "plain"), ("pathway_corrected", "corrected")):
+        ways = dict(here.filter(pl.col("assignment") == assignment).select("item_id", "pathway").iter_rows())
+        assert len(ways) == N_USED
+        assert items[column].to_list() == [ways.get(item_id) for item_id in items["item_id"]]
+
+
+def test_the_manifest_says_what_was_run_and_seals_every_file(out: Path, model_folder: Path) -> None:
+    manifest = json.loads((out / "manifest.json").read_text())
+    files = {str(path.relative_to(out)): path for path in out.rglob("*") if path.is_file()}
+    hashes = {name: hashlib.sha256(path.read_bytes()).hexdigest() for name, path in files.items()}
+    hashes.pop("manifest.json")
+    assert manifest["sha256"] == hashes
+    assert manifest["seed"] == 0
+    assert manifest["model"]["source"] == str(model_folder)
+    assert (manifest["model"]["n_layers"], manifest["model"]["d_model"]) == (N_LAYERS, D_MODEL)
+    assert len(manifest["model"]["fingerprint"]) == 64
+    assert manifest["versions"]["torch"] == torch.__version__
+    (counts,) = manifest["counts"]
+    wanted = {"dataset": "facts", "read": 84, "few_shot": 1, "asked": 83, "empty": 1, "truncated": 0, "true": 42,
+              "false": 40, "used": 80, "used_true": 40, "bad": 0, "repeated": 0, "relations": 2}  # fmt: skip
+    assert {name: counts[name] for name in wanted} == wanted
+    assert all(step["seconds"] >= 0 and step["peak_memory_mb"] > 0 for step in manifest["steps"])
+    assert len(manifest["reference_layers"]["facts"]) == N_FOLDS
+
+
+def test_observations_are_a_list_of_readings(out: Path) -> None:
+    readings = json.loads((out / "observations.json").read_text())
+    assert readings
+    for reading in readings:
+        assert {"id", "text", "value", "ci_low", "ci_high", "verdict"} <= set(reading)
+        assert reading["verdict"] in ("holds", "does not hold", "undecided")
+
+
+# Again, and again.
+
+
+def test_a_finished_run_is_not_done_again(recipe: Recipe, out: Path) -> None:
+    before = {path: path.stat().st_mtime_ns for path in out.rglob("*") if path.is_file()}
+    with watching() as seen:
+        run_recipe(recipe, out)
+    assert seen.made == []
+    assert {path: path.stat().st_mtime_ns for path in out.rglob("*") if path.is_file()} == before
+
+
+def test_two_runs_of_one_recipe_give_the_same_numbers(recipe: Recipe, out: Path, tmp_path: Path) -> None:
+    same_results(out, quick(recipe, tmp_path / "again"))
+
+
+def test_the_recipe_that_a_run_wrote_repeats_it(out: Path, tmp_path: Path) -> None:
+    written = make_recipe(read_recipe(out / "recipe.toml"))
+    assert (written.device, written.dtype, written.batch_tokens) == ("cpu", "float32", 2048)
+    same_results(out, quick(written, tmp_path / "again"))
+
+
+def test_another_seed_gives_other_numbers(recipe: Recipe, out: Path, tmp_path: Path) -> None:
+    other = quick(recipe.model_copy(update={"seed": 1}), tmp_path / "other")
+    for name in ("items.parquet", "curves.csv", "effects.parquet"):
+        assert not table(out, name).equals(table(other, name)), name
+
+
+# Stopped and resumed.
+
+
+def test_a_run_stopped_after_any_step_goes_on_from_there(
+    recipe: Recipe, out: Path, watched: Watched, tmp_path: Path
+) -> None:
+    assert len(watched.made) == len(set(watched.made)) >= 11
+    for place, name in enumerate(watched.made):
+        resumed = Path(shutil.copytree(watched.copies[name], tmp_path / str(place)))
+        with watching() as seen:
+            quick(recipe, resumed)
+        assert seen.made == watched.made[place + 1 :], f"stopped after {name}"
+        same_results(out, resumed)
+
+
+class Stop(BaseException):
+    """Ctrl-C or a crash, at a chosen moment."""
+
+
+@contextmanager
+def stopping(name: str, moment: str) -> Iterator[None]:
+    """Ends the run inside a step: before its work, or in the middle of writing its result."""
+    step = RunFolder.step
+
+    def stopped(self: RunFolder, at: str, make: Callable[[], Any], form: Any) -> Any:
+        def never() -> Any:
+            raise Stop
+
+        def half(value: Any, path: Path) -> None:
+            form.write(value, path)
+            if path.is_file():
+                path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+            raise Stop
+
+        if at != name:
+            return step(self, at, make, form)
+        return step(self, at, never, form) if moment == "work" else step(self, at, make, type(form)(half, form.read))
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(RunFolder, "step", stopped)
+        yield
+
+
+@pytest.mark.parametrize("moment", ["work", "write"])
+def test_a_run_stopped_inside_every_step_in_turn_ends_with_the_same_numbers(
+    recipe: Recipe, out: Path, watched: Watched, tmp_path: Path, moment: str
+) -> None:
+    for place, name in enumerate(watched.made):
+        with watching() as seen, stopping(name, moment), pytest.raises(Stop):
+            quick(recipe, tmp_path / "run")
+        assert seen.made == watched.made[max(place - 1, 0) : place], f"stopped inside {name}"
+        assert not (tmp_path / "run" / "manifest.json").exists()
+    quick(recipe, tmp_path / "run")
+    same_results(out, tmp_path / "run")
+
+
+@pytest.mark.parametrize("place", ["anchorscope.publish.save_file", "anchorscope.publish.write_all",
+                                   "anchorscope.store._sha256"])  # fmt: skip
+def test_a_run_stopped_while_its_results_are_written_is_not_taken_for_finished(
+    recipe: Recipe, out: Path, watched: Watched, tmp_path: Path, place: str
+) -> None:
+    def stop(*_: Any) -> None:
+        raise Stop
+
+    run = Path(shutil.copytree(watched.copies[watched.made[-1]], tmp_path / "run"))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(publish, "write_all", lambda findings, folder: None)
+        patch.setattr(place, stop)
+        with pytest.raises(Stop):
+            run_recipe(recipe, run)
+    assert not (run / "manifest.json").exists()
+    with watching() as seen:
+        quick(recipe, run)
+    assert seen.made == []
+    same_results(out, run)
+
+
+def test_a_run_does_not_go_on_with_other_weights(
+    recipe: Recipe, watched: Watched, model_folder: Path, tmp_path: Path
+) -> None:
+    other = AutoModelForCausalLM.from_pretrained(model_folder)
+    with torch.no_grad():
+        other.model.layers[0].mlp.up_proj.weight += 1
+    run = Path(shutil.copytree(watched.copies["facts/labels.json"], tmp_path / "run"))
+    loaded = (other.eval(), AutoTokenizer.from_pretrained(model_folder))
+    with pytest.raises(UserError, match="not those that this run began with"):
+        quick(recipe, run, loaded=loaded)
+
+
+# Other ways to run it.
+
+
+def test_a_model_that_is_already_loaded_gives_the_same_numbers(
+    recipe: Recipe, out: Path, model_folder: Path, tmp_path: Path
+) -> None:
+    model = AutoModelForCausalLM.from_pretrained(model_folder, dtype=torch.float32)
+    again = quick(recipe, tmp_path / "run", loaded=(model, AutoTokenizer.from_pretrained(model_folder)))
+    for name in TABLES:
+        first, second = (table(folder, name) for folder in (out, again))
+        if "model" in first.columns:
+            first, second = first.drop("model"), second.drop("model")
+        assert_frame_equal(first, second, check_exact=True)
+
+
+@pytest.mark.parametrize("options", [{"edges": "direct"}, {"position": "answer_end", "site": "residual"},
+                                     {"balance": "none", "group_by": "answer"}])  # fmt: skip
+def test_other_options_run_through(recipe: Recipe, out: Path, tmp_path: Path, options: dict[str, str]) -> None:
+    run = quick(recipe.model_copy(update=options), tmp_path / "run")
+    effects, curves, items = (table(run, name) for name in ("effects.parquet", "curves.csv", "items.parquet"))
+    assert set(effects["variant"]) == set(curves["variant"]) == {options.get("edges", "all")}
+    positions = {"final", options.get("position", "final")}
+    assert set(effects["position"]) == set(curves["position"]) == positions
+    refitted = table(run, "probe_scores.csv").filter(pl.col("kind") == "refit").select("site", "position").unique()
+    assert refitted.rows() == [(options.get("site", "mlp"), options.get("position", "final"))]
+    if "edges" in options:
+        plain = table(out, "effects.parquet")
+        assert_frame_equal(plain["logit_clean"].to_frame(), effects["logit_clean"].to_frame(), check_exact=True)
+        assert not plain["logit_after"].equals(effects["logit_after"])
+    if "balance" in options:
+        assert (items["status"] == "used").sum() == 82
+        assert items["group"].n_unique() == items["model_answer"].str.to_lowercase().str.strip_chars(".").n_unique()
+
+
+def test_two_datasets_stand_in_one_run(recipe: Recipe, out: Path, questions: Path, tmp_path: Path) -> None:
+    second = write_questions(tmp_path / "more.jsonl", rows()[:80])
+    both = recipe.model_copy(update={"datasets": (*recipe.datasets, f"file:{second}")})
+    run = quick(both, tmp_path / "run")
+    for name in TABLES:
+        frame = table(run, name)
+        assert set(frame["dataset"]) == {"facts", "more"}
+        assert_frame_equal(frame.filter(pl.col("dataset") == "facts"), table(out, name), check_exact=True)
+    assert len(json.loads((run / "manifest.json").read_text())["counts"]) == 2
+
+
+def test_too_few_answers_are_refused_and_the_answers_kept(recipe: Recipe, tmp_path: Path) -> None:
+    few = write_questions(tmp_path / "few.jsonl", rows()[:50])
+    small = recipe.model_copy(update={"datasets": (f"file:{few}",)})
+    with pytest.raises(UserError, match=r"'few' has too few answers .* 24 true and 24 false are usable"):
+        quick(small, tmp_path / "run")
+    assert not (tmp_path / "run" / "manifest.json").exists()
+    assert not list((tmp_path / "run").rglob("*.partial"))
+    more = recipe.model_copy(update={"datasets": (f"file:{few}",), "balance": "none"})
+    with watching() as seen, pytest.raises(UserError, match="26 true and 24 false are usable"):
+        quick(more, tmp_path / "run")
+    assert seen.made == ["few/labels.json"]
+
+
+def test_answers_are_generated_and_graded_where_none_are_given(
+    recipe: Recipe, model_folder: Path, tmp_path: Path
+) -> None:
+    # Nearly every token ends an answer, so that this model says something short.
+    folder = Path(shutil.copytree(model_folder, tmp_path / "talker"))
+    model = AutoModelForCausalLM.from_pretrained(folder)
+    model.generation_config.eos_token_id = [257, *range(1, 256, 3)]
+    model.save_pretrained(folder)
+    asked = [{key: value for key, value in row.items() if key not in ("model_answer", "truthful")} for row in rows()]
+    told = recipe.model_copy(
+        update={"model": str(folder), "datasets": (f"file:{write_questions(tmp_path / 'facts.jsonl', asked)}",)}
+    )
+    with pytest.raises(UserError, match="too few answers"):
+        quick(told, tmp_path / "first")
+    said = json.loads((tmp_path / "first" / "work" / "facts" / "answers.json").read_text())
+    print([(a["text"], a["status"]) for a in said])

@@ -1,0 +1,166 @@
+"""Recipes: what is written is what is read, and a mistake is told in one line with what would be right."""
+
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import ValidationError
+
+from anchorscope.errors import UserError
+from anchorscope.recipe import CHOICES, Recipe, make_recipe, read_recipe, to_toml
+
+TEXT = st.text(st.characters(codec="utf-8"), max_size=20)
+SPECS = ["atlas", "popqa=a.jsonl", "triviaqa=~/x/y.csv", "hotpotqa=h.tsv", "nq=n q.jsonl", "file:my/own é.csv"]
+OPTIONS = st.fixed_dictionaries(
+    {},
+    optional={
+        "model": TEXT,
+        "datasets": st.lists(st.sampled_from(SPECS), min_size=1, unique=True),
+        "limit": st.integers(1, 10**9),
+        "seed": st.integers(0, 2**31),
+        "device": TEXT,
+        "batch_tokens": st.integers(1, 10**6),
+        "max_new_tokens": st.integers(1, 512),
+        "max_per_class": st.integers(30, 10**6),
+        "folds": st.integers(2, 20),
+        "bootstrap": st.integers(100, 10**5),
+        "trust_remote_code": st.booleans(),
+        **{name: st.sampled_from(allowed) for name, allowed in CHOICES.items()},
+    },
+)
+
+
+def refused(options: dict[str, Any]) -> str:
+    with pytest.raises(UserError) as error:
+        make_recipe(options)
+    message = str(error.value)
+    assert "\n" not in message
+    return message
+
+
+@given(options=OPTIONS)
+def test_a_recipe_that_is_written_is_the_recipe_that_is_read(
+    options: dict[str, Any], tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    recipe = make_recipe(options)
+    for name, value in options.items():
+        assert getattr(recipe, name) == (tuple(value) if name == "datasets" else value)
+    path = tmp_path_factory.getbasetemp() / "recipe.toml"
+    path.write_text(to_toml(recipe), encoding="utf-8")
+    assert make_recipe(read_recipe(path)) == recipe
+
+
+def test_every_option_is_in_the_file_or_unset() -> None:
+    written = tomllib.loads(to_toml(make_recipe({})))
+    assert set(Recipe.model_fields) - set(written) == {"limit", "batch_tokens"}
+    assert written["model"] == "smollm2-135m"
+    assert written["datasets"] == ["atlas"]
+
+
+def test_every_option_explains_itself() -> None:
+    assert all(field.description for field in Recipe.model_fields.values())
+
+
+def test_a_recipe_cannot_be_changed() -> None:
+    recipe = make_recipe({})
+    with pytest.raises(ValidationError):
+        recipe.seed = 3  # type: ignore[misc]
+
+
+@pytest.mark.parametrize(
+    ("option", "nearest"),
+    [("sites", "site"), ("datset", "datasets"), ("batch_token", "batch-tokens"), ("sede", "seed")],
+)
+def test_an_unknown_option_is_told_with_the_nearest_one(option: str, nearest: str) -> None:
+    message = refused({option: "x"})
+    assert message.startswith(f"Unknown option {option.replace('_', '-')!r}; allowed: ")
+    assert message.endswith(f"Did you mean {nearest!r}?")
+    assert "trust-remote-code" in message
+
+
+@pytest.mark.parametrize("name", sorted(CHOICES))
+def test_an_unknown_choice_is_told_with_all_allowed_ones_and_the_nearest(name: str) -> None:
+    right = CHOICES[name][0]
+    message = refused({name: right + "x"})
+    assert message.startswith(f"Unknown {name.replace('_', '-')} {right + 'x'!r}; allowed: ")
+    assert all(allowed in message for allowed in CHOICES[name])
+    assert message.endswith(f"Did you mean {right!r}?")
+    assert make_recipe({name: right})
+
+
+def test_a_choice_far_from_all_others_gets_no_guess() -> None:
+    assert "Did you mean" not in refused({"site": "qqqqq"})
+
+
+@pytest.mark.parametrize(
+    ("spec", "parts"),
+    [
+        ("atals", ["Unknown dataset 'atals'", "Did you mean 'atlas'?", "file:PATH"]),
+        ("popqa", ["Dataset 'popqa' needs its file", "popqa=FILE"]),
+        ("popqq=x.csv", ["Unknown dataset 'popqq'", "Did you mean 'popqa'?", "file:x.csv"]),
+        ("atlas=x.csv", ["Unknown dataset 'atlas'", "file:x.csv"]),
+        ("", ["Unknown dataset ''"]),
+    ],
+)
+def test_an_unknown_dataset_is_told(spec: str, parts: list[str]) -> None:
+    message = refused({"datasets": (spec,)})
+    assert all(part in message for part in parts), message
+
+
+@pytest.mark.parametrize(
+    "specs", [("atlas", "atlas"), ("file:a/x.csv", "file:b/x.jsonl"), ("popqa=a", "file:popqa.csv")]
+)
+def test_two_datasets_of_one_name_are_refused(specs: tuple[str, str]) -> None:
+    assert "twice; name each file differently" in refused({"datasets": specs})
+
+
+def test_no_dataset_at_all_is_refused() -> None:
+    assert "found none" in refused({"datasets": ()})
+
+
+@pytest.mark.parametrize(
+    ("options", "start"),
+    [
+        ({"limit": 0}, "Option 'limit' is 0: input should be greater than or equal to 1"),
+        ({"limit": "many"}, "Option 'limit' is 'many': input should be a valid integer"),
+        ({"limit": 2.5}, "Option 'limit' is 2.5: input should be a valid integer"),
+        ({"seed": -1}, "Option 'seed' is -1: input should be greater than or equal to 0"),
+        ({"folds": 1}, "Option 'folds' is 1: input should be greater than or equal to 2"),
+        ({"max_per_class": 29}, "Option 'max-per-class' is 29: input should be greater than or equal to 30"),
+        ({"bootstrap": None}, "Option 'bootstrap' is None: input should be a valid integer"),
+        ({"model": 7}, "Option 'model' is 7: input should be a valid string"),
+        ({"site": 7}, "Option 'site' is 7: input should be a valid string"),
+        ({"datasets": "atlas"}, "Option 'datasets' is 'atlas': input should be a valid tuple"),
+        ({"datasets": [7]}, "Option 'datasets.0' is 7: input should be a valid string"),
+        ({"trust_remote_code": "perhaps"}, "Option 'trust-remote-code' is 'perhaps': input should be a valid boolean"),
+    ],
+)
+def test_a_wrong_value_is_told_with_what_it_should_be(options: dict[str, Any], start: str) -> None:
+    assert refused(options).startswith(start)
+
+
+def test_a_recipe_that_is_not_there_is_told(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"missing\.toml' does not exist; give a \.toml file"):
+        read_recipe(tmp_path / "missing.toml")
+
+
+@pytest.mark.parametrize("content", [b"model = ", b"\xff\xfe", b"a = 1\na = 2\n", b"{}"])
+def test_a_recipe_that_cannot_be_read_is_told(tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / "bad.toml"
+    path.write_bytes(content)
+    with pytest.raises(UserError, match=r"bad\.toml' cannot be read \(.+\); it must be a TOML file"):
+        read_recipe(path)
+
+
+def test_a_folder_is_no_recipe(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="cannot be read"):
+        read_recipe(tmp_path)
+
+
+def test_an_empty_recipe_is_the_default(tmp_path: Path) -> None:
+    path = tmp_path / "empty.toml"
+    path.write_text("# nothing\n", encoding="utf-8")
+    assert make_recipe(read_recipe(path)) == make_recipe({})
