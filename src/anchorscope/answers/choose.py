@@ -7,6 +7,7 @@ import numpy as np
 from anchorscope.answers.prompt import in_few_shot
 from anchorscope.datasets.catalog import Loaded
 from anchorscope.datasets.question import Question
+from anchorscope.datasets.text import words
 from anchorscope.errors import UserError
 
 
@@ -17,7 +18,7 @@ class Asked:
     questions: list[Question]
     read: int
     bad: int
-    """Rows that could not be used."""
+    """Rows that could not be used; a question without any word has no key words to cut."""
     repeated: int
     """Rows whose question was there already."""
     few_shot: int
@@ -26,7 +27,8 @@ class Asked:
 
 def choose_questions(loaded: Loaded, limit: int | None, seed: int) -> Asked:
     """Draws the questions to ask; they keep their order."""
-    allowed = [question for question in loaded.questions if not in_few_shot(question)]
+    worded = [question for question in loaded.questions if words(question.question)]
+    allowed = [question for question in worded if not in_few_shot(question)]
     if not allowed:
         raise UserError("The dataset has no question to ask; check that the file is the right one.")
     chosen = np.arange(len(allowed))
@@ -35,7 +37,7 @@ def choose_questions(loaded: Loaded, limit: int | None, seed: int) -> Asked:
     return Asked(
         questions=[allowed[index] for index in chosen],
         read=loaded.read,
-        bad=len(loaded.bad_rows),
+        bad=len(loaded.bad_rows) + len(loaded.questions) - len(worded),
         repeated=loaded.repeated,
-        few_shot=len(loaded.questions) - len(allowed),
+        few_shot=len(worded) - len(allowed),
     )

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from anchorscope.engine.sequences import Cut, TokenSequence
+from anchorscope.errors import InterventionNotApplied
 from anchorscope.spans.locate import Located
 from anchorscope.spans.positions import POSITIONS
 
@@ -51,4 +52,7 @@ class Intervention:
 
     def cut(self, item: ItemTokens, edges: str, rng: np.random.Generator) -> Cut:
         """The cut for one item."""
+        if self.changes and not item.question_tokens:
+            # Nothing would be cut, nothing would change, and the item would pass for A-Anchored.
+            raise InterventionNotApplied(f"{self.name}: an item has no exact question tokens")
         return Cut(keys=self.keys(item, rng), edges=edges)

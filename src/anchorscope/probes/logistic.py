@@ -69,9 +69,10 @@ class _Problem:
 
     def __init__(self, states: Tensor, sets: TrainingSets) -> None:
         # First bring all features to one scale: only a change of coordinates, but outlier features (values of hundreds
-        # with a spread of one) would cost float32 its digits. By medians, so that one wild item cannot squash the rest.
+        # with a spread of one) would cost float32 its digits. Around the median, so that one wild item cannot move all
+        # others away from zero.
         self.center = states.median(0).values.double()
-        spread = (states.double() - self.center).abs().median(0).values
+        spread = states.double().std(0, correction=0)
         self.spread = torch.where(spread > 0, spread, 1.0)
         exact = (states.double() - self.center) / self.spread
         self.x = exact.float()
@@ -96,15 +97,16 @@ class _Problem:
     def _lead(self) -> None:
         """Leading directions of the standardised states and their variances, by subspace iteration."""
         generator = torch.Generator().manual_seed(0)
-        count = min(_DIRECTIONS, *self.x.shape)
-        start = torch.randn(self.x.shape[1], count, generator=generator).to(self.x.device)
+        x = self.x - self.x.mean(0)  # the columns' own means are taken out of every gradient too
+        count = min(_DIRECTIONS, *x.shape)
+        start = torch.randn(x.shape[1], count, generator=generator).to(x.device)
         for _ in range(3):
-            start = torch.linalg.qr(self.x.T @ (self.x @ start)).Q
-        projected = self.x @ start
-        values, turn = torch.linalg.eigh(projected.T @ projected / len(self.x))
+            start = torch.linalg.qr(x.T @ (x @ start)).Q
+        projected = x @ start
+        values, turn = torch.linalg.eigh(projected.T @ projected / len(x))
         self.directions = start @ turn
-        rest = (self.x.square().sum() / len(self.x) - values.sum()).clamp(min=0)
-        tail = rest / max(1, self.x.shape[1] - count)
+        rest = (x.square().sum() / len(x) - values.sum()).clamp(min=0)
+        tail = rest / max(1, x.shape[1] - count)
         self.floor = self.penalty + tail / 4  # curvature outside the leading directions, [column]
         lead = values.clamp(min=0)[:, None] / 4
         self.lead_gain = lead / (self.floor * (self.floor + lead))  # [direction, column]
