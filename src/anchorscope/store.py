@@ -184,15 +184,11 @@ def _changed_options(path: Path, recipe: Recipe, fresh: bool) -> list[str]:
     if path.exists() and not path.is_dir():
         raise UserError(f"{str(path)!r} is a file, not a folder; choose another with --out.")
     known = path / "recipe.toml"
-    if not known.exists():
-        others = sorted(entry.name for entry in path.iterdir() if entry.name != LOCK) if path.is_dir() else []
-        if others:
-            found = ", ".join(others[:5])
-            raise UserError(
-                f"Folder {str(path)!r} holds other things ({found}); choose an empty or new one with --out."
-            )
-        return []
-    if fresh:
+    foreign = _foreign_entries(path)
+    if foreign:
+        found = ", ".join(foreign[:5])
+        raise UserError(f"Folder {str(path)!r} holds other things ({found}); choose an empty or new one with --out.")
+    if fresh or not known.exists():
         return []
     before, now = make_recipe(read_recipe(known)).model_dump(), recipe.model_dump()
     changed = [name for name in now if before[name] != now[name]]
@@ -204,6 +200,15 @@ def _changed_options(path: Path, recipe: Recipe, fresh: bool) -> list[str]:
             f"with --out, or start this one over with --fresh."
         )
     return changed
+
+
+def _foreign_entries(path: Path) -> list[str]:
+    """What a folder holds if it is not a run's: a run has a recipe, and a manifest or a work folder beside it."""
+    entries = {entry.name for entry in path.iterdir()} if path.is_dir() else set()
+    if "recipe.toml" in entries and entries & {"manifest.json", "work"}:
+        return []
+    # Stopped in its first moment, a run leaves no more than these.
+    return sorted(entries - {LOCK, "recipe.toml", "recipe.toml.partial"})
 
 
 def _keep_answers_only(work: Path) -> None:
