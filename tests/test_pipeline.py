@@ -99,7 +99,7 @@ def watching(keep: Path | None = None) -> Iterator[Watched]:
 def quick(recipe: Recipe, out: Path, **options: Any) -> Path:
     """A run without figures and report, which take longer than everything else together."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(publish, "write_all", lambda findings, folder: None)
+        patch.setattr(publish, "write_all", lambda *_: None)
         return run_recipe(recipe, out, **options)
 
 
@@ -307,11 +307,11 @@ def test_another_seed_gives_other_numbers(recipe: Recipe, out: Path, tmp_path: P
 # Stopped and resumed.
 
 
-def test_a_run_stopped_after_any_step_goes_on_from_there(
+def test_a_run_killed_after_a_step_goes_on_from_there(
     recipe: Recipe, out: Path, watched: Watched, tmp_path: Path
 ) -> None:
     assert len(watched.made) == len(set(watched.made)) >= 11
-    for place, name in enumerate(watched.made):
+    for place, name in list(enumerate(watched.made))[::-2]:  # the test below stops inside every single one
         resumed = Path(shutil.copytree(watched.copies[name], tmp_path / str(place)))
         with watching() as seen:
             quick(recipe, resumed)
@@ -370,7 +370,7 @@ def test_a_run_stopped_while_its_results_are_written_is_not_taken_for_finished(
 
     run = Path(shutil.copytree(watched.copies[watched.made[-1]], tmp_path / "run"))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(publish, "write_all", lambda findings, folder: None)
+        patch.setattr(publish, "write_all", lambda *_: None)
         patch.setattr(place, stop)
         with pytest.raises(Stop):
             run_recipe(recipe, run)
@@ -451,19 +451,47 @@ def test_too_few_answers_are_refused_and_the_answers_kept(recipe: Recipe, tmp_pa
     assert seen.made == ["few/labels.json"]
 
 
+def save_talker(model_folder: Path, folder: Path) -> Path:
+    """The tiny model made to say different short words to different questions."""
+    tokenizer, model = AutoTokenizer.from_pretrained(model_folder), AutoModelForCausalLM.from_pretrained(model_folder)
+    letters = tokenizer("abcdefghijklmnopqrstuvwxyz", add_special_tokens=False)["input_ids"]
+    with torch.no_grad():
+        model.lm_head.weight[[index for index in range(260) if index not in letters]] = 0  # nothing but letters
+        for name, parameter in model.named_parameters():
+            if "mlp" in name or "o_proj" in name:
+                parameter.mul_(2)
+    model.generation_config.eos_token_id = [257, *tokenizer("rofum", add_special_tokens=False)["input_ids"]]
+    model.save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    return folder
+
+
 def test_answers_are_generated_and_graded_where_none_are_given(
     recipe: Recipe, model_folder: Path, tmp_path: Path
 ) -> None:
-    # Nearly every token ends an answer, so that this model says something short.
-    folder = Path(shutil.copytree(model_folder, tmp_path / "talker"))
-    model = AutoModelForCausalLM.from_pretrained(folder)
-    model.generation_config.eos_token_id = [257, *range(1, 256, 3)]
-    model.save_pretrained(folder)
-    asked = [{key: value for key, value in row.items() if key not in ("model_answer", "truthful")} for row in rows()]
-    told = recipe.model_copy(
-        update={"model": str(folder), "datasets": (f"file:{write_questions(tmp_path / 'facts.jsonl', asked)}",)}
-    )
-    with pytest.raises(UserError, match="too few answers"):
-        quick(told, tmp_path / "first")
-    said = json.loads((tmp_path / "first" / "work" / "facts" / "answers.json").read_text())
-    print([(a["text"], a["status"]) for a in said])
+    talker = save_talker(model_folder, tmp_path / "talker")
+    asked = [{name: row[name] for name in ("id", "question", "subject", "relation")} for row in rows()[:82]]
+
+    def run(accepted: list[str], out: Path) -> Path:
+        rows_of_file = [{**row, "answer": answer} for row, answer in zip(asked, accepted, strict=True)]
+        path = write_questions(tmp_path / f"{out.name}.jsonl", rows_of_file)
+        return quick(recipe.model_copy(update={"model": str(talker), "datasets": (f"file:{path}",)}), out)
+
+    with pytest.raises(UserError, match="0 true and"):
+        run(["Never"] * 82, tmp_path / "unknown")
+    answers = json.loads((tmp_path / "unknown/work/unknown/answers.json").read_text())
+    said = [answer["text"] for answer in answers]
+    assert len(set(said)) > 5
+    # Half of the questions accept what the model says to them.
+    out = run([text or "Never" if (index // 2) % 2 else "Never" for index, text in enumerate(said)], tmp_path / "known")
+    items = table(out, "items.parquet")
+    assert items["model_answer"].to_list() == said
+    for index, (item, answer) in enumerate(zip(items.iter_rows(named=True), answers, strict=True)):
+        if not item["model_answer"]:
+            assert (item["status"], item["truthful"], item["input_ids"]) == ("empty", None, [])
+            continue
+        assert item["truthful"] == bool((index // 2) % 2)
+        assert item["confidence_mean"] == pytest.approx(sum(answer["log_probs"]) / len(answer["log_probs"]))
+        assert item["confidence_min"] == pytest.approx(min(answer["log_probs"]))
+        assert item["input_ids"][-len(answer["ids"]) :] == answer["ids"]  # never tokenised again
+    assert {"confidence-mean", "confidence-min"} <= set(table(out, "probe_scores.csv")["kind"])

@@ -39,7 +39,7 @@ def finish(tmp_path_factory: pytest.TempPathFactory, save_tiny: Callable[[str], 
         model.save_pretrained(saved)
         recipe = make_recipe(quick_options(questions, model=str(saved), **options))
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(publish, "write_all", lambda findings, out: None)
+            patch.setattr(publish, "write_all", lambda *_: None)
             return run_recipe(recipe, folder / "-".join([family, *options.values()])), model
 
     return run

@@ -158,6 +158,13 @@ def test_a_record_that_was_cut_off_is_passed_over(tmp_path: Path) -> None:
         assert [record["step"] for record in folder.records()] == ["facts/a.json"]
 
 
+def test_the_record_after_one_that_was_cut_off_is_kept(tmp_path: Path) -> None:
+    with open_run(tmp_path / "run", RECIPE, False) as folder:
+        folder.work.joinpath("steps.jsonl").write_text('{"step": "facts/b.js')
+        folder.step("facts/b.json", Counted(), NUMBERS)
+        assert [record["step"] for record in folder.records()] == ["facts/b.json"]
+
+
 def test_replacing_keeps_the_old_content_until_the_new_is_whole(tmp_path: Path) -> None:
     place = tmp_path / "file"
     place.write_text("old")
@@ -317,6 +324,49 @@ def test_a_folder_that_holds_other_things_is_refused_and_not_touched(tmp_path: P
     assert sorted(entry.name for entry in tmp_path.iterdir()) == ["figures", "thesis.tex"]
 
 
+@pytest.mark.parametrize("name", ["work", "figures"])
+def test_a_folder_that_only_looks_like_a_run_is_refused_even_with_fresh(tmp_path: Path, name: str) -> None:
+    (tmp_path / name).mkdir()
+    (tmp_path / name / "thesis.tex").write_text("mine")
+    (tmp_path / "report.md").write_text("mine")
+    for fresh in (False, True):
+        with pytest.raises(UserError, match="holds other things"), open_run(tmp_path, RECIPE, fresh):
+            pytest.fail("the folder was opened")
+    assert below(tmp_path) == {f"{name}/thesis.tex": b"mine", "report.md": b"mine"}
+
+
+def test_fresh_does_not_delete_what_stands_beside_somebodys_own_recipe(tmp_path: Path) -> None:
+    (tmp_path / "recipe.toml").write_text("seed = 3\n")
+    (tmp_path / "figures").mkdir()
+    (tmp_path / "figures" / "mine.png").write_text("mine")
+    with pytest.raises(UserError, match="holds other things"), open_run(tmp_path, RECIPE, True):
+        pytest.fail("the folder was opened")
+    assert below(tmp_path) == {"recipe.toml": b"seed = 3\n", "figures/mine.png": b"mine"}
+
+
+@pytest.mark.parametrize("left", [[".lock"], [".lock", "recipe.toml.partial"]])
+def test_a_run_killed_in_its_first_moment_does_not_block_the_folder(tmp_path: Path, left: list[str]) -> None:
+    for name in left:
+        (tmp_path / name).write_text("seed = ")
+    with open_run(tmp_path, RECIPE, False) as folder:
+        assert make_recipe(read_recipe(folder.path / "recipe.toml")) == RECIPE
+
+
+def test_answers_of_an_unknown_recipe_are_not_trusted(tmp_path: Path) -> None:
+    with open_run(tmp_path / "run", RECIPE, False) as folder:
+        folder.step("facts/answers.json", Counted(), NUMBERS)
+    (tmp_path / "run" / "recipe.toml").unlink()
+    with pytest.raises(UserError, match="holds other things"), open_run(tmp_path / "run", RECIPE, False):
+        pytest.fail("the folder was opened")
+
+
+@pytest.mark.parametrize("name", ["lock", "model", "steps", "work", "recipe"])
+def test_a_dataset_may_have_any_name(tmp_path: Path, name: str) -> None:
+    with open_run(tmp_path / "run", RECIPE, False) as folder:
+        folder.step("model.json", Counted(), NUMBERS)
+        assert folder.step(f"{name}/questions.json", Counted(), NUMBERS) == [1, 2]
+
+
 def test_an_empty_folder_may_be_used(tmp_path: Path) -> None:
     with open_run(tmp_path, RECIPE, False) as folder:
         assert folder.path == tmp_path
@@ -364,6 +414,16 @@ def test_a_folder_that_is_not_writable_is_told(unwritable: Path) -> None:
     assert list(unwritable.iterdir()) == []
 
 
+def test_a_folder_that_may_not_be_entered_is_told(unwritable: Path) -> None:
+    closed = unwritable.parent / f"{unwritable.name}-closed"
+    closed.mkdir(mode=0o000)
+    try:
+        with pytest.raises(UserError, match="Permission denied"), open_run(closed / "run", RECIPE, False):
+            pytest.fail("the folder was opened")
+    finally:
+        closed.rmdir()
+
+
 def test_a_place_where_nobody_may_write_is_told() -> None:
     with pytest.raises(UserError, match="cannot be written"), open_run(Path("/proc/anchorscope"), RECIPE, False):
         pytest.fail("the folder was opened")
@@ -382,7 +442,7 @@ def test_fresh_starts_over_with_another_recipe_and_removes_what_a_run_wrote(tmp_
     other = make_recipe({"seed": 4})
     with open_run(path, other, True) as folder:
         assert not folder.finished
-        assert {p.name for p in path.iterdir()} == {"notes.txt", "recipe.toml", "work"}
+        assert {p.name for p in path.iterdir()} - {".lock"} == {"notes.txt", "recipe.toml", "work"}
     assert make_recipe(read_recipe(path / "recipe.toml")) == other
     assert (path / "notes.txt").read_text() == "mine"
 
@@ -482,6 +542,18 @@ def test_a_second_process_in_the_same_folder_is_refused(
         assert folder.stored("facts/answers.json", NUMBERS) == [7]
 
 
+def test_fresh_does_not_pull_the_folder_from_under_another_process(
+    tmp_path: Path, other_process: Callable[[Path], subprocess.Popen[str]]
+) -> None:
+    process = other_process(tmp_path / "run")
+    with pytest.raises(UserError, match="Another process"), open_run(tmp_path / "run", RECIPE, True):
+        pytest.fail("the folder was opened")
+    assert (tmp_path / "run" / "work" / "facts" / "answers.json").read_text() == "[7]"
+    process.communicate()
+    with open_run(tmp_path / "run", RECIPE, True) as folder:
+        assert folder.stored("facts/answers.json", NUMBERS) is None
+
+
 def test_two_processes_in_two_folders_do_not_meet(
     tmp_path: Path, other_process: Callable[[Path], subprocess.Popen[str]]
 ) -> None:
@@ -493,5 +565,5 @@ def test_two_processes_in_two_folders_do_not_meet(
 def test_the_records_are_json_lines(tmp_path: Path) -> None:
     with open_run(tmp_path / "run", RECIPE, False) as folder:
         folder.step("facts/a.json", Counted(), NUMBERS)
-        (line,) = (folder.work / "steps.jsonl").read_text().splitlines()
-    assert json.loads(line)["step"] == "facts/a.json"
+        lines = (folder.work / "steps.jsonl").read_text().split("\n")
+    assert [json.loads(line)["step"] for line in lines if line] == ["facts/a.json"]

@@ -41,6 +41,12 @@ def test_a_subject_that_only_contains_an_examples_subject_stays() -> None:
     assert not in_few_shot(asked("Who ruled it?", "Japanese Empire"))
 
 
+def test_a_question_without_any_word_is_bad_because_nothing_in_it_can_be_cut() -> None:
+    chosen = choose_questions(loaded(asked("???"), asked("Who?"), asked("…!")), None, 0)
+    assert [question.question for question in chosen.questions] == ["Who?"]
+    assert (chosen.bad, chosen.few_shot) == (3 + 2, 0)
+
+
 def test_without_a_limit_every_question_is_asked_in_order() -> None:
     assert choose_questions(MANY, None, 7).questions == MANY.questions
     assert choose_questions(MANY, 50, 7).questions == MANY.questions

@@ -98,6 +98,15 @@ def test_any_part_of_the_prefix_may_be_shared(tiny: LanguageModel, items: list[T
         assert_same(run(tiny, items, compute_prefix(tiny, SHARED[:length])), full)
 
 
+def test_a_shared_prefix_may_be_longer_than_the_window(tiny: LanguageModel, items: list[TokenSequence]) -> None:
+    head = items[2].ids[:20]
+    family = [
+        TokenSequence((*head, *item.ids[-9:]), answer_start=26, read_at=(20, 21, 24, 28)) for item in items
+    ]  # the same twenty tokens, then nine of their own
+    cuts = [Cut(keys=(22, 23))] * len(family)
+    assert_same(run(tiny, family, compute_prefix(tiny, head), cuts), run(tiny, family, no_prefix(), cuts))
+
+
 @pytest.mark.parametrize("batches", [[[0], [1], [2], [3], [4]], [[4, 3, 2, 1, 0]], [[2, 0], [4, 1, 3]]])
 @pytest.mark.parametrize("cut", [False, True])
 def test_batch_composition_and_order_do_not_matter(
@@ -129,7 +138,7 @@ def test_clean_states_are_laid_out_by_position_site_layer_and_item(
     tiny: LanguageModel, items: list[TokenSequence]
 ) -> None:
     prefix = shared_prefix(tiny)
-    states = clean_states(tiny, items, prefix, batch_tokens=40)
+    states = clean_states(tiny, items, prefix, batch_tokens=50)  # batches that are not in the order of the items
     assert states.shape == (9, 3, 4, len(items), 32)
     assert states.dtype == tiny.dtype
     assert_same(states, run(tiny, items, prefix).permute(1, 2, 3, 0, 4))

@@ -2,11 +2,14 @@
 
 import copy
 import re
+from dataclasses import replace
 
 import pytest
 import torch
-from engine_cases import SHARED, make_cuts, no_prefix, run, shared_prefix
+from engine_cases import LENGTHS, SHARED, make_cuts, no_prefix, run, shared_prefix
 
+from anchorscope.engine.capture import clean_states
+from anchorscope.engine.decode import decode
 from anchorscope.engine.forward import LayerMasks
 from anchorscope.engine.masks import additive, causal
 from anchorscope.engine.sequences import Cut, TokenSequence
@@ -18,9 +21,41 @@ from anchorscope.models.language_model import LanguageModel, wrap
 def test_a_cut_inside_the_shared_prefix_is_refused(tiny: LanguageModel, items: list[TokenSequence], key: int) -> None:
     cuts = make_cuts(items)
     cuts[2] = Cut(keys=(key, 9))
-    with pytest.raises(InterventionNotApplied, match=f"key {key} inside the shared prefix of {len(SHARED)} tokens"):
+    named = re.escape(f"({key}, 9), and only {len(SHARED)} to {len(items[2].ids) - 1} are run")
+    with pytest.raises(InterventionNotApplied, match=named):
         run(tiny, items, shared_prefix(tiny), cuts)
     run(tiny, items, no_prefix(), cuts)  # what the message advises
+
+
+@pytest.mark.parametrize("place", ["last token", "padding", "after the batch"])
+@pytest.mark.parametrize("together", [True, False])
+def test_a_cut_that_takes_nothing_from_its_item_is_refused(
+    tiny: LanguageModel, items: list[TokenSequence], place: str, together: bool
+) -> None:
+    # Nobody comes after the last token; and what the neighbours in the batch lose does not count.
+    own = len(items[0].ids)
+    key = {"last token": own - 1, "padding": own + 1, "after the batch": 99}[place]
+    cuts = [Cut(keys=(key,)), *make_cuts(items)[1:]]
+    batches = [[0, 1, 2]] if together else [[1, 2], [0]]
+    with pytest.raises(InterventionNotApplied, match=re.escape(f"({key},)")):
+        run(tiny, items, no_prefix(), cuts, batches)
+
+
+@pytest.mark.parametrize("position", [0, len(SHARED) - 1, LENGTHS[0]])
+def test_only_positions_that_are_run_can_be_read(
+    tiny: LanguageModel, items: list[TokenSequence], position: int
+) -> None:
+    # An index before the prefix's end would count from the back, one after the item's end would read its padding.
+    reads = [replace(item, read_at=(8, len(item.ids) - 1)) for item in items]
+    reads[0] = replace(items[0], read_at=(8, position))
+    with pytest.raises(ValueError, match=f"only {len(SHARED)} to {LENGTHS[0] - 1} are run"):
+        clean_states(tiny, reads, shared_prefix(tiny), 1000)
+
+
+@pytest.mark.parametrize("edges", ["Direct", "", "none"])
+def test_unknown_edges_are_refused(edges: str) -> None:
+    with pytest.raises(ValueError, match="allowed: all, outside, direct"):
+        Cut(keys=(8,), edges=edges)
 
 
 def test_the_first_key_after_the_prefix_may_be_cut(tiny: LanguageModel, items: list[TokenSequence]) -> None:
@@ -64,12 +99,15 @@ def test_states_that_are_no_numbers_are_refused_with_the_precision(
 ) -> None:
     model = copy.deepcopy(tiny.model).to(dtype)
     with torch.no_grad():
-        model.model.layers[2].mlp.down_proj.weight[3, 4] = bad
+        model.model.layers[-1].mlp.down_proj.weight[3, 4] = bad  # the last layer: infinity does not turn into NaN there
     broken = wrap(model, tiny.tokenizer)
     with pytest.raises(UserError) as caught:
         run(broken, items, shared_prefix(broken))
+    with pytest.raises(UserError) as decoding:
+        decode(broken, [items[0].ids], no_prefix(), [[0]], 5, lambda token: False)
     text = str(caught.value)
+    assert str(decoding.value) == text  # no answer is drawn from logits that are none
     assert "NaN or infinity" in text
-    assert f"precision {str(dtype).removeprefix('torch.')}" in text
+    assert f"in {str(dtype).removeprefix('torch.')};" in text
     assert "--dtype" in text
     assert "\n" not in text

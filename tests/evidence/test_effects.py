@@ -128,11 +128,13 @@ def test_a_cut_without_any_effect_is_refused(bench: Bench) -> None:
     refuse_no_op(replace(effect, logits=silent), bench.clean)
 
 
-def test_a_cut_without_effect_is_noticed_among_some_of_the_items(bench: Bench) -> None:
-    effect = bench.run(replace(INTERVENTIONS["knockout"], max_items=8, keeps_states=False))
-    refuse_no_op(effect, bench.clean)
-    with pytest.raises(InterventionNotApplied):
-        refuse_no_op(replace(effect, logits=bench.clean[effect.items]), bench.clean)
+def test_a_cut_without_effect_is_noticed_where_only_some_items_were_run(bench: Bench) -> None:
+    effect = bench.run(replace(INTERVENTIONS["knockout"], keeps_states=False))
+    last = np.arange(N - 8, N)
+    some = replace(effect, items=last, n_cut=effect.n_cut[last], logits=effect.logits[last])
+    refuse_no_op(some, bench.clean)
+    with pytest.raises(InterventionNotApplied, match="8 items"):
+        refuse_no_op(replace(some, logits=bench.clean[last]), bench.clean)
 
 
 def test_places_hold_the_scores_of_their_own_site_and_position(bench: Bench) -> None:

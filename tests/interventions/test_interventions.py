@@ -11,10 +11,12 @@ from anchorscope.engine.capture import Work, capture
 from anchorscope.engine.forward import compute_prefix
 from anchorscope.engine.keys_values import Prefix
 from anchorscope.engine.sequences import EDGES, Cut, TokenSequence
+from anchorscope.errors import InterventionNotApplied
 from anchorscope.interventions.controls import random_candidates
-from anchorscope.interventions.intervention import Intervention, ItemTokens
+from anchorscope.interventions.intervention import Intervention, ItemTokens, item_tokens
 from anchorscope.interventions.registry import INTERVENTIONS
 from anchorscope.models.language_model import LanguageModel
+from anchorscope.spans.locate import Located
 
 every_intervention = pytest.mark.parametrize("intervention", INTERVENTIONS.values(), ids=INTERVENTIONS.keys())
 
@@ -26,10 +28,10 @@ def make_item(prefix: int, question: tuple[int, ...], answer_start: int, length:
 
 @st.composite
 def items(draw: st.DrawFn) -> ItemTokens:
-    """An item with exact question tokens somewhere between the shared prefix and the answer, or with none."""
+    """An item with exact question tokens somewhere between the shared prefix and the answer."""
     prefix = draw(st.integers(0, 5))
     answer_start = prefix + draw(st.integers(2, 12))
-    question = draw(st.sets(st.integers(prefix, answer_start - 1)))
+    question = draw(st.sets(st.integers(prefix, answer_start - 1), min_size=1))
     return make_item(prefix, tuple(sorted(question)), answer_start, answer_start + draw(st.integers(1, 4)))
 
 
@@ -57,6 +59,17 @@ def test_keys_lie_between_the_shared_prefix_and_the_answer(
 def test_the_same_seed_gives_the_same_cut(intervention: Intervention, item: ItemTokens, seed: int) -> None:
     first, second = (intervention.cut(item, "all", np.random.default_rng(seed)) for _ in range(2))
     assert first == second
+
+
+@every_intervention
+def test_an_item_without_exact_tokens_is_refused_by_whatever_would_cut_them(intervention: Intervention) -> None:
+    # An item that keeps all its edges would count as one that the question does not matter to.
+    item, rng = make_item(prefix=2, question=(), answer_start=6, length=8), np.random.default_rng(0)
+    if intervention.changes:
+        with pytest.raises(InterventionNotApplied, match=f"{intervention.name}: .* no exact question tokens"):
+            intervention.cut(item, "all", rng)
+    else:
+        assert intervention.cut(item, "all", rng).n_cut == 0
 
 
 @given(items())
@@ -103,6 +116,17 @@ def test_the_no_op_control_cuts_nothing(item: ItemTokens) -> None:
 
 def test_only_the_no_op_control_says_that_it_changes_nothing() -> None:
     assert [name for name, one in INTERVENTIONS.items() if not one.changes] == ["none"]
+
+
+def test_an_item_is_read_at_the_named_positions_in_their_order() -> None:
+    located = Located(
+        input_ids=tuple(range(20)), answer_start=15, question_tokens=(8, 9), answer_tokens=(16, 17),
+        positions=(18, 17, 15), rule="rules",
+    )  # fmt: skip
+    item = item_tokens(located, ("answer_before", "final"), prefix_length=6)
+    assert item.sequence == TokenSequence(ids=tuple(range(20)), answer_start=15, read_at=(15, 18))
+    assert item.question_tokens == (8, 9)
+    assert item.prefix_length == 6
 
 
 @pytest.fixture(scope="module")

@@ -144,6 +144,30 @@ def test_one_changed_weight_in_any_tensor_changes_the_fingerprint(tiny: Language
     assert len(seen) == len(model.state_dict()) + 1
 
 
+@pytest.mark.parametrize("place", [0, 1, 4_000, 5_999])
+def test_a_whole_row_that_changed_is_noticed_wherever_it_is(tiny: LanguageModel, place: int) -> None:
+    # Large tensors are only sampled; the samples reach from the first value to the last.
+    model = copy.deepcopy(tiny.model)
+    lm = wrap(model, tiny.tokenizer)
+    first = lm.fingerprint()
+    embedding = model.model.embed_tokens.weight.data.view(-1)
+    assert len(embedding) > 8_192  # twice the number of samples
+    embedding[place : place + 3] += 1
+    changed = lm.fingerprint()
+    embedding[-1] += 1
+    assert len({first, changed, lm.fingerprint()}) == 3
+
+
+def test_the_configuration_belongs_to_the_fingerprint(tiny: LanguageModel) -> None:
+    # The same weights with another rotary base or window are another model.
+    model = copy.deepcopy(tiny.model)
+    model.config.rms_norm_eps = 0.5
+    assert wrap(model, tiny.tokenizer).fingerprint() != tiny.fingerprint()
+    model = copy.deepcopy(tiny.model)
+    model.config._name_or_path = "somewhere else"
+    assert wrap(model, tiny.tokenizer).fingerprint() == tiny.fingerprint()
+
+
 def test_precision_belongs_to_the_fingerprint(tiny_llama: LanguageModel) -> None:
     model = copy.deepcopy(tiny_llama.model)
     with torch.no_grad():

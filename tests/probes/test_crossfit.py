@@ -11,6 +11,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import log_loss, roc_auc_score
 from sklearn.preprocessing import StandardScaler
 
+from anchorscope.errors import UserError
 from anchorscope.probes import logistic
 from anchorscope.probes.crossfit import INNER_FOLDS, PROBES, STRENGTHS, ProbeSet, Splits, fit_probes, make_splits
 from anchorscope.probes.folds import grouped_folds
@@ -47,10 +48,10 @@ def fitted(example: Example) -> ProbeSet:
 
 @st.composite
 def labelled_groups(draw: st.DrawFn) -> tuple[np.ndarray, np.ndarray, int]:
-    n = draw(st.integers(30, 80))
+    n = draw(st.integers(120, 200))
     seed = draw(st.integers(0, 10_000))
     rng = np.random.default_rng(seed)
-    return rng.random(n) < draw(st.floats(0.2, 0.8)), rng.integers(0, draw(st.integers(12, 60)), size=n), seed
+    return rng.random(n) < draw(st.floats(0.4, 0.6)), rng.integers(0, draw(st.integers(60, 300)), size=n), seed
 
 
 @settings(max_examples=40)
@@ -62,7 +63,7 @@ def test_every_probe_learns_from_other_folds_and_the_halves_share_no_group(
     folds = grouped_folds(groups, labels, N_FOLDS, np.random.default_rng(seed))
     splits = make_splits(labels, groups, folds, seed)
     assert splits.probes == PROBES == ("full", "a", "b")
-    for fold in range(int(folds.max()) + 1):
+    for fold in range(N_FOLDS):
         full, a, b = splits.training[:, fold]
         assert (full == (folds != fold)).all()
         assert (full == (a | b)).all()  # together the halves are all there is to learn from
@@ -78,11 +79,32 @@ def test_inner_folds_cover_the_training_items_and_keep_groups_whole(drawn: tuple
     folds = grouped_folds(groups, labels, N_FOLDS, np.random.default_rng(seed))
     splits = make_splits(labels, groups, folds, seed)
     assert ((splits.inner >= 0) == splits.training).all()
-    assert splits.inner.max() < INNER_FOLDS
     flat = splits.training.reshape(-1, len(labels)), splits.inner.reshape(-1, len(labels))
     for training, inner in zip(*flat, strict=True):
+        assert set(inner[training]) == set(range(INNER_FOLDS))
         for group in set(groups[training]):
             assert len(set(inner[training & (groups == group)])) == 1
+
+
+@pytest.mark.parametrize(
+    "groups",
+    [
+        np.zeros(80, dtype=int),
+        np.arange(80) % 6,
+        np.where(np.arange(80) < 40, 0, 100 + np.arange(80)),
+        np.where(np.arange(80) < 40, np.arange(80) % 2, 100 + np.arange(80)),
+    ],
+    ids=["one group", "six groups", "one true group", "two true groups"],
+)
+def test_too_few_groups_for_true_and_false_on_every_side_are_refused(groups: np.ndarray) -> None:
+    labels = np.arange(80) < 40
+    folds = grouped_folds(groups, labels, N_FOLDS, np.random.default_rng(0))
+    with pytest.raises(UserError) as caught:
+        make_splits(labels, groups, folds, seed=0)
+    text = str(caught.value)
+    assert f"80 used items fall into {len(set(groups))} groups" in text
+    assert "--group-by" in text
+    assert "\n" not in text
 
 
 def test_the_same_seed_gives_the_same_splits_and_another_seed_others(example: Example) -> None:

@@ -49,6 +49,13 @@ def test_true_and_false_spread_evenly_up_to_the_largest_group(sizes: list[tuple[
         assert counts.max() - counts.min() <= largest
 
 
+def test_large_groups_are_dealt_first_so_that_small_ones_can_even_them_out() -> None:
+    groups = np.array([*[0] * 8, *range(1, 9)])
+    for seed in range(5):
+        folds = grouped_folds(groups, np.ones(16, dtype=bool), 2, np.random.default_rng(seed))
+        assert list(np.bincount(folds)) == [8, 8]
+
+
 def test_mixed_groups_spread_evenly_too() -> None:
     rng = np.random.default_rng(4)
     groups = rng.integers(0, 150, size=600)

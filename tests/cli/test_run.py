@@ -1,0 +1,342 @@
+"""`anchorscope run` from outside: a mistake is one line, exit code 2 and leaves nothing behind; JSON is one object."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+from click.testing import Result
+from transformers import AutoModelForCausalLM, BertConfig, BertForMaskedLM
+from typer.testing import CliRunner
+
+sys.path.insert(0, str(Path(__file__).parents[1]))  # pytest's import mode does not make helper modules importable
+
+from small_facts import rows, write_questions  # isort: skip
+
+from anchorscope import pipeline, publish
+from anchorscope.cli.main import app
+
+ROOT = Path(__file__).parents[2]
+QUICK = ("--bootstrap", "100", "--device", "cpu", "--dtype", "float32")
+
+
+@pytest.fixture(autouse=True)
+def _own_caches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No test sees the user's own models, nor writes into the folder it was started in."""
+    monkeypatch.setenv("ANCHORSCOPE_CACHE", str(tmp_path / "cache"))
+    monkeypatch.chdir(tmp_path)
+
+
+@pytest.fixture(scope="module")
+def model(save_tiny: Callable[[str], Path]) -> Path:
+    return save_tiny("llama")
+
+
+@pytest.fixture(scope="module")
+def questions(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_questions(tmp_path_factory.mktemp("questions") / "facts.jsonl")
+
+
+def run(*arguments: object) -> Result:
+    return CliRunner().invoke(app, ["run", *map(str, arguments)])
+
+
+def mistake(*arguments: object) -> str:
+    """Runs, and returns the one line that says what is wrong."""
+    result = run(*arguments)
+    assert result.exit_code == 2, result.output
+    assert result.stdout == ""
+    lines = result.stderr.splitlines()
+    assert [line for line in lines if line.startswith("error: ")] == lines[-1:], result.stderr
+    assert "Traceback" not in result.stderr
+    # Whoever wants silence gets this line and nothing else.
+    quiet = run(*arguments, "--quiet")
+    assert (quiet.exit_code, quiet.stdout, quiet.stderr.splitlines()) == (2, "", lines[-1:])
+    return lines[-1].removeprefix("error: ")
+
+
+@pytest.fixture(scope="module")
+def finished(model: Path, questions: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Result]:
+    """One run from the command line, with --json."""
+    out = tmp_path_factory.mktemp("runs") / "run"
+    return out, run("--model", model, "--dataset", f"file:{questions}", "--out", out, *QUICK, "--json")
+
+
+# What is printed.
+
+
+def test_json_is_one_object_on_standard_output(finished: tuple[Path, Result]) -> None:
+    out, result = finished
+    assert result.exit_code == 0, result.output
+    (line,) = result.stdout.splitlines()
+    record = json.loads(line)
+    assert record["out"] == str(out)
+    assert Path(record["chart"]).is_file()
+    assert Path(record["report"]).is_file()
+    assert record["counts"][0]["used"] == 80
+    assert (out / "manifest.json").is_file()
+
+
+def test_progress_goes_to_standard_error(finished: tuple[Path, Result], questions: Path) -> None:
+    _, result = finished
+    assert f"file:{questions}" in result.stderr
+    assert "knockout" in result.stderr
+    assert "error" not in result.stderr
+
+
+def test_quiet_prints_nothing_and_a_finished_run_is_not_done_again(
+    finished: tuple[Path, Result], model: Path, questions: Path
+) -> None:
+    out, _ = finished
+    before = (out / "curves.csv").stat().st_mtime_ns
+    again = run("--model", model, "--dataset", f"file:{questions}", "--out", out, *QUICK, "--quiet")
+    assert (again.exit_code, again.stdout, again.stderr) == (0, "", "")
+    assert (out / "curves.csv").stat().st_mtime_ns == before
+
+
+def test_quiet_json_is_the_object_alone(finished: tuple[Path, Result], model: Path, questions: Path) -> None:
+    out, first = finished
+    again = run("--model", model, "--dataset", f"file:{questions}", "--out", out, *QUICK, "--quiet", "--json")
+    assert (again.exit_code, again.stderr) == (0, "")
+    assert json.loads(again.stdout) == json.loads(first.stdout)
+
+
+def test_without_json_chart_and_report_are_named(finished: tuple[Path, Result], model: Path, questions: Path) -> None:
+    out, _ = finished
+    again = run("--model", model, "--dataset", f"file:{questions}", "--out", out, *QUICK)
+    assert (again.exit_code, again.stdout) == (0, "")
+    assert str(out / "figures" / "delta_p.png") in again.stderr
+    assert str(out / "report.html") in again.stderr
+
+
+def test_the_recipe_of_a_run_repeats_it(
+    finished: tuple[Path, Result], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out, _ = finished
+    monkeypatch.setattr(publish, "write_all", lambda *_: None)  # drawing takes longer than everything else together
+    result = run(out / "recipe.toml", "--out", tmp_path / "again", "--quiet")
+    assert (result.exit_code, result.output) == (0, "")
+    for name in ("curves.csv", "summary.csv", "probe_scores.csv", "recipe.toml", "items.parquet", "probes.safetensors"):
+        assert (tmp_path / "again" / name).read_bytes() == (out / name).read_bytes(), name
+
+
+def test_options_win_over_the_recipe_file(
+    finished: tuple[Path, Result], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out, _ = finished
+    seen = []
+
+    def listen(recipe: object, folder: Path, **_: object) -> None:
+        seen.append((recipe, folder))
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(pipeline, "run_recipe", listen)
+    options = ("--site", "residual", "--dataset", "atlas,popqa=x.csv", "--dataset", "nq=y.csv", "--seed", "7")
+    result = run(out / "recipe.toml", *options)
+    assert result.exit_code == 130
+    assert result.stderr.splitlines()[-1] == "stopped; the same command goes on where it stopped"
+    ((recipe, folder),) = seen
+    assert (recipe.site, recipe.seed, recipe.bootstrap, recipe.dtype) == ("residual", 7, 100, "float32")
+    assert recipe.datasets == ("atlas", "popqa=x.csv", "nq=y.csv")
+    assert folder == Path("runs") / f"{Path(recipe.model).name}-atlas-popqa-nq"
+
+
+# Mistakes in the options: nothing is made.
+
+
+@pytest.mark.parametrize(
+    ("arguments", "parts"),
+    [
+        (["--site", "mpl"], ["Unknown site 'mpl'; allowed: attention, mlp, residual.", "Did you mean 'mlp'?"]),
+        (["--position", "finale"], ["Unknown position 'finale'", "Did you mean 'final'?"]),
+        (["--edges", "al"], ["Unknown edges 'al'", "Did you mean 'all'?"]),
+        (["--balance", "relations"], ["Did you mean 'relation'?"]),
+        (["--group-by", "subjects"], ["Unknown group-by 'subjects'", "Did you mean 'subject'?"]),
+        (["--dataset", "atals"], ["Unknown dataset 'atals'", "Did you mean 'atlas'?", "file:PATH"]),
+        (["--dataset", "popqa"], ["Dataset 'popqa' needs its file", "popqa=FILE"]),
+        (["--dataset", "atlas,atlas"], ["atlas twice"]),
+        (["--sit", "mlp"], ["No such option: --sit", "Did you mean '--site'?"]),
+        (["--limit", "many"], ["--limit", "valid integer"]),
+        (["--limit", "0"], ["Option 'limit' is 0", "greater than or equal to 1"]),
+        (["--max-per-class", "3"], ["Option 'max-per-class' is 3"]),
+        (["--dtype", "float31"], ["Unknown dtype 'float31'", "Did you mean 'float32'?"]),
+        (["missing.toml"], ["Recipe 'missing.toml' does not exist"]),
+    ],
+)
+def test_a_wrong_option_is_one_line_and_makes_nothing(arguments: list[str], parts: list[str], tmp_path: Path) -> None:
+    message = mistake(*arguments, "--out", tmp_path / "run")
+    assert all(part in message for part in parts), message
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "parts"),
+    [
+        ("model = ", ["cannot be read", "must be a TOML file"]),
+        ('sites = "mlp"', ["Unknown option 'sites'", "Did you mean 'site'?"]),
+        ('site = "mpl"', ["Unknown site 'mpl'", "Did you mean 'mlp'?"]),
+        ('datasets = "atlas"', ["Option 'datasets' is 'atlas'"]),
+        ("[run]\nseed = 1", ["Unknown option 'run'"]),
+    ],
+)
+def test_a_bad_recipe_file_is_one_line_and_makes_nothing(text: str, parts: list[str], tmp_path: Path) -> None:
+    (tmp_path / "recipe.toml").write_text(text)
+    message = mistake("recipe.toml", "--out", tmp_path / "run")
+    assert all(part in message for part in parts), message
+    assert [path.name for path in tmp_path.iterdir()] == ["recipe.toml"]
+
+
+def test_a_wrong_option_is_told_without_loading_torch() -> None:
+    code = (
+        "import sys\nfrom anchorscope.cli.main import main\n"
+        "sys.argv = ['anchorscope', 'run', '--site', 'mpl']\n"
+        "try:\n    main()\nexcept SystemExit as left:\n    assert left.code == 2\n"
+        "assert not {'torch', 'transformers', 'polars', 'sklearn'} & set(sys.modules)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, env=os.environ, cwd=ROOT, check=False
+    )
+    assert (done.returncode, done.stdout) == (0, ""), done.stderr
+    assert len(done.stderr.splitlines()) == 1
+    assert done.stderr.startswith("error: Unknown site 'mpl'")
+
+
+# Mistakes in what the options name: no folder is left.
+
+
+def nothing_left(tmp_path: Path) -> bool:
+    return not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize(
+    ("name", "parts"),
+    [
+        ("smollm2-135n", ["Unknown model 'smollm2-135n'", "Did you mean 'smollm2-135m'?"]),
+        ("smollm2-135m", ["not installed yet", "anchorscope models --install smollm2-135m"]),
+        ("./no/such/folder", ["Model folder './no/such/folder' does not exist"]),
+        ("nobody/nothing", ["Model 'nobody/nothing' cannot be read"]),
+    ],
+)
+def test_an_unknown_model_is_one_line_and_leaves_no_folder(
+    name: str, parts: list[str], questions: Path, tmp_path: Path
+) -> None:
+    message = mistake("--model", name, "--dataset", f"file:{questions}", "--out", tmp_path / "run")
+    assert all(part in message for part in parts), message
+    assert nothing_left(tmp_path)
+
+
+def test_a_model_without_a_tokenizer_is_one_line_and_leaves_no_folder(
+    model: Path, questions: Path, tmp_path: Path
+) -> None:
+    bare = Path(shutil.copytree(model, tmp_path / "bare", ignore=shutil.ignore_patterns("tokenizer*", "special*")))
+    message = mistake("--model", bare, "--dataset", f"file:{questions}", "--out", tmp_path / "run")
+    assert "tokenizer" in message
+    assert nothing_left(tmp_path)
+
+
+def test_a_model_that_is_not_causal_is_one_line_and_leaves_no_folder(
+    model: Path, questions: Path, tmp_path: Path
+) -> None:
+    sizes = {"hidden_size": 16, "intermediate_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2}
+    BertForMaskedLM(BertConfig(vocab_size=260, **sizes)).save_pretrained(tmp_path / "bert")
+    for name in ("tokenizer.json", "tokenizer_config.json"):
+        shutil.copy(model / name, tmp_path / "bert" / name)
+    message = mistake("--model", tmp_path / "bert", "--dataset", f"file:{questions}", "--out", tmp_path / "run")
+    assert "is not a causal language model (found: BertForMaskedLM)" in message
+    assert nothing_left(tmp_path)
+
+
+def test_a_device_that_is_not_there_is_one_line_and_leaves_no_folder(
+    model: Path, questions: Path, tmp_path: Path
+) -> None:
+    message = mistake("--model", model, "--dataset", f"file:{questions}", "--device", "gpu7", "--out", tmp_path / "run")
+    assert "Device 'gpu7' cannot be used here" in message
+    assert nothing_left(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("content", "parts"),
+    [
+        (None, ["There is no file"]),
+        ("", ["is empty"]),
+        ("nothing of the kind\n", ["has no known format"]),
+        ('{"question": "Who?", "answers": ["I"]}\n{"question"\n', ["line 2", "broken JSON", "--on-bad-row skip"]),
+        ('{"question": "Who?"}\n', ["line 1", "no answers"]),
+        ("question,reply\nWho?,I\n", ["no column 'answers'"]),
+    ],
+)
+def test_a_bad_question_file_is_one_line_and_leaves_no_folder(
+    content: str | None, parts: list[str], model: Path, tmp_path: Path
+) -> None:
+    if content is not None:
+        (tmp_path / "bad.txt").write_text(content)
+    message = mistake("--model", model, "--dataset", f"file:{tmp_path / 'bad.txt'}", "--out", tmp_path / "run")
+    assert all(part in message for part in parts), message
+    assert nothing_left(tmp_path)
+
+
+def test_states_that_are_not_numbers_are_one_line_and_no_result(model: Path, questions: Path, tmp_path: Path) -> None:
+    broken = Path(shutil.copytree(model, tmp_path / "broken"))
+    weights = AutoModelForCausalLM.from_pretrained(broken)
+    with torch.no_grad():
+        weights.model.layers[2].mlp.up_proj.weight[0, 0] = float("nan")
+    weights.save_pretrained(broken)
+    message = mistake("--model", broken, "--dataset", f"file:{questions}", "--out", tmp_path / "run", *QUICK)
+    assert "contain NaN or infinity" in message
+    assert "--dtype" in message
+    assert not (tmp_path / "run" / "manifest.json").exists()
+    assert not list((tmp_path / "run").rglob("*.partial"))
+
+
+def test_too_few_answers_are_one_line_with_the_numbers_and_no_result(model: Path, tmp_path: Path) -> None:
+    few = write_questions(tmp_path / "few.jsonl", rows()[:40])
+    message = mistake("--model", model, "--dataset", f"file:{few}", "--out", tmp_path / "run", *QUICK)
+    assert "20 true and 20 false are usable" in message
+    assert "30 of each are needed" in message
+    assert "--limit" in message
+    assert not (tmp_path / "run" / "manifest.json").exists()
+    assert not list((tmp_path / "run").rglob("*.partial"))
+
+
+# Mistakes about the folder: what is there stays as it is.
+
+
+@pytest.mark.parametrize("folder", ["file", "file/sub", "/proc/anchorscope/run"])
+def test_a_folder_that_cannot_be_written_is_one_line(folder: str, model: Path, questions: Path, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("mine")
+    message = mistake("--model", model, "--dataset", f"file:{questions}", "--out", folder, *QUICK)
+    assert "--out" in message
+    assert folder in message
+    assert (tmp_path / "file").read_text() == "mine"
+
+
+def test_a_folder_with_other_things_is_one_line_and_not_touched(model: Path, questions: Path, tmp_path: Path) -> None:
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "thesis.tex").write_text("mine")
+    message = mistake("--model", model, "--dataset", f"file:{questions}", "--out", tmp_path / "mine", *QUICK)
+    assert "holds other things (thesis.tex)" in message
+    assert [path.name for path in (tmp_path / "mine").iterdir()] == ["thesis.tex"]
+
+
+def test_another_recipe_in_the_same_folder_is_one_line_and_the_run_stays(
+    finished: tuple[Path, Result], model: Path, questions: Path
+) -> None:
+    out, _ = finished
+    before = {path: path.stat().st_mtime_ns for path in out.rglob("*") if path.is_file()}
+    message = mistake("--model", model, "--dataset", f"file:{questions}", "--out", out, *QUICK, "--seed", "5")
+    assert "another recipe (seed was 0, now 5)" in message
+    assert "--fresh" in message
+    assert {path: path.stat().st_mtime_ns for path in out.rglob("*") if path.is_file()} == before
+
+
+def test_a_mistake_that_is_mended_needs_no_other_folder(model: Path, questions: Path, tmp_path: Path) -> None:
+    """A wrong model name must not block the folder for the right one."""
+    mistake("--model", "smollm2-135n", "--dataset", f"file:{questions}", "--out", tmp_path / "run", *QUICK)
+    few = write_questions(tmp_path / "few.jsonl", rows()[:40])
+    message = mistake("--model", model, "--dataset", f"file:{few}", "--out", tmp_path / "run", *QUICK)
+    assert "too few answers" in message
