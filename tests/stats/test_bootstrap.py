@@ -30,7 +30,8 @@ def test_interval_covers_the_true_mean_about_95_times_in_100():
 
 def test_intervals_over_groups_are_wider_than_over_items_when_groups_agree():
     values = np.repeat(np.random.default_rng(3).normal(size=20), 10)
-    _, low, high = mean_with_interval(values, group_weights(np.repeat(np.arange(20), 10), 500, np.random.default_rng(4)))
+    groups = np.repeat(np.arange(20), 10)
+    _, low, high = mean_with_interval(values, group_weights(groups, 500, np.random.default_rng(4)))
     _, low_items, high_items = mean_with_interval(values, group_weights(np.arange(200), 500, np.random.default_rng(4)))
     assert high - low > 2 * (high_items - low_items)
 

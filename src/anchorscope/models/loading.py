@@ -21,13 +21,16 @@ DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch
 
 def load(source: str, dtype: str = "float32", device: str = "cpu", trust_remote_code: bool = False) -> LanguageModel:
     """The model that `source` names, on one device."""
+    if dtype not in DTYPES:
+        raise unknown("dtype", dtype, DTYPES)
+    target = _checked_device(device)
     place, name, extra = _locate(source)
     extra["trust_remote_code"] = trust_remote_code
     with quiet_transformers():
         _refuse_non_causal(_read_config(place, source, extra), source)
         tokenizer = _read_tokenizer(place, source, extra)
         model = _read_weights(place, source, extra, dtype)
-    return wrap(model.to(_checked_device(device)), tokenizer, name=name, source=source)
+    return wrap(model.to(target), tokenizer, name=name, source=source)
 
 
 def choose_device(device: str) -> str:
@@ -42,6 +45,8 @@ def choose_dtype(dtype: str, device: str) -> str:
 
 def _checked_device(device: str) -> torch.device:
     try:
+        if device.split(":")[0] not in ("cpu", "cuda"):
+            raise RuntimeError("not a device that models run on")
         return torch.empty(0, device=device).device
     except (RuntimeError, AssertionError) as error:
         reason = str(error).splitlines()[0]
@@ -122,8 +127,6 @@ def _read_tokenizer(place: str, source: str, extra: dict[str, Any]) -> Any:
 
 
 def _read_weights(place: str, source: str, extra: dict[str, Any], dtype: str) -> Any:
-    if dtype not in DTYPES:
-        raise unknown("dtype", dtype, DTYPES)
     safe = {} if "gguf_file" in extra else {"use_safetensors": True}
     try:
         model, loaded = AutoModelForCausalLM.from_pretrained(

@@ -23,7 +23,7 @@ def grouped_folds(
     for group in order:
         # Squared excess over the even share, after the group went to each fold.
         cost = (((filled + counts[group]) / share) ** 2).sum(axis=1) - ((filled / share) ** 2).sum(axis=1)
-        fold = int(np.argmin(cost))
+        fold = min(range(n_folds), key=lambda place: (round(cost[place], 9), filled[place].sum()))  # emptiest of equals
         fold_of_group[group] = fold
         filled[fold] += counts[group]
     return fold_of_group[member]
