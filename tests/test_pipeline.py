@@ -361,7 +361,7 @@ def test_a_run_stopped_inside_every_step_in_turn_ends_with_the_same_numbers(
 
 
 @pytest.mark.parametrize("place", ["anchorscope.publish.save_file", "anchorscope.publish.write_all",
-                                   "anchorscope.store._sha256"])  # fmt: skip
+                                   "anchorscope.store.sha256"])  # fmt: skip
 def test_a_run_stopped_while_its_results_are_written_is_not_taken_for_finished(
     recipe: Recipe, out: Path, watched: Watched, tmp_path: Path, place: str
 ) -> None:

@@ -567,3 +567,10 @@ def test_the_records_are_json_lines(tmp_path: Path) -> None:
         folder.step("facts/a.json", Counted(), NUMBERS)
         lines = (folder.work / "steps.jsonl").read_text().split("\n")
     assert [json.loads(line)["step"] for line in lines if line] == ["facts/a.json"]
+
+
+def test_a_mistake_does_not_delete_a_recipe_that_no_run_wrote(tmp_path: Path) -> None:
+    (tmp_path / "recipe.toml").write_text("# written by hand\nseed = 3\n", encoding="utf-8")
+    with pytest.raises(UserError, match="holds other things"), open_run(tmp_path, make_recipe({"seed": 3}), True):
+        pass
+    assert (tmp_path / "recipe.toml").read_text(encoding="utf-8").startswith("# written by hand")

@@ -22,7 +22,7 @@ from anchorscope.answers.conversation import Conversation
 from anchorscope.answers.generate import Answer
 from anchorscope.answers.label import Label, label_answers, require_enough
 from anchorscope.checkpoints import ARRAY, EFFECT, FRAMES, PROBE_SETS, TENSOR, records
-from anchorscope.datasets.catalog import DatasetSpec, load, parse_spec
+from anchorscope.datasets.catalog import DatasetSpec, absolute, load, parse_spec
 from anchorscope.datasets.question import Question
 from anchorscope.engine.capture import clean_states
 from anchorscope.engine.sequences import SITES
@@ -73,11 +73,18 @@ def run_recipe(
 
 
 def resolve(recipe: Recipe) -> Recipe:
-    """The recipe with every choice that depends on the machine made."""
+    """The recipe with every choice that depends on the machine or the current folder made."""
     device = choose_device(recipe.device)
     batch_tokens = recipe.batch_tokens or _BATCH_TOKENS.get(device.split(":")[0], _BATCH_TOKENS_GPU)
-    settled = {"device": device, "dtype": choose_dtype(recipe.dtype, device), "batch_tokens": batch_tokens}
-    return recipe.model_copy(update=settled)
+    return recipe.model_copy(
+        update={
+            "model": str(Path(recipe.model).resolve()) if Path(recipe.model).exists() else recipe.model,
+            "datasets": tuple(absolute(text) for text in recipe.datasets),
+            "device": device,
+            "dtype": choose_dtype(recipe.dtype, device),
+            "batch_tokens": batch_tokens,
+        }
+    )
 
 
 @dataclass

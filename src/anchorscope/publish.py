@@ -12,12 +12,13 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from anchorscope.answers.prompt import FEW_SHOT
+from anchorscope.datasets.catalog import parse_spec
 from anchorscope.models.language_model import ModelIdentity
 from anchorscope.progress import Progress
 from anchorscope.recipe import Recipe
 from anchorscope.report.findings import Findings
 from anchorscope.report.render import write_all
-from anchorscope.store import RunFolder, replacing
+from anchorscope.store import RunFolder, replacing, sha256
 
 _NAMED_VERSIONS = ("anchorscope", "torch", "transformers", "numpy", "polars", "scikit-learn", "safetensors")
 
@@ -63,6 +64,7 @@ def publish(folder: RunFolder, identity: ModelIdentity, results: Sequence[Datase
         "versions": _versions(),
         "seed": folder.recipe.seed,
         "model": asdict(identity),
+        "inputs": _inputs(folder.recipe),
         "counts": counts.to_dicts(),
         "reference_layers": {one.name: list(one.reference_layers) for one in results},
         "warnings": [f"probe not converged: {name}" for one in results for name in one.unconverged],
@@ -113,6 +115,12 @@ def _facts(recipe: Recipe, identity: ModelIdentity, results: Sequence[DatasetRes
     if unconverged:
         facts["warning"] = f"{len(unconverged)} probes did not converge, the first: {unconverged[0]}"
     return facts
+
+
+def _inputs(recipe: Recipe) -> dict[str, str]:
+    """sha256 of every question file, where it is still there."""
+    paths = {spec.name: spec.path for spec in map(parse_spec, recipe.datasets)}
+    return {name: sha256(path) for name, path in paths.items() if path is not None and path.is_file()}
 
 
 def _versions() -> dict[str, str]:

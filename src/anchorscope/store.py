@@ -9,7 +9,6 @@ import contextlib
 import hashlib
 import json
 import os
-import resource
 import shutil
 import sys
 import time
@@ -91,7 +90,7 @@ class RunFolder:
     def finish(self, manifest: dict[str, Any]) -> None:
         """Seals the run: sha256 of every file, the manifest last, then the work folder goes."""
         files = sorted(p for p in self.path.rglob("*") if p.is_file() and not p.is_relative_to(self.work))
-        manifest["sha256"] = {str(p.relative_to(self.path)): _sha256(p) for p in files if p.name != LOCK}
+        manifest["sha256"] = {str(p.relative_to(self.path)): sha256(p) for p in files if p.name != LOCK}
         with replacing(self.path / "manifest.json") as half_made:
             half_made.write_text(json.dumps(manifest, indent=2, allow_nan=False), encoding="utf-8")
         shutil.rmtree(self.work, ignore_errors=True)
@@ -121,11 +120,10 @@ def open_run(path: Path, recipe: Recipe, fresh: bool) -> Iterator[RunFolder]:
                 _clear(path)
             elif changed:
                 _keep_answers_only(folder.work)
+            folder.work.mkdir(exist_ok=True)
             if fresh or changed or not (path / "recipe.toml").exists():
-                # The recipe first: a work folder without one would be nobody's.
                 with replacing(path / "recipe.toml") as half_made:
                     half_made.write_text(to_toml(recipe), encoding="utf-8")
-            folder.work.mkdir(exist_ok=True)
         try:
             yield folder
         except UserError:
@@ -135,9 +133,9 @@ def open_run(path: Path, recipe: Recipe, fresh: bool) -> Iterator[RunFolder]:
                 if is_new:
                     path.rmdir()
             raise
-    (path / LOCK).unlink(missing_ok=True)
-    if folder.finished:
-        shutil.rmtree(folder.work, ignore_errors=True)
+        if folder.finished:
+            shutil.rmtree(folder.work, ignore_errors=True)
+        (path / LOCK).unlink(missing_ok=True)  # while it is held: a later process must not lock a file that is gone
 
 
 @contextlib.contextmanager
@@ -207,8 +205,11 @@ def _foreign_entries(path: Path) -> list[str]:
     entries = {entry.name for entry in path.iterdir()} if path.is_dir() else set()
     if "recipe.toml" in entries and entries & {"manifest.json", "work"}:
         return []
-    # Stopped in its first moment, a run leaves no more than these.
-    return sorted(entries - {LOCK, "recipe.toml", "recipe.toml.partial"})
+    # Stopped in its first moment, a run leaves no more than these; a recipe alone may be the user's own.
+    begun = {LOCK, "recipe.toml.partial"}
+    if "work" in entries and not any((path / "work").iterdir()):
+        begun.add("work")
+    return sorted(entries - begun)
 
 
 def _keep_answers_only(work: Path) -> None:
@@ -239,7 +240,8 @@ def _lock(handle: Any, path: Path) -> None:
         ) from None
 
 
-def _sha256(path: Path) -> str:
+def sha256(path: Path) -> str:
+    """Hash of a file's content."""
     with path.open("rb") as handle:
         return hashlib.file_digest(handle, "sha256").hexdigest()
 
@@ -251,9 +253,13 @@ def _reset_device_peak() -> None:
 
 
 def _peak_memory_mb() -> dict[str, float]:
-    """Peak of the process so far, and of the GPU in this step."""
-    unit = 2**20 if sys.platform == "darwin" else 2**10
-    peaks = {"host": round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / unit, 1)}
+    """Peak of the process so far, and of the GPU in this step; Windows does not tell the first this way."""
+    peaks = {"host": 0.0}
+    if sys.platform != "win32":
+        import resource
+
+        unit = 2**20 if sys.platform == "darwin" else 2**10
+        peaks["host"] = round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / unit, 1)
     torch = sys.modules.get("torch")
     if torch is not None and torch.cuda.is_available():
         peaks["device"] = round(torch.cuda.max_memory_allocated() / 2**20, 1)

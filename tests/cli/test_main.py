@@ -127,6 +127,7 @@ def test_models_table_says_what_is_here_and_how_to_get_the_rest(tmp_path: Path) 
 
 
 def test_offline_mode_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", False)
     assert json.loads(CliRunner().invoke(app, ["models", "--json"]).stdout)["hub_offline"] is False
     monkeypatch.setenv("TRANSFORMERS_OFFLINE", "1")
     assert json.loads(CliRunner().invoke(app, ["models", "--json"]).stdout)["hub_offline"] is True

@@ -72,5 +72,6 @@ def test_never_empty(answer: str, accepted: list[str]) -> None:
 def test_the_entity_of_a_right_answer_is_right_by_itself(alias: str, before: str, after: str) -> None:
     assume(normalise(alias))
     answer = before + alias + after
+    assume(grade(answer, [alias]))  # a period can make initials of the last letters: "A. B" and "A. B." differ
     start, end = exact_answer_span(answer, [alias])
-    assert grade(answer[start:end], [alias]) == grade(answer, [alias])
+    assert grade(answer[start:end], [alias])

@@ -58,6 +58,14 @@ def parse_spec(text: str) -> DatasetSpec:
     raise unknown("dataset", name, (*BUILT_IN, *WITH_FILE), "A file of your own is file:PATH, a known one popqa=FILE.")
 
 
+def absolute(text: str) -> str:
+    """The same dataset with its path written out, so that a recipe works from every folder."""
+    spec = parse_spec(text)
+    if spec.path is None:
+        return text
+    return f"file:{spec.path.resolve()}" if text.startswith("file:") else f"{spec.name}={spec.path.resolve()}"
+
+
 def load(spec: DatasetSpec, on_bad_row: str) -> Loaded:
     """Reads a dataset and keeps one of each question text."""
     if spec.path is None:
