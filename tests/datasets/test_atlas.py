@@ -10,6 +10,7 @@ import pytest
 
 from anchorscope.datasets import atlas
 from anchorscope.datasets.question import Question
+from anchorscope.datasets.text import question_key
 
 # Shown in the few-shot prompt, so asking them again would only test copying.
 SHOWN = {("Romeo and Juliet", "author"), ("gold", "symbol")}
@@ -111,3 +112,8 @@ def test_leaves_out_what_the_few_shot_prompt_shows(questions: list[Question]) ->
 def test_metadata_is_plain(questions: list[Question]) -> None:
     assert {question.dataset for question in questions} == {"atlas"}
     assert all(question.model_answer is None and question.truthful is None for question in questions)
+
+
+def test_no_two_questions_are_the_same_words(questions: list[Question]) -> None:
+    keys = [question_key(question.question) for question in questions]
+    assert len(set(keys)) == len(keys)
