@@ -1,7 +1,7 @@
 """The effects of a finished run, computed a second time by other means: no part of anchorscope is used here.
 
 One item at a time, the whole sequence, transformers' own forward pass with eager attention, and a mask written out edge
-by edge from METHOD.md: for every exact question token j, no later position i may attend to it. What the blocks add to
+by edge from its definition: for every exact question token j, no later position i may attend to it. What the blocks add to
 the stream comes from forward hooks, the log-odds from the saved probes. Only the files that other programs read are
 read: `items.parquet`, `probes.safetensors` and `effects.parquet`.
 

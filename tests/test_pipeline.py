@@ -34,7 +34,7 @@ FILES = (
     "pathways.parquet", "curves.csv", "observations.json", "figures/delta_p.png", "figures/delta_p.svg",
     "figures/delta_p.pdf", "figures/delta_p.csv", "report.html", "report.md",
 )  # fmt: skip
-"""DESIGN.md, section 3, as are the columns below."""
+"""As docs/run-folder.md promises, as are the columns below."""
 ITEMS = (
     "dataset item_id question answers subject relation group model_answer truthful confidence_mean confidence_min "
     "status weight fold input_ids question_tokens answer_tokens probe_positions pathway pathway_corrected metadata"

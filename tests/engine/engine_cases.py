@@ -60,7 +60,7 @@ def run(
 
 
 def loses(item: TokenSequence, cut: Cut, query: int, key: int) -> bool:
-    """METHOD's definition, one edge at a time: whether this query may no longer attend to this key."""
+    """The definition (docs/method.md), one edge at a time: whether this query may no longer attend to this key."""
     if key not in cut.keys or query <= key:
         return False
     if cut.edges == "outside":

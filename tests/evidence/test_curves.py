@@ -47,7 +47,7 @@ def corrected(measured: Measured, intervention: str = "knockout") -> Keyed:
 
 
 def slow_delta(measured: Measured, intervention: str, probe: str, layer: int, item: int) -> float:
-    """ΔP of one item as METHOD.md defines it."""
+    """ΔP of one item as docs/method.md defines it."""
     index = measured.probe(probe)
     place = measured.ran[intervention].tolist().index(item)
     p = [sigmoid(measured.before[index, layer, item]), sigmoid(measured.after[intervention][index, layer, place])]

@@ -20,7 +20,7 @@ CONTRACT = {
     "probe_scores": "model dataset intervention kind site position layer auc ci_low ci_high log_loss brier n n_groups",
     "pathways": "dataset item_id site position assignment reference_layer pathway",
 }
-"""DESIGN.md, section 3."""
+"""As docs/run-folder.md promises."""
 N_LAYERS = 4
 
 

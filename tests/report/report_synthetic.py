@@ -1,6 +1,6 @@
 """A believable finished run, made of smooth curves and a seed: nothing here has seen a model.
 
-The shapes follow what METHOD.md reports: a trough in the middle for Q-Anchored, a flat A-Anchored line, a plain split
+The shapes follow what real runs show: a trough in the middle for Q-Anchored, a flat A-Anchored line, a plain split
 that follows the label and a corrected one that does not.
 """
 
@@ -102,7 +102,7 @@ def summary_row(dataset: str, quantity: str, value: float, half: float = 0.0, **
 
 
 def summary(datasets: tuple[str, ...]) -> pl.DataFrame:
-    """The numbers of a run that behaves like METHOD.md section 6."""
+    """The numbers of a run that behaves as real ones do."""
     rows = []
     for dataset in datasets:
         for assignment, shares in {"plain": (0.44, 0.98, 0.11), "corrected": (0.31, 0.52, 0.49)}.items():
