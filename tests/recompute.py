@@ -2,8 +2,8 @@
 
 One item at a time, the whole sequence, transformers' own forward pass with eager attention, and a mask written out edge
 by edge from its definition: for every exact question token j, no later position i may attend to it. What the blocks
-add to the stream comes from forward hooks, the log-odds from the saved probes. Only the files that other programs read are
-read: `items.parquet`, `probes.safetensors` and `effects.parquet`.
+add to the stream comes from forward hooks, the log-odds from the saved probes. Only the files that other programs
+read are read: `items.parquet`, `probes.safetensors` and `effects.parquet`.
 
     model = AutoModelForCausalLM.from_pretrained(FOLDER, attn_implementation="eager", dtype=torch.float32).eval()
     found = recompute(Path("runs/demo"), model, n_items=20)
