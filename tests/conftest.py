@@ -3,6 +3,7 @@
 import os
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 os.environ["HF_HUB_OFFLINE"] = "1"  # read when the hub library is imported, so before it: no test may use the network
 
@@ -10,19 +11,10 @@ import pytest
 import torch
 from hypothesis import settings
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
-from transformers import (
-    LlamaConfig,
-    LlamaForCausalLM,
-    MistralConfig,
-    MistralForCausalLM,
-    PreTrainedTokenizerFast,
-    Qwen2Config,
-    Qwen2ForCausalLM,
-    Qwen3Config,
-    Qwen3ForCausalLM,
-)
+from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedModel, PreTrainedTokenizerFast
 
-from anchorscope.models.language_model import LanguageModel, wrap
+from anchorscope.models.language_model import LanguageModel
+from anchorscope.models.wrapping import wrap
 
 settings.register_profile("anchorscope", deadline=None)  # shared machines are slow at times
 settings.load_profile("anchorscope")
@@ -32,13 +24,42 @@ SIZES = {
     "num_key_value_heads": 2, "max_position_embeddings": 512, "bos_token_id": 256, "eos_token_id": 257,
     "pad_token_id": 258,
 }  # fmt: skip
-TINY = {
-    "llama": lambda: LlamaForCausalLM(LlamaConfig(**SIZES)),
-    "mistral": lambda: MistralForCausalLM(MistralConfig(**SIZES, sliding_window=8)),
-    "qwen2": lambda: Qwen2ForCausalLM(Qwen2Config(**SIZES)),
-    "qwen3": lambda: Qwen3ForCausalLM(Qwen3Config(**SIZES, head_dim=16)),
-}
-"""One tiny model per family; the sliding window is shorter than the sequences that tests run."""
+TINY: dict[str, dict[str, Any]] = {
+    "llama": {},
+    "mistral": {"sliding_window": 8},
+    "qwen2": {},
+    "qwen3": {"head_dim": 16},
+    "qwen3_moe": {
+        "head_dim": 16, "num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 24, "decoder_sparse_step": 1,
+    },
+    "phi3": {"sliding_window": 8},
+    "gemma2": {
+        "head_dim": 16, "sliding_window": 8, "query_pre_attn_scalar": 16, "attn_logit_softcapping": 5.0,
+        "final_logit_softcapping": 3.0,
+    },
+    "gemma3_text": {
+        "head_dim": 16, "sliding_window": 8, "query_pre_attn_scalar": 16,
+        "layer_types": ["sliding_attention", "full_attention"] * 2,
+    },
+    "gemma": {"head_dim": 16, "tie_word_embeddings": False},
+    "olmo2": {},
+    "olmo3": {"sliding_window": 8, "layer_types": ["sliding_attention", "full_attention"] * 2},
+    "gpt_neox": {},
+    "gpt2": {"n_inner": 48, "tie_word_embeddings": False},
+}  # fmt: skip
+"""What each architecture's tiny model has beside `SIZES`; sliding windows are shorter than the tests' sequences, and
+soft caps low enough to bend the scores."""
+
+
+def tiny_model(kind: str, **changes: Any) -> PreTrainedModel:
+    """A tiny random model of an architecture, the same at every call."""
+    torch.manual_seed(0)
+    model = AutoModelForCausalLM.from_config(AutoConfig.for_model(kind, **{**SIZES, **TINY[kind], **changes})).eval()
+    with torch.no_grad():
+        for parameter in model.parameters():
+            if parameter.dim() > 1:
+                parameter.mul_(6)  # initial weights are so small that attention would hardly look at anything
+    return model
 
 
 def byte_tokenizer() -> PreTrainedTokenizerFast:
@@ -54,14 +75,8 @@ def byte_tokenizer() -> PreTrainedTokenizerFast:
 
 
 def build_tiny(family: str) -> LanguageModel:
-    """A tiny random model of a family, the same at every call."""
-    torch.manual_seed(0)
-    model = TINY[family]().eval()
-    with torch.no_grad():
-        for parameter in model.parameters():
-            if parameter.dim() > 1:
-                parameter.mul_(6)  # initial weights are so small that attention would hardly look at anything
-    return wrap(model, byte_tokenizer(), name=f"tiny {family}")
+    """A tiny random model with its tokenizer."""
+    return wrap(tiny_model(family), byte_tokenizer(), name=f"tiny {family}")
 
 
 @pytest.fixture(scope="session", params=sorted(TINY))

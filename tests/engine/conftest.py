@@ -12,7 +12,8 @@ sys.path.insert(0, str(Path(__file__).parent))  # pytest's import mode does not 
 from engine_cases import make_items
 
 from anchorscope.engine.sequences import TokenSequence
-from anchorscope.models.language_model import LanguageModel, wrap
+from anchorscope.models.language_model import LanguageModel
+from anchorscope.models.wrapping import wrap
 
 
 @pytest.fixture(scope="session")

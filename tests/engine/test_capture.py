@@ -4,12 +4,13 @@ import copy
 
 import pytest
 import torch
-from engine_cases import ATTENTION, SHARED, assert_same, loses, make_cuts, no_prefix, run, shared_prefix
+from engine_cases import ATTENTION, MLP, SHARED, assert_same, loses, make_cuts, no_prefix, run, shared_prefix
 
 from anchorscope.engine.capture import Work, capture, clean_states
 from anchorscope.engine.forward import compute_prefix
-from anchorscope.engine.sequences import EDGES, Cut, TokenSequence
-from anchorscope.models.language_model import LanguageModel, wrap
+from anchorscope.engine.sequences import EDGES, SITES, Cut, TokenSequence
+from anchorscope.models.language_model import LanguageModel
+from anchorscope.models.wrapping import wrap
 
 
 def test_cutting_nothing_is_the_clean_run_bit_for_bit(tiny: LanguageModel, items: list[TokenSequence]) -> None:
@@ -43,7 +44,16 @@ def test_the_first_layer_changes_exactly_where_edges_are_lost(
 def test_a_cut_reaches_every_site_of_every_layer(tiny: LanguageModel, items: list[TokenSequence]) -> None:
     prefix = shared_prefix(tiny)
     change = (run(tiny, items, prefix, make_cuts(items)) - run(tiny, items, prefix)).abs().amax(-1)
-    assert (change[:, -1] > 1e-3).all()  # the answer's last token, which follows every cut key closely
+    changed = change[:, -1] > 1e-3  # the answer's last token, which follows every cut key closely
+    assert changed[:, *felt(tiny)].all()
+    assert not changed[:, *felt(tiny, False)].any()
+
+
+def felt(lm: LanguageModel, wanted: bool = True) -> tuple[torch.Tensor, ...]:
+    """Sites and layers that attention can reach: where both parts read the same stream, not the first block's MLP."""
+    reached = torch.ones(len(SITES), lm.n_layers, dtype=torch.bool)
+    reached[MLP, 0] = lm.family.parallel is None
+    return torch.nonzero(reached == wanted, as_tuple=True)
 
 
 @pytest.mark.parametrize("edges", EDGES)
@@ -62,7 +72,7 @@ def test_direct_cuts_leave_everything_before_the_answer_alone(tiny: LanguageMode
     clean, after = run(tiny, items, prefix), run(tiny, items, prefix, make_cuts(items, "direct"))
     # The last three of the five positions at the end are the answer.
     assert torch.equal(after[:, :-3], clean[:, :-3])
-    assert ((after - clean)[:, -3:].abs().amax(-1) > 1e-4).all()
+    assert ((after - clean)[:, -3:, *felt(tiny)].abs().amax(-1) > 1e-4).all()
 
 
 def test_all_and_outside_differ_at_the_cut_keys_and_nowhere_else(
@@ -73,7 +83,7 @@ def test_all_and_outside_differ_at_the_cut_keys_and_nowhere_else(
     everything, outside = ([Cut(keys=(7, 9), edges=edges) for _ in items] for edges in ("all", "outside"))
     change = (run(tiny, items, prefix, everything) - run(tiny, items, prefix, outside)).abs().amax(-1)
     at_second_key = items[0].read_at.index(9)
-    assert (change[:, at_second_key] > 1e-4).all()
+    assert (change[:, at_second_key, *felt(tiny)] > 1e-4).all()
     change[:, at_second_key] = 0
     assert change.max() == 0
 
@@ -127,7 +137,8 @@ def test_one_pass_gives_the_cut_of_the_first_blocks_for_every_layer(
 ) -> None:
     # What later blocks do cannot change a state, so a model that ends after two blocks gives the same two layers.
     shorter = copy.deepcopy(tiny.model)
-    shorter.model.layers = shorter.model.layers[:2]
+    stack = tiny.family.stack, tiny.family.layers
+    setattr(getattr(shorter, stack[0]), stack[1], getattr(getattr(shorter, stack[0]), stack[1])[:2])
     short = wrap(shorter, tiny.tokenizer)
     cuts = make_cuts(items)
     found = run(short, items, shared_prefix(short), cuts)

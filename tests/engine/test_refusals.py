@@ -14,7 +14,8 @@ from anchorscope.engine.forward import LayerMasks
 from anchorscope.engine.masks import additive, causal
 from anchorscope.engine.sequences import Cut, TokenSequence
 from anchorscope.errors import InterventionNotApplied, UserError
-from anchorscope.models.language_model import LanguageModel, wrap
+from anchorscope.models.language_model import LanguageModel
+from anchorscope.models.wrapping import wrap
 
 
 @pytest.mark.parametrize("key", [0, len(SHARED) - 1])
@@ -97,10 +98,12 @@ def test_a_window_that_hides_the_cut_keys_is_refused(mixed_windows: LanguageMode
 def test_states_that_are_no_numbers_are_refused_with_the_precision(
     tiny: LanguageModel, items: list[TokenSequence], bad: float, dtype: torch.dtype
 ) -> None:
-    model = copy.deepcopy(tiny.model).to(dtype)
+    broken = wrap(copy.deepcopy(tiny.model).to(dtype), tiny.tokenizer)
     with torch.no_grad():
-        model.model.layers[-1].mlp.down_proj.weight[3, 4] = bad  # the last layer: infinity does not turn into NaN there
-    broken = wrap(model, tiny.tokenizer)
+        for parameter in getattr(broken.layers[-1], broken.family.mlp).parameters():
+            parameter.fill_(bad)
+    with pytest.raises(UserError, match="its own states contain NaN or infinity"):
+        wrap(broken.model, tiny.tokenizer)  # told as soon as it is loaded
     with pytest.raises(UserError) as caught:
         run(broken, items, shared_prefix(broken))
     with pytest.raises(UserError) as decoding:

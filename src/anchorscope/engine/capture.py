@@ -98,8 +98,10 @@ class _Collected:
         self.states = torch.empty(*at.shape, len(SITES), lm.n_layers, lm.d_model, dtype=lm.dtype, device=lm.device)
 
     def visit(self, layer: int, output: BlockOutput) -> None:
+        device = output.residual.device  # of this layer; the states come together where the embedding is
+        rows, at = self.rows.to(device), self.at.to(device)
         for site, name in enumerate(SITES):
-            self.states[:, :, site, layer] = getattr(output, name)[self.rows, self.at]
+            self.states[:, :, site, layer] = getattr(output, name)[rows, at]
 
 
 def _padded(sequences: Sequence[TokenSequence], n_prefix: int, n_keys: int, lm: LanguageModel) -> Tensor:

@@ -77,7 +77,7 @@ class _Batch:
             self._note(chosen.tolist(), best.tolist(), is_end, max_new_tokens)
             if all(self.finished[row] for row in self.active):
                 break
-            step_ids = self._leave(chosen[:, None])
+            step_ids = self._leave(chosen[:, None].to(self.lm.device))  # the head may be on another GPU
         return [
             Decoded(ids=tuple(ids[:max_new_tokens]), log_probs=tuple(probs[:max_new_tokens]), finished=finished)
             for ids, probs, finished in zip(self.tokens, self.log_probs, self.finished, strict=True)

@@ -8,12 +8,12 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from anchorscope.engine.keys_values import Prefix, Recorder
 from anchorscope.engine.masks import additive, causal
 from anchorscope.errors import UserError
-from anchorscope.models.families import BlockOutput, run_block
+from anchorscope.models.families import BlockOutput
 from anchorscope.models.language_model import LanguageModel
 
 Visit = Callable[[int, BlockOutput], None]
@@ -30,21 +30,21 @@ class LayerMasks:
         self.lm = lm
         self.shape = (n_queries, n_keys)
         self.removed = None if removed is None else removed.to(lm.device)
-        self.made: dict[int | None, tuple[Tensor, int]] = {}
+        self.made: dict[tuple[int | None, torch.device], tuple[Tensor, int]] = {}
         self.edges_cut = [0] * lm.n_layers
         """How many attention edges the cut took from each layer that ran."""
 
     def of(self, layer: int) -> Tensor:
         """The mask for a layer, [batch or 1, 1, query_pos, key_pos]."""
-        window = self.lm.sliding_window(layer)
-        if window not in self.made:
+        window, device = self.lm.sliding_window(layer), self.lm.layer_device(layer)
+        if (window, device) not in self.made:
             allowed = causal(*self.shape, window, self.lm.device)[None]
             n_cut = 0
             if self.removed is not None:
                 n_cut = int((allowed & self.removed).sum())
                 allowed = allowed & ~self.removed
-            self.made[window] = (additive(allowed, self.lm.dtype), n_cut)
-        mask, n_cut = self.made[window]
+            self.made[window, device] = (additive(allowed, self.lm.dtype).to(device), n_cut)
+        mask, n_cut = self.made[window, device]
         self.edges_cut[layer] += n_cut
         return mask
 
@@ -57,18 +57,13 @@ def run_layers(
 
     `positions` is [batch or 1, pos]; `masks(layer)` gives the mask to add; `keys_values` gives the keys before.
     """
-    stream = lm.embedding(ids)
-    rotary = lm.rotary(stream, positions)
-    for index, layer in enumerate(lm.layers):
-        mask = masks(index)
-
-        def attend(module: nn.Module, normed: Tensor, mask: Tensor = mask) -> Tensor:
-            attended = module(
-                hidden_states=normed, position_embeddings=rotary, attention_mask=mask, past_key_values=keys_values
-            )
-            return attended[0]
-
-        output = run_block(lm.family, layer, stream, attend)
+    stream = lm.embed(ids, positions)
+    rotary: dict[str, tuple[Tensor, Tensor] | None] = {}
+    for index in range(lm.n_layers):
+        kind = lm.rotary_kind(index)
+        if kind not in rotary:
+            rotary[kind] = lm.rotary(index, stream, positions)
+        output = lm.run_block(index, stream, rotary[kind], masks(index), keys_values)
         visit(index, output)
         stream = output.residual
     return stream

@@ -74,7 +74,7 @@ class Growing:
 
     def keep(self, rows: Tensor) -> None:
         """Only these rows go on."""
-        self.stores = [(keys[rows], values[rows]) for keys, values in self.stores]
+        self.stores = [(keys[rows.to(keys.device)], values[rows.to(keys.device)]) for keys, values in self.stores]
 
     def _store(self, like: Tensor, layer: int, values: bool = False) -> Tensor:
         store = like.new_empty(self.rows, like.shape[1], self.room, like.shape[3])

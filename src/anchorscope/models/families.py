@@ -5,70 +5,142 @@ place in it, and offers no per-item masks). All it needs to know of an architect
 parts, and in which order a block applies them. What a block adds to the residual stream is then at hand without hooks.
 """
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from typing import Any
 
 from torch import Tensor, nn
 
-from anchorscope.errors import UserError
-
 
 @dataclass(frozen=True)
 class Family:
-    """Names of the parts, as attributes of the model and of its layers."""
+    """Names of the parts, as attributes of the model and of its layers; None where a family has no such part."""
 
+    name: str
+    """What people call the layout."""
     model_types: tuple[str, ...]
     """`config.model_type` of the architectures that are laid out so."""
     stack: str = "model"
-    """The decoder stack inside the causal language model."""
+    """The decoder stack inside the causal language model; a path with dots where it lies deeper."""
     embedding: str = "embed_tokens"
     """Token embedding, inside the stack."""
+    position_embedding: str | None = None
+    """Learned embedding of positions, inside the stack, added to the tokens'."""
     layers: str = "layers"
     """The list of blocks, inside the stack."""
-    rotary: str = "rotary_emb"
+    rotary: str | None = "rotary_emb"
     """Rotary embedding, inside the stack."""
+    rotary_per_layer_type: bool = False
+    """Whether sliding and full layers have rotary embeddings of their own."""
     final_norm: str = "norm"
     """The norm after the last block, inside the stack."""
     attention: str = "self_attn"
     """Attention, inside a block."""
     mlp: str = "mlp"
     """Feed-forward part, inside a block."""
-    norm_before_attention: str = "input_layernorm"
+    norm_before_attention: str | None = "input_layernorm"
     """Norm of what attention reads, inside a block."""
-    norm_before_mlp: str = "post_attention_layernorm"
+    norm_after_attention: str | None = None
+    """Norm of what attention gives, before it is added to the stream."""
+    norm_before_mlp: str | None = "post_attention_layernorm"
     """Norm of what the feed-forward part reads, inside a block."""
+    norm_after_mlp: str | None = None
+    """Norm of what the feed-forward part gives, before it is added to the stream."""
+    parallel: str | None = None
+    """The block's switch that lets both parts read the stream before the block, instead of one after the other."""
+    keys_values: str = "past_key_values"
+    """What attention calls the keeper of earlier keys and values."""
+    kernel: str = "sdpa"
+    """The attention kernel; `eager` where scores are capped, which SDPA cannot do."""
+    needs_bos: bool = False
+    """Whether the model babbles without the beginning-of-text token, which some tokenizers do not add by themselves."""
 
 
-FAMILIES: tuple[Family, ...] = (Family(model_types=("llama", "mistral", "qwen2", "qwen3")),)
+_OLMO = Family(
+    name="OLMo 2",
+    model_types=("olmo2",),
+    norm_before_attention=None,
+    norm_after_attention="post_attention_layernorm",
+    norm_before_mlp=None,
+    norm_after_mlp="post_feedforward_layernorm",
+)
+_GEMMA = Family(
+    name="Gemma 3",
+    model_types=("gemma3_text",),
+    rotary_per_layer_type=True,
+    norm_after_attention="post_attention_layernorm",
+    norm_before_mlp="pre_feedforward_layernorm",
+    norm_after_mlp="post_feedforward_layernorm",
+    needs_bos=True,
+)
+
+FAMILIES: tuple[Family, ...] = (
+    Family(name="Llama", model_types=("llama", "mistral", "qwen2", "qwen3", "qwen3_moe", "phi3")),
+    Family(name="Gemma", model_types=("gemma",), needs_bos=True),
+    replace(_GEMMA, name="Gemma 2", model_types=("gemma2",), rotary_per_layer_type=False, kernel="eager"),
+    _GEMMA,
+    replace(_GEMMA, name="Gemma 3 with images", model_types=("gemma3",), stack="model.language_model"),
+    _OLMO,
+    replace(_OLMO, name="OLMo 3", model_types=("olmo3",), rotary_per_layer_type=True),
+    Family(
+        name="GPT-NeoX",
+        model_types=("gpt_neox",),
+        stack="gpt_neox",
+        embedding="embed_in",
+        final_norm="final_layer_norm",
+        attention="attention",
+        parallel="use_parallel_residual",
+        keys_values="layer_past",
+    ),
+    Family(
+        name="GPT-2",
+        model_types=("gpt2",),
+        stack="transformer",
+        embedding="wte",
+        position_embedding="wpe",
+        layers="h",
+        rotary=None,
+        final_norm="ln_f",
+        attention="attn",
+        norm_before_attention="ln_1",
+        norm_before_mlp="ln_2",
+    ),
+)
+"""All layouts; a model that is listed nowhere is tried with each of them, see `self_check`."""
 
 
-def family_of(model: nn.Module, name: str) -> Family:
-    """The table of a model's family, proven against the model: every named part is there."""
-    model_type = model.config.model_type  # type: ignore[union-attr]
-    for family in FAMILIES:
-        if model_type in family.model_types:
-            _prove(model, family, name)
-            return family
-    listed = ", ".join(sorted(kind for family in FAMILIES for kind in family.model_types))
-    raise UserError(
-        f"Model {name!r} is of the architecture {model_type!r}, whose layout is not known here; known: {listed}. "
-        f"Choose a model of one of these."
-    )
+def listed_family(model_type: str) -> Family | None:
+    """The table that names this architecture; None if none does."""
+    return next((family for family in FAMILIES if model_type in family.model_types), None)
 
 
-def _prove(model: nn.Module, family: Family, name: str) -> None:
+def missing_part(model: nn.Module, family: Family) -> str | None:
+    """What a family's table names and the model does not have, in words; None if every part is there."""
     try:
-        stack = getattr(model, family.stack)
-        for part in (family.embedding, family.rotary, family.final_norm):
-            getattr(stack, part)
-        for part in (family.attention, family.mlp, family.norm_before_attention, family.norm_before_mlp):
-            getattr(getattr(stack, family.layers)[0], part)
+        stack = part_at(model, family.stack)
+        for name in (family.embedding, family.position_embedding, family.rotary, family.final_norm):
+            if name is not None:
+                getattr(stack, name)
+        block = getattr(stack, family.layers)[0]
+        for name in (family.attention, family.mlp, *_norms(family)):
+            getattr(block, name)
     except (AttributeError, IndexError) as error:
-        raise UserError(
-            f"Model {name!r} does not have the parts of its architecture ({error}); "
-            f"give the plain causal language model, without a wrapper around it."
-        ) from error
+        return str(error)
+    return None
+
+
+def part_at(module: Any, path: str) -> Any:
+    """The part that a path with dots names."""
+    for name in path.split("."):
+        module = getattr(module, name)
+    return module
+
+
+def _norms(family: Family) -> Iterator[str]:
+    before_and_after = (
+        family.norm_before_attention, family.norm_after_attention, family.norm_before_mlp, family.norm_after_mlp
+    )  # fmt: skip
+    return (name for name in before_and_after if name is not None)
 
 
 @dataclass(frozen=True)
@@ -83,13 +155,27 @@ class BlockOutput:
     """The stream after the block, [batch, pos, d_model]."""
 
 
-Attend = Callable[[nn.Module, Tensor], Tensor]
-"""Calls an attention module on its normed input with the engine's mask, rotary embedding and keys."""
+def run_block(
+    family: Family, block: Any, stream: Tensor, rotary: tuple[Tensor, Tensor] | None, mask: Tensor, keys_values: Any
+) -> BlockOutput:
+    """One decoder block on the residual stream, with this mask added to its scores and these keys before its own."""
+    given = {"attention_mask": mask, family.keys_values: keys_values}
+    if rotary is not None:
+        given["position_embeddings"] = rotary
+    read = _normed(block, family.norm_before_attention, stream)
+    attended = _first(getattr(block, family.attention)(hidden_states=read, **given))
+    attended = _normed(block, family.norm_after_attention, attended)
+    after_attention = stream + attended
+    parallel = family.parallel is not None and getattr(block, family.parallel)
+    fed = getattr(block, family.mlp)(_normed(block, family.norm_before_mlp, stream if parallel else after_attention))
+    fed = _normed(block, family.norm_after_mlp, _first(fed))
+    return BlockOutput(attention=attended, mlp=fed, residual=after_attention + fed)
 
 
-def run_block(family: Family, layer: Any, stream: Tensor, attend: Attend) -> BlockOutput:
-    """One decoder block on the residual stream."""
-    attended = attend(getattr(layer, family.attention), getattr(layer, family.norm_before_attention)(stream))
-    stream = stream + attended
-    fed = getattr(layer, family.mlp)(getattr(layer, family.norm_before_mlp)(stream))
-    return BlockOutput(attention=attended, mlp=fed, residual=stream + fed)
+def _normed(block: Any, norm: str | None, stream: Tensor) -> Tensor:
+    return stream if norm is None else getattr(block, norm)(stream)
+
+
+def _first(given: Any) -> Tensor:
+    """Attention hands back its weights too, and some mixtures of experts their routing."""
+    return given[0] if isinstance(given, tuple) else given

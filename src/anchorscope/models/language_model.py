@@ -3,13 +3,14 @@
 import hashlib
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from anchorscope.models.families import Family, family_of
+from anchorscope.errors import UserError
+from anchorscope.models.families import BlockOutput, Family, part_at, run_block
 
 _SAMPLED_VALUES = 4096  # per tensor: enough to tell two checkpoints apart, in a second even for 32 billion parameters
 
@@ -46,11 +47,22 @@ class LanguageModel:
     """Its tokenizer."""
     family: Family
     """Where its parts are."""
+    random_weights: bool = False
+    """Whether the weights were drawn at random: such a model knows nothing, and every output says so."""
+
+    def with_family(self, family: Family) -> "LanguageModel":
+        """The same model, read by another table."""
+        return replace(self, family=family)
+
+    @property
+    def config(self) -> Any:
+        """The configuration of the text model."""
+        return self.model.config.get_text_config()
 
     @property
     def stack(self) -> nn.Module:
         """The decoder stack."""
-        return getattr(self.model, self.family.stack)
+        return part_at(self.model, self.family.stack)
 
     @property
     def layers(self) -> nn.ModuleList:
@@ -65,7 +77,7 @@ class LanguageModel:
     @property
     def d_model(self) -> int:
         """Width of the residual stream."""
-        return int(self.model.config.hidden_size)
+        return int(self.config.hidden_size)
 
     @property
     def device(self) -> torch.device:
@@ -82,21 +94,68 @@ class LanguageModel:
         """The token embedding."""
         return getattr(self.stack, self.family.embedding)
 
-    def rotary(self, stream: Tensor, positions: Tensor) -> tuple[Tensor, Tensor]:
-        """Cosines and sines for the given positions, [batch, pos]."""
-        return getattr(self.stack, self.family.rotary)(stream, positions)
+    @property
+    def needs_bos(self) -> int | None:
+        """The token that every prompt has to begin with, also where the tokenizer does not put it there."""
+        known = getattr(self.tokenizer, "bos_token_id", None)
+        return (known if known is not None else self.config.bos_token_id) if self.family.needs_bos else None
+
+    def use_kernel(self) -> None:
+        """Sets the attention kernel: one that takes a mask per item, and does what the family's attention asks for."""
+        current, wanted = self.model.config._attn_implementation, self.family.kernel
+        if current != wanted and current != "eager":  # eager takes every mask and caps every score
+            self.model.set_attn_implementation(wanted)
+
+    def embed(self, ids: Tensor, positions: Tensor) -> Tensor:
+        """The stream before the first block, from token ids [batch, pos] at positions [batch or 1, pos]."""
+        stream = self.embedding(ids)
+        if self.family.position_embedding is None:
+            return stream
+        table = getattr(self.stack, self.family.position_embedding)
+        if int(positions.max()) >= table.num_embeddings:
+            raise UserError(
+                f"An item has {int(positions.max()) + 1} tokens, and model {self.name!r} reads at most "
+                f"{table.num_embeddings}; leave such questions out, or choose a model that reads more."
+            )
+        return stream + table(positions)
+
+    def rotary(self, layer: int, stream: Tensor, positions: Tensor) -> tuple[Tensor, Tensor] | None:
+        """Cosines and sines of a layer for the given positions, [batch or 1, pos]; None for a model without."""
+        if self.family.rotary is None:
+            return None
+        module = getattr(self.stack, self.family.rotary)
+        given = (self.config.layer_types[layer],) if self.family.rotary_per_layer_type else ()
+        return module(stream, positions.to(stream.device), *given)
+
+    def rotary_kind(self, layer: int) -> str:
+        """Layers of one kind share their rotary embedding."""
+        return str(self.config.layer_types[layer]) if self.family.rotary_per_layer_type else ""
+
+    def run_block(
+        self, layer: int, stream: Tensor, rotary: tuple[Tensor, Tensor] | None, mask: Tensor, keys_values: Any
+    ) -> BlockOutput:
+        """One block; what it is given follows it to its device."""
+        device = self.layer_device(layer)
+        there = None if rotary is None else (rotary[0].to(device), rotary[1].to(device))
+        return run_block(self.family, self.layers[layer], stream.to(device), there, mask.to(device), keys_values)
+
+    def layer_device(self, layer: int) -> torch.device:
+        """Where a block's weights are."""
+        return next(self.layers[layer].parameters()).device
 
     def logits(self, stream: Tensor) -> Tensor:
         """Next-token logits from the stream after the last block."""
-        return self.model.get_output_embeddings()(getattr(self.stack, self.family.final_norm)(stream))
+        norm, head = getattr(self.stack, self.family.final_norm), self.model.get_output_embeddings()
+        logits = head(norm(stream.to(head.weight.device)))  # the two are placed together
+        cap = getattr(self.config, "final_logit_softcapping", None)
+        return logits if cap is None else torch.tanh(logits / cap) * cap
 
     def sliding_window(self, layer: int) -> int | None:
         """How far back a layer's attention reaches; None for everything."""
-        config = self.model.config
-        window = getattr(config, "sliding_window", None)
-        if window is None or not getattr(config, "use_sliding_window", True):
+        window = getattr(self.config, "sliding_window", None)
+        if window is None or not getattr(self.config, "use_sliding_window", True):
             return None
-        kinds = getattr(config, "layer_types", None)
+        kinds = getattr(self.config, "layer_types", None)
         return int(window) if kinds is None or kinds[layer] == "sliding_attention" else None
 
     def identity(self) -> ModelIdentity:
@@ -132,14 +191,3 @@ class LanguageModel:
 def decode_exactly(tokenizer: Any, ids: Sequence[int]) -> str:
     """The text of token ids as it is: a tokenizer that tidies up spaces would move every later character."""
     return str(tokenizer.decode(list(ids), clean_up_tokenization_spaces=False))
-
-
-def wrap(
-    model: Any, tokenizer: Any, name: str | None = None, source: str = "an object already loaded"
-) -> LanguageModel:
-    """A transformers model that is already in memory (adapters, quantised weights), made ready for the engine."""
-    title = name or str(getattr(model.config, "_name_or_path", "") or model.config.model_type)
-    model.eval()
-    if model.config._attn_implementation not in ("sdpa", "eager"):
-        model.set_attn_implementation("sdpa")  # other kernels take no mask per item
-    return LanguageModel(name=title, source=source, model=model, tokenizer=tokenizer, family=family_of(model, title))

@@ -1,9 +1,10 @@
-"""From what the user named to a loaded model: the embedded one, a folder, a GGUF file or a hub id.
+"""From what the user named to a loaded model: the embedded one, a folder, a GGUF file, a hub id, or a shape.
 
 Only safetensors and GGUF weights are read (a pickle can run code), and code that comes with a model runs only when that
 is asked for explicitly.
 """
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -12,25 +13,66 @@ from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
 from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
 
 from anchorscope.errors import UserError, unknown
+from anchorscope.models import shapes
 from anchorscope.models.embedded import EMBEDDED, installed_path, quiet_transformers
-from anchorscope.models.language_model import LanguageModel, wrap
+from anchorscope.models.families import listed_family
+from anchorscope.models.language_model import LanguageModel
+from anchorscope.models.wrapping import wrap
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 """Precisions by their names on the command line."""
+BALANCED = "balanced"
+"""The device that stands for all GPUs of this machine, with the layers spread over them."""
+
+
+@dataclass(frozen=True)
+class ModelFacts:
+    """What is known of a model without its weights."""
+
+    name: str
+    n_layers: int
+    d_model: int
+    tokenizer: Any
+    needs_bos: int | None
+    random_weights: bool
 
 
 def load(source: str, dtype: str = "float32", device: str = "cpu", trust_remote_code: bool = False) -> LanguageModel:
-    """The model that `source` names, on one device."""
+    """The model that `source` names, on one device, or spread over all GPUs where the device is `balanced`."""
     if dtype not in DTYPES:
         raise unknown("dtype", dtype, DTYPES)
     target = _checked_device(device)
-    place, name, extra = _locate(source)
-    extra["trust_remote_code"] = trust_remote_code
+    try:
+        with quiet_transformers():
+            name, config, tokenizer, place, extra = _read_all_but_weights(source, trust_remote_code)
+            if shapes.is_shape(source):
+                model = shapes.build(config, DTYPES[dtype], target)
+            else:
+                model = _read_weights(place, source, extra, config, dtype, device)
+            if device != BALANCED:
+                model = model.to(target)
+    except (MemoryError, torch.OutOfMemoryError):
+        raise UserError(
+            f"The weights of model {source!r} do not fit into the memory of {device} in {dtype}; choose a smaller "
+            f"--dtype or model, or spread it over several GPUs with --device {BALANCED}."
+        ) from None
+    return wrap(model, tokenizer, name=name, source=source, random_weights=shapes.is_shape(source))
+
+
+def read_facts(source: str, trust_remote_code: bool = False) -> ModelFacts:
+    """Name, size and tokenizer of a model; its weights are not touched."""
     with quiet_transformers():
-        _refuse_non_causal(_read_config(place, source, extra), source)
-        tokenizer = _read_tokenizer(place, source, extra)
-        model = _read_weights(place, source, extra, dtype)
-    return wrap(model.to(target), tokenizer, name=name, source=source)
+        name, config, tokenizer, _, _ = _read_all_but_weights(source, trust_remote_code)
+    family, text = listed_family(config.model_type), config.get_text_config()
+    bos = tokenizer.bos_token_id if tokenizer.bos_token_id is not None else text.bos_token_id
+    return ModelFacts(
+        name=name,
+        n_layers=int(text.num_hidden_layers),
+        d_model=int(text.hidden_size),
+        tokenizer=tokenizer,
+        needs_bos=bos if family is not None and family.needs_bos else None,
+        random_weights=shapes.is_shape(source),
+    )
 
 
 def choose_device(device: str) -> str:
@@ -45,14 +87,29 @@ def choose_dtype(dtype: str, device: str) -> str:
 
 def _checked_device(device: str) -> torch.device:
     try:
+        if device == BALANCED:
+            return torch.empty(0, device="cuda").device
         if device.split(":")[0] not in ("cpu", "cuda"):
             raise RuntimeError("not a device that models run on")
         return torch.empty(0, device=device).device
     except (RuntimeError, AssertionError) as error:
         reason = str(error).splitlines()[0]
         raise UserError(
-            f"Device {device!r} cannot be used here ({reason}); allowed: auto, cpu, cuda, cuda:N."
+            f"Device {device!r} cannot be used here ({reason}); allowed: auto, cpu, cuda, cuda:N, {BALANCED}."
         ) from error
+
+
+def _read_all_but_weights(source: str, trust_remote_code: bool) -> tuple[str, Any, Any, str, dict[str, Any]]:
+    """Display name, configuration, tokenizer, where the weights are, and options to read them with."""
+    if shapes.is_shape(source):
+        place, _, extra = _locate("smollm2-135m")
+        tokenizer = _read_tokenizer(place, source, extra)
+        return shapes.title(source), shapes.config_of(source, len(tokenizer)), tokenizer, place, extra
+    place, name, extra = _locate(source)
+    extra["trust_remote_code"] = trust_remote_code
+    config = _read_config(place, source, extra)
+    _refuse_non_causal(config, source)
+    return name, config, _read_tokenizer(place, source, extra), place, extra
 
 
 def _locate(source: str) -> tuple[str, str, dict[str, Any]]:
@@ -81,7 +138,9 @@ def _locate(source: str) -> tuple[str, str, dict[str, Any]]:
             f"Model folder {source!r} does not exist; give a folder with safetensors, a .gguf file, "
             f"or a hub id (OWNER/NAME)."
         )
-    raise unknown("model", source, EMBEDDED, "A hub id (OWNER/NAME), a folder or a .gguf file is allowed too.")
+    raise unknown(
+        "model", source, EMBEDDED, "A hub id (OWNER/NAME), a folder, a .gguf file or shape:NAME is allowed too."
+    )
 
 
 def _check_folder(path: Path, source: str) -> None:
@@ -126,11 +185,18 @@ def _read_tokenizer(place: str, source: str, extra: dict[str, Any]) -> Any:
     return tokenizer
 
 
-def _read_weights(place: str, source: str, extra: dict[str, Any], dtype: str) -> Any:
-    safe = {} if "gguf_file" in extra else {"use_safetensors": True}
+def _read_weights(place: str, source: str, extra: dict[str, Any], config: Any, dtype: str, device: str) -> Any:
+    if "gguf_file" in extra and device == BALANCED:
+        raise UserError(f"A GGUF file ({source!r}) is loaded onto one device, not {BALANCED}; choose cuda or cpu.")
+    chosen: dict[str, Any] = {} if "gguf_file" in extra else {"use_safetensors": True}
+    family = listed_family(config.model_type)
+    if family is not None:  # any other gets the kernel that transformers takes it to support
+        chosen["attn_implementation"] = family.kernel
+    if device != "cpu" and "gguf_file" not in extra:  # straight to the GPU: the host may not have the room
+        chosen["device_map"] = BALANCED if device == BALANCED else {"": device}
     try:
         model, loaded = AutoModelForCausalLM.from_pretrained(
-            place, dtype=DTYPES[dtype], attn_implementation="sdpa", output_loading_info=True, **safe, **extra
+            place, dtype=DTYPES[dtype], output_loading_info=True, **chosen, **extra
         )
     except (MemoryError, torch.OutOfMemoryError):
         raise

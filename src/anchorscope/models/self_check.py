@@ -1,0 +1,143 @@
+"""Does the table fit the model: our own walk through the blocks must give what the model's own forward pass gives.
+
+Run on a few tokens whenever a model is made ready. It proves two things: that layout, order and scale of the parts are
+right (states and logits agree with the model's own), and that attention obeys the mask (with a token cut off, later
+states do not depend on which token it is; with nothing cut, they do). A model that is listed in no table is tried with
+every layout, so that a new architecture of a common build works at once; if none proves itself, it is refused.
+"""
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from anchorscope.errors import UserError
+from anchorscope.models.families import FAMILIES, Family, listed_family, missing_part
+from anchorscope.models.language_model import LanguageModel
+
+_TOKENS = 12
+_CUT = 3  # a token with others before and after it
+_TOLERANCE = {torch.float32: 1e-3, torch.float16: 3e-2}  # relative; any other precision as below
+_COARSE = 1e-1  # bfloat16 over tens of layers; a wrong layout is off by about the size of the states themselves
+
+
+def fitted(lm: LanguageModel) -> LanguageModel:
+    """The same model with the table that has proven itself on it."""
+    kind = lm.model.config.model_type
+    listed = listed_family(kind)
+    if listed is not None:
+        return _proven(lm.with_family(listed))
+    refusals = []
+    for family in FAMILIES:
+        missing = missing_part(lm.model, family)
+        if missing is not None:
+            refusals.append(f"{family.name}: {missing}")
+            continue
+        candidate = lm.with_family(family)
+        reason = disagreement(candidate)
+        if reason is None:
+            return candidate
+        refusals.insert(0, f"{family.name}: {reason}")  # the nearest miss says most
+    known = ", ".join(sorted(kind for family in FAMILIES for kind in family.model_types))
+    raise UserError(
+        f"Model {lm.name!r} is of the architecture {kind!r}, which follows no layout known here "
+        f"({refusals[0]}); known: {known}. Choose a model of one of these."
+    )
+
+
+def _proven(lm: LanguageModel) -> LanguageModel:
+    missing = missing_part(lm.model, lm.family)
+    if missing is not None:
+        raise UserError(
+            f"Model {lm.name!r} does not have the parts of its architecture ({missing}); "
+            f"give the plain causal language model, without a wrapper around it."
+        )
+    reason = disagreement(lm)
+    if reason is not None:
+        raise UserError(
+            f"Model {lm.name!r} does not compute what its architecture {lm.model.config.model_type!r} says ({reason}); "
+            f"check the weights and the configuration, or try --dtype float32."
+        )
+    return lm
+
+
+@torch.inference_mode()
+def disagreement(lm: LanguageModel) -> str | None:
+    """How our walk through the blocks differs from the model's own forward pass, in words; None if it does not."""
+    lm.use_kernel()
+    ids, other = _two_sequences(lm)
+    try:
+        own, logits = _walk(lm, ids, cut=None)
+        wanted, wanted_logits = _of_the_model(lm, ids)
+        cut, _ = _walk(lm, ids, cut=_CUT)
+        cut_other, _ = _walk(lm, other, cut=_CUT)
+    except (TypeError, ValueError, AttributeError, RuntimeError, IndexError, KeyError) as error:
+        if isinstance(error, torch.OutOfMemoryError):
+            raise
+        return f"its parts cannot be called as the layout says: {(str(error) or type(error).__name__).splitlines()[0]}"
+    if not all(bool(torch.isfinite(one).all()) for one in (*wanted, wanted_logits)):
+        return f"its own states contain NaN or infinity in {str(lm.dtype).removeprefix('torch.')}"
+    tolerance = _TOLERANCE.get(lm.dtype, _COARSE)
+    for layer, (mine, theirs) in enumerate(zip(own[:-1], wanted, strict=True)):
+        off = _difference(mine, theirs)
+        if not off <= tolerance:
+            return f"states after block {layer} are off by {off:.1%}"
+    off = _difference(logits, wanted_logits)
+    if not off <= tolerance:
+        return f"logits are off by {off:.1%}"
+    later = slice(_CUT + 1, None)
+    seen = max(_largest(a[:, later], b[:, later]) for a, b in zip(cut, cut_other, strict=True))
+    if not seen <= tolerance:
+        return f"attention does not obey the mask: a token that is cut off still changes later states by {seen:.1%}"
+    if all(torch.equal(a[:, later], b[:, later]) for a, b in zip(own, cut, strict=True)):
+        return "attention does not obey the mask: cutting a token off changes nothing"
+    return None
+
+
+def _two_sequences(lm: LanguageModel) -> tuple[Tensor, Tensor]:
+    """Tokens from the low end of the vocabulary, where no image and no padding tokens are; and one token changed."""
+    generator = torch.Generator().manual_seed(0)
+    vocabulary = int(lm.embedding.weight.shape[0])
+    low, high = min(5, vocabulary - 2), min(1000, vocabulary)
+    ids = torch.randint(low, high, (1, _TOKENS), generator=generator)
+    other = ids.clone()
+    other[0, _CUT] = low + (ids[0, _CUT] - low + 1) % (high - low)
+    return ids.to(lm.device), other.to(lm.device)
+
+
+def _walk(lm: LanguageModel, ids: Tensor, cut: int | None) -> tuple[list[Tensor], Tensor]:
+    """States after every block, and the logits; `cut` is a position that later ones may not look at."""
+    positions = torch.arange(ids.shape[1], device=lm.device)[None]
+    stream = lm.embed(ids, positions)
+    states = []
+    for layer in range(lm.n_layers):
+        mask = _mask(lm, layer, cut)
+        stream = lm.run_block(layer, stream, lm.rotary(layer, stream, positions), mask, None).residual
+        states.append(stream)
+    return states, lm.logits(stream)
+
+
+def _mask(lm: LanguageModel, layer: int, cut: int | None) -> Tensor:
+    """What a layer adds to its scores: minus infinity for what is later, outside its window, or cut."""
+    distance = torch.arange(_TOKENS)[:, None] - torch.arange(_TOKENS)[None, :]
+    hidden = (distance < 0) | (distance >= (lm.sliding_window(layer) or _TOKENS))
+    if cut is not None:
+        hidden[cut + 1 :, cut] = True
+    return torch.zeros(1, 1, _TOKENS, _TOKENS, dtype=lm.dtype).masked_fill_(hidden, float("-inf"))
+
+
+def _of_the_model(lm: LanguageModel, ids: Tensor) -> tuple[list[Tensor], Tensor]:
+    """The model's own states after every block but the last (whose state it only gives normed), and its logits."""
+    given: Any = lm.model(input_ids=ids, output_hidden_states=True, use_cache=False)
+    return list(given.hidden_states[1:-1]), given.logits
+
+
+def _difference(mine: Tensor, theirs: Tensor) -> float:
+    """Relative difference of a typical token: in low precision a mixture of experts may send one elsewhere."""
+    mine, theirs = mine.float(), theirs.float().to(mine.device)
+    return float(((mine - theirs).norm(dim=-1) / theirs.norm(dim=-1).clamp_min(1e-12)).median())
+
+
+def _largest(a: Tensor, b: Tensor) -> float:
+    a, b = a.float(), b.float()
+    return float(((a - b).norm(dim=-1) / b.norm(dim=-1).clamp_min(1e-12)).max())
