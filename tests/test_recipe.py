@@ -99,7 +99,6 @@ def test_a_choice_far_from_all_others_gets_no_guess() -> None:
     ("spec", "parts"),
     [
         ("atals", ["Unknown dataset 'atals'", "Did you mean 'atlas'?", "file:PATH"]),
-        ("popqa", ["Dataset 'popqa' needs its file", "popqa=FILE"]),
         ("popqq=x.csv", ["Unknown dataset 'popqq'", "Did you mean 'popqa'?", "file:x.csv"]),
         ("atlas=x.csv", ["Unknown dataset 'atlas'", "file:x.csv"]),
         ("", ["Unknown dataset ''"]),

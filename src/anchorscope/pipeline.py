@@ -17,13 +17,14 @@ import polars as pl
 from numpy.typing import NDArray
 from torch import Tensor
 
-from anchorscope.answers.choose import Asked, choose_questions
+from anchorscope.answers.choose import Asked
 from anchorscope.answers.conversation import Conversation
 from anchorscope.answers.generate import Answer
 from anchorscope.answers.label import Label, label_answers, require_enough
 from anchorscope.checkpoints import ARRAY, EFFECT, FRAMES, PROBE_SETS, TENSOR, records
-from anchorscope.datasets.catalog import DatasetSpec, absolute, load, parse_spec
+from anchorscope.datasets.catalog import DatasetSpec, parse_spec
 from anchorscope.datasets.question import Question
+from anchorscope.engine.batching import Budget
 from anchorscope.engine.capture import clean_states
 from anchorscope.engine.sequences import SITES
 from anchorscope.errors import UserError
@@ -32,10 +33,11 @@ from anchorscope.evidence.gather import measured_places, refit_logits
 from anchorscope.evidence.items import Measured
 from anchorscope.evidence.tables import Evidence, evidence_tables
 from anchorscope.interventions.intervention import Intervention, ItemTokens, item_tokens
-from anchorscope.interventions.registry import INTERVENTIONS
-from anchorscope.models.language_model import LanguageModel, ModelIdentity, wrap
-from anchorscope.models.loading import choose_device, choose_dtype
+from anchorscope.interventions.registry import available, chosen
+from anchorscope.models.language_model import LanguageModel, ModelIdentity
 from anchorscope.models.loading import load as load_model
+from anchorscope.models.wrapping import wrap
+from anchorscope.prepare import ask, resolve
 from anchorscope.probes.crossfit import MIN_PER_CLASS, PROBES, ProbeSet, Splits, fit_probes, make_splits
 from anchorscope.probes.folds import grouped_folds
 from anchorscope.probes.scoring import Scorer
@@ -44,11 +46,11 @@ from anchorscope.publish import DatasetResult, publish
 from anchorscope.recipe import Recipe
 from anchorscope.results import confidence, counts_frame, effects_frame, items_frame, probe_tensors
 from anchorscope.spans.locate import Located, locate_all
+from anchorscope.spans.question_spans import QuestionSpans
+from anchorscope.spans.question_words import question_words
 from anchorscope.stats.bootstrap import group_weights
 from anchorscope.store import RunFolder, open_run
 
-_BATCH_TOKENS = {"cpu": 2048}  # of the embedded model's size; matrix products gain little beyond it
-_BATCH_TOKENS_GPU = 16384
 _IDENTITY = records(ModelIdentity)
 
 
@@ -68,23 +70,8 @@ def run_recipe(
             asked = [job.ask(parse_spec(text)) for text in recipe.datasets]  # all files are read before anything slow
             identity = job.identity  # a resumed run must go on with the same weights
             results = [job.dataset(name, questions) for name, questions in asked]
-            publish(folder, identity, results, job.progress)
+            publish(folder, identity, results, job.budget.tokens, job.progress)
     return out
-
-
-def resolve(recipe: Recipe) -> Recipe:
-    """The recipe with every choice that depends on the machine or the current folder made."""
-    device = choose_device(recipe.device)
-    batch_tokens = recipe.batch_tokens or _BATCH_TOKENS.get(device.split(":")[0], _BATCH_TOKENS_GPU)
-    return recipe.model_copy(
-        update={
-            "model": str(Path(recipe.model).resolve()) if Path(recipe.model).exists() else recipe.model,
-            "datasets": tuple(absolute(text) for text in recipe.datasets),
-            "device": device,
-            "dtype": choose_dtype(recipe.dtype, device),
-            "batch_tokens": batch_tokens,
-        }
-    )
 
 
 @dataclass
@@ -120,6 +107,12 @@ class _Job:
         """Which model this is, once and for all."""
         return self.folder.step("model.json", lambda: self.lm.identity(), _IDENTITY)
 
+    @cached_property
+    def budget(self) -> Budget:
+        """How many tokens run together; where memory ran out, a resumed run goes on with what fitted."""
+        return Budget(self.folder.remembered("batch_tokens") or self.recipe.batch_tokens or 1,
+                      lambda tokens: self.folder.remember("batch_tokens", tokens))  # fmt: skip
+
     @property
     def positions(self) -> tuple[str, ...]:
         """Where probes read: at the final token always, and at the headline position."""
@@ -127,18 +120,13 @@ class _Job:
 
     def ask(self, spec: DatasetSpec) -> tuple[str, Asked]:
         """The questions of one dataset."""
-        recipe = self.recipe
-        return spec.name, self.folder.step(
-            f"{spec.name}/questions.json",
-            lambda: choose_questions(load(spec, recipe.on_bad_row), recipe.limit, recipe.seed),
-            records(Asked),
-        )
+        made = self.folder.step(f"{spec.name}/questions.json", lambda: ask(self.recipe, spec), records(Asked))
+        return spec.name, made
 
     def dataset(self, name: str, asked: Asked) -> DatasetResult:
         """The whole job on one dataset, from its questions to its tables."""
         recipe, step = self.recipe, self.folder.step
-        assert recipe.batch_tokens is not None  # resolved before the first step
-        talk = Conversation(lambda: self.lm, asked.questions, recipe.batch_tokens)
+        talk = Conversation(lambda: self.lm, asked.questions, self.budget, recipe.prompt)
         answers: list[Answer] = step(
             f"{name}/answers.json", lambda: talk.answer(recipe.max_new_tokens, self.progress), records(list[Answer])
         )
@@ -151,23 +139,19 @@ class _Job:
         )
         require_enough(name, labels, MIN_PER_CLASS, recipe.balance)
         located: list[Located | None] = step(
-            f"{name}/tokens.json",
-            lambda: locate_all(self.lm.tokenizer, asked.questions, talk.prompts, answers),
-            records(list[Located | None]),
+            f"{name}/tokens.json", lambda: self._locate(asked.questions, talk, answers), records(list[Located | None])
         )
         used = [index for index, label in enumerate(labels) if label.status == "used"]
+        places = [place for index in used if (place := located[index]) is not None]
         splits, groups = self._split([labels[index] for index in used])
 
         @cache
         def tokens() -> list[ItemTokens]:
-            found = [place for index in used if (place := located[index]) is not None]
-            return [item_tokens(place, self.positions, talk.prefix.length) for place in found]
+            return [item_tokens(place, self.positions, talk.prefix.length) for place in places]
 
         states: Tensor = step(
             f"{name}/states.safetensors",
-            lambda: clean_states(
-                self.lm, [item.sequence for item in tokens()], talk.prefix, talk.batch_tokens, self.progress
-            ),
+            lambda: clean_states(self.lm, [one.sequence for one in tokens()], talk.prefix, self.budget, self.progress),
             TENSOR,
         )
         probe_sets: dict[str, ProbeSet] = step(
@@ -184,14 +168,15 @@ class _Job:
         def under(one: Intervention) -> Effect:
             return step(f"{name}/{one.name}.safetensors", lambda: self._measure(one, tokens(), talk, scorer()), EFFECT)
 
-        effects = [under(one) for one in INTERVENTIONS.values()]
+        wanted, missing = available(chosen(recipe.evidence), [place.parts for place in places], 2 * MIN_PER_CLASS)
+        effects = [under(one) for one in wanted]
         for effect in effects:
             refuse_no_op(effect, clean)
 
         answered = [_Answered(asked.questions[index], answers[index]) for index in used]
-        places = measured_places(splits, groups, self.positions, probe_sets, clean, effects)
+        measured = measured_places(splits, groups, self.positions, probe_sets, clean, effects)
         tables: dict[str, pl.DataFrame] = step(
-            f"{name}/evidence", lambda: self._evidence(name, answered, splits, groups, places, effects), FRAMES
+            f"{name}/evidence", lambda: self._evidence(name, answered, splits, groups, measured, effects), FRAMES
         )
         fold_of = dict(zip(used, splits.folds.tolist(), strict=True))
         item_ids = [one.question.item_id for one in answered]
@@ -200,12 +185,21 @@ class _Job:
             name=name,
             items=items_frame(asked.questions, answers, labels, located, fold_of, tables["pathways"], headline),
             effects=effects_frame(name, item_ids, PROBES, self.positions, clean, effects),
-            counts=counts_frame(name, asked, labels),
+            counts=counts_frame(name, asked, labels, located),
             tables=tables,
             probes=probe_tensors(name, PROBES, probe_sets),
             reference_layers=tuple(probe_sets["/".join(headline)].reference[0].tolist()),
             unconverged=tuple(one for fitted in probe_sets.values() for one in fitted.unconverged),
+            missing=tuple(missing),
         )
+
+    def _locate(
+        self, questions: Sequence[Question], talk: Conversation, answers: Sequence[Answer]
+    ) -> list[Located | None]:
+        """The exact tokens of every answered question."""
+        chooser = self.recipe.exact_tokens
+        words: list[QuestionSpans] = question_words(chooser, questions, lambda: self.lm, self.budget, self.progress)
+        return locate_all(self.lm.tokenizer, questions, words, talk.prompts, answers)
 
     def _split(self, used: Sequence[Label]) -> tuple[Splits, NDArray[np.int64]]:
         """Folds, halves and inner folds of the used items, and their groups."""
@@ -236,7 +230,7 @@ class _Job:
             intervention,
             edges=recipe.edges,
             headline=(self.positions.index(recipe.position), SITES.index(recipe.site)),
-            batch_tokens=talk.batch_tokens,
+            budget=self.budget,
             seed=recipe.seed,
             progress=self.progress,
         )

@@ -11,9 +11,10 @@ import polars as pl
 from safetensors.torch import save_file
 from torch import Tensor
 
-from anchorscope.answers.prompt import FEW_SHOT
+from anchorscope.answers.template_examples import FEW_SHOT
 from anchorscope.datasets.catalog import parse_spec
 from anchorscope.models.language_model import ModelIdentity
+from anchorscope.models.shapes import MARK
 from anchorscope.progress import Progress
 from anchorscope.recipe import Recipe
 from anchorscope.report.findings import Findings
@@ -37,10 +38,14 @@ class DatasetResult:
     reference_layers: tuple[int, ...]
     """l* of each fold at the headline place."""
     unconverged: tuple[str, ...]
+    missing: tuple[str, ...]
+    """What was asked for and cannot be done on this dataset, with the reason."""
 
 
-def publish(folder: RunFolder, identity: ModelIdentity, results: Sequence[DatasetResult], progress: Progress) -> None:
-    """Writes the run's results, the manifest last."""
+def publish(
+    folder: RunFolder, identity: ModelIdentity, results: Sequence[DatasetResult], batch_tokens: int, progress: Progress
+) -> None:
+    """Writes the run's results, the manifest last; `batch_tokens` is what the run ended with."""
     out = folder.path
     frames = {
         "items": pl.concat([one.items for one in results]),
@@ -57,7 +62,7 @@ def publish(folder: RunFolder, identity: ModelIdentity, results: Sequence[Datase
         save_file({name: tensor for one in results for name, tensor in one.probes.items()}, half_made)
     counts = pl.concat([one.counts for one in results])
     steps = [_flat(record) for record in folder.records()]
-    findings = _findings(folder, identity, results, frames, counts, steps)
+    findings = _findings(folder, identity, results, frames, counts, steps, batch_tokens)
     shutil.rmtree(out / "figures", ignore_errors=True)
     write_all(findings, out, progress)
     folder.finish({
@@ -67,14 +72,15 @@ def publish(folder: RunFolder, identity: ModelIdentity, results: Sequence[Datase
         "inputs": _inputs(folder.recipe),
         "counts": counts.to_dicts(),
         "reference_layers": {one.name: list(one.reference_layers) for one in results},
-        "warnings": [f"probe not converged: {name}" for one in results for name in one.unconverged],
+        "batch_tokens": {"asked": folder.recipe.batch_tokens, "final": batch_tokens},
+        "warnings": _warnings(identity, results),
         "steps": steps,
     })  # fmt: skip
 
 
 def _findings(
     folder: RunFolder, identity: ModelIdentity, results: Sequence[DatasetResult],
-    frames: Mapping[str, pl.DataFrame], counts: pl.DataFrame, steps: list[dict[str, Any]],
+    frames: Mapping[str, pl.DataFrame], counts: pl.DataFrame, steps: list[dict[str, Any]], batch_tokens: int,
 ) -> Findings:  # fmt: skip
     recipe = folder.recipe
     return Findings(
@@ -91,30 +97,52 @@ def _findings(
         summary=frames["summary"],
         counts=counts,
         reference_layers={one.name: one.reference_layers for one in results},
-        facts=_facts(recipe, identity, results),
+        facts=_facts(recipe, identity, results, batch_tokens),
         command=f"anchorscope run {folder.path / 'recipe.toml'} --out NEW_FOLDER",
         steps=pl.DataFrame(steps, infer_schema_length=None).select("step", "seconds", "peak_memory_mb"),
+        random_weights=identity.random_weights,
     )
 
 
-def _facts(recipe: Recipe, identity: ModelIdentity, results: Sequence[DatasetResult]) -> dict[str, str]:
+def _warnings(identity: ModelIdentity, results: Sequence[DatasetResult]) -> list[str]:
+    found = [f"{MARK}: {identity.name} knows nothing, its chart is noise"] if identity.random_weights else []
+    for one in results:
+        found += [f"not available on {one.name}: {text}" for text in one.missing]
+        found += [f"probe not converged: {name}" for name in one.unconverged]
+    return found
+
+
+def _facts(
+    recipe: Recipe, identity: ModelIdentity, results: Sequence[DatasetResult], batch_tokens: int
+) -> dict[str, str]:
     """What was run, in words, in the order in which the report shows it."""
-    unconverged = [name for one in results for name in one.unconverged]
+    warnings = _warnings(identity, results)
+    lowered = f", lowered to {batch_tokens} when memory ran out" if batch_tokens != recipe.batch_tokens else ""
+    examples = f"{len(FEW_SHOT)} examples" + (" as earlier turns" if recipe.prompt == "chat" else "")
     facts = {
         "model": f"{identity.name} ({identity.architecture}, {identity.n_layers} layers, {identity.d_model} wide, "
         f"{identity.parameters / 1e6:,.0f} million parameters)",
         "weights": f"{identity.source}, fingerprint {identity.fingerprint[:16]}",
         "questions": ", ".join(recipe.datasets) + (f", at most {recipe.limit} each" if recipe.limit else ""),
-        "prompt": f"{recipe.prompt}, {len(FEW_SHOT)} examples, greedy, at most {recipe.max_new_tokens} answer tokens",
+        "prompt": f"{recipe.prompt}, {examples}, greedy, at most {recipe.max_new_tokens} answer tokens",
+        "exact tokens": _exact_tokens(results),
         "headline": f"site {recipe.site}, position {recipe.position}, edges {recipe.edges}",
         "balance": f"true and false answers balanced by {recipe.balance}; folds and bootstrap by {recipe.group_by}",
         "statistics": f"{recipe.folds} folds, {recipe.bootstrap} bootstrap resamples, seed {recipe.seed}",
-        "device": f"{identity.device}, {identity.dtype}, batches of {recipe.batch_tokens} tokens",
+        "device": f"{identity.device}, {identity.dtype}, batches of {recipe.batch_tokens} tokens{lowered}",
         "versions": ", ".join(f"{name} {version}" for name, version in _versions().items()),
     }
-    if unconverged:
-        facts["warning"] = f"{len(unconverged)} probes did not converge, the first: {unconverged[0]}"
+    if warnings:
+        more = f" (and {len(warnings) - 3} more, see manifest.json)" if len(warnings) > 3 else ""
+        facts["warning"] = "; ".join(warnings[:3]) + more
     return facts
+
+
+def _exact_tokens(results: Sequence[DatasetResult]) -> str:
+    """How many questions' key words were found in which way."""
+    names = {"own": "your spans", "metadata": "the dataset's words", "rules": "rules", "model": "the model"}
+    totals = {name: sum(int(one.counts[f"words_by_{name}"].sum()) for one in results) for name in names}
+    return ", ".join(f"{count:,} questions by {names[name]}" for name, count in totals.items() if count)
 
 
 def _inputs(recipe: Recipe) -> dict[str, str]:

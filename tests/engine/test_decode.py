@@ -1,7 +1,7 @@
 """Greedy answers, token by token those of transformers' own generate, whatever runs beside them."""
 
 import copy
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import pytest
 import torch
@@ -19,7 +19,7 @@ ROOM = 12
 """Most tokens of an answer; prompt and answer together are much longer than the sliding window of 8."""
 
 
-def is_end(token: int) -> bool:
+def is_end(token: int, so_far: Sequence[int]) -> bool:
     return token in ENDS
 
 
@@ -45,7 +45,7 @@ def generated(lm: LanguageModel, prompt: tuple[int, ...], room: int, ends: list[
 def answer(
     lm: LanguageModel,
     prompts: list[tuple[int, ...]],
-    end: Callable[[int], bool] = is_end,
+    end: Callable[[int, Sequence[int]], bool] = is_end,
     room: int = ROOM,
     batches: list[list[int]] | None = None,
     shared: bool = True,
@@ -75,7 +75,7 @@ def test_layers_with_different_windows_generate_alike(
 
 
 def test_an_answer_without_an_end_is_truncated(tiny: LanguageModel, prompts: list[tuple[int, ...]]) -> None:
-    found = answer(tiny, prompts, end=lambda token: False, room=7)
+    found = answer(tiny, prompts, end=lambda token, so_far: False, room=7)
     assert all(not one.finished and len(one.ids) == len(one.log_probs) == 7 for one in found)
     assert [one.ids for one in found] == [generated(tiny, prompt, 7, [])[0] for prompt in prompts]
 
@@ -83,29 +83,29 @@ def test_an_answer_without_an_end_is_truncated(tiny: LanguageModel, prompts: lis
 def test_an_answer_that_fills_its_room_and_then_ends_is_finished(
     tiny: LanguageModel, prompts: list[tuple[int, ...]]
 ) -> None:
-    free = answer(tiny, prompts, end=lambda token: False, room=5)
+    free = answer(tiny, prompts, end=lambda token, so_far: False, room=5)
     last = {one.ids[4] for one in free if one.ids[4] not in one.ids[:4]}
     assert last
-    exact = answer(tiny, prompts, end=lambda token: token in last, room=4)
+    exact = answer(tiny, prompts, end=lambda token, so_far: token in last, room=4)
     full = [one for one in exact if len(one.ids) == 4]
     assert any(one.finished for one in full)
     for one, whole in zip(exact, free, strict=True):
         if one.finished and len(one.ids) == 4:
             assert one.ids == whole.ids[:4]
-    short = answer(tiny, prompts, end=lambda token: token in last, room=3)
+    short = answer(tiny, prompts, end=lambda token, so_far: token in last, room=3)
     for one, shorter in zip(exact, short, strict=True):
         if len(one.ids) == 4:
             assert not shorter.finished  # one token less room, and the same answer does not end
 
 
 def test_an_answer_may_be_empty(tiny: LanguageModel, prompts: list[tuple[int, ...]]) -> None:
-    found = answer(tiny, prompts, end=lambda token: True)
+    found = answer(tiny, prompts, end=lambda token, so_far: True)
     assert found == [Decoded(ids=(), log_probs=(), finished=True)] * len(prompts)
 
 
 def test_answers_stop_before_the_line_break(tiny: LanguageModel, prompts: list[tuple[int, ...]]) -> None:
     line_break = tiny.tokenizer("\n", add_special_tokens=False).input_ids[0]
-    free = answer(tiny, prompts, end=lambda token: False)
+    free = answer(tiny, prompts, end=lambda token, so_far: False)
     spoken = [token for one in free for token in one.ids[2:]]
     often = max(set(spoken), key=spoken.count)
     model = copy.deepcopy(tiny.model)
@@ -114,7 +114,7 @@ def test_answers_stop_before_the_line_break(tiny: LanguageModel, prompts: list[t
         head[[often, line_break]] = head[[line_break, often]]
     talker = wrap(model, tiny.tokenizer)
 
-    def breaks(token: int) -> bool:
+    def breaks(token: int, so_far: Sequence[int]) -> bool:
         return "\n" in talker.tokenizer.decode([token])
 
     found = answer(talker, prompts, end=breaks)

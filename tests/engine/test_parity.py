@@ -22,7 +22,6 @@ from anchorscope.engine.sequences import EDGES, SITES, Cut, TokenSequence
 from anchorscope.models.language_model import LanguageModel
 from anchorscope.models.wrapping import wrap
 
-
 ADDS = {  # where the model's own forward pass shows what a block adds: attention's part, the feed-forward part
     "gemma2": ("post_attention_layernorm", "post_feedforward_layernorm"),
     "gemma3_text": ("post_attention_layernorm", "post_feedforward_layernorm"),
@@ -32,7 +31,13 @@ ADDS = {  # where the model's own forward pass shows what a block adds: attentio
     "gpt2": ("attn", "mlp"),
 }
 ATTENTIONS = {"gpt_neox": "attention", "gpt2": "attn"}
-WINDOWS = {"mistral": [8] * 4, "phi3": [8] * 4} | dict.fromkeys(("gemma2", "gemma3_text", "olmo3"), [8, None, 8, None])
+WINDOWS = {
+    "mistral": (8, 8, 8, 8),
+    "phi3": (8, 8, 8, 8),
+    "gemma2": (8, None, 8, None),
+    "gemma3_text": (8, None, 8, None),
+    "olmo3": (8, None, 8, None),
+}
 """Written by hand, not read from the tables under test."""
 
 
@@ -41,7 +46,7 @@ def blocks(model: Any) -> Any:
 
 
 def windows(model: Any) -> list[int | None]:
-    return WINDOWS.get(model.config.model_type, [None] * 4)
+    return list(WINDOWS.get(model.config.model_type, (None,) * 4))
 
 
 def watch(model: Any, ids: tuple[int, ...], masks: list[Tensor] | None = None) -> Tensor:

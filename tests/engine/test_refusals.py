@@ -107,7 +107,7 @@ def test_states_that_are_no_numbers_are_refused_with_the_precision(
     with pytest.raises(UserError) as caught:
         run(broken, items, shared_prefix(broken))
     with pytest.raises(UserError) as decoding:
-        decode(broken, [items[0].ids], no_prefix(), [[0]], 5, lambda token: False)
+        decode(broken, [items[0].ids], no_prefix(), [[0]], 5, lambda token, so_far: False)
     text = str(caught.value)
     assert str(decoding.value) == text  # no answer is drawn from logits that are none
     assert "NaN or infinity" in text

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 
+from anchorscope.engine.batching import Budget
 from anchorscope.engine.capture import clean_states
 from anchorscope.engine.forward import compute_prefix
 from anchorscope.engine.sequences import SITES, TokenSequence
@@ -50,13 +51,14 @@ class Bench:
         self.folds = np.arange(N) % N_FOLDS
         self.sets = [[random_probes(10 * q + s) for s in range(len(SITES))] for q in range(2)]
         self.scorer = Scorer(self.sets, self.folds, lm.device)
-        self.states = clean_states(lm, [item.sequence for item in items], self.prefix, 200)
+        self.states = clean_states(lm, [item.sequence for item in items], self.prefix, Budget(200))
         self.clean = score_states(self.scorer, self.states)
 
     def run(self, intervention: Intervention, batch_tokens: int = 200) -> Effect:
         return measure(
-            self.lm, self.items, self.prefix, self.scorer, intervention, "all", (1, 2), batch_tokens, 0, Silent()
-        )
+            self.lm, self.items, self.prefix, self.scorer, intervention, "all", (1, 2), Budget(batch_tokens), 0,
+            Silent(),
+        )  # fmt: skip
 
 
 @pytest.fixture(scope="module")

@@ -14,16 +14,19 @@ from anchorscope.engine.sequences import EDGES, Cut, TokenSequence
 from anchorscope.errors import InterventionNotApplied
 from anchorscope.interventions.controls import random_candidates
 from anchorscope.interventions.intervention import Intervention, ItemTokens, item_tokens
-from anchorscope.interventions.registry import INTERVENTIONS
+from anchorscope.interventions.names import EVIDENCE
+from anchorscope.interventions.registry import INTERVENTIONS, available, chosen
 from anchorscope.models.language_model import LanguageModel
-from anchorscope.spans.locate import Located
+from anchorscope.spans.locate import Located, QuestionParts
 
 every_intervention = pytest.mark.parametrize("intervention", INTERVENTIONS.values(), ids=INTERVENTIONS.keys())
 
 
 def make_item(prefix: int, question: tuple[int, ...], answer_start: int, length: int) -> ItemTokens:
     sequence = TokenSequence(ids=tuple(range(length)), answer_start=answer_start, read_at=(length - 1,))
-    return ItemTokens(sequence=sequence, question_tokens=question, prefix_length=prefix)
+    half = (len(question) + 1) // 2
+    parts = QuestionParts(subject=question[:half], property=question[half:], content=question)
+    return ItemTokens(sequence=sequence, question_tokens=question, prefix_length=prefix, parts=parts)
 
 
 @st.composite
@@ -114,6 +117,27 @@ def test_the_no_op_control_cuts_nothing(item: ItemTokens) -> None:
     assert not none.changes
 
 
+@given(items())
+def test_other_choices_cut_the_part_that_they_are_named_after(item: ItemTokens) -> None:
+    for name in ("subject", "property", "content"):
+        one = INTERVENTIONS[name]
+        assert one.cut(item, "all", np.random.default_rng(0)).keys == getattr(item.parts, name)
+        assert one.applies(item.parts) == bool(getattr(item.parts, name))
+
+
+def test_experiments_are_chosen_by_name_and_the_knockout_is_always_made() -> None:
+    assert [one.name for one in chosen(("knockout",))] == ["knockout", "random", "none"]
+    assert [one.name for one in chosen(EVIDENCE)] == list(INTERVENTIONS)
+    assert {one.evidence for one in INTERVENTIONS.values()} == set(EVIDENCE)
+
+
+def test_what_too_few_questions_say_is_not_available_and_the_reason_is_told() -> None:
+    items_with = [QuestionParts((1,), (2,) if index < 7 else (), (1, 2)) for index in range(10)]
+    kept, missing = available(chosen(EVIDENCE), items_with, needed=8)
+    assert [one.name for one in kept] == ["knockout", "random", "none", "subject", "content"]
+    assert missing == ["property (the property alone is cut): 7 of 10 questions say such words, 8 needed"]
+
+
 def test_only_the_no_op_control_says_that_it_changes_nothing() -> None:
     assert [name for name, one in INTERVENTIONS.items() if not one.changes] == ["none"]
 
@@ -121,7 +145,7 @@ def test_only_the_no_op_control_says_that_it_changes_nothing() -> None:
 def test_an_item_is_read_at_the_named_positions_in_their_order() -> None:
     located = Located(
         input_ids=tuple(range(20)), answer_start=15, question_tokens=(8, 9), answer_tokens=(16, 17),
-        positions=(18, 17, 15), rule="rules",
+        positions=(18, 17, 15), rule="rules", parts=QuestionParts((8,), (9,), (8, 9)),
     )  # fmt: skip
     item = item_tokens(located, ("answer_before", "final"), prefix_length=6)
     assert item.sequence == TokenSequence(ids=tuple(range(20)), answer_start=15, read_at=(15, 18))
@@ -138,7 +162,8 @@ def tokens() -> list[ItemTokens]:
         ids = (256, 5, 6, 7, *torch.randint(0, 256, (length - 4,), generator=generator).tolist())
         sequence = TokenSequence(ids, answer_start=length - 2, read_at=tuple(range(length - 10, length)))
         question = (length - 7, length - 5, length - 4)
-        made.append(ItemTokens(sequence=sequence, question_tokens=question, prefix_length=length - 8))
+        parts = QuestionParts(subject=question[1:], property=question[:1], content=question)
+        made.append(ItemTokens(sequence, question, prefix_length=length - 8, parts=parts))
     return made
 
 

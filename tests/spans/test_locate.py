@@ -12,6 +12,7 @@ from anchorscope.datasets.question import Question
 from anchorscope.models.language_model import LanguageModel
 from anchorscope.spans.locate import Located, locate
 from anchorscope.spans.positions import POSITIONS
+from anchorscope.spans.question_spans import locate_question_words
 
 PERU = Question("d", "1", "What is the capital of Peru?", ("Lima",), "Peru", "capital", ("capital",))
 WORD = st.text("abcdefgXYZéüß", min_size=2, max_size=6)
@@ -32,7 +33,8 @@ def merging_tokenizer() -> PreTrainedTokenizerFast:
 def found(tokenizer: PreTrainedTokenizerFast, question: Question, said: str = " Lima") -> tuple[Prompt, Located]:
     (prompt,) = build_prompts(tokenizer, [question])
     ids = tuple(tokenizer(said, add_special_tokens=False)["input_ids"])
-    return prompt, locate(tokenizer, question, prompt, Answer(said.strip(), ids, None, "answered"))
+    answer = Answer(said.strip(), ids, None, "answered")
+    return prompt, locate(tokenizer, question, locate_question_words(question), prompt, answer)
 
 
 def spelled(tokenizer: PreTrainedTokenizerFast, located: Located, tokens: tuple[int, ...]) -> str:
@@ -144,7 +146,7 @@ def test_the_token_before_an_answer_that_begins_at_once_is_the_prompts_last() ->
     tokenizer = merging_tokenizer()
     (prompt,) = build_prompts(tokenizer, [PERU])
     ids = tuple(tokenizer("Lima", add_special_tokens=False)["input_ids"])
-    located = locate(tokenizer, PERU, prompt, Answer("Lima", ids, None, "answered"))
+    located = locate(tokenizer, PERU, locate_question_words(PERU), prompt, Answer("Lima", ids, None, "answered"))
     assert located.positions[2] == located.answer_start - 1
     assert tokenizer.decode([located.input_ids[located.positions[2]]]) == ":"
 

@@ -1,14 +1,27 @@
-"""Which questions are asked: none that the prompt's own examples answer, and at most as many as wanted, at random."""
+"""Which questions are asked: each once, none that the prompt's own examples answer, and at most so many, at random.
 
+One pass over the stream, in the memory of the questions that are asked: a question's seeded hash tells whether it was
+there before, and the questions with the smallest hashes are the sample. So the draw does not depend on the order of
+the file or on its other questions, and a smaller limit draws from a larger one's questions.
+"""
+
+import heapq
 from dataclasses import dataclass
 
-import numpy as np
-
-from anchorscope.answers.prompt import in_few_shot
-from anchorscope.datasets.catalog import Loaded
+from anchorscope.answers.template_examples import FEW_SHOT
 from anchorscope.datasets.question import Question
-from anchorscope.datasets.text import words
-from anchorscope.errors import UserError
+from anchorscope.datasets.reading import Reading
+from anchorscope.datasets.small_hash import small_hash
+from anchorscope.datasets.text import located_words, normalise, question_key, without_articles
+from anchorscope.errors import UserError, unknown
+
+YES_NO = ("drop", "keep")
+"""What becomes of questions that can only be answered with yes or no: chance gets half of them right."""
+# Not among them: "where", which in HotpotQA is at times a misspelt "were".
+_ASKS_FOR_MORE = ("what", "whats", "which", "who", "whos", "whom", "whose", "when", "why", "how")
+_LONGEST_YES = 8  # characters, with quotes and stops: no other answer needs to be looked at
+_FEW_SHOT_QUESTIONS = frozenset(question_key(example.question) for example in FEW_SHOT)
+_FEW_SHOT_SUBJECTS = frozenset(normalise(example.subject) for example in FEW_SHOT)
 
 
 @dataclass(frozen=True)
@@ -17,27 +30,78 @@ class Asked:
 
     questions: list[Question]
     read: int
+    """Rows of the dataset."""
     bad: int
     """Rows that could not be used; a question without any word has no key words to cut."""
     repeated: int
     """Rows whose question was there already."""
     few_shot: int
     """Questions left out because the prompt's examples speak of them."""
+    yes_no: int = 0
+    """Questions left out because their answer is yes or no."""
 
 
-def choose_questions(loaded: Loaded, limit: int | None, seed: int) -> Asked:
+def is_yes_no(question: Question) -> bool:
+    """Whether chance alone would be right half of the time, and nobody has judged an answer yet.
+
+    "What is the symbol of nobelium?" ("No") is none: what begins with such a word asks for more than yes or no.
+    """
+    if question.truthful is not None or any(len(answer) > _LONGEST_YES for answer in question.answers):
+        return False
+    asks_for_more = _words(question.question).split(" ")[0] in _ASKS_FOR_MORE
+    return not asks_for_more and all(_words(answer) in ("yes", "no") for answer in question.answers)
+
+
+def _words(text: str) -> str:
+    """`normalise` without its memory: a million questions are seen once each."""
+    return " ".join(without_articles([word.text for word in located_words(text)]))
+
+
+def choose_questions(reading: Reading, limit: int | None, seed: int, yes_no: str = "drop") -> Asked:
     """Draws the questions to ask; they keep their order."""
-    worded = [question for question in loaded.questions if words(question.question)]
-    allowed = [question for question in worded if not in_few_shot(question)]
-    if not allowed:
-        raise UserError("The dataset has no question to ask; check that the file is the right one.")
-    chosen = np.arange(len(allowed))
-    if limit is not None and limit < len(allowed):
-        chosen = np.sort(np.random.default_rng([seed, 1]).choice(len(allowed), size=limit, replace=False))
+    if yes_no not in YES_NO:
+        raise unknown("value of --yes-no", yes_no, YES_NO)
+    seen: set[int] = set()
+    drawn: list[tuple[int, int, Question]] = []  # a heap by falling hash, once it is full
+    left_out = dict.fromkeys(("wordless", "repeated", "few-shot", "yes/no"), 0)
+    for place, question in enumerate(reading):
+        words = _words(question.question)
+        key = small_hash(words or question.question, seed)
+        if key in seen:
+            left_out["repeated"] += 1
+            continue
+        seen.add(key)
+        reason = _reason(question, words, yes_no)
+        if reason:
+            left_out[reason] += 1
+        elif limit is None or len(drawn) < limit:
+            heapq.heappush(drawn, (-key, place, question))
+        else:
+            heapq.heappushpop(drawn, (-key, place, question))
+    if not drawn:
+        raise UserError(_nothing(reading, left_out))
     return Asked(
-        questions=[allowed[index] for index in chosen],
-        read=loaded.read,
-        bad=len(loaded.bad_rows) + len(loaded.questions) - len(worded),
-        repeated=loaded.repeated,
-        few_shot=len(worded) - len(allowed),
+        questions=[question for _, _, question in sorted(drawn, key=lambda one: one[1])],
+        read=reading.rows,
+        bad=len(reading.bad_rows) + left_out["wordless"],
+        repeated=left_out["repeated"],
+        few_shot=left_out["few-shot"],
+        yes_no=left_out["yes/no"],
     )
+
+
+def _reason(question: Question, words: str, yes_no: str) -> str:
+    """Why a question is not asked; empty if it may be."""
+    if not words:
+        return "wordless"
+    if words in _FEW_SHOT_QUESTIONS or (question.subject and _words(question.subject) in _FEW_SHOT_SUBJECTS):
+        return "few-shot"
+    return "yes/no" if yes_no == "drop" and is_yes_no(question) else ""
+
+
+def _nothing(reading: Reading, left_out: dict[str, int]) -> str:
+    """Why there is nothing to ask."""
+    counts = {"bad": len(reading.bad_rows), **left_out}
+    told = ", ".join(f"{count:,} {name}" for name, count in counts.items() if count) or "no rows"
+    hint = "--yes-no keep asks the yes/no questions" if left_out["yes/no"] else "check that the file is the right one"
+    return f"The dataset has no question to ask: {reading.rows:,} rows, of which {told}; {hint}."

@@ -5,8 +5,10 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from anchorscope.answers.generate import Answer, answer_questions
-from anchorscope.answers.prompt import Prompt, build_prompts, prefix_length
+from anchorscope.answers.prompt import Prompt, build_prompts, make_template, prefix_length
+from anchorscope.answers.template import Template
 from anchorscope.datasets.question import Question
+from anchorscope.engine.batching import Budget
 from anchorscope.engine.forward import compute_prefix
 from anchorscope.engine.keys_values import Prefix
 from anchorscope.models.language_model import LanguageModel
@@ -20,12 +22,20 @@ class Conversation:
     model: Callable[[], LanguageModel]
     """Gives the model; called only when it is needed, because a resumed run may not need it at all."""
     questions: Sequence[Question]
-    batch_tokens: int
+    budget: Budget
+    """How many tokens run together."""
+    kind: str = "few-shot"
+    """How the questions are put, one of `prompt.PROMPTS`."""
+
+    @cached_property
+    def template(self) -> Template:
+        """The text around every question."""
+        return make_template(self.kind, self.model().tokenizer, self.model().needs_bos)
 
     @cached_property
     def prompts(self) -> list[Prompt]:
         """One prompt per question."""
-        return build_prompts(self.model().tokenizer, self.questions)
+        return build_prompts(self.model().tokenizer, self.questions, self.template)
 
     @cached_property
     def prefix(self) -> Prefix:
@@ -36,5 +46,6 @@ class Conversation:
     def answer(self, max_new_tokens: int, progress: Progress) -> list[Answer]:
         """An answer to every question."""
         return answer_questions(
-            self.model(), self.questions, self.prompts, self.prefix, self.batch_tokens, max_new_tokens, progress
-        )
+            self.model(), self.questions, self.prompts, self.prefix, self.budget, max_new_tokens, progress,
+            template=self.template,
+        )  # fmt: skip

@@ -1,15 +1,28 @@
-"""The model's own answers: greedy, batched, up to the end of the line; or the user's, where the dataset brings them."""
+"""The model's own answers: greedy, batched, up to the end of the line; or the user's, where the dataset brings them.
 
+In a conversation some models begin with a blank line, or with a thinking block although that is switched off. Both are
+part of what the model sees and not of its answer, which begins at its first visible character.
+"""
+
+from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from anchorscope.answers.prompt import Prompt
+from anchorscope.answers.template import FEW_SHOT_TEMPLATE, Template
+from anchorscope.answers.template_thinking import CLOSE, OPEN, after_thinking
 from anchorscope.datasets.question import Question
-from anchorscope.engine.batching import plan_batches
-from anchorscope.engine.decode import decode
+from anchorscope.engine.batching import Budget, plan_batches
+from anchorscope.engine.decode import Decoded, decode, decoded_lengths
 from anchorscope.engine.keys_values import Prefix
 from anchorscope.models.language_model import LanguageModel, decode_exactly
 from anchorscope.progress import Progress
+
+BLANK_ROOM = 4
+"""Blank tokens that a chat answer may begin with, beyond the longest answer."""
+THINKING_ROOM = 1024
+"""Tokens that a thinking block may take, beyond the longest answer; an item that thinks longer is truncated."""
 
 
 @dataclass(frozen=True)
@@ -22,6 +35,8 @@ class Answer:
     """Log-probability of each token; None for an answer that was given elsewhere."""
     status: str
     """`answered`, `empty` or `truncated`; only the first is used."""
+    before: tuple[int, ...] = ()
+    """What the model wrote between the prompt and its answer: blank lines, a thinking block."""
 
 
 def answer_questions(
@@ -29,42 +44,98 @@ def answer_questions(
     questions: Sequence[Question],
     prompts: Sequence[Prompt],
     prefix: Prefix,
-    batch_tokens: int,
+    budget: Budget,
     max_new_tokens: int,
     progress: Progress | None = None,
+    template: Template = FEW_SHOT_TEMPLATE,
 ) -> list[Answer]:
-    """An answer to every question, in order."""
+    """An answer to every question, in order; `prompts` are those of the template."""
+    chat = template.kind == "chat"
+    ends = _Ends(lm, chat)
+
+    def ask(asked: Sequence[int], room: int) -> dict[int, Decoded]:
+        ids = [prompts[index].ids for index in asked]
+        batches = plan_batches(decoded_lengths(ids, prefix, room), budget.tokens)
+        decoded = decode(lm, ids, prefix, batches, room, ends.is_end, progress, budget) if asked else []
+        return dict(zip(asked, decoded, strict=True))
+
     asked = [index for index, question in enumerate(questions) if question.model_answer is None]
-    ids = [prompts[index].ids for index in asked]
-    batches = plan_batches([len(prompt) - prefix.length + max_new_tokens // 2 for prompt in ids], batch_tokens)
-    ends = _Ends(lm)
-    decoded = decode(lm, ids, prefix, batches, max_new_tokens, ends.is_end, progress) if asked else []
-    answers = {
-        index: _as_answer(lm, one.ids, one.log_probs, one.finished) for index, one in zip(asked, decoded, strict=True)
-    }
+    decoded = ask(asked, max_new_tokens + (BLANK_ROOM if chat else 0))
+    if chat:  # few models think when told not to, so only theirs are asked again, with room for it
+        thinking = [index for index, one in decoded.items() if _thinks(decode_exactly(lm.tokenizer, one.ids))]
+        decoded |= ask(thinking, max_new_tokens + THINKING_ROOM)
+    answers = {}
     for index, question in enumerate(questions):
-        if question.model_answer is not None:
-            given = lm.tokenizer(f" {question.model_answer.strip()}", add_special_tokens=False)["input_ids"]
-            answers[index] = _as_answer(lm, tuple(given), None, finished=True)
+        if question.model_answer is None:
+            answers[index] = _spoken(lm.tokenizer, decoded[index], max_new_tokens, chat)
+        else:
+            answers[index] = given_answer(lm.tokenizer, template, prompts[index], question.model_answer)
     return [answers[index] for index in range(len(questions))]
 
 
-def _as_answer(lm: LanguageModel, ids: tuple[int, ...], log_probs: tuple[float, ...] | None, finished: bool) -> Answer:
-    text = decode_exactly(lm.tokenizer, ids).strip()
+def given_answer(tokenizer: Any, template: Template, prompt: Prompt, text: str) -> Answer:
+    """An answer that was given elsewhere, as the model would see it after the prompt."""
+    ids = template.answer_ids(tokenizer, prompt.text, prompt.ids, text)
+    return _as_answer(tokenizer, ids, None, finished=True)
+
+
+def _spoken(tokenizer: Any, decoded: Decoded, room: int, chat: bool) -> Answer:
+    """What the model said, apart from what it wrote before."""
+    start = _tokens_before(tokenizer, decoded.ids) if chat else 0
+    ids, log_probs = decoded.ids[start:], decoded.log_probs[start:]
+    finished = decoded.finished and len(ids) <= room
+    return _as_answer(tokenizer, ids[:room], log_probs[:room], finished, decoded.ids[:start])
+
+
+def _as_answer(
+    tokenizer: Any,
+    ids: tuple[int, ...],
+    log_probs: tuple[float, ...] | None,
+    finished: bool,
+    before: tuple[int, ...] = (),
+) -> Answer:
+    text = decode_exactly(tokenizer, ids).strip()
     status = "truncated" if not finished else "answered" if text else "empty"
-    return Answer(text=text, ids=ids, log_probs=log_probs, status=status)
+    return Answer(text=text, ids=ids, log_probs=log_probs, status=status, before=before)
+
+
+def _thinks(text: str) -> bool:
+    return text.lstrip().startswith(OPEN)
+
+
+def _tokens_before(tokenizer: Any, ids: tuple[int, ...]) -> int:
+    """How many tokens stand before the answer's first visible character; a block that is still open is all of them."""
+    closed = 0
+    if _thinks(decode_exactly(tokenizer, ids)):
+        closed = bisect_left(range(len(ids)), True, key=lambda n: CLOSE in decode_exactly(tokenizer, ids[:n]))
+    visible = (n for n in range(closed, len(ids)) if decode_exactly(tokenizer, ids[closed : n + 1]).strip())
+    return next(visible, len(ids))
 
 
 class _Ends:
-    """Which tokens end an answer: those that hold a line break, and the model's end tokens."""
+    """Which tokens end an answer: line breaks, the model's end tokens, and special tokens, which no answer holds.
 
-    def __init__(self, lm: LanguageModel) -> None:
-        self.tokenizer = lm.tokenizer
+    A chat answer may begin with line breaks: one ends it only after a visible character, and none inside a thinking
+    block.
+    """
+
+    def __init__(self, lm: LanguageModel, chat: bool) -> None:
+        self.tokenizer, self.chat = lm.tokenizer, chat
         known = lm.model.generation_config.eos_token_id if lm.model.generation_config is not None else None
-        ends = known if isinstance(known, list) else [known]
-        self.seen: dict[int, bool] = {int(end): True for end in [*ends, lm.tokenizer.eos_token_id] if end is not None}
+        ends = [*(known if isinstance(known, list) else [known]), lm.tokenizer.eos_token_id]
+        special = [token for token, added in lm.tokenizer.added_tokens_decoder.items() if added.special]
+        self.certain = {int(end) for end in [*ends, *lm.tokenizer.all_special_ids, *special] if end is not None}
+        if chat:
+            self.certain = {end for end in self.certain if decode_exactly(lm.tokenizer, [end]) not in (OPEN, CLOSE)}
+        self.texts: dict[int, str] = {}
 
-    def is_end(self, token: int) -> bool:
-        if token not in self.seen:
-            self.seen[token] = "\n" in decode_exactly(self.tokenizer, [token])
-        return self.seen[token]
+    def is_end(self, token: int, so_far: Sequence[int] = ()) -> bool:
+        if token in self.certain:
+            return True
+        if token not in self.texts:
+            self.texts[token] = decode_exactly(self.tokenizer, [token])
+        line, has_break, _ = self.texts[token].partition("\n")
+        if not has_break or not self.chat:
+            return bool(has_break)
+        said = after_thinking(decode_exactly(self.tokenizer, so_far))
+        return said is not None and bool((said + line).strip())

@@ -1,33 +1,20 @@
-"""What the model sees: three solved examples, then the question.
+"""What the model sees: solved examples, then the question; as plain text, or as a conversation.
 
-The examples are the same for every item, so their keys and values are computed once. A dataset's own questions about
-the examples' subjects are left out: their answers stand in the prompt.
+A dataset's own questions about the examples' subjects are left out: their answers stand in the prompt.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
+from anchorscope.answers.template import FEW_SHOT_TEMPLATE, Offsets, Template
+from anchorscope.answers.template_chat import chat_template
 from anchorscope.datasets.question import Question
-from anchorscope.datasets.text import normalise, question_key
 from anchorscope.engine.sequences import shared_prefix_length
+from anchorscope.errors import unknown
 
-
-@dataclass(frozen=True)
-class Example:
-    """A solved question of the prompt."""
-
-    question: str
-    answer: str
-    subject: str
-
-
-FEW_SHOT = (
-    Example("What is the capital of Japan?", "Tokyo", "Japan"),
-    Example("Who wrote Romeo and Juliet?", "William Shakespeare", "Romeo and Juliet"),
-    Example("What is the chemical symbol of gold?", "Au", "gold"),
-)
-"""The examples of every prompt: a place, a person and a symbol, so that no kind of answer is favoured."""
+PROMPTS = ("few-shot", "chat")
+"""How a question can be put: after solved examples as plain text, or through the model's own chat template."""
 
 
 @dataclass(frozen=True)
@@ -36,32 +23,27 @@ class Prompt:
 
     text: str
     ids: tuple[int, ...]
-    offsets: tuple[tuple[int, int], ...]
+    offsets: Offsets
     """Characters of `text` that each token covers."""
     question_start: int
     """Where the question's own text begins in `text`."""
 
 
-def in_few_shot(question: Question) -> bool:
-    """Whether the prompt's examples already speak of the question or its subject."""
-    keys = {question_key(example.question) for example in FEW_SHOT}
-    subjects = {normalise(example.subject) for example in FEW_SHOT}
-    return question_key(question.question) in keys or (
-        question.subject is not None and normalise(question.subject) in subjects
-    )
+def make_template(kind: str, tokenizer: Any, needs_bos: int | None = None) -> Template:
+    """The template of one kind for one model; `needs_bos` is the token that its prompts must begin with."""
+    if kind not in PROMPTS:
+        raise unknown("prompt", kind, PROMPTS)
+    return chat_template(tokenizer, needs_bos) if kind == "chat" else replace(FEW_SHOT_TEMPLATE, first_token=needs_bos)
 
 
-def build_prompts(tokenizer: Any, questions: Sequence[Question]) -> list[Prompt]:
-    """The few-shot prompt of each question, up to and with "Answer:"."""
-    shots = "".join(f"Question: {example.question}\nAnswer: {example.answer}\n" for example in FEW_SHOT)
-    head = f"{shots}Question: "
-    prompts = []
-    for question in questions:
-        text = f"{head}{' '.join(question.question.split())}\nAnswer:"
-        encoded = tokenizer(text, return_offsets_mapping=True)
-        offsets = tuple((int(start), int(end)) for start, end in encoded["offset_mapping"])
-        prompts.append(Prompt(text, tuple(encoded["input_ids"]), offsets, len(head)))
-    return prompts
+def build_prompts(
+    tokenizer: Any, questions: Sequence[Question], template: Template = FEW_SHOT_TEMPLATE
+) -> list[Prompt]:
+    """The prompt of each question, up to where its answer begins."""
+    texts = [template.text(question.question) for question in questions]
+    encoded = template.encode(tokenizer, texts)
+    start = len(template.head)
+    return [Prompt(text, ids, offsets, start) for text, (ids, offsets) in zip(texts, encoded, strict=True)]
 
 
 def prefix_length(prompts: Sequence[Prompt]) -> int:

@@ -11,6 +11,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
+from anchorscope.cli.data import data
 from anchorscope.cli.models import models
 from anchorscope.cli.run import run
 from anchorscope.cli.terminal import say, user_errors
@@ -80,6 +81,7 @@ def anchorscope(
 
 
 app.command("run")(run)
+app.command("data")(data)
 app.command("models")(models)
 
 

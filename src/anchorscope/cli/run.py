@@ -35,14 +35,19 @@ def run(
     dataset: Annotated[
         list[str] | None, typer.Option(help=f"{_about('datasets')} Several with commas, or repeat the option.")
     ] = None,
+    columns: Annotated[list[str] | None, _option("columns")] = None,
     limit: Annotated[int | None, _option("limit")] = None,
     site: Annotated[str | None, _option("site")] = None,
     position: Annotated[str | None, _option("position")] = None,
     edges: Annotated[str | None, _option("edges")] = None,
     balance: Annotated[str | None, _option("balance")] = None,
     group_by: Annotated[str | None, _option("group_by")] = None,
-    evidence: Annotated[str | None, _option("evidence")] = None,
+    exact_tokens: Annotated[str | None, _option("exact_tokens")] = None,
+    evidence: Annotated[
+        list[str] | None, typer.Option(help=f"{_about('evidence')} Names with commas, or all.", show_default=False)
+    ] = None,
     prompt: Annotated[str | None, _option("prompt")] = None,
+    yes_no: Annotated[str | None, _option("yes_no")] = None,
     on_bad_row: Annotated[str | None, _option("on_bad_row")] = None,
     seed: Annotated[int | None, _option("seed")] = None,
     device: Annotated[str | None, _option("device")] = None,
@@ -52,6 +57,10 @@ def run(
     max_per_class: Annotated[int | None, _option("max_per_class")] = None,
     bootstrap: Annotated[int | None, _option("bootstrap")] = None,
     trust_remote_code: Annotated[bool | None, _option("trust_remote_code")] = None,
+    allow_random_weights: Annotated[bool | None, _option("allow_random_weights")] = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Show what the model would see and what would be run; run nothing.")
+    ] = False,
     fresh: Annotated[
         bool, typer.Option("--fresh/--resume", help="Start the folder over, or go on where a run stopped (default).")
     ] = False,
@@ -61,9 +70,12 @@ def run(
     """Answer, label, probe, cut, measure and draw: the ΔP chart of a model on question sets, with its controls."""
     given = {name: value for name, value in locals().items() if name in Recipe.model_fields and value is not None}
     options = {**(read_recipe(recipe) if recipe is not None else {}), **given}
-    if dataset:
-        options["datasets"] = tuple(name for text in dataset for name in text.split(",") if name)
+    for name, texts in (("datasets", dataset), ("columns", columns), ("evidence", evidence)):
+        if texts:
+            options[name] = tuple(part for text in texts for part in text.split(",") if part)
     settled = make_recipe(options)
+    if dry_run:
+        return _show_preview(settled, as_json)
     folder = out or _default_folder(settled)
     if not quiet:
         say(f"anchorscope: {settled.model} on {', '.join(settled.datasets)} into {folder}")
@@ -82,6 +94,16 @@ def run(
         for warning in manifest["warnings"]:
             say(f"warning: {warning}")
         say(f"chart:  {chart}\nreport: {report}")
+
+
+def _show_preview(recipe: Recipe, as_json: bool) -> None:
+    from anchorscope.preview import preview_recipe, render_preview  # only here: help has to come at once
+
+    preview = preview_recipe(recipe)
+    if as_json:
+        emit_json(preview.record())
+    else:
+        typer.echo(render_preview(preview))
 
 
 def _default_folder(recipe: Recipe) -> Path:

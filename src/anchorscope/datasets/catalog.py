@@ -1,21 +1,26 @@
-"""Datasets by name: `atlas` is built in; the others are a name with its file, or the user's own file.
+"""Datasets by name: `atlas` is built in; the others come from a file, or from the hub if no file is given.
 
-`popqa=FILE` gives a known dataset its file, `file:PATH` any other; the name is what results and charts show.
+`popqa=FILE` gives a known dataset its file, `file:PATH` any other; the name is what results and charts show, and says
+nothing of the file's format.
 """
 
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from anchorscope.datasets import atlas
-from anchorscope.datasets.question import Question
-from anchorscope.datasets.tables import BadRow, read_table
-from anchorscope.datasets.text import question_key
-from anchorscope.errors import UserError, unknown
+from anchorscope.datasets.bad_rows import Row
+from anchorscope.datasets.columns import check_known, parse_columns
+from anchorscope.datasets.containers.recognise import recognise, rows_of
+from anchorscope.datasets.reading import Reading, Source, read_source
+from anchorscope.errors import unknown
+
+__all__ = ["BUILT_IN", "WITH_FILE", "DatasetSpec", "Reading", "absolute", "open_dataset", "parse_columns", "parse_spec"]
 
 BUILT_IN = ("atlas",)
 """Datasets that come with the package."""
 WITH_FILE = ("popqa", "triviaqa", "hotpotqa", "nq")
-"""Known datasets that need a file."""
+"""Known datasets that come from a file, or from the hub."""
 
 
 @dataclass(frozen=True)
@@ -24,25 +29,11 @@ class DatasetSpec:
 
     name: str
     path: Path | None
-    """None for a built-in dataset."""
-
-
-@dataclass(frozen=True)
-class Loaded:
-    """A dataset as read."""
-
-    questions: list[Question]
-    """One of each question text."""
-    read: int
-    """Rows that were read."""
-    repeated: int
-    """Rows left out because their question was there already."""
-    bad_rows: list[BadRow]
-    """Rows that could not be used, with the reason."""
+    """None for a dataset that is built in or comes from the hub."""
 
 
 def parse_spec(text: str) -> DatasetSpec:
-    """`atlas`, `popqa=FILE` or `file:PATH`."""
+    """`atlas`, `popqa`, `popqa=FILE` or `file:PATH`."""
     if text.startswith("file:"):
         path = Path(text.removeprefix("file:")).expanduser()
         return DatasetSpec(name=path.name.split(".")[0] or "file", path=path)
@@ -51,10 +42,8 @@ def parse_spec(text: str) -> DatasetSpec:
         if name not in WITH_FILE:
             raise unknown("dataset", name, WITH_FILE, f"For a file of your own write file:{path_text}.")
         return DatasetSpec(name=name, path=Path(path_text).expanduser())
-    if name in BUILT_IN:
+    if name in (*BUILT_IN, *WITH_FILE):
         return DatasetSpec(name=name, path=None)
-    if name in WITH_FILE:
-        raise UserError(f"Dataset {name!r} needs its file; download it and write {name}=FILE.")
     raise unknown("dataset", name, (*BUILT_IN, *WITH_FILE), "A file of your own is file:PATH, a known one popqa=FILE.")
 
 
@@ -66,15 +55,23 @@ def absolute(text: str) -> str:
     return f"file:{spec.path.resolve()}" if text.startswith("file:") else f"{spec.name}={spec.path.resolve()}"
 
 
-def load(spec: DatasetSpec, on_bad_row: str) -> Loaded:
-    """Reads a dataset and keeps one of each question text."""
+def open_dataset(spec: DatasetSpec, on_bad_row: str = "fail", columns: Mapping[str, str] | None = None) -> Reading:
+    """The questions of a dataset as a stream; `columns` says how a file of one's own names the known ones."""
+    columns = columns or {}
+    for name in columns:
+        check_known(name)
+    if spec.path is None and spec.name in BUILT_IN:
+        return Reading("built in", iter(atlas.load()))
     if spec.path is None:
-        questions, bad_rows = atlas.load(), []
-        read = len(questions)
+        source = Source(f"The hub's {spec.name}", "from the hub", "row", _hub_rows(spec.name))
     else:
-        table = read_table(spec.path, spec.name, on_bad_row)
-        questions, read, bad_rows = table.questions, table.rows, table.bad_rows
-    seen: dict[str, Question] = {}
-    for question in questions:
-        seen.setdefault(question_key(question.question), question)
-    return Loaded(list(seen.values()), read, len(questions) - len(seen), bad_rows)
+        container = recognise(spec.path, columns.get("question", "question"))
+        source = Source(str(spec.path), container.name, container.place, rows_of(spec.path, container))
+    return read_source(source, spec.name, on_bad_row, columns)
+
+
+def _hub_rows(name: str) -> Iterator[tuple[int, Row]]:
+    """The rows of a known dataset as the hub has them."""
+    from anchorscope.datasets import hub  # only here: its library is large and not always installed
+
+    yield from hub.open_rows(name)

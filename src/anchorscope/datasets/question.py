@@ -13,7 +13,7 @@ class Question:
     item_id: str
     """Unique within the dataset."""
     question: str
-    """The text that the model is asked."""
+    """The text that the model is asked; its white space is single spaces."""
     answers: tuple[str, ...]
     """Every accepted surface form; never empty."""
     subject: str | None = None
@@ -22,6 +22,8 @@ class Question:
     """The kind of fact ("capital"), the unit within which true and false answers are balanced; None where unknown."""
     property_words: tuple[str, ...] = ()
     """The words of the question that name the property asked for ("capital"); empty where the dataset does not say."""
+    exact_spans: tuple[tuple[int, int], ...] = ()
+    """The user's own exact words, as characters [start, end) of `question`: sorted, not overlapping; empty if none."""
     model_answer: str | None = None
     """An answer given elsewhere, used instead of generating one."""
     truthful: bool | None = None

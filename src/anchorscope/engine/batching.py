@@ -1,13 +1,37 @@
-"""Which items run together: sorted by length, as many as a token budget allows, so that little is padding."""
+"""Which items run together: sorted by length, as many as a token budget allows, so that little is padding.
 
-from collections.abc import Sequence
+Where memory does not suffice, the budget is halved and the work goes on with what is left; the lower budget stays.
+"""
+
+import gc
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+import torch
+
+from anchorscope.errors import UserError
+
+
+@dataclass
+class Budget:
+    """How many tokens may run together; shared by all passes of a run."""
+
+    tokens: int
+    lowered: Callable[[int], None] = field(default=lambda tokens: None)
+    """Told whenever memory ran out, with the new number."""
+
+    def lower(self, tokens: int) -> None:
+        """From now on no more than this."""
+        self.tokens = max(1, min(tokens, self.tokens))
+        self.lowered(self.tokens)
 
 
 def plan_batches(lengths: Sequence[int], batch_tokens: int, order: Sequence[int] | None = None) -> list[list[int]]:
     """Indices of each batch; the longest item times the number of items stays within `batch_tokens`.
 
-    Longest first, so that memory that does not suffice is noticed at once. `order` breaks ties between equal lengths;
-    without it they keep their place.
+    Longest first, so that memory that does not suffice is noticed at once. `order` says which items run and breaks ties
+    between equal lengths; without it all do and keep their place.
     """
     ties = range(len(lengths)) if order is None else order
     by_length = sorted(ties, key=lambda index: -lengths[index])
@@ -19,6 +43,43 @@ def plan_batches(lengths: Sequence[int], batch_tokens: int, order: Sequence[int]
         else:
             batches.append([index])
     return batches
+
+
+def run_in_batches(
+    batches: Sequence[Sequence[int]], lengths: Sequence[int], budget: Budget, run: Callable[[list[int]], None]
+) -> None:
+    """Runs every batch; one that does not fit is halved, and all that follow with it."""
+    waiting = deque(list(batch) for batch in batches)
+    while waiting:
+        batch = waiting.popleft()
+        if _fits(run, batch):
+            continue
+        longest = max(lengths[index] for index in batch)
+        if len(batch) == 1:
+            raise UserError(
+                f"Memory does not suffice for a single item of {longest} tokens; choose a smaller --dtype or model, "
+                f"another --device, or leave out the longest questions."
+            )
+        budget.lower(longest * (len(batch) // 2))
+        left = [*batch, *(index for later in waiting for index in later)]
+        waiting = deque(plan_batches(lengths, budget.tokens, left))
+
+
+def _fits(run: Callable[[list[int]], None], batch: list[int]) -> bool:
+    """Whether a batch could be run; what it had taken is free again if not."""
+    try:
+        run(batch)
+        return True
+    except (torch.OutOfMemoryError, MemoryError):
+        pass
+    except RuntimeError as error:
+        if "not enough memory" not in str(error) and "can't allocate memory" not in str(error):
+            raise
+    # Outside the handlers: the exception held on to every tensor of the pass.
+    gc.collect()
+    if torch.cuda.is_available():
+        torch.cuda.empty_cache()
+    return False
 
 
 def padding_share(lengths: Sequence[int], batches: Sequence[Sequence[int]]) -> float:

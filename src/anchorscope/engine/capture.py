@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from anchorscope.engine.batching import plan_batches
+from anchorscope.engine.batching import Budget, plan_batches, run_in_batches
 from anchorscope.engine.forward import LayerMasks, refuse_not_finite, run_layers
 from anchorscope.engine.keys_values import Prefix
 from anchorscope.engine.masks import cut_edges
@@ -31,6 +31,13 @@ class Work:
     """Indices into `sequences`; an item may be left out."""
     cuts: Sequence[Cut] | None = None
     """One per sequence; None for a clean pass."""
+    budget: Budget | None = None
+    """Lowered where memory runs out; None to begin with the largest batch."""
+
+    @property
+    def lengths(self) -> list[int]:
+        """Tokens that are run of each sequence."""
+        return [len(sequence.ids) - self.prefix.length for sequence in self.sequences]
 
 
 Receive = Callable[[list[int], Tensor], None]
@@ -41,11 +48,16 @@ def capture(lm: LanguageModel, work: Work, receive: Receive, title: str, progres
     """Runs all batches and hands each one's states to `receive`."""
     listener = progress or Silent()
     listener.start(title, sum(len(batch) for batch in work.batches))
-    for batch in work.batches:
-        states = _run_batch(lm, work, list(batch))
+
+    def run(batch: list[int]) -> None:
+        states = _run_batch(lm, work, batch)
         refuse_not_finite(states, lm)
-        receive(list(batch), states)
+        receive(batch, states)
         listener.advance(len(batch))
+
+    lengths = work.lengths
+    largest = max((max(lengths[index] for index in batch) * len(batch) for batch in work.batches), default=1)
+    run_in_batches(work.batches, lengths, work.budget or Budget(largest), run)
     listener.finish()
 
 
@@ -53,18 +65,18 @@ def clean_states(
     lm: LanguageModel,
     sequences: Sequence[TokenSequence],
     prefix: Prefix,
-    batch_tokens: int,
+    budget: Budget,
     progress: Progress | None = None,
 ) -> Tensor:
     """Clean states of all items in host memory, [position, site, layer, item, d_model], to train probes on."""
-    batches = plan_batches([len(sequence.ids) - prefix.length for sequence in sequences], batch_tokens)
+    batches = plan_batches([len(sequence.ids) - prefix.length for sequence in sequences], budget.tokens)
     n_positions = len(sequences[0].read_at)
     kept = torch.empty(n_positions, len(SITES), lm.n_layers, len(sequences), lm.d_model, dtype=lm.dtype)
 
     def keep(batch: list[int], states: Tensor) -> None:
         kept[..., batch, :] = states.permute(1, 2, 3, 0, 4).cpu()
 
-    capture(lm, Work(sequences, prefix, batches), keep, "clean states", progress)
+    capture(lm, Work(sequences, prefix, batches, budget=budget), keep, "clean states", progress)
     return kept
 
 

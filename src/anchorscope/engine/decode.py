@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from anchorscope.engine.batching import Budget, run_in_batches
 from anchorscope.engine.forward import refuse_not_finite, run_layers
 from anchorscope.engine.keys_values import Growing, Prefix
 from anchorscope.engine.masks import additive
@@ -17,6 +18,10 @@ from anchorscope.models.language_model import LanguageModel
 from anchorscope.progress import Progress, Silent
 
 _LEAVE_SHARE = 0.25  # rows leave in groups: moving the keys and values of the rest costs about as much as one step
+
+
+IsEnd = Callable[[int, Sequence[int]], bool]
+"""Whether a token ends an answer, given those before it."""
 
 
 @dataclass(frozen=True)
@@ -37,20 +42,31 @@ def decode(
     prefix: Prefix,
     batches: Sequence[Sequence[int]],
     max_new_tokens: int,
-    is_end: Callable[[int], bool],
+    is_end: IsEnd,
     progress: Progress | None = None,
+    budget: Budget | None = None,
 ) -> list[Decoded]:
-    """A greedy answer to each prompt (whole prompts, prefix included)."""
+    """A greedy answer to each prompt (whole prompts, prefix included); the budget is lowered where memory runs out."""
     listener = progress or Silent()
     listener.start("answers", len(prompts))
     answers: dict[int, Decoded] = {}
-    for batch in batches:
+
+    def run(batch: list[int]) -> None:
         rows = [prompts[index][prefix.length :] for index in batch]
-        run = _Batch(lm, rows, prefix, max_new_tokens)
-        answers.update(zip(batch, run.decode(max_new_tokens, is_end), strict=True))
+        spoken = _Batch(lm, rows, prefix, max_new_tokens).decode(max_new_tokens, is_end)
+        answers.update(zip(batch, spoken, strict=True))
         listener.advance(len(batch))
+
+    lengths = decoded_lengths(prompts, prefix, max_new_tokens)
+    largest = max((max(lengths[index] for index in batch) * len(batch) for batch in batches), default=1)
+    run_in_batches(batches, lengths, budget or Budget(largest), run)
     listener.finish()
     return [answers[index] for index in range(len(prompts))]
+
+
+def decoded_lengths(prompts: Sequence[tuple[int, ...]], prefix: Prefix, max_new_tokens: int) -> list[int]:
+    """Tokens that each prompt takes in a batch, if its answer is of middle length."""
+    return [len(prompt) - prefix.length + max_new_tokens // 2 for prompt in prompts]
 
 
 class _Batch:
@@ -68,7 +84,7 @@ class _Batch:
         self.finished = [False] * len(rows)
         self.active = list(range(len(rows)))
 
-    def decode(self, max_new_tokens: int, is_end: Callable[[int], bool]) -> list[Decoded]:
+    def decode(self, max_new_tokens: int, is_end: IsEnd) -> list[Decoded]:
         step_ids = self.ids
         for _ in range(max_new_tokens + 1):  # one more than the longest answer, for its end
             log_probs = torch.log_softmax(self._step(step_ids), dim=-1)
@@ -108,11 +124,11 @@ class _Batch:
         with torch.inference_mode():
             return self.lm.logits(stream[:, -1]).float()
 
-    def _note(self, chosen: list[int], best: list[float], is_end: Callable[[int], bool], room: int) -> None:
+    def _note(self, chosen: list[int], best: list[float], is_end: IsEnd, room: int) -> None:
         for row, token, log_prob in zip(self.active, chosen, best, strict=True):
             if self.finished[row]:
                 continue
-            if is_end(token):
+            if is_end(token, self.tokens[row]):
                 self.finished[row] = True
             elif len(self.tokens[row]) < room:
                 self.tokens[row].append(token)

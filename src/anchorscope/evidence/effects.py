@@ -12,7 +12,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from anchorscope.engine.batching import plan_batches
+from anchorscope.engine.batching import Budget, plan_batches
 from anchorscope.engine.capture import Work, capture
 from anchorscope.engine.keys_values import Prefix
 from anchorscope.errors import InterventionNotApplied
@@ -49,7 +49,7 @@ def measure(
     intervention: Intervention,
     edges: str,
     headline: tuple[int, int],
-    batch_tokens: int,
+    budget: Budget,
     seed: int,
     progress: Progress | None = None,
 ) -> Effect:
@@ -57,14 +57,15 @@ def measure(
     rng = np.random.default_rng([seed, sum(map(ord, intervention.name))])
     cuts = [intervention.cut(item, edges, rng) for item in tokens]
     chosen = _chosen(len(tokens), intervention.max_items, rng)
+    chosen = {index for index in chosen if intervention.applies(tokens[index].parts)}
     # The no-op control runs other neighbours together: the point is what a different batch changes.
     order = rng.permutation(len(tokens)) if not intervention.changes else np.arange(len(tokens))
     lengths = [len(item.sequence.ids) - prefix.length for item in tokens]
     batches = [
-        [index for index in batch if index in chosen] for batch in plan_batches(lengths, batch_tokens, order.tolist())
+        [index for index in batch if index in chosen] for batch in plan_batches(lengths, budget.tokens, order.tolist())
     ]
     collected = _Collected(len(tokens), scorer, headline if intervention.keeps_states else None)
-    work = Work([item.sequence for item in tokens], prefix, [batch for batch in batches if batch], cuts)
+    work = Work([item.sequence for item in tokens], prefix, [batch for batch in batches if batch], cuts, budget)
     capture(lm, work, collected.receive, intervention.name, progress)
     items = np.array(sorted(chosen), dtype=np.int64)
     return Effect(

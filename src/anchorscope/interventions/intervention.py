@@ -11,8 +11,11 @@ import numpy as np
 
 from anchorscope.engine.sequences import Cut, TokenSequence
 from anchorscope.errors import InterventionNotApplied
-from anchorscope.spans.locate import Located
+from anchorscope.spans.locate import Located, QuestionParts
 from anchorscope.spans.positions import POSITIONS
+
+NO_PARTS = QuestionParts((), (), ())
+"""Of an item of which only E_Q is known."""
 
 
 @dataclass(frozen=True)
@@ -24,13 +27,15 @@ class ItemTokens:
     """Exact question tokens E_Q, indices into the sequence."""
     prefix_length: int
     """Leading tokens shared by all items; they are not run again and cannot be cut."""
+    parts: QuestionParts = NO_PARTS
+    """The question's tokens by what they say."""
 
 
 def item_tokens(located: Located, positions: Sequence[str], prefix_length: int) -> ItemTokens:
     """An item whose tokens were found, to be read at the named positions."""
     read_at = tuple(located.positions[POSITIONS.index(position)] for position in positions)
     sequence = TokenSequence(located.input_ids, located.answer_start, read_at)
-    return ItemTokens(sequence, located.question_tokens, prefix_length)
+    return ItemTokens(sequence, located.question_tokens, prefix_length, located.parts)
 
 
 @dataclass(frozen=True)
@@ -49,6 +54,14 @@ class Intervention:
     """How many items are enough; None for all."""
     keeps_states: bool = False
     """Whether the states at the headline site are kept, to fit probes on them anew (`refit`)."""
+    needs: str | None = None
+    """The part of the question without which an item cannot be run; None where every item can."""
+    evidence: str = "knockout"
+    """The experiment that it belongs to; those of the knockout are always run."""
+
+    def applies(self, parts: QuestionParts) -> bool:
+        """Whether an item with these parts can be run."""
+        return self.needs is None or bool(getattr(parts, self.needs))
 
     def cut(self, item: ItemTokens, edges: str, rng: np.random.Generator) -> Cut:
         """The cut for one item."""

@@ -31,6 +31,8 @@ class ModelIdentity:
     dtype: str
     fingerprint: str
     """sha256 of the weights, see `LanguageModel.fingerprint`."""
+    random_weights: bool = False
+    """Whether the weights were drawn at random."""
 
 
 @dataclass(frozen=True)
@@ -170,6 +172,7 @@ class LanguageModel:
             device=str(self.device),
             dtype=str(self.dtype).removeprefix("torch."),
             fingerprint=self.fingerprint(),
+            random_weights=self.random_weights,
         )
 
     def fingerprint(self) -> str:

@@ -32,6 +32,7 @@ class ModelFacts:
     name: str
     n_layers: int
     d_model: int
+    parameters: int
     tokenizer: Any
     needs_bos: int | None
     random_weights: bool
@@ -69,10 +70,16 @@ def read_facts(source: str, trust_remote_code: bool = False) -> ModelFacts:
         name=name,
         n_layers=int(text.num_hidden_layers),
         d_model=int(text.hidden_size),
+        parameters=_count_parameters(config, trust_remote_code),
         tokenizer=tokenizer,
         needs_bos=bos if family is not None and family.needs_bos else None,
         random_weights=shapes.is_shape(source),
     )
+
+
+def _count_parameters(config: Any, trust_remote_code: bool) -> int:
+    with torch.device("meta"):  # shapes only, no memory
+        return int(AutoModelForCausalLM.from_config(config, trust_remote_code=trust_remote_code).num_parameters())
 
 
 def choose_device(device: str) -> str:

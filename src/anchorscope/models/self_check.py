@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from anchorscope.errors import UserError
-from anchorscope.models.families import FAMILIES, Family, listed_family, missing_part
+from anchorscope.models.families import FAMILIES, listed_family, missing_part
 from anchorscope.models.language_model import LanguageModel
 
 _TOKENS = 12
@@ -97,7 +97,7 @@ def disagreement(lm: LanguageModel) -> str | None:
 def _two_sequences(lm: LanguageModel) -> tuple[Tensor, Tensor]:
     """Tokens from the low end of the vocabulary, where no image and no padding tokens are; and one token changed."""
     generator = torch.Generator().manual_seed(0)
-    vocabulary = int(lm.embedding.weight.shape[0])
+    vocabulary = int(lm.config.vocab_size)
     low, high = min(5, vocabulary - 2), min(1000, vocabulary)
     ids = torch.randint(low, high, (1, _TOKENS), generator=generator)
     other = ids.clone()

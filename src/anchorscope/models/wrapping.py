@@ -1,4 +1,4 @@
-"""A transformers model that is in memory (loaded here, or by the user with adapters or quantised weights), made ready."""
+"""A transformers model that is in memory (loaded here, or by the user: adapters, quantised weights), made ready."""
 
 from typing import Any
 

@@ -2,6 +2,7 @@
 
 from anchorscope.report.delta_p import DeltaPChart
 from anchorscope.report.display import Display
+from anchorscope.report.exact_tokens import ExactTokensChart
 from anchorscope.report.findings import Findings
 from anchorscope.report.probe_auc import ProbeAucChart
 from anchorscope.report.reference_layer import ReferenceLayerChart
@@ -11,10 +12,12 @@ from anchorscope.report.truth_split import TruthSplitChart
 
 def displays(findings: Findings) -> list[Display]:
     """Every figure of the run, computed and not yet drawn."""
+    further = [ExactTokensChart.from_findings(findings)] if ExactTokensChart.was_made(findings) else []
     return [
         DeltaPChart.from_findings(findings),
         ProbeAucChart.from_findings(findings),
         SurvivingSignalChart.from_findings(findings),
         TruthSplitChart.from_findings(findings),
         ReferenceLayerChart.from_findings(findings),
+        *further,
     ]

@@ -48,3 +48,5 @@ class Findings:
     """The command that repeats the run."""
     steps: pl.DataFrame
     """step, seconds, peak_memory_mb."""
+    random_weights: bool = False
+    """Whether the model's weights were drawn at random: then every number here is noise, and the page says so."""

@@ -16,8 +16,10 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from anchorscope.report import tables
+from anchorscope.report.exact_tokens import cuts_table
 from anchorscope.report.examples import examples_table
 from anchorscope.report.findings import Findings
+from anchorscope.report.position_notes import POSITION_NOTES
 from anchorscope.report.story import summary_paragraph, warnings
 
 FILES = {
@@ -63,6 +65,8 @@ def _content(findings: Findings, observations: Sequence[dict[str, Any]]) -> dict
         "surviving": tables.surviving_table(findings),
         "controls": tables.controls_table(findings),
         "moved": tables.moved_table(findings),
+        "cuts": cuts_table(findings),
+        "position_note": POSITION_NOTES.get(findings.position, ""),
         "steps": tables.steps_table(findings),
         "examples": examples_table(findings),
         "files": FILES,

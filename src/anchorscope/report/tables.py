@@ -18,6 +18,7 @@ _COUNTS = {
     "read": "read",
     "repeated": "repeated",
     "few_shot": "in the prompt",
+    "yes_no": "yes/no",
     "asked": "asked",
     "empty": "empty",
     "truncated": "cut off",

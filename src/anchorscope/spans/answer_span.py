@@ -1,76 +1,192 @@
 """The exact answer E_A, as a place in the model's answer: the entity, without what is said around it.
 
-Where the grader finds an accepted answer, that is the entity (the longest one found, the first of equals), read from
-the same words and therefore never in disagreement with the grade. A wrong answer has no such help: it is taken without
-leading articles, quotes and closing punctuation; a long one is a sentence, and only its first clause is taken.
+The rule never sees the accepted answers. Looking for them first would place the entity of right answers by another rule
+than that of wrong ones, and a probe that reads there could tell the two apart by the place alone. So "It is Paris, I
+think" and "It is Lyon, I think" are read alike: by the answer, and by the words of the question, which are not it.
+- An answer of a few words is the entity, less articles and punctuation.
+- Of a sentence, what it states is taken (`statement`). In it the entity is the first name, quotation or number that is
+  not in the question; for "what" questions also a common noun after "a" ("is a British politician"); else its first
+  clause. Names that only describe ("the American director Tom Ford") are passed over where another name follows.
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator
 
-from anchorscope.answers.grade import is_short
-from anchorscope.datasets.text import ARTICLES, Word, located_words, occurrences, without_articles, words
+from anchorscope.datasets.text import ARTICLES
+from anchorscope.spans.empty_words import (
+    FUNCTION_WORDS,
+    PREPOSITIONS,
+    PRONOUNS,
+    QUESTION_WORDS,
+    TITLE_LINKS,
+    word_set,
+)
+from anchorscope.spans.names import name_spans, number_spans, quotation_spans
+from anchorscope.spans.places import Span, merged, words_as_written
+from anchorscope.spans.statement import Heard, Part, hear, statement
 
 LONGEST_ENTITY = 5
 """Answers of more words than this are read as sentences; "The Lord of the Rings" and "Paris, France" are not."""
 
 _AROUND = " \t\r\n\v\f\u00a0.,;:!?…\"'“”„‘’«»`*_()[]{}-–—"
-_CLAUSE_END = re.compile(r"[.,;:!?](?=\s)|\s(?=[(\[–—])")
-# A period after these ends no clause: "St. Louis", "J. Smith".
-_ABBREVIATIONS = "st dr mr mrs ms jr sr mt ft no vs prof gen lt col rev hon sgt capt"
+_CLAUSE_MARK = re.compile(r"[,;:!?…]+[\"'”’]?\s|\s[(\[–—]")
+_ASKS_FOR_NAME = word_set("who whom whose where")
+_ASKS_FOR_NUMBER = word_set("when many much year old long tall far date")
+_PLACE_PREPOSITIONS = word_set("in at on near from by around about during")
+_CONTRASTS = word_set("but while although though because so")
+_PARTICIPLES = word_set("found made known set built born held written sung")
 
 
-def _accepted_place(heard: Sequence[Word], accepted: Sequence[str]) -> tuple[int, int] | None:
-    """The longest accepted answer that the grader would find."""
-    texts = [word.text for word in heard]
-    whole = list(without_articles(texts))
-    best: tuple[int, int] | None = None
-    for alias in accepted:
-        wanted = words(alias)
-        if is_short(wanted) and wanted != whole:
-            continue
-        for first, after in occurrences(wanted, texts):
-            start, end = heard[first].start, heard[after - 1].end
-            if best is None or (end - start, -start) > (best[1] - best[0], -best[0]):
-                best = (start, end)
-    return best
-
-
-def _trimmed(answer: str, start: int, end: int) -> tuple[int, int]:
-    """[start, end) without white space, quotes and punctuation at its ends; empty if there is nothing else."""
-    part = answer[start:end]
-    start += len(part) - len(part.lstrip(_AROUND))
-    return start, max(start, start + len(part.strip(_AROUND)))
-
-
-def _first_clause_end(answer: str, start: int, heard: Sequence[Word]) -> int:
-    """Where the first clause ends that holds a word."""
-    for match in _CLAUSE_END.finditer(answer, start):
-        before = [word for word in heard if word.end <= match.end() and word.start >= start]
-        if not before or any(word.start < match.start() < word.end for word in heard):
-            continue  # nothing said yet, or inside a word such as "J. R. R."
-        abbreviated = before[-1].text in _ABBREVIATIONS.split() or len(before[-1].text) == 1
-        if not (match.group() == "." and abbreviated):
-            return match.start()
-    return len(answer)
-
-
-def exact_answer_span(answer: str, accepted: Sequence[str]) -> tuple[int, int]:
+def answer_entity(answer: str, question: str | None = None) -> Span:
     """Characters [start, end) of the entity in the answer; never empty unless the answer is."""
-    heard = located_words(answer)
-    place = _accepted_place(heard, accepted)
-    if place is not None:
-        return place
+    heard = hear(answer, question)
+    if heard.words:
+        first, after = _entity(heard, statement(heard), _wanted(question))
+        start, end = _trimmed(answer, heard.words[first].start, heard.words[after - 1].end)
+        if first == 0 and after == len(heard.words):  # a whole answer keeps its symbols: "C++"
+            start, end = _trimmed(answer, heard.words[first].start, len(answer))
+        if start < end:
+            return start, end
     start, end = _trimmed(answer, 0, len(answer))
-    named = [word for word in heard if word.text not in ARTICLES]
-    if named and heard[0].text in ARTICLES:
-        start = max(start, named[0].start)
-    if len(heard) > LONGEST_ENTITY:
-        end = min(end, _first_clause_end(answer, start, heard))
-    start, end = _trimmed(answer, start, end)
     if start < end:
         return start, end
     # Nothing but punctuation or white space: what there is.
     stripped = answer.strip()
     start = answer.find(stripped) if stripped else 0
     return start, start + len(stripped or answer)
+
+
+def _trimmed(answer: str, start: int, end: int) -> Span:
+    """[start, end) without white space, quotes and punctuation at its ends; empty if there is nothing else."""
+    part = answer[start:end]
+    start += len(part) - len(part.lstrip(_AROUND))
+    return start, max(start, start + len(part.strip(_AROUND)))
+
+
+def _wanted(question: str | None) -> str:
+    """What kind of thing is asked for: a `name`, a `number`, or `any`."""
+    texts = [word.text for word in words_as_written(question or "")]
+    asking = next((at for at, text in enumerate(texts) if text in QUESTION_WORDS), None)
+    if asking is None:
+        return "any"
+    if not _ASKS_FOR_NUMBER.isdisjoint(texts[asking : asking + 2]):
+        return "number"
+    return "name" if texts[asking] in _ASKS_FOR_NAME else "any"
+
+
+def _entity(heard: Heard, part: Part, wanted: str) -> Part:
+    """The entity in what an answer states."""
+    part = _without_lead(heard, (part[0], _contrast(heard, part)), wanted != "any")
+    # A title of many words ("In the Heat of the Night") is no sentence: nothing in it is written small but its links.
+    title = not any(heard.is_lower(at) and heard.text(at) not in TITLE_LINKS for at in range(*part))
+    clause = part[0], _clause_end(heard, part, title)
+    if wanted == "any" and part[0] > 0 and heard.text(part[0] - 1) in ("a", "an"):
+        return _noun_phrase(heard, clause)
+    few = clause[1] - clause[0] <= LONGEST_ENTITY
+    if (title and wanted != "number") or (few and wanted == "any"):
+        return clause
+    found = _first_candidate(heard, part if wanted == "name" else clause, wanted)
+    return found or _without_asked_tail(heard, clause)
+
+
+def _contrast(heard: Heard, part: Part) -> int:
+    """Where a part goes on with "but" or the like, or its end."""
+    ends = (at + 1 for at in range(part[0], part[1] - 1) if heard.gap(at).strip() and heard.text(at + 1) in _CONTRASTS)
+    return next(ends, part[1])
+
+
+def _without_lead(heard: Heard, part: Part, names_place: bool) -> Part:
+    """A part without leading articles, pronouns, prepositions, and "born in"; never empty.
+
+    "In" with a capital letter may begin a title, unless the question asks who, where or when (`names_place`).
+    """
+    first, after = part
+    while after - first > 1 and heard.gap(first).isspace():
+        text, following = heard.text(first), heard.text(first + 1)
+        small = heard.is_lower(first)
+        phrase = small and text not in FUNCTION_WORDS and following in PREPOSITIONS and after - first > 2
+        verb = phrase and following != "of" and first > 0 and heard.text(first - 1) not in ARTICLES
+        if phrase and (text in heard.asked or (verb and not heard.is_lower(_next_content(heard, first + 2, after)))):
+            first += 2
+            continue
+        place = text in (PREPOSITIONS if small else _PLACE_PREPOSITIONS if names_place else ())
+        if not (text in ARTICLES or place or (text in PRONOUNS and after - first > 2)):
+            break
+        first += 1
+    return first, after
+
+
+def _next_content(heard: Heard, first: int, after: int) -> int:
+    """The first word from `first` on that is no article, or the last one before `after`."""
+    return next((at for at in range(first, after) if heard.text(at) not in ARTICLES), after - 1)
+
+
+def _clause_end(heard: Heard, part: Part, title: bool) -> int:
+    """The index after the first clause: it ends at a mark, unless a name goes on behind it ("Paris, France").
+
+    Inside a name or title no mark ends it, unless what follows only repeats the question.
+    """
+    first, after = part
+    whole = {at for found in _candidates(heard, "any") for at in range(found[0], found[1] - 1)}
+    for at in range(first, after - 1):
+        if not _CLAUSE_MARK.search(heard.gap(at) + heard.answer[heard.words[at + 1].start]):
+            continue
+        small = heard.is_lower(at + 1) or heard.text(at + 1) in FUNCTION_WORDS
+        goes_on = title or at in whole or not small
+        if not goes_on or not heard.says_something_new((at + 1, after)):
+            return at + 1
+    return after
+
+
+def _noun_phrase(heard: Heard, part: Part) -> Part:
+    """Words from the first on, up to a word of grammar, less a participle before it ("candle used in")."""
+    first, after = part
+    end = first + 1
+    while end < after and heard.text(end) not in FUNCTION_WORDS:
+        end += 1
+    last = heard.text(end - 1)
+    participle = end < after and end - first > 1 and (last.endswith("ed") or last in _PARTICIPLES)
+    return first, end - 1 if participle else end
+
+
+def _candidates(heard: Heard, wanted: str) -> Iterator[Part]:
+    """Names, quotations and numbers of the whole answer, as words."""
+    named = [*quotation_spans(heard.answer, heard.words), *name_spans(heard.answer, heard.words)]
+    numbers = list(number_spans(heard.answer, heard.words))
+    spans = {"name": named, "number": numbers, "any": [*named, *numbers]}[wanted]
+    for start, end in merged(spans):
+        inside = [at for at, word in enumerate(heard.words) if start <= word.start and word.end <= end]
+        if inside:
+            yield inside[0], inside[-1] + 1
+
+
+def _first_candidate(heard: Heard, part: Part, wanted: str) -> Part | None:
+    """The first name, quotation or number in a part that is not in the question; one that only describes comes last."""
+    describing: Part | None = None
+    for found in _candidates(heard, wanted):
+        first, after = max(found[0], part[0]), min(found[1], part[1])
+        if first >= after or not heard.says_something_new((first, after)):
+            continue
+        if wanted == "name" and _only_describes(heard, (first, after), part[1]):
+            describing = describing or (first, _noun_phrase(heard, (after - 1, part[1]))[1])
+            continue
+        return first, after
+    return describing
+
+
+def _only_describes(heard: Heard, name: Part, end: int) -> bool:
+    """Whether a name stands before a common noun: "the American director"; a verb may be: "Stoker wrote"."""
+    first, after = name
+    if after >= end or heard.gap(after - 1).strip() or not heard.is_lower(after) or heard.text(after) in FUNCTION_WORDS:
+        return False
+    return heard.text(after) not in heard.asked or (first > 0 and heard.text(first - 1) in ARTICLES)
+
+
+def _without_asked_tail(heard: Heard, part: Part) -> Part:
+    """A part without last words that are in the question, some in lower case: "Stoker wrote Dracula"; never empty."""
+    first, after = part
+    end = after
+    while end > first + 1 and not heard.is_new(end - 1):
+        end -= 1
+    small = any(heard.is_lower(at) for at in range(end, after))
+    return (first, end) if small and heard.says_something_new((first, end)) else part

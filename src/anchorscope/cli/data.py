@@ -1,0 +1,245 @@
+"""`anchorscope data`: what is in a question file or a known dataset, before a model is asked anything.
+
+The numbers go to standard output, as a table for people or as one JSON object; advice goes to standard error.
+"""
+
+import sys
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import nullcontext
+from dataclasses import asdict
+from importlib.util import find_spec
+from io import StringIO
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from anchorscope.cli.terminal import console, emit_json, say, user_errors
+
+if TYPE_CHECKING:  # the readers are imported when a file is opened: help has to come at once
+    from anchorscope.datasets.catalog import DatasetSpec
+    from anchorscope.datasets.question import Question
+
+FILES = {
+    "popqa=FILE": "the official popQA.tsv, or its rows in any form below",
+    "triviaqa=FILE": "the official JSON, Hugging Face rows, FlashRAG JSON lines, or DPR's TSV",
+    "hotpotqa=FILE": "the official or simplified JSON, or Hugging Face rows",
+    "nq=FILE": "NQ-open JSON lines, or DPR's TSV",
+    "FILE": "your own CSV, TSV, JSON, JSON lines or Parquet with the columns question and answers (--columns renames)",
+}
+"""What a file may be; all of them also gzipped, and told apart by what they hold."""
+_FEW_BAD, _LISTED_BAD, _RELATIONS, _COLUMNS = 5, 100, 20, 30
+_LONG, _ANSWERS = 160, 5
+_EVERY = 5_000
+
+
+def data(
+    dataset: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="FILE_OR_NAME",
+            help="A question file (mine.csv, popqa=FILE) or a dataset's name (atlas). Without it: what can be named.",
+            show_default=False,
+        ),
+    ] = None,
+    columns: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME=COLUMN,...", help="Which of your columns is what: question=prompt,answers=gold."),
+    ] = None,
+    on_bad_row: Annotated[str, typer.Option(help="What a row that cannot be used does: skip or fail.")] = "skip",
+    examples: Annotated[int, typer.Option(min=0, help="How many questions to show, drawn at random.")] = 3,
+    seed: Annotated[int, typer.Option(help="Another seed draws other examples.")] = 0,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object on standard output.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", help="No progress and no advice.")] = False,
+) -> None:
+    """Show what is in a question file: format, rows, bad rows, answers, repeats, examples."""
+    with user_errors(stopped="stopped"):
+        if dataset is None:
+            return emit_json(_known()) if as_json else _list_known(_known(), quiet)
+        record = _look(dataset, columns or [], on_bad_row, examples, seed, quiet)
+        if as_json:
+            return emit_json(record)
+        _show(record)
+        _advise(record, quiet)
+
+
+def _look(text: str, columns: list[str], on_bad_row: str, examples: int, seed: int, quiet: bool) -> dict[str, Any]:
+    """Everything that is known of the dataset, as the JSON object shows it."""
+    from anchorscope.datasets.catalog import open_dataset
+    from anchorscope.datasets.columns import parse_columns
+    from anchorscope.datasets.survey import take_survey
+
+    spec = _spec(text)
+    with _status(f"opening {spec.path or spec.name}", quiet) as status:
+        reading = open_dataset(spec, on_bad_row, parse_columns(columns))
+        survey = take_survey(_watched(reading, status), examples, seed)
+    counted = asdict(survey)
+    return {
+        "dataset": spec.name,
+        "path": spec.path,
+        "format": reading.format,
+        "rows": reading.rows,
+        "bad_rows": len(reading.bad_rows),
+        "bad_row_list": [asdict(bad) for bad in reading.bad_rows[:_LISTED_BAD]],
+        **{name: value for name, value in counted.items() if name not in ("read", "examples")},
+        "examples": [
+            {"id": one.item_id, "question": one.question, "answers": list(one.answers)} for one in survey.examples
+        ],
+    }
+
+
+def _spec(text: str) -> "DatasetSpec":
+    """The dataset that is meant; what is neither a name nor marked as a file is a path."""
+    from anchorscope.datasets.catalog import BUILT_IN, WITH_FILE, parse_spec
+
+    if text in (*BUILT_IN, *WITH_FILE) or text.startswith("file:"):
+        return parse_spec(text)
+    is_path = _exists(text) or ("=" not in text and any(mark in text for mark in "./\\"))
+    return parse_spec(f"file:{text}" if is_path else text)
+
+
+def _exists(text: str) -> bool:
+    try:
+        return Path(text).expanduser().exists()
+    except (OSError, RuntimeError):  # too long for a path, or the home of nobody
+        return False
+
+
+def _status(text: str, quiet: bool) -> Any:
+    """A line that moves while a large file is read; on a terminal only."""
+    return nullcontext() if quiet or not console.is_terminal else console.status(Text(text))
+
+
+def _watched(questions: Iterable["Question"], status: Any) -> Iterator["Question"]:
+    for number, question in enumerate(questions, start=1):
+        if status is not None and number % _EVERY == 0:
+            status.update(f"{number:,} questions read")
+        yield question
+
+
+def _show(record: Mapping[str, Any]) -> None:
+    rows: list[tuple[str, str]] = [
+        ("dataset", str(record["path"] or record["dataset"])),
+        ("format", record["format"]),
+        ("rows", f"{record['rows']:,}"),
+        ("bad rows", f"{record['bad_rows']:,}" if record["bad_rows"] else "none"),
+    ]
+    bad = record["bad_row_list"][:_FEW_BAD]
+    rows += [("", f"{one['line']}: {_plain(one['reason'])}") for one in bad]
+    if record["bad_rows"] > len(bad):
+        rows.append(("", f"and {record['bad_rows'] - len(bad):,} more"))
+    repeated = f" different; repeats left out: {record['repeated']:,}" if record["repeated"] else ", none twice"
+    rows.append(("questions", f"{record['questions']:,}{repeated}" if record["questions"] else "none"))
+    if record["questions"]:
+        rows += [("", ""), *_contents(record)]
+    _print(rows)
+    for number, example in enumerate(record["examples"]):
+        typer.echo(f"\n{_plain(example['question'])}" if number else f"\nexamples\n\n{_plain(example['question'])}")
+        typer.echo(f"    {_answers(example['answers'])}")
+
+
+def _contents(record: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """What is counted over the different questions."""
+    total, short, bracketed = record["questions"], record["short_answers"], record["parenthesised_answers"]
+    yield "answers", f"{record['answers']:,} accepted; per question {_spread(record['answers_per_question'])}"
+    yield "", f"{short:,} of one or two characters, {bracketed:,} with parentheses"
+    kinds = sorted(record["answer_types"].items(), key=lambda pair: -pair[1])
+    yield "answer types", _listed({kind: f"{_share(count, total)} ({count:,})" for kind, count in kinds if count})
+    yield "question words", _spread(record["words_per_question"])
+    if record["wordless"]:
+        yield "", f"{record['wordless']:,} questions without any word"
+    given = {name: _share(count, total) for name, count in record["filled"].items() if count}
+    yield "given", _listed(given) if given else "question and answers only"
+    if record["filled"]["truthful"]:
+        yield "", f"{_share(record['labelled_true'], record['filled']['truthful'])} of the labels are true"
+    if record["relations"]:
+        yield f"relations ({len(record['relations']):,})", _top(record["relations"], _RELATIONS)
+    if record["metadata"]:
+        columns = {name: _share(count, total) if count < total else "" for name, count in record["metadata"].items()}
+        yield "other columns", _listed(columns, _COLUMNS)
+
+
+def _advise(record: Mapping[str, Any], quiet: bool) -> None:
+    """What follows for a run."""
+    hints = []
+    if record["bad_rows"]:
+        hints.append("a run stops at the first bad row; leave them out with --on-bad-row skip")
+    if record["answer_types"]["yes/no"] and not record["filled"]["truthful"]:
+        hints.append("a run leaves yes/no questions out, since chance is 50 %; --yes-no keep asks them too")
+    if record["questions"] and not record["filled"]["relation"]:
+        hints.append("no column relation: true and false answers can only be balanced over the whole dataset")
+    if hints:
+        say("\n" + "\n".join(hints), quiet)
+
+
+def _known() -> dict[str, Any]:
+    """What can be named, and how to get it."""
+    from anchorscope.datasets import atlas
+    from anchorscope.datasets.hub import SOURCES
+
+    return {
+        "built_in": [{"name": "atlas", "rows": len(atlas.load())}],
+        "hub": [{"name": name, **asdict(source)} for name, source in SOURCES.items()],
+        "hub_library": find_spec("datasets") is not None,
+        "files": FILES,
+    }
+
+
+def _list_known(record: Mapping[str, Any], quiet: bool) -> None:
+    rows = [("name", "questions", "where from"), ("atlas", f"{record['built_in'][0]['rows']:,}", "built in")]
+    for one in record["hub"]:
+        subset = " ".join(filter(None, (one["configuration"], one["split"])))
+        from_hub = f"the hub: {one['repository']}, {subset}; {one['megabytes']} MB, once"
+        by_file = f"or {one['name']}=FILE with {one['file']} from {one['where']}"
+        rows += [(one["name"], f"{one['rows']:,}", from_hub), ("", "", by_file)]
+    _print(rows)
+    typer.echo()
+    _print([("file", "what it may be; recognised from its content, also gzipped"), *record["files"].items()])
+    if not record["hub_library"]:
+        say("\nfor datasets from the hub: pip install 'anchorscope[hub]'", quiet)
+
+
+def _print(rows: Iterable[tuple[str, ...]]) -> None:
+    """Columns, folded to the terminal's width; in a pipe one line per row, without spaces at its end."""
+    width = Console().width if sys.stdout.isatty() else 100_000
+    table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 3, 0, 0))
+    for row in rows:
+        table.add_row(*(Text(cell, overflow="fold") for cell in row))  # an address must stay whole
+    page = Console(file=StringIO(), width=width, color_system=None)
+    page.print(table)
+    typer.echo("\n".join(line.rstrip() for line in page.file.getvalue().splitlines()))  # type: ignore[attr-defined]
+
+
+def _plain(text: str, longest: int = _LONG) -> str:
+    """A text of the file as one short line; what would steer the terminal becomes a space."""
+    line = " ".join("".join(letter if letter.isprintable() else " " for letter in text).split())
+    return line if len(line) <= longest else line[: longest - 1] + "…"
+
+
+def _answers(answers: list[str]) -> str:
+    shown = " | ".join(_plain(answer, 60) for answer in answers[:_ANSWERS])
+    return f"{shown} | … ({len(answers)} in all)" if len(answers) > _ANSWERS else shown
+
+
+def _spread(spread: Mapping[str, float]) -> str:
+    return f"{spread['mean']:.1f} on average, median {spread['median']:g}, at most {spread['largest']:,}"
+
+
+def _share(count: int, total: int) -> str:
+    """A share as a person reads it: no 100 % that is not all, and no 0 % that is not none."""
+    percent = 100 * count / total
+    if 0 < percent < 0.1:
+        return "under 0.1 %"
+    return "over 99.9 %" if 99.9 < percent < 100 else f"{percent:.1f} %".replace(".0 %", " %")
+
+
+def _listed(entries: Mapping[str, str], most: int = 100) -> str:
+    shown = [f"{_plain(name, 60)} {value}".rstrip() for name, value in list(entries.items())[:most]]
+    return ", ".join(shown) + (f" and {len(entries) - most:,} more" if len(entries) > most else "")
+
+
+def _top(counts: Mapping[str, int], most: int) -> str:
+    return _listed({name: f"{count:,}" for name, count in counts.items()}, most)

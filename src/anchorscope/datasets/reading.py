@@ -1,0 +1,144 @@
+"""A dataset as a stream: questions come one at a time, and what could not be used is remembered with its reason.
+
+Nothing here holds the file: a million rows are read in the memory of a few, plus 8 bytes or so for every id.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from itertools import chain, islice
+
+from anchorscope.datasets.bad_rows import BadRow, Row, Unusable, shown
+from anchorscope.datasets.columns import check_present, mapped
+from anchorscope.datasets.formats import Format, recognise
+from anchorscope.datasets.formats.plain import PLAIN
+from anchorscope.datasets.question import Question
+from anchorscope.datasets.row import question_from_row
+from anchorscope.datasets.small_hash import small_hash
+from anchorscope.errors import UserError, unknown
+
+ON_BAD_ROW = ("fail", "skip")
+"""What a bad row does: end the reading, or be listed."""
+_USABLE_ROWS, _ROWS = 10, 1000  # how many are looked at to recognise the format
+
+
+class Reading:
+    """The questions of a dataset, to be gone through once."""
+
+    def __init__(self, kind: str, found: Iterator[Question | BadRow]) -> None:
+        self.format = kind
+        """What the file is, in words: "PopQA, TSV"."""
+        self.rows = 0
+        """Rows met so far, the bad ones included; blank lines and the header not."""
+        self.bad_rows: list[BadRow] = []
+        """Rows met so far that could not be used."""
+        self._found: Iterator[Question | BadRow] | None = found
+
+    def __iter__(self) -> Iterator[Question]:
+        if self._found is None:
+            raise RuntimeError("A reading can be gone through once; open the dataset again.")
+        found, self._found = self._found, None
+        for one in found:
+            self.rows += 1
+            if isinstance(one, BadRow):
+                self.bad_rows.append(one)
+            else:
+                yield one
+
+
+@dataclass(frozen=True)
+class Source:
+    """Rows, and how to speak of them."""
+
+    name: str
+    """The file, or where else the rows come from."""
+    container: str
+    """How the rows are written: "JSON lines"."""
+    place: str
+    """What a row's number counts: "line", "entry" or "row"."""
+    rows: Iterator[tuple[int, Row]]
+    """Number and content of every row."""
+
+
+def read_source(source: Source, dataset: str, on_bad_row: str, columns: Mapping[str, str]) -> Reading:
+    """The questions of a source; its format is recognised from its first rows."""
+    if on_bad_row not in ON_BAD_ROW:
+        raise unknown("value of --on-bad-row", on_bad_row, ON_BAD_ROW)
+    skip = on_bad_row == "skip"
+    first = _first_rows(source)
+    form = _format(source, first, skip, columns)
+    found = _questions(source, chain(first, source.rows), form, dataset, skip, columns)
+    return Reading(f"{form.name}, {source.container}", found)
+
+
+def _first_rows(source: Source) -> list[tuple[int, Row]]:
+    """Rows enough to recognise the format."""
+    first: list[tuple[int, Row]] = []
+    usable = 0
+    for line, row in islice(source.rows, _ROWS):
+        first.append((line, row))
+        usable += not isinstance(row, Unusable)
+        if usable == _USABLE_ROWS:
+            break
+    return first
+
+
+def _format(source: Source, first: list[tuple[int, Row]], skip: bool, columns: Mapping[str, str]) -> Format:
+    """What the columns mean, or the refusal."""
+    if not first:
+        raise UserError(f"{source.name} holds no rows. Write at least one question into it.")
+    rows = [row for _, row in first if not isinstance(row, Unusable)]
+    if columns and rows:
+        check_present(columns, list(dict.fromkeys(name for row in rows for name in row)), source.name)
+        return PLAIN
+    form = next(filter(None, map(recognise, rows)), None)
+    if form is not None:
+        return form
+    line, row = first[0]
+    if isinstance(row, Unusable) and not (skip and rows):
+        raise _failure(source, line, row, skip)
+    raise UserError(
+        f"{source.name} has no known format ({source.container}); columns found: {shown([*rows[0]])}. A file of your "
+        f"own needs 'question' and 'answers'; name yours like --columns question=prompt,answers=gold."
+    )
+
+
+def _failure(source: Source, line: int, bad: Unusable, skip: bool) -> UserError:
+    """The error that a bad row ends the reading with."""
+    then = "No row near it can be read either." if skip else "Mend the row, or leave such rows out: --on-bad-row skip."
+    return UserError(f"{source.name}, {source.place} {line}: {bad}. {then}")
+
+
+def _questions(
+    source: Source,
+    rows: Iterator[tuple[int, Row]],
+    form: Format,
+    dataset: str,
+    skip: bool,
+    columns: Mapping[str, str],
+) -> Iterator[Question | BadRow]:
+    """Every row as a question, or, if they are skipped, as a bad row."""
+    ids: set[int] = set()
+    for number, (line, row) in enumerate(rows, start=1):
+        try:
+            if isinstance(row, Unusable):
+                raise row
+            translated = form.translate(mapped(row, columns) if columns else row)
+            question = _with_own_id(question_from_row(translated, dataset, number), number, ids, form)
+        except Unusable as bad:
+            if not skip:
+                raise _failure(source, line, bad, skip) from None
+            yield BadRow(line, str(bad))
+            continue
+        yield question
+
+
+def _with_own_id(question: Question, number: int, ids: set[int], form: Format) -> Question:
+    """The question, if its id is its own; where the format's ids repeat, with its row's number added."""
+    key = small_hash(question.item_id)
+    if key in ids:
+        if form.unique_ids:
+            raise Unusable(f"id {shown(question.item_id)} is already that of an earlier row")
+        question = replace(question, item_id=f"{question.item_id}#{number}")
+        key = small_hash(question.item_id)
+    ids.add(key)
+    return question

@@ -1,0 +1,47 @@
+"""Before a run: the choices that depend on the machine or the folder, and the questions that will be asked."""
+
+from pathlib import Path
+
+from anchorscope.answers.choose import Asked, choose_questions
+from anchorscope.datasets.catalog import DatasetSpec, absolute, open_dataset, parse_columns
+from anchorscope.errors import UserError
+from anchorscope.models.loading import choose_device, choose_dtype
+from anchorscope.models.shapes import is_shape
+from anchorscope.recipe import Recipe
+
+_BATCH_TOKENS = {"cpu": 2048}  # of the embedded model's size; matrix products gain little beyond it
+_BATCH_TOKENS_GPU = 16384
+
+
+def resolve(recipe: Recipe) -> Recipe:
+    """The recipe with every choice that depends on the machine or the current folder made."""
+    if is_shape(recipe.model) and not recipe.allow_random_weights:
+        raise UserError(
+            f"Model {recipe.model!r} has random weights and knows nothing: it is for tests and speed. To run it all "
+            f"the same, on answers and labels from your dataset, add --allow-random-weights."
+        )
+    device = choose_device(recipe.device)
+    batch_tokens = recipe.batch_tokens or _BATCH_TOKENS.get(device.split(":")[0], _BATCH_TOKENS_GPU)
+    return recipe.model_copy(
+        update={
+            "model": str(Path(recipe.model).resolve()) if Path(recipe.model).exists() else recipe.model,
+            "datasets": tuple(absolute(text) for text in recipe.datasets),
+            "device": device,
+            "dtype": choose_dtype(recipe.dtype, device),
+            "batch_tokens": batch_tokens,
+        }
+    )
+
+
+def ask(recipe: Recipe, spec: DatasetSpec) -> Asked:
+    """The questions of one dataset that a recipe asks."""
+    reading = open_dataset(spec, recipe.on_bad_row, parse_columns(recipe.columns))
+    asked = choose_questions(reading, recipe.limit, recipe.seed, recipe.yes_no)
+    if is_shape(recipe.model):
+        bare = sum(one.model_answer is None or one.truthful is None for one in asked.questions)
+        if bare:
+            raise UserError(
+                f"Dataset {spec.name!r} has {bare} questions without model_answer or truthful; a model with random "
+                f"weights can answer none: give both columns (the items.parquet of another run has them)."
+            )
+    return asked

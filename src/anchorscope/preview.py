@@ -1,0 +1,266 @@
+"""The dry run: what the model would see, token by token, and what would be run. No weights are loaded.
+
+Prompts, exact tokens and probe positions come from the very functions that a run uses, so that what is shown here is
+what a run does. Answers are only shown where the dataset brings them; the others do not exist yet.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, fields
+from itertools import pairwise
+from statistics import median
+from typing import Any
+
+import numpy as np
+
+from anchorscope.answers.choose import Asked
+from anchorscope.answers.generate import given_answer
+from anchorscope.answers.prompt import Prompt, build_prompts, make_template, prefix_length
+from anchorscope.answers.template import Template
+from anchorscope.datasets.catalog import parse_spec
+from anchorscope.datasets.question import Question
+from anchorscope.engine.sequences import SITES
+from anchorscope.interventions.registry import chosen
+from anchorscope.models.language_model import decode_exactly
+from anchorscope.models.loading import ModelFacts, read_facts
+from anchorscope.prepare import ask, resolve
+from anchorscope.probes.crossfit import PROBES
+from anchorscope.recipe import Recipe
+from anchorscope.spans.locate import locate, question_tokens
+from anchorscope.spans.positions import POSITIONS
+from anchorscope.spans.question_spans import locate_question_words
+from anchorscope.spans.tokens import offsets_by_decoding
+
+
+def preview_recipe(recipe: Recipe, shown: int = 3) -> "Preview":
+    """The dry run of a recipe: its questions are read and its tokenizer is loaded, nothing else."""
+    recipe = resolve(recipe)
+    asked = [(spec.name, ask(recipe, spec)) for spec in map(parse_spec, recipe.datasets)]
+    return build_preview(recipe, read_facts(recipe.model, recipe.trust_remote_code), asked, shown)
+
+
+@dataclass(frozen=True)
+class ShownToken:
+    """One token as it is shown."""
+
+    id: int
+    text: str
+    """The characters that it adds to the text; the token's name where it stands for no character."""
+    exact: str
+    """`question` for a token of E_Q, `answer` for one of E_A, else empty."""
+    reads: tuple[str, ...]
+    """The probe positions that are at this token."""
+
+
+@dataclass(frozen=True)
+class ShownItem:
+    """One item as the model would see it."""
+
+    item_id: str
+    rule: str
+    """What found the exact question tokens."""
+    shared: int
+    """Leading tokens that all questions of the dataset share."""
+    own: int
+    """Tokens after them, up to where the answer begins."""
+    tokens: tuple[ShownToken, ...]
+    """All tokens, with the answer's where the dataset brings it."""
+
+
+@dataclass(frozen=True)
+class ShownDataset:
+    """One dataset: how many questions would be asked, and a few of them."""
+
+    name: str
+    questions: int
+    counts: Mapping[str, int]
+    """Rows read and left out, by reason."""
+    given_answers: int
+    given_labels: int
+    shared: int
+    """Leading tokens that all prompts share: their keys and values are computed once."""
+    own: tuple[int, float, int]
+    """Shortest, median and longest prompt after them, in tokens."""
+    items: tuple[ShownItem, ...]
+
+
+@dataclass(frozen=True)
+class Preview:
+    """A dry run."""
+
+    model: str
+    n_layers: int
+    d_model: int
+    parameters: int
+    random_weights: bool
+    """Whether the model knows nothing: its weights would be drawn at random."""
+    prompt: str
+    max_new_tokens: int
+    datasets: tuple[ShownDataset, ...]
+    passes: Mapping[str, str]
+    """Every pass over the used items, and what it does."""
+    most_items: int
+    """At most so many items of a dataset are used."""
+    balance: str
+    """Where true and false answers are balanced."""
+    sites: tuple[str, ...]
+    positions: tuple[str, ...]
+    headline: tuple[str, str]
+    """Site and position of the chart."""
+    edges: str
+    folds: int
+    probes: int
+    """Probes to fit per dataset: sites × positions × layers × folds × kinds."""
+
+    def record(self) -> dict[str, Any]:
+        """The same for programs."""
+        return asdict(self)
+
+
+def build_preview(recipe: Recipe, facts: ModelFacts, asked: Sequence[tuple[str, Asked]], shown: int = 3) -> Preview:
+    """The dry run of a recipe; `asked` are the questions of each dataset, `shown` how many of each to show."""
+    template = make_template(recipe.prompt, facts.tokenizer, facts.needs_bos)
+    positions = tuple(dict.fromkeys(("final", recipe.position)))
+    passes = {"clean": "states at every site and position are kept, to train the probes"}
+    for one in chosen(recipe.evidence):
+        fewer = f" (at most {one.max_items} items)" if one.max_items is not None else ""
+        passes[one.name] = one.about + fewer + ("; probes are also fitted on its states" if one.keeps_states else "")
+    return Preview(
+        model=facts.name,
+        n_layers=facts.n_layers,
+        d_model=facts.d_model,
+        parameters=facts.parameters,
+        random_weights=facts.random_weights,
+        prompt=template.kind,
+        max_new_tokens=recipe.max_new_tokens,
+        datasets=tuple(_dataset(name, one, template, facts, recipe, shown) for name, one in asked),
+        passes=passes,
+        most_items=2 * recipe.max_per_class,
+        balance=recipe.balance,
+        sites=SITES,
+        positions=positions,
+        headline=(recipe.site, recipe.position),
+        edges=recipe.edges,
+        folds=recipe.folds,
+        probes=len(SITES) * len(positions) * facts.n_layers * recipe.folds * len(PROBES),
+    )
+
+
+def _dataset(
+    name: str, asked: Asked, template: Template, facts: ModelFacts, recipe: Recipe, shown: int
+) -> ShownDataset:
+    questions = asked.questions
+    prompts = build_prompts(facts.tokenizer, questions, template)
+    shared = prefix_length(prompts)
+    own = [len(prompt.ids) - shared for prompt in prompts]
+    drawn = np.random.default_rng([recipe.seed, 5]).choice(
+        len(questions), size=min(shown, len(questions)), replace=False
+    )
+    counts = {one.name: value for one in fields(asked) if isinstance(value := getattr(asked, one.name), int)}
+    return ShownDataset(
+        name=name,
+        questions=len(questions),
+        counts=counts,
+        given_answers=sum(question.model_answer is not None for question in questions),
+        given_labels=sum(question.truthful is not None for question in questions),
+        shared=shared,
+        own=(min(own), float(median(own)), max(own)),
+        items=tuple(
+            _item(questions[i], prompts[i], template, facts.tokenizer, shared, recipe.exact_tokens)
+            for i in sorted(drawn)
+        ),
+    )
+
+
+def _item(
+    question: Question, prompt: Prompt, template: Template, tokenizer: Any, shared: int, exact_tokens: str
+) -> ShownItem:
+    words = locate_question_words(question, use_metadata=exact_tokens != "rules")
+    marks = dict.fromkeys(question_tokens(question, words.spans, prompt), "question")
+    reads: dict[int, tuple[str, ...]] = {}
+    ids, texts = prompt.ids, _prompt_texts(tokenizer, prompt)
+    answer = given_answer(tokenizer, template, prompt, question.model_answer or "")
+    if answer.status == "answered":
+        found = locate(tokenizer, question, words, prompt, answer)
+        ids, texts = found.input_ids, texts + _answer_texts(tokenizer, answer.ids)
+        marks |= dict.fromkeys(found.answer_tokens, "answer")
+        for name, at in zip(POSITIONS, found.positions, strict=True):
+            reads[at] = (*reads.get(at, ()), name)
+    tokens = (
+        ShownToken(token, text, marks.get(at, ""), reads.get(at, ()))
+        for at, (token, text) in enumerate(zip(ids, texts, strict=True))
+    )
+    # No weights are loaded here: where the model itself is to choose the words, others stand in for it.
+    stands_in = exact_tokens == "model" and words.rule != "own"
+    rule = f"{words.rule}, until the model is asked" if stands_in else words.rule
+    return ShownItem(question.item_id, rule, shared, len(prompt.ids) - shared, tuple(tokens))
+
+
+def _prompt_texts(tokenizer: Any, prompt: Prompt) -> list[str]:
+    """What each token adds to the prompt's text, so that together they are the text, special tokens apart."""
+    texts, written = [], 0
+    for token, (start, end) in zip(prompt.ids, prompt.offsets, strict=True):
+        name = "" if end > start else str(tokenizer.convert_ids_to_tokens(token))
+        texts.append(name or prompt.text[written : max(written, end)])
+        written = max(written, end)
+    return texts
+
+
+def _answer_texts(tokenizer: Any, ids: Sequence[int]) -> list[str]:
+    text, offsets = offsets_by_decoding(lambda part: decode_exactly(tokenizer, part), ids)
+    ends = [0]
+    for _, end in offsets:
+        ends.append(max(ends[-1], end))
+    return [text[start:end] for start, end in pairwise(ends)]
+
+
+def render_preview(preview: Preview) -> str:
+    """A dry run as plain text: what would be run, then what the model would see."""
+    size = f"{preview.parameters:,} parameters" + (", RANDOM WEIGHTS" if preview.random_weights else "")
+    count, layers = len(preview.positions), preview.n_layers
+    how = f"{len(preview.sites)} sites × {count} position{'s' * (count > 1)} × {layers} layers × {preview.folds} folds"
+    lines = [
+        "What would be run",
+        f"  model      {preview.model}: {layers} layers of width {preview.d_model}, {size}",
+        f"  prompt     {preview.prompt}; greedy answers of at most {preview.max_new_tokens} tokens",
+        *(f"  dataset    {_counted(one)}" for one in preview.datasets),
+        f"  items      at most {preview.most_items:,} of each dataset, once answered; balance: {preview.balance}",
+        *(f"  pass       {name}: {about}" for name, about in preview.passes.items()),
+        f"  cut        in every layer; edges: {preview.edges}",
+        f"  read at    sites {', '.join(preview.sites)}; positions {', '.join(preview.positions)}",
+        f"  chart      site {preview.headline[0]}, position {preview.headline[1]}",
+        f"  probes     {how} × {len(PROBES)} kinds = {preview.probes:,} for each dataset",
+        "",
+        "What the model would see: ⟦…⟧ is an exact token of the question (E_Q), ⟪…⟫ one of a given answer (E_A)",
+    ]
+    whole = True  # the shared beginning is shown once
+    for dataset in preview.datasets:
+        for item in dataset.items:
+            about = f"E_Q by {item.rule}; {item.shared} shared and {item.own} own tokens"
+            lines += ["", f"{dataset.name}, item {item.item_id} ({about})", *_quoted(item, whole)]
+            lines += [f"  reads {name} at token {at} {token.text!r}" for name, at, token in _reading_places(item)]
+            whole = False
+    return "\n".join([*lines, "", "Nothing was run: no weights were loaded and no file was written."])
+
+
+def _counted(dataset: ShownDataset) -> str:
+    left_out = ", ".join(f"{name.replace('_', ' ')} {count:,}" for name, count in dataset.counts.items() if count)
+    given = f"; {dataset.given_answers:,} answers and {dataset.given_labels:,} labels are given"
+    low, middle, high = dataset.own
+    return (
+        f"{dataset.name}: {dataset.questions:,} questions ({left_out})"
+        f"{given if dataset.given_answers or dataset.given_labels else ''}; "
+        f"{dataset.shared} shared tokens, then {low} to {high} own ones (median {middle:g})"
+    )
+
+
+def _quoted(item: ShownItem, whole: bool) -> list[str]:
+    """The text with its marks, every line behind a bar."""
+    brackets = {"": ("", ""), "question": ("⟦", "⟧"), "answer": ("⟪", "⟫")}
+    tokens = item.tokens if whole else item.tokens[item.shared :]
+    text = "".join(token.text.join(brackets[token.exact]) for token in tokens)
+    return [f"  | {line}" for line in text.split("\n")]
+
+
+def _reading_places(item: ShownItem) -> list[tuple[str, int, ShownToken]]:
+    places = [(name, at, token) for at, token in enumerate(item.tokens) for name in token.reads]
+    return sorted(places, key=lambda place: POSITIONS.index(place[0]))

@@ -1,0 +1,75 @@
+"""The exact question words in the model's own words: it is shown three questions with their key words, then asked.
+
+What it names counts only where it stands in the question; where it names nothing of the question, the dataset and the
+rules speak instead. It is there to see how much the result hangs on who chooses the words.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+from anchorscope.datasets.question import Question
+from anchorscope.engine.batching import Budget, plan_batches
+from anchorscope.engine.decode import decode, decoded_lengths
+from anchorscope.engine.forward import compute_prefix
+from anchorscope.engine.sequences import shared_prefix_length
+from anchorscope.models.language_model import LanguageModel, decode_exactly
+from anchorscope.progress import Progress
+from anchorscope.spans.empty_words import EMPTY_WORDS
+from anchorscope.spans.places import Span, less, merged, phrase_places, words_as_written
+from anchorscope.spans.question_spans import QuestionSpans, locate_question_words
+
+_SHOWN = (
+    ("What is the capital of Japan?", "capital, Japan"),
+    ("Who wrote Romeo and Juliet?", "wrote, Romeo and Juliet"),
+    ("In what year was the company that makes the iPhone founded?", "year, company, makes, iPhone, founded"),
+)
+_LONGEST = 24  # tokens; a list that does not end by then is used as far as it goes
+
+
+def ask_for_key_words(
+    lm: LanguageModel, questions: Sequence[Question], budget: Budget, progress: Progress | None = None
+) -> list[QuestionSpans]:
+    """The exact words of every question, as the model names them."""
+    head = "".join(f"Question: {question}\nKey words: {words}\n" for question, words in _SHOWN)
+    texts = [f"{head}Question: {' '.join(question.question.split())}\nKey words:" for question in questions]
+    prompts = [_ids(lm, text) for text in texts]
+    prefix = compute_prefix(lm, prompts[0][: shared_prefix_length(prompts, [len(ids) - 1 for ids in prompts])])
+    batches = plan_batches(decoded_lengths(prompts, prefix, _LONGEST), budget.tokens)
+
+    def is_end(token: int, so_far: Sequence[int]) -> bool:
+        return token in lm.tokenizer.all_special_ids or "\n" in decode_exactly(lm.tokenizer, [token])
+
+    said = decode(lm, prompts, prefix, batches, _LONGEST, is_end, progress, budget)
+    return [
+        named_words(question, decode_exactly(lm.tokenizer, one.ids))
+        for question, one in zip(questions, said, strict=True)
+    ]
+
+
+def named_words(question: Question, said: str) -> QuestionSpans:
+    """The words of a question that a list names; those of the rules if it names none."""
+    ruled = locate_question_words(question)
+    text = question.question
+    words = words_as_written(text)
+    phrases = [phrase for part in said.split(",") if (phrase := part.strip(" .;\"'"))]
+    places = [place for phrase in phrases for place in phrase_places(phrase, text, words)]
+    kept = merged(place for place in places if not _is_empty(text, place))
+    if not kept:
+        return ruled
+    subject = [place for place in kept if _overlaps(place, ruled.subject)] or list(kept)
+    asked = less(kept, merged(subject), words)
+    content = merged([*kept, *ruled.content])
+    return QuestionSpans(kept, merged(subject), merged(asked), content, "model")
+
+
+def _is_empty(text: str, place: Span) -> bool:
+    return all(word.text in EMPTY_WORDS for word in words_as_written(text[place[0] : place[1]]))
+
+
+def _overlaps(place: Span, others: Sequence[Span]) -> bool:
+    return any(place[0] < end and start < place[1] for start, end in others)
+
+
+def _ids(lm: Any, text: str) -> tuple[int, ...]:
+    ids = tuple(lm.tokenizer(text)["input_ids"])
+    return ids if lm.needs_bos is None or ids[:1] == (lm.needs_bos,) else (lm.needs_bos, *ids)

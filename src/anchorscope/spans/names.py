@@ -1,0 +1,154 @@
+"""What stands out in a question's text: quotations, names by their capital letters, numbers, dates.
+
+A name is a run of capitalised words, with the small words inside it ("The Lord of the Rings", "Juan de la Cruz",
+"Schindler's List"). "In", "and" and the like are inside it only where the text ends with the name ("Who wrote Death in
+Venice?"): elsewhere they mostly stand between two names. The first word of a sentence is capitalised anyway: it counts
+only if it is no word of grammar, and a name goes on after it or all its letters are large. The first question word is
+never a name, wherever it stands, unless an article is before it ("The Who"). A text without lower-case words, or with
+"What Is" at its beginning, has capital letters that tell nothing.
+"""
+
+import re
+from collections.abc import Iterator, Sequence
+
+from anchorscope.datasets.text import ARTICLES, Word
+from anchorscope.spans.empty_words import (
+    EMPTY_WORDS,
+    FUNCTION_WORDS,
+    NAME_LINKS,
+    NAME_PARTICLES,
+    QUESTION_WORDS,
+    TITLE_LINKS,
+    word_set,
+)
+from anchorscope.spans.places import Span
+
+LONGEST_LINK = 3
+"""So many small words may stand between two capitalised ones of a name: "Journey to the Centre of the Earth"."""
+
+_QUOTATIONS = re.compile(
+    r"\"[^\"]+\"|“[^”]+”|„[^“”]+[“”]|«[^»]+»"
+    r"|(?<![\w'])'(?=\S)[^\"]+?(?<=\S)'(?!\w)|(?<![\w‘])‘(?=\S)[^\"]+?(?<=\S)’(?!\w)"
+)
+_SENTENCE_END = re.compile(r"[.?!][\"'”’)]*\s")
+_INSIDE_NAME = re.compile(r"\s*|\s*[-‐‑–—/&+:]\s*|[.!]\s*")
+_HYPHEN = re.compile(r"[-‐‑]")
+_ALWAYS_LARGE = word_set("i im ive id ill")  # pronouns, unless a name goes on beside them
+_TWO_NAMES = word_set("both between either same common share shared")  # "and" is then in neither name
+_NO_SENTENCE_END = word_set("st dr mr mrs ms jr sr mt ft no vs vol prof gen lt col rev hon sgt capt")
+_MONTHS = word_set("january february march april may june july august september october november december")
+
+
+def quotation_spans(text: str, words: Sequence[Word]) -> Iterator[Span]:
+    """What stands between quotation marks, without them."""
+    for match in _QUOTATIONS.finditer(text):
+        inside = [word for word in words if match.start() < word.start and word.end <= match.end()]
+        if inside:
+            yield inside[0].start, min(inside[-1].end, match.end() - 1)
+
+
+def _is_large(text: str, word: Word) -> bool:
+    """Whether a word is written as a name: with a capital letter, or in a script that has none."""
+    raw = text[word.start : word.end]
+    if raw.isascii():
+        return not raw.islower() and any(character.isupper() for character in raw)
+    return any(
+        character.isupper() or (character.isalpha() and character.lower() == character.upper()) for character in raw
+    )
+
+
+def _capitals_tell(words: Sequence[Word], large: Sequence[bool]) -> bool:
+    """Whether capital letters set names apart in this text."""
+    if all(large[1:]):
+        return False
+    title_case = words[0].text in QUESTION_WORDS and large[1] and words[1].text in FUNCTION_WORDS
+    return not (title_case and sum(large) > len(large) / 2)
+
+
+def _starts(text: str, words: Sequence[Word]) -> Iterator[int]:
+    """Indices of the words that begin a sentence."""
+    yield 0
+    for at in range(1, len(words)):
+        before = words[at - 1]
+        ended = _SENTENCE_END.search(text, before.end, words[at].start + 1) is not None
+        if ended and before.text not in _NO_SENTENCE_END and len(before.text) > 1:
+            yield at
+
+
+def _joined(text: str, one: Word, other: Word) -> bool:
+    """Whether nothing stands between two words that would end a name."""
+    gap = text[one.end : other.start]
+    if gap.startswith((".", "!")) and len(gap) > 1 and len(one.text) > 1 and one.text not in _NO_SENTENCE_END:
+        return False
+    return _INSIDE_NAME.fullmatch(gap) is not None
+
+
+def _name_words(text: str, words: Sequence[Word], large: Sequence[bool]) -> list[bool]:
+    """For each word, whether it is written as a part of a name."""
+    starts = set(_starts(text, words))
+    asking = next((at for at, word in enumerate(words) if word.text in QUESTION_WORDS), -1)
+    found = list(large)
+    for at, word in enumerate(words):
+        goes_on = at + 1 < len(words) and _joined(text, word, words[at + 1])
+        if at == asking:
+            found[at] = large[at] and at > 0 and words[at - 1].text in ARTICLES
+        elif at in starts:
+            initials = len(word.text) > 1 and text[word.start : word.end].isupper()
+            named_after = initials or (goes_on and (large[at + 1] or words[at + 1].text in NAME_PARTICLES | {"'s"}))
+            found[at] = large[at] and word.text not in EMPTY_WORDS and named_after
+        elif word.text in _ALWAYS_LARGE and at + 1 < len(words):
+            found[at] = large[at] and (found[at - 1] or (goes_on and large[at + 1]))
+    return found
+
+
+def _has_digit(word: Word) -> bool:
+    return any(character.isdigit() for character in word.text)
+
+
+def name_spans(text: str, words: Sequence[Word]) -> Iterator[Span]:
+    """Names by their capital letters, with the small words and the numbers inside them."""
+    large = [_is_large(text, word) for word in words]
+    if len(words) < 2 or not _capitals_tell(words, large):
+        return
+    named = _name_words(text, words, large)
+    at = 0
+    while at < len(words):
+        if not named[at]:
+            at += 1
+            continue
+        last = _name_end(text, words, named, at, NAME_LINKS)
+        if last + 2 < len(words):  # a title may end the text: "Who wrote Death in Venice?"
+            longer = _name_end(text, words, named, at, TITLE_LINKS)
+            two_names = any(word.text in _TWO_NAMES for word in words) or (at > 0 and named[at - 1])
+            linked_by_and = any(word.text == "and" for word in words[last:longer])
+            if longer == len(words) - 1 and not (linked_by_and and two_names):
+                last = longer
+        yield words[at].start, words[last].end
+        at = last + 1
+
+
+def _name_end(text: str, words: Sequence[Word], named: Sequence[bool], first: int, links: frozenset[str]) -> int:
+    """The index of the last word of the name that begins at a word."""
+    last, look = first, first + 1
+    while look < len(words) and _joined(text, words[look - 1], words[look]):
+        beside = look == last + 1
+        hyphened = beside and _HYPHEN.fullmatch(text[words[last].end : words[look].start]) is not None
+        if named[look] or hyphened or (beside and _has_digit(words[look])):
+            last = look
+        elif look - last > LONGEST_LINK or words[look].text not in links:
+            break
+        look += 1
+    return last
+
+
+def number_spans(text: str, words: Sequence[Word]) -> Iterator[Span]:
+    """Numbers in digits, with the month beside them."""
+    for at, word in enumerate(words):
+        if not _has_digit(word):
+            continue
+        first = last = at
+        if at > 0 and words[at - 1].text in _MONTHS:
+            first = at - 1
+        elif at + 1 < len(words) and words[at + 1].text in _MONTHS:
+            last = at + 1
+        yield words[first].start, words[last].end

@@ -1,0 +1,167 @@
+"""What an answer states, less what is said around it: hedges, later sentences, and what only repeats the question.
+
+"Well, I think the capital of France is Paris. It is large." states "Paris". A form of "be" has two sides, and one of
+them is the answer: the other one repeats the question, is a pronoun, or describes ("Lyon is a city in the south"). All
+of this is read from the answer and the question alone, never from the accepted answers.
+"""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from anchorscope.datasets.text import ARTICLES, Word
+from anchorscope.spans.empty_words import FUNCTION_WORDS, PRONOUNS, word_set
+from anchorscope.spans.places import words_as_written
+
+Part = tuple[int, int]
+"""Words [first, after) of an answer."""
+
+_SENTENCE_END = re.compile(r"[.!?…][\"'”’)]*\s")
+# A period after these ends no sentence: "St. Louis", "J. Smith".
+_ABBREVIATIONS = word_set("st dr mr mrs ms jr sr mt ft no vs prof gen lt col rev hon sgt capt")
+_COPULAS = word_set("is are was were be became remains")
+_RELATIVES = word_set("who which that whom where")
+_TALK = word_set("answer correct guess mistaken recall remember response sources")  # said of any answer
+_BEFORE = """the answer is|the correct answer is|the right answer is|the final answer is|my answer is|answer is
+    |my guess is|i think that|i think|i believe that|i believe|i guess|i suppose|i would say|id say|i am sure|im sure
+    |i am not sure but|im not sure but|i am not certain but|i dont know but|as far as i know|in my opinion|it seems that
+    |if i am not mistaken|if im not mistaken|if i remember correctly|most likely|maybe|probably|possibly|perhaps"""
+_BEFORE_WITH_MARK = "well|yes|no|sure|okay|ok|hmm|oh|sorry|actually|answer|a|of course|certainly"
+_BEHIND = """i think|i believe|i guess|i suppose|i would say|id say|im sure|i am sure|of course|as far as i know
+    |in my opinion|if i remember correctly|if i recall correctly|but im not sure|but i am not sure|im not sure
+    |i am not sure|for sure"""
+_BEHIND_WITH_MARK = "probably|maybe|perhaps|possibly|right|actually|most likely|thanks"
+
+
+def _phrases(listed: str) -> list[list[str]]:
+    """Phrases as words, the longest first."""
+    return sorted((phrase.split() for phrase in listed.split("|")), key=len, reverse=True)
+
+
+_PHRASES_BEFORE = [(phrase, False) for phrase in _phrases(_BEFORE)]
+_PHRASES_BEFORE += [(phrase, True) for phrase in _phrases(_BEFORE_WITH_MARK)]
+_PHRASES_BEHIND = [(phrase, False) for phrase in _phrases(_BEHIND)]
+_PHRASES_BEHIND += [(phrase, True) for phrase in _phrases(_BEHIND_WITH_MARK)]
+
+
+@dataclass(frozen=True)
+class Heard:
+    """An answer as words, and the content words of the question that it answers."""
+
+    answer: str
+    words: Sequence[Word]
+    asked: frozenset[str]
+
+    def text(self, at: int) -> str:
+        """A word, folded."""
+        return self.words[at].text
+
+    def gap(self, at: int) -> str:
+        """What stands between a word and the next one."""
+        following = self.words[at + 1].start if at + 1 < len(self.words) else len(self.answer)
+        return self.answer[self.words[at].end : following]
+
+    def is_lower(self, at: int) -> bool:
+        """Whether a word is written without a capital letter or digit."""
+        return self.answer[self.words[at].start : self.words[at].end].islower()
+
+    def is_new(self, at: int) -> bool:
+        """Whether a word has content that is not in the question."""
+        return not any(self.text(at) in known for known in (FUNCTION_WORDS, self.asked, _TALK))
+
+    def says_something_new(self, part: Part) -> bool:
+        """Whether any word of a part does."""
+        return any(self.is_new(at) for at in range(*part))
+
+
+def hear(answer: str, question: str | None) -> Heard:
+    """The words of an answer, beside those of its question."""
+    asked = (word.text for word in words_as_written(question or ""))
+    return Heard(answer, words_as_written(answer), frozenset(asked) - FUNCTION_WORDS)
+
+
+def _sentence_end(heard: Heard, first: int) -> int:
+    """The index after the last word of the sentence that begins at a word."""
+    for at in range(first, len(heard.words) - 1):
+        abbreviated = heard.text(at) in _ABBREVIATIONS or len(heard.text(at)) == 1
+        goes_on = abbreviated and heard.gap(at).startswith(".") and heard.text(at + 1) not in FUNCTION_WORDS
+        if _SENTENCE_END.search(heard.gap(at)) and not goes_on:
+            return at + 1
+    return len(heard.words)
+
+
+def _without_hedges(heard: Heard, part: Part) -> Part:
+    """A part without what is said before and behind the answer; never empty."""
+    first, after = part
+    texts = [word.text for word in heard.words]
+    changed = True
+    while changed:
+        changed = False
+        for phrase, needs_mark in _PHRASES_BEFORE:
+            end = first + len(phrase)
+            if end < after and texts[first:end] == phrase and (not needs_mark or heard.gap(end - 1).strip(" '\"")):
+                first, changed = end, True
+        for phrase, needs_mark in _PHRASES_BEHIND:
+            start = after - len(phrase)
+            if first < start and texts[start:after] == phrase and (not needs_mark or heard.gap(start - 1).strip()):
+                after, changed = start, True
+    return first, after
+
+
+def _copula(heard: Heard, part: Part) -> int | None:
+    """The form of "be" that parts a sentence: not one inside a title ("This Is It") or after "who"."""
+    first, after = part
+    for at in range(first + 1, after - 1):
+        short = heard.text(at) == "'s" and heard.text(at - 1) in PRONOUNS
+        plain = heard.text(at) in _COPULAS and heard.text(at - 1) not in _RELATIVES
+        if short or (plain and (heard.is_lower(at) or heard.answer.isupper())):
+            return at
+    return None
+
+
+def _describes(heard: Heard, part: Part) -> bool:
+    """Whether a part is a pronoun, or an article with a common noun: "it", "the capital of France"."""
+    first, after = part
+    if heard.text(first) in PRONOUNS:
+        return True
+    return heard.text(first) in ARTICLES and after - first > 1 and heard.is_lower(first + 1)
+
+
+def _answering_side(heard: Heard, left: Part, right: Part) -> Part:
+    """The side of a form of "be" that answers."""
+    new_left, new_right = heard.says_something_new(left), heard.says_something_new(right)
+    if new_left != new_right:
+        return left if new_left else right
+    return left if heard.text(right[0]) in ARTICLES and not _describes(heard, left) else right
+
+
+def statement(heard: Heard) -> Part:
+    """The words of the answer that state something; empty only for an answer without words."""
+    first = 0
+    while True:
+        part = _without_hedges(heard, (first, _sentence_end(heard, first)))
+        more = part[1] < len(heard.words)
+        if not (more and _is_only_a_hedge(heard, part)):
+            break
+        first = part[1]
+    part = _after_heading(heard, part)
+    copula = _copula(heard, part)
+    if copula is None:
+        return part
+    return _without_hedges(heard, _answering_side(heard, (part[0], copula), (copula + 1, part[1])))
+
+
+def _after_heading(heard: Heard, part: Part) -> Part:
+    """A part without a heading that only repeats the question: "Capital of France: Paris"."""
+    first, after = part
+    for at in range(first, after - 1):
+        headed = heard.gap(at).strip().startswith(":") and not heard.says_something_new((first, at + 1))
+        if headed and heard.asked and heard.says_something_new((at + 1, after)):
+            return at + 1, after
+    return part
+
+
+def _is_only_a_hedge(heard: Heard, part: Part) -> bool:
+    """Whether a first sentence says nothing: "Sure!", "Hmm."."""
+    said = [heard.text(at) for at in range(*part)]
+    return any(said == phrase for phrase, _ in [*_PHRASES_BEFORE, *_PHRASES_BEHIND])

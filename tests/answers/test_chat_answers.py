@@ -1,0 +1,127 @@
+"""Answers in a conversation: blank lines and thinking blocks before them are context, not answer.
+
+The speaker is a real model whose weights are written by hand: attention and feed-forward parts add next to nothing, and
+the head sends every token to the one that follows it in a script. It says what a test wants, through the engine.
+"""
+
+from collections.abc import Sequence
+from copy import deepcopy
+
+import pytest
+import torch
+from transformers import LlamaConfig, LlamaForCausalLM
+
+from anchorscope.answers.conversation import Conversation
+from anchorscope.answers.generate import BLANK_ROOM, THINKING_ROOM, Answer
+from anchorscope.datasets.question import Question
+from anchorscope.engine.batching import Budget
+from anchorscope.models.language_model import LanguageModel
+from anchorscope.models.wrapping import wrap
+from anchorscope.progress import Silent
+from anchorscope.spans.locate import locate
+from anchorscope.spans.question_spans import locate_question_words
+
+TEMPLATE = "{% for message in messages %}[{{ message.content }}]{% endfor %}~"
+QUESTIONS = [Question("d", "1", "Where?", ("Paris",)), Question("d", "2", "And where is Rome?", ("Italy",))]
+SIZE = 264
+
+
+def speaker(lm: LanguageModel, *script: str, special: Sequence[str] = ()) -> LanguageModel:
+    """A model that says the script after the prompt's last character; no token may be in it twice."""
+    tokenizer = deepcopy(lm.tokenizer)
+    tokenizer.add_tokens(["<think>", "</think>"], special_tokens=bool(special))
+    tokenizer.chat_template = TEMPLATE
+    config = LlamaConfig(
+        vocab_size=SIZE, hidden_size=SIZE, intermediate_size=8, num_hidden_layers=2, num_attention_heads=2,
+        num_key_value_heads=2, max_position_embeddings=4096, bos_token_id=256, eos_token_id=257, pad_token_id=258,
+    )  # fmt: skip
+    torch.manual_seed(0)
+    model = LlamaForCausalLM(config)
+    path = [int(token) for text in ("~", *script) for token in tokenizer(text)["input_ids"]]
+    assert len(path) == len(set(path)), "every token must have one successor"
+    with torch.no_grad():
+        model.model.embed_tokens.weight.copy_(torch.eye(SIZE))
+        for layer in model.model.layers:
+            layer.self_attn.o_proj.weight.mul_(0.1)
+            layer.mlp.down_proj.weight.mul_(0.1)
+        model.lm_head.weight.zero_()
+        for token, following in zip(path, [*path[1:], path[-1]], strict=True):
+            model.lm_head.weight[following, token] = 1.0
+    return wrap(model, tokenizer)
+
+
+def said(lm: LanguageModel, room: int = 8) -> list[Answer]:
+    return Conversation(lambda: lm, QUESTIONS, Budget(4096), "chat").answer(room, Silent())
+
+
+def spell(lm: LanguageModel, ids: Sequence[int]) -> str:
+    return str(lm.tokenizer.decode(list(ids)))
+
+
+@pytest.mark.parametrize("end", ["\n", "</s>", "<pad>", "<s>"])
+def test_an_answer_ends_at_a_line_break_and_at_every_special_token(tiny_llama: LanguageModel, end: str) -> None:
+    for answer in said(speaker(tiny_llama, "Paris", end)):
+        assert (answer.text, answer.status, answer.before) == ("Paris", "answered", ())
+        assert len(answer.ids) == len(answer.log_probs or ()) == 5
+
+
+def test_a_line_break_before_any_visible_character_is_no_end(tiny_llama: LanguageModel) -> None:
+    lm = speaker(tiny_llama, "\n", " ", "Paris", "</s>")
+    for answer in said(lm, room=5):
+        assert (answer.text, answer.status) == ("Paris", "answered")
+        assert spell(lm, answer.ids) == "Paris"
+        assert spell(lm, answer.before) == "\n "
+        assert len(answer.log_probs or ()) == 5
+
+
+def test_an_answer_of_blanks_alone_is_empty(tiny_llama: LanguageModel) -> None:
+    assert {answer.status for answer in said(speaker(tiny_llama, "\n", " ", "</s>"))} == {"empty"}
+
+
+def test_blanks_do_not_take_the_answers_room(tiny_llama: LanguageModel) -> None:
+    lm = speaker(tiny_llama, "\n", "Paris", "</s>")
+    assert [answer.status for answer in said(lm, room=5)] == ["answered"] * 2
+    short = said(lm, room=4)
+    assert [(answer.text, answer.status) for answer in short] == [("Pari", "truncated")] * 2
+    assert BLANK_ROOM > 1
+
+
+@pytest.mark.parametrize("special", [(), ("tags",)], ids=["plain tags", "special tags"])
+def test_a_thinking_block_that_comes_anyway_is_context(tiny_llama: LanguageModel, special: tuple[str, ...]) -> None:
+    script = ("<think>", "\n", "hm, wel", "</think>", "\t", "Paris", "</s>")
+    lm = speaker(tiny_llama, *script, special=special)
+    for question, answer in zip(QUESTIONS, said(lm, room=5), strict=True):
+        assert (answer.text, answer.status) == ("Paris", "answered")
+        assert spell(lm, answer.before) == "<think>\nhm, wel</think>\t"
+        talk = Conversation(lambda: lm, [question], Budget(4096), "chat")
+        words = locate_question_words(question)
+        located = locate(lm.tokenizer, question, words, talk.prompts[0], answer)
+        assert located.input_ids == talk.prompts[0].ids + answer.before + answer.ids
+        assert located.answer_start == len(talk.prompts[0].ids) + len(answer.before)
+        assert spell(lm, [located.input_ids[at] for at in located.answer_tokens]) == "Paris"
+
+
+def test_a_thinking_block_without_an_end_is_truncated(tiny_llama: LanguageModel) -> None:
+    lm = speaker(tiny_llama, "<think>", "\n", "hm")  # and "m" for ever
+    for answer in said(lm, room=5):
+        assert (answer.text, answer.ids, answer.status) == ("", (), "truncated")
+        assert len(answer.before) == 5 + THINKING_ROOM
+
+
+def test_only_an_answer_that_begins_with_the_tag_is_skipped(tiny_llama: LanguageModel) -> None:
+    lm = speaker(tiny_llama, "So", "<think>", "\n")
+    assert {(answer.text, answer.status) for answer in said(lm)} == {("So<think>", "answered")}
+
+
+def test_a_first_token_that_the_model_needs_reaches_the_engine(tiny_llama: LanguageModel) -> None:
+    lm = speaker(tiny_llama, "Paris", "</s>")
+
+    class Needy(LanguageModel):
+        needs_bos = 256
+
+    needy = Needy(lm.name, lm.source, lm.model, lm.tokenizer, lm.family)
+    talk = Conversation(lambda: needy, QUESTIONS, Budget(4096), "chat")
+    assert [prompt.ids[0] for prompt in talk.prompts] == [256, 256]
+    assert talk.prefix.ids == talk.prompts[0].ids[: talk.prefix.length]
+    assert talk.prefix.length == len(talk.template.head) + 1
+    assert [answer.text for answer in talk.answer(8, Silent())] == ["Paris", "Paris"]

@@ -1,0 +1,188 @@
+"""Laws for every format: recognised from its content alone, read as it was written, gzipped or not, never half."""
+
+import json
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from sample_files import (
+    FLASHRAG,
+    HOTPOTQA,
+    ITEMS,
+    OWN,
+    POPQA,
+    RAGVSFT,
+    RELATIONS,
+    SAMPLES,
+    SUBJECTS,
+    TRIVIAQA,
+    TRIVIAQA_HUB,
+    Sample,
+    json_lines,
+    json_list,
+    parquet,
+    read,
+    refusal,
+    wrapped,
+    write,
+)  # fmt: skip
+
+from anchorscope.datasets.formats import FORMATS
+from anchorscope.datasets.formats.popqa_relations import RELATIONS as POPQA_RELATIONS
+from anchorscope.datasets.formats.popqa_relations import Relation
+from anchorscope.datasets.formats.quoting import quoted_once
+from anchorscope.datasets.lists_in_text import list_from_text
+from anchorscope.errors import UserError
+
+EVERY = pytest.mark.parametrize("sample", SAMPLES, ids=[sample.name for sample in SAMPLES])
+
+
+def test_every_registered_format_has_a_sample() -> None:
+    assert {sample.format.partition(",")[0] for sample in SAMPLES} == {form.name for form in FORMATS}
+
+
+@EVERY
+@pytest.mark.parametrize("name", ["data", "data.jsonl", "data.csv", "data.parquet", "data.json.gz"])
+def test_a_format_is_recognised_from_its_content_and_read_as_it_was_written(
+    tmp_path: Path, sample: Sample, name: str
+) -> None:
+    whole = read(write(tmp_path, sample.content, name))
+    assert (whole.reading.format, whole.reading.rows, whole.bad) == (sample.format, 3, [])
+    assert tuple((question.question, question.answers) for question in whole.questions) == sample.expected
+    assert tuple(question.item_id for question in whole.questions) == sample.ids
+
+
+@EVERY
+def test_gzipped_equals_plain(tmp_path: Path, sample: Sample) -> None:
+    plain, packed = read(write(tmp_path, sample.content)), read(write(tmp_path, sample.content, packed=True))
+    assert packed.questions == plain.questions
+    assert packed.reading.format == plain.reading.format
+
+
+@EVERY
+@given(st.data())
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=25)
+def test_a_file_that_is_cut_off_is_refused(tmp_path: Path, sample: Sample, data: st.DataObject) -> None:
+    """Where the cut is between two rows of lines, nothing can tell; but no row is ever read in part."""
+    packed = data.draw(st.booleans())
+    whole = write(tmp_path, sample.content, packed=packed).read_bytes()
+    cut = data.draw(st.integers(0, len(whole) - 1))
+    path = write(tmp_path, whole[:cut])
+    if packed or sample.checked_end:
+        assert str(path) in refusal(path, "skip")
+        assert str(path) in refusal(path, "fail")
+        return
+    try:
+        read_in_part = read(path).questions
+    except UserError:
+        return
+    pairs = tuple((question.question, question.answers) for question in read_in_part)
+    assert pairs == sample.expected[: len(pairs)]
+    assert whole[:cut].endswith(b"\n") or whole[cut:].startswith((b"\n", b"\r\n")) or whole[:cut].endswith(b"\r")
+
+
+@pytest.mark.parametrize("name", ["own-lines", "flashrag", "own-csv", "dpr", "popqa-tsv"])
+def test_a_last_row_without_its_end_is_told_as_a_cut(tmp_path: Path, name: str) -> None:
+    sample = next(sample for sample in SAMPLES if sample.name == name)
+    for lost in (3, 7):
+        for on_bad_row in ("fail", "skip"):
+            assert "is cut off in the middle" in refusal(write(tmp_path, sample.content[:-lost]), on_bad_row)
+
+
+def test_a_whole_last_row_needs_no_line_end(tmp_path: Path) -> None:
+    for sample in SAMPLES:
+        if not sample.checked_end:
+            assert len(read(write(tmp_path, sample.content.rstrip())).questions) == 3
+
+
+def test_popqa_tells_subject_relation_and_the_words_that_name_it(tmp_path: Path) -> None:
+    for content in (parquet(POPQA), json_lines(FLASHRAG), json_lines(POPQA)):
+        questions = read(write(tmp_path, content)).questions
+        assert tuple(question.subject for question in questions) == SUBJECTS
+        assert tuple(question.relation for question in questions) == RELATIONS
+        # The second question is not its relation's sentence, so its words are not known.
+        assert [question.property_words for question in questions] == [("author",), (), ("city", "born")]
+    first = read(write(tmp_path, next(s.content for s in SAMPLES if s.name == "popqa-tsv"))).questions[0]
+    assert first.metadata == {"obj": "Ada Quill", "s_aliases": "[]", "s_pop": 5, "o_pop": 0}
+
+
+def test_ragvsft_is_read_back_from_its_sentences(tmp_path: Path) -> None:
+    first, second, third = read(write(tmp_path, json_list(RAGVSFT))).questions
+    assert (first.subject, first.relation, first.property_words) == ("The Salt Lantern", "author", ("author",))
+    assert (second.subject, second.relation) == (None, "country")
+    assert (third.subject, third.metadata) == ("Ivo Brandt", {"s_pop": 12})
+
+
+@pytest.mark.parametrize("relation", POPQA_RELATIONS, ids=lambda relation: relation.name)
+def test_every_relation_has_a_sentence_that_names_its_words(tmp_path: Path, relation: Relation) -> None:
+    sentence = f"{relation.before}Ivo's Lamp{relation.after}"
+    row = {"question": sentence, "answers": ["x"], "subject": "Ivo's Lamp", "relation": relation.name}
+    found = read(write(tmp_path, json_lines([row, row | {"property_words": ["Lamp"]}, row | {"question": "Who?"}])))
+    assert [question.property_words for question in found.questions] == [relation.words, ("Lamp",), ()]
+    assert all(word in sentence for word in relation.words)
+    assert relation.subject(sentence) == "Ivo's Lamp"
+    assert relation.subject("What is?") is None
+    assert relation.subject(relation.before + relation.after) is None
+
+
+def test_triviaqa_puts_the_value_first_and_numbers_repeated_ids(tmp_path: Path) -> None:
+    for content in (wrapped([*TRIVIAQA, TRIVIAQA[0]], True), json_lines([*TRIVIAQA_HUB, TRIVIAQA_HUB[0]])):
+        questions = read(write(tmp_path, content)).questions
+        assert [question.item_id for question in questions] == ["tc_0", "tc_1", "tc_2", "tc_0#4"]
+        assert questions[0].answers[0] == "Ada Quill"
+        assert questions[0].metadata == {"question_source": "http://x", "answer_type": "WikipediaEntity"}
+
+
+def test_a_split_without_answers_is_told(tmp_path: Path) -> None:
+    hidden = [row | {"answer": {"aliases": [], "value": "<unk>"}} for row in TRIVIAQA_HUB]
+    assert "there are no answers" in refusal(write(tmp_path, json_lines(hidden)))
+    assert "the answer must be an object" in refusal(write(tmp_path, json_lines([*TRIVIAQA_HUB, {"answer": "x"}])))
+
+
+def test_hotpotqa_keeps_its_answer_whole_and_its_type(tmp_path: Path) -> None:
+    row = HOTPOTQA[0] | {"answer": "yes|no"}
+    first = read(write(tmp_path, json_list([row]))).questions[0]
+    assert first.answers == ("yes|no",)
+    assert (first.metadata, first.relation) == ({"type": "bridge", "level": "hard"}, None)
+
+
+def test_a_runs_own_items_bring_their_answers_and_labels(tmp_path: Path) -> None:
+    third = read(write(tmp_path, parquet([*ITEMS, ITEMS[2]]))).questions[2]
+    assert (third.model_answer, third.truthful, third.metadata) == ("Kolmere", True, {"s_pop": 2})
+    assert (third.subject, third.property_words) == ("Ivo Brandt", ("city", "born"))
+    assert "metadata is no JSON" in refusal(write(tmp_path, parquet([row | {"metadata": "{"} for row in ITEMS])))
+
+
+def test_own_columns_carry_everything_else_as_metadata(tmp_path: Path) -> None:
+    for content in (json_lines(OWN), parquet(OWN)):
+        assert [q.metadata for q in read(write(tmp_path, content)).questions] == [{"year": 1900 + i} for i in range(3)]
+
+
+@pytest.mark.parametrize(
+    ("written", "meant"),
+    [
+        ('"Who wrote ""Emma""?"', 'Who wrote "Emma"?'),
+        ('"""Emma"" is by whom?"', '"Emma" is by whom?'),
+        ('"Emma"', '"Emma"'),
+        ('"Emma" is by "whom"', '"Emma" is by "whom"'),
+        ('"', '"'),
+        ("", ""),
+        ("Who?", "Who?"),
+        ('""', '""'),
+    ],
+)
+def test_only_a_second_layer_of_quotes_is_undone(written: str, meant: str) -> None:
+    assert quoted_once(written) == meant
+
+
+@given(st.lists(st.text()))
+def test_a_list_as_python_or_json_writes_it_is_read_back(strings: list[str]) -> None:
+    assert list_from_text(json.dumps(strings)) == strings
+    if not any("\ud800" <= character <= "\udfff" for string in strings for character in string):
+        assert list_from_text(repr(strings)) == strings
+
+
+@pytest.mark.parametrize("text", ["['a'", "['a' 'b']", "[f('a')]", "['a', ['b']]", "[" * 5000, "['a'] + ['b']", "[a]"])
+def test_text_that_is_no_list_of_strings_is_none(text: str) -> None:
+    assert list_from_text(text) is None

@@ -1,0 +1,86 @@
+"""A large file is sampled in the memory of a small one: kept are the questions asked, and a few bytes for every row."""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import polars as pl
+import pytest
+from sample_files import write
+
+from anchorscope.datasets.catalog import DatasetSpec, open_dataset
+
+SOURCE = Path(__file__).parents[2] / "src"
+PADDING = "x" * 1000
+MEASURE = """
+import resource, sys
+from pathlib import Path
+import polars
+from anchorscope.answers.choose import choose_questions
+from anchorscope.datasets.catalog import DatasetSpec, open_dataset
+
+def peak():
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // (1024 if sys.platform == "darwin" else 1)
+
+few, many = (DatasetSpec("large", Path(path)) for path in sys.argv[1:])
+choose_questions(open_dataset(few), 50, 0)
+before = peak()
+asked = choose_questions(open_dataset(many), 50, 0)
+print(asked.read, asked.bad, asked.repeated, len(asked.questions), peak() - before)
+"""
+
+
+def rows(count: int) -> Iterator[dict[str, str]]:
+    return ({"question": f"Who is {index}?", "answers": f"Name {index}", "note": PADDING} for index in range(count))
+
+
+def write_lines(path: Path, count: int) -> None:
+    with path.open("w") as file:
+        file.writelines(json.dumps(row) + "\n" for row in rows(count))
+
+
+def write_list(path: Path, count: int) -> None:
+    with path.open("w") as file:
+        file.writelines(("," if index else "[") + json.dumps(row) for index, row in enumerate(rows(count)))
+        file.write("]")
+
+
+def write_csv(path: Path, count: int) -> None:
+    with path.open("w") as file:
+        file.write("question,answers,note\n")
+        file.writelines(",".join(row.values()) + "\n" for row in rows(count))
+
+
+def write_parquet(path: Path, count: int) -> None:
+    unlike = [row | {"note": f"{index}{PADDING}{index}"} for index, row in enumerate(rows(count))]
+    pl.DataFrame(unlike).write_parquet(path, row_group_size=count // 4, compression="uncompressed")
+
+
+@pytest.mark.parametrize(
+    ("make", "count", "megabytes"),
+    [(write_lines, 100_000, 25), (write_list, 50_000, 20), (write_csv, 50_000, 20), (write_parquet, 50_000, 45)],
+)
+def test_a_large_file_is_sampled_in_little_memory(
+    tmp_path: Path, make: Callable[[Path, int], None], count: int, megabytes: int
+) -> None:
+    """In a process of its own, whose largest size tells. A row leaves two numbers of 64 bits behind, in sets."""
+    make(tmp_path / "few", 1000)
+    make(tmp_path / "many", count)
+    assert (tmp_path / "many").stat().st_size > 1000 * count
+    environment = os.environ | {"PYTHONPATH": str(SOURCE), "POLARS_MAX_THREADS": "1"}
+    command = [sys.executable, "-c", MEASURE, str(tmp_path / "few"), str(tmp_path / "many")]
+    ran = subprocess.run(command, capture_output=True, text=True, check=True, env=environment)
+    *counts, kilobytes = map(int, ran.stdout.split())
+    assert counts == [count, 0, 0, 50]
+    assert kilobytes < megabytes * 1024
+
+
+def test_opening_reads_only_the_beginning(tmp_path: Path) -> None:
+    """The rest of the file may even be broken."""
+    row = json.dumps({"question": "Who?", "answer": ["a"]})
+    path = write(tmp_path, "[" + ",".join([row] * 50) + "," + "x" * 5_000_000)
+    reading = open_dataset(DatasetSpec("mine", path))
+    assert [question.item_id for question, _ in zip(reading, range(49), strict=False)][-1] == "49"

@@ -1,0 +1,68 @@
+"""Random weights in the shape of known models: the sizes are right, the mark is there, and they are what they say."""
+
+import pytest
+import torch
+from transformers import AutoModelForCausalLM
+
+from anchorscope.errors import UserError
+from anchorscope.models.embedded import installed_path
+from anchorscope.models.loading import load, read_facts
+from anchorscope.models.shapes import SHAPES, config_of
+
+needs_tokenizer = pytest.mark.skipif(installed_path("smollm2-135m") is None, reason="the embedded model is not here")
+PARAMETERS = {  # as the models' cards state them, in millions
+    "smollm2-135m": 134.5, "llama-3.2-1b": 1235.8, "llama-3.2-3b": 3212.7, "qwen3-8b": 8190.7, "qwen3-32b": 32762.1,
+}  # fmt: skip
+LAYERS = {"smollm2-135m": 30, "llama-3.2-1b": 16, "llama-3.2-3b": 28, "qwen3-8b": 36, "qwen3-32b": 64}
+
+
+@pytest.mark.parametrize("name", SHAPES)
+def test_the_shape_has_the_published_number_of_parameters_and_layers(name: str) -> None:
+    with torch.device("meta"):
+        model = AutoModelForCausalLM.from_config(config_of(f"shape:{name}", 49152))
+    assert model.num_parameters() / 1e6 == pytest.approx(PARAMETERS[name], abs=0.1)
+    assert model.config.num_hidden_layers == LAYERS[name]
+
+
+@needs_tokenizer
+@pytest.mark.parametrize("name", SHAPES)
+def test_a_narrow_shape_keeps_its_layers_and_says_that_it_is_random(name: str) -> None:
+    lm = load(f"shape:{name}/64")
+    assert lm.n_layers == LAYERS[name]
+    assert lm.d_model <= 80
+    assert lm.random_weights
+    assert lm.name == f"{name}/64 (RANDOM WEIGHTS)"
+    assert lm.identity().random_weights
+    assert lm.embedding.weight.shape[0] == len(lm.tokenizer)
+
+
+@needs_tokenizer
+def test_random_weights_are_the_same_at_every_call_and_leave_the_seed_alone() -> None:
+    torch.manual_seed(5)
+    before = torch.get_rng_state()
+    first = load("shape:llama-3.2-1b/64").fingerprint()
+    assert torch.equal(torch.get_rng_state(), before)
+    torch.manual_seed(6)
+    assert load("shape:llama-3.2-1b/64").fingerprint() == first
+
+
+@needs_tokenizer
+def test_facts_come_without_weights() -> None:
+    facts = read_facts("shape:qwen3-32b")  # 65 GB of weights, were they made
+    assert (facts.n_layers, facts.d_model, facts.random_weights) == (64, 5120, True)
+    assert facts.tokenizer("a b").input_ids
+
+
+@needs_tokenizer
+@pytest.mark.parametrize(
+    ("source", "told"),
+    [
+        ("shape:llama-9", "Did you mean"),
+        ("shape:qwen3-8b/0", "cannot be scaled by '0'"),
+        ("shape:qwen3-8b/two", "cannot be scaled by 'two'"),
+        ("shape:", "smollm2-135m"),
+    ],
+)
+def test_a_shape_that_is_not_known_is_told_with_those_that_are(source: str, told: str) -> None:
+    with pytest.raises(UserError, match=told):
+        load(source)
