@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from tokenizers import normalizers, pre_tokenizers
 from transformers import AutoTokenizer
 
-from anchorscope.answers.prompt import FEW_SHOT, Prompt, build_prompts, make_template, prefix_length
+from anchorscope.answers.prompt import Prompt, build_prompts, make_template, prefix_length
 from anchorscope.answers.template import FEW_SHOT_TEMPLATE
 from anchorscope.datasets.question import Question
 from anchorscope.errors import UserError

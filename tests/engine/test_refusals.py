@@ -8,6 +8,7 @@ import pytest
 import torch
 from engine_cases import LENGTHS, SHARED, make_cuts, no_prefix, run, shared_prefix
 
+from anchorscope.engine.batching import Budget
 from anchorscope.engine.capture import clean_states
 from anchorscope.engine.decode import decode
 from anchorscope.engine.forward import LayerMasks
@@ -50,7 +51,7 @@ def test_only_positions_that_are_run_can_be_read(
     reads = [replace(item, read_at=(8, len(item.ids) - 1)) for item in items]
     reads[0] = replace(items[0], read_at=(8, position))
     with pytest.raises(ValueError, match=f"only {len(SHARED)} to {LENGTHS[0] - 1} are run"):
-        clean_states(tiny, reads, shared_prefix(tiny), 1000)
+        clean_states(tiny, reads, shared_prefix(tiny), Budget(1000))
 
 
 @pytest.mark.parametrize("edges", ["Direct", "", "none"])

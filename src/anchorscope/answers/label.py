@@ -36,7 +36,7 @@ def label_answers(
     truthful: dict[int, bool] = {}
     for index in graded:
         given = questions[index].truthful
-        truthful[index] = grade(answers[index].text, questions[index].answers) if given is None else given
+        truthful[index] = _graded(questions[index], answers[index]) if given is None else given
     labels = np.array([truthful[index] for index in graded], dtype=bool)
     relations = [questions[index].relation for index in graded]
     drawn = draw(labels, relations, balance, max_per_class, np.random.default_rng([seed, 2]))
@@ -47,6 +47,10 @@ def label_answers(
         status = answer.status if index not in used else "used" if is_used else "unbalanced"
         result.append(Label(truthful.get(index), int(groups[index]), status, weight))
     return result
+
+
+def _graded(question: Question, answer: Answer) -> bool:
+    return grade(answer.text, question.answers, question.question)
 
 
 def require_enough(dataset: str, labels: Sequence[Label], needed: int, balance: str) -> None:
