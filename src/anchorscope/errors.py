@@ -12,6 +12,10 @@ class UserError(Exception):
     """A mistake that the user can mend; its text is the whole message."""
 
 
+class TooFewAnswers(UserError):
+    """A dataset gave too few true or too few false answers; the others of a run can go on without it."""
+
+
 class InterventionNotApplied(RuntimeError):
     """A cut that was asked for did not happen. Never the user's fault: a flat curve would look like a finding."""
 

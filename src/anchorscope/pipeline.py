@@ -27,7 +27,7 @@ from anchorscope.datasets.question import Question
 from anchorscope.engine.batching import Budget
 from anchorscope.engine.capture import clean_states
 from anchorscope.engine.sequences import SITES
-from anchorscope.errors import UserError
+from anchorscope.errors import TooFewAnswers, UserError
 from anchorscope.evidence.effects import Effect, measure, refuse_no_op, score_states
 from anchorscope.evidence.gather import measured_places, refit_logits
 from anchorscope.evidence.items import Measured
@@ -42,9 +42,9 @@ from anchorscope.probes.crossfit import MIN_PER_CLASS, PROBES, ProbeSet, Splits,
 from anchorscope.probes.folds import grouped_folds
 from anchorscope.probes.scoring import Scorer
 from anchorscope.progress import Progress, Silent
-from anchorscope.publish import DatasetResult, publish
+from anchorscope.publish import DatasetResult, LeftOut, publish
 from anchorscope.recipe import Recipe
-from anchorscope.results import confidence, counts_frame, effects_frame, items_frame, probe_tensors
+from anchorscope.results import confidence, counts_frame, effects_frame, items_frame, probe_tensors, unused_frames
 from anchorscope.spans.locate import Located, locate_all
 from anchorscope.spans.question_spans import QuestionSpans
 from anchorscope.spans.question_words import question_words
@@ -69,8 +69,8 @@ def run_recipe(
             job = _Job(folder, recipe, loaded, progress or Silent())
             asked = [job.ask(parse_spec(text)) for text in recipe.datasets]  # all files are read before anything slow
             identity = job.identity  # a resumed run must go on with the same weights
-            results = [job.dataset(name, questions) for name, questions in asked]
-            publish(folder, identity, results, job.budget.tokens, job.progress)
+            results, left_out = job.datasets(asked)
+            publish(folder, identity, results, left_out, job.budget.tokens, job.progress)
     return out
 
 
@@ -122,6 +122,21 @@ class _Job:
         """The questions of one dataset."""
         made = self.folder.step(f"{spec.name}/questions.json", lambda: ask(self.recipe, spec), records(Asked))
         return spec.name, made
+
+    def datasets(self, asked: Sequence[tuple[str, Asked]]) -> tuple[list[DatasetResult], list[LeftOut]]:
+        """Every dataset in turn; one with too few answers of either kind does not keep the others from their chart."""
+        results, left_out, told = [], [], []
+        for name, questions in asked:
+            try:
+                results.append(self.dataset(name, questions))
+            except TooFewAnswers as error:
+                answers = self.folder.stored(f"{name}/answers.json", records(list[Answer]))
+                labels = self.folder.stored(f"{name}/labels.json", records(list[Label]))
+                left_out.append(LeftOut(name, str(error), *unused_frames(name, questions, answers, labels)))
+                told.append(error)
+        if not results:
+            raise told[0]
+        return results, left_out
 
     def dataset(self, name: str, asked: Asked) -> DatasetResult:
         """The whole job on one dataset, from its questions to its tables."""

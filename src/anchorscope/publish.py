@@ -42,13 +42,24 @@ class DatasetResult:
     """What was asked for and cannot be done on this dataset, with the reason."""
 
 
+@dataclass(frozen=True)
+class LeftOut:
+    """A dataset that could not be measured."""
+
+    name: str
+    reason: str
+    items: pl.DataFrame
+    counts: pl.DataFrame
+
+
 def publish(
-    folder: RunFolder, identity: ModelIdentity, results: Sequence[DatasetResult], batch_tokens: int, progress: Progress
-) -> None:
+    folder: RunFolder, identity: ModelIdentity, results: Sequence[DatasetResult], left_out: Sequence[LeftOut],
+    batch_tokens: int, progress: Progress,
+) -> None:  # fmt: skip
     """Writes the run's results, the manifest last; `batch_tokens` is what the run ended with."""
     out = folder.path
     frames = {
-        "items": pl.concat([one.items for one in results]),
+        "items": pl.concat([*(one.items for one in results), *(one.items for one in left_out)]),
         "effects": pl.concat([one.effects for one in results]),
         **{name: pl.concat([one.tables[name] for one in results]) for name in results[0].tables},
     }
@@ -60,9 +71,11 @@ def publish(
             frames[name].write_csv(half_made)
     with replacing(out / "probes.safetensors") as half_made:
         save_file({name: tensor for one in results for name, tensor in one.probes.items()}, half_made)
-    counts = pl.concat([one.counts for one in results])
+    counts = pl.concat([*(one.counts for one in results), *(one.counts for one in left_out)])
+    warnings = _warnings(identity, results, left_out)
     steps = [_flat(record) for record in folder.records()]
-    findings = _findings(folder, identity, results, frames, counts, steps, batch_tokens)
+    facts = _facts(folder.recipe, identity, results, warnings, batch_tokens)
+    findings = _findings(folder, identity, results, frames, counts, steps, facts)
     shutil.rmtree(out / "figures", ignore_errors=True)
     write_all(findings, out, progress)
     folder.finish({
@@ -73,14 +86,14 @@ def publish(
         "counts": counts.to_dicts(),
         "reference_layers": {one.name: list(one.reference_layers) for one in results},
         "batch_tokens": {"asked": folder.recipe.batch_tokens, "final": batch_tokens},
-        "warnings": _warnings(identity, results),
+        "warnings": warnings,
         "steps": steps,
     })  # fmt: skip
 
 
 def _findings(
     folder: RunFolder, identity: ModelIdentity, results: Sequence[DatasetResult],
-    frames: Mapping[str, pl.DataFrame], counts: pl.DataFrame, steps: list[dict[str, Any]], batch_tokens: int,
+    frames: Mapping[str, pl.DataFrame], counts: pl.DataFrame, steps: list[dict[str, Any]], facts: Mapping[str, str],
 ) -> Findings:  # fmt: skip
     recipe = folder.recipe
     return Findings(
@@ -97,15 +110,16 @@ def _findings(
         summary=frames["summary"],
         counts=counts,
         reference_layers={one.name: one.reference_layers for one in results},
-        facts=_facts(recipe, identity, results, batch_tokens),
+        facts=facts,
         command=f"anchorscope run {folder.path / 'recipe.toml'} --out NEW_FOLDER",
         steps=pl.DataFrame(steps, infer_schema_length=None).select("step", "seconds", "peak_memory_mb"),
         random_weights=identity.random_weights,
     )
 
 
-def _warnings(identity: ModelIdentity, results: Sequence[DatasetResult]) -> list[str]:
+def _warnings(identity: ModelIdentity, results: Sequence[DatasetResult], left_out: Sequence[LeftOut]) -> list[str]:
     found = [f"{MARK}: {identity.name} knows nothing, its chart is noise"] if identity.random_weights else []
+    found += [f"not measured: {one.reason}" for one in left_out]
     for one in results:
         found += [f"not available on {one.name}: {text}" for text in one.missing]
         found += [f"probe not converged: {name}" for name in one.unconverged]
@@ -113,10 +127,10 @@ def _warnings(identity: ModelIdentity, results: Sequence[DatasetResult]) -> list
 
 
 def _facts(
-    recipe: Recipe, identity: ModelIdentity, results: Sequence[DatasetResult], batch_tokens: int
-) -> dict[str, str]:
+    recipe: Recipe, identity: ModelIdentity, results: Sequence[DatasetResult], warnings: Sequence[str],
+    batch_tokens: int,
+) -> dict[str, str]:  # fmt: skip
     """What was run, in words, in the order in which the report shows it."""
-    warnings = _warnings(identity, results)
     lowered = f", lowered to {batch_tokens} when memory ran out" if batch_tokens != recipe.batch_tokens else ""
     examples = f"{len(FEW_SHOT)} examples" + (" as earlier turns" if recipe.prompt == "chat" else "")
     facts = {

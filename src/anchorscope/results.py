@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 import polars as pl
@@ -73,6 +74,17 @@ def items_frame(
             "metadata": json.dumps(dict(question.metadata), ensure_ascii=False),
         })  # fmt: skip
     return pl.DataFrame(rows, schema=ITEM_SCHEMA)
+
+
+def unused_frames(
+    dataset: str, asked: Asked, answers: Sequence[Answer], labels: Sequence[Label]
+) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """Items and counts of a dataset that has too few answers of either kind: none of its items is used."""
+    unused = [replace(label, status="too few", weight=0.0) if label.status == "used" else label for label in labels]
+    nowhere: list[Located | None] = [None] * len(labels)
+    no_ways = pl.DataFrame(schema=dict.fromkeys(("site", "position", "assignment", "item_id", "pathway"), pl.String()))
+    items = items_frame(asked.questions, answers, unused, nowhere, {}, no_ways, ("", ""))
+    return items, counts_frame(dataset, asked, unused, nowhere)
 
 
 def effects_frame(

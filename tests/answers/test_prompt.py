@@ -10,6 +10,7 @@ from transformers import AutoTokenizer
 
 from anchorscope.answers.prompt import Prompt, build_prompts, make_template, prefix_length
 from anchorscope.answers.template import FEW_SHOT_TEMPLATE
+from anchorscope.answers.template_examples import FEW_SHOT
 from anchorscope.datasets.question import Question
 from anchorscope.errors import UserError
 from anchorscope.models.embedded import installed_path

@@ -10,7 +10,7 @@ from anchorscope.answers.generate import Answer
 from anchorscope.answers.grade import grade
 from anchorscope.answers.groups import group_items
 from anchorscope.datasets.question import Question
-from anchorscope.errors import UserError
+from anchorscope.errors import TooFewAnswers
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,7 @@ def require_enough(dataset: str, labels: Sequence[Label], needed: int, balance: 
     all_true = sum(label.truthful is True for label in labels)
     all_false = sum(label.truthful is False for label in labels)
     wider = ", --balance dataset" if balance == "relation" and min(all_true, all_false) >= needed else ""
-    raise UserError(
+    raise TooFewAnswers(
         f"Dataset {dataset!r} has too few answers to train probes on: {true} true and {false} false are usable "
         f"({all_true} true and {all_false} false before balancing), {needed} of each are needed; "
         f"ask more questions (a higher --limit){wider}, or use a model that answers more of them right."
