@@ -62,6 +62,7 @@ class _About:
             "ci_high": _finite(found.ci_high if found else None),
             "verdict": verdict,
             "claim": claim,
+            "model": self.findings.model,
             "dataset": self.dataset,
             "site": self.findings.site,
             "position": self.findings.position,

@@ -1,0 +1,162 @@
+"""Whole runs beyond the plain one: other words cut, other prompts, random weights, a dataset that is too small."""
+
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+import torch
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+sys.path.insert(0, str(Path(__file__).parent))  # pytest's import mode does not make helper modules importable
+
+from small_facts import liven, quick_options, rows, write_questions  # isort: skip
+
+from anchorscope.errors import TooFewAnswers, UserError
+from anchorscope.models.embedded import installed_path
+from anchorscope.pipeline import run_recipe
+from anchorscope.recipe import make_recipe
+
+CHAT = (
+    "{% for message in messages %}<|{{ message['role'] }}|>\n{{ message['content'] }}\n{% endfor %}"
+    "{% if add_generation_prompt %}<|assistant|>\n{% endif %}"
+)
+
+
+@pytest.fixture(scope="module")
+def model_folder(save_tiny: Callable[[str], Path]) -> Path:
+    """A tiny model on disk, with a chat template."""
+    folder = save_tiny("llama")
+    model = AutoModelForCausalLM.from_pretrained(folder)
+    liven(model)
+    model.save_pretrained(folder)
+    tokenizer = AutoTokenizer.from_pretrained(folder)
+    tokenizer.chat_template = CHAT
+    tokenizer.save_pretrained(folder)
+    return folder
+
+
+def run(folder: Path, model: Path | str, chosen: list[dict[str, Any]] | None = None, **options: Any) -> Path:
+    questions = write_questions(folder / "facts.jsonl", chosen)
+    return run_recipe(make_recipe(quick_options(questions, model=str(model), **options)), folder / "run")
+
+
+def manifest(out: Path) -> dict[str, Any]:
+    return json.loads((out / "manifest.json").read_text(encoding="utf-8"))
+
+
+def test_other_choices_of_words_give_curves_a_figure_and_a_table(model_folder: Path, tmp_path: Path) -> None:
+    chosen = rows()
+    for row in chosen[:12]:  # these questions say nothing but their subject, so the property cannot be cut in them
+        row["exact_question"] = [row["subject"]]
+    out = run(tmp_path, model_folder, chosen, evidence=("exact-tokens",))
+    effects = pl.read_parquet(out / "effects.parquet")
+    ran = dict(effects.group_by("intervention").agg(pl.col("item_id").n_unique()).iter_rows())
+    assert ran == {"knockout": 80, "random": 80, "none": 80, "subject": 80, "property": 68, "content": 80}
+    cut = dict(effects.group_by("intervention").agg(pl.col("n_cut").mean()).iter_rows())
+    assert cut["subject"] + cut["property"] * 68 / 80 == pytest.approx(cut["knockout"])
+    assert cut["content"] >= cut["knockout"]
+    assert (out / "figures" / "exact_tokens.png").is_file()
+    assert "Which words are cut" in (out / "report.html").read_text(encoding="utf-8")
+    items = pl.read_parquet(out / "items.parquet").filter(pl.col("status") == "used")
+    assert items.filter(pl.col("exact_question").list.len() > 0).height == 12
+    assert manifest(out)["counts"][0]["words_by_own"] == 12
+
+
+def test_words_that_no_question_says_are_reported_as_not_available(model_folder: Path, tmp_path: Path) -> None:
+    chosen = [{**row, "exact_question": [row["subject"]]} for row in rows() if row["subject"] in row["question"]]
+    out = run(tmp_path, model_folder, chosen, evidence=("all",))
+    assert "property" not in pl.read_parquet(out / "effects.parquet")["intervention"].unique()
+    (warning,) = manifest(out)["warnings"]
+    assert warning.startswith("not available on facts: property (the property alone is cut): 0 of")
+    assert "not available on facts: property" in (out / "report.md").read_text(encoding="utf-8")
+
+
+def test_a_dataset_with_too_few_answers_is_reported_and_the_others_go_on(model_folder: Path, tmp_path: Path) -> None:
+    few = write_questions(tmp_path / "few.jsonl", [{**row, "question": f"Now, {row['question']}"} for row in rows()[:20]])
+    questions = write_questions(tmp_path / "facts.jsonl")
+    options = quick_options(questions, model=str(model_folder)) | {"datasets": (f"file:{few}", f"file:{questions}")}
+    out = run_recipe(make_recipe(options), tmp_path / "run")
+    (warning,) = manifest(out)["warnings"]
+    assert warning.startswith("not measured: Dataset 'few' has too few answers")
+    items = pl.read_parquet(out / "items.parquet")
+    assert items.filter(pl.col("dataset") == "few")["status"].unique().to_list() == ["too few"]
+    assert items.filter((pl.col("dataset") == "facts") & (pl.col("status") == "used")).height == 80
+    assert [one["dataset"] for one in manifest(out)["counts"]] == ["facts", "few"]
+    with pytest.raises(TooFewAnswers, match="'few' has too few"):
+        run_recipe(make_recipe({**options, "datasets": (f"file:{few}",)}), tmp_path / "alone")
+
+
+def test_a_chat_runs_from_question_to_chart(model_folder: Path, tmp_path: Path) -> None:
+    out = run(tmp_path, model_folder, prompt="chat")
+    tokenizer = AutoTokenizer.from_pretrained(model_folder)
+    item = pl.read_parquet(out / "items.parquet").filter(pl.col("status") == "used").row(0, named=True)
+    text = tokenizer.decode(item["input_ids"])
+    assert text.endswith(f"<|user|>\n{item['question']}\n<|assistant|>\n{item['model_answer']}")
+    words = tokenizer.decode([item["input_ids"][index] for index in item["question_tokens"]])
+    assert words == f"capital{item['subject']}"
+
+
+def test_the_model_may_choose_the_words_itself(model_folder: Path, tmp_path: Path) -> None:
+    out = run(tmp_path, model_folder, exact_tokens="model")
+    counts = manifest(out)["counts"][0]
+    assert sum(counts[f"words_by_{rule}"] for rule in ("own", "metadata", "rules", "model")) == counts["used"] == 80
+
+
+def test_rules_alone_do_not_look_at_the_dataset(model_folder: Path, tmp_path: Path) -> None:
+    assert manifest(run(tmp_path, model_folder, exact_tokens="rules"))["counts"][0]["words_by_rules"] == 80
+
+
+def test_a_column_may_have_another_name(model_folder: Path, tmp_path: Path) -> None:
+    renamed = [{("prompt" if name == "question" else name): value for name, value in row.items()} for row in rows()]
+    assert manifest(run(tmp_path, model_folder, renamed, columns=("question=prompt",)))["counts"][0]["used"] == 80
+
+
+def test_memory_that_ran_out_is_remembered_and_reported(
+    model_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from anchorscope.models.language_model import LanguageModel
+
+    embed = LanguageModel.embed
+
+    def small(self: LanguageModel, ids: torch.Tensor, positions: torch.Tensor) -> torch.Tensor:
+        if ids.shape[0] > 8:
+            raise torch.OutOfMemoryError("CUDA out of memory.")
+        return embed(self, ids, positions)
+
+    monkeypatch.setattr(LanguageModel, "embed", small)
+    out = run(tmp_path, model_folder)
+    tokens = manifest(out)["batch_tokens"]
+    assert tokens["asked"] == 2048
+    assert 0 < tokens["final"] < 1000
+    assert f"lowered to {tokens['final']} when memory ran out" in (out / "report.md").read_text(encoding="utf-8")
+
+
+needs_tokenizer = pytest.mark.skipif(installed_path("smollm2-135m") is None, reason="the embedded model is not here")
+
+
+@needs_tokenizer
+@pytest.mark.embedded
+def test_random_weights_are_refused_unless_allowed_and_marked_everywhere(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="random weights and knows nothing.*--allow-random-weights"):
+        run(tmp_path, "shape:llama-3.2-1b/64")
+    out = run(tmp_path, "shape:llama-3.2-1b/64", allow_random_weights=True)
+    mark = "RANDOM WEIGHTS"
+    assert mark in manifest(out)["model"]["name"]
+    assert mark in manifest(out)["warnings"][0]
+    assert pl.read_csv(out / "curves.csv")["model"].str.contains(mark).all()
+    assert pl.read_csv(out / "probe_scores.csv")["model"].str.contains(mark).all()
+    for name in ("report.html", "report.md", "observations.json", "figures/delta_p.svg"):
+        assert mark in (out / name).read_text(encoding="utf-8"), name
+
+
+@needs_tokenizer
+@pytest.mark.embedded
+def test_random_weights_need_answers_and_labels_from_elsewhere(tmp_path: Path) -> None:
+    bare = [{name: value for name, value in row.items() if name != "truthful"} for row in rows()]
+    with pytest.raises(UserError, match="questions without model_answer or truthful"):
+        run(tmp_path, "shape:llama-3.2-1b/64", bare, allow_random_weights=True)
+    assert not (tmp_path / "run").exists()
