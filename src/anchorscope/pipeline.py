@@ -37,7 +37,7 @@ from anchorscope.interventions.registry import available, chosen
 from anchorscope.models.language_model import LanguageModel, ModelIdentity
 from anchorscope.models.loading import load as load_model
 from anchorscope.models.wrapping import wrap
-from anchorscope.prepare import ask, resolve
+from anchorscope.prepare import ask, resolve, solver_device
 from anchorscope.probes.crossfit import MIN_PER_CLASS, PROBES, ProbeSet, Splits, fit_probes, make_splits
 from anchorscope.probes.folds import grouped_folds
 from anchorscope.probes.scoring import Scorer
@@ -257,7 +257,9 @@ class _Job:
         recipe = self.recipe
         sure = [confidence(one.answer) for one in answered]
         refits = {
-            one.intervention: refit_logits(one, splits, self.progress) for one in effects if one.states is not None
+            one.intervention: refit_logits(one, splits, self.progress, solver_device(recipe.device))
+            for one in effects
+            if one.states is not None
         }
         evidence = Evidence(
             model=self.identity.name,

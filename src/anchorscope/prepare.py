@@ -5,7 +5,7 @@ from pathlib import Path
 from anchorscope.answers.choose import Asked, choose_questions
 from anchorscope.datasets.catalog import DatasetSpec, absolute, open_dataset, parse_columns
 from anchorscope.errors import UserError
-from anchorscope.models.loading import choose_device, choose_dtype
+from anchorscope.models.loading import BALANCED, choose_device, choose_dtype
 from anchorscope.models.shapes import is_shape
 from anchorscope.recipe import Recipe
 
@@ -31,6 +31,11 @@ def resolve(recipe: Recipe) -> Recipe:
             "batch_tokens": batch_tokens,
         }
     )
+
+
+def solver_device(device: str) -> str:
+    """Where probes are fitted when no model is at hand: a model that is spread over all GPUs has its first for that."""
+    return "cuda" if device == BALANCED else device
 
 
 def ask(recipe: Recipe, spec: DatasetSpec) -> Asked:

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
 from anchorscope.engine.sequences import SITES
@@ -38,11 +39,13 @@ def measured_places(
     return places
 
 
-def refit_logits(effect: Effect, splits: Splits, progress: Progress) -> NDArray[np.floating]:
-    """Out-of-fold log-odds [layer, item] of probes trained on the states under an intervention."""
+def refit_logits(
+    effect: Effect, splits: Splits, progress: Progress, device: str | torch.device = "cpu"
+) -> NDArray[np.floating]:
+    """Out-of-fold log-odds [layer, item] of probes trained, on the device, on the states under an intervention."""
     assert effect.states is not None, "only interventions that keep their states can be fitted anew"
     only_full = Splits(splits.labels, splits.folds, splits.training[:1], splits.inner[:1], splits.probes[:1])
-    fitted = fit_probes(effect.states, only_full, f"refit {effect.intervention}", progress)
+    fitted = fit_probes(effect.states.to(device), only_full, f"refit {effect.intervention}", progress)
     weight = fitted.weight[0].numpy()[splits.folds]  # [item, layer, d_model]
     bias = fitted.bias[0].numpy()[splits.folds]
     states = effect.states.float().numpy()
