@@ -13,11 +13,13 @@ from rich.table import Table
 from anchorscope.cli.terminal import duration, emit_json, listener, say, user_errors
 from anchorscope.errors import UserError
 from anchorscope.models.embedded import EMBEDDED, cache_dir, install, installed_path
+from anchorscope.models.shapes import SHAPES
 
 OTHER_WAYS = {
     "FOLDER": "a local folder with config.json, safetensors weights and the tokenizer",
     "FILE.gguf": "a GGUF file (slow to load: every tensor is dequantised)",
     "OWNER/NAME": "a hub id; transformers' own cache is used first",
+    "shape:NAME": f"random weights in a known model's shape, for tests and speed: {', '.join(SHAPES)}",
 }
 """What else `--model` takes."""
 _YES = {"1", "ON", "YES", "TRUE"}  # as the hub's client reads its own switches

@@ -182,6 +182,9 @@ class LanguageModel:
             settings.pop(name, None)  # where a model lies and who saved it changes no number
         digest = hashlib.sha256(json.dumps(settings, sort_keys=True, default=str).encode())
         for name, tensor in sorted(self.model.state_dict().items()):
+            if not isinstance(tensor, Tensor) or tensor.is_quantized:  # some quantised layers keep packed weights
+                digest.update(f"{name} {tensor!r}".encode())
+                continue
             flat = tensor.detach().reshape(-1)
             count = min(_SAMPLED_VALUES, flat.numel())
             places = torch.arange(count, device=flat.device) * (flat.numel() - 1) // max(1, count - 1)

@@ -5,12 +5,12 @@ embedded model's tokenizer serves them all. `shape:NAME/N` is N times narrower, 
 """
 
 from dataclasses import dataclass
-from typing import Any
-
-import torch
-from transformers import AutoConfig, AutoModelForCausalLM
+from typing import TYPE_CHECKING, Any
 
 from anchorscope.errors import UserError, unknown
+
+if TYPE_CHECKING:  # the list of shapes is shown by commands that must come at once
+    import torch
 
 PREFIX = "shape:"
 MARK = "RANDOM WEIGHTS"
@@ -69,6 +69,8 @@ def config_of(source: str, tokens: int) -> Any:
         raise unknown("shape", name, SHAPES, "A shape N times narrower is shape:NAME/N.")
     if divisor_text and not (divisor_text.isdecimal() and 1 <= int(divisor_text) <= 64):
         raise UserError(f"Shape {source!r} cannot be scaled by {divisor_text!r}; allowed: shape:NAME/1 to /64.")
+    from transformers import AutoConfig
+
     shape, by = SHAPES[name], int(divisor_text or 1)
     key_value_heads = max(1, shape.key_value_heads // by)
     heads = max(1, shape.heads // by // key_value_heads) * key_value_heads
@@ -88,8 +90,11 @@ def config_of(source: str, tokens: int) -> Any:
     )
 
 
-def build(config: Any, dtype: torch.dtype, device: torch.device) -> Any:
+def build(config: Any, dtype: "torch.dtype", device: "torch.device") -> Any:
     """The model with random weights, the same at every call on one kind of device, made where it will run."""
+    import torch
+    from transformers import AutoModelForCausalLM
+
     with torch.random.fork_rng(), torch.device(device):
         torch.manual_seed(0)
         return AutoModelForCausalLM.from_config(config, dtype=dtype, attn_implementation="sdpa")

@@ -1,0 +1,75 @@
+"""Models that the user has loaded: with adapters, with quantised weights, with weights that are somewhere else."""
+
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from peft import LoraConfig, get_peft_model
+
+sys.path.insert(0, str(Path(__file__).parents[1]))  # pytest's import mode does not make helper modules importable
+
+from conftest import byte_tokenizer, tiny_model
+
+from anchorscope.engine.capture import Work, capture
+from anchorscope.engine.keys_values import Prefix
+from anchorscope.engine.sequences import TokenSequence
+from anchorscope.errors import UserError
+from anchorscope.models.language_model import LanguageModel
+from anchorscope.models.wrapping import wrap
+
+ITEM = TokenSequence(ids=(256, *range(40, 60)), answer_start=18, read_at=(20,))
+
+
+def final_states(lm: LanguageModel) -> torch.Tensor:
+    found: list[torch.Tensor] = []
+    work = Work([ITEM], Prefix(ids=(), keys=(), values=()), [[0]])
+    capture(lm, work, lambda batch, states: found.append(states), "test")
+    return found[0]
+
+
+@pytest.mark.parametrize("kind", ["llama", "gemma3_text", "gpt_neox"])
+def test_an_adapter_is_part_of_the_model(kind: str) -> None:
+    targets = ["query_key_value"] if kind == "gpt_neox" else ["q_proj", "v_proj"]
+    plain = wrap(tiny_model(kind), byte_tokenizer())
+    config = LoraConfig(r=4, target_modules=targets, init_lora_weights=False)
+    adapted = get_peft_model(tiny_model(kind), config)  # type: ignore[arg-type]
+    lm = wrap(adapted, byte_tokenizer())
+    assert lm.family == plain.family
+    assert lm.fingerprint() != plain.fingerprint()
+    assert (final_states(lm) - final_states(plain)).abs().max() > 1e-3
+    with torch.no_grad():
+        wanted = adapted(torch.tensor([ITEM.ids]), output_hidden_states=True).hidden_states[1][0, -1]
+    torch.testing.assert_close(final_states(lm)[0, 0, 2, 0], wanted, rtol=1e-5, atol=1e-5)
+
+
+class Int8Linear(torch.nn.Module):
+    """A linear layer as quantising libraries put it in: eight-bit weights, a scale per row, its own forward."""
+
+    def __init__(self, layer: torch.nn.Linear) -> None:
+        super().__init__()
+        self.register_buffer("scale", layer.weight.detach().abs().amax(1, keepdim=True) / 127)
+        self.register_buffer("rounded", (layer.weight.detach() / self.scale).round().to(torch.int8))
+
+    def forward(self, stream: torch.Tensor) -> torch.Tensor:
+        return stream @ (self.rounded * self.scale).T
+
+
+def test_quantised_weights_are_run_as_they_are() -> None:
+    plain, model = wrap(tiny_model("llama"), byte_tokenizer()), tiny_model("llama")
+    for block in model.model.layers:
+        for part in (block.self_attn, block.mlp):
+            for name, layer in list(part.named_children()):
+                if isinstance(layer, torch.nn.Linear):
+                    setattr(part, name, Int8Linear(layer))
+    lm = wrap(model, byte_tokenizer())
+    assert lm.fingerprint() != plain.fingerprint()
+    change = (final_states(lm) - final_states(plain)).abs().max()
+    assert 1e-4 < change < 1
+
+
+def test_weights_that_are_nowhere_are_refused() -> None:
+    with torch.device("meta"):
+        model = tiny_model("llama")
+    with pytest.raises(UserError, match=r"weights that are not in memory \(found: meta\)"):
+        wrap(model, byte_tokenizer(), name="hollow")

@@ -1,0 +1,38 @@
+"""The recipes that come with the project: they name what exists, and one command with other files runs them."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from anchorscope.cli.main import app
+from anchorscope.datasets.hub import SOURCES
+from anchorscope.models.embedded import installed_path
+from anchorscope.recipe import make_recipe, read_recipe
+
+RECIPES = sorted((Path(__file__).parents[1] / "recipes").glob("*.toml"))
+
+
+def test_the_charts_of_both_families_have_a_recipe() -> None:
+    assert [path.name for path in RECIPES] == ["llama-3.2.toml", "qwen3.toml"]
+
+
+@pytest.mark.parametrize("path", RECIPES, ids=lambda path: path.name)
+def test_a_recipe_names_known_datasets_and_a_hub_id_and_tells_the_other_model(path: Path) -> None:
+    recipe = make_recipe(read_recipe(path))
+    assert recipe.datasets == tuple(SOURCES)
+    assert recipe.model.count("/") == 1
+    assert path.read_text(encoding="utf-8").count(f"anchorscope run recipes/{path.name}") == 2
+
+
+@pytest.mark.embedded
+@pytest.mark.skipif(installed_path("smollm2-135m") is None, reason="the embedded model is not here")
+@pytest.mark.parametrize("path", RECIPES, ids=lambda path: path.name)
+def test_a_recipe_can_be_looked_at_with_another_model_and_other_questions(
+    path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as left:
+        app(["run", str(path), "--model", "smollm2-135m", "--dataset", "atlas", "--limit", "5", "--dry-run", "--json"])
+    assert left.value.code == 0
+    shown = json.loads(capsys.readouterr().out)
+    assert (shown["model"], shown["n_layers"], shown["datasets"][0]["questions"]) == ("SmolLM2-135M-Instruct", 30, 5)
