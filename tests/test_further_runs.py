@@ -76,7 +76,8 @@ def test_words_that_no_question_says_are_reported_as_not_available(model_folder:
 
 
 def test_a_dataset_with_too_few_answers_is_reported_and_the_others_go_on(model_folder: Path, tmp_path: Path) -> None:
-    few = write_questions(tmp_path / "few.jsonl", [{**row, "question": f"Now, {row['question']}"} for row in rows()[:20]])
+    others = [{**row, "question": f"Now, {row['question']}"} for row in rows()[:20]]
+    few = write_questions(tmp_path / "few.jsonl", others)
     questions = write_questions(tmp_path / "facts.jsonl")
     options = quick_options(questions, model=str(model_folder)) | {"datasets": (f"file:{few}", f"file:{questions}")}
     out = run_recipe(make_recipe(options), tmp_path / "run")
@@ -141,7 +142,7 @@ needs_tokenizer = pytest.mark.skipif(installed_path("smollm2-135m") is None, rea
 @needs_tokenizer
 @pytest.mark.embedded
 def test_random_weights_are_refused_unless_allowed_and_marked_everywhere(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="random weights and knows nothing.*--allow-random-weights"):
+    with pytest.raises(UserError, match=r"random weights and knows nothing.*--allow-random-weights"):
         run(tmp_path, "shape:llama-3.2-1b/64")
     out = run(tmp_path, "shape:llama-3.2-1b/64", allow_random_weights=True)
     mark = "RANDOM WEIGHTS"

@@ -36,8 +36,9 @@ FILES = (
 )  # fmt: skip
 """As docs/run-folder.md promises, as are the columns below."""
 ITEMS = (
-    "dataset item_id question answers subject relation group model_answer truthful confidence_mean confidence_min "
-    "status weight fold input_ids question_tokens answer_tokens probe_positions pathway pathway_corrected metadata"
+    "dataset item_id question answers subject relation property_words exact_question group model_answer truthful "
+    "confidence_mean confidence_min status weight fold input_ids question_tokens answer_tokens probe_positions pathway "
+    "pathway_corrected metadata"
 )
 EFFECTS = "dataset item_id intervention variant probe site position n_cut logit_clean logit_after"
 CURVES = (

@@ -158,7 +158,7 @@ def test_options_win_over_the_recipe_file(
         (["--balance", "relations"], ["Did you mean 'relation'?"]),
         (["--group-by", "subjects"], ["Unknown group-by 'subjects'", "Did you mean 'subject'?"]),
         (["--dataset", "atals"], ["Unknown dataset 'atals'", "Did you mean 'atlas'?", "file:PATH"]),
-        (["--dataset", "popqa"], ["Dataset 'popqa' needs its file", "popqa=FILE"]),
+        (["--dataset", "popqa"], ["Dataset 'popqa' could not be loaded from the hub", "popqa=FILE"]),
         (["--dataset", "atlas,atlas"], ["atlas twice"]),
         (["--sit", "mlp"], ["No such option: --sit", "Did you mean '--site'?"]),
         (["--limit", "many"], ["--limit", "valid integer"]),
@@ -266,8 +266,8 @@ def test_a_device_that_is_not_there_is_one_line_and_leaves_no_folder(
         ("", ["is empty"]),
         ("nothing of the kind\n", ["has no known format"]),
         ('{"question": "Who?", "answers": ["I"]}\n{"question"\n', ["line 2", "broken JSON", "--on-bad-row skip"]),
-        ('{"question": "Who?"}\n', ["line 1", "no answers"]),
-        ("question,reply\nWho?,I\n", ["no column 'answers'"]),
+        ('{"question": "Who?"}\n', ["columns found: ['question']", "needs 'question' and 'answers'"]),
+        ("question,reply\nWho?,I\n", ["columns found: ['question', 'reply']", "--columns question=prompt"]),
     ],
 )
 def test_a_bad_question_file_is_one_line_and_leaves_no_folder(

@@ -9,14 +9,13 @@ from peft import LoraConfig, get_peft_model
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # pytest's import mode does not make helper modules importable
 
-from conftest import byte_tokenizer, tiny_model
-
 from anchorscope.engine.capture import Work, capture
 from anchorscope.engine.keys_values import Prefix
 from anchorscope.engine.sequences import TokenSequence
 from anchorscope.errors import UserError
 from anchorscope.models.language_model import LanguageModel
 from anchorscope.models.wrapping import wrap
+from conftest import byte_tokenizer, tiny_model
 
 ITEM = TokenSequence(ids=(256, *range(40, 60)), answer_start=18, read_at=(20,))
 
