@@ -28,9 +28,11 @@ OPTIONS = st.fixed_dictionaries(
         "folds": st.integers(2, 20),
         "bootstrap": st.integers(100, 10**5),
         "trust_remote_code": st.booleans(),
+        "evidence": st.sampled_from([("knockout",), ("knockout", "exact-tokens")]),
+        "allow_random_weights": st.booleans(),
         **{name: st.sampled_from(allowed) for name, allowed in CHOICES.items()},
     },
-)
+).filter(lambda options: (options.get("edges"), options.get("position")) != ("direct", "answer_before"))
 
 
 def refused(options: dict[str, Any]) -> str:
@@ -132,7 +134,7 @@ def test_no_dataset_at_all_is_refused() -> None:
         ({"bootstrap": None}, "Option 'bootstrap' is None: input should be a valid integer"),
         ({"model": 7}, "Option 'model' is 7: input should be a valid string"),
         ({"site": 7}, "Option 'site' is 7: input should be a valid string"),
-        ({"datasets": "atlas"}, "Option 'datasets' is 'atlas': input should be a valid tuple"),
+        ({"datasets": "atlas"}, "Option 'datasets' is 'atlas': it must be a list, like"),
         ({"datasets": [7]}, "Option 'datasets.0' is 7: input should be a valid string"),
         ({"trust_remote_code": "perhaps"}, "Option 'trust-remote-code' is 'perhaps': input should be a valid boolean"),
     ],

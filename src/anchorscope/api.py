@@ -13,6 +13,7 @@ from typing import Any
 import polars as pl
 from matplotlib.figure import Figure
 
+from anchorscope.errors import UserError
 from anchorscope.pipeline import run_recipe
 from anchorscope.progress import Progress
 from anchorscope.recipe import make_recipe, read_recipe
@@ -94,6 +95,8 @@ def run(
     if isinstance(model, str):
         recipe, loaded = make_recipe({"model": model, "datasets": given, **options}), None
     else:
+        if tokenizer is None:
+            raise UserError("A model that is already loaded needs its tokenizer; pass tokenizer=... beside it.")
         name = str(getattr(model.config, "_name_or_path", "") or model.config.model_type)
         here = {"device": str(model.device), "dtype": str(model.dtype).removeprefix("torch.")}
         recipe = make_recipe({"model": name, "datasets": given, **here, **options})

@@ -37,7 +37,7 @@ from anchorscope.interventions.registry import available, chosen
 from anchorscope.models.language_model import LanguageModel, ModelIdentity
 from anchorscope.models.loading import load as load_model
 from anchorscope.models.wrapping import wrap
-from anchorscope.prepare import ask, resolve, solver_device
+from anchorscope.prepare import ask, rehearse, resolve, solver_device
 from anchorscope.probes.crossfit import MIN_PER_CLASS, PROBES, ProbeSet, Splits, fit_probes, make_splits
 from anchorscope.probes.folds import grouped_folds
 from anchorscope.probes.scoring import Scorer
@@ -64,6 +64,8 @@ def run_recipe(
 ) -> Path:
     """Runs a recipe into a folder, or goes on with it; `loaded` is a (model, tokenizer) that is already in memory."""
     recipe = resolve(recipe)
+    if fresh:
+        rehearse(recipe, loaded is not None)
     with open_run(out, recipe, fresh) as folder:
         if not folder.finished:
             job = _Job(folder, recipe, loaded, progress or Silent())

@@ -1,11 +1,13 @@
 """Before a run: the choices that depend on the machine or the folder, and the questions that will be asked."""
 
+from dataclasses import replace
 from pathlib import Path
 
 from anchorscope.answers.choose import Asked, choose_questions
-from anchorscope.datasets.catalog import DatasetSpec, absolute, open_dataset, parse_columns
+from anchorscope.datasets.catalog import DatasetSpec, absolute, open_dataset, parse_columns, parse_spec
 from anchorscope.errors import UserError
-from anchorscope.models.loading import BALANCED, choose_device, choose_dtype
+from anchorscope.models.embedded import EMBEDDED
+from anchorscope.models.loading import BALANCED, checked_device, choose_device, choose_dtype, read_facts
 from anchorscope.models.shapes import is_shape
 from anchorscope.recipe import Recipe
 
@@ -21,16 +23,35 @@ def resolve(recipe: Recipe) -> Recipe:
             f"the same, on answers and labels from your dataset, add --allow-random-weights."
         )
     device = choose_device(recipe.device)
+    checked_device(device)
     batch_tokens = recipe.batch_tokens or _BATCH_TOKENS.get(device.split(":")[0], _BATCH_TOKENS_GPU)
     return recipe.model_copy(
         update={
-            "model": str(Path(recipe.model).resolve()) if Path(recipe.model).exists() else recipe.model,
+            "model": _absolute(recipe.model),
             "datasets": tuple(absolute(text) for text in recipe.datasets),
             "device": device,
             "dtype": choose_dtype(recipe.dtype, device),
             "batch_tokens": batch_tokens,
         }
     )
+
+
+def rehearse(recipe: Recipe, model_at_hand: bool) -> None:
+    """Finds the user's mistakes before an earlier run is deleted: every file is read, weights are not."""
+    for text in recipe.datasets:
+        ask(recipe, parse_spec(text))
+    if not model_at_hand:
+        read_facts(recipe.model, recipe.trust_remote_code)
+
+
+def _absolute(model: str) -> str:
+    """A folder or file written out, so that a recipe works from everywhere; names stay names."""
+    if model in EMBEDDED or is_shape(model):
+        return model
+    try:
+        return str(Path(model).resolve()) if Path(model).exists() else model
+    except OSError:  # a name that no file system takes
+        return model
 
 
 def solver_device(device: str) -> str:
@@ -42,11 +63,12 @@ def ask(recipe: Recipe, spec: DatasetSpec) -> Asked:
     """The questions of one dataset that a recipe asks."""
     reading = open_dataset(spec, recipe.on_bad_row, parse_columns(recipe.columns))
     asked = choose_questions(reading, recipe.limit, recipe.seed, recipe.yes_no)
-    if is_shape(recipe.model):
-        bare = sum(one.model_answer is None or one.truthful is None for one in asked.questions)
-        if bare:
-            raise UserError(
-                f"Dataset {spec.name!r} has {bare} questions without model_answer or truthful; a model with random "
-                f"weights can answer none: give both columns (the items.parquet of another run has them)."
-            )
-    return asked
+    if not is_shape(recipe.model):
+        return asked
+    kept = [one for one in asked.questions if one.model_answer is not None and one.truthful is not None]
+    if not kept:
+        raise UserError(
+            f"Dataset {spec.name!r} has {len(asked.questions)} questions without model_answer or truthful; a model "
+            f"with random weights can answer none: give both columns (the items.parquet of another run has them)."
+        )
+    return replace(asked, questions=kept, bad=asked.bad + len(asked.questions) - len(kept))

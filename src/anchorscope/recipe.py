@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import tomli_w
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from anchorscope.answers.balance import BALANCE
 from anchorscope.answers.choose import YES_NO
@@ -124,6 +124,20 @@ class Recipe(BaseModel):
         parse_columns(value)
         return value
 
+    @model_validator(mode="after")
+    def _fits_together(self) -> "Recipe":
+        if self.edges == "direct" and self.position == "answer_before":
+            raise UserError(
+                "Edges 'direct' cuts what the answer's own tokens see, and position 'answer_before' stands before "
+                "them: nothing would change there. Choose --edges all, or another --position."
+            )
+        if self.columns and all(parse_spec(text).path is None for text in self.datasets):
+            raise UserError(
+                f"Columns are named for a file of your own (found: {', '.join(self.columns)}), and the datasets are "
+                f"{', '.join(self.datasets)}; leave --columns out, or give file:PATH."
+            )
+        return self
+
     @field_validator("datasets")
     @classmethod
     def _parsed(cls, value: tuple[str, ...]) -> tuple[str, ...]:
@@ -144,7 +158,8 @@ def make_recipe(options: Mapping[str, Any]) -> Recipe:
         name = ".".join(str(part) for part in first["loc"]).replace("_", "-")
         if first["type"] == "extra_forbidden":
             raise unknown("option", name, [field.replace("_", "-") for field in Recipe.model_fields]) from None
-        raise UserError(f"Option {name!r} is {first['input']!r}: {first['msg'].lower()}.") from None
+        told = "it must be a list, like [\"atlas\"]" if first["type"] == "tuple_type" else first["msg"].lower()
+        raise UserError(f"Option {name!r} is {first['input']!r}: {told}.") from None
 
 
 def read_recipe(path: Path) -> dict[str, Any]:

@@ -88,7 +88,7 @@ def test_a_layer_that_was_given_no_cut_is_named(
 def test_a_window_that_hides_the_cut_keys_is_refused(mixed_windows: LanguageModel) -> None:
     # With every query too far away, the layers with a window lose nothing: their curve would be flat for no reason.
     item = TokenSequence(ids=tuple(range(40)), answer_start=37, read_at=(39,))
-    with pytest.raises(InterventionNotApplied, match=re.escape("layers [2, 3] were asked")):
+    with pytest.raises(UserError, match=re.escape("In layers [2, 3] the sliding window already hides the question")):
         run(mixed_windows, [item], no_prefix(), [Cut(keys=(5,), edges="direct")])
     run(mixed_windows, [item], no_prefix(), [Cut(keys=(35,), edges="direct")])
 

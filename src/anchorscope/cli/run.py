@@ -15,7 +15,7 @@ def _about(name: str) -> str:
     text = str(field.description)
     if name in CHOICES:
         text += f" One of: {', '.join(CHOICES[name])}."
-    return text if field.default is None else f"{text} Default: {_shown(field.default)}."
+    return text if field.default in (None, ()) else f"{text} Default: {_shown(field.default)}."
 
 
 def _shown(value: Any) -> str:
@@ -55,6 +55,7 @@ def run(
     batch_tokens: Annotated[int | None, _option("batch_tokens")] = None,
     max_new_tokens: Annotated[int | None, _option("max_new_tokens")] = None,
     max_per_class: Annotated[int | None, _option("max_per_class")] = None,
+    folds: Annotated[int | None, _option("folds")] = None,
     bootstrap: Annotated[int | None, _option("bootstrap")] = None,
     trust_remote_code: Annotated[bool | None, _option("trust_remote_code")] = None,
     allow_random_weights: Annotated[bool | None, _option("allow_random_weights")] = None,
@@ -110,4 +111,5 @@ def _default_folder(recipe: Recipe) -> Path:
     from anchorscope.datasets.catalog import parse_spec
 
     names = "-".join(parse_spec(text).name for text in recipe.datasets)
-    return Path("runs") / f"{Path(recipe.model).name}-{names}"
+    shape = recipe.model.removeprefix("shape:").replace("/", "-") if recipe.model.startswith("shape:") else ""
+    return Path("runs") / f"{shape or Path(recipe.model).resolve().name}-{names}"

@@ -13,7 +13,7 @@ from anchorscope.datasets.bad_rows import Row
 from anchorscope.datasets.columns import check_known, parse_columns
 from anchorscope.datasets.containers.recognise import recognise, rows_of
 from anchorscope.datasets.reading import Reading, Source, read_source
-from anchorscope.errors import unknown
+from anchorscope.errors import UserError, unknown
 
 __all__ = ["BUILT_IN", "WITH_FILE", "DatasetSpec", "Reading", "absolute", "open_dataset", "parse_columns", "parse_spec"]
 
@@ -34,6 +34,8 @@ class DatasetSpec:
 
 def parse_spec(text: str) -> DatasetSpec:
     """`atlas`, `popqa`, `popqa=FILE` or `file:PATH`."""
+    if text in ("file:", *(f"{name}=" for name in WITH_FILE)):
+        raise UserError(f"Dataset {text!r} names no file; write its path behind {text[-1]!r}.")
     if text.startswith("file:"):
         path = Path(text.removeprefix("file:")).expanduser()
         return DatasetSpec(name=path.name.split(".")[0] or "file", path=path)

@@ -88,7 +88,15 @@ def _format(source: Source, first: list[tuple[int, Row]], skip: bool, columns: M
         raise UserError(f"{source.name} holds no rows. Write at least one question into it.")
     rows = [row for _, row in first if not isinstance(row, Unusable)]
     if columns and rows:
-        check_present(columns, list(dict.fromkeys(name for row in rows for name in row)), source.name)
+        found = list(dict.fromkeys(name for row in rows for name in row))
+        check_present(columns, found, source.name)
+        there = {name.strip().lower() for name in found}
+        for wanted in (("question",), ("answers", "answer")):
+            if not any(name in columns or name in there for name in wanted):
+                raise UserError(
+                    f"{source.name} has no column {wanted[0]!r}; columns found: {shown(found)}. "
+                    f"Say which one it is, like --columns {wanted[0]}={found[0]}."
+                )
         return PLAIN
     form = next(filter(None, map(recognise, rows)), None)
     if form is not None:

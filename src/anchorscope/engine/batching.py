@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 import torch
 
 from anchorscope.errors import UserError
+from anchorscope.models.memory import is_out_of_memory
 
 
 @dataclass
@@ -70,10 +71,8 @@ def _fits(run: Callable[[list[int]], None], batch: list[int]) -> bool:
     try:
         run(batch)
         return True
-    except (torch.OutOfMemoryError, MemoryError):
-        pass
-    except RuntimeError as error:
-        if "not enough memory" not in str(error) and "can't allocate memory" not in str(error):
+    except (RuntimeError, MemoryError) as error:
+        if not is_out_of_memory(error):
             raise
     # Outside the handlers: the exception held on to every tensor of the pass.
     gc.collect()

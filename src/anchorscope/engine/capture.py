@@ -15,7 +15,7 @@ from anchorscope.engine.forward import LayerMasks, refuse_not_finite, run_layers
 from anchorscope.engine.keys_values import Prefix
 from anchorscope.engine.masks import cut_edges
 from anchorscope.engine.sequences import SITES, Cut, TokenSequence
-from anchorscope.errors import InterventionNotApplied
+from anchorscope.errors import InterventionNotApplied, UserError
 from anchorscope.models.families import BlockOutput
 from anchorscope.models.language_model import LanguageModel
 from anchorscope.progress import Progress, Silent
@@ -149,5 +149,11 @@ def _refuse_cuts_without_edges(cuts: Sequence[Cut], removed: Tensor) -> None:
 
 def _refuse_silent_no_op(masks: LayerMasks) -> None:
     missed = [layer for layer, edges in enumerate(masks.edges_cut) if edges == 0]
+    hidden = [layer for layer in missed if not masks.has_edges_to_cut(layer)]
+    if hidden:
+        raise UserError(
+            f"In layers {hidden} the sliding window already hides the question from the answer, so that cutting these "
+            f"edges changes nothing there; choose --edges all."
+        )
     if missed:
         raise InterventionNotApplied(f"layers {missed} were asked to lose attention edges and lost none")

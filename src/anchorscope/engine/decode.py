@@ -45,10 +45,11 @@ def decode(
     is_end: IsEnd,
     progress: Progress | None = None,
     budget: Budget | None = None,
+    title: str = "answers",
 ) -> list[Decoded]:
     """A greedy answer to each prompt (whole prompts, prefix included); the budget is lowered where memory runs out."""
     listener = progress or Silent()
-    listener.start("answers", len(prompts))
+    listener.start(title, len(prompts))
     answers: dict[int, Decoded] = {}
 
     def run(batch: list[int]) -> None:

@@ -34,6 +34,11 @@ class LayerMasks:
         self.edges_cut = [0] * lm.n_layers
         """How many attention edges the cut took from each layer that ran."""
 
+    def has_edges_to_cut(self, layer: int) -> bool:
+        """Whether the cut names any edge that the layer's window lets it see."""
+        allowed = causal(*self.shape, self.lm.sliding_window(layer), self.lm.device)[None]
+        return self.removed is not None and bool((allowed & self.removed).any())
+
     def of(self, layer: int) -> Tensor:
         """The mask for a layer, [batch or 1, 1, query_pos, key_pos]."""
         window, device = self.lm.sliding_window(layer), self.lm.layer_device(layer)

@@ -90,12 +90,16 @@ def score_states(scorer: Scorer, states: Tensor) -> NDArray[np.float32]:
 
 def refuse_no_op(effect: Effect, clean: NDArray[np.float32]) -> None:
     """Raises where an item lost attention edges and yet every one of its scores is the same to the last bit."""
-    same = (effect.logits == clean[effect.items]).reshape(len(effect.items), -1).all(axis=1)
+    unchanged = effect.logits == clean[effect.items]
+    same = unchanged.reshape(len(effect.items), -1).all(axis=1)
     silent = np.flatnonzero(same & (effect.n_cut > 0))
     if len(silent):
         raise InterventionNotApplied(
             f"{effect.intervention}: {len(silent)} items lost attention edges and not one of their scores changed"
         )
+    flat = np.flatnonzero(unchanged.all(axis=(0, *range(2, unchanged.ndim))))
+    if len(flat) and (effect.n_cut > 0).any():
+        raise InterventionNotApplied(f"{effect.intervention}: no score changed at position {flat[0]} of those read")
 
 
 def _chosen(n: int, most: int | None, rng: np.random.Generator) -> set[int]:

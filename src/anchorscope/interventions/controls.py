@@ -33,7 +33,10 @@ def _nothing(item: ItemTokens, rng: np.random.Generator) -> tuple[int, ...]:
 
 
 RANDOM = Intervention(
-    name="random", about="as many other tokens of the question are cut", keys=_random_tokens, keeps_states=True
+    name="random",
+    about="as many other tokens between the shared beginning and the answer are cut",
+    keys=_random_tokens,
+    keeps_states=True,
 )
 NONE = Intervention(
     name="none",

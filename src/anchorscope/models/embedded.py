@@ -125,9 +125,12 @@ def install(name: str, source: Path | None = None, progress: Progress | None = N
 @contextmanager
 def quiet_transformers() -> Iterator[None]:
     """Keep transformers' bars and log lines off the terminal for a while; its settings come back afterwards."""
+    from huggingface_hub.utils import logging as hub_logging
     from transformers import modeling_gguf_pytorch_utils as gguf_reader
     from transformers.utils import logging
 
+    hub_level = hub_logging.get_verbosity()
+    hub_logging.set_verbosity_error()  # its client tells every retry
     level, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
     logging.set_verbosity_error()
     logging.disable_progress_bar()
@@ -137,6 +140,7 @@ def quiet_transformers() -> Iterator[None]:
         yield
     finally:
         gguf_reader.tqdm = bar_maker
+        hub_logging.set_verbosity(hub_level)
         logging.set_verbosity(level)
         if bars:
             logging.enable_progress_bar()

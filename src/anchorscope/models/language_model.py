@@ -169,7 +169,7 @@ class LanguageModel:
             n_layers=self.n_layers,
             d_model=self.d_model,
             parameters=sum(tensor.numel() for tensor in self.model.parameters()),
-            device=str(self.device),
+            device=", ".join(dict.fromkeys(str(self.layer_device(layer)) for layer in range(self.n_layers))),
             dtype=str(self.dtype).removeprefix("torch."),
             fingerprint=self.fingerprint(),
             random_weights=self.random_weights,

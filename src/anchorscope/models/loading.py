@@ -17,6 +17,7 @@ from anchorscope.models import shapes
 from anchorscope.models.embedded import EMBEDDED, installed_path, quiet_transformers
 from anchorscope.models.families import listed_family
 from anchorscope.models.language_model import LanguageModel
+from anchorscope.models.memory import is_out_of_memory
 from anchorscope.models.wrapping import wrap
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
@@ -42,22 +43,26 @@ def load(source: str, dtype: str = "float32", device: str = "cpu", trust_remote_
     """The model that `source` names, on one device, or spread over all GPUs where the device is `balanced`."""
     if dtype not in DTYPES:
         raise unknown("dtype", dtype, DTYPES)
-    target = _checked_device(device)
+    target = checked_device(device)
     try:
         with quiet_transformers():
             name, config, tokenizer, place, extra = _read_all_but_weights(source, trust_remote_code)
             if shapes.is_shape(source):
+                if device == BALANCED:
+                    raise UserError(f"A shape ({source!r}) is built on one device, not {BALANCED}; choose cuda or cpu.")
                 model = shapes.build(config, DTYPES[dtype], target)
             else:
                 model = _read_weights(place, source, extra, config, dtype, device)
             if device != BALANCED:
                 model = model.to(target)
-    except (MemoryError, torch.OutOfMemoryError):
+            return wrap(model, tokenizer, name=name, source=source, random_weights=shapes.is_shape(source))
+    except (RuntimeError, MemoryError) as error:
+        if not is_out_of_memory(error):
+            raise
         raise UserError(
             f"The weights of model {source!r} do not fit into the memory of {device} in {dtype}; choose a smaller "
             f"--dtype or model, or spread it over several GPUs with --device {BALANCED}."
         ) from None
-    return wrap(model, tokenizer, name=name, source=source, random_weights=shapes.is_shape(source))
 
 
 def read_facts(source: str, trust_remote_code: bool = False) -> ModelFacts:
@@ -92,7 +97,8 @@ def choose_dtype(dtype: str, device: str) -> str:
     return ("float32" if device == "cpu" else "bfloat16") if dtype == "auto" else dtype
 
 
-def _checked_device(device: str) -> torch.device:
+def checked_device(device: str) -> torch.device:
+    """The device that a name stands for, refused where this machine does not have it."""
     try:
         if device == BALANCED:
             return torch.empty(0, device="cuda").device
@@ -129,6 +135,8 @@ def _locate(source: str) -> tuple[str, str, dict[str, Any]]:
             )
         return str(folder), EMBEDDED[source].title, {}
     path = Path(source).expanduser()
+    if len(source) > 1000:  # no file system takes such a name, and some raise instead of saying no
+        raise UserError(f"Model {source[:40]!r}… is {len(source)} characters long; give a name, a folder or a file.")
     if path.is_file():
         if path.suffix.lower() != ".gguf":
             raise UserError(
@@ -173,7 +181,12 @@ def _read_config(place: str, source: str, extra: dict[str, Any]) -> Any:
     try:
         return AutoConfig.from_pretrained(place, **extra)
     except Exception as error:  # whatever a broken file makes the library say
-        raise UserError(f"Model {source!r} cannot be read: {_first_line(error)}") from error
+        reason = _first_line(error)
+        allowed = " Allow it with --trust-remote-code, if you trust its authors." if "custom code" in reason else ""
+        raise UserError(
+            f"Model {source!r} cannot be read: {reason.rstrip('.')}. Check the name and, for a hub id, the network "
+            f"or the hub's cache.{allowed}"
+        ) from error
 
 
 def _read_tokenizer(place: str, source: str, extra: dict[str, Any]) -> Any:
@@ -205,9 +218,9 @@ def _read_weights(place: str, source: str, extra: dict[str, Any], config: Any, d
         model, loaded = AutoModelForCausalLM.from_pretrained(
             place, dtype=DTYPES[dtype], output_loading_info=True, **chosen, **extra
         )
-    except (MemoryError, torch.OutOfMemoryError):
-        raise
     except Exception as error:  # as above
+        if is_out_of_memory(error):
+            raise
         raise UserError(f"The weights of model {source!r} cannot be loaded: {_first_line(error)}") from error
     _refuse_gaps(loaded, source)
     return model
@@ -230,7 +243,9 @@ def _refuse_gaps(loaded: dict[str, Any], source: str) -> None:
 
 def _refuse_non_causal(config: Any, source: str) -> None:
     kinds = getattr(config, "architectures", None) or []
-    causal = config.model_type in MODEL_FOR_CAUSAL_LM_MAPPING_NAMES and not getattr(config, "is_encoder_decoder", False)
+    brings_code = "AutoModelForCausalLM" in (getattr(config, "auto_map", None) or {})
+    known = brings_code or config.model_type in MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
+    causal = known and not getattr(config, "is_encoder_decoder", False)
     if not causal or any(
         kind.endswith(("ForMaskedLM", "ForSequenceClassification", "ForTokenClassification")) for kind in kinds
     ):

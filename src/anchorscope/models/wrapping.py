@@ -21,9 +21,14 @@ def wrap(
         model = model.get_base_model()  # adapters live inside the base model's own parts
     model.eval()
     elsewhere = {tensor.device.type for tensor in model.parameters()} - {"cpu", "cuda"}
+    if "meta" in elsewhere:
+        raise UserError(
+            f"Model {title!r} has weights that are not in memory (found: meta); it must fit into the memory of the "
+            f"GPUs or of the CPU: use more GPUs, a smaller --dtype, or quantised weights."
+        )
     if elsewhere:
         raise UserError(
-            f"Model {title!r} has weights that are not in memory (found: {', '.join(sorted(elsewhere))}); it must fit "
-            f"into the memory of the GPUs or of the CPU: use more GPUs, a smaller --dtype, or quantised weights."
+            f"Model {title!r} is on a device that is not supported (found: {', '.join(sorted(elsewhere))}); "
+            f"allowed: cpu, cuda. Move it with model.to(...)."
         )
     return fitted(LanguageModel(title, source, model, tokenizer, FAMILIES[0], random_weights))

@@ -36,10 +36,12 @@ def ask_for_key_words(
     prefix = compute_prefix(lm, prompts[0][: shared_prefix_length(prompts, [len(ids) - 1 for ids in prompts])])
     batches = plan_batches(decoded_lengths(prompts, prefix, _LONGEST), budget.tokens)
 
-    def is_end(token: int, so_far: Sequence[int]) -> bool:
-        return token in lm.tokenizer.all_special_ids or "\n" in decode_exactly(lm.tokenizer, [token])
+    special = frozenset(lm.tokenizer.all_special_ids)
 
-    said = decode(lm, prompts, prefix, batches, _LONGEST, is_end, progress, budget)
+    def is_end(token: int, so_far: Sequence[int]) -> bool:
+        return token in special or "\n" in decode_exactly(lm.tokenizer, [token])
+
+    said = decode(lm, prompts, prefix, batches, _LONGEST, is_end, progress, budget, "key words")
     return [
         named_words(question, decode_exactly(lm.tokenizer, one.ids))
         for question, one in zip(questions, said, strict=True)

@@ -27,6 +27,8 @@ def _metadata(value: object) -> dict[str, object]:
 
 def _translate(row: Mapping[str, object]) -> dict[str, object]:
     known = {name: row[name] for name in KNOWN if name in row and name != "id"}
+    if row.get("status") in ("empty", "truncated"):  # there was no answer that could be used
+        known |= {"model_answer": None, "truthful": None}
     return with_property_words(_metadata(row.get("metadata")) | known | {"id": row.get("item_id")})
 
 

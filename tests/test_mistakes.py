@@ -1,0 +1,97 @@
+"""Mistakes that were once costly: each is one line now, and nothing is lost by it."""
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+import torch
+
+sys.path.insert(0, str(Path(__file__).parent))  # pytest's import mode does not make helper modules importable
+
+from small_facts import quick_options, rows, write_questions  # isort: skip
+
+import anchorscope
+from anchorscope.datasets.catalog import parse_spec
+from anchorscope.errors import UserError
+from anchorscope.models import loading
+from anchorscope.pipeline import run_recipe
+from anchorscope.prepare import ask, resolve
+from anchorscope.recipe import make_recipe
+
+
+@pytest.fixture(scope="module")
+def model(save_tiny: Callable[[str], Path]) -> Path:
+    return save_tiny("llama")
+
+
+@pytest.mark.parametrize(
+    "change", [{"device": "tpu"}, {"model": "/nowhere/at/all"}, {"datasets": ("file:/nowhere/at/all.csv",)}]
+)
+def test_starting_over_with_a_mistake_keeps_the_run_that_is_there(
+    change: dict[str, Any], model: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "run").mkdir()
+    for name in ("recipe.toml", "manifest.json"):
+        (tmp_path / "run" / name).write_text('model = "smollm2-135m"\n' if name == "recipe.toml" else "{}")
+    options = quick_options(write_questions(tmp_path / "facts.jsonl"), model=str(model)) | change
+    with pytest.raises(UserError):
+        run_recipe(make_recipe(options), tmp_path / "run", fresh=True)
+    assert sorted(entry.name for entry in (tmp_path / "run").iterdir()) == ["manifest.json", "recipe.toml"]
+
+
+def test_a_cut_that_the_probe_cannot_feel_is_refused() -> None:
+    with pytest.raises(UserError, match="'answer_before' stands before them: nothing would change"):
+        make_recipe({"edges": "direct", "position": "answer_before"})
+
+
+def test_columns_without_a_file_are_refused() -> None:
+    with pytest.raises(UserError, match="Columns are named for a file of your own"):
+        make_recipe({"columns": ("question=prompt",)})
+
+
+def test_a_folder_does_not_hide_the_embedded_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "smollm2-135m").mkdir()
+    monkeypatch.chdir(tmp_path)
+    assert resolve(make_recipe({"device": "cpu"})).model == "smollm2-135m"
+
+
+def test_a_name_that_no_file_system_takes_is_told() -> None:
+    with pytest.raises(UserError, match="is 5000 characters long"):
+        loading.load(resolve(make_recipe({"model": "x" * 5000, "device": "cpu"})).model)
+
+
+def test_a_loaded_model_needs_its_tokenizer(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="needs its tokenizer"):
+        anchorscope.run(object(), out=tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+def test_weights_that_do_not_fit_are_told_whatever_the_device_says(
+    model: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def too_large(*_: Any, **__: Any) -> None:
+        raise RuntimeError("[enforce fail] DefaultCPUAllocator: not enough memory: you tried to allocate 9 bytes.")
+
+    monkeypatch.setattr(torch.nn.Module, "to", too_large)
+    with pytest.raises(UserError, match="do not fit into the memory of cpu in float32"):
+        loading.load(str(model))
+
+
+def test_answers_that_were_cut_off_are_not_taken_over_from_another_run(tmp_path: Path) -> None:
+    chosen = rows()[:4]
+    table = pl.DataFrame([
+        {"item_id": row["id"], "question": row["question"], "answers": row["answers"], "metadata": "{}",
+         "model_answer": row["model_answer"], "truthful": None if index == 0 else row["truthful"],
+         "status": "truncated" if index == 0 else "used"}
+        for index, row in enumerate(chosen)
+    ])  # fmt: skip
+    table.write_parquet(tmp_path / "items.parquet")
+    spec = parse_spec(f"file:{tmp_path / 'items.parquet'}")
+    plain = ask(make_recipe({"datasets": (f"file:{tmp_path / 'items.parquet'}",)}), spec)
+    assert [one.model_answer is None for one in plain.questions] == [True, False, False, False]
+    shape = make_recipe({"model": "shape:llama-3.2-1b", "datasets": (f"file:{tmp_path / 'items.parquet'}",)})
+    asked = ask(shape, spec)
+    assert (len(asked.questions), asked.bad) == (3, 1)
