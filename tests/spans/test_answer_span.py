@@ -83,7 +83,7 @@ WITH_A_QUESTION = [
     ("The book came out in 1937 in London.", "When was the book published?", "1937"),
     ("There are about 300 of them in Lyon", "How many bridges are in Lyon?", "300"),
     ("In Vienna", "Where was he born?", "Vienna"),
-    ("Rankin was a British politician and soldier.", "What is Rankin's occupation?", "British politician"),
+    ("Marlow was a British politician and soldier.", "What is Marlow's occupation?", "British politician"),
     ("It is a candle used in winter.", "What is it?", "candle"),
     ("This Is It is by Kenny Ortega", "Who was the director of This Is It?", "Kenny Ortega"),
     ("The Iron Road is a novel by Ada Quill", "Which novel did Ada Quill write?", "Iron Road"),

@@ -31,8 +31,8 @@ def found(question: Question) -> tuple[list[str], str]:
 
 METADATA = [
     (ask("What is the capital of France?", "France", ("capital",)), ["capital", "France"]),
-    (ask("What is George Rankin's occupation?", "George Rankin", ("occupation",)), ["George Rankin", "occupation"]),
-    (ask("What is George Rankin’s occupation?", "George Rankin", ("occupation",)), ["George Rankin", "occupation"]),
+    (ask("What is George Marlow's occupation?", "George Marlow", ("occupation",)), ["George Marlow", "occupation"]),
+    (ask("What is George Marlow’s occupation?", "George Marlow", ("occupation",)), ["George Marlow", "occupation"]),
     (ask("Who was the director of The Circus?", "The Circus", ("director",)), ["director", "Circus"]),
     (ask("Who directed the circus?", "The Circus", ("directed",)), ["directed", "circus"]),
     (ask("What is the capital of Sao Tome?", "São Tomé", ("capital",)), ["capital", "Sao Tome"]),
@@ -57,7 +57,7 @@ def test_what_the_dataset_says_comes_before_the_rules(question: Question, expect
 
 RULES = [
     (ask("What is the capital of France?"), ["capital", "France"]),
-    (ask("who wrote he ain't heavy he's my brother lyrics"), ["wrote", "ain't", "heavy", "brother", "lyrics"]),
+    (ask("who wrote she isn't lonely she's my sister lyrics"), ["wrote", "lonely", "sister", "lyrics"]),
     (ask("How many US states are there in May?"), ["US", "states", "May"]),
     (ask("What is Oklahoma's biggest city?"), ["Oklahoma", "biggest", "city"]),
     (ask("Who is it?"), ["is", "it"]),

@@ -4,7 +4,7 @@ Three sources, in the order in which they are trusted:
 - `own`: spans that the user has marked. They are E_Q, all of it; which of them is the subject is not known, so they
   count as the subject.
 - `metadata`: what the dataset says. Every occurrence of the subject (less a leading article; case and accents do not
-  matter, and "Rankin" is found in "Rankin's") and of the property words.
+  matter, and "Marlow" is found in "Marlow's") and of the property words.
 - `rules`: the text alone (`plain_text`). Where the dataset knows only the subject or only the property, or names one
   that the text does not say, the rules add the missing half, and the rule is called "rules".
 Punctuation at the ends of a name is never part of E_Q, unless the name is nothing else.
