@@ -1,6 +1,8 @@
 """All evidence of one dataset as result tables: every site and position, every assignment, control and baseline."""
 
+import os
 from collections.abc import Mapping, Sequence
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 
 import numpy as np
@@ -63,13 +65,17 @@ def evidence_tables(evidence: Evidence, progress: Progress) -> dict[str, pl.Data
     """curves, reference_curves, probe_scores, pathways and summary of one dataset."""
     progress.start("evidence", len(evidence.places) + 1)
     curves, summary, scores, pathways = [], [], [], []
-    for (site, position), measured in evidence.places.items():
-        place = {"dataset": evidence.dataset, "site": site, "position": position}
-        curves += [row for curve in _curves(measured, evidence.weights) for row in _curve_rows(curve, evidence, place)]
-        summary += [_summary_row(row, place) for row in summarise(measured, evidence.weights)]
-        scores += [_score_row(score, evidence, place) for score in _place_scores(evidence, measured, (site, position))]
-        pathways += _pathway_rows(evidence, measured, place)
-        progress.advance(1)
+    # Resampling is nearly all of it, every part stands alone, and NumPy lets go of the interpreter while it computes.
+    with ThreadPoolExecutor(os.cpu_count()) as workers:
+        parts = [_Parts.begin(workers, evidence, where) for where in evidence.places]
+        for ((site, position), measured), part in zip(evidence.places.items(), parts, strict=True):
+            place = {"dataset": evidence.dataset, "site": site, "position": position}
+            made = [curve for some in part.curves for curve in some.result()]
+            curves += [row for curve in made for row in _curve_rows(curve, evidence, place)]
+            summary += [_summary_row(row, place) for row in part.summary.result()]
+            scores += [_score_row(score, evidence, place) for score in part.scores.result()]
+            pathways += _pathway_rows(evidence, measured, place)
+            progress.advance(1)
     nowhere = {"dataset": evidence.dataset, "site": None, "position": None}
     scores += [_score_row(score, evidence, nowhere) for score in _baselines(evidence)]
     reference = _reference_rows(evidence)
@@ -84,13 +90,26 @@ def evidence_tables(evidence: Evidence, progress: Progress) -> dict[str, pl.Data
     }
 
 
-def _curves(measured: Measured, weights: NDArray[np.floating]) -> list[Curve]:
-    return [
-        curve
-        for intervention in measured.after
-        for make in (plain_curves, cross_fitted_curves, corrected_curves)
-        for curve in make(measured, intervention, weights)
-    ]
+@dataclass(frozen=True)
+class _Parts:
+    """What is being computed for one site and position."""
+
+    curves: list[Future[list[Curve]]]
+    summary: Future[list[Row]]
+    scores: Future[list[Score]]
+
+    @classmethod
+    def begin(cls, workers: Executor, evidence: Evidence, where: tuple[str, str]) -> "_Parts":
+        measured, weights = evidence.places[where], evidence.weights
+        return cls(
+            curves=[
+                workers.submit(make, measured, intervention, weights)
+                for intervention in measured.after
+                for make in (plain_curves, cross_fitted_curves, corrected_curves)
+            ],
+            summary=workers.submit(summarise, measured, weights),
+            scores=workers.submit(_place_scores, evidence, measured, where),
+        )
 
 
 def _curve_rows(curve: Curve, evidence: Evidence, place: Mapping[str, str]) -> list[dict[str, object]]:
