@@ -34,7 +34,7 @@ def _nothing(item: ItemTokens, rng: np.random.Generator) -> tuple[int, ...]:
 
 RANDOM = Intervention(
     name="random",
-    about="as many other tokens between the shared beginning and the answer are cut",
+    about="as many other tokens before the answer are cut",
     keys=_random_tokens,
     keeps_states=True,
 )
