@@ -13,13 +13,11 @@ from anchorscope.datasets.question import Question
 from anchorscope.datasets.reading import Reading
 from anchorscope.datasets.small_hash import small_hash
 from anchorscope.datasets.text import located_words, normalise, question_key, without_articles
+from anchorscope.datasets.yes_no import asks_yes_no
 from anchorscope.errors import UserError, unknown
 
 YES_NO = ("drop", "keep")
 """What becomes of questions that can only be answered with yes or no: chance gets half of them right."""
-# Not among them: "where", which in HotpotQA is at times a misspelt "were".
-_ASKS_FOR_MORE = ("what", "whats", "which", "who", "whos", "whom", "whose", "when", "why", "how")
-_LONGEST_YES = 8  # characters, with quotes and stops: no other answer needs to be looked at
 _FEW_SHOT_QUESTIONS = frozenset(question_key(example.question) for example in FEW_SHOT)
 _FEW_SHOT_SUBJECTS = frozenset(normalise(example.subject) for example in FEW_SHOT)
 
@@ -42,14 +40,8 @@ class Asked:
 
 
 def is_yes_no(question: Question) -> bool:
-    """Whether chance alone would be right half of the time, and nobody has judged an answer yet.
-
-    "What is the symbol of nobelium?" ("No") is none: what begins with such a word asks for more than yes or no.
-    """
-    if question.truthful is not None or any(len(answer) > _LONGEST_YES for answer in question.answers):
-        return False
-    asks_for_more = _words(question.question).split(" ")[0] in _ASKS_FOR_MORE
-    return not asks_for_more and all(_words(answer) in ("yes", "no") for answer in question.answers)
+    """Whether chance alone would be right half of the time, and nobody has judged an answer yet."""
+    return question.truthful is None and asks_yes_no(question.question, question.answers)
 
 
 def _words(text: str) -> str:

@@ -4,9 +4,8 @@ All but the repeats is counted over different questions: of a question that come
 run. Memory stays small whatever the number of rows: eight bytes of a digest per question, counters with a limited
 number of names, and a reservoir from which the examples are drawn.
 
-A question is `yes/no` if every accepted answer is "yes" or "no" and it does not begin with "what", "which", "who" and
-the like: the chemical symbol "No" is a name. Any other is of the kind that most of its accepted answers have; of equals
-the one that comes first:
+A question is `yes/no` by the rule of `datasets.yes_no`. Any other is of the kind that most of its accepted answers
+have; of equals the one that comes first:
 - `date`: a month with a number ("May 1984"), 4/7/1776, a decade ("1980s"), a century, a year with BC or AD; and, where
   the question asks for a year, month, day, date or "when", also a year, a month or a weekday alone.
 - `number`: numbers in digits or words, ordinals in digits, with or without a unit ("90 minutes", "$5 million", "2nd").
@@ -23,6 +22,7 @@ from dataclasses import dataclass
 from anchorscope.datasets.question import Question
 from anchorscope.datasets.small_hash import small_hash
 from anchorscope.datasets.text import question_key, words
+from anchorscope.datasets.yes_no import asks_yes_no
 
 KINDS = ("name", "number", "date", "yes/no", "other")
 """Every kind of answer."""
@@ -45,9 +45,6 @@ _DATE = re.compile(
     re.IGNORECASE,
 )
 _BARE_DATE = re.compile(rf"[0-9]{{3,4}}(?: [0-9]{{2,4}})?|{_MONTH}|{_DAY}")
-_LONGEST_YES = 8  # characters, with quotes and stops: no longer answer needs to be looked at
-# Not "where": questions that mean "were" begin with it.
-_ASKS_OPENLY = re.compile(r"\W*(?:what|which|who|whom|whose|when|why|how)\b", re.IGNORECASE)
 _ASKS_WHEN = re.compile(r"\b(?:when|years?|dates?|months?|days?|decade|century)\b", re.IGNORECASE)
 _ASKS_HOW_MANY = re.compile(r"\bhow (?:many|much|long|old|far|often)\b", re.IGNORECASE)
 _NUMBER = re.compile(r"[0-9]+(?:\.[0-9]+)?(?:st|nd|rd|th)?")
@@ -106,12 +103,6 @@ class Survey:
     """Questions in which another column holds a value, in the order of the file."""
     examples: tuple[Question, ...]
     """Some questions drawn at random, in the order of the file."""
-
-
-def asks_yes_no(question: str, answers: Sequence[str]) -> bool:
-    """Whether yes and no are the only answers, so that chance is right half of the time."""
-    answered = all(len(answer) <= _LONGEST_YES and words(answer) in (["yes"], ["no"]) for answer in answers)
-    return answered and not _ASKS_OPENLY.match(question)
 
 
 def question_kind(question: str, answers: Sequence[str]) -> str:

@@ -4,6 +4,7 @@ Where memory does not suffice, the budget is halved and the work goes on with wh
 """
 
 import gc
+import sys
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -47,9 +48,10 @@ def plan_batches(lengths: Sequence[int], batch_tokens: int, order: Sequence[int]
 
 
 def run_in_batches(
-    batches: Sequence[Sequence[int]], lengths: Sequence[int], budget: Budget, run: Callable[[list[int]], None]
+    batches: Sequence[Sequence[int]], lengths: Sequence[int], budget: Budget | None, run: Callable[[list[int]], None]
 ) -> None:
     """Runs every batch; one that does not fit is halved, and all that follow with it."""
+    budget = budget or Budget(sys.maxsize)
     waiting = deque(list(batch) for batch in batches)
     while waiting:
         batch = waiting.popleft()

@@ -55,9 +55,7 @@ def capture(lm: LanguageModel, work: Work, receive: Receive, title: str, progres
         receive(batch, states)
         listener.advance(len(batch))
 
-    lengths = work.lengths
-    largest = max((max(lengths[index] for index in batch) * len(batch) for batch in work.batches), default=1)
-    run_in_batches(work.batches, lengths, work.budget or Budget(largest), run)
+    run_in_batches(work.batches, work.lengths, work.budget, run)
     listener.finish()
 
 

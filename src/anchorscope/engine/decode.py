@@ -58,9 +58,7 @@ def decode(
         answers.update(zip(batch, spoken, strict=True))
         listener.advance(len(batch))
 
-    lengths = decoded_lengths(prompts, prefix, max_new_tokens)
-    largest = max((max(lengths[index] for index in batch) * len(batch) for batch in batches), default=1)
-    run_in_batches(batches, lengths, budget or Budget(largest), run)
+    run_in_batches(batches, decoded_lengths(prompts, prefix, max_new_tokens), budget, run)
     listener.finish()
     return [answers[index] for index in range(len(prompts))]
 

@@ -5,13 +5,14 @@ rules speak instead. It is there to see how much the result hangs on who chooses
 """
 
 from collections.abc import Sequence
-from typing import Any
+from dataclasses import replace
 
+from anchorscope.answers.prompt import build_prompts, prefix_length
+from anchorscope.answers.template import FEW_SHOT_TEMPLATE
 from anchorscope.datasets.question import Question
 from anchorscope.engine.batching import Budget, plan_batches
 from anchorscope.engine.decode import decode, decoded_lengths
 from anchorscope.engine.forward import compute_prefix
-from anchorscope.engine.sequences import shared_prefix_length
 from anchorscope.models.language_model import LanguageModel, decode_exactly
 from anchorscope.progress import Progress
 from anchorscope.spans.empty_words import EMPTY_WORDS
@@ -31,11 +32,11 @@ def ask_for_key_words(
 ) -> list[QuestionSpans]:
     """The exact words of every question, as the model names them."""
     head = "".join(f"Question: {question}\nKey words: {words}\n" for question, words in _SHOWN)
-    texts = [f"{head}Question: {' '.join(question.question.split())}\nKey words:" for question in questions]
-    prompts = [_ids(lm, text) for text in texts]
-    prefix = compute_prefix(lm, prompts[0][: shared_prefix_length(prompts, [len(ids) - 1 for ids in prompts])])
+    asking = replace(FEW_SHOT_TEMPLATE, head=f"{head}Question: ", tail="\nKey words:", first_token=lm.needs_bos)
+    asked = build_prompts(lm.tokenizer, questions, asking)
+    prompts = [prompt.ids for prompt in asked]
+    prefix = compute_prefix(lm, prompts[0][: prefix_length(asked)])
     batches = plan_batches(decoded_lengths(prompts, prefix, _LONGEST), budget.tokens)
-
     special = frozenset(lm.tokenizer.all_special_ids)
 
     def is_end(token: int, so_far: Sequence[int]) -> bool:
@@ -70,8 +71,3 @@ def _is_empty(text: str, place: Span) -> bool:
 
 def _overlaps(place: Span, others: Sequence[Span]) -> bool:
     return any(place[0] < end and start < place[1] for start, end in others)
-
-
-def _ids(lm: Any, text: str) -> tuple[int, ...]:
-    ids = tuple(lm.tokenizer(text)["input_ids"])
-    return ids if lm.needs_bos is None or ids[:1] == (lm.needs_bos,) else (lm.needs_bos, *ids)
