@@ -1,7 +1,7 @@
 """How the result of each step is written to the run folder and read back: the same numbers, to the last bit."""
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -77,6 +77,18 @@ def _read_effect(path: Path) -> Effect:
     )  # fmt: skip
 
 
+def _write_effects(effects: Sequence[Effect], folder: Path) -> None:
+    """The effects that were measured together, numbered in their order."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for place, effect in enumerate(effects):
+        _write_effect(effect, folder / f"{place:03d}-{effect.intervention}.safetensors")
+
+
+def _read_effects(folder: Path) -> list[Effect]:
+    """The same, read back."""
+    return [_read_effect(path) for path in sorted(folder.glob("*.safetensors"))]
+
+
 def _write_frames(frames: Mapping[str, pl.DataFrame], folder: Path) -> None:
     """Several tables as one step's result."""
     folder.mkdir(parents=True, exist_ok=True)
@@ -101,7 +113,7 @@ ARRAY = Format(
 """One NumPy array."""
 PROBE_SETS = Format(_write_probe_sets, _read_probe_sets)
 """Probe sets by name."""
-EFFECT = Format(_write_effect, _read_effect)
-"""One intervention's effect."""
+EFFECTS = Format(_write_effects, _read_effects)
+"""The effects of several interventions, as a folder."""
 FRAMES = Format(_write_frames, _read_frames)
 """Several tables, as a folder."""

@@ -21,10 +21,11 @@ from anchorscope.answers.choose import Asked
 from anchorscope.answers.conversation import Conversation
 from anchorscope.answers.generate import Answer
 from anchorscope.answers.label import Label, label_answers, require_enough
-from anchorscope.checkpoints import ARRAY, EFFECT, FRAMES, PROBE_SETS, TENSOR, records
+from anchorscope.checkpoints import ARRAY, EFFECTS, FRAMES, PROBE_SETS, TENSOR, records
 from anchorscope.datasets.catalog import DatasetSpec, parse_spec
 from anchorscope.datasets.question import Question
 from anchorscope.engine.batching import Budget
+from anchorscope.engine.budget import automatic_tokens, worth_compiling
 from anchorscope.engine.capture import clean_states
 from anchorscope.engine.sequences import SITES
 from anchorscope.errors import TooFewAnswers, UserError
@@ -111,9 +112,12 @@ class _Job:
 
     @cached_property
     def budget(self) -> Budget:
-        """How many tokens run together; where memory ran out, a resumed run goes on with what fitted."""
-        return Budget(self.folder.remembered("batch_tokens") or self.recipe.batch_tokens or 1,
-                      lambda tokens: self.folder.remember("batch_tokens", tokens))  # fmt: skip
+        """How many tokens run together: found once, and lowered where memory ran out; a resumed run goes on with it."""
+        known = self.folder.remembered("batch_tokens")
+        if known is None:
+            known = self.recipe.batch_tokens or automatic_tokens(self.lm)
+            self.folder.remember("batch_tokens", known)
+        return Budget(known, lambda tokens: self.folder.remember("batch_tokens", tokens))
 
     @property
     def positions(self) -> tuple[str, ...]:
@@ -166,10 +170,15 @@ class _Job:
         def tokens() -> list[ItemTokens]:
             return [item_tokens(place, self.positions, talk.prefix.length) for place in places]
 
+        wanted, missing = available(chosen(recipe.evidence), [place.parts for place in places], 2 * MIN_PER_CLASS)
+
+        @cache
+        def compiled() -> bool:
+            own = sum(len(one.sequence.ids) - talk.prefix.length for one in tokens())
+            return worth_compiling(self.lm, own * (1 + len(wanted)))
+
         states: Tensor = step(
-            f"{name}/states.safetensors",
-            lambda: clean_states(self.lm, [one.sequence for one in tokens()], talk.prefix, self.budget, self.progress),
-            TENSOR,
+            f"{name}/states.safetensors", lambda: self._clean_states(tokens(), talk, compiled()), TENSOR
         )
         probe_sets: dict[str, ProbeSet] = step(
             f"{name}/probes.safetensors", lambda: self._fit(states, splits), PROBE_SETS
@@ -182,11 +191,9 @@ class _Job:
 
         clean: NDArray[np.float32] = step(f"{name}/clean.safetensors", lambda: score_states(scorer(), states), ARRAY)
 
-        def under(one: Intervention) -> Effect:
-            return step(f"{name}/{one.name}.safetensors", lambda: self._measure(one, tokens(), talk, scorer()), EFFECT)
-
-        wanted, missing = available(chosen(recipe.evidence), [place.parts for place in places], 2 * MIN_PER_CLASS)
-        effects = [under(one) for one in wanted]
+        effects: list[Effect] = step(
+            f"{name}/effects", lambda: self._measure(wanted, tokens(), talk, scorer(), compiled()), EFFECTS
+        )
         for effect in effects:
             refuse_no_op(effect, clean)
 
@@ -226,30 +233,32 @@ class _Job:
         folds = grouped_folds(groups, truth, self.recipe.folds, rng)
         return make_splits(truth, groups, folds, self.recipe.seed), groups
 
+    def _clean_states(self, tokens: Sequence[ItemTokens], talk: Conversation, compiled: bool) -> Tensor:
+        sequences = [one.sequence for one in tokens]
+        return clean_states(self.lm, sequences, talk.prefix, self.budget, self.progress, compiled)
+
     def _fit(self, states: Tensor, splits: Splits) -> dict[str, ProbeSet]:
-        return {
-            f"{site}/{position}": fit_probes(
-                states[q, s].to(self.lm.device), splits, f"{site}/{position}", self.progress
-            )
-            for q, position in enumerate(self.positions)
-            for s, site in enumerate(SITES)
-        }
+        names = [f"{site}/{position}" for position in self.positions for site in SITES]
+        fitted = fit_probes(states.flatten(0, 1), splits, names, self.lm.device, self.progress)
+        return dict(zip(names, fitted, strict=True))
 
     def _measure(
-        self, intervention: Intervention, tokens: Sequence[ItemTokens], talk: Conversation, scorer: Scorer
-    ) -> Effect:
+        self, wanted: Sequence[Intervention], tokens: Sequence[ItemTokens], talk: Conversation, scorer: Scorer,
+        compiled: bool,
+    ) -> list[Effect]:  # fmt: skip
         recipe = self.recipe
         return measure(
             self.lm,
             tokens,
             talk.prefix,
             scorer,
-            intervention,
+            wanted,
             edges=recipe.edges,
             headline=(self.positions.index(recipe.position), SITES.index(recipe.site)),
             budget=self.budget,
             seed=recipe.seed,
             progress=self.progress,
+            compiled=compiled,
         )
 
     def _evidence(
@@ -278,7 +287,7 @@ class _Job:
             headline=(recipe.site, recipe.position),
             weights=group_weights(groups, recipe.bootstrap, np.random.default_rng([recipe.seed, 3])),
         )
-        return evidence_tables(evidence, self.progress)
+        return evidence_tables(evidence, self.progress, solver_device(recipe.device))
 
 
 class _Answered(NamedTuple):

@@ -11,9 +11,6 @@ from anchorscope.models.loading import BALANCED, checked_device, choose_device, 
 from anchorscope.models.shapes import is_shape
 from anchorscope.recipe import Recipe
 
-_BATCH_TOKENS = {"cpu": 2048}  # of the embedded model's size; matrix products gain little beyond it
-_BATCH_TOKENS_GPU = 16384
-
 
 def resolve(recipe: Recipe) -> Recipe:
     """The recipe with every choice that depends on the machine or the current folder made."""
@@ -24,14 +21,12 @@ def resolve(recipe: Recipe) -> Recipe:
         )
     device = choose_device(recipe.device)
     checked_device(device)
-    batch_tokens = recipe.batch_tokens or _BATCH_TOKENS.get(device.split(":")[0], _BATCH_TOKENS_GPU)
     return recipe.model_copy(
         update={
             "model": _absolute(recipe.model),
             "datasets": tuple(absolute(text) for text in recipe.datasets),
             "device": device,
             "dtype": choose_dtype(recipe.dtype, device),
-            "batch_tokens": batch_tokens,
         }
     )
 

@@ -131,7 +131,8 @@ def _facts(
     batch_tokens: int,
 ) -> dict[str, str]:  # fmt: skip
     """What was run, in words, in the order in which the report shows it."""
-    lowered = f", lowered to {batch_tokens} when memory ran out" if batch_tokens != recipe.batch_tokens else ""
+    asked = recipe.batch_tokens  # None where it was found from the free memory
+    lowered = f" (of {asked} asked for, until memory ran out)" if asked not in (None, batch_tokens) else ""
     examples = f"{len(FEW_SHOT)} examples" + (" as earlier turns" if recipe.prompt == "chat" else "")
     facts = {
         "model": f"{identity.name} ({identity.architecture}, {identity.n_layers} layers, {identity.d_model} wide, "
@@ -143,7 +144,7 @@ def _facts(
         "headline": f"site {recipe.site}, position {recipe.position}, edges {recipe.edges}",
         "balance": f"true and false answers balanced by {recipe.balance}; folds and bootstrap by {recipe.group_by}",
         "statistics": f"{recipe.folds} folds, {recipe.bootstrap} bootstrap resamples, seed {recipe.seed}",
-        "device": f"{identity.device}, {identity.dtype}, batches of {recipe.batch_tokens} tokens{lowered}",
+        "device": f"{identity.device}, {identity.dtype}, batches of {batch_tokens} tokens{lowered}",
         "versions": ", ".join(f"{name} {version}" for name, version in _versions().items()),
     }
     if warnings:

@@ -1,8 +1,11 @@
 """The result files of a run, built from the records of its steps, with the columns that other programs rely on."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from itertools import chain
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -38,6 +41,21 @@ def confidence(answer: Answer) -> tuple[float | None, float | None]:
     return float(np.mean(answer.log_probs)), float(np.min(answer.log_probs))
 
 
+def _confidences(answers: Sequence[Answer]) -> tuple[list[float | None], list[float | None]]:
+    """`confidence` of many answers at once: those of one length are one array."""
+    means: list[float | None] = [None] * len(answers)
+    least: list[float | None] = [None] * len(answers)
+    by_length: dict[int, list[int]] = defaultdict(list)
+    for index, answer in enumerate(answers):
+        by_length[len(answer.log_probs or ())].append(index)
+    for length, places in by_length.items():
+        if length:
+            rows = np.array([answers[index].log_probs for index in places], dtype=np.float64)
+            for index, mean, low in zip(places, rows.mean(1).tolist(), rows.min(1).tolist(), strict=True):
+                means[index], least[index] = mean, low
+    return means, least
+
+
 def items_frame(
     questions: Sequence[Question],
     answers: Sequence[Answer],
@@ -54,26 +72,55 @@ def items_frame(
         name: dict(here.filter(pl.col("assignment") == name).select("item_id", "pathway").iter_rows())
         for name in ("plain", "corrected")
     }
-    rows = []
-    for index, (question, answer, label, place) in enumerate(zip(questions, answers, labels, located, strict=True)):
-        mean, least = confidence(answer)
-        rows.append({
-            "dataset": question.dataset, "item_id": question.item_id, "question": question.question,
-            "answers": list(question.answers), "subject": question.subject, "relation": question.relation,
-            "property_words": list(question.property_words),
-            "exact_question": [list(span) for span in question.exact_spans],
-            "group": label.group, "model_answer": answer.text, "truthful": label.truthful,
-            "confidence_mean": mean, "confidence_min": least, "status": label.status, "weight": label.weight,
-            "fold": folds.get(index),
-            "input_ids": list(place.input_ids) if place else [],
-            "question_tokens": list(place.question_tokens) if place else [],
-            "answer_tokens": list(place.answer_tokens) if place else [],
-            "probe_positions": dict(zip(POSITIONS, place.positions, strict=True)) if place else None,
-            "pathway": ways["plain"].get(question.item_id),
-            "pathway_corrected": ways["corrected"].get(question.item_id),
-            "metadata": json.dumps(dict(question.metadata), ensure_ascii=False),
-        })  # fmt: skip
-    return pl.DataFrame(rows, schema=ITEM_SCHEMA)
+    means, least = _confidences(answers)
+    to_json = json.JSONEncoder(ensure_ascii=False).encode
+    columns: dict[str, Any] = {
+        "dataset": [one.dataset for one in questions], "item_id": [one.item_id for one in questions],
+        "question": [one.question for one in questions], "answers": _lists([one.answers for one in questions], _texts),
+        "subject": [one.subject for one in questions], "relation": [one.relation for one in questions],
+        "property_words": _lists([one.property_words for one in questions], _texts),
+        "exact_question": _lists([one.exact_spans for one in questions], lambda spans: _lists(spans, _whole_numbers)),
+        "group": [one.group for one in labels], "model_answer": [one.text for one in answers],
+        "truthful": [one.truthful for one in labels], "confidence_mean": means, "confidence_min": least,
+        "status": [one.status for one in labels], "weight": [one.weight for one in labels],
+        "fold": [folds.get(index) for index in range(len(questions))],
+        "input_ids": _lists([place.input_ids if place else () for place in located], _whole_numbers),
+        "question_tokens": _lists([place.question_tokens if place else () for place in located], _whole_numbers),
+        "answer_tokens": _lists([place.answer_tokens if place else () for place in located], _whole_numbers),
+        "probe_positions": _positions(located),
+        "pathway": [ways["plain"].get(one.item_id) for one in questions],
+        "pathway_corrected": [ways["corrected"].get(one.item_id) for one in questions],
+        "metadata": [to_json(dict(one.metadata)) for one in questions],
+    }  # fmt: skip
+    return pl.DataFrame([pl.Series(name, columns[name], dtype=kind) for name, kind in ITEM_SCHEMA.items()])
+
+
+def _lists(rows: Sequence[Sequence[Any]], column: Callable[[list[Any]], pl.Series]) -> pl.Series:
+    """A column of lists; `column` makes one of all their entries. Polars would make one of every list, far slower."""
+    sizes = np.fromiter(map(len, rows), dtype=np.int64, count=len(rows))
+    entries = column(list(chain.from_iterable(rows))).alias("entry")
+    filled = pl.DataFrame([pl.Series("row", np.repeat(np.arange(len(rows)), sizes)), entries])
+    lists = filled.group_by("row", maintain_order=True).agg("entry")
+    every = pl.DataFrame({"row": np.arange(len(rows))}).join(lists, on="row", how="left", maintain_order="left")
+    return every["entry"].fill_null([]).rechunk()
+
+
+def _texts(entries: list[Any]) -> pl.Series:
+    return pl.Series(entries, dtype=pl.String)
+
+
+def _whole_numbers(entries: list[Any]) -> pl.Series:
+    return pl.Series(entries, dtype=pl.Int64)
+
+
+def _positions(located: Sequence[Located | None]) -> pl.Series:
+    """The column of probe positions; null where nothing was located."""
+    there = pl.Series([place is not None for place in located], dtype=pl.Boolean)
+    fields = pl.DataFrame({
+        name: pl.Series([place.positions[at] if place else None for place in located], dtype=pl.Int64)
+        for at, name in enumerate(POSITIONS)
+    })  # fmt: skip
+    return fields.select(pl.when(there).then(pl.struct(POSITIONS))).to_series()
 
 
 def unused_frames(
@@ -104,11 +151,16 @@ def effects_frame(
                         "item_id": [item_ids[index] for index in effect.items],
                         **{name: [value] * len(effect.items) for name, value in names.items()},
                         "n_cut": effect.n_cut,
-                        "logit_clean": clean[effect.items, q, s, p].tolist(),
-                        "logit_after": effect.logits[:, q, s, p].tolist(),
-                    }, schema_overrides=dict.fromkeys(("logit_clean", "logit_after"), pl.List(pl.Float32)))  # fmt: skip
+                        "logit_clean": _over_layers(clean[effect.items, q, s, p]),
+                        "logit_after": _over_layers(effect.logits[:, q, s, p]),
+                    })  # fmt: skip
                     frames.append(frame)
     return pl.concat(frames)
+
+
+def _over_layers(log_odds: np.ndarray) -> pl.Series:
+    """A column of lists from [item, layer], without a Python number in between."""
+    return pl.Series(np.ascontiguousarray(log_odds, dtype=np.float32)).arr.to_list()
 
 
 def counts_frame(

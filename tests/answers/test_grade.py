@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from anchorscope.answers.grade import grade, is_short
 from anchorscope.answers.grade_dates import Date, as_date, dates_in
 from anchorscope.answers.grade_numbers import numbers_in
-from anchorscope.answers.grade_words import readings, roman_value, same_noun, singular
+from anchorscope.answers.grade_words import is_read_as_written, readings, roman_value, same_noun, singular
 from anchorscope.datasets.text import normalise
 
 RIGHT = [
@@ -259,3 +259,26 @@ def test_what_is_short() -> None:
     assert is_short(["c"])
     assert is_short(["a", "b"])
     assert not is_short(["abc"])
+
+
+NUMERAL_WORDS = st.sampled_from(
+    ["20", "first", "8th", "viii", "x", "saint", "junior", "louis", "dix", "40", "ninth", "é"]
+)
+
+
+@given(st.lists(st.one_of(NUMERAL_WORDS, st.text("abcxvi0123", min_size=1, max_size=4)), min_size=1, max_size=5))
+def test_a_first_word_that_is_read_as_written_is_so_in_every_reading(own: list[str]) -> None:
+    assume(is_read_as_written(own[0]))
+    assert {reading[0] for reading in readings(own)} == {own[0]}
+
+
+@pytest.mark.parametrize(
+    ("answer", "accepted"),
+    [
+        ("the Gateway to St. Louis", "Saint Louis"),
+        ("the 21st Century", "Twenty First Century"),
+        ("a 1st Lady", "First Lady"),
+    ],
+)
+def test_an_accepted_answer_is_found_though_its_first_word_is_written_otherwise(answer: str, accepted: str) -> None:
+    assert grade(answer, [accepted])

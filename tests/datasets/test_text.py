@@ -7,7 +7,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from anchorscope.datasets.text import located_words, normalise, occurrences, question_key, words
+from anchorscope.datasets.text import (
+    located_words,
+    normalise,
+    occurrences,
+    question_key,
+    without_articles,
+    words,
+    words_once,
+)
 
 SAME = [
     ("Bogotá", "bogota"),
@@ -169,3 +177,16 @@ def test_the_key_of_a_question() -> None:
     assert question_key("What is the capital of Côte d'Ivoire?") == question_key("what is capital of cote dIvoire")
     assert question_key("Who wrote Emma?") != question_key("Who wrote Dracula?")
     assert question_key("???") != question_key("!!!")
+
+
+@given(st.text(st.one_of(st.sampled_from("aB1 .,&'’″…½"), st.characters(exclude_categories=["Cs"]))))
+def test_words_with_and_without_their_places_are_the_same(text: str) -> None:
+    assert words_once(text) == without_articles([word.text for word in located_words(text)])
+
+
+@pytest.mark.parametrize("text", ["Ana's hat", "Aná's hat", "Ana\u0301’s hat", "Ana″s hat"])
+def test_an_owner_ends_where_its_apostrophe_begins(text: str) -> None:
+    owner, possessive, hat = located_words(text, split_possessive=True)
+    mark = text.index("s hat") - 1
+    assert (owner.text, possessive.text, hat.text) == ("ana", "'s", "hat")
+    assert (owner.end, possessive.start, possessive.end) == (mark, mark, mark + 2)

@@ -8,7 +8,7 @@ from torch import Tensor
 from anchorscope.engine.capture import Work, capture
 from anchorscope.engine.forward import compute_prefix
 from anchorscope.engine.keys_values import Prefix
-from anchorscope.engine.sequences import SITES, Cut, TokenSequence
+from anchorscope.engine.sequences import CLEAN, SITES, Cut, TokenSequence, Variant
 from anchorscope.models.language_model import LanguageModel
 
 SHARED = (256, 81, 12, 200, 33, 7)
@@ -52,10 +52,11 @@ def run(
     """States [item, position, site, layer, d_model] of one pass; all items in one batch unless told otherwise."""
     found: dict[int, Tensor] = {}
 
-    def receive(batch: list[int], states: Tensor) -> None:
+    def receive(variant: int, batch: list[int], states: Tensor) -> None:
         found.update(zip(batch, states.clone(), strict=True))
 
-    capture(lm, Work(items, prefix, batches or [range(len(items))], cuts), receive, "test")
+    variant = CLEAN if cuts is None else Variant(dict(enumerate(cuts)))
+    capture(lm, Work(items, prefix, [variant], batches=batches or [range(len(items))]), receive, "test")
     return torch.stack([found[index] for index in range(len(items))])
 
 

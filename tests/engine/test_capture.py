@@ -158,6 +158,6 @@ def test_clean_states_are_laid_out_by_position_site_layer_and_item(
 
 def test_items_that_are_in_no_batch_are_not_run(tiny_llama: LanguageModel, items: list[TokenSequence]) -> None:
     seen: list[int] = []
-    work = Work(items, shared_prefix(tiny_llama), [[4], [1, 2]])
-    capture(tiny_llama, work, lambda batch, states: seen.extend(batch), "some")
+    work = Work(items, shared_prefix(tiny_llama), batches=[[4], [1, 2]])
+    capture(tiny_llama, work, lambda _, batch, states: seen.extend(batch), "some")
     assert seen == [4, 1, 2]

@@ -19,12 +19,12 @@ from anchorscope.models.language_model import LanguageModel
 from anchorscope.models.wrapping import wrap
 
 
-def with_little_memory(lm: LanguageModel, rows: int, make_error: Callable[[], BaseException]) -> LanguageModel:
-    """The same model on a device that holds no more than so many rows."""
+def with_little_memory(lm: LanguageModel, tokens: int, make_error: Callable[[], BaseException]) -> LanguageModel:
+    """The same model on a device that holds no more than so many tokens."""
     small = wrap(copy.deepcopy(lm.model), lm.tokenizer)
 
     def check(module: Any, given: tuple[torch.Tensor, ...]) -> None:
-        if given[0].shape[0] > rows:
+        if given[0].numel() > tokens:
             raise make_error()
 
     small.embedding.register_forward_pre_hook(check)
@@ -44,7 +44,7 @@ def test_states_are_the_same_with_little_memory(
 ) -> None:
     told: list[int] = []
     budget = Budget(10_000, told.append)
-    small = with_little_memory(tiny_llama, 2, ERRORS[kind])
+    small = with_little_memory(tiny_llama, 60, ERRORS[kind])
     states = clean_states(small, items, shared_prefix(small), budget)
     assert_same(states, run(tiny_llama, items, shared_prefix(tiny_llama)).permute(1, 2, 3, 0, 4))
     assert told  # and the lower budget is kept for what follows
@@ -60,7 +60,7 @@ def test_answers_are_the_same_with_little_memory(tiny_llama: LanguageModel, item
         return [one.ids for one in found]
 
     budget = Budget(10_000)
-    assert answers(with_little_memory(tiny_llama, 1, ERRORS["GPU"]), budget) == answers(tiny_llama, None)
+    assert answers(with_little_memory(tiny_llama, 35, ERRORS["GPU"]), budget) == answers(tiny_llama, None)
     assert budget.tokens < 100
 
 

@@ -11,8 +11,8 @@ from engine_cases import LENGTHS, SHARED, make_cuts, no_prefix, run, shared_pref
 from anchorscope.engine.batching import Budget
 from anchorscope.engine.capture import clean_states
 from anchorscope.engine.decode import decode
-from anchorscope.engine.forward import LayerMasks
-from anchorscope.engine.masks import additive, causal
+from anchorscope.engine.packed import Packed
+from anchorscope.engine.rows import BatchRows
 from anchorscope.engine.sequences import Cut, TokenSequence
 from anchorscope.errors import InterventionNotApplied, UserError
 from anchorscope.models.language_model import LanguageModel
@@ -70,16 +70,19 @@ def test_the_first_key_after_the_prefix_may_be_cut(tiny: LanguageModel, items: l
 def test_a_layer_that_was_given_no_cut_is_named(
     tiny: LanguageModel, items: list[TokenSequence], monkeypatch: pytest.MonkeyPatch, silent: int
 ) -> None:
-    given = LayerMasks.of
+    given = BatchRows.cut_at
+    asking = Packed.enter
 
-    def forgets(self: LayerMasks, layer: int) -> torch.Tensor:
-        if layer != silent:
-            return given(self, layer)
-        window = self.lm.sliding_window(layer)
-        return additive(causal(*self.shape, window, self.lm.device)[None], self.lm.dtype)
+    def forgets(self: Packed, layer: int) -> torch.Tensor | None:
+        # As a layer would whose attention is computed without the plan that was made for it.
+        if layer == silent:
+            with monkeypatch.context() as patch:
+                patch.setattr(BatchRows, "cut_at", lambda rows, layer: given(rows, layer) & False)
+                return asking(self, layer)
+        return asking(self, layer)
 
     prefix = shared_prefix(tiny)
-    monkeypatch.setattr(LayerMasks, "of", forgets)
+    monkeypatch.setattr(Packed, "enter", forgets)
     with pytest.raises(InterventionNotApplied, match=re.escape(f"layers [{silent}] were asked")):
         run(tiny, items, prefix, make_cuts(items))
     run(tiny, items, prefix)  # a clean pass asks for nothing and is not refused

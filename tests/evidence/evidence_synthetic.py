@@ -95,3 +95,21 @@ def permuted(measured: Measured, order: NDArray[np.int64]) -> Measured:
 def sigmoid(log_odds: NDArray[np.floating] | float) -> NDArray[np.floating]:
     """As everybody writes it."""
     return 1 / (1 + np.exp(-np.asarray(log_odds, dtype=float)))
+
+
+def slow_shift(
+    before: NDArray[np.floating], after: NDArray[np.floating], weights: NDArray[np.floating]
+) -> NDArray[np.floating]:
+    """The common shift of one fold and layer in each row of weights [resample, item], each item as often as it says."""
+    found = []
+    for row in weights.astype(int):
+        x, y = np.sort(np.repeat(before, row))[::-1], np.sort(np.repeat(after, row))[::-1]
+        true = int((x > 0).sum())
+        if len(x) == 0:
+            found.append(np.nan)
+        elif true in (0, len(x)):  # the outermost item keeps its distance from zero
+            found.append(y[0] - x[0] if true == 0 else y[-1] - x[-1])
+        else:
+            share = x[true - 1] / (x[true - 1] - x[true])
+            found.append(y[true - 1] - share * (y[true - 1] - y[true]))
+    return np.array(found)

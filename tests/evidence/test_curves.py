@@ -4,28 +4,36 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from evidence_synthetic import exact_measured, half_lose_their_signal, permuted, random_measured, sigmoid
-
-from anchorscope.evidence.curves import (
-    GROUPS,
-    TRUTHS,
-    Curve,
-    corrected_curves,
-    cross_fitted_curves,
-    noise_at_reference,
-    plain_curves,
+from evidence_synthetic import (
+    exact_measured,
+    half_lose_their_signal,
+    permuted,
+    random_measured,
+    sigmoid,
+    slow_shift,
 )
+
+from anchorscope.evidence.corrected import cell_sums, correct_shift
+from anchorscope.evidence.curves import TRUTHS, Curve, corrected_curves, cross_fitted_curves, plain_curves
+from anchorscope.evidence.draws import Draws
 from anchorscope.evidence.items import Measured, probability, true_label_probability
-from anchorscope.evidence.shift import matching_shift
+from anchorscope.evidence.pathways import GROUPS, noise_at_reference
 from anchorscope.stats.bootstrap import group_weights
 
 Q, A = GROUPS
-WAYS = (plain_curves, cross_fitted_curves, corrected_curves)
 Keyed = dict[tuple[str, str], Curve]
 
 
-def drawn(measured: Measured, resamples: int = 60) -> np.ndarray:
-    return group_weights(measured.groups, resamples, np.random.default_rng(1))
+def curves_after_the_shift(measured: Measured, intervention: str, draws: Draws) -> list[Curve]:
+    corrected = correct_shift(measured, draws)
+    return corrected_curves(corrected, intervention, cell_sums(corrected, intervention))
+
+
+WAYS = (plain_curves, cross_fitted_curves, curves_after_the_shift)
+
+
+def drawn(measured: Measured, resamples: int = 60) -> Draws:
+    return Draws.of(group_weights(measured.groups, resamples, np.random.default_rng(1)))
 
 
 def keyed(curves: list[Curve]) -> Keyed:
@@ -43,7 +51,7 @@ def crossed(measured: Measured, intervention: str = "knockout") -> Keyed:
 
 
 def corrected(measured: Measured, intervention: str = "knockout") -> Keyed:
-    return keyed(corrected_curves(measured, intervention, drawn(measured)))
+    return keyed(curves_after_the_shift(measured, intervention, drawn(measured)))
 
 
 def slow_delta(measured: Measured, intervention: str, probe: str, layer: int, item: int) -> float:
@@ -155,7 +163,7 @@ def test_corrected_curves_by_a_slow_reading_of_the_definition(intervention: str)
         inside = np.flatnonzero(measured.folds == fold)
         layer = measured.reference[index, fold]
         x, y = measured.before[index, layer, inside], measured.after["knockout"][index, layer, inside]
-        y = y - matching_shift(x, y, ones(len(inside)))[0]
+        y = y - slow_shift(x, y, ones(len(inside)))[0]
         for item, before, after in zip(inside, x, y, strict=True):
             if (before > 0) == measured.labels[item]:
                 flips = (after > 0) != (before > 0) and abs(after - before) > noise
@@ -166,7 +174,7 @@ def test_corrected_curves_by_a_slow_reading_of_the_definition(intervention: str)
         here = np.flatnonzero(measured.folds[ran] == fold)
         for layer in range(measured.n_layers):
             before = measured.before[index, layer, ran[here]]
-            moved[layer, here] -= matching_shift(before, moved[layer, here], ones(len(here)))[0]
+            moved[layer, here] -= slow_shift(before, moved[layer, here], ones(len(here)))[0]
     shifted = replace(measured, after={**measured.after, intervention: np.stack([moved] * 3)})
     for (group, truth), curve in corrected(measured, intervention).items():
         items = [item for item in kept(measured, intervention, truth) if groups.get(item) == group]
@@ -247,7 +255,7 @@ def test_the_order_of_the_items_does_not_matter(make: object, seed: int) -> None
     weights = drawn(measured)
     for intervention in ("knockout", "none"):
         first = keyed(make(measured, intervention, weights))  # type: ignore[operator]
-        second = keyed(make(permuted(measured, order), intervention, weights[:, order]))  # type: ignore[operator]
+        second = keyed(make(permuted(measured, order), intervention, weights.take(order)))  # type: ignore[operator]
         for key, curve in first.items():
             for name in ("delta_p", "ci_low", "ci_high"):
                 assert getattr(second[key], name) == pytest.approx(getattr(curve, name), abs=1e-4)

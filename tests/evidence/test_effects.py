@@ -56,9 +56,9 @@ class Bench:
 
     def run(self, intervention: Intervention, batch_tokens: int = 200) -> Effect:
         return measure(
-            self.lm, self.items, self.prefix, self.scorer, intervention, "all", (1, 2), Budget(batch_tokens), 0,
+            self.lm, self.items, self.prefix, self.scorer, [intervention], "all", (1, 2), Budget(batch_tokens), 0,
             Silent(),
-        )  # fmt: skip
+        )[0]  # fmt: skip
 
 
 @pytest.fixture(scope="module")

@@ -4,8 +4,16 @@ import numpy as np
 import pytest
 from evidence_synthetic import random_measured
 
-from anchorscope.evidence.curves import corrected_calls, noise_at_reference, plain_calls
-from anchorscope.evidence.pathways import assign, at_reference, noise_floor, permuted_flip_share
+from anchorscope.evidence.corrected import correct_shift
+from anchorscope.evidence.draws import Draws
+from anchorscope.evidence.pathways import (
+    assign,
+    at_reference,
+    noise_at_reference,
+    noise_floor,
+    permuted_flip_share,
+    plain_calls,
+)
 
 Q, A, WRONG = "Q-Anchored", "A-Anchored", "misclassified"
 
@@ -100,10 +108,10 @@ def test_plain_pathways_by_a_slow_reading_of_the_rule() -> None:
 
 def test_corrected_pathways_do_not_see_a_common_shift_and_plain_ones_do() -> None:
     measured = random_measured(seed=6)
-    ones = np.ones((1, len(measured.labels)))
-    before = [plain_calls(measured).names(), corrected_calls(measured, ones).members(Q).tolist()]
+    draws = Draws.of(np.ones((1, len(measured.labels))))
+    before = [plain_calls(measured).names(), correct_shift(measured, draws).sample().names()]
     measured.after["knockout"][:] -= 4  # type: ignore[index]
-    after = [plain_calls(measured).names(), corrected_calls(measured, ones).members(Q).tolist()]
+    after = [plain_calls(measured).names(), correct_shift(measured, draws).sample().names()]
     assert before[1] == after[1]
     assert before[0] != after[0]
 

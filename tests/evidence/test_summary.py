@@ -6,9 +6,11 @@ import numpy as np
 import pytest
 from evidence_synthetic import half_lose_their_signal, random_measured, sigmoid
 
-from anchorscope.evidence.curves import corrected_curves, plain_calls, plain_curves
+from anchorscope.evidence.corrected import cell_sums, correct_shift
+from anchorscope.evidence.curves import corrected_curves, plain_curves
+from anchorscope.evidence.draws import Draws
 from anchorscope.evidence.items import Measured
-from anchorscope.evidence.pathways import permuted_flip_share
+from anchorscope.evidence.pathways import permuted_flip_share, plain_calls
 from anchorscope.evidence.summary import Row, summarise
 from anchorscope.stats.bootstrap import group_weights
 from anchorscope.stats.estimate import Estimate
@@ -16,15 +18,17 @@ from anchorscope.stats.estimate import Estimate
 Q, A = "Q-Anchored", "A-Anchored"
 
 
-def drawn(measured: Measured, resamples: int = 100) -> np.ndarray:
-    return group_weights(measured.groups, resamples, np.random.default_rng(1))
+def drawn(measured: Measured, resamples: int = 100) -> Draws:
+    return Draws.of(group_weights(measured.groups, resamples, np.random.default_rng(1)))
 
 
 class Summary:
     """Rows by name."""
 
     def __init__(self, measured: Measured) -> None:
-        self.rows: list[Row] = summarise(measured, drawn(measured))
+        self.corrected = correct_shift(measured, drawn(measured))
+        self.sums = {name: cell_sums(self.corrected, name) for name in measured.after}
+        self.rows: list[Row] = summarise(self.corrected, self.sums)
 
     def __call__(self, quantity: str, **columns: str) -> Estimate:
         found = [
@@ -130,9 +134,10 @@ def test_the_matched_control_is_right_where_only_some_items_were_run() -> None:
 def test_rows_at_the_reference_layer_are_the_curves_where_all_folds_share_it(assignment: str) -> None:
     measured = replace(random_measured(seed=16), reference=np.full((3, 3), 2))
     summary = Summary(measured)
-    make = plain_curves if assignment == "plain" else corrected_curves
     for intervention in ("knockout", "random", "none"):
-        for curve in make(measured, intervention, drawn(measured)):
+        plain = plain_curves(measured, intervention, drawn(measured))
+        corrected = corrected_curves(summary.corrected, intervention, summary.sums[intervention])
+        for curve in plain if assignment == "plain" else corrected:
             if curve.truth == "all":
                 columns = {"assignment": assignment, "intervention": intervention, "group": curve.group}
                 found = summary("delta_p_reference", **columns)

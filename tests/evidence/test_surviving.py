@@ -5,12 +5,13 @@ import pytest
 from evidence_synthetic import random_measured, sigmoid
 from sklearn.metrics import brier_score_loss, log_loss, roc_auc_score
 
+from anchorscope.evidence.draws import Draws
 from anchorscope.evidence.surviving import Scored, baseline_score, layer_scores
 from anchorscope.stats.bootstrap import group_weights
 
 MEASURED = random_measured(seed=11)
-WEIGHTS = group_weights(MEASURED.groups, 200, np.random.default_rng(0))
-SCORED = Scored(MEASURED.labels, MEASURED.groups, MEASURED.folds, WEIGHTS)
+DRAWS = Draws.of(group_weights(MEASURED.groups, 200, np.random.default_rng(0)))
+SCORED = Scored(MEASURED.labels, MEASURED.groups, MEASURED.folds, DRAWS)
 LOGITS = MEASURED.before[0]
 
 
@@ -75,6 +76,6 @@ def test_a_constant_baseline_is_a_coin() -> None:
 
 
 def test_without_any_pair_there_is_no_auc_and_no_crash() -> None:
-    alone = Scored(MEASURED.labels, MEASURED.groups, np.arange(len(MEASURED.labels)), WEIGHTS)
+    alone = Scored(MEASURED.labels, MEASURED.groups, np.arange(len(MEASURED.labels)), DRAWS)
     score = baseline_score("words", LOGITS[0], alone)
     assert np.isnan([score.auc, score.ci_low, score.ci_high]).all()

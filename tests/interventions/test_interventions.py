@@ -10,7 +10,7 @@ from torch import Tensor
 from anchorscope.engine.capture import Work, capture
 from anchorscope.engine.forward import compute_prefix
 from anchorscope.engine.keys_values import Prefix
-from anchorscope.engine.sequences import EDGES, Cut, TokenSequence
+from anchorscope.engine.sequences import CLEAN, EDGES, Cut, TokenSequence, Variant
 from anchorscope.errors import InterventionNotApplied
 from anchorscope.interventions.controls import random_candidates
 from anchorscope.interventions.intervention import Intervention, ItemTokens, item_tokens
@@ -170,8 +170,9 @@ def tokens() -> list[ItemTokens]:
 def run(lm: LanguageModel, tokens: list[ItemTokens], prefix: Prefix, cuts: list[Cut] | None) -> Tensor:
     """States [item, position, site, layer, d_model], all items in one batch."""
     found: list[Tensor] = []
-    work = Work([item.sequence for item in tokens], prefix, [range(len(tokens))], cuts)
-    capture(lm, work, lambda batch, states: found.append(states), "test")
+    variant = CLEAN if cuts is None else Variant(dict(enumerate(cuts)))
+    work = Work([item.sequence for item in tokens], prefix, [variant], batches=[range(len(tokens))])
+    capture(lm, work, lambda _, batch, states: found.append(states), "test")
     return found[0]
 
 

@@ -12,6 +12,7 @@ import torch
 from transformers import AutoConfig, AutoModelForCausalLM, Qwen2Config, Qwen2ForCausalLM
 
 from anchorscope.errors import UserError
+from anchorscope.models.attention import OneSequence
 from anchorscope.models.families import FAMILIES
 from anchorscope.models.language_model import LanguageModel
 from anchorscope.models.wrapping import wrap
@@ -53,7 +54,8 @@ def test_a_block_is_the_sum_of_its_parts(tiny: LanguageModel) -> None:
     mask = torch.full((6, 6), float("-inf")).triu(1)[None, None]
     given = {"attention_mask": mask} | ({} if rotary is None else {"position_embeddings": rotary})
     with torch.no_grad():
-        found = tiny.run_block(1, stream, rotary, mask, None)
+        with tiny.own_attention():
+            found = tiny.run_block(1, stream, rotary, OneSequence(mask[0, 0]))
         whole = tiny.layers[1](stream, **given)
     whole = whole[0] if isinstance(whole, tuple) else whole
     torch.testing.assert_close(found.residual, whole, rtol=1e-6, atol=1e-6)

@@ -22,8 +22,8 @@ ITEM = TokenSequence(ids=(256, *range(40, 60)), answer_start=18, read_at=(20,))
 
 def final_states(lm: LanguageModel) -> torch.Tensor:
     found: list[torch.Tensor] = []
-    work = Work([ITEM], Prefix(ids=(), keys=(), values=()), [[0]])
-    capture(lm, work, lambda batch, states: found.append(states), "test")
+    work = Work([ITEM], Prefix(ids=(), keys=(), values=()))
+    capture(lm, work, lambda _, batch, states: found.append(states), "test")
     return found[0]
 
 

@@ -9,8 +9,8 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import roc_auc_score
 from sklearn.preprocessing import StandardScaler
 
-from anchorscope.probes import logistic
-from anchorscope.probes.logistic import Fit, TrainingSets, fit_layer
+from anchorscope.probes import descent
+from anchorscope.probes.logistic import Fit, TrainingSets, fit_layers
 
 STRENGTHS = (1e-5, 1e-3, 0.1, 1.0, 30.0)
 """Weak ones, as the probes use, and one stronger than any of theirs."""
@@ -29,15 +29,19 @@ class Problem:
     scaling: np.ndarray
     strengths: np.ndarray
 
-    def fit(self) -> Fit:
-        sets = TrainingSets(
+    def sets(self) -> TrainingSets:
+        return TrainingSets(
             labels=torch.tensor(self.labels),
-            members=torch.tensor(self.members),
-            scaled_on=torch.tensor(self.scaled_on),
+            members=torch.tensor(self.members.T.copy()),
+            scaled_on=torch.tensor(self.scaled_on.T.copy()),
             scaling=torch.tensor(self.scaling),
             strengths=torch.tensor(self.strengths),
         )
-        return fit_layer(self.states, sets)
+
+    def fit(self) -> Fit:
+        """Of this problem alone, [column, …]."""
+        found = fit_layers(self.states[None], self.sets())
+        return Fit(found.weight[0], found.bias[0], found.logits[0], found.converged[0], found.iterations[0])
 
     def scaler(self, column: int) -> StandardScaler:
         return StandardScaler().fit(self.states.double().numpy()[self.scaled_on[:, self.scaling[column]]])
@@ -59,7 +63,7 @@ class Problem:
 
     def standardised(self, fit: Fit, column: int) -> tuple[np.ndarray, float]:
         """Our raw weight and bias in the coordinates of the objective."""
-        scaler, raw = self.scaler(column), fit.weight[:, column].double().numpy()
+        scaler, raw = self.scaler(column), fit.weight[column].double().numpy()
         return raw * scaler.scale_, float(fit.bias[column]) + float(raw @ scaler.mean_)
 
 
@@ -108,7 +112,7 @@ def test_every_column_reaches_scikit_learns_minimum(shape: str, kind: str) -> No
         best = problem.objective(column, wanted.coef_[0], wanted.intercept_[0])
         ours = problem.objective(column, *problem.standardised(fit, column))
         assert abs(ours - best) <= 1e-5 * best
-        found, logits = fit.logits[:, column].double().numpy(), wanted.decision_function(scaled)
+        found, logits = fit.logits[column].double().numpy(), wanted.decision_function(scaled)
         # Without much penalty nothing holds a feature that the training items do not vary in: look at them alone.
         where = slice(None) if strength <= 1 else rows
         assert np.abs(found - logits)[where].max() < 0.05
@@ -120,12 +124,12 @@ def test_every_column_reaches_scikit_learns_minimum(shape: str, kind: str) -> No
 def test_weight_and_bias_act_on_the_raw_states(shape: str, kind: str) -> None:
     problem = make_problem(*SHAPES[shape], kind)
     fit = problem.fit()
-    raw = problem.states.double() @ fit.weight.double() + fit.bias.double()
+    raw = fit.weight.double() @ problem.states.double().T + fit.bias.double()[:, None]
     # Half a thousandth: raw features of 800 times float32 weights.
     torch.testing.assert_close(fit.logits.double(), raw, rtol=1e-4, atol=5e-4)
-    assert fit.weight.shape == (problem.states.shape[1], len(problem.strengths))
+    assert fit.weight.shape == (len(problem.strengths), problem.states.shape[1])
     if kind == "outliers":
-        assert (fit.weight[2:4].abs() < 1e-5).all()  # what never varies teaches nothing
+        assert (fit.weight[:, 2:4].abs() < 1e-5).all()  # what never varies teaches nothing
 
 
 def test_a_column_does_not_learn_from_items_outside_its_training_set() -> None:
@@ -137,8 +141,8 @@ def test_a_column_does_not_learn_from_items_outside_its_training_set() -> None:
     states[~inside] = 5 * states[~inside].flip(0)
     other = Problem(states, labels, problem.scaled_on, problem.members, problem.scaling, problem.strengths).fit()
     first = problem.fit()
-    scale = first.weight.abs().amax(0)
-    change = (other.weight - first.weight).abs().amax(0) / scale
+    scale = first.weight.abs().amax(1)
+    change = (other.weight - first.weight).abs().amax(1) / scale
     assert (change[columns] < 2e-3).all()  # the same minimum, reached from other coordinates
     assert (change[~columns] > 0.05).all()
 
@@ -153,7 +157,7 @@ def test_a_wild_item_outside_the_training_set_does_no_harm(size: float) -> None:
     states[119] = size
     wild = Problem(states, *columns).fit()
     assert wild.converged.all()
-    assert (wild.logits - tame.logits)[:119].abs().max() < 0.01
+    assert (wild.logits - tame.logits)[:, :119].abs().max() < 0.01
 
 
 def test_columns_do_not_depend_on_their_neighbours() -> None:
@@ -164,7 +168,7 @@ def test_columns_do_not_depend_on_their_neighbours() -> None:
             problem.states, problem.labels, problem.scaled_on, problem.members[:, [column]],
             problem.scaling[[column]], problem.strengths[[column]],
         ).fit()  # fmt: skip
-        torch.testing.assert_close(alone.logits[:, 0], together.logits[:, column], rtol=1e-3, atol=1e-3)
+        torch.testing.assert_close(alone.logits[0], together.logits[column], rtol=1e-3, atol=1e-3)
 
 
 def test_states_of_any_precision_are_accepted() -> None:
@@ -181,13 +185,13 @@ def test_states_of_any_precision_are_accepted() -> None:
 @pytest.mark.parametrize("most", [1, 4, 12, 400])
 def test_a_column_counts_as_converged_only_if_its_gradient_is_small(monkeypatch: pytest.MonkeyPatch, most: int) -> None:
     problem = make_problem(120, 200, "outliers")
-    monkeypatch.setattr(logistic, "MAX_ITERATIONS", most)
+    monkeypatch.setattr(descent, "MAX_ITERATIONS", most)
     fit = problem.fit()
-    assert fit.iterations <= most
+    assert fit.iterations.max() <= most
     left = np.array([problem.gradient(c, *problem.standardised(fit, c)) for c in range(len(problem.strengths))])
     # Recomputed in float64 from the raw weights, whose rounding adds a little to the solver's own gradient.
-    assert (left[fit.converged.numpy()] < 2 * logistic.TOLERANCE).all()
-    assert (left[~fit.converged.numpy()] > 0.5 * logistic.TOLERANCE).all()
+    assert (left[fit.converged.numpy()] < 2 * descent.TOLERANCE).all()
+    assert (left[~fit.converged.numpy()] > 0.5 * descent.TOLERANCE).all()
     assert bool(fit.converged.all()) == (most == 400)
     if most == 12:
         assert fit.converged.any()  # both kinds at once, so that the flags must tell them apart

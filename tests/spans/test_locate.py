@@ -10,7 +10,7 @@ from anchorscope.answers.generate import Answer
 from anchorscope.answers.prompt import Prompt, build_prompts
 from anchorscope.datasets.question import Question
 from anchorscope.models.language_model import LanguageModel
-from anchorscope.spans.locate import Located, locate
+from anchorscope.spans.locate import Located, locate, locate_all
 from anchorscope.spans.positions import POSITIONS
 from anchorscope.spans.question_spans import locate_question_words
 
@@ -161,3 +161,21 @@ def test_an_answer_of_characters_that_take_several_tokens_is_whole(tiny_llama: L
 def test_an_answer_without_a_visible_character_keeps_all_its_tokens(tiny_llama: LanguageModel) -> None:
     _, located = found(tiny_llama.tokenizer, PERU, "   ")
     assert located.answer_tokens == tuple(range(located.answer_start, located.answer_start + 3))
+
+
+def test_many_items_are_located_as_each_one_is_alone(tiny_llama: LanguageModel) -> None:
+    tokenizer = tiny_llama.tokenizer
+    said = [" Lima", " It is Lima, I think.", " Bogotá 🙂", "", " 18 January 1535"] * 40
+    answers = [
+        Answer(text.strip(), tuple(tokenizer(text, add_special_tokens=False)["input_ids"]), None, status)
+        for text in said
+        for status in ["answered" if text else "empty"]
+    ]
+    questions = [PERU] * len(said)
+    prompts, words = build_prompts(tokenizer, questions), [locate_question_words(PERU)] * len(said)
+    together = locate_all(tokenizer, questions, words, prompts, answers)
+    assert [place is None for place in together] == [not text for text in said]
+    for place, answer, prompt in zip(together, answers, prompts, strict=True):
+        assert place is None or place == locate(tokenizer, PERU, words[0], prompt, answer)
+    assert spelled(tokenizer, together[1], together[1].answer_tokens) == "Lima"
+    assert spelled(tokenizer, together[197], together[197].answer_tokens) == "Bogotá🙂"

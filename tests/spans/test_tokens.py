@@ -152,3 +152,12 @@ def test_a_decoder_that_takes_a_space_back() -> None:
 
 def test_no_ids() -> None:
     assert offsets_by_decoding(TINY.decode, []) == ("", [])
+
+
+@given(text=TEXTS, data=st.data())
+def test_tokens_of_several_spans_are_those_of_each(text: str, data: st.DataObject) -> None:
+    place = st.tuples(st.integers(0, len(text) + 2), st.integers(0, len(text) + 2)).map(lambda two: tuple(sorted(two)))
+    spans, offsets = data.draw(st.lists(place, max_size=4)), data.draw(st.lists(place, max_size=6))
+    visible = {at for start, end in spans for at in range(start, min(end, len(text))) if not text[at].isspace()}
+    wanted = [index for index, (start, end) in enumerate(offsets) if not visible.isdisjoint(range(start, end))]
+    assert tokens_in_spans(offsets, spans, text) == wanted

@@ -5,8 +5,12 @@ import pytest
 from sklearn.metrics import cohen_kappa_score
 
 from anchorscope.stats.agreement import kappa
-from anchorscope.stats.bootstrap import group_weights, mean_with_interval, weighted_mean
+from anchorscope.stats.bootstrap import group_weights
 from anchorscope.stats.estimate import percentile_interval
+
+
+def interval_of_the_mean(values, weights):
+    return percentile_interval(weights @ values / weights.sum(axis=1))
 
 
 def test_groups_stay_whole_and_draws_are_seeded():
@@ -23,7 +27,7 @@ def test_interval_covers_the_true_mean_about_95_times_in_100():
     covered = 0
     for _ in range(300):
         values = rng.normal(size=60)
-        _, low, high = mean_with_interval(values, group_weights(np.arange(60), 400, rng))
+        low, high = interval_of_the_mean(values, group_weights(np.arange(60), 400, rng))
         covered += bool(low <= 0 <= high)
     assert 0.90 <= covered / 300 <= 0.98
 
@@ -31,8 +35,8 @@ def test_interval_covers_the_true_mean_about_95_times_in_100():
 def test_intervals_over_groups_are_wider_than_over_items_when_groups_agree():
     values = np.repeat(np.random.default_rng(3).normal(size=20), 10)
     groups = np.repeat(np.arange(20), 10)
-    _, low, high = mean_with_interval(values, group_weights(groups, 500, np.random.default_rng(4)))
-    _, low_items, high_items = mean_with_interval(values, group_weights(np.arange(200), 500, np.random.default_rng(4)))
+    low, high = interval_of_the_mean(values, group_weights(groups, 500, np.random.default_rng(4)))
+    low_items, high_items = interval_of_the_mean(values, group_weights(np.arange(200), 500, np.random.default_rng(4)))
     assert high - low > 2 * (high_items - low_items)
 
 
@@ -42,11 +46,30 @@ def test_undefined_resamples_are_left_out_and_wholly_undefined_stays_undefined()
     assert low[0] == pytest.approx(1.05)
     assert np.isnan(low[1])
     assert np.isnan(high[1])
-    assert np.isnan(weighted_mean(np.ones(2), np.zeros((1, 2)))[0])
+
+
+@pytest.mark.parametrize("n", [1, 2, 3, 20, 41, 500, 2000])
+def test_intervals_of_any_number_of_samples_are_numpys_percentiles(n):
+    samples = np.random.default_rng(n).normal(size=(n, 3))
+    assert np.array(percentile_interval(samples)) == pytest.approx(np.percentile(samples, [2.5, 97.5], axis=0))
+
+
+@pytest.mark.parametrize("axis", [0, 1, 2])
+def test_intervals_are_numpys_percentiles_of_what_is_defined(axis):
+    samples = np.random.default_rng(6).normal(size=(30, 31, 32))
+    samples[:, :3, :2] = np.where(np.random.default_rng(7).random((30, 3, 2)) < 0.3, np.nan, samples[:, :3, :2])
+    samples[3, 4, 5] = np.nan
+    wanted = np.nanpercentile(samples, [2.5, 97.5], axis=axis)
+    assert np.array(percentile_interval(samples, axis)) == pytest.approx(wanted)
+    assert percentile_interval(samples[0, 5].astype(np.float32)) == pytest.approx(
+        np.percentile(samples[0, 5], [2.5, 97.5]), abs=1e-6
+    )
 
 
 def test_kappa_equals_scikit_learn():
     rng = np.random.default_rng(5)
-    first, second = rng.random(50) < 0.4, rng.random(50) < 0.6
-    assert kappa(first, second, np.ones((1, 50)))[0] == pytest.approx(cohen_kappa_score(first, second))
-    assert np.isnan(kappa(np.ones(4, bool), np.ones(4, bool), np.ones((1, 4)))[0])
+    first, second = rng.random((2, 4, 50)) < 0.4
+    numbers = np.array([[(x & y).sum(axis=1) for y in (second, ~second)] for x in (first, ~first)])
+    for case in range(4):
+        assert kappa(numbers)[case] == pytest.approx(cohen_kappa_score(first[case], second[case]))
+    assert np.isnan(kappa(np.array([[[4.0, 0.0], [0.0, 0.0]], [[0.0, 0.0], [0.0, 0.0]]]))).all()  # alike, and nobody

@@ -12,7 +12,7 @@ from anchorscope.answers.template_examples import FEW_SHOT
 from anchorscope.datasets.question import Question
 from anchorscope.datasets.reading import Reading
 from anchorscope.datasets.small_hash import small_hash
-from anchorscope.datasets.text import located_words, normalise, question_key, without_articles
+from anchorscope.datasets.text import normalise, question_key, words_once
 from anchorscope.datasets.yes_no import asks_yes_no
 from anchorscope.errors import UserError, unknown
 
@@ -46,7 +46,7 @@ def is_yes_no(question: Question) -> bool:
 
 def _words(text: str) -> str:
     """`normalise` without its memory: a million questions are seen once each."""
-    return " ".join(without_articles([word.text for word in located_words(text)]))
+    return " ".join(words_once(text))
 
 
 def choose_questions(reading: Reading, limit: int | None, seed: int, yes_no: str = "drop") -> Asked:

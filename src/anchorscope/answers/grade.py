@@ -14,8 +14,8 @@ from anchorscope.answers.grade_lists import FILLERS
 from anchorscope.answers.grade_names import same_name
 from anchorscope.answers.grade_numbers import compare, numbers_in
 from anchorscope.answers.grade_question import ask
-from anchorscope.answers.grade_words import alias_readings
-from anchorscope.datasets.text import ARTICLES, occurrences, words
+from anchorscope.answers.grade_words import alias_readings, is_read_as_written
+from anchorscope.datasets.text import ARTICLES, occurrences, word_tuple, words
 
 SHORT = 2
 """An accepted answer of at most so many characters must be the whole answer."""
@@ -25,7 +25,7 @@ _MARKS = re.compile(r"(?<=[A-Za-z])[+#]+")  # "C", "C++" and "C#" are three thin
 
 def is_short(alias_words: Sequence[str]) -> bool:
     """Whether a normalised accepted answer is too short to be looked for inside a longer answer."""
-    return sum(map(len, alias_words)) <= SHORT
+    return len(alias_words) <= SHORT and sum(map(len, alias_words)) <= SHORT
 
 
 def grade(answer: str, accepted: Sequence[str], question: str | None = None) -> bool:
@@ -36,7 +36,7 @@ def grade(answer: str, accepted: Sequence[str], question: str | None = None) -> 
         return bool(stripped) and any(stripped == alias.strip().casefold() for alias in accepted)
     offered = guesses(answer)
     if offered:
-        chosen = [alias for alias in accepted if "or" in words(alias) or tuple(words(alias)) == said.whole]
+        chosen = [alias for alias in accepted if "or" in word_tuple(alias) or word_tuple(alias) == said.whole]
         return any(_names(said, alias, question) for alias in chosen) or all(
             grade(part, accepted, question) for part in offered
         )
@@ -45,19 +45,20 @@ def grade(answer: str, accepted: Sequence[str], question: str | None = None) -> 
 
 def _names(said: Said, alias: str, question: str | None) -> bool:
     """Whether the answer names this accepted one."""
-    wanted = words(alias)
-    if not wanted or (is_short(wanted) and _marks(said.text) != _marks(alias)):
+    wanted = word_tuple(alias)
+    short = is_short(wanted)
+    if not wanted or (short and _marks(said.text) != _marks(alias)):
         return False
-    if wanted in (["yes"], ["no"]):
-        return polar(said) == wanted[0] or tuple(wanted) == said.whole
+    if wanted in (("yes",), ("no",)):
+        return polar(said) == wanted[0] or wanted == said.whole
     numeric = _by_numbers(said, alias, wanted, question)
     if numeric is not None:
         return numeric
-    if tuple(wanted) == said.whole:
+    if wanted == said.whole:
         return not _repeats(said, wanted, question)
-    if not is_short(wanted) and _contains(said, alias):
+    if not short and _contains(said, alias, wanted[0]):
         return not _repeats(said, wanted, question) and not denies(said, wanted)
-    return _resembles(said.core, wanted) and _relaxed(said, alias, question)
+    return _resembles(said, wanted) and _relaxed(said, alias, question)
 
 
 def _repeats(said: Said, wanted: Sequence[str], question: str | None) -> bool:
@@ -72,7 +73,10 @@ def _marks(text: str) -> list[str]:
     return _MARKS.findall(text)
 
 
-def _contains(said: Said, alias: str) -> bool:
+def _contains(said: Said, alias: str, first: str) -> bool:
+    """Whether the words of an accepted answer stand in the answer; `first` is the first of them."""
+    if first not in said.vocabulary and is_read_as_written(first):  # so it is for nearly all accepted answers
+        return False
     read = alias_readings(alias)
     for at, haystacks in enumerate(said.haystacks):
         needle = f" {' '.join(read[min(at, len(read) - 1)])} "
@@ -84,7 +88,7 @@ def _contains(said: Said, alias: str) -> bool:
 
 def _by_numbers(said: Said, alias: str, wanted: Sequence[str], question: str | None) -> bool | None:
     """What dates and numbers decide; None where they say nothing."""
-    if not any(word[0].isdigit() for word in wanted) or not any(c.isdigit() for word in said.words for c in word):
+    if not said.has_digits or not any(word[0].isdigit() for word in wanted):
         return None
     dates = as_date(alias)
     if any(one.gives(date) for one in dates_in(said.text) for date in dates):
@@ -95,9 +99,10 @@ def _by_numbers(said: Said, alias: str, wanted: Sequence[str], question: str | N
     return compare(numbers_in(said.text), numbers_in(alias), known)
 
 
-def _resembles(core: Sequence[str], wanted: Sequence[str]) -> bool:
+def _resembles(said: Said, wanted: Sequence[str]) -> bool:
     """Whether the two have enough in common to be compared with care: a word, all letters, or the first ones."""
-    if not set(core).isdisjoint(wanted) or core[-1][:3] == wanted[-1][:3] or "".join(core) == "".join(wanted):
+    core = said.core
+    if not said.core_words.isdisjoint(wanted) or core[-1][:3] == wanted[-1][:3] or said.core_joined == "".join(wanted):
         return True
     return 1 in (len(core), len(wanted)) and core[0][0] == wanted[0][0]
 

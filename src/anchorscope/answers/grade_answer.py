@@ -26,6 +26,8 @@ _DENIALS = re.compile(
     r"(?:is|was|are|were)\s+(?:wrong|incorrect|false)\b)(?!\s+(?:only|just)\b)",
     re.I,
 )
+_OR = re.compile(r"\bor\b", re.I)
+_POSSESSIVE = re.compile(r"['’]s?\b")
 _REACH = 4
 """A negation speaks of what follows within so many words of the same clause."""
 
@@ -44,6 +46,14 @@ class Said:
     """Without what is said around the answer, either."""
     haystacks: tuple[tuple[str, ...], ...]
     """For every reading of numerals, one string each: all words, none of the articles, possessives apart."""
+    vocabulary: frozenset[str]
+    """Every word that stands in any of them."""
+    core_words: frozenset[str]
+    """The words of the core."""
+    core_joined: str
+    """The core without spaces."""
+    has_digits: bool
+    """Whether any word holds a digit."""
 
 
 def _padded(words: Sequence[str]) -> str:
@@ -56,20 +66,30 @@ def listen(answer: str) -> Said:
     words = tuple(word.text for word in heard)
     whole = without_articles(words)
     variants = [words, whole]
-    if re.search(r"['’]s?\b", answer):
+    if _POSSESSIVE.search(answer):
         variants.append(tuple(word.text for word in located_words(answer, split_possessive=True)))
     read = [readings(variant) for variant in dict.fromkeys(variants)]
     haystacks = tuple(
         tuple(dict.fromkeys(_padded(one[min(at, len(one) - 1)]) for one in read)) for at in range(max(map(len, read)))
     )
-    return Said(answer, heard, words, whole, _core(whole), haystacks)
+    core = _core(whole)
+    return Said(
+        answer, heard, words, whole, core, haystacks,
+        vocabulary=frozenset(word for one in read for reading in one for word in reading),
+        core_words=frozenset(core),
+        core_joined="".join(core),
+        has_digits=any(character.isdigit() for word in words for character in word),
+    )  # fmt: skip
+
+
+_OPENINGS_BY_FIRST = {one[:1]: [phrase for phrase in OPENINGS if phrase[:1] == one[:1]] for one in OPENINGS}
 
 
 def _core(whole: tuple[str, ...]) -> tuple[str, ...]:
     """The words without openings ("it is") and closings ("I think"), but never down to nothing."""
     core = whole
     while True:
-        for opening in OPENINGS:
+        for opening in _OPENINGS_BY_FIRST.get(core[:1], ()):
             if core[: len(opening)] == opening and len(core) > len(opening):
                 core = core[len(opening) :]
                 break
@@ -105,7 +125,9 @@ def _denied(said: Said, first: int, after: int) -> bool:
 
 def guesses(answer: str) -> list[str]:
     """The parts of an answer that offers several: "Paris or London"; empty for one that commits itself."""
-    parts = [part.strip(" ,;?") for part in re.split(r"\bor\b", answer, flags=re.I)]
+    if not _OR.search(answer):
+        return []
+    parts = [part.strip(" ,;?") for part in _OR.split(answer)]
     offered = [part for part in parts if located_words(part)]
     return offered if len(offered) > 1 else []
 

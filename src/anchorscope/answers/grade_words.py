@@ -8,7 +8,7 @@ import re
 from collections.abc import Sequence
 from functools import lru_cache
 
-from anchorscope.datasets.text import words
+from anchorscope.datasets.text import word_tuple
 
 _SHORTENED = {
     "saint": "st", "mount": "mt", "fort": "ft", "doctor": "dr", "mister": "mr", "professor": "prof", "versus": "vs",
@@ -62,15 +62,28 @@ def readings(own: Sequence[str]) -> tuple[tuple[str, ...], ...]:
 
     Two texts are the same if they are so in the same reading; one with fewer readings is the same in all of them.
     """
-    plain = tuple(_SHORTENED.get(word, word) for word in own)
+    plain = tuple(map(_SHORTENED.get, own, own))
+    if not any(map(_may_be_numeral, plain)):
+        return (plain,)
     ordinals, counts = numerals(plain, "th"), numerals(plain, "")
     return (plain,) if plain == ordinals == counts else (plain, ordinals, counts)
+
+
+@lru_cache(maxsize=1 << 16)  # accepted answers have most words in common
+def _may_be_numeral(word: str) -> bool:
+    return ordinal_value(word) is not None or roman_value(word) is not None
+
+
+@lru_cache(maxsize=1 << 16)
+def is_read_as_written(word: str) -> bool:
+    """Whether a text that begins with this word does so in every reading."""
+    return word.isalpha() and word not in _SHORTENED and word not in _ORDINALS
 
 
 @lru_cache(maxsize=1 << 16)  # an accepted answer is read once for every question that accepts it
 def alias_readings(alias: str) -> tuple[tuple[str, ...], ...]:
     """The readings of an accepted answer's words, without articles."""
-    return readings(words(alias))
+    return readings(word_tuple(alias))
 
 
 def singular(word: str) -> str:

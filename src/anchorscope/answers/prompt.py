@@ -5,6 +5,7 @@ A dataset's own questions about the examples' subjects are left out: their answe
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 from anchorscope.answers.template import FEW_SHOT_TEMPLATE, Offsets, Template
@@ -28,6 +29,11 @@ class Prompt:
     question_start: int
     """Where the question's own text begins in `text`."""
 
+    @cached_property
+    def own_start(self) -> int:
+        """The first token with a character that is not in the head."""
+        return next((at for at, (_, end) in enumerate(self.offsets) if end > self.question_start), len(self.ids))
+
 
 def make_template(kind: str, tokenizer: Any, needs_bos: int | None = None) -> Template:
     """The template of one kind for one model; `needs_bos` is the token that its prompts must begin with."""
@@ -48,8 +54,4 @@ def build_prompts(
 
 def prefix_length(prompts: Sequence[Prompt]) -> int:
     """How many leading tokens all prompts share, none of which touches the question's own text."""
-    limits = [
-        next((i for i, (_, end) in enumerate(prompt.offsets) if end > prompt.question_start), len(prompt.ids))
-        for prompt in prompts
-    ]
-    return shared_prefix_length([prompt.ids for prompt in prompts], limits)
+    return shared_prefix_length([prompt.ids for prompt in prompts], [prompt.own_start for prompt in prompts])

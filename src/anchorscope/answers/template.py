@@ -39,10 +39,13 @@ class Template:
         """Tokens of each text, all of which begin as this template does, and the characters of every token."""
         if not texts:
             return []
-        encoded = tokenizer(list(texts), add_special_tokens=self.tokenizer_adds, return_offsets_mapping=True)
+        encoded = tokenizer(
+            list(texts), add_special_tokens=self.tokenizer_adds, return_offsets_mapping=True,
+            return_attention_mask=False, return_token_type_ids=False,
+        )  # fmt: skip
         found = []
         for tokens, places in zip(encoded["input_ids"], encoded["offset_mapping"], strict=True):
-            ids, offsets = tuple(tokens), tuple((start, end) for start, end in places)
+            ids, offsets = tuple(tokens), tuple(places)
             if self.first_token is not None and ids[:1] != (self.first_token,):
                 ids, offsets = (self.first_token, *ids), ((0, 0), *offsets)
             found.append((ids, offsets))

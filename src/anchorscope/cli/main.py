@@ -11,6 +11,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
+from anchorscope.cli.bench import bench
 from anchorscope.cli.data import data
 from anchorscope.cli.models import models
 from anchorscope.cli.run import run
@@ -83,6 +84,7 @@ def anchorscope(
 app.command("run")(run)
 app.command("data")(data)
 app.command("models")(models)
+app.command("bench")(bench)
 
 
 def main() -> None:

@@ -13,7 +13,8 @@ _SMALL = """zero one two three four five six seven eight nine ten
 _TENS = "twenty thirty forty fifty sixty seventy eighty ninety"
 _ADDENDS = dict(zip(_SMALL.split() + _TENS.split(), (*range(20), *range(20, 100, 10)), strict=True))
 _SCALES = {"thousand": 10**3, "million": 10**6, "billion": 10**9, "trillion": 10**12}
-_NUMBER_WORDS = frozenset((*_ADDENDS, *_SCALES, "hundred"))
+NUMBER_WORDS = frozenset((*_ADDENDS, *_SCALES, "hundred"))
+"""Words without which no number is composed."""
 _NUMBER = re.compile(r"[0-9]{1,12}(?:\.[0-9]{1,6})?")  # exact in a Decimal, whatever the scale after it
 
 
@@ -24,7 +25,7 @@ def _value(words: Sequence[str], first: int) -> tuple[int, int]:
     """
     total, group, room, scale = 0, Decimal(0), 1000, 10**15
     at = first
-    if words[first] not in _NUMBER_WORDS:  # digits begin a number only where a scale follows: "3.5 million"
+    if words[first] not in NUMBER_WORDS:  # digits begin a number only where a scale follows: "3.5 million"
         follower = words[first + 1] if first + 1 < len(words) else ""
         factor = 100 if follower == "hundred" else _SCALES.get(follower, 0)
         if not factor or not _NUMBER.fullmatch(words[first]):
@@ -55,7 +56,7 @@ def _value(words: Sequence[str], first: int) -> tuple[int, int]:
 
 def compose(words: Sequence[str]) -> list[tuple[str, int, int]]:
     """The words with numbers in digits, each with the indices [first, after) of the words that it was made from."""
-    if _NUMBER_WORDS.isdisjoint(words):
+    if NUMBER_WORDS.isdisjoint(words):
         return [(word, at, at + 1) for at, word in enumerate(words)]
     composed: list[tuple[str, int, int]] = []
     at = 0

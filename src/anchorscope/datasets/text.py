@@ -12,10 +12,10 @@ the raw text; the grader and the span finders share this one reading, and can ne
 import re
 import unicodedata
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
+from typing import NamedTuple
 
-from anchorscope.datasets._number_words import compose
+from anchorscope.datasets._number_words import NUMBER_WORDS, compose
 
 ARTICLES = frozenset(("a", "an", "the"))
 
@@ -35,12 +35,13 @@ _SCAN = re.compile(
     rf"(?:{_WORD_CHAR}|'+(?={_WORD_CHAR})|(?<=[0-9])\.(?=[0-9]))*)"
     r"|(?P<and>&)"
 )
+_MARKS = re.compile(r"['.,&]")  # without any of these, words are what stands between spaces
+_BETWEEN_SPACES = re.compile(r"[^ ]+")
 _INITIALS = str.maketrans("", "", ". ")
 _GROUPING = str.maketrans("", "", "',")
 
 
-@dataclass(frozen=True)
-class Word:
+class Word(NamedTuple):  # no dataclass: a run makes millions of words, and a tuple is made three times as fast
     """One word of a text."""
 
     text: str
@@ -84,20 +85,54 @@ class _Folding(dict[int, str]):
 _FOLDING = _Folding()
 
 
-def _scan(folded: str) -> Iterator[tuple[str, int, int]]:
+def _scan(folded: str) -> list[Word]:
     """The words of a folded text with their places in it."""
+    if not _MARKS.search(folded):
+        return [Word(match.group(), *match.span()) for match in _BETWEEN_SPACES.finditer(folded)]
+    found = []
     for match in _SCAN.finditer(folded):
-        if match.lastgroup == "and":
-            text = "and"
-        else:
-            text = match.group().translate(_INITIALS if match.lastgroup == "initials" else _GROUPING)
-        yield text, match.start(), match.end()
+        text = match.group()
+        if not text.isalnum():
+            kind = match.lastgroup
+            text = "and" if kind == "and" else text.translate(_INITIALS if kind == "initials" else _GROUPING)
+        found.append(Word(text, *match.span()))
+    return found
 
 
 def _with_numbers(words: list[Word]) -> list[Word]:
     """The same words with number words composed into digits."""
-    composed = compose([word.text for word in words])
-    return [Word(text, words[first].start, words[after - 1].end) for text, first, after in composed]
+    texts = [word.text for word in words]
+    if NUMBER_WORDS.isdisjoint(texts):
+        return words
+    return [Word(text, words[first].start, words[after - 1].end) for text, first, after in compose(texts)]
+
+
+def _with_possessives(words: list[Word], folded: str) -> list[Word]:
+    """The same words with "'s" at the end of one made a word of its own."""
+    if "'s" not in folded:
+        return words
+    found = []
+    for word in words:
+        text, start, end = word
+        if end - start > 2 and folded.endswith("'s", start, end):
+            found += [Word(text[:-1], start, end - 2), Word("'s", end - 2, end)]
+        else:
+            found.append(word)
+    return found
+
+
+def _raw_places(words: list[Word], text: str) -> list[Word]:
+    """The words of a folded text with their places in the raw one, whose letters became none, one or several."""
+    places = [at for at, character in enumerate(text) for _ in _FOLDING[ord(character)]]
+    found: list[Word] = []
+    for word, start, end in words:
+        raw_end = places[end - 1] + 1
+        while raw_end < len(text) and not _FOLDING[ord(text[raw_end])]:
+            raw_end += 1  # an accent that is a character of its own belongs to its letter
+        if word == "'s":  # an owner ends where this begins, also where one character became both
+            found[-1] = found[-1]._replace(end=places[start])
+        found.append(Word(word, places[start], raw_end))
+    return found
 
 
 def located_words(text: str, *, numbers: bool = True, split_possessive: bool = False) -> list[Word]:
@@ -107,17 +142,11 @@ def located_words(text: str, *, numbers: bool = True, split_possessive: bool = F
     of "France's"; the grader does not, because "McDonald's" is "McDonalds".
     """
     folded = text.translate(_FOLDING)
-    places = range(len(text)) if text.isascii() else [i for i, c in enumerate(text) for _ in _FOLDING[ord(c)]]
-    found: list[Word] = []
-    for word, start, end in _scan(folded):
-        raw_end = places[end - 1] + 1
-        while raw_end < len(text) and not _FOLDING[ord(text[raw_end])]:
-            raw_end += 1  # an accent that is a character of its own belongs to its letter
-        if split_possessive and folded.endswith("'s", start, end) and end - start > 2:
-            cut = places[end - 2]
-            found += [Word(word[:-1], places[start], cut), Word("'s", cut, raw_end)]
-        else:
-            found.append(Word(word, places[start], raw_end))
+    found = _scan(folded)
+    if split_possessive:
+        found = _with_possessives(found, folded)
+    if not text.isascii():  # an ASCII character is folded into one character, so that places stay
+        found = _raw_places(found, text)
     return _with_numbers(found) if numbers else found
 
 
@@ -130,21 +159,29 @@ def without_articles(words: Sequence[str]) -> tuple[str, ...]:
     return tuple(words) if ARTICLES.issuperset(kept) else kept
 
 
+def words_once(text: str) -> tuple[str, ...]:
+    """`words` without its memory, for texts that are seen once: a million questions, say."""
+    folded = text.translate(_FOLDING)
+    found = [word.text for word in _scan(folded)] if _MARKS.search(folded) else folded.split()
+    if not NUMBER_WORDS.isdisjoint(found):
+        found = [word for word, _, _ in compose(found)]
+    return without_articles(found)
+
+
 @lru_cache(maxsize=1 << 18)  # an alias is looked up once per question that accepts it, and again for its span
-def _word_tuple(text: str) -> tuple[str, ...]:
+def word_tuple(text: str) -> tuple[str, ...]:
     """`words`, kept: 100,000 aliases cost some tens of megabytes."""
-    scanned = [word for word, _, _ in _scan(text.translate(_FOLDING))]
-    return without_articles([word for word, _, _ in compose(scanned)])
+    return words_once(text)
 
 
 def words(text: str) -> list[str]:
     """The normalised words of a text; empty if it has no letter and no digit."""
-    return list(_word_tuple(text))
+    return list(word_tuple(text))
 
 
 def normalise(text: str) -> str:
     """The normalised words of a text, joined by single spaces."""
-    return " ".join(_word_tuple(text))
+    return " ".join(word_tuple(text))
 
 
 def question_key(text: str) -> str:

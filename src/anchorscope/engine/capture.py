@@ -1,20 +1,25 @@
 """States of all layers at the wanted positions, clean or with attention edges cut, batch by batch.
 
 A state at layer l depends on blocks up to l only, so one pass with the same cut in every layer gives "blocks 0 … l cut"
-for every l. Only the wanted positions are kept, and each batch goes to the caller at once: nothing piles up here.
+for every l. Variants of the same items run together and share what no cut has changed yet (see `rows`). Only the wanted
+positions are kept, and each batch goes to the caller at once: nothing piles up here.
 """
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from anchorscope.engine.batching import Budget, plan_batches, run_in_batches
-from anchorscope.engine.forward import LayerMasks, refuse_not_finite, run_layers
+from anchorscope.engine.forward import not_finite, run_layers
 from anchorscope.engine.keys_values import Prefix
-from anchorscope.engine.masks import cut_edges
-from anchorscope.engine.sequences import SITES, Cut, TokenSequence
+from anchorscope.engine.packed import Packed
+from anchorscope.engine.rows import BatchRows, tokens_of
+from anchorscope.engine.sequences import CLEAN, SITES, TokenSequence, Variant
+from anchorscope.engine.to_host import ToHost
 from anchorscope.errors import InterventionNotApplied, UserError
 from anchorscope.models.families import BlockOutput
 from anchorscope.models.language_model import LanguageModel
@@ -27,35 +32,51 @@ class Work:
 
     sequences: Sequence[TokenSequence]
     prefix: Prefix
-    batches: Sequence[Sequence[int]]
-    """Indices into `sequences`; an item may be left out."""
-    cuts: Sequence[Cut] | None = None
-    """One per sequence; None for a clean pass."""
+    variants: Sequence[Variant] = (CLEAN,)
+    """How each item is run; all of them together."""
     budget: Budget | None = None
-    """Lowered where memory runs out; None to begin with the largest batch."""
+    """How many tokens run together, lowered where memory runs out; None for all."""
+    batches: Sequence[Sequence[int]] | None = None
+    """Indices into `sequences`, an item may be left out; None to plan by length."""
+    order: Sequence[int] | None = None
+    """Which of the items that are equally long run first; None for their own order."""
+    compiled: bool = False
+    """Whether blocks are compiled."""
 
-    @property
-    def lengths(self) -> list[int]:
-        """Tokens that are run of each sequence."""
-        return [len(sequence.ids) - self.prefix.length for sequence in self.sequences]
+    def lengths(self, n_layers: int) -> list[int]:
+        """Tokens that are run for each item."""
+        return [
+            tokens_of(sequence, item, self.variants, self.prefix.length, n_layers)
+            for item, sequence in enumerate(self.sequences)
+        ]
 
 
-Receive = Callable[[list[int], Tensor], None]
-"""Called per batch with the items' indices and their states, [batch, position, site, layer, d_model], on the device."""
+Receive = Callable[[int, list[int], Tensor], None]
+"""Called per batch and variant with the variant's index, the items' indices and their states,
+[batch, position, site, layer, d_model], on the device."""
 
 
 def capture(lm: LanguageModel, work: Work, receive: Receive, title: str, progress: Progress | None = None) -> None:
-    """Runs all batches and hands each one's states to `receive`."""
+    """Runs all batches and hands each one's states to `receive`, variant by variant."""
     listener = progress or Silent()
-    listener.start(title, sum(len(batch) for batch in work.batches))
+    lengths = work.lengths(lm.n_layers)
+    batches = work.batches
+    if batches is None:
+        run_at_all = [item for item in (work.order or range(len(lengths))) if lengths[item]]
+        batches = plan_batches(lengths, work.budget.tokens if work.budget else sum(lengths), run_at_all)
+    listener.start(title, sum(len(batch) for batch in batches))
+    checks = _Checks(lm)
 
     def run(batch: list[int]) -> None:
-        states = _run_batch(lm, work, batch)
-        refuse_not_finite(states, lm)
-        receive(batch, states)
+        done = _Batch(lm, work, batch)
+        checks.note(done)
+        for index, reading in enumerate(done.rows.readings):
+            if reading.items:
+                receive(index, list(reading.items), done.states_of(index))
         listener.advance(len(batch))
 
-    run_in_batches(work.batches, work.lengths, work.budget, run)
+    run_in_batches(batches, lengths, work.budget, run)
+    checks.finish()
     listener.finish()
 
 
@@ -65,59 +86,86 @@ def clean_states(
     prefix: Prefix,
     budget: Budget,
     progress: Progress | None = None,
+    compiled: bool = False,
 ) -> Tensor:
     """Clean states of all items in host memory, [position, site, layer, item, d_model], to train probes on."""
-    batches = plan_batches([len(sequence.ids) - prefix.length for sequence in sequences], budget.tokens)
     n_positions = len(sequences[0].read_at)
     kept = torch.empty(n_positions, len(SITES), lm.n_layers, len(sequences), lm.d_model, dtype=lm.dtype)
 
     def keep(batch: list[int], states: Tensor) -> None:
-        kept[..., batch, :] = states.permute(1, 2, 3, 0, 4).cpu()
+        kept[..., batch, :] = states.permute(1, 2, 3, 0, 4)
 
-    capture(lm, Work(sequences, prefix, batches, budget=budget), keep, "clean states", progress)
+    to_host = ToHost(keep)
+    work = Work(sequences, prefix, budget=budget, compiled=compiled)
+    capture(lm, work, lambda _, batch, states: to_host.put(batch, states), "clean states", progress)
+    to_host.finish()
     return kept
 
 
-def _run_batch(lm: LanguageModel, work: Work, batch: list[int]) -> Tensor:
-    sequences = [work.sequences[index] for index in batch]
-    n_prefix = work.prefix.length
-    n_keys = max(len(sequence.ids) for sequence in sequences)
-    _refuse_unread_positions(sequences, n_prefix)
-    removed = None
-    if work.cuts is not None:
-        cuts = [work.cuts[index] for index in batch]
-        _refuse_keys_outside(sequences, cuts, n_prefix)
-        removed = cut_edges(sequences, cuts, n_prefix, n_keys)
-        _refuse_cuts_without_edges(cuts, removed)
-    masks = LayerMasks(lm, n_keys - n_prefix, n_keys, removed)
-    collected = _Collected(lm, sequences, n_prefix)
-    positions = torch.arange(n_prefix, n_keys, device=lm.device)[None]
-    run_layers(lm, _padded(sequences, n_prefix, n_keys, lm), positions, masks.of, work.prefix, collected.visit)
-    if removed is not None and bool(removed.any()):
-        _refuse_silent_no_op(masks)
-    return collected.states
+class _Batch:
+    """One batch, run: its rows, and the states that were read on the way."""
 
+    def __init__(self, lm: LanguageModel, work: Work, batch: list[int]) -> None:
+        self.rows = BatchRows(work.sequences, batch, work.variants, work.prefix.length, lm.n_layers)
+        self.lm = lm
+        read = [item for reading in self.rows.readings for item in reading.items]
+        _refuse_unread_positions([work.sequences[item] for item in read], work.prefix.length)
+        self.read_at = np.array([work.sequences[item].read_at for item in read])
+        self.readers = np.array([row for reading in self.rows.readings for row in reading.rows])
+        shape = (*self.read_at.shape, len(SITES), lm.n_layers, lm.d_model)
+        self.states = torch.empty(shape, dtype=lm.dtype, device=lm.device)
+        self._places = torch.empty(0)
+        self.packed = Packed(lm, work.sequences, self.rows, work.prefix)
+        run_layers(lm, self.packed.ids, self.packed.positions, self.packed, self._visit, work.compiled)
 
-class _Collected:
-    """The states at the wanted positions of one batch, filled layer by layer."""
+    @cached_property
+    def _opening(self) -> set[int]:
+        return {0, *self.rows.opens.tolist()}
 
-    def __init__(self, lm: LanguageModel, sequences: Sequence[TokenSequence], n_prefix: int) -> None:
-        at = torch.tensor([sequence.read_at for sequence in sequences], device=lm.device) - n_prefix
-        self.rows = torch.arange(len(sequences), device=lm.device)[:, None]
-        self.at = at
-        self.states = torch.empty(*at.shape, len(SITES), lm.n_layers, lm.d_model, dtype=lm.dtype, device=lm.device)
-
-    def visit(self, layer: int, output: BlockOutput) -> None:
+    def _visit(self, layer: int, output: BlockOutput) -> None:
         device = output.residual.device  # of this layer; the states come together where the embedding is
-        rows, at = self.rows.to(device), self.at.to(device)
+        if layer in self._opening or self._places.device != device:
+            places = self.rows.places(self.readers, self.read_at, layer)
+            self._places = torch.from_numpy(places).to(device)
         for site, name in enumerate(SITES):
-            self.states[:, :, site, layer] = getattr(output, name)[rows, at]
+            self.states[:, :, site, layer] = getattr(output, name)[0, self._places]
+
+    def states_of(self, variant: int) -> Tensor:
+        """The states of one variant's items."""
+        start = sum(len(reading.items) for reading in self.rows.readings[:variant])
+        return self.states[start : start + len(self.rows.readings[variant].items)]
 
 
-def _padded(sequences: Sequence[TokenSequence], n_prefix: int, n_keys: int, lm: LanguageModel) -> Tensor:
-    # Padding stands on the right, where causal attention keeps it from every real token; its id does not matter.
-    rows = [list(sequence.ids[n_prefix:]) + [0] * (n_keys - len(sequence.ids)) for sequence in sequences]
-    return torch.tensor(rows, device=lm.device)
+class _Checks:
+    """What must not pass in silence; asked of the device once, at the end, so that it never waits for the host."""
+
+    def __init__(self, lm: LanguageModel) -> None:
+        self.lm = lm
+        self.finite: list[Tensor] = []
+        self.lost: list[tuple[int, Tensor]] = []
+
+    def note(self, batch: _Batch) -> None:
+        """A batch was run."""
+        self.finite.append(torch.isfinite(batch.states).all())
+        asked = [layer for layer in range(self.lm.n_layers) if batch.rows.cut_at(layer).any()]
+        silent = [layer for layer in asked if layer not in batch.packed.lost]
+        if silent:
+            raise InterventionNotApplied(f"layers {silent} were asked to lose attention edges and lost none")
+        self.lost += batch.packed.lost.items()
+
+    def finish(self) -> None:
+        """Raises where states are no numbers, or a layer's cut took nothing from a batch."""
+        if self.finite and not bool(torch.stack(self.finite).all()):
+            raise not_finite(self.lm)
+        if not self.lost:
+            return
+        counts = torch.stack([count.to(self.lm.device) for _, count in self.lost]).tolist()
+        hidden = sorted({layer for (layer, _), count in zip(self.lost, counts, strict=True) if count == 0})
+        if hidden:  # every cut names a later query, so only a window can have hidden its keys from all of them
+            raise UserError(
+                f"In layers {hidden} the sliding window already hides the question from the answer, so that cutting "
+                f"these edges changes nothing there; choose --edges all."
+            )
 
 
 def _refuse_unread_positions(sequences: Sequence[TokenSequence], n_prefix: int) -> None:
@@ -127,31 +175,3 @@ def _refuse_unread_positions(sequences: Sequence[TokenSequence], n_prefix: int) 
             raise ValueError(
                 f"positions {sequence.read_at} cannot be read: only {n_prefix} to {len(sequence.ids) - 1} are run"
             )
-
-
-def _refuse_keys_outside(sequences: Sequence[TokenSequence], cuts: Sequence[Cut], n_prefix: int) -> None:
-    # A key inside the shared prefix would have to be cut from the prefix's own later tokens too, and those are not run.
-    for sequence, cut in zip(sequences, cuts, strict=True):
-        if not all(n_prefix <= key < len(sequence.ids) for key in cut.keys):
-            raise InterventionNotApplied(
-                f"a cut names keys {cut.keys}, and only {n_prefix} to {len(sequence.ids) - 1} are run; "
-                f"keys inside the shared prefix need a run without it"
-            )
-
-
-def _refuse_cuts_without_edges(cuts: Sequence[Cut], removed: Tensor) -> None:
-    for cut, lost in zip(cuts, removed.flatten(1).any(dim=1).tolist(), strict=True):
-        if cut.keys and not lost:
-            raise InterventionNotApplied(f"cutting keys {cut.keys} ({cut.edges}) takes no attention edge from its item")
-
-
-def _refuse_silent_no_op(masks: LayerMasks) -> None:
-    missed = [layer for layer, edges in enumerate(masks.edges_cut) if edges == 0]
-    hidden = [layer for layer in missed if not masks.has_edges_to_cut(layer)]
-    if hidden:
-        raise UserError(
-            f"In layers {hidden} the sliding window already hides the question from the answer, so that cutting these "
-            f"edges changes nothing there; choose --edges all."
-        )
-    if missed:
-        raise InterventionNotApplied(f"layers {missed} were asked to lose attention edges and lost none")

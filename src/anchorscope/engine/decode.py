@@ -1,23 +1,29 @@
 """Greedy answers in batches: the shared prefix's keys and values are reused, and finished rows leave the batch.
 
-Rows are padded on the left, so that all rows append at the same place; an answer ends before the first token that holds
-a line break, or at an end-of-text token. The log-probability of every answer token comes along.
+An answer ends where the caller says so, before the token that ends it. The log-probability of every answer token comes
+along. Steps of many rows cost hardly more than steps of few, so that as many answers as memory holds grow together.
 """
 
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
-from anchorscope.engine.batching import Budget, run_in_batches
-from anchorscope.engine.forward import refuse_not_finite, run_layers
+from anchorscope.engine.batching import Budget, plan_batches, run_in_batches
+from anchorscope.engine.forward import not_finite, run_layers
 from anchorscope.engine.keys_values import Growing, Prefix
-from anchorscope.engine.masks import additive
+from anchorscope.engine.masks import MASK_WIDTH, additive, visible
+from anchorscope.engine.packed import Packed
+from anchorscope.engine.rows import BatchRows
+from anchorscope.engine.sequences import CLEAN, TokenSequence
+from anchorscope.models.attention import masked_attention, per_group
 from anchorscope.models.language_model import LanguageModel
 from anchorscope.progress import Progress, Silent
 
 _LEAVE_SHARE = 0.25  # rows leave in groups: moving the keys and values of the rest costs about as much as one step
+_LOGITS_AT_ONCE = 2**28  # rows times vocabulary: a gigabyte of float32
 
 
 IsEnd = Callable[[int, Sequence[int]], bool]
@@ -53,8 +59,9 @@ def decode(
     answers: dict[int, Decoded] = {}
 
     def run(batch: list[int]) -> None:
-        rows = [prompts[index][prefix.length :] for index in batch]
-        spoken = _Batch(lm, rows, prefix, max_new_tokens).decode(max_new_tokens, is_end)
+        at_once = budget.tokens if budget is not None else sys.maxsize
+        rows = [prompts[index] for index in batch]
+        spoken = _Batch(lm, rows, prefix, max_new_tokens + 1, at_once).decode(max_new_tokens, is_end)
         answers.update(zip(batch, spoken, strict=True))
         listener.advance(len(batch))
 
@@ -71,57 +78,68 @@ def decoded_lengths(prompts: Sequence[tuple[int, ...]], prefix: Prefix, max_new_
 class _Batch:
     """The rows of one batch while they are being generated."""
 
-    def __init__(self, lm: LanguageModel, rows: Sequence[tuple[int, ...]], prefix: Prefix, max_new_tokens: int) -> None:
-        self.lm = lm
-        longest = max(len(row) for row in rows)
-        self.pads = torch.tensor([longest - len(row) for row in rows], device=lm.device)
-        self.ids = torch.tensor([[0] * (longest - len(row)) + list(row) for row in rows], device=lm.device)
-        self.prefix_length = prefix.length
-        self.cache = Growing(prefix, len(rows), longest + max_new_tokens)
+    def __init__(
+        self, lm: LanguageModel, rows: Sequence[tuple[int, ...]], prefix: Prefix, room: int, at_once: int
+    ) -> None:
+        """`rows` are whole prompts; at most `at_once` tokens of them run together."""
+        self.lm, self.at_once = lm, at_once
+        self.lengths = torch.tensor([len(row) for row in rows], device=lm.device)  # positions that are filled
+        self.longest = max(len(row) for row in rows)
+        self.cache = Growing(prefix, len(rows), self.longest + room)
         self.tokens: list[list[int]] = [[] for _ in rows]
         self.log_probs: list[list[float]] = [[] for _ in rows]
         self.finished = [False] * len(rows)
         self.active = list(range(len(rows)))
+        self.ends = self._read(rows, prefix)
+        """Where the stream stands after each row's last token, [row, d_model]."""
 
     def decode(self, max_new_tokens: int, is_end: IsEnd) -> list[Decoded]:
-        step_ids = self.ids
         for _ in range(max_new_tokens + 1):  # one more than the longest answer, for its end
-            log_probs = torch.log_softmax(self._step(step_ids), dim=-1)
-            refuse_not_finite(log_probs.amax(dim=-1), self.lm)
-            best, chosen = log_probs.max(dim=-1)
+            chosen, best = self._choose()
             self._note(chosen.tolist(), best.tolist(), is_end, max_new_tokens)
             if all(self.finished[row] for row in self.active):
                 break
-            step_ids = self._leave(chosen[:, None].to(self.lm.device))  # the head may be on another GPU
+            self.ends = self._step(self._leave(chosen.to(self.lm.device)))  # the head may be on another GPU
         return [
             Decoded(ids=tuple(ids[:max_new_tokens]), log_probs=tuple(probs[:max_new_tokens]), finished=finished)
             for ids, probs, finished in zip(self.tokens, self.log_probs, self.finished, strict=True)
         ]
 
+    def _read(self, rows: Sequence[tuple[int, ...]], prefix: Prefix) -> Tensor:
+        """Runs the prompts, some rows at a time, and fills the cache with their keys and values."""
+        sequences = [TokenSequence(row, answer_start=len(row), read_at=()) for row in rows]
+        ends = torch.empty(len(rows), self.lm.d_model, dtype=self.lm.dtype, device=self.lm.device)
+        for part in plan_batches([len(row) - prefix.length for row in rows], self.at_once):
+            layout = BatchRows(sequences, part, [CLEAN], prefix.length, self.lm.n_layers)
+            into = torch.tensor([row.item for row in layout.rows for _ in range(row.first, row.stop)])
+            packed = Packed(self.lm, sequences, layout, prefix, _keeper(self.cache, into, layout.positions()))
+            stream = run_layers(self.lm, packed.ids, packed.positions, packed, lambda index, output: None)
+            last = torch.from_numpy(layout.own[1:] - 1).to(stream.device)
+            ends[[row.item for row in layout.rows]] = stream[0, last].to(ends.device)
+        return ends
+
     def _step(self, ids: Tensor) -> Tensor:
-        """Logits after the last of the given tokens, for the active rows."""
-        n_new, start = ids.shape[1], self.cache.filled
-        columns = torch.arange(start + n_new, device=self.lm.device)
-        pads = self.pads[:, None, None]
-        own = columns[None, None, :] - self.prefix_length  # index among a row's own columns, padding included
-        query = columns[start:][None, :, None]
-        visible = (columns[None, None, :] <= query) & ((own < 0) | (own >= pads))
-        visible |= columns[None, None, :] == query  # a padding query keeps itself, so that its row is not empty
-        # A padded row's tokens stand `pads` columns to the right of their position.
-        positions = (columns[start:][None, :] - self.pads[:, None]).clamp(min=0)
+        """Runs one token more of every active row."""
+        self.longest += 1
+        step = _Step(self.lm, self.cache, self.lengths, self.longest)
+        stream = run_layers(self.lm, ids, self.lengths, step, lambda index, output: None)
+        self.lengths = self.lengths + 1
+        return stream[0].to(self.lm.device)
 
-        def masks(layer: int) -> Tensor:
-            window = self.lm.sliding_window(layer)
-            if window is None:
-                return full
-            distance = query - columns[None, None, :] - torch.where(own < 0, pads, 0)
-            return additive(visible & (distance < window), self.lm.dtype)
-
-        full = additive(visible, self.lm.dtype)
-        stream = run_layers(self.lm, ids, positions, masks, self.cache, lambda index, output: None)
-        self.cache.advance(n_new)
-        with torch.inference_mode():
-            return self.lm.logits(stream[:, -1]).float()
+    @torch.inference_mode()
+    def _choose(self) -> tuple[Tensor, Tensor]:
+        """The likeliest next token of every active row and its log-probability."""
+        some = max(1, _LOGITS_AT_ONCE // int(self.lm.config.vocab_size))
+        tokens, log_probs = [], []
+        for part in self.ends.split(some):
+            logits = self.lm.logits(part).float()
+            best, token = logits.max(dim=-1)
+            tokens.append(token)
+            log_probs.append(best - logits.logsumexp(dim=-1))
+        found = torch.cat(log_probs)
+        if not bool(torch.isfinite(found).all()):
+            raise not_finite(self.lm)
+        return torch.cat(tokens), found
 
     def _note(self, chosen: list[int], best: list[float], is_end: IsEnd, room: int) -> None:
         for row, token, log_prob in zip(self.active, chosen, best, strict=True):
@@ -140,6 +158,39 @@ class _Batch:
             return chosen
         places = torch.tensor(going, device=self.lm.device)
         self.active = [self.active[place] for place in going]
-        self.pads = self.pads[places]
+        self.lengths = self.lengths[places]
         self.cache.keep(places)
         return chosen[places]
+
+
+def _keeper(cache: Growing, rows: Tensor, slots: Tensor) -> Callable[[int, Tensor, Tensor], None]:
+    def keep(layer: int, key: Tensor, value: Tensor) -> None:
+        cache.write(layer, rows, slots, key, value)
+
+    return keep
+
+
+class _Step:
+    """Attention of one new token per row over all that came before it."""
+
+    def __init__(self, lm: LanguageModel, cache: Growing, slots: Tensor, longest: int) -> None:
+        self.lm, self.cache, self.slots = lm, cache, slots
+        self.n_keys = min(-(-longest // MASK_WIDTH) * MASK_WIDTH, cache.room)
+        self.rows = torch.arange(len(slots), device=slots.device)
+        self.masks: dict[tuple[int | None, torch.device], Tensor] = {}
+
+    def enter(self, layer: int) -> None:
+        """Makes ready for a layer."""
+        self.layer = layer
+        window, device = self.lm.sliding_window(layer), self.lm.layer_device(layer)
+        if (window, device) not in self.masks:
+            seen = visible(self.slots[:, None], self.n_keys, window)
+            self.masks[window, device] = additive(seen, self.lm.dtype).to(device)
+        self.mask = self.masks[window, device]
+
+    def attend(self, query: Tensor, key: Tensor, value: Tensor, scaling: float, softcap: float | None) -> Tensor:
+        """Each token sees its row's keys, its own among them."""
+        keys, values = self.cache.write(self.layer, self.rows, self.slots, key, value)
+        mask = per_group(self.mask, query.shape[1] // key.shape[1])
+        keys, values = keys[:, : self.n_keys], values[:, : self.n_keys]
+        return masked_attention(query[:, None], keys, values, mask, scaling, softcap)[:, 0]

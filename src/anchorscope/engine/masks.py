@@ -5,41 +5,57 @@ is cut, so that the rest renormalises exactly. The diagonal always stays: no row
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
-from anchorscope.engine.sequences import Cut, TokenSequence
+from anchorscope.engine.sequences import EDGES, Cut
+
+MASK_WIDTH = 8
+"""Keys are padded to a multiple of this: kernels that take a mask want its rows aligned."""
 
 
-def causal(n_queries: int, n_keys: int, window: int | None, device: torch.device) -> Tensor:
-    """Which keys each query may see, [query_pos, key_pos]; queries are the last `n_queries` of the keys' positions."""
-    query = torch.arange(n_keys - n_queries, n_keys, device=device)[:, None]
-    key = torch.arange(n_keys, device=device)[None, :]
+@dataclass(frozen=True)
+class CutRows:
+    """The cuts of a batch's rows, as tensors on the device."""
+
+    keys: Tensor
+    """Which positions are cut keys, bool, [row, key_pos]."""
+    edges: Tensor
+    """Index into `EDGES`, [row]."""
+    answer_start: Tensor
+    """[row]."""
+
+    @classmethod
+    def of(cls, cuts: Sequence[Cut], answer_starts: Sequence[int], n_keys: int, device: torch.device) -> "CutRows":
+        """Tensors from the records."""
+        keys = torch.zeros(len(cuts), n_keys, dtype=torch.bool)
+        rows = [row for row, cut in enumerate(cuts) for _ in cut.keys]
+        keys[rows, [key for cut in cuts for key in cut.keys]] = True
+        edges = torch.tensor([EDGES.index(cut.edges) for cut in cuts])
+        return cls(keys.to(device), edges.to(device), torch.tensor(answer_starts).to(device))
+
+    def removed(self, queries: Tensor) -> Tensor:
+        """The edges that are lost, [row, pos, key_pos], for queries at these positions, [row, pos]."""
+        key = torch.arange(self.keys.shape[1], device=queries.device)
+        later = queries[:, :, None] > key
+        kinds = self.edges[:, None, None]
+        among_keys = self.keys.gather(1, queries.clamp(max=self.keys.shape[1] - 1))
+        later &= ~((kinds == EDGES.index("outside")) & among_keys[:, :, None])
+        later &= ~((kinds == EDGES.index("direct")) & (queries < self.answer_start[:, None])[:, :, None])
+        return later & self.keys[:, None, :]
+
+
+def visible(queries: Tensor, n_keys: int, window: int | None) -> Tensor:
+    """Which keys queries at these positions [row, pos] may see, [row, pos, key_pos]."""
+    key = torch.arange(n_keys, device=queries.device)
+    query = queries[:, :, None]
     allowed = key <= query
     return allowed if window is None else allowed & (key > query - window)
 
 
-def cut_edges(sequences: Sequence[TokenSequence], cuts: Sequence[Cut], n_prefix: int, n_keys: int) -> Tensor:
-    """The edges that each item's cut removes, [batch, query_pos, key_pos]; queries start after the prefix."""
-    n_queries = n_keys - n_prefix
-    removed = torch.zeros(len(cuts), n_queries, n_keys, dtype=torch.bool)
-    for row, (sequence, cut) in enumerate(zip(sequences, cuts, strict=True)):
-        keys = torch.tensor(cut.keys, dtype=torch.long)
-        if len(keys) == 0:
-            continue
-        query = torch.arange(n_prefix, n_keys)[:, None]
-        later = query > keys[None, :]
-        if cut.edges == "outside":
-            later &= ~torch.isin(query, keys)
-        elif cut.edges == "direct":
-            later &= query >= sequence.answer_start
-        later &= query < len(sequence.ids)  # padding is nobody's query
-        removed[row, :, keys] = later
-    return removed
-
-
 def additive(allowed: Tensor, dtype: torch.dtype) -> Tensor:
-    """0 where attention is allowed and minus infinity elsewhere, with an axis for the heads."""
+    """0 where attention is allowed and minus infinity elsewhere."""
     mask = torch.zeros(allowed.shape, dtype=dtype, device=allowed.device)
-    return mask.masked_fill_(~allowed, float("-inf")).unsqueeze(-3)
+    return mask.masked_fill_(~allowed, float("-inf"))

@@ -1,6 +1,6 @@
 """What the engine is given: token sequences, and what to cut in them. All positions are absolute indices into `ids`."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 SITES = ("attention", "mlp", "residual")
@@ -38,6 +38,41 @@ class Cut:
     def n_cut(self) -> int:
         """Number of keys."""
         return len(self.keys)
+
+    def first_query(self, sequence: TokenSequence) -> int:
+        """The first position that loses an edge: all before it are as in the clean run; the length where none does."""
+        if not self.keys:
+            return len(sequence.ids)
+        first = min(self.keys) + 1
+        if self.edges == "direct":
+            return max(first, sequence.answer_start)
+        if self.edges == "outside":
+            keys = set(self.keys)
+            return next(position for position in range(first, max(keys) + 2) if position not in keys)
+        return first
+
+
+@dataclass(frozen=True)
+class Variant:
+    """One way to run the items: clean, or with a cut each, in some layers or in all."""
+
+    cuts: Mapping[int, Cut] | None = None
+    """The cut of each item that is run; None for the clean run of all."""
+    layers: range | None = None
+    """The layers that lose the edges; None for all."""
+
+    def cut(self, item: int) -> Cut:
+        """An item's cut; an empty one in the clean run."""
+        return NO_CUT if self.cuts is None else self.cuts[item]
+
+    def runs(self, item: int) -> bool:
+        """Whether an item is run."""
+        return self.cuts is None or item in self.cuts
+
+
+NO_CUT = Cut(keys=())
+CLEAN = Variant()
+"""Nothing is cut."""
 
 
 def shared_prefix_length(sequences: Sequence[Sequence[int]], limits: Sequence[int]) -> int:

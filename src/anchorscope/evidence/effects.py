@@ -12,9 +12,11 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from anchorscope.engine.batching import Budget, plan_batches
+from anchorscope.engine.batching import Budget
 from anchorscope.engine.capture import Work, capture
 from anchorscope.engine.keys_values import Prefix
+from anchorscope.engine.sequences import Cut, Variant
+from anchorscope.engine.to_host import ToHost
 from anchorscope.errors import InterventionNotApplied
 from anchorscope.interventions.intervention import Intervention, ItemTokens
 from anchorscope.models.language_model import LanguageModel
@@ -46,36 +48,55 @@ def measure(
     tokens: Sequence[ItemTokens],
     prefix: Prefix,
     scorer: Scorer,
-    intervention: Intervention,
+    interventions: Sequence[Intervention],
     edges: str,
     headline: tuple[int, int],
     budget: Budget,
     seed: int,
     progress: Progress | None = None,
-) -> Effect:
-    """Runs one intervention over the items; `headline` is (position, site) of the states to keep."""
-    rng = np.random.default_rng([seed, sum(map(ord, intervention.name))])
-    cuts = [intervention.cut(item, edges, rng) for item in tokens]
-    chosen = _chosen(len(tokens), intervention.max_items, rng)
-    chosen = {index for index in chosen if intervention.applies(tokens[index].parts)}
-    # The no-op control runs other neighbours together: the point is what a different batch changes.
-    order = rng.permutation(len(tokens)) if not intervention.changes else np.arange(len(tokens))
-    lengths = [len(item.sequence.ids) - prefix.length for item in tokens]
-    batches = [
-        [index for index in batch if index in chosen] for batch in plan_batches(lengths, budget.tokens, order.tolist())
-    ]
-    collected = _Collected(len(tokens), scorer, headline if intervention.keeps_states else None)
-    work = Work([item.sequence for item in tokens], prefix, [batch for batch in batches if batch], cuts, budget)
-    capture(lm, work, collected.receive, intervention.name, progress)
-    items = np.array(sorted(chosen), dtype=np.int64)
-    return Effect(
-        intervention=intervention.name,
-        variant=edges,
-        items=items,
-        n_cut=np.array([cuts[index].n_cut for index in items], dtype=np.int64),
-        logits=np.stack([collected.logits[index] for index in items]),
-        states=collected.stacked(items),
-    )
+    compiled: bool = False,
+) -> list[Effect]:
+    """Runs interventions over the items; `headline` is (position, site) of the states to keep.
+
+    Those that cut something run together, so that what no cut has changed is computed once. The no-op control runs by
+    itself, with other neighbours: the point is what a different batch changes.
+    """
+    planned = {one.name: _Planned.of(one, tokens, edges, seed) for one in interventions}
+    found: dict[str, Effect] = {}
+    together = [one for one in planned.values() if one.intervention.changes]
+    for some in (together, *([one] for one in planned.values() if not one.intervention.changes)):
+        if not some:
+            continue
+        collected = [_Collected(scorer, headline if one.intervention.keeps_states else None) for one in some]
+        work = Work(
+            [item.sequence for item in tokens], prefix, [Variant(one.cuts) for one in some], budget,
+            order=some[0].order, compiled=compiled,
+        )  # fmt: skip
+
+        def receive(variant: int, batch: list[int], states: Tensor, into: list[_Collected] = collected) -> None:
+            into[variant].receive(batch, states)
+
+        capture(lm, work, receive, ", ".join(one.intervention.name for one in some), progress)
+        found |= {one.intervention.name: into.effect(one, edges) for one, into in zip(some, collected, strict=True)}
+    return [found[one.name] for one in interventions]
+
+
+@dataclass(frozen=True)
+class _Planned:
+    """An intervention with the cut of every item that it runs."""
+
+    intervention: Intervention
+    cuts: dict[int, Cut]
+    order: list[int] | None
+
+    @classmethod
+    def of(cls, intervention: Intervention, tokens: Sequence[ItemTokens], edges: str, seed: int) -> "_Planned":
+        rng = np.random.default_rng([seed, sum(map(ord, intervention.name))])
+        cuts = [intervention.cut(item, edges, rng) for item in tokens]
+        chosen = _chosen(len(tokens), intervention.max_items, rng)
+        order = None if intervention.changes else rng.permutation(len(tokens)).tolist()
+        run = sorted(index for index in chosen if intervention.applies(tokens[index].parts))
+        return cls(intervention, {index: cuts[index] for index in run}, order)
 
 
 def score_states(scorer: Scorer, states: Tensor) -> NDArray[np.float32]:
@@ -109,23 +130,33 @@ def _chosen(n: int, most: int | None, rng: np.random.Generator) -> set[int]:
 
 
 class _Collected:
-    """What comes back from the device, batch by batch."""
+    """One intervention's scores, which stay on the device until the end, and the states that are kept."""
 
-    def __init__(self, n: int, scorer: Scorer, keep: tuple[int, int] | None) -> None:
+    def __init__(self, scorer: Scorer, keep: tuple[int, int] | None) -> None:
         self.scorer = scorer
         self.keep = keep
-        self.logits: list[NDArray[np.float32]] = [np.empty(0, np.float32)] * n
+        self.items: list[int] = []
+        self.logits: list[Tensor] = []
         self.states: dict[int, Tensor] = {}
+        self.to_host = ToHost(lambda batch, states: self.states.update(zip(batch, states, strict=True)))
 
     def receive(self, batch: list[int], states: Tensor) -> None:
-        for index, logits in zip(batch, self.scorer.score(batch, states).cpu().numpy(), strict=True):
-            self.logits[index] = logits
+        self.items += batch
+        self.logits.append(self.scorer.score(batch, states))
         if self.keep is not None:
             position, site = self.keep
-            kept = states[:, position, site].cpu()
-            self.states.update(zip(batch, kept, strict=True))
+            self.to_host.put(batch, states[:, position, site].clone())  # a part of a batch would keep all of it
 
-    def stacked(self, items: NDArray[np.int64]) -> Tensor | None:
-        if self.keep is None:
-            return None
-        return torch.stack([self.states[int(index)] for index in items], dim=1)
+    def effect(self, planned: _Planned, edges: str) -> Effect:
+        self.to_host.finish()
+        in_order = np.argsort(self.items)
+        items = np.array(self.items, dtype=np.int64)[in_order]
+        states = [self.states[int(index)] for index in items] if self.keep is not None else []
+        return Effect(
+            intervention=planned.intervention.name,
+            variant=edges,
+            items=items,
+            n_cut=np.array([planned.cuts[int(index)].n_cut for index in items], dtype=np.int64),
+            logits=torch.cat(self.logits).cpu().numpy()[in_order],
+            states=torch.stack(states, dim=1) if states else None,
+        )

@@ -45,8 +45,10 @@ def refit_logits(
     """Out-of-fold log-odds [layer, item] of probes trained, on the device, on the states under an intervention."""
     assert effect.states is not None, "only interventions that keep their states can be fitted anew"
     only_full = Splits(splits.labels, splits.folds, splits.training[:1], splits.inner[:1], splits.probes[:1])
-    fitted = fit_probes(effect.states.to(device), only_full, f"refit {effect.intervention}", progress)
-    weight = fitted.weight[0].numpy()[splits.folds]  # [item, layer, d_model]
-    bias = fitted.bias[0].numpy()[splits.folds]
-    states = effect.states.float().numpy()
-    return np.einsum("lid,ild->li", states, weight) + bias.T
+    (fitted,) = fit_probes(effect.states[None], only_full, [f"refit {effect.intervention}"], device, progress)
+    scores = [
+        layer.float() @ weight.T + bias  # [item, fold]
+        for layer, weight, bias in zip(effect.states, fitted.weight[0].movedim(1, 0), fitted.bias[0].T, strict=True)
+    ]
+    own = torch.as_tensor(splits.folds)[:, None].expand(len(scores), -1, 1)
+    return torch.stack(scores).gather(2, own)[..., 0].numpy()

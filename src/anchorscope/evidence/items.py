@@ -6,6 +6,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+KNOCKOUT = "knockout"
+"""The intervention that assigns pathways."""
+
 
 @dataclass(frozen=True)
 class Measured:

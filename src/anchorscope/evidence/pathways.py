@@ -10,6 +10,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from anchorscope.evidence.items import KNOCKOUT, Measured
+
 Q_ANCHORED = "Q-Anchored"
 A_ANCHORED = "A-Anchored"
 MISCLASSIFIED = "misclassified"
@@ -59,6 +61,25 @@ def at_reference(logits: Floats, reference: NDArray[np.integer], folds: NDArray[
 def noise_floor(before: Floats, after: Floats) -> float:
     """The change in log-odds that the no-op control stays below in 99 of 100 items; 0 where it was not run."""
     return float(np.percentile(np.abs(after - before), NOISE_PERCENTILE)) if len(before) else 0.0
+
+
+def plain_calls(measured: Measured, probe: str = "full", move: int = 0) -> Calls:
+    """Pathways by one probe, as the paper states the rule; `move` shifts the reference layer."""
+    index, folds = measured.probe(probe), measured.folds
+    reference = measured.reference[index]
+    before = at_reference(measured.before[index], reference, folds, move)
+    after = at_reference(measured.after[KNOCKOUT][index], reference, folds, move)
+    return assign(before, after, measured.labels, noise_at_reference(measured, probe))
+
+
+def noise_at_reference(measured: Measured, probe: str) -> float:
+    """The no-op control's change in log-odds at the reference layer that 99 of 100 items stay below."""
+    if "none" not in measured.after:
+        return 0.0
+    index, ran = measured.probe(probe), measured.ran["none"]
+    reference, folds = measured.reference[index], measured.folds[ran]
+    before = at_reference(measured.before[index][:, ran], reference, folds)
+    return noise_floor(before, at_reference(measured.after["none"][index], reference, folds))
 
 
 def permuted_flip_share(before: Floats, after: Floats, labels: Bools, folds: NDArray[np.integer]) -> float:

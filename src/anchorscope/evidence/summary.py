@@ -4,20 +4,31 @@ Shares of the groups and of true answers in them, what permuting the scores woul
 how far the cut moves the probe as a whole, what the controls do.
 """
 
-from collections.abc import Callable
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
-from anchorscope.evidence.curves import KNOCKOUT, corrected_calls, noise_at_reference, plain_calls
-from anchorscope.evidence.items import Measured, probability, true_label_probability
-from anchorscope.evidence.pathways import GROUPS, Q_ANCHORED, Calls, assign, at_reference, permuted_flip_share
-from anchorscope.evidence.shift import reference_shifts
+from anchorscope.evidence.corrected import CellSums, Corrected, of_group, reference_samples
+from anchorscope.evidence.draws import Draws, estimates, ratio, total
+from anchorscope.evidence.items import KNOCKOUT, Measured, probability, true_label_probability
+from anchorscope.evidence.pathways import (
+    GROUPS,
+    Q_ANCHORED,
+    assign,
+    at_reference,
+    noise_at_reference,
+    permuted_flip_share,
+    plain_calls,
+)
 from anchorscope.stats.agreement import kappa
-from anchorscope.stats.estimate import Estimate, percentile_interval
+from anchorscope.stats.estimate import Estimate
 
 Floats = NDArray[np.floating]
+Bools = NDArray[np.bool_]
 _METHOD = "bootstrap over groups"
 
 
@@ -32,13 +43,14 @@ class Row:
     group: str | None = None
 
 
-def summarise(measured: Measured, weights: Floats) -> list[Row]:
-    """All quantities of one dataset, site and position."""
-    rows = [*_assignment_rows(measured, weights, "plain"), *_assignment_rows(measured, weights, "corrected")]
+def summarise(corrected: Corrected, sums: Mapping[str, CellSums]) -> list[Row]:
+    """All quantities of one dataset, site and position; `sums` of the corrected cells per intervention."""
+    measured, draws = corrected.measured, corrected.draws
+    rows = [*_assignment_rows(corrected, "plain"), *_assignment_rows(corrected, "corrected")]
     for intervention in measured.after:
-        rows += _intervention_rows(measured, weights, intervention)
-        rows += _cross_fitted_rows(measured, weights, intervention)
-        rows += _corrected_rows(measured, weights, intervention)
+        rows += _intervention_rows(measured, draws, intervention)
+        rows += _cross_fitted_rows(measured, draws, intervention)
+        rows += _corrected_rows(corrected, intervention, sums[intervention])
     noise = noise_at_reference(measured, "full")
     n_noise = len(measured.ran.get("none", []))
     percentile = "99th percentile of the no-op control"
@@ -46,104 +58,98 @@ def summarise(measured: Measured, weights: Floats) -> list[Row]:
     return rows
 
 
-def _scores(measured: Measured, assignment: str, weights: Floats) -> tuple[Floats, Floats]:
-    """Log-odds at the reference layer before [item] and after the knockout [resample or 1, item]."""
-    index, folds = measured.probe("full"), measured.folds
-    reference = measured.reference[index]
-    clean, cut = measured.before[index], measured.after[KNOCKOUT][index]
-    after = at_reference(cut, reference, folds)[None]
-    if assignment == "corrected":
-        after = after - reference_shifts(clean, cut, folds, reference, weights)
-    return at_reference(clean, reference, folds), after
-
-
-def _assignment_rows(measured: Measured, weights: Floats, assignment: str) -> list[Row]:
-    sample = np.ones((1, weights.shape[1]), weights.dtype)
-
-    def calls(rows: Floats) -> Calls:
-        return corrected_calls(measured, rows) if assignment == "corrected" else plain_calls(measured)
-
-    def estimate(statistic: Callable[[Floats], Floats], n: int) -> Estimate:
-        low, high = percentile_interval(statistic(weights))
-        return Estimate(float(statistic(sample)[0]), float(low), float(high), n, _METHOD)
-
-    rows = []
-    here = calls(sample)
-    n_correct = int(np.atleast_2d(here.correct)[0].sum())
-    for group in GROUPS:
-        n = int(np.atleast_2d(here.members(group))[0].sum())
-        share = lambda w, g=group: _ratio(w * calls(w).members(g), w * calls(w).correct)  # noqa: E731
-        true = lambda w, g=group: _ratio(w * (calls(w).members(g) & measured.labels), w * calls(w).members(g))  # noqa: E731
-        rows.append(Row("group_share", estimate(share, n_correct), assignment, KNOCKOUT, group))
-        rows.append(Row("true_share", estimate(true, n), assignment, KNOCKOUT, group))
-    before, after = _scores(measured, assignment, sample)
-    null = permuted_flip_share(before, after[0], measured.labels, measured.folds)
+def _assignment_rows(corrected: Corrected, assignment: str) -> list[Row]:
+    """How large the groups are and how many of their answers are true, and what chance would give."""
+    measured, draws = corrected.measured, corrected.draws
+    before, after = _at_own_reference(measured, KNOCKOUT, "full")
+    if assignment == "plain":
+        calls = plain_calls(measured)
+        called, flipped = (draws.put(one)[:, None] for one in (after > 0, calls.flipped))
+    else:
+        calls, called, flipped = corrected.sample(), corrected.called, corrected.flipped
+        index, folds = measured.reference[measured.probe("full")][measured.folds], measured.folds
+        after = after - corrected.knockout[..., 0].cpu().numpy()[index, folds]
+    labels = measured.labels
+    right, wrong = (_numbers(flipped, calls.correct & (labels == truth), draws) for truth in (True, False))
+    n_correct, rows = int(calls.correct.sum()), []
+    for place, group in enumerate(GROUPS):
+        size = right[place] + wrong[place]
+        share = _estimate(ratio(size, right.sum(dim=0) + wrong.sum(dim=0)), n_correct)
+        rows.append(Row("group_share", share, assignment, KNOCKOUT, group))
+        true = _estimate(ratio(right[place], size), int(calls.members(group).sum()))
+        rows.append(Row("true_share", true, assignment, KNOCKOUT, group))
+    null = permuted_flip_share(before, after, labels, measured.folds)
     exact = Estimate(null, np.nan, np.nan, n_correct, "exact expectation over permutations within folds")
     rows.append(Row("null_share", exact, assignment, KNOCKOUT, Q_ANCHORED))
-    agreement = lambda w: kappa(before > 0, _scores(measured, assignment, w)[1] > 0, w)  # noqa: E731
-    rows.append(Row("kappa", estimate(agreement, len(before)), assignment, KNOCKOUT))
+    both = torch.stack([_numbers(called, before > 0, draws), _numbers(called, before <= 0, draws)])
+    agreement = torch.from_numpy(kappa(both.cpu().numpy()))
+    rows.append(Row("kappa", _estimate(agreement, len(before)), assignment, KNOCKOUT))
     return rows
 
 
-def _intervention_rows(measured: Measured, weights: Floats, intervention: str) -> list[Row]:
+def _numbers(call: Tensor, inside: Bools, draws: Draws) -> Tensor:
+    """How many of the items inside get a call [item, draw or 1], and how many do not, [2, draw]."""
+    where = draws.put(np.flatnonzero(inside))
+    counts = draws.counts[where]
+    yes = total(counts * call[where])
+    return torch.stack([yes, total(counts) - yes])
+
+
+def _intervention_rows(measured: Measured, draws: Draws, intervention: str) -> list[Row]:
     """What an intervention does at the reference layer, to all items and to the plain groups."""
     ran = measured.ran[intervention]
-    labels, drawn = measured.labels[ran], weights[:, ran]
+    labels = measured.labels[ran]
     before, after = _at_own_reference(measured, intervention, "full")
     delta = _delta_p(before, after, labels)
     own = assign(before, after, labels, noise_at_reference(measured, "full"))
     everyone = np.ones(len(ran), dtype=bool)
-    rows = [
-        Row("flip_rate", _mean(own.flipped, own.correct, drawn), "plain", intervention),
-        Row("mean_probability_before", _mean(probability(before), everyone, drawn), None, intervention),
-        Row("mean_probability_after", _mean(probability(after), everyone, drawn), None, intervention),
+    wanted: list[tuple[str, Floats | Bools, Bools, str | None, str | None]] = [
+        ("flip_rate", own.flipped, own.correct, "plain", None),
+        ("mean_probability_before", probability(before), everyone, None, None),
+        ("mean_probability_after", probability(after), everyone, None, None),
     ]
     calls = plain_calls(measured)
     # With fewer other tokens than exact ones the random control cuts less; the fair comparison is over the rest.
     matched = measured.n_cut[intervention] == measured.n_cut[KNOCKOUT][np.searchsorted(measured.ran[KNOCKOUT], ran)]
     for group in GROUPS:
         inside = calls.members(group)[ran]
-        rows.append(Row("delta_p_reference", _mean(delta, inside, drawn), "plain", intervention, group))
+        wanted.append(("delta_p_reference", delta, inside, "plain", group))
         if intervention not in (KNOCKOUT, "none"):
-            rows.append(Row("delta_p_matched", _mean(delta, inside & matched, drawn), "plain", intervention, group))
-    return rows
+            wanted.append(("delta_p_matched", delta, inside & matched, "plain", group))
+    inside = np.stack([one[2] for one in wanted], axis=1)
+    samples = _means(np.stack([one[1] for one in wanted], axis=1), inside, draws.take(ran))
+    return [
+        Row(quantity, _estimate(samples[place], int(inside[:, place].sum())), assignment, intervention, group)
+        for place, (quantity, _, _, assignment, group) in enumerate(wanted)
+    ]
 
 
-def _cross_fitted_rows(measured: Measured, weights: Floats, intervention: str) -> list[Row]:
+def _cross_fitted_rows(measured: Measured, draws: Draws, intervention: str) -> list[Row]:
     """ΔP at the measuring probe's own reference layer, in the groups that the other probe made; both ways averaged."""
     ran = measured.ran[intervention]
-    drawn = weights[:, ran]
-    rows = []
-    for group in GROUPS:
-        ways = []
-        for assigner, meter in (("a", "b"), ("b", "a")):
-            inside = plain_calls(measured, assigner).members(group)[ran]
-            before, after = _at_own_reference(measured, intervention, meter)
-            ways.append((_delta_p(before, after, measured.labels[ran]), inside))
-        value = float(np.mean([_mean(delta, inside, drawn).value for delta, inside in ways]))
-        low, high = percentile_interval(np.mean([_samples(delta, inside, drawn) for delta, inside in ways], axis=0))
-        n = round(sum(int(inside.sum()) for _, inside in ways) / 2)
-        estimate = Estimate(value, float(low), float(high), n, _METHOD)
-        rows.append(Row("delta_p_reference", estimate, "cross-fitted", intervention, group))
-    return rows
+    drawn = draws.take(ran)
+    samples, sizes = [], []
+    for assigner, meter in (("a", "b"), ("b", "a")):
+        calls = plain_calls(measured, assigner)
+        inside = np.stack([calls.members(group)[ran] for group in GROUPS], axis=1)
+        before, after = _at_own_reference(measured, intervention, meter)
+        samples.append(_means(_delta_p(before, after, measured.labels[ran])[:, None], inside, drawn))
+        sizes.append(inside.sum(axis=0))
+    mean, size = torch.stack(samples).mean(dim=0), np.mean(sizes, axis=0)
+    return [
+        Row("delta_p_reference", _estimate(mean[place], round(size[place])), "cross-fitted", intervention, group)
+        for place, group in enumerate(GROUPS)
+    ]
 
 
-def _corrected_rows(measured: Measured, weights: Floats, intervention: str) -> list[Row]:
+def _corrected_rows(corrected: Corrected, intervention: str, sums: CellSums) -> list[Row]:
     """ΔP at the reference layer with the common shift taken away, in the corrected groups."""
-    index, ran = measured.probe("full"), measured.ran[intervention]
-    labels, folds, reference = measured.labels[ran], measured.folds[ran], measured.reference[index]
-    rows_of_weights = np.concatenate([np.ones((1, weights.shape[1]), weights.dtype), weights])
-    drawn = rows_of_weights[:, ran]
-    clean, cut = measured.before[index][:, ran], measured.after[intervention][index]
-    moved = at_reference(cut, reference, folds) - reference_shifts(clean, cut, folds, reference, drawn)
-    delta = _delta_p(at_reference(clean, reference, folds), moved, labels)
-    calls = corrected_calls(measured, rows_of_weights)
+    measured = corrected.measured
+    reference = measured.reference[measured.probe("full")]
     rows = []
     for group in GROUPS:
-        inside = calls.members(group)[:, ran]
-        means = _ratio(drawn * (inside * delta), drawn * inside)
-        low, high = percentile_interval(means[1:])
-        estimate = Estimate(float(means[0]), float(low), float(high), int(inside[0].sum()), _METHOD)
+        n = int(of_group(sums.number.unbind(), group, "all")[0])
+        estimate = _estimate(reference_samples(sums, reference, group), n)
         rows.append(Row("delta_p_reference", estimate, "corrected", intervention, group))
     return rows
 
@@ -156,25 +162,16 @@ def _at_own_reference(measured: Measured, intervention: str, probe: str) -> tupl
     return before, at_reference(measured.after[intervention][index], reference, folds)
 
 
-def _delta_p(before: Floats, after: Floats, labels: NDArray[np.bool_]) -> Floats:
+def _delta_p(before: Floats, after: Floats, labels: Bools) -> Floats:
     """Change of the true label's probability, in percentage points."""
     return 100 * (true_label_probability(after, labels) - true_label_probability(before, labels))
 
 
-def _ratio(part: Floats, whole: Floats) -> Floats:
-    total = whole.sum(axis=1)
-    with np.errstate(invalid="ignore", divide="ignore"):
-        return np.where(total > 0, part.sum(axis=1) / total, np.nan)
+def _means(values: Floats, inside: Bools, draws: Draws) -> Tensor:
+    """Means of columns of values over the items inside, [item, k] each, in every draw, [k, draw]."""
+    return ratio(draws.sums(values * inside), draws.sums(inside))
 
 
-def _samples(values: Floats | NDArray[np.bool_], inside: NDArray[np.bool_], weights: Floats) -> Floats:
-    """Bootstrap samples of the mean over the items inside."""
-    return _ratio(weights * (inside * values), weights * inside)
-
-
-def _mean(values: Floats | NDArray[np.bool_], inside: NDArray[np.bool_], weights: Floats) -> Estimate:
-    """Mean over the items inside, with its interval."""
-    if not inside.any():
-        return Estimate(np.nan, np.nan, np.nan, 0, _METHOD)
-    low, high = percentile_interval(_samples(values, inside, weights))
-    return Estimate(float(values[inside].mean()), float(low), float(high), int(inside.sum()), _METHOD)
+def _estimate(samples: Tensor, n: int) -> Estimate:
+    value, low, high = (float(number) for number in estimates(samples))
+    return Estimate(value, low, high, n, _METHOD)

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from anchorscope.evidence.areas import areas
+from anchorscope.evidence.draws import Draws, estimates
 from anchorscope.evidence.items import probability
-from anchorscope.stats.auc import auc, resampled_auc
-from anchorscope.stats.estimate import percentile_interval
 
 Floats = NDArray[np.floating]
 
@@ -41,18 +41,16 @@ class Scored:
     groups: NDArray[np.int64]
     strata: NDArray[np.int64]
     """Items whose scores may be compared: those of one fold, or of one fold and relation."""
-    weights: Floats
-    """Bootstrap weights, [resample, item]."""
+    draws: Draws
 
     def take(self, items: NDArray[np.int64]) -> "Scored":
         """The same for some of the items."""
-        return Scored(self.labels[items], self.groups[items], self.strata[items], self.weights[:, items])
+        return Scored(self.labels[items], self.groups[items], self.strata[items], self.draws.take(items))
 
 
 def layer_scores(intervention: str, kind: str, logits: Floats, scored: Scored) -> list[Score]:
     """Scores of log-odds [layer, item]."""
-    values = auc(logits, scored.labels, scored.strata)
-    low, high = percentile_interval(resampled_auc(logits, scored.labels, scored.weights, scored.strata))
+    values, low, high = estimates(areas(logits, scored.labels, scored.strata, scored.draws))
     loss = np.logaddexp(0, np.where(scored.labels, -logits, logits)).mean(axis=1)
     brier = ((probability(logits) - scored.labels) ** 2).mean(axis=1)
     n, n_groups = len(scored.labels), len(np.unique(scored.groups))
@@ -65,8 +63,6 @@ def layer_scores(intervention: str, kind: str, logits: Floats, scored: Scored) -
 
 def baseline_score(kind: str, scores: Floats, scored: Scored) -> Score:
     """A baseline's AUC; it has no layer, and no loss where its score is not a log-odds."""
-    value = float(auc(scores, scored.labels, scored.strata))
-    low, high = percentile_interval(resampled_auc(scores, scored.labels, scored.weights, scored.strata))
-    return Score(
-        "clean", kind, None, value, float(low), float(high), None, None, len(scores), len(np.unique(scored.groups))
-    )
+    found = estimates(areas(scores[None], scored.labels, scored.strata, scored.draws)[0])
+    value, low, high = (float(number) for number in found)
+    return Score("clean", kind, None, value, low, high, None, None, len(scores), len(np.unique(scored.groups)))

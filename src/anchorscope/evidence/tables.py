@@ -1,27 +1,24 @@
 """All evidence of one dataset as result tables: every site and position, every assignment, control and baseline."""
 
-import os
 from collections.abc import Mapping, Sequence
-from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 
 import numpy as np
 import polars as pl
+import torch
 from numpy.typing import NDArray
 
 from anchorscope.evidence.baselines import relation_only, words_only
-from anchorscope.evidence.curves import (
-    Curve,
-    corrected_calls,
-    corrected_curves,
-    cross_fitted_curves,
-    plain_calls,
-    plain_curves,
-)
-from anchorscope.evidence.items import Measured
+from anchorscope.evidence.corrected import Corrected, cell_sums, correct_shift
+from anchorscope.evidence.curves import Curve, corrected_curves, cross_fitted_curves, plain_curves
+from anchorscope.evidence.draws import Draws, resampling
+from anchorscope.evidence.items import KNOCKOUT, Measured
+from anchorscope.evidence.pathways import plain_calls
 from anchorscope.evidence.summary import Row, summarise
 from anchorscope.evidence.surviving import Score, Scored, baseline_score, layer_scores
 from anchorscope.progress import Progress
+
+Record = dict[str, object]
 
 CURVE_COLUMNS = (
     "model", "dataset", "intervention", "variant", "site", "position", "assignment", "group", "truth", "layer",
@@ -61,24 +58,23 @@ class Evidence:
     """Bootstrap weights, [resample, item]."""
 
 
-def evidence_tables(evidence: Evidence, progress: Progress) -> dict[str, pl.DataFrame]:
-    """curves, reference_curves, probe_scores, pathways and summary of one dataset."""
+def evidence_tables(
+    evidence: Evidence, progress: Progress, device: str | torch.device = "cpu"
+) -> dict[str, pl.DataFrame]:
+    """curves, reference_curves, probe_scores, pathways and summary of one dataset; the device does the resampling."""
     progress.start("evidence", len(evidence.places) + 1)
     curves, summary, scores, pathways = [], [], [], []
-    # Resampling is nearly all of it, every part stands alone, and NumPy lets go of the interpreter while it computes.
-    with ThreadPoolExecutor(os.cpu_count()) as workers:
-        parts = [_Parts.begin(workers, evidence, where) for where in evidence.places]
-        for ((site, position), measured), part in zip(evidence.places.items(), parts, strict=True):
-            place = {"dataset": evidence.dataset, "site": site, "position": position}
-            made = [curve for some in part.curves for curve in some.result()]
-            curves += [row for curve in made for row in _curve_rows(curve, evidence, place)]
-            summary += [_summary_row(row, place) for row in part.summary.result()]
-            scores += [_score_row(score, evidence, place) for score in part.scores.result()]
-            pathways += _pathway_rows(evidence, measured, place)
+    with resampling(torch.device(device)):
+        draws = Draws.of(evidence.weights, device)
+        for where in evidence.places:
+            rows = _pathway_tables(evidence, draws, where)
+            curves += rows["curves"]
+            summary += rows["summary"]
+            pathways += rows["pathways"]
+            scores += _place_scores(evidence, draws, where)
             progress.advance(1)
-    nowhere = {"dataset": evidence.dataset, "site": None, "position": None}
-    scores += [_score_row(score, evidence, nowhere) for score in _baselines(evidence)]
-    reference = _reference_rows(evidence)
+        scores += _baselines(evidence, draws)
+        reference = _reference_rows(evidence, draws)
     progress.advance(1)
     progress.finish()
     return {
@@ -90,29 +86,34 @@ def evidence_tables(evidence: Evidence, progress: Progress) -> dict[str, pl.Data
     }
 
 
-@dataclass(frozen=True)
-class _Parts:
-    """What is being computed for one site and position."""
-
-    curves: list[Future[list[Curve]]]
-    summary: Future[list[Row]]
-    scores: Future[list[Score]]
-
-    @classmethod
-    def begin(cls, workers: Executor, evidence: Evidence, where: tuple[str, str]) -> "_Parts":
-        measured, weights = evidence.places[where], evidence.weights
-        return cls(
-            curves=[
-                workers.submit(make, measured, intervention, weights)
-                for intervention in measured.after
-                for make in (plain_curves, cross_fitted_curves, corrected_curves)
-            ],
-            summary=workers.submit(summarise, measured, weights),
-            scores=workers.submit(_place_scores, evidence, measured, where),
+def _pathway_tables(evidence: Evidence, draws: Draws, where: tuple[str, str]) -> dict[str, list[Record]]:
+    """Rows of curves, summary and pathways of one site and position."""
+    measured = evidence.places[where]
+    place = _place(evidence, where)
+    corrected = correct_shift(measured, draws)
+    sums = {intervention: cell_sums(corrected, intervention) for intervention in measured.after}
+    curves = [
+        curve
+        for intervention in measured.after
+        for curve in (
+            *plain_curves(measured, intervention, draws),
+            *cross_fitted_curves(measured, intervention, draws),
+            *corrected_curves(corrected, intervention, sums[intervention]),
         )
+    ]
+    return {
+        "curves": [row for curve in curves for row in _curve_rows(curve, evidence, place)],
+        "summary": [_summary_row(row, place) for row in summarise(corrected, sums)],
+        "pathways": _pathway_rows(evidence, corrected, place),
+    }
 
 
-def _curve_rows(curve: Curve, evidence: Evidence, place: Mapping[str, str]) -> list[dict[str, object]]:
+def _place(evidence: Evidence, where: tuple[str, str] | tuple[None, None]) -> Record:
+    site, position = where
+    return {"dataset": evidence.dataset, "site": site, "position": position}
+
+
+def _curve_rows(curve: Curve, evidence: Evidence, place: Record) -> list[Record]:
     common = {
         "model": evidence.model, **place, "intervention": curve.intervention, "variant": evidence.variant,
         "assignment": curve.assignment, "group": curve.group, "truth": curve.truth,
@@ -125,41 +126,41 @@ def _curve_rows(curve: Curve, evidence: Evidence, place: Mapping[str, str]) -> l
     ]
 
 
-def _reference_rows(evidence: Evidence) -> list[dict[str, object]]:
+def _reference_rows(evidence: Evidence, draws: Draws) -> list[Record]:
     """The plain chart with the reference layer a quarter of the depth earlier and later."""
     measured = evidence.places[evidence.headline]
-    site, position = evidence.headline
-    place = {"dataset": evidence.dataset, "site": site, "position": position}
+    place = _place(evidence, evidence.headline)
     quarter = max(1, measured.n_layers // 4)
     return [
         {**row, "shift": shift}
         for shift in (-quarter, 0, quarter)
-        for curve in plain_curves(measured, "knockout", evidence.weights, move=shift)
+        for curve in plain_curves(measured, KNOCKOUT, draws, move=shift)
         if curve.truth == "all"
         for row in _curve_rows(curve, evidence, place)
     ]
 
 
-def _place_scores(evidence: Evidence, measured: Measured, place: tuple[str, str]) -> list[Score]:
-    scored = Scored(measured.labels, measured.groups, measured.folds, evidence.weights)
+def _place_scores(evidence: Evidence, draws: Draws, where: tuple[str, str]) -> list[Record]:
+    measured = evidence.places[where]
+    scored = Scored(measured.labels, measured.groups, measured.folds, draws)
     full = measured.probe("full")
     scores = layer_scores("clean", "transfer", measured.before[full], scored)
     if any(relation is not None for relation in evidence.relations):
         _, relation = np.unique([name or "" for name in evidence.relations], return_inverse=True)
         strata = measured.folds * (relation.max() + 1) + relation
-        within = Scored(measured.labels, measured.groups, strata, evidence.weights)
+        within = Scored(measured.labels, measured.groups, strata, draws)
         scores += layer_scores("clean", "within-relation", measured.before[full], within)
     for intervention, after in measured.after.items():
         scores += layer_scores(intervention, "transfer", after[full], scored.take(measured.ran[intervention]))
-    if place == evidence.headline:
+    if where == evidence.headline:
         for intervention, logits in evidence.refits.items():
             scores += layer_scores(intervention, "refit", logits, scored.take(measured.ran[intervention]))
-    return scores
+    return [_score_row(score, evidence, _place(evidence, where)) for score in scores]
 
 
-def _baselines(evidence: Evidence) -> list[Score]:
+def _baselines(evidence: Evidence, draws: Draws) -> list[Record]:
     measured = evidence.places[evidence.headline]
-    scored = Scored(measured.labels, measured.groups, measured.folds, evidence.weights)
+    scored = Scored(measured.labels, measured.groups, measured.folds, draws)
     found = []
     if any(relation is not None for relation in evidence.relations):
         scores = relation_only(evidence.relations, measured.labels, measured.folds)
@@ -172,17 +173,16 @@ def _baselines(evidence: Evidence) -> list[Score]:
     ):
         if all(value is not None for value in confidence):  # answers from elsewhere come without it
             found.append(baseline_score(kind, np.array(confidence, dtype=float), scored))
-    return found
+    return [_score_row(score, evidence, _place(evidence, (None, None))) for score in found]
 
 
-def _pathway_rows(evidence: Evidence, measured: Measured, place: Mapping[str, str]) -> list[dict[str, object]]:
-    sample = np.ones((1, len(measured.labels)), np.float32)
-    corrected = corrected_calls(measured, sample)
+def _pathway_rows(evidence: Evidence, corrected: Corrected, place: Record) -> list[Record]:
+    measured = corrected.measured
     ways = [
         ("plain", "full", plain_calls(measured).names()),
         ("cross-fitted", "a", plain_calls(measured, "a").names()),
         ("cross-fitted", "b", plain_calls(measured, "b").names()),
-        ("corrected", "full", type(corrected)(corrected.correct[0], corrected.flipped[0]).names()),
+        ("corrected", "full", corrected.sample().names()),
     ]
     return [
         {
@@ -195,12 +195,12 @@ def _pathway_rows(evidence: Evidence, measured: Measured, place: Mapping[str, st
     ]  # fmt: skip
 
 
-def _score_row(score: Score, evidence: Evidence, place: Mapping[str, str | None]) -> dict[str, object]:
+def _score_row(score: Score, evidence: Evidence, place: Record) -> Record:
     numbers = {name: _number(value) if isinstance(value, float) else value for name, value in asdict(score).items()}
     return {"model": evidence.model, **place, **numbers}
 
 
-def _summary_row(row: Row, place: Mapping[str, str]) -> dict[str, object]:
+def _summary_row(row: Row, place: Record) -> Record:
     estimate = row.estimate
     return {
         **place, "assignment": row.assignment, "intervention": row.intervention, "group": row.group,

@@ -11,6 +11,8 @@ from typing import Any
 
 from torch import Tensor, nn
 
+from anchorscope.models.attention import Attends
+
 
 @dataclass(frozen=True)
 class Family:
@@ -48,10 +50,6 @@ class Family:
     """Norm of what the feed-forward part gives, before it is added to the stream."""
     parallel: str | None = None
     """The block's switch that lets both parts read the stream before the block, instead of one after the other."""
-    keys_values: str = "past_key_values"
-    """What attention calls the keeper of earlier keys and values."""
-    kernel: str = "sdpa"
-    """The attention kernel; `eager` where scores are capped, which SDPA cannot do."""
     needs_bos: bool = False
     """Whether the model babbles without the beginning-of-text token, which some tokenizers do not add by themselves."""
 
@@ -77,7 +75,7 @@ _GEMMA = Family(
 FAMILIES: tuple[Family, ...] = (
     Family(name="Llama", model_types=("llama", "mistral", "qwen2", "qwen3", "qwen3_moe", "phi3")),
     Family(name="Gemma", model_types=("gemma",), needs_bos=True),
-    replace(_GEMMA, name="Gemma 2", model_types=("gemma2",), rotary_per_layer_type=False, kernel="eager"),
+    replace(_GEMMA, name="Gemma 2", model_types=("gemma2",), rotary_per_layer_type=False),
     _GEMMA,
     replace(_GEMMA, name="Gemma 3 with images", model_types=("gemma3",), stack="model.language_model"),
     _OLMO,
@@ -90,7 +88,6 @@ FAMILIES: tuple[Family, ...] = (
         final_norm="final_layer_norm",
         attention="attention",
         parallel="use_parallel_residual",
-        keys_values="layer_past",
     ),
     Family(
         name="GPT-2",
@@ -156,10 +153,10 @@ class BlockOutput:
 
 
 def run_block(
-    family: Family, block: Any, stream: Tensor, rotary: tuple[Tensor, Tensor] | None, mask: Tensor, keys_values: Any
+    family: Family, block: Any, stream: Tensor, rotary: tuple[Tensor, Tensor] | None, attends: Attends
 ) -> BlockOutput:
-    """One decoder block on the residual stream, with this mask added to its scores and these keys before its own."""
-    given = {"attention_mask": mask, family.keys_values: keys_values}
+    """One decoder block on the residual stream; `attends` says which tokens see which (under `own_attention`)."""
+    given: dict[str, Any] = {"attention_mask": attends}
     if rotary is not None:
         given["position_embeddings"] = rotary
     read = _normed(block, family.norm_before_attention, stream)

@@ -2,14 +2,17 @@
 
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
+from functools import cache
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from anchorscope.errors import UserError
+from anchorscope.models.attention import Attends, own_attention
 from anchorscope.models.families import BlockOutput, Family, part_at, run_block
 
 _SAMPLED_VALUES = 4096  # per tensor: enough to tell two checkpoints apart, in a second even for 32 billion parameters
@@ -102,12 +105,6 @@ class LanguageModel:
         known = getattr(self.tokenizer, "bos_token_id", None)
         return (known if known is not None else self.config.bos_token_id) if self.family.needs_bos else None
 
-    def use_kernel(self) -> None:
-        """Sets the attention kernel: one that takes a mask per item, and does what the family's attention asks for."""
-        current, wanted = self.model.config._attn_implementation, self.family.kernel
-        if current != wanted and current != "eager":  # eager takes every mask and caps every score
-            self.model.set_attn_implementation(wanted)
-
     def embed(self, ids: Tensor, positions: Tensor) -> Tensor:
         """The stream before the first block, from token ids [batch, pos] at positions [batch or 1, pos]."""
         stream = self.embedding(ids)
@@ -134,12 +131,22 @@ class LanguageModel:
         return str(self.config.layer_types[layer]) if self.family.rotary_per_layer_type else ""
 
     def run_block(
-        self, layer: int, stream: Tensor, rotary: tuple[Tensor, Tensor] | None, mask: Tensor, keys_values: Any
+        self,
+        layer: int,
+        stream: Tensor,
+        rotary: tuple[Tensor, Tensor] | None,
+        attends: Attends,
+        compiled: bool = False,
     ) -> BlockOutput:
-        """One block; what it is given follows it to its device."""
+        """One block, under `own_attention`; what it is given follows it to its device."""
         device = self.layer_device(layer)
         there = None if rotary is None else (rotary[0].to(device), rotary[1].to(device))
-        return run_block(self.family, self.layers[layer], stream.to(device), there, mask.to(device), keys_values)
+        run = compiled_run_block() if compiled else run_block
+        return run(self.family, self.layers[layer], stream.to(device), there, attends)
+
+    def own_attention(self) -> AbstractContextManager[None]:
+        """While it lasts, blocks ask the engine what their tokens see."""
+        return own_attention(self.config)
 
     def layer_device(self, layer: int) -> torch.device:
         """Where a block's weights are."""
@@ -192,6 +199,12 @@ class LanguageModel:
             digest.update(f"{name} {tuple(tensor.shape)} {tensor.dtype}".encode())
             digest.update(values.numpy().tobytes())
         return digest.hexdigest()
+
+
+@cache
+def compiled_run_block() -> Callable[..., BlockOutput]:
+    """A block as `torch.compile` makes it: all layers are one graph, whose number of tokens may vary."""
+    return torch.compile(run_block, dynamic=True)
 
 
 def decode_exactly(tokenizer: Any, ids: Sequence[int]) -> str:

@@ -209,9 +209,6 @@ def _read_weights(place: str, source: str, extra: dict[str, Any], config: Any, d
     if "gguf_file" in extra and device == BALANCED:
         raise UserError(f"A GGUF file ({source!r}) is loaded onto one device, not {BALANCED}; choose cuda or cpu.")
     chosen: dict[str, Any] = {} if "gguf_file" in extra else {"use_safetensors": True}
-    family = listed_family(config.model_type)
-    if family is not None:  # any other gets the kernel that transformers takes it to support
-        chosen["attn_implementation"] = family.kernel
     if device != "cpu" and "gguf_file" not in extra:  # straight to the GPU: the host may not have the room
         chosen["device_map"] = BALANCED if device == BALANCED else {"": device}
     try:

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from anchorscope.errors import UserError
+from anchorscope.models.attention import OneSequence
 from anchorscope.models.families import FAMILIES, listed_family, missing_part
 from anchorscope.models.language_model import LanguageModel
 
@@ -64,7 +65,6 @@ def _proven(lm: LanguageModel) -> LanguageModel:
 @torch.inference_mode()
 def disagreement(lm: LanguageModel) -> str | None:
     """How our walk through the blocks differs from the model's own forward pass, in words; None if it does not."""
-    lm.use_kernel()
     ids, other = _two_sequences(lm)
     try:
         own, logits = _walk(lm, ids, cut=None)
@@ -110,10 +110,11 @@ def _walk(lm: LanguageModel, ids: Tensor, cut: int | None) -> tuple[list[Tensor]
     positions = torch.arange(ids.shape[1], device=lm.device)[None]
     stream = lm.embed(ids, positions)
     states = []
-    for layer in range(lm.n_layers):
-        mask = _mask(lm, layer, cut)
-        stream = lm.run_block(layer, stream, lm.rotary(layer, stream, positions), mask, None).residual
-        states.append(stream)
+    with lm.own_attention():
+        for layer in range(lm.n_layers):
+            attends = OneSequence(_mask(lm, layer, cut))
+            stream = lm.run_block(layer, stream, lm.rotary(layer, stream, positions), attends).residual
+            states.append(stream)
     return states, lm.logits(stream)
 
 
@@ -123,7 +124,7 @@ def _mask(lm: LanguageModel, layer: int, cut: int | None) -> Tensor:
     hidden = (distance < 0) | (distance >= (lm.sliding_window(layer) or _TOKENS))
     if cut is not None:
         hidden[cut + 1 :, cut] = True
-    return torch.zeros(1, 1, _TOKENS, _TOKENS, dtype=lm.dtype).masked_fill_(hidden, float("-inf"))
+    return torch.zeros(_TOKENS, _TOKENS, dtype=lm.dtype).masked_fill_(hidden, float("-inf"))
 
 
 def _of_the_model(lm: LanguageModel, ids: Tensor) -> tuple[list[Tensor], Tensor]:

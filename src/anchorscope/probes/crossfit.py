@@ -1,4 +1,4 @@
-"""Probes for every layer and fold at one site and position, each only ever scoring items whose group it never saw.
+"""Probes for every layer, fold, site and position, each only ever scoring items whose group it never saw.
 
 Three probes per fold: `full` learns from all other folds; the other folds' groups are also split in halves, from which
 `a` and `b` learn, so that one can assign pathways while the other measures. Each chooses its own strength by the
@@ -6,7 +6,9 @@ log-loss of grouped inner folds, and its own reference layer by the inner folds'
 it reports.
 """
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -14,10 +16,12 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from anchorscope.errors import UserError
+from anchorscope.probes.choosing import choose, held_out_tables
+from anchorscope.probes.coordinates import prepare
 from anchorscope.probes.folds import grouped_folds
-from anchorscope.probes.logistic import TrainingSets, fit_layer
+from anchorscope.probes.logistic import TrainingSets, solve
+from anchorscope.probes.room import find_room, in_chunks, true_float32
 from anchorscope.progress import Progress, Silent
-from anchorscope.stats.auc import auc
 
 PROBES = ("full", "a", "b")
 """Names of the probes of a fold."""
@@ -102,62 +106,92 @@ def _refuse_one_sided(splits: Splits, n_groups: int) -> None:
         )
 
 
-def fit_probes(states: Tensor, splits: Splits, name: str, progress: Progress | None = None) -> ProbeSet:
-    """All probes on states [layer, item, d_model]; `name` tells them apart in warnings."""
+def fit_probes(
+    states: Tensor,
+    splits: Splits,
+    names: Sequence[str],
+    device: str | torch.device = "cpu",
+    progress: Progress | None = None,
+    memory: int | None = None,
+) -> list[ProbeSet]:
+    """All probes on states [place, layer, item, d_model], one set per place; `names` tell the places apart in warnings.
+
+    States may be in host memory and in any precision: they come to the device chunk by chunk. `memory` limits what is
+    used there, in bytes.
+    """
     listener = progress or Silent()
-    listener.start(f"probes {name}", len(states))
-    shape = splits.training.shape[:2]
-    weight = torch.empty(*shape, len(states), states.shape[-1])
-    bias = torch.empty(*shape, len(states))
-    strength, inner_auc = np.empty((*shape, len(states))), np.empty((*shape, len(states)))
-    unconverged: list[str] = []
-    for layer, layer_states in enumerate(states):
-        chosen, inner_auc[..., layer] = _choose(layer_states, splits)
-        strength[..., layer] = np.array(STRENGTHS)[chosen]
-        sets = _columns(
-            splits, splits.training.reshape(-1, len(splits.labels)), strength[..., layer].reshape(-1), states
-        )
-        fit = fit_layer(layer_states, sets)
-        weight[:, :, layer] = fit.weight.T.reshape(*shape, -1).cpu()
-        bias[:, :, layer] = fit.bias.reshape(shape).cpu()
-        for column in (~fit.converged).nonzero()[:, 0].tolist():
-            probe, fold = divmod(column, shape[1])
-            unconverged.append(f"{name} layer {layer} probe {splits.probes[probe]} fold {fold}")
-        listener.advance(1)
+    n_places, n_layers = states.shape[:2]
+    assert len(names) == n_places, f"{len(names)} names for {n_places} places"
+    listener.start(f"probes {names[0]}" if n_places == 1 else "probes", n_places * n_layers)
+    fitter = _Fitter(states.flatten(0, 1), splits, torch.device(device), memory)
+    found = []
+    with true_float32():
+        for _, chunk in in_chunks(fitter.states, fitter.room, fitter.device, fitter.fit):
+            found.append(chunk)
+            listener.advance(len(chunk.bias))
     listener.finish()
-    return ProbeSet(weight, bias, strength, inner_auc, tuple(unconverged))
+    whole = _Fitted(*(torch.cat(parts).unflatten(0, (n_places, n_layers)) for parts in zip(*found, strict=True)))
+    return [_probe_set(_Fitted(*(part[place] for part in whole)), splits, name) for place, name in enumerate(names)]
 
 
-def _columns(splits: Splits, members: NDArray[np.bool_], strengths: NDArray[np.float64], like: Tensor) -> TrainingSets:
-    """Training sets whose scaling is that of their probe and fold; `members` is [column, item], grouped by scaling."""
-    scaled_on = splits.training.reshape(-1, len(splits.labels))
-    return TrainingSets(
-        labels=torch.as_tensor(splits.labels, device=like.device),
-        members=torch.as_tensor(members.T.copy(), device=like.device),
-        scaled_on=torch.as_tensor(scaled_on.T.copy(), device=like.device),
-        scaling=torch.arange(len(scaled_on), device=like.device).repeat_interleave(len(members) // len(scaled_on)),
-        strengths=torch.as_tensor(strengths, device=like.device),
-    )
+class _Fitted(NamedTuple):
+    """Probes of some problems in host memory, [problem, training set, …]."""
+
+    weight: Tensor
+    bias: Tensor
+    strength: Tensor
+    inner_auc: Tensor
+    converged: Tensor
 
 
-def _choose(states: Tensor, splits: Splits) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-    """Index of the best strength and its inner AUC, per probe and fold."""
-    n_probes, n_folds, n = splits.training.shape
-    inner = np.arange(INNER_FOLDS)
-    held_out = splits.inner[:, :, None, :] == inner[:, None]  # [probe, fold, inner, item]
-    learned = splits.training[:, :, None, :] & ~held_out
-    members = np.repeat(learned.reshape(-1, n), len(STRENGTHS), axis=0)
-    strengths = np.tile(STRENGTHS, len(members) // len(STRENGTHS))
-    logits = fit_layer(states, _columns(splits, members, strengths, states)).logits.T.cpu().numpy()
-    logits = logits.reshape(n_probes, n_folds, INNER_FOLDS, len(STRENGTHS), n)
-    loss = np.logaddexp(0, np.where(splits.labels, -logits, logits))
-    held_loss = np.einsum("pfisn,pfin->pfs", loss, held_out.astype(loss.dtype))
-    chosen = held_loss.argmin(axis=-1)
-    scores = np.empty((n_probes, n_folds))
-    for probe in range(n_probes):
-        for fold in range(n_folds):
-            rows = splits.training[probe, fold]
-            places = splits.inner[probe, fold, rows]
-            row_logits = logits[probe, fold, :, chosen[probe, fold]][:, rows]
-            scores[probe, fold] = auc(row_logits[places, np.arange(len(places))], splits.labels[rows], places)
-    return chosen, scores
+class _Fitter:
+    """Both stages for a chunk of problems: inner folds choose the strengths, then all training items teach."""
+
+    def __init__(self, states: Tensor, splits: Splits, device: torch.device, memory: int | None) -> None:
+        n_items = len(splits.labels)
+        scaled_on = splits.training.reshape(-1, n_items)
+        inner = splits.inner.reshape(-1, n_items)
+        learned = scaled_on[:, None, :] & (inner[:, None, :] != np.arange(INNER_FOLDS)[:, None])
+        members = np.repeat(learned.reshape(-1, n_items), len(STRENGTHS), axis=0)
+        self.states, self.device = states, device
+        self.choices = torch.tensor(STRENGTHS, dtype=torch.double, device=device)
+        final = TrainingSets(
+            labels=torch.as_tensor(splits.labels),
+            members=torch.as_tensor(scaled_on),
+            scaled_on=torch.as_tensor(scaled_on),
+            scaling=torch.arange(len(scaled_on)),
+            strengths=torch.empty(0),  # what the first stage chooses
+        )
+        first = replace(
+            final,
+            members=torch.as_tensor(members),
+            scaling=torch.arange(len(scaled_on)).repeat_interleave(INNER_FOLDS * len(STRENGTHS)),
+            strengths=torch.tensor(STRENGTHS).repeat(len(members) // len(STRENGTHS)),
+        )
+        self.final, self.first = final.to(device), first.to(device)
+        self.held_out = held_out_tables(inner, splits.labels, INNER_FOLDS, device)
+        self.room = find_room(states, len(members), device, memory)
+
+    @torch.no_grad()
+    def fit(self, states: Tensor) -> _Fitted:
+        known = prepare(states, self.final.scaled_on, self.room.items)
+        logits = solve(known, self.first, self.room.columns).logits
+        chosen, inner_auc = choose(logits.unflatten(1, (-1, INNER_FOLDS, len(STRENGTHS))), self.held_out)
+        del logits
+        strength = self.choices[chosen]
+        found = solve(known, replace(self.final, strengths=strength), self.room.columns)
+        weight, bias = known.to_raw(found.weight, found.intercept, self.final.scaling)
+        return _Fitted(*(part.cpu() for part in (weight, bias, strength, inner_auc, found.converged)))
+
+
+def _probe_set(fitted: _Fitted, splits: Splits, name: str) -> ProbeSet:
+    """The probes of one place, from [layer, training set, …]."""
+    shape = splits.training.shape[:2]
+    weight, bias, strength, inner_auc = (
+        part.movedim(0, 1).unflatten(0, shape).contiguous() for part in fitted[:4]
+    )  # fmt: skip
+    unconverged = []
+    for layer, place in (~fitted.converged).nonzero().tolist():
+        probe, fold = divmod(place, shape[1])
+        unconverged.append(f"{name} layer {layer} probe {splits.probes[probe]} fold {fold}")
+    return ProbeSet(weight, bias, strength.numpy(), inner_auc.numpy(), tuple(unconverged))

@@ -19,7 +19,7 @@ def summary_of(
     group: str | None = None,
 ) -> Estimate | None:
     """One quantity at the headline site; a column that is null in the table ("not applicable") fits every request."""
-    rows = findings.summary.filter((pl.col("dataset") == dataset) & (pl.col("quantity") == quantity))
+    fits = (pl.col("dataset") == dataset) & (pl.col("quantity") == quantity)
     asked = {
         "site": findings.site,
         "position": findings.position,
@@ -29,11 +29,10 @@ def summary_of(
     }
     for column, value in asked.items():
         if value is not None:
-            rows = rows.filter(pl.col(column).is_null() | (pl.col(column) == value))
-    # An exact row is better than one that fits because a column does not apply.
-    rows = rows.with_columns(blanks=pl.sum_horizontal(pl.col(list(asked)).is_null())).sort(
-        "blanks", maintain_order=True
-    )
+            fits &= pl.col(column).is_null() | (pl.col(column) == value)
+    rows = findings.summary.filter(fits)
+    if rows.height > 1:  # an exact row is better than one that fits because a column does not apply
+        rows = rows.sort(pl.sum_horizontal(pl.col(list(asked)).is_null()), maintain_order=True)
     return _estimate(rows, "value")
 
 

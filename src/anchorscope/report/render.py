@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from anchorscope.progress import Progress, Silent
+from anchorscope.report.draughtsmen import save_all
 from anchorscope.report.figures import displays
 from anchorscope.report.findings import Findings
 from anchorscope.report.page import write_report
@@ -16,9 +17,7 @@ def write_all(findings: Findings, out: Path, progress: Progress | None = None) -
     out.mkdir(parents=True, exist_ok=True)
     listener, figures = progress or Silent(), displays(findings)
     listener.start("figures", len(figures))
-    for display in figures:
-        display.save(out)
-        listener.advance(1)
+    save_all(figures, out, listener)
     listener.finish()
     observations = read(findings)
     text = json.dumps(observations, indent=2, ensure_ascii=False, allow_nan=False)

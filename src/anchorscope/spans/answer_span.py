@@ -127,10 +127,12 @@ def _clause_end(heard: Heard, part: Part, title: bool) -> int:
     Inside a name or title no mark ends it, unless what follows only repeats the question.
     """
     first, after = part
-    whole = {at for found in _candidates(heard, "any") for at in range(found[0], found[1] - 1)}
+    whole: set[int] | None = None  # words inside a name, found when the first mark asks for them
     for at in range(first, after - 1):
         if not _CLAUSE_MARK.search(heard.gap(at) + heard.answer[heard.words[at + 1].start]):
             continue
+        if whole is None:
+            whole = {inside for found in _candidates(heard, "any") for inside in range(found[0], found[1] - 1)}
         small = heard.is_lower(at + 1) or heard.text(at + 1) in FUNCTION_WORDS
         goes_on = title or at in whole or not small
         if not goes_on or not heard.says_something_new((at + 1, after)):

@@ -1,17 +1,18 @@
 """An answered item as the engine and the interventions need it: token ids, exact tokens, and where probes read."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from anchorscope.answers.generate import Answer
 from anchorscope.answers.prompt import Prompt
 from anchorscope.datasets.question import Question
-from anchorscope.models.language_model import decode_exactly
 from anchorscope.spans.answer_span import answer_entity
 from anchorscope.spans.places import Span
 from anchorscope.spans.question_spans import QuestionSpans
-from anchorscope.spans.tokens import offsets_by_decoding, tokens_in_spans
+from anchorscope.spans.tokens import Offsets, offsets_by_beginnings, tokens_in_spans
+
+_DECODED_TOGETHER = 64  # answers: those of a user may be long, and all their beginnings are in memory at once
 
 
 @dataclass(frozen=True)
@@ -43,8 +44,15 @@ class Located:
 
 def locate(tokenizer: Any, question: Question, words: QuestionSpans, prompt: Prompt, answer: Answer) -> Located:
     """Finds the exact tokens of an answered item; `words` are the question's."""
+    return _located(question, words, prompt, answer, next(_hear(tokenizer, [answer])))
+
+
+def _located(
+    question: Question, words: QuestionSpans, prompt: Prompt, answer: Answer, heard: tuple[str, Offsets]
+) -> Located:
+    """The same for an answer whose text and tokens' places are known (`heard`)."""
     start = len(prompt.ids) + len(answer.before)
-    answer_tokens = [start + index for index in _answer_tokens(tokenizer, question, answer)]
+    answer_tokens = [start + index for index in _answer_tokens(question, answer, *heard)]
     return Located(
         input_ids=prompt.ids + answer.before + answer.ids,
         answer_start=start,
@@ -68,8 +76,9 @@ def locate_all(
     answers: Sequence[Answer],
 ) -> list[Located | None]:
     """Exact tokens of every item; None where there is no answer to use."""
+    heard = _hear(tokenizer, [answer for answer in answers if answer.status == "answered"])
     return [
-        locate(tokenizer, *item) if item[-1].status == "answered" else None
+        _located(*item, next(heard)) if item[-1].status == "answered" else None
         for item in zip(questions, words, prompts, answers, strict=True)
     ]
 
@@ -79,11 +88,24 @@ def question_tokens(question: Question, spans: Sequence[Span], prompt: Prompt) -
     flat = " ".join(question.question.split())  # the prompt holds the question on one line
     placed = spans if flat == question.question else _on_one_line(question.question, spans)
     shifted = [(start + prompt.question_start, end + prompt.question_start) for start, end in placed]
-    return tuple(tokens_in_spans(prompt.offsets, shifted, prompt.text))
+    own = prompt.own_start
+    return tuple([own + at for at in tokens_in_spans(prompt.offsets[own:], shifted, prompt.text)])
 
 
-def _answer_tokens(tokenizer: Any, question: Question, answer: Answer) -> list[int]:
-    text, offsets = offsets_by_decoding(lambda ids: decode_exactly(tokenizer, ids), answer.ids)
+def _hear(tokenizer: Any, answers: Sequence[Answer]) -> Iterator[tuple[str, Offsets]]:
+    """The text of every answer and the characters of each of its tokens; many answers are decoded in one call."""
+    for first in range(0, len(answers), _DECODED_TOGETHER):
+        some = [answer.ids for answer in answers[first : first + _DECODED_TOGETHER]]
+        beginnings = [list(ids[:end]) for ids in some for end in range(1, len(ids) + 1)]
+        # As it is: a tokenizer that tidies up spaces would move every later character.
+        texts = tokenizer.batch_decode(beginnings, clean_up_tokenization_spaces=False) if beginnings else []
+        at = 0
+        for ids in some:
+            yield offsets_by_beginnings(texts[at : at + len(ids)])
+            at += len(ids)
+
+
+def _answer_tokens(question: Question, answer: Answer, text: str, offsets: Offsets) -> list[int]:
     found = tokens_in_spans(offsets, [answer_entity(text, question.question)], text)
     return found or list(range(len(answer.ids)))  # an answer without a visible character keeps all its tokens
 

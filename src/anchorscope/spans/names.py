@@ -33,6 +33,7 @@ _QUOTATIONS = re.compile(
 _SENTENCE_END = re.compile(r"[.?!][\"'”’)]*\s")
 _INSIDE_NAME = re.compile(r"\s*|\s*[-‐‑–—/&+:]\s*|[.!]\s*")
 _HYPHEN = re.compile(r"[-‐‑]")
+_NAME_GOES_ON = NAME_PARTICLES | {"'s"}
 _ALWAYS_LARGE = word_set("i im ive id ill")  # pronouns, unless a name goes on beside them
 _TWO_NAMES = word_set("both between either same common share shared")  # "and" is then in neither name
 _NO_SENTENCE_END = word_set("st dr mr mrs ms jr sr mt ft no vs vol prof gen lt col rev hon sgt capt")
@@ -51,7 +52,7 @@ def _is_large(text: str, word: Word) -> bool:
     """Whether a word is written as a name: with a capital letter, or in a script that has none."""
     raw = text[word.start : word.end]
     if raw.isascii():
-        return not raw.islower() and any(character.isupper() for character in raw)
+        return raw != raw.lower()
     return any(
         character.isupper() or (character.isalpha() and character.lower() == character.upper()) for character in raw
     )
@@ -70,6 +71,8 @@ def _starts(text: str, words: Sequence[Word]) -> Iterator[int]:
     yield 0
     for at in range(1, len(words)):
         before = words[at - 1]
+        if words[at].start - before.end < 2:  # no room for a mark and a space
+            continue
         ended = _SENTENCE_END.search(text, before.end, words[at].start + 1) is not None
         if ended and before.text not in _NO_SENTENCE_END and len(before.text) > 1:
             yield at
@@ -78,6 +81,8 @@ def _starts(text: str, words: Sequence[Word]) -> Iterator[int]:
 def _joined(text: str, one: Word, other: Word) -> bool:
     """Whether nothing stands between two words that would end a name."""
     gap = text[one.end : other.start]
+    if gap == " ":
+        return True
     if gap.startswith((".", "!")) and len(gap) > 1 and len(one.text) > 1 and one.text not in _NO_SENTENCE_END:
         return False
     return _INSIDE_NAME.fullmatch(gap) is not None
@@ -94,7 +99,7 @@ def _name_words(text: str, words: Sequence[Word], large: Sequence[bool]) -> list
             found[at] = large[at] and at > 0 and words[at - 1].text in ARTICLES
         elif at in starts:
             initials = len(word.text) > 1 and text[word.start : word.end].isupper()
-            named_after = initials or (goes_on and (large[at + 1] or words[at + 1].text in NAME_PARTICLES | {"'s"}))
+            named_after = initials or (goes_on and (large[at + 1] or words[at + 1].text in _NAME_GOES_ON))
             found[at] = large[at] and word.text not in EMPTY_WORDS and named_after
         elif word.text in _ALWAYS_LARGE and at + 1 < len(words):
             found[at] = large[at] and (found[at - 1] or (goes_on and large[at + 1]))
@@ -102,7 +107,7 @@ def _name_words(text: str, words: Sequence[Word], large: Sequence[bool]) -> list
 
 
 def _has_digit(word: Word) -> bool:
-    return any(character.isdigit() for character in word.text)
+    return not word.text.isalpha() and any(character.isdigit() for character in word.text)
 
 
 def name_spans(text: str, words: Sequence[Word]) -> Iterator[Span]:
@@ -119,9 +124,10 @@ def name_spans(text: str, words: Sequence[Word]) -> Iterator[Span]:
         last = _name_end(text, words, named, at, NAME_LINKS)
         if last + 2 < len(words):  # a title may end the text: "Who wrote Death in Venice?"
             longer = _name_end(text, words, named, at, TITLE_LINKS)
-            two_names = any(word.text in _TWO_NAMES for word in words) or (at > 0 and named[at - 1])
-            linked_by_and = any(word.text == "and" for word in words[last:longer])
-            if longer == len(words) - 1 and not (linked_by_and and two_names):
+            if longer == len(words) - 1 and not (
+                any(word.text == "and" for word in words[last:longer])
+                and ((at > 0 and named[at - 1]) or any(word.text in _TWO_NAMES for word in words))
+            ):
                 last = longer
         yield words[at].start, words[last].end
         at = last + 1

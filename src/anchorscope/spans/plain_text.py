@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from anchorscope.datasets.text import Word
 from anchorscope.spans.empty_words import BARE_WORDS, EMPTY_WORDS, FUNCTION_WORDS, KINDS
 from anchorscope.spans.names import name_spans, number_spans, quotation_spans
-from anchorscope.spans.places import Span, merged, outside, words_as_written
+from anchorscope.spans.places import Span, is_clear, merged, words_as_written
 from anchorscope.spans.rarity import is_rare, zipf
 from anchorscope.spans.word_order import asked_by_order
 
@@ -43,7 +43,7 @@ def read_plain_text(text: str) -> PlainReading:
     words = words_as_written(text)
     named = merged([*quotation_spans(text, words), *name_spans(text, words)])
     marked = merged([*named, *number_spans(text, words)])
-    beside = [at for at, word in enumerate(words) if outside([(word.start, word.end)], marked)]
+    beside = [at for at, word in enumerate(words) if is_clear(word.start, word.end, marked)]
     content = {at for at in beside if words[at].text not in FUNCTION_WORDS}
     said = {at for at in content if not _frames(words, at)}
     if not said and not marked:

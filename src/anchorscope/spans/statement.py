@@ -42,6 +42,8 @@ _PHRASES_BEFORE = [(phrase, False) for phrase in _phrases(_BEFORE)]
 _PHRASES_BEFORE += [(phrase, True) for phrase in _phrases(_BEFORE_WITH_MARK)]
 _PHRASES_BEHIND = [(phrase, False) for phrase in _phrases(_BEHIND)]
 _PHRASES_BEHIND += [(phrase, True) for phrase in _phrases(_BEHIND_WITH_MARK)]
+_FIRST_WORDS_BEFORE = frozenset(phrase[0] for phrase, _ in _PHRASES_BEFORE)
+_LAST_WORDS_BEHIND = frozenset(phrase[-1] for phrase, _ in _PHRASES_BEHIND)
 
 
 @dataclass(frozen=True)
@@ -93,6 +95,9 @@ def _sentence_end(heard: Heard, first: int) -> int:
 def _without_hedges(heard: Heard, part: Part) -> Part:
     """A part without what is said before and behind the answer; never empty."""
     first, after = part
+    hedged = heard.text(first) in _FIRST_WORDS_BEFORE or heard.text(after - 1) in _LAST_WORDS_BEHIND
+    if not hedged:  # so it is for most answers
+        return part
     texts = [word.text for word in heard.words]
     changed = True
     while changed:

@@ -11,32 +11,50 @@ token adds to the text is its place. Text is never tokenised again, since that m
 from collections.abc import Callable, Sequence
 from itertools import takewhile
 
+Offsets = list[tuple[int, int]]
+"""Characters [start, end) of a text that each token has a part in."""
 UNFINISHED = "\ufffd"
 """What a decoder writes for bytes that are no character yet."""
 
 
 def tokens_in_spans(offsets: Sequence[tuple[int, int]], spans: Sequence[tuple[int, int]], text: str) -> list[int]:
     """Indices of the tokens with a visible character inside a span; `offsets` are [start, end) characters of `text`."""
-    inside = {at for start, end in spans for at in range(start, min(end, len(text))) if not text[at].isspace()}
-    return [index for index, (start, end) in enumerate(offsets) if any(at in inside for at in range(start, end))]
+    if not spans:
+        return []
+    first, last = min(start for start, _ in spans), max(end for _, end in spans)
+    found = []
+    for index, (start, end) in enumerate(offsets):  # plain steps only: this is done for every token of every question
+        if start < last and first < end:
+            for begin, stop in spans:
+                shared = text[start if start > begin else begin : end if end < stop else stop]
+                if shared and not shared.isspace():
+                    found.append(index)
+                    break
+    return found
 
 
 def _shared(first: str, second: str) -> int:
     """How many characters two texts begin with in common."""
+    if second.startswith(first):  # nearly always: the second is the first with one token more
+        return len(first)
     return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(first, second, strict=False)))
 
 
-def offsets_by_decoding(decode: Callable[[list[int]], str], ids: Sequence[int]) -> tuple[str, list[tuple[int, int]]]:
-    """The text of generated ids, and the characters [start, end) of it that each id has a part in.
+def offsets_by_decoding(decode: Callable[[list[int]], str], ids: Sequence[int]) -> tuple[str, Offsets]:
+    """The text of generated ids, and the characters [start, end) of it that each id has a part in."""
+    return offsets_by_beginnings([decode(list(ids[: index + 1])) for index in range(len(ids))])
+
+
+def offsets_by_beginnings(beginnings: Sequence[str]) -> tuple[str, Offsets]:
+    """The same from the texts of ids[:1], ids[:2] and so on up to all of them.
 
     An id that ends inside a character shares the whole character with the ids that finish it; an id that adds nothing
     to the text (a special token that `decode` skips) gets an empty place.
     """
     text, settled = "", 0  # the text so far, and how much of it later ids cannot change any more
-    offsets: list[tuple[int, int]] = []
+    offsets: Offsets = []
     waiting: list[int] = []  # ids whose last character is not finished yet
-    for index in range(len(ids)):
-        longer = decode(list(ids[: index + 1]))
+    for index, longer in enumerate(beginnings):
         if longer == text and not waiting:
             offsets.append((len(text), len(text)))
             continue

@@ -4,15 +4,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 
-def kappa(first: NDArray[np.bool_], second: NDArray[np.bool_], weights: NDArray[np.floating]) -> NDArray[np.floating]:
-    """Cohen's kappa of two calls [item] (or [resample, item]) under each row of weights [resample, item].
+def kappa(numbers: NDArray[np.floating]) -> NDArray[np.floating]:
+    """Cohen's kappa of two calls, from how many items get which pair of them, [2, 2, ...].
 
     NaN where both calls are constant and equal: there is nothing to agree on beyond chance.
     """
-    total = weights.sum(axis=1)
     with np.errstate(invalid="ignore", divide="ignore"):
-        observed = (weights * (first == second)).sum(axis=1) / total
-        p_first = (weights * first).sum(axis=1) / total
-        p_second = (weights * second).sum(axis=1) / total
-        expected = p_first * p_second + (1 - p_first) * (1 - p_second)
+        shares = numbers / numbers.sum(axis=(0, 1))
+        observed = shares[0, 0] + shares[1, 1]
+        expected = (shares.sum(axis=0) * shares.sum(axis=1)).sum(axis=0)
         return np.where(expected < 1, (observed - expected) / (1 - expected), np.nan)

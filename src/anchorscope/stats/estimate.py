@@ -26,8 +26,25 @@ def percentile_interval(
     samples: NDArray[np.floating], axis: int = 0
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """The central interval of bootstrap samples along an axis; undefined resamples are left out."""
-    tail = 100 * (1 - LEVEL) / 2
-    defined = np.isfinite(samples).any(axis=axis)
-    filled = np.where(np.expand_dims(defined, axis), samples, 0.0)
-    low, high = np.nanpercentile(filled, [tail, 100 - tail], axis=axis)
-    return np.where(defined, low, np.nan), np.where(defined, high, np.nan)
+    last = np.moveaxis(samples, axis, -1)
+    rows = last.reshape(-1, last.shape[-1]).astype(np.float64)
+    ends = np.full((2, len(rows)), np.nan)
+    known = np.isfinite(rows)
+    whole = known.all(axis=1)
+    if whole.any():
+        ends[:, whole] = _central(rows[whole])
+    for row in np.flatnonzero(~whole & known.any(axis=1)):  # few need to be looked at one by one
+        ends[:, row] = _central(rows[row, known[row]])
+    low, high = ends.reshape(2, *last.shape[:-1])
+    return low, high
+
+
+def _central(samples: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Both ends along the last axis, as NumPy's percentiles are defined; without all their cases, in half the time."""
+    n = samples.shape[-1]
+    place = (1 - LEVEL) / 2 * (n - 1)
+    inner, outer = min(int(place) + 1, n - 1), int(place)
+    ranked = np.partition(samples, [outer, inner, n - 1 - inner, n - 1 - outer], axis=-1)
+    low = ranked[..., outer] + (place - outer) * (ranked[..., inner] - ranked[..., outer])
+    high = ranked[..., n - 1 - outer] + (place - outer) * (ranked[..., n - 1 - inner] - ranked[..., n - 1 - outer])
+    return low, high

@@ -1,0 +1,78 @@
+"""`python -m anchorscope.bench`: the command `anchorscope bench` on a machine that has nothing but torch, transformers,
+NumPy, SciPy and scikit-learn."""
+
+import argparse
+import json
+import sys
+import types
+from dataclasses import fields
+from pathlib import Path
+from typing import Any, NoReturn, get_type_hints
+
+from anchorscope.bench.options import Options, about, refuse_no_folder, split
+from anchorscope.errors import UserError
+
+
+class _OneLine(argparse.ArgumentParser):
+    """Tells mistakes in one line."""
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(2, f"error: {message}. See: {self.prog} --help\n")
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Measures, prints the table or the JSON object, and returns the exit code."""
+    given = vars(_parser().parse_args(arguments))
+    as_json, quiet, out = given.pop("json"), given.pop("quiet"), given.pop("out")
+    try:
+        options = Options(**{name: value for name, value in given.items() if value is not None})
+        refuse_no_folder(out)
+        from anchorscope.bench.session import run_benchmark  # only here: help and mistakes have to come at once
+        from anchorscope.bench.table import render
+
+        record = run_benchmark(options, _say if not quiet else _nothing)
+    except UserError as error:
+        sys.stderr.write("error: " + " ".join(str(error).split()) + "\n")
+        return 2
+    except KeyboardInterrupt:
+        sys.stderr.write("stopped; nothing was measured to the end\n")
+        return 130
+    text = json.dumps(record)
+    if out is not None:
+        out.write_text(text + "\n", encoding="utf-8")
+    sys.stdout.write((text if as_json else render(record)) + "\n")
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = _OneLine(prog="python -m anchorscope.bench", description="Speed here against other ways to do the work.")
+    kinds = get_type_hints(Options)
+    for one in fields(Options):
+        flag = f"--{one.name.replace('_', '-')}"
+        if kinds[one.name] is bool:
+            parser.add_argument(flag, action="store_true", default=None, help=about(one.name))
+        else:
+            parser.add_argument(flag, type=_reader(kinds[one.name]), help=about(one.name))
+    parser.add_argument("--json", action="store_true", help="One JSON object on standard output.")
+    parser.add_argument("--quiet", action="store_true", help="No progress.")
+    parser.add_argument("--out", type=Path, help="Also write the JSON object to this file.")
+    return parser
+
+
+def _reader(kind: Any) -> Any:
+    """What turns an option's text into its value."""
+    if isinstance(kind, types.UnionType):
+        return int
+    return kind if kind in (int, float, str) else split
+
+
+def _say(text: str) -> None:
+    sys.stderr.write(text + "\n")
+
+
+def _nothing(text: str) -> None:
+    pass
+
+
+if __name__ == "__main__":
+    sys.exit(main())

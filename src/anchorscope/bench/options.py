@@ -1,0 +1,108 @@
+"""What can be chosen for a benchmark, shared by both doors; checked once, before anything is loaded."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Any
+
+from anchorscope.errors import UserError, unknown
+
+WORK = ("knockout", "single-layer", "probes", "generation")
+"""What is measured: clean and cut over all layers; a cut in every single layer; probe fitting; greedy answers."""
+WAYS = ("anchorscope", "plain", "plain-batched", "transformer-lens", "nnsight", "scikit-learn", "transformers")
+"""Who does it: this package; a plain loop; the same done well; two libraries; their like for probes and answers."""
+WAYS_OF = {
+    "knockout": ("anchorscope", "plain", "plain-batched", "transformer-lens", "nnsight"),
+    "single-layer": ("anchorscope", "plain", "plain-batched", "transformer-lens", "nnsight"),
+    "probes": ("anchorscope", "scikit-learn"),
+    "generation": ("anchorscope", "transformers"),
+}
+"""Which ways there are for each work."""
+
+
+def _choice(default: Any, about: str) -> Any:
+    return field(default=default, metadata={"about": about})
+
+
+@dataclass(frozen=True)
+class Options:
+    """One benchmark."""
+
+    work: tuple[str, ...] = _choice(WORK, f"What to measure, with commas: {', '.join(WORK)}.")
+    ways: tuple[str, ...] = _choice(WAYS, f"Who is to do it, with commas: {', '.join(WAYS)}.")
+    model: str = _choice("smollm2-135m", "Embedded model, hub id, folder, GGUF file, or shape:NAME (random weights).")
+    device: str = _choice("auto", "auto, cpu, cuda or cuda:N.")
+    dtype: str = _choice("auto", "auto (float32 on the CPU, bfloat16 on a GPU), float32, bfloat16 or float16.")
+    items: int = _choice(64, "Items of knockout, single-layer and generation; slow ways run fewer.")
+    probe_items: int = _choice(400, "Items that probes learn from.")
+    repeats: int = _choice(3, "Timed repeats; the ways take turns.")
+    seconds: float = _choice(20.0, "About how long one repeat of a slow way may take; it then runs fewer items.")
+    shared: int | None = _choice(None, "Shared tokens of synthetic items (default 40); a shape always runs these.")
+    own: int | None = _choice(None, "Own tokens of synthetic items (default 24).")
+    dataset: str = _choice("atlas", "Questions of real items: atlas, popqa=FILE, file:PATH and so on.")
+    new_tokens: int = _choice(16, "Longest generated answer.")
+    seed: int = _choice(0, "Seed of the draw.")
+    growth: bool = _choice(False, "Also measure how the cost grows with items, length and layers.")
+
+    def __post_init__(self) -> None:
+        _refuse_unknown("work", self.work, WORK)
+        _refuse_unknown("way", self.ways, WAYS)
+        allowed = {way for work in self.work for way in WAYS_OF[work]}
+        if not allowed & set(self.ways):
+            raise UserError(
+                f"None of the ways {', '.join(self.ways)} can do {', '.join(self.work)}; "
+                f"allowed for it: {', '.join(way for way in WAYS if way in allowed)}."
+            )
+        for name, least in (("items", 2), ("probe_items", 60), ("repeats", 1), ("new_tokens", 1), ("seed", 0)):
+            _refuse_small(name, getattr(self, name), least)
+        for name in ("shared", "own"):
+            if getattr(self, name) is not None:
+                _refuse_small(name, getattr(self, name), 1)
+        if not (math.isfinite(self.seconds) and self.seconds > 0):
+            raise UserError(f"--seconds {self.seconds} is not a span of time; allowed: any number above 0.")
+
+    @property
+    def synthetic(self) -> bool:
+        """Whether items are random tokens: asked for by their lengths, or a model that knows no words."""
+        return self.model.startswith("shape:") or self.shared is not None or self.own is not None
+
+    def ways_of(self, work: str) -> list[str]:
+        """The chosen ways of one work, in the order in which they are shown."""
+        return [way for way in WAYS_OF[work] if way in self.ways]
+
+
+def split(text: str) -> tuple[str, ...]:
+    """Names that are separated by commas, each once."""
+    return tuple(dict.fromkeys(part.strip() for part in text.split(",") if part.strip()))
+
+
+def about(name: str) -> str:
+    """What an option is for, in words, and its default."""
+    (found,) = (one for one in fields(Options) if one.name == name)
+    default: Any = found.default
+    if name in ("work", "ways"):
+        return f"{found.metadata['about']} Default: all."
+    if default is None or default is False:
+        return str(found.metadata["about"])
+    return f"{found.metadata['about']} Default: {default}."
+
+
+def refuse_no_folder(out: Path | None) -> None:
+    """Refuses a place for the result before hours are spent on it."""
+    if out is not None and (out.is_dir() or not out.resolve().parent.is_dir()):
+        what = "is a folder" if out.is_dir() else "is in a folder that does not exist"
+        raise UserError(f"--out {out} {what}; name a file in a folder that is there.")
+
+
+def _refuse_unknown(kind: str, names: Sequence[str], allowed: Sequence[str]) -> None:
+    if not names:
+        raise UserError(f"No {kind} is named; allowed: {', '.join(allowed)}.")
+    for name in names:
+        if name not in allowed:
+            raise unknown(kind, name, allowed)
+
+
+def _refuse_small(name: str, value: int, least: int) -> None:
+    if value < least:
+        raise UserError(f"--{name.replace('_', '-')} {value} is too small; allowed: {least} or more.")

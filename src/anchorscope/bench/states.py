@@ -1,0 +1,152 @@
+"""The works that give states: the knockout over all layers, and the knockout of every single layer.
+
+Every way is tuned, then checked on a few items against the plain loop in float32 (which also warms it up), then timed
+in turns with the others. Ways that are slow run fewer items: rates are compared, not seconds.
+"""
+
+import copy
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+
+import torch
+from torch import Tensor
+
+from anchorscope.bench.row import Row
+from anchorscope.bench.setting import Setting
+from anchorscope.bench.ways.plain import Plain
+from anchorscope.bench.ways.registry import is_foreign, make
+from anchorscope.bench.ways.way import CannotDo, Way
+from anchorscope.bench.workload import Workload
+from anchorscope.models.language_model import LanguageModel
+from anchorscope.models.memory import is_out_of_memory
+
+_CHECKED = {"knockout": 8, "single-layer": 2}  # items whose states are compared
+
+
+@dataclass
+class StateWays:
+    """The ways that give states, each made and tuned once for both works."""
+
+    setting: Setting
+    workload: Workload
+    ways: dict[str, Way] = field(default_factory=dict)
+    told: dict[str, str] = field(default_factory=dict)
+    """What each way chose when it was tuned."""
+    rates: dict[str, float] = field(default_factory=dict)
+    """Tokens per second of each way's knockout after tuning, to know how many items it can afford."""
+    missing: dict[str, str] = field(default_factory=dict)
+    """Why a way cannot run at all."""
+
+    def rows(self, work: str) -> list[Row]:
+        """One row per chosen way."""
+        names = self.setting.options.ways_of(work)
+        for name in names:
+            self._prepare(name)
+        ready = [name for name in names if name in self.ways]
+        reference = _Reference(self.setting, work, self.workload) if ready else None
+        rows: dict[str, Row] = {}
+        runs: dict[str, Callable[[], object]] = {}
+        parts: dict[str, Workload] = {}
+        for name in ready:
+            row = Row(work, name, setting=self.told[name])
+            try:
+                rows[name] = self._checked(row, reference)
+            except CannotDo as error:
+                rows[name] = replace(row, note=str(error))
+                continue
+            except Exception as error:
+                if not is_foreign(name):
+                    raise
+                rows[name] = replace(row, note=f"fails here with {type(error).__name__}: {str(error)[:160]}")
+                continue
+            parts[name] = self._affordable(name, work)
+            runs[name] = lambda name=name: _run(self.ways[name], work, parts[name])  # type: ignore[misc]
+        for name, taken in self.setting.race(runs, work).items():
+            tokens = self.ways[name].tokens(work, parts[name])
+            rows[name] = rows[name].timed(
+                len(parts[name].items), taken, self.setting.held, tokens, self.setting.peak_tokens_per_s
+            )
+        return [rows[name] if name in rows else Row(work, name, note=self.missing[name]) for name in names]
+
+    def close(self) -> None:
+        """Lets all ways go."""
+        for way in self.ways.values():
+            way.close()
+        self.ways.clear()
+
+    def _prepare(self, name: str) -> None:
+        if name in self.ways or name in self.missing:
+            return
+        self.setting.say(f"{name}: prepared")
+        try:
+            way = make(name, self.setting.lm)
+            self.told[name] = way.tune(self.workload)
+            part = self.workload.first(self._batch(way))
+            began = time.perf_counter()
+            way.knockout(part)
+            self.rates[name] = way.tokens("knockout", part) / (time.perf_counter() - began)
+            self.ways[name] = way
+            self.setting.say(f"{name}: {self.told[name]}")
+        except CannotDo as error:
+            self.missing[name] = str(error)
+        except Exception as error:
+            said = (str(error).splitlines() or [""])[0][:160]
+            if is_out_of_memory(error):
+                self.missing[name] = f"memory does not suffice ({said})"
+            elif is_foreign(name):  # what another library cannot do here is told, and the others go on
+                self.missing[name] = f"fails here with {type(error).__name__}: {said}"
+            else:
+                raise
+
+    def _checked(self, row: Row, reference: "_Reference | None") -> Row:
+        assert reference is not None  # there is one wherever a way is ready
+        found = _run(self.ways[row.way], row.work, reference.part)
+        return reference.compare(row, found)
+
+    def _affordable(self, name: str, work: str) -> Workload:
+        """As many items as one repeat has the time for, in whole batches of the way, at least one."""
+        way, n = self.ways[name], len(self.workload.items)
+        each = way.tokens(work, self.workload) / n / self.rates[name]
+        batch = max(2, self._batch(way))
+        return self.workload.first(min(n, batch * max(1, int(self.setting.options.seconds / each / batch))))
+
+    def _batch(self, way: Way) -> int:
+        """Items that a way runs together; ours sees all of them, and makes its batches itself."""
+        return int(getattr(way, "size", len(self.workload.items)))
+
+
+def _run(way: Way, work: str, workload: Workload) -> Tensor:
+    return way.knockout(workload) if work == "knockout" else way.single_layer(workload)
+
+
+class _Reference:
+    """What the plain loop gives in float32, or in the model's own precision where a float32 copy does not fit."""
+
+    def __init__(self, setting: Setting, work: str, workload: Workload) -> None:
+        lm = setting.lm
+        self.part = workload.first(_CHECKED[work])
+        exact = lm if lm.dtype == torch.float32 else _float32_copy(setting)
+        self.precision = str((exact or lm).dtype).removeprefix("torch.")
+        setting.say(f"{work}: reference states of {len(self.part.items)} items in {self.precision}")
+        self.states = _run(Plain(exact or lm), work, self.part).float()
+
+    def compare(self, row: Row, found: Tensor) -> Row:
+        """The row with its differences."""
+        off = float((found.float() - self.states).abs().max())
+        against = f"states of {len(self.part.items)} items against plain in {self.precision}"
+        return replace(
+            row,
+            max_difference=off,
+            relative_difference=off / float(self.states.abs().max()),
+            difference_is=f"largest absolute difference of {against}",
+        )
+
+
+def _float32_copy(setting: Setting) -> LanguageModel | None:
+    """The model in float32 beside itself; None if it does not fit."""
+    lm = setting.lm
+    needed = 4 * sum(tensor.numel() for tensor in lm.model.parameters())
+    if lm.device.type == "cuda" and torch.cuda.mem_get_info(lm.device)[0] < 1.5 * needed:
+        return None
+    return replace(lm, model=copy.deepcopy(lm.model).float())

@@ -1,0 +1,54 @@
+"""`anchorscope bench`: speed on this machine against other ways to do the same work."""
+
+import json
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from anchorscope.bench.options import Options, about, refuse_no_folder, split
+from anchorscope.cli.terminal import emit_json, say, user_errors
+
+_STOPPED = "stopped; nothing was measured to the end, the same command starts again"
+
+
+def _option(name: str) -> Any:
+    return typer.Option(f"--{name.replace('_', '-')}", help=about(name), show_default=False)
+
+
+def bench(
+    work: Annotated[str | None, _option("work")] = None,
+    ways: Annotated[str | None, _option("ways")] = None,
+    model: Annotated[str | None, _option("model")] = None,
+    device: Annotated[str | None, _option("device")] = None,
+    dtype: Annotated[str | None, _option("dtype")] = None,
+    items: Annotated[int | None, _option("items")] = None,
+    probe_items: Annotated[int | None, _option("probe_items")] = None,
+    repeats: Annotated[int | None, _option("repeats")] = None,
+    seconds: Annotated[float | None, _option("seconds")] = None,
+    shared: Annotated[int | None, _option("shared")] = None,
+    own: Annotated[int | None, _option("own")] = None,
+    dataset: Annotated[str | None, _option("dataset")] = None,
+    new_tokens: Annotated[int | None, _option("new_tokens")] = None,
+    seed: Annotated[int | None, _option("seed")] = None,
+    growth: Annotated[bool, _option("growth")] = False,
+    out: Annotated[Path | None, typer.Option(help="Also write the JSON object to this file.")] = None,
+    quiet: Annotated[bool, typer.Option("--quiet", help="No progress.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object on standard output.")] = False,
+) -> None:
+    """Measure the same work done in several ways, check that they agree, and print a table."""
+    given = {name: value for name, value in locals().items() if name in Options.__dataclass_fields__}
+    named = {name: split(given[name]) for name in ("work", "ways") if given[name] is not None}
+    options = Options(**{**{name: value for name, value in given.items() if value is not None}, **named})
+    refuse_no_folder(out)
+
+    from anchorscope.bench.session import run_benchmark  # only here: help has to come at once
+    from anchorscope.bench.table import render
+
+    with user_errors(stopped=_STOPPED):
+        record = run_benchmark(options, lambda text: say(text, quiet))
+    if out is not None:
+        out.write_text(json.dumps(record) + "\n", encoding="utf-8")
+    if as_json:
+        return emit_json(record)
+    typer.echo(render(record))

@@ -1,0 +1,164 @@
+"""The corrected assignment: what is left of pathways and ΔP once the shift common to all items is taken away.
+
+Every draw of the bootstrap estimates its own shifts, for membership (at the reference layer, under the knockout) and
+for ΔP (at every layer, under every intervention). An item near the line is then in one group in some draws and in the
+other in the rest.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from anchorscope.evidence.draws import Draws, portions, ratio, total
+from anchorscope.evidence.items import KNOCKOUT, Measured
+from anchorscope.evidence.pathways import GROUPS, Calls, at_reference, noise_at_reference
+from anchorscope.evidence.shift import shifts
+
+CELLS = tuple((group, truth) for group in GROUPS for truth in (True, False))
+"""The parts of which every group, whole or split by truth, is made."""
+
+Indices = NDArray[np.integer]
+_WIDEST = 60.0  # draws whose shift is further from the sample's would leave single precision as odds
+
+
+@dataclass(frozen=True)
+class Corrected:
+    """Pathways of one place in every draw."""
+
+    measured: Measured
+    draws: Draws
+    correct: NDArray[np.bool_]
+    """Whether the probe calls the item right before the cut, [item]."""
+    called: Tensor
+    """Whether it is called true after the knockout, the shift taken away, [item, draw]."""
+    flipped: Tensor
+    """Whether its call changes by more than noise, [item, draw]."""
+    knockout: Tensor
+    """Shifts under the knockout, [layer, fold, draw]."""
+
+    def sample(self) -> Calls:
+        """The pathways of the sample itself."""
+        return Calls(correct=self.correct, flipped=self.flipped[:, 0].cpu().numpy())
+
+
+@dataclass(frozen=True)
+class CellSums:
+    """Sums over the items of each cell that an intervention was run on, in every draw."""
+
+    delta_p: Tensor
+    """Of ΔP in percentage points, [cell, layer, fold, draw]."""
+    number: Tensor
+    """Of items, [cell, draw]."""
+
+
+def correct_shift(measured: Measured, draws: Draws) -> Corrected:
+    """Shifts under the knockout and the pathways that follow."""
+    index, folds = measured.probe("full"), measured.folds
+    reference = measured.reference[index]
+    knockout = _shifts(measured, KNOCKOUT, draws)
+    before = at_reference(measured.before[index], reference, folds)
+    after = draws.put(at_reference(measured.after[KNOCKOUT][index], reference, folds))[:, None]
+    moved = after - knockout[draws.put(reference[folds]), draws.put(folds)]
+    clean = draws.put(before)[:, None]
+    called = moved > 0
+    flipped = (called != (clean > 0)) & ((moved - clean).abs() > noise_at_reference(measured, "full"))
+    return Corrected(measured, draws, (before > 0) == measured.labels, called, flipped, knockout)
+
+
+def _shifts(measured: Measured, intervention: str, draws: Draws) -> Tensor:
+    index, ran = measured.probe("full"), measured.ran[intervention]
+    before, after = measured.before[index][:, ran], measured.after[intervention][index]
+    return shifts(before, after, measured.folds[ran], measured.reference.shape[1], draws.take(ran))
+
+
+@dataclass(frozen=True)
+class _Members:
+    """Members of the cells in one fold. One that is in two cells, in different draws, stands here twice."""
+
+    items: Indices
+    """Indices into the items that were run."""
+    cells: list[slice]
+    """Where the members of each cell stand."""
+    counts: Tensor
+    """How often each is in each draw, as a member of this cell, [member, draw]."""
+
+
+def cell_sums(corrected: Corrected, intervention: str) -> CellSums:
+    """ΔP under an intervention with the common shift taken away, summed over the corrected cells."""
+    measured, draws = corrected.measured, corrected.draws
+    index, ran = measured.probe("full"), measured.ran[intervention]
+    moved = corrected.knockout if intervention == KNOCKOUT else _shifts(measured, intervention, draws)
+    before, after = measured.before[index][:, ran], measured.after[intervention][index]
+    n_folds, width = measured.reference.shape[1], draws.counts.shape[1]
+    delta = torch.zeros((len(CELLS), len(after), n_folds, width), dtype=moved.dtype, device=draws.device)
+    number = torch.zeros((len(CELLS), width), dtype=torch.float64, device=draws.device)
+    for fold in np.unique(measured.folds[ran]):
+        members = _members(corrected, ran, int(fold))
+        clean, cut = draws.put(before[:, members.items]), draws.put(after[:, members.items])
+        delta[:, :, fold] = _probability_sums(cut, moved[:, fold], members)
+        for cell, (_, truth) in enumerate(CELLS):
+            inside = members.counts[members.cells[cell]]
+            delta[cell, :, fold] -= torch.sigmoid(clean[:, members.cells[cell]]) @ inside.to(clean.dtype)
+            delta[cell, :, fold] *= 100 if truth else -100  # the probability of the true label
+            number[cell] += total(inside)
+    return CellSums(delta, number)
+
+
+def _members(corrected: Corrected, ran: Indices, fold: int) -> _Members:
+    measured, draws = corrected.measured, corrected.draws
+    items: list[Indices] = []
+    cells, counts, start = [], [], 0
+    for group, truth in CELLS:
+        candidates = corrected.correct[ran] & (measured.labels[ran] == truth) & (measured.folds[ran] == fold)
+        within = np.flatnonzero(candidates)
+        here = draws.put(ran[within])
+        inside = corrected.flipped[here] if group == GROUPS[0] else ~corrected.flipped[here]
+        some = inside.any(dim=1)
+        items.append(within[some.cpu().numpy()])
+        cells.append(slice(start, start := start + len(items[-1])))
+        counts.append(draws.counts[here[some]] * inside[some])
+    return _Members(np.concatenate(items), cells, torch.cat(counts))
+
+
+def _probability_sums(log_odds: Tensor, shift: Tensor, members: _Members) -> Tensor:
+    """Sums of the probability of "truthful" after a shift [layer, draw], [cell, layer, draw]."""
+    counts = members.counts.to(log_odds.dtype)
+    found = log_odds.new_zeros((len(CELLS), *shift.shape))
+    indicator = log_odds.new_zeros((len(CELLS), len(counts)))
+    for cell, where in enumerate(members.cells):
+        indicator[cell, where] = 1
+    own = shift[:, :1]
+    near = not bool(((shift - own).abs() > _WIDEST).any())
+    # sigmoid(x - s) = e⁻ˢ / (e⁻ˢ + e⁻ˣ): one division for each item and draw instead of an exponential.
+    odds_shift, odds = torch.exp(own - shift), torch.exp(own - log_odds)
+    for rows in portions(len(log_odds), len(counts), counts):
+        if near:
+            table = odds[rows, :, None] + odds_shift[rows, None]
+            torch.div(counts, table, out=table)
+        else:
+            table = torch.sigmoid(log_odds[rows, :, None] - shift[rows, None]) * counts
+        found[:, rows] = (indicator @ table).transpose(0, 1)
+    return found * odds_shift if near else found
+
+
+def of_group(sums: Sequence[Tensor], group: str, truth: str) -> Tensor:
+    """Sums per cell added up over those of a group: all of it, or its true or its false answers."""
+    wanted = {"all": (True, False), "true": (True,), "false": (False,)}[truth]
+    return torch.stack([sums[CELLS.index((group, kind))] for kind in wanted]).sum(dim=0)
+
+
+def curve_samples(sums: CellSums, group: str, truth: str) -> Tensor:
+    """Mean ΔP of a group per layer, [layer, draw]."""
+    summed = of_group(sums.delta_p.unbind(), group, truth).sum(dim=1, dtype=torch.float64)
+    return ratio(summed, of_group(sums.number.unbind(), group, truth))
+
+
+def reference_samples(sums: CellSums, reference: Indices, group: str) -> Tensor:
+    """Mean ΔP of a group at each fold's own reference layer, [draw]."""
+    layers, folds = torch.from_numpy(reference), torch.arange(len(reference))
+    summed = of_group(sums.delta_p[:, layers, folds].unbind(), group, "all").sum(dim=0, dtype=torch.float64)
+    return ratio(summed, of_group(sums.number.unbind(), group, "all"))

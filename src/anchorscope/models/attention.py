@@ -1,0 +1,98 @@
+"""Attention as the engine wants it, in the place of a model's own kernel while the engine runs its blocks.
+
+transformers lets every model look up its attention function by name. Ours is given queries, keys and values of all
+tokens of a batch in one line, and hands them to whoever was passed as the mask: only the engine knows which tokens
+belong together, what they share and what is cut. The model's own setting is put back afterwards.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor
+from transformers import AttentionInterface
+
+NAME = "anchorscope"
+_PARTS_NOT_KNOWN = ("s_aux", "position_bias")  # attention sinks and learned biases: not computed here, so refused
+
+
+class Attends(Protocol):
+    """Knows which tokens of a batch see which."""
+
+    def attend(self, query: Tensor, key: Tensor, value: Tensor, scaling: float, softcap: float | None) -> Tensor:
+        """Attention of all tokens, queries [token, head, d_head], keys and values with their own number of heads."""
+
+
+def _attention(
+    module: Any, query: Tensor, key: Tensor, value: Tensor, attention_mask: Any,
+    scaling: float | None = None, softcap: float | None = None, **others: Any,
+) -> tuple[Tensor, None]:  # fmt: skip
+    if not hasattr(attention_mask, "attend"):
+        raise ValueError("attention does not obey the mask: it was not handed what the block was given")
+    found = [name for name in _PARTS_NOT_KNOWN if others.get(name) is not None]
+    if found:
+        raise ValueError(f"its attention has a part that is not computed here ({found[0]})")
+    scale = query.shape[-1] ** -0.5 if scaling is None else scaling
+    return _attend(attention_mask, query, key, value, scale, softcap), None
+
+
+@torch.compiler.disable  # type: ignore[untyped-decorator]  # it is index work and one kernel; what is worth compiling lies around it
+def _attend(
+    attends: Attends, query: Tensor, key: Tensor, value: Tensor, scaling: float, softcap: float | None
+) -> Tensor:
+    queries, keys, values = (part[0].transpose(0, 1) for part in (query, key, value))  # [token, head, d_head]
+    return attends.attend(queries, keys, values, scaling, softcap)[None]
+
+
+AttentionInterface.register(NAME, _attention)
+
+
+@contextmanager
+def own_attention(config: Any) -> Iterator[None]:
+    """While it lasts, a model's attention modules ask the engine."""
+    before = config._attn_implementation
+    config._attn_implementation = NAME
+    try:
+        yield
+    finally:
+        config._attn_implementation = before
+
+
+def masked_attention(
+    query: Tensor, key: Tensor, value: Tensor, mask: Tensor, scaling: float, softcap: float | None
+) -> Tensor:
+    """Attention of rows: queries [row, pos, head, d_head], keys and values [row, key_pos, key_head, d_head].
+
+    `mask` is added to the scores, [row or 1, 1, group · pos, key_pos], see `per_group`. Query heads that share their
+    keys stand one after the other along the positions, so that keys are never copied per head.
+    """
+    rows, n, heads, d_head = query.shape
+    key_heads = key.shape[2]
+    groups = heads // key_heads
+    grouped = query.view(rows, n, key_heads, groups, d_head).permute(0, 2, 3, 1, 4)
+    grouped = grouped.reshape(rows, key_heads, groups * n, d_head)
+    key, value = key.transpose(1, 2), value.transpose(1, 2)
+    if softcap is None:
+        found = torch.nn.functional.scaled_dot_product_attention(grouped, key, value, attn_mask=mask, scale=scaling)
+    else:
+        scores = torch.tanh(grouped @ key.transpose(2, 3) * (scaling / softcap)) * softcap + mask
+        found = torch.softmax(scores, dim=-1, dtype=torch.float32).to(value.dtype) @ value
+    return found.view(rows, key_heads, groups, n, d_head).permute(0, 3, 1, 2, 4).reshape(rows, n, heads, d_head)
+
+
+def per_group(mask: Tensor, groups: int) -> Tensor:
+    """A mask [row, pos, key_pos] for query heads that share their keys."""
+    return mask.repeat(1, groups, 1)[:, None]
+
+
+class OneSequence:
+    """One sequence under one mask [pos, key_pos]."""
+
+    def __init__(self, mask: Tensor) -> None:
+        self.mask = mask
+
+    def attend(self, query: Tensor, key: Tensor, value: Tensor, scaling: float, softcap: float | None) -> Tensor:
+        """All tokens are one row."""
+        mask = per_group(self.mask[None], query.shape[1] // key.shape[1]).to(query.device)
+        return masked_attention(query[None], key[None], value[None], mask, scaling, softcap)[0]

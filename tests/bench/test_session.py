@@ -1,0 +1,147 @@
+"""A whole benchmark: the contract of its record, missing ways, and the door of a bare machine."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from anchorscope.bench import answers, probe_fits
+from anchorscope.bench.__main__ import main
+from anchorscope.bench.options import Options
+from anchorscope.bench.session import run_benchmark
+from anchorscope.bench.setting import Setting
+from anchorscope.bench.table import render
+from anchorscope.bench.ways.registry import HOMES
+from anchorscope.errors import UserError
+
+SRC = Path(__file__).parents[2] / "src"
+CONTRACT = {"work", "way", "items_per_s", "speedup", "max_difference", "peak_memory_mb"}
+
+
+@pytest.fixture
+def quick(save_tiny) -> dict[str, object]:
+    return {"model": str(save_tiny("llama")), "device": "cpu", "items": 4, "repeats": 1, "seconds": 0.01, "shared": 6,
+            "own": 13}  # fmt: skip
+
+
+def test_the_record_is_the_contract_and_a_missing_way_has_a_note(quick, monkeypatch):
+    for name in ("nnsight", "transformer-lens"):
+        monkeypatch.setitem(HOMES, name, (*HOMES[name][:2], "no_such_package"))
+    said: list[str] = []
+    record = run_benchmark(Options(**quick, work=("knockout", "single-layer")), said.append)
+    assert json.loads(json.dumps(record, allow_nan=False)) == json.loads(json.dumps(record))
+    assert [(row["work"], row["way"]) for row in record["rows"]] == [
+        (work, way) for work in ("knockout", "single-layer") for way in HOMES
+    ]
+    for row in record["rows"]:
+        assert row.keys() >= CONTRACT
+        if row["way"] in ("nnsight", "transformer-lens"):
+            assert row["items_per_s"] is None
+            assert "not installed" in row["note"]
+        else:
+            assert row["items_per_s"] > 0
+            assert row["max_difference"] < 1e-5
+            assert 0 < row["share_of_peak"] < 1
+            assert (row["speedup"] == 1.0) == (row["way"] == "anchorscope")
+    table = render(record)
+    assert "see below" in table
+    assert "pip install 'anchorscope[bench]'" in table
+    assert said
+
+
+def test_a_library_that_fails_is_told_and_ours_is_not_hidden(quick, monkeypatch):
+    class Broken:
+        def __init__(self, lm: object) -> None:
+            raise OSError("no such thing")
+
+    monkeypatch.setattr("anchorscope.bench.ways.plain_batched.PlainBatched", Broken)
+    options = Options(**quick, work=("knockout",), ways=("plain-batched",))
+    with pytest.raises(OSError, match="no such thing"):
+        run_benchmark(options, lambda text: None)
+    monkeypatch.setitem(HOMES, "plain-batched", ("plain_batched", "PlainBatched", "json"))  # now it is another's
+    (row,) = run_benchmark(options, lambda text: None)["rows"]
+    assert row["note"] == "fails here with OSError: no such thing"
+
+
+def test_probes_of_both_solvers_agree(setting: Setting, monkeypatch):
+    monkeypatch.setattr("anchorscope.bench.ways.sklearn_probes.os.cpu_count", lambda: 1)  # a tiny fit, no processes
+    ours, loop = probe_fits.rows(setting)
+    assert (ours.way, loop.way, ours.unit) == ("anchorscope", "scikit-learn", "fits")
+    assert ours.items == 4 * 5 * 8
+    assert ours.max_difference < 1e-5  # the loop's own objective may be worse: in float32 its line search can give up
+    assert ours.auc_difference <= 0.03  # 12 held-out items: a single swapped pair moves an AUC by 0.028
+
+
+def test_generation_of_both_is_the_same(setting: Setting):
+    ours, theirs = answers.rows(setting, setting.workload(6))
+    assert (ours.way, theirs.way, ours.items, theirs.items) == ("anchorscope", "transformers", 6, 6)
+    assert ours.max_difference == 0
+    assert theirs.speedup is None  # set once all rows of a work are there
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"work": ("knokout",)}, "Unknown work 'knokout'; allowed: generation, knockout, probes, single-layer. Did"),
+        ({"ways": ("plane",)}, "Unknown way 'plane'"),
+        ({"ways": ()}, "No way is named"),
+        ({"work": ("probes",), "ways": ("plain",)}, "None of the ways plain can do probes; allowed for it: anchor"),
+        ({"items": 1}, "--items 1 is too small; allowed: 2 or more."),
+        ({"probe_items": 10}, "--probe-items 10 is too small"),
+        ({"own": 0}, "--own 0 is too small"),
+        ({"seconds": float("nan")}, "--seconds nan is not a span of time"),
+    ],
+)
+def test_bad_options(given, message):
+    with pytest.raises(UserError) as error:
+        Options(**given)
+    assert str(error.value).startswith(message)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--itms", "3"], "error: unrecognized arguments: --itms 3. See: python -m anchorscope.bench --help\n"),
+        (["--items", "x"], "error: argument --items: invalid int value: 'x'. See: python -m anchorscope.bench --help"),
+        (["--ways", "plane"], "error: Unknown way 'plane'"),
+        (["--out", "no/such/folder/x.json"], "error: --out no/such/folder/x.json is in a folder that does not exist"),
+        (["--model", "shape:nope", "--device", "cpu"], "error: Unknown shape 'nope'"),
+        (["--model", "no/such/folder/"], "error: Model folder 'no/such/folder/' does not exist"),
+    ],
+)
+def test_mistakes_at_the_bare_door_are_one_line(arguments, message, capsys):
+    try:
+        code = main([*arguments, "--quiet"])
+    except SystemExit as left:
+        code = left.code
+    out, err = capsys.readouterr()
+    assert (code, out) == (2, "")
+    assert err.startswith(message)
+    assert err.count("\n") == 1
+
+
+_BARE = """
+import sys
+for name in ("typer", "click", "polars", "pydantic", "rich", "jinja2", "matplotlib", "platformdirs",
+             "tomli_w", "wordfreq", "gguf", "pandas"):
+    sys.modules[name] = None  # importing it fails
+from anchorscope.bench.__main__ import main
+sys.exit(main())
+"""
+
+
+def test_the_bare_door_needs_few_libraries(quick, tmp_path):
+    options = [part for name, value in quick.items() for part in (f"--{name}", str(value))]
+    out = tmp_path / "record.json"
+    command = [sys.executable, "-c", _BARE, *options, "--work", "knockout", "--ways", "anchorscope,plain", "--json"]
+    ran = subprocess.run(
+        [*command, "--out", str(out)], capture_output=True, text=True,
+        env={"PYTHONPATH": str(SRC), "OMP_NUM_THREADS": "1"},
+    )  # fmt: skip
+    assert ran.returncode == 0, ran.stderr
+    record = json.loads(ran.stdout)
+    assert [row["way"] for row in record["rows"]] == ["anchorscope", "plain"]
+    assert json.loads(out.read_text()) == record
+    assert "knockout: plain, repeat 1 of 1" in ran.stderr

@@ -1,0 +1,65 @@
+"""Draws: the sample first, then the resamples; sums, ratios and intervals over them."""
+
+import numpy as np
+import pytest
+import torch
+
+from anchorscope.evidence.draws import Draws, estimates, ratio, resampling, total
+from anchorscope.stats.estimate import percentile_interval
+
+WEIGHTS = np.random.default_rng(0).poisson(1, (30, 8)).astype(np.float32)
+DRAWS = Draws.of(WEIGHTS)
+
+
+def test_the_first_draw_is_the_sample_itself() -> None:
+    assert DRAWS.counts.shape == (8, 31)
+    assert (DRAWS.counts[:, 0] == 1).all()
+    assert (DRAWS.counts[:, 1:].numpy().T == WEIGHTS).all()
+    some = np.array([5, 2])
+    taken = DRAWS.take(some).counts[:, 1:].numpy().T
+    assert (taken == WEIGHTS[:, some]).all()
+
+
+def test_sums_and_numbers_are_those_of_repeated_items() -> None:
+    values = np.random.default_rng(1).normal(size=(8, 3))
+    sums, numbers = DRAWS.sums(values), DRAWS.numbers()
+    for draw, row in enumerate(WEIGHTS.astype(int), start=1):
+        assert sums[:, draw].numpy() == pytest.approx(np.repeat(values, row, axis=0).sum(axis=0))
+        assert numbers[draw] == row.sum()
+    assert sums.dtype == numbers.dtype == torch.float64
+    assert total(DRAWS.counts[:0]).tolist() == [0.0] * 31
+
+
+def test_a_ratio_to_nothing_is_not_a_number() -> None:
+    found = ratio(torch.tensor([1.0, 0.0]), torch.tensor([2.0, 0.0]))
+    assert found[0] == 0.5
+    assert found[1].isnan()
+
+
+def test_the_value_is_the_samples_and_the_interval_the_resamples() -> None:
+    samples = torch.from_numpy(np.random.default_rng(2).normal(size=(2, 31)))
+    value, low, high = estimates(samples)
+    assert value.tolist() == samples[:, 0].tolist()
+    wanted = percentile_interval(samples.numpy()[:, 1:], axis=1)
+    assert (low.tolist(), high.tolist()) == (wanted[0].tolist(), wanted[1].tolist())
+
+
+def fail_while_resampling() -> None:
+    with resampling(torch.device("cpu")):
+        assert (torch.get_num_threads(), torch.get_float32_matmul_precision()) == (1, "highest")
+        raise ZeroDivisionError
+
+
+def test_settings_of_torch_come_back_even_after_a_mistake() -> None:
+    before = torch.get_num_threads(), torch.get_float32_matmul_precision()
+    torch.set_num_threads(2)
+    torch.set_float32_matmul_precision("medium")
+    try:
+        with pytest.raises(ZeroDivisionError):
+            fail_while_resampling()
+        assert (torch.get_num_threads(), torch.get_float32_matmul_precision()) == (2, "medium")
+        with resampling(torch.device("cuda")):
+            assert (torch.get_num_threads(), torch.get_float32_matmul_precision()) == (2, "highest")
+    finally:
+        torch.set_num_threads(before[0])
+        torch.set_float32_matmul_precision(before[1])
