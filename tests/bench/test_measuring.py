@@ -79,7 +79,7 @@ def test_a_target_is_judged_only_for_its_own_work(changes):
 
 def test_shares_and_seconds_are_judged_too():
     gpu = here(model="shape:qwen3-32b", device="cuda", dtype="bfloat16", own=64.0, probe_items=3000)
-    share = Row("knockout", "anchorscope", share_of_peak=0.7)
+    share = Row("knockout", "anchorscope", streaming_share_of_peak=0.7)
     fits = Row("probes", "anchorscope", seconds=12.0)
     assert [(one["measured"], one["met"]) for one in judge([share, fits], gpu)] == [(0.7, False), (12.0, True)]
     assert all(target.text for target in TARGETS)

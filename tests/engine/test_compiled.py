@@ -36,7 +36,7 @@ def test_compiled_blocks_give_the_same_from_few_graphs(
     for plain, fast in zip(found[False], found[True], strict=True):
         assert_same(fast, plain)
     assert len(found[True]) > 6  # several batches, of different numbers of tokens, through four layers
-    assert 2 <= len(graphs) <= 6  # norm, before attention, after it, feed-forward
+    assert 2 <= len(graphs) <= 8  # norm, before attention, after it, feed-forward; and the last block's end
 
 
 def test_nothing_is_compiled_where_it_does_not_pay(tiny_llama: LanguageModel) -> None:

@@ -43,6 +43,9 @@ class Row:
     """What the work took beyond the process with its model."""
     share_of_peak: float | None = None
     """2 × parameters of the blocks × tokens run ÷ seconds ÷ the measured matrix-multiply peak."""
+    streaming_items_per_s: float | None = None
+    """Ours only: the knockout as a run does it, every state through the probes, only log-odds fetched."""
+    streaming_share_of_peak: float | None = None
     setting: str | None = None
     """What the way chose before it was measured."""
     note: str | None = None

@@ -8,12 +8,14 @@ import copy
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from statistics import median
 
 import torch
 from torch import Tensor
 
 from anchorscope.bench.row import Row
 from anchorscope.bench.setting import Setting
+from anchorscope.bench.ways.own import Own
 from anchorscope.bench.ways.plain import Plain
 from anchorscope.bench.ways.registry import is_foreign, make
 from anchorscope.bench.ways.way import CannotDo, Way
@@ -67,7 +69,21 @@ class StateWays:
             rows[name] = rows[name].timed(
                 len(parts[name].items), taken, self.setting.held, tokens, self.setting.peak_tokens_per_s
             )
+        if work == "knockout" and "anchorscope" in runs:
+            rows["anchorscope"] = self._streaming(rows["anchorscope"])
         return [rows[name] if name in rows else Row(work, name, note=self.missing[name]) for name in names]
+
+    def _streaming(self, row: Row) -> Row:
+        """The row with what the same work takes when probes read the states on their way."""
+        own, setting = self.ways["anchorscope"], self.setting
+        assert isinstance(own, Own)
+        own.stream(self.workload)  # its first products are slow
+        taken = setting.race({"streaming": lambda: own.stream(self.workload)}, "knockout")["streaming"]
+        seconds = median(one.seconds for one in taken)
+        share = own.tokens("knockout", self.workload) / seconds / setting.peak_tokens_per_s
+        return replace(
+            row, streaming_items_per_s=len(self.workload.items) / seconds, streaming_share_of_peak=share
+        )
 
     def close(self) -> None:
         """Lets all ways go."""

@@ -116,7 +116,8 @@ class _Batch:
         self.states = torch.empty(shape, dtype=lm.dtype, device=lm.device)
         self._places = torch.empty(0)
         self.packed = Packed(lm, work.sequences, self.rows, work.prefix)
-        run_layers(lm, self.packed.ids, self.packed.positions, self.packed, self._visit, work.compiled)
+        last = torch.from_numpy(self.rows.places(self.readers, self.read_at, lm.n_layers - 1)).flatten()
+        run_layers(lm, self.packed.ids, self.packed.positions, self.packed, self._visit, work.compiled, last)
 
     @cached_property
     def _opening(self) -> set[int]:
@@ -124,7 +125,9 @@ class _Batch:
 
     def _visit(self, layer: int, output: BlockOutput) -> None:
         device = output.residual.device  # of this layer; the states come together where the embedding is
-        if layer in self._opening or self._places.device != device:
+        if layer == self.lm.n_layers - 1:  # of the last block there is nothing but what is read
+            self._places = torch.arange(self.read_at.size, device=device).view(self.read_at.shape)
+        elif layer in self._opening or self._places.device != device:
             places = self.rows.places(self.readers, self.read_at, layer)
             self._places = torch.from_numpy(places).to(device)
         for site, name in enumerate(SITES):

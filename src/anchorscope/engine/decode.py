@@ -113,9 +113,9 @@ class _Batch:
             layout = BatchRows(sequences, part, [CLEAN], prefix.length, self.lm.n_layers)
             into = torch.tensor([row.item for row in layout.rows for _ in range(row.first, row.stop)])
             packed = Packed(self.lm, sequences, layout, prefix, _keeper(self.cache, into, layout.positions()))
-            stream = run_layers(self.lm, packed.ids, packed.positions, packed, lambda index, output: None)
-            last = torch.from_numpy(layout.own[1:] - 1).to(stream.device)
-            ends[[row.item for row in layout.rows]] = stream[0, last].to(ends.device)
+            last = torch.from_numpy(layout.own[1:] - 1)
+            stream = run_layers(self.lm, packed.ids, packed.positions, packed, lambda index, output: None, read=last)
+            ends[[row.item for row in layout.rows]] = stream[0].to(ends.device)
         return ends
 
     def _step(self, ids: Tensor) -> Tensor:

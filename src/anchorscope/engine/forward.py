@@ -34,11 +34,18 @@ class BatchAttention(Attends, Protocol):
 
 @torch.inference_mode()
 def run_layers(
-    lm: LanguageModel, ids: Tensor, positions: Tensor, attention: BatchAttention, visit: Visit, compiled: bool = False
+    lm: LanguageModel,
+    ids: Tensor,
+    positions: Tensor,
+    attention: BatchAttention,
+    visit: Visit,
+    compiled: bool = False,
+    read: Tensor | None = None,
 ) -> Tensor:
     """Runs tokens in one line, ids and positions [token], through all blocks; the stream after the last, [1, token, d].
 
-    `compiled` blocks pay where a model is large: each graph is made once, for all layers and batches.
+    `read` names the places that are wanted of the last block: after its attention only they are run. `compiled` blocks
+    pay where a model is large: each graph is made once, for all layers and batches.
     """
     ids, positions = ids.to(lm.device)[None], positions.to(lm.device)[None]
     stream = lm.embed(ids, positions)
@@ -53,7 +60,8 @@ def run_layers(
             kind = lm.rotary_kind(layer)
             if kind not in rotary:
                 rotary[kind] = lm.rotary(layer, stream, positions)
-            output = lm.run_block(layer, stream, rotary[kind], attention, compiled)
+            wanted = read if layer == lm.n_layers - 1 else None
+            output = lm.run_block(layer, stream, rotary[kind], attention, compiled, wanted)
             visit(layer, output)
             stream = output.residual
     return stream

@@ -153,15 +153,25 @@ class BlockOutput:
 
 
 def run_block(
-    family: Family, block: Any, stream: Tensor, rotary: tuple[Tensor, Tensor] | None, attends: Attends
+    family: Family,
+    block: Any,
+    stream: Tensor,
+    rotary: tuple[Tensor, Tensor] | None,
+    attends: Attends,
+    read: Tensor | None = None,
 ) -> BlockOutput:
-    """One decoder block on the residual stream; `attends` says which tokens see which (under `own_attention`)."""
+    """One decoder block on the residual stream; `attends` says which tokens see which (under `own_attention`).
+
+    With `read`, the places of some tokens, only these go on after attention: all that is wanted of a last block.
+    """
     given: dict[str, Any] = {"attention_mask": attends}
     if rotary is not None:
         given["position_embeddings"] = rotary
-    read = _normed(block, family.norm_before_attention, stream)
-    attended = _first(getattr(block, family.attention)(hidden_states=read, **given))
+    seen = _normed(block, family.norm_before_attention, stream)
+    attended = _first(getattr(block, family.attention)(hidden_states=seen, **given))
     attended = _normed(block, family.norm_after_attention, attended)
+    if read is not None:
+        attended, stream = attended[:, read], stream[:, read]
     after_attention = stream + attended
     parallel = family.parallel is not None and getattr(block, family.parallel)
     fed = getattr(block, family.mlp)(_normed(block, family.norm_before_mlp, stream if parallel else after_attention))

@@ -137,12 +137,14 @@ class LanguageModel:
         rotary: tuple[Tensor, Tensor] | None,
         attends: Attends,
         compiled: bool = False,
+        read: Tensor | None = None,
     ) -> BlockOutput:
         """One block, under `own_attention`; what it is given follows it to its device."""
         device = self.layer_device(layer)
         there = None if rotary is None else (rotary[0].to(device), rotary[1].to(device))
         run = compiled_run_block() if compiled else run_block
-        return run(self.family, self.layers[layer], stream.to(device), there, attends)
+        wanted = None if read is None else read.to(device)
+        return run(self.family, self.layers[layer], stream.to(device), there, attends, wanted)
 
     def own_attention(self) -> AbstractContextManager[None]:
         """While it lasts, blocks ask the engine what their tokens see."""

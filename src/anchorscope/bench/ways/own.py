@@ -1,8 +1,10 @@
 """`anchorscope`: through the engine, as a run does it."""
 
+import numpy as np
 import torch
 from torch import Tensor
 
+from anchorscope.bench.probe_problem import FOLDS
 from anchorscope.bench.workload import Workload
 from anchorscope.engine.batching import Budget, plan_batches
 from anchorscope.engine.budget import automatic_tokens
@@ -12,8 +14,11 @@ from anchorscope.engine.forward import compute_prefix
 from anchorscope.engine.sequences import CLEAN, SITES, Variant
 from anchorscope.engine.to_host import ToHost
 from anchorscope.models.language_model import LanguageModel
+from anchorscope.probes.crossfit import ProbeSet
+from anchorscope.probes.scoring import Scorer
 
 _ATTENTION = SITES.index("attention")
+_PROBES = 3  # per fold, as a run has them
 
 
 class Own:
@@ -49,7 +54,34 @@ class Own:
         n_layers, rows = self.lm.n_layers, [(item.length, min(item.keys) + 1) for item in workload.items]
         clean = sum(length - workload.shared for length, _ in rows)
         changed = sum(length - first for length, first in rows)
-        return workload.shared + clean + changed * ((n_layers + 1) / 2 if work == "single-layer" else 1)
+        single = work == "single-layer"
+        run = workload.shared + clean + changed * ((n_layers + 1) / 2 if single else 1)
+        # After the last block's attention only the tokens that are read go on.
+        dropped = clean + changed * (n_layers if single else 1) - len(rows) * (n_layers if single else 2)
+        return run - dropped * self._after_attention / n_layers
+
+    @property
+    def _after_attention(self) -> float:
+        """The share of a block's parameters that comes after its attention."""
+        block = self.lm.layers[-1]
+        fed = getattr(block, self.lm.family.mlp)
+        return sum(one.numel() for one in fed.parameters()) / sum(one.numel() for one in block.parameters())
+
+    def stream(self, workload: Workload) -> Tensor:
+        """The knockout as a run does it: states go through the probes on the device, and only log-odds come back."""
+        lm, kinds = self.lm, (1, _PROBES, FOLDS, self.lm.n_layers)
+        generator = torch.Generator().manual_seed(0)
+        fitted = ProbeSet(
+            torch.randn(*kinds[1:], lm.d_model, generator=generator), torch.zeros(kinds[1:]), np.ones(kinds[1:]),
+            np.ones(kinds[1:]), (),
+        )  # fmt: skip
+        scorer = Scorer([[fitted] * len(SITES)], np.arange(len(workload.items)) % FOLDS, lm.device)
+        scores: list[Tensor] = []
+        variants = [CLEAN, Variant(dict(enumerate(workload.cuts)))]
+        prefix = compute_prefix(lm, workload.items[0].ids[: workload.shared])
+        work = Work(workload.sequences, prefix, variants, self.budget, compiled=self.compiled)
+        capture(lm, work, lambda variant, batch, found: scores.append(scorer.score(batch, found)), "bench")
+        return torch.cat(scores).cpu()
 
     def generate(self, workload: Workload) -> list[tuple[int, ...]]:
         """A greedy answer to every prompt."""
