@@ -28,7 +28,7 @@ from anchorscope.engine.batching import Budget
 from anchorscope.engine.budget import automatic_tokens, worth_compiling
 from anchorscope.engine.capture import clean_states
 from anchorscope.engine.sequences import SITES
-from anchorscope.errors import TooFewAnswers, UserError
+from anchorscope.errors import TooFewAnswers
 from anchorscope.evidence.effects import Effect, measure, refuse_no_op, score_states
 from anchorscope.evidence.gather import measured_places, refit_logits
 from anchorscope.evidence.items import Measured
@@ -38,7 +38,7 @@ from anchorscope.interventions.registry import available, chosen
 from anchorscope.models.language_model import LanguageModel, ModelIdentity
 from anchorscope.models.loading import load as load_model
 from anchorscope.models.wrapping import wrap
-from anchorscope.prepare import ask, rehearse, resolve, solver_device
+from anchorscope.prepare import ask, few_collections, refuse_other_weights, rehearse, resolve, solver_device
 from anchorscope.probes.crossfit import MIN_PER_CLASS, PROBES, ProbeSet, Splits, fit_probes, make_splits
 from anchorscope.probes.folds import grouped_folds
 from anchorscope.probes.scoring import Scorer
@@ -67,7 +67,7 @@ def run_recipe(
     recipe = resolve(recipe)
     if fresh:
         rehearse(recipe, loaded is not None)
-    with open_run(out, recipe, fresh) as folder:
+    with open_run(out, recipe, fresh) as folder, few_collections():
         if not folder.finished:
             job = _Job(folder, recipe, loaded, progress or Silent())
             asked = [job.ask(parse_spec(text)) for text in recipe.datasets]  # all files are read before anything slow
@@ -97,12 +97,7 @@ class _Job:
             lm = load_model(recipe.model, recipe.dtype, recipe.device, recipe.trust_remote_code)
             self.progress.advance(1)
             self.progress.finish()
-        known = self.folder.stored("model.json", _IDENTITY)
-        if known is not None and known.fingerprint != lm.fingerprint():
-            raise UserError(
-                f"The weights of {recipe.model!r} are not those that this run began with ({known.name}); "
-                f"start over with --fresh, or choose another folder with --out."
-            )
+        refuse_other_weights(recipe, lm, self.folder.stored("model.json", _IDENTITY))
         return lm
 
     @cached_property

@@ -2,6 +2,7 @@
 
 import platform
 import shutil
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from importlib import metadata
@@ -19,7 +20,7 @@ from anchorscope.progress import Progress
 from anchorscope.recipe import Recipe
 from anchorscope.report.findings import Findings
 from anchorscope.report.render import write_all
-from anchorscope.store import RunFolder, replacing, sha256
+from anchorscope.store import RunFolder, peak_memory_mb, replacing, sha256
 
 _NAMED_VERSIONS = ("anchorscope", "torch", "transformers", "numpy", "polars", "scikit-learn", "safetensors")
 
@@ -57,7 +58,7 @@ def publish(
     batch_tokens: int, progress: Progress,
 ) -> None:  # fmt: skip
     """Writes the run's results, the manifest last; `batch_tokens` is what the run ended with."""
-    out = folder.path
+    out, began = folder.path, time.monotonic()
     frames = {
         "items": pl.concat([*(one.items for one in results), *(one.items for one in left_out)]),
         "effects": pl.concat([one.effects for one in results]),
@@ -87,7 +88,8 @@ def publish(
         "reference_layers": {one.name: list(one.reference_layers) for one in results},
         "batch_tokens": {"asked": folder.recipe.batch_tokens, "final": batch_tokens},
         "warnings": warnings,
-        "steps": steps,
+        "elapsed_seconds": round(time.monotonic() - folder.opened, 3),
+        "steps": [*steps, _flat(_report_step(began))],
     })  # fmt: skip
 
 
@@ -174,6 +176,11 @@ def _versions() -> dict[str, str]:
         except metadata.PackageNotFoundError:
             found[name] = "not installed as a package"
     return found
+
+
+def _report_step(began: float) -> dict[str, Any]:
+    """The last step's record: this one, nearly over."""
+    return {"step": "report", "seconds": round(time.monotonic() - began, 3), "peak_memory_mb": peak_memory_mb()}
 
 
 def _flat(record: Mapping[str, Any]) -> dict[str, Any]:

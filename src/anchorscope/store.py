@@ -50,6 +50,7 @@ class RunFolder:
         self.path = path
         self.recipe = recipe
         self.work = path / "work"
+        self.opened = time.monotonic()
 
     @property
     def finished(self) -> bool:
@@ -67,7 +68,7 @@ class RunFolder:
         place.parent.mkdir(parents=True, exist_ok=True)
         with replacing(place) as half_made:
             form.write(made, half_made)
-        record = {"step": name, "seconds": round(time.monotonic() - began, 3), "peak_memory_mb": _peak_memory_mb()}
+        record = {"step": name, "seconds": round(time.monotonic() - began, 3), "peak_memory_mb": peak_memory_mb()}
         self._record(record)
         return made
 
@@ -262,7 +263,7 @@ def _reset_device_peak() -> None:
         torch.cuda.reset_peak_memory_stats()
 
 
-def _peak_memory_mb() -> dict[str, float]:
+def peak_memory_mb() -> dict[str, float]:
     """Peak of the process so far, and of the GPU in this step; Windows does not tell the first this way."""
     peaks = {"host": 0.0}
     if sys.platform != "win32":

@@ -1,9 +1,11 @@
-"""Batch plans: every item once, within the budget, with little padding."""
+"""Batch plans: every item once, within the budget, equally long ones together."""
+
+import itertools
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from anchorscope.engine.batching import padding_share, plan_batches
+from anchorscope.engine.batching import MOST_AT_ONCE, Budget, plan_batches
 
 LENGTHS = st.lists(st.integers(1, 40), max_size=30)
 BUDGET = st.integers(1, 200)
@@ -43,20 +45,13 @@ def test_an_order_decides_among_equal_lengths(lengths: list[int], budget: int, r
         ]
 
 
-@given(LENGTHS, BUDGET)
-def test_the_padding_share_counts_the_tokens_that_are_run_in_vain(lengths: list[int], budget: int) -> None:
+@given(st.lists(st.integers(1, 40), min_size=2, max_size=30), BUDGET)
+def test_no_item_runs_with_longer_ones_than_it_must(lengths: list[int], budget: int) -> None:
     batches = plan_batches(lengths, budget)
-    run = real = 0
-    for batch in batches:
-        for index in batch:
-            real += lengths[index]
-            run += max(lengths[other] for other in batch)
-    share = padding_share(lengths, batches)
-    assert share == (1 - real / run if run else 0)
-    assert 0 <= share < 1
+    for one, following in itertools.pairwise(batches):
+        assert min(lengths[index] for index in one) >= max(lengths[index] for index in following)
 
 
-def test_sorting_by_length_leaves_little_padding() -> None:
-    lengths = [10, 40] * 50
-    assert padding_share(lengths, plan_batches(lengths, 400)) == 0
-    assert padding_share(lengths, [range(start, start + 10) for start in range(0, 100, 10)]) == 0.375
+def test_one_pass_takes_no_more_than_pays() -> None:
+    assert Budget(2048).at_once == 2048
+    assert Budget(2**20).at_once == MOST_AT_ONCE

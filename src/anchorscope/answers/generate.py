@@ -16,7 +16,7 @@ from anchorscope.datasets.question import Question
 from anchorscope.engine.batching import Budget, plan_batches
 from anchorscope.engine.decode import Decoded, decode, decoded_lengths
 from anchorscope.engine.keys_values import Prefix
-from anchorscope.models.language_model import LanguageModel, decode_exactly
+from anchorscope.models.language_model import LanguageModel, decode_all_exactly, decode_exactly
 from anchorscope.progress import Progress
 
 BLANK_ROOM = 4
@@ -64,39 +64,44 @@ def answer_questions(
     if chat:  # few models think when told not to, so only theirs are asked again, with room for it
         thinking = [index for index, one in decoded.items() if _thinks(decode_exactly(lm.tokenizer, one.ids))]
         decoded |= ask(thinking, max_new_tokens + THINKING_ROOM)
-    answers = {}
-    for index, question in enumerate(questions):
-        if question.model_answer is None:
-            answers[index] = _spoken(lm.tokenizer, decoded[index], max_new_tokens, chat)
-        else:
-            answers[index] = given_answer(lm.tokenizer, template, prompts[index], question.model_answer)
-    return [answers[index] for index in range(len(questions))]
+    spoken = {index: _spoken(lm.tokenizer, one, max_new_tokens, chat) for index, one in decoded.items()}
+    texts = dict(zip(spoken, decode_all_exactly(lm.tokenizer, [one.ids for one in spoken.values()]), strict=True))
+    return [
+        spoken[index].answer(texts[index])
+        if question.model_answer is None
+        else given_answer(lm.tokenizer, template, prompts[index], question.model_answer)
+        for index, question in enumerate(questions)
+    ]
 
 
 def given_answer(tokenizer: Any, template: Template, prompt: Prompt, text: str) -> Answer:
     """An answer that was given elsewhere, as the model would see it after the prompt."""
     ids = template.answer_ids(tokenizer, prompt.text, prompt.ids, text)
-    return _as_answer(tokenizer, ids, None, finished=True)
+    return _Spoken(ids, None, True, ()).answer(decode_exactly(tokenizer, ids))
 
 
-def _spoken(tokenizer: Any, decoded: Decoded, room: int, chat: bool) -> Answer:
+@dataclass(frozen=True)
+class _Spoken:
+    """An answer's tokens, not yet text."""
+
+    ids: tuple[int, ...]
+    log_probs: tuple[float, ...] | None
+    finished: bool
+    before: tuple[int, ...]
+
+    def answer(self, text: str) -> Answer:
+        """The answer, with the text of its tokens."""
+        said = text.strip()
+        status = "truncated" if not self.finished else "answered" if said else "empty"
+        return Answer(text=said, ids=self.ids, log_probs=self.log_probs, status=status, before=self.before)
+
+
+def _spoken(tokenizer: Any, decoded: Decoded, room: int, chat: bool) -> _Spoken:
     """What the model said, apart from what it wrote before."""
     start = _tokens_before(tokenizer, decoded.ids) if chat else 0
     ids, log_probs = decoded.ids[start:], decoded.log_probs[start:]
     finished = decoded.finished and len(ids) <= room
-    return _as_answer(tokenizer, ids[:room], log_probs[:room], finished, decoded.ids[:start])
-
-
-def _as_answer(
-    tokenizer: Any,
-    ids: tuple[int, ...],
-    log_probs: tuple[float, ...] | None,
-    finished: bool,
-    before: tuple[int, ...] = (),
-) -> Answer:
-    text = decode_exactly(tokenizer, ids).strip()
-    status = "truncated" if not finished else "answered" if text else "empty"
-    return Answer(text=text, ids=ids, log_probs=log_probs, status=status, before=before)
+    return _Spoken(ids[:room], log_probs[:room], finished, decoded.ids[:start])
 
 
 def _thinks(text: str) -> bool:

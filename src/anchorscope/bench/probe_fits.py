@@ -28,7 +28,7 @@ def make_problem(setting: Setting) -> Problem:
     workload = setting.workload(setting.options.probe_items)
     setting.say(f"probes: states of {len(workload.items)} items")
     labels = np.array([item.label for item in workload.items])
-    states = Own(setting.lm).knockout(workload)[0].to(setting.lm.device)
+    states = Own(setting.lm).clean(workload).to(setting.lm.device)
     rng = np.random.default_rng(setting.options.seed)
     return Problem(states, labels, grouped_folds(np.arange(len(labels)), labels, FOLDS, rng))
 

@@ -1,4 +1,4 @@
-"""Which items run together: sorted by length, as many as a token budget allows, so that little is padding.
+"""Which items run together: sorted by length, as many as a token budget allows, so that attention pads little.
 
 Where memory does not suffice, the budget is halved and the work goes on with what is left; the lower budget stays.
 """
@@ -14,6 +14,10 @@ import torch
 from anchorscope.errors import UserError
 from anchorscope.models.memory import is_out_of_memory
 
+MOST_AT_ONCE = 2**16
+"""Tokens of one pass, however much memory there is: products gain nothing beyond, and the host prepares the next batch
+while the device runs this one."""
+
 
 @dataclass
 class Budget:
@@ -22,6 +26,11 @@ class Budget:
     tokens: int
     lowered: Callable[[int], None] = field(default=lambda tokens: None)
     """Told whenever memory ran out, with the new number."""
+
+    @property
+    def at_once(self) -> int:
+        """Tokens of one pass through the blocks."""
+        return min(self.tokens, MOST_AT_ONCE)
 
     def lower(self, tokens: int) -> None:
         """From now on no more than this."""
@@ -81,9 +90,3 @@ def _fits(run: Callable[[list[int]], None], batch: list[int]) -> bool:
     if torch.cuda.is_available():
         torch.cuda.empty_cache()
     return False
-
-
-def padding_share(lengths: Sequence[int], batches: Sequence[Sequence[int]]) -> float:
-    """Share of the computed tokens that are padding."""
-    run = sum(max(lengths[index] for index in batch) * len(batch) for batch in batches)
-    return 1.0 - sum(lengths) / run if run else 0.0

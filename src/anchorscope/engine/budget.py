@@ -14,7 +14,7 @@ _SHARE = 0.4  # of the free memory; the rest is for kernels' own needs and what 
 _MOST = {"cpu": 2048, "cuda": 2**18}  # matrix products gain nothing beyond it
 _LEAST = 64
 _TOKENS_PER_READING = 16  # a state is read at about every so many tokens
-_COMPILES_FROM = 3e16  # operations; about a minute of a large GPU, of which compiled blocks save a quarter, at 15 s
+_COMPILES_FROM = 2e16  # operations: 40 s of a large GPU, of which compiled blocks save a quarter and cost about as much
 
 
 def automatic_tokens(lm: LanguageModel) -> int:

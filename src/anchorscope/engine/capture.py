@@ -63,7 +63,7 @@ def capture(lm: LanguageModel, work: Work, receive: Receive, title: str, progres
     batches = work.batches
     if batches is None:
         run_at_all = [item for item in (work.order or range(len(lengths))) if lengths[item]]
-        batches = plan_batches(lengths, work.budget.tokens if work.budget else sum(lengths), run_at_all)
+        batches = plan_batches(lengths, work.budget.at_once if work.budget else sum(lengths), run_at_all)
     listener.start(title, sum(len(batch) for batch in batches))
     checks = _Checks(lm)
 

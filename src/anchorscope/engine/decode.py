@@ -59,7 +59,7 @@ def decode(
     answers: dict[int, Decoded] = {}
 
     def run(batch: list[int]) -> None:
-        at_once = budget.tokens if budget is not None else sys.maxsize
+        at_once = budget.at_once if budget is not None else sys.maxsize
         rows = [prompts[index] for index in batch]
         spoken = _Batch(lm, rows, prefix, max_new_tokens + 1, at_once).decode(max_new_tokens, is_end)
         answers.update(zip(batch, spoken, strict=True))

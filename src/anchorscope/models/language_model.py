@@ -212,3 +212,9 @@ def compiled_run_block() -> Callable[..., BlockOutput]:
 def decode_exactly(tokenizer: Any, ids: Sequence[int]) -> str:
     """The text of token ids as it is: a tokenizer that tidies up spaces would move every later character."""
     return str(tokenizer.decode(list(ids), clean_up_tokenization_spaces=False))
+
+
+def decode_all_exactly(tokenizer: Any, sequences: Sequence[Sequence[int]]) -> list[str]:
+    """The texts of many sequences, in one call."""
+    lists = [list(ids) for ids in sequences]
+    return list(tokenizer.batch_decode(lists, clean_up_tokenization_spaces=False)) if lists else []

@@ -40,6 +40,10 @@ class Own:
         """Clean and masked rows together, behind the shared prefix."""
         return self._capture(workload, [CLEAN, Variant(dict(enumerate(workload.cuts)))])
 
+    def clean(self, workload: Workload) -> Tensor:
+        """What attention adds in the clean run, [layer, item, d_model]."""
+        return self._capture(workload, [CLEAN])[0]
+
     def single_layer(self, workload: Workload) -> Tensor:
         """All single layers together, each from its layer on."""
         cuts = dict(enumerate(workload.cuts))
