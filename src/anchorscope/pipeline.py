@@ -29,7 +29,7 @@ from anchorscope.engine.budget import automatic_tokens, worth_compiling
 from anchorscope.engine.capture import clean_states
 from anchorscope.engine.sequences import SITES
 from anchorscope.errors import TooFewAnswers
-from anchorscope.evidence.effects import Effect, measure, refuse_no_op, score_states
+from anchorscope.evidence.effects import Effect, measure, refuse_no_ops, score_states
 from anchorscope.evidence.gather import measured_places, refit_logits
 from anchorscope.evidence.items import Measured
 from anchorscope.evidence.tables import Evidence, evidence_tables
@@ -189,8 +189,7 @@ class _Job:
         effects: list[Effect] = step(
             f"{name}/effects", lambda: self._measure(wanted, tokens(), talk, scorer(), compiled()), EFFECTS
         )
-        for effect in effects:
-            refuse_no_op(effect, clean)
+        refuse_no_ops(effects, clean)
 
         answered = [_Answered(asked.questions[index], answers[index]) for index in used]
         measured = measured_places(splits, groups, self.positions, probe_sets, clean, effects)

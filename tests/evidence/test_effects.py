@@ -11,7 +11,7 @@ from anchorscope.engine.capture import clean_states
 from anchorscope.engine.forward import compute_prefix
 from anchorscope.engine.sequences import SITES, TokenSequence
 from anchorscope.errors import InterventionNotApplied
-from anchorscope.evidence.effects import Effect, measure, refuse_no_op, score_states
+from anchorscope.evidence.effects import Effect, measure, refuse_no_op, refuse_no_ops, score_states
 from anchorscope.evidence.gather import measured_places, refit_logits
 from anchorscope.interventions.intervention import Intervention, ItemTokens
 from anchorscope.interventions.registry import INTERVENTIONS
@@ -55,10 +55,13 @@ class Bench:
         self.clean = score_states(self.scorer, self.states)
 
     def run(self, intervention: Intervention, batch_tokens: int = 200) -> Effect:
+        return self.run_all([intervention], batch_tokens)[0]
+
+    def run_all(self, interventions: list[Intervention], batch_tokens: int = 200) -> list[Effect]:
         return measure(
-            self.lm, self.items, self.prefix, self.scorer, [intervention], "all", (1, 2), Budget(batch_tokens), 0,
+            self.lm, self.items, self.prefix, self.scorer, interventions, "all", (1, 2), Budget(batch_tokens), 0,
             Silent(),
-        )[0]  # fmt: skip
+        )  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -169,3 +172,47 @@ def test_a_refit_never_scores_an_item_with_a_probe_that_saw_it(bench: Bench) -> 
     other = refit_logits(effect, replace(splits, labels=flipped), Silent())
     assert other[:, folds == 1] == pytest.approx(found[:, folds == 1], abs=1e-5)
     assert np.abs(other[:, folds != 1] - found[:, folds != 1]).max() > 0.1
+
+
+def test_a_batch_that_is_run_again_for_lack_of_memory_counts_once(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    together = [INTERVENTIONS["knockout"], INTERVENTIONS["random"]]
+    wanted = bench.run_all(together)
+    score, calls = Scorer.score, []
+
+    def short_of_memory(self: Scorer, items: list[int], states: torch.Tensor) -> torch.Tensor:
+        calls.append(len(items))
+        if len(calls) == 2:  # the first batch's second intervention: the first one's scores are there already
+            raise torch.OutOfMemoryError
+        return score(self, items, states)
+
+    monkeypatch.setattr(Scorer, "score", short_of_memory)
+    found = bench.run_all(together, batch_tokens=400)
+    assert calls[0] > calls[2]  # halved
+    for one, other in zip(found, wanted, strict=True):
+        assert one.items.tolist() == other.items.tolist() == list(range(N))
+        assert one.n_cut.tolist() == other.n_cut.tolist()
+        assert one.logits == pytest.approx(other.logits, abs=1e-4)
+
+
+def test_interventions_that_run_together_give_what_each_gives_alone(bench: Bench) -> None:
+    names = ["random", "knockout", "none"]
+    together = bench.run_all([INTERVENTIONS[name] for name in names])
+    assert [one.intervention for one in together] == names
+    for name, found in zip(names, together, strict=True):
+        alone = bench.run(INTERVENTIONS[name])
+        assert found.items.tolist() == alone.items.tolist()
+        assert found.logits == pytest.approx(alone.logits, abs=1e-4)
+        assert (found.states is None) == (alone.states is None)
+
+
+def test_a_cut_that_does_no_more_than_noise_is_refused(bench: Bench) -> None:
+    # Batches differ from the clean pass's, so that a cut that was never made shows as noise, not as equal bits.
+    cut, still = bench.run_all([INTERVENTIONS["knockout"], INTERVENTIONS["none"]])
+    refuse_no_ops([cut, still], bench.clean)
+    noise = np.random.default_rng(0).normal(0, 1e-4, cut.logits.shape).astype(np.float32)
+    quiet = replace(cut, logits=bench.clean[cut.items] + noise)
+    loud = replace(still, logits=bench.clean[still.items] + 2 * noise[still.items])
+    with pytest.raises(InterventionNotApplied, match=r"knockout: scores change by .* no cut can be told from noise"):
+        refuse_no_ops([quiet, loud], bench.clean)

@@ -37,7 +37,7 @@ class Options:
     items: int = _choice(64, "Items of knockout, single-layer and generation; slow ways run fewer.")
     probe_items: int = _choice(400, "Items that probes learn from.")
     repeats: int = _choice(3, "Timed repeats; the ways take turns.")
-    seconds: float = _choice(20.0, "About how long one repeat of a slow way may take; it then runs fewer items.")
+    seconds: float = _choice(8.0, "About how long one repeat of a slow way may take; it then runs fewer items.")
     shared: int | None = _choice(None, "Shared tokens of synthetic items (default 40); a shape always runs these.")
     own: int | None = _choice(None, "Own tokens of synthetic items (default 24).")
     dataset: str = _choice("atlas", "Questions of real items: atlas, popqa=FILE, file:PATH and so on.")

@@ -23,6 +23,7 @@ from anchorscope.bench.workload import Workload
 from anchorscope.models.language_model import LanguageModel
 from anchorscope.models.memory import is_out_of_memory
 
+_LEAST = 4  # items of a timed repeat
 _CHECKED = {"knockout": 8, "single-layer": 2}  # items whose states are compared
 
 
@@ -121,11 +122,11 @@ class StateWays:
         return reference.compare(row, found)
 
     def _affordable(self, name: str, work: str) -> Workload:
-        """As many items as one repeat has the time for, in whole batches of the way, at least one."""
+        """As many items as one repeat has the time for: whole batches, or a part of one, but never very few."""
         way, n = self.ways[name], len(self.workload.items)
         each = way.tokens(work, self.workload) / n / self.rates[name]
-        batch = max(2, self._batch(way))
-        return self.workload.first(min(n, batch * max(1, int(self.setting.options.seconds / each / batch))))
+        batch, fits = max(2, self._batch(way)), int(self.setting.options.seconds / each)
+        return self.workload.first(min(n, fits // batch * batch if fits >= batch else max(_LEAST, fits)))
 
     def _batch(self, way: Way) -> int:
         """Items that a way runs together; ours sees all of them, and makes its batches itself."""

@@ -6,7 +6,9 @@ is cut, so that the rest renormalises exactly. The diagonal always stays: no row
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import chain
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -30,11 +32,11 @@ class CutRows:
     @classmethod
     def of(cls, cuts: Sequence[Cut], answer_starts: Sequence[int], n_keys: int, device: torch.device) -> "CutRows":
         """Tensors from the records."""
-        keys = torch.zeros(len(cuts), n_keys, dtype=torch.bool)
-        rows = [row for row, cut in enumerate(cuts) for _ in cut.keys]
-        keys[rows, [key for cut in cuts for key in cut.keys]] = True
-        edges = torch.tensor([EDGES.index(cut.edges) for cut in cuts])
-        return cls(keys.to(device), edges.to(device), torch.tensor(answer_starts).to(device))
+        keys = np.zeros((len(cuts), n_keys), dtype=bool)
+        cut_keys = np.fromiter(chain.from_iterable(cut.keys for cut in cuts), dtype=np.int64)
+        keys[np.repeat(np.arange(len(cuts)), [len(cut.keys) for cut in cuts]), cut_keys] = True
+        edges = np.array([EDGES.index(cut.edges) for cut in cuts])
+        return cls(*(torch.from_numpy(part).to(device) for part in (keys, edges, np.array(answer_starts))))
 
     def removed(self, queries: Tensor) -> Tensor:
         """The edges that are lost, [row, pos, key_pos], for queries at these positions, [row, pos]."""

@@ -6,6 +6,7 @@ item's clean row and from the row itself. All other parts of a block run on the 
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 
 import numpy as np
 import torch
@@ -69,7 +70,8 @@ class Packed:
         self.lost: dict[int, Tensor] = {}
         """Edges that each layer's attention was really computed without."""
         at_once = rows.rows[: rows.open_at(0)]
-        self.ids = torch.tensor([i for row in at_once for i in sequences[row.item].ids[row.first : row.stop]])
+        ids = chain.from_iterable(sequences[row.item].ids[row.first : row.stop] for row in at_once)
+        self.ids = torch.from_numpy(np.fromiter(ids, dtype=np.int64))
         self.positions = rows.positions()
 
     def enter(self, layer: int) -> Tensor | None:

@@ -109,6 +109,27 @@ def score_states(scorer: Scorer, states: Tensor) -> NDArray[np.float32]:
     return torch.cat(found).cpu().numpy()
 
 
+def refuse_no_ops(effects: Sequence[Effect], clean: NDArray[np.float32]) -> None:
+    """Raises where a cut cannot have been made; cutting nothing, which is among the effects, tells what noise does."""
+    still = next((effect for effect in effects if not effect.n_cut.any()), None)
+    for effect in effects:
+        refuse_no_op(effect, clean)
+        cut = effect.n_cut > 0
+        if still is None or not cut.any():
+            continue
+        moved, noise = (float(np.median(_largest_change(one, clean))) for one in (effect, still))
+        if moved <= noise:
+            raise InterventionNotApplied(
+                f"{effect.intervention}: scores change by {moved:.2g} where edges are lost and by {noise:.2g} where "
+                f"none are, so that no cut can be told from noise"
+            )
+
+
+def _largest_change(effect: Effect, clean: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Of each item, over all positions, sites, probes and layers."""
+    return np.abs(effect.logits - clean[effect.items]).reshape(len(effect.items), -1).max(axis=1)
+
+
 def refuse_no_op(effect: Effect, clean: NDArray[np.float32]) -> None:
     """Raises where an item lost attention edges and yet every one of its scores is the same to the last bit."""
     unchanged = effect.logits == clean[effect.items]
@@ -141,16 +162,17 @@ class _Collected:
         self.to_host = ToHost(lambda batch, states: self.states.update(zip(batch, states, strict=True)))
 
     def receive(self, batch: list[int], states: Tensor) -> None:
-        self.items += batch
         self.logits.append(self.scorer.score(batch, states))
+        self.items += batch
         if self.keep is not None:
             position, site = self.keep
             self.to_host.put(batch, states[:, position, site].clone())  # a part of a batch would keep all of it
 
     def effect(self, planned: _Planned, edges: str) -> Effect:
         self.to_host.finish()
-        in_order = np.argsort(self.items)
-        items = np.array(self.items, dtype=np.int64)[in_order]
+        # Where memory ran out within a batch, some of its items came twice: the last time counts.
+        items, from_behind = np.unique(np.array(self.items, dtype=np.int64)[::-1], return_index=True)
+        in_order = len(self.items) - 1 - from_behind
         states = [self.states[int(index)] for index in items] if self.keep is not None else []
         return Effect(
             intervention=planned.intervention.name,
