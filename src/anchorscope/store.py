@@ -200,6 +200,7 @@ def _changed_options(path: Path, recipe: Recipe, fresh: bool) -> list[str]:
     if fresh or not known.exists():
         return []
     before, now = make_recipe(read_recipe(known)).model_dump(), recipe.model_dump()
+    now["batch_tokens"] = now["batch_tokens"] or before["batch_tokens"]  # not asked for: a run goes on with what it has
     changed = [name for name in now if before[name] != now[name]]
     answers_only = not (path / "manifest.json").exists() and not any((path / "work").glob("*/states.safetensors"))
     if changed and not (answers_only and AFTER_ANSWERS.issuperset(changed)):

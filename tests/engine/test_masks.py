@@ -91,4 +91,4 @@ def test_layers_count_the_edges_they_really_lost(mixed_windows: LanguageModel, i
         far, near = far + len(lost), near + sum(distance < 8 for distance in lost)
     assert near < far
     assert len(SHARED) < 8
-    assert {layer: int(count) for layer, count in packed.lost.items()} == {0: far, 1: far, 2: near, 3: near}
+    assert {layer: int(count.sum()) for layer, count in packed.lost.items()} == {0: far, 1: far, 2: near, 3: near}

@@ -9,11 +9,11 @@ import torch
 from engine_cases import LENGTHS, SHARED, make_cuts, no_prefix, run, shared_prefix
 
 from anchorscope.engine.batching import Budget
-from anchorscope.engine.capture import clean_states
+from anchorscope.engine.capture import Work, capture, clean_states
 from anchorscope.engine.decode import decode
 from anchorscope.engine.packed import Packed
 from anchorscope.engine.rows import BatchRows
-from anchorscope.engine.sequences import Cut, TokenSequence
+from anchorscope.engine.sequences import Cut, TokenSequence, Variant
 from anchorscope.errors import InterventionNotApplied, UserError
 from anchorscope.models.language_model import LanguageModel
 from anchorscope.models.wrapping import wrap
@@ -118,3 +118,29 @@ def test_states_that_are_no_numbers_are_refused_with_the_precision(
     assert f"in {str(dtype).removeprefix('torch.')};" in text
     assert "--dtype" in text
     assert "\n" not in text
+
+
+@pytest.mark.parametrize("budget", [10_000, 50])
+def test_a_hidden_cut_is_refused_whatever_runs_beside_it(mixed_windows: LanguageModel, budget: int) -> None:
+    far = TokenSequence(ids=tuple(range(40)), answer_start=37, read_at=(39,))
+    near = TokenSequence(ids=tuple(range(5, 45)), answer_start=37, read_at=(39,))
+    hidden, seen = Cut(keys=(5,), edges="direct"), Cut(keys=(35,), edges="direct")
+
+    def go(*variants: Variant) -> None:
+        work = Work([far, near], no_prefix(), variants, Budget(budget))
+        capture(mixed_windows, work, lambda *_: None, "test")
+
+    with pytest.raises(UserError, match="sliding window"):
+        go(Variant({0: seen, 1: seen}), Variant({0: hidden, 1: hidden}))  # another variant's edges do not count
+    with pytest.raises(UserError, match="takes no attention edge from it in any layer"):
+        go(Variant({0: hidden, 1: seen}, range(2, 4)))  # nor do another item's
+    go(Variant({0: hidden, 1: seen}))  # the first layers see everything: each item loses something
+
+
+@pytest.mark.parametrize("layers", [range(4, 5), range(10, 12), range(2, 2), range(0, 4, 2), range(-1, 2)])
+def test_layers_that_are_not_there_cannot_be_cut(
+    tiny_llama: LanguageModel, items: list[TokenSequence], layers: range
+) -> None:
+    work = Work(items, no_prefix(), [Variant(dict(enumerate(make_cuts(items))), layers)])
+    with pytest.raises(InterventionNotApplied, match="there are 0 to 3"):
+        capture(tiny_llama, work, lambda *_: None, "test")

@@ -11,6 +11,7 @@ import pytest
 import torch
 from transformers import AutoConfig, AutoModelForCausalLM, Qwen2Config, Qwen2ForCausalLM
 
+from anchorscope.engine.forward import compute_prefix
 from anchorscope.errors import UserError
 from anchorscope.models.attention import OneSequence
 from anchorscope.models.families import FAMILIES
@@ -184,12 +185,16 @@ def test_a_wrapped_model_is_in_evaluation_mode(tiny_llama: LanguageModel) -> Non
     assert not wrap(model, tiny_llama.tokenizer).model.training
 
 
-def test_attention_kernels_that_take_no_mask_per_item_are_replaced(tiny_llama: LanguageModel) -> None:
+@pytest.mark.parametrize("kernel", ["flex_attention", "eager", "sdpa"])
+def test_the_users_attention_kernel_is_left_as_it_is(tiny_llama: LanguageModel, kernel: str) -> None:
     model = copy.deepcopy(tiny_llama.model)
-    model.set_attn_implementation("flex_attention")
-    assert wrap(model, tiny_llama.tokenizer).model.config._attn_implementation == "sdpa"
-    model.set_attn_implementation("eager")
-    assert wrap(model, tiny_llama.tokenizer).model.config._attn_implementation == "eager"
+    model.set_attn_implementation(kernel)
+    lm = wrap(model, tiny_llama.tokenizer)
+    compute_prefix(lm, (5, 6, 7))
+    assert model.config._attn_implementation == kernel
+    with pytest.raises(IndexError):
+        compute_prefix(lm, (5, 10**6))  # no such token
+    assert model.config._attn_implementation == kernel
 
 
 def test_identity_says_which_model_gave_the_numbers(tiny: LanguageModel) -> None:

@@ -238,10 +238,11 @@ def test_probes_that_did_not_converge_are_named(example: Example, monkeypatch: p
     monkeypatch.setattr(descent, "MAX_ITERATIONS", 1)
     found = fit_one(example.states, example.splits).unconverged
     possible = {
-        f"mlp/final layer {layer} probe {probe} fold {fold}"
+        f"mlp/final layer {layer} probe {probe} fold {fold}{what}"
         for layer in range(N_LAYERS)
         for probe in PROBES
         for fold in range(N_FOLDS)
+        for what in ("", " (inner folds)")
     }
     assert set(found) <= possible
     assert len(found) == len(set(found))
@@ -259,7 +260,7 @@ def test_the_name_of_an_unconverged_probe_points_at_the_right_one(
     def one_fails(known: Coordinates, sets: TrainingSets, columns_at_once: int) -> descent.Solution:
         found = solve(known, sets, columns_at_once)
         if len(sets.members) > len(sets.scaled_on):
-            return replace(found, converged=torch.zeros_like(found.converged))  # inner folds are not reported
+            return replace(found, converged=torch.ones_like(found.converged))
         here = next(one_by_one) == N_LAYERS + 1  # the second place's second layer
         return replace(found, converged=(sets.members != hard).any(1)[None] | torch.tensor(not here))
 
@@ -268,6 +269,22 @@ def test_the_name_of_an_unconverged_probe_points_at_the_right_one(
     monkeypatch.setattr(torch, "get_num_threads", lambda: 1)  # so that the chunks come in order
     both = fit_probes(torch.stack([example.states, example.states]), example.splits, ["mlp/final", "residual/final"])
     assert [one.unconverged for one in both] == [(), ("residual/final layer 1 probe b fold 2",)]
+
+
+def test_an_inner_fold_that_did_not_converge_is_named_too(example: Example, monkeypatch: pytest.MonkeyPatch) -> None:
+    per_probe = crossfit.INNER_FOLDS * len(crossfit.STRENGTHS)
+
+    def one_fails(known: Coordinates, sets: TrainingSets, columns_at_once: int) -> descent.Solution:
+        found = solve(known, sets, columns_at_once)
+        converged = torch.ones_like(found.converged)
+        if len(sets.members) > len(sets.scaled_on):
+            converged[:, (PROBES.index("a") * N_FOLDS + 1) * per_probe + 5] = False  # one strength of one inner fold
+        return replace(found, converged=converged)
+
+    monkeypatch.setattr(crossfit, "solve", one_fails)
+    assert fit_one(example.states, example.splits).unconverged == tuple(
+        f"mlp/final layer {layer} probe a fold 1 (inner folds)" for layer in range(N_LAYERS)
+    )
 
 
 class Told:

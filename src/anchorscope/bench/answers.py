@@ -26,10 +26,10 @@ def rows(setting: Setting, workload: Workload) -> list[Row]:
         own.generate(workload.first(_WARM))
         settings["anchorscope"] = f"batches of {own.budget.tokens} tokens"
         runs["anchorscope"] = lambda: own.generate(workload)
-    if "transformers" in names:
-        settings["transformers"] = theirs.tune(workload)
-        setting.say(f"transformers: {settings['transformers']}")
-        runs["transformers"] = lambda: theirs.generate(workload)
+    if "plain-batched" in names:
+        settings["plain-batched"] = theirs.tune(workload)
+        setting.say(f"plain-batched (generate): {settings['plain-batched']}")
+        runs["plain-batched"] = lambda: theirs.generate(workload)
     said: dict[str, list[tuple[int, ...]]] = {}
     keeping = {name: _keeping(said, name, run) for name, run in runs.items()}
     taken = setting.race(keeping, "generation")

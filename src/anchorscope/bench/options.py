@@ -10,13 +10,14 @@ from anchorscope.errors import UserError, unknown
 
 WORK = ("knockout", "single-layer", "probes", "generation")
 """What is measured: clean and cut over all layers; a cut in every single layer; probe fitting; greedy answers."""
-WAYS = ("anchorscope", "plain", "plain-batched", "transformer-lens", "nnsight", "scikit-learn", "transformers")
-"""Who does it: this package; a plain loop; the same done well; two libraries; their like for probes and answers."""
+WAYS = ("anchorscope", "plain", "plain-batched", "transformer-lens", "nnsight", "scikit-learn")
+"""Who does it: this package; a plain loop; the same done well (for answers: transformers' own `generate`); two
+libraries; a loop of fits."""
 WAYS_OF = {
     "knockout": ("anchorscope", "plain", "plain-batched", "transformer-lens", "nnsight"),
     "single-layer": ("anchorscope", "plain", "plain-batched", "transformer-lens", "nnsight"),
     "probes": ("anchorscope", "scikit-learn"),
-    "generation": ("anchorscope", "transformers"),
+    "generation": ("anchorscope", "plain-batched"),
 }
 """Which ways there are for each work."""
 

@@ -7,6 +7,7 @@ from typing import Any
 from anchorscope.bench.meter import Measured, measure
 from anchorscope.bench.options import Options
 from anchorscope.bench.workload import LEAST_OWN, Workload, real, synthetic
+from anchorscope.engine.budget import block_parameters
 from anchorscope.errors import UserError
 from anchorscope.models import shapes
 from anchorscope.models.embedded import installed_path
@@ -36,7 +37,7 @@ class Setting:
     @property
     def block_parameters(self) -> int:
         """Parameters of all blocks."""
-        return sum(tensor.numel() for tensor in self.lm.layers.parameters())
+        return block_parameters(self.lm)
 
     @property
     def peak_tokens_per_s(self) -> float:

@@ -55,7 +55,9 @@ def block_parameters(lm: LanguageModel) -> int:
 def _free_bytes(lm: LanguageModel) -> float:
     devices = {lm.layer_device(layer) for layer in range(lm.n_layers)}
     if all(device.type == "cuda" for device in devices):
-        return min(float(torch.cuda.mem_get_info(device)[0]) for device in devices)
+        # What others hold just now is not looked at: the same recipe is to give the same batches tomorrow, and where
+        # memory does run out, batches are halved.
+        return min(float(torch.cuda.mem_get_info(one)[1] - torch.cuda.memory_allocated(one)) for one in devices)
     try:
         return float(os.sysconf("SC_PHYS_PAGES")) * os.sysconf("SC_PAGE_SIZE") / 2
     except (ValueError, OSError, AttributeError):  # a system that does not tell

@@ -65,7 +65,7 @@ def capture(lm: LanguageModel, work: Work, receive: Receive, title: str, progres
         run_at_all = [item for item in (work.order or range(len(lengths))) if lengths[item]]
         batches = plan_batches(lengths, work.budget.at_once if work.budget else sum(lengths), run_at_all)
     listener.start(title, sum(len(batch) for batch in batches))
-    checks = _Checks(lm)
+    checks = _Checks(lm, len(work.variants))
 
     def run(batch: list[int]) -> None:
         done = _Batch(lm, work, batch)
@@ -142,32 +142,53 @@ class _Batch:
 class _Checks:
     """What must not pass in silence; asked of the device once, at the end, so that it never waits for the host."""
 
-    def __init__(self, lm: LanguageModel) -> None:
+    def __init__(self, lm: LanguageModel, n_variants: int) -> None:
         self.lm = lm
         self.finite: list[Tensor] = []
-        self.lost: list[tuple[int, Tensor]] = []
+        self.untouched: list[Tensor] = []
+        """Per batch: whether a row that was to lose edges lost none in any layer."""
+        self.edges = torch.zeros(n_variants, lm.n_layers, dtype=torch.long, device=lm.device)
+        """What each variant's rows lost in each layer, all batches together."""
+        self.asked = np.zeros((n_variants, lm.n_layers), dtype=bool)
+        """Whether they were to lose any."""
 
     def note(self, batch: _Batch) -> None:
         """A batch was run."""
         self.finite.append(torch.isfinite(batch.states).all())
-        asked = [layer for layer in range(self.lm.n_layers) if batch.rows.cut_at(layer).any()]
-        silent = [layer for layer in asked if layer not in batch.packed.lost]
+        rows, lost = batch.rows, batch.packed.lost
+        asked = [layer for layer in range(self.lm.n_layers) if rows.cut_at(layer).any()]
+        silent = [layer for layer in asked if layer not in lost]
         if silent:
             raise InterventionNotApplied(f"layers {silent} were asked to lose attention edges and lost none")
-        self.lost += batch.packed.lost.items()
+        if not asked:
+            return
+        variants = torch.from_numpy(rows.variant.clip(min=0)).to(self.lm.device)  # clean rows lose nothing
+        total = torch.zeros(len(rows.rows), dtype=torch.long, device=self.lm.device)
+        for layer in asked:
+            here = lost[layer].to(self.lm.device)
+            total[: len(here)] += here
+            self.edges[:, layer].index_add_(0, variants[: len(here)], here)
+            self.asked[rows.variant[: len(here)][rows.cut_at(layer)], layer] = True
+        named = torch.from_numpy(rows.variant >= 0).to(self.lm.device)
+        self.untouched.append((named & (total == 0)).any())
 
     def finish(self) -> None:
-        """Raises where states are no numbers, or a layer's cut took nothing from a batch."""
+        """Raises where states are no numbers, or a cut took nothing from an item, or from all of them in a layer."""
         if self.finite and not bool(torch.stack(self.finite).all()):
             raise not_finite(self.lm)
-        if not self.lost:
+        if not self.untouched:
             return
-        counts = torch.stack([count.to(self.lm.device) for _, count in self.lost]).tolist()
-        hidden = sorted({layer for (layer, _), count in zip(self.lost, counts, strict=True) if count == 0})
+        idle = self.asked & (self.edges.cpu().numpy() == 0)
+        hidden = np.flatnonzero(idle.any(axis=0)).tolist()
         if hidden:  # every cut names a later query, so only a window can have hidden its keys from all of them
             raise UserError(
                 f"In layers {hidden} the sliding window already hides the question from the answer, so that cutting "
                 f"these edges changes nothing there; choose --edges all."
+            )
+        if bool(torch.stack(self.untouched).any()):
+            raise UserError(
+                "An item's cut takes no attention edge from it in any layer: the sliding windows already hide the "
+                "question from the answer; choose --edges all."
             )
 
 

@@ -40,7 +40,7 @@ class _Plan:
     mask: Tensor
     """To add to the scores, [row, pos, key_pos]."""
     lost: Tensor | None
-    """How many edges the cuts take here; None where nothing is to be cut."""
+    """How many edges each row's cut takes here, [row]; None where nothing is to be cut."""
     masks: dict[int, Tensor] = field(default_factory=dict)
     """The mask for heads that share their keys, by how many do."""
 
@@ -68,7 +68,7 @@ class Packed:
         self.cuts = CutRows.of([row.cut for row in rows.rows], starts, self.n_keys, lm.device)
         self.plans: dict[tuple[object, ...], _Plan] = {}
         self.lost: dict[int, Tensor] = {}
-        """Edges that each layer's attention was really computed without."""
+        """Edges that each layer's attention was really computed without, per row."""
         at_once = rows.rows[: rows.open_at(0)]
         ids = chain.from_iterable(sequences[row.item].ids[row.first : row.stop] for row in at_once)
         self.ids = torch.from_numpy(np.fromiter(ids, dtype=np.int64))
@@ -124,7 +124,7 @@ class Packed:
         if bool(cut.any()):  # known on the host
             cuts = CutRows(self.cuts.keys[:n_rows], self.cuts.edges[:n_rows], self.cuts.answer_start[:n_rows])
             removed = cuts.removed(queries) & cut.to(here)[:, None, None] & (queries < stop)[:, :, None]
-            lost = (removed & allowed).sum()
+            lost = (removed & allowed).sum(dim=(1, 2))
             allowed = allowed & ~removed
         allowed = allowed | (queries >= stop)[:, :, None]  # nobody reads beyond a row's end, but numbers must be there
         back = np.repeat(np.arange(n_rows) * n - rows.own[:n_rows], lengths) + np.arange(total)

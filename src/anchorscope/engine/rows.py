@@ -62,6 +62,8 @@ class BatchRows:
         changed.sort(key=lambda one: one[1].opens)
         self.rows = [*clean, *(row for _, row in changed)]
         self.n_prefix = n_prefix
+        self.variant = np.array([-1] * len(clean) + [variant for variant, _ in changed])
+        """The variant of each row; -1 for a clean one, which may serve several."""
         self.first = np.array([row.first for row in self.rows])
         self.stop = np.array([row.stop for row in self.rows])
         self.opens = np.array([row.opens for row in self.rows])
@@ -123,6 +125,8 @@ def _item_rows(
             continue
         refuse_lost_cut(sequence, cut, n_prefix)
         layers = range(n_layers) if variant.layers is None else variant.layers
+        if layers.step != 1 or not 0 <= layers.start < layers.stop <= n_layers:
+            raise InterventionNotApplied(f"a cut is asked for in layers {layers}, and there are 0 to {n_layers - 1}")
         row = Row(item, cut.first_query(sequence), n, cut, layers.start, layers.stop)
         rows.append((index, row))
         # One that begins in the middle starts from the clean stream at all of its positions.

@@ -20,7 +20,7 @@ class ToHost:
             copy = torch.empty(states.shape, dtype=states.dtype, pin_memory=True)
             copy.copy_(states, non_blocking=True)
             event = torch.cuda.Event()
-            event.record()
+            event.record(torch.cuda.current_stream(states.device))  # the copy's own, whichever GPU it is on
             self.finish()
             self.waiting = (key, copy, states, event)  # the states stay alive until they are copied
         else:
@@ -30,7 +30,7 @@ class ToHost:
         """Waits for the copy under way and hands it over."""
         if self.waiting is not None:
             key, copy, _, event = self.waiting
-            self.waiting = None
             assert event is not None
             event.synchronize()
             self.receive(key, copy)
+            self.waiting = None  # only now: what could not be received is not lost

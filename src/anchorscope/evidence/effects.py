@@ -117,7 +117,8 @@ def refuse_no_ops(effects: Sequence[Effect], clean: NDArray[np.float32]) -> None
         cut = effect.n_cut > 0
         if still is None or not cut.any():
             continue
-        moved, noise = (float(np.median(_largest_change(one, clean))) for one in (effect, still))
+        moved = float(np.median(_largest_change(effect, clean)[cut]))
+        noise = float(np.median(_largest_change(still, clean)))
         if moved <= noise:
             raise InterventionNotApplied(
                 f"{effect.intervention}: scores change by {moved:.2g} where edges are lost and by {noise:.2g} where "

@@ -6,7 +6,7 @@ belong together, what they share and what is cut. The model's own setting is put
 """
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any, Protocol
 
 import torch
@@ -48,11 +48,16 @@ def _attend(
 AttentionInterface.register(NAME, _attention)
 
 
-@contextmanager
-def own_attention(config: Any) -> Iterator[None]:
+def own_attention(config: Any) -> AbstractContextManager[None]:
     """While it lasts, a model's attention modules ask the engine."""
+    return attention_named(config, NAME)
+
+
+@contextmanager
+def attention_named(config: Any, name: str) -> Iterator[None]:
+    """While it lasts, a model's attention modules look up their function by another name."""
     before = config._attn_implementation
-    config._attn_implementation = NAME
+    config._attn_implementation = name
     try:
         yield
     finally:

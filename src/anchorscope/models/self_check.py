@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from anchorscope.errors import UserError
-from anchorscope.models.attention import OneSequence
+from anchorscope.models.attention import OneSequence, attention_named
 from anchorscope.models.families import FAMILIES, listed_family, missing_part
 from anchorscope.models.language_model import LanguageModel
 
@@ -129,7 +129,10 @@ def _mask(lm: LanguageModel, layer: int, cut: int | None) -> Tensor:
 
 def _of_the_model(lm: LanguageModel, ids: Tensor) -> tuple[list[Tensor], Tensor]:
     """The model's own states after every block but the last (whose state it only gives normed), and its logits."""
-    given: Any = lm.model(input_ids=ids, output_hidden_states=True, use_cache=False)
+    chosen = lm.config._attn_implementation
+    # A kernel that needs a GPU or a compiler is no yardstick; eager attention, which every model has, serves as well.
+    with attention_named(lm.config, chosen if chosen in ("eager", "sdpa") else "eager"):
+        given: Any = lm.model(input_ids=ids, output_hidden_states=True, use_cache=False)
     return list(given.hidden_states[1:-1]), given.logits
 
 

@@ -142,6 +142,8 @@ class _Fitted(NamedTuple):
     strength: Tensor
     inner_auc: Tensor
     converged: Tensor
+    inner_converged: Tensor
+    """Whether all fits of the inner folds were."""
 
 
 class _Fitter:
@@ -175,13 +177,16 @@ class _Fitter:
     @torch.no_grad()
     def fit(self, states: Tensor) -> _Fitted:
         known = prepare(states, self.final.scaled_on, self.room.items)
-        logits = solve(known, self.first, self.room.columns).logits
-        chosen, inner_auc = choose(logits.unflatten(1, (-1, INNER_FOLDS, len(STRENGTHS))), self.held_out)
-        del logits
+        first = solve(known, self.first, self.room.columns)
+        chosen, inner_auc = choose(first.logits.unflatten(1, (-1, INNER_FOLDS, len(STRENGTHS))), self.held_out)
+        inner_converged = first.converged.unflatten(1, (-1, INNER_FOLDS * len(STRENGTHS))).all(-1)
+        del first
         strength = self.choices[chosen]
         found = solve(known, replace(self.final, strengths=strength), self.room.columns)
         weight, bias = known.to_raw(found.weight, found.intercept, self.final.scaling)
-        return _Fitted(*(part.cpu() for part in (weight, bias, strength, inner_auc, found.converged)))
+        return _Fitted(
+            *(part.cpu() for part in (weight, bias, strength, inner_auc, found.converged, inner_converged))
+        )
 
 
 def _probe_set(fitted: _Fitted, splits: Splits, name: str) -> ProbeSet:
@@ -191,7 +196,8 @@ def _probe_set(fitted: _Fitted, splits: Splits, name: str) -> ProbeSet:
         part.movedim(0, 1).unflatten(0, shape).contiguous() for part in fitted[:4]
     )  # fmt: skip
     unconverged = []
-    for layer, place in (~fitted.converged).nonzero().tolist():
-        probe, fold = divmod(place, shape[1])
-        unconverged.append(f"{name} layer {layer} probe {splits.probes[probe]} fold {fold}")
+    for what, converged in (("", fitted.converged), (" (inner folds)", fitted.inner_converged)):
+        for layer, place in (~converged).nonzero().tolist():
+            probe, fold = divmod(place, shape[1])
+            unconverged.append(f"{name} layer {layer} probe {splits.probes[probe]} fold {fold}{what}")
     return ProbeSet(weight, bias, strength.numpy(), inner_auc.numpy(), tuple(unconverged))

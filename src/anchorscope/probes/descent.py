@@ -164,7 +164,7 @@ def _gradient(known: Coordinates, columns: Columns, chance: Tensor, weight: Tens
 
 
 def _too_steep(gradient: Tensor, slope: Tensor) -> Tensor:
-    return torch.maximum(gradient.abs().amax(-1), slope.abs()) > TOLERANCE
+    return ~(torch.maximum(gradient.abs().amax(-1), slope.abs()) <= TOLERANCE)  # so that NaN is not taken for fitted
 
 
 def _look_at_curvature(known: Coordinates, columns: Columns, walk: _Walk) -> None:

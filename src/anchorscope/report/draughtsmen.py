@@ -30,7 +30,10 @@ def save_all(figures: Sequence[Display], out: Path, progress: Progress) -> None:
         for number, share in enumerate(handed):
             order = Path(desk) / f"{number}.pickle"
             order.write_bytes(pickle.dumps((share, out.resolve())))
-            helpers.append((running.enter_context(_helper(order)), share))
+            try:
+                helpers.append((running.enter_context(_helper(order)), share))
+            except OSError:  # no memory or no right to start another process
+                own = [*own, *share]
         _save(own, out, progress)
         for helper, share in helpers:
             if helper.wait() == 0:
@@ -61,7 +64,10 @@ def _save(share: Sequence[Display], out: Path, progress: Progress) -> None:
 
 def _helper(order: Path) -> subprocess.Popen[bytes]:
     """A process that draws what a file holds, with the same modules at hand as here."""
-    at_hand = {"PYTHONPATH": os.pathsep.join(filter(None, sys.path)), "POLARS_MAX_THREADS": "1", "OMP_NUM_THREADS": "1"}
+    at_hand = {
+        "PYTHONPATH": os.pathsep.join(filter(None, sys.path)), "PYTHONSAFEPATH": "1",
+        "POLARS_MAX_THREADS": "1", "OMP_NUM_THREADS": "1",
+    }  # fmt: skip
     silent = subprocess.DEVNULL  # what goes wrong is seen when it is drawn here
     return subprocess.Popen(
         [sys.executable, "-c", _CODE, str(order)],

@@ -17,7 +17,7 @@ _MAX_ITERATIONS = 10_000  # none of them may stop the loop before its tolerance 
 
 def fit_sklearn(problem: Problem, layers: Sequence[int], jobs: int) -> list[Fitted]:
     """One `LogisticRegression` per layer, fold and strength; `jobs` processes, or one with threaded products."""
-    from joblib import Parallel, delayed
+    from sklearn.utils.parallel import Parallel, delayed
 
     hosted = {layer: problem.states[layer].float().cpu().numpy() for layer in layers}
     folds = Parallel(n_jobs=jobs)(
