@@ -73,7 +73,8 @@ def run_recipe(
             asked = [job.ask(parse_spec(text)) for text in recipe.datasets]  # all files are read before anything slow
             identity = job.identity  # a resumed run must go on with the same weights
             results, left_out = job.datasets(asked)
-            publish(folder, identity, results, left_out, job.budget.tokens, job.progress)
+            tokens = (folder.remembered("first_batch_tokens") or 0, job.budget.tokens)
+            publish(folder, identity, results, left_out, tokens, job.progress)
     return out
 
 
@@ -108,11 +109,11 @@ class _Job:
     @cached_property
     def budget(self) -> Budget:
         """How many tokens run together: found once, and lowered where memory ran out; a resumed run goes on with it."""
-        known = self.folder.remembered("batch_tokens")
-        if known is None:
-            known = self.recipe.batch_tokens or automatic_tokens(self.lm)
-            self.folder.remember("batch_tokens", known)
-        return Budget(known, lambda tokens: self.folder.remember("batch_tokens", tokens))
+        remember, remembered = self.folder.remember, self.folder.remembered
+        if remembered("first_batch_tokens") is None:
+            remember("first_batch_tokens", self.recipe.batch_tokens or automatic_tokens(self.lm))
+        fits = remembered("batch_tokens") or remembered("first_batch_tokens") or 1
+        return Budget(fits, lambda tokens: remember("batch_tokens", tokens))
 
     @property
     def positions(self) -> tuple[str, ...]:

@@ -55,9 +55,9 @@ class LeftOut:
 
 def publish(
     folder: RunFolder, identity: ModelIdentity, results: Sequence[DatasetResult], left_out: Sequence[LeftOut],
-    batch_tokens: int, progress: Progress,
+    batch_tokens: tuple[int, int], progress: Progress,
 ) -> None:  # fmt: skip
-    """Writes the run's results, the manifest last; `batch_tokens` is what the run ended with."""
+    """Writes the run's results, the manifest last; `batch_tokens` is what the run began and ended with."""
     out, began = folder.path, time.monotonic()
     frames = {
         "items": pl.concat([*(one.items for one in results), *(one.items for one in left_out)]),
@@ -86,7 +86,7 @@ def publish(
         "inputs": _inputs(folder.recipe),
         "counts": counts.to_dicts(),
         "reference_layers": {one.name: list(one.reference_layers) for one in results},
-        "batch_tokens": {"asked": folder.recipe.batch_tokens, "final": batch_tokens},
+        "batch_tokens": {"asked": batch_tokens[0], "final": batch_tokens[1]},
         "warnings": warnings,
         "elapsed_seconds": round(time.monotonic() - folder.opened, 3),
         "steps": [*steps, _flat(_report_step(began))],
@@ -130,11 +130,11 @@ def _warnings(identity: ModelIdentity, results: Sequence[DatasetResult], left_ou
 
 def _facts(
     recipe: Recipe, identity: ModelIdentity, results: Sequence[DatasetResult], warnings: Sequence[str],
-    batch_tokens: int,
+    batch_tokens: tuple[int, int],
 ) -> dict[str, str]:  # fmt: skip
     """What was run, in words, in the order in which the report shows it."""
-    asked = recipe.batch_tokens  # None where it was found from the free memory
-    lowered = f" (of {asked} asked for, until memory ran out)" if asked not in (None, batch_tokens) else ""
+    first, final = batch_tokens
+    lowered = f", lowered to {final} when memory ran out" if final != first else ""
     examples = f"{len(FEW_SHOT)} examples" + (" as earlier turns" if recipe.prompt == "chat" else "")
     facts = {
         "model": f"{identity.name} ({identity.architecture}, {identity.n_layers} layers, {identity.d_model} wide, "
@@ -146,7 +146,7 @@ def _facts(
         "headline": f"site {recipe.site}, position {recipe.position}, edges {recipe.edges}",
         "balance": f"true and false answers balanced by {recipe.balance}; folds and bootstrap by {recipe.group_by}",
         "statistics": f"{recipe.folds} folds, {recipe.bootstrap} bootstrap resamples, seed {recipe.seed}",
-        "device": f"{identity.device}, {identity.dtype}, batches of {batch_tokens} tokens{lowered}",
+        "device": f"{identity.device}, {identity.dtype}, batches of {first} tokens{lowered}",
         "versions": ", ".join(f"{name} {version}" for name, version in _versions().items()),
     }
     if warnings:

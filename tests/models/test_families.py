@@ -247,6 +247,7 @@ def test_the_configuration_belongs_to_the_fingerprint(tiny: LanguageModel) -> No
     assert wrap(model, tiny.tokenizer).fingerprint() == tiny.fingerprint()
 
 
+@pytest.mark.filterwarnings("ignore:mkldnn_matmul failed")  # torch, once, on processors without bfloat16
 def test_precision_belongs_to_the_fingerprint(tiny_llama: LanguageModel) -> None:
     model = copy.deepcopy(tiny_llama.model)
     with torch.no_grad():
