@@ -8,7 +8,7 @@ import torch
 
 from anchorscope.bench.row import Row
 from anchorscope.bench.setting import Setting
-from anchorscope.bench.ways.batches import attention_kernel, best_size
+from anchorscope.bench.ways.batches import attention_kernel, best_size, kernel_of
 from anchorscope.bench.ways.own import Own
 from anchorscope.bench.workload import Workload
 from anchorscope.models.language_model import LanguageModel
@@ -75,15 +75,11 @@ class Generate:
         """A greedy answer to every prompt, without the token that ends it."""
         order = sorted(range(len(workload.prompts)), key=lambda index: len(workload.prompts[index]))
         answers: dict[int, tuple[int, ...]] = {}
-        with attention_kernel(self.lm.model, "eager" if self._capped else "sdpa"):
+        with attention_kernel(self.lm.model, kernel_of(self.lm)):
             for start in range(0, len(order), self.size):
                 batch = order[start : start + self.size]
                 answers.update(zip(batch, self._batch(workload, batch), strict=True))
         return [answers[index] for index in range(len(order))]
-
-    @property
-    def _capped(self) -> bool:
-        return getattr(self.lm.config, "attn_logit_softcapping", None) is not None
 
     @torch.inference_mode()
     def _batch(self, workload: Workload, batch: list[int]) -> list[tuple[int, ...]]:

@@ -3,16 +3,13 @@
 Where memory does not suffice, the budget is halved and the work goes on with what is left; the lower budget stays.
 """
 
-import gc
 import sys
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-import torch
-
 from anchorscope.errors import UserError
-from anchorscope.models.memory import is_out_of_memory
+from anchorscope.models.memory import free_memory, is_out_of_memory
 
 MOST_AT_ONCE = 2**16
 """Tokens of one pass, however much memory there is: products gain nothing beyond, and the host prepares the next batch
@@ -85,8 +82,5 @@ def _fits(run: Callable[[list[int]], None], batch: list[int]) -> bool:
     except (RuntimeError, MemoryError) as error:
         if not is_out_of_memory(error):
             raise
-    # Outside the handlers: the exception held on to every tensor of the pass.
-    gc.collect()
-    if torch.cuda.is_available():
-        torch.cuda.empty_cache()
+    free_memory()  # outside the handler: the exception held on to every tensor of the pass
     return False

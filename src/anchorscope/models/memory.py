@@ -1,4 +1,6 @@
-"""How a lack of memory shows: every device has its own way to say so."""
+"""How a lack of memory shows (every device has its own way to say so), and what to do before trying with less."""
+
+import gc
 
 import torch
 
@@ -10,3 +12,10 @@ def is_out_of_memory(error: BaseException) -> bool:
     if isinstance(error, torch.OutOfMemoryError | MemoryError):
         return True
     return isinstance(error, RuntimeError) and any(words in str(error) for words in _WORDS)
+
+
+def free_memory() -> None:
+    """Gives back what is held by nobody any more, to try again with less."""
+    gc.collect()
+    if torch.cuda.is_available():
+        torch.cuda.empty_cache()

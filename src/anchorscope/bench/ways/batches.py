@@ -1,6 +1,5 @@
 """What the ways other than ours share: batches by length, float masks, and a search for the best batch size."""
 
-import gc
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -11,7 +10,7 @@ from torch import Tensor
 
 from anchorscope.bench.workload import Item, Workload
 from anchorscope.models.language_model import LanguageModel
-from anchorscope.models.memory import is_out_of_memory
+from anchorscope.models.memory import free_memory, is_out_of_memory
 
 SIZES = {"cpu": (4, 8, 16, 32), "cuda": (32, 128, 512, 1024)}
 """Batch sizes that are tried."""
@@ -79,6 +78,32 @@ def last_states(lm: LanguageModel, kept: list[Tensor], rows: Tensor, last: Tenso
             handle.remove()
 
 
+class TunedBatches:
+    """A way that runs at its best batch size: for a clean and a cut pass, and for single layers too."""
+
+    lm: LanguageModel
+    size = 1
+
+    def knockout(self, workload: Workload) -> Tensor:
+        """As in `Way`."""
+        raise NotImplementedError
+
+    def tune(self, workload: Workload) -> str:
+        """Finds the best batch size."""
+
+        def run(size: int) -> int:
+            self.size = size
+            return self.knockout(workload.first(size)).shape[2]
+
+        self.size, told = best_size(self.lm.device, len(workload.items), run)
+        return told
+
+
+def kernel_of(lm: LanguageModel) -> str:
+    """The fastest of a model's own attention kernels that takes a mask: SDPA cannot cap scores."""
+    return "eager" if getattr(lm.config, "attn_logit_softcapping", None) is not None else "sdpa"
+
+
 def best_size(device: torch.device, n: int, run: Callable[[int], int]) -> tuple[int, str]:
     """The batch size with the best rate, and the rates in words; `run(size)` runs one batch, returns its items.
 
@@ -115,7 +140,5 @@ def _rate(device: torch.device, size: int, run: Callable[[int], int]) -> float |
     except (RuntimeError, MemoryError) as error:
         if not is_out_of_memory(error):
             raise
-    gc.collect()
-    if torch.cuda.is_available():
-        torch.cuda.empty_cache()
+    free_memory()
     return None

@@ -9,37 +9,34 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from anchorscope.bench.ways.batches import attention_kernel, best_size, by_length, cut_mask, last_states, padded
+from anchorscope.bench.ways.batches import (
+    TunedBatches,
+    attention_kernel,
+    by_length,
+    cut_mask,
+    kernel_of,
+    last_states,
+    padded,
+)
 from anchorscope.bench.ways.way import CannotDo
 from anchorscope.bench.workload import Item, Workload
 from anchorscope.models.language_model import LanguageModel
 
 
-class PlainBatched:
+class PlainBatched(TunedBatches):
     """A careful transformers script."""
 
     name = "plain-batched"
 
     def __init__(self, lm: LanguageModel) -> None:
         self.lm = lm
-        self.size = 1
-
-    def tune(self, workload: Workload) -> str:
-        """The best batch size for a clean and a cut pass; single layers use it too."""
-
-        def run(size: int) -> int:
-            self.size = size
-            return self.knockout(workload.first(size)).shape[2]
-
-        self.size, told = best_size(self.lm.device, len(workload.items), run)
-        return told
 
     @torch.inference_mode()
     def knockout(self, workload: Workload) -> Tensor:
         """Two passes per batch."""
         lm = self.lm
         states = torch.zeros(2, lm.n_layers, len(workload.items), lm.d_model, dtype=lm.dtype)
-        with attention_kernel(lm.model, self._kernel):
+        with attention_kernel(lm.model, kernel_of(lm)):
             for batch in by_length(workload, self.size):
                 items = [workload.items[index] for index in batch]
                 states[0, :, batch] = self._run(items, None)
@@ -53,7 +50,7 @@ class PlainBatched:
         if lm.family.rotary is None:
             raise CannotDo(f"the restart by hand is written for rotary models, and {lm.name} has none")
         states = torch.zeros(lm.n_layers, lm.n_layers, len(workload.items), lm.d_model, dtype=lm.dtype)
-        with attention_kernel(lm.model, self._kernel):
+        with attention_kernel(lm.model, kernel_of(lm)):
             for batch in by_length(workload, self.size):
                 self._restarts([workload.items[index] for index in batch], batch, states)
         return states
@@ -65,11 +62,6 @@ class PlainBatched:
 
     def close(self) -> None:
         """It holds nothing."""
-
-    @property
-    def _kernel(self) -> str:
-        capped = getattr(self.lm.config, "attn_logit_softcapping", None) is not None
-        return "eager" if capped else "sdpa"  # SDPA cannot cap scores
 
     def _run(self, items: list[Item], mask: Tensor | None) -> Tensor:
         """States [layer, batch, d_model]; without a mask attention is causal, and padding on the right is not seen."""

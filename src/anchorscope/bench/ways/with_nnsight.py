@@ -9,13 +9,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from anchorscope.bench.ways.batches import best_size, by_length, cut_mask, padded
+from anchorscope.bench.ways.batches import TunedBatches, by_length, cut_mask, kernel_of, padded
 from anchorscope.bench.workload import Item, Workload
 from anchorscope.models.families import part_at
 from anchorscope.models.language_model import LanguageModel
 
 
-class WithNnsight:
+class WithNnsight(TunedBatches):
     """nnsight as its own guides use it, on a model that is loaded already."""
 
     name = "nnsight"
@@ -25,21 +25,10 @@ class WithNnsight:
 
         self.lm = lm
         self.save: Any = nnsight.save
-        self.size = 1
         model = copy.deepcopy(lm.model)  # tracing stays in a model's modules
-        model.set_attn_implementation("eager" if getattr(lm.config, "attn_logit_softcapping", None) else "sdpa")
+        model.set_attn_implementation(kernel_of(lm))
         self.traced: Any = nnsight.NNsight(model)
         self.layers: Any = getattr(part_at(self.traced, lm.family.stack), lm.family.layers)
-
-    def tune(self, workload: Workload) -> str:
-        """The best batch size for a clean and a cut pass; single layers use it too."""
-
-        def run(size: int) -> int:
-            self.size = size
-            return self.knockout(workload.first(size)).shape[2]
-
-        self.size, told = best_size(self.lm.device, len(workload.items), run)
-        return told
 
     @torch.inference_mode()
     def knockout(self, workload: Workload) -> Tensor:

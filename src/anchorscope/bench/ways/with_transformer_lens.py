@@ -11,13 +11,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from anchorscope.bench.ways.batches import best_size, by_length, cut_mask, padded
+from anchorscope.bench.ways.batches import TunedBatches, by_length, cut_mask, padded
 from anchorscope.bench.ways.way import CannotDo
 from anchorscope.bench.workload import Item, Workload
 from anchorscope.models.language_model import LanguageModel
 
 
-class WithTransformerLens:
+class WithTransformerLens(TunedBatches):
     """TransformerLens as its own examples use it."""
 
     name = "transformer-lens"
@@ -30,21 +30,10 @@ class WithTransformerLens:
         if lm.tokenizer is None:
             raise CannotDo("its bridge needs a tokenizer; install one with: anchorscope models --install smollm2-135m")
         self.lm = lm
-        self.size = 1
         # A copy: the bridge puts its own parts in place of the model's.
         self.bridge: Any = TransformerBridge.boot_transformers(
             lm.name, hf_model=copy.deepcopy(lm.model), tokenizer=lm.tokenizer, device=lm.device, dtype=lm.dtype
         )
-
-    def tune(self, workload: Workload) -> str:
-        """The best batch size for a clean and a cut pass; single layers use it too."""
-
-        def run(size: int) -> int:
-            self.size = size
-            return self.knockout(workload.first(size)).shape[2]
-
-        self.size, told = best_size(self.lm.device, len(workload.items), run)
-        return told
 
     @torch.inference_mode()
     def knockout(self, workload: Workload) -> Tensor:
