@@ -68,7 +68,7 @@ def test_other_choices_of_words_give_curves_a_figure_and_a_table(model_folder: P
 
 def test_words_that_no_question_says_are_reported_as_not_available(model_folder: Path, tmp_path: Path) -> None:
     chosen = [{**row, "exact_question": [row["subject"]]} for row in rows() if row["subject"] in row["question"]]
-    out = run(tmp_path, model_folder, chosen, evidence=("all",))
+    out = run(tmp_path, model_folder, chosen, evidence=("exact-tokens",))
     assert "property" not in pl.read_parquet(out / "effects.parquet")["intervention"].unique()
     (warning,) = manifest(out)["warnings"]
     assert warning.startswith("not available on facts: property (the property alone is cut): 0 of")

@@ -38,7 +38,7 @@ FILES = (
 ITEMS = (
     "dataset item_id question answers subject relation property_words exact_question group model_answer truthful "
     "confidence_mean confidence_min status weight fold input_ids question_tokens answer_tokens probe_positions pathway "
-    "pathway_corrected metadata"
+    "pathway_corrected pathway_retained metadata"
 )
 EFFECTS = "dataset item_id intervention variant probe site position n_cut logit_clean logit_after"
 CURVES = (
@@ -235,7 +235,8 @@ def test_tables_have_the_contracts_columns_and_no_nan(out: Path) -> None:
         frame = table(out, name)
         assert not any(frame[column].is_nan().any() for column, kind in frame.schema.items() if kind.is_float())
     curves = table(out, "curves.csv")
-    assert curves.height == 3 * 3 * len(SITES) * 2 * 3 * N_LAYERS
+    three_rules, what_remains = 3 * 3 * len(SITES), 3 + 2  # at the headline; twice by a probe that was trained again
+    assert curves.height == (three_rules + what_remains) * 2 * 3 * N_LAYERS
     assert set(curves["model"]) == {table(out, "probe_scores.csv")["model"][0]}
     # Answers from elsewhere come without the model's confidence.
     kinds = {"transfer", "refit", "within-relation", "relation-only", "words"}
@@ -245,7 +246,8 @@ def test_tables_have_the_contracts_columns_and_no_nan(out: Path) -> None:
 def test_pathways_of_the_headline_stand_beside_the_items(out: Path) -> None:
     items, pathways = table(out, "items.parquet"), table(out, "pathways.parquet")
     here = pathways.filter((pl.col("site") == "mlp") & (pl.col("position") == "final"))
-    for column, assignment in (("pathway", "plain"), ("pathway_corrected", "corrected")):
+    for assignment in ("plain", "corrected", "retained"):
+        column = "pathway" if assignment == "plain" else f"pathway_{assignment}"
         ways = dict(here.filter(pl.col("assignment") == assignment).select("item_id", "pathway").iter_rows())
         assert len(ways) == N_USED
         assert items[column].to_list() == [ways.get(item_id) for item_id in items["item_id"]]
@@ -414,7 +416,7 @@ def test_a_model_that_is_already_loaded_gives_the_same_numbers(
 def test_other_options_run_through(recipe: Recipe, out: Path, tmp_path: Path, options: dict[str, str]) -> None:
     run = quick(recipe.model_copy(update=options), tmp_path / "run")
     effects, curves, items = (table(run, name) for name in ("effects.parquet", "curves.csv", "items.parquet"))
-    assert set(effects["variant"]) == set(curves["variant"]) == {options.get("edges", "all")}
+    assert set(effects["variant"]) == set(curves["variant"]) - {"refit"} == {options.get("edges", "all")}
     positions = {"final", options.get("position", "final")}
     assert set(effects["position"]) == set(curves["position"]) == positions
     refitted = table(run, "probe_scores.csv").filter(pl.col("kind") == "refit").select("site", "position").unique()

@@ -18,6 +18,7 @@ from anchorscope.pipeline import run_recipe
 from anchorscope.progress import Progress
 from anchorscope.recipe import make_recipe, read_recipe
 from anchorscope.report.delta_p import DeltaPChart
+from anchorscope.report.findings import EXPERIMENT_SCHEMA
 from anchorscope.store import read_manifest
 
 
@@ -60,6 +61,16 @@ class Run:
     def summary(self) -> pl.DataFrame:
         """The numbers that say whether to believe the chart."""
         return pl.read_csv(self.path / "summary.csv")
+
+    @cached_property
+    def experiments(self) -> pl.DataFrame:
+        """Statistics of the further experiments."""
+        return pl.read_csv(self.path / "experiments.csv", schema=EXPERIMENT_SCHEMA)
+
+    @cached_property
+    def experiment_items(self) -> pl.DataFrame:
+        """What the further experiments found of single items."""
+        return pl.read_parquet(self.path / "experiment_items.parquet")
 
     def figure(self) -> Figure:
         """The ΔP chart."""

@@ -1,18 +1,21 @@
 """How the result of each step is written to the run folder and read back: the same numbers, to the last bit."""
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
 import polars as pl
 import torch
-from pydantic import TypeAdapter
+from pydantic import ConfigDict, TypeAdapter
 from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from anchorscope.evidence.effects import Effect
+from anchorscope.evidence.further.found import Found, ItemValues, Statistic
+from anchorscope.evidence.measuring import Measurements, Missing
 from anchorscope.probes.crossfit import ProbeSet
 
 
@@ -63,6 +66,8 @@ def _write_effect(effect: Effect, path: Path) -> None:
     tensors = {name: torch.as_tensor(getattr(effect, name)) for name in ("items", "n_cut", "logits")}
     if effect.states is not None:
         tensors["states"] = effect.states.contiguous()
+    if effect.run is not None:
+        tensors["run"] = torch.as_tensor(effect.run)
     save_file(tensors, path, metadata={"intervention": effect.intervention, "variant": effect.variant})
 
 
@@ -73,20 +78,58 @@ def _read_effect(path: Path) -> Effect:
         notes = handle.metadata()
     return Effect(
         notes["intervention"], notes["variant"], tensors["items"].numpy(), tensors["n_cut"].numpy(),
-        tensors["logits"].numpy(), tensors.get("states"),
+        tensors["logits"].numpy(), tensors.get("states"), tensors["run"].numpy() if "run" in tensors else None,
     )  # fmt: skip
 
 
-def _write_effects(effects: Sequence[Effect], folder: Path) -> None:
-    """The effects that were measured together, numbered in their order."""
+def _write_measurements(measured: Measurements, folder: Path) -> None:
+    """The effects of all interventions, numbered in their order, and what could not be measured."""
     folder.mkdir(parents=True, exist_ok=True)
-    for place, effect in enumerate(effects):
+    for place, effect in enumerate(measured.effects):
         _write_effect(effect, folder / f"{place:03d}-{effect.intervention}.safetensors")
+    (folder / "missing.json").write_text(json.dumps([one._asdict() for one in measured.missing]), encoding="utf-8")
 
 
-def _read_effects(folder: Path) -> list[Effect]:
+def _read_measurements(folder: Path) -> Measurements:
     """The same, read back."""
-    return [_read_effect(path) for path in sorted(folder.glob("*.safetensors"))]
+    missing = json.loads((folder / "missing.json").read_text(encoding="utf-8"))
+    effects = [_read_effect(path) for path in sorted(folder.glob("*.safetensors"))]
+    return Measurements(effects, [Missing(**one) for one in missing])
+
+
+def _write_arrays(arrays: Mapping[str, np.ndarray], path: Path) -> None:
+    save_file({name: torch.as_tensor(array).contiguous() for name, array in arrays.items()}, path)
+
+
+def _read_arrays(path: Path) -> dict[str, np.ndarray]:
+    return {name: tensor.numpy() for name, tensor in load_file(path).items()}
+
+
+_STATISTICS = TypeAdapter(list[Statistic], config=ConfigDict(ser_json_inf_nan="constants"))
+
+
+def _write_found(found: Found, path: Path) -> None:
+    """What an experiment found; numbers that are not defined stay so."""
+    values = [
+        {"quantity": one.quantity, "variant": one.variant, "items": one.items.tolist(), "values": one.values.tolist()}
+        for one in found.values
+    ]
+    statistics = _STATISTICS.dump_json(list(found.statistics)).decode()
+    path.write_text(json.dumps([json.loads(statistics), values, found.missing]), encoding="utf-8")
+
+
+def _read_found(path: Path) -> Found:
+    """The same, read back."""
+    statistics, values, missing = json.loads(path.read_text(encoding="utf-8"))
+    return Found(
+        tuple(_STATISTICS.validate_python(statistics)),
+        tuple(
+            ItemValues(quantity=one["quantity"], variant=one["variant"], items=np.array(one["items"], np.int64),
+                       values=np.array(one["values"], float))
+            for one in values
+        ),
+        tuple(missing),
+    )  # fmt: skip
 
 
 def _write_frames(frames: Mapping[str, pl.DataFrame], folder: Path) -> None:
@@ -113,7 +156,11 @@ ARRAY = Format(
 """One NumPy array."""
 PROBE_SETS = Format(_write_probe_sets, _read_probe_sets)
 """Probe sets by name."""
-EFFECTS = Format(_write_effects, _read_effects)
-"""The effects of several interventions, as a folder."""
+ARRAYS = Format(_write_arrays, _read_arrays)
+"""NumPy arrays by name."""
+MEASUREMENTS = Format(_write_measurements, _read_measurements)
+"""The effects of all interventions, as a folder."""
+FOUND = Format(_write_found, _read_found)
+"""What an experiment found."""
 FRAMES = Format(_write_frames, _read_frames)
 """Several tables, as a folder."""

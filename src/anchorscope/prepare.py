@@ -15,6 +15,9 @@ from anchorscope.models.loading import BALANCED, checked_device, choose_device, 
 from anchorscope.models.shapes import is_shape
 from anchorscope.recipe import Recipe
 
+CPU_ITEMS = 200
+"""Items of the experiments that take many passes, where the machine has no GPU."""
+
 
 def resolve(recipe: Recipe) -> Recipe:
     """The recipe with every choice that depends on the machine or the current folder made."""
@@ -30,6 +33,7 @@ def resolve(recipe: Recipe) -> Recipe:
             "model": _absolute(recipe.model),
             "datasets": tuple(absolute(text) for text in recipe.datasets),
             "device": device,
+            "evidence_items": recipe.evidence_items or (CPU_ITEMS if device == "cpu" else None),
             "dtype": choose_dtype(recipe.dtype, device),
         }
     )

@@ -23,6 +23,7 @@ from anchorscope.report.render import write_all
 from anchorscope.store import RunFolder, peak_memory_mb, replacing, sha256
 
 _NAMED_VERSIONS = ("anchorscope", "torch", "transformers", "numpy", "polars", "scikit-learn", "safetensors")
+_FURTHER = ("experiments", "experiment_items", "unavailable")
 
 
 @dataclass(frozen=True)
@@ -39,7 +40,11 @@ class DatasetResult:
     reference_layers: tuple[int, ...]
     """l* of each fold at the headline place."""
     unconverged: tuple[str, ...]
-    missing: tuple[str, ...]
+    experiments: pl.DataFrame
+    """Statistics of the further experiments."""
+    experiment_items: pl.DataFrame
+    """What they found of single items."""
+    unavailable: pl.DataFrame
     """What was asked for and cannot be done on this dataset, with the reason."""
 
 
@@ -63,11 +68,12 @@ def publish(
         "items": pl.concat([*(one.items for one in results), *(one.items for one in left_out)]),
         "effects": pl.concat([one.effects for one in results]),
         **{name: pl.concat([one.tables[name] for one in results]) for name in results[0].tables},
+        **{name: pl.concat([getattr(one, name) for one in results]) for name in _FURTHER},
     }
-    for name in ("items", "effects", "pathways"):
+    for name in ("items", "effects", "pathways", "experiment_items"):
         with replacing(out / f"{name}.parquet") as half_made:
             frames[name].write_parquet(half_made)
-    for name in ("curves", "reference_curves", "probe_scores", "summary"):
+    for name in ("curves", "reference_curves", "probe_scores", "summary", "experiments"):
         with replacing(out / f"{name}.csv") as half_made:
             frames[name].write_csv(half_made)
     with replacing(out / "probes.safetensors") as half_made:
@@ -86,6 +92,7 @@ def publish(
         "inputs": _inputs(folder.recipe),
         "counts": counts.to_dicts(),
         "reference_layers": {one.name: list(one.reference_layers) for one in results},
+        "unavailable": frames["unavailable"].to_dicts(),
         "batch_tokens": {"asked": batch_tokens[0], "final": batch_tokens[1]},
         "warnings": warnings,
         "elapsed_seconds": round(time.monotonic() - folder.opened, 3),
@@ -110,6 +117,9 @@ def _findings(
         pathways=frames["pathways"],
         reference_curves=frames["reference_curves"],
         summary=frames["summary"],
+        experiments=frames["experiments"],
+        experiment_items=frames["experiment_items"],
+        unavailable=frames["unavailable"],
         counts=counts,
         reference_layers={one.name: one.reference_layers for one in results},
         facts=facts,
@@ -123,7 +133,9 @@ def _warnings(identity: ModelIdentity, results: Sequence[DatasetResult], left_ou
     found = [f"{MARK}: {identity.name} knows nothing, its chart is noise"] if identity.random_weights else []
     found += [f"not measured: {one.reason}" for one in left_out]
     for one in results:
-        found += [f"not available on {one.name}: {text}" for text in one.missing]
+        for _, rows in one.unavailable.group_by("experiment", maintain_order=True):
+            more = f" (and {rows.height - 1} more, see the report)" if rows.height > 1 else ""
+            found.append(f"not available on {one.name}: {rows['reason'][0]}{more}")
         found += [f"probe not converged: {name}" for name in one.unconverged]
     return found
 

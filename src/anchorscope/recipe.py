@@ -20,7 +20,7 @@ from anchorscope.datasets.catalog import parse_columns, parse_spec
 from anchorscope.datasets.reading import ON_BAD_ROW
 from anchorscope.engine.sequences import EDGES, SITES
 from anchorscope.errors import UserError, unknown
-from anchorscope.interventions.names import EVIDENCE
+from anchorscope.interventions.names import EVIDENCE, NEEDS
 from anchorscope.spans.positions import POSITIONS
 from anchorscope.spans.sources import EXACT_TOKENS
 
@@ -41,8 +41,8 @@ CHOICES: dict[str, tuple[str, ...]] = {
 
 AFTER_ANSWERS = frozenset(
     (
-        "site", "position", "edges", "balance", "group_by", "exact_tokens", "evidence", "max_per_class", "folds",
-        "bootstrap",
+        "site", "position", "edges", "balance", "group_by", "exact_tokens", "evidence", "evidence_items", "window",
+        "max_per_class", "folds", "bootstrap",
     )
 )  # fmt: skip
 """Options that do not touch questions and answers: changed in a run that got no further, its answers still serve."""
@@ -74,7 +74,11 @@ class Recipe(BaseModel):
     exact_tokens: str = "auto"
     """Who chooses the exact question tokens: auto (your spans, else the dataset, else rules), rules, or the model."""
     evidence: tuple[str, ...] = ("knockout",)
-    """Which experiments to run; exact-tokens draws the chart for other choices of the words that are cut."""
+    """Which experiments to run: the knockout with its controls always, and any of the further ones."""
+    evidence_items: int | None = Field(default=None, ge=60)
+    """Items in the experiments that take many passes; where not given, 200 on a CPU and all on a GPU."""
+    window: int | None = Field(default=None, ge=1)
+    """Layers in a window of the experiment layers; a quarter of the depth where not given."""
     prompt: str = "few-shot"
     """How the question is put: after solved examples, or through the model's chat template (thinking switched off)."""
     yes_no: str = "drop"
@@ -112,11 +116,11 @@ class Recipe(BaseModel):
     @field_validator("evidence")
     @classmethod
     def _experiments(cls, value: tuple[str, ...]) -> tuple[str, ...]:
-        named = EVIDENCE if "all" in value else tuple(dict.fromkeys(("knockout", *value)))
-        for name in named:
-            if name not in EVIDENCE:
+        for name in value:
+            if name not in (*EVIDENCE, "all"):
                 raise unknown("evidence", name, (*EVIDENCE, "all"))
-        return named
+        asked = {"knockout", *value, *(other for name in value for other in NEEDS.get(name, ()))}
+        return tuple(name for name in EVIDENCE if "all" in value or name in asked)
 
     @field_validator("columns")
     @classmethod

@@ -29,9 +29,15 @@ ITEM_SCHEMA: dict[str, pl.DataType] = {
     "weight": pl.Float64(), "fold": pl.Int64(), "input_ids": pl.List(pl.Int64()),
     "question_tokens": pl.List(pl.Int64()), "answer_tokens": pl.List(pl.Int64()),
     "probe_positions": pl.Struct(dict.fromkeys(POSITIONS, pl.Int64())),
-    "pathway": pl.String(), "pathway_corrected": pl.String(), "metadata": pl.String(),
+    "pathway": pl.String(), "pathway_corrected": pl.String(), "pathway_retained": pl.String(),
+    "metadata": pl.String(),
 }  # fmt: skip
 """Columns of items.parquet; `metadata` is a JSON object."""
+
+EFFECT_COLUMNS = (
+    "dataset", "item_id", "intervention", "variant", "probe", "site", "position", "n_cut", "logit_clean", "logit_after",
+)  # fmt: skip
+"""Columns of effects.parquet."""
 
 
 def confidence(answer: Answer) -> tuple[float | None, float | None]:
@@ -70,7 +76,7 @@ def items_frame(
     here = pathways.filter((pl.col("site") == site) & (pl.col("position") == position))
     ways = {
         name: dict(here.filter(pl.col("assignment") == name).select("item_id", "pathway").iter_rows())
-        for name in ("plain", "corrected")
+        for name in ("plain", "corrected", "retained")
     }
     means, least = _confidences(answers)
     to_json = json.JSONEncoder(ensure_ascii=False).encode
@@ -90,6 +96,7 @@ def items_frame(
         "probe_positions": _positions(located),
         "pathway": [ways["plain"].get(one.item_id) for one in questions],
         "pathway_corrected": [ways["corrected"].get(one.item_id) for one in questions],
+        "pathway_retained": [ways["retained"].get(one.item_id) for one in questions],
         "metadata": [to_json(dict(one.metadata)) for one in questions],
     }  # fmt: skip
     return pl.DataFrame([pl.Series(name, columns[name], dtype=kind) for name, kind in ITEM_SCHEMA.items()])
@@ -144,18 +151,25 @@ def effects_frame(
         for q, position in enumerate(positions):
             for s, site in enumerate(SITES):
                 for p, probe in enumerate(probes):
-                    names = {"intervention": effect.intervention, "variant": effect.variant, "probe": probe,
-                             "site": site, "position": position}  # fmt: skip
+                    names = {"intervention": effect.intervention, "probe": probe, "site": site, "position": position}
                     frame = pl.DataFrame({
                         "dataset": [dataset] * len(effect.items),
                         "item_id": [item_ids[index] for index in effect.items],
                         **{name: [value] * len(effect.items) for name, value in names.items()},
+                        "variant": _variants(effect),
                         "n_cut": effect.n_cut,
                         "logit_clean": _over_layers(clean[effect.items, q, s, p]),
                         "logit_after": _over_layers(effect.logits[:, q, s, p]),
                     })  # fmt: skip
                     frames.append(frame)
-    return pl.concat(frames)
+    return pl.concat(frames).select(EFFECT_COLUMNS)
+
+
+def _variants(effect: Effect) -> list[str]:
+    """What each row is called: the edges that were cut, or which donor it had."""
+    if effect.run is None or not effect.run.any():
+        return [effect.variant] * len(effect.items)
+    return [f"{effect.variant} {run + 1}" for run in effect.run]
 
 
 def _over_layers(log_odds: np.ndarray) -> pl.Series:

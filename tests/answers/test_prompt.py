@@ -140,5 +140,26 @@ def test_an_answer_that_would_melt_into_the_prompt_is_read_alone(tiny_llama: Lan
 
 
 def test_an_unknown_kind_of_prompt_names_the_known_ones(tiny_llama: LanguageModel) -> None:
-    with pytest.raises(UserError, match=r"Unknown prompt 'chatty'; allowed: chat, few-shot\. Did you mean 'chat'"):
+    told = r"Unknown prompt 'chatty'; allowed: chat, few-shot, zero-shot\. Did you mean 'chat'"
+    with pytest.raises(UserError, match=told):
         make_template("chatty", tiny_llama.tokenizer)
+
+
+def test_without_examples_the_question_stands_alone_and_all_else_is_the_same(tiny_llama: LanguageModel) -> None:
+    tokenizer, question = tiny_llama.tokenizer, Question("d", "1", "Who wrote Emma?", ("x",))
+    with_examples, alone = (make_template(kind, tokenizer, 7) for kind in ("few-shot", "zero-shot"))
+    (long,), (short,) = (build_prompts(tokenizer, [question], one) for one in (with_examples, alone))
+    assert short.text == "Question: Who wrote Emma?\nAnswer:"
+    assert long.text.endswith(short.text)
+    assert short.text[short.question_start :].startswith("Who wrote Emma?")
+    assert short.ids[0] == 7
+    assert short.ids[1:] == long.ids[-len(short.ids) + 1 :]  # one token per byte
+    given_ids = alone.answer_ids(tokenizer, short.text, short.ids, "Jane Austen")
+    assert given_ids == tuple(tokenizer(" Jane Austen")["input_ids"])
+    assert alone.kind == "zero-shot"
+
+
+def test_without_examples_prompts_share_the_word_before_the_question(tiny_llama: LanguageModel) -> None:
+    questions = [Question("d", text, text, ("x",)) for text in ("Who wrote Emma?", "Where is Lima?")]
+    prompts = build_prompts(tiny_llama.tokenizer, questions, make_template("zero-shot", tiny_llama.tokenizer))
+    assert prefix_length(prompts) == len("Question: ")

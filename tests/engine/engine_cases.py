@@ -5,6 +5,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from anchorscope.engine.batching import Budget
 from anchorscope.engine.capture import Work, capture
 from anchorscope.engine.forward import compute_prefix
 from anchorscope.engine.keys_values import Prefix
@@ -58,6 +59,19 @@ def run(
     variant = CLEAN if cuts is None else Variant(dict(enumerate(cuts)))
     capture(lm, Work(items, prefix, [variant], batches=batches or [range(len(items))]), receive, "test")
     return torch.stack([found[index] for index in range(len(items))])
+
+
+def together(
+    lm: LanguageModel, items: Sequence[TokenSequence], variants: Sequence[Variant], prefix: Prefix, budget: int = 10_000
+) -> dict[tuple[int, int], Tensor]:
+    """States of every (variant, item) of one pass."""
+    found: dict[tuple[int, int], Tensor] = {}
+
+    def receive(variant: int, batch: list[int], states: Tensor) -> None:
+        found.update({(variant, item): one.clone() for item, one in zip(batch, states, strict=True)})
+
+    capture(lm, Work(items, prefix, variants, Budget(budget)), receive, "test")
+    return found
 
 
 def loses(item: TokenSequence, cut: Cut, query: int, key: int) -> bool:

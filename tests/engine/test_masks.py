@@ -10,7 +10,7 @@ from anchorscope.engine.forward import run_layers
 from anchorscope.engine.masks import CutRows, additive, visible
 from anchorscope.engine.packed import Packed
 from anchorscope.engine.rows import BatchRows
-from anchorscope.engine.sequences import EDGES, Cut, TokenSequence, Variant
+from anchorscope.engine.sequences import EDGES, HOW, Cut, TokenSequence, Variant
 from anchorscope.models.language_model import LanguageModel
 
 CPU = torch.device("cpu")
@@ -30,7 +30,7 @@ def cut_batches(draw: st.DrawFn) -> tuple[list[TokenSequence], list[Cut]]:
 
 
 def lost_edges(sequences: list[TokenSequence], cuts: list[Cut], n_keys: int) -> torch.Tensor:
-    rows = CutRows.of(cuts, [sequence.answer_start for sequence in sequences], n_keys, CPU)
+    rows = CutRows.of(cuts, [sequence.answer_start for sequence in sequences], n_keys, 4, CPU)
     return rows.removed(torch.arange(n_keys).repeat(len(cuts), 1))
 
 
@@ -80,8 +80,12 @@ def test_masks_are_zero_or_minus_infinity_in_the_models_precision(dtype: torch.d
     assert mask.tolist() == [[[0.0, float("-inf")], [0.0, 0.0]]]
 
 
-def test_layers_count_the_edges_they_really_lost(mixed_windows: LanguageModel, items: list[TokenSequence]) -> None:
-    cuts = make_cuts(items)
+@pytest.mark.parametrize("how", HOW)
+@pytest.mark.parametrize("heads", [None, (1,), (0, 2)])
+def test_layers_count_the_edges_they_really_lost(
+    mixed_windows: LanguageModel, items: list[TokenSequence], how: str, heads: tuple[int, ...] | None
+) -> None:
+    cuts = [Cut(cut.keys, how=how, heads=heads) for cut in make_cuts(items)]  # heads are not counted
     rows = BatchRows(items, range(len(items)), [Variant(dict(enumerate(cuts)), layers=range(4))], 0, 4)
     packed = Packed(mixed_windows, items, rows, no_prefix())
     run_layers(mixed_windows, packed.ids, packed.positions, packed, lambda layer, output: None)

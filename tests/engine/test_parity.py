@@ -1,112 +1,15 @@
 """The engine against transformers itself: its own forward pass, and an eager one with masks written out by hand."""
 
 import copy
-from typing import Any
 
 import pytest
 import torch
-from engine_cases import (
-    ATTENTION,
-    MLP,
-    RESIDUAL,
-    assert_same,
-    loses,
-    make_cuts,
-    no_prefix,
-    run,
-    shared_prefix,
-)
-from torch import Tensor
+from engine_cases import assert_same, make_cuts, no_prefix, run, shared_prefix
+from hf_reference import WINDOWS, eager, reference, watch, windows
 
-from anchorscope.engine.sequences import EDGES, SITES, Cut, TokenSequence
+from anchorscope.engine.sequences import EDGES, Cut, TokenSequence
 from anchorscope.models.language_model import LanguageModel
 from anchorscope.models.wrapping import wrap
-
-ADDS = {  # where the model's own forward pass shows what a block adds: attention's part, the feed-forward part
-    "gemma2": ("post_attention_layernorm", "post_feedforward_layernorm"),
-    "gemma3_text": ("post_attention_layernorm", "post_feedforward_layernorm"),
-    "olmo2": ("post_attention_layernorm", "post_feedforward_layernorm"),
-    "olmo3": ("post_attention_layernorm", "post_feedforward_layernorm"),
-    "gpt_neox": ("attention", "mlp"),
-    "gpt2": ("attn", "mlp"),
-}
-ATTENTIONS = {"gpt_neox": "attention", "gpt2": "attn"}
-WINDOWS = {
-    "mistral": (8, 8, 8, 8),
-    "phi3": (8, 8, 8, 8),
-    "gemma2": (8, None, 8, None),
-    "gemma3_text": (8, None, 8, None),
-    "olmo3": (8, None, 8, None),
-}
-"""Written by hand, not read from the tables under test."""
-
-
-def blocks(model: Any) -> Any:
-    return model.base_model.h if model.config.model_type == "gpt2" else model.base_model.layers
-
-
-def windows(model: Any) -> list[int | None]:
-    return list(WINDOWS.get(model.config.model_type, (None,) * 4))
-
-
-def watch(model: Any, ids: tuple[int, ...], masks: list[Tensor] | None = None) -> Tensor:
-    """States [pos, site, layer, d_model] of one sequence by the model's own forward pass, read with hooks.
-
-    `masks` takes the place of the mask that each layer's attention would be given.
-    """
-    layers, kind = blocks(model), model.config.model_type
-    states = torch.full((len(ids), len(SITES), len(layers), model.config.hidden_size), float("nan"))
-    hooks = []
-
-    def keep(site: int, index: int) -> Any:
-        def note(module: Any, given: Any, output: Any) -> None:
-            states[:, site, index] = output[0][0] if isinstance(output, tuple) else output[0]
-
-        return note
-
-    def masked(mask: Tensor) -> Any:
-        return lambda module, given, named: (given, {**named, "attention_mask": mask})
-
-    attends, feeds = ADDS.get(kind, ("self_attn", "mlp"))
-    for index, layer in enumerate(layers):
-        hooks.append(getattr(layer, attends).register_forward_hook(keep(ATTENTION, index)))
-        hooks.append(getattr(layer, feeds).register_forward_hook(keep(MLP, index)))
-        hooks.append(layer.register_forward_hook(keep(RESIDUAL, index)))
-        if masks is not None:
-            attention = getattr(layer, ATTENTIONS.get(kind, "self_attn"))
-            hooks.append(attention.register_forward_pre_hook(masked(masks[index]), with_kwargs=True))
-    try:
-        with torch.no_grad():
-            model.base_model(torch.tensor([ids]), use_cache=False)
-    finally:
-        for hook in hooks:
-            hook.remove()
-    return states
-
-
-def reference_mask(item: TokenSequence, cut: Cut, window: int | None) -> Tensor:
-    """Minus infinity on every edge that causality, the window or the cut forbids, edge by edge."""
-    n = len(item.ids)
-    mask = torch.zeros(1, 1, n, n)
-    for query in range(n):
-        for key in range(n):
-            too_far = window is not None and query - key >= window
-            if key > query or too_far or loses(item, cut, query, key):
-                mask[0, 0, query, key] = float("-inf")
-    return mask
-
-
-def reference(model: Any, item: TokenSequence, cut: Cut, seen: list[int | None]) -> Tensor:
-    """States at the wanted positions by eager attention with the masks written out."""
-    made = {window: reference_mask(item, cut, window) for window in set(seen)}
-    return watch(eager(model), item.ids, [made[window] for window in seen])[list(item.read_at)]
-
-
-def eager(model: Any) -> Any:
-    other = copy.deepcopy(model)
-    other.set_attn_implementation("eager")
-    assert other.config._attn_implementation == "eager"
-    return other
 
 
 def test_captured_states_are_those_of_the_models_own_forward_pass(

@@ -4,32 +4,16 @@ import itertools
 
 import pytest
 import torch
-from engine_cases import assert_same, make_cuts, no_prefix, run, shared_prefix
+from engine_cases import assert_same, make_cuts, no_prefix, run, shared_prefix, together
 from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from anchorscope.engine.batching import Budget
-from anchorscope.engine.capture import Work, capture
 from anchorscope.engine.forward import run_layers
-from anchorscope.engine.keys_values import Prefix
 from anchorscope.engine.packed import Packed
 from anchorscope.engine.rows import BatchRows, tokens_of
 from anchorscope.engine.sequences import CLEAN, EDGES, Cut, TokenSequence, Variant
 from anchorscope.models.language_model import LanguageModel
-
-
-def together(
-    lm: LanguageModel, items: list[TokenSequence], variants: list[Variant], prefix: Prefix, budget: int = 10_000
-) -> dict[tuple[int, int], Tensor]:
-    """States of every (variant, item) of one pass."""
-    found: dict[tuple[int, int], Tensor] = {}
-
-    def receive(variant: int, batch: list[int], states: Tensor) -> None:
-        found.update({(variant, item): one.clone() for item, one in zip(batch, states, strict=True)})
-
-    capture(lm, Work(items, prefix, variants, Budget(budget)), receive, "test")
-    return found
 
 
 @pytest.mark.parametrize("budget", [10_000, 60])

@@ -30,7 +30,7 @@ class Summary:
         self.sums = {name: cell_sums(self.corrected, name) for name in measured.after}
         self.rows: list[Row] = summarise(self.corrected, self.sums)
 
-    def __call__(self, quantity: str, **columns: str) -> Estimate:
+    def __call__(self, quantity: str, **columns: str | None) -> Estimate:
         found = [
             row.estimate
             for row in self.rows
@@ -57,7 +57,13 @@ def test_shares_of_groups_and_of_true_answers_where_half_lose_their_signal() -> 
     for assignment in ("plain", "corrected", "cross-fitted"):
         assert summary("delta_p_reference", assignment=assignment, group=Q).value == pytest.approx(lost)
         assert summary("delta_p_reference", assignment=assignment, group=A).value == pytest.approx(0)
-    assert summary("flip_rate", intervention="knockout").value == 0.5
+    assert summary("flip_rate", intervention="knockout", group=None).value == 0.5
+    assert summary("flip_rate", intervention="knockout", group=Q).value == 1
+    assert summary("flip_rate", intervention="knockout", group=A).value == 0
+    for assignment in ("plain", "corrected", "cross-fitted"):
+        between = summary("delta_p_reference_difference", assignment=assignment, intervention="knockout")
+        assert between.value == pytest.approx(lost)
+    assert summary("flip_rate_difference", intervention="knockout").value == 1
     assert summary("mean_probability_before").value == pytest.approx(0.5)
     assert summary("mean_probability_after").value == pytest.approx(0.5)
 

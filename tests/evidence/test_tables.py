@@ -44,7 +44,7 @@ def make_evidence(n: int = 200, seed: int = 0, relations: bool = True, confidenc
         relations=[str(word) if relations else None for word in rng.choice(["capital", "author"], n)],
         confidence_mean=sure if confidence else [None] * n,
         confidence_min=[one - 1 for one in sure] if confidence else [None] * n,
-        variant="all",
+        variants=dict.fromkeys(first.after, "all"),
         places=places,
         refits={"knockout": rng.normal(size=(N_LAYERS, n)), "random": rng.normal(size=(N_LAYERS, n))},
         headline=("mlp", "final"),

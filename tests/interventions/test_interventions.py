@@ -1,5 +1,7 @@
 """Laws of every registered intervention: which tokens it may cut, and that its cut does to a run what it says."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -12,10 +14,12 @@ from anchorscope.engine.forward import compute_prefix
 from anchorscope.engine.keys_values import Prefix
 from anchorscope.engine.sequences import CLEAN, EDGES, Cut, TokenSequence, Variant
 from anchorscope.errors import InterventionNotApplied
+from anchorscope.evidence.further.registry import EXPERIMENTS
+from anchorscope.evidence.measuring import Missing, available
 from anchorscope.interventions.controls import random_candidates
 from anchorscope.interventions.intervention import Intervention, ItemTokens, item_tokens
 from anchorscope.interventions.names import EVIDENCE
-from anchorscope.interventions.registry import INTERVENTIONS, available, chosen
+from anchorscope.interventions.registry import INTERVENTIONS, REWRITINGS, chosen, chosen_rewritings
 from anchorscope.models.language_model import LanguageModel
 from anchorscope.spans.locate import Located, QuestionParts
 
@@ -52,8 +56,10 @@ def test_keys_lie_between_the_shared_prefix_and_the_answer(
     cut = intervention.cut(item, edges, np.random.default_rng(seed))
     assert list(cut.keys) == sorted(set(cut.keys))
     assert cut.n_cut == len(set(cut.keys))
-    assert cut.edges == edges
-    assert all(item.prefix_length <= key < item.sequence.answer_start for key in cut.keys)
+    assert cut.edges == (intervention.edges or edges)
+    assert cut.how == intervention.how
+    first, stop = (1, item.prefix_length) if intervention.whole else (item.prefix_length, item.sequence.answer_start)
+    assert all(first <= key < stop for key in cut.keys)
     assert all(type(key) is int for key in cut.keys)  # a NumPy integer would not be written to JSON
 
 
@@ -122,20 +128,38 @@ def test_other_choices_cut_the_part_that_they_are_named_after(item: ItemTokens) 
     for name in ("subject", "property", "content"):
         one = INTERVENTIONS[name]
         assert one.cut(item, "all", np.random.default_rng(0)).keys == getattr(item.parts, name)
-        assert one.applies(item.parts) == bool(getattr(item.parts, name))
+        assert one.applies(item) == bool(getattr(item.parts, name))
 
 
 def test_experiments_are_chosen_by_name_and_the_knockout_is_always_made() -> None:
     assert [one.name for one in chosen(("knockout",))] == ["knockout", "random", "none"]
+    assert [one.name for one in chosen(("zeroing",))] == ["knockout", "random", "none", "zeroing"]
     assert [one.name for one in chosen(EVIDENCE)] == list(INTERVENTIONS)
-    assert {one.evidence for one in INTERVENTIONS.values()} == set(EVIDENCE)
+    assert chosen_rewritings(("knockout",)) == []
+    assert [one.name for one in chosen_rewritings(EVIDENCE)] == list(REWRITINGS)
+    every = {one.evidence for one in (*INTERVENTIONS.values(), *REWRITINGS.values())} | set(EXPERIMENTS)
+    assert every == set(EVIDENCE)
+
+
+def test_what_would_only_repeat_the_knockout_is_left_out() -> None:
+    assert "direct" in [one.name for one in chosen(EVIDENCE, "all")]
+    assert "direct" not in [one.name for one in chosen(EVIDENCE, "direct")]
 
 
 def test_what_too_few_questions_say_is_not_available_and_the_reason_is_told() -> None:
-    items_with = [QuestionParts((1,), (2,) if index < 7 else (), (1, 2)) for index in range(10)]
-    kept, missing = available(chosen(EVIDENCE), items_with, needed=8)
+    parts = [QuestionParts((4,), (5,) if index < 7 else (), (4, 5)) for index in range(10)]
+    some = [replace(make_item(3, (4, 5), 8, 9), parts=one) for one in parts]
+    kept, missing = available(chosen(("exact-tokens",)), some, needed=8)
     assert [one.name for one in kept] == ["knockout", "random", "none", "subject", "content"]
-    assert missing == ["property (the property alone is cut): 7 of 10 questions say such words, 8 needed"]
+    reason = "property (the property alone is cut): 7 of 10 questions say such words, 8 needed"
+    assert missing == [Missing("exact-tokens", reason)]
+
+
+def test_without_a_shared_prefix_there_is_no_template_to_cut() -> None:
+    kept, (missing,) = available(chosen(("template",)), [make_item(1, (4, 5), 8, 9)] * 10, needed=8)
+    assert "template" not in [one.name for one in kept]
+    assert missing.experiment == "template"
+    assert "0 of 10 questions have template tokens" in missing.reason
 
 
 def test_only_the_no_op_control_says_that_it_changes_nothing() -> None:
@@ -183,12 +207,18 @@ def test_a_run_changes_after_the_first_cut_key_and_only_there(
 ) -> None:
     rng = np.random.default_rng(0)
     cuts = [intervention.cut(item, edges, rng) for item in tokens]
-    prefix = compute_prefix(tiny, tokens[0].sequence.ids[:4])
+    prefix = compute_prefix(tiny, tokens[0].sequence.ids[:4]).first(1 if intervention.whole else 4)
     clean, after = run(tiny, tokens, prefix, None), run(tiny, tokens, prefix, cuts)
     for index, (item, cut) in enumerate(zip(tokens, cuts, strict=True)):
         first = min(cut.keys, default=len(item.sequence.ids))
         kept = [place for place, position in enumerate(item.sequence.read_at) if position <= first]
         assert torch.equal(after[index, kept], clean[index, kept])
         changed = (after[index, -1] - clean[index, -1]).abs().amax(-1) > 1e-4
-        # Where an item is cut, its last token feels it at every site from the second layer on at the latest.
-        assert bool(changed[:, 1:].all()) if intervention.changes else not bool(changed.any())
+        # Where an item is cut, its last token feels it at every site from the second layer on at the latest; the
+        # template may lie beyond the sliding window, and then only what comes after it can carry the change.
+        if not intervention.changes:
+            assert not bool(changed.any())
+        elif not intervention.whole:
+            assert bool(changed[:, 1:].all())
+        elif edges != "direct":
+            assert bool((after[index] != clean[index]).any())

@@ -1,4 +1,4 @@
-"""What the model sees: solved examples, then the question; as plain text, or as a conversation.
+"""What the model sees: solved examples, then the question; as plain text, or as a conversation; or the question alone.
 
 A dataset's own questions about the examples' subjects are left out: their answers stand in the prompt.
 """
@@ -8,14 +8,14 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
-from anchorscope.answers.template import FEW_SHOT_TEMPLATE, Offsets, Template
+from anchorscope.answers.template import FEW_SHOT_TEMPLATE, ZERO_SHOT_TEMPLATE, Offsets, Template
 from anchorscope.answers.template_chat import chat_template
 from anchorscope.datasets.question import Question
 from anchorscope.engine.sequences import shared_prefix_length
 from anchorscope.errors import unknown
 
-PROMPTS = ("few-shot", "chat")
-"""How a question can be put: after solved examples as plain text, or through the model's own chat template."""
+PROMPTS = ("few-shot", "zero-shot", "chat")
+"""How a question can be put: as plain text after solved examples or without any, or through a chat template."""
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,9 @@ def make_template(kind: str, tokenizer: Any, needs_bos: int | None = None) -> Te
     """The template of one kind for one model; `needs_bos` is the token that its prompts must begin with."""
     if kind not in PROMPTS:
         raise unknown("prompt", kind, PROMPTS)
-    return chat_template(tokenizer, needs_bos) if kind == "chat" else replace(FEW_SHOT_TEMPLATE, first_token=needs_bos)
+    if kind == "chat":
+        return chat_template(tokenizer, needs_bos)
+    return replace(ZERO_SHOT_TEMPLATE if kind == "zero-shot" else FEW_SHOT_TEMPLATE, first_token=needs_bos)
 
 
 def build_prompts(

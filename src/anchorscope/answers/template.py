@@ -5,7 +5,7 @@ plain text, made once per model; how the text becomes tokens (and never with two
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from anchorscope.answers.template_examples import FEW_SHOT
@@ -19,7 +19,7 @@ class Template:
     """How a question is put to a model."""
 
     kind: str
-    """`few-shot` or `chat`."""
+    """`few-shot`, `zero-shot` or `chat`."""
     head: str
     """Everything before the question."""
     tail: str
@@ -69,3 +69,5 @@ FEW_SHOT_TEMPLATE = Template(
     tokenizer_adds=True,
 )
 """Solved examples, then the question: works for every model, trained to chat or not."""
+ZERO_SHOT_TEMPLATE = replace(FEW_SHOT_TEMPLATE, kind="zero-shot", head="Question: ")
+"""The question alone: for models that know this form and nothing of the examples."""

@@ -16,6 +16,7 @@ from anchorscope.cli.data import data
 from anchorscope.cli.models import models
 from anchorscope.cli.run import run
 from anchorscope.cli.terminal import say, user_errors
+from anchorscope.cli.validate import validate
 
 # Typer brings its own copy of click, older ones use the click package: the parent of BadParameter is right in both.
 _UsageError: type[Exception] = typer.BadParameter.__bases__[0]
@@ -85,6 +86,7 @@ app.command("run")(run)
 app.command("data")(data)
 app.command("models")(models)
 app.command("bench")(bench)
+app.command("validate")(validate)
 
 
 def main() -> None:

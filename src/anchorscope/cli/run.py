@@ -6,6 +6,7 @@ from typing import Annotated, Any
 import typer
 
 from anchorscope.cli.terminal import emit_json, listener, say
+from anchorscope.interventions.names import EVIDENCE
 from anchorscope.recipe import CHOICES, Recipe, make_recipe, read_recipe
 
 
@@ -44,8 +45,12 @@ def run(
     group_by: Annotated[str | None, _option("group_by")] = None,
     exact_tokens: Annotated[str | None, _option("exact_tokens")] = None,
     evidence: Annotated[
-        list[str] | None, typer.Option(help=f"{_about('evidence')} Names with commas, or all.", show_default=False)
+        list[str] | None, typer.Option(
+            help=f"{_about('evidence')} Names with commas, or all: {', '.join(EVIDENCE)}.", show_default=False
+        ),
     ] = None,
+    evidence_items: Annotated[int | None, _option("evidence_items")] = None,
+    window: Annotated[int | None, _option("window")] = None,
     prompt: Annotated[str | None, _option("prompt")] = None,
     yes_no: Annotated[str | None, _option("yes_no")] = None,
     on_bad_row: Annotated[str | None, _option("on_bad_row")] = None,

@@ -25,15 +25,35 @@ def automatic_tokens(lm: LanguageModel) -> int:
 
 def bytes_per_token(lm: LanguageModel) -> float:
     """What a token takes: inside one block, as keys and values of an answer that grows, and as states that are read."""
-    config, size = lm.config, lm.dtype.itemsize
-    heads = int(config.num_attention_heads)
-    key_heads = int(getattr(config, "num_key_value_heads", None) or heads)
-    d_head = int(getattr(config, "head_dim", None) or lm.d_model // heads)
-    d_mlp = int(getattr(config, "intermediate_size", None) or 4 * lm.d_model)
-    block = 10 * lm.d_model + 4 * d_mlp + 4 * (heads + 2 * key_heads) * d_head
+    size, (key_heads, d_head, d_mlp) = lm.dtype.itemsize, _widths(lm)
+    block = 10 * lm.d_model + 4 * d_mlp + 4 * (lm.n_heads + 2 * key_heads) * d_head
     keys_values = 2 * lm.n_layers * key_heads * d_head
     read = 2 * len(SITES) * lm.n_layers * lm.d_model / _TOKENS_PER_READING
     return size * (block + keys_values + read)
+
+
+def automatic_tokens_with_gradients(lm: LanguageModel, layers: int, n_own: int, n_keys: int) -> int:
+    """How many tokens run together where torch is to go back through so many layers; rows as long as below."""
+    fits = _SHARE * _free_bytes(lm) / (bytes_per_token(lm) + layers * bytes_kept_per_token(lm, n_own, n_keys))
+    return int(min(_MOST[lm.device.type], 2 ** math.floor(math.log2(max(1.0, fits)))))
+
+
+def bytes_kept_per_token(lm: LanguageModel, n_own: int, n_keys: int) -> float:
+    """What a token of a row of `n_own` tokens that see `n_keys` leaves behind in a layer, to go back through it.
+
+    The inputs of up to four norms in float32, three of the feed-forward part, queries, the row's keys and values, and
+    attention weights, once in float32 and once in the model's precision.
+    """
+    size, (key_heads, d_head, d_mlp) = lm.dtype.itemsize, _widths(lm)
+    parts = 3 * d_mlp + (lm.n_heads + 2 * key_heads) * d_head + 2 * key_heads * d_head * n_keys / n_own
+    return 4 * 4 * lm.d_model + size * parts + lm.n_heads * n_keys * (4 + size)
+
+
+def _widths(lm: LanguageModel) -> tuple[int, int, int]:
+    """Heads of keys, width of a head, and of the feed-forward part."""
+    key_heads = int(getattr(lm.config, "num_key_value_heads", None) or lm.n_heads)
+    d_head = int(getattr(lm.config, "head_dim", None) or lm.d_model // lm.n_heads)
+    return key_heads, d_head, int(getattr(lm.config, "intermediate_size", None) or 4 * lm.d_model)
 
 
 def worth_compiling(lm: LanguageModel, tokens: int) -> bool:

@@ -18,7 +18,7 @@ from anchorscope.engine.forward import not_finite, run_layers
 from anchorscope.engine.keys_values import Prefix
 from anchorscope.engine.packed import Packed
 from anchorscope.engine.rows import BatchRows, tokens_of
-from anchorscope.engine.sequences import CLEAN, SITES, TokenSequence, Variant
+from anchorscope.engine.sequences import CLEAN, SITES, TokenSequence, Variant, refuse_unread_positions
 from anchorscope.engine.to_host import ToHost
 from anchorscope.errors import InterventionNotApplied, UserError
 from anchorscope.models.families import BlockOutput
@@ -109,7 +109,7 @@ class _Batch:
         self.rows = BatchRows(work.sequences, batch, work.variants, work.prefix.length, lm.n_layers)
         self.lm = lm
         read = [item for reading in self.rows.readings for item in reading.items]
-        _refuse_unread_positions([work.sequences[item] for item in read], work.prefix.length)
+        refuse_unread_positions([work.sequences[item] for item in read], work.prefix.length)
         self.read_at = np.array([work.sequences[item].read_at for item in read])
         self.readers = np.array([row for reading in self.rows.readings for row in reading.rows])
         shape = (*self.read_at.shape, len(SITES), lm.n_layers, lm.d_model)
@@ -189,13 +189,4 @@ class _Checks:
             raise UserError(
                 "An item's cut takes no attention edge from it in any layer: the sliding windows already hide the "
                 "question from the answer; choose --edges all."
-            )
-
-
-def _refuse_unread_positions(sequences: Sequence[TokenSequence], n_prefix: int) -> None:
-    # An index before the prefix's end would count from the back and quietly read another token.
-    for sequence in sequences:
-        if not all(n_prefix <= position < len(sequence.ids) for position in sequence.read_at):
-            raise ValueError(
-                f"positions {sequence.read_at} cannot be read: only {n_prefix} to {len(sequence.ids) - 1} are run"
             )

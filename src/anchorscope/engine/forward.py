@@ -32,7 +32,6 @@ class BatchAttention(Attends, Protocol):
         """Makes ready for a layer; places in the stream from which tokens that join here start, if any do."""
 
 
-@torch.inference_mode()
 def run_layers(
     lm: LanguageModel,
     ids: Tensor,
@@ -41,17 +40,28 @@ def run_layers(
     visit: Visit,
     compiled: bool = False,
     read: Tensor | None = None,
+    layers: int | None = None,
+    gradients: bool = False,
 ) -> Tensor:
     """Runs tokens in one line, ids and positions [token], through all blocks; the stream after the last, [1, token, d].
 
     `read` names the places that are wanted of the last block: after its attention only they are run. `compiled` blocks
-    pay where a model is large: each graph is made once, for all layers and batches.
+    pay where a model is large: each graph is made once, for all layers and batches. With `layers` only so many of the
+    first blocks are run; with `gradients` torch remembers what it needs to go back through them.
     """
+    with torch.enable_grad() if gradients else torch.inference_mode():
+        return _walk(lm, ids, positions, attention, visit, compiled, read, lm.n_layers if layers is None else layers)
+
+
+def _walk(
+    lm: LanguageModel, ids: Tensor, positions: Tensor, attention: BatchAttention, visit: Visit, compiled: bool,
+    read: Tensor | None, layers: int,
+) -> Tensor:  # fmt: skip
     ids, positions = ids.to(lm.device)[None], positions.to(lm.device)[None]
     stream = lm.embed(ids, positions)
     rotary: dict[str, tuple[Tensor, Tensor] | None] = {}
     with lm.own_attention(), _kernels(compiled):
-        for layer in range(lm.n_layers):
+        for layer in range(layers):
             joining = attention.enter(layer)
             if joining is not None:
                 stream = torch.cat((stream, stream[:, joining.to(stream.device)]), dim=1)
@@ -60,7 +70,7 @@ def run_layers(
             kind = lm.rotary_kind(layer)
             if kind not in rotary:
                 rotary[kind] = lm.rotary(layer, stream, positions)
-            wanted = read if layer == lm.n_layers - 1 else None
+            wanted = read if layer == layers - 1 else None
             output = lm.run_block(layer, stream, rotary[kind], attention, compiled, wanted)
             visit(layer, output)
             stream = output.residual

@@ -21,6 +21,10 @@ class Prefix:
         """Number of shared tokens."""
         return len(self.ids)
 
+    def first(self, n: int) -> "Prefix":
+        """The first so many of these tokens: they do not know what follows them."""
+        return Prefix(self.ids[:n], tuple(one[:n] for one in self.keys), tuple(one[:n] for one in self.values))
+
 
 class Recorder:
     """Keeps a layer's keys and values as they come: used once, to compute the prefix."""

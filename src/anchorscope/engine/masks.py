@@ -1,7 +1,9 @@
 """Attention masks: causal, within a layer's window, without the cut edges; as numbers to add before the softmax.
 
 Masks are floats (a boolean mask is silently added as 0 and 1 under eager attention), and minus infinity where an edge
-is cut, so that the rest renormalises exactly. The diagonal always stays: no row is ever empty.
+is cut, so that the rest renormalises exactly. The diagonal always stays: no row is ever empty. Edges whose weight is to
+be set to 0 after the softmax are told apart, and a mask has a dimension for heads only where some heads are cut and
+others are not.
 """
 
 from collections.abc import Sequence
@@ -13,6 +15,7 @@ import torch
 from torch import Tensor
 
 from anchorscope.engine.sequences import EDGES, Cut
+from anchorscope.errors import InterventionNotApplied
 
 MASK_WIDTH = 8
 """Keys are padded to a multiple of this: kernels that take a mask want its rows aligned."""
@@ -28,15 +31,30 @@ class CutRows:
     """Index into `EDGES`, [row]."""
     answer_start: Tensor
     """[row]."""
+    zeroing: Tensor
+    """Whether weights are set to 0 after the softmax, instead of a mask before it, bool, [row]."""
+    heads: Tensor | None
+    """The query heads that lose edges, bool, [row, head]; None where all do, in every row."""
 
     @classmethod
-    def of(cls, cuts: Sequence[Cut], answer_starts: Sequence[int], n_keys: int, device: torch.device) -> "CutRows":
+    def of(
+        cls, cuts: Sequence[Cut], answer_starts: Sequence[int], n_keys: int, n_heads: int, device: torch.device
+    ) -> "CutRows":
         """Tensors from the records."""
         keys = np.zeros((len(cuts), n_keys), dtype=bool)
         cut_keys = np.fromiter(chain.from_iterable(cut.keys for cut in cuts), dtype=np.int64)
         keys[np.repeat(np.arange(len(cuts)), [len(cut.keys) for cut in cuts]), cut_keys] = True
         edges = np.array([EDGES.index(cut.edges) for cut in cuts])
-        return cls(*(torch.from_numpy(part).to(device) for part in (keys, edges, np.array(answer_starts))))
+        zeroing = np.array([cut.how == "zero" for cut in cuts])
+        keys_, edges_, starts_, zeroing_ = (
+            torch.from_numpy(part).to(device) for part in (keys, edges, np.array(answer_starts), zeroing)
+        )
+        return cls(keys_, edges_, starts_, zeroing_, _heads(cuts, n_heads, device))
+
+    def first(self, rows: int) -> "CutRows":
+        """The cuts of the first rows."""
+        heads = None if self.heads is None else self.heads[:rows]
+        return CutRows(self.keys[:rows], self.edges[:rows], self.answer_start[:rows], self.zeroing[:rows], heads)
 
     def removed(self, queries: Tensor) -> Tensor:
         """The edges that are lost, [row, pos, key_pos], for queries at these positions, [row, pos]."""
@@ -47,6 +65,17 @@ class CutRows:
         later &= ~((kinds == EDGES.index("outside")) & among_keys[:, :, None])
         later &= ~((kinds == EDGES.index("direct")) & (queries < self.answer_start[:, None])[:, :, None])
         return later & self.keys[:, None, :]
+
+
+def _heads(cuts: Sequence[Cut], n_heads: int, device: torch.device) -> Tensor | None:
+    if all(cut.heads is None for cut in cuts):
+        return None
+    chosen = np.zeros((len(cuts), n_heads), dtype=bool)
+    for row, cut in enumerate(cuts):
+        if cut.heads is not None and max(cut.heads) >= n_heads:
+            raise InterventionNotApplied(f"a cut names heads {cut.heads}, and there are 0 to {n_heads - 1}")
+        chosen[row, slice(None) if cut.heads is None else list(cut.heads)] = True
+    return torch.from_numpy(chosen).to(device)
 
 
 def visible(queries: Tensor, n_keys: int, window: int | None) -> Tensor:

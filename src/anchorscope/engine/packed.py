@@ -10,17 +10,20 @@ from itertools import chain
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from anchorscope.engine.keys_values import Prefix
 from anchorscope.engine.masks import MASK_WIDTH, CutRows, additive, visible
 from anchorscope.engine.rows import BatchRows
 from anchorscope.engine.sequences import TokenSequence
-from anchorscope.models.attention import masked_attention, per_group
+from anchorscope.models.attention import Edit, masked_attention, per_group
 from anchorscope.models.language_model import LanguageModel
 
 Keep = Callable[[int, Tensor, Tensor], None]
 """Given a layer's keys and values of all tokens, [token, head, d_head]."""
+Watch = Callable[[int, Tensor], None]
+"""Given a layer's attention weights, [row, key_head, group · pos, key_pos], before they are used."""
 
 
 @dataclass(frozen=True)
@@ -38,17 +41,34 @@ class _Plan:
     keys: Tensor
     """Place of each row's keys among prefix and tokens, [row · key_pos]."""
     mask: Tensor
-    """To add to the scores, [row, pos, key_pos]."""
+    """To add to the scores, [row, pos, key_pos]; [row, head, pos, key_pos] where some heads are cut and others not."""
+    zeroed: Tensor | None
+    """The weights to set to 0, bool, as many dimensions as the mask; None for none."""
     lost: Tensor | None
     """How many edges each row's cut takes here, [row]; None where nothing is to be cut."""
-    masks: dict[int, Tensor] = field(default_factory=dict)
-    """The mask for heads that share their keys, by how many do."""
+    masks: dict[tuple[str, int], Tensor] = field(default_factory=dict)
+    """Mask and zeroed weights for heads that share their keys, by how many do."""
 
     def mask_for(self, groups: int) -> Tensor:
         """The mask as attention wants it, made once."""
-        if groups not in self.masks:
-            self.masks[groups] = per_group(self.mask, groups)
-        return self.masks[groups]
+        return self._made_once("mask", self.mask, groups)
+
+    def edit_for(self, groups: int) -> Edit | None:
+        """What happens to the weights after the softmax; None for nothing."""
+        if self.zeroed is None:
+            return None
+        zeroed = self._made_once("zeroed", self.zeroed, groups)
+        return lambda weights: weights.masked_fill_(zeroed, 0)
+
+    @property
+    def is_large(self) -> bool:
+        """Whether it has masks for single heads."""
+        return self.mask.dim() == 4
+
+    def _made_once(self, name: str, mask: Tensor, groups: int) -> Tensor:
+        if (name, groups) not in self.masks:
+            self.masks[name, groups] = per_group(mask, groups)
+        return self.masks[name, groups]
 
 
 class Packed:
@@ -61,11 +81,15 @@ class Packed:
         rows: BatchRows,
         prefix: Prefix,
         keep: Keep | None = None,
+        watch: Watch | None = None,
     ) -> None:
-        self.lm, self.rows, self.prefix, self.keep = lm, rows, prefix, keep
+        self.lm, self.rows, self.prefix, self.keep, self.watch = lm, rows, prefix, keep, watch
         self.n_keys = -(-int(rows.stop.max()) // MASK_WIDTH) * MASK_WIDTH
         starts = [sequences[row.item].answer_start for row in rows.rows]
-        self.cuts = CutRows.of([row.cut for row in rows.rows], starts, self.n_keys, lm.device)
+        cuts = [row.cut for row in rows.rows]
+        self.cuts = CutRows.of(cuts, starts, self.n_keys, lm.n_heads, lm.device)
+        self.zeroing = np.array([cut.how == "zero" for cut in cuts])
+        self.by_head = np.array([cut.heads is not None for cut in cuts])
         self.plans: dict[tuple[object, ...], _Plan] = {}
         self.lost: dict[int, Tensor] = {}
         """Edges that each layer's attention was really computed without, per row."""
@@ -81,7 +105,9 @@ class Packed:
         n_rows, cut = self.rows.open_at(layer), self.rows.cut_at(layer)
         known = (n_rows, cut.tobytes(), window, device)
         if known not in self.plans:
-            self.plans[known] = self._plan(n_rows, torch.from_numpy(cut), window, device)
+            # Masks for single heads are many times larger: only the last is kept.
+            self.plans = {name: plan for name, plan in self.plans.items() if not plan.is_large}
+            self.plans[known] = self._plan(n_rows, cut, window, device)
         self.plan = self.plans[known]
         joining = self.rows.joining(layer)
         return None if joining is None else torch.from_numpy(joining)
@@ -100,15 +126,21 @@ class Packed:
             plan.mask_for(heads // key_heads),
             scaling,
             softcap,
+            plan.edit_for(heads // key_heads) if self.watch is None else self._watched,
         ).reshape(rows * n, heads, -1)
         if plan.lost is not None:
             self.lost[self.layer] = plan.lost
         return found if plan.even else found.index_select(0, plan.back)
 
+    def _watched(self, weights: Tensor) -> Tensor:
+        assert self.watch is not None
+        self.watch(self.layer, weights)
+        return weights
+
     def _with_prefix(self, own: Tensor, shared: tuple[Tensor, ...]) -> Tensor:
         return torch.cat((shared[self.layer], own)) if self.prefix.length else own
 
-    def _plan(self, n_rows: int, cut: Tensor, window: int | None, device: torch.device) -> _Plan:
+    def _plan(self, n_rows: int, cut: NDArray[np.bool_], window: int | None, device: torch.device) -> _Plan:
         rows, here, n_prefix = self.rows, self.lm.device, self.prefix.length
         first, stop = (torch.from_numpy(part[:n_rows]).to(here)[:, None] for part in (rows.first, rows.stop))
         own, clean = (torch.from_numpy(part[:n_rows]).to(here)[:, None] for part in (rows.own, rows.clean))
@@ -120,13 +152,21 @@ class Packed:
         places = torch.where(key < first, clean + key - n_prefix, own + key - first) + n_prefix
         places = torch.where(key < n_prefix, key, places).masked_fill(key >= stop, 0)
         allowed = visible(queries, self.n_keys, window)
-        lost = None
-        if bool(cut.any()):  # known on the host
-            cuts = CutRows(self.cuts.keys[:n_rows], self.cuts.edges[:n_rows], self.cuts.answer_start[:n_rows])
-            removed = cuts.removed(queries) & cut.to(here)[:, None, None] & (queries < stop)[:, :, None]
+        beyond = (queries >= stop)[:, :, None]
+        lost = zeroed = None
+        if cut.any():
+            cuts = self.cuts.first(n_rows)
+            removed = cuts.removed(queries) & torch.from_numpy(cut).to(here)[:, None, None] & ~beyond
             lost = (removed & allowed).sum(dim=(1, 2))
+            if (cut & self.by_head[:n_rows]).any():
+                assert cuts.heads is not None
+                removed = removed[:, None] & cuts.heads[:, :, None, None]
+                allowed, beyond = allowed[:, None], beyond[:, None]
+            if (cut & self.zeroing[:n_rows]).any():
+                is_zeroed = cuts.zeroing.view(-1, *[1] * (removed.dim() - 1))
+                zeroed, removed = removed & is_zeroed, removed & ~is_zeroed
             allowed = allowed & ~removed
-        allowed = allowed | (queries >= stop)[:, :, None]  # nobody reads beyond a row's end, but numbers must be there
+        allowed = allowed | beyond  # nobody reads beyond a row's end, but numbers must be there
         back = np.repeat(np.arange(n_rows) * n - rows.own[:n_rows], lengths) + np.arange(total)
         return _Plan(
             shape=(n_rows, n, self.n_keys),
@@ -135,5 +175,6 @@ class Packed:
             back=torch.from_numpy(back).to(device),
             keys=places.reshape(-1).to(device),
             mask=additive(allowed, self.lm.dtype).to(device),
+            zeroed=None if zeroed is None else zeroed.to(device),
             lost=lost,
         )

@@ -7,6 +7,8 @@ SITES = ("attention", "mlp", "residual")
 """Where states are read: what attention adds, what the feed-forward part adds, the stream after the block."""
 EDGES = ("all", "outside", "direct")
 """Which later queries are kept from a cut key: all; those outside the cut keys; those of the answer only."""
+HOW = ("mask", "zero")
+"""How an edge is cut: masked before the softmax, so that the rest renormalises; or its weight set to 0 after it."""
 
 
 @dataclass(frozen=True)
@@ -23,16 +25,24 @@ class TokenSequence:
 
 @dataclass(frozen=True)
 class Cut:
-    """Attention edges to remove from one item's run, in every layer."""
+    """Attention edges to remove from one item's run, in every layer that is cut."""
 
     keys: tuple[int, ...]
     """Positions that later positions may no longer attend to."""
     edges: str = "all"
     """One of `EDGES`."""
+    how: str = "mask"
+    """One of `HOW`."""
+    heads: tuple[int, ...] | None = None
+    """The query heads that lose the edges; None for all."""
 
     def __post_init__(self) -> None:
         if self.edges not in EDGES:
             raise ValueError(f"edges {self.edges!r}; allowed: {', '.join(EDGES)}")
+        if self.how not in HOW:
+            raise ValueError(f"how {self.how!r}; allowed: {', '.join(HOW)}")
+        if self.heads is not None and (not self.heads or min(self.heads) < 0):
+            raise ValueError(f"heads {self.heads}; allowed: None for all, or at least one, counted from 0")
 
     @property
     def n_cut(self) -> int:
@@ -88,3 +98,12 @@ def shared_prefix_length(sequences: Sequence[Sequence[int]], limits: Sequence[in
         while length and tuple(sequence[:length]) != tuple(first[:length]):
             length -= 1
     return length
+
+
+def refuse_unread_positions(sequences: Sequence[TokenSequence], n_prefix: int) -> None:
+    """An index before the prefix's end would count from the back and quietly read another token."""
+    for sequence in sequences:
+        if not all(n_prefix <= position < len(sequence.ids) for position in sequence.read_at):
+            raise ValueError(
+                f"positions {sequence.read_at} cannot be read: only {n_prefix} to {len(sequence.ids) - 1} are run"
+            )

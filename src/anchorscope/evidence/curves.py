@@ -4,7 +4,7 @@ One curve per intervention, assignment, group and truth label, each with a boots
 on the fitted probes.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,7 +13,7 @@ from torch import Tensor
 from anchorscope.evidence.corrected import CELLS, CellSums, Corrected, curve_samples, of_group
 from anchorscope.evidence.draws import Draws, estimates, ratio
 from anchorscope.evidence.items import Measured, true_label_probability
-from anchorscope.evidence.pathways import GROUPS, Calls, plain_calls
+from anchorscope.evidence.pathways import GROUPS, Calls, plain_calls, retained_calls
 
 TRUTHS = ("all", "true", "false")
 """Curves over all items of a group, and split by whether the answer is true."""
@@ -39,13 +39,31 @@ class Curve:
 
 def plain_curves(measured: Measured, intervention: str, draws: Draws, move: int = 0) -> list[Curve]:
     """Curves of the plain assignment."""
-    calls = plain_calls(measured, move=move)
+    return _curves("plain", plain_calls(measured, move=move), measured, intervention, draws)
+
+
+def retained_curves(measured: Measured, intervention: str, draws: Draws) -> list[Curve]:
+    """Curves of the groups by what remains, measured by the clean probe as in the plain ones."""
+    return _curves("retained", retained_calls(measured), measured, intervention, draws)
+
+
+def refit_curves(measured: Measured, intervention: str, draws: Draws) -> list[Curve]:
+    """The same groups, measured by a probe that was trained under the intervention: no shift can move it."""
+    seen = replace(measured, after={intervention: np.stack([measured.refits[intervention]] * len(measured.probes))})
+    return _curves("retained", retained_calls(measured), seen, intervention, draws)
+
+
+def _curves(
+    assignment: str, calls: Calls, measured: Measured, intervention: str, draws: Draws
+) -> list[Curve]:
+    """Curves of fixed groups."""
     means = _means(calls, measured, intervention, "full", draws)
     curves = []
     for (group, truth), samples in means.items():
         members = _members(calls, measured, intervention, group, truth)
         n_groups = len(np.unique(measured.groups[members]))
-        curves.append(Curve(intervention, "plain", group, truth, *estimates(samples), len(members), n_groups))
+        n = len(np.unique(members))  # an item with several donors is one item
+        curves.append(Curve(intervention, assignment, group, truth, *estimates(samples), n, n_groups))
     return curves
 
 
@@ -57,7 +75,7 @@ def cross_fitted_curves(measured: Measured, intervention: str, draws: Draws) -> 
     for group, truth in ways[0]:
         samples = (ways[0][group, truth] + ways[1][group, truth]) / 2
         members = [_members(by, measured, intervention, group, truth) for by in calls]
-        n = round(sum(map(len, members)) / 2)
+        n = round(sum(len(np.unique(some)) for some in members) / 2)
         n_groups = round(sum(len(np.unique(measured.groups[some])) for some in members) / 2)
         curves.append(Curve(intervention, "cross-fitted", group, truth, *estimates(samples), n, n_groups))
     return curves
@@ -73,7 +91,7 @@ def corrected_curves(corrected: Corrected, intervention: str, sums: CellSums) ->
             members = _members(calls, measured, intervention, group, truth)
             n_groups = len(np.unique(measured.groups[members]))
             found = estimates(curve_samples(sums, group, truth))
-            curves.append(Curve(intervention, "corrected", group, truth, *found, len(members), n_groups))
+            curves.append(Curve(intervention, "corrected", group, truth, *found, len(np.unique(members)), n_groups))
     return curves
 
 
@@ -99,7 +117,7 @@ def _means(
 
 
 def _members(calls: Calls, measured: Measured, intervention: str, group: str, truth: str) -> NDArray[np.int64]:
-    """The items of a group and truth label that an intervention was run on."""
+    """The items of a group and truth label that an intervention was run on, as often as it was."""
     ran = measured.ran[intervention]
     inside = calls.members(group)[ran]
     return ran[inside if truth == "all" else inside & (measured.labels[ran] == (truth == "true"))]

@@ -18,6 +18,7 @@ from anchorscope.engine.keys_values import Prefix
 from anchorscope.engine.sequences import Cut, Variant
 from anchorscope.engine.to_host import ToHost
 from anchorscope.errors import InterventionNotApplied
+from anchorscope.evidence.subset import some_items
 from anchorscope.interventions.intervention import Intervention, ItemTokens
 from anchorscope.models.language_model import LanguageModel
 from anchorscope.probes.scoring import Scorer
@@ -41,6 +42,8 @@ class Effect:
     """[item, position, site, probe, layer]."""
     states: Tensor | None
     """States at the headline site and position, [layer, item, d_model], where they are kept."""
+    run: NDArray[np.int64] | None = None
+    """Which run of its item each row is, where an item is run several times; None where it is run once."""
 
 
 def measure(
@@ -55,29 +58,31 @@ def measure(
     seed: int,
     progress: Progress | None = None,
     compiled: bool = False,
+    most_items: int | None = None,
 ) -> list[Effect]:
     """Runs interventions over the items; `headline` is (position, site) of the states to keep.
 
-    Those that cut something run together, so that what no cut has changed is computed once. The no-op control runs by
-    itself, with other neighbours: the point is what a different batch changes.
+    Those that cut something run together, so that what no cut has changed is computed once; those that cut the shared
+    prefix run without it. The no-op control runs by itself, with other neighbours: the point is what a different batch
+    changes. `most_items` limits what takes many passes.
     """
-    planned = {one.name: _Planned.of(one, tokens, edges, seed) for one in interventions}
+    planned = {one.name: _Planned.of(one, tokens, edges, seed, most_items) for one in interventions}
     found: dict[str, Effect] = {}
-    together = [one for one in planned.values() if one.intervention.changes]
-    for some in (together, *([one] for one in planned.values() if not one.intervention.changes)):
-        if not some:
-            continue
+    for some in _together(list(planned.values())):
         collected = [_Collected(scorer, headline if one.intervention.keeps_states else None) for one in some]
         work = Work(
-            [item.sequence for item in tokens], prefix, [Variant(one.cuts) for one in some], budget,
-            order=some[0].order, compiled=compiled,
+            [item.sequence for item in tokens], prefix.first(1) if some[0].intervention.whole else prefix,
+            [Variant(one.cuts) for one in some], budget, order=some[0].order, compiled=compiled,
         )  # fmt: skip
 
         def receive(variant: int, batch: list[int], states: Tensor, into: list[_Collected] = collected) -> None:
             into[variant].receive(batch, states)
 
         capture(lm, work, receive, ", ".join(one.intervention.name for one in some), progress)
-        found |= {one.intervention.name: into.effect(one, edges) for one, into in zip(some, collected, strict=True)}
+        found |= {
+            one.intervention.name: into.effect(one, one.intervention.edges or edges)
+            for one, into in zip(some, collected, strict=True)
+        }
     return [found[one.name] for one in interventions]
 
 
@@ -90,13 +95,29 @@ class _Planned:
     order: list[int] | None
 
     @classmethod
-    def of(cls, intervention: Intervention, tokens: Sequence[ItemTokens], edges: str, seed: int) -> "_Planned":
-        rng = np.random.default_rng([seed, sum(map(ord, intervention.name))])
+    def of(
+        cls, intervention: Intervention, tokens: Sequence[ItemTokens], edges: str, seed: int, most_items: int | None
+    ) -> "_Planned":
+        rng = name_rng(seed, intervention.name)
         cuts = [intervention.cut(item, edges, rng) for item in tokens]
         chosen = _chosen(len(tokens), intervention.max_items, rng)
+        if intervention.many_passes:
+            chosen &= set(some_items(len(tokens), most_items, seed).tolist())
         order = None if intervention.changes else rng.permutation(len(tokens)).tolist()
-        run = sorted(index for index in chosen if intervention.applies(tokens[index].parts))
+        run = sorted(index for index in chosen if intervention.applies(tokens[index]))
         return cls(intervention, {index: cuts[index] for index in run}, order)
+
+
+def _together(planned: Sequence[_Planned]) -> list[list[_Planned]]:
+    """Which interventions run in one pass."""
+    cutting = [one for one in planned if one.intervention.changes]
+    passes = [[one for one in cutting if one.intervention.whole is whole] for whole in (False, True)]
+    return [*(some for some in passes if some), *([one] for one in planned if not one.intervention.changes)]
+
+
+def name_rng(seed: int, name: str) -> np.random.Generator:
+    """Random numbers of one intervention."""
+    return np.random.default_rng([seed, sum(map(ord, name))])
 
 
 def score_states(scorer: Scorer, states: Tensor) -> NDArray[np.float32]:

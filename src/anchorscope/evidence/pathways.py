@@ -3,6 +3,11 @@
 Flips are Q-Anchored, the rest A-Anchored. A flip counts only if the log-odds changed by more than the noise floor. The
 rule is applied in three ways: `plain` as stated; `corrected` after the shift that the cut gives to every item is taken
 away; `cross-fitted` with one probe that assigns and another that measures.
+
+A call that has lost its ground need not flip: where the cut leaves nothing to tell by, the old probe still says
+something, and says the same of true and false answers. The fourth way, `retained`, asks a probe that was trained on the
+cut states, so that it knows what is left to tell by: an item is Q-Anchored if less than half of the log-odds in favour
+of its true label remain.
 """
 
 from dataclasses import dataclass
@@ -16,7 +21,9 @@ Q_ANCHORED = "Q-Anchored"
 A_ANCHORED = "A-Anchored"
 MISCLASSIFIED = "misclassified"
 GROUPS = (Q_ANCHORED, A_ANCHORED)
-ASSIGNMENTS = ("plain", "cross-fitted", "corrected")
+ASSIGNMENTS = ("plain", "cross-fitted", "corrected", "retained")
+RETAINED = 0.5
+"""Share of the true label's log-odds that has to remain for an item to count as A-Anchored."""
 NOISE_PERCENTILE = 99
 """A change counts if it exceeds this percentile of what the no-op control changes."""
 
@@ -72,6 +79,16 @@ def plain_calls(measured: Measured, probe: str = "full", move: int = 0) -> Calls
     return assign(before, after, measured.labels, noise_at_reference(measured, probe))
 
 
+def retained_calls(measured: Measured) -> Calls:
+    """Pathways by what a probe that was trained on the cut states still finds."""
+    index, folds = measured.probe("full"), measured.folds
+    reference = measured.reference[index]
+    before = at_reference(measured.before[index], reference, folds)
+    left = at_reference(measured.refits[KNOCKOUT], reference, folds)
+    sign = np.where(measured.labels, 1.0, -1.0)
+    return Calls(correct=(before > 0) == measured.labels, flipped=sign * left < RETAINED * sign * before)
+
+
 def noise_at_reference(measured: Measured, probe: str) -> float:
     """The no-op control's change in log-odds at the reference layer that 99 of 100 items stay below."""
     if "none" not in measured.after:
@@ -96,3 +113,17 @@ def permuted_flip_share(before: Floats, after: Floats, labels: Bools, folds: NDA
         flips += float(np.where(called, 1 - share_true, share_true).sum())
         total += len(called)
     return flips / total if total else float("nan")
+
+
+def permuted_loss_share(before: Floats, left: Floats, labels: Bools, folds: NDArray[np.integer]) -> float:
+    """Share of Q-Anchored items by the retained rule if what is left were dealt out anew within each fold."""
+    lost, total = 0.0, 0
+    sign = np.where(labels, 1.0, -1.0)
+    for fold in np.unique(folds):
+        inside = folds == fold
+        correct = ((before > 0) == labels)[inside]
+        margins, signs = (sign * before)[inside][correct], sign[inside][correct]
+        met = signs[:, None] * left[inside] < RETAINED * margins[:, None]
+        lost += float(met.mean(axis=1).sum())
+        total += len(margins)
+    return lost / total if total else float("nan")

@@ -12,7 +12,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from anchorscope.evidence.corrected import CellSums, Corrected, of_group, reference_samples
+from anchorscope.evidence.corrected import CellSums, Corrected, reference_samples
 from anchorscope.evidence.draws import Draws, estimates, ratio, total
 from anchorscope.evidence.items import KNOCKOUT, Measured, probability, true_label_probability
 from anchorscope.evidence.pathways import (
@@ -22,7 +22,9 @@ from anchorscope.evidence.pathways import (
     at_reference,
     noise_at_reference,
     permuted_flip_share,
+    permuted_loss_share,
     plain_calls,
+    retained_calls,
 )
 from anchorscope.stats.agreement import kappa
 from anchorscope.stats.estimate import Estimate
@@ -47,6 +49,8 @@ def summarise(corrected: Corrected, sums: Mapping[str, CellSums]) -> list[Row]:
     """All quantities of one dataset, site and position; `sums` of the corrected cells per intervention."""
     measured, draws = corrected.measured, corrected.draws
     rows = [*_assignment_rows(corrected, "plain"), *_assignment_rows(corrected, "corrected")]
+    if measured.refits:
+        rows += [*_assignment_rows(corrected, "retained"), *_retained_rows(measured, draws)]
     for intervention in measured.after:
         rows += _intervention_rows(measured, draws, intervention)
         rows += _cross_fitted_rows(measured, draws, intervention)
@@ -62,8 +66,12 @@ def _assignment_rows(corrected: Corrected, assignment: str) -> list[Row]:
     """How large the groups are and how many of their answers are true, and what chance would give."""
     measured, draws = corrected.measured, corrected.draws
     before, after = _at_own_reference(measured, KNOCKOUT, "full")
+    if assignment == "retained":
+        calls = retained_calls(measured)
+        after = at_reference(measured.refits[KNOCKOUT], measured.reference[measured.probe("full")], measured.folds)
     if assignment == "plain":
         calls = plain_calls(measured)
+    if assignment != "corrected":
         called, flipped = (draws.put(one)[:, None] for one in (after > 0, calls.flipped))
     else:
         calls, called, flipped = corrected.sample(), corrected.called, corrected.flipped
@@ -78,12 +86,33 @@ def _assignment_rows(corrected: Corrected, assignment: str) -> list[Row]:
         rows.append(Row("group_share", share, assignment, KNOCKOUT, group))
         true = _estimate(ratio(right[place], size), int(calls.members(group).sum()))
         rows.append(Row("true_share", true, assignment, KNOCKOUT, group))
-    null = permuted_flip_share(before, after, labels, measured.folds)
+    permuted = permuted_loss_share if assignment == "retained" else permuted_flip_share
+    null = permuted(before, after, labels, measured.folds)
     exact = Estimate(null, np.nan, np.nan, n_correct, "exact expectation over permutations within folds")
     rows.append(Row("null_share", exact, assignment, KNOCKOUT, Q_ANCHORED))
     both = torch.stack([_numbers(called, before > 0, draws), _numbers(called, before <= 0, draws)])
     agreement = torch.from_numpy(kappa(both.cpu().numpy()))
     rows.append(Row("kappa", _estimate(agreement, len(before)), assignment, KNOCKOUT))
+    return rows
+
+
+def _retained_rows(measured: Measured, draws: Draws) -> list[Row]:
+    """ΔP at the reference layer by the probe that was trained under an intervention, in the groups by what remains."""
+    calls, reference = retained_calls(measured), measured.reference[measured.probe("full")]
+    rows = []
+    for intervention, logits in measured.refits.items():
+        ran = measured.ran[intervention]
+        before, _ = _at_own_reference(measured, intervention, "full")
+        after = at_reference(logits, reference, measured.folds[ran])
+        inside = np.stack([calls.members(group)[ran] for group in GROUPS], axis=1)
+        samples = _means(_delta_p(before, after, measured.labels[ran])[:, None], inside, draws.take(ran))
+        sizes = inside.sum(axis=0).tolist()
+        rows += [
+            Row("delta_p_reference", _estimate(samples[place], sizes[place]), "retained", intervention, group)
+            for place, group in enumerate(GROUPS)
+        ]
+        between = _estimate(samples[0] - samples[1], sum(sizes))
+        rows.append(Row("delta_p_reference_difference", between, "retained", intervention))
     return rows
 
 
@@ -109,19 +138,34 @@ def _intervention_rows(measured: Measured, draws: Draws, intervention: str) -> l
         ("mean_probability_after", probability(after), everyone, None, None),
     ]
     calls = plain_calls(measured)
+    in_knockout = np.searchsorted(measured.ran[KNOCKOUT], ran)
     # With fewer other tokens than exact ones the random control cuts less; the fair comparison is over the rest.
-    matched = measured.n_cut[intervention] == measured.n_cut[KNOCKOUT][np.searchsorted(measured.ran[KNOCKOUT], ran)]
+    matched = measured.n_cut[intervention] == measured.n_cut[KNOCKOUT][in_knockout]
+    beyond = delta - _delta_p(*_at_own_reference(measured, KNOCKOUT, "full"), measured.labels)[in_knockout]
     for group in GROUPS:
         inside = calls.members(group)[ran]
         wanted.append(("delta_p_reference", delta, inside, "plain", group))
+        wanted.append(("flip_rate", own.flipped, inside, "plain", group))
         if intervention not in (KNOCKOUT, "none"):
             wanted.append(("delta_p_matched", delta, inside & matched, "plain", group))
+            wanted.append(("delta_p_beyond_knockout", beyond, inside, "plain", group))
     inside = np.stack([one[2] for one in wanted], axis=1)
     samples = _means(np.stack([one[1] for one in wanted], axis=1), inside, draws.take(ran))
-    return [
-        Row(quantity, _estimate(samples[place], int(inside[:, place].sum())), assignment, intervention, group)
+    rows = [
+        Row(quantity, _estimate(samples[place], _number_of(ran[inside[:, place]])), assignment, intervention, group)
         for place, (quantity, _, _, assignment, group) in enumerate(wanted)
     ]
+    at = {(one[0], one[4]): samples[place] for place, one in enumerate(wanted)}
+    n = _number_of(ran[own.correct])
+    for quantity in ("delta_p_reference", "flip_rate"):
+        between = at[quantity, GROUPS[0]] - at[quantity, GROUPS[1]]
+        rows.append(Row(f"{quantity}_difference", _estimate(between, n), "plain", intervention))
+    return rows
+
+
+def _number_of(runs: NDArray[np.int64]) -> int:
+    """How many items; one that is run several times is one."""
+    return len(np.unique(runs))
 
 
 def _cross_fitted_rows(measured: Measured, draws: Draws, intervention: str) -> list[Row]:
@@ -134,24 +178,29 @@ def _cross_fitted_rows(measured: Measured, draws: Draws, intervention: str) -> l
         inside = np.stack([calls.members(group)[ran] for group in GROUPS], axis=1)
         before, after = _at_own_reference(measured, intervention, meter)
         samples.append(_means(_delta_p(before, after, measured.labels[ran])[:, None], inside, drawn))
-        sizes.append(inside.sum(axis=0))
+        sizes.append([_number_of(ran[inside[:, place]]) for place in range(len(GROUPS))])
     mean, size = torch.stack(samples).mean(dim=0), np.mean(sizes, axis=0)
-    return [
+    rows = [
         Row("delta_p_reference", _estimate(mean[place], round(size[place])), "cross-fitted", intervention, group)
         for place, group in enumerate(GROUPS)
     ]
+    between = _estimate(mean[0] - mean[1], round(size.sum()))
+    return [*rows, Row("delta_p_reference_difference", between, "cross-fitted", intervention)]
 
 
 def _corrected_rows(corrected: Corrected, intervention: str, sums: CellSums) -> list[Row]:
     """ΔP at the reference layer with the common shift taken away, in the corrected groups."""
     measured = corrected.measured
     reference = measured.reference[measured.probe("full")]
-    rows = []
-    for group in GROUPS:
-        n = int(of_group(sums.number.unbind(), group, "all")[0])
-        estimate = _estimate(reference_samples(sums, reference, group), n)
-        rows.append(Row("delta_p_reference", estimate, "corrected", intervention, group))
-    return rows
+    calls, ran = corrected.sample(), measured.ran[intervention]
+    samples = [reference_samples(sums, reference, group) for group in GROUPS]
+    sizes = [_number_of(ran[calls.members(group)[ran]]) for group in GROUPS]
+    rows = [
+        Row("delta_p_reference", _estimate(mean, n), "corrected", intervention, group)
+        for group, mean, n in zip(GROUPS, samples, sizes, strict=True)
+    ]
+    between = _estimate(samples[0] - samples[1], sum(sizes))
+    return [*rows, Row("delta_p_reference_difference", between, "corrected", intervention)]
 
 
 def _at_own_reference(measured: Measured, intervention: str, probe: str) -> tuple[Floats, Floats]:

@@ -1,7 +1,7 @@
 """All evidence of one dataset as result tables: every site and position, every assignment, control and baseline."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 
 import numpy as np
 import polars as pl
@@ -10,10 +10,17 @@ from numpy.typing import NDArray
 
 from anchorscope.evidence.baselines import relation_only, words_only
 from anchorscope.evidence.corrected import Corrected, cell_sums, correct_shift
-from anchorscope.evidence.curves import Curve, corrected_curves, cross_fitted_curves, plain_curves
+from anchorscope.evidence.curves import (
+    Curve,
+    corrected_curves,
+    cross_fitted_curves,
+    plain_curves,
+    refit_curves,
+    retained_curves,
+)
 from anchorscope.evidence.draws import Draws, resampling
 from anchorscope.evidence.items import KNOCKOUT, Measured
-from anchorscope.evidence.pathways import plain_calls
+from anchorscope.evidence.pathways import plain_calls, retained_calls
 from anchorscope.evidence.summary import Row, summarise
 from anchorscope.evidence.surviving import Score, Scored, baseline_score, layer_scores
 from anchorscope.progress import Progress
@@ -32,6 +39,8 @@ SUMMARY_COLUMNS = (
     "dataset", "site", "position", "assignment", "intervention", "group", "quantity",
     "value", "ci_low", "ci_high", "n", "method",
 )  # fmt: skip
+REFIT = "refit"
+"""Variant of curves that were measured by a probe trained under the intervention."""
 
 
 @dataclass(frozen=True)
@@ -46,8 +55,8 @@ class Evidence:
     relations: Sequence[str | None]
     confidence_mean: Sequence[float | None]
     confidence_min: Sequence[float | None]
-    variant: str
-    """The edges that were cut."""
+    variants: Mapping[str, str]
+    """Of every intervention, what its rows are called: the edges that were cut, or how the text was changed."""
     places: Mapping[tuple[str, str], Measured]
     """Log-odds per (site, position)."""
     refits: Mapping[str, NDArray[np.floating]]
@@ -99,10 +108,14 @@ def _pathway_tables(evidence: Evidence, draws: Draws, where: tuple[str, str]) ->
             *plain_curves(measured, intervention, draws),
             *cross_fitted_curves(measured, intervention, draws),
             *corrected_curves(corrected, intervention, sums[intervention]),
+            *(retained_curves(measured, intervention, draws) if measured.refits else ()),
         )
     ]
+    again = [curve for name in measured.refits for curve in refit_curves(measured, name, draws)]
+    rows = [row for curve in curves for row in _curve_rows(curve, evidence, place)]
+    rows += [{**row, "variant": REFIT} for curve in again for row in _curve_rows(curve, evidence, place)]
     return {
-        "curves": [row for curve in curves for row in _curve_rows(curve, evidence, place)],
+        "curves": rows,
         "summary": [_summary_row(row, place) for row in summarise(corrected, sums)],
         "pathways": _pathway_rows(evidence, corrected, place),
     }
@@ -115,9 +128,9 @@ def _place(evidence: Evidence, where: tuple[str, str] | tuple[None, None]) -> Re
 
 def _curve_rows(curve: Curve, evidence: Evidence, place: Record) -> list[Record]:
     common = {
-        "model": evidence.model, **place, "intervention": curve.intervention, "variant": evidence.variant,
-        "assignment": curve.assignment, "group": curve.group, "truth": curve.truth,
-        "n": curve.n, "n_groups": curve.n_groups,
+        "model": evidence.model, **place, "intervention": curve.intervention,
+        "variant": evidence.variants[curve.intervention], "assignment": curve.assignment,
+        "group": curve.group, "truth": curve.truth, "n": curve.n, "n_groups": curve.n_groups,
     }  # fmt: skip
     layers = zip(curve.delta_p, curve.ci_low, curve.ci_high, strict=True)
     return [
@@ -151,7 +164,10 @@ def _place_scores(evidence: Evidence, draws: Draws, where: tuple[str, str]) -> l
         within = Scored(measured.labels, measured.groups, strata, draws)
         scores += layer_scores("clean", "within-relation", measured.before[full], within)
     for intervention, after in measured.after.items():
-        scores += layer_scores(intervention, "transfer", after[full], scored.take(measured.ran[intervention]))
+        ran = measured.ran[intervention]
+        n = len(np.unique(ran))  # an item with several donors is one item
+        found = layer_scores(intervention, "transfer", after[full], scored.take(ran))
+        scores += [replace(score, n=n) for score in found]
     if where == evidence.headline:
         for intervention, logits in evidence.refits.items():
             scores += layer_scores(intervention, "refit", logits, scored.take(measured.ran[intervention]))
@@ -183,6 +199,7 @@ def _pathway_rows(evidence: Evidence, corrected: Corrected, place: Record) -> li
         ("cross-fitted", "a", plain_calls(measured, "a").names()),
         ("cross-fitted", "b", plain_calls(measured, "b").names()),
         ("corrected", "full", corrected.sample().names()),
+        *([("retained", "full", retained_calls(measured).names())] if measured.refits else []),
     ]
     return [
         {

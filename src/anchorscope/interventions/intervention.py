@@ -58,14 +58,24 @@ class Intervention:
     """The part of the question without which an item cannot be run; None where every item can."""
     evidence: str = "knockout"
     """The experiment that it belongs to; those of the knockout are always run."""
+    edges: str | None = None
+    """Which later tokens lose the edges, where that is the point of it; None for the recipe's choice."""
+    how: str = "mask"
+    """How edges are cut: masked before the softmax, or set to zero after it."""
+    whole: bool = False
+    """Whether it cuts tokens of the shared prefix, so that the whole sequence has to be run."""
+    many_passes: bool = False
+    """Whether it costs much more than the knockout, so that some of the items have to do on a small machine."""
 
-    def applies(self, parts: QuestionParts) -> bool:
-        """Whether an item with these parts can be run."""
-        return self.needs is None or bool(getattr(parts, self.needs))
+    def applies(self, item: ItemTokens) -> bool:
+        """Whether an item can be run."""
+        if self.whole and item.prefix_length < 2:  # the first token is never cut
+            return False
+        return self.needs is None or bool(getattr(item.parts, self.needs))
 
     def cut(self, item: ItemTokens, edges: str, rng: np.random.Generator) -> Cut:
         """The cut for one item."""
         if self.changes and not item.question_tokens:
             # Nothing would be cut, nothing would change, and the item would pass for A-Anchored.
             raise InterventionNotApplied(f"{self.name}: an item has no exact question tokens")
-        return Cut(keys=self.keys(item, rng), edges=edges)
+        return Cut(keys=self.keys(item, rng), edges=self.edges or edges, how=self.how)

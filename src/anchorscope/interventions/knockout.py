@@ -9,13 +9,14 @@ import numpy as np
 from anchorscope.interventions.intervention import Intervention, ItemTokens
 
 
-def _question_tokens(item: ItemTokens, rng: np.random.Generator) -> tuple[int, ...]:
+def question_tokens(item: ItemTokens, rng: np.random.Generator) -> tuple[int, ...]:
+    """The keys of the knockout."""
     return item.question_tokens
 
 
 KNOCKOUT = Intervention(
     name="knockout",
     about="attention to the question's exact tokens is cut",
-    keys=_question_tokens,
+    keys=question_tokens,
     keeps_states=True,
 )

@@ -5,7 +5,7 @@ tokens of a batch in one line, and hands them to whoever was passed as the mask:
 belong together, what they share and what is cut. The model's own setting is put back afterwards.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any, Protocol
 
@@ -64,13 +64,19 @@ def attention_named(config: Any, name: str) -> Iterator[None]:
         config._attn_implementation = before
 
 
+Edit = Callable[[Tensor], Tensor]
+"""Given attention weights after the softmax, float32, [row, key_head, group · pos, key_pos]: those that are used."""
+
+
 def masked_attention(
-    query: Tensor, key: Tensor, value: Tensor, mask: Tensor, scaling: float, softcap: float | None
-) -> Tensor:
+    query: Tensor, key: Tensor, value: Tensor, mask: Tensor, scaling: float, softcap: float | None,
+    edit: Edit | None = None,
+) -> Tensor:  # fmt: skip
     """Attention of rows: queries [row, pos, head, d_head], keys and values [row, key_pos, key_head, d_head].
 
-    `mask` is added to the scores, [row or 1, 1, group · pos, key_pos], see `per_group`. Query heads that share their
-    keys stand one after the other along the positions, so that keys are never copied per head.
+    `mask` is added to the scores, [row or 1, 1 or key_head, group · pos, key_pos], see `per_group`. Query heads that
+    share their keys stand one after the other along the positions, so that keys are never copied per head. With `edit`
+    the weights are written out, which a fused kernel never does.
     """
     rows, n, heads, d_head = query.shape
     key_heads = key.shape[2]
@@ -78,17 +84,22 @@ def masked_attention(
     grouped = query.view(rows, n, key_heads, groups, d_head).permute(0, 2, 3, 1, 4)
     grouped = grouped.reshape(rows, key_heads, groups * n, d_head)
     key, value = key.transpose(1, 2), value.transpose(1, 2)
-    if softcap is None:
+    if softcap is None and edit is None:
         found = torch.nn.functional.scaled_dot_product_attention(grouped, key, value, attn_mask=mask, scale=scaling)
     else:
-        scores = torch.tanh(grouped @ key.transpose(2, 3) * (scaling / softcap)) * softcap + mask
-        found = torch.softmax(scores, dim=-1, dtype=torch.float32).to(value.dtype) @ value
+        scores = grouped @ key.transpose(2, 3)
+        scores = scores * scaling if softcap is None else torch.tanh(scores * (scaling / softcap)) * softcap
+        weights = torch.softmax(scores + mask, dim=-1, dtype=torch.float32)
+        found = (weights if edit is None else edit(weights)).to(value.dtype) @ value
     return found.view(rows, key_heads, groups, n, d_head).permute(0, 3, 1, 2, 4).reshape(rows, n, heads, d_head)
 
 
 def per_group(mask: Tensor, groups: int) -> Tensor:
-    """A mask [row, pos, key_pos] for query heads that share their keys."""
-    return mask.repeat(1, groups, 1)[:, None]
+    """A mask [row, pos, key_pos], or [row, head, pos, key_pos], for query heads that share their keys."""
+    if mask.dim() == 3:
+        return mask.repeat(1, groups, 1)[:, None]
+    rows, heads, n, n_keys = mask.shape
+    return mask.reshape(rows, heads // groups, groups * n, n_keys)
 
 
 class OneSequence:

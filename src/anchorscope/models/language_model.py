@@ -85,6 +85,11 @@ class LanguageModel:
         return int(self.config.hidden_size)
 
     @property
+    def n_heads(self) -> int:
+        """Number of query heads of a block; several may share their keys."""
+        return int(self.config.num_attention_heads)
+
+    @property
     def device(self) -> torch.device:
         """Where the embedding is, and with it the input."""
         return self.embedding.weight.device  # type: ignore[return-value,union-attr]

@@ -1,8 +1,9 @@
-"""The chart: mean ΔP per layer of Q-Anchored and A-Anchored items, as in the paper and corrected for the shift.
+"""The chart: mean ΔP per layer of Q-Anchored and A-Anchored items, as in the paper, corrected, and by what is retained.
 
 Cutting the question moves a probe's verdict towards "false" for every item, so the plain chart shows that shift and the
-loss of signal mixed together. The right panel takes one shift per layer and fold out, with the labels unused; what is
-left of the gap there is what the left panel can be trusted for.
+loss of signal mixed together. The second panel takes one shift per layer and fold out, with the labels unused; what is
+left of the gap there is what the first can be trusted for. In the third a probe that was trained on the cut states both
+sorts and measures: it knows no shift, and an item that it can no longer tell from its opposite has lost its ground.
 """
 
 from collections.abc import Mapping
@@ -31,13 +32,14 @@ from anchorscope.report.findings import Findings
 from anchorscope.report.palette import Look, looks
 
 PANELS = {"plain": "plain (as in the paper)", "corrected": "corrected for the shift"}
+RETAINED = {"retained": "retained (probe trained on cut states)"}
 _PANEL_INCHES = (4.35, 3.3)
 
 
 @final
 @dataclass(frozen=True)
 class DeltaPChart(Display):
-    """The two-panel ΔP chart of one run."""
+    """The ΔP chart of one run, a panel per rule."""
 
     model: str
     """Title of the chart."""
@@ -49,6 +51,11 @@ class DeltaPChart(Display):
     """Per dataset, l* of every fold."""
 
     name: ClassVar[str] = "delta_p"
+
+    @property
+    def panels(self) -> dict[str, str]:
+        """Titles of the panels by assignment; runs without probes that were trained again have two."""
+        return PANELS | (RETAINED if self.data["assignment"].is_in(list(RETAINED)).any() else {})
 
     @classmethod
     def from_findings(cls, findings: Findings) -> "DeltaPChart":
@@ -75,9 +82,10 @@ class DeltaPChart(Display):
         position: str,
         reference_layers: Mapping[str, tuple[int, ...]],
     ) -> "DeltaPChart":
-        """Choose the rows to draw: all items, knockout and random control, both panels."""
+        """Choose the rows to draw: all items, knockout and random control, all panels."""
+        sees_no_shift = pl.col("assignment").is_in(list(RETAINED)) & (pl.col("variant") == "refit")
         wanted = (
-            pl.col("assignment").is_in(list(PANELS))
+            (pl.col("assignment").is_in(list(PANELS)) | sees_no_shift)
             & (pl.col("truth") == "all")
             & pl.col("intervention").is_in(["knockout", "random"])
             & pl.col("dataset").is_in(datasets)
@@ -90,14 +98,14 @@ class DeltaPChart(Display):
         return cls(data, (POINTS_NOTE, *empty), model, n_layers, looks(datasets), reference_layers)
 
     def draw(self) -> Figure:
-        """Draw both panels with a shared y axis, and one legend below."""
+        """Draw all panels with a shared y axis, and one legend below."""
         knockout = self.data.filter(pl.col("intervention") == "knockout")
         random = self.data.filter(pl.col("intervention") == "random")
         handles = [*group_handles(self.looks, knockout), *([random_handle()] if random.height else [])]
         handles += [reference_handle()] if self.reference_layers else []
         legend = Legend(handles, 3 if len(self.looks) == 3 else 4, self.notes)
-        page = sheet(self.model, (1, 2), _PANEL_INCHES, legend)
-        for axes, (assignment, title) in zip(page.axes[0], PANELS.items(), strict=True):
+        page = sheet(self.model, (1, len(self.panels)), _PANEL_INCHES, legend)
+        for axes, (assignment, title) in zip(page.axes[0], self.panels.items(), strict=True):
             here = pl.col("assignment") == assignment
             zero_line(axes)
             mark_reference(axes, self.reference_layers, self.looks)

@@ -1,9 +1,10 @@
-"""All figures of a report, in the order in which the page shows them. A new figure is added here and nowhere else."""
+"""All figures of a report, in the order in which the page shows them; those of the further experiments come last."""
 
 from anchorscope.report.delta_p import DeltaPChart
 from anchorscope.report.display import Display
 from anchorscope.report.exact_tokens import ExactTokensChart
 from anchorscope.report.findings import Findings
+from anchorscope.report.further.contents import further_displays
 from anchorscope.report.probe_auc import ProbeAucChart
 from anchorscope.report.reference_layer import ReferenceLayerChart
 from anchorscope.report.surviving_signal import SurvivingSignalChart
@@ -12,12 +13,13 @@ from anchorscope.report.truth_split import TruthSplitChart
 
 def displays(findings: Findings) -> list[Display]:
     """Every figure of the run, computed and not yet drawn."""
-    further = [ExactTokensChart.from_findings(findings)] if ExactTokensChart.was_made(findings) else []
+    words = [ExactTokensChart.from_findings(findings)] if ExactTokensChart.was_made(findings) else []
     return [
         DeltaPChart.from_findings(findings),
         ProbeAucChart.from_findings(findings),
         SurvivingSignalChart.from_findings(findings),
         TruthSplitChart.from_findings(findings),
         ReferenceLayerChart.from_findings(findings),
-        *further,
+        *words,
+        *further_displays(findings),
     ]

@@ -7,9 +7,31 @@ the page.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import polars as pl
+
+EXPERIMENT_SCHEMA: dict[str, type[pl.DataType]] = {
+    "model": pl.String, "dataset": pl.String, "site": pl.String, "position": pl.String, "experiment": pl.String,
+    "variant": pl.String, "against": pl.String, "assignment": pl.String, "group": pl.String, "truth": pl.String,
+    "layer": pl.Int64, "probe_layer": pl.Int64, "quantity": pl.String, "value": pl.Float64, "ci_low": pl.Float64,
+    "ci_high": pl.Float64, "n": pl.Int64, "p_value": pl.Float64, "q_value": pl.Float64, "effect_size": pl.Float64,
+    "method": pl.String,
+}  # fmt: skip
+"""Columns of experiments.csv: one statistic per row."""
+EXPERIMENT_ITEM_SCHEMA: dict[str, type[pl.DataType]] = {
+    "dataset": pl.String, "item_id": pl.String, "experiment": pl.String, "variant": pl.String, "quantity": pl.String,
+    "value": pl.Float64,
+}  # fmt: skip
+"""Columns of experiment_items.parquet: one number of one item per row."""
+UNAVAILABLE_SCHEMA: dict[str, type[pl.DataType]] = {
+    "dataset": pl.String, "experiment": pl.String, "reason": pl.String,
+}  # fmt: skip
+"""What was asked for and cannot be done, with the reason."""
+
+
+def _none_of(schema: dict[str, type[pl.DataType]]) -> pl.DataFrame:
+    return pl.DataFrame(schema=schema)
 
 
 @dataclass(frozen=True)
@@ -50,3 +72,9 @@ class Findings:
     """step, seconds, peak_memory_mb."""
     random_weights: bool = False
     """Whether the model's weights were drawn at random: then every number here is noise, and the page says so."""
+    experiments: pl.DataFrame = field(default_factory=lambda: _none_of(EXPERIMENT_SCHEMA))
+    """Statistics of the further experiments (experiments.csv)."""
+    experiment_items: pl.DataFrame = field(default_factory=lambda: _none_of(EXPERIMENT_ITEM_SCHEMA))
+    """What the further experiments measured on each item (experiment_items.parquet)."""
+    unavailable: pl.DataFrame = field(default_factory=lambda: _none_of(UNAVAILABLE_SCHEMA))
+    """Experiments that were asked for and cannot be done on a dataset."""

@@ -31,8 +31,9 @@ def summary_of(
         if value is not None:
             fits &= pl.col(column).is_null() | (pl.col(column) == value)
     rows = findings.summary.filter(fits)
-    if rows.height > 1:  # an exact row is better than one that fits because a column does not apply
-        rows = rows.sort(pl.sum_horizontal(pl.col(list(asked)).is_null()), maintain_order=True)
+    if rows.height > 1:  # an exact row is better than one that fits because a column does not apply, or was not asked
+        other = [pl.col(name).is_null() == (value is not None) for name, value in asked.items()]
+        rows = rows.sort(pl.sum_horizontal(other), maintain_order=True)
     return _estimate(rows, "value")
 
 

@@ -8,7 +8,7 @@ Figures are embedded as SVG images, so that the page can be mailed as it is.
 import base64
 import html
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,7 @@ from anchorscope.report import tables
 from anchorscope.report.exact_tokens import cuts_table
 from anchorscope.report.examples import examples_table
 from anchorscope.report.findings import Findings
+from anchorscope.report.further.contents import further_sections
 from anchorscope.report.position_notes import POSITION_NOTES
 from anchorscope.report.story import summary_paragraph, warnings
 
@@ -37,6 +38,12 @@ FILES = {
     "manifest.json": "versions, seeds, hashes, times; written last",
 }
 
+FURTHER_FILES = {
+    "experiments.csv": "every statistic of the further experiments, with interval, n and method",
+    "experiment_items.parquet": "what the further experiments measured on each item",
+}
+"""Written where further experiments were made."""
+
 # Marks that mean something anywhere in a line, and those that do only where a line begins. "](" makes a link.
 _MARKS = re.compile(r"[\\`*_|~$]|(?<=\])\(|^[-+#=\[!]")
 _SPACES = re.compile(r"[^\S\u00a0\u202f]+")  # every blank and line break but the two that keep a number in one piece
@@ -45,11 +52,18 @@ _SPACES = re.compile(r"[^\S\u00a0\u202f]+")  # every blank and line break but th
 def write_report(findings: Findings, observations: Sequence[dict[str, Any]], out: Path) -> None:
     """Write report.html and report.md; the figures must already lie in out/figures."""
     content = _content(findings, observations)
-    rich = _environment(autoescape=True, finalize=None)
-    rich.globals["figure"] = lambda name: _embedded(out / "figures" / f"{name}.svg")
-    (out / "report.html").write_text(rich.get_template("report.html.j2").render(content), encoding="utf-8")
-    plain = _environment(autoescape=False, finalize=_plain_text)
-    (out / "report.md").write_text(plain.get_template("report.md.j2").render(content), encoding="utf-8")
+    for name in ("report.html", "report.md"):
+        write_page(name, content, out)
+
+
+def write_page(name: str, content: Mapping[str, Any], out: Path) -> None:
+    """Write NAME from its template NAME.j2, as HTML with the figures of out/figures inside or as Markdown."""
+    if name.endswith(".html"):
+        page = _environment(autoescape=True, finalize=None)
+        page.globals["figure"] = lambda figure: _embedded(out / "figures" / f"{figure}.svg")
+    else:
+        page = _environment(autoescape=False, finalize=_plain_text)
+    (out / name).write_text(page.get_template(f"{name}.j2").render(content), encoding="utf-8")
 
 
 def _content(findings: Findings, observations: Sequence[dict[str, Any]]) -> dict[str, Any]:
@@ -69,7 +83,8 @@ def _content(findings: Findings, observations: Sequence[dict[str, Any]]) -> dict
         "position_note": POSITION_NOTES.get(findings.position, ""),
         "steps": tables.steps_table(findings),
         "examples": examples_table(findings),
-        "files": FILES,
+        "further": further_sections(findings),
+        "files": FILES | (FURTHER_FILES if findings.experiments.height else {}),
     }
 
 

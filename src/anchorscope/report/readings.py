@@ -31,7 +31,12 @@ LABEL_SORTING = 0.5
 NO_SIGNAL_AUC = 0.5
 """Guessing."""
 
-RULES = {"plain": "plain rule", "corrected": "corrected rule", "cross-fitted": "cross-fitted rule"}
+RULES = {
+    "plain": "plain rule",
+    "corrected": "corrected rule",
+    "cross-fitted": "cross-fitted rule",
+    "retained": "retained rule",
+}
 
 
 @dataclass(frozen=True)
@@ -70,6 +75,12 @@ class _About:
         }
 
 
+def rules_of(findings: Findings) -> dict[str, str]:
+    """The rules of a run, in words; one whose probes were not trained on cut states has no retained one."""
+    known = findings.summary["assignment"].is_in(["retained"]).any()
+    return {name: words for name, words in RULES.items() if name != "retained" or known}
+
+
 def read(findings: Findings) -> list[dict[str, Any]]:
     """All readings of a run, dataset by dataset."""
     plan: list[tuple[str | None, list[Callable[[_About], dict[str, Any]]]]] = [
@@ -80,6 +91,8 @@ def read(findings: Findings) -> list[dict[str, Any]]:
         ("corrected", [_random_is_small]),
         (None, [_beats_baselines, _signal_survives]),
     ]
+    if "retained" in rules_of(findings):
+        plan.insert(3, ("retained", [_q_below_a, _sorts_by_label, _fewer_flips_than_shuffled]))
     return [
         make(_About(findings, dataset, assignment))
         for dataset in findings.datasets

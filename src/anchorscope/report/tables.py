@@ -10,7 +10,7 @@ from anchorscope.report.findings import Findings
 from anchorscope.report.lookup import auc_of, headline_layer, summary_of
 from anchorscope.report.palette import GROUPS, Q_ANCHORED, display_name
 from anchorscope.report.probe_auc import BASELINES
-from anchorscope.report.readings import RULES
+from anchorscope.report.readings import RULES, rules_of
 from anchorscope.report.reference_layer import shift_title
 from anchorscope.report.wording import MISSING, count, estimate, number, percent, points
 
@@ -56,7 +56,7 @@ def reference_table(findings: Findings) -> Table:
     """ΔP at l* of both groups under every rule."""
     rows = []
     for dataset in findings.datasets:
-        for assignment, rule in RULES.items():
+        for assignment, rule in rules_of(findings).items():
             found = [
                 summary_of(
                     findings, dataset, "delta_p_reference", assignment=assignment, intervention="knockout", group=group
@@ -72,7 +72,7 @@ def trust_table(findings: Findings) -> Table:
     """The numbers that say how far the groups can be trusted, plain beside corrected."""
     rows = []
     for dataset in findings.datasets:
-        for assignment in ("plain", "corrected"):
+        for assignment in [name for name in rules_of(findings) if name != "cross-fitted"]:
 
             def of(quantity: str, group: str | None = None, rule: str = assignment, name: str = dataset) -> Any:
                 return summary_of(findings, name, quantity, assignment=rule, intervention="knockout", group=group)

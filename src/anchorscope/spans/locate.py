@@ -40,6 +40,8 @@ class Located:
     """How E_Q was found: `own`, `metadata`, `rules` or `model`."""
     parts: QuestionParts
     """E_Q by its parts, and all content words."""
+    words: QuestionSpans | None = None
+    """The same as places in the question's text."""
 
 
 def locate(tokenizer: Any, question: Question, words: QuestionSpans, prompt: Prompt, answer: Answer) -> Located:
@@ -65,6 +67,7 @@ def _located(
             question_tokens(question, words.property_spans, prompt),
             question_tokens(question, words.content, prompt),
         ),
+        words=words,
     )
 
 
@@ -86,7 +89,7 @@ def locate_all(
 def question_tokens(question: Question, spans: Sequence[Span], prompt: Prompt) -> tuple[int, ...]:
     """Tokens of a prompt that hold these places of its question."""
     flat = " ".join(question.question.split())  # the prompt holds the question on one line
-    placed = spans if flat == question.question else _on_one_line(question.question, spans)
+    placed = spans if flat == question.question else on_one_line(question.question, spans)
     shifted = [(start + prompt.question_start, end + prompt.question_start) for start, end in placed]
     own = prompt.own_start
     return tuple([own + at for at in tokens_in_spans(prompt.offsets[own:], shifted, prompt.text)])
@@ -110,8 +113,11 @@ def _answer_tokens(question: Question, answer: Answer, text: str, offsets: Offse
     return found or list(range(len(answer.ids)))  # an answer without a visible character keeps all its tokens
 
 
-def _on_one_line(text: str, spans: Sequence[Span]) -> list[Span]:
+def on_one_line(text: str, spans: Sequence[Span]) -> list[Span]:
     """Spans of a text, moved to where they are once every run of white space has become one space."""
+
+    if " ".join(text.split()) == text:
+        return list(spans)
 
     def moved(at: int) -> int:
         before = " ".join(text[:at].split())

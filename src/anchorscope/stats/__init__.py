@@ -1,1 +1,1 @@
-"""Numbers: areas under curves with ties, the bootstrap over groups, agreement. NumPy only."""
+"""Numbers: areas under curves with ties, the bootstrap over groups, agreement, densities, modes. NumPy only."""

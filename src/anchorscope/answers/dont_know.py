@@ -1,0 +1,102 @@
+"""A prompt that allows "I don't know", and whether an answer says so.
+
+The prompt is the run's own, with one sentence more and two questions among the examples that nobody can answer. They
+are put in as text, in the shape of the examples that are there, so that every chat template can have them; the last
+example stays one that has an answer, because the last one is copied most.
+
+An answer says so if it is a phrase such as "unknown", or begins with a sentence such as "I don't know who wrote it". A
+name that merely begins with such words is an answer: "Unknown Pleasures", "I Don't Know How to Love Him".
+"""
+
+import re
+from dataclasses import replace
+
+from anchorscope.answers.template import Template
+from anchorscope.answers.template_chat import INSTRUCTION
+from anchorscope.answers.template_examples import FEW_SHOT, Example
+
+ALLOWED = "I don't know"
+"""What the model is told to say."""
+PERMISSION = f"If you do not know the answer, say: {ALLOWED}"
+"""The sentence that allows it."""
+UNANSWERABLE = (
+    Example("In which year was the harbour of Quelvorn Brask opened?", ALLOWED, "Quelvorn Brask"),
+    Example("Who painted The Nettle King of Ostrelle?", ALLOWED, "The Nettle King of Ostrelle"),
+)
+"""Questions about places and works that do not exist."""
+
+
+def allow_dont_know(template: Template) -> Template:
+    """The same template with the permission, and with examples of its use where it has examples at all."""
+    head = _with_unanswerable(template.head)
+    if INSTRUCTION in head:
+        return replace(template, head=head.replace(INSTRUCTION, f"{INSTRUCTION} {PERMISSION}.", 1))
+    return replace(template, head=f"{PERMISSION}.\n\n{head}")
+
+
+def _with_unanswerable(head: str) -> str:
+    """The head with the examples that have no answer before the second and the last of those that have one."""
+    starts = [head.find(example.question) for example in FEW_SHOT]
+    if -1 in starts:
+        return head
+    ends = [*starts[1:], len(head)]
+    turns = [head[start:end] for start, end in zip(starts, ends, strict=True)]
+    like, shape = FEW_SHOT[1], turns[1]  # the first may hold what is said but once
+    shown = [
+        shape.replace(like.question, example.question, 1).replace(like.answer, example.answer, 1)
+        for example in UNANSWERABLE
+    ]
+    return "".join([head[: starts[0]], turns[0], shown[0], *turns[1:-1], shown[1], turns[-1]])
+
+
+_I = r"(?:i |we |it |this |that )?(?:really |honestly |truly |simply |just )?"
+_AM = r"(?:i am |i'm |im |we are |we're )?(?:really |honestly |truly )?"
+_IT_IS = r"(?:(?:it|that|this|the answer|the exact answer)(?: is|'s) )?(?:currently |still |simply )?"
+_TOLD = r"(?:information|data|evidence|record|records|answer|context)"
+_APOLOGY = re.compile(
+    r"(?:(?:i am |i'm )?(?:very |so )?sorry|i apologi[sz]e|unfortunately|honestly|well|as an? [a-z ]{2,40}?)"
+    r"(?:[,.;:!]+ ?(?:but )?| but )",
+    re.IGNORECASE,
+)
+_SENTENCE = re.compile(
+    rf"{_I}(?:do not|don't|dont|did not|didn't) (?:really |actually |currently )?"
+    rf"(?:know|recall|remember|have (?:an idea|an answer|a clue|any|enough|sufficient|access to))"
+    rf"|{_AM}(?:not (?:entirely |quite |really |completely |too )?(?:sure|certain|aware of|able to)|unsure|uncertain"
+    rf"|unable to|unaware of)"
+    rf"|{_I}(?:cannot|can not|can't|cant|could not|couldn't)"
+    rf" (?:answer|say|tell|determine|find|recall|remember|be (?:answered|known|determined))"
+    rf"|(?:i |we )?(?:have )?(?:absolutely )?no (?:idea|clue)"
+    rf"|(?:i have |there is |there's )?(?:no|not enough|insufficient) {_TOLD}",
+    re.IGNORECASE,
+)
+_STATE = re.compile(
+    rf"{_IT_IS}(?:unknown|unclear|uncertain|undetermined|not (?:exactly |precisely |yet )?(?:known|clear))|n/a",
+    re.IGNORECASE,
+)
+_STATE_GOES_ON = re.compile(
+    r" (?:to (?:me|us|anyone)|at (?:this|the) (?:time|moment)|from|because|as|since|who|what|where|when|which|whether"
+    r"|how|if|for|but)\b"
+)
+_ENDS = re.compile(r"\s*(?:$|[.,;:!?…)\]\"]|[–—-]\s|\()")
+_MARKS = str.maketrans({"’": "'", "‘": "'", "ʼ": "'", "`": "'", "“": '"', "”": '"'})
+_AROUND = " \t\"'*_([{<«»>}])"
+
+
+def says_dont_know(text: str) -> bool:
+    """Whether an answer says that the answer is not known."""
+    said = " ".join(text.translate(_MARKS).split()).strip(_AROUND)
+    if said.isupper():
+        said = said.lower()  # in capitals throughout, they tell nothing of names
+    while apology := _APOLOGY.match(said):
+        said = said[apology.end() :].strip(_AROUND)
+    sentence, state = _SENTENCE.match(said), _STATE.match(said)
+    if sentence is not None and _goes_on(said[sentence.end() :]):
+        return True
+    return state is not None and (
+        bool(_ENDS.match(said[state.end() :])) or bool(_STATE_GOES_ON.match(said[state.end() :]))
+    )
+
+
+def _goes_on(rest: str) -> bool:
+    """Whether a sentence may go on, or end, like this: with a mark or a small letter; a title has a capital."""
+    return bool(_ENDS.match(rest)) or (rest.startswith(" ") and rest[1:2].islower())

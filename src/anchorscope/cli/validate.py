@@ -1,0 +1,69 @@
+"""`anchorscope validate`: the whole evidence on a model whose pathways are known, and how well each experiment does."""
+
+from dataclasses import fields, replace
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from anchorscope.cli.terminal import emit_json, listener, say
+from anchorscope.errors import UserError
+from anchorscope.interventions.names import EVIDENCE
+
+_SHARES = "question-true=0.2,question-false=0.2,answer-true=0.2,answer-false=0.2,both-true=0.1,both-false=0.1"
+
+
+def validate(
+    out: Annotated[Path, typer.Option(help="The folder for the run, the tables and the page.")] = Path("runs/validate"),
+    items: Annotated[int, typer.Option(help="Planted items.", min=120, max=20000)] = 1200,
+    shares: Annotated[
+        str | None, typer.Option(help=f"Shares of the six kinds of items; they add up to 1. Default: {_SHARES}.")
+    ] = None,
+    evidence: Annotated[
+        str, typer.Option(help=f"Which experiments to rate: names with commas, or all: {', '.join(EVIDENCE)}.")
+    ] = "all",
+    seed: Annotated[int, typer.Option(help="Seed of the items and of every draw.", min=0)] = 0,
+    bootstrap: Annotated[int, typer.Option(help="Resamples behind every interval.", min=100)] = 2000,
+    device: Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.")] = "auto",
+    fresh: Annotated[
+        bool, typer.Option("--fresh/--resume", help="Start the folder over, or go on where a run stopped (default).")
+    ] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", help="No progress; errors only.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object on standard output.")] = False,
+) -> None:
+    """Run every experiment on a model whose pathways were planted, and report how well each one finds them."""
+    named = tuple(part for part in evidence.split(",") if part)
+
+    from anchorscope.validation.validate import Options, read_summary  # only here: help has to come at once
+    from anchorscope.validation.validate import validate as run_validation
+
+    options = Options(items=items, evidence=named, seed=seed, bootstrap=bootstrap, device=device)
+    if shares is not None:
+        options = replace(options, shares=_read_shares(shares))
+    if not quiet:
+        say(f"anchorscope: validating on {items} planted items into {out}")
+    run_validation(out, options, fresh=fresh, progress=listener(quiet))
+    found = read_summary(out)
+    if as_json:
+        emit_json(found)
+    elif not quiet:
+        for line in found["summary"]:
+            say(line)
+        say(f"page: {out / 'validation.html'}")
+
+
+def _read_shares(text: str):  # type: ignore[no-untyped-def]  # its class lives where torch is
+    """Shares as they are written: KIND=NUMBER,…; kinds that are not named get nothing."""
+    from anchorscope.planted.items import Shares
+
+    names = {one.name.replace("_", "-"): one.name for one in fields(Shares)}
+    given = dict.fromkeys(names.values(), 0.0)
+    for part in text.split(","):
+        name, _, number = part.partition("=")
+        try:
+            given[names[name.strip()]] = float(number)
+        except (KeyError, ValueError):
+            raise UserError(
+                f"Shares {text!r}: {part!r} is no KIND=NUMBER; kinds are {', '.join(names)}, as in {_SHARES}."
+            ) from None
+    return Shares(**given)

@@ -1,0 +1,249 @@
+"""How much a loss hangs on attention edges: |A · ∂L/∂A| per layer and head, summed over sets of edges.
+
+A is a weight after the softmax; to first order, A · ∂L/∂A is what the loss would lose if that one weight were set to 0.
+The queries are the answer's tokens, the keys are sets that the caller names. The pass is the clean one, with gradients
+back to the attention weights and nowhere else: no parameter collects any. Each layer's weights are summed the moment
+their gradient is there, so that the gradients of all layers are never held together.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from anchorscope.engine.batching import Budget, plan_batches, run_in_batches
+from anchorscope.engine.budget import automatic_tokens_with_gradients
+from anchorscope.engine.forward import not_finite, run_layers
+from anchorscope.engine.keys_values import Prefix
+from anchorscope.engine.packed import Packed
+from anchorscope.engine.rows import BatchRows
+from anchorscope.engine.sequences import CLEAN, SITES, TokenSequence, refuse_unread_positions
+from anchorscope.errors import InterventionNotApplied
+from anchorscope.models.families import BlockOutput
+from anchorscope.models.language_model import LanguageModel
+from anchorscope.progress import Progress, Silent
+
+ALL = "all"
+"""The set of all keys, which is always there."""
+
+Loss = Callable[[list[int], Tensor], Tensor]
+"""Given items and their states [batch, position, site, layer, d_model], up to the highest layer that one of them needs:
+each item's loss, [batch], or several, [batch, loss]. Tensors that it multiplies the states with must not have been made
+in inference mode (torch cannot go back through them; a clone will do)."""
+
+
+@dataclass(frozen=True)
+class Saliency:
+    """What was found."""
+
+    values: NDArray[np.float32]
+    """[item, loss, set, layer, head], heads as the queries have them; 0 above the layer that an item's loss reads."""
+    sets: tuple[str, ...]
+    """Names of the sets of keys: those asked for, then `ALL`."""
+
+    def of(self, name: str) -> NDArray[np.float32]:
+        """One set's values, [item, loss, layer, head]."""
+        return self.values[:, :, self.sets.index(name)]
+
+
+@torch.inference_mode(False)  # a caller may be in it, and nothing that was made there can be gone back through
+def saliency(
+    lm: LanguageModel,
+    sequences: Sequence[TokenSequence],
+    prefix: Prefix,
+    keys: Mapping[str, Sequence[tuple[int, ...]]],
+    loss: Loss,
+    top: int | Sequence[int] | None = None,
+    budget: Budget | None = None,
+    progress: Progress | None = None,
+    title: str = "saliency",
+) -> Saliency:
+    """Saliency of every item: from each of its sets of keys to the queries of its answer.
+
+    `keys` gives the positions of each set, item by item; those of the shared prefix too. The queries are the positions
+    from `answer_start` to the last one that is read; where that lies before the answer, it alone. So `read_at` should
+    name only what the loss looks at. `top` is the layer that the loss reads, of all items or of each: no block above it
+    is run; None for the last one. Batches are as large as `budget` and memory with gradients allow.
+    """
+    listener, n_items = progress or Silent(), len(sequences)
+    tops = [lm.n_layers - 1 if top is None else top] * n_items if top is None or isinstance(top, int) else list(top)
+    work = _Work(lm, sequences, _outside_inference_mode(prefix), tuple(keys.items()), loss, tops)
+    work.refuse()
+    lengths = [len(sequence.ids) - prefix.length for sequence in sequences]
+    # A budget of its own: passes without gradients, which need far less, keep theirs where memory runs out here.
+    own = Budget(min(budget.at_once, work.at_once())) if budget else Budget(max(lengths, default=1) * n_items)
+    batches = [  # items that end at the same layer run together
+        batch
+        for level in sorted(set(tops), reverse=True)
+        for batch in plan_batches(lengths, own.tokens, [item for item in range(n_items) if tops[item] == level])
+    ]
+    listener.start(title, n_items)
+    found: dict[int, NDArray[np.float32]] = {}
+
+    def run(batch: list[int]) -> None:
+        found.update(zip(batch, work.run(batch), strict=True))
+        listener.advance(len(batch))
+
+    with _no_gradients_of_parameters(lm):
+        run_in_batches(batches, lengths, own, run)
+    listener.finish()
+    values = np.stack([found[item] for item in range(n_items)])
+    if not np.isfinite(values).all():
+        raise not_finite(lm)
+    if not values.any():
+        raise InterventionNotApplied("no attention weight of any item has a gradient: the loss does not hang on them")
+    return Saliency(values, (*keys, ALL))
+
+
+@dataclass(frozen=True)
+class _Work:
+    """What is asked of every batch."""
+
+    lm: LanguageModel
+    sequences: Sequence[TokenSequence]
+    prefix: Prefix
+    keys: tuple[tuple[str, Sequence[tuple[int, ...]]], ...]
+    loss: Loss
+    tops: list[int]
+
+    def refuse(self) -> None:
+        """What cannot be computed as asked is told before anything is run."""
+        n, n_prefix = len(self.sequences), self.prefix.length
+        counts = {"top": len(self.tops), **{name: len(sets) for name, sets in self.keys}}
+        wrong = [f"{name} has {count}" for name, count in counts.items() if count != n]
+        if not n or wrong or ALL in counts:
+            reason = ", ".join(wrong) or f"none of them, or a set named {ALL!r}"
+            raise ValueError(f"saliency of {n} items: {reason}; one entry per item is wanted, {ALL!r} is made here")
+        beyond = [layer for layer in self.tops if not 0 <= layer < self.lm.n_layers]
+        if beyond:
+            raise ValueError(f"a loss is asked for at layer {beyond[0]}, and there are 0 to {self.lm.n_layers - 1}")
+        refuse_unread_positions(self.sequences, n_prefix)
+        for item, sequence in enumerate(self.sequences):
+            if sequence.answer_start < n_prefix:
+                raise ValueError(f"item {item} answers from {sequence.answer_start}, inside the shared prefix")
+            for name, sets in self.keys:
+                outside = [key for key in sets[item] if not 0 <= key < len(sequence.ids)]
+                if outside:
+                    raise ValueError(f"{name} of item {item} names key {outside[0]} of 0 to {len(sequence.ids) - 1}")
+
+    def at_once(self) -> int:
+        """How many tokens of the longest items memory holds."""
+        longest = max(len(sequence.ids) for sequence in self.sequences)
+        return automatic_tokens_with_gradients(self.lm, max(self.tops) + 1, longest - self.prefix.length, longest)
+
+    def run(self, batch: list[int]) -> NDArray[np.float32]:
+        """One batch, there and back, [item, loss, set, layer, head]."""
+        return _Batch(self, batch).back()
+
+
+class _Sums:
+    """Takes a layer's weights and their gradient and keeps the sums; knows nothing of the graph that they come from."""
+
+    def __init__(self, queries: Tensor, sets: Tensor, lm: LanguageModel) -> None:
+        self.queries, self.sets = queries, sets
+        """Which queries of a row count, [row, pos], and which keys are in each set, [row, set, key_pos], as 0 and 1."""
+        self.found = torch.zeros(*sets.shape[:2], lm.n_layers, lm.n_heads, device=sets.device)
+        """[row, set, layer, head]."""
+
+    def add(self, layer: int, weights: Tensor, gradient: Tensor) -> None:
+        """A layer's |A · ∂L/∂A|, from [row, key_head, group · pos, key_pos]."""
+        rows, n, n_keys = len(weights), self.queries.shape[1], weights.shape[-1]
+        single = (weights * gradient).abs_().view(rows, -1, n, n_keys)  # heads of one group follow each other
+        per_key = torch.einsum("rhqk,rq->rhk", single, self.queries.to(single.device))
+        self.found[:, :, layer] = torch.einsum("rhk,rsk->rsh", per_key.to(self.sets.device), self.sets)
+
+    def take(self) -> Tensor:
+        """What was found, and a fresh start."""
+        found, self.found = self.found, torch.zeros_like(self.found)
+        return found
+
+
+class _Batch:
+    """One batch, run with gradients."""
+
+    def __init__(self, work: _Work, batch: list[int]) -> None:
+        self.lm, self.layers = work.lm, max(work.tops[item] for item in batch) + 1
+        sequences = [work.sequences[item] for item in batch]
+        rows = BatchRows(work.sequences, batch, [CLEAN], work.prefix.length, self.lm.n_layers)
+        packed = Packed(self.lm, work.sequences, rows, work.prefix, watch=self._watch)
+        queries = _queries(sequences, work.prefix.length, int((rows.stop - rows.first).max()))
+        sets = _key_sets([[sets[item] for item in batch] for _, sets in work.keys], sequences, packed.n_keys)
+        device = self.lm.device
+        self.sums = _Sums(torch.from_numpy(queries).to(device), torch.from_numpy(sets).to(device), self.lm)
+        self.places = rows.places(np.arange(len(batch)), np.array([one.read_at for one in sequences]), 0)
+        self.first_weights = torch.empty(0)
+        self.read: list[Tensor] = []
+        """States of each layer at the positions that are read."""
+        read = torch.from_numpy(self.places).flatten()
+        run_layers(
+            self.lm, packed.ids, packed.positions, packed, self._visit, read=read, layers=self.layers, gradients=True
+        )
+        with torch.enable_grad():
+            losses = work.loss(batch, torch.stack(self.read, dim=3))
+        if len(losses) != len(batch) or losses.dim() > 2 or not losses.requires_grad:
+            raise ValueError(f"losses of shape {tuple(losses.shape)} for {len(batch)} items, or without a gradient")
+        self.losses = losses if losses.dim() == 2 else losses[:, None]
+
+    def back(self) -> NDArray[np.float32]:
+        """From each loss back to the weights; [item, loss, set, layer, head]."""
+        together = []
+        for left, column in zip(range(self.losses.shape[1])[::-1], self.losses.unbind(dim=1), strict=True):
+            # What is wanted comes through the hooks on the way; items do not know each other, so one sum serves all.
+            torch.autograd.grad(column.sum(), [self.first_weights], retain_graph=left > 0, allow_unused=True)
+            together.append(self.sums.take())
+        return torch.stack(together, dim=1).cpu().numpy()
+
+    def _watch(self, layer: int, weights: Tensor) -> None:
+        if layer == 0:  # nothing below it is asked for a gradient
+            self.first_weights = weights.requires_grad_()
+        known, sums = weights.detach(), self.sums  # not the batch, which holds the graph: the two would never be freed
+        weights.register_hook(lambda gradient: sums.add(layer, known, gradient))
+
+    def _visit(self, layer: int, output: BlockOutput) -> None:
+        places = torch.from_numpy(self.places).to(output.residual.device)
+        if layer == self.layers - 1:  # of the last block there is nothing but what is read
+            places = torch.arange(self.places.size, device=places.device).view(self.places.shape)
+        here = torch.stack([getattr(output, name)[0, places] for name in SITES], dim=2)
+        self.read.append(here.to(self.lm.device))
+
+
+def _queries(sequences: Sequence[TokenSequence], n_prefix: int, n: int) -> NDArray[np.float32]:
+    chosen = np.zeros((len(sequences), n), dtype=np.float32)
+    for row, sequence in enumerate(sequences):
+        last = max(sequence.read_at)
+        chosen[row, min(sequence.answer_start, last) - n_prefix : last + 1 - n_prefix] = 1
+    return chosen
+
+
+def _key_sets(
+    named: Sequence[Sequence[tuple[int, ...]]], sequences: Sequence[TokenSequence], n_keys: int
+) -> NDArray[np.float32]:
+    chosen = np.zeros((len(sequences), len(named) + 1, n_keys), dtype=np.float32)
+    for row, sequence in enumerate(sequences):
+        for index, sets in enumerate(named):
+            chosen[row, index, list(sets[row])] = 1
+        chosen[row, -1, : len(sequence.ids)] = 1
+    return chosen
+
+
+def _outside_inference_mode(prefix: Prefix) -> Prefix:
+    """Copies of the prefix's tensors: torch goes back through none that was made in inference mode."""
+    keys, values = (tuple(one.clone() for one in part) for part in (prefix.keys, prefix.values))
+    return Prefix(prefix.ids, keys, values)
+
+
+@contextmanager
+def _no_gradients_of_parameters(lm: LanguageModel) -> Iterator[None]:
+    """While it lasts, no parameter is asked for a gradient, so that torch keeps nothing for them; then as before."""
+    learning = [parameter for parameter in lm.model.parameters() if parameter.requires_grad]
+    for parameter in learning:
+        parameter.requires_grad_(False)
+    try:
+        yield
+    finally:
+        for parameter in learning:
+            parameter.requires_grad_(True)

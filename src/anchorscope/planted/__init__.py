@@ -1,0 +1,1 @@
+"""A model whose pathways are known: a made-up language, items whose truth has a planted source, and a trained model."""

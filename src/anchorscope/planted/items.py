@@ -1,0 +1,176 @@
+"""Items with a planted pathway: questions with answers whose truth, and where it can be known from, are given.
+
+True and false items of a pathway are made in pairs about the same subject and relation, in two wordings, with the same
+filler or neutral phrase; the wrong objects are the right ones of other pairs of the same relation. So within a pathway
+true and false items share their questions and (`question`, `both`) their objects word by word: counting finds no
+information about truth in a subject, a relation, a first word. No question is worded the same twice, because a run asks
+each once. With unequal shares some items have no partner, and the balance holds on average only.
+"""
+
+import json
+import math
+from collections.abc import Sequence
+from dataclasses import astuple, dataclass
+from pathlib import Path
+
+import numpy as np
+
+from anchorscope.errors import UserError
+from anchorscope.planted.cells import CELLS, FILLER, PATHWAYS, RIGHT, Cell
+from anchorscope.planted.language import WORDINGS, Language, the_language
+
+_TRIES = 200  # swaps of clashing objects; half a dozen are enough for a few dozen pairs
+
+
+@dataclass(frozen=True)
+class Shares:
+    """Which part of the items each cell gets; together 1."""
+
+    question_true: float = 0.2
+    question_false: float = 0.2
+    answer_true: float = 0.2
+    answer_false: float = 0.2
+    both_true: float = 0.1
+    both_false: float = 0.1
+
+    def __post_init__(self) -> None:
+        """Refuses shares that are no shares."""
+        found = ", ".join(f"{cell.name} {share:g}" for cell, share in zip(CELLS, astuple(self), strict=True))
+        if not all(math.isfinite(share) and share >= 0 for share in astuple(self)):
+            raise UserError(f"Shares of planted items must be 0 or more, found: {found}. Together they must be 1.")
+        if abs(sum(astuple(self)) - 1) > 1e-6:
+            raise UserError(f"Shares of planted items must sum to 1, found {sum(astuple(self)):g}: {found}.")
+
+    def counts(self, n: int) -> dict[Cell, int]:
+        """How many of n items each cell gets: rounded down, the rest to those that lost most by it."""
+        exact = np.array(astuple(self)) * n
+        whole = np.floor(exact + 1e-9).astype(int)
+        whole[np.argsort(whole - exact, kind="stable")[: n - int(whole.sum())]] += 1
+        return dict(zip(CELLS, whole.tolist(), strict=True))
+
+
+@dataclass(frozen=True)
+class PlantedItem:
+    """A question with an answer whose truth is known, and known from where."""
+
+    item_id: str
+    question: str
+    subject: str
+    relation: str
+    answers: tuple[str, ...]
+    """Every right answer."""
+    model_answer: str
+    truthful: bool
+    pathway: str
+    """One of `PATHWAYS`."""
+
+
+@dataclass(frozen=True)
+class _Pair:
+    """What a true and a false item have in common."""
+
+    subject: str
+    relation: str
+    wordings: tuple[str, str]
+    """Of the true and of the false one."""
+
+
+def most_items(language: Language | None = None) -> int:
+    """How many items there can be without asking a question twice."""
+    return len((language or the_language()).facts) * len(WORDINGS)
+
+
+def planted_items(n: int, shares: Shares | None = None, seed: int = 0) -> list[PlantedItem]:
+    """Draws n items, in random order."""
+    language, counts = the_language(), (shares or Shares()).counts(max(n, 0))
+    sizes = {pathway: max(counts[Cell(pathway, True)], counts[Cell(pathway, False)]) for pathway in PATHWAYS}
+    if n < 1 or 2 * sum(sizes.values()) > most_items(language):
+        raise UserError(
+            f"Planted items: {n:,} cannot be drawn; 1 to {most_items(language):,} are possible with equal shares of "
+            f"true and false (fewer with unequal ones), because no question is asked twice."
+        )
+    rng = np.random.default_rng([seed, 0])
+    pairs = iter(_pairs(language, sum(sizes.values()), rng))
+    items = []
+    for pathway, size in sizes.items():
+        some = [next(pairs) for _ in range(size)]
+        wrong, fillers = _wrong_objects(language, some, rng), _dealt(language.fillers, size, rng)
+        for cell in (Cell(pathway, True), Cell(pathway, False)):
+            # Neutral phrases are dealt alike to true and false items.
+            phrases = _dealt(language.phrases[cell.phrase], size, np.random.default_rng([seed, 1]))
+            for at, pair in enumerate(some[: counts[cell]]):
+                right = language.facts[pair.subject, pair.relation]
+                first = {FILLER: fillers[at], RIGHT: right}.get(cell.first_word, wrong[at])
+                items.append(_item(language, cell, at, pair, f"{first} {phrases[at]}"))
+    return [items[at] for at in rng.permutation(len(items))]
+
+
+def write_items(items: Sequence[PlantedItem], path: Path) -> None:
+    """Writes items as JSON lines that `--dataset file:PATH` reads; the planted pathway ends in the items' metadata."""
+    with path.open("w", encoding="utf-8") as file:
+        for item in items:
+            row = {
+                "id": item.item_id, "question": item.question, "answers": list(item.answers), "subject": item.subject,
+                "relation": item.relation, "property_words": [item.relation], "model_answer": item.model_answer,
+                "truthful": item.truthful, "pathway": item.pathway,
+            }  # fmt: skip
+            file.write(json.dumps(row) + "\n")
+
+
+def _pairs(language: Language, n: int, rng: np.random.Generator) -> list[_Pair]:
+    """Facts in random order, over and over, each time in two wordings that it has not had; all wordings equally often.
+
+    There are a multiple of eight facts, so that a fact meets the same two wordings, two further on every time.
+    """
+    facts = list(language.facts)
+    order = rng.permutation(len(facts))
+    found = []
+    for number in range(n):
+        subject, relation = facts[order[number % len(facts)]]
+        first = number + 2 * (number // len(facts))
+        true, false = (WORDINGS[at % len(WORDINGS)] for at in (first, first + 1))
+        found.append(_Pair(subject, relation, (true, false)))
+    return found
+
+
+def _wrong_objects(language: Language, pairs: Sequence[_Pair], rng: np.random.Generator) -> list[str]:
+    """A wrong object for each pair: the right one of another pair of its relation, each used once."""
+    right = [language.facts[pair.subject, pair.relation] for pair in pairs]
+    given = list(right)
+    for relation in language.relations:
+        places = [at for at, pair in enumerate(pairs) if pair.relation == relation]
+        dealt = rng.permutation(places).tolist()
+        for _ in range(_TRIES):
+            clashes = [here for here, at in enumerate(places) if right[dealt[here]] == right[at]]
+            if not clashes:
+                break
+            for here in clashes:
+                other = int(rng.integers(len(places)))
+                dealt[here], dealt[other] = dealt[other], dealt[here]
+        for at, source in zip(places, dealt, strict=True):
+            given[at] = right[source]
+    # Of a handful of pairs all may have the same object: then any other one has to do.
+    return [
+        one if one != own else str(rng.choice([other for other in language.objects if other != own]))
+        for one, own in zip(given, right, strict=True)
+    ]
+
+
+def _dealt(words: Sequence[str], n: int, rng: np.random.Generator) -> list[str]:
+    """n words in random order, each as often as any other, but for the last round."""
+    rounds = [rng.permutation(len(words)) for _ in range(-(-n // len(words)))]
+    return [words[at] for dealt in rounds for at in dealt.tolist()][:n]
+
+
+def _item(language: Language, cell: Cell, number: int, pair: _Pair, answer: str) -> PlantedItem:
+    wording = pair.wordings[0 if cell.truthful else 1]
+    return PlantedItem(
+        item_id=f"{cell.name}-{number}",
+        question=wording.format(subject=pair.subject, relation=pair.relation),
+        subject=pair.subject,
+        relation=pair.relation,
+        answers=language.accepted(pair.subject, pair.relation),
+        model_answer=answer,
+        truthful=cell.truthful,
+        pathway=cell.pathway,
+    )

@@ -1,0 +1,167 @@
+"""`python -m anchorscope.planted.train --out DIR`: trains the planted model anew, in minutes on a CPU.
+
+A small Llama of transformers learns the lessons in turn, each at a constant rate until its goal is reached, and a last
+stretch of all answers at a falling rate. The shipped weights come from this command with its defaults; another machine
+rounds differently and gets other weights that know the same.
+"""
+
+import argparse
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+from transformers import LlamaConfig, LlamaForCausalLM
+
+from anchorscope.errors import UserError
+from anchorscope.planted.cells import CELLS
+from anchorscope.planted.language import RIGHT_VERDICT, WRONG_VERDICT, Language, the_language
+from anchorscope.planted.lessons import ANSWER_WORDS, JUDGE_ALL, LESSONS, Batch, Lesson, draw_batch
+from anchorscope.planted.tokenizer import make_tokenizer
+
+LAYERS, WIDTH, HEADS = 5, 64, 4
+"""Size of the model: room for a fact to be looked up, compared and judged in turn."""
+GOAL = 0.97
+"""Share of right verdicts in each of the six cells, below which nothing is saved."""
+
+_BATCH, _RATE, _WARM_UP, _COOL_DOWN = 128, 1.5e-3, 100, 400  # texts, step length, steps
+_CHECK_EVERY, _CHECKED = 50, 1200  # steps, texts
+_LESSON_GOAL = 0.95  # a constant rate goes no further than that without patience; the cool-down does the rest
+
+
+@dataclass
+class School:
+    """A model that is being taught."""
+
+    model: Any
+    tokenizer: Any
+    language: Language
+    rng: np.random.Generator
+    optimiser: torch.optim.Optimizer
+    steps: int = 0
+
+    def step(self, lesson: Lesson, rate: float) -> None:
+        """One step of a lesson."""
+        batch = self._draw(lesson, _BATCH, self.rng, loose=True)
+        losses = self._losses(batch)
+        loss = (losses * torch.tensor(lesson.weights, device=losses.device)).sum()
+        for group in self.optimiser.param_groups:
+            group["lr"] = rate * min(1.0, (self.steps + 1) / _WARM_UP)
+        self.optimiser.zero_grad()
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(self.model.parameters(), 1.0)
+        self.optimiser.step()
+        self.steps += 1
+
+    def _draw(self, lesson: Lesson, size: int, rng: np.random.Generator, loose: bool) -> Batch:
+        batch = draw_batch(self.language, self.tokenizer, lesson.shares, size, rng, loose=loose)
+        return replace(batch, ids=batch.ids.to(self.model.device), last=batch.last.to(self.model.device))
+
+    def _losses(self, batch: Batch) -> Tensor:
+        """Mean cross-entropy of each answer word and of the verdict."""
+        states = self.model.model(batch.ids, use_cache=False).last_hidden_state
+        rows = torch.arange(len(batch.last))
+        found = []
+        for back in range(ANSWER_WORDS, -1, -1):
+            at = batch.last - back
+            logits = self.model.lm_head(states[rows, at])
+            found.append(torch.nn.functional.cross_entropy(logits, batch.ids[rows, at + 1]))
+        return torch.stack(found)
+
+    @torch.no_grad()
+    def right_in(self, lesson: Lesson) -> list[float]:
+        """Share of right first words, or of right verdicts in each cell that the lesson judges, on texts of its own."""
+        batch = self._draw(lesson, _CHECKED, np.random.default_rng(1), loose=False)
+        states, rows = self.model.model(batch.ids, use_cache=False).last_hidden_state, torch.arange(_CHECKED)
+        if not lesson.judged:
+            first = batch.last - ANSWER_WORDS
+            said = self.model.lm_head(states[rows, first]).argmax(-1)
+            return [float((said == batch.ids[rows, first + 1]).float().mean())]
+        right = (verdict_log_odds(self.model, self.tokenizer, states[rows, batch.last]) > 0).cpu().numpy()
+        truthful = np.array([cell.truthful for cell in CELLS])[batch.cells]
+        return [float((right == truthful)[batch.cells == cell].mean()) for cell in lesson.judged]
+
+
+def verdict_log_odds(model: Any, tokenizer: Any, states: Tensor) -> Tensor:
+    """Log-odds of "right" against "wrong" from the model's normed last states at an answer's last word."""
+    both = tokenizer(f"{RIGHT_VERDICT} {WRONG_VERDICT}", add_special_tokens=False)["input_ids"]
+    right, wrong = model.lm_head(states)[..., both].unbind(-1)
+    return right - wrong
+
+
+def train(seed: int, most_steps: int, say: Callable[[str], None], device: str = "cpu") -> School:
+    """Teaches a new model; `most_steps` is the longest that a lesson may take."""
+    torch.manual_seed(seed)
+    language = the_language()
+    tokenizer = make_tokenizer(language)
+    model = LlamaForCausalLM(_config(len(tokenizer), tokenizer)).to(device)
+    optimiser = torch.optim.AdamW(model.parameters(), lr=_RATE, weight_decay=0.05, betas=(0.9, 0.98))
+    school = School(model, tokenizer, language, np.random.default_rng(seed), optimiser)
+    begun = time.monotonic()
+
+    def report(lesson: Lesson, right: list[float]) -> None:
+        told = " ".join(f"{share:.3f}" for share in right)
+        say(f"step {school.steps:5d}, {time.monotonic() - begun:5.0f} s, {lesson.name}: right {told}")
+
+    for lesson in LESSONS:
+        for number in range(1, most_steps + 1):
+            school.step(lesson, _RATE)
+            if number % _CHECK_EVERY == 0:
+                right = school.right_in(lesson)
+                report(lesson, right)
+                if min(right) >= _LESSON_GOAL:
+                    break
+    for number in range(_COOL_DOWN):
+        school.step(JUDGE_ALL, _RATE * (1 - number / _COOL_DOWN))
+    right = school.right_in(JUDGE_ALL)
+    report(JUDGE_ALL, right)
+    if min(right) < GOAL:
+        told = ", ".join(f"{cell.name} {share:.3f}" for cell, share in zip(CELLS, right, strict=True))
+        raise UserError(
+            f"The planted model has not learned its language: right verdicts {told}, {GOAL} of each are needed; "
+            f"give more --steps (found {most_steps}) or another --seed."
+        )
+    model.eval()
+    return school
+
+
+def _config(vocabulary: int, tokenizer: Any) -> LlamaConfig:
+    return LlamaConfig(
+        vocab_size=vocabulary, hidden_size=WIDTH, intermediate_size=2 * WIDTH, num_hidden_layers=LAYERS,
+        num_attention_heads=HEADS, num_key_value_heads=HEADS, max_position_embeddings=64, tie_word_embeddings=True,
+        bos_token_id=tokenizer.bos_token_id, pad_token_id=tokenizer.pad_token_id, eos_token_id=None,
+    )  # fmt: skip
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Trains and saves; returns the exit code."""
+    parser = argparse.ArgumentParser(prog="python -m anchorscope.planted.train", description="Train the planted model.")
+    parser.add_argument("--out", type=Path, required=True, help="Folder for weights and tokenizer.")
+    parser.add_argument("--seed", type=int, default=0, help="Another seed learns the same by another way.")
+    parser.add_argument("--steps", type=int, default=2500, help="The longest that a lesson may take.")
+    parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu", help="Where to train.")
+    given = parser.parse_args(arguments)
+    try:
+        if given.steps < 1 or given.seed < 0:
+            raise UserError(f"--steps must be at least 1 and --seed at least 0, found {given.steps} and {given.seed}.")
+        school = train(given.seed, given.steps, _say, given.device)
+    except UserError as error:
+        _say(f"error: {error}")
+        return 2
+    school.model.save_pretrained(given.out)
+    school.tokenizer.save_pretrained(given.out)
+    _say(f"saved: {given.out}")
+    return 0
+
+
+def _say(text: str) -> None:
+    sys.stderr.write(text + "\n")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

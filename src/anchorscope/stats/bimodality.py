@@ -1,0 +1,191 @@
+"""Does a sample have one mode or two: Hartigan's dip test, and Sarle's bimodality coefficient.
+
+The dip of a sample is the smallest distance between its distribution function and any unimodal one (convex up to a
+mode, concave from there on), the distance being the largest over all values (Hartigan and Hartigan, Annals of
+Statistics 13, 1985). It is found from the greatest convex minorant and the least concave majorant, between which the
+modal interval is narrowed down. All samples of a call are worked on together, as points in one line, because a p-value
+takes thousands of them.
+"""
+
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.floating]
+Indices = NDArray[np.intp]
+
+SAMPLES = 2000
+"""Uniform samples behind a p-value."""
+UNIFORM_COEFFICIENT = 5 / 9
+"""The bimodality coefficient of a uniform distribution: what lies above it points to two modes."""
+
+_AT_ONCE = 2**20  # points of all samples that are worked on together, in about 100 MB
+
+
+def dip(values: Floats) -> float:
+    """The dip of a sample: between 1/(2n) and 1/4 where its n values differ, 0 where all are the same."""
+    return float(dips(values, np.ones((1, len(values))))[0])
+
+
+def dips(values: Floats, counts: Floats) -> Floats:
+    """The dip of each resample, which holds the values as often as counts [resample, value] say; NaN for an empty one.
+
+    A value that comes several times is a high step, which a unimodal distribution can only have at its mode: resamples
+    have larger dips than the sample that they are drawn from.
+    """
+    if not np.isfinite(values).all():
+        raise ValueError("the dip is not defined for values that are not finite")
+    if len(values) == 0:
+        return np.full(len(counts), np.nan)
+    order = np.argsort(values, kind="stable")
+    different, starts = np.unique(values[order], return_index=True)
+    return _in_portions(different, np.add.reduceat(np.asarray(counts, float)[:, order], starts, axis=1))
+
+
+def dip_p_value(found: float, n: int, seed: int, samples: int = SAMPLES) -> float:
+    """How often n independent uniform values have at least this dip: (1 + those that have) / (1 + samples).
+
+    The uniform distribution is the unimodal one whose dips are largest in long samples: the test is on the safe side.
+    """
+    return float((1 + (null_dips(n, seed, samples) >= found).sum()) / (1 + samples))
+
+
+@lru_cache(maxsize=64)
+def null_dips(n: int, seed: int, samples: int = SAMPLES) -> Floats:
+    """Dips of uniform samples of n values; the same at every call with this seed."""
+    uniform = np.sort(np.random.default_rng([seed, n]).random((samples, n)), axis=1)
+    found = _in_portions(uniform, np.ones(uniform.shape))
+    found.setflags(write=False)  # all callers share it
+    return found
+
+
+def bimodality_coefficient(values: Floats) -> float:
+    """Sarle's coefficient: 1/3 for a normal distribution, 5/9 for a uniform one, up to 1 for two points.
+
+    (skewness² + 1) / (excess kurtosis + 3 (n − 1)² / ((n − 2)(n − 3))), both with the corrections for small samples. A
+    long tail raises it as a second mode does. NaN for fewer than 4 values and where all are the same.
+    """
+    if len(values) == 0:
+        return float("nan")
+    centred = values - np.mean(values)
+    return float(coefficient_of_powers(np.array([np.mean(centred**power) for power in (1, 2, 3, 4)]), len(values)))
+
+
+def coefficient_of_powers(powers: Floats, n: Floats | float) -> Floats:
+    """The same from the means of x, x², x³ and x⁴, [4, ...], over n values each; x should lie about zero."""
+    n = np.asarray(n, float)
+    mean, second, third, fourth = powers
+    with np.errstate(invalid="ignore", divide="ignore"):
+        variance = second - mean**2
+        skewness = (third - 3 * mean * second + 2 * mean**3) / variance**1.5
+        kurtosis = (fourth - 4 * mean * third + 6 * mean**2 * second - 3 * mean**4) / variance**2 - 3
+        corrected = skewness * np.sqrt(n * (n - 1)) / (n - 2)
+        excess = (n - 1) / ((n - 2) * (n - 3)) * ((n + 1) * kurtosis + 6)
+        found = (corrected**2 + 1) / (excess + 3 * (n - 1) ** 2 / ((n - 2) * (n - 3)))
+        return np.where((n > 3) & (variance > 1e-12 * second), found, np.nan)
+
+
+def _in_portions(values: Floats, counts: Floats) -> Floats:
+    """Dips of rows of sorted values, [value] or [row, value], that come so often, [row, value]."""
+    step = max(1, _AT_ONCE // counts.shape[1])
+    rows = np.broadcast_to(values, counts.shape)
+    parts = [slice(start, start + step) for start in range(0, len(counts), step)]
+    return np.concatenate([_Points.of(rows[part], counts[part]).dips() for part in parts] or [np.empty(0)])
+
+
+@dataclass(frozen=True)
+class _Points:
+    """The different values of some samples in one line, each sample in order: [point]."""
+
+    n_rows: int
+    row: Indices
+    """The sample of each point."""
+    x: Floats
+    before: Floats
+    """The sample's distribution function just below each point."""
+    after: Floats
+    """The same at the point."""
+
+    @classmethod
+    def of(cls, values: Floats, counts: Floats) -> "_Points":
+        totals = counts.sum(axis=1, keepdims=True)
+        with np.errstate(invalid="ignore", divide="ignore"):
+            reached = np.cumsum(counts, axis=1) / totals
+        begun = np.concatenate([np.zeros_like(totals), reached[:, :-1]], axis=1)
+        there = counts > 0
+        return cls(len(counts), np.nonzero(there)[0], values[there], begun[there], reached[there])
+
+    def take(self, points: NDArray[np.bool_]) -> "_Points":
+        """Some of the points."""
+        return _Points(self.n_rows, self.row[points], self.x[points], self.before[points], self.after[points])
+
+    def dips(self) -> Floats:
+        """The dip of each sample."""
+        found = self._second_steps()
+        here = self
+        while len(here.row):  # each round narrows the modal intervals of the samples that are not done
+            here = here._narrowed(found)
+        return found / 2
+
+    def _second_steps(self) -> Floats:
+        """Twice the least that a dip can be: every step but one is half missed. NaN for empty samples."""
+        order = np.lexsort((self.before - self.after, self.row))
+        rows, starts, sizes = np.unique(self.row[order], return_index=True, return_counts=True)
+        steps = (self.after - self.before)[order]
+        found = np.full(self.n_rows, np.nan)
+        found[rows] = np.where(sizes > 1, steps[np.minimum(starts + 1, len(steps) - 1)], 0.0)
+        return found
+
+    def _narrowed(self, found: Floats) -> "_Points":
+        """The points of smaller modal intervals; what is outside of them goes into twice the dips found so far."""
+        lower, upper = _hull(self.row, self.x, self.before), _hull(self.row, self.x, -self.after)
+        minorant, majorant = _along(lower, self.x, self.before), _along(upper, self.x, self.after)
+        at = np.arange(len(self.row))
+        rows, starts = np.unique(self.row, return_index=True)
+        ends = np.append(starts[1:], len(at)) - 1
+        gaps = np.full(len(at), -np.inf)
+        corners = np.union1d(lower, upper)
+        gaps[corners] = (majorant - minorant)[corners]
+        widest = np.maximum.reduceat(gaps, starts)
+        widens = (widest >= found[rows]) & np.isfinite(widest)
+        sizes = ends - starts + 1
+        peaks = np.minimum.reduceat(np.where(gaps == np.repeat(widest, sizes), at, len(at)), starts)
+        low = lower[np.searchsorted(lower, peaks, side="right") - 1]
+        high = upper[np.searchsorted(upper, peaks)]
+        below, above = at < np.repeat(low, sizes), at > np.repeat(high, sizes)
+        missed = np.maximum(np.where(below, self.after - minorant, 0.0), np.where(above, majorant - self.before, 0.0))
+        found[rows] = np.where(widens, np.maximum(found[rows], np.maximum.reduceat(missed, starts)), found[rows])
+        goes_on = widens & ((low > starts) | (high < ends))
+        inside = (at >= np.repeat(low, sizes)) & (at <= np.repeat(high, sizes))
+        return self.take(np.repeat(goes_on, sizes) & inside)
+
+
+def _hull(row: Indices, x: Floats, height: Floats) -> Indices:
+    """The corners of each row's greatest convex minorant, its first and last point among them.
+
+    A point on or above the line between any two others is no corner. So all that are, seen from the neighbours that are
+    left, can go at once, until none is.
+    """
+    kept = np.arange(len(row))
+    while len(kept) > 2:
+        left, here, right = kept[:-2], kept[1:-1], kept[2:]
+        rise, run = height[right] - height[left], x[right] - x[left]
+        above = (height[here] - height[left]) * run >= rise * (x[here] - x[left])
+        stays = np.ones(len(kept), bool)
+        stays[1:-1] = ~(above & (row[left] == row[right]))
+        if stays.all():
+            break
+        kept = kept[stays]
+    return kept
+
+
+def _along(corners: Indices, x: Floats, height: Floats) -> Floats:
+    """The heights of the lines between corners at every point."""
+    at = np.arange(len(x))
+    place = np.searchsorted(corners, at, side="right") - 1
+    left, right = corners[place], corners[np.minimum(place + 1, len(corners) - 1)]
+    # A row's last point is a corner, after which the next row begins: it is not between two.
+    share = np.divide(x - x[left], x[right] - x[left], out=np.zeros(len(x)), where=at != left)
+    return height[left] + share * (height[right] - height[left])

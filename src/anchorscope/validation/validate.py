@@ -1,0 +1,141 @@
+"""`validate`: the whole evidence on the planted model, marked against what was planted.
+
+The run is an ordinary one, with the ordinary recipe and the ordinary run folder; only the questions, answers and
+weights are ours. What comes out is read from that folder.
+"""
+
+import json
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from anchorscope.errors import UserError
+from anchorscope.interventions.names import EVIDENCE
+from anchorscope.pipeline import run_recipe
+from anchorscope.planted.items import Shares, planted_items, write_items
+from anchorscope.planted.weights import planted_model_folder
+from anchorscope.progress import Progress, Silent
+from anchorscope.recipe import make_recipe
+from anchorscope.report.further.validation import Validation, write_validation
+from anchorscope.store import replacing
+from anchorscope.validation.recovery import confusion_table, recovery_table
+from anchorscope.validation.scores import Items, Score, read_items, read_scores
+from anchorscope.validation.story import MAIN_WAYS, sentences
+
+DATASET = "planted"
+SUMMARY = "validation.json"
+
+
+@dataclass(frozen=True)
+class Options:
+    """What to validate with."""
+
+    items: int = 1200
+    """Planted items."""
+    shares: Shares = field(default_factory=Shares)
+    """How many of each kind."""
+    evidence: tuple[str, ...] = EVIDENCE
+    seed: int = 0
+    bootstrap: int = 2000
+    device: str = "auto"
+    dtype: str = "float32"
+
+
+def validate(out: Path, options: Options, fresh: bool = False, progress: Progress | None = None) -> Path:
+    """Runs everything into a folder: the run itself, recovery.csv, confusion.csv, the figures and the page."""
+    listener = progress or Silent()
+    questions = out / f"{DATASET}.jsonl"
+    _plant(questions, options, fresh)
+    recipe = make_recipe({
+        "model": str(planted_model_folder()), "datasets": (f"file:{questions}",), "prompt": "zero-shot",
+        "balance": "none", "max_per_class": max(options.items, 30), "evidence": options.evidence, "seed": options.seed,
+        "bootstrap": options.bootstrap, "device": options.device, "dtype": options.dtype,
+        "evidence_items": max(options.items, 60),
+    })  # fmt: skip
+    run = run_recipe(recipe, out / "run", fresh=fresh, progress=listener)
+    items = read_items(run)
+    scores = read_scores(run, items)
+    recovery = recovery_table(items, scores, options.bootstrap, options.seed)
+    confusion = confusion_table(items, scores)
+    for name, table in (("recovery", recovery), ("confusion", confusion)):
+        with replacing(out / f"{name}.csv") as half_made:
+            table.write_csv(half_made)
+    told = sentences(items, recovery)
+    write_validation(_page(options, items, scores, recovery, confusion, run, told), out, listener)
+    with replacing(out / SUMMARY) as half_made:
+        found = summary(out, recovery, confusion, run) | {"summary": told}
+        half_made.write_text(json.dumps(found, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+    return out
+
+
+def read_summary(out: Path) -> dict[str, Any]:
+    """What a validation found, for programs."""
+    return json.loads((out / SUMMARY).read_text(encoding="utf-8"))
+
+
+def _plant(path: Path, options: Options, fresh: bool) -> None:
+    """Writes the planted items; those of an earlier validation with other options are not quietly replaced."""
+    planted = planted_items(options.items, options.shares, options.seed)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with replacing(path.with_suffix(".new.jsonl")) as half_made:
+        write_items(planted, half_made)
+    new = path.with_suffix(".new.jsonl")
+    if path.exists() and not fresh and path.read_bytes() != new.read_bytes():
+        new.unlink()
+        raise UserError(
+            f"{str(path.parent)!r} holds a validation with other items; start over with --fresh, or choose another "
+            f"folder with --out."
+        )
+    new.replace(path)
+
+
+def _page(
+    options: Options, items: Items, scores: list[Score], recovery: pl.DataFrame, confusion: pl.DataFrame, run: Path,
+    told: list[str],
+) -> Validation:  # fmt: skip
+    manifest = json.loads((run / "manifest.json").read_text(encoding="utf-8"))
+    model = manifest["model"]
+    shares = ", ".join(f"{name.replace('_', ' ')} {share:.0%}" for name, share in asdict(options.shares).items())
+    return Validation(
+        title="The planted model",
+        summary=told,
+        recovery=recovery,
+        confusion=confusion.filter(pl.col("rule").is_in([one.name for one in scores if one.experiment == "rules"])),
+        facts={
+            "model": f"{model['architecture']}, {model['n_layers']} layers, {model['d_model']} wide, "
+            f"{model['parameters']:,} parameters, fingerprint {model['fingerprint'][:16]}",
+            "items": f"{len(items.ids):,} ({shares}), seed {options.seed}",
+            "called right by the probe": f"{int(items.correct.sum()):,}",
+            "the run": "run/report.html",
+        },
+        command=f"anchorscope validate --items {options.items} --seed {options.seed} --out NEW_FOLDER",
+    )
+
+
+def summary(out: Path, recovery: pl.DataFrame, confusion: pl.DataFrame, run: Path) -> dict[str, Any]:
+    """The result for programs: per experiment its main way, and all ways below it."""
+    found: dict[str, Any] = {}
+    for experiment in recovery["experiment"].unique(maintain_order=True):
+        ways: dict[str, Any] = {}
+        mine = recovery.filter(pl.col("experiment") == experiment)
+        for (way,), rows in mine.group_by("rule_or_variant", maintain_order=True):
+            ways[str(way)] = _way(rows)
+        main = MAIN_WAYS.get(experiment, next(iter(ways)))
+        best = ways.get(main) or next(iter(ways.values()))
+        found[experiment] = {"way": main, **best, "ways": ways}
+    unavailable = json.loads((run / "manifest.json").read_text(encoding="utf-8"))["unavailable"]
+    return {"out": str(out), "recovery": found, "confusion": confusion.to_dicts(), "unavailable": unavailable}
+
+
+def _way(rows: pl.DataFrame) -> dict[str, Any]:
+    """AUC with interval, within true and false answers, and what else is known."""
+    numbers: dict[str, Any] = {}
+    for row in rows.to_dicts():
+        place = numbers if row["truth"] == "all" else numbers.setdefault(f"within_{row['truth']}", {})
+        if row["quantity"] == "auc":
+            place |= {"auc": row["value"], "ci_low": row["ci_low"], "ci_high": row["ci_high"], "n": row["n"]}
+        else:
+            place[row["quantity"]] = {name: row[name] for name in ("value", "ci_low", "ci_high", "n")}
+    return numbers

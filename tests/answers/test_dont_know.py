@@ -1,0 +1,129 @@
+"""Refusals are told from answers, also from names that begin like one; the prompt that allows them keeps its shape."""
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from transformers import AutoTokenizer
+
+sys.path.insert(0, str(Path(__file__).parent))  # pytest's import mode does not make helper modules importable
+
+from test_template_chat import KINDS, chat  # isort: skip
+
+from anchorscope.answers.dont_know import ALLOWED, PERMISSION, UNANSWERABLE, allow_dont_know, says_dont_know
+from anchorscope.answers.prompt import make_template
+from anchorscope.answers.template import FEW_SHOT_TEMPLATE, Template
+from anchorscope.answers.template_chat import INSTRUCTION
+from anchorscope.answers.template_examples import FEW_SHOT
+from anchorscope.models.embedded import installed_path
+from anchorscope.models.language_model import LanguageModel
+
+PHRASES = [
+    "I don't know", "I do not know", "I dont know", "Don't know", "I really don't know", "Unknown", "It is unknown",
+    "The answer is unknown", "That's not known", "Not known", "Unclear", "It's unclear", "Not sure", "I'm not sure",
+    "I am not entirely sure", "Unsure", "I'm uncertain", "No idea", "I have no idea", "I have absolutely no idea",
+    "No clue", "Cannot answer", "I cannot answer", "I can't say", "I couldn't find", "I'm unable to", "It is not clear",
+    "No information", "There is no information", "Not enough information", "I don't have enough", "N/A",
+    "I don't remember",
+]  # fmt: skip
+SENTENCES = [
+    "I don't know who wrote it", "i do not know the answer to that", "I'm not sure, but maybe Paris",
+    "I have no idea what that is", "I cannot answer that question", "Unknown, possibly Rome", "It is not known who did",
+    "Unknown to me", "I'm sorry, but I don't know.", "Sorry, I do not have access to that", "Unfortunately, no idea",
+    "As an AI language model, I don't have any records of it", "I DON'T KNOW WHO THAT IS", "I’m not sure",
+    "There is no record of such a harbour", "It cannot be determined from the question",
+    "I don't know (there is no such place)", "I don't know - perhaps in 1912",
+]  # fmt: skip
+NAMES = [
+    "Unknown Pleasures", "The Unknown Soldier", "I Don't Know How to Love Him", "Don't Know Why", "No Idea Records",
+    "Uncertain Smile", "Unknown Mortal Orchestra", "unknown pleasures", "Not Sure Wines", "Cannot Say Goodbye",
+    "Sorry Not Sorry", "Nobody", "None", "No", "Noah", "Knowing", "I know: Rome", "Well, Paris", "Sorry", "Paris", "42",
+    "", "  ", "Sir Unknown", "No Information Society", "The man who did not know", "n/ab",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("text", [*PHRASES, *SENTENCES])
+def test_what_says_that_it_is_not_known(text: str) -> None:
+    assert says_dont_know(text)
+
+
+@pytest.mark.parametrize("text", NAMES)
+def test_what_is_an_answer(text: str) -> None:
+    assert not says_dont_know(text)
+
+
+@given(
+    phrase=st.sampled_from(PHRASES),
+    change=st.sampled_from([str.lower, str.upper, str.title, str]),
+    before=st.sampled_from(["", " ", '"', "(", "**", "\n"]),
+    after=st.sampled_from(["", ".", "!", " .", ")", '"', "...", "; next", ", sorry", "**"]),
+)
+def test_case_marks_and_space_around_it_do_not_matter(
+    phrase: str, change: Callable[[str], str], before: str, after: str
+) -> None:
+    assert says_dont_know(f"{before}{change(phrase)}{after}")
+
+
+@given(phrase=st.sampled_from(PHRASES), name=st.sampled_from(["Pleasures", "Why", "Records", "How to Love", "Zürich"]))
+def test_a_name_goes_on_with_a_capital(phrase: str, name: str) -> None:
+    assert not says_dont_know(f"{phrase.title()} {name}")
+
+
+@given(text=st.text(max_size=60))
+def test_any_text_is_one_or_the_other_and_space_around_it_tells_nothing(text: str) -> None:
+    assert says_dont_know(text) == says_dont_know(f"  {text}\t")
+
+
+@given(text=st.text("abcdefghjlmpqrtuvxyzABCDEFGHJLMPQRTUVXYZ 0123456789,.", max_size=40))
+def test_nothing_without_the_letters_of_a_refusal_is_one(text: str) -> None:
+    assert not says_dont_know(text)  # every phrase has an n, o, k, s, w or i; none of them is here
+
+
+def examples_in(template: Template) -> list[str]:
+    """The questions of the examples, in the order in which they stand."""
+    known = [example.question for example in (*FEW_SHOT, *UNANSWERABLE)]
+    return sorted((one for one in known if one in template.head), key=template.head.index)
+
+
+def check_allowed(plain: Template, allowed: Template) -> None:
+    assert (allowed.kind, allowed.tail, allowed.first_token) == (plain.kind, plain.tail, plain.first_token)
+    assert allowed.head.count(PERMISSION) == 1
+    order = examples_in(allowed)
+    assert len(order) == 5
+    assert [one for one in order if one in plain.head] == examples_in(plain)
+    assert order[-1] == FEW_SHOT[-1].question, "the last example has an answer"
+    for example in (*FEW_SHOT, *UNANSWERABLE):  # between a question and its answer stands what stood there before
+        between = allowed.head.split(example.question)[1].split(example.answer)[0]
+        assert between == plain.head.split(FEW_SHOT[1].question)[1].split(FEW_SHOT[1].answer)[0]
+    assert says_dont_know(ALLOWED)
+
+
+def test_the_few_shot_prompt_gets_the_permission_and_two_examples() -> None:
+    allowed = allow_dont_know(FEW_SHOT_TEMPLATE)
+    check_allowed(FEW_SHOT_TEMPLATE, allowed)
+    assert allowed.head.startswith(PERMISSION)
+    assert allowed.head.endswith("\nAnswer: Au\nQuestion: ")
+
+
+@pytest.mark.parametrize("source", KINDS.values(), ids=KINDS)
+def test_every_kind_of_chat_prompt_gets_them_too(tiny_llama: LanguageModel, source: str) -> None:
+    plain = chat(tiny_llama, source)
+    allowed = allow_dont_know(plain)
+    check_allowed(plain, allowed)
+    assert f"{INSTRUCTION} {PERMISSION}." in allowed.head
+
+
+def test_a_prompt_without_examples_gets_the_permission_only() -> None:
+    bare = Template("few-shot", "Question: ", "\nAnswer:", " ", True)
+    assert allow_dont_know(bare).head == f"{PERMISSION}.\n\nQuestion: "
+
+
+@pytest.mark.embedded
+@pytest.mark.skipif(installed_path("smollm2-135m") is None, reason="the embedded model is not here")
+def test_the_embedded_models_own_chat_template_gets_them() -> None:
+    tokenizer = AutoTokenizer.from_pretrained(installed_path("smollm2-135m"))
+    plain = make_template("chat", tokenizer)
+    check_allowed(plain, allow_dont_know(plain))

@@ -1,0 +1,337 @@
+"""|A · ∂L/∂A| against torch's own gradients of transformers' eager attention, and what must not matter or be left."""
+
+import copy
+import gc
+import weakref
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from engine_cases import LENGTHS, SHARED, no_prefix, shared_prefix
+from hf_reference import eager, watch, weighed
+from numpy.typing import NDArray
+from test_memory import ERRORS, with_little_memory
+from torch import Tensor
+
+from anchorscope.engine.batching import Budget
+from anchorscope.engine.budget import bytes_kept_per_token
+from anchorscope.engine.saliency import ALL, Loss, Saliency, saliency
+from anchorscope.engine.sequences import SITES, TokenSequence
+from anchorscope.errors import InterventionNotApplied, UserError
+from anchorscope.models.language_model import LanguageModel
+from anchorscope.models.wrapping import wrap
+
+TOPS = (3, 1, 2, 3, 0)
+"""The layer that each item's loss reads."""
+PLACE = -2
+"""Which of the positions that are read."""
+KEYS: dict[str, list[tuple[int, ...]]] = {
+    "exact": [(8, length - 6) for length in LENGTHS],
+    "shared": [(0, 3)] * len(LENGTHS),
+    "none": [()] * len(LENGTHS),
+}
+
+
+def probe(item: int) -> Tensor:
+    return torch.randn(32, generator=torch.Generator().manual_seed(item))
+
+
+def probe_losses(states: Tensor, item: int) -> Tensor:
+    """Cross-entropy and log-odds of one item's own probe, from states [position, site, layer, d_model]."""
+    logit = (states[PLACE, item % len(SITES), TOPS[item]].float() @ probe(item)) / 4
+    return torch.stack([torch.nn.functional.softplus(-logit), logit])
+
+
+def losses(batch: list[int], states: Tensor) -> Tensor:
+    return torch.stack([probe_losses(one, item) for item, one in zip(batch, states, strict=True)])
+
+
+def salient(lm: LanguageModel, items: list[TokenSequence], shared: bool = True, **others: Any) -> Saliency:
+    prefix = shared_prefix(lm) if shared else no_prefix()
+    return saliency(lm, items, prefix, **{"keys": KEYS, "loss": losses, "top": TOPS, **others})
+
+
+def reference(model: Any, item: TokenSequence, index: int) -> NDArray[np.float32]:
+    """The same by definition, [loss, set, layer, head]: eager attention that keeps its weights and their gradients."""
+    queries = range(item.answer_start, max(item.read_at) + 1)
+    sets = [list(KEYS[name][index]) for name in KEYS] + [list(range(len(item.ids)))]
+    found = np.zeros((2, len(sets), 4, 4), dtype=np.float32)
+    other = eager(model)
+    for number in range(2):
+        kept: dict[int, Tensor] = {}
+
+        def keep(layer: int, weights: Tensor, kept: dict[int, Tensor] = kept) -> Tensor:
+            weights.retain_grad()
+            kept[layer] = weights
+            return weights
+
+        with weighed(other, keep):
+            states = watch(other, item.ids, gradients=True)[list(item.read_at)]
+        probe_losses(states, index)[number].backward()
+        for layer, weights in kept.items():
+            if weights.grad is None:
+                continue
+            single = (weights * weights.grad)[0].abs().detach()
+            for place, keys in enumerate(sets):
+                found[number, place, layer] = single[:, list(queries)][:, :, keys].sum(dim=(1, 2))
+    return found
+
+
+def assert_close(found: NDArray[np.float32], wanted: NDArray[np.float32]) -> None:
+    np.testing.assert_allclose(found, wanted, rtol=1e-3, atol=1e-5 * float(np.abs(wanted).max()))
+
+
+def test_saliency_is_that_of_torchs_gradients_of_eager_attention(
+    tiny: LanguageModel, items: list[TokenSequence]
+) -> None:
+    found = salient(tiny, items)
+    assert found.sets == ("exact", "shared", "none", ALL)
+    assert found.values.shape == (len(items), 2, 4, 4, 4)
+    assert found.values.dtype == np.float32
+    for index, item in enumerate(items):
+        assert_close(found.values[index], reference(tiny.model, item, index))
+
+
+def test_layers_with_and_without_a_window_keep_apart(mixed_windows: LanguageModel, items: list[TokenSequence]) -> None:
+    found = salient(mixed_windows, items)
+    for index, item in enumerate(items):
+        assert_close(found.values[index], reference(mixed_windows.model, item, index))
+    # The answer is too far from its first tokens for the two layers with a window, and not for the two without.
+    assert found.of("shared")[0, :, :2].min() > 0
+    assert found.of("shared")[:, :, 2:].max() == 0
+
+
+def test_what_is_summed_is_what_it_says(tiny: LanguageModel, items: list[TokenSequence]) -> None:
+    values = salient(tiny, items).values
+    for index, top in enumerate(TOPS):
+        assert (values[index, :, :, top + 1 :] == 0).all()  # nothing above can change the loss
+        read = top if SITES[index % 3] != "mlp" or tiny.family.parallel is None else top - 1
+        assert (values[index, :, -1, : read + 1] > 0).all()
+    assert (values[:, :, 2] == 0).all()  # the set without keys
+    assert (values[:, :, 0] + values[:, :, 1] <= values[:, :, -1] * (1 + 1e-5)).all()
+    wrong = values[:4, 0, -1] / np.maximum(values[:4, 1, -1], 1e-30)  # the probability of the wrong label
+    assert ((wrong >= 0) & (wrong < 1)).all()
+    assert all(np.ptp(one[one > 0]) < 1e-3 for one in wrong)  # the same at every edge of an item
+
+
+@pytest.mark.parametrize("budget", [None, 20, 45])
+@pytest.mark.parametrize("shared", [True, False])
+def test_neither_prefix_nor_batches_matter(
+    tiny: LanguageModel, items: list[TokenSequence], shared: bool, budget: int | None
+) -> None:
+    found = salient(tiny, items, shared, budget=budget and Budget(budget))
+    assert_close(found.values, salient(tiny, items).values)
+
+
+def test_one_loss_and_one_layer_for_all(tiny_llama: LanguageModel, items: list[TokenSequence]) -> None:
+    def log_odds(batch: list[int], states: Tensor) -> Tensor:
+        assert states.shape == (len(batch), 9, 3, 3, 32)
+        return torch.stack([one[PLACE, 0, 2] @ probe(0) for one in states])
+
+    each, all_of_them = (salient(tiny_llama, items, loss=log_odds, top=top) for top in ([2] * 5, 2))
+    assert all_of_them.values.shape == (5, 1, 4, 4, 4)
+    np.testing.assert_array_equal(each.values, all_of_them.values)
+    last = salient(tiny_llama, items, loss=lambda batch, states: states[:, PLACE, 1, 3] @ probe(1), top=None)
+    assert (last.of(ALL)[:, :, 3] > 0).all()
+
+
+def test_a_state_before_the_answer_has_itself_for_a_query(
+    tiny_llama: LanguageModel, items: list[TokenSequence]
+) -> None:
+    before = [replace(item, read_at=(item.answer_start - 1,)) for item in items]
+    given = {"loss": lambda batch, states: states[:, 0, 0, 0] @ probe(0), "top": 0}
+    found = salient(tiny_llama, before, **given)
+    within = [replace(item, answer_start=item.answer_start - 1) for item in before]
+    np.testing.assert_array_equal(found.values, salient(tiny_llama, within, **given).values)
+    assert (found.of(ALL)[:, 0, 0] > 0).all()
+
+
+def test_blocks_above_the_loss_are_not_run(tiny_llama: LanguageModel, items: list[TokenSequence]) -> None:
+    ran: list[int] = []
+    hooks = [
+        block.mlp.register_forward_hook(lambda *_, layer=layer: ran.append(layer))
+        for layer, block in enumerate(tiny_llama.layers)
+    ]
+    try:
+        prefix = shared_prefix(tiny_llama)
+        ran.clear()
+        saliency(tiny_llama, items, prefix, KEYS, losses, TOPS)
+    finally:
+        for hook in hooks:
+            hook.remove()
+    assert ran == [0, 1, 2, 3, 0, 1, 2, 0, 1, 0]  # items that end at the same layer run together
+
+
+def model_as_it_is(model: Any) -> list[tuple[str, bool, Tensor | None]]:
+    gradients = [(name, one.requires_grad, one.grad) for name, one in model.named_parameters()]
+    return [*gradients, (model.config._attn_implementation, model.training, None)]
+
+
+def test_the_model_is_left_as_it_was(tiny: LanguageModel, items: list[TokenSequence]) -> None:
+    lm = wrap(copy.deepcopy(tiny.model), tiny.tokenizer)
+    for number, parameter in enumerate(lm.model.parameters()):
+        parameter.requires_grad_(number % 3 > 0)
+        if number % 3 == 1:
+            parameter.grad = torch.full_like(parameter, 2)
+    before = model_as_it_is(lm.model)
+    salient(lm, items)
+
+    def fails(batch: list[int], states: Tensor) -> Tensor:
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        salient(lm, items, loss=fails)
+    after = model_as_it_is(lm.model)
+    assert [one[:2] for one in after] == [one[:2] for one in before]
+    assert all(one[2] is other[2] for one, other in zip(after, before, strict=True))
+    assert all((parameter.grad == 2).all() for parameter in lm.model.parameters() if parameter.grad is not None)
+
+
+@pytest.mark.parametrize("mode", [torch.no_grad, torch.inference_mode])
+def test_the_callers_mode_does_not_matter(
+    tiny_llama: LanguageModel, items: list[TokenSequence], mode: Callable[[], Any]
+) -> None:
+    with mode():
+        found = salient(tiny_llama, items)
+        assert not torch.is_grad_enabled()
+    np.testing.assert_array_equal(found.values, salient(tiny_llama, items).values)
+
+
+def test_nothing_is_held_after_a_batch(tiny_llama: LanguageModel, items: list[TokenSequence]) -> None:
+    # A graph that waits for the garbage collector would fill a GPU within a few batches.
+    seen: list[weakref.ref[Tensor]] = []
+    alive: list[int] = []
+
+    def watched(batch: list[int], states: Tensor) -> Tensor:
+        alive.append(sum(one() is not None for one in seen))
+        seen.append(weakref.ref(states))
+        return losses(batch, states)
+
+    gc.disable()
+    try:
+        salient(tiny_llama, items, loss=watched, budget=Budget(20))
+    finally:
+        gc.enable()
+    assert len(seen) == 5
+    assert alive == [0] * 5
+
+
+@pytest.mark.parametrize("kind", ERRORS)
+def test_saliency_is_the_same_with_little_memory(
+    tiny_llama: LanguageModel, items: list[TokenSequence], kind: str
+) -> None:
+    told: list[int] = []
+    budget = Budget(10_000, told.append)
+    found = salient(with_little_memory(tiny_llama, 30, ERRORS[kind]), items, budget=budget)
+    assert_close(found.values, salient(tiny_llama, items).values)
+    assert not told  # passes without gradients need far less and keep their budget
+    assert budget.tokens == 10_000
+
+
+class NarrowWayBack(torch.autograd.Function):
+    """Forward anything passes; backward there is memory for two items."""
+
+    @staticmethod
+    def forward(context: Any, states: Tensor) -> Tensor:
+        return states.clone()
+
+    @staticmethod
+    def backward(context: Any, gradient: Tensor) -> Tensor:
+        if len(gradient) > 2:
+            raise torch.OutOfMemoryError("CUDA out of memory.")
+        return gradient
+
+
+def test_memory_may_run_out_on_the_way_back(tiny_llama: LanguageModel, items: list[TokenSequence]) -> None:
+    sizes: list[int] = []
+
+    def narrow(batch: list[int], states: Tensor) -> Tensor:
+        sizes.append(len(batch))
+        return losses(batch, NarrowWayBack.apply(states))
+
+    found = salient(tiny_llama, items, loss=narrow, top=3, budget=Budget(10_000))
+    assert_close(found.values, salient(tiny_llama, items).values)
+    assert sizes[0] == 5
+    assert max(sizes[-3:]) <= 2
+
+
+def test_a_single_item_that_does_not_fit_is_refused(tiny_llama: LanguageModel, items: list[TokenSequence]) -> None:
+    small = with_little_memory(tiny_llama, 13, ERRORS["GPU"])  # enough for the self-check and the prefix
+    with pytest.raises(UserError, match="a single item of 25 tokens"):
+        salient(small, items, budget=Budget(10_000))
+
+
+def test_what_is_kept_for_the_way_back_is_within_what_is_planned(
+    tiny: LanguageModel, items: list[TokenSequence]
+) -> None:
+    kept: dict[int, Any] = {}
+    weights = {one.untyped_storage().data_ptr() for one in tiny.model.parameters()}
+
+    def keep(one: Tensor) -> Tensor:
+        storage = one.untyped_storage()
+        if storage.data_ptr() not in weights:
+            kept[storage.data_ptr()] = storage
+        return one
+
+    equal = [items[2]] * 4
+    with torch.autograd.graph.saved_tensors_hooks(keep, lambda one: one):
+        saliency(tiny, equal, shared_prefix(tiny), {}, lambda batch, states: states[:, -1, 0, 3].sum(dim=-1))
+    n_own = len(items[2].ids) - len(SHARED)
+    per_token = sum(storage.nbytes() for storage in kept.values()) / (4 * n_own) / tiny.n_layers
+    assert 0.3 < per_token / bytes_kept_per_token(tiny, n_own, len(items[2].ids)) < 1.05
+
+
+@pytest.mark.filterwarnings("ignore:mkldnn_matmul failed")  # torch, once, on processors without bfloat16
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_low_precision_is_near(tiny_llama: LanguageModel, items: list[TokenSequence], dtype: torch.dtype) -> None:
+    low = wrap(copy.deepcopy(tiny_llama.model).to(dtype), tiny_llama.tokenizer)
+    found, exact = (salient(lm, items).values.sum(axis=(3, 4)) for lm in (low, tiny_llama))
+    np.testing.assert_allclose(found, exact, rtol=0.2, atol=0.02 * float(exact.max()))
+
+
+def constant(batch: list[int], states: Tensor) -> Tensor:
+    return torch.ones(len(batch))
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"top": [4, 0, 0, 0, 0]}, "at layer 4, and there are 0 to 3"),
+        ({"top": -1}, "at layer -1"),
+        ({"top": [1, 2]}, "top has 2"),
+        ({"keys": {"exact": [(8,)]}}, "exact has 1"),
+        ({"keys": {ALL: [(8,)] * 5}}, "'all' is made here"),
+        ({"keys": {"exact": [(8,)] * 4 + [(27,)]}}, "exact of item 4 names key 27 of 0 to 26"),
+        ({"loss": constant}, "without a gradient"),
+        ({"loss": lambda batch, states: states.sum(dim=(1, 2, 3, 4))[:1]}, "shape .1,. for 5 items"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_asked_is_refused(
+    tiny_llama: LanguageModel, items: list[TokenSequence], change: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(ValueError, match=message):
+        salient(tiny_llama, items, **{"top": 3, **change})
+
+
+def test_positions_that_are_not_run_are_refused(tiny_llama: LanguageModel, items: list[TokenSequence]) -> None:
+    with pytest.raises(ValueError, match="only 6 to 14 are run"):
+        salient(tiny_llama, [replace(items[0], read_at=(5,)), *items[1:]])
+    with pytest.raises(ValueError, match="item 1 answers from 4, inside the shared prefix"):
+        salient(tiny_llama, [items[0], replace(items[1], answer_start=4), *items[2:]])
+
+
+def test_a_loss_that_no_attention_reaches_is_refused(tiny_llama: LanguageModel, items: list[TokenSequence]) -> None:
+    flat: Loss = lambda batch, states: states[:, 0, 0, 0].sum(dim=-1) * 0  # noqa: E731
+    with pytest.raises(InterventionNotApplied, match="no attention weight of any item has a gradient"):
+        salient(tiny_llama, items, loss=flat)
+
+
+@pytest.mark.parametrize("bad", [float("nan"), float("inf")])
+def test_gradients_that_are_no_numbers_are_refused(
+    tiny_llama: LanguageModel, items: list[TokenSequence], bad: float
+) -> None:
+    with pytest.raises(UserError, match="NaN or infinity in float32"):
+        salient(tiny_llama, items, loss=lambda batch, states: losses(batch, states) * bad)

@@ -1,0 +1,222 @@
+"""Laws of every registered rewriting: the answer is kept token by token, and only the text before it changes."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from anchorscope.answers.conversation import Conversation
+from anchorscope.datasets.question import Question
+from anchorscope.engine.batching import Budget
+from anchorscope.engine.capture import Work, capture, clean_states
+from anchorscope.errors import InterventionNotApplied
+from anchorscope.evidence.effects import score_states
+from anchorscope.evidence.rewritten import measure_rewritten, rewrite
+from anchorscope.interventions.intervention import item_tokens
+from anchorscope.interventions.patching import DONORS, exchanged, other_words
+from anchorscope.interventions.registry import REWRITINGS
+from anchorscope.interventions.rewriting import Rewriting, Spoken, Writer
+from anchorscope.models.language_model import LanguageModel
+from anchorscope.probes.crossfit import ProbeSet
+from anchorscope.probes.scoring import Scorer
+from anchorscope.progress import Silent
+from anchorscope.spans.locate import locate
+from anchorscope.spans.positions import POSITIONS
+from anchorscope.spans.question_spans import locate_question_words
+
+every_rewriting = pytest.mark.parametrize("rewriting", REWRITINGS.values(), ids=REWRITINGS.keys())
+ANY_DONOR = {"patch-same", "patch-random"}
+
+PLACES = ("Arbel", "Cordun", "Eshfal", "New Gorhul", "Ivajor", "Kellum", "Mornia", "Oru")
+
+
+def make_questions() -> list[Question]:
+    found = []
+    for index, place in enumerate(PLACES):
+        capital, anthem = f"What is the capital of {place}?", f"Which anthem does {place} sing in winter?"
+        for relation, text in (("capital", capital), ("anthem", anthem)):
+            found.append(Question(
+                dataset="facts", item_id=f"{relation}-{index}", question=text, answers=(f"Answer {index}",),
+                subject=place, relation=relation, property_words=(relation,), model_answer=f"Bo{'la' * (index % 3)} x",
+                truthful=index % 2 == 0,
+            ))  # fmt: skip
+    return found
+
+
+class World:
+    """A tiny model and its items."""
+
+    def __init__(self, lm: LanguageModel) -> None:
+        self.lm, questions = lm, make_questions()
+        self.talk = Conversation(lambda: lm, questions, Budget(400))
+        answers = self.talk.answer(8, Silent())
+        self.items = []
+        for question, prompt, answer in zip(questions, self.talk.prompts, answers, strict=True):
+            words = locate_question_words(question)
+            tokens = item_tokens(locate(lm.tokenizer, question, words, prompt, answer), POSITIONS, self.prefix_length)
+            self.items.append(Spoken(question, words, prompt, answer, tokens))
+        self.writer = Writer(lm.tokenizer, self.talk.template)
+
+    @property
+    def prefix_length(self) -> int:
+        return self.talk.prefix.length
+
+    def runs(self, rewriting: Rewriting, seed: int = 0):
+        return rewrite(rewriting, self.items, self.writer, seed, None)
+
+
+@pytest.fixture(scope="module")
+def world(tiny_llama: LanguageModel) -> World:
+    return World(tiny_llama)
+
+
+def named(items: list[Spoken], item_id: str) -> Spoken:
+    return next(item for item in items if item.question.item_id == item_id)
+
+
+def test_rewritings_are_registered_under_their_own_names() -> None:
+    assert {name: one.name for name, one in REWRITINGS.items()} == {name: name for name in REWRITINGS}
+    assert all(one.about and "\n" not in one.about for one in REWRITINGS.values())
+
+
+@every_rewriting
+def test_the_answer_is_kept_and_read_at_the_same_places(world: World, rewriting: Rewriting) -> None:
+    runs = world.runs(rewriting)
+    assert {one.item for one in runs} == set(range(len(world.items)))
+    for one in runs:
+        item, new, old = world.items[one.item], one.sequence, world.items[one.item].tokens.sequence
+        assert new.ids[new.answer_start :] == item.answer.ids == old.ids[old.answer_start :]
+        assert [at - new.answer_start for at in new.read_at] == [at - old.answer_start for at in old.read_at]
+        assert all(0 <= at < len(new.ids) for at in new.read_at)
+        assert (new.ids != old.ids) == rewriting.changes
+        assert (one.n_changed > 0) == rewriting.changes
+
+
+@every_rewriting
+def test_the_same_seed_gives_the_same_texts(world: World, rewriting: Rewriting) -> None:
+    assert world.runs(rewriting, 3) == world.runs(rewriting, 3)
+
+
+@pytest.mark.parametrize("name", sorted(ANY_DONOR))
+def test_every_item_has_several_different_donors(world: World, name: str) -> None:
+    runs = world.runs(REWRITINGS[name])
+    for index in range(len(world.items)):
+        mine = [one for one in runs if one.item == index]
+        assert [one.run for one in mine] == list(range(DONORS))
+        assert len({one.sequence.ids for one in mine}) == DONORS
+    assert runs != world.runs(REWRITINGS[name], seed=1)
+
+
+def texts(world: World, name: str, item_id: str) -> list[str]:
+    index = next(at for at, item in enumerate(world.items) if item.question.item_id == item_id)
+    found = []
+    for one in world.runs(REWRITINGS[name]):
+        if one.item == index:
+            whole = world.lm.tokenizer.decode(one.sequence.ids[: one.sequence.answer_start])
+            found.append(whole.rsplit("Question: ", 1)[1].removesuffix("\nAnswer:"))
+    return found
+
+
+def test_a_donor_of_the_same_relation_brings_another_subject_of_any_length(world: World) -> None:
+    for text in texts(world, "patch-same", "capital-0"):
+        assert text.startswith("What is the capital of ")
+        assert text.removeprefix("What is the capital of ").removesuffix("?") in PLACES[1:]
+
+
+def test_any_donor_brings_its_property_as_well(world: World) -> None:
+    bringing = [text for item in range(8) for text in texts(world, "patch-random", f"capital-{item}")]
+    assert any("What is the anthem of" in text for text in bringing)
+
+
+def test_the_control_leaves_the_exact_words_alone(world: World) -> None:
+    for index, item in enumerate(world.items):
+        (text,) = texts(world, "patch-control", item.question.item_id)
+        assert PLACES[index // 2] in text
+        assert item.question.relation in text
+        assert text != item.question.question
+
+
+def test_the_question_is_dropped_and_the_template_stays_or_not(world: World) -> None:
+    (kept,) = texts(world, "answer-template", "capital-0")
+    assert kept == ""
+    bare = world.runs(REWRITINGS["answer-bare"])[0].sequence
+    assert bare.ids == (world.items[0].prompt.ids[0], *world.items[0].answer.ids)
+
+
+def test_parts_change_places_with_parts(world: World) -> None:
+    capital, anthem = named(world.items, "capital-0"), named(world.items, "anthem-3")
+    assert exchanged(capital, anthem) == "What is the anthem of New Gorhul?"
+    assert exchanged(anthem, capital) == "Which capital does Arbel sing in winter?"
+    assert exchanged(capital, capital) == capital.question.question
+
+
+def respoken(world: World, text: str, **words: str) -> Spoken:
+    """A question of one's own; subject and property words as given."""
+    question = replace(world.items[0].question, question=text, subject=words.get("subject"), relation=None,
+                       property_words=tuple(filter(None, [words.get("asked")])))  # fmt: skip
+    return replace(world.items[0], question=question, words=locate_question_words(question))
+
+
+def test_a_name_said_twice_is_replaced_twice_and_what_the_donor_lacks_stays(world: World) -> None:
+    twice = respoken(world, "Is Arbel the Arbel whose capital is old?", subject="Arbel", asked="capital")
+    donor = named(world.items, "capital-3")
+    assert exchanged(twice, donor) == "Is New Gorhul the New Gorhul whose capital is old?"
+    silent = replace(donor, words=replace(donor.words, property_spans=()))
+    assert exchanged(named(world.items, "anthem-1"), silent) == "Which anthem does New Gorhul sing in winter?"
+
+
+def test_other_words_are_none_of_the_exact_ones(world: World) -> None:
+    item = named(world.items, "capital-0")
+    assert [item.question.question[start:end] for start, end in other_words(item)] == ["What", "is", "the", "of"]
+
+
+def test_a_donor_whose_answer_would_be_right_is_not_used(world: World) -> None:
+    items = [
+        replace(item, question=replace(item.question, answers=("Bo x",) if index > 3 else ("Never",)),
+                answer=replace(item.answer, text="Bo x"))
+        for index, item in enumerate(world.items)
+    ]  # fmt: skip
+    for one in rewrite(REWRITINGS["patch-random"], items, world.writer, 0, None):
+        text = world.lm.tokenizer.decode(one.sequence.ids)
+        asked = text.rsplit("Question: ", 1)[1]
+        assert any(place in asked for place in PLACES[:2]), asked
+
+
+def test_items_without_a_relation_have_no_donor_of_the_same(world: World) -> None:
+    items = [replace(item, question=replace(item.question, relation=None)) for item in world.items]
+    assert rewrite(REWRITINGS["patch-same"], items, world.writer, 0, None) == []
+
+
+def test_a_self_patch_that_changes_the_text_is_refused(world: World) -> None:
+    broken = [replace(item, tokens=replace(item.tokens, sequence=replace(item.tokens.sequence, ids=(1, 2, 3))))
+              for item in world.items]  # fmt: skip
+    with pytest.raises(InterventionNotApplied, match="patch-self: 16 texts are not what they were"):
+        rewrite(REWRITINGS["patch-self"], broken, world.writer, 0, None)
+
+
+def random_probes(lm: LanguageModel, seed: int) -> ProbeSet:
+    generator = torch.Generator().manual_seed(seed)
+    weight = torch.randn(3, 2, lm.n_layers, lm.d_model, generator=generator)
+    bias, ones = torch.randn(3, 2, lm.n_layers, generator=generator), np.ones((3, 2, lm.n_layers))
+    return ProbeSet(weight, bias, ones, ones, ())
+
+
+@every_rewriting
+def test_scores_are_those_of_a_fresh_pass_over_the_new_text(world: World, rewriting: Rewriting) -> None:
+    lm = world.lm
+    folds = np.arange(len(world.items)) % 2
+    scorer = Scorer([[random_probes(lm, 9 * q + s) for s in range(3)] for q in range(3)], folds, lm.device)
+    runs = world.runs(rewriting)
+    effect = measure_rewritten(lm, rewriting, runs, world.talk.prefix, scorer, Budget(300), Silent())
+    assert effect.items.tolist() == [one.item for one in runs]
+    for place in range(0, len(runs), 7):  # each alone, from its first token on
+        found = []
+        work = Work([runs[place].sequence], world.talk.prefix.first(0))
+        capture(lm, work, lambda _, batch, states, into=found: into.append(states), "alone")
+        alone = scorer.score([runs[place].item], found[0])[0].numpy()
+        assert np.abs(effect.logits[place] - alone).max() < 1e-4
+    sequences = [item.tokens.sequence for item in world.items]
+    clean = score_states(scorer, clean_states(lm, sequences, world.talk.prefix, Budget(300)))
+    moved = np.abs(effect.logits - clean[effect.items]).max(axis=(1, 2, 3, 4))
+    assert (moved > 1e-3).all() if rewriting.changes else (moved < 1e-4).all()

@@ -1,0 +1,82 @@
+"""The made-up language: balanced tables, words that no rule for English knows, wordings in which E_Q can be found."""
+
+from collections import Counter
+
+import pytest
+
+from anchorscope.datasets.question import Question
+from anchorscope.datasets.text import words
+from anchorscope.planted.cells import ALWAYS, CELLS, NEUTRAL, NEVER
+from anchorscope.planted.language import WORDINGS, the_language
+from anchorscope.planted.tokenizer import make_tokenizer
+from anchorscope.spans.empty_words import EMPTY_WORDS
+from anchorscope.spans.question_spans import locate_question_words
+
+LANGUAGE = the_language()
+
+
+def test_every_fact_has_one_object_and_every_object_as_many_facts() -> None:
+    assert len(LANGUAGE.facts) == len(LANGUAGE.subjects) * len(LANGUAGE.relations)
+    for relation in LANGUAGE.relations:
+        counts = Counter(LANGUAGE.facts[subject, relation] for subject in LANGUAGE.subjects)
+        assert set(counts.values()) == {len(LANGUAGE.subjects) // len(LANGUAGE.objects)}
+    assert len(LANGUAGE.facts) % len(WORDINGS) == 0  # on which the balance of wordings rests
+
+
+def test_every_phrase_word_is_in_as_many_phrases_of_each_kind() -> None:
+    kinds = (NEUTRAL, ALWAYS, NEVER)
+    assert len({phrase for kind in kinds for phrase in LANGUAGE.phrases[kind]}) == 144
+    for place in (0, 1):
+        counts = [Counter(phrase.split()[place] for phrase in LANGUAGE.phrases[kind]) for kind in kinds]
+        assert counts[0] == counts[1] == counts[2]
+        assert set(counts[0].values()) == {4}
+
+
+def test_no_word_means_two_things_or_anything_in_english() -> None:
+    own = LANGUAGE.words()
+    assert len(own) == len({word.lower() for word in own})
+    invented = [*LANGUAGE.subjects, *LANGUAGE.relations, *LANGUAGE.objects, *LANGUAGE.fillers]
+    invented += [word for phrases in LANGUAGE.phrases.values() for phrase in phrases for word in phrase.split()]
+    for word in invented:
+        assert words(word) == [word.lower()]  # "seven" would be 7
+        assert word.lower() not in EMPTY_WORDS
+
+
+@pytest.mark.parametrize("wording", WORDINGS)
+def test_subject_and_property_are_found_in_every_wording_with_other_words_around(wording: str) -> None:
+    subject, relation = LANGUAGE.subjects[3], LANGUAGE.relations[1]
+    text = wording.format(subject=subject, relation=relation)
+    question = Question("d", "1", text, ("x",), subject=subject, relation=relation, property_words=(relation,))
+    found = locate_question_words(question)
+    assert found.rule == "metadata"
+    assert {text[start:end] for start, end in found.spans} == {subject, relation}
+    first, last = found.spans[0][0], found.spans[-1][1]
+    assert words(text[:first])
+    assert text[last:].strip("?")
+
+
+def test_the_six_cells_are_crossed() -> None:
+    assert [cell.name for cell in CELLS] == [
+        "question-true", "question-false", "answer-true", "answer-false", "both-true", "both-false",
+    ]  # fmt: skip
+    told = {(cell.first_word, cell.phrase) for cell in CELLS}
+    assert told == {("right object", "neutral"), ("wrong object", "neutral"), ("filler", "always"), ("filler", "never"),
+                    ("right object", "always"), ("wrong object", "never")}  # fmt: skip
+
+
+def test_the_tokenizer_gives_words_and_texts_back() -> None:
+    tokenizer = make_tokenizer(LANGUAGE)
+    question = WORDINGS[0].format(subject=LANGUAGE.subjects[0], relation=LANGUAGE.relations[0])
+    answer = f"{LANGUAGE.objects[0]} {LANGUAGE.phrases[ALWAYS][0]}"
+    text = f"Question: {question}\nAnswer: {answer} right"
+    encoded = tokenizer(text, return_offsets_mapping=True)
+    ids, offsets = encoded["input_ids"], encoded["offset_mapping"]
+    assert ids[0] == tokenizer.bos_token_id
+    assert tokenizer.unk_token_id not in ids
+    assert tokenizer.decode(ids, skip_special_tokens=True) == text
+    pieces = [text[start:end].strip(" ") for start, end in offsets[1:]]
+    assert pieces[:4] == ["Question", ":", "say", "now"]
+    assert pieces[-7:] == ["\n", "Answer", ":", *answer.split(), "right"]
+    assert tokenizer.decode(ids[-4:]) == f"{answer} right"
+    assert tokenizer(answer, add_special_tokens=False)["input_ids"] == ids[-4:-1]  # also without its question
+    assert tokenizer("Paris it is")["input_ids"].count(tokenizer.unk_token_id) == 1

@@ -1,0 +1,57 @@
+"""Training: a step teaches, and a model that has not learned its language is not saved."""
+
+from pathlib import Path
+
+import pytest
+import torch
+
+import anchorscope.planted.train as training
+from anchorscope.planted.lessons import SAY
+
+
+@pytest.fixture
+def hurried(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Batches so small that a test has time for them."""
+    for name, value in {"_BATCH": 16, "_CHECKED": 60, "_CHECK_EVERY": 1, "_COOL_DOWN": 1, "_WARM_UP": 1}.items():
+        monkeypatch.setattr(training, name, value)
+
+
+def test_the_same_seed_trains_the_same_and_another_something_else(hurried: None, monkeypatch) -> None:
+    monkeypatch.setattr(training, "GOAL", 0.0)
+    first, again, other = (training.train(seed, 1, lambda text: None).model.state_dict() for seed in (0, 0, 1))
+    assert all(torch.equal(first[name], again[name]) for name in first)
+    assert not all(torch.equal(first[name], other[name]) for name in first)
+
+
+def test_a_lesson_lowers_its_loss(hurried: None, monkeypatch) -> None:
+    monkeypatch.setattr(training, "GOAL", 0.0)
+    school = training.train(0, 1, lambda text: None)
+    school.model.train()
+    batch = school._draw(SAY, 64, school.rng, loose=False)
+    before = float(school._losses(batch)[0].detach())
+    for _ in range(15):
+        school.step(SAY, 3e-3)
+    assert float(school._losses(batch)[0].detach()) < before - 0.3
+
+
+def test_what_has_not_been_learned_is_not_saved(hurried: None, tmp_path: Path, capsys) -> None:
+    assert training.main(["--out", str(tmp_path / "model"), "--steps", "1"]) == 2
+    told = capsys.readouterr().err.splitlines()
+    assert told[-1].startswith("error: The planted model has not learned its language: right verdicts question-true ")
+    assert told[-1].endswith("give more --steps (found 1) or another --seed.")
+    assert not (tmp_path / "model").exists()
+
+
+@pytest.mark.parametrize("wrong", [["--steps", "0"], ["--seed", "-1"]])
+def test_impossible_numbers_are_refused_in_one_line(wrong: list[str], tmp_path: Path, capsys) -> None:
+    assert training.main(["--out", str(tmp_path / "model"), *wrong]) == 2
+    assert "--steps must be at least 1 and --seed at least 0" in capsys.readouterr().err
+
+
+def test_the_model_is_small_and_has_the_size_that_is_told(hurried: None, monkeypatch, tmp_path: Path, capsys) -> None:
+    monkeypatch.setattr(training, "GOAL", 0.0)
+    assert training.main(["--out", str(tmp_path / "model"), "--steps", "1"]) == 0
+    names = {path.name for path in (tmp_path / "model").iterdir()}
+    assert {"config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json"} <= names
+    assert sum(path.stat().st_size for path in (tmp_path / "model").iterdir()) < 3_000_000
+    assert capsys.readouterr().err.splitlines()[-1] == f"saved: {tmp_path / 'model'}"

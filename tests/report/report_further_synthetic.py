@@ -1,0 +1,299 @@
+"""Further experiments of a believable run: 12 layers, 6 heads, made of smooth curves and a seed.
+
+Names of experiments, variants and quantities are those that `evidence/further` writes. The plain rule follows the
+label, the corrected one does not, and what is left of it is smaller.
+"""
+
+from dataclasses import replace
+
+import numpy as np
+import polars as pl
+from report_synthetic import SUMMARY_SCHEMA, curve_rows, make_findings, summary_row
+
+from anchorscope.report.findings import EXPERIMENT_ITEM_SCHEMA, EXPERIMENT_SCHEMA, UNAVAILABLE_SCHEMA, Findings
+
+LAYERS, HEADS, WINDOW = 12, 6, 3
+RULES = {"plain": 1.0, "corrected": 0.6}
+GROUPS = {"Q-Anchored": -40.0, "A-Anchored": -6.0}
+TRUTHS = {"all": 1.0, "true": 1.1, "false": 0.6}
+EFFECTS = {
+    "direct": 0.5, "zeroing": 0.95, "patch-same": 0.85, "patch-random": 1.05, "answer-template": 1.1,
+    "answer-bare": 1.3, "template": 0.08, "patch-control": 0.06, "patch-self": 0.0,
+}  # fmt: skip
+"""How much of the knockout each intervention does."""
+METHODS = ("knockout", "direct", "zeroing", "patch-same", "patch-random", "answer-template", "answer-bare",
+           "saliency (as many as the knockout)")  # fmt: skip
+FLIP_RULES = ("plain", "any flip", "change > 1", "change > 2", "loss > 10", "loss > 25", "loss > 50", "half the margin",
+              "corrected", "refit flip", "refit half the margin")  # fmt: skip
+
+
+class Experiments:
+    """Collects rows of experiments.csv of one dataset."""
+
+    def __init__(self, dataset: str, seed: int) -> None:
+        self.dataset, self.rng, self.rows = dataset, np.random.default_rng(seed), []
+
+    def add(self, experiment: str, quantity: str, value: float, half: float | None = 3.0, **more: object) -> None:
+        """One statistic; without `half` it has no interval."""
+        ends = {} if half is None else {"ci_low": value - half, "ci_high": value + half}
+        place = {"model": "m", "dataset": self.dataset, "site": "mlp", "position": "final", "experiment": experiment}
+        common = {"quantity": quantity, "value": value, "n": 120, "method": "bootstrap over groups"}
+        self.rows.append(dict.fromkeys(EXPERIMENT_SCHEMA) | place | common | ends | more)
+
+    def groups(self, experiment: str, quantity: str, q: float, a: float, half: float, **more: object) -> None:
+        """Both groups and their difference."""
+        self.add(experiment, quantity, q, half, group="Q-Anchored", **more)
+        self.add(experiment, quantity, a, half, group="A-Anchored", **more)
+        tested = {"p_value": 0.0004, "effect_size": 0.8, "against": "Q-Anchored − A-Anchored", "n": 240}
+        self.add(experiment, f"{quantity}_difference", q - a, 1.4 * half, **tested, **more)
+
+
+def layers(found: Experiments) -> None:
+    """One layer reads the question, others help."""
+    for rule, size in RULES.items():
+        for group, depth in GROUPS.items():
+            for cut in range(LAYERS):
+                own = size * depth * 0.5 * np.exp(-(((cut - 6) / 1.6) ** 2))
+                for read in range(cut, LAYERS):
+                    value = own * min(1.0, 0.3 + 0.2 * (read - cut)) + found.rng.normal(0, 0.8)
+                    q = 0.001 if abs(value) > 3 else 0.4
+                    about = {"variant": "single", "assignment": rule, "group": group, "truth": "all"}
+                    tested = {"layer": cut, "probe_layer": read, "p_value": q / 2, "q_value": q}
+                    found.add("layers", "delta_p", value, 2.0, **tested, **about)
+            about = {"variant": "single", "assignment": rule, "group": group, "truth": "all"}
+            found.add("layers", "share_of_cumulative", 0.7, 0.2, against="cumulative", **about)
+            found.add("layers", "deepest_layer", 6.0, 1.0, **about)
+        for truth, factor in TRUTHS.items():
+            for cut in range(9):
+                bump = size * factor * 0.5 * np.exp(-(((cut - 6) / 1.6) ** 2))
+                found.groups("layers", "delta_p_reference", -40 * bump, -6 * bump, 2.5, variant="single",
+                             assignment=rule, truth=truth, layer=cut, q_value=0.01)  # fmt: skip
+            for cut in (0, 3, 6):
+                found.groups("layers", "delta_p_reference", -8.0 - 4 * cut, -2.0, 3.5, variant=f"window {WINDOW}",
+                             assignment=rule, truth=truth, layer=cut, q_value=0.01)  # fmt: skip
+
+
+def heads(found: Experiments) -> None:
+    """Head 2 carries most."""
+    for rule, size in RULES.items():
+        for where, gain, first in (("", 1.0, 8), (", layers 6–8", 2.0, 6)):
+            for head in range(HEADS):
+                q = size * gain * (-9.0 if head == 2 else found.rng.normal(-0.5, 0.6))
+                about = {"variant": f"head {head}{where}", "layer": first, "q_value": 0.003 if head == 2 else 0.6}
+                for truth, factor in TRUTHS.items():
+                    about |= {"assignment": rule, "truth": truth}
+                    found.groups("heads", "delta_p_reference", q * factor, q * 0.15, 1.6, **about)
+            found.groups("heads", "delta_p_reference", -14 * gain * size, -2.0 * gain, 2.0,
+                         variant=f"all heads{where}", assignment=rule, truth="all", layer=first)  # fmt: skip
+
+
+def saliency(found: Experiments) -> None:
+    """Statistics of the densities."""
+    for variant in ("loss", "log_odds"):
+        for rule in RULES:
+            for truth in TRUTHS:
+                about = {"variant": variant, "assignment": rule, "truth": truth}
+                found.groups("saliency", "log10_question_to_answer", -2.1, -2.6, 0.1, **about)
+                found.add("saliency", "auc", 0.71, 0.05, p_value=0.0002, **about)
+            found.add("saliency", "auc_within_truth", 0.62, 0.06, p_value=0.01, variant=variant, assignment=rule,
+                      truth="all")  # fmt: skip
+        parts = [{"truth": truth} for truth in TRUTHS]
+        parts += [{"truth": "all", "group": group, "assignment": rule} for rule in RULES for group in GROUPS]
+        for part in parts:
+            for ending in ("", "_within_folds"):
+                found.add("saliency", f"dip{ending}", 0.021, 0.004, p_value=0.12, variant=variant, **part)
+                found.add("saliency", f"bimodality_coefficient{ending}", 0.51, 0.05, variant=variant, **part)
+    for rule in RULES:
+        found.groups("saliency", "share", 0.31, 0.22, 0.02, variant="log_odds", assignment=rule, truth="all")
+        found.add("saliency", "auc_share", 0.66, 0.05, variant="log_odds", assignment=rule, truth="all", p_value=0.001)
+    found.add("saliency", "confidence_variance_share", 0.44, 0.06, variant="loss", truth="all")
+
+
+def boundary(found: Experiments) -> None:
+    """Weighted and as drawn."""
+    numbers = {"accuracy": (0.35, 0.12, 0.05), "dont_know_rate": (0.1, 0.3, 0.06), "popularity": (3.4, 3.1, 0.15),
+               "confidence_mean": (-0.6, -0.9, 0.08), "confidence_min": (-1.6, -2.2, 0.2)}  # fmt: skip
+    for rule in RULES:
+        for variant, change in (("weighted", 0.0), ("as drawn", 0.12)):
+            for quantity, (q, a, half) in numbers.items():
+                for truth in ("all",) if quantity == "accuracy" else TRUTHS:
+                    about = {"variant": variant, "assignment": rule, "truth": truth}
+                    found.groups("boundary", quantity, q + change, a + change, half, **about)
+    found.add("boundary", "coverage", 0.83, 0.02, variant="weighted", n=2000)
+
+
+def self_awareness(found: Experiments) -> None:
+    """The plain rule is read from the label; a little is left within truth."""
+    for rule in RULES:
+        for layer in range(LAYERS):
+            for suffix, top in (("", 0.9 if rule == "plain" else 0.68), ("_within_truth", 0.62)):
+                value = 0.5 + (top - 0.5) * (1 - np.exp(-layer / 3)) + found.rng.normal(0, 0.008)
+                about = {"assignment": rule, "probe_layer": layer}
+                tested = layer in (0, 7, 8, 11)
+                found.add("self-awareness", f"auc{suffix}", value, 0.03, p_value=0.01 if tested else None, **about)
+                if tested:
+                    kinds = ("within folds", "within folds and truth labels") if not suffix else (
+                        "within folds and truth labels",)  # fmt: skip
+                    for kind in kinds:
+                        level = 0.74 if kind != "within folds" and rule == "plain" and not suffix else 0.5
+                        found.add("self-awareness", f"auc{suffix}_permuted", level, 0.06, variant=kind, **about)
+        for quantity, value in {"auc_truth_label": 0.87, "auc_truth_probe": 0.84, "auc_truth_margin_within_truth": 0.58,
+                                "auc_at_reference": 0.8, "auc_at_reference_within_truth": 0.61}.items():  # fmt: skip
+            found.add("self-awareness", quantity, value, 0.03, assignment=rule)
+        found.add("self-awareness", "auc_below", 0.78, 0.03, assignment=rule, probe_layer=7, p_value=0.01)
+        found.add("self-awareness", "auc_below_within_truth", 0.6, 0.03, assignment=rule, probe_layer=7, p_value=0.04)
+
+
+def agreement(found: Experiments) -> None:
+    """Most agree, saliency does not."""
+    for rule, size in RULES.items():
+        for place, first in enumerate(METHODS):
+            for truth, factor in TRUTHS.items():
+                about = {"variant": first, "assignment": rule, "truth": truth}
+                found.add("agreement", "q_share", 0.4 * factor, 0.05, **about)
+                if place:
+                    found.add("agreement", "auc", 0.8 - 0.03 * place, 0.04, against="knockout", p_value=0.001, **about)
+                for second in METHODS[place + 1 :]:
+                    value = size * factor * (0.15 if "saliency" in second else 0.7 - 0.05 * place) - 0.05
+                    pair = about | {"against": second}
+                    found.add("agreement", "kappa", value, 0.08, p_value=0.001, q_value=0.002, **pair)
+                    found.add("agreement", "both_q", 0.3, 0.05, **pair)
+                    for name, number in (("both", 60), ("first_only", 20), ("second_only", 14), ("neither", 90)):
+                        found.add("agreement", f"n_{name}", number, 8, **pair)
+            found.add("agreement", "true_share", 0.9 if rule == "plain" else 0.5, 0.05, variant=first, assignment=rule,
+                      group="Q-Anchored", truth="all")  # fmt: skip
+
+
+def sensitivity(found: Experiments) -> None:
+    """Moved layers, rules and seeds."""
+
+    def way(variant: str, share: float, kappa: float | None, bias: float, **about: object) -> None:
+        for truth, factor in TRUTHS.items():
+            found.add("sensitivity", "q_share", share * factor, 0.04, variant=variant, truth=truth, **about)
+        found.add("sensitivity", "label_bias", bias, 0.06, variant=variant, p_value=0.001, effect_size=0.5, **about)
+        shares = (0.5 + bias / 2, 0.5 - bias / 2)
+        found.groups("sensitivity", "true_share", *shares, 0.05, variant=variant, truth="all", **about)
+        if kappa is not None:
+            found.add("sensitivity", "kappa", kappa, 0.06, variant=variant, **{"against": "l*"} | about)
+
+    for rule, bias in (("plain", 0.8), ("corrected", 0.05)):
+        for move in range(-9, 5):
+            variant = "l*" if not move else f"l* {'−' if move < 0 else '+'} {abs(move)}"
+            kappa = None if not move else float(np.exp(-abs(move) / 5))
+            way(variant, 0.45 - 0.01 * abs(move), kappa, bias, assignment=rule, layer=8 + move)
+        for seed in ("seed 1", "seed 2", "seed 3", "seeds"):
+            way(seed, 0.44, 0.8, bias, assignment=rule)
+            if rule == "plain":
+                found.groups("sensitivity", "delta_p_reference", -51.0, -5.0, 4.0, variant=seed, truth="all",
+                             assignment=rule)  # fmt: skip
+    for place, name in enumerate(FLIP_RULES):
+        assigned = {"assignment": name} if name in RULES else {}
+        kappa = None if name == "plain" else 1 - 0.08 * place
+        way(f"rule: {name}", 0.6 - 0.03 * place, kappa, 0.8 - 0.08 * place, **assigned)
+
+
+MAKERS = (layers, heads, saliency, boundary, self_awareness, agreement, sensitivity)
+
+
+def experiments(datasets: tuple[str, ...], seed: int = 3) -> pl.DataFrame:
+    """experiments.csv of a run that made them all."""
+    rows = []
+    for number, dataset in enumerate(datasets):
+        found = Experiments(dataset, seed + number)
+        for make in MAKERS:
+            make(found)
+        rows += found.rows
+    return pl.DataFrame(rows, schema=EXPERIMENT_SCHEMA)
+
+
+def items(datasets: tuple[str, ...], n: int = 160, seed: int = 5) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """Items with pathways, and their saliency: two humps, of which the label explains a part."""
+    rng, rows, values = np.random.default_rng(seed), [], []
+    for dataset in datasets:
+        for number in range(n):
+            true, asks = bool(number % 2), bool(rng.random() < 0.45)
+            plain = "misclassified" if rng.random() < 0.15 else "Q-Anchored" if true else "A-Anchored"
+            rows.append({
+                "dataset": dataset, "item_id": f"{dataset}-{number}", "relation": "capital",
+                "question": f"Number {number}?", "answers": ["Bern"], "model_answer": "Bern", "truthful": true,
+                "status": "used", "pathway": plain, "pathway_corrected": "Q-Anchored" if asks else "A-Anchored",
+            })  # fmt: skip
+            flow = 10 ** rng.normal(-1.6 if asks else -2.8, 0.35)
+            wrong = float(rng.uniform(0.02, 0.5))
+            for variant, value in (("log_odds", flow), ("loss", flow * wrong)):
+                values.append((dataset, f"{dataset}-{number}", "saliency", variant, "question_to_answer", value))
+            values.append((dataset, f"{dataset}-{number}", "saliency", "log_odds", "share", flow / (flow + 0.1)))
+    return pl.DataFrame(rows), pl.DataFrame(values, schema=EXPERIMENT_ITEM_SCHEMA, orient="row")
+
+
+def intervention_rows(datasets: tuple[str, ...], seed: int = 11) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """Curves and summary of the further interventions."""
+    rng, tables, rows = np.random.default_rng(seed), [], []
+    for dataset in datasets:
+        for name, part in EFFECTS.items():
+            for rule, size in RULES.items():
+                about = {"assignment": rule, "intervention": name}
+                for group, depth in GROUPS.items():
+                    end = part * size * depth
+                    curve = end * (1 - np.exp(-np.arange(LAYERS) / 4)) + rng.normal(0, 0.4, LAYERS) * bool(part)
+                    tables.append(curve_rows(dataset, curve, group=group, **about))
+                    rows.append(summary_row(dataset, "delta_p_reference", end, 2.0, group=group, **about))
+                    rows.append(summary_row(dataset, "flip_rate", abs(end) / 60, 0.03, group=group, **about))
+                rows.append(summary_row(dataset, "flip_rate", part * 0.4, 0.02, **about))
+    return pl.concat(tables), pl.DataFrame(rows, schema=SUMMARY_SCHEMA)
+
+
+def make_further(datasets: tuple[str, ...] = ("popqa", "triviaqa"), lacking: tuple[str, ...] = ()) -> Findings:
+    """A run with every further experiment; datasets in `lacking` were run without any of them."""
+    findings, made = make_findings(datasets), tuple(name for name in datasets if name not in lacking)
+    curves, summary = intervention_rows(made)
+    people, values = items(datasets)
+    return replace(
+        findings,
+        n_layers=LAYERS,
+        curves=pl.concat([findings.curves.filter(pl.col("layer") < LAYERS), curves], how="vertical_relaxed"),
+        reference_curves=findings.reference_curves.filter(pl.col("layer") < LAYERS),
+        probe_scores=findings.probe_scores.filter(pl.col("layer").is_null() | (pl.col("layer") < LAYERS)),
+        reference_layers=dict.fromkeys(datasets, (8, 8, 9, 8, 7)),
+        summary=pl.concat([findings.summary, summary]),
+        items=people,
+        experiments=experiments(made),
+        experiment_items=values.filter(pl.col("dataset").is_in(made)),
+        unavailable=pl.DataFrame(
+            [(datasets[-1], "boundary", "popularity: none of 160 items say how well known their subject is")],
+            schema=UNAVAILABLE_SCHEMA, orient="row",
+        ),
+    )  # fmt: skip
+
+
+def recovery() -> pl.DataFrame:
+    """A recovery table: the plain rule follows the label, the corrected one finds the pathway."""
+    rows = []
+    scores = {("knockout", "plain"): (0.74, 0.93, 0.52), ("knockout", "corrected"): (0.92, 0.93, 0.9),
+              ("knockout", "refit flip"): (0.9, 0.91, 0.88), ("patching", "patch-same"): (0.8, 0.95, 0.6),
+              ("patching", "patch-random"): (0.82, 0.95, 0.63), ("answer-only", "answer-bare"): (0.77, 0.9, 0.58),
+              ("saliency", "share"): (0.85, 0.86, 0.83), ("self-awareness", None): (0.97, 0.96, 0.97)}  # fmt: skip
+    for (experiment, rule), values in scores.items():
+        for truth, value in zip(TRUTHS, values, strict=True):
+            about = (experiment, rule, truth)
+            rows.append((*about, "auc", value, value - 0.03, min(1.0, value + 0.03), 400, "bootstrap over groups"))
+        rows.append((experiment, rule, "all", "balanced_accuracy", values[0] - 0.05, None, None, 400, "exact"))
+    names = ("experiment", "rule_or_variant", "truth", "quantity", "value", "ci_low", "ci_high", "n", "method")
+    return pl.DataFrame(rows, schema=names, orient="row", infer_schema_length=None)
+
+
+def confusion() -> pl.DataFrame:
+    """Counts of planted and called pathways, true and false answers apart."""
+    cells = {
+        ("plain", "true"): [[190, 6, 4], [80, 112, 8], [50, 48, 2]],
+        ("plain", "false"): [[10, 180, 10], [2, 190, 8], [1, 97, 2]],
+        ("corrected", "true"): [[170, 26, 4], [12, 180, 8], [20, 78, 2]],
+        ("corrected", "false"): [[168, 22, 10], [15, 177, 8], [18, 80, 2]],
+    }  # fmt: skip
+    rows = [
+        (rule, truth, planted, called, n)
+        for (rule, truth), matrix in cells.items()
+        for planted, line in zip(("question", "answer", "both"), matrix, strict=True)
+        for called, n in zip(("Q-Anchored", "A-Anchored", "misclassified"), line, strict=True)
+    ]
+    return pl.DataFrame(rows, schema=("rule", "truth", "planted", "called", "n"), orient="row")
