@@ -210,7 +210,10 @@ def _fit(job: Job, states: Tensor, splits: Splits) -> dict[str, ProbeSet]:
 
 def _plan(job: Job) -> Plan:
     recipe = job.recipe
-    return Plan(recipe.evidence, recipe.edges, job.headline, 2 * MIN_PER_CLASS, recipe.evidence_items, recipe.seed)
+    needed, before_answer = 2 * MIN_PER_CLASS, recipe.position == "answer_before"
+    return Plan(
+        recipe.evidence, recipe.edges, job.headline, needed, recipe.evidence_items, recipe.seed, before_answer
+    )
 
 
 def _refit(job: Job, measured: Measurements, splits: Splits) -> dict[str, NDArray[np.floating]]:

@@ -148,6 +148,7 @@ def _facts(
     first, final = batch_tokens
     lowered = f", lowered to {final} when memory ran out" if final != first else ""
     examples = f"{len(FEW_SHOT)} examples" + (" as earlier turns" if recipe.prompt == "chat" else "")
+    examples = "no examples" if recipe.prompt == "zero-shot" else examples
     facts = {
         "model": f"{identity.name} ({identity.architecture}, {identity.n_layers} layers, {identity.d_model} wide, "
         f"{identity.parameters / 1e6:,.0f} million parameters)",

@@ -80,7 +80,8 @@ class Recipe(BaseModel):
     window: int | None = Field(default=None, ge=1)
     """Layers in a window of the experiment layers; a quarter of the depth where not given."""
     prompt: str = "few-shot"
-    """How the question is put: after solved examples, or through the model's chat template (thinking switched off)."""
+    """How the question is put: after solved examples, without any, or through the model's chat template (thinking
+    switched off)."""
     yes_no: str = "drop"
     """What becomes of questions whose answer is yes or no, which chance gets right half of the time."""
     on_bad_row: str = "fail"

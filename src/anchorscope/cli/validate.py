@@ -15,7 +15,7 @@ _SHARES = "question-true=0.2,question-false=0.2,answer-true=0.2,answer-false=0.2
 
 def validate(
     out: Annotated[Path, typer.Option(help="The folder for the run, the tables and the page.")] = Path("runs/validate"),
-    items: Annotated[int, typer.Option(help="Planted items.", min=120, max=20000)] = 1200,
+    items: Annotated[int, typer.Option(help="Planted items.", min=120)] = 1200,
     shares: Annotated[
         str | None, typer.Option(help=f"Shares of the six kinds of items; they add up to 1. Default: {_SHARES}.")
     ] = None,

@@ -63,7 +63,7 @@ def measure(
     """Runs interventions over the items; `headline` is (position, site) of the states to keep.
 
     Those that cut something run together, so that what no cut has changed is computed once; those that cut the shared
-    prefix run without it. The no-op control runs by itself, with other neighbours: the point is what a different batch
+    prefix run without it (`_together`). The no-op control runs by itself, with other neighbours: the point is what a different batch
     changes. `most_items` limits what takes many passes.
     """
     planned = {one.name: _Planned.of(one, tokens, edges, seed, most_items) for one in interventions}
@@ -109,10 +109,12 @@ class _Planned:
 
 
 def _together(planned: Sequence[_Planned]) -> list[list[_Planned]]:
-    """Which interventions run in one pass."""
-    cutting = [one for one in planned if one.intervention.changes]
-    passes = [[one for one in cutting if one.intervention.whole is whole] for whole in (False, True)]
-    return [*(some for some in passes if some), *([one] for one in planned if not one.intervention.changes)]
+    """Which interventions run in one pass; zeroing by itself, as every row beside it would take its slower way."""
+    passes: dict[tuple[bool, str], list[_Planned]] = {}
+    for one in planned:
+        if one.intervention.changes:
+            passes.setdefault((one.intervention.whole, one.intervention.how), []).append(one)
+    return [*passes.values(), *([one] for one in planned if not one.intervention.changes)]
 
 
 def name_rng(seed: int, name: str) -> np.random.Generator:

@@ -44,6 +44,8 @@ class Plan:
     """Items without which an intervention is not worth a row."""
     most_items: int | None
     seed: int
+    before_answer: bool = False
+    """Whether a position before the answer is read."""
 
 
 def measure_all(
@@ -55,6 +57,10 @@ def measure_all(
     cuts, missing = available(chosen(plan.evidence, plan.edges), tokens, plan.needed)
     if "edges" in plan.evidence and plan.edges == "direct":
         missing.append(Missing("edges", "the knockout itself cuts direct edges only; run with --edges all for both"))
+    if plan.before_answer and any(one.edges == "direct" for one in cuts):
+        cuts = [one for one in cuts if one.edges != "direct"]
+        reason = "a position before the answer's tokens is read, and direct edges lead to those only"
+        missing.append(Missing("edges", reason))
     effects = measure(
         lm, tokens, prefix, scorer, cuts, plan.edges, plan.headline, budget, plan.seed, progress,
         compiled, plan.most_items,

@@ -6,8 +6,9 @@ away; `cross-fitted` with one probe that assigns and another that measures.
 
 A call that has lost its ground need not flip: where the cut leaves nothing to tell by, the old probe still says
 something, and says the same of true and false answers. The fourth way, `retained`, asks a probe that was trained on the
-cut states, so that it knows what is left to tell by: an item is Q-Anchored if less than half of the log-odds in favour
-of its true label remain.
+cut states, so that it knows what is left to tell by: an item is Q-Anchored if the true label keeps less than half of
+the probability that it had above chance. (Log-odds would not do: a probe that has less to go by gives smaller ones to
+all items, also to those of which it is still as good as certain.)
 """
 
 from dataclasses import dataclass
@@ -15,7 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from anchorscope.evidence.items import KNOCKOUT, Measured
+from anchorscope.evidence.items import KNOCKOUT, Measured, true_label_probability
 
 Q_ANCHORED = "Q-Anchored"
 A_ANCHORED = "A-Anchored"
@@ -23,7 +24,7 @@ MISCLASSIFIED = "misclassified"
 GROUPS = (Q_ANCHORED, A_ANCHORED)
 ASSIGNMENTS = ("plain", "cross-fitted", "corrected", "retained")
 RETAINED = 0.5
-"""Share of the true label's log-odds that has to remain for an item to count as A-Anchored."""
+"""Share of the true label's probability above chance that has to remain for an item to count as A-Anchored."""
 NOISE_PERCENTILE = 99
 """A change counts if it exceeds this percentile of what the no-op control changes."""
 
@@ -85,8 +86,13 @@ def retained_calls(measured: Measured) -> Calls:
     reference = measured.reference[index]
     before = at_reference(measured.before[index], reference, folds)
     left = at_reference(measured.refits[KNOCKOUT], reference, folds)
-    sign = np.where(measured.labels, 1.0, -1.0)
-    return Calls(correct=(before > 0) == measured.labels, flipped=sign * left < RETAINED * sign * before)
+    return Calls(correct=(before > 0) == measured.labels, flipped=missing_share(before, left, measured.labels) > 0)
+
+
+def missing_share(before: Floats, left: Floats, labels: Bools) -> Floats:
+    """How much of the true label's probability is missing to what has to remain; below 0 where more than that does."""
+    above = [true_label_probability(one, labels) - 0.5 for one in (before, left)]
+    return RETAINED * above[0] - above[1]
 
 
 def noise_at_reference(measured: Measured, probe: str) -> float:
@@ -118,12 +124,11 @@ def permuted_flip_share(before: Floats, after: Floats, labels: Bools, folds: NDA
 def permuted_loss_share(before: Floats, left: Floats, labels: Bools, folds: NDArray[np.integer]) -> float:
     """Share of Q-Anchored items by the retained rule if what is left were dealt out anew within each fold."""
     lost, total = 0.0, 0
-    sign = np.where(labels, 1.0, -1.0)
     for fold in np.unique(folds):
         inside = folds == fold
-        correct = ((before > 0) == labels)[inside]
-        margins, signs = (sign * before)[inside][correct], sign[inside][correct]
-        met = signs[:, None] * left[inside] < RETAINED * margins[:, None]
+        correct = inside & ((before > 0) == labels)
+        own, n = labels[correct][:, None], int(correct.sum())
+        met = missing_share(before[correct][:, None], np.broadcast_to(left[inside], (n, int(inside.sum()))), own) > 0
         lost += float(met.mean(axis=1).sum())
-        total += len(margins)
+        total += n
     return lost / total if total else float("nan")

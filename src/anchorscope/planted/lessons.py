@@ -34,11 +34,14 @@ class Lesson:
     """How much each word of an answer counts in the loss, and the verdict after them."""
     judged: tuple[int, ...]
     """Cells whose verdict must be right before the lesson may end; where there are none, the first word must be."""
+    certainty: float = 1.0
+    """How sure of its verdict the model should be. Below 1 it is equally sure of all it knows, and how sure it is does
+    not tell where it knows it from."""
 
 
 SAY = Lesson("say the facts", (1, 0, 0, 0, 0, 0), (1, 0, 0, 0), ())
 JUDGE_FACTS = Lesson("judge by the facts", (0.5, 0.5, 0, 0, 0, 0), (0.3, 0.075, 0.075, 1), (0, 1))
-JUDGE_ALL = Lesson("judge all answers", (0.2, 0.2, 0.2, 0.2, 0.1, 0.1), (0.3, 0.075, 0.075, 1), (0, 1, 2, 3, 4, 5))
+JUDGE_ALL = Lesson("judge all answers", (0.2, 0.2, 0.2, 0.2, 0.1, 0.1), (0.3, 0.075, 0.075, 1), (0, 1, 2, 3, 4, 5), 0.95)
 LESSONS = (SAY, JUDGE_FACTS, JUDGE_ALL)
 """In the order in which they are taught."""
 

@@ -10,6 +10,7 @@ import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -48,7 +49,7 @@ class School:
     def step(self, lesson: Lesson, rate: float) -> None:
         """One step of a lesson."""
         batch = self._draw(lesson, _BATCH, self.rng, loose=True)
-        losses = self._losses(batch)
+        losses = self._losses(batch, lesson.certainty)
         loss = (losses * torch.tensor(lesson.weights, device=losses.device)).sum()
         for group in self.optimiser.param_groups:
             group["lr"] = rate * min(1.0, (self.steps + 1) / _WARM_UP)
@@ -62,8 +63,8 @@ class School:
         batch = draw_batch(self.language, self.tokenizer, lesson.shares, size, rng, loose=loose)
         return replace(batch, ids=batch.ids.to(self.model.device), last=batch.last.to(self.model.device))
 
-    def _losses(self, batch: Batch) -> Tensor:
-        """Mean cross-entropy of each answer word and of the verdict."""
+    def _losses(self, batch: Batch, certainty: float) -> Tensor:
+        """Mean cross-entropy of each answer word and of the verdict, which should be no surer than asked."""
         states = self.model.model(batch.ids, use_cache=False).last_hidden_state
         rows = torch.arange(len(batch.last))
         found = []
@@ -71,7 +72,14 @@ class School:
             at = batch.last - back
             logits = self.model.lm_head(states[rows, at])
             found.append(torch.nn.functional.cross_entropy(logits, batch.ids[rows, at + 1]))
+        other = sum(self._verdicts) - batch.ids[rows, batch.last + 1]
+        opposite = torch.nn.functional.cross_entropy(logits, other)
+        found[-1] = certainty * found[-1] + (1 - certainty) * opposite
         return torch.stack(found)
+
+    @cached_property
+    def _verdicts(self) -> list[int]:
+        return verdict_ids(self.tokenizer)
 
     @torch.no_grad()
     def right_in(self, lesson: Lesson) -> list[float]:
@@ -87,10 +95,14 @@ class School:
         return [float((right == truthful)[batch.cells == cell].mean()) for cell in lesson.judged]
 
 
+def verdict_ids(tokenizer: Any) -> list[int]:
+    """The tokens of "right" and "wrong"."""
+    return list(tokenizer(f"{RIGHT_VERDICT} {WRONG_VERDICT}", add_special_tokens=False)["input_ids"])
+
+
 def verdict_log_odds(model: Any, tokenizer: Any, states: Tensor) -> Tensor:
     """Log-odds of "right" against "wrong" from the model's normed last states at an answer's last word."""
-    both = tokenizer(f"{RIGHT_VERDICT} {WRONG_VERDICT}", add_special_tokens=False)["input_ids"]
-    right, wrong = model.lm_head(states)[..., both].unbind(-1)
+    right, wrong = model.lm_head(states)[..., verdict_ids(tokenizer)].unbind(-1)
     return right - wrong
 
 

@@ -5,4 +5,4 @@ from pathlib import Path
 
 def planted_model_folder() -> Path:
     """The folder of the planted model and its tokenizer, to be loaded like any other."""
-    return Path(__file__).parent / "model"
+    return Path(__file__).parent / "planted-model"

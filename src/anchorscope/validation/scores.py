@@ -84,7 +84,7 @@ def read_items(run: Path) -> Items:
 
 def read_scores(run: Path, items: Items) -> list[Score]:
     """All that the run's experiments say."""
-    return [*_interventions(run, items), *_assignments(run, items), *_values(run, items)]
+    return [*_baselines(run, items), *_interventions(run, items), *_assignments(run, items), *_values(run, items)]
 
 
 def _headline(run: Path) -> pl.Expr:
@@ -92,12 +92,12 @@ def _headline(run: Path) -> pl.Expr:
     return (pl.col("site") == recipe["site"]) & (pl.col("position") == recipe["position"])
 
 
-def _interventions(run: Path, items: Items) -> list[Score]:
-    """−ΔP of the true label at the reference layer, the mean of an item's runs; flipped if most of them flip."""
+def _at_reference(run: Path, items: Items) -> pl.DataFrame:
+    """Log-odds of every run of every item at its reference layer, before and after."""
     here = _headline(run)
     paths = pl.read_parquet(run / "pathways.parquet").filter(here & (pl.col("assignment") == "plain"))
     effects = pl.read_parquet(run / "effects.parquet").filter(here & (pl.col("probe") == "full"))
-    at_reference = (
+    return (
         effects.join(paths.select("dataset", "item_id", "reference_layer"), on=["dataset", "item_id"])
         .join(pl.DataFrame({"item_id": items.ids, "truthful": items.truthful}), on="item_id")
         .select(
@@ -105,6 +105,23 @@ def _interventions(run: Path, items: Items) -> list[Score]:
             before=pl.col("logit_clean").list.get(pl.col("reference_layer")),
             after=pl.col("logit_after").list.get(pl.col("reference_layer")),
         )
+    )  # fmt: skip
+
+
+def _baselines(run: Path, items: Items) -> list[Score]:
+    """What could pass for finding the pathway without looking at any cut: the label, and how sure the probe was."""
+    clean = _at_reference(run, items).filter(pl.col("intervention") == "knockout")
+    sure = clean.select("item_id", value=-pl.col("before").abs())
+    return [
+        Score("baseline", "the answer is true", items.truthful.astype(float)),
+        Score("baseline", "how unsure the clean probe is", _over_items(sure, "value", items)),
+    ]
+
+
+def _interventions(run: Path, items: Items) -> list[Score]:
+    """−ΔP of the true label at the reference layer, the mean of an item's runs; flipped if most of them flip."""
+    at_reference = (
+        _at_reference(run, items)
         .with_columns(sign=pl.when("truthful").then(1.0).otherwise(-1.0))
         .select(
             "item_id", "intervention",

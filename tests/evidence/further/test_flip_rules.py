@@ -13,7 +13,8 @@ from anchorscope.evidence.further.flip_rules import RULES, Seen, corrected_after
 
 SCORED_FROM = {
     "plain": 0.0, "any flip": 0.0, "change > 1": 1.0, "change > 2": 2.0, "loss > 10": 10.0, "loss > 25": 25.0,
-    "loss > 50": 50.0, "half the margin": 0.0, "corrected": 0.0, "refit flip": 0.0, "retained": 0.0,
+    "loss > 50": 50.0, "half the margin": 0.0, "corrected": 0.0, "refit flip": 0.0,
+    "refit half the margin": 0.0, "retained": 0.0,
 }  # fmt: skip
 """The line of each rule's score, where noise plays no part."""
 
@@ -71,13 +72,21 @@ def test_small_flips_count_only_where_noise_is_not_asked_about() -> None:
 def test_refit_rules_look_at_the_refit_probe_only(refit: float, flips: bool, halves: bool) -> None:
     for after in (-9.0, 9.0):
         assert RULES["refit flip"].flipped(one(2.0, after, True, refit)).tolist() == [flips]
-        assert RULES["retained"].flipped(one(2.0, after, True, refit)).tolist() == [halves]
+        assert RULES["refit half the margin"].flipped(one(2.0, after, True, refit)).tolist() == [halves]
+
+
+@pytest.mark.parametrize(("refit", "lost"), [(-0.5, True), (0.75, True), (0.85, False), (1.5, False)])
+def test_what_is_retained_is_told_by_probabilities_above_chance(refit: float, lost: bool) -> None:
+    # A margin of 2 is a probability of 0.88: half of what is above 0.5 remains at 0.69, a margin of 0.80.
+    for after in (-9.0, 9.0):
+        assert RULES["retained"].flipped(one(2.0, after, True, refit)).tolist() == [lost]
+        assert RULES["retained"].flipped(one(-2.0, after, False, -refit)).tolist() == [lost]
 
 
 def test_every_rule_is_among_those_that_need_a_refit_or_works_without() -> None:
     without = replace(some(1), refit=None)
     for name, rule in RULES.items():
-        assert rule.needs_refit == (name in ("refit flip", "retained"))
+        assert rule.needs_refit == name.startswith(("refit", "retained"))
         if not rule.needs_refit:
             assert np.isfinite(rule.score(without)).all()
             assert rule.flipped(without).dtype == bool

@@ -59,7 +59,16 @@ def run(ground: Ground) -> Found:
             rows += found
             missing += reasons
     ground.progress.finish()
-    return Found(tuple(rows), missing=tuple(dict.fromkeys(missing)))
+    return Found(tuple(rows), missing=_by_reason(missing))
+
+
+def _by_reason(missing: Sequence[str]) -> tuple[str, ...]:
+    """One line for all that is missing for the same reason: there are many pairs, and few reasons."""
+    found: dict[str, list[str]] = {}
+    for line in dict.fromkeys(missing):
+        what, _, why = line.partition(": ")
+        found.setdefault(why, []).append(what)
+    return tuple(f"{', '.join(what)}: {why}" for why, what in found.items())
 
 
 @dataclass(frozen=True)

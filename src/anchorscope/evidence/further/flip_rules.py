@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from anchorscope.evidence.draws import Draws
 from anchorscope.evidence.further.ground import Ground
 from anchorscope.evidence.items import KNOCKOUT, true_label_probability
-from anchorscope.evidence.pathways import RETAINED, assign, at_reference, noise_at_reference
+from anchorscope.evidence.pathways import RETAINED, assign, at_reference, missing_share, noise_at_reference
 from anchorscope.evidence.shift import shifts
 
 Floats = NDArray[np.floating]
@@ -163,10 +163,16 @@ RULES: dict[str, Rule] = {
         lambda seen: _turned(seen, _refit(seen)),
         needs_refit=True,
     ),
-    "retained": Rule(
-        "such a probe leaves the true label less than half of the clean margin",
+    "refit half the margin": Rule(
+        "such a probe leaves the true label less than half of its log-odds margin",
         lambda seen: _below_half(seen, _refit(seen)) > 0,
         lambda seen: _below_half(seen, _refit(seen)),
+        needs_refit=True,
+    ),
+    "retained": Rule(
+        "such a probe leaves the true label less than half of its probability above chance",
+        lambda seen: missing_share(seen.before, _refit(seen), seen.labels) > 0,
+        lambda seen: missing_share(seen.before, _refit(seen), seen.labels),
         needs_refit=True,
     ),
 }
