@@ -15,7 +15,7 @@ from anchorscope.models.loading import BALANCED, checked_device, choose_device, 
 from anchorscope.models.shapes import is_shape
 from anchorscope.recipe import Recipe
 
-CPU_ITEMS = 200
+CPU_ITEMS = 120
 """Items of the experiments that take many passes, where the machine has no GPU."""
 
 

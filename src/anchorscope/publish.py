@@ -133,9 +133,9 @@ def _warnings(identity: ModelIdentity, results: Sequence[DatasetResult], left_ou
     found = [f"{MARK}: {identity.name} knows nothing, its chart is noise"] if identity.random_weights else []
     found += [f"not measured: {one.reason}" for one in left_out]
     for one in results:
-        for _, rows in one.unavailable.group_by("experiment", maintain_order=True):
+        for (experiment,), rows in one.unavailable.group_by("experiment", maintain_order=True):
             more = f" (and {rows.height - 1} more, see the report)" if rows.height > 1 else ""
-            found.append(f"not available on {one.name}: {rows['reason'][0]}{more}")
+            found.append(f"not available on {one.name}, {experiment}: {rows['reason'][0]}{more}")
         found += [f"probe not converged: {name}" for name in one.unconverged]
     return found
 

@@ -76,7 +76,7 @@ class Recipe(BaseModel):
     evidence: tuple[str, ...] = ("knockout",)
     """Which experiments to run: the knockout with its controls always, and any of the further ones."""
     evidence_items: int | None = Field(default=None, ge=60)
-    """Items in the experiments that take many passes; where not given, 200 on a CPU and all on a GPU."""
+    """Items in the experiments that take many passes; where not given, 120 on a CPU and all on a GPU."""
     window: int | None = Field(default=None, ge=1)
     """Layers in a window of the experiment layers; a quarter of the depth where not given."""
     prompt: str = "few-shot"

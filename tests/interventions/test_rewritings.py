@@ -220,3 +220,12 @@ def test_scores_are_those_of_a_fresh_pass_over_the_new_text(world: World, rewrit
     clean = score_states(scorer, clean_states(lm, sequences, world.talk.prefix, Budget(300)))
     moved = np.abs(effect.logits - clean[effect.items]).max(axis=(1, 2, 3, 4))
     assert (moved > 1e-3).all() if rewriting.changes else (moved < 1e-4).all()
+
+
+def test_an_answer_that_is_right_to_every_question_has_donors_all_the_same(world: World) -> None:
+    items = [
+        replace(item, question=replace(item.question, answers=("Bo x",)), answer=replace(item.answer, text="Bo x"))
+        for item in world.items
+    ]
+    runs = rewrite(REWRITINGS["patch-random"], items, world.writer, 0, None)
+    assert {one.item for one in runs} == set(range(len(items)))

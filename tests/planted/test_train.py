@@ -28,10 +28,10 @@ def test_a_lesson_lowers_its_loss(hurried: None, monkeypatch) -> None:
     school = training.train(0, 1, lambda text: None)
     school.model.train()
     batch = school._draw(SAY, 64, school.rng, loose=False)
-    before = float(school._losses(batch)[0].detach())
+    before = float(school._losses(batch, 1.0)[0].detach())
     for _ in range(15):
         school.step(SAY, 3e-3)
-    assert float(school._losses(batch)[0].detach()) < before - 0.3
+    assert float(school._losses(batch, 1.0)[0].detach()) < before - 0.3
 
 
 def test_what_has_not_been_learned_is_not_saved(hurried: None, tmp_path: Path, capsys) -> None:

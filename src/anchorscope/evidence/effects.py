@@ -18,6 +18,7 @@ from anchorscope.engine.keys_values import Prefix
 from anchorscope.engine.sequences import Cut, Variant
 from anchorscope.engine.to_host import ToHost
 from anchorscope.errors import InterventionNotApplied
+from anchorscope.evidence.items import KNOCKOUT
 from anchorscope.evidence.subset import some_items
 from anchorscope.interventions.intervention import Intervention, ItemTokens
 from anchorscope.models.language_model import LanguageModel
@@ -63,7 +64,7 @@ def measure(
     """Runs interventions over the items; `headline` is (position, site) of the states to keep.
 
     Those that cut something run together, so that what no cut has changed is computed once; those that cut the shared
-    prefix run without it (`_together`). The no-op control runs by itself, with other neighbours: the point is what a different batch
+    prefix run without it. The no-op control runs by itself, with other neighbours: the point is what a different batch
     changes. `most_items` limits what takes many passes.
     """
     planned = {one.name: _Planned.of(one, tokens, edges, seed, most_items) for one in interventions}
@@ -133,12 +134,15 @@ def score_states(scorer: Scorer, states: Tensor) -> NDArray[np.float32]:
 
 
 def refuse_no_ops(effects: Sequence[Effect], clean: NDArray[np.float32]) -> None:
-    """Raises where a cut cannot have been made; cutting nothing, which is among the effects, tells what noise does."""
+    """Raises where a cut cannot have been made; cutting nothing, which is among the effects, tells what noise does.
+
+    The knockout must do more than noise; a control may do as little as it likes, as long as something changes.
+    """
     still = next((effect for effect in effects if not effect.n_cut.any()), None)
     for effect in effects:
         refuse_no_op(effect, clean)
         cut = effect.n_cut > 0
-        if still is None or not cut.any():
+        if still is None or not cut.any() or effect.intervention != KNOCKOUT:
             continue
         moved = float(np.median(_largest_change(effect, clean)[cut]))
         noise = float(np.median(_largest_change(still, clean)))

@@ -1,5 +1,6 @@
 """All interventions of a dataset, measured; and, for each that cannot be, the reason why."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -8,6 +9,7 @@ from anchorscope.engine.batching import Budget
 from anchorscope.engine.keys_values import Prefix
 from anchorscope.evidence.effects import Effect, measure
 from anchorscope.evidence.rewritten import measure_rewritten, rewrite
+from anchorscope.evidence.subset import some_items
 from anchorscope.interventions.intervention import Intervention, ItemTokens
 from anchorscope.interventions.registry import chosen, chosen_rewritings
 from anchorscope.interventions.rewriting import Spoken, Writer
@@ -67,11 +69,16 @@ def measure_all(
     )  # fmt: skip
     for rewriting in chosen_rewritings(plan.evidence):
         runs = rewrite(rewriting, items, writer, plan.seed, plan.most_items)
-        n = len({one.item for one in runs})
-        if n < min(plan.needed, rewriting.max_items or plan.needed):
-            told = f"{n} items can be run, {plan.needed} needed; {rewriting.needs}"
-            missing.append(Missing(rewriting.evidence, f"{rewriting.name} ({rewriting.about}): {told}"))
+        wanted, n = some_items(len(items), plan.most_items, plan.seed), len({one.item for one in runs})
+        needed = min(plan.needed, math.ceil(0.8 * len(wanted)))
+        about = f"{rewriting.name} ({rewriting.about})"
+        if n < needed:
+            told = f"{n} items can be run, {needed} needed; {rewriting.needs}"
+            missing.append(Missing(rewriting.evidence, f"{about}: {told}"))
             continue
+        if n < len(wanted) and rewriting.max_items is None:
+            told = f"{len(wanted) - n} of {len(wanted)} items cannot be run; {rewriting.needs}"
+            missing.append(Missing(rewriting.evidence, f"{about}: {told}"))
         effects.append(measure_rewritten(lm, rewriting, runs, prefix, scorer, budget, progress))
     return Measurements(effects, missing)
 

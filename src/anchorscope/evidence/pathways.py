@@ -8,7 +8,8 @@ A call that has lost its ground need not flip: where the cut leaves nothing to t
 something, and says the same of true and false answers. The fourth way, `retained`, asks a probe that was trained on the
 cut states, so that it knows what is left to tell by: an item is Q-Anchored if the true label keeps less than half of
 the probability that it had above chance. (Log-odds would not do: a probe that has less to go by gives smaller ones to
-all items, also to those of which it is still as good as certain.)
+all items, also to those of which it is still as good as certain.) Chance is what a probe would say that knows nothing
+but how many answers are true: its log-odds are taken off first.
 """
 
 from dataclasses import dataclass
@@ -80,18 +81,29 @@ def plain_calls(measured: Measured, probe: str = "full", move: int = 0) -> Calls
     return assign(before, after, measured.labels, noise_at_reference(measured, probe))
 
 
-def retained_calls(measured: Measured) -> Calls:
+def retained_calls(measured: Measured, intervention: str = KNOCKOUT) -> Calls:
     """Pathways by what a probe that was trained on the cut states still finds."""
     index, folds = measured.probe("full"), measured.folds
     reference = measured.reference[index]
     before = at_reference(measured.before[index], reference, folds)
-    left = at_reference(measured.refits[KNOCKOUT], reference, folds)
-    return Calls(correct=(before > 0) == measured.labels, flipped=missing_share(before, left, measured.labels) > 0)
+    left = at_reference(measured.refits[intervention], reference, folds)
+    missing = missing_share(before, left, measured.labels, prior_log_odds(measured.labels, folds))
+    return Calls(correct=(before > 0) == measured.labels, flipped=missing > 0)
 
 
-def missing_share(before: Floats, left: Floats, labels: Bools) -> Floats:
+def prior_log_odds(labels: Bools, folds: NDArray[np.integer]) -> Floats:
+    """Log-odds of "true" that each item's probe would give if it had learned nothing but the share of true answers."""
+    found = np.zeros(len(labels))
+    for fold in np.unique(folds):
+        known = labels[folds != fold]
+        share = np.clip(known.mean() if len(known) else 0.5, 1e-6, 1 - 1e-6)
+        found[folds == fold] = np.log(share / (1 - share))
+    return found
+
+
+def missing_share(before: Floats, left: Floats, labels: Bools, prior: Floats | float = 0.0) -> Floats:
     """How much of the true label's probability is missing to what has to remain; below 0 where more than that does."""
-    above = [true_label_probability(one, labels) - 0.5 for one in (before, left)]
+    above = [true_label_probability(one - prior, labels) - 0.5 for one in (before, left)]
     return RETAINED * above[0] - above[1]
 
 
@@ -123,12 +135,13 @@ def permuted_flip_share(before: Floats, after: Floats, labels: Bools, folds: NDA
 
 def permuted_loss_share(before: Floats, left: Floats, labels: Bools, folds: NDArray[np.integer]) -> float:
     """Share of Q-Anchored items by the retained rule if what is left were dealt out anew within each fold."""
-    lost, total = 0.0, 0
+    lost, total, prior = 0.0, 0, prior_log_odds(labels, folds)
     for fold in np.unique(folds):
         inside = folds == fold
         correct = inside & ((before > 0) == labels)
         own, n = labels[correct][:, None], int(correct.sum())
-        met = missing_share(before[correct][:, None], np.broadcast_to(left[inside], (n, int(inside.sum()))), own) > 0
+        others = np.broadcast_to(left[inside], (n, int(inside.sum())))
+        met = missing_share(before[correct][:, None], others, own, prior[correct][:, None]) > 0
         lost += float(met.mean(axis=1).sum())
         total += n
     return lost / total if total else float("nan")

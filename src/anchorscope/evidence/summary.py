@@ -32,6 +32,8 @@ from anchorscope.stats.estimate import Estimate
 Floats = NDArray[np.floating]
 Bools = NDArray[np.bool_]
 _METHOD = "bootstrap over groups"
+MATCHED = ("random", "template", "patch-control")
+"""Controls that change as many tokens as the knockout, where there are as many."""
 
 
 @dataclass(frozen=True)
@@ -97,7 +99,11 @@ def _assignment_rows(corrected: Corrected, assignment: str) -> list[Row]:
 
 
 def _retained_rows(measured: Measured, draws: Draws) -> list[Row]:
-    """ΔP at the reference layer by the probe that was trained under an intervention, in the groups by what remains."""
+    """What a probe trained under an intervention finds: ΔP in the groups by what remains, and how many it sorts so.
+
+    Two probes never agree exactly. The share that the rule would call Q-Anchored after cutting random tokens is its
+    noise floor.
+    """
     calls, reference = retained_calls(measured), measured.reference[measured.probe("full")]
     rows = []
     for intervention, logits in measured.refits.items():
@@ -108,11 +114,16 @@ def _retained_rows(measured: Measured, draws: Draws) -> list[Row]:
         samples = _means(_delta_p(before, after, measured.labels[ran])[:, None], inside, draws.take(ran))
         sizes = inside.sum(axis=0).tolist()
         rows += [
-            Row("delta_p_reference", _estimate(samples[place], sizes[place]), "retained", intervention, group)
+            Row("delta_p_refit", _estimate(samples[place], sizes[place]), "retained", intervention, group)
             for place, group in enumerate(GROUPS)
         ]
         between = _estimate(samples[0] - samples[1], sum(sizes))
-        rows.append(Row("delta_p_reference_difference", between, "retained", intervention))
+        rows.append(Row("delta_p_refit_difference", between, "retained", intervention))
+        if intervention != KNOCKOUT:
+            control = retained_calls(measured, intervention)
+            share = _means(control.flipped[:, None].astype(float), control.correct[:, None], draws)
+            estimate = _estimate(share[0], int(control.correct.sum()))
+            rows.append(Row("group_share", estimate, "retained", intervention, Q_ANCHORED))
     return rows
 
 
@@ -125,7 +136,7 @@ def _numbers(call: Tensor, inside: Bools, draws: Draws) -> Tensor:
 
 
 def _intervention_rows(measured: Measured, draws: Draws, intervention: str) -> list[Row]:
-    """What an intervention does at the reference layer, to all items and to the plain groups."""
+    """What an intervention does at the reference layer, to all items and to groups that do not change with the draw."""
     ran = measured.ran[intervention]
     labels = measured.labels[ran]
     before, after = _at_own_reference(measured, intervention, "full")
@@ -137,29 +148,32 @@ def _intervention_rows(measured: Measured, draws: Draws, intervention: str) -> l
         ("mean_probability_before", probability(before), everyone, None, None),
         ("mean_probability_after", probability(after), everyone, None, None),
     ]
-    calls = plain_calls(measured)
     in_knockout = np.searchsorted(measured.ran[KNOCKOUT], ran)
     # With fewer other tokens than exact ones the random control cuts less; the fair comparison is over the rest.
     matched = measured.n_cut[intervention] == measured.n_cut[KNOCKOUT][in_knockout]
     beyond = delta - _delta_p(*_at_own_reference(measured, KNOCKOUT, "full"), measured.labels)[in_knockout]
-    for group in GROUPS:
-        inside = calls.members(group)[ran]
-        wanted.append(("delta_p_reference", delta, inside, "plain", group))
-        wanted.append(("flip_rate", own.flipped, inside, "plain", group))
-        if intervention not in (KNOCKOUT, "none"):
-            wanted.append(("delta_p_matched", delta, inside & matched, "plain", group))
-            wanted.append(("delta_p_beyond_knockout", beyond, inside, "plain", group))
+    groups = {"plain": plain_calls(measured)} | ({"retained": retained_calls(measured)} if measured.refits else {})
+    for assignment, calls in groups.items():
+        for group in GROUPS:
+            inside = calls.members(group)[ran]
+            wanted.append(("delta_p_reference", delta, inside, assignment, group))
+            wanted.append(("flip_rate", own.flipped, inside, assignment, group))
+            if intervention in MATCHED and assignment == "plain":
+                wanted.append(("delta_p_matched", delta, inside & matched, assignment, group))
+            if intervention not in (KNOCKOUT, "none"):
+                wanted.append(("delta_p_beyond_knockout", beyond, inside, assignment, group))
     inside = np.stack([one[2] for one in wanted], axis=1)
     samples = _means(np.stack([one[1] for one in wanted], axis=1), inside, draws.take(ran))
     rows = [
         Row(quantity, _estimate(samples[place], _number_of(ran[inside[:, place]])), assignment, intervention, group)
         for place, (quantity, _, _, assignment, group) in enumerate(wanted)
     ]
-    at = {(one[0], one[4]): samples[place] for place, one in enumerate(wanted)}
+    at = {(one[0], one[3], one[4]): samples[place] for place, one in enumerate(wanted)}
     n = _number_of(ran[own.correct])
     for quantity in ("delta_p_reference", "flip_rate"):
-        between = at[quantity, GROUPS[0]] - at[quantity, GROUPS[1]]
-        rows.append(Row(f"{quantity}_difference", _estimate(between, n), "plain", intervention))
+        for assignment in groups:
+            between = at[quantity, assignment, GROUPS[0]] - at[quantity, assignment, GROUPS[1]]
+            rows.append(Row(f"{quantity}_difference", _estimate(between, n), assignment, intervention))
     return rows
 
 

@@ -37,6 +37,7 @@ RANDOM = Intervention(
     about="as many other tokens before the answer are cut",
     keys=_random_tokens,
     keeps_states=True,
+    control=True,
 )
 NONE = Intervention(
     name="none",
@@ -44,4 +45,5 @@ NONE = Intervention(
     keys=_nothing,
     changes=False,
     max_items=NOISE_ITEMS,
+    control=True,
 )

@@ -64,6 +64,8 @@ class Intervention:
     """How edges are cut: masked before the softmax, or set to zero after it."""
     whole: bool = False
     """Whether it cuts tokens of the shared prefix, so that the whole sequence has to be run."""
+    control: bool = False
+    """Whether it should do little: what it does after all is a measure of how far to trust the rest."""
     many_passes: bool = False
     """Whether it costs much more than the knockout, so that some of the items have to do on a small machine."""
 

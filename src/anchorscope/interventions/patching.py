@@ -5,7 +5,8 @@ question asks the same of another subject), or any other item; the item itself a
 and as a control as many other words are replaced by other questions' other words.
 
 Parts change places with parts: the donor's subject for the subject, its property for the property; a part that the
-donor's question does not say stays. A donor to whose question the kept answer would be right is not used.
+donor's question does not say stays. A donor to whose question the kept answer would be right is used only where none of
+those looked at is another: some answers are right whatever the question.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -87,17 +88,20 @@ def _patch(
     """Every item with up to so many donors."""
     made: list[tuple[int, int, str]] = []
     for index in some:
-        texts: list[str] = []
+        item = items[index]
+        own = " ".join(item.question.question.split()).casefold()
+        unfit: dict[str, str] = {}  # texts by how they read in small letters
+        fitting: dict[str, str] = {}
         for donor in _tried(donors(index), index, rng):
-            other = items[donor]
-            text = exchanged(items[index], other)
-            own = " ".join(items[index].question.question.split())
-            fits = grade(items[index].answer.text, other.question.answers, other.question.question)
-            if text.casefold() not in (own.casefold(), *map(str.casefold, texts)) and not fits:
-                texts.append(text)
-            if len(texts) == DONORS:
+            other = items[donor].question
+            text = exchanged(item, items[donor])
+            fits = grade(item.answer.text, other.answers, other.question)
+            if text.casefold() != own:
+                (fitting if fits else unfit).setdefault(text.casefold(), text)
+            if len(unfit) == DONORS:
                 break
-        made += [(index, run, text) for run, text in enumerate(texts)]
+        chosen = list((unfit or fitting).values())[:DONORS]
+        made += [(index, run, text) for run, text in enumerate(chosen)]
     return _written(items, made, writer, lambda index: len(items[index].tokens.question_tokens))
 
 
@@ -185,9 +189,9 @@ PATCH_RANDOM = Rewriting(
 )  # fmt: skip
 PATCH_SELF = Rewriting(
     "patch-self", "E_Q replaced by itself: nothing may change", _from_itself, EVIDENCE, "self", changes=False,
-    max_items=NOISE_ITEMS,
+    max_items=NOISE_ITEMS, control=True,
 )  # fmt: skip
 PATCH_CONTROL = Rewriting(
     "patch-control", "as many other tokens of the question replaced", _other_words_exchanged, EVIDENCE, "control",
-    needs="the questions say nothing but their exact words",
+    control=True, needs="the questions say nothing but their exact words",
 )  # fmt: skip

@@ -86,5 +86,7 @@ class Rewriting:
     """False where the new text must be the old one."""
     max_items: int | None = None
     """How many items are enough; None for all."""
+    control: bool = False
+    """Whether it should do little."""
     needs: str = NO_ITEM
     """Why there may be too few items to run."""

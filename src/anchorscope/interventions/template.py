@@ -26,5 +26,6 @@ TEMPLATE = Intervention(
     keys=_template_tokens,
     evidence="template",
     whole=True,
+    control=True,
     many_passes=True,
 )

@@ -41,7 +41,9 @@ class Lesson:
 
 SAY = Lesson("say the facts", (1, 0, 0, 0, 0, 0), (1, 0, 0, 0), ())
 JUDGE_FACTS = Lesson("judge by the facts", (0.5, 0.5, 0, 0, 0, 0), (0.3, 0.075, 0.075, 1), (0, 1))
-JUDGE_ALL = Lesson("judge all answers", (0.2, 0.2, 0.2, 0.2, 0.1, 0.1), (0.3, 0.075, 0.075, 1), (0, 1, 2, 3, 4, 5), 0.95)
+JUDGE_ALL = Lesson(
+    "judge all answers", (0.2, 0.2, 0.2, 0.2, 0.1, 0.1), (0.3, 0.075, 0.075, 1), (0, 1, 2, 3, 4, 5), certainty=0.95
+)
 LESSONS = (SAY, JUDGE_FACTS, JUDGE_ALL)
 """In the order in which they are taught."""
 

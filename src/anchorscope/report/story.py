@@ -11,6 +11,7 @@ from anchorscope.report.findings import Findings
 from anchorscope.report.lookup import auc_of, headline_layer, summary_of
 from anchorscope.report.palette import A_ANCHORED, Q_ANCHORED, display_name
 from anchorscope.report.probe_auc import BASELINES
+from anchorscope.report.readings import rules_of
 from anchorscope.report.wording import MISSING, count, number, short_percent
 from anchorscope.stats.estimate import Estimate
 
@@ -42,10 +43,31 @@ def summary_paragraph(findings: Findings, observations: Observations) -> str:
         f"With that shift taken out, {_reference(findings, 'corrected', Q_ANCHORED)} (Q) and "
         f"{_reference(findings, 'corrected', A_ANCHORED)} (A) points remain; that Q still lies below A "
         f"{tally(observations, 'q_below_a', 'corrected')}.",
+        *_retained_sentences(findings, observations),
         f"That cutting random tokens does much less {tally(observations, 'random_small', 'plain')}; "
         f"that cutting nothing changes nothing {tally(observations, 'noop', 'plain')}.",
     ]
     return " ".join(parts)
+
+
+def _retained_sentences(findings: Findings, observations: Observations) -> list[str]:
+    """What the rule says that asks a probe trained on the cut states; nothing where there is none."""
+    if "retained" not in rules_of(findings):
+        return []
+
+    def share(intervention: str) -> str:
+        def at(dataset: str) -> Estimate | None:
+            return summary_of(
+                findings, dataset, "group_share", assignment="retained", intervention=intervention, group=Q_ANCHORED
+            )
+
+        return _range(findings, at, short_percent)
+
+    return [
+        f"A probe that was trained on the cut states calls {share('knockout')} of the items Q-Anchored, for which less "
+        f"than half of the evidence remains ({share('random')} where random tokens were cut instead); that this rule "
+        f"sorts items by their label {tally(observations, 'sorts_by_label', 'retained')}."
+    ]
 
 
 def warnings(findings: Findings, observations: Observations) -> list[tuple[str, str]]:

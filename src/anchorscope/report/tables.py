@@ -54,13 +54,14 @@ def counts_table(findings: Findings) -> Table:
 
 def reference_table(findings: Findings) -> Table:
     """ΔP at l* of both groups under every rule."""
+    measures = [(assignment, "delta_p_reference", rule) for assignment, rule in rules_of(findings).items()]
+    if "retained" in rules_of(findings):
+        measures.append(("retained", "delta_p_refit", "retained rule, measured by the probe trained again"))
     rows = []
     for dataset in findings.datasets:
-        for assignment, rule in rules_of(findings).items():
+        for assignment, quantity, rule in measures:
             found = [
-                summary_of(
-                    findings, dataset, "delta_p_reference", assignment=assignment, intervention="knockout", group=group
-                )
+                summary_of(findings, dataset, quantity, assignment=assignment, intervention="knockout", group=group)
                 for group in GROUPS
             ]
             cells = [cell for value in found for cell in (points(value), count(value.n) if value else MISSING)]
@@ -142,6 +143,11 @@ def controls_table(findings: Findings) -> Table:
         ):
             found = of("flip_rate", what)
             rows.append((name, words, percent(found), count(found.n if found else None)))
+        if "retained" in rules_of(findings):
+            floor = summary_of(findings, dataset, "group_share", assignment="retained", intervention="random",
+                               group=Q_ANCHORED)  # fmt: skip
+            words = "random: Q-Anchored by the retained rule, its noise floor"
+            rows.append((name, words, percent(floor), count(floor.n if floor else None)))
         noise = of("noise_log_odds_p99", "none")
         shown = MISSING if noise is None else f"{noise.value:.2g}"
         rows.append((name, "nothing cut: 99 % of log-odds move by less than", shown, count(noise.n if noise else None)))

@@ -59,6 +59,7 @@ def _recalls(items: Items, score: Score, draws: Draws) -> Iterator[tuple[str, st
     if score.called is None:
         return
     found: dict[tuple[str, str], torch.Tensor] = {}
+    sizes: dict[str, int] = {}
     for truth in TRUTHS:
         for pathway, wanted in (("question", 1.0), ("answer", 0.0)):
             inside = _planted(items, score, truth)
@@ -67,6 +68,7 @@ def _recalls(items: Items, score: Score, draws: Draws) -> Iterator[tuple[str, st
                 drawn = draws.take(inside)
                 hits = (score.called[inside] == wanted)[:, None]
                 found[pathway, truth] = ratio(drawn.sums(hits)[0], drawn.numbers())
+                sizes.setdefault(pathway, len(inside))  # all answers come first
                 yield f"recall_{pathway}", truth, found[pathway, truth], len(inside)
         if ("question", truth) in found and ("answer", truth) in found:
             both = (found["question", truth] + found["answer", truth]) / 2
@@ -74,7 +76,7 @@ def _recalls(items: Items, score: Score, draws: Draws) -> Iterator[tuple[str, st
     for pathway in ("question", "answer"):
         if (pathway, "true") in found and (pathway, "false") in found:
             bias = found[pathway, "true"] - found[pathway, "false"]
-            yield f"label_bias_{pathway}", "all", bias, len(_planted(items, score, "all"))
+            yield f"label_bias_{pathway}", "all", bias, sizes[pathway]
 
 
 def confusion_table(items: Items, scores: Sequence[Score]) -> pl.DataFrame:
@@ -83,7 +85,8 @@ def confusion_table(items: Items, scores: Sequence[Score]) -> pl.DataFrame:
     for score in scores:
         if score.called is None:
             continue
-        ran = np.isfinite(score.values) | ~items.correct
+        # A rule speaks of no item that the probe calls wrong; an intervention was run on those too, or not.
+        ran = np.isfinite(score.values) | (~items.correct & (score.experiment == "rules"))
         calls = np.where(~items.correct, "misclassified", np.where(score.called == 1, "Q-Anchored", "A-Anchored"))
         for truth in (True, False):
             for pathway in ("question", "answer", "both"):

@@ -4,6 +4,7 @@ Everything is read from the run folder, as any other program would: the log-odds
 reference layer, the calls of pathways.parquet, and the values per item of experiment_items.parquet.
 """
 
+import warnings
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,26 +12,24 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from anchorscope.interventions.intervention import Intervention
+from anchorscope.interventions.registry import INTERVENTIONS, REWRITINGS
+from anchorscope.interventions.rewriting import Rewriting
 from anchorscope.recipe import read_recipe
 
 Floats = NDArray[np.floating]
 Bools = NDArray[np.bool_]
 
-METHODS_OF = {
-    "knockout": "knockout", "random": "knockout", "none": "knockout",
-    "subject": "exact-tokens", "property": "exact-tokens", "content": "exact-tokens",
-    "template": "template", "direct": "edges", "zeroing": "zeroing",
-    "patch-same": "patching", "patch-random": "patching", "patch-self": "patching", "patch-control": "patching",
-    "answer-template": "answer-only", "answer-bare": "answer-only",
-}  # fmt: skip
+_EVERY: dict[str, Intervention | Rewriting] = {**INTERVENTIONS, **REWRITINGS}
+METHODS_OF = {name: one.evidence for name, one in _EVERY.items()}
 """The experiment that each intervention belongs to."""
-CONTROLS = ("random", "none", "template", "patch-self", "patch-control")
+CONTROLS = tuple(name for name, one in _EVERY.items() if one.control)
 """Interventions that should tell nothing about the pathway."""
 _TAKEN = {
     ("saliency", "question_to_answer"), ("saliency", "share"), ("self-awareness", "pathway_log_odds"),
-    ("layers", "delta_p_reference_sum"), ("sensitivity", "rule_score"),
+    ("layers", "delta_p_reference_sum"), ("heads", "delta_p_reference_sum"), ("sensitivity", "rule_score"),
 }  # fmt: skip
-_LOW_IS_QUESTION = {("layers", "delta_p_reference_sum")}
+_LOW_IS_QUESTION = ("delta_p_reference_sum",)
 
 
 @dataclass(frozen=True)
@@ -84,7 +83,11 @@ def read_items(run: Path) -> Items:
 
 def read_scores(run: Path, items: Items) -> list[Score]:
     """All that the run's experiments say."""
-    return [*_baselines(run, items), *_interventions(run, items), *_assignments(run, items), *_values(run, items)]
+    cut = _interventions(run, items)
+    values = _values(run, items)
+    known = {one.variant for one in values if one.experiment == "rules"}
+    rules = [one for one in _assignments(run, items) if one.variant not in known]  # the score says more than the call
+    return [*_baselines(run, items), *cut, *values, *rules, *_votes(cut)]
 
 
 def _headline(run: Path) -> pl.Expr:
@@ -119,7 +122,7 @@ def _baselines(run: Path, items: Items) -> list[Score]:
 
 
 def _interventions(run: Path, items: Items) -> list[Score]:
-    """−ΔP of the true label at the reference layer, the mean of an item's runs; flipped if most of them flip."""
+    """−ΔP of the true label at the reference layer, the mean of an item's runs; flipped if more than half are."""
     at_reference = (
         _at_reference(run, items)
         .with_columns(sign=pl.when("truthful").then(1.0).otherwise(-1.0))
@@ -136,7 +139,7 @@ def _interventions(run: Path, items: Items) -> list[Score]:
         rows = at_reference.filter(pl.col("intervention") == name)
         if rows.height:
             flips = _over_items(rows, "flips", items)
-            called = np.where(np.isfinite(flips), flips >= 0.5, np.nan)
+            called = np.where(np.isfinite(flips), flips > 0.5, np.nan)
             found.append(Score(experiment, name, 100 * _over_items(rows, "lost", items), called))
     return found
 
@@ -159,6 +162,19 @@ def _assignments(run: Path, items: Items) -> list[Score]:
     return found
 
 
+def _votes(cut: list[Score]) -> list[Score]:
+    """The share of methods that call an item Q-Anchored, where there are at least two."""
+    methods = [one.called for one in cut if one.experiment != "exact-tokens" and not one.is_control]
+    known = [called for called in methods if called is not None]
+    if len(known) < 2:
+        return []
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)  # an item that no method ran has no votes
+        share = np.nanmean(np.stack(known), axis=0)
+    called = np.where(np.isfinite(share), share >= 0.5, np.nan)
+    return [Score("agreement", "methods that call it Q-Anchored", share, called)]
+
+
 def _values(run: Path, items: Items) -> list[Score]:
     frame = pl.read_parquet(run / "experiment_items.parquet")
     calls = frame.filter((pl.col("experiment") == "sensitivity") & (pl.col("quantity") == "rule_call"))
@@ -168,11 +184,11 @@ def _values(run: Path, items: Items) -> list[Score]:
         if (experiment, quantity) not in _TAKEN:
             continue
         values = _over_items(rows, "value", items)
-        if (experiment, quantity) in _LOW_IS_QUESTION:
+        if quantity in _LOW_IS_QUESTION:
             values = -values
         if experiment == "sensitivity":
             called = _over_items(calls.filter(pl.col("variant") == variant), "value", items)
-            found.append(Score("rules", f"rule: {variant}", values, called))
+            found.append(Score("rules", variant, values, called))
         else:
             name = variant if quantity in ("pathway_log_odds", "delta_p_reference_sum") else f"{quantity}, {variant}"
             found.append(Score(experiment, name, values))

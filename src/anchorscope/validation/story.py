@@ -3,14 +3,20 @@
 import polars as pl
 
 from anchorscope.report.wording import count, number
-from anchorscope.validation.scores import Items
+from anchorscope.validation.scores import CONTROLS, Items
 
 MAIN_WAYS = {
     "knockout": "knockout", "exact-tokens": "subject", "template": "template", "edges": "direct", "zeroing": "zeroing",
     "patching": "patch-same", "answer-only": "answer-template", "saliency": "share, log_odds",
-    "self-awareness": "plain", "layers": "single", "rules": "plain",
+    "self-awareness": "retained", "layers": "single", "rules": "retained",
 }  # fmt: skip
 """The way of doing each experiment that stands for it."""
+SHOWN = ("plain", "cross-fitted a", "cross-fitted b", "corrected", "retained")
+"""Rules whose confusion the page shows: those by which a run sorts its items."""
+_METHODS = (
+    "knockout", "direct", "zeroing", "patch-same", "patch-random", "answer-template", "answer-bare", "single",
+    "single heads", "question_to_answer, loss", "question_to_answer, log_odds", "share, log_odds",
+)  # fmt: skip
 BIASED = 0.1
 """A rule whose recall differs by more than this between true and false answers, interval and all, follows the label."""
 
@@ -32,13 +38,38 @@ def sentences(items: Items, recovery: pl.DataFrame) -> list[str]:
     best = _best(rules)
     if best is not None:
         found.append(best)
+    return [*found, *_methods(recovery), *_controls(recovery)]
+
+
+def _controls(recovery: pl.DataFrame) -> list[str]:
+    """Controls that tell the pathways apart after all."""
     areas = recovery.filter((pl.col("quantity") == "auc") & (pl.col("truth") == "all"))
-    ranked = areas.filter(pl.col("experiment") != "rules").sort("value", descending=True)
-    if ranked.height:
-        first, last = ranked.row(0, named=True), ranked.row(-1, named=True)
+    areas = areas.filter(pl.col("rule_or_variant").is_in(CONTROLS))
+    telling = areas.filter((pl.col("ci_low") > 0.5) | (pl.col("ci_high") < 0.5))
+    named = ", ".join(f"{_way(row)} {_interval(row)}" for row in telling.to_dicts())
+    if not areas.height:
+        return []
+    return [
+        f"Of {areas.height} controls, which should tell nothing, {telling.height} have an AUC that differs from 0.5"
+        + (f": {named}." if named else ".")
+    ]
+
+
+def _methods(recovery: pl.DataFrame) -> list[str]:
+    """How far the experiments themselves get, free of any line, within true and within false answers."""
+    areas = recovery.filter((pl.col("quantity") == "auc") & pl.col("rule_or_variant").is_in(_METHODS))
+    areas = areas.filter(pl.col("experiment") != "baseline")
+    found = []
+    for truth in ("true", "false"):
+        here = areas.filter(pl.col("truth") == truth).sort("value", descending=True)
+        if not here.height:
+            continue
+        first, last = here.row(0, named=True), here.row(-1, named=True)
+        guessing = here.filter(pl.col("ci_low") <= 0.5).height
         found.append(
-            f"Free of any line, {_way(first)} tells the two pathways apart best, with an AUC of {_interval(first)}; "
-            f"{_way(last)} does worst, with {_interval(last)}."
+            f"Free of any line and within {truth} answers, {guessing} of {here.height} experiments do not tell the "
+            f"pathways apart better than guessing; the best is {_way(first)} with an AUC of {_interval(first)}, the "
+            f"worst {_way(last)} with {_interval(last)}."
         )
     return found
 

@@ -21,8 +21,8 @@ from anchorscope.recipe import make_recipe
 from anchorscope.report.further.validation import Validation, write_validation
 from anchorscope.store import replacing
 from anchorscope.validation.recovery import confusion_table, recovery_table
-from anchorscope.validation.scores import Items, Score, read_items, read_scores
-from anchorscope.validation.story import MAIN_WAYS, sentences
+from anchorscope.validation.scores import Items, read_items, read_scores
+from anchorscope.validation.story import MAIN_WAYS, SHOWN, sentences
 
 DATASET = "planted"
 SUMMARY = "validation.json"
@@ -63,7 +63,7 @@ def validate(out: Path, options: Options, fresh: bool = False, progress: Progres
         with replacing(out / f"{name}.csv") as half_made:
             table.write_csv(half_made)
     told = sentences(items, recovery)
-    write_validation(_page(options, items, scores, recovery, confusion, run, told), out, listener)
+    write_validation(_page(options, items, recovery, confusion, run, told), out, listener)
     with replacing(out / SUMMARY) as half_made:
         found = summary(out, recovery, confusion, run) | {"summary": told}
         half_made.write_text(json.dumps(found, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
@@ -92,9 +92,8 @@ def _plant(path: Path, options: Options, fresh: bool) -> None:
 
 
 def _page(
-    options: Options, items: Items, scores: list[Score], recovery: pl.DataFrame, confusion: pl.DataFrame, run: Path,
-    told: list[str],
-) -> Validation:  # fmt: skip
+    options: Options, items: Items, recovery: pl.DataFrame, confusion: pl.DataFrame, run: Path, told: list[str]
+) -> Validation:
     manifest = json.loads((run / "manifest.json").read_text(encoding="utf-8"))
     model = manifest["model"]
     shares = ", ".join(f"{name.replace('_', ' ')} {share:.0%}" for name, share in asdict(options.shares).items())
@@ -102,7 +101,7 @@ def _page(
         title="The planted model",
         summary=told,
         recovery=recovery,
-        confusion=confusion.filter(pl.col("rule").is_in([one.name for one in scores if one.experiment == "rules"])),
+        confusion=confusion.filter(pl.col("rule").is_in(SHOWN)),  # all of them are in confusion.csv
         facts={
             "model": f"{model['architecture']}, {model['n_layers']} layers, {model['d_model']} wide, "
             f"{model['parameters']:,} parameters, fingerprint {model['fingerprint'][:16]}",
@@ -110,7 +109,16 @@ def _page(
             "called right by the probe": f"{int(items.correct.sum()):,}",
             "the run": "run/report.html",
         },
-        command=f"anchorscope validate --items {options.items} --seed {options.seed} --out NEW_FOLDER",
+        command=_command(options),
+    )
+
+
+def _command(options: Options) -> str:
+    """What repeats it."""
+    shares = ",".join(f"{name.replace('_', '-')}={share:g}" for name, share in asdict(options.shares).items())
+    return (
+        f"anchorscope validate --items {options.items} --shares {shares} --evidence {','.join(options.evidence)} "
+        f"--seed {options.seed} --bootstrap {options.bootstrap} --out NEW_FOLDER"
     )
 
 

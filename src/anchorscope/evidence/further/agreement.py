@@ -2,9 +2,10 @@
 
 Every pair of methods is compared on the items that both ran and that the probe got right before: a table of how many
 each calls, and Cohen's kappa, which is 0 where they agree no more than chance would. Two methods that only sort answers
-by their label agree as well; within the true answers alone, and within the false ones, such agreement vanishes. `auc`
-asks the same without a threshold: does a method's own score order the items as the knockout calls them? That can also
-be asked of rules that only the knockout can follow.
+by their label agree as well; within the true answers alone, and within the false ones, such agreement vanishes. Where
+a method calls nearly all items alike, kappa would rest on a handful of them, and is not given. `auc` asks the same
+without a threshold: does a method's own score order the items as the knockout calls them? That can also be asked of
+rules that only the knockout can follow.
 """
 
 from collections.abc import Sequence
@@ -20,13 +21,23 @@ from torch import Tensor
 from anchorscope.evidence.areas import areas
 from anchorscope.evidence.curves import TRUTHS
 from anchorscope.evidence.draws import ratio, resampling, total
-from anchorscope.evidence.further.compare import FEW, METHOD, estimate_of, p_values, q_values
-from anchorscope.evidence.further.cut_statistics import known
+from anchorscope.evidence.further.compare import (
+    FEW,
+    METHOD,
+    answers_of,
+    estimate_of,
+    in_groups_of,
+    kappa_samples,
+    known,
+    of_truth,
+    p_value,
+    p_values,
+    q_values,
+)
 from anchorscope.evidence.further.experiment import Experiment, Found, Ground, Statistic
 from anchorscope.evidence.further.method_calls import RULES, SALIENCY, MethodCalls, correct_before, method_calls
 from anchorscope.evidence.items import KNOCKOUT
-from anchorscope.evidence.pathways import Q_ANCHORED
-from anchorscope.stats.agreement import kappa
+from anchorscope.evidence.pathways import A_ANCHORED, Q_ANCHORED
 
 Bools = NDArray[np.bool_]
 
@@ -85,8 +96,7 @@ class _Scene:
         found = self.correct.copy()
         for one in methods:
             found &= one.ran
-        labels = self.ground.place.labels
-        return found if truth == "all" else found & (labels == (truth == "true"))
+        return found & of_truth(self.ground.place.labels, truth)
 
     def called(self, truth: str, *methods: MethodCalls) -> Tensor:
         """How many each of the methods calls Q-Anchored, then how many all of them do, then all items, [k, draw]."""
@@ -107,9 +117,8 @@ class _Scene:
         n = int(self.inside(truth, *methods).sum())
         if n >= FEW:
             return None
-        kind = "items" if truth == "all" else f"{truth} answers"
         names = " and ".join(one.method for one in methods)
-        return f"{names}: only {n} {kind} were run and called right before, {FEW} needed"
+        return f"{names}: only {n} {answers_of(truth)} were run and called right before, {FEW} needed"
 
 
 def _method(*methods: MethodCalls) -> str:
@@ -157,9 +166,9 @@ def _pairs(scene: _Scene) -> tuple[list[Statistic], list[str]]:
             n = int(scene.inside(truth, first, second).sum())
             found = {"both_q": ratio(both, everyone), **dict(zip(TABLE, table, strict=True))}
             rows += [_pair_row(scene, name, samples, first, second, truth, n) for name, samples in found.items()]
-            agreement = torch.from_numpy(kappa(table.cpu().numpy().reshape(2, 2, -1)))
-            if not bool(agreement[0].isfinite()):
-                missing.append(_undefined(scene, first, second, truth))
+            agreement, rarest = kappa_samples(table)
+            if rarest < FEW:
+                missing.append(_too_rare(scene, first, second, truth, rarest))
                 continue
             row = _pair_row(scene, "kappa", agreement, first, second, truth, n)
             tested[truth].append((row, float(p_values(agreement))))
@@ -179,11 +188,11 @@ def _pair_row(
     return Statistic(quantity, estimate, first.method, second.method, assignment=scene.rule, truth=truth)
 
 
-def _undefined(scene: _Scene, first: MethodCalls, second: MethodCalls, truth: str) -> str:
-    kind = "items" if truth == "all" else f"{truth} answers"
+def _too_rare(scene: _Scene, first: MethodCalls, second: MethodCalls, truth: str, rarest: int) -> str:
+    """The number stands with the pair, so that all pairs share one reason."""
     return (
-        f"kappa of {first.method} and {second.method} under the {scene.rule} rule: both call all {kind} alike, so that "
-        f"there is nothing to agree on beyond chance"
+        f"kappa of {first.method} and {second.method} under the {scene.rule} rule ({rarest}): in brackets, how many of "
+        f"the {answers_of(truth)} one of the two calls {Q_ANCHORED}, or {A_ANCHORED}; {FEW} needed of each"
     )
 
 
@@ -197,18 +206,18 @@ def _orders(scene: _Scene, methods: Sequence[MethodCalls]) -> tuple[list[Statist
             inside = np.flatnonzero(scene.inside(truth, one) & np.isfinite(one.score))
             least = min(int(called[inside].sum()), int((~called[inside]).sum()))
             if least < FEW:
-                kind = "items" if truth == "all" else f"{truth} answers"
                 missing.append(
-                    f"auc of {one.method} under the {scene.rule} rule: of the {len(inside)} {kind} only {least} are in "
-                    f"the smaller of the knockout's groups, {FEW} needed"
+                    f"auc of {one.method} under the {scene.rule} rule: of the {len(inside)} {answers_of(truth)} only "
+                    f"{least} are in the smaller of the knockout's groups, {FEW} needed"
                 )
                 continue
             drawn = scene.ground.draws.take(inside)
             samples = areas(one.score[None, inside], called[inside], place.folds[inside], drawn)[0]
+            method = in_groups_of(scene.rule, f"{METHOD}, pairs within folds")
             rows.append(
                 Statistic(
-                    "auc", estimate_of(samples, len(inside), f"{METHOD}, pairs within folds"), one.method, KNOCKOUT,
-                    assignment=scene.rule, truth=truth, p_value=known(float(p_values(samples, null=0.5))),
+                    "auc", estimate_of(samples, len(inside), method), one.method, KNOCKOUT,
+                    assignment=scene.rule, truth=truth, p_value=p_value(samples, null=0.5),
                 )
             )  # fmt: skip
     return rows, missing

@@ -10,7 +10,6 @@ what share of the answered questions the weighted items stand for.
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.stats import norm
 
 from anchorscope.answers.dont_know import allow_dont_know, says_dont_know
 from anchorscope.answers.generate import answer_questions
@@ -22,7 +21,7 @@ from anchorscope.evidence.further.compare import FEW, METHOD
 from anchorscope.evidence.further.experiment import Experiment
 from anchorscope.evidence.further.found import Found, ItemValues, Statistic
 from anchorscope.evidence.further.ground import Ground
-from anchorscope.stats.estimate import LEVEL, Estimate
+from anchorscope.stats.estimate import Estimate
 
 Floats = NDArray[np.floating]
 
@@ -128,12 +127,11 @@ def _popularity(question: Question) -> float:
 
 
 def _coverage(ground: Ground, sampling: Floats) -> tuple[Statistic, list[str]]:
-    """The share of all answered questions that the weighted items stand for."""
+    """The share of all answered questions that the weighted items stand for: counted, so that it has no interval."""
     answered = sum(one.label.truthful is not None for one in ground.everyone)
     share = min(1.0, float(sampling.sum()) / answered)
-    low, high = _wilson(share, answered)
-    method = "sum of the sampling weights over the answered questions, Wilson interval"
-    found = Statistic("coverage", Estimate(share, low, high, answered, method), WEIGHTED)
+    exact = Estimate(share, np.nan, np.nan, answered, "exact share of the answered questions")
+    found = Statistic("coverage", exact, WEIGHTED)
     if share > 1 - 0.5 / answered:
         return found, []
     return found, [
@@ -141,14 +139,6 @@ def _coverage(ground: Ground, sampling: Floats) -> tuple[Statistic, list[str]]:
         f"questions: in their relation all answers are wrong (or all right), or none of its pairs was drawn, so that "
         f"no used item stands for them"
     ]
-
-
-def _wilson(share: float, n: int) -> tuple[float, float]:
-    """The score interval of a share of n."""
-    z = float(norm.ppf((1 + LEVEL) / 2))
-    middle = (share + z * z / (2 * n)) / (1 + z * z / n)
-    half = z * np.sqrt(share * (1 - share) / n + z * z / (4 * n * n)) / (1 + z * z / n)
-    return max(0.0, float(middle - half)), min(1.0, float(middle + half))
 
 
 EXPERIMENT = Experiment(

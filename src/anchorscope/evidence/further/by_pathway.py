@@ -1,7 +1,7 @@
 """A number of every item, averaged per pathway and truth label, and compared between the pathways.
 
-The two groups of a difference come from the same draws of the bootstrap. Where each item stands for several that were
-not drawn, weights say for how many.
+The two groups of a difference come from the same draws of the bootstrap, in which every item keeps the pathway that it
+has in the sample. Where each item stands for several that were not drawn, weights say for how many.
 """
 
 from collections.abc import Sequence
@@ -12,7 +12,17 @@ from numpy.typing import NDArray
 
 from anchorscope.evidence.curves import TRUTHS
 from anchorscope.evidence.draws import resampling
-from anchorscope.evidence.further.compare import FEW, METHOD, cohens_d, estimate_of, group_means, p_values
+from anchorscope.evidence.further.compare import (
+    FEW,
+    METHOD,
+    answers_of,
+    cohens_d,
+    estimate_of,
+    group_means,
+    in_groups_of,
+    of_truth,
+    p_value,
+)
 from anchorscope.evidence.further.found import Statistic
 from anchorscope.evidence.further.ground import Ground
 from anchorscope.evidence.pathways import A_ANCHORED, GROUPS, Q_ANCHORED
@@ -58,16 +68,10 @@ class Compared:
         return [f"{', '.join(quantities)}: {reason}" for reason, quantities in whom.items()]
 
 
-def of_truth(labels: Bools, truth: str) -> Bools:
-    """Which items are meant by `all`, `true` or `false`."""
-    return np.ones(len(labels), bool) if truth == "all" else labels == (truth == "true")
-
-
 def too_few(n: int, group: str | None, assignment: str | None, truth: str) -> str:
     """The reason why nothing is said of a group."""
-    kind = "items" if truth == "all" else f"{truth} answers"
-    whom = f"{kind} are {group} under the {assignment} rule" if group else kind
-    return f"only {n} {whom}, {FEW} needed"
+    whom = f" are {group} under the {assignment} rule" if group else ""
+    return f"only {n} {answers_of(truth)}{whom}, {FEW} needed"
 
 
 def compare_pathways(ground: Ground, columns: Sequence[Column]) -> Compared:
@@ -95,7 +99,7 @@ def _mean(
         into.missing.append((column.quantity, too_few(n, group, assignment, truth)))
         return False
     samples = group_means(column.values[:, None], inside, ground.draws, column.weights)[0]
-    estimate = estimate_of(samples, n, column.method)
+    estimate = estimate_of(samples, n, in_groups_of(assignment, column.method))
     into.statistics.append(
         Statistic(column.quantity, estimate, column.variant, assignment=assignment, group=group, truth=truth)
     )
@@ -106,19 +110,16 @@ def _difference(ground: Ground, column: Column, parts: dict[str, Bools], truth: 
     means = [group_means(column.values[:, None], parts[group], ground.draws, column.weights)[0] for group in GROUPS]
     samples = means[0] - means[1]
     both = parts[Q_ANCHORED] | parts[A_ANCHORED]
-    p_value, effect_size = None, None
-    if np.ptp(column.values[both]) > 0:  # where all are the same there is nothing to test
-        p = float(p_values(samples))
-        p_value, effect_size = (p if np.isfinite(p) else None), _effect_size(column, parts)
+    differ = np.ptp(column.values[both]) > 0  # where all are the same there is nothing to test
     return Statistic(
         quantity=f"{column.quantity}_difference",
-        estimate=estimate_of(samples, int(both.sum()), column.method),
+        estimate=estimate_of(samples, int(both.sum()), in_groups_of(assignment, column.method)),
         variant=column.variant,
         against=f"{Q_ANCHORED} − {A_ANCHORED}",
         assignment=assignment,
         truth=truth,
-        p_value=p_value,
-        effect_size=effect_size,
+        p_value=p_value(samples) if differ else None,
+        effect_size=_effect_size(column, parts) if differ else None,
     )
 
 

@@ -14,6 +14,7 @@ from scipy.stats import false_discovery_control, norm
 from torch import Tensor
 
 from anchorscope.evidence.draws import Draws, ratio
+from anchorscope.stats.agreement import kappa
 from anchorscope.stats.estimate import Estimate, percentile_interval
 
 Floats = NDArray[np.floating]
@@ -22,6 +23,25 @@ Bools = NDArray[np.bool_]
 METHOD = "bootstrap over groups"
 FEW = 10
 """Items of a group below which nothing is said of it: its interval would rest on a handful of questions."""
+_STILL = 1e-12  # numbers that differ by less in all draws differ by rounding only
+
+
+def of_truth(labels: Bools, truth: str) -> Bools:
+    """Which items are meant by `all`, `true` or `false`."""
+    return np.ones(len(labels), bool) if truth == "all" else labels == (truth == "true")
+
+
+def answers_of(truth: str) -> str:
+    """The same in words."""
+    return "items" if truth == "all" else f"{truth} answers"
+
+
+def in_groups_of(assignment: str | None, method: str = METHOD) -> str:
+    """How a number was made whose groups stay as they are in the sample, whatever the draw.
+
+    The corrected rule rests on an estimate, and elsewhere every draw makes its own groups by it.
+    """
+    return f"{method}, groups of the sample" if assignment == "corrected" else method
 
 
 def group_means(values: Floats, inside: Bools, draws: Draws, weights: Floats | None = None) -> Tensor:
@@ -43,11 +63,24 @@ def estimate_of(samples: Tensor, n: int, method: str = METHOD) -> Estimate:
 
 
 def p_values(samples: Tensor, null: float = 0.0) -> Floats:
-    """Two-sided p-values of numbers in every draw, [..., draw], against a null value."""
+    """Two-sided p-values of numbers in every draw, [..., draw], against a null value.
+
+    NaN where all draws agree: there is then no standard error to go by.
+    """
     found = samples.cpu().numpy()
     spread = np.nanstd(found[..., 1:], axis=-1)
     with np.errstate(invalid="ignore", divide="ignore"):
-        return 2 * norm.sf(np.abs(found[..., 0] - null) / spread)
+        return np.where(spread > _STILL, 2 * norm.sf(np.abs(found[..., 0] - null) / spread), np.nan)
+
+
+def p_value(samples: Tensor, null: float = 0.0) -> float | None:
+    """The p-value of one number in every draw, [draw]; None where there is none."""
+    return known(float(p_values(samples, null)))
+
+
+def known(number: float) -> float | None:
+    """A number, or None where it is not one."""
+    return float(number) if np.isfinite(number) else None
 
 
 def q_values(p: Sequence[float] | Floats) -> Floats:
@@ -75,6 +108,12 @@ def mean_in_deviations(values: Floats) -> float | None:
     return float(np.mean(values)) / spread if spread > 0 else None
 
 
-def stacked(parts: Sequence[Tensor]) -> Tensor:
-    """Several numbers in every draw as one table, [k, draw]."""
-    return torch.stack(list(parts))
+def kappa_samples(table: Tensor) -> tuple[Tensor, int]:
+    """Cohen's kappa of two calls in every draw, [draw], and how many items have the rarest call in the sample.
+
+    `table` says how many items both call Q-Anchored, the first only, the second only, and neither, [4, draw]. Where
+    fewer than `FEW` have the rarest call, kappa rests on a handful of items, and its test is not to be believed.
+    """
+    numbers = table.cpu().numpy().reshape(2, 2, -1)
+    rarest = min(numbers[..., 0].sum(axis=axis).min() for axis in (0, 1))
+    return torch.from_numpy(kappa(numbers)), int(rarest)

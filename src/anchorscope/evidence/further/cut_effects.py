@@ -19,6 +19,7 @@ from anchorscope.evidence.corrected import CellSums, Corrected, cell_sums, corre
 from anchorscope.evidence.curves import TRUTHS
 from anchorscope.evidence.draws import Draws, ratio
 from anchorscope.evidence.further.compare import group_means
+from anchorscope.evidence.further.found import ItemValues
 from anchorscope.evidence.further.ground import Ground
 from anchorscope.evidence.further.windows import Outcome, Way
 from anchorscope.evidence.items import KNOCKOUT, true_label_probability
@@ -33,6 +34,21 @@ _THIS = "this"  # the only intervention of a table that is made for one outcome
 Floats = NDArray[np.floating]
 Bools = NDArray[np.bool_]
 Indices = NDArray[np.int64]
+
+
+def summed_over(ground: Ground, outcomes: Sequence[Outcome], variant: str) -> ItemValues:
+    """What several cuts add up to in every item, at its reference layer and without any correction.
+
+    A cut above an item's reference layer adds nothing; an item that lies below all of them has no value.
+    """
+    items = ground.some_items()
+    total, seen = np.zeros(len(items)), np.zeros(len(items), dtype=bool)
+    for outcome in outcomes:
+        found = Effects(ground, next(iter(ground.calls)), outcome).at_reference
+        places = np.searchsorted(items, outcome.items)
+        total[places] += np.nan_to_num(found)
+        seen[places] |= np.isfinite(found)
+    return ItemValues("delta_p_reference_sum", items[seen], total[seen], variant)
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-import numpy as np
+import torch
 from torch import Tensor
 
 from anchorscope.evidence.curves import TRUTHS
@@ -10,11 +10,12 @@ from anchorscope.evidence.draws import estimates
 from anchorscope.evidence.further.compare import (
     FEW,
     METHOD,
+    answers_of,
     cohens_d,
+    known,
     mean_in_deviations,
     p_values,
     q_values,
-    stacked,
 )
 from anchorscope.evidence.further.cut_effects import Effects
 from anchorscope.evidence.further.found import Statistic
@@ -43,14 +44,14 @@ def reference_statistics(family: Sequence[Effects]) -> tuple[list[Statistic], li
 
 
 def _means(shown: Sequence[Effects], group: str, truth: str) -> list[Statistic]:
-    samples = stacked([one.reference(group, truth) for one in shown])
+    samples = torch.stack([one.reference(group, truth) for one in shown])
     inside = [one.at_reference[one.reached(group, truth)] for one in shown]
     sizes = [mean_in_deviations(values) for values in inside]
     return _rows(shown, samples, [len(values) for values in inside], sizes, QUANTITY, group, truth)
 
 
 def _differences(both: Sequence[Effects], truth: str) -> list[Statistic]:
-    samples = stacked([one.reference(Q_ANCHORED, truth) - one.reference(A_ANCHORED, truth) for one in both])
+    samples = torch.stack([one.reference(Q_ANCHORED, truth) - one.reference(A_ANCHORED, truth) for one in both])
     pairs = [[one.at_reference[one.reached(group, truth)] for group in GROUPS] for one in both]
     numbers = [len(first) + len(second) for first, second in pairs]
     sizes = [cohens_d(first, second) for first, second in pairs]
@@ -88,8 +89,8 @@ def _small_groups(family: Sequence[Effects]) -> list[str]:
         for truth in TRUTHS:
             most = max(int(one.members(group, truth).sum()) for one in family)
             if most < FEW:
-                kind = "items" if truth == "all" else f"{truth} answers"
-                lines.append(f"only {most} {kind} are {group} under the {family[0].assignment} rule, {FEW} needed")
+                rule = family[0].assignment
+                lines.append(f"only {most} {answers_of(truth)} are {group} under the {rule} rule, {FEW} needed")
                 if truth == "all":
                     break
     return lines
@@ -112,8 +113,3 @@ def _few_reached(family: Sequence[Effects]) -> list[str]:
         f"{QUANTITY} of cuts so high that the reference layer of fewer than {FEW} items is not below them, under the "
         f"{family[0].assignment} rule ({what}): {', '.join(parts)}"
     ]
-
-
-def known(number: float) -> float | None:
-    """A number, or None where it is not one."""
-    return float(number) if np.isfinite(number) else None

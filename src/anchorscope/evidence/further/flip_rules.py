@@ -14,7 +14,14 @@ from numpy.typing import NDArray
 from anchorscope.evidence.draws import Draws
 from anchorscope.evidence.further.ground import Ground
 from anchorscope.evidence.items import KNOCKOUT, true_label_probability
-from anchorscope.evidence.pathways import RETAINED, assign, at_reference, missing_share, noise_at_reference
+from anchorscope.evidence.pathways import (
+    RETAINED,
+    assign,
+    at_reference,
+    missing_share,
+    noise_at_reference,
+    prior_log_odds,
+)
 from anchorscope.evidence.shift import shifts
 
 Floats = NDArray[np.floating]
@@ -35,6 +42,11 @@ class Seen:
     folds: NDArray[np.int64]
     noise: float
     """Change in log-odds that is not to be taken for one."""
+
+    @property
+    def prior(self) -> Floats:
+        """Log-odds of each item's probe if it had learned nothing but the share of true answers."""
+        return prior_log_odds(self.labels, self.folds)
 
     @property
     def correct(self) -> Bools:
@@ -171,8 +183,8 @@ RULES: dict[str, Rule] = {
     ),
     "retained": Rule(
         "such a probe leaves the true label less than half of its probability above chance",
-        lambda seen: missing_share(seen.before, _refit(seen), seen.labels) > 0,
-        lambda seen: missing_share(seen.before, _refit(seen), seen.labels),
+        lambda seen: missing_share(seen.before, _refit(seen), seen.labels, seen.prior) > 0,
+        lambda seen: missing_share(seen.before, _refit(seen), seen.labels, seen.prior),
         needs_refit=True,
     ),
 }

@@ -10,13 +10,15 @@ reference layer lies below the cut cannot see it and do not count.
 import numpy as np
 
 from anchorscope.evidence.draws import resampling
-from anchorscope.evidence.further.cut_effects import effects_of
+from anchorscope.evidence.further.cut_effects import effects_of, summed_over
 from anchorscope.evidence.further.cut_statistics import reference_statistics
 from anchorscope.evidence.further.experiment import Experiment, Found, Ground, Statistic
 from anchorscope.evidence.further.windows import Outcome, Way, run_ways, window_width
 
 ALL_HEADS = "all heads"
 """The whole layer, for scale."""
+SINGLE_HEADS = "single heads"
+"""All heads of the layer, each cut alone, added up."""
 
 
 def run(ground: Ground) -> Found:
@@ -24,7 +26,9 @@ def run(ground: Ground) -> Found:
     families = head_ways(ground.model().n_heads, most_frequent_reference(ground), window_width(ground))
     outcomes, missing = run_ways(ground, [way for family in families for way in family], "heads")
     found = analyse(ground, outcomes)
-    return Found(found.statistics, missing=(*missing, *found.missing))
+    alone = [one for one in outcomes if one.way.heads is not None and len(one.way.layers) == 1]
+    values = (summed_over(ground, alone, SINGLE_HEADS),) if alone else ()
+    return Found(found.statistics, values, (*missing, *found.missing))
 
 
 def most_frequent_reference(ground: Ground) -> int:

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from anchorscope.evidence.draws import estimates, resampling
 from anchorscope.evidence.further.compare import FEW, METHOD, estimate_of, mean_in_deviations, p_values, q_values
-from anchorscope.evidence.further.cut_effects import Effects, cumulative, effects_of
+from anchorscope.evidence.further.cut_effects import Effects, cumulative, effects_of, summed_over
 from anchorscope.evidence.further.cut_statistics import known, reference_statistics
 from anchorscope.evidence.further.experiment import Experiment, Found, Ground, ItemValues, Statistic
 from anchorscope.evidence.further.windows import Outcome, Way, run_ways, window_starts, window_width
@@ -168,15 +168,10 @@ def _deepest(singles: Sequence[Effects]) -> tuple[list[Statistic], list[str]]:
 
 def _values(ground: Ground, outcomes: Sequence[Outcome]) -> tuple[ItemValues, ...]:
     """What the single layers add up to in every item, at its reference layer and without any correction."""
-    assignment = next(iter(ground.calls))
-    singles = [Effects(ground, assignment, one) for one in outcomes if one.way.variant == SINGLE]
-    if not singles or not _complete(ground, singles):
+    singles = [one for one in outcomes if one.way.variant == SINGLE]
+    if not singles or not _complete(ground, [Effects(ground, next(iter(ground.calls)), one) for one in singles]):
         return ()
-    items = ground.some_items()
-    total = np.zeros(len(items))
-    for one in singles:
-        total[np.searchsorted(items, one.items)] += np.nan_to_num(one.at_reference)  # what is above adds nothing
-    return (ItemValues("delta_p_reference_sum", items, total, SINGLE),)
+    return (summed_over(ground, singles, SINGLE),)
 
 
 EXPERIMENT = Experiment("layers", "the knockout in single layers and in windows of layers", run)

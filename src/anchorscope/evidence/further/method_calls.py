@@ -58,7 +58,7 @@ def correct_before(measured: Measured) -> Bools:
 def method_calls(ground: Ground, rule: str) -> list[MethodCalls]:
     """The calls of every method that was run, by one of `RULES`; the knockout's first."""
     place = ground.place
-    found = [_intervention(place, name, rule, ground.draws) for name in METHODS if name in place.after]
+    found = [intervention_calls(place, name, rule, ground.draws) for name in METHODS if name in place.after]
     saliency = _saliency(ground)
     if saliency is not None and found and found[0].method == KNOCKOUT:
         found.append(_as_many(saliency, found[0], correct_before(place), ground.draws))
@@ -70,7 +70,8 @@ def _before(measured: Measured) -> Floats:
     return at_reference(measured.before[full], measured.reference[full], measured.folds)
 
 
-def _intervention(measured: Measured, name: str, rule: str, draws: Draws) -> MethodCalls:
+def intervention_calls(measured: Measured, name: str, rule: str, draws: Draws) -> MethodCalls:
+    """The calls of one intervention, by one of `RULES`."""
     full, ran, n = measured.probe("full"), measured.ran[name], len(measured.labels)
     reference, folds = measured.reference[full], measured.folds[ran]
     after = draws.put(at_reference(measured.after[name][full], reference, folds))[:, None]

@@ -2,7 +2,7 @@
 
 Pathways are dealt out anew within each fold, or within each fold and truth label: then they still go with the label as
 the real ones do, and whatever a probe gains from telling true from false it gains under the null too. Every probe is
-fitted anew, at the strength that the real pathways chose.
+fitted anew, at the strength that the real pathways chose. Items are dealt out one by one, those of a group too.
 """
 
 import numpy as np
@@ -69,6 +69,12 @@ def null_areas(scores: Floats, labels: Bools, strata: NDArray[np.integer]) -> Fl
         return wins / pairs
 
 
-def share_at_least(value: float, null: Floats) -> float:
-    """One-sided p-value: the share of permutations that reach the value, the real one counted among them."""
-    return float((1 + (null >= value).sum()) / (1 + len(null)))
+def share_at_least(value: float, null: Floats) -> float | None:
+    """One-sided p-value: the share of permutations that reach the value, the real one counted among them.
+
+    Permutations whose value is not defined count neither way; None where nothing is left to compare.
+    """
+    defined = null[np.isfinite(null)]
+    if not len(defined) or not np.isfinite(value):
+        return None
+    return float((1 + (defined >= value).sum()) / (1 + len(defined)))

@@ -23,9 +23,10 @@ from anchorscope.errors import UserError
 from anchorscope.evidence.areas import areas
 from anchorscope.evidence.draws import Draws, resampling
 from anchorscope.evidence.effects import score_states
-from anchorscope.evidence.further.compare import FEW, METHOD, estimate_of
+from anchorscope.evidence.further.compare import FEW, METHOD, estimate_of, in_groups_of
 from anchorscope.evidence.further.experiment import Experiment, Found, Ground, ItemValues, Statistic
 from anchorscope.evidence.further.pathway_permutations import dealt_anew, null_areas, null_scores, share_at_least
+from anchorscope.evidence.further.separation import comparable
 from anchorscope.evidence.pathways import GROUPS, Calls, at_reference
 from anchorscope.probes.crossfit import Splits, fit_probes, make_splits
 from anchorscope.probes.scoring import Scorer
@@ -36,6 +37,8 @@ PERMUTATIONS = 99
 PERMUTED_LAYERS = 6
 """At most so many layers are fitted anew: those that matter most for the question."""
 FREELY, WITHIN_TRUTH = "within folds", "within folds and truth labels"
+APART = "items of a group apart"
+"""Permutations deal out pathways item by item; where those of a group go together, the null is too narrow."""
 
 Floats = NDArray[np.floating]
 Bools = NDArray[np.bool_]
@@ -98,11 +101,12 @@ class _Null:
     """[permutation, place in `layers`, item]."""
 
     def areas(self, reading: _Reading, strata: Indices) -> Floats | None:
-        """AUC under each permutation; None where a layer of the reading was not fitted anew."""
+        """AUC under each permutation; None where a layer of the reading was not fitted anew, or none is defined."""
         if not np.isin(reading.layers, self.layers).all():
             return None
         places = np.array([self.layers.index(layer) for layer in reading.layers])
-        return null_areas(self.scores[:, places, np.arange(len(places))], self.labels, strata)
+        found = null_areas(self.scores[:, places, np.arange(len(places))], self.labels, strata)
+        return found if np.isfinite(found).any() else None
 
 
 def run(ground: Ground) -> Found:
@@ -206,12 +210,12 @@ def _auc_rows(
 ) -> list[Statistic]:
     """AUC of every reading, tested against one null, and what some nulls give."""
     samples = areas(np.stack([one.scores for one in readings]), task.asks, strata, task.draws)
-    n, rows = _in_pairs(task.asks, strata).sum(), []
+    n, rows = comparable(task.asks, strata).sum(), []
     for reading, drawn in zip(readings, samples, strict=True):
         null = tested.areas(reading, strata)
-        method = f"{METHOD}, probes as fitted"
+        method = in_groups_of(task.assignment, f"{METHOD}, probes as fitted")
         if null is not None:
-            method += f"; p by {PERMUTATIONS} permutations {tested.variant}"
+            method += f"; p by {np.isfinite(null).sum()} permutations {tested.variant}, {APART}"
         estimate = estimate_of(drawn, int(n), method)
         p_value = None if null is None else share_at_least(estimate.value, null)
         rows.append(Statistic(
@@ -221,16 +225,20 @@ def _auc_rows(
             found = null if other is tested else other.areas(reading, strata)
             if found is not None:
                 rows.append(Statistic(
-                    f"{reading.name}{suffix}_permuted", _range_of(found, int(n), other.variant), other.variant,
+                    f"{reading.name}{suffix}_permuted", _range_of(found, int(n), other.variant, task), other.variant,
                     assignment=task.assignment, probe_layer=reading.layer,
                 ))  # fmt: skip
     return rows
 
 
-def _range_of(null: Floats, n: int, variant: str) -> Estimate:
-    low, high = percentile_interval(null)
-    method = f"mean and 95 % range over {PERMUTATIONS} permutations {variant}, probes fitted anew at the same strength"
-    return Estimate(float(null.mean()), float(low), float(high), n, method)
+def _range_of(null: Floats, n: int, variant: str, task: _Task) -> Estimate:
+    defined = null[np.isfinite(null)]
+    low, high = percentile_interval(defined)
+    method = (
+        f"mean and 95 % range over {len(defined)} permutations {variant}, {APART}; probes fitted anew at the same "
+        f"strength"
+    )
+    return Estimate(float(defined.mean()), float(low), float(high), n, in_groups_of(task.assignment, method))
 
 
 def _baseline_rows(ground: Ground, task: _Task, within_truth: bool) -> list[Statistic]:
@@ -247,21 +255,16 @@ def _baseline_rows(ground: Ground, task: _Task, within_truth: bool) -> list[Stat
     return [
         Statistic(
             quantity, estimate_of(areas(scores[None], task.asks, strata, task.draws)[0],
-                                  int(_in_pairs(task.asks, strata).sum())), assignment=task.assignment,
+                                  int(comparable(task.asks, strata).sum()), in_groups_of(task.assignment)),
+            assignment=task.assignment,
         )
         for quantity, scores, strata in wanted
     ]  # fmt: skip
 
 
-def _in_pairs(asks: Bools, strata: Indices) -> Bools:
-    """Items whose stratum holds both pathways; the others are never compared with anything."""
-    both = np.intersect1d(strata[asks], strata[~asks])
-    return np.isin(strata, both)
-
-
 def _few_within_truth(task: _Task) -> list[str]:
     """Why pathways cannot be compared among answers of the same truth label, if so."""
-    pairs = _in_pairs(task.asks, task.of_one_truth)
+    pairs = comparable(task.asks, task.of_one_truth)
     numbers = zip(GROUPS, (int((pairs & task.asks).sum()), int((pairs & ~task.asks).sum())), strict=True)
     return [
         f"under the {task.assignment} rule only {number} {group} items share fold and truth label with "

@@ -1,8 +1,13 @@
 """Sensitivity: how far pathways hang on choices that could as well have been made otherwise.
 
-Three choices are varied one at a time, on what was measured already: the layer that assigns, the rule that says what
-counts as a flip, and the seed that deals out folds and probes. Each way is described by the share of Q-Anchored items,
-the share of true answers in both groups, and its agreement (kappa) with the run's own assignment.
+Four choices are varied one at a time, on what was measured already: the layer that assigns, the rule that says what
+counts as a flip, the words that are cut, and the seed that deals out folds and probes. Each way is described by the
+share of Q-Anchored items, the share of true answers in both groups, and its agreement (kappa) with the run's own
+assignment.
+
+The words are those of the `exact-tokens` experiment: the subject alone, the property alone, or every content word is
+cut instead of E_Q, and the plain rule is applied to what that does, among the items that have such words. As many
+random tokens stand beside them: groups that agree with those made by a random cut do not hang on the choice of words.
 """
 
 from collections import defaultdict
@@ -19,6 +24,7 @@ from anchorscope.evidence.draws import resampling
 from anchorscope.evidence.further.compare import q_values
 from anchorscope.evidence.further.experiment import Experiment, Found, Ground, ItemValues, Statistic
 from anchorscope.evidence.further.flip_rules import RULES, Seen, seen_at_reference
+from anchorscope.evidence.further.method_calls import MethodCalls, correct_before, intervention_calls
 from anchorscope.evidence.further.other_seeds import SEEDS, measured_anew, no_other_seeds
 from anchorscope.evidence.further.ways import Few, Way, kappa_row, mean_rows, notes, share_rows
 from anchorscope.evidence.items import KNOCKOUT, Measured, true_label_probability
@@ -26,20 +32,23 @@ from anchorscope.evidence.pathways import assign, at_reference, noise_at_referen
 from anchorscope.stats.estimate import Estimate
 
 UNMOVED = "l*"
+CUTS = ("subject", "property", "content", "random")
+"""Interventions that cut other words than the knockout does."""
 
 Floats = NDArray[np.floating]
 Rows = tuple[list[Statistic], list[Few]]
 
 
 def run(ground: Ground) -> Found:
-    """The reference layer, the rule, the seed."""
+    """The reference layer, the rule, the words that are cut, the seed."""
     with resampling(torch.device(ground.device)):
         corrected = correct_shift(ground.place, ground.draws)
         moved, few_moved = _moved(ground, corrected)
         ruled, few_ruled, lacking = _ruled(ground, corrected)
+        cut, few_cut, not_cut = _cut(ground)
     seeded, few_seeded, why_not = _seeded(ground, corrected)
-    missing = [*notes([*few_moved, *few_ruled, *few_seeded]), *lacking, *why_not]
-    return Found((*moved, *ruled, *seeded), _rule_values(seen_at_reference(ground)), tuple(missing))
+    missing = [*notes([*few_moved, *few_ruled, *few_cut, *few_seeded]), *lacking, *not_cut, *why_not]
+    return Found((*moved, *ruled, *cut, *seeded), _rule_values(seen_at_reference(ground)), tuple(missing))
 
 
 def _ways(ground: Ground, measured: Measured, shift: Tensor, variant: str, move: int = 0) -> dict[str, Way]:
@@ -135,6 +144,31 @@ def _rule_ways(ground: Ground, corrected: Corrected) -> tuple[dict[str, Way], li
     return ways, lacking
 
 
+def _cut(ground: Ground) -> tuple[list[Statistic], list[Few], list[str]]:
+    """The plain assignment made by other cuts."""
+    place, draws = ground.place, ground.draws
+    own = _cut_way(ground, intervention_calls(place, KNOCKOUT, "plain", draws))
+    rows: list[Statistic] = []
+    few: list[Few] = []
+    for name in (one for one in CUTS if one in place.after):
+        way = _cut_way(ground, intervention_calls(place, name, "plain", draws))
+        for found, reasons in (share_rows(way, place.labels, draws), kappa_row(way, own, "plain", draws)):
+            rows += found
+            few += reasons
+    absent = [name for name in CUTS if name not in place.after]
+    if not absent:
+        return rows, few, []
+    return rows, few, [
+        f"cut: {', '.join(absent)}: not run; --evidence exact-tokens cuts them where the questions have such words"
+    ]
+
+
+def _cut_way(ground: Ground, calls: MethodCalls) -> Way:
+    """Only items that the cut was run on, and that have a number after it, have a pathway by it."""
+    known = correct_before(ground.place) & calls.ran & np.isfinite(calls.score)
+    return Way(f"cut: {calls.method}", known, calls.flipped, "plain")
+
+
 def _rule_values(seen: Seen) -> tuple[ItemValues, ...]:
     """What every rule says of every item that is called right: its score, and 1 where it calls it Q-Anchored."""
     found = []
@@ -199,5 +233,5 @@ def _over_seeds(rows: Iterable[Statistic]) -> Iterator[Statistic]:
 
 
 EXPERIMENT = Experiment(
-    "sensitivity", "How far pathways hang on the reference layer, on what counts as a flip, and on the seed", run
+    "sensitivity", "How far pathways hang on the reference layer, on what is a flip, on the words cut, on the seed", run
 )

@@ -10,13 +10,14 @@ from numpy.typing import NDArray
 from anchorscope.evidence.areas import areas
 from anchorscope.evidence.curves import TRUTHS
 from anchorscope.evidence.draws import ratio, resampling
-from anchorscope.evidence.further.by_pathway import Compared, of_truth, too_few
-from anchorscope.evidence.further.compare import FEW, METHOD, estimate_of, p_values
+from anchorscope.evidence.further.by_pathway import Compared, too_few
+from anchorscope.evidence.further.compare import FEW, METHOD, estimate_of, in_groups_of, of_truth, p_value
 from anchorscope.evidence.further.found import Statistic
 from anchorscope.evidence.further.ground import Ground
 from anchorscope.evidence.pathways import GROUPS, Q_ANCHORED
 
 Floats = NDArray[np.floating]
+Bools = NDArray[np.bool_]
 
 _AREA = f"{METHOD}, pairs of the same fold, p against 0.5"
 
@@ -47,25 +48,22 @@ def separation(ground: Ground, quantity: str, variant: str, scores: Floats) -> C
             for name, strata in kinds.items():
                 with resampling(draws.device):
                     samples = areas(scores[None, items], asks, strata, draws)[0]
-                n = _comparable(strata, asks)
+                n = int(comparable(asks, strata).sum())
                 if n < FEW:
                     reason = f"only {n} items share a fold with one of the other pathway under the {assignment} rule"
                     found.missing.append((name, f"{reason}, {FEW} needed"))
                     continue
-                estimate, p = estimate_of(samples, n, _AREA), float(p_values(samples, 0.5))
-                p_value = p if np.isfinite(p) else None
+                estimate, p = estimate_of(samples, n, in_groups_of(assignment, _AREA)), p_value(samples, 0.5)
                 found.statistics.append(
-                    Statistic(name, estimate, variant, assignment=assignment, truth=truth, p_value=p_value)
+                    Statistic(name, estimate, variant, assignment=assignment, truth=truth, p_value=p)
                 )
     return found
 
 
-def _comparable(strata: NDArray[np.int64], asks: NDArray[np.bool_]) -> int:
-    """How many items stand in a stratum with both pathways: only they are compared with any."""
-    places = np.unique(strata, return_inverse=True)[1]
-    numbers = np.zeros((int(places.max()) + 1, 2), dtype=int)
-    np.add.at(numbers, (places, asks.astype(int)), 1)
-    return int(numbers[(numbers > 0).all(axis=1)].sum())
+def comparable(asks: Bools, strata: NDArray[np.int64]) -> Bools:
+    """Items whose stratum holds both pathways; the others are never compared with anything."""
+    both = np.intersect1d(strata[asks], strata[~asks])
+    return np.isin(strata, both)
 
 
 def explained_by(ground: Ground, quantity: str, variant: str, whole: Floats, part: Floats) -> Compared:

@@ -13,14 +13,22 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from anchorscope.evidence.curves import TRUTHS
 from anchorscope.evidence.draws import Draws, ratio, total
-from anchorscope.evidence.further.compare import FEW, METHOD, cohens_d, estimate_of, group_means, p_values
+from anchorscope.evidence.further.compare import (
+    FEW,
+    METHOD,
+    cohens_d,
+    estimate_of,
+    group_means,
+    kappa_samples,
+    of_truth,
+    p_value,
+)
 from anchorscope.evidence.further.found import Statistic
 from anchorscope.evidence.pathways import A_ANCHORED, GROUPS, Q_ANCHORED
-from anchorscope.stats.agreement import kappa
 
 DIFFERENCE = f"{Q_ANCHORED} − {A_ANCHORED}"
-_KINDS = {"all": (True, False), "true": (True,), "false": (False,)}  # labels of each split by truth
 _SHOWN = 4  # ways that a note names; there may be as many as a model has layers
 
 Floats = NDArray[np.floating]
@@ -79,20 +87,21 @@ def share_rows(way: Way, labels: Bools, draws: Draws) -> tuple[list[Statistic], 
     """The share of Q-Anchored items, of true and false answers apart, and the share of true answers in both groups."""
     rows, few = [], []
     numbers = _numbers(way, labels, draws)  # [group, truth, draw]
+    places = {"all": slice(None), "true": slice(1), "false": slice(1, None)}
     shares = {}
-    for truth, kinds in _KINDS.items():
-        n = int((way.correct & np.isin(labels, kinds)).sum())
+    for truth in TRUTHS:
+        n = int((way.correct & of_truth(labels, truth)).sum())
         if n < FEW:
             few.append(Few(f"are called right{'' if truth == 'all' else f' and {truth}'}", way.variant, n))
             continue
-        inside = numbers[:, [0 if kind else 1 for kind in kinds]].sum(dim=1)
+        inside = numbers[:, places[truth]].sum(dim=1)
         shares[truth] = ratio(inside[0], inside.sum(dim=0))
         rows.append(way.row("q_share", shares[truth], n, truth=truth))
     flipped = way.members(Q_ANCHORED)
     if "true" in shares and "false" in shares and 0 < flipped.sum() < way.correct.sum():
         apart = [flipped[way.correct & (labels == kind)].astype(float) for kind in (True, False)]
         bias = shares["true"] - shares["false"]
-        rows.append(way.row("label_bias", bias, sum(map(len, apart)), against="true − false", p_value=_p_value(bias),
+        rows.append(way.row("label_bias", bias, sum(map(len, apart)), against="true − false", p_value=p_value(bias),
                             effect_size=cohens_d(*apart)))  # fmt: skip
     of_group = ratio(numbers[:, 0], numbers.sum(dim=1))
     found, more = group_rows(way, "true_share", of_group, labels.astype(float), way.correct, "all")
@@ -115,8 +124,8 @@ def mean_rows(
 ) -> tuple[list[Statistic], list[Few]]:
     """Means of a number per item over both groups, by truth label, and their differences; for ways fixed in advance."""
     rows, few = [], []
-    for truth, kinds in _KINDS.items():
-        inside = way.correct & np.isin(labels, kinds) & np.isfinite(values)
+    for truth in TRUTHS:
+        inside = way.correct & of_truth(labels, truth) & np.isfinite(values)
         samples = torch.cat([group_means(values[:, None], inside & way.members(group), draws) for group in GROUPS])
         found, more = group_rows(way, quantity, samples, values, inside, truth)
         rows += found
@@ -140,7 +149,7 @@ def group_rows(
         difference = samples[0] - samples[1]
         rows.append(way.row(
             f"{quantity}_difference", difference, sum(map(len, of_groups)), truth=truth, against=DIFFERENCE,
-            p_value=_p_value(difference), effect_size=cohens_d(*of_groups),
+            p_value=p_value(difference), effect_size=cohens_d(*of_groups),
         ))  # fmt: skip
     return rows, few
 
@@ -152,15 +161,8 @@ def kappa_row(way: Way, other: Way, name: str, draws: Draws) -> tuple[list[Stati
         return [], [Few(f"are called right both so and by {name}", way.variant, len(both))]
     where = draws.put(both)
     counts, first, second = draws.counts[where], way.flipped[where], other.flipped[where]
-    rarest = min(int(calls.sum()) for calls in (first[:, 0], ~first[:, 0], second[:, 0], ~second[:, 0]))
-    if rarest < FEW:  # where nearly all calls are the same, chance leaves nothing to agree on
+    table = [total(counts * (first == one) * (second == two)) for one in (True, False) for two in (True, False)]
+    samples, rarest = kappa_samples(torch.stack(table))
+    if rarest < FEW:
         return [], [Few(f"are of the rarer pathway, for kappa with {name},", way.variant, rarest)]
-    table = [[total(counts * (first == one) * (second == two)) for two in (True, False)] for one in (True, False)]
-    numbers = torch.stack([torch.stack(row) for row in table]).cpu().numpy()
-    return [way.row("kappa", torch.from_numpy(kappa(numbers)), len(both), against=name)], []
-
-
-def _p_value(samples: Tensor) -> float | None:
-    """Two-sided, against zero; None where all draws agree, as there is then no standard error to go by."""
-    found = samples.cpu().numpy()
-    return float(p_values(samples)) if np.isfinite(found[0]) and np.nanstd(found[1:]) > 0 else None
+    return [way.row("kappa", samples, len(both), against=name)], []

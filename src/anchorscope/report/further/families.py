@@ -18,16 +18,16 @@ from anchorscope.report.display import Display
 from anchorscope.report.drawing import Legend, empty_panel, layer_axis, line_with_band, sheet, zero_line
 from anchorscope.report.findings import Findings
 from anchorscope.report.further.interventions import CONTROLS, intervention_name
-from anchorscope.report.further.records import absent_notes, datasets_in, present
+from anchorscope.report.further.records import RULE_TITLES, absent_notes, datasets_in, present
 from anchorscope.report.palette import CONTROL_GREY, GROUPS, INK, LINE_STYLES, display_name
 
-_PANEL_INCHES = (4.35, 2.9)
+_PANEL_INCHES = {2: (4.35, 2.9), 3: (3.6, 2.7)}
 _BLUE, _ORANGE, _GREEN = "#0072b2", "#d55e00", "#009e73"
 
 
 @dataclass(frozen=True)
 class FamilyChart(Display):
-    """ΔP per layer of both groups under some interventions, plain and corrected."""
+    """ΔP per layer of both groups under some interventions, a panel per rule."""
 
     model: str
     """Title of the chart."""
@@ -42,11 +42,18 @@ class FamilyChart(Display):
     own: ClassVar[tuple[str, ...]]
     """The interventions that the figure is about; the others are there to be compared with."""
 
+    @property
+    def panels(self) -> dict[str, str]:
+        """Titles of the panels by rule; a run without probes on cut states has no retained one."""
+        there = set(self.data["assignment"])
+        return {rule: title for rule, title in RULE_TITLES.items() if rule in PANELS or rule in there}
+
     @classmethod
     def from_findings(cls, findings: Findings) -> Self:
-        """Choose the curves, true and false answers together, of datasets that have the experiment."""
+        """Choose the clean probe's curves, all answers together, of datasets that have the experiment."""
         wanted = (
-            pl.col("assignment").is_in(list(PANELS))
+            pl.col("assignment").is_in(list(RULE_TITLES))
+            & pl.col("variant").ne_missing("refit")  # only two interventions have it: nothing to compare them with
             & (pl.col("truth") == "all")
             & pl.col("intervention").is_in(list(cls.lines))
             & pl.col("group").is_in(list(GROUPS))
@@ -69,10 +76,11 @@ class FamilyChart(Display):
         names = present(self.data, "intervention", tuple(self.lines))
         handles = [Line2D([], [], label=intervention_name(name), **self._style(name, GROUPS[0])) for name in names]
         handles += [Line2D([], [], color=INK, linestyle=LINE_STYLES[group], label=group) for group in GROUPS]
-        page = sheet(f"{self.model}: {self.title}", (max(1, len(self.datasets)), 2), _PANEL_INCHES,
-                     Legend(handles, 3, self.notes))  # fmt: skip
+        grid = (max(1, len(self.datasets)), len(self.panels))
+        legend = Legend(handles, 3, self.notes)
+        page = sheet(f"{self.model}: {self.title}", grid, _PANEL_INCHES[len(self.panels)], legend)
         for row, dataset in zip(page.axes, self.datasets, strict=False):
-            for axes, (rule, title) in zip(row, PANELS.items(), strict=True):
+            for axes, (rule, title) in zip(row, self.panels.items(), strict=True):
                 self._draw_panel(axes, dataset, rule, names)
                 axes.set_title(f"{display_name(dataset)}, {title}")
                 layer_axis(axes, self.n_layers)

@@ -47,7 +47,7 @@ def zeroing_section(findings: Findings) -> Section | None:
 
 def family_plate(chart: type[FamilyChart]) -> Plate:
     """The figure of a kind of intervention."""
-    return Plate(chart.name, f"ΔP per layer of both groups: {chart.title}, plain and corrected", CURVES_CAPTION)
+    return Plate(chart.name, f"ΔP per layer of both groups: {chart.title}, a panel per rule", CURVES_CAPTION)
 
 
 def _section(

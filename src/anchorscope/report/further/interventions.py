@@ -25,6 +25,7 @@ from anchorscope.report.further.forest import (
     legend_look,
 )
 from anchorscope.report.further.records import (
+    RULE_TITLES,
     absent_notes,
     datasets_in,
     estimate_of,
@@ -60,6 +61,7 @@ NAMES: Mapping[str, str] = {
 }
 """What an intervention does, in the order in which they are shown: ways to take the question away, then controls."""
 CONTROLS = ("random", "template", "patch-control", "patch-self", "none")
+"""Those that should do little: a list of its own, since the registry of interventions would bring torch along."""
 _COLUMNS = ("dataset", "assignment", "intervention", "group", "value", "ci_low", "ci_high", "n", "method")
 FURTHER = tuple(name for name in NAMES if name not in ("knockout", "random", "none", "subject", "property", "content"))
 """Those that a run without further experiments does not have."""
@@ -84,14 +86,15 @@ class InterventionsChart(Display):
 
     @classmethod
     def from_findings(cls, findings: Findings) -> "InterventionsChart":
-        """Choose ΔP at l* of both groups, under the rules that every intervention has."""
+        """Choose ΔP at l* of both groups, under the rules that sort by the knockout."""
         rows = interventions(findings).filter(pl.col("quantity") == "delta_p_reference")
-        rows = rows.filter(pl.col("group").is_in(list(GROUPS)) & pl.col("assignment").is_in(["plain", "corrected"]))
+        rows = rows.filter(pl.col("group").is_in(list(GROUPS)) & pl.col("assignment").is_in(list(RULE_TITLES)))
         made = rows.filter(pl.col("intervention").is_in(list(FURTHER)))["dataset"].unique().to_list()
         data = rows.filter(pl.col("dataset").is_in(made)).select(_COLUMNS)
         notes = (
             "ΔP at the reference layer l*, in percentage points. Lines: 95 % intervals. The groups are the knockout's, "
-            "so what it does to them is partly built in, and in part what other cuts of the same words do.",
+            "so what it does to them is partly built in, and in part what other cuts of the same words do. The clean "
+            "probe measures under every rule.",
             *absent_notes(findings, data),
         )
         return cls(data, notes, findings.model, datasets_in(findings, data))
@@ -107,7 +110,8 @@ class InterventionsChart(Display):
         look = looks(self.datasets)
         heights = rows_that_fit(len(self.datasets), 0.5 + 0.265 * len(names), 0.78)
         legend = Legend(group_marks_handles(legend_look(list(look.values()))), 2, self.notes)
-        page = canvas(f"{self.model}: all interventions", Grid([3.3] * len(rules), heights, labels=2.35), legend)
+        wide = 3.3 if len(rules) < 3 else 2.75
+        page = canvas(f"{self.model}: all interventions", Grid([wide] * len(rules), heights, labels=2.35), legend)
         for line, dataset in zip(page.axes, self.datasets, strict=True):
             limits = self._limits(dataset)
             for place, (axes, rule) in enumerate(zip(line, rules, strict=True)):
@@ -142,7 +146,7 @@ def effects_table(findings: Findings, wanted: tuple[str, ...], made_of: tuple[st
     rows = []
     for dataset in datasets_in(findings, table.filter(pl.col("intervention").is_in(list(made_of)))):
         for name in present(select(table, dataset=dataset), "intervention", wanted):
-            for rule in ("plain", "corrected"):
+            for rule in RULE_TITLES:
                 mine = select(table, dataset=dataset, intervention=name, assignment=rule)
                 if mine.height:
                     rows.append((display_name(dataset), intervention_name(name), rule_name(rule), *_effect_cells(mine)))
@@ -171,7 +175,8 @@ def interventions_section(findings: Findings) -> Section | None:
         "The groups were made by the knockout: that Q lies below A on its line is partly built in, and on the lines "
         "that cut the same words as well. An intervention with text of its own (words put in, question dropped) does "
         "not share the knockout's numerical accidents, so it is the stronger confirmation. A flip is a changed "
-        "verdict of an item that was called right before.",
+        "verdict of an item that was called right before. Under the retained rule a probe that was trained on the cut "
+        "states sorts the items; what is measured here is the clean probe's verdict, as under the other rules.",
     )
     plate = Plate(
         "interventions", "ΔP at the reference layer of Q-Anchored and A-Anchored items under every intervention",

@@ -36,7 +36,10 @@ from anchorscope.report.palette import GROUPS, LINE_STYLES, Look, display_name, 
 
 SINGLE = "single"
 DISCOVERY_RATE = 0.05
-"""Of the cells that are not hatched, this share is expected to be chance."""
+"""Of the cells that pass it, this share is expected to be chance."""
+SMALL_EFFECT = 0.2
+"""Standard deviations of the items. Any cut lowers items that were chosen because they were called right, a random one
+too; with many items even that little is told from zero."""
 _LEAST_REACH = 5.0  # points: a map of noise must not look like one of effects
 _COLUMNS = ("dataset", "assignment", "quantity", "variant", "group", "layer", "probe_layer", "value", "ci_low",
             "ci_high", "n", "p_value", "q_value", "effect_size")  # fmt: skip
@@ -67,8 +70,9 @@ class LayersChart(Display):
         data = rows.select(_COLUMNS).sort(_COLUMNS[:7])
         notes = (
             "ΔP in percentage points. Maps: key words cut in one layer alone; hatched: not told from zero with the "
-            f"false discovery rate held at {DISCOVERY_RATE} over a map; plus: above zero. Right: ΔP at the reference "
-            "layer, by the layer that is cut; bands and upright lines: 95 % intervals; level ones span a window.",
+            f"false discovery rate held at {DISCOVERY_RATE} over a map, or smaller than {SMALL_EFFECT} standard "
+            "deviations of the items (d); plus: above zero. Right: ΔP at the reference layer, by the layer that is "
+            "cut; bands and upright lines: 95 % intervals; level ones span a window.",
             *absent_notes(findings, data),
         )
         layers = {name: tuple(found) for name, found in findings.reference_layers.items()}
@@ -112,10 +116,11 @@ class LayersChart(Display):
     def _draw_map(self, axes: Axes, rows: pl.DataFrame, dataset: str, reach: float) -> AxesImage | None:
         values = np.full((self.n_layers, self.n_layers), np.nan)
         unproved = np.ones(values.shape, dtype=bool)
-        for cut, read, value, q in rows.select("layer", "probe_layer", "value", "q_value").iter_rows():
+        for cut, read, value in rows.select("layer", "probe_layer", "value").iter_rows():
             if read is not None:
                 values[cut, read] = value
-                unproved[cut, read] = q is None or not q < DISCOVERY_RATE
+        for cut, read in proved(rows).select("layer", "probe_layer").drop_nulls().iter_rows():
+            unproved[cut, read] = False
         if not np.isfinite(values).any():
             axes.grid(False)
             axes.set(xticks=[], yticks=[])
@@ -160,8 +165,14 @@ class LayersChart(Display):
                                   label=f"{', '.join(windows)} (A-Anchored open)"))  # fmt: skip
         handles.append(reference_handle())
         if select(self.data, quantity="delta_p").height:
-            handles.append(hatch_handle(f"q ≥ {DISCOVERY_RATE}"))
+            handles.append(hatch_handle(f"q ≥ {DISCOVERY_RATE} or |d| < {SMALL_EFFECT}"))
         return Legend(handles, 5, self.notes)
+
+
+def proved(cells: pl.DataFrame) -> pl.DataFrame:
+    """Cells that are told from zero and not small; where the items do not spread, no size is known and q decides."""
+    small = pl.col("effect_size").fill_nan(None).abs() < SMALL_EFFECT
+    return cells.filter((pl.col("q_value") < DISCOVERY_RATE) & ~small.fill_null(False))
 
 
 def window_width(variant: str) -> int | None:

@@ -7,7 +7,7 @@ from anchorscope.report.further.cells import difference_cells, shown
 from anchorscope.report.further.families import DirectEdgesChart
 from anchorscope.report.further.family_sections import family_plate
 from anchorscope.report.further.interventions import effects_table
-from anchorscope.report.further.layers import DISCOVERY_RATE, LayersChart
+from anchorscope.report.further.layers import DISCOVERY_RATE, SMALL_EFFECT, LayersChart, proved
 from anchorscope.report.further.records import (
     datasets_in,
     estimate_of,
@@ -37,9 +37,11 @@ def layers_section(findings: Findings) -> Section | None:
             "In which layers is the question read? The key words are cut in one layer alone, or in a window of layers, "
             "and every probe from there on is asked. A probe below the cut cannot see it: those cells are left empty.",
             "A cell is hatched where it cannot be told from zero with the false discovery rate held over the whole "
-            "map. If single layers together explain little of the knockout, the question is read in several layers "
-            "that can stand in for each other: then no single layer is the place, however dark its cell. The deepest "
-            "layer is picked after the fact; its interval says how firmly.",
+            f"map, or where it is smaller than {SMALL_EFFECT} standard deviations of the items. Being told from zero "
+            "alone says little: whatever is cut lowers items that were chosen because they were called right.",
+            "If single layers together explain little of the knockout, the question is read in several layers that "
+            "can stand in for each other: then no single layer is the place, however dark its cell. The deepest layer "
+            "is picked after the fact; its interval says how firmly.",
         ]
     if LayersChart.was_made(findings):
         plates.append(Plate("layers", "Heat maps of ΔP by cut layer and probe layer, and ΔP at l* by cut layer",
@@ -52,7 +54,8 @@ def layers_section(findings: Findings) -> Section | None:
         plates.append(family_plate(DirectEdgesChart))
     tables = filled(
         ("The layer with the lowest ΔP at l*, and what single layers add up to", _depth_table(findings)),
-        (f"Cells of the map of single layers with q < {DISCOVERY_RATE}", _cells_table(findings)),
+        (f"Cells of the map of single layers with q < {DISCOVERY_RATE} and |d| ≥ {SMALL_EFFECT}",
+         _cells_table(findings)),
         ("Windows at the reference layer", _windows_table(findings)),
         ("Direct edges against all later positions",
          effects_table(findings, ("knockout", "direct"), ("direct",))),
@@ -85,11 +88,11 @@ def _cells_table(findings: Findings) -> Table:
             for group in GROUPS:
                 mine = select(table, dataset=dataset, assignment=rule, group=group)
                 if mine.height:
-                    proved = mine.filter(pl.col("q_value") < DISCOVERY_RATE)
+                    told = proved(mine)
                     lowest = mine.sort("value").row(0, named=True)
                     where = f"{points(estimate_of(lowest))} (cut {lowest['layer']}, read {lowest['probe_layer']})"
-                    falls = str(proved.filter(pl.col("value") < 0).height)
-                    cells = (str(mine.height), falls, str(proved.height - int(falls)), where)
+                    falls = told.filter(pl.col("value") < 0).height
+                    cells = (str(mine.height), str(falls), str(told.height - falls), where)
                     rows.append((display_name(dataset), rule_name(rule), group, *cells))
     head = ("dataset", "rule", "group", "cells", "below zero", "above zero", "lowest cell")
     return Table(head, tuple(rows), 3)

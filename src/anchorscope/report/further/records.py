@@ -13,6 +13,8 @@ from anchorscope.report.readings import RULES
 from anchorscope.stats.estimate import Estimate
 
 TRUTHS = {"all": "all answers", "true": "true answers", "false": "false answers"}
+RULE_TITLES = PANELS | {"retained": "retained (by what is left)"}
+"""The rules that the further evidence shows side by side, as titles of panels name them."""
 
 
 def statistics(findings: Findings, experiment: str, *quantities: str) -> pl.DataFrame:
@@ -76,7 +78,7 @@ def rule_name(rule: str) -> str:
 
 def rule_title(rule: str) -> str:
     """A rule as titles of panels name it."""
-    return PANELS.get(rule, rule)
+    return RULE_TITLES.get(rule, rule)
 
 
 def absent_notes(findings: Findings, table: pl.DataFrame) -> tuple[str, ...]:

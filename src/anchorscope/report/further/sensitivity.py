@@ -1,4 +1,4 @@
-"""How far the groups hang on choices: the layer that sorts, the rule that counts as a flip, the seed."""
+"""How far the groups hang on choices: the layer that sorts, the rule that counts as a flip, the words cut, the seed."""
 
 import re
 from dataclasses import dataclass
@@ -35,8 +35,9 @@ QUANTITIES: dict[str, tuple[str, dict[str, Any]]] = {
 }  # fmt: skip
 """What is drawn of every choice."""
 _COLUMNS = ("dataset", "variant", "against", "assignment", "quantity", "value", "ci_low", "ci_high", "n", "method")
-_DASHES = {"plain": "-"}
+_DASHES = {"plain": "-", "retained": (0, (1.2, 1.4))}
 _OTHER_DASHES = (0, (4.0, 1.8))
+_FACES = {"corrected": "white", "retained": "#9a9a9a"}
 _RULE = "rule: "
 
 
@@ -54,7 +55,7 @@ def seeds_in(table: pl.DataFrame) -> list[str]:
 
 
 def rules_tried(table: pl.DataFrame) -> list[str]:
-    """The variants that are other rules."""
+    """The variants that are other rules, or the plain one after another cut."""
     return [name for name in present(table, "variant") if moved_by(name) is None and name not in seeds_in(table)]
 
 
@@ -82,8 +83,8 @@ class SensitivityChart(Display):
         data = rows.filter(pl.col("group").is_null() | (pl.col("group") == "Q-Anchored")).select(_COLUMNS)
         notes = (
             "Kappa: 1 is full agreement with the run's own groups, 0 is chance. Bands and lines: 95 % intervals; for "
-            "all seeds together, the range. Left: solid plain, dashed corrected rule. Right: filled plain, open "
-            "corrected.",
+            "all seeds together, the range. Left: solid plain, dashed corrected, dotted retained rule. Right: filled "
+            "plain, open corrected, grey retained.",
             *absent_notes(findings, data),
         )
         return cls(data, notes, findings.model, datasets_in(findings, data))
@@ -106,7 +107,7 @@ class SensitivityChart(Display):
             self._draw_moved(panels[0], table)
             self._draw_rules(panels[1], table)
             self._draw_seeds(panels[2], table)
-            for axes, what in zip(panels, ("sorting layer moved", "rule", "seed"), strict=True):
+            for axes, what in zip(panels, ("sorting layer moved", "rule or cut", "seed"), strict=True):
                 axes.set_title(f"{display_name(dataset)}: {what}")
         return page.figure
 
@@ -147,8 +148,9 @@ def _draw_ways(axes: Axes, table: pl.DataFrame, names: list[str], labels: list[s
     for row in table.to_dicts():
         style, offset = dict(QUANTITIES[row["quantity"]][1]), (places.index(row["quantity"]) - 1) * 0.22
         if by_rule and row["assignment"] != "plain":
-            style |= {"markerfacecolor": "white", "markeredgecolor": style["color"], "markeredgewidth": 1.0}
-            offset += 0.1
+            face = _FACES.get(row["assignment"], "white")
+            style |= {"markerfacecolor": face, "markeredgecolor": style["color"], "markeredgewidth": 1.0}
+            offset += 0.14 if row["assignment"] == "retained" else 0.07
         marks.append(Mark(names.index(row["variant"]), offset, estimate_of(row), style | {"linewidth": 1.2}))
     draw_forest(axes, labels, marks)
     axes.locator_params(axis="x", nbins=5)

@@ -30,7 +30,8 @@ def sensitivity_section(findings: Findings) -> Section | None:
         return None
     text = (
         "Would other choices have made other groups? The sorting layer is moved, other rules decide what counts as a "
-        "flip, and folds and probes are drawn again with other seeds. No new pass of the model is needed for that.",
+        "flip, other words are cut, and folds and probes are drawn again with other seeds. No new pass of the model is "
+        "needed for that.",
         "Kappa says how far the same items are called Q-Anchored; the share of true answers among Q and A says "
         "whether a rule sorts by label. Groups that change with the seed are made by the probes and not by the "
         "model. That two rules agree does not make either of them right.",
@@ -38,7 +39,8 @@ def sensitivity_section(findings: Findings) -> Section | None:
     plate = Plate("sensitivity", "Share of Q-Anchored items and agreement for other layers, rules and seeds",
                   "The dotted line is the layer that the run used.")  # fmt: skip
     return Section("sensitivity", "Sensitivity", text, filled(
-        ("Other rules; kappa with the plain rule", _ways_table(findings, table, "rule")),
+        ("Other rules, and the plain rule after other cuts; kappa with the plain rule",
+         _ways_table(findings, table, "rule")),
         ("Other seeds; kappa with the run's own seed", _ways_table(findings, table, "seed")),
         ("ΔP at l* with other seeds, plain rule", _seeds_table(findings, table)),
         ("The sorting layer moved: the lowest agreement within a quarter of the depth", _moved_table(findings, table)),

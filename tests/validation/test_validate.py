@@ -1,0 +1,132 @@
+"""The whole evidence on the planted model, as a user runs it: every experiment is made, rated and told."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+from typer.testing import CliRunner
+
+from anchorscope.cli.main import app
+from anchorscope.evidence.further.registry import EXPERIMENTS
+from anchorscope.interventions.names import EVIDENCE
+from anchorscope.interventions.registry import INTERVENTIONS, REWRITINGS
+from anchorscope.planted.items import Shares
+from anchorscope.report.findings import EXPERIMENT_ITEM_SCHEMA, EXPERIMENT_SCHEMA
+from anchorscope.validation.scores import METHODS_OF
+from anchorscope.validation.validate import Options, read_summary, validate
+
+ITEMS = 400
+
+
+@pytest.fixture(scope="module")
+def out(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return validate(tmp_path_factory.mktemp("validate") / "v", Options(items=ITEMS, bootstrap=100, device="cpu"))
+
+
+@pytest.fixture(scope="module")
+def found(out: Path) -> dict[str, Any]:
+    return read_summary(out)
+
+
+def test_every_experiment_is_rated_or_the_reason_is_told(found: dict[str, Any]) -> None:
+    told = {one["experiment"] for one in found["unavailable"]}
+    rated = set(found["recovery"]) | {"sensitivity"}  # its rules are rated under their own name
+    assert set(EVIDENCE) - rated <= told
+    for numbers in found["recovery"].values():
+        assert 0 <= numbers["ci_low"] <= numbers["auc"] <= numbers["ci_high"] <= 1
+
+
+def test_what_is_left_finds_the_pathway_and_flips_follow_the_label(found: dict[str, Any]) -> None:
+    rules = found["recovery"]["rules"]["ways"]
+    assert rules["retained"]["balanced_accuracy"]["value"] > 0.9
+    assert abs(rules["retained"]["label_bias_question"]["value"]) < 0.2
+    assert rules["plain"]["recall_question"]["value"] < 0.6
+    assert rules["plain"]["label_bias_question"]["value"] > 0.8
+    assert any("it follows the label" in line for line in found["summary"])
+
+
+def test_the_knockout_finds_pathways_among_true_answers_and_guesses_among_false_ones(found: dict[str, Any]) -> None:
+    knockout = found["recovery"]["knockout"]["ways"]["knockout"]
+    assert knockout["within_true"]["auc"] > 0.95
+    assert knockout["within_false"]["auc"] < 0.7
+
+
+@pytest.mark.parametrize(("experiment", "way"), [("knockout", "none"), ("patching", "patch-self")])
+def test_what_changes_nothing_finds_nothing(found: dict[str, Any], experiment: str, way: str) -> None:
+    assert found["recovery"][experiment]["ways"][way]["auc"] == pytest.approx(0.5, abs=0.12)
+
+
+def test_the_run_behind_it_is_an_ordinary_one_with_all_tables(out: Path) -> None:
+    run = out / "run"
+    experiments = pl.read_csv(run / "experiments.csv", schema=EXPERIMENT_SCHEMA)
+    assert set(experiments["experiment"]) == set(EXPERIMENTS)
+    assert experiments.filter(pl.col("value").is_null()).height == 0
+    assert experiments.filter(pl.col("method").is_null() | (pl.col("n") < 1)).height == 0
+    within = experiments.filter(pl.col("ci_low").is_not_null() & ~pl.col("quantity").str.contains("permuted"))
+    assert (within["ci_low"] <= within["ci_high"]).all()
+    for name in ("p_value", "q_value"):
+        known = experiments[name].drop_nulls()
+        assert known.len()
+        assert known.is_between(0, 1).all()
+    items = pl.read_parquet(run / "experiment_items.parquet")
+    assert dict(items.schema) == {name: kind() for name, kind in EXPERIMENT_ITEM_SCHEMA.items()}
+    effects = pl.read_parquet(run / "effects.parquet")
+    assert set(effects["intervention"]) == {*INTERVENTIONS, *REWRITINGS}
+    keys = ["dataset", "item_id", "intervention", "variant", "probe", "site", "position"]
+    assert effects.select(keys).is_unique().all()  # an item with several donors has a row for each
+    donors = effects.filter(pl.col("intervention") == "patch-random")["variant"].unique().sort().to_list()
+    assert donors == ["donor 1", "donor 2", "donor 3"]
+
+
+def test_interventions_are_all_assigned_to_an_experiment() -> None:
+    every = {**INTERVENTIONS, **REWRITINGS}
+    assert {name: one.evidence for name, one in every.items()} == METHODS_OF
+
+
+def test_the_page_shows_the_figures_and_the_rules(out: Path) -> None:
+    page = (out / "validation.html").read_text(encoding="utf-8")
+    for text in ("retained", "Planted and called", "data:image/svg+xml"):
+        assert text in page
+    assert (out / "figures" / "recovery.png").is_file()
+    counts = pl.read_csv(out / "confusion.csv")
+    assert counts.filter(pl.col("rule") == "plain")["n"].sum() == ITEMS
+
+
+def test_going_on_gives_the_same_and_other_items_are_refused(out: Path, found: dict[str, Any]) -> None:
+    validate(out, Options(items=ITEMS, bootstrap=100, device="cpu"))
+    assert read_summary(out) == found
+    told = CliRunner().invoke(app, ["validate", "--out", str(out), "--items", "240"])
+    assert told.exit_code == 2
+    assert "holds a validation with other items; start over with --fresh" in told.output
+    assert read_summary(out) == found
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        (["--shares", "question-true=0.5"], "must sum to 1"),
+        (["--shares", "blue=1"], "is no KIND=NUMBER"),
+        (["--items", "9999"], "cannot be drawn"),
+        (["--evidence", "saliance"], "saliency"),
+    ],
+)
+def test_mistakes_are_told_in_one_line_and_leave_nothing(tmp_path: Path, options: list[str], told: str) -> None:
+    result = CliRunner().invoke(app, ["validate", "--out", str(tmp_path / "v"), *options])
+    assert result.exit_code == 2
+    (line,) = [line for line in result.output.splitlines() if line.startswith("error:")]
+    assert told in line
+    assert not (tmp_path / "v" / "run").exists()
+
+
+def test_shares_are_read_and_kinds_that_are_not_named_get_nothing() -> None:
+    from anchorscope.cli.validate import _read_shares
+
+    assert _read_shares("question-true=0.5, answer-false=0.5") == Shares(0.5, 0.0, 0.0, 0.5, 0.0, 0.0)
+
+
+def test_the_summary_is_json_that_any_program_reads(out: Path) -> None:
+    text = (out / "validation.json").read_text(encoding="utf-8")
+    assert "NaN" not in text
+    assert json.loads(text)["out"] == str(out)
