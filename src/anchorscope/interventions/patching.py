@@ -100,7 +100,9 @@ def _patch(
                 (fitting if fits else unfit).setdefault(text.casefold(), text)
             if len(unfit) == DONORS:
                 break
-        chosen = list((unfit or fitting).values())[:DONORS]
+        # A true answer that fits every question stays true; a false one must not become true.
+        right = grade(item.answer.text, item.question.answers, item.question.question)
+        chosen = list((unfit or (fitting if right else {})).values())[:DONORS]
         made += [(index, run, text) for run, text in enumerate(chosen)]
     return _written(items, made, writer, lambda index: len(items[index].tokens.question_tokens))
 

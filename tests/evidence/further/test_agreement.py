@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from sklearn.metrics import cohen_kappa_score
 
 from anchorscope.evidence.further.agreement import EXPERIMENT, TABLE
+from anchorscope.evidence.further.compare import FEW
 from anchorscope.evidence.further.found import Found, ItemValues, Statistic
 from anchorscope.evidence.further.ground import Ground
 from anchorscope.evidence.further.method_calls import RULES, SALIENCY, correct_before, method_calls
@@ -116,17 +117,47 @@ def test_a_coin_agrees_with_nobody(found: Found) -> None:
         assert area.estimate.ci_low < 0.5 < area.estimate.ci_high
 
 
+def plain_kappas(found: Found, first: str, second: str) -> dict[str | None, Statistic]:
+    """Kappa of a pair by truth, where it is given."""
+    wanted = ("kappa", first, second, "plain")
+    return {r.truth: r for r in found.statistics if (r.quantity, r.variant, r.against, r.assignment) == wanted}
+
+
 def test_a_method_that_calls_all_true_answers_has_no_kappa_within_them(found: Found) -> None:
-    """Every true answer flips and no false one does: a constant call of one side gives kappa 0, of both none."""
-    constant = pair(found, "kappa", "patch-same", "answer-bare", truth="true")
-    assert constant.estimate.value == 0
+    """Every true answer flips and no false one does: a constant call of one side is enough."""
+    assert set(plain_kappas(found, "patch-same", "answer-bare")) == {"all"}
+    assert pair(found, "both_q", "patch-same", "answer-bare", truth="true").estimate.value > 0.3  # the table stays
     twins = EXPERIMENT.run(with_methods(make_ground(n=N), answer_bare=(np.arange(N), np.full(N, -9.0)),
                                         answer_template=(np.arange(N), np.full(N, -9.0))))  # fmt: skip
-    lines = [
-        line for line in twins.missing if line.startswith("kappa of answer-template and answer-bare under the plain")
-    ]
-    assert len(lines) == 2  # of the true ones and of the false ones
     assert pair(twins, "kappa", "answer-template", "answer-bare").estimate.value == 1
+    lines = [line for line in twins.missing if "no kappa under the plain rule" in line]
+    assert len(lines) == 2  # of the true ones and of the false ones: all pairs share a line
+    for kind, line in zip(("true answers", "false answers"), lines, strict=True):
+        assert f"only so many {kind} (in brackets)" in line
+        assert line.startswith("knockout and answer-template (0), knockout and answer-bare (0), answer-template and")
+
+
+@pytest.mark.parametrize("side", [False, True])
+@pytest.mark.parametrize("number", [FEW - 1, FEW])
+def test_kappa_needs_some_items_of_each_call_of_both_methods(base: Ground, side: bool, number: int) -> None:
+    """Two methods that agree on a handful of rare calls would get a tiny p-value from them."""
+    rare = np.isin(np.arange(N), np.flatnonzero(base.calls["plain"].correct & LABELS)[:number])
+    before = base.place.before[0, base.reference, np.arange(N)]
+    odds = np.where(rare ^ side, -before, before)
+    made = with_methods(base, answer_bare=(np.arange(N), odds), answer_template=(np.arange(N), odds))
+    found = EXPERIMENT.run(made)
+    rows = plain_kappas(found, "answer-template", "answer-bare")
+    if number < FEW:
+        assert not rows
+        assert any(f"answer-template and answer-bare ({number})" in line for line in found.missing)
+    else:
+        assert (rows["all"].estimate.value, rows["all"].p_value) == (1, None)  # they agree in every draw
+
+
+def test_groups_that_do_not_follow_the_draw_are_said_not_to(found: Found) -> None:
+    """Kappa's groups under the corrected rule are each draw's own; the areas are those of the sample's."""
+    stay = {(row.quantity, row.assignment) for row in found.statistics if "groups of the sample" in row.estimate.method}
+    assert stay == {("auc", "corrected")}
 
 
 @pytest.mark.parametrize("rule", RULES)
@@ -260,7 +291,7 @@ def test_too_few_common_items_are_named(base: Ground) -> None:
     few = np.arange(12)
     found = EXPERIMENT.run(with_methods(base, patch_same=(few, -SIGN[few])))
     assert not [row for row in found.statistics if row.truth in ("true", "false") and row.variant == "patch-same"]
-    assert any(line.startswith("knockout and patch-same: only ") and "true answers" in line for line in found.missing)
+    assert any("knockout and patch-same: only " in line and "true answers" in line for line in found.missing)
     assert any(line.startswith("auc of patch-same under the plain rule") for line in found.missing)
 
 

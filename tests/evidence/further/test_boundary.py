@@ -129,10 +129,18 @@ def test_coverage_tells_what_the_weights_cannot_bring_back(ground: Ground, monke
     found = run_saying(light, np.zeros(N, bool), monkeypatch)
     coverage = only(found, "coverage").estimate
     assert coverage.value == pytest.approx(N / (N + N_UNUSED))
-    assert coverage.ci_low < coverage.value < coverage.ci_high < 1
+    assert np.isnan([coverage.ci_low, coverage.ci_high]).all()  # all questions were counted: there is no other sample
+    assert coverage.method == "exact share of the answered questions"
     assert coverage.n == N + N_UNUSED
     (told,) = [line for line in found.missing if "leave out" in line]
     assert f"{N_UNUSED} of {N + N_UNUSED} answered questions" in told
+
+
+def test_groups_that_do_not_follow_the_draw_are_said_not_to(ground: Ground, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = run_saying(ground, np.zeros(N, bool), monkeypatch)
+    assert {row.assignment for row in rows(found, "accuracy_difference")} == {"plain", "corrected"}
+    for row in found.statistics:
+        assert row.estimate.method.endswith(", groups of the sample") == (row.assignment == "corrected")
 
 
 @pytest.mark.parametrize("always", [True, False])
@@ -209,7 +217,7 @@ def test_groups_that_are_too_small_have_a_reason_and_no_row(monkeypatch: pytest.
     ]
     assert told.startswith("accuracy, dont_know_rate, popularity")
     assert len(found.missing) == len(set(found.missing))
-    for row in found.statistics:
+    for row in (one for one in found.statistics if one.quantity != "coverage"):
         assert np.isfinite([row.estimate.value, row.estimate.ci_low, row.estimate.ci_high]).all()
 
 

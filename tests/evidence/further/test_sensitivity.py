@@ -211,6 +211,51 @@ def test_a_rule_that_joins_the_assignments_is_compared_too() -> None:
     assert only(found, "true_share", "rule: by hand", group=Q).estimate.value == 1
 
 
+def with_cuts(ground: Ground, **cuts: tuple[np.ndarray, np.ndarray]) -> Ground:
+    """The ground with cuts of other words: the items that have them, and which of those the cut turns."""
+    place = ground.place
+    turned = {
+        name: np.where(turns, -1, 1) * place.before[:, :, items] for name, (items, turns) in cuts.items()
+    }  # fmt: skip
+    ran = {name: items for name, (items, _) in cuts.items()}
+    numbers = {name: np.ones(len(items), np.int64) for name, items in ran.items()}
+    return replace(ground, place=replace(place, after={**place.after, **turned}, ran={**place.ran, **ran},
+                                         n_cut={**place.n_cut, **numbers}))  # fmt: skip
+
+
+def test_other_words_cut_make_groups_of_their_own() -> None:
+    base = make_ground(n=200, seed=1, resamples=100)
+    plain, labels = base.calls["plain"], base.place.labels
+    everyone, some = np.arange(200), np.arange(0, 200, 3)
+    found = EXPERIMENT.run(with_cuts(
+        base, subject=(everyone, plain.flipped), property=(some, labels[some]), content=(everyone, ~plain.flipped),
+    ))  # fmt: skip
+    assert not any(line.startswith("cut:") for line in found.missing)
+    for name, items, turned in (("subject", everyone, plain.flipped), ("property", some, labels)):
+        right = items[plain.correct[items]]
+        for truth, inside in (("all", right), ("true", right[labels[right]]), ("false", right[~labels[right]])):
+            share = only(found, "q_share", f"cut: {name}", truth=truth)
+            assert share.estimate.value == pytest.approx(turned[inside].mean())
+            assert share.estimate.n == len(inside)
+            assert share.assignment == "plain"
+    assert only(found, "label_bias", "cut: property").estimate.value == 1
+    assert only(found, "true_share", "cut: property", group=Q).estimate.value == 1
+    kappa = {name: only(found, "kappa", f"cut: {name}") for name in ("subject", "property", "content")}
+    assert {row.against for row in kappa.values()} == {"plain"}
+    assert kappa["subject"].estimate.value == 1
+    assert kappa["content"].estimate.value < -0.9
+    assert kappa["property"].estimate.ci_low < 0 < kappa["property"].estimate.ci_high  # the label is no pathway here
+    assert kappa["property"].estimate.n == plain.correct[some].sum()
+    assert any("kappa with plain" in line and "cut: random" in line for line in found.missing)  # it turns nearly nobody
+
+
+def test_words_that_were_not_cut_are_said_not_to_be(fair: tuple[Ground, Found]) -> None:
+    _, found = fair
+    assert {row.variant for row in found.statistics if str(row.variant).startswith("cut: ")} == {"cut: random"}
+    (line,) = [line for line in found.missing if line.startswith("cut: ")]
+    assert line.startswith("cut: subject, property, content: not run; --evidence exact-tokens")
+
+
 def test_nobody_who_hangs_on_the_question_is_said_not_to_be_there() -> None:
     found = EXPERIMENT.run(make_ground(after_cut=1.0, resamples=50))
     assert not pick(found, "true_share", "rule: plain", group=Q)
@@ -229,7 +274,8 @@ def test_what_was_not_kept_is_said_to_be_missing() -> None:
     assert not [row for row in found.statistics if str(row.variant).startswith("seed")]
     assert not [row for row in found.statistics if row.variant in ("rule: refit flip", "rule: retained")]
     assert sum("states under the knockout were not kept" in line for line in found.missing) == 1
-    assert sum("no probe was trained on states under the knockout" in line for line in found.missing) == 2
+    unfitted = sum(rule.needs_refit for rule in RULES.values())
+    assert sum("no probe was trained on states under the knockout" in line for line in found.missing) == unfitted
     assert pick(found, "q_share", "rule: plain")
 
 

@@ -191,8 +191,8 @@ def _pair_row(
 def _too_rare(scene: _Scene, first: MethodCalls, second: MethodCalls, truth: str, rarest: int) -> str:
     """The number stands with the pair, so that all pairs share one reason."""
     return (
-        f"kappa of {first.method} and {second.method} under the {scene.rule} rule ({rarest}): in brackets, how many of "
-        f"the {answers_of(truth)} one of the two calls {Q_ANCHORED}, or {A_ANCHORED}; {FEW} needed of each"
+        f"{first.method} and {second.method} ({rarest}): no kappa under the {scene.rule} rule, as one of the two calls "
+        f"only so many {answers_of(truth)} (in brackets) {Q_ANCHORED}, or {A_ANCHORED}; {FEW} needed of each"
     )
 
 

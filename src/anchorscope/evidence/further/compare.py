@@ -49,10 +49,10 @@ def group_means(values: Floats, inside: Bools, draws: Draws, weights: Floats | N
 
     `weights` [item] say how many items each one stands for.
     """
-    known = np.isfinite(values) & inside[:, None]
+    there = np.isfinite(values) & inside[:, None]
     each = np.ones(len(values)) if weights is None else weights
-    filled = np.where(known, values, 0.0) * each[:, None]
-    return ratio(draws.sums(filled), draws.sums(known * each[:, None]))
+    filled = np.where(there, values, 0.0) * each[:, None]
+    return ratio(draws.sums(filled), draws.sums(there * each[:, None]))
 
 
 def estimate_of(samples: Tensor, n: int, method: str = METHOD) -> Estimate:
@@ -68,7 +68,7 @@ def p_values(samples: Tensor, null: float = 0.0) -> Floats:
     NaN where all draws agree: there is then no standard error to go by.
     """
     found = samples.cpu().numpy()
-    spread = np.nanstd(found[..., 1:], axis=-1)
+    spread = np.ma.filled(np.ma.masked_invalid(found[..., 1:]).std(axis=-1), np.nan)
     with np.errstate(invalid="ignore", divide="ignore"):
         return np.where(spread > _STILL, 2 * norm.sf(np.abs(found[..., 0] - null) / spread), np.nan)
 
@@ -87,9 +87,9 @@ def q_values(p: Sequence[float] | Floats) -> Floats:
     """p-values with the false discovery rate controlled (Benjamini and Hochberg); NaN stays NaN and counts for none."""
     given = np.asarray(p, dtype=float)
     found = np.full(given.shape, np.nan)
-    known = np.isfinite(given)
-    if known.any():
-        found[known] = false_discovery_control(given[known])
+    there = np.isfinite(given)
+    if there.any():
+        found[there] = false_discovery_control(given[there])
     return found
 
 

@@ -16,8 +16,9 @@ def patching_section(findings: Findings) -> Section | None:
         "(another subject) or from any item.",
         "A verdict that hangs on the question should fall as under the knockout; here nothing is masked, so an "
         "artefact of masking cannot explain it. Own key words put in again must change nothing, and other words put "
-        "in should change little. No donor is used to whose question the kept answer would be right, so a false "
-        "answer stays false whatever is put in, and has nowhere to flip to: read the true ones.",
+        "in should change little. Donors whose question the kept answer does not fit are preferred, so a false answer "
+        "stays false whatever is put in, and has nowhere to flip to: read the true ones. Only an answer that fits all "
+        "donors looked at is run with those.",
     )
     return _section(findings, PatchingChart, "patching", "Patching: the key words of another item", text)
 
