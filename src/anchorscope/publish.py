@@ -2,6 +2,7 @@
 
 import platform
 import shutil
+import textwrap
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -135,7 +136,8 @@ def _warnings(identity: ModelIdentity, results: Sequence[DatasetResult], left_ou
     for one in results:
         for (experiment,), rows in one.unavailable.group_by("experiment", maintain_order=True):
             more = f" (and {rows.height - 1} more, see the report)" if rows.height > 1 else ""
-            found.append(f"not available on {one.name}, {experiment}: {rows['reason'][0]}{more}")
+            reason = textwrap.shorten(rows["reason"][0], 240, placeholder=" …")
+            found.append(f"not available on {one.name}, {experiment}: {reason}{more}")
         found += [f"probe not converged: {name}" for name in one.unconverged]
     return found
 

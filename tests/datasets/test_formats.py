@@ -90,6 +90,12 @@ def test_a_last_row_without_its_end_is_told_as_a_cut(tmp_path: Path, name: str) 
             assert "is cut off in the middle" in refusal(write(tmp_path, sample.content[:-lost]), on_bad_row)
 
 
+def test_a_cut_between_two_quotes_is_told(tmp_path: Path) -> None:
+    sample = next(sample for sample in SAMPLES if sample.name == "dpr")
+    cut = sample.content.index(b'\r\n"""Which') + len(b'\r\n""')
+    assert "is cut off in the middle" in refusal(write(tmp_path, sample.content[:cut]), "skip")
+
+
 def test_a_whole_last_row_needs_no_line_end(tmp_path: Path) -> None:
     for sample in SAMPLES:
         if not sample.checked_end:

@@ -229,3 +229,9 @@ def test_an_answer_that_is_right_to_every_question_has_donors_all_the_same(world
     ]
     runs = rewrite(REWRITINGS["patch-random"], items, world.writer, 0, None)
     assert {one.item for one in runs} == set(range(len(items)))
+
+
+def test_a_question_patched_with_itself_stays_as_it_is_however_its_names_are_written(world: World) -> None:
+    for text in ("Is ARBEL the Arbel of arbel?", "What  is the capital of New Gorhul, or New gorhul ?"):
+        item = respoken(world, text, subject="Arbel" if "Arbel" in text else "New Gorhul", asked="capital")
+        assert exchanged(item, item) == " ".join(text.split())

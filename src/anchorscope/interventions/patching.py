@@ -54,13 +54,13 @@ def _paired(text: str, mine: Sequence[Span], theirs: Sequence[str]) -> Iterator[
     again and gets the same; one for which nothing is left goes.
     """
     given: dict[str, str] = {}
-    distinct = list(dict.fromkeys(text[start:end].casefold() for start, end in mine))
+    distinct = list(dict.fromkeys(text[start:end] for start, end in mine))
     names = list(dict.fromkeys(theirs))
     for place, name in enumerate(distinct):
         rest = names[place:] if place == len(distinct) - 1 else names[place : place + 1]
         given[name] = " ".join(rest)
     for start, end in mine:
-        yield (start, end), given[text[start:end].casefold()]
+        yield (start, end), given[text[start:end]]
 
 
 def _replaced(text: str, changes: Sequence[tuple[Span, str]]) -> str:

@@ -70,6 +70,8 @@ def delimited_rows(
             yield first, Unusable(_reason(error, first, lines.number))
             continue
         if not any(cell.strip() for cell in cells):
+            if not lines.whole and "" in cells and len(cells) < len(names):  # two quotes, of which one was to be doubled
+                raise _cut_off(path, first, cells)
             continue
         if not names:
             names = [cell.strip() for cell in cells]

@@ -18,7 +18,7 @@ from torch import Tensor
 from anchorscope.evidence.corrected import CellSums, Corrected, cell_sums, correct_shift, curve_samples, of_group
 from anchorscope.evidence.curves import TRUTHS
 from anchorscope.evidence.draws import Draws, ratio
-from anchorscope.evidence.further.compare import group_means
+from anchorscope.evidence.further.compare import group_means, of_truth
 from anchorscope.evidence.further.found import ItemValues
 from anchorscope.evidence.further.ground import Ground
 from anchorscope.evidence.further.windows import Outcome, Way
@@ -99,7 +99,7 @@ class Effects:
     def members(self, group: str, truth: str = "all") -> Bools:
         """Which of the items that were run are in a group, [item]."""
         inside = self.ground.calls[self.assignment].members(group)[self.items]
-        return inside if truth == "all" else inside & (self.ground.place.labels[self.items] == (truth == "true"))
+        return inside & of_truth(self.ground.place.labels[self.items], truth)
 
     def reached(self, group: str, truth: str = "all") -> Bools:
         """Those of them whose reference layer can see the cut, [item]."""

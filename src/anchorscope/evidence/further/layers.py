@@ -14,9 +14,18 @@ import torch
 from torch import Tensor
 
 from anchorscope.evidence.draws import estimates, resampling
-from anchorscope.evidence.further.compare import FEW, METHOD, estimate_of, mean_in_deviations, p_values, q_values
+from anchorscope.evidence.further.compare import (
+    FEW,
+    METHOD,
+    estimate_of,
+    known,
+    mean_in_deviations,
+    p_value,
+    p_values,
+    q_values,
+)
 from anchorscope.evidence.further.cut_effects import Effects, cumulative, effects_of, summed_over
-from anchorscope.evidence.further.cut_statistics import known, reference_statistics
+from anchorscope.evidence.further.cut_statistics import reference_statistics
 from anchorscope.evidence.further.experiment import Experiment, Found, Ground, ItemValues, Statistic
 from anchorscope.evidence.further.windows import Outcome, Way, run_ways, window_starts, window_width
 from anchorscope.evidence.pathways import A_ANCHORED, GROUPS, Q_ANCHORED
@@ -126,7 +135,7 @@ def _shares(ground: Ground, singles: Sequence[Effects]) -> tuple[list[Statistic]
     if len(shares) == len(GROUPS):
         samples = shares[Q_ANCHORED] - shares[A_ANCHORED]
         estimate = estimate_of(samples, sum(numbers.values()), f"{METHOD}, difference of ratios of means")
-        p = known(float(p_values(samples)))
+        p = p_value(samples)
         rows.append(
             Statistic("share_of_cumulative_difference", estimate, SINGLE, "cumulative", whole.assignment, None, "all",
                       p_value=p)

@@ -8,8 +8,8 @@ from numpy.typing import NDArray
 
 from anchorscope.evidence.curves import TRUTHS
 from anchorscope.evidence.draws import Draws, ratio
-from anchorscope.evidence.further.by_pathway import Compared, of_truth, too_few
-from anchorscope.evidence.further.compare import FEW, METHOD, estimate_of
+from anchorscope.evidence.further.by_pathway import Compared, too_few
+from anchorscope.evidence.further.compare import FEW, METHOD, estimate_of, of_truth
 from anchorscope.evidence.further.found import Statistic
 from anchorscope.evidence.further.ground import Ground
 from anchorscope.evidence.pathways import GROUPS
