@@ -70,7 +70,7 @@ def delimited_rows(
             yield first, Unusable(_reason(error, first, lines.number))
             continue
         if not any(cell.strip() for cell in cells):
-            if not lines.whole and "" in cells and len(cells) < len(names):  # two quotes, of which one was to be doubled
+            if not lines.whole and "" in cells and len(cells) < len(names):  # a quote to be doubled
                 raise _cut_off(path, first, cells)
             continue
         if not names:
