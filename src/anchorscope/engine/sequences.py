@@ -62,6 +62,20 @@ class Cut:
         return first
 
 
+    def takes_edges(self, sequence: TokenSequence, window: int | None) -> bool:
+        """Whether a layer that looks back so far has any of the edges that are cut; the nearest query tells."""
+        if window is None:
+            return True
+        keys = set(self.keys)
+        for key in self.keys:
+            query = max(key + 1, sequence.answer_start) if self.edges == "direct" else key + 1
+            while self.edges == "outside" and query in keys:
+                query += 1
+            if query < min(len(sequence.ids), key + window):
+                return True
+        return False
+
+
 @dataclass(frozen=True)
 class Variant:
     """One way to run the items: clean, or with a cut each, in some layers or in all."""

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from anchorscope.engine.batching import Budget
 from anchorscope.engine.keys_values import Prefix
+from anchorscope.engine.sequences import Cut
 from anchorscope.evidence.effects import Effect, measure
 from anchorscope.evidence.rewritten import measure_rewritten, rewrite
 from anchorscope.evidence.subset import some_items
@@ -63,6 +64,10 @@ def measure_all(
         cuts = [one for one in cuts if one.edges != "direct"]
         reason = "a position before the answer's tokens is read, and direct edges lead to those only"
         missing.append(Missing("edges", reason))
+    for one in [one for one in cuts if one.edges == "direct" and _is_hidden(lm, tokens)]:
+        cuts.remove(one)
+        reason = "a layer's sliding window already hides the exact tokens from the answer of some items"
+        missing.append(Missing(one.evidence, f"{one.name} ({one.about}): {reason}"))
     effects = measure(
         lm, tokens, prefix, scorer, cuts, plan.edges, plan.headline, budget, plan.seed, progress,
         compiled, plan.most_items,
@@ -81,6 +86,18 @@ def measure_all(
             missing.append(Missing(rewriting.evidence, f"{about}: {told}"))
         effects.append(measure_rewritten(lm, rewriting, runs, prefix, scorer, budget, progress))
     return Measurements(effects, missing)
+
+
+def _is_hidden(lm: LanguageModel, items: Sequence[ItemTokens]) -> bool:
+    """Whether direct edges are not there to be cut: from no item in some layer, or from some item in no layer."""
+    windows = {lm.sliding_window(layer) for layer in range(lm.n_layers)}
+    if windows == {None}:
+        return False
+    cuts = [Cut(item.question_tokens, "direct") for item in items]
+    reached = [
+        [cut.takes_edges(item.sequence, window) for cut, item in zip(cuts, items, strict=True)] for window in windows
+    ]
+    return not all(map(any, reached)) or not all(map(any, zip(*reached, strict=True)))
 
 
 def available(

@@ -108,7 +108,7 @@ def test_what_a_window_hides_is_what_the_masks_hide(keys: set[int], edges: str, 
     queries = torch.arange(n)[None]
     lost = CutRows.of([cut], [answer_start], n, 4, torch.device("cpu")).removed(queries) & visible(queries, n, window)
     sequence = TokenSequence(tuple(range(n)), answer_start, (n - 1,))
-    assert windows._takes_edges(cut, sequence, window) == bool(lost.any())
+    assert cut.takes_edges(sequence, window) == bool(lost.any())
 
 
 @pytest.fixture(scope="module")

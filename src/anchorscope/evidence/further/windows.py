@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from anchorscope.engine.capture import Work, capture
-from anchorscope.engine.sequences import Cut, TokenSequence, Variant
+from anchorscope.engine.sequences import Cut, Variant
 from anchorscope.evidence.further.ground import Ground
 from anchorscope.interventions.knockout import KNOCKOUT
 from anchorscope.models.language_model import LanguageModel
@@ -91,7 +91,7 @@ def _plan(
     """
     sequences = [one.sequence for one in ground.tokens]
     windows = [lm.sliding_window(layer) for layer in range(lm.n_layers)]
-    reached = {window: {item for item, cut in cuts.items() if _takes_edges(cut, sequences[item], window)}
+    reached = {window: {item for item, cut in cuts.items() if cut.takes_edges(sequences[item], window)}
                for window in set(windows)}  # fmt: skip
     planned, idle, few = [], [], []
     for way in ways:
@@ -113,20 +113,6 @@ def _plan(
     if few:
         missing.append(f"{', '.join(few)}: the sliding window already hides the question of the other items")
     return planned, missing
-
-
-def _takes_edges(cut: Cut, sequence: TokenSequence, window: int | None) -> bool:
-    """Whether a layer that looks back so far has any of the edges that are cut: those to the nearest later token."""
-    if window is None:
-        return True
-    keys = set(cut.keys)
-    for key in cut.keys:
-        query = max(key + 1, sequence.answer_start) if cut.edges == "direct" else key + 1
-        while cut.edges == "outside" and query in keys:
-            query += 1
-        if query < min(len(sequence.ids), key + window):
-            return True
-    return False
 
 
 def _score(

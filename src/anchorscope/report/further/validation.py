@@ -17,8 +17,8 @@ from anchorscope.report.tables import Table
 HOW_TO_READ = (
     "The model of this page was trained on a made-up language. For some of its items the truth of an answer can only "
     "be known from the question, for others only from the answer, for some from both. So the pathway of every item "
-    "is known, and each experiment can be marked. Truth and pathway are crossed: knowing one says nothing of the "
-    "other.",
+    "is known, and each experiment can be marked. Truth and pathway are crossed: with equal shares, knowing one says "
+    "nothing of the other.",
     "AUC is the chance that an item planted in the question gets a higher score than one planted in the answer: 1 is "
     "perfect, 0.5 guessing. The columns within true and within false answers decide: a rule that only follows the "
     "label does well on neither. The matrices show what a rule calls the items, planted pathway by planted pathway.",
