@@ -275,5 +275,5 @@ def _few_within_truth(task: _Task) -> list[str]:
 
 
 EXPERIMENT = Experiment(
-    "self-awareness", "Whether a linear probe can tell the pathway from clean states, layer by layer", run
+    "self-awareness", "whether a linear probe can tell the pathway from clean states, layer by layer", run
 )

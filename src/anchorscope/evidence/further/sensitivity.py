@@ -233,5 +233,5 @@ def _over_seeds(rows: Iterable[Statistic]) -> Iterator[Statistic]:
 
 
 EXPERIMENT = Experiment(
-    "sensitivity", "How far pathways hang on the reference layer, on what is a flip, on the words cut, on the seed", run
+    "sensitivity", "how far pathways hang on the reference layer, on what is a flip, on the words cut, on the seed", run
 )
