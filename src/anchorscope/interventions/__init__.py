@@ -1,1 +1,1 @@
-"""What to change in a run: the attention knockout and its controls."""
+"""What to change in a run: edges to cut (the knockout, its controls and kin), questions to write anew."""
