@@ -36,7 +36,7 @@ FILES = (
 )  # fmt: skip
 """As docs/run-folder.md promises, as are the columns below."""
 ITEMS = (
-    "dataset item_id question answers subject relation property_words exact_question group model_answer truthful "
+    "dataset item_id question answers subject relation property_words exact_question question_words group model_answer truthful "
     "confidence_mean confidence_min status weight fold input_ids question_tokens answer_tokens probe_positions pathway "
     "pathway_corrected pathway_retained metadata"
 )

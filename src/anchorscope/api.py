@@ -5,6 +5,7 @@ run.curves.filter(pl.col("assignment") == "corrected")
 run.figure()
 """
 
+import json
 from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
@@ -14,20 +15,21 @@ import polars as pl
 from matplotlib.figure import Figure
 
 from anchorscope.errors import UserError
+from anchorscope.finished import open_finished
 from anchorscope.pipeline import run_recipe
 from anchorscope.progress import Progress
-from anchorscope.recipe import make_recipe, read_recipe
+from anchorscope.recipe import make_recipe
 from anchorscope.report.delta_p import DeltaPChart
 from anchorscope.report.findings import EXPERIMENT_SCHEMA
-from anchorscope.store import read_manifest
 
 
 class Run:
     """A finished run; tables are read when they are first asked for."""
 
     def __init__(self, path: Path) -> None:
+        self._finished = open_finished(path)
         self.path = path
-        self.manifest = read_manifest(path)
+        self.manifest = self._finished.manifest
 
     def __repr__(self) -> str:
         return f"Run({str(self.path)!r}, model={self.manifest['model']['name']!r})"
@@ -35,57 +37,52 @@ class Run:
     @cached_property
     def items(self) -> pl.DataFrame:
         """One row per question that was asked."""
-        return pl.read_parquet(self.path / "items.parquet")
+        return self._finished.parquet("items")
 
     @cached_property
     def effects(self) -> pl.DataFrame:
         """Log-odds before and after every intervention."""
-        return pl.read_parquet(self.path / "effects.parquet")
+        return self._finished.parquet("effects")
 
     @cached_property
     def pathways(self) -> pl.DataFrame:
         """The pathway of every used item under every assignment."""
-        return pl.read_parquet(self.path / "pathways.parquet")
+        return self._finished.parquet("pathways")
 
     @cached_property
     def curves(self) -> pl.DataFrame:
         """Mean ΔP per layer."""
-        return pl.read_csv(self.path / "curves.csv")
+        return self._finished.csv("curves")
 
     @cached_property
     def probe_scores(self) -> pl.DataFrame:
         """AUC per layer, with the baselines."""
-        return pl.read_csv(self.path / "probe_scores.csv")
+        return self._finished.csv("probe_scores")
 
     @cached_property
     def summary(self) -> pl.DataFrame:
         """The numbers that say whether to believe the chart."""
-        return pl.read_csv(self.path / "summary.csv")
+        return self._finished.csv("summary")
 
     @cached_property
     def experiments(self) -> pl.DataFrame:
         """Statistics of the further experiments."""
-        return pl.read_csv(self.path / "experiments.csv", schema=EXPERIMENT_SCHEMA)
+        return self._finished.csv("experiments", EXPERIMENT_SCHEMA)
 
     @cached_property
     def experiment_items(self) -> pl.DataFrame:
         """What the further experiments found of single items."""
-        return pl.read_parquet(self.path / "experiment_items.parquet")
+        return self._finished.parquet("experiment_items")
+
+    @cached_property
+    def observations(self) -> list[dict[str, Any]]:
+        """The readings: what the curves do, in words, each with its number, interval and verdict."""
+        found: list[dict[str, Any]] = json.loads((self.path / "observations.json").read_text(encoding="utf-8"))
+        return found
 
     def figure(self) -> Figure:
         """The ΔP chart."""
-        recipe = make_recipe(read_recipe(self.path / "recipe.toml"))
-        layers = {name: tuple(found) for name, found in self.manifest["reference_layers"].items()}
-        chart = DeltaPChart.from_curves(
-            self.curves,
-            model=self.manifest["model"]["name"],
-            n_layers=self.manifest["model"]["n_layers"],
-            datasets=tuple(layers),
-            site=recipe.site,
-            position=recipe.position,
-            reference_layers=layers,
-        )
-        return chart.plot()
+        return DeltaPChart.from_findings(self._finished.findings).plot()
 
 
 def run(

@@ -19,7 +19,7 @@ from anchorscope.models.language_model import ModelIdentity
 from anchorscope.models.shapes import MARK
 from anchorscope.progress import Progress
 from anchorscope.recipe import Recipe
-from anchorscope.report.findings import Findings
+from anchorscope.report.findings import Findings, headline_effects
 from anchorscope.report.render import write_all
 from anchorscope.store import RunFolder, peak_memory_mb, replacing, sha256
 
@@ -36,7 +36,7 @@ class DatasetResult:
     effects: pl.DataFrame
     counts: pl.DataFrame
     tables: Mapping[str, pl.DataFrame]
-    """curves, reference_curves, probe_scores, pathways, summary."""
+    """curves, curve_samples, reference_curves, probe_scores, pathways, summary."""
     probes: Mapping[str, Tensor]
     reference_layers: tuple[int, ...]
     """l* of each fold at the headline place."""
@@ -71,7 +71,7 @@ def publish(
         **{name: pl.concat([one.tables[name] for one in results]) for name in results[0].tables},
         **{name: pl.concat([getattr(one, name) for one in results]) for name in _FURTHER},
     }
-    for name in ("items", "effects", "pathways", "experiment_items"):
+    for name in ("items", "effects", "pathways", "curve_samples", "experiment_items"):
         with replacing(out / f"{name}.parquet") as half_made:
             frames[name].write_parquet(half_made)
     for name in ("curves", "reference_curves", "probe_scores", "summary", "experiments"):
@@ -92,6 +92,7 @@ def publish(
         "model": asdict(identity),
         "inputs": _inputs(folder.recipe),
         "counts": counts.to_dicts(),
+        "facts": facts,
         "reference_layers": {one.name: list(one.reference_layers) for one in results},
         "unavailable": frames["unavailable"].to_dicts(),
         "batch_tokens": {"asked": batch_tokens[0], "final": batch_tokens[1]},
@@ -120,6 +121,8 @@ def _findings(
         summary=frames["summary"],
         experiments=frames["experiments"],
         experiment_items=frames["experiment_items"],
+        curve_samples=frames["curve_samples"],
+        effects=headline_effects(frames["effects"], recipe.site, recipe.position),
         unavailable=frames["unavailable"],
         counts=counts,
         reference_layers={one.name: one.reference_layers for one in results},
@@ -127,6 +130,7 @@ def _findings(
         command=f"anchorscope run {folder.path / 'recipe.toml'} --out NEW_FOLDER",
         steps=pl.DataFrame(steps, infer_schema_length=None).select("step", "seconds", "peak_memory_mb"),
         random_weights=identity.random_weights,
+        parameters=identity.parameters,
     )
 
 

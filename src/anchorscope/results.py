@@ -19,20 +19,23 @@ from anchorscope.engine.sequences import SITES
 from anchorscope.evidence.effects import Effect
 from anchorscope.probes.crossfit import ProbeSet
 from anchorscope.spans.locate import Located
+from anchorscope.spans.places import Span
 from anchorscope.spans.positions import POSITIONS
 
 ITEM_SCHEMA: dict[str, pl.DataType] = {
     "dataset": pl.String(), "item_id": pl.String(), "question": pl.String(), "answers": pl.List(pl.String()),
     "subject": pl.String(), "relation": pl.String(), "property_words": pl.List(pl.String()),
-    "exact_question": pl.List(pl.List(pl.Int64())), "group": pl.Int64(), "model_answer": pl.String(),
-    "truthful": pl.Boolean(), "confidence_mean": pl.Float64(), "confidence_min": pl.Float64(), "status": pl.String(),
-    "weight": pl.Float64(), "fold": pl.Int64(), "input_ids": pl.List(pl.Int64()),
+    "exact_question": pl.List(pl.List(pl.Int64())), "question_words": pl.List(pl.List(pl.Int64())), "group": pl.Int64(),
+    "model_answer": pl.String(), "truthful": pl.Boolean(), "confidence_mean": pl.Float64(),
+    "confidence_min": pl.Float64(), "status": pl.String(), "weight": pl.Float64(), "fold": pl.Int64(),
+    "input_ids": pl.List(pl.Int64()),
     "question_tokens": pl.List(pl.Int64()), "answer_tokens": pl.List(pl.Int64()),
     "probe_positions": pl.Struct(dict.fromkeys(POSITIONS, pl.Int64())),
     "pathway": pl.String(), "pathway_corrected": pl.String(), "pathway_retained": pl.String(),
     "metadata": pl.String(),
 }  # fmt: skip
-"""Columns of items.parquet; `metadata` is a JSON object."""
+"""Columns of items.parquet; `exact_question` are the user's own spans, `question_words` those that were used for E_Q,
+`metadata` is a JSON object."""
 
 EFFECT_COLUMNS = (
     "dataset", "item_id", "intervention", "variant", "probe", "site", "position", "n_cut", "logit_clean", "logit_after",
@@ -85,7 +88,8 @@ def items_frame(
         "question": [one.question for one in questions], "answers": _lists([one.answers for one in questions], _texts),
         "subject": [one.subject for one in questions], "relation": [one.relation for one in questions],
         "property_words": _lists([one.property_words for one in questions], _texts),
-        "exact_question": _lists([one.exact_spans for one in questions], lambda spans: _lists(spans, _whole_numbers)),
+        "exact_question": _places([one.exact_spans for one in questions]),
+        "question_words": _places([place.words.spans if place and place.words else () for place in located]),
         "group": [one.group for one in labels], "model_answer": [one.text for one in answers],
         "truthful": [one.truthful for one in labels], "confidence_mean": means, "confidence_min": least,
         "status": [one.status for one in labels], "weight": [one.weight for one in labels],
@@ -110,6 +114,11 @@ def _lists(rows: Sequence[Sequence[Any]], column: Callable[[list[Any]], pl.Serie
     lists = filled.group_by("row", maintain_order=True).agg("entry")
     every = pl.DataFrame({"row": np.arange(len(rows))}).join(lists, on="row", how="left", maintain_order="left")
     return every["entry"].fill_null([]).rechunk()
+
+
+def _places(rows: Sequence[Sequence[Span]]) -> pl.Series:
+    """A column of lists of [start, end)."""
+    return _lists(rows, lambda spans: _lists(spans, _whole_numbers))
 
 
 def _texts(entries: list[Any]) -> pl.Series:

@@ -21,7 +21,8 @@ from anchorscope.recipe import AFTER_ANSWERS, Recipe, make_recipe, read_recipe, 
 
 RESULTS = (
     "items.parquet", "probes.safetensors", "probe_scores.csv", "effects.parquet", "pathways.parquet", "curves.csv",
-    "reference_curves.csv", "summary.csv", "observations.json", "figures", "report.html", "report.md",
+    "curve_samples.parquet", "reference_curves.csv", "summary.csv", "experiments.csv",
+    "experiment_items.parquet", "observations.json", "figures", "report.html", "report.md",
 )  # fmt: skip
 """What a finished run holds beside its recipe and manifest."""
 

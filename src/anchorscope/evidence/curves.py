@@ -12,7 +12,7 @@ from torch import Tensor
 
 from anchorscope.evidence.corrected import CELLS, CellSums, Corrected, curve_samples, of_group
 from anchorscope.evidence.draws import Draws, estimates, ratio
-from anchorscope.evidence.items import Measured, true_label_probability
+from anchorscope.evidence.items import KNOCKOUT, Measured, true_label_probability
 from anchorscope.evidence.pathways import GROUPS, Calls, plain_calls, retained_calls
 
 TRUTHS = ("all", "true", "false")
@@ -35,6 +35,30 @@ class Curve:
     ci_high: Floats
     n: int
     n_groups: int
+
+
+Means = dict[tuple[str, str], Tensor]
+"""Mean ΔP [layer, draw] per group and truth label; the first draw is the sample itself."""
+
+
+def knockout_samples(corrected: Corrected, sums: CellSums, draws: Draws) -> dict[tuple[str, str], Floats]:
+    """The whole groups' curves in every draw, [layer, draw], per assignment and group.
+
+    A reading of a curve's shape (where it is lowest, from where on it is flat) needs all layers of a draw together.
+    """
+    measured = corrected.measured
+    found: dict[str, Means] = {
+        "plain": _means(plain_calls(measured), measured, KNOCKOUT, "full", draws),
+        "cross-fitted": _cross_fitted_means(measured, KNOCKOUT, draws),
+        "corrected": {(group, "all"): curve_samples(sums, group, "all") for group in GROUPS},
+    }
+    if measured.refits:
+        found["retained"] = _means(retained_calls(measured), measured, KNOCKOUT, "full", draws)
+    return {
+        (assignment, group): means[group, "all"].cpu().numpy()
+        for assignment, means in found.items()
+        for group in GROUPS
+    }
 
 
 def plain_curves(measured: Measured, intervention: str, draws: Draws, move: int = 0) -> list[Curve]:
@@ -70,15 +94,21 @@ def _curves(
 def cross_fitted_curves(measured: Measured, intervention: str, draws: Draws) -> list[Curve]:
     """One half's probe assigns and the other's measures, then the other way round; the two curves averaged."""
     calls = [plain_calls(measured, assigner) for assigner in ("a", "b")]
-    ways = [_means(by, measured, intervention, meter, draws) for by, meter in zip(calls, ("b", "a"), strict=True)]
     curves = []
-    for group, truth in ways[0]:
-        samples = (ways[0][group, truth] + ways[1][group, truth]) / 2
+    for (group, truth), samples in _cross_fitted_means(measured, intervention, draws).items():
         members = [_members(by, measured, intervention, group, truth) for by in calls]
         n = round(sum(len(np.unique(some)) for some in members) / 2)
         n_groups = round(sum(len(np.unique(measured.groups[some])) for some in members) / 2)
         curves.append(Curve(intervention, "cross-fitted", group, truth, *estimates(samples), n, n_groups))
     return curves
+
+
+def _cross_fitted_means(measured: Measured, intervention: str, draws: Draws) -> Means:
+    first, second = (
+        _means(plain_calls(measured, assigner), measured, intervention, meter, draws)
+        for assigner, meter in (("a", "b"), ("b", "a"))
+    )
+    return {cell: (samples + second[cell]) / 2 for cell, samples in first.items()}
 
 
 def corrected_curves(corrected: Corrected, intervention: str, sums: CellSums) -> list[Curve]:
@@ -97,8 +127,8 @@ def corrected_curves(corrected: Corrected, intervention: str, sums: CellSums) ->
 
 def _means(
     calls: Calls, measured: Measured, intervention: str, probe: str, draws: Draws
-) -> dict[tuple[str, str], Tensor]:
-    """Mean ΔP by one probe [layer, draw], per group and truth label."""
+) -> Means:
+    """Mean ΔP by one probe."""
     index, ran = measured.probe(probe), measured.ran[intervention]
     labels = measured.labels[ran]
     after = true_label_probability(measured.after[intervention][index], labels)

@@ -9,11 +9,12 @@ import torch
 from numpy.typing import NDArray
 
 from anchorscope.evidence.baselines import relation_only, words_only
-from anchorscope.evidence.corrected import Corrected, cell_sums, correct_shift
+from anchorscope.evidence.corrected import CellSums, Corrected, cell_sums, correct_shift
 from anchorscope.evidence.curves import (
     Curve,
     corrected_curves,
     cross_fitted_curves,
+    knockout_samples,
     plain_curves,
     refit_curves,
     retained_curves,
@@ -39,6 +40,8 @@ SUMMARY_COLUMNS = (
     "dataset", "site", "position", "assignment", "intervention", "group", "quantity",
     "value", "ci_low", "ci_high", "n", "method",
 )  # fmt: skip
+SAMPLE_COLUMNS = ("dataset", "site", "position", "assignment", "group", "layer", "delta_p")
+"""`delta_p` runs over the draws: first the sample itself, then every resample."""
 REFIT = "refit"
 """Variant of curves that were measured by a probe trained under the intervention."""
 
@@ -70,9 +73,12 @@ class Evidence:
 def evidence_tables(
     evidence: Evidence, progress: Progress, device: str | torch.device = "cpu"
 ) -> dict[str, pl.DataFrame]:
-    """curves, reference_curves, probe_scores, pathways and summary of one dataset; the device does the resampling."""
+    """curves, their samples, reference_curves, probe_scores, pathways and summary of one dataset.
+
+    The device does the resampling.
+    """
     progress.start("evidence", len(evidence.places) + 1)
-    curves, summary, scores, pathways = [], [], [], []
+    curves, summary, scores, pathways, samples = [], [], [], [], []
     with resampling(torch.device(device)):
         draws = Draws.of(evidence.weights, device)
         for where in evidence.places:
@@ -80,6 +86,7 @@ def evidence_tables(
             curves += rows["curves"]
             summary += rows["summary"]
             pathways += rows["pathways"]
+            samples += rows["samples"]
             scores += _place_scores(evidence, draws, where)
             progress.advance(1)
         scores += _baselines(evidence, draws)
@@ -88,6 +95,7 @@ def evidence_tables(
     progress.finish()
     return {
         "curves": pl.DataFrame(curves, infer_schema_length=None).select(CURVE_COLUMNS),
+        "curve_samples": pl.DataFrame(samples, infer_schema_length=None).select(SAMPLE_COLUMNS),
         "reference_curves": pl.DataFrame(reference, infer_schema_length=None).select(*CURVE_COLUMNS, "shift"),
         "probe_scores": pl.DataFrame(scores, infer_schema_length=None).select(SCORE_COLUMNS),
         "pathways": pl.DataFrame(pathways, infer_schema_length=None),
@@ -118,7 +126,17 @@ def _pathway_tables(evidence: Evidence, draws: Draws, where: tuple[str, str]) ->
         "curves": rows,
         "summary": [_summary_row(row, place) for row in summarise(corrected, sums)],
         "pathways": _pathway_rows(evidence, corrected, place),
+        "samples": _sample_rows(corrected, sums[KNOCKOUT], draws, place) if where == evidence.headline else [],
     }
+
+
+def _sample_rows(corrected: Corrected, sums: CellSums, draws: Draws, place: Record) -> list[Record]:
+    """Every knockout curve of the chart, layer by layer, in every draw; NaN where a draw has no item of the group."""
+    return [
+        {**place, "assignment": assignment, "group": group, "layer": layer, "delta_p": pl.Series(row, dtype=pl.Float32)}
+        for (assignment, group), samples in knockout_samples(corrected, sums, draws).items()
+        for layer, row in enumerate(samples)
+    ]
 
 
 def _place(evidence: Evidence, where: tuple[str, str] | tuple[None, None]) -> Record:

@@ -28,9 +28,20 @@ UNAVAILABLE_SCHEMA: dict[str, type[pl.DataType]] = {
     "dataset": pl.String, "experiment": pl.String, "reason": pl.String,
 }  # fmt: skip
 """What was asked for and cannot be done, with the reason."""
+SAMPLE_SCHEMA: dict[str, pl.DataType] = {
+    "dataset": pl.String(), "site": pl.String(), "position": pl.String(), "assignment": pl.String(),
+    "group": pl.String(), "layer": pl.Int64(), "delta_p": pl.List(pl.Float32()),
+}  # fmt: skip
+"""Columns of curve_samples.parquet: `delta_p` runs over the draws, first the sample itself, then every resample."""
+EFFECT_SCHEMA: dict[str, pl.DataType] = {
+    "dataset": pl.String(), "item_id": pl.String(), "intervention": pl.String(), "variant": pl.String(),
+    "probe": pl.String(), "site": pl.String(), "position": pl.String(), "n_cut": pl.Int64(),
+    "logit_clean": pl.List(pl.Float32()), "logit_after": pl.List(pl.Float32()),
+}  # fmt: skip
+"""Columns of effects.parquet."""
 
 
-def _none_of(schema: dict[str, type[pl.DataType]]) -> pl.DataFrame:
+def _none_of(schema: Mapping[str, pl.DataType | type[pl.DataType]]) -> pl.DataFrame:
     return pl.DataFrame(schema=schema)
 
 
@@ -78,3 +89,16 @@ class Findings:
     """What the further experiments measured on each item (experiment_items.parquet)."""
     unavailable: pl.DataFrame = field(default_factory=lambda: _none_of(UNAVAILABLE_SCHEMA))
     """Experiments that were asked for and cannot be done on a dataset."""
+    curve_samples: pl.DataFrame = field(default_factory=lambda: _none_of(SAMPLE_SCHEMA))
+    """The chart's knockout curves (truth all, headline place) in every bootstrap draw (curve_samples.parquet)."""
+    effects: pl.DataFrame = field(default_factory=lambda: _none_of(EFFECT_SCHEMA))
+    """Log-odds of single items before and after every intervention (effects.parquet): headline place, probe `full`."""
+    parameters: int = 0
+    """How large the model is; 0 where that is not known."""
+
+
+def headline_effects(effects: pl.DataFrame, site: str, position: str) -> pl.DataFrame:
+    """The rows that the page shows of single items: the chart's place, the probe that was trained on all folds."""
+    return effects.filter(
+        (pl.col("site") == site) & (pl.col("position") == position) & (pl.col("probe") == "full")
+    )

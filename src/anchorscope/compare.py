@@ -1,0 +1,1 @@
+"""Several finished runs side by side: are they comparable, and what changes from model to model."""
