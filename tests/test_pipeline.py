@@ -37,8 +37,8 @@ FILES = (
 """As docs/run-folder.md promises, as are the columns below."""
 ITEMS = (
     "dataset item_id question answers subject relation property_words exact_question question_words group "
-    "model_answer truthful confidence_mean confidence_min status weight fold input_ids question_tokens answer_tokens probe_positions pathway "
-    "pathway_corrected pathway_retained metadata"
+    "model_answer truthful confidence_mean confidence_min status weight fold input_ids question_tokens "
+    "answer_tokens probe_positions pathway pathway_corrected pathway_retained metadata"
 )
 EFFECTS = "dataset item_id intervention variant probe site position n_cut logit_clean logit_after"
 CURVES = (
