@@ -31,7 +31,7 @@ SITES, PROBES = ("attention", "mlp", "residual"), ("full", "a", "b")
 N_LAYERS, N_FOLDS, D_MODEL, N_USED = 4, 3, 32, 80
 FILES = (
     "recipe.toml", "manifest.json", "items.parquet", "probes.safetensors", "probe_scores.csv", "effects.parquet",
-    "pathways.parquet", "curves.csv", "observations.json", "figures/delta_p.png", "figures/delta_p.svg",
+    "pathways.parquet", "curves.csv", "curve_samples.parquet", "observations.json", "figures/delta_p.png", "figures/delta_p.svg",
     "figures/delta_p.pdf", "figures/delta_p.csv", "report.html", "report.md",
 )  # fmt: skip
 """As docs/run-folder.md promises, as are the columns below."""
@@ -46,8 +46,8 @@ CURVES = (
 )
 SCORES = "model dataset intervention kind site position layer auc ci_low ci_high log_loss brier n n_groups"
 PATHWAYS = "dataset item_id site position assignment reference_layer pathway"
-TABLES = ("items.parquet", "effects.parquet", "pathways.parquet", "curves.csv", "reference_curves.csv",
-          "probe_scores.csv", "summary.csv")  # fmt: skip
+TABLES = ("items.parquet", "effects.parquet", "pathways.parquet", "curves.csv", "curve_samples.parquet",
+          "reference_curves.csv", "probe_scores.csv", "summary.csv")  # fmt: skip
 
 
 @pytest.fixture(scope="module")

@@ -172,9 +172,12 @@ def replacing(place: Path) -> Iterator[Path]:
 def read_manifest(path: Path) -> dict[str, Any]:
     """The manifest of a finished run."""
     try:
-        return json.loads((path / "manifest.json").read_text(encoding="utf-8"))
-    except (OSError, json.JSONDecodeError):
+        found = json.loads((path / "manifest.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError):
         raise UserError(f"{str(path)!r} is not a finished run (no manifest.json); run it to its end first.") from None
+    if not isinstance(found, dict) or "sha256" not in found or not (path / "recipe.toml").is_file():
+        raise UserError(f"{str(path)!r} is not a finished run of anchorscope (manifest.json is of something else).")
+    return found
 
 
 @contextlib.contextmanager

@@ -67,7 +67,7 @@ def test_tables_have_the_columns_of_the_contract(tables: dict[str, pl.DataFrame]
         assert tables[name].columns == CONTRACT[name].split()
     # The cross-fitted assignment has two rows per item, one per assigning probe: a column says which.
     assert [name for name in tables["pathways"].columns if name != "probe"] == CONTRACT["pathways"].split()
-    assert set(tables) == {"curves", "reference_curves", "probe_scores", "pathways", "summary"}
+    assert set(tables) == {"curves", "curve_samples", "reference_curves", "probe_scores", "pathways", "summary"}
 
 
 def test_numbers_are_numbers(tables: dict[str, pl.DataFrame]) -> None:

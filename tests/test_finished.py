@@ -1,0 +1,91 @@
+"""A finished run read back: the findings of its report, and draws that agree with the curves that were drawn."""
+
+import json
+import sys
+from collections.abc import Callable
+from dataclasses import fields
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pytest
+from polars.testing import assert_frame_equal
+
+sys.path.insert(0, str(Path(__file__).parent))  # pytest's import mode does not make helper modules importable
+
+from small_facts import quick_options, write_questions  # isort: skip
+
+from anchorscope import publish
+from anchorscope.errors import UserError
+from anchorscope.finished import open_finished
+from anchorscope.pipeline import run_recipe
+from anchorscope.recipe import make_recipe
+from anchorscope.report.findings import EFFECT_SCHEMA, SAMPLE_SCHEMA, Findings
+from anchorscope.stats.estimate import percentile_interval
+
+
+@pytest.fixture(scope="module")
+def published(save_tiny: Callable[[str], Path], tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Findings]:
+    """A run's folder, and what its report was given."""
+    folder = tmp_path_factory.mktemp("finished")
+    questions = write_questions(folder / "facts.jsonl")
+    told: list[Findings] = []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(publish, "write_all", lambda findings, *_: told.append(findings))
+        out = run_recipe(make_recipe(quick_options(questions, model=str(save_tiny("llama")))), folder / "run")
+    return out, told[0]
+
+
+def test_a_run_read_back_has_the_findings_of_its_report(published: tuple[Path, Findings]) -> None:
+    out, told = published
+    read = open_finished(out).findings
+    for one in fields(Findings):
+        mine, theirs = getattr(read, one.name), getattr(told, one.name)
+        if one.name == "steps":  # the report's own step is known only afterwards
+            assert mine["step"].to_list()[:-1] == theirs["step"].to_list()
+        elif isinstance(theirs, pl.DataFrame):
+            assert_frame_equal(mine, theirs, check_dtypes=False)
+        else:
+            assert mine == theirs, one.name
+
+
+def test_draws_give_the_intervals_of_the_chart(published: tuple[Path, Findings]) -> None:
+    _, told = published
+    keys = ["dataset", "site", "position", "assignment", "group", "layer"]
+    drawn = told.curves.filter((pl.col("intervention") == "knockout") & (pl.col("truth") == "all"))
+    drawn = drawn.filter(pl.col("variant") != "refit").join(told.curve_samples, on=keys, suffix="_draws")
+    assert drawn.height == told.curve_samples.height == 4 * 2 * told.n_layers
+    for row in drawn.iter_rows(named=True):
+        draws = np.array(row["delta_p_draws"], dtype=float)
+        low, high = percentile_interval(draws[1:])
+        shown = np.array([row["delta_p"], row["ci_low"], row["ci_high"]], dtype=float)  # an empty group has no numbers
+        np.testing.assert_allclose([draws[0], low, high], shown, atol=1e-4)
+
+
+def test_the_tables_have_the_columns_that_the_report_names(published: tuple[Path, Findings]) -> None:
+    _, told = published
+    assert dict(told.curve_samples.schema) == SAMPLE_SCHEMA
+    assert list(told.effects.columns) == list(EFFECT_SCHEMA)
+    assert set(told.effects["probe"]) == {"full"}
+
+
+def test_exact_words_are_places_in_the_question(published: tuple[Path, Findings]) -> None:
+    _, told = published
+    for row in told.items.filter(pl.col("status") == "used").iter_rows(named=True):
+        words = {row["question"][start:end] for start, end in row["question_words"]}
+        assert row["subject"] in words
+        assert row["relation"] in words
+
+
+def test_a_run_of_an_older_version_is_told_with_the_way_out(published: tuple[Path, Findings], tmp_path: Path) -> None:
+    out, _ = published
+    for name in ("manifest.json", "recipe.toml", "items.parquet"):
+        (tmp_path / name).write_bytes((out / name).read_bytes())
+    with pytest.raises(UserError, match=r"has no .*: it was made by an older version.*anchorscope run"):
+        open_finished(tmp_path).findings  # noqa: B018
+
+
+def test_a_folder_that_is_no_run_is_told(tmp_path: Path) -> None:
+    (tmp_path / "manifest.json").write_text(json.dumps({"command": "something else"}))
+    with pytest.raises(UserError, match="not a finished run"):
+        open_finished(tmp_path)
