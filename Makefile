@@ -15,6 +15,7 @@ test: $(VENV)/test-installed
 	$(BIN)/ruff check src tests
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	sh tools/install_chromium.sh
 	OMP_NUM_THREADS=1 $(BIN)/pytest --numprocesses auto --dist loadfile --no-loadscope-reorder
 
 install: $(VENV)/installed

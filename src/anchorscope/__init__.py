@@ -1,6 +1,7 @@
 """anchorscope: where does a language model's sense of truth come from, the question or the answer?
 
-`anchorscope.run(...)` does the main job and returns a `Run`; `anchorscope.open_run(folder)` opens a finished one.
+`anchorscope.run(...)` does the main job and returns a `Run`; `anchorscope.open_run(folder)` opens a finished one;
+`anchorscope.compare(runs, out=...)` puts several side by side.
 Names are loaded when they are first used, so that `import anchorscope` costs nothing.
 """
 
@@ -12,6 +13,8 @@ if TYPE_CHECKING:
     from anchorscope.api import Run as Run
     from anchorscope.api import open_run as open_run
     from anchorscope.api import run as run
+    from anchorscope.comparing.compare import Comparison as Comparison
+    from anchorscope.comparing.compare import compare as compare
     from anchorscope.datasets.question import Question as Question
     from anchorscope.errors import UserError as UserError
     from anchorscope.models.language_model import LanguageModel as LanguageModel
@@ -22,6 +25,8 @@ _HOMES = {
     "run": "anchorscope.api:run",
     "open_run": "anchorscope.api:open_run",
     "Run": "anchorscope.api:Run",
+    "compare": "anchorscope.comparing.compare:compare",
+    "Comparison": "anchorscope.comparing.compare:Comparison",
     "Recipe": "anchorscope.recipe:Recipe",
     "Question": "anchorscope.datasets.question:Question",
     "LanguageModel": "anchorscope.models.language_model:LanguageModel",
@@ -31,7 +36,10 @@ _HOMES = {
 }
 """The public names and where they live."""
 
-__all__ = ["LanguageModel", "Question", "Recipe", "Run", "UserError", "grade", "load_model", "open_run", "run"]
+__all__ = [
+    "Comparison", "LanguageModel", "Question", "Recipe", "Run", "UserError", "compare", "grade", "load_model",
+    "open_run", "run",
+]  # fmt: skip
 
 
 def __getattr__(name: str) -> Any:

@@ -48,9 +48,13 @@ class FinishedRun:
             experiment_items=self.parquet("experiment_items"),
             unavailable=pl.DataFrame(self.manifest["unavailable"], schema=UNAVAILABLE_SCHEMA),
             curve_samples=self.parquet("curve_samples"),
-            effects=headline_effects(self.parquet("effects"), recipe.site, recipe.position),
+            effects=self._headline_effects(),
             parameters=model["parameters"],
         )
+
+    def _headline_effects(self) -> pl.DataFrame:
+        """Only those rows are read from the file; it holds every site, position and probe."""
+        return headline_effects(pl.scan_parquet(self._there("effects.parquet")), self.recipe.site, self.recipe.position)
 
     def parquet(self, name: str) -> pl.DataFrame:
         """A table of the folder."""

@@ -1,20 +1,32 @@
 """What is written: every file, with nothing in it that would load or differ from what is drawn."""
 
+import base64
+import hashlib
+import html
 import json
 import re
 import subprocess
 import sys
+from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import polars as pl
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from report_synthetic import make_findings
 
+import anchorscope.report
 from anchorscope.report.delta_p import DeltaPChart
 from anchorscope.report.figures import displays
 from anchorscope.report.page import FILES
+from anchorscope.report.page_data import page_data
+from anchorscope.report.page_script import REPORT_SCRIPTS, embedded_json, joined_script
 from anchorscope.report.readings import read
 
+SCRIPTS = Path(anchorscope.report.__file__).parent / "scripts"
+SVG_NAME = "http://www.w3.org/2000/svg"
 FIGURES = ("delta_p", "probe_auc", "surviving_signal", "truth_split", "delta_p_reference")
 
 
@@ -63,10 +75,66 @@ def test_svg_keeps_text_as_text(written):
 
 
 def test_the_page_loads_nothing(written):
-    page = (written / "report.html").read_text(encoding="utf-8")
-    assert not re.search(r"https?://|//cdn|<script|<link|@import|url\(", page)
+    page = (written / "report.html").read_text(encoding="utf-8").replace(SVG_NAME, "")
+    assert not re.search(r"https?://|//cdn|<link|@import|url\(", page)
     assert re.findall(r'src="(?!data:)', page) == []
     assert page.count("data:image/svg+xml;base64,") == len(FIGURES)
+
+
+def test_the_page_allows_one_script_and_it_is_ours(written):
+    page = (written / "report.html").read_text(encoding="utf-8")
+    [script] = re.findall(r"<script>(.*?)</script>", page, flags=re.DOTALL)
+    assert script == joined_script(REPORT_SCRIPTS)
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    [policy] = re.findall(r'http-equiv="Content-Security-Policy" content="([^"]*)"', page)
+    assert html.unescape(policy) == (
+        f"default-src 'none'; img-src data:; style-src 'unsafe-inline'; script-src 'sha256-{digest}'"
+    )
+    held = re.findall(r'<script type="application/json" id="([^"]*)">', page)
+    assert held == ["chart-data", "item-data"]
+    assert page.count("<script") == 3
+
+
+@pytest.mark.parametrize("path", sorted(SCRIPTS.glob("*.js")), ids=lambda path: path.name)
+def test_scripts_build_the_page_without_markup(path):
+    text = path.read_text(encoding="utf-8")
+    assert not re.search(r"(inner|outer|Adjacent)HTML|document\.write|\beval\b|new Function|DOMParser", text)
+    assert "</script" not in text
+    assert not re.search(r"\bfetch\(|XMLHttpRequest|\bimport\b|https?://", text.replace(SVG_NAME, ""))
+    lines = text.splitlines()
+    assert lines[0].startswith("/* "), "every file begins with its idea"
+    assert len(lines) <= 300
+    assert max(len(line) for line in lines) <= 120
+
+
+def test_scripts_of_one_page_share_no_name():
+    """They are joined into one: a second function of a name would silently take the first one's place."""
+    texts = [(SCRIPTS / f"{name}.js").read_text(encoding="utf-8") for name in REPORT_SCRIPTS]
+    declared = re.compile(r"^(?:async )?(?:function|const|let) (\w+)", re.MULTILINE)
+    names = [name for text in texts for name in declared.findall(text)]
+    assert sorted(names) == sorted(set(names))
+
+
+@given(st.text())
+def test_data_hold_no_letter_that_could_end_them(text):
+    held = embedded_json({"text": text})
+    assert not set(held) & set("<>&\u2028\u2029")
+    assert json.loads(held) == {"text": text}
+
+
+def test_data_in_the_page_are_the_tables(findings, written):
+    page = (written / "report.html").read_text(encoding="utf-8")
+    [text] = re.findall(r'id="chart-data">(.*?)</script>', page, flags=re.DOTALL)
+    data = json.loads(text)
+    wanted = ["popqa", "mlp", "final", "knockout", "same", "plain", "Q-Anchored", "all"]
+    [row] = [row for row in data["curves"]["rows"] if row[:8] == wanted]
+    about = pl.col("dataset").eq("popqa") & pl.col("site").eq("mlp") & pl.col("intervention").eq("knockout")
+    about &= pl.col("assignment").eq("plain") & pl.col("group").eq("Q-Anchored") & pl.col("truth").eq("all")
+    expected = findings.curves.filter(about).sort("layer")
+    for column, values in zip(("delta_p", "ci_low", "ci_high"), row[9:], strict=True):
+        assert np.array(values) / data["curves"]["scale"] == pytest.approx(expected[column].to_numpy(), abs=0.00051)
+    assert len(data["curves"]["rows"]) * findings.n_layers == findings.curves.height
+    assert data["references"][0] == ["popqa", "mlp", "final", [15, 16, 17]]
 
 
 def test_the_page_carries_this_runs_numbers(written):
@@ -82,9 +150,30 @@ def test_the_page_carries_this_runs_numbers(written):
             "anchorscope run",
         ):
             assert wanted in text
-        assert "not available" not in text
+        assert "not available" not in text[: text.index("In words</h2>" if name.endswith("html") else "## In words")]
         assert "nan" not in re.sub(r"base64,[^\"]*", "", text).lower().split()
         assert all(file in text for file in FILES)
+
+
+def test_a_page_carries_only_as_many_curves_as_it_may(findings):
+    here = {("mlp", "final")}
+    other = findings.curves.with_columns(intervention=pl.lit("subject"))
+    rich = replace(findings, curves=pl.concat([findings.curves, other]))
+    everything = rich.curves.height
+
+    def kept(points):
+        data = page_data(rich, points)
+        return data["all_curves_here"], {(row[1], row[2], row[3], row[7]) for row in data["curves"]["rows"]}
+
+    whole, rows = kept(everything)
+    assert whole
+    whole, fewer = kept(everything - 1)  # the further intervention stays where the chart is read
+    assert not whole
+    assert {row[:2] for row in fewer if row[2] == "subject"} == here
+    assert {row for row in fewer if row[2] != "subject"} == {row for row in rows if row[2] != "subject"}
+    _, least = kept(1)
+    assert {row[:2] for row in least} == here
+    assert {row[2] for row in least} == {"knockout", "random", "none"}
 
 
 def test_observations_file_equals_the_readings(findings, written):

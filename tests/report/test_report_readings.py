@@ -3,15 +3,15 @@
 import math
 from dataclasses import replace
 
-import numpy as np
 import polars as pl
 import pytest
-from report_synthetic import LAYERS, SUMMARY_SCHEMA, curve_rows, make_findings, summary_row
+from report_synthetic import SUMMARY_SCHEMA, make_findings, summary_row
 
 from anchorscope.report.lookup import summary_of
-from anchorscope.report.readings import NOOP_FLIPS, read
+from anchorscope.report.readings import read
+from anchorscope.report.readings.at_reference import NOOP_FLIPS
 from anchorscope.report.story import tally
-from anchorscope.report.verdicts import above, below, difference, size_ratio, with_zero_bound
+from anchorscope.report.verdicts import above, all_of, below, between, difference, size_ratio, with_zero_bound
 from anchorscope.stats.estimate import Estimate
 
 
@@ -22,10 +22,6 @@ def reading(findings, claim, assignment="plain"):
 
 def with_summary(*rows):
     return replace(make_findings(("atlas",)), summary=pl.DataFrame(list(rows), schema=SUMMARY_SCHEMA))
-
-
-def with_curve(values, width=3.0):
-    return replace(make_findings(("atlas",)), curves=curve_rows("atlas", np.asarray(values), width=width))
 
 
 def reference(q, a, half):
@@ -42,30 +38,6 @@ def reference(q, a, half):
 )
 def test_q_below_a_follows_the_intervals(q, a, half, verdict):
     assert reading(reference(q, a, half), "q_below_a")["verdict"] == verdict
-
-
-def test_trough_and_recovery_of_a_known_curve():
-    values = np.zeros(LAYERS)
-    values[12] = -40.0
-    values[13:] = -10.0
-    findings = with_curve(values)
-    trough, recovery = reading(findings, "trough"), reading(findings, "recovery")
-    assert (trough["value"], trough["layer"], trough["verdict"]) == (-40.0, 12, "holds")
-    assert (trough["ci_low"], trough["ci_high"]) == (-43.0, -37.0)
-    assert (recovery["value"], recovery["verdict"]) == (30.0, "holds")
-    assert reading(findings, "last_layer")["verdict"] == "holds"
-
-
-def test_a_curve_that_only_falls_does_not_recover():
-    findings = with_curve(np.linspace(0, -30, LAYERS))
-    assert reading(findings, "recovery")["verdict"] == "does not hold"
-    assert reading(findings, "trough")["layer"] == LAYERS - 1
-
-
-def test_a_flat_curve_has_no_trough_and_a_noisy_one_is_undecided():
-    assert reading(with_curve(np.zeros(LAYERS)), "trough")["verdict"] == "does not hold"
-    assert reading(with_curve(np.zeros(LAYERS), width=9.0), "trough")["verdict"] == "undecided"
-    assert reading(with_curve(np.zeros(LAYERS)), "last_layer")["verdict"] == "undecided"
 
 
 @pytest.mark.parametrize(
@@ -162,6 +134,21 @@ def test_interval_arithmetic():
     assert difference(a, None) is None
     assert above(None, 0) == below(None, 0) == "undecided"
     assert above(a, 4.0) == "undecided"  # an end that touches the threshold decides nothing
+
+
+def test_between_needs_the_whole_interval_inside():
+    assert between(Estimate(0.0, -1.0, 1.0, 9, ""), -5, 5) == "holds"
+    assert between(Estimate(5.0, 4.0, 6.0, 9, ""), -5, 5) == "undecided"
+    assert between(Estimate(9.0, 6.0, 12.0, 9, ""), -5, 5) == "does not hold"
+    assert between(Estimate(-9.0, -12.0, -6.0, 9, ""), -5, 5) == "does not hold"
+    assert between(Estimate(0.0, math.nan, math.nan, 9, ""), -5, 5) == between(None, -5, 5) == "undecided"
+
+
+def test_a_claim_about_all_is_refuted_by_one_and_left_open_by_one():
+    assert all_of(["holds", "holds"]) == "holds"
+    assert all_of(["holds", "undecided"]) == "undecided"
+    assert all_of(["undecided", "does not hold", "holds"]) == "does not hold"
+    assert all_of([]) == "undecided"
 
 
 def test_a_zero_rate_gets_an_exact_bound():

@@ -22,7 +22,8 @@ def test_markup_stays_text(tmp_path):
     findings = replace(findings, model=SCRIPT, items=items, facts={"model": SCRIPT}, command="x </pre>" + SCRIPT)
     write_report(findings, read(findings), tmp_path)
     page = (tmp_path / "report.html").read_text(encoding="utf-8")
-    assert "<script" not in page
+    assert SCRIPT not in page
+    assert page.count("<script") == 3  # the page's own, and its data
     assert "<img src=x" not in page
     assert "&lt;script&gt;" in page
     text = (tmp_path / "report.md").read_text(encoding="utf-8")

@@ -12,9 +12,11 @@ import typer
 from typer.core import TyperGroup
 
 from anchorscope.cli.bench import bench
+from anchorscope.cli.compare import compare
 from anchorscope.cli.data import data
 from anchorscope.cli.models import models
 from anchorscope.cli.run import run
+from anchorscope.cli.show import show
 from anchorscope.cli.terminal import say, user_errors
 from anchorscope.cli.validate import validate
 
@@ -83,6 +85,8 @@ def anchorscope(
 
 
 app.command("run")(run)
+app.command("compare")(compare)
+app.command("show")(show)
 app.command("data")(data)
 app.command("models")(models)
 app.command("bench")(bench)

@@ -97,8 +97,7 @@ class Findings:
     """How large the model is; 0 where that is not known."""
 
 
-def headline_effects(effects: pl.DataFrame, site: str, position: str) -> pl.DataFrame:
+def headline_effects(effects: pl.DataFrame | pl.LazyFrame, site: str, position: str) -> pl.DataFrame:
     """The rows that the page shows of single items: the chart's place, the probe that was trained on all folds."""
-    return effects.filter(
-        (pl.col("site") == site) & (pl.col("position") == position) & (pl.col("probe") == "full")
-    )
+    here = (pl.col("site") == site) & (pl.col("position") == position) & (pl.col("probe") == "full")
+    return effects.lazy().filter(here).collect()

@@ -1,8 +1,8 @@
 """The page: one HTML file that opens from disk without a network, and the same in Markdown.
 
 Questions, answers and names are other people's text. In HTML every value is escaped by the template engine, and a
-content policy in the page forbids scripts and loads altogether; in Markdown every value loses its markup the same way.
-Figures are embedded as SVG images, so that the page can be mailed as it is.
+content policy in the page forbids all loads and all scripts but the page's own; in Markdown every value loses its
+markup the same way. Figures are embedded as SVG images and data as JSON, so that the page can be mailed as it is.
 """
 
 import base64
@@ -16,11 +16,23 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from anchorscope.report import tables
+from anchorscope.report.claims import claims_table, judge
 from anchorscope.report.exact_tokens import cuts_table
 from anchorscope.report.examples import examples_table
 from anchorscope.report.findings import Findings
 from anchorscope.report.further.contents import further_sections
+from anchorscope.report.item_data import item_data
+from anchorscope.report.page_data import page_data
+from anchorscope.report.page_script import (
+    FRAME_SCRIPTS,
+    REPORT_SCRIPTS,
+    content_policy,
+    embedded_json,
+    joined_script,
+    joined_styles,
+)
 from anchorscope.report.position_notes import POSITION_NOTES
+from anchorscope.report.prose import words
 from anchorscope.report.story import summary_paragraph, warnings
 
 FILES = {
@@ -52,24 +64,47 @@ _SPACES = re.compile(r"[^\S\u00a0\u202f]+")  # every blank and line break but th
 def write_report(findings: Findings, observations: Sequence[dict[str, Any]], out: Path) -> None:
     """Write report.html and report.md; the figures must already lie in out/figures."""
     content = _content(findings, observations)
-    for name in ("report.html", "report.md"):
-        write_page(name, content, out)
+    data = {"chart-data": page_data(findings), "item-data": item_data(findings)}
+    write_page("report.html", content, out, scripts=REPORT_SCRIPTS, data=data)
+    write_page("report.md", content, out)
 
 
-def write_page(name: str, content: Mapping[str, Any], out: Path) -> None:
-    """Write NAME from its template NAME.j2, as HTML with the figures of out/figures inside or as Markdown."""
+def write_page(
+    name: str,
+    content: Mapping[str, Any],
+    out: Path,
+    *,
+    scripts: Sequence[str] = FRAME_SCRIPTS,
+    data: Mapping[str, Any] | None = None,
+) -> None:
+    """Write NAME from its template NAME.j2, as HTML with figures, scripts and data inside or as Markdown.
+
+    A template of HTML extends page.html.j2. The scripts find the data by their names, as `pageData(NAME)`.
+    """
     if name.endswith(".html"):
         page = _environment(autoescape=True, finalize=None)
-        page.globals["figure"] = lambda figure: _embedded(out / "figures" / f"{figure}.svg")
+        script = joined_script(scripts)
+        page.globals |= {
+            "figure": lambda figure: _embedded(out / "figures" / f"{figure}.svg"),
+            "policy": content_policy(script),
+            "script": Markup(script),
+            "styles": Markup(joined_styles()),
+            "data": {key: embedded_json(value) for key, value in (data or {}).items()},
+        }
     else:
         page = _environment(autoescape=False, finalize=_plain_text)
     (out / name).write_text(page.get_template(f"{name}.j2").render(content), encoding="utf-8")
 
 
 def _content(findings: Findings, observations: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    judged = judge([findings])
     return {
         "findings": findings,
-        "observations": observations,
+        "key_readings": [reading for reading in observations if reading.get("key", True)],
+        "other_readings": [reading for reading in observations if not reading.get("key", True)],
+        "prose": words(findings, observations),
+        "claims": claims_table([one for one in judged if one.plain.found]),
+        "claims_elsewhere": claims_table([one for one in judged if not one.plain.found]),
         "summary": summary_paragraph(findings, observations),
         "warnings": warnings(findings, observations),
         "counts": tables.counts_table(findings),

@@ -7,6 +7,7 @@ into "undecided".
 """
 
 import math
+from collections.abc import Sequence
 from typing import Literal
 
 from anchorscope.stats.estimate import Estimate
@@ -32,6 +33,22 @@ def below(estimate: Estimate | None, threshold: float) -> Verdict:
     if estimate.ci_high < threshold:
         return "holds"
     return "does not hold" if estimate.ci_low > threshold else "undecided"
+
+
+def between(estimate: Estimate | None, low: float, high: float) -> Verdict:
+    """Does it lie between the two?"""
+    if estimate is None or not has_interval(estimate):
+        return "undecided"
+    if low < estimate.ci_low and estimate.ci_high < high:
+        return "holds"
+    return "does not hold" if estimate.ci_high < low or estimate.ci_low > high else "undecided"
+
+
+def all_of(verdicts: Sequence[Verdict]) -> Verdict:
+    """The verdict on "it is so for each of these": one that fails refutes it, one that is open leaves it open."""
+    if "does not hold" in verdicts:
+        return "does not hold"
+    return "holds" if verdicts and all(verdict == "holds" for verdict in verdicts) else "undecided"
 
 
 def has_interval(estimate: Estimate) -> bool:

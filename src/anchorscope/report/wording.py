@@ -10,6 +10,8 @@ MISSING = "not available"
 
 def number(value: float, digits: int) -> str:
     """A number with a real minus sign, and no minus before a rounded zero."""
+    if math.isinf(value):
+        return "∞" if value > 0 else "−∞"
     text = f"{value:.{digits}f}"
     if float(text) == 0:
         text = text.lstrip("-")
@@ -23,8 +25,7 @@ def estimate(found: Estimate | None, digits: int = 2, scale: float = 1.0, unit: 
     text = number(found.value * scale, digits) + unit
     if not has_interval(found):
         return text
-    high = "∞" if math.isinf(found.ci_high) else number(found.ci_high * scale, digits)
-    return f"{text} [{number(found.ci_low * scale, digits)}, {high}]"
+    return f"{text} [{number(found.ci_low * scale, digits)}, {number(found.ci_high * scale, digits)}]"
 
 
 def points(found: Estimate | None) -> str:

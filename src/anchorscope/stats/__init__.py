@@ -1,1 +1,3 @@
-"""Numbers: areas under curves with ties, the bootstrap over groups, agreement, densities, modes. NumPy only."""
+"""Numbers: AUC with ties, the bootstrap over groups, shapes of sampled curves, agreement, densities, modes.
+
+NumPy only."""

@@ -1,0 +1,49 @@
+"""`anchorscope compare`: finished runs side by side, one chart with a panel per model."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from anchorscope.cli.terminal import emit_json, listener, say
+from anchorscope.comparing.rules import REFUSABLE
+
+_ALLOW = (
+    f"Differences that would be refused and shall stand, as flags on the page: names with commas, or all: "
+    f"{', '.join(REFUSABLE)}."
+)
+
+
+def compare(
+    runs: Annotated[list[Path], typer.Argument(metavar="RUN", help="Folders of finished runs, at least two.")],
+    out: Annotated[Path, typer.Option(help="The folder for the chart, the tables and the page.")],
+    relative_depth: Annotated[
+        bool, typer.Option("--relative-depth", help="The x axis from 0 (first layer) to 1 (last) instead of layers.")
+    ] = False,
+    assignment: Annotated[
+        str, typer.Option(help="The rule of the chart: plain, corrected, cross-fitted or retained.")
+    ] = "plain",
+    order: Annotated[str, typer.Option(help="The panels' order: size (smallest model first) or given.")] = "size",
+    allow: Annotated[list[str] | None, typer.Option(help=_ALLOW)] = None,
+    quiet: Annotated[bool, typer.Option("--quiet", help="No progress; errors only.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object on standard output.")] = False,
+) -> None:
+    """Put finished runs side by side: a panel per model, what changes with size, and what the runs do not share."""
+    from anchorscope.comparing.compare import compare as compare_runs  # only here: help has to come at once
+
+    allowed = tuple(part for text in allow or () for part in text.split(",") if part)
+    made = compare_runs(
+        runs, out=out, relative_depth=relative_depth, assignment=assignment, order=order, allow=allowed,
+        progress=listener(quiet),
+    )  # fmt: skip
+    chart, report = out / "figures" / "delta_p.png", out / "report.html"
+    differences = made.manifest["differences"]
+    for one in differences:
+        say(f"warning: {one['text']}", quiet)
+    if as_json:
+        names = ("run", "folder", "model", "datasets", "used")
+        emit_json({"out": str(out), "chart": str(chart), "report": str(report),
+                   "runs": [{name: one[name] for name in names} for one in made.manifest["runs"]],
+                   "differences": differences, "readings": made.observations})  # fmt: skip
+    elif not quiet:
+        say(f"chart:  {chart}\nreport: {report}")

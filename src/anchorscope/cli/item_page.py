@@ -1,0 +1,182 @@
+"""One item of a run on a page of the terminal: what the explorer of report.html shows, in letters.
+
+Questions and answers are other people's text: what would steer the terminal is shown as a sign and does nothing, and
+square brackets are never read as markup. Where nothing can be underlined (a pipe, a plain terminal), the exact words
+stand in brackets.
+"""
+
+import math
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+import typer
+from rich.console import Console
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from anchorscope.cli.item_plot import layer_plot
+from anchorscope.report.findings import Findings
+from anchorscope.report.further.interventions import intervention_name
+from anchorscope.report.item_records import Effect, ItemRecord
+from anchorscope.report.palette import display_name
+from anchorscope.report.wording import number
+
+_EXACT, _QUIET, _NAME = "bold underline", "dim", "bold"
+_BRACKETS = ("⟦", "⟧")
+_IN_A_PIPE = 100  # columns: a pipe has no width of its own
+_MOST_ACCEPTED = 12
+_JOINERS = "\u200c\u200d"  # they make letters of some scripts, and steer nothing
+
+
+@contextmanager
+def page(pipe_width: int | None = None) -> Iterator[Console]:
+    """Standard output, as wide as the terminal is; no text is read as markup, and no line ends in blanks."""
+    width = None if sys.stdout.isatty() else pipe_width or _IN_A_PIPE
+    console = Console(width=width, markup=False, highlight=False, emoji=False)
+    with console.capture() as written:
+        yield console
+    if hasattr(sys.stdout, "reconfigure"):
+        sys.stdout.reconfigure(errors="replace")  # an old encoding gets "?" instead of a traceback
+    # Whoever forces colours into a pipe gets them; else there are none here to be taken out.
+    typer.echo("\n".join(line.rstrip() for line in written.get().splitlines()), color=True)
+
+
+def harmless(text: str | None) -> str:
+    """The text with a sign for every letter that would steer a terminal; as long as before, so that places hold."""
+    return "".join(map(_sign, text or ""))
+
+
+def _sign(letter: str) -> str:
+    if letter.isprintable() or letter in _JOINERS:
+        return letter
+    if letter.isspace():
+        return " "
+    return chr(0x2400 + ord(letter)) if letter < " " else "\ufffd"
+
+
+def short(text: str | None, longest: int) -> str:
+    """One short harmless line."""
+    line = " ".join(harmless(text).split())
+    return line if len(line) <= longest else line[: longest - 1] + "…"
+
+
+def print_item(item: ItemRecord, findings: Findings) -> None:
+    """Everything that is known of the item."""
+    with page() as console:
+        _write(item, findings, console)
+
+
+def _write(item: ItemRecord, findings: Findings, console: Console) -> None:
+    styled = console.is_terminal and console.color_system is not None
+    about = f"{findings.model}, {findings.site} at {findings.position}"
+    console.print(Text(harmless(f"{display_name(item.dataset)} · {item.item_id}"), style=_NAME))
+    console.print(Text(harmless(about + (", RANDOM WEIGHTS" if findings.random_weights else "")), style=_QUIET))
+    console.print()
+    console.print(Padding(_question(item, styled), (0, 2)))
+    console.print()
+    console.print(_facts(item))
+    if not item.effects:
+        console.print(Text(f"\nThe item was not used ({item.status}): nothing was cut, and no probe scored it."))
+        return
+    console.print(Text("\nΔP per layer: points of probability that the true label gains or loses", style=_NAME))
+    for line in _plot(item, console.width):
+        console.print(Text(line), no_wrap=True, crop=True)
+    console.print()
+    console.print(_effects(item.effects))
+    if item.further:
+        console.print(Text("\nfurther experiments", style=_NAME))
+        console.print(_further(item))
+
+
+def _question(item: ItemRecord, styled: bool) -> Text:
+    """The question with its exact words underlined, or in brackets."""
+    question, text, written = harmless(item.question), Text(), 0
+    for start, end in item.marks:
+        start = max(start, written)
+        if start >= end:
+            continue
+        word = question[start:end]
+        text.append(question[written:start])
+        text.append(word if styled else word.join(_BRACKETS), style=_EXACT)
+        written = end
+    return text.append(question[written:])
+
+
+def _facts(item: ItemRecord) -> Table:
+    table = Table.grid(padding=(0, 3, 0, 0))
+    table.add_column(no_wrap=True, style=_QUIET)
+    table.add_column(overflow="fold")
+    for name, value in _fact_rows(item):
+        table.add_row(Text(name), Text(value))
+    return table
+
+
+def _fact_rows(item: ItemRecord) -> Iterator[tuple[str, str]]:
+    verdict = {True: "true", False: "false"}.get(item.truthful, "not graded")  # type: ignore[arg-type]
+    yield "answer", f"{harmless(item.answer)}   ({verdict})"
+    accepted = " | ".join(harmless(text) for text in item.accepted[:_MOST_ACCEPTED])
+    more = len(item.accepted) - _MOST_ACCEPTED
+    yield "accepted", accepted + (f" | and {more} more" if more > 0 else "")
+    for name, value in (("subject", item.subject), ("relation", item.relation)):
+        if value:
+            yield name, harmless(value)
+    if item.pathways:
+        yield "pathway", ", ".join(f"{pathway} ({rule})" for rule, pathway in item.pathways.items())
+    if item.reference_layer is not None:
+        fold = "" if item.fold is None else f" (fold {item.fold})"
+        before = item.probability_before
+        says = "" if before is None else f", where the probe gives “true” {_share(before)}"
+        yield "l*", f"layer {item.reference_layer}{fold}{says}"
+    if item.confidence_mean is not None:
+        yield "confidence", f"{_share(math.exp(item.confidence_mean))} per token of the answer (geometric mean)"
+    yield "status", item.status
+
+
+def _share(value: float) -> str:
+    return f"{number(100 * value, 1)} %"
+
+
+def _plot(item: ItemRecord, width: int) -> list[str]:
+    by_name = {effect.intervention: effect for effect in item.effects}
+    main = by_name.get("knockout", item.effects[0])
+    drawn = [("●", main.intervention, main.delta_p)]
+    if "random" in by_name and main.intervention != "random":
+        drawn.append(("·", "random", by_name["random"].delta_p))
+    lines = layer_plot([(sign, values) for sign, _, values in drawn], item.reference_layer, width)
+    return [*lines, *(f"        {sign} {intervention_name(name)}" for sign, name, _ in drawn)]
+
+
+def _effects(effects: Sequence[Effect]) -> Table:
+    table = Table(box=None, pad_edge=False, padding=(0, 3, 0, 0), show_edge=False)
+    table.add_column("what was done", overflow="fold")
+    for name in ("tokens", "ΔP at l*"):
+        table.add_column(name, justify="right", no_wrap=True)
+    table.add_column("verdict", overflow="fold")
+    for effect in effects:
+        donors = f" ({effect.runs} donors)" if effect.runs > 1 else ""
+        delta = "–" if effect.delta_p_reference is None else number(effect.delta_p_reference, 1)
+        cut = number(effect.n_cut, 0 if effect.n_cut == int(effect.n_cut) else 1)
+        table.add_row(Text(intervention_name(effect.intervention) + donors), Text(cut), Text(delta), _verdict(effect))
+    return table
+
+
+def _verdict(effect: Effect) -> Text:
+    if not effect.flips:
+        return Text("stays")
+    return Text("flips" if effect.runs == 1 else f"flips in {effect.flips} of {effect.runs}", style=_NAME)
+
+
+def _further(item: ItemRecord) -> Table:
+    """One line per experiment and variant."""
+    table = Table.grid(padding=(0, 3, 0, 0))
+    table.add_column(no_wrap=True, style=_QUIET)
+    table.add_column(overflow="fold")
+    lines: dict[tuple[str, str], list[str]] = {}
+    for one in item.further:
+        shown = number(one.value, 0 if one.value.is_integer() else 3)
+        lines.setdefault((one.experiment, one.variant or ""), []).append(f"{one.quantity.replace('_', ' ')} {shown}")
+    for (experiment, variant), told in lines.items():
+        table.add_row(Text(harmless(f"{experiment} {variant}".rstrip())), Text(", ".join(told)))
+    return table

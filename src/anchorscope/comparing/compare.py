@@ -1,0 +1,146 @@
+"""`compare`, told from top to bottom: open the runs, see whether they may stand side by side, write the page.
+
+Nothing is measured anew: everything comes from the run folders, without a model.
+"""
+
+import json
+import shlex
+from collections.abc import Sequence
+from functools import cached_property
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from anchorscope.comparing.differences import Difference, differences
+from anchorscope.comparing.folder import fresh_folder, read_comparison, seal
+from anchorscope.comparing.named import ORDERS, NamedRun, open_runs
+from anchorscope.comparing.rules import check_allowed
+from anchorscope.errors import UserError, unknown
+from anchorscope.progress import Progress, Silent
+from anchorscope.report.comparison.compared import Compared, Flag, chart_rows
+from anchorscope.report.comparison.render import write_comparison
+from anchorscope.report.readings import RULES
+from anchorscope.store import sha256
+
+_WITH_PATHS = {"model", "datasets", "columns"}
+"""Options that may say where files lie on somebody's machine; name and fingerprint say enough."""
+
+
+class Comparison:
+    """A finished comparison; tables are read when they are first asked for."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.manifest = read_comparison(path)
+
+    def __repr__(self) -> str:
+        return f"Comparison({str(self.path)!r}, runs={[run['run'] for run in self.manifest['runs']]})"
+
+    @cached_property
+    def curves(self) -> pl.DataFrame:
+        """Mean ΔP per layer of all runs; `run` tells them apart."""
+        return pl.read_csv(self.path / "curves.csv", infer_schema_length=None)
+
+    @cached_property
+    def observations(self) -> list[dict[str, Any]]:
+        """The readings across models, the claims, and each run's own main readings."""
+        found: list[dict[str, Any]] = json.loads((self.path / "observations.json").read_text(encoding="utf-8"))
+        return found
+
+
+def compare(
+    runs: Sequence[str | Path | Any],
+    *,
+    out: str | Path,
+    relative_depth: bool = False,
+    assignment: str = "plain",
+    order: str = "size",
+    allow: str | Sequence[str] = (),
+    progress: Progress | None = None,
+) -> Comparison:
+    """Puts finished runs side by side into the folder `out`; the options are those of `anchorscope compare`.
+
+    A run is its folder, or what `anchorscope.run` and `anchorscope.open_run` return.
+    """
+    for kind, chosen, known in (("assignment", assignment, tuple(RULES)), ("order", order, ORDERS)):
+        if chosen not in known:
+            raise unknown(kind, chosen, known)
+    allowed = check_allowed((allow,) if isinstance(allow, str) else tuple(allow))
+    paths = [Path(getattr(run, "path", run)) for run in runs]
+    named = open_runs(paths, order)
+    found = differences(named, allowed)
+    compared = Compared(
+        runs=tuple(one.findings for one in named),
+        folders=tuple(one.folder for one in named),
+        assignment=assignment,
+        relative_depth=relative_depth,
+        flags=tuple(Flag(one.words, one.reason, one.refused) for one in found),
+        command=_command([one.folder for one in named], assignment, relative_depth, order, sorted(allowed)),
+    )
+    _check_rule(compared)
+    place = Path(out)
+    with fresh_folder(place, paths) as half_made:
+        _curves(named).write_csv(half_made / "curves.csv")
+        write_comparison(compared, half_made, progress or Silent())
+        seal(half_made, _manifest(named, compared, found, order))
+    return Comparison(place)
+
+
+def _check_rule(compared: Compared) -> None:
+    """A rule that a run was not sorted by cannot be drawn."""
+    for run in compared.runs:
+        if not chart_rows(run, compared.assignment).height:
+            has = [rule for rule in RULES if chart_rows(run, rule).height]
+            raise UserError(
+                f"The run of {run.model} has no curves under the rule {compared.assignment!r}; it has: "
+                f"{', '.join(has) or 'none'}. Choose one that all runs have with --assignment."
+            )
+
+
+def _curves(named: Sequence[NamedRun]) -> pl.DataFrame:
+    """All curves of all runs; `model` stays as each run wrote it, `run` is unique."""
+    tables = [one.run.findings.curves.select(pl.lit(one.name).alias("run"), pl.all()) for one in named]
+    return pl.concat(tables, how="diagonal_relaxed")
+
+
+def _manifest(
+    named: Sequence[NamedRun], compared: Compared, found: Sequence[Difference], order: str
+) -> dict[str, Any]:
+    """What was compared, for programs and for those who want to do it again."""
+    return {
+        "runs": [
+            {
+                "run": one.name,
+                "folder": one.folder,
+                "model": {name: value for name, value in one.run.manifest["model"].items() if name != "source"},
+                "datasets": list(one.run.manifest["reference_layers"]),
+                "used": {row["dataset"]: row.get("used") for row in one.run.manifest["counts"]},
+                "recipe": one.run.recipe.model_dump(mode="json", exclude=_WITH_PATHS),
+                "versions": one.run.manifest.get("versions", {}),
+                "manifest_sha256": sha256(one.run.path / "manifest.json"),
+            }
+            for one in named
+        ],
+        "differences": [one.record() for one in found],
+        "options": {"assignment": compared.assignment, "relative_depth": compared.relative_depth, "order": order},
+        "command": compared.command,
+        "versions": {name: _version(name) for name in ("anchorscope", "polars", "numpy", "matplotlib")},
+    }
+
+
+def _version(name: str) -> str:
+    try:
+        return metadata.version(name)
+    except metadata.PackageNotFoundError:
+        return "not installed as a package"
+
+
+def _command(folders: Sequence[str], assignment: str, relative: bool, order: str, allowed: Sequence[str]) -> str:
+    """What repeats it, with the folders' names alone."""
+    options = [] if assignment == "plain" else ["--assignment", assignment]
+    options += ["--relative-depth"] if relative else []
+    options += [] if order == "size" else ["--order", order]
+    options += ["--allow", ",".join(allowed)] if allowed else []
+    return shlex.join(["anchorscope", "compare", *folders, "--out", "NEW_FOLDER", *options])

@@ -1,0 +1,73 @@
+"""The chart's curves of one run under one rule, each with its bootstrap draws."""
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import polars as pl
+
+from anchorscope.report.findings import Findings
+from anchorscope.report.palette import A_ANCHORED, Q_ANCHORED
+from anchorscope.stats.sampled_curve import SampledCurve
+
+
+@dataclass(frozen=True)
+class RunCurves:
+    """What is drawn in one panel of the chart."""
+
+    findings: Findings
+    assignment: str
+
+    @property
+    def model(self) -> str:
+        """Whose curves these are."""
+        return self.findings.model
+
+    @property
+    def datasets(self) -> tuple[str, ...]:
+        """All datasets of the run, also those without a curve."""
+        return self.findings.datasets
+
+    def curve(self, dataset: str, group: str) -> SampledCurve | None:
+        """One curve; None where the run has no draws of it, or the group no items."""
+        return self._curves.get((dataset, group))
+
+    def q(self, dataset: str) -> SampledCurve | None:
+        """The Q-Anchored curve."""
+        return self.curve(dataset, Q_ANCHORED)
+
+    def a(self, dataset: str) -> SampledCurve | None:
+        """The A-Anchored curve."""
+        return self.curve(dataset, A_ANCHORED)
+
+    @cached_property
+    def _curves(self) -> dict[tuple[str, str], SampledCurve]:
+        wanted = (
+            (pl.col("site") == self.findings.site)
+            & (pl.col("position") == self.findings.position)
+            & (pl.col("assignment") == self.assignment)
+        )
+        found = {}
+        for (dataset, group), rows in self.findings.curve_samples.filter(wanted).group_by("dataset", "group"):
+            draws = np.array(rows.sort("layer")["delta_p"].to_list(), dtype=np.float64).T
+            if draws.size and np.isfinite(draws[0]).all():
+                key = str(dataset), str(group)
+                found[key] = SampledCurve(draws[0], draws[1:], self._items(*key))
+        return found
+
+    def _items(self, dataset: str, group: str) -> int:
+        rows = self.findings.curves.filter(
+            (pl.col("dataset") == dataset)
+            & (pl.col("group") == group)
+            & (pl.col("assignment") == self.assignment)
+            & (pl.col("site") == self.findings.site)
+            & (pl.col("position") == self.findings.position)
+            & (pl.col("intervention") == "knockout")
+            & (pl.col("truth") == "all")
+        )
+        return int(rows["n"][0] or 0) if rows.height else 0
+
+
+def layers_from(curve: SampledCurve, first: int) -> SampledCurve:
+    """The curve from a layer on."""
+    return SampledCurve(curve.value[first:], curve.samples[:, first:], curve.n)

@@ -1,0 +1,246 @@
+/* The one chart of the page: lines over layers with bands, a crosshair, and a readout of all values at a layer.
+ *
+ * lineChart(node, spec) draws into the node and returns {update(spec), emphasise(id), svg, spec()}.
+ * spec = {
+ *   title?, xLabel, yLabel, label?        label: what is shown, for those who cannot see it
+ *   xMax                                  the last layer
+ *   relative?                             x runs from 0 to 1, so that models of any depth lie over each other
+ *   yRange?: [low, high], zero?, level?   zero: the y axis shows 0, with a line; level: a line at another height
+ *   bands?                                draw the intervals
+ *   marks?: [{x, colour, row?}]           ticks at the foot, such as reference layers
+ *   series: [{id, name, colour, dash?, marker?, open?, width?, values, low?, high?, quiet?, bundle?, kin?}]
+ *                                         values by layer, null where there is none; quiet lines have no band; many
+ *                                         lines of the same `bundle` are one row of the readout, with their range;
+ *                                         `kin`: another id by which emphasise() finds the line
+ *   format?                               how a value is written: a function, else one digit
+ *   empty?, height?
+ * }
+ * Pointer, touch and keyboard (arrows, Page Up/Down, Home, End, Escape) move the same cursor. */
+
+const MOST_OF_A_BUNDLE = 3;
+
+function lineChart(node, firstSpec) {
+  const svg = drawn("svg", { class: "lines", "aria-hidden": "true", preserveAspectRatio: "xMidYMid meet" });
+  const readout = element("div", { class: "readout", role: "status", "aria-live": "polite", hidden: true });
+  const frame = element("div", {
+    class: "chart", tabindex: "0", role: "application", "aria-roledescription": "line chart",
+  }, svg, readout);
+  node.replaceChildren(frame);
+  const state = { spec: firstSpec, scale: null, cursor: null, near: null, emphasis: null, overlay: null };
+
+  function redraw() {
+    const width = Math.floor(frame.clientWidth);
+    if (width < 40) return; // folded away: it is drawn when it is opened
+    state.scale = chartScale(state.spec, width);
+    drawSheet(svg, state.spec, state.scale);
+    state.overlay = svg.querySelector(".overlay");
+    frame.setAttribute("aria-label", chartLabel(state.spec));
+    if (state.cursor !== null) state.cursor = Math.min(state.cursor, state.scale.last);
+    moveTo(state.cursor, state.near);
+    markEmphasis();
+  }
+
+  function moveTo(cursor, near = null) {
+    state.cursor = cursor;
+    state.near = near;
+    if (!state.scale) return;
+    drawCursor(state.overlay, state.spec, state.scale, cursor);
+    fillReadout(readout, state.spec, state.scale, cursor, near);
+  }
+
+  function markEmphasis() {
+    for (const line of svg.querySelectorAll(".series, .band")) {
+      const meant = [null, line.dataset.series, line.dataset.kin].includes(state.emphasis);
+      line.classList.toggle("faded", !meant);
+    }
+  }
+
+  function followPointer(event) {
+    if (!state.scale) return;
+    const box = svg.getBoundingClientRect();
+    const unit = state.scale.width / box.width; // the sheet may be shown smaller than it was drawn
+    const x = (event.clientX - box.left) * unit - state.scale.inner.left;
+    const y = (event.clientY - box.top) * unit - state.scale.inner.top;
+    const layer = state.scale.layerAt(x);
+    moveTo(layer, nearestSeries(state.spec, state.scale, layer, y));
+  }
+
+  svg.addEventListener("pointermove", followPointer);
+  svg.addEventListener("pointerdown", followPointer);
+  svg.addEventListener("pointerleave", (event) => event.pointerType === "mouse" && moveTo(null));
+  frame.addEventListener("keydown", (event) => {
+    const target = state.scale && cursorAfter(event.key, state.cursor, state.scale.last);
+    if (target === undefined || target === false || event.ctrlKey || event.metaKey || event.altKey) return;
+    event.preventDefault();
+    moveTo(target);
+  });
+  frame.addEventListener("blur", () => moveTo(null));
+  new ResizeObserver(() => {
+    if (!state.scale || Math.floor(frame.clientWidth) !== state.scale.width) redraw();
+  }).observe(frame);
+  redraw();
+  return {
+    svg,
+    spec: () => state.spec,
+    update(spec) {
+      state.spec = spec;
+      redraw();
+    },
+    emphasise(id) {
+      state.emphasis = id;
+      markEmphasis();
+    },
+  };
+}
+
+/** Where a key moves the cursor; undefined for keys that mean nothing here, null to take it away. */
+function cursorAfter(key, cursor, last) {
+  const steps = { ArrowRight: 1, ArrowUp: 1, ArrowLeft: -1, ArrowDown: -1, PageUp: 5, PageDown: -5 };
+  if (key === "Home") return 0;
+  if (key === "End") return last;
+  if (key === "Escape") return cursor === null ? undefined : null;
+  if (!(key in steps)) return undefined;
+  if (cursor === null) return steps[key] > 0 ? 0 : last;
+  return Math.max(0, Math.min(last, cursor + steps[key]));
+}
+
+function chartLabel(spec) {
+  const what = spec.label || [spec.title, `${spec.yLabel} by ${spec.xLabel}`].filter(Boolean).join(": ");
+  return `${what}. ${spec.series.length} lines. Use the arrow keys to read the values at each layer.`;
+}
+
+/** Everything but the cursor. */
+function drawSheet(svg, spec, scale) {
+  const { inner } = scale;
+  svg.setAttribute("viewBox", `0 0 ${scale.width} ${scale.height}`);
+  const plot = drawn("svg", { x: inner.left, y: inner.top, width: inner.width, height: inner.height, class: "plot" });
+  const axes = drawn("g", { transform: `translate(${inner.left},${inner.top})`, class: "axes" });
+  drawAxes(axes, spec, scale);
+  for (const height of [spec.zero ? 0 : null, spec.level]) {
+    if (!Number.isFinite(height)) continue;
+    const y = scale.y(height);
+    plot.append(drawn("line", { class: "level", x1: 0, x2: inner.width, y1: y, y2: y }));
+  }
+  drawMarks(plot, spec, scale);
+  const quietFirst = [...spec.series].sort((a, b) => Number(Boolean(b.quiet)) - Number(Boolean(a.quiet)));
+  if (spec.bands) {
+    for (const { id, colour, ...series } of quietFirst.filter((one) => !one.quiet)) {
+      plot.append(drawn("path", { class: "band", "data-series": id, d: bandPath(scale, series), "--c": colour }));
+    }
+  }
+  quietFirst.forEach((series, number) => plot.append(seriesLine(scale, series, number)));
+  if (!spec.series.length) {
+    const middle = { class: "empty", x: inner.width / 2, y: inner.height / 2 };
+    plot.append(drawn("text", middle, spec.empty || "nothing to show"));
+  }
+  const overlay = drawn("g", { class: "overlay", transform: `translate(${inner.left},${inner.top})` });
+  const title = spec.title ? drawn("text", { class: "title", x: scale.width / 2, y: 20 }, spec.title) : null;
+  svg.replaceChildren(...[title, axes, plot, overlay].filter(Boolean));
+}
+
+function drawAxes(axes, spec, scale) {
+  const { inner } = scale;
+  const digits = tickDigits(scale.yTicks);
+  for (const value of scale.yTicks) {
+    const y = scale.y(value);
+    axes.append(drawn("line", { class: "grid", x1: 0, x2: inner.width, y1: y, y2: y }));
+    axes.append(drawn("text", { class: "tick y", x: -9, y }, shownNumber(value, digits)));
+  }
+  axes.append(drawn("line", { class: "axis", x1: 0, x2: inner.width, y1: inner.height, y2: inner.height }));
+  for (const { place: x, value } of scale.xTicks) {
+    axes.append(drawn("line", { class: "axis", x1: x, x2: x, y1: inner.height, y2: inner.height + 4 }));
+    axes.append(drawn("text", { class: "tick x", x, y: inner.height + 17 }, spec.relative ? value.toFixed(1) : value));
+  }
+  axes.append(drawn("text", { class: "label x", x: inner.width / 2, y: inner.height + 38 }, spec.xLabel));
+  const upright = `translate(-46,${inner.height / 2}) rotate(-90)`;
+  axes.append(drawn("text", { class: "label y", transform: upright }, spec.yLabel));
+}
+
+function drawMarks(plot, spec, scale) {
+  for (const mark of spec.marks || []) {
+    const x = scale.x(mark.x);
+    plot.append(drawn("line", { class: "mark-line", x1: x, x2: x, y1: 0, y2: scale.inner.height, "--c": mark.colour }));
+    const foot = scale.inner.height - (mark.row || 0) * MARK_ROW;
+    plot.append(drawn("line", { class: "mark", x1: x, x2: x, y1: foot - MARK_ROW + 1, y2: foot, "--c": mark.colour }));
+  }
+}
+
+/** The index of a series' value at the cursor; under relative depth a shorter series is asked at the same depth. */
+function indexAt(spec, scale, series, cursor) {
+  const end = series.values.length - 1;
+  return spec.relative && scale.last > 0 ? Math.round((cursor / scale.last) * end) : cursor;
+}
+
+function nearestSeries(spec, scale, cursor, y) {
+  let best = null;
+  for (const series of spec.series) {
+    const value = series.values[indexAt(spec, scale, series, cursor)];
+    if (!Number.isFinite(value)) continue;
+    const far = Math.abs(scale.y(value) - y);
+    if (far < 26 && (!best || far < best.far)) best = { far, id: series.id };
+  }
+  return best ? best.id : null;
+}
+
+function drawCursor(overlay, spec, scale, cursor) {
+  overlay.replaceChildren();
+  if (cursor === null) return;
+  const x = scale.x(cursor);
+  overlay.append(drawn("line", { class: "crosshair", x1: x, x2: x, y1: 0, y2: scale.inner.height }));
+  for (const series of spec.series) {
+    const value = series.values[indexAt(spec, scale, series, cursor)];
+    if (!Number.isFinite(value)) continue;
+    const y = scale.y(value);
+    if (y < 0 || y > scale.inner.height) continue;
+    overlay.append(drawn("circle", { class: "dot", cx: x, cy: y, r: series.quiet ? 2.4 : 3.6, "--c": series.colour }));
+  }
+}
+
+/** All values at the cursor, highest first, quiet lines last. */
+function readings(spec, scale, cursor) {
+  const write = spec.format || ((value) => shownNumber(value));
+  return spec.series
+    .map((series) => {
+      const i = indexAt(spec, scale, series, cursor);
+      const [low, high] = [series.low, series.high].map((list) => (list ? list[i] : null));
+      const interval = Number.isFinite(low) && Number.isFinite(high) ? `[${write(low)}, ${write(high)}]` : "";
+      return { series, value: series.values[i], text: write(series.values[i]), interval };
+    })
+    .filter((row) => Number.isFinite(row.value))
+    .sort((a, b) => Number(Boolean(a.series.quiet)) - Number(Boolean(b.series.quiet)) || b.value - a.value);
+}
+
+/** Rows of the readout; more than a few lines of one bundle are told by their range. */
+function bundled(rows) {
+  const sizes = new Map();
+  for (const { series } of rows) if (series.bundle) sizes.set(series.bundle, (sizes.get(series.bundle) || 0) + 1);
+  const told = new Set();
+  return rows.flatMap((row) => {
+    const { bundle } = row.series;
+    if (!bundle || sizes.get(bundle) <= MOST_OF_A_BUNDLE) return [row];
+    if (told.has(bundle)) return [];
+    told.add(bundle);
+    const all = rows.filter(({ series }) => series.bundle === bundle); // highest first
+    const range = `${all[all.length - 1].text} … ${all[0].text}`;
+    return [{ series: { ...row.series, name: `${bundle}, ${all.length} lines` }, text: "", interval: range }];
+  });
+}
+
+function fillReadout(readout, spec, scale, cursor, near) {
+  readout.hidden = cursor === null;
+  if (cursor === null) return readout.replaceChildren();
+  const depth = scale.last > 0 ? cursor / scale.last : 0;
+  const rows = bundled(readings(spec, scale, cursor)).map(({ series, text, interval }) =>
+    element("tr", { class: series.id === near ? "near" : series.quiet && "quiet", "data-series": series.id },
+      element("td", { class: "key" }, lineSample(series)), element("th", { scope: "row" }, series.name),
+      element("td", { class: "value" }, text), element("td", { class: "interval" }, interval)));
+  readout.replaceChildren(
+    element("p", { class: "where" }, `Layer ${cursor}`, element("span", {}, ` depth ${depth.toFixed(2)}`)),
+    element("table", {}, element("tbody", {}, rows)),
+  );
+  // Beside the crosshair, on the side that has more room; the style sheet puts it below where the page is narrow.
+  const share = (scale.inner.left + scale.x(cursor)) / scale.width;
+  readout.classList.toggle("left", share > 0.5);
+  readout.style.setProperty("--at", `${(100 * share).toFixed(2)}%`);
+  return undefined;
+}

@@ -1,0 +1,122 @@
+"""The comparison in a browser: a panel per run, one legend and one y axis, controls that move all panels together."""
+
+import sys
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parents[1]))  # pytest's import mode does not make helper modules importable
+
+from compared_runs import model_findings  # isort: skip
+
+from anchorscope.progress import Silent
+from anchorscope.report.comparison import render
+from anchorscope.report.comparison.compared import Compared
+
+VIEW = "#compare-view"
+PANELS = f"{VIEW} .panels .chart"
+MARKUP = "<img src=x onerror=\"document.title='run'\"></script><script>document.title='run'</script>"
+
+
+@pytest.fixture(scope="module")
+def compared() -> Compared:
+    runs = (
+        model_findings("Small"),
+        model_findings(MARKUP, layers=16, depth=-70.0, parameters=10**9),
+        model_findings("Random", layers=8, depth=-3.0, parameters=10**10, random_weights=True),
+    )
+    return Compared(runs, ("a", "b", "c"))
+
+
+@pytest.fixture(scope="module")
+def report(compared, tmp_path_factory) -> Path:
+    folder = tmp_path_factory.mktemp("compare_page")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(render, "save_all", lambda *_: None)  # the printed figures take the time
+        render.write_comparison(compared, folder, Silent())
+    return folder / "report.html"
+
+
+@pytest.fixture(scope="module")
+def page(report, open_page):
+    return open_page(report)
+
+
+@pytest.fixture(autouse=True)
+def _as_it_was(page):
+    yield
+    page.locator(VIEW).get_by_role("button", name="Reset").click()
+
+
+def _ticks(page, panel: int, axis: str) -> list[str]:
+    return page.locator(PANELS).nth(panel).locator(f"svg.lines .tick.{axis}").all_text_contents()
+
+
+def _lines(page, panel: int) -> int:
+    return page.locator(PANELS).nth(panel).locator("svg.lines .plot .series").count()
+
+
+def _legend(page):
+    return page.locator(f"{VIEW} .legend button.toggle")
+
+
+def test_a_panel_per_run_with_a_legend_for_all(page, compared) -> None:
+    titles = page.locator(f"{PANELS} svg.lines > .title").all_text_contents()
+    assert titles == ["Small", MARKUP, "Random (RANDOM WEIGHTS)"]
+    assert [_lines(page, panel) for panel in range(3)] == [4, 4, 4]
+    assert page.locator(f"{VIEW} .legend").count() == 1
+    names = _legend(page).all_inner_texts()
+    assert [name for name in names if "Anchored" in name] == [
+        f"{group} ({dataset})" for group in ("Q-Anchored", "A-Anchored") for dataset in ("PopQA", "TriviaQA")
+    ]
+    assert page.title().startswith("3 runs")  # no name with markup has run
+
+
+def test_all_panels_have_the_same_y_axis(page) -> None:
+    assert _ticks(page, 0, "y") == _ticks(page, 1, "y") == _ticks(page, 2, "y")
+    assert "−60" in _ticks(page, 2, "y")
+    assert _ticks(page, 0, "x") != _ticks(page, 2, "x")
+
+
+def test_relative_depth_makes_the_x_axes_the_same(page) -> None:
+    page.locator(VIEW).get_by_role("switch", name="Relative depth").check()
+    assert _ticks(page, 0, "x") == _ticks(page, 1, "x") == _ticks(page, 2, "x")
+    assert "cp-depth=1" in page.url
+
+
+def test_the_rule_changes_every_panel(page, compared) -> None:
+    before = page.locator(f"{PANELS} .line").first.get_attribute("d")
+    page.locator(VIEW).get_by_role("group", name="Sorted by the rule").get_by_role("radio", name="corrected").check()
+    assert page.locator(f"{PANELS} .line").first.get_attribute("d") != before
+    page.locator(PANELS).nth(1).focus()
+    page.keyboard.press("End")
+    told = page.locator(PANELS).nth(1).locator(".readout tr").filter(has_text="Q-Anchored (PopQA)")
+    curve = compared.runs[1].curves
+    last = curve.filter((curve["dataset"] == "popqa") & (curve["assignment"] == "corrected")
+                        & (curve["group"] == "Q-Anchored") & (curve["layer"] == 15))["delta_p"][0]  # fmt: skip
+    assert float(told.locator(".value").inner_text().replace("−", "-")) == pytest.approx(last, abs=0.051)
+
+
+def test_a_line_switched_off_is_off_in_all_panels(page) -> None:
+    _legend(page).filter(has_text="Q-Anchored (TriviaQA)").click()
+    assert [_lines(page, panel) for panel in range(3)] == [3, 3, 3]
+    assert _legend(page).filter(has_text="Q-Anchored (TriviaQA)").get_attribute("aria-pressed") == "false"
+
+
+def test_bands_can_be_taken_away(page) -> None:
+    assert page.locator(f"{PANELS} .band").count() == 12
+    page.locator(VIEW).get_by_role("switch", name="95 % bands").uncheck()
+    assert page.locator(f"{PANELS} .band").count() == 0
+
+
+def test_a_view_can_be_linked(report, open_page) -> None:
+    other = open_page(report, "cp-rule=retained&cp-hide=q0.a1", color_scheme="dark")
+    assert other.locator(VIEW).get_by_role("radio", name="retained").is_checked()
+    assert _lines(other, 0) == 2
+
+
+def test_a_narrow_page_does_not_scroll_sideways(report, open_page) -> None:
+    narrow = open_page(report, viewport={"width": 380, "height": 800})
+    assert narrow.evaluate("document.documentElement.scrollWidth") <= 380
+    boxes = [narrow.locator(PANELS).nth(panel).bounding_box() for panel in range(2)]
+    assert boxes[1]["y"] > boxes[0]["y"] + 100  # one under the other

@@ -1,0 +1,314 @@
+"""The report in a browser: it opens, draws what the tables say, obeys its controls, and runs nobody else's code."""
+
+import json
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import polars as pl
+import pytest
+from report_synthetic import LAYERS, make_findings
+
+from anchorscope.report.delta_p import DeltaPChart
+from anchorscope.report.page import write_report
+from anchorscope.report.readings import read
+
+MARKUP = "<img src=x onerror=\"document.title='run'\"></script><script>document.title='run'</script>"
+CHART = "#delta-p-view .chart"
+
+
+def _written(findings, folder: Path) -> Path:
+    write_report(findings, read(findings), folder)
+    return folder / "report.html"
+
+
+def _with_retained(findings):
+    """Adds the rule that only the headline site has, measured by the probe that was trained again."""
+    plain = findings.curves.filter((pl.col("assignment") == "plain") & (pl.col("site") == "mlp"))
+    again = plain.with_columns(assignment=pl.lit("retained"), variant=pl.lit("refit"), delta_p=pl.col("delta_p") / 2)
+    return replace(findings, curves=pl.concat([findings.curves, again]))
+
+
+@pytest.fixture(scope="module")
+def findings():
+    return _with_retained(make_findings())
+
+
+@pytest.fixture(scope="module")
+def report(findings, tmp_path_factory) -> Path:
+    folder = tmp_path_factory.mktemp("page")
+    (folder / "figures").mkdir()
+    printed = DeltaPChart.from_findings(findings).plot()  # one printed figure is enough
+    printed.savefig(folder / "figures" / "delta_p.svg")
+    return _written(findings, folder)
+
+
+@pytest.fixture(scope="module")
+def page(report, open_page):
+    return open_page(report)
+
+
+@pytest.fixture(autouse=True)
+def _as_it_was(request):
+    """Tests share one open page: each leaves the chart as it came."""
+    yield
+    if "page" in request.fixturenames:
+        request.getfixturevalue("page").locator("#delta-p-view").get_by_role("button", name="Reset").click()
+
+
+def _curve(findings, **about) -> list[float]:
+    wanted = {"dataset": "popqa", "site": "mlp", "intervention": "knockout", "assignment": "plain",
+              "group": "Q-Anchored", "truth": "all"} | about  # fmt: skip
+    rows = findings.curves
+    for column, value in wanted.items():
+        rows = rows.filter(pl.col(column) == value)
+    return rows.sort("layer")["delta_p"].to_list()
+
+
+def _readout(page, view="#delta-p-view") -> dict[str, float]:
+    rows = page.locator(f"{view} .readout tr").all()
+    cells = [(row.locator("th").inner_text(), row.locator(".value").inner_text()) for row in rows]
+    return {name: float(value.replace("−", "-")) for name, value in cells if value}
+
+
+def _choose(page, label: str, value: str, view="#delta-p-view") -> None:
+    page.locator(view).get_by_role("group", name=label).get_by_role("radio", name=value, exact=True).check()
+
+
+def _at_layer(page, layer: int, view="#delta-p-view") -> dict[str, float]:
+    page.locator(f"{view} .chart").focus()
+    page.keyboard.press("Home")
+    for _ in range(layer):
+        page.keyboard.press("ArrowRight")
+    return _readout(page, view)
+
+
+def test_the_chart_draws_every_line_with_its_band(page):
+    assert page.locator(f"{CHART} .series:not(.quiet) .line").count() == 4  # two datasets × two groups
+    assert page.locator(f"{CHART} .series.quiet .line").count() == 4  # their random controls
+    assert page.locator(f"{CHART} .band").count() == 4
+    for line in page.locator(f"{CHART} .series .line").all():
+        assert line.get_attribute("d").count("L") == LAYERS - 1
+    dashes = {
+        line.get_attribute("data-series")[0]: line.locator(".line").get_attribute("stroke-dasharray")
+        for line in page.locator(f"{CHART} .series:not(.quiet)").all()
+    }
+    assert dashes["q"] is None  # Q-Anchored solid
+    assert dashes["a"]  # A-Anchored dashed
+    assert page.locator("#delta-p-view .legend .toggle").count() == 5
+
+
+def test_the_readout_says_what_the_table_says(page, findings):
+    shown = _at_layer(page, 12)
+    assert "Layer 12" in page.locator(f"{CHART} .readout .where").inner_text()
+    for dataset, name in (("popqa", "PopQA"), ("triviaqa", "TriviaQA")):
+        for group in ("Q-Anchored", "A-Anchored"):
+            expected = _curve(findings, dataset=dataset, group=group)[12]
+            assert shown[f"{group} ({name})"] == pytest.approx(expected, abs=0.051)
+    values = [value for name, value in shown.items() if not name.startswith("Random")]
+    assert values == sorted(values, reverse=True)
+    interval = page.locator(f"{CHART} .readout .interval").first.inner_text()
+    low, high = (float(end) for end in interval.replace("−", "-").strip("[]").split(", "))
+    assert (low, high) == (pytest.approx(values[0] - 3, abs=0.11), pytest.approx(values[0] + 3, abs=0.11))
+
+
+def test_the_keyboard_moves_the_cursor_and_the_pointer_too(page):
+    page.locator(CHART).focus()
+    where = page.locator(f"{CHART} .readout .where")
+    for key, layer in (("End", 29), ("ArrowRight", 29), ("ArrowLeft", 28), ("PageDown", 23), ("Home", 0)):
+        page.keyboard.press(key)
+        assert re.match(rf"Layer {layer}\b", where.inner_text())
+    page.keyboard.press("Escape")
+    assert page.locator(f"{CHART} .readout").is_hidden()
+    box = page.locator(f"{CHART} svg.lines").bounding_box()
+    page.mouse.move(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
+    assert re.match(r"Layer 1[3-6]\b", where.inner_text())
+    page.mouse.move(2, 2)
+    assert page.locator(f"{CHART} .readout").is_hidden()
+
+
+@pytest.mark.parametrize(
+    ("control", "value", "about"),
+    [
+        ("Sorted by the rule", "corrected", {"assignment": "corrected"}),
+        ("Sorted by the rule", "cross-fitted", {"assignment": "cross-fitted"}),
+        ("Sorted by the rule", "retained", {"assignment": "retained"}),
+        ("Site", "attention", {"site": "attention"}),
+        ("Answers", "false", {"truth": "false"}),
+    ],
+)
+def test_a_control_shows_other_curves(page, findings, control, value, about):
+    _choose(page, control, value)
+    expected = _curve(findings, **about)[15]
+    assert _at_layer(page, 15)["Q-Anchored (PopQA)"] == pytest.approx(expected, abs=0.051)
+
+
+def test_another_intervention(page, findings):
+    page.locator("#delta-p-view").get_by_label("Intervention").select_option("none")
+    expected = _curve(findings, intervention="none")[3]
+    assert _at_layer(page, 3)["Q-Anchored (PopQA)"] == pytest.approx(expected, abs=0.051)
+    assert "nothing cut" in page.locator("#delta-p-view .shown-now").inner_text()
+
+
+def test_what_does_not_exist_cannot_be_chosen(page):
+    _choose(page, "Site", "attention")
+    rules = page.locator("#delta-p-view").get_by_role("group", name="Sorted by the rule")
+    assert rules.get_by_role("radio", name="retained").is_disabled()
+    assert rules.get_by_role("radio", name="corrected").is_enabled()
+
+
+def test_bands_random_control_and_relative_depth(page):
+    view = page.locator("#delta-p-view")
+    view.get_by_label("95 % bands").uncheck()
+    assert page.locator(f"{CHART} .band").count() == 0
+    view.get_by_label("Random control").uncheck()
+    assert page.locator(f"{CHART} .series.quiet").count() == 0
+    view.get_by_label("Relative depth").check()
+    assert page.locator(f"{CHART} .label.x").text_content() == "Relative depth"
+    assert page.locator(f"{CHART} .tick.x").all_text_contents() == ["0.0", "0.2", "0.4", "0.6", "0.8", "1.0"]
+
+
+def test_the_legend_switches_lines(page):
+    button = page.get_by_role("button", name="Q-Anchored (PopQA)").first
+    button.click()
+    assert button.get_attribute("aria-pressed") == "false"
+    assert page.locator(f"{CHART} .series[data-series='q0']").count() == 0
+    button.click(modifiers=["Shift"])
+    lines = page.locator(f"{CHART} .series:not(.quiet)")
+    assert [line.get_attribute("data-series") for line in lines.all()] == ["q0"]
+    page.get_by_role("button", name="Show only Q-Anchored (PopQA)").press("Enter")  # asked again: all
+    assert lines.count() == 4
+
+
+def test_pointing_at_the_legend_brings_out_the_line(page):
+    page.locator("#delta-p-view .legend .entry[data-series='a1']").hover()
+    faded = page.locator(f"{CHART} .series.faded")
+    assert faded.count() == 7
+    assert "a1" not in [line.get_attribute("data-series") for line in faded.all()]
+    page.locator("#delta-p-view .legend .entry[data-series='random']").hover()
+    assert faded.count() == 4
+    page.mouse.move(2, 2)
+    assert faded.count() == 0
+
+
+def test_a_view_can_be_linked(page, report, open_page):
+    _choose(page, "Sorted by the rule", "corrected")
+    page.get_by_role("button", name="A-Anchored (TriviaQA)").first.click()
+    fragment = page.url.split("#")[1]
+    assert "dp-rule=corrected" in fragment
+    other = open_page(report, fragment)
+    assert other.locator("#delta-p-view").get_by_role("radio", name="corrected").is_checked()
+    assert other.locator(f"{CHART} .series:not(.quiet)").count() == 3
+    other.locator("#delta-p-view").get_by_role("button", name="Reset").click()
+    assert other.locator(f"{CHART} .series:not(.quiet)").count() == 4
+    assert "dp-" not in other.url
+
+
+def test_the_chart_can_be_taken_along(page, findings):
+    with page.expect_download() as started:
+        page.locator("#delta-p-view").get_by_role("button", name="Download SVG").click()
+    drawn = Path(started.value.path()).read_text(encoding="utf-8")
+    assert drawn.startswith("<?xml")
+    assert "Q-Anchored (PopQA)" in drawn
+    assert "var(" not in drawn  # the file has no style sheet
+    assert "class=" not in drawn
+    page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    page.locator("#delta-p-view").get_by_role("button", name="Copy CSV").click()
+    page.get_by_text("Copied.").wait_for()
+    rows = pl.read_csv(page.evaluate("navigator.clipboard.readText()").encode())
+    mine = rows.filter((pl.col("dataset") == "popqa") & (pl.col("group") == "Q-Anchored"))
+    knockout = mine.filter(pl.col("intervention") == "knockout").sort("layer")["delta_p"].to_list()
+    assert knockout == pytest.approx(_curve(findings), abs=0.0051)
+
+
+def test_probe_scores_with_their_baselines(page, findings):
+    shown = _at_layer(page, 10, "#probe-view")
+    scores = findings.probe_scores.filter((pl.col("dataset") == "popqa") & (pl.col("intervention") == "clean"))
+    transfer = scores.filter((pl.col("kind") == "transfer") & (pl.col("site") == "mlp") & (pl.col("layer") == 10))
+    assert shown["Probe at mlp"] == pytest.approx(transfer["auc"][0], abs=0.00051)
+    assert shown["Baseline: model's confidence, minimum"] == 0.71
+    _choose(page, "Dataset", "TriviaQA", "#surviving-view")
+    after = _at_layer(page, 10, "#surviving-view")
+    assert after["Untouched"] > after["Question cut, probe trained again"] > after["Question cut, same probe"]
+
+
+def test_both_themes(page, report, open_page):
+    ground = "getComputedStyle(document.body).backgroundColor"
+    line = "getComputedStyle(document.querySelector('.series .line')).stroke"
+    seen = {}
+    for name in ("Light", "Dark"):
+        page.get_by_role("button", name=name, exact=True).click()
+        seen[name] = (page.evaluate(ground), page.evaluate(line))
+    assert seen["Light"][0] != seen["Dark"][0]
+    assert seen["Light"][1] != seen["Dark"][1]  # brighter on a dark page
+    page.get_by_role("button", name="Auto", exact=True).click()
+    assert page.evaluate(ground) == seen["Light"][0]
+    assert open_page(report, color_scheme="dark").evaluate(ground) == seen["Dark"][0]
+
+
+def test_the_section_that_is_read_is_marked(page):
+    page.locator("#readings").scroll_into_view_if_needed()
+    page.evaluate("document.querySelector('#controls').scrollIntoView()")
+    page.locator(".bar a[aria-current]").get_by_text("Controls").wait_for()
+
+
+def test_on_paper_everything_is_open_and_light(page, tmp_path):
+    page.emulate_media(media="print", color_scheme="dark")
+    page.evaluate("dispatchEvent(new Event('beforeprint'))")
+    assert page.locator(".bar").is_hidden()
+    assert page.locator("#delta-p-view .controls").is_hidden()
+    assert page.locator("#delta-p-view svg.lines").is_visible()
+    assert page.locator("details[data-live='delta-p-view'] img").is_visible()
+    assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
+    page.evaluate("dispatchEvent(new Event('afterprint'))")
+    assert page.locator("details[data-live='delta-p-view'] img").is_hidden()
+    assert page.pdf(path=tmp_path / "report.pdf").startswith(b"%PDF")
+    page.emulate_media(media="screen", color_scheme="light")
+
+
+def test_without_scripts_the_printed_figure_is_shown(report, open_page):
+    bare = open_page(report, java_script_enabled=False)
+    assert bare.locator("#delta-p-view").is_hidden()
+    picture = bare.locator("details[data-live='delta-p-view'] img")
+    assert picture.is_visible()
+    assert picture.bounding_box()["width"] > 500
+
+
+def test_a_narrow_page_does_not_scroll_sideways(report, open_page):
+    narrow = open_page(report, viewport={"width": 380, "height": 800}, has_touch=True)
+    assert narrow.evaluate("document.documentElement.scrollWidth") <= 380
+    box = narrow.locator(f"{CHART} svg.lines").bounding_box()
+    assert box["width"] > 280
+    narrow.locator(CHART).scroll_into_view_if_needed()
+    narrow.touchscreen.tap(*_middle(narrow.locator(f"{CHART} svg.lines").bounding_box()))
+    assert narrow.locator(f"{CHART} .readout").is_visible()
+    assert narrow.evaluate("document.documentElement.scrollWidth") <= 380
+
+
+def _middle(box) -> tuple[float, float]:
+    return box["x"] + box["width"] / 2, box["y"] + box["height"] / 2
+
+
+def test_other_peoples_text_stays_text(tmp_path, open_page):
+    findings = make_findings((MARKUP,))
+    items = findings.items.with_columns(question=pl.lit(MARKUP), model_answer=pl.lit(MARKUP))
+    findings = replace(findings, model=MARKUP, items=items, facts={"model": MARKUP}, command=MARKUP)
+    hostile = open_page(_written(findings, tmp_path))
+    assert hostile.title() == f"{MARKUP} – anchorscope"
+    assert hostile.locator("img[src=x]").count() == 0
+    names = hostile.locator("#delta-p-view .legend .name").all_inner_texts()
+    assert f"Q-Anchored ({MARKUP})" in names
+    hostile.locator(CHART).focus()
+    hostile.keyboard.press("End")
+    assert MARKUP in hostile.locator(f"{CHART} .readout").inner_text()
+    assert json.loads(hostile.locator("#chart-data").text_content())["model"] == MARKUP
+
+
+def test_a_script_that_is_not_the_pages_own_cannot_run(report, tmp_path, open_page, complaints):
+    page = report.read_text(encoding="utf-8")
+    smuggled = page.replace("</main>", f"{MARKUP.replace('src=x', 'src=data:')}</main>")
+    (tmp_path / "report.html").write_text(smuggled, encoding="utf-8")
+    opened = open_page(tmp_path / "report.html")
+    assert opened.title() != "run"
+    assert any("Content Security Policy" in complaint for complaint in complaints)
+    complaints.clear()

@@ -1,0 +1,79 @@
+"""`anchorscope compare` at the terminal: one JSON object, warnings on standard error, mistakes in one line."""
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+sys.path.insert(0, str(Path(__file__).parents[1]))  # pytest's import mode does not make helper modules importable
+
+from compared_runs import model_findings, write_run  # isort: skip
+
+from anchorscope.cli.main import app
+from anchorscope.report.comparison import render
+
+
+@pytest.fixture
+def runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Two runs that differ in their seeds; figures are left out, they take the time and have tests of their own."""
+    monkeypatch.setattr(render, "save_all", lambda *_: None)
+    sizes = {"Small": 10**8, "Large": 10**9}
+    made = [model_findings(name, parameters=size, datasets=("popqa",)) for name, size in sizes.items()]
+    return [str(write_run(tmp_path / one.model, one, seed=seed)) for seed, one in enumerate(made)]
+
+
+def test_one_object_for_programs_and_warnings_for_people(runs: list[str], tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    result = CliRunner().invoke(app, ["compare", *runs, "--out", str(out), "--json", "--relative-depth"])
+    assert result.exit_code == 0, result.stderr
+    told = json.loads(result.stdout)
+    assert told["out"] == str(out)
+    assert [one["run"] for one in told["runs"]] == ["Small", "Large"]
+    assert [one["name"] for one in told["differences"]] == ["seed"]
+    assert told["readings"] == json.loads((out / "observations.json").read_text(encoding="utf-8"))
+    assert Path(told["report"]).is_file()
+    assert "warning: seed: 0 in Small; 1 in Large. Questions, folds and resamples were drawn anew.\n" in result.stderr
+    assert json.loads((out / "comparison.json").read_text())["options"]["relative_depth"] is True
+
+
+def test_people_are_told_where_the_chart_is_and_quiet_is_quiet(runs: list[str], tmp_path: Path) -> None:
+    result = CliRunner().invoke(app, ["compare", *runs[::-1], "--out", str(tmp_path / "a"), "--order", "given"])
+    assert (result.exit_code, result.stdout) == (0, "")
+    assert result.stderr.endswith(f"report: {tmp_path / 'a' / 'report.html'}\n")
+    assert "Large, Small" not in (tmp_path / "a" / "report.md").read_text()
+    assert (tmp_path / "a" / "report.md").read_text().startswith("# Large and Small")
+    silent = CliRunner().invoke(app, ["compare", *runs, "--out", str(tmp_path / "b"), "--quiet"])
+    assert (silent.exit_code, silent.stdout, silent.stderr) == (0, "", "")
+
+
+def test_mistakes_are_one_line(runs: list[str], tmp_path: Path) -> None:
+    other = model_findings("Other", datasets=("popqa",))
+    elsewhere = str(write_run(tmp_path / "other", other, site="residual"))
+    out = ["--out", str(tmp_path / "out")]
+    for arguments, message in (
+        ([*runs, elsewhere, *out], "error: These runs are not comparable: site: mlp in Small and Large"),
+        ([*runs, *out, "--allow", "sight"], "error: Unknown difference 'sight'; allowed: all, balance"),
+        ([runs[0], runs[0], *out], "error: The run "),
+        ([runs[0], *out], "error: A comparison needs at least two finished run folders"),
+        (runs, "error: Missing option '--out'."),
+    ):
+        result = CliRunner().invoke(app, ["compare", *arguments], prog_name="anchorscope")
+        assert (result.exit_code, result.stdout) == (2, "")
+        assert result.stderr.startswith(message), result.stderr
+        assert result.stderr.count("\n") == 1
+        assert not (tmp_path / "out").exists()
+
+
+def test_what_is_allowed_stands_on_the_page(runs: list[str], tmp_path: Path) -> None:
+    other = model_findings("Other", datasets=("popqa",))
+    elsewhere = str(write_run(tmp_path / "other", other, prompt="zero-shot", edges="outside"))
+    out = tmp_path / "out"
+    result = CliRunner().invoke(app, ["compare", *runs, elsewhere, "--out", str(out), "--allow", "prompt,edges"])
+    assert result.exit_code == 0, result.stderr
+    page = (out / "report.md").read_text()
+    assert "prompt: few-shot in Small and Large; zero-shot in Other" in page
+    assert "refused unless asked for" in page
+    kinds = {one["name"]: one["kind"] for one in json.loads((out / "comparison.json").read_text())["differences"]}
+    assert kinds == {"prompt": "allowed", "edges": "allowed", "seed": "flag"}

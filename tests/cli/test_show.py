@@ -1,0 +1,185 @@
+"""`anchorscope show` prints one item of a finished run: whole, harmless, in any width; mistakes are one line."""
+
+import io
+import json
+import re
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+sys.path.insert(0, str(Path(__file__).parents[1]))  # pytest's import mode does not make helper modules importable
+sys.path.insert(0, str(Path(__file__).parents[1] / "report"))
+
+from compared_runs import write_run  # isort: skip
+from report_items_synthetic import make_items, with_texts  # isort: skip
+
+from anchorscope.cli import item_page
+from anchorscope.cli.item_plot import layer_plot
+from anchorscope.cli.main import app
+from anchorscope.report.item_records import record
+
+EVIL = "Who \x1b[31mis\x1b]0;title\x07 [bold]the [/bold]\u202e king\n of Bern? :smile:"
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    findings, _ = make_items()
+    words = [[EVIL.index("king"), EVIL.index("king") + 4]]
+    findings = with_texts(
+        findings, 1, question=EVIL, question_words=words, model_answer="\x1b[2J[red]Bern", subject=None
+    )
+    # The same id in two datasets.
+    findings = with_texts(findings, 41, item_id="twice")
+    findings = with_texts(findings, findings.items.height - 1, item_id="twice")
+    return write_run(tmp_path_factory.mktemp("runs") / "one", findings)
+
+
+def ask(*arguments: object) -> Any:
+    return CliRunner().invoke(app, ["show", *map(str, arguments)], prog_name="anchorscope")
+
+
+def mistake(*arguments: object) -> str:
+    for quiet in ([], ["--quiet"]):
+        result = ask(*arguments, *quiet)
+        assert (result.exit_code, result.stdout) == (2, "")
+        (line,) = result.stderr.splitlines()
+        assert line.startswith("error: ")
+    return line.removeprefix("error: ")
+
+
+def test_the_page_of_one_item(folder):
+    result = ask(folder, "popqa-0")
+    assert (result.exit_code, result.stderr) == (0, "")
+    text = result.stdout
+    findings, _ = make_items()
+    item = record(findings, "popqa", "popqa-0")
+    assert "  What is the ⟦capital⟧ of the land of ⟦Bern⟧, number 0?\n" in text
+    facts = dict(line.split("  ", 1) for line in text.splitlines() if line[:1].isalpha() and "  " in line)
+    assert facts["answer"].strip() == f"Bern   ({'true' if item.truthful else 'false'})"
+    assert facts["accepted"].strip() == "Bern | Bern City"
+    assert facts["pathway"].strip() == f"{item.pathways['plain']} (plain), {item.pathways['corrected']} (corrected)"
+    assert facts["confidence"].strip().startswith("99.0 %")
+    for one in item.effects:
+        (row,) = [line for line in text.splitlines() if line.startswith(item_page.intervention_name(one.intervention))]
+        assert f"{one.delta_p_reference:.1f}".replace("-", "−") in row.replace("−0.0", "0.0")
+        assert ("flips" in row) == (one.flips > 0)
+    assert "(3 donors)" in text
+    assert "share 0.250" in text
+    assert "↑ l*" in text
+    assert not any(line != line.rstrip() for line in text.splitlines())
+
+
+def test_json_is_one_object_with_every_number(folder):
+    result = ask(folder, "popqa/popqa-3", "--json")
+    assert (result.exit_code, result.stderr) == (0, "")
+    found = json.loads(result.stdout)
+    findings, _ = make_items()
+    item = record(findings, "popqa", "popqa-3")
+    assert (found["item_id"], found["pathways"], found["marks"]) == (
+        "popqa-3",
+        item.pathways,
+        [list(m) for m in item.marks],
+    )
+    assert [one["delta_p"] for one in found["effects"]] == [pytest.approx(list(one.delta_p)) for one in item.effects]
+    assert (found["n_layers"], found["site"], found["run"]) == (12, "mlp", str(folder))
+
+
+def test_what_would_steer_the_terminal_is_a_sign(folder):
+    result = ask(folder, "popqa-1")
+    assert result.exit_code == 0
+    assert "Who ␛[31mis␛]0;title␇ [bold]the [/bold]� ⟦king⟧  of Bern? :smile:" in result.stdout
+    assert "␛[2J[red]Bern" in result.stdout
+    assert not any(letter in result.stdout for letter in "\x1b\x07\u202e")
+    listed = ask(folder, "--search", "king").stdout
+    assert "[bold]the [/bold]" in listed
+    assert not any(letter in listed for letter in "\x1b\x07\u202e")
+
+
+def test_an_item_that_was_not_used(folder):
+    text = ask(folder, "popqa-40").stdout
+    assert "The item was not used (unbalanced)" in text
+    assert "what was done" not in text
+
+
+def test_a_list_and_a_search(folder):
+    result = ask(folder)
+    assert result.stdout.splitlines()[0].startswith(
+        "popqa/popqa-0  What is the capital of the land of Bern, number 0? → Bern ("
+    )
+    assert len(result.stdout.splitlines()) == 10
+    assert "10 of 84 items; narrow down with:" in result.stderr
+    assert f"open one with: anchorscope show {folder} popqa/popqa-0" in result.stderr
+    assert ask(folder, "--quiet").stderr == ""
+
+    found = ask(folder, "--search", "NUMBER sao 3?").stdout.splitlines()
+    assert [line.split()[0] for line in found] == [
+        "popqa/popqa-3", "popqa/popqa-13", "popqa/popqa-23", "popqa/popqa-33",
+        "triviaqa/triviaqa-3", "triviaqa/triviaqa-13", "triviaqa/triviaqa-23", "triviaqa/triviaqa-33",
+    ]  # fmt: skip
+    nothing = ask(folder, "--search", "nobody")
+    assert (nothing.exit_code, nothing.stdout) == (0, "")
+    assert "no item of" in nothing.stderr
+    record_ = json.loads(ask(folder, "--search", "sao", "--json").stdout)
+    assert (record_["found"], len(record_["items"]), record_["items"][0]["item_id"]) == (16, 16, "popqa-3")
+
+
+def test_mistakes(folder, tmp_path):
+    near = mistake(folder, "popqa-0x")
+    assert near.startswith("No item 'popqa-0x' among the 84 of ")
+    assert "The nearest: 'popqa-0'," in near
+    assert near.endswith("--search TEXT")
+    assert "triviaqa/triviaqa-7" in mistake(folder, "triviaqa/trivaqa-7")
+    assert mistake(folder, "twice") == "The item 'twice' is in several datasets; name one: popqa/twice, triviaqa/twice."
+    assert ask(folder, "popqa/twice").exit_code == 0
+    assert "is not a finished run" in mistake(tmp_path, "x")
+    assert "leave one of them out" in mistake(folder, "popqa-1", "--search", "x")
+    assert len(mistake(folder, "y" * 5_000)) < 600
+    assert "\x1b" not in mistake(folder, "\x1b[31m")
+
+
+def plain(text: str) -> str:
+    return re.sub(r"\x1b\[[0-9;]*m", "", text)
+
+
+def test_a_narrow_terminal_underlines_and_stays_narrow(monkeypatch, capsys):
+    for name, value in {"FORCE_COLOR": "1", "TERM": "xterm-256color", "NO_COLOR": ""}.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr(item_page, "_IN_A_PIPE", 44)
+    findings, _ = make_items(layers=64)
+    item = record(findings, "popqa", "popqa-0")
+    item_page.print_item(item, findings)
+    coloured = capsys.readouterr().out
+    assert "\x1b[1;4mcapital\x1b[0m" in coloured
+    assert "⟦" not in coloured
+    assert max(len(plain(line)) for line in coloured.splitlines()) <= 44
+    monkeypatch.setenv("NO_COLOR", "1")
+    item_page.print_item(item, findings)
+    assert "\x1b[1;4mcapital\x1b[0m" in capsys.readouterr().out, "bold and underlined are no colours"
+    monkeypatch.setenv("TERM", "dumb")
+    item_page.print_item(item, findings)
+    assert "⟦capital⟧" in capsys.readouterr().out
+
+
+def test_an_old_encoding_gets_question_marks(monkeypatch):
+    findings, _ = make_items()
+    written = io.BytesIO()
+    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(written, encoding="latin-1"))
+    item_page.print_item(record(findings, "popqa", "popqa-3"), findings)
+    sys.stdout.flush()
+    assert "land of ?São Paulo?" in written.getvalue().decode("latin-1")
+
+
+def test_the_plot_shows_where_the_curve_is():
+    values = [0.0] * 10 + [-60.0] * 5 + [20.0] * 5
+    lines = layer_plot([("●", values)], 12, 80)
+    row = {line.split("┤")[0].strip(): line.split("┤")[1] for line in lines if "┤" in line}
+    assert [at // 2 for at, sign in enumerate(row["0"]) if sign == "●"] == list(range(10))
+    assert [at // 2 for at, sign in enumerate(row["−60"]) if sign == "●"] == list(range(10, 15))
+    assert [at // 2 for at, sign in enumerate(row["20"]) if sign == "●"] == list(range(15, 20))
+    assert lines[-2].index("↑") == 8 + 2 * 12
+    assert lines[-1].index("10") == 8 + 2 * 10
+    # 200 layers in 40 columns: means of neighbours, and no line too long.
+    assert max(map(len, layer_plot([("●", values * 10)], 199, 40))) <= 48

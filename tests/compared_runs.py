@@ -1,0 +1,93 @@
+"""Finished run folders made by hand: synthetic findings written as the files that a run leaves, no model involved."""
+
+import json
+import sys
+from dataclasses import replace
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+sys.path.insert(0, str(Path(__file__).parent / "report"))  # pytest's import mode does not make helpers importable
+
+from report_synthetic import GROUPS, make_findings, trough  # isort: skip
+
+from anchorscope.recipe import make_recipe, to_toml
+from anchorscope.report.findings import SAMPLE_SCHEMA, Findings
+
+DRAWS = 60
+_RULES = ("plain", "corrected", "cross-fitted", "retained")
+
+
+@lru_cache
+def _base(datasets: tuple[str, ...]) -> Findings:
+    return make_findings(datasets)
+
+
+def model_findings(
+    model: str = "small", *, layers: int = 12, depth: float = -50.0, parameters: int = 135_000_000,
+    datasets: tuple[str, ...] = ("popqa", "triviaqa"), random_weights: bool = False, noise: float = 1.0,
+) -> Findings:  # fmt: skip
+    """A run whose Q-Anchored curves fall to `depth`, and draws that scatter around them."""
+    base = _base(datasets)
+    rows, samples = [], []
+    rng = np.random.default_rng(layers)
+    for number, dataset in enumerate(datasets):
+        for rule in _RULES:
+            for group in GROUPS:
+                low = (depth if group == "Q-Anchored" else -4.0) * (0.6 if rule == "corrected" else 1.0) + 4 * number
+                values = trough(low, 0.4 * low, layers)
+                draws = values + rng.normal(0, noise, (DRAWS, layers))
+                about = {"dataset": dataset, "site": "mlp", "position": "final", "assignment": rule, "group": group}
+                variants = ("all", "refit") if rule == "retained" else ("all",)
+                rows += [
+                    about | {"model": model, "intervention": "knockout", "variant": variant, "truth": "all",
+                             "layer": layer, "delta_p": float(value), "ci_low": float(value - 2 * noise),
+                             "ci_high": float(value + 2 * noise), "n": 300, "n_groups": 290}
+                    for variant in variants for layer, value in enumerate(values)
+                ]  # fmt: skip
+                samples += [
+                    about | {"layer": layer, "delta_p": [float(value), *draws[:, layer].tolist()]}
+                    for layer, value in enumerate(values)
+                ]
+    columns = base.curves.columns
+    return replace(
+        base,
+        model=model,
+        n_layers=layers,
+        parameters=parameters,
+        random_weights=random_weights,
+        curves=pl.DataFrame(rows).select(columns),
+        curve_samples=pl.DataFrame(samples, schema=SAMPLE_SCHEMA),
+        probe_scores=base.probe_scores.filter(pl.col("layer").is_null() | (pl.col("layer") < layers)),
+        reference_layers=dict.fromkeys(datasets, (layers // 2,) * 5),
+    )
+
+
+def write_run(folder: Path, findings: Findings, *, fingerprint: str | None = None, **options: Any) -> Path:
+    """The files of a finished run; `options` are the recipe's, `versions` and `inputs` go into the manifest."""
+    folder.mkdir(parents=True)
+    said = {name: options.pop(name, {}) for name in ("versions", "inputs")}
+    recipe = make_recipe({"datasets": findings.datasets, "model": findings.model, "dtype": "float32", **options})
+    (folder / "recipe.toml").write_text(to_toml(recipe), encoding="utf-8")
+    for name in ("items", "pathways", "curve_samples", "experiment_items", "effects"):
+        getattr(findings, name).write_parquet(folder / f"{name}.parquet")
+    for name in ("curves", "reference_curves", "probe_scores", "summary", "experiments"):
+        getattr(findings, name).write_csv(folder / f"{name}.csv")
+    manifest = {
+        **said,
+        "model": {"name": findings.model, "source": recipe.model, "architecture": "LlamaForCausalLM",
+                  "n_layers": findings.n_layers, "d_model": 64, "parameters": findings.parameters, "device": "cpu",
+                  "dtype": "float32", "fingerprint": fingerprint or f"{findings.model}-weights",
+                  "random_weights": findings.random_weights},
+        "counts": findings.counts.to_dicts(),
+        "facts": dict(findings.facts),
+        "reference_layers": {name: list(layers) for name, layers in findings.reference_layers.items()},
+        "unavailable": [],
+        "steps": findings.steps.to_dicts(),
+        "sha256": {},
+    }  # fmt: skip
+    (folder / "manifest.json").write_text(json.dumps(manifest), encoding="utf-8")
+    return folder

@@ -1,0 +1,207 @@
+"""What changes from model to model, on runs whose curves are known."""
+
+import json
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from claims_synthetic import FLAT, falling_to, run_with
+
+from anchorscope.report.across.lineup import line_up, size
+from anchorscope.report.across.measures import gap_beyond_spread, widest_gap
+from anchorscope.report.across.reading import read_across
+from anchorscope.report.across.trends import trend_of
+from anchorscope.stats.estimate import Estimate
+from anchorscope.stats.independent import difference_of, mean_of, ratio_of
+from anchorscope.stats.sampled_curve import SampledCurve
+
+
+def run_of(depth, parameters, *, last=-20.0, place=0.5, datasets=("atlas",), step=0.0, **options):
+    curves = {name: (falling_to(depth, place, last + step * i), FLAT) for i, name in enumerate(datasets)}
+    return run_with(curves, **{"parameters": parameters, "model": f"model-{parameters}"} | options)
+
+
+def reading(runs, claim, dataset="atlas", assignment="plain"):
+    found = [one for one in read_across(runs) if one["claim"] == f"across:{claim}"]
+    (one,) = [one for one in found if one["dataset"] == dataset and one["assignment"] == assignment]
+    return one
+
+
+SMALL, MIDDLE, LARGE = run_of(-30, 10**8), run_of(-45, 10**9), run_of(-60, 10**10)
+
+
+def test_the_trough_deepens_with_size_in_whatever_order_the_runs_come():
+    found = reading([LARGE, SMALL, MIDDLE], "trough_depth")
+    assert found["value"] == pytest.approx(-30)
+    assert found["ci_low"] < -30 < found["ci_high"] < -20
+    assert (found["verdict"], found["monotone"], found["along"]) == ("holds", True, "with size")
+    assert "the lowest value becomes lower with size (−30.0 [" in found["text"]
+    assert "−30.0 for model-100000000 (100\u00a0M), −60.0 for model-10000000000 (10\u00a0B); in step" in found["text"]
+    assert found["text"].endswith(": holds.")
+    assert [one["value"] for one in found["values"]] == pytest.approx([-30, -45, -60])
+    assert [one["parameters"] for one in found["values"]] == [10**8, 10**9, 10**10]
+
+
+def test_what_does_not_change_is_said_not_to():
+    runs = [run_of(-40, 10**8, noise=0.1), run_of(-42, 10**9, noise=0.1)]
+    for claim in ("trough_depth", "trough_place", "decline_layers", "decline_share", "last_value", "separation"):
+        found = reading(runs, claim)
+        assert found["verdict"] == "does not hold", found["text"]
+        assert "changes with size (" in found["text"]
+
+
+def test_noise_leaves_it_undecided():
+    noisy = [run_of(-30, 10**8, noise=9.0), run_of(-40, 10**9, noise=9.0)]
+    found = reading(noisy, "trough_depth")
+    assert found["verdict"] == "undecided"
+    assert "becomes" not in found["text"]
+    three = reading([*noisy, run_of(-35, 10**10, noise=9.0)], "trough_depth")
+    assert "the lowest value changes in one direction with size" in three["text"]
+    assert three["text"].endswith("; not in step over all 3 runs): undecided.")
+
+
+def test_a_step_that_surely_goes_the_other_way_refutes_the_trend():
+    found = reading([SMALL, run_of(-80, 10**9), LARGE], "trough_depth")
+    assert (found["verdict"], found["monotone"]) == ("does not hold", False)
+    assert "surely goes the other way" in found["text"]
+
+
+def test_length_and_place_of_the_decline_are_told_in_layers_and_in_depth():
+    early, late = run_of(-40, 10**8, place=0.3), run_of(-40, 10**9, place=0.8)
+    assert reading([early, late], "decline_layers")["verdict"] == "holds"
+    assert reading([early, late], "decline_layers")["unit"] == "layers"
+    assert reading([early, late], "trough_place")["value"] == pytest.approx(0.5)
+    assert "comes later with size" in reading([early, late], "trough_place")["text"]
+
+
+def test_datasets_together():
+    names = ("popqa", "triviaqa", "nq")
+    small, large = run_of(-40, 10**8, datasets=names, step=10), run_of(-60, 10**9, datasets=names, step=1)
+    spread = reading([small, large], "spread_at_end", None)
+    assert spread["value"] == pytest.approx(-18)
+    assert spread["verdict"] == "holds"
+    assert "becomes narrower" in spread["text"]
+    depth = reading([small, large], "trough_depth", None)
+    assert (depth["value"], depth["key"]) == (pytest.approx(-20), True)
+    alone = reading([small, large], "trough_depth", "nq")
+    assert not alone["key"]
+    assert depth["ci_high"] - depth["ci_low"] < alone["ci_high"] - alone["ci_low"]  # a mean of three knows more
+    assert {one["assignment"] for one in read_across([small, large])} == {"plain", "corrected"}
+
+
+def test_only_shared_datasets_are_followed():
+    both = run_of(-40, 10**8, datasets=("popqa", "nq"))
+    found = read_across([both, run_of(-50, 10**9, datasets=("nq",))])
+    assert {one["dataset"] for one in found} == {"nq"}
+    (none,) = read_across([run_of(-40, 10**8, datasets=("popqa",)), run_of(-50, 10**9)])
+    assert "needs a dataset that all runs have" in none["text"]
+
+
+def test_random_weights_are_named_and_left_out():
+    noise = replace(LARGE, model="shape:big", random_weights=True)
+    found = read_across([SMALL, noise, MIDDLE])
+    assert found[0]["text"].startswith("Across models: shape:big is left out of what is said across models (random")
+    assert found[0]["verdict"] == "undecided"
+    assert found[1:] == read_across([SMALL, MIDDLE])
+    left, nothing = read_across([SMALL, noise])
+    assert left["claim"] == "across:left_out"
+    assert "needs a second run with real weights" in nothing["text"]
+
+
+def test_runs_of_one_size_are_not_said_to_differ_in_size():
+    same = read_across([SMALL, SMALL])
+    assert all("with size" not in one["text"] for one in same)
+    assert same[0]["along"] == "from run to run of the same model"
+    assert "model-100000000 (run 1), " in same[0]["model"]
+    other = read_across([SMALL, run_of(-60, 11 * 10**7)])
+    assert other[0]["along"] == "from model to model"
+    assert read_across([replace(SMALL, parameters=0), LARGE])[0]["along"] == "from model to model"
+
+
+def test_missing_draws_and_groups_that_never_part_are_undecided():
+    lost = replace(LARGE, curve_samples=LARGE.curve_samples.clear())
+    found = read_across([SMALL, lost])
+    assert {(one["verdict"], one["value"]) for one in found} == {("undecided", None)}
+    mixed = run_with({"atlas": (FLAT, falling_to(-40))}, parameters=10**9)
+    never = reading([SMALL, mixed], "separation")
+    assert never["verdict"] == "undecided"
+    json.dumps([*found, *read_across([SMALL, mixed])], allow_nan=False)
+
+
+def test_ids_are_unique_and_every_reading_carries_its_verdict():
+    found = read_across([run_of(-40, 10**8, datasets=("popqa", "nq")), run_of(-60, 10**9, datasets=("popqa", "nq"))])
+    assert len({one["id"] for one in found}) == len(found) == 2 * (8 + 2 * 7)
+    assert all(one["text"].endswith(f": {one['verdict']}.") for one in found)
+
+
+@pytest.mark.parametrize(
+    ("parameters", "words"),
+    [(0, "size unknown"), (70_000, "70\u00a0k"), (134_515_008, "135\u00a0M"), (999_900_000, "1.0\u00a0B"),
+     (1_235_814_400, "1.2\u00a0B"), (32_762_123_264, "33\u00a0B")],
+)  # fmt: skip
+def test_sizes_in_words(parameters, words):
+    assert size(parameters) == words
+
+
+def test_a_change_that_is_sure_but_too_small_to_see_is_none():
+    near = [Estimate(0.0, -0.1, 0.1, 9, ""), Estimate(1.0, 0.9, 1.1, 9, "")]
+    assert trend_of(near, 5.0).verdict == "does not hold"
+    assert trend_of(near, 0.5).verdict == "holds"
+    assert trend_of([near[0], Estimate(1.0, math.nan, math.nan, 9, "")], 0.5).verdict == "undecided"
+
+
+def test_line_up_keeps_the_order_given_where_sizes_do_not_tell():
+    a, b = run_of(-30, 0, model="a"), run_of(-30, 5, model="b")
+    assert [run.model for run in line_up([b, a]).runs] == ["b", "a"]
+
+
+def test_independent_intervals_add_like_the_sides_of_a_right_angle():
+    one, other = Estimate(10.0, 7.0, 14.0, 50, ""), Estimate(4.0, 1.0, 8.0, 40, "")
+    gap = difference_of(one, other)
+    assert (gap.value, gap.ci_low, gap.ci_high, gap.n) == (6.0, 6 - math.hypot(3, 4), 6 + math.hypot(4, 3), 40)
+    mean = mean_of([one, other])
+    assert (mean.value, mean.ci_low) == (7.0, 7 - math.hypot(3, 3) / 2)
+    assert mean_of([one]) is one
+    times = ratio_of(one, other)
+    assert times.value == pytest.approx(2.5)
+    assert times.ci_low < 2.5 < times.ci_high
+    assert ratio_of(one, Estimate(4.0, 0.0, 8.0, 40, "")).ci_high == math.inf
+    assert ratio_of(Estimate(1.0, -1.0, 8.0, 40, ""), one).ci_low == 0.0
+    assert math.isnan(ratio_of(Estimate(-1.0, -1.0, 8.0, 40, ""), one).value)
+    assert math.isnan(difference_of(one, Estimate(4.0, math.nan, math.inf, 40, "")).ci_low)
+
+
+def test_the_interval_of_a_difference_holds_the_truth_nineteen_times_in_twenty():
+    rng = np.random.default_rng(0)
+    held = 0
+    for small, large in rng.normal([3.0, 5.0], [0.5, 1.2], (2000, 2)):
+        ends = (Estimate(v, v - 1.96 * s, v + 1.96 * s, 9, "") for v, s in ((large, 1.2), (small, 0.5)))
+        found = difference_of(*ends)
+        held += found.ci_low < 2.0 < found.ci_high
+    assert 0.935 < held / 2000 < 0.965
+
+
+def sampled(values, noise=1.0, draws=400, seed=0):
+    values = np.asarray(values, dtype=float)
+    return SampledCurve(values, values + np.random.default_rng(seed).normal(0, noise, (draws, len(values))), 100)
+
+
+def test_the_widest_gap_between_noisy_curves_holds_the_truth():
+    """Noise alone makes a gap; the interval must reach down to where the truth is, also with draws of equal seeds."""
+    rng = np.random.default_rng(3)
+    held = {0.0: 0, 12.0: 0}
+    for true in held:
+        for trial in range(100):
+            centres = np.array([0.0, true / 2, true / 3, true])[:, None] + rng.normal(0, 2, (4, 3))
+            found = widest_gap([sampled(centre, 2.0, 200, trial) for centre in centres])
+            held[true] += found.ci_low <= true <= found.ci_high
+    assert min(held.values()) >= 92
+
+
+def test_the_gap_of_the_groups_beyond_the_spread_of_the_datasets():
+    below = [sampled([0.0, -40.0, -40.0, -40.0], 0.1), sampled([0.0, -50.0, -50.0, -50.0], 0.1, seed=1)]
+    above = [sampled([0.0, -5.0, -5.0, -5.0], 0.1, seed=2), sampled([0.0, -5.0, -5.0, -5.0], 0.1, seed=3)]
+    found = gap_beyond_spread(below, above)
+    assert found.value == pytest.approx(40 - 10)
+    assert 29 < found.ci_low < 30 < found.ci_high < 31

@@ -1,0 +1,193 @@
+"""Readings of curves made by hand: each verdict follows the shape, and noise leaves it open."""
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import polars as pl
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from report_sampled import run_of, sampled, valley, with_draws
+from report_synthetic import LAYERS, make_findings
+
+from anchorscope.report.findings import SAMPLE_SCHEMA
+from anchorscope.report.readings import read
+
+LAST = LAYERS - 1
+SHAPE_CLAIMS = {"first_layer", "trough", "trough_place", "recovery", "last_layer", "plateau", "volatility"}
+
+
+def readings(findings, dataset="atlas"):
+    """By claim, those of the plain rule about one dataset, or about the model."""
+    return {o["claim"]: o for o in read(findings) if (o["assignment"], o["dataset"]) == ("plain", dataset)}
+
+
+def verdicts(found):
+    return {claim: one["verdict"] for claim, one in found.items()}
+
+
+@given(place=st.integers(12, 17), depth=st.floats(-80, -40), end=st.floats(-10, -6))
+@settings(deadline=None, max_examples=8)
+def test_a_valley_is_read_as_one(place, depth, end):
+    read_off = readings(sampled(valley(depth, end, place), noise=0.1, rules=("plain",)))
+    found = verdicts(read_off)
+    for claim in ("first_layer", "trough", "trough_place", "recovery", "last_layer", "volatility", "separation"):
+        assert found[claim] == "holds", claim
+    assert found["a_flat"] == "holds"
+    assert found["a_trough"] == found["a_recovery"] == "does not hold"
+    trough, there = read_off["trough"], read_off["trough_place"]
+    assert trough["layer"] == there["layer"] == place
+    assert trough["value"] == pytest.approx(depth, abs=1e-4)
+    assert there["value"] == pytest.approx(place / LAST)
+    assert f"layer {place} [{place}, {place}]" in there["text"]
+
+
+def test_the_same_valley_under_heavy_noise_decides_nothing():
+    found = verdicts(readings(sampled(valley(-12.0, -4.0), noise=8.0)))
+    assert found["trough"] == found["trough_place"] == found["recovery"] == found["plateau"] == "undecided"
+    assert found["separation"] == found["a_flat"] == found["last_layer"] == found["first_layer"] == "undecided"
+
+
+def test_a_curve_that_only_falls_does_not_recover():
+    found = readings(sampled(np.linspace(0, -60, LAYERS), noise=0.5))
+    assert found["trough"]["layer"] == LAST
+    for claim in ("recovery", "trough_place", "plateau"):
+        assert found[claim]["verdict"] == "does not hold", claim
+
+
+def test_a_flat_curve_has_no_trough():
+    found = verdicts(readings(sampled(np.zeros(LAYERS))))
+    assert found["trough"] == "does not hold"
+    assert found["plateau"] == "holds"
+    assert found["last_layer"] == "undecided"
+    assert found["separation"] == "undecided"
+
+
+def test_groups_that_stand_the_other_way_round_do_not_separate():
+    swapped = readings(sampled(np.zeros(LAYERS), valley(-40, -30), noise=0.5))
+    found = swapped["separation"]
+    assert (found["verdict"], found["value"], found["layer"]) == ("does not hold", None, None)
+    assert "at no layer" in found["text"]
+    assert verdicts(swapped)["a_flat"] == "does not hold"
+    assert verdicts(swapped)["a_trough"] == "holds"
+
+
+def test_the_layer_of_separation():
+    steps = np.where(np.arange(LAYERS) < 12, 0.0, -25.0)
+    found = readings(sampled(steps, noise=0.1))
+    apart, plateau = found["separation"], found["plateau"]
+    assert (apart["value"], apart["ci_low"], apart["ci_high"], apart["unit"]) == (12, 12, 12, "layer")
+    assert (plateau["value"], plateau["verdict"]) == (12, "holds")
+
+
+def test_a_jagged_curve_is_not_smooth():
+    zigzag = valley(-40, -10) + 8.0 * (-1.0) ** np.arange(LAYERS)
+    found = readings(sampled(zigzag, noise=0.3))["volatility"]
+    assert found["verdict"] == "does not hold"
+    assert found["value"] == pytest.approx(16, abs=1.0)
+
+
+def test_records_are_alike_and_unique():
+    found = read(sampled(valley(-40, -10), datasets=("popqa", "nq")))
+    assert len({o["id"] for o in found}) == len(found)
+    assert len({tuple(o) for o in found}) == 1
+    assert {o["scope"] for o in found} == {"curve", "dataset", "model"}
+    assert {o["claim"] for o in found if o["scope"] == "curve"} == SHAPE_CLAIMS | {
+        f"a_{claim}" for claim in (*SHAPE_CLAIMS, "flat")
+    }
+    assert all(o["text"].endswith(f": {o['verdict']}.") and o["statement"] in o["text"] for o in found)
+    json.dumps(found, allow_nan=False)
+
+
+@pytest.mark.parametrize("datasets", [("atlas",), ("popqa", "triviaqa", "nq", "hotpotqa")])
+def test_about_a_dozen_readings_come_first(datasets):
+    found = read(sampled(valley(-40, -10), datasets=datasets))
+    assert 10 <= sum(o["key"] for o in found) <= 18
+    assert {o["scope"] for o in found if o["key"]} <= ({"curve", "dataset"} if len(datasets) == 1 else {"model"})
+
+
+def test_without_draws_the_shape_is_undecided_and_everything_else_is_read():
+    findings = make_findings()
+    assert findings.curve_samples.schema == SAMPLE_SCHEMA
+    found = read(findings)
+    shaped = [o for o in found if o["scope"] == "curve" or o["claim"] == "separation"]
+    assert shaped
+    assert {o["verdict"] for o in shaped} == {"undecided"}
+    assert all(o["value"] is None and "not available" in o["text"] for o in shaped)
+    assert any(o["verdict"] == "holds" for o in found)
+
+
+def test_few_draws_show_a_value_and_decide_nothing():
+    findings = sampled(valley(-40, -10))
+    few = findings.curve_samples.with_columns(pl.col("delta_p").list.head(20))
+    found = readings(replace(findings, curve_samples=few))["trough"]
+    assert found["value"] == pytest.approx(-40)
+    assert (found["ci_low"], found["verdict"]) == (None, "undecided")
+
+
+def test_a_model_of_one_or_two_layers_can_be_read():
+    for layers in (1, 2):
+        shapes = {("atlas", "plain", group): np.zeros(layers) for group in ("Q-Anchored", "A-Anchored")}
+        found = verdicts(readings(with_draws(replace(run_of(("atlas",)), n_layers=layers), shapes)))
+        assert found["volatility"] == "undecided"
+        assert found["plateau"] == "holds"
+
+
+def several(shapes, noise=0.5):
+    """The readings over all datasets of a run with one Q-Anchored curve per dataset and flat A-Anchored ones."""
+    names = ("popqa", "triviaqa", "nq")[: len(shapes)]
+    curves = {(name, "plain", "Q-Anchored"): values for name, values in zip(names, shapes, strict=True)}
+    curves |= {(name, "plain", "A-Anchored"): np.zeros(LAYERS) for name in names}
+    return readings(with_draws(run_of(names), curves, noise), None)
+
+
+def test_datasets_that_keep_their_order():
+    found = several([valley(-40, -10), valley(-60, -30), valley(-50, -20)])
+    lowest = found["lowest_dataset"]
+    assert lowest["verdict"] == "holds"
+    assert "TriviaQA" in lowest["text"]
+    assert lowest["value"] == pytest.approx(10, abs=1.5)
+    order = found["order_stable"]
+    assert (order["verdict"], order["value"]) == ("holds", 0.0)
+    end = found["spread_end"]
+    assert end["value"] == pytest.approx(20)
+    assert end["verdict"] == "does not hold"
+
+
+def test_datasets_that_change_places_and_converge():
+    found = several([valley(-60, -20), valley(-30, -20), valley(-45, -20)])
+    assert found["spread_end"]["verdict"] == "holds"
+    assert found["converge"]["verdict"] == "holds"
+    crossed = several([np.linspace(-60, 0, LAYERS), np.linspace(0, -60, LAYERS)])
+    order = crossed["order_stable"]
+    assert order["verdict"] == "does not hold"
+    assert order["value"] == pytest.approx(20, abs=2)  # a third of the way down, where the order begins to count
+    assert crossed["converge"]["verdict"] == "does not hold"
+
+
+def test_datasets_within_the_noise_have_no_order():
+    found = several([valley(-40, -10), valley(-41, -10.5)], noise=5.0)
+    for claim in ("lowest_dataset", "order_stable", "converge"):
+        assert found[claim]["verdict"] == "undecided", claim
+
+
+def test_one_dataset_is_not_compared_and_a_missing_curve_leaves_it_open():
+    assert {o["scope"] for o in read(sampled(valley(-40, -10)))} == {"curve", "dataset"}
+    both = sampled(valley(-40, -10), datasets=("popqa", "nq"))
+    gone = both.curve_samples.filter((pl.col("dataset") != "popqa") | (pl.col("group") != "Q-Anchored"))
+    found = readings(replace(both, curve_samples=gone), None)
+    assert (found["order_stable"]["verdict"], found["order_stable"]["value"]) == ("undecided", None)
+    assert found["all_trough"]["verdict"] == "undecided"
+
+
+def test_what_holds_in_each_dataset_is_said_of_the_model():
+    good = several([valley(-40, -10), valley(-60, -30)])
+    found = good["all_trough"]
+    assert found["verdict"] == "holds"
+    assert "Both datasets, plain rule:" in found["text"]
+    assert "PopQA −40.0" in found["text"]
+    assert "TriviaQA −60.0" in found["text"]
+    mixed = several([valley(-40, -10), np.zeros(LAYERS)])["all_trough"]
+    assert mixed["verdict"] == "does not hold"
+    assert mixed["value"] == pytest.approx(0.0)  # the number is that of the dataset which speaks against it

@@ -1,0 +1,254 @@
+"""Curves made by hand, whose trough, plateau and noise are known, are read as what they are, or not decided at all."""
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from anchorscope.stats import curve_shape as shape
+from anchorscope.stats.sampled_curve import FEWEST_DRAWS, SampledCurve
+
+LAYERS = st.integers(6, 40)
+DEPTHS = st.floats(20.0, 90.0)
+
+
+def drawn(values, noise=0.0, *, draws=300, seed=0, n=100):
+    """A curve with independent noise in every layer, in the draws only: the sample has its true values."""
+    values = np.asarray(values, float)
+    samples = values + noise * np.random.default_rng(seed).normal(size=(draws, len(values)))
+    return SampledCurve(values, samples, n)
+
+
+def measured(truth, rng, *, items=150, draws=300, noise=12.0, shared=0.4):
+    """What a bootstrap over items gives; items scatter about the true curve, partly in all layers alike."""
+    own, common = rng.normal(size=(items, len(truth))), rng.normal(size=(items, 1))
+    scatter = noise * (math.sqrt(shared) * common + math.sqrt(1 - shared) * own) * np.linspace(0.2, 1.2, len(truth))
+    values = truth + scatter
+    weights = rng.multinomial(items, np.full(items, 1 / items), size=draws) / items
+    return SampledCurve(values.mean(axis=0), weights @ values, items)
+
+
+def holds(found, truth):
+    return found.ci_low - 1e-9 <= truth <= found.ci_high + 1e-9
+
+
+def v_shape(layers, place, depth, end):
+    """Straight down from zero to the trough, and straight up to the end."""
+    return np.interp(np.arange(layers), [0, place, layers - 1], [0.0, -depth, end])
+
+
+@given(LAYERS, st.data(), DEPTHS, st.integers(0, 50))
+@settings(deadline=None, max_examples=25)
+def test_a_deep_trough_is_found_where_it_is(layers, data, depth, seed):
+    place = data.draw(st.integers(2, layers - 2))
+    end = -depth * data.draw(st.floats(0.0, 0.6))
+    curve = drawn(v_shape(layers, place, depth, end), depth / layers / 50, seed=seed)
+    found = shape.trough(curve)
+    assert (found.layer.value, found.layer.ci_low, found.layer.ci_high) == (place, place, place)
+    assert found.relative.value == pytest.approx(place / (layers - 1))
+    assert found.depth.value == pytest.approx(-depth)
+    assert holds(found.depth, -depth)
+    assert holds(shape.recovery(curve), depth + end)
+    assert holds(shape.fall(curve), depth)
+    assert shape.first(curve).value == pytest.approx(0.0, abs=1e-9)
+    assert holds(shape.last(curve), end)
+    assert shape.range_within(curve).value == pytest.approx(depth)
+
+
+@given(LAYERS, st.data(), st.floats(0.01, 30.0), st.integers(0, 50))
+@settings(deadline=None, max_examples=25)
+def test_the_interval_of_a_layer_grows_with_the_noise(layers, data, noise, seed):
+    place = data.draw(st.integers(1, layers - 1))
+    values = v_shape(layers, place, 30.0, -20.0) if place < layers - 1 else np.linspace(0, -30, layers)
+    quiet, loud = (shape.trough(drawn(values, size, seed=seed)) for size in (0.1 * noise, noise))
+    for found in (quiet, loud):
+        assert 0 <= found.layer.ci_low <= found.layer.value <= found.layer.ci_high <= layers - 1
+        assert found.depth.ci_low <= found.depth.value <= found.depth.ci_high
+    assert quiet.layer.ci_low >= loud.layer.ci_low
+    assert quiet.layer.ci_high <= loud.layer.ci_high
+    assert quiet.depth.ci_low >= loud.depth.ci_low
+
+
+@given(LAYERS, st.data(), st.integers(0, 50))
+@settings(deadline=None, max_examples=25)
+def test_a_plateau_begins_where_the_curve_gets_level(layers, data, seed):
+    start = data.draw(st.integers(1, layers - 2))
+    values = np.where(np.arange(layers) < start, 0.0, -30.0)
+    found = shape.plateau(drawn(values, 0.3, seed=seed))
+    assert (found.value, found.ci_low, found.ci_high) == (start, start, start)
+    noisy = shape.plateau(drawn(values, 20.0, seed=seed))
+    assert noisy.ci_high == layers - 1  # where noise is larger than the step, it may begin at the very end
+    assert noisy.ci_low == 0
+
+
+@given(LAYERS, st.floats(-3.0, 3.0), st.floats(1.0, 20.0), st.integers(0, 50))
+@settings(deadline=None, max_examples=25)
+def test_a_straight_line_has_no_volatility_and_a_zigzag_has_its_own(layers, slope, size, seed):
+    line = slope * np.arange(layers)
+    straight = shape.volatility(drawn(line, size, seed=seed))
+    assert straight.value == straight.ci_low == 0
+    zigzag = line + size * (-1.0) ** np.arange(layers)
+    found = shape.volatility(drawn(zigzag, 0.01, seed=seed))
+    assert found.value == pytest.approx(2 * size, rel=0.01)  # the middle of both neighbours lies on the other side
+
+
+@given(LAYERS, st.data(), st.integers(0, 50))
+@settings(deadline=None, max_examples=25)
+def test_groups_separate_where_they_do(layers, data, seed):
+    start = data.draw(st.integers(0, layers - 1))
+    flat = drawn(np.zeros(layers), 0.2, seed=seed)
+    falls = drawn(np.where(np.arange(layers) < start, 0.0, -20.0), 0.2, seed=seed + 1)
+    found = shape.separation(falls, flat)
+    assert (found.value, found.ci_low, found.ci_high) == (start, start, start)
+    never = shape.separation(flat, falls)
+    assert never.value == never.ci_low == math.inf
+    unsure = shape.separation(drawn(falls.value, 30.0, seed=seed), flat)
+    assert unsure.ci_high == math.inf
+    assert unsure.ci_low == 0
+
+
+def test_curves_that_meet_again_separate_only_after_that():
+    values = np.array([0.0, -20, -20, 0, -20, -20])
+    found = shape.separation(drawn(values, 0.1), drawn(np.zeros(6), 0.1, seed=1))
+    assert found.value == 4
+    assert shape.separation(drawn(values[:4], 0.1), drawn(np.zeros(4), 0.1, seed=1)).value == math.inf
+
+
+def test_a_decline_runs_from_its_onset_to_the_trough():
+    values = np.array([0.0, 0, 0, -10, -20, -30, -40, -20, -20])
+    found = shape.decline(drawn(values, 0.1))
+    assert [found.onset.value, found.onset.ci_low, found.onset.ci_high] == [2, 2, 2]
+    assert [found.length.value, found.length.ci_low, found.length.ci_high] == [4, 4, 4]
+    assert found.relative.value == 0.5
+    assert shape.decline(drawn(np.zeros(9), 0.1)).length.value == 0  # it never falls, so nothing lasts
+    assert shape.decline(drawn(values, 15.0)).length.ci_low == 0
+
+
+def test_the_third_that_takes_most_of_the_fall():
+    early = drawn(np.array([0.0, -20, -40, -60, -60, -61, -61, -55, -50, -50]), 1.0)
+    lead = shape.lead_of_third(early, 0)
+    assert lead.value == 59  # it falls by 60, then by 1, then rises
+    assert 50 < lead.ci_low < 59 < lead.ci_high < 68
+    assert shape.lead_of_third(early, 2).ci_high < 0
+    even = shape.lead_of_third(drawn(np.linspace(0, -60, 10), 3.0), 0)
+    assert even.ci_low < 0 < even.ci_high
+
+
+def test_a_zero_curve_has_neither_trough_nor_size_beyond_its_noise():
+    curve = drawn(np.zeros(20), 1.0)
+    found = shape.trough(curve)
+    assert found.depth.ci_high == pytest.approx(-found.depth.ci_low, rel=0.3)
+    assert 2.5 < shape.range_within(curve).ci_high < 4.5  # about three standard deviations cover 20 layers at once
+    assert shape.range_within(curve).ci_low == 0
+
+
+def test_one_and_two_layers():
+    one = drawn([-7.0], 1.0)
+    assert shape.trough(one).layer.ci_high == shape.trough(one).relative.value == 0
+    assert shape.recovery(one).ci_high == shape.plateau(one).ci_high == 0
+    assert math.isnan(shape.volatility(one).value)
+    assert shape.decline(one).length.ci_high == 0
+    assert shape.lead_of_third(one, 0).value == 0
+    two = drawn([0.0, -30.0], 1.0)
+    assert shape.trough(two).layer.ci_low == 1
+    assert math.isnan(shape.volatility(two).value)
+    assert shape.separation(two, drawn([0.0, 0.0], 1.0, seed=1)).value == 1
+
+
+def test_a_curve_without_any_spread_is_known_exactly():
+    curve = drawn([0.0, -10.0, -4.0, -4.0])
+    found = shape.trough(curve)
+    assert (found.depth.ci_low, found.depth.ci_high) == (-10.0, -10.0)
+    assert (found.layer.ci_low, found.layer.ci_high) == (1, 1)
+    level = shape.trough(drawn(np.full(5, 3.0)))
+    assert (level.layer.ci_low, level.layer.ci_high) == (0, 4)
+    assert level.depth.value == 3.0
+
+
+def test_a_layer_of_rounding_does_not_widen_the_others():
+    values = np.array([0.0, -10.0, -20.0])
+    samples = values + np.random.default_rng(0).normal(size=(500, 3)) * [0.0, 1.0, 1.0]
+    samples[:, 0] = 1e-9  # not the sample's own zero, and always the same
+    low, high = SampledCurve(values, samples, 10).band
+    assert high[1] - low[1] < 6
+    assert low[0] == pytest.approx(0.0, abs=1e-6)
+
+
+@pytest.mark.parametrize(("whole", "decided"), [(FEWEST_DRAWS, True), (FEWEST_DRAWS - 1, False)])
+def test_draws_without_the_group_are_left_out_and_few_draws_decide_nothing(whole, decided):
+    curve = drawn(v_shape(12, 5, 40.0, -10.0), 0.5, draws=200)
+    broken = curve.samples.copy()
+    broken[whole:, 3] = np.nan
+    some = SampledCurve(curve.value, broken, curve.n)
+    assert some.whole.shape == (whole, 12)
+    found = [shape.trough(some).depth, shape.trough(some).layer, shape.recovery(some), shape.plateau(some),
+             shape.first(some), shape.last(some), shape.range_within(some), shape.decline(some).length,
+             shape.separation(some, curve), shape.lead_of_third(some, 0)]  # fmt: skip
+    for one in found:
+        assert math.isnan(one.ci_low) != decided
+        assert math.isnan(one.ci_high) != decided
+        assert not math.isnan(one.value)
+    assert math.isnan(shape.volatility(some).value) != decided
+
+
+def test_a_group_without_items_has_no_shape():
+    empty = SampledCurve(np.full(4, np.nan), np.full((100, 4), np.nan), 0)
+    found = shape.trough(empty)
+    for one in (found.depth, found.layer, found.relative, shape.recovery(empty), shape.plateau(empty),
+                shape.volatility(empty), shape.decline(empty).onset, shape.range_within(empty)):  # fmt: skip
+        assert math.isnan(one.value)
+        assert math.isnan(one.ci_low)
+
+
+def test_what_is_drawn_together_is_compared_draw_by_draw():
+    rng = np.random.default_rng(3)
+    shared = 20 * rng.normal(size=(400, 8))
+    lower = SampledCurve(np.full(8, -3.0), -3.0 + shared + 0.1 * rng.normal(size=(400, 8)), 50)
+    upper = SampledCurve(np.zeros(8), shared, 60)
+    assert shape.separation(lower, upper).ci_high == 0  # both move together: the gap is known well
+    assert (lower - upper).n == 50
+    mixed = SampledCurve(upper.value, np.roll(upper.samples, 1, axis=0), upper.n)
+    assert shape.separation(lower, mixed).ci_high == math.inf  # as if each had seen questions of its own
+
+
+def test_curves_that_do_not_fit_together_are_refused():
+    with pytest.raises(ValueError, match="drawn together"):
+        drawn(np.zeros(4)) - drawn(np.zeros(4), draws=200)
+    with pytest.raises(ValueError, match="4 layers"):
+        SampledCurve(np.zeros(4), np.zeros((10, 5)), 1)
+    with pytest.raises(ValueError, match="needs"):
+        SampledCurve(np.zeros(0), np.zeros((10, 0)), 1)
+
+
+X = np.arange(20)
+TRUTHS = {
+    "trough": -40 * np.exp(-(((X - 9) / 4.0) ** 2)) - 10 * (X > 12),
+    "flat bottom": np.where(X < 8, -5.0 * X, -40 + 0.3 * np.abs(X - 13)),
+    "nothing": np.zeros(20),
+    "two troughs": -30 * np.exp(-(((X - 5) / 1.5) ** 2)) - 30.5 * np.exp(-(((X - 14) / 1.5) ** 2)),
+    "falls to the end": -2.0 * X,
+}
+
+
+@pytest.mark.parametrize("name", TRUTHS)
+def test_intervals_cover_the_truth(name):
+    """60 samples each; a coverage of 95 % gives 52 or more in 99 of 100 tries."""
+    truth, rng = TRUTHS[name], np.random.default_rng(5)
+    exact = drawn(truth)
+    quantities = {
+        "depth": lambda c: shape.trough(c).depth, "layer": lambda c: shape.trough(c).layer,
+        "recovery": shape.recovery, "plateau": shape.plateau, "volatility": shape.volatility,
+        "size": shape.range_within, "last": shape.last, "onset": lambda c: shape.decline(c).onset,
+        "length": lambda c: shape.decline(c).length,
+    }  # fmt: skip
+    known = {quantity: find(exact).value for quantity, find in quantities.items()}
+    covered = dict.fromkeys([*quantities, "band"], 0)
+    for _ in range(60):
+        curve = measured(truth, rng, draws=200)
+        low, high = curve.band
+        covered["band"] += bool(((low <= truth) & (truth <= high)).all())
+        for quantity, find in quantities.items():
+            covered[quantity] += holds(find(curve), known[quantity])
+    assert {quantity: times for quantity, times in covered.items() if times < 52} == {}

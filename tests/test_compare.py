@@ -1,0 +1,298 @@
+"""Runs side by side: which may stand so, what is said of their differences, and what is written."""
+
+import hashlib
+import json
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+sys.path.insert(0, str(Path(__file__).parent))  # pytest's import mode does not make helper modules importable
+
+from compared_runs import model_findings, write_run  # isort: skip
+
+import anchorscope
+from anchorscope.comparing import compare as story
+from anchorscope.comparing.compare import Comparison
+from anchorscope.comparing.differences import Difference, differences
+from anchorscope.comparing.folder import FILES, fresh_folder, read_comparison
+from anchorscope.comparing.named import open_runs, unique_names
+from anchorscope.comparing.rules import FOUND, OPTIONS, REFUSABLE, check_allowed
+from anchorscope.errors import UserError
+from anchorscope.recipe import Recipe
+
+REFUSED = {
+    "site": "residual", "position": "answer_end", "edges": "outside", "balance": "dataset", "group_by": "answer",
+    "exact_tokens": "rules", "prompt": "zero-shot",
+}  # fmt: skip
+FLAGGED = {"seed": 7, "limit": 100, "folds": 4, "bootstrap": 500, "yes_no": "keep", "max_new_tokens": 32,
+           "max_per_class": 100}  # fmt: skip
+
+
+def pair(folder: Path, *, first: dict[str, Any] | None = None, **second: Any) -> list[Path]:
+    """Two runs that differ in their models, and in what is said here."""
+    small, large = model_findings(datasets=("popqa",)), model_findings("large", parameters=10**9, datasets=("popqa",))
+    return [write_run(folder / "a", small, **(first or {})), write_run(folder / "b", large, **second)]
+
+
+def found(paths: list[Path], *allowed: str) -> dict[str, Difference]:
+    return {one.name: one for one in differences(open_runs(paths), allowed)}
+
+
+@pytest.fixture(scope="module")
+def compared(tmp_path_factory: pytest.TempPathFactory) -> tuple[list[Path], Comparison]:
+    """Three runs, one of them with random weights, and their comparison."""
+    folder, popqa = tmp_path_factory.mktemp("compare"), ("popqa",)
+    large = model_findings("Large", layers=16, depth=-70.0, parameters=1_200_000_000, datasets=popqa)
+    shape = model_findings("shape:x", layers=8, depth=-3.0, random_weights=True, parameters=7, datasets=popqa)
+    named = {"large": large, "small": model_findings("Small", datasets=popqa), "shape": shape}
+    runs = [write_run(folder / name, findings, model=str(folder / "weights")) for name, findings in named.items()]
+    return runs, anchorscope.compare([str(runs[0]), *runs[1:]], out=folder / "out")
+
+
+def test_every_option_of_a_recipe_has_its_place_and_its_reason() -> None:
+    assert set(OPTIONS) == set(Recipe.model_fields)
+    for name, rule in {**OPTIONS, **FOUND}.items():
+        assert rule.treatment in ("refuse", "flag", "ignore"), name
+        assert len(rule.reason) > 10, name
+        assert rule.reason[0].islower(), name
+        assert not rule.reason.endswith("."), name
+    assert {name for name, rule in OPTIONS.items() if rule.treatment == "refuse"} == set(REFUSED)
+
+
+@pytest.mark.parametrize("option", REFUSED)
+def test_what_measures_something_else_is_refused_by_name(option: str, tmp_path: Path) -> None:
+    runs, name = pair(tmp_path, **{option: REFUSED[option]}), option.replace("_", "-")
+    with pytest.raises(UserError) as error:
+        found(runs)
+    told = str(error.value)
+    assert f"{name}: {Recipe.model_fields[option].default} in small; {REFUSED[option]} in large" in told
+    assert told.endswith(f"--allow {name}.")
+    assert "\n" not in told
+    assert found(runs, name)[name].refused
+    assert found(runs, *REFUSABLE)[name].refused
+
+
+def test_all_that_is_refused_is_told_at_once(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"site: .* position: .*--allow site,position\."):
+        found(pair(tmp_path, site="residual", position="answer_end"), "prompt")
+
+
+def test_what_was_allowed_already_is_named_again(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"not comparable: position: .*--allow site,position\.") as error:
+        found(pair(tmp_path, site="residual", position="answer_end"), "site")
+    assert "residual" not in str(error.value)
+
+
+@pytest.mark.parametrize("option", FLAGGED)
+def test_what_measures_the_same_in_another_way_is_flagged(option: str, tmp_path: Path) -> None:
+    one = found(pair(tmp_path, **{option: FLAGGED[option]}))[option.replace("_", "-")]
+    assert not one.refused
+    assert str(FLAGGED[option]) in one.text
+    assert one.record()["kind"] == "flag"
+
+
+def test_runs_that_differ_in_nothing_but_the_model_have_no_flags(tmp_path: Path) -> None:
+    assert found(pair(tmp_path, evidence=("layers",), batch_tokens=77, device="cuda")) == {}
+
+
+def test_runs_without_a_common_dataset_are_refused(tmp_path: Path) -> None:
+    runs = [write_run(tmp_path / name, model_findings(name, datasets=(name,))) for name in ("popqa", "nq")]
+    with pytest.raises(UserError, match=r"datasets: PopQA in popqa; NQ in nq .*--allow datasets\."):
+        found(runs)
+    assert found(runs, "datasets")["datasets"].refused
+
+
+def test_a_dataset_that_only_some_have_is_flagged(tmp_path: Path) -> None:
+    small = write_run(tmp_path / "a", model_findings("small", datasets=("popqa",)))
+    both = write_run(tmp_path / "b", model_findings("large", datasets=("popqa", "triviaqa")))
+    one = found([small, both])["some-datasets"]
+    assert "datasets: PopQA in small; PopQA, TriviaQA in large" in one.text
+
+
+def test_other_questions_of_the_same_dataset_are_flagged(tmp_path: Path) -> None:
+    base = model_findings("small", datasets=("popqa",))
+    fewer = replace(base, model="large", items=base.items.head(15))
+    reworded = replace(base, model="other", items=base.items.with_columns(pl.col("question") + "?"))
+    runs = [write_run(tmp_path / one.model, one) for one in (base, fewer, reworded)]
+    assert "20 asked in small; 15 asked in large; 15 in all of them" in found(runs[:2])["questions"].text
+    assert "0 in all of them" in found([runs[0], runs[2]])["questions"].text
+
+
+def test_files_with_other_content_are_flagged(tmp_path: Path) -> None:
+    one = found(pair(tmp_path, first={"inputs": {"popqa": "aa"}}, inputs={"popqa": "bb"}))["questions"]
+    assert "from files with other content" in one.text
+
+
+def test_weights_and_versions_are_looked_at(tmp_path: Path) -> None:
+    random = model_findings("shape", datasets=("popqa",), random_weights=True)
+    runs = [
+        write_run(tmp_path / "a", model_findings(datasets=("popqa",)), fingerprint="same", versions={"torch": "1"}),
+        write_run(tmp_path / "b", random, fingerprint="same", versions={"torch": "2"}),
+    ]
+    said = found(runs)
+    assert "shape" in said["random-weights"].values
+    assert "small, shape" in said["same-weights"].text
+    assert "torch 1 in small; torch 2 in shape" in said["versions"].text
+
+
+def test_at_least_two_different_folders_are_needed(tmp_path: Path) -> None:
+    runs = pair(tmp_path)
+    (tmp_path / "link").symlink_to(runs[0], target_is_directory=True)
+    for paths, message in (
+        ([], "none was given"),
+        (runs[:1], "at least two .* only '.*a' was given"),
+        ([runs[0], tmp_path / "link"], "named twice"),
+        ([*runs, tmp_path / "nothing"], "not a finished run"),
+    ):
+        with pytest.raises(UserError, match=message):
+            open_runs(paths)
+
+
+def test_a_manifest_that_says_too_little_is_told(tmp_path: Path) -> None:
+    runs = pair(tmp_path)
+    manifest = json.loads((runs[1] / "manifest.json").read_text())
+    del manifest["model"]["fingerprint"], manifest["model"]["parameters"]
+    (runs[1] / "manifest.json").write_text(json.dumps(manifest))
+    with pytest.raises(UserError, match=r"does not say the model's parameters, fingerprint"):
+        open_runs(runs)
+
+
+def test_order_and_names(tmp_path: Path) -> None:
+    sizes = {"a": 9, "b": 3, "c": 3}
+    runs = [write_run(tmp_path / name, model_findings("same", parameters=sizes[name])) for name in sizes]
+    by_size, as_given = open_runs(runs), open_runs(runs, "given")
+    assert [(one.name, one.folder) for one in by_size] == [("same (1)", "b"), ("same (2)", "c"), ("same (3)", "a")]
+    assert [one.folder for one in as_given] == ["a", "b", "c"]
+    assert by_size[0].findings.model == "same (1)"
+
+
+@given(st.lists(st.sampled_from(["m", "m (1)", "m (2)", "n"]), min_size=1, max_size=6))
+def test_names_are_unique_and_say_the_model(models: list[str]) -> None:
+    names = unique_names(models)
+    assert len(set(names)) == len(names)
+    for model, name in zip(models, names, strict=True):
+        assert name == model if models.count(model) == 1 else name.startswith(f"{model} (")
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"allow": "sight"}, "Unknown difference 'sight'; .* Did you mean 'site'?"),
+        ({"assignment": "planar"}, "Unknown assignment 'planar'; .* Did you mean 'plain'?"),
+        ({"order": "sizes"}, "Unknown order 'sizes'; allowed: given, size"),
+    ],
+)
+def test_a_wrong_choice_is_told_with_the_right_ones(options: dict[str, str], message: str, tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=message):
+        anchorscope.compare([], out=tmp_path, **options)
+
+
+def test_a_rule_that_a_run_lacks_is_told(tmp_path: Path) -> None:
+    lacking = model_findings("large", datasets=("popqa",))
+    lacking = replace(lacking, curves=lacking.curves.filter(pl.col("assignment") != "retained"))
+    runs = [write_run(tmp_path / "a", model_findings(datasets=("popqa",))), write_run(tmp_path / "b", lacking)]
+    with pytest.raises(UserError, match="large has no curves under the rule 'retained'; it has: plain, corrected, cro"):
+        anchorscope.compare(runs, out=tmp_path / "out", assignment="retained")
+    assert not (tmp_path / "out").exists()
+
+
+def test_allowed_names_and_all() -> None:
+    assert check_allowed(("all",)) == frozenset(REFUSABLE)
+    assert check_allowed(("site", "prompt")) == {"site", "prompt"}
+
+
+def test_everything_is_written_and_sealed(compared: tuple[list[Path], Comparison]) -> None:
+    _, made = compared
+    assert sorted(path.name for path in made.path.iterdir()) == sorted(FILES)
+    figures = {path.name for path in (made.path / "figures").iterdir()}
+    assert figures == {f"{name}.{kind}" for name in ("delta_p", "delta_p_corrected", "trends")
+                       for kind in ("png", "svg", "pdf", "csv")}  # fmt: skip
+    files = {path.relative_to(made.path).as_posix(): path for path in made.path.rglob("*") if path.is_file()}
+    del files["comparison.json"]
+    hashes = {name: hashlib.sha256(path.read_bytes()).hexdigest() for name, path in files.items()}
+    assert made.manifest["sha256"] == hashes
+    assert [one["run"] for one in made.manifest["runs"]] == ["shape:x", "Small", "Large"]
+    assert [one["folder"] for one in made.manifest["runs"]] == ["shape", "small", "large"]
+    assert [one["name"] for one in made.manifest["differences"]] == ["random-weights"]
+    assert str(made.path.parent) not in (made.path / "comparison.json").read_text()  # folders' names, not the way there
+
+
+def test_the_curves_are_those_of_the_runs(compared: tuple[list[Path], Comparison]) -> None:
+    runs, made = compared
+    for run, name in zip(runs, ("Large", "Small", "shape:x"), strict=True):
+        theirs = pl.read_csv(run / "curves.csv")
+        assert made.curves.filter(pl.col("run") == name).drop("run").equals(theirs)
+    drawn = pl.read_csv(made.path / "figures" / "delta_p.csv")
+    assert set(drawn["assignment"]) == {"plain"}
+    assert drawn.height == (12 + 16 + 8) * 2
+
+
+def test_observations_hold_what_is_said(compared: tuple[list[Path], Comparison]) -> None:
+    _, made = compared
+    ids = [one["id"] for one in made.observations]
+    assert len(set(ids)) == len(ids)
+    assert {one["verdict"] for one in made.observations} <= {"holds", "does not hold", "undecided"}
+    depth = next(one for one in made.observations if one["id"] == "across:popqa:plain:trough_depth")
+    assert depth["verdict"] == "holds"  # made by hand: −50 against −70
+    assert depth["value"] == pytest.approx(-20.0, abs=1.5)
+    assert any(name.startswith("claim:") for name in ids)
+    assert any(name.startswith("Large:") for name in ids)
+
+
+def test_the_name_is_a_function_however_often_it_is_asked_for() -> None:
+    assert callable(anchorscope.compare)
+    assert anchorscope.compare is anchorscope.compare  # a module of that name would take its place
+
+
+def test_another_comparison_is_replaced_as_a_whole_and_nothing_else_is(tmp_path: Path) -> None:
+    for name in ("old", "foreign"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "old" / "comparison.json").write_text("{}")
+    (tmp_path / "old" / "report.md").write_text("old")
+    with fresh_folder(tmp_path / "old", []) as folder:
+        (folder / "comparison.json").write_text('{"new": 1}')
+    assert [path.name for path in (tmp_path / "old").iterdir()] == ["comparison.json"]
+    assert read_comparison(tmp_path / "old") == {"new": 1}
+    (tmp_path / "foreign" / "thesis.tex").write_text("mine")
+    with pytest.raises(UserError, match=r"holds other things \(thesis.tex\)"), fresh_folder(tmp_path / "foreign", []):
+        pytest.fail("nothing may be written")
+    assert (tmp_path / "foreign" / "thesis.tex").read_text() == "mine"
+
+
+def test_a_comparison_that_fails_leaves_the_earlier_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    runs, out = pair(tmp_path), tmp_path / "out"
+    out.mkdir()
+    (out / "comparison.json").write_text('{"earlier": true}')
+
+    def fail(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(story, "write_comparison", fail)
+    with pytest.raises(KeyboardInterrupt):
+        anchorscope.compare(runs, out=out)
+    assert read_comparison(out) == {"earlier": True}
+    assert not (tmp_path / "out.partial").exists()
+
+
+def test_folders_that_cannot_be_used(tmp_path: Path) -> None:
+    runs = pair(tmp_path)
+    (tmp_path / "file").write_text("")
+    (tmp_path / "x.partial").mkdir()
+    (tmp_path / "x.partial" / "mine.txt").write_text("")
+    for out, message in (
+        (runs[0] / "here", "lies within the run"),
+        (tmp_path / "file", "is a file"),
+        (tmp_path / "file" / "below", "cannot be written"),
+        (runs[1], "holds other things"),
+        (tmp_path / "x", r"x.partial' holds other things \(mine.txt\)"),
+    ):
+        with pytest.raises(UserError, match=message), fresh_folder(out, runs):
+            pytest.fail("nothing may be written")
+    with pytest.raises(UserError, match="is not a comparison"):
+        read_comparison(tmp_path)
