@@ -5,7 +5,7 @@ if [ -n "$ANCHORSCOPE_CHROMIUM" ]; then exit 0; fi
 for name in chromium chromium-browser google-chrome; do
   if command -v "$name" > /dev/null; then exit 0; fi
 done
-if [ "$(id -u)" = 0 ] && command -v apt-get > /dev/null; then
+if [ "$(id -u 2> /dev/null)" = 0 ] && command -v apt-get > /dev/null; then
   echo "Installing chromium for the tests of the pages …"
   export DEBIAN_FRONTEND=noninteractive
   { apt-get install --yes --no-install-recommends chromium ||

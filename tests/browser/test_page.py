@@ -199,6 +199,7 @@ def test_a_view_can_be_linked(page, report, open_page):
     other = open_page(report, fragment)
     assert other.locator("#delta-p-view").get_by_role("radio", name="corrected").is_checked()
     assert other.locator(f"{CHART} .series:not(.quiet)").count() == 3
+    assert other.locator(CHART).evaluate("node => node.getBoundingClientRect().top < innerHeight")  # it opens there
     other.locator("#delta-p-view").get_by_role("button", name="Reset").click()
     assert other.locator(f"{CHART} .series:not(.quiet)").count() == 4
     assert "dp-" not in other.url

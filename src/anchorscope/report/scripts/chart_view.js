@@ -63,6 +63,7 @@ function chartView(node, plan) {
   for (const printed of document.querySelectorAll(`details[data-live="${node.id}"]`)) printed.open = false;
   onHashChange(followAddress);
   followAddress(readHash());
+  if (Object.keys(readHash()).some((name) => name.startsWith(`${plan.prefix}-`))) node.scrollIntoView();
 }
 
 function viewControls(plan, change) {

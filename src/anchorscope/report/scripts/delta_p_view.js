@@ -96,7 +96,7 @@ function referenceMarks(data, view) {
   return data.datasets.flatMap(({ id, q }, row) => {
     const here = ([dataset, site, position]) => dataset === id && site === view.site && position === view.position;
     const found = data.references.find(here);
-    const colour = data.datasets.length > 1 ? q : "#444444";
+    const colour = data.datasets.length > 1 ? q : "var(--ink)";
     return (found ? found[3] : []).map((x) => ({ x, colour, row }));
   });
 }

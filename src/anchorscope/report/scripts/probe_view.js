@@ -13,7 +13,7 @@ const BASELINE_LOOKS = {
   "confidence-min": { colour: "#e377c2", dash: "5 2 1.5 2 1.5 2" },
 };
 const SURVIVING_LINES = [
-  ["u", "Untouched", "clean", "transfer", { colour: "#333333" }],
+  ["u", "Untouched", "clean", "transfer", { colour: "var(--ink)" }],
   ["r", "Random tokens cut, same probe", "random", "transfer", { colour: "#7a7a7a", dash: "1.5 3", quiet: true }],
   ["s", "Question cut, same probe", "knockout", "transfer", { colour: "#d62728", marker: "o" }],
   ["t", "Question cut, probe trained again", "knockout", "refit", { colour: "#2ca02c", dash: "8 3", marker: "s" }],
@@ -37,7 +37,7 @@ function probeLines(data, find, view) {
     return found ? [line(`p${i}`, `Probe at ${site}`, SITE_LOOKS[site] || OTHER_SITE, found)] : [];
   });
   const within = find(view.dataset, "clean", "within-relation", data.site, view.position);
-  const dashed = { colour: "#444444", dash: "3 2", quiet: true };
+  const dashed = { colour: "var(--ink)", dash: "3 2", quiet: true };
   if (within) lines.push(line("w", `Probe at ${data.site}, within relations`, dashed, within));
   const mine = data.baselines.filter(([dataset]) => dataset === view.dataset);
   mine.forEach(([, kind, words, ...numbers], i) => {
