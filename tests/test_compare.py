@@ -21,7 +21,7 @@ from anchorscope.comparing import compare as story
 from anchorscope.comparing.compare import Comparison
 from anchorscope.comparing.differences import Difference, differences
 from anchorscope.comparing.folder import FILES, fresh_folder, read_comparison
-from anchorscope.comparing.named import open_runs, unique_names
+from anchorscope.comparing.named import open_runs, unique_folders, unique_names
 from anchorscope.comparing.rules import FOUND, OPTIONS, REFUSABLE, check_allowed
 from anchorscope.errors import UserError
 from anchorscope.recipe import Recipe
@@ -172,6 +172,12 @@ def test_order_and_names(tmp_path: Path) -> None:
     assert by_size[0].findings.model == "same (1)"
 
 
+def test_folders_of_the_same_name_are_told_apart() -> None:
+    assert unique_folders([Path("/a/x"), Path("/a/y")]) == ["x", "y"]
+    assert unique_folders([Path("/a/one/x"), Path("/a/two/x"), Path("/b/y")]) == ["one/x", "two/x", "b/y"]
+    assert unique_folders([Path("/x"), Path("/a/x")]) == ["x", "a/x"]
+
+
 @given(st.lists(st.sampled_from(["m", "m (1)", "m (2)", "n"]), min_size=1, max_size=6))
 def test_names_are_unique_and_say_the_model(models: list[str]) -> None:
     names = unique_names(models)
@@ -253,7 +259,7 @@ def test_the_name_is_a_function_however_often_it_is_asked_for() -> None:
 def test_another_comparison_is_replaced_as_a_whole_and_nothing_else_is(tmp_path: Path) -> None:
     for name in ("old", "foreign"):
         (tmp_path / name).mkdir()
-    (tmp_path / "old" / "comparison.json").write_text("{}")
+    (tmp_path / "old" / "comparison.json").write_text('{"sha256": {"report.md": ""}}')
     (tmp_path / "old" / "report.md").write_text("old")
     with fresh_folder(tmp_path / "old", []) as folder:
         (folder / "comparison.json").write_text('{"new": 1}')
@@ -265,10 +271,22 @@ def test_another_comparison_is_replaced_as_a_whole_and_nothing_else_is(tmp_path:
     assert (tmp_path / "foreign" / "thesis.tex").read_text() == "mine"
 
 
+@pytest.mark.parametrize("manifest", [None, "{}", '{"sha256": {"figures/delta_p.png": ""}}'])
+def test_files_that_only_have_the_names_of_a_comparison_are_not_deleted(manifest: str | None, tmp_path: Path) -> None:
+    out = tmp_path / "paper"
+    (out / "figures").mkdir(parents=True)
+    (out / "figures" / "mine.png").write_text("")
+    if manifest is not None:
+        (out / "comparison.json").write_text(manifest)
+    with pytest.raises(UserError, match=r"holds other things \(.*figures/mine.png\)"), fresh_folder(out, []):
+        pytest.fail("nothing may be written")
+    assert (out / "figures" / "mine.png").exists()
+
+
 def test_a_comparison_that_fails_leaves_the_earlier_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     runs, out = pair(tmp_path), tmp_path / "out"
     out.mkdir()
-    (out / "comparison.json").write_text('{"earlier": true}')
+    (out / "comparison.json").write_text('{"earlier": true, "sha256": {}}')
 
     def fail(*_: object) -> None:
         raise KeyboardInterrupt
@@ -276,7 +294,7 @@ def test_a_comparison_that_fails_leaves_the_earlier_one(tmp_path: Path, monkeypa
     monkeypatch.setattr(story, "write_comparison", fail)
     with pytest.raises(KeyboardInterrupt):
         anchorscope.compare(runs, out=out)
-    assert read_comparison(out) == {"earlier": True}
+    assert read_comparison(out)["earlier"]
     assert not (tmp_path / "out.partial").exists()
 
 

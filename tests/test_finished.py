@@ -1,6 +1,7 @@
 """A finished run read back: the findings of its report, and draws that agree with the curves that were drawn."""
 
 import json
+import shutil
 import sys
 from collections.abc import Callable
 from dataclasses import fields
@@ -83,6 +84,15 @@ def test_a_run_of_an_older_version_is_told_with_the_way_out(published: tuple[Pat
         (tmp_path / name).write_bytes((out / name).read_bytes())
     with pytest.raises(UserError, match=r"has no .*: it was made by an older version.*anchorscope run"):
         open_finished(tmp_path).findings  # noqa: B018
+
+
+@pytest.mark.parametrize("name", ["items.parquet", "effects.parquet", "curve_samples.parquet"])
+def test_a_damaged_file_is_told_by_name(published: tuple[Path, Findings], tmp_path: Path, name: str) -> None:
+    out, _ = published
+    shutil.copytree(out, tmp_path / "run")
+    (tmp_path / "run" / name).write_bytes((out / name).read_bytes()[:100])
+    with pytest.raises(UserError, match=rf"has a damaged {name}\. Repeat it with"):
+        open_finished(tmp_path / "run").findings  # noqa: B018
 
 
 def test_a_folder_that_is_no_run_is_told(tmp_path: Path) -> None:

@@ -32,7 +32,8 @@ N_LAYERS, N_FOLDS, D_MODEL, N_USED = 4, 3, 32, 80
 FILES = (
     "recipe.toml", "manifest.json", "items.parquet", "probes.safetensors", "probe_scores.csv", "effects.parquet",
     "pathways.parquet", "curves.csv", "curve_samples.parquet", "observations.json",
-    "figures/delta_p.png", "figures/delta_p.svg", "figures/delta_p.pdf", "figures/delta_p.csv", "report.html", "report.md",
+    "figures/delta_p.png", "figures/delta_p.svg", "figures/delta_p.pdf", "figures/delta_p.csv",
+    "report.html", "report.md",
 )  # fmt: skip
 """As docs/run-folder.md promises, as are the columns below."""
 ITEMS = (

@@ -1,5 +1,6 @@
 """A finished run, read back from its folder: what `compare`, `show` and the report need, without a model and torch."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -54,24 +55,29 @@ class FinishedRun:
 
     def _headline_effects(self) -> pl.DataFrame:
         """Only those rows are read from the file; it holds every site, position and probe."""
-        return headline_effects(pl.scan_parquet(self._there("effects.parquet")), self.recipe.site, self.recipe.position)
+        site, position = self.recipe.site, self.recipe.position
+        return self._read("effects.parquet", lambda place: headline_effects(pl.scan_parquet(place), site, position))
 
     def parquet(self, name: str) -> pl.DataFrame:
         """A table of the folder."""
-        return pl.read_parquet(self._there(f"{name}.parquet"))
+        return self._read(f"{name}.parquet", pl.read_parquet)
 
     def csv(self, name: str, schema: Any = None) -> pl.DataFrame:
         """A table of the folder that was written as text."""
-        return pl.read_csv(self._there(f"{name}.csv"), schema=schema, infer_schema_length=None)
+        return self._read(f"{name}.csv", lambda place: pl.read_csv(place, schema=schema, infer_schema_length=None))
 
-    def _there(self, name: str) -> Path:
+    def _read(self, name: str, read: Callable[[Path], pl.DataFrame]) -> pl.DataFrame:
         place = self.path / name
         if not place.is_file():
-            raise UserError(
-                f"The run {str(self.path)!r} has no {name}: it was made by an older version, or the file was taken "
-                f"away. Repeat it with: anchorscope run {self.path / 'recipe.toml'} --out NEW_FOLDER"
-            )
-        return place
+            raise self._unusable(f"no {name}: it was made by an older version, or the file was taken away")
+        try:
+            return read(place)
+        except pl.exceptions.PolarsError:
+            raise self._unusable(f"a damaged {name}") from None
+
+    def _unusable(self, what: str) -> UserError:
+        again = f"anchorscope run {self.path / 'recipe.toml'} --out NEW_FOLDER"
+        return UserError(f"The run {str(self.path)!r} has {what}. Repeat it with: {again}")
 
 
 def open_finished(path: Path) -> FinishedRun:

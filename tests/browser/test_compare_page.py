@@ -2,7 +2,9 @@
 
 import sys
 from pathlib import Path
+from xml.etree import ElementTree
 
+import polars as pl
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # pytest's import mode does not make helper modules importable
@@ -61,8 +63,10 @@ def _legend(page):
 
 
 def test_a_panel_per_run_with_a_legend_for_all(page, compared) -> None:
-    titles = page.locator(f"{PANELS} svg.lines > .title").all_text_contents()
-    assert titles == ["Small", MARKUP, "Random (RANDOM WEIGHTS)"]
+    small, markup, random = page.locator(f"{PANELS} svg.lines > .title").all_text_contents()
+    assert (small, random) == ("Small", "Random (RANDOM WEIGHTS)")
+    assert markup.startswith('<img src=x')
+    assert page.locator(f"{PANELS} .title title").all_text_contents() == [MARKUP]  # all of it, when it is pointed at
     assert [_lines(page, panel) for panel in range(3)] == [4, 4, 4]
     assert page.locator(f"{VIEW} .legend").count() == 1
     names = _legend(page).all_inner_texts()
@@ -107,6 +111,24 @@ def test_bands_can_be_taken_away(page) -> None:
     assert page.locator(f"{PANELS} .band").count() == 12
     page.locator(VIEW).get_by_role("switch", name="95 % bands").uncheck()
     assert page.locator(f"{PANELS} .band").count() == 0
+
+
+def test_all_panels_can_be_taken_along(page, compared) -> None:
+    with page.expect_download() as started:
+        page.locator(VIEW).get_by_role("button", name="Download SVG").click()
+    sheet = ElementTree.parse(started.value.path()).getroot()
+    texts = [one.text for one in sheet.iter() if one.text]
+    assert {"Small", "Random (RANDOM WEIGHTS)"} <= set(texts)
+    assert texts.count("Q-Anchored (PopQA)") == 1, "one legend for all"
+    page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    page.locator(VIEW).get_by_role("button", name="Copy CSV").click()
+    page.get_by_text("Copied.").wait_for()
+    rows = pl.read_csv(page.evaluate("navigator.clipboard.readText()").encode())
+    assert rows.group_by("run", maintain_order=True).len().rows() == [("Small", 48), (MARKUP, 64), ("Random", 32)]
+    keys = ["run", "dataset", "group", "layer"]
+    own = pl.concat(run.curves.with_columns(run=pl.lit(run.model)) for run in compared.runs)
+    own = own.filter((pl.col("assignment") == "plain") & (pl.col("variant") == "all"))
+    assert rows.sort(keys)["delta_p"].to_list() == pytest.approx(own.sort(keys)["delta_p"].to_list(), abs=0.00051)
 
 
 def test_a_view_can_be_linked(report, open_page) -> None:

@@ -4,6 +4,7 @@ import json
 import re
 from dataclasses import replace
 from pathlib import Path
+from xml.etree import ElementTree
 
 import polars as pl
 import pytest
@@ -14,7 +15,9 @@ from anchorscope.report.page import write_report
 from anchorscope.report.readings import read
 
 MARKUP = "<img src=x onerror=\"document.title='run'\"></script><script>document.title='run'</script>"
+CONTROL = "\x00\x1b\u2028]]>" + "x" * 200
 CHART = "#delta-p-view .chart"
+PAPER = 688  # pixels between the margins of an A4 page
 
 
 def _written(findings, folder: Path) -> Path:
@@ -205,6 +208,42 @@ def test_a_view_can_be_linked(page, report, open_page):
     assert "dp-" not in other.url
 
 
+def test_an_old_or_mistyped_link_does_not_empty_the_chart(page):
+    page.evaluate("location.hash = 'dp-rule=nobodys&dp-site=heart&dp-bands=7&dp-hide=q0.z9&dp-truth=false'")
+    view = page.locator("#delta-p-view")
+    view.get_by_role("radio", name="false").and_(page.locator(":checked")).wait_for()
+    assert view.get_by_role("radio", name="plain").is_checked()
+    assert page.locator(f"{CHART} .series:not(.quiet)").count() == 3
+    assert page.locator(f"{CHART} .band").count() == 3
+    page.evaluate("location.hash = 'dp-hide=q0.q1.a0.a1'")
+    page.locator(CHART).get_by_text("All lines are switched off.").wait_for()
+
+
+def test_a_link_to_a_section_does_not_lose_the_view(page):
+    page.locator("#probe-view").get_by_label("95 % bands").uncheck()
+    page.locator(".bar a[href='#chart']").click()
+    assert page.url.endswith("#chart")
+    _choose(page, "Sorted by the rule", "corrected")
+    assert page.url.endswith("#auc-bands=0&dp-rule=corrected"), "every part of the view stands in the address again"
+    page.go_back()
+    page.locator("#delta-p-view").get_by_role("radio", name="plain").and_(page.locator(":checked")).wait_for()
+    assert not page.locator("#probe-view").get_by_label("95 % bands").is_checked()
+    page.locator("#probe-view").get_by_role("button", name="Reset").click()
+
+
+def test_a_browser_without_two_themes_shows_the_light_one(report, tmp_path, open_page):
+    text = report.read_text(encoding="utf-8").replace("light-dark(", "not-yet(").replace("color-mix(", "not-yet(")
+    (tmp_path / "report.html").write_text(text, encoding="utf-8")
+    older = open_page(tmp_path / "report.html", color_scheme="dark")
+    assert older.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(252, 252, 250)"
+    assert older.evaluate("getComputedStyle(document.querySelector('.series .line')).stroke").startswith("rgb(")
+    older.locator(CHART).focus()
+    older.keyboard.press("End")
+    readout = older.locator(f"{CHART} .readout").evaluate("node => getComputedStyle(node).backgroundColor")
+    assert readout == "rgb(255, 255, 255)", "what lies under the readout must not be seen through it"
+    assert older.locator(".themes").is_hidden()
+
+
 def test_the_chart_can_be_taken_along(page, findings):
     with page.expect_download() as started:
         page.locator("#delta-p-view").get_by_role("button", name="Download SVG").click()
@@ -263,6 +302,10 @@ def test_on_paper_everything_is_open_and_light(page, tmp_path):
     assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
     page.evaluate("dispatchEvent(new Event('afterprint'))")
     assert page.locator("details[data-live='delta-p-view'] img").is_hidden()
+    page.set_viewport_size({"width": PAPER, "height": 900})
+    rights = page.evaluate("[...document.querySelectorAll('table')].map((one) => one.getBoundingClientRect().right)")
+    assert max(rights) <= PAPER + 1, "paper cannot be scrolled"
+    page.set_viewport_size({"width": 1200, "height": 900})
     assert page.pdf(path=tmp_path / "report.pdf").startswith(b"%PDF")
     page.emulate_media(media="screen", color_scheme="light")
 
@@ -291,17 +334,25 @@ def _middle(box) -> tuple[float, float]:
 
 
 def test_other_peoples_text_stays_text(tmp_path, open_page):
-    findings = make_findings((MARKUP,))
+    findings = make_findings((MARKUP + CONTROL,))
     items = findings.items.with_columns(question=pl.lit(MARKUP), model_answer=pl.lit(MARKUP))
     findings = replace(findings, model=MARKUP, items=items, facts={"model": MARKUP}, command=MARKUP)
     hostile = open_page(_written(findings, tmp_path))
     assert hostile.title() == f"{MARKUP} – anchorscope"
     assert hostile.locator("img[src=x]").count() == 0
     names = hostile.locator("#delta-p-view .legend .name").all_inner_texts()
-    assert f"Q-Anchored ({MARKUP})" in names
+    assert any(name.startswith(f"Q-Anchored ({MARKUP}") for name in names)
     hostile.locator(CHART).focus()
     hostile.keyboard.press("End")
     assert MARKUP in hostile.locator(f"{CHART} .readout").inner_text()
+    box = hostile.locator(f"{CHART} .readout").bounding_box()
+    numbers = [one.bounding_box() for one in hostile.locator(f"{CHART} .readout .value").all()]
+    assert max(one["x"] + one["width"] for one in numbers) <= box["x"] + box["width"], "a long name pushes them out"
+    with hostile.expect_download() as started:
+        hostile.locator("#delta-p-view").get_by_role("button", name="Download SVG").click()
+    texts = [one.text for one in ElementTree.parse(started.value.path()).iter() if one.text]
+    assert any(text.startswith("Q-Anchored (<img") for text in texts)
+    assert any("…" in text for text in texts), "a long name stays in its place"
     assert json.loads(hostile.locator("#chart-data").text_content())["model"] == MARKUP
 
 

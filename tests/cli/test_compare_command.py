@@ -77,3 +77,13 @@ def test_what_is_allowed_stands_on_the_page(runs: list[str], tmp_path: Path) -> 
     assert "refused unless asked for" in page
     kinds = {one["name"]: one["kind"] for one in json.loads((out / "comparison.json").read_text())["differences"]}
     assert kinds == {"prompt": "allowed", "edges": "allowed", "seed": "flag"}
+
+
+def test_a_name_cannot_command_the_terminal(runs: list[str], tmp_path: Path) -> None:
+    odd = model_findings("odd\x1b[31m", datasets=("popqa",))
+    result = CliRunner().invoke(
+        app, ["compare", runs[0], str(write_run(tmp_path / "odd", odd, seed=9)), "--out", str(tmp_path / "out")]
+    )
+    assert result.exit_code == 0, result.stderr
+    assert "seed: 0 in Small" in result.stderr
+    assert "\x1b" not in result.stderr

@@ -34,6 +34,10 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     # The same id in two datasets.
     findings = with_texts(findings, 41, item_id="twice")
     findings = with_texts(findings, findings.items.height - 1, item_id="twice")
+    # An id that looks like another item's dataset and id, and one that would steer the terminal, twice.
+    findings = with_texts(findings, 14, item_id="triviaqa/triviaqa-5")
+    findings = with_texts(findings, 16, item_id="\x1b[2Jclear me")
+    findings = with_texts(findings, findings.items.height - 3, item_id="\x1b[2Jclear me")
     return write_run(tmp_path_factory.mktemp("runs") / "one", findings)
 
 
@@ -140,6 +144,22 @@ def test_mistakes(folder, tmp_path):
     assert "\x1b" not in mistake(folder, "\x1b[31m")
 
 
+def test_dataset_and_id_mean_just_that_and_odd_ids_are_harmless(folder):
+    def opened(name):
+        found = json.loads(ask(folder, name, "--json").stdout)
+        return found["dataset"], found["item_id"]
+
+    assert opened("triviaqa/triviaqa-5") == ("triviaqa", "triviaqa-5")
+    assert opened("popqa/triviaqa/triviaqa-5") == ("popqa", "triviaqa/triviaqa-5")
+    assert opened("popqa/\x1b[2Jclear me") == ("popqa", "\x1b[2Jclear me")
+    told = mistake(folder, "\x1b[2Jclear me")
+    assert told.endswith("name one: popqa/␛[2Jclear me, triviaqa/␛[2Jclear me.")
+    assert "\x1b" not in told
+    listed = ask(folder, "--search", "clear me")
+    assert "open one with:" in listed.stderr
+    assert "\x1b" not in listed.stdout + listed.stderr
+
+
 def plain(text: str) -> str:
     return re.sub(r"\x1b\[[0-9;]*m", "", text)
 
@@ -181,5 +201,9 @@ def test_the_plot_shows_where_the_curve_is():
     assert [at // 2 for at, sign in enumerate(row["20"]) if sign == "●"] == list(range(15, 20))
     assert lines[-2].index("↑") == 8 + 2 * 12
     assert lines[-1].index("10") == 8 + 2 * 10
+    gaps = [float("nan") if layer == 3 else value for layer, value in enumerate(values)]
+    drawn = [sum(line.count("●") for line in layer_plot([("●", some)], 12, 80)) for some in (values, gaps)]
+    assert drawn == [20, 19], "what is not known is not drawn"
+    assert layer_plot([("●", [float("nan")] * 4)], None, 80)
     # 200 layers in 40 columns: means of neighbours, and no line too long.
     assert max(map(len, layer_plot([("●", values * 10)], 199, 40))) <= 48

@@ -1,12 +1,13 @@
 """Finished runs whose curves and draws are made by hand: every answer about them is known."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 
 import numpy as np
 import polars as pl
 from report_synthetic import curve_rows, make_findings
 
+from anchorscope.report.claims import CLAIMS, Judged, judge
 from anchorscope.report.findings import Findings
 
 LAYERS = 31
@@ -49,3 +50,25 @@ def run_with(
         **{"datasets": tuple(curves), "n_layers": layers, "curves": pl.concat(drawn), "parameters": 10**9,
            "curve_samples": pl.DataFrame(samples, schema=_BASE.curve_samples.schema)} | about,
     )  # fmt: skip
+
+
+PAPER = ("popqa", "triviaqa", "hotpotqa", "nq")
+BACK = falling_to(-60, 0.5, -30)
+LOW = falling_to(-60, 0.3)
+DOWN = falling_to(-80, 1.0)
+
+
+def four(q: np.ndarray | Mapping[str, np.ndarray], a: np.ndarray = FLAT, **options: object) -> Findings:
+    """A run on the paper's datasets, with one Q-Anchored curve for all or one for each."""
+    return run_with({name: (q[name] if isinstance(q, dict) else q, a) for name in PAPER}, **options)
+
+
+def judged(claim: str, *runs: Findings) -> Judged:
+    """One claim on these runs."""
+    (found,) = judge(runs, [one for one in CLAIMS if one.id == claim])
+    return found
+
+
+def verdicts(*runs: Findings, only: Collection[str] = ()) -> dict[str, str]:
+    """The verdicts of all claims, or of some, under the plain rule."""
+    return {one.claim.id: one.plain.verdict for one in judge(runs, [c for c in CLAIMS if not only or c.id in only])}

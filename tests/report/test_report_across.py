@@ -101,7 +101,7 @@ def test_only_shared_datasets_are_followed():
 def test_random_weights_are_named_and_left_out():
     noise = replace(LARGE, model="shape:big", random_weights=True)
     found = read_across([SMALL, noise, MIDDLE])
-    assert found[0]["text"].startswith("Across models: shape:big is left out of what is said across models (random")
+    assert found[0]["text"].startswith("Across models: shape:big fits in with the others (left out: with random")
     assert found[0]["verdict"] == "undecided"
     assert found[1:] == read_across([SMALL, MIDDLE])
     left, nothing = read_across([SMALL, noise])

@@ -18,6 +18,8 @@ from hypothesis import strategies as st
 from report_synthetic import make_findings
 
 import anchorscope.report
+from anchorscope.report.claims import claims_records, judge
+from anchorscope.report.comparison.page import SCRIPTS as COMPARE_SCRIPTS
 from anchorscope.report.delta_p import DeltaPChart
 from anchorscope.report.figures import displays
 from anchorscope.report.page import FILES
@@ -88,7 +90,8 @@ def test_the_page_allows_one_script_and_it_is_ours(written):
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     [policy] = re.findall(r'http-equiv="Content-Security-Policy" content="([^"]*)"', page)
     assert html.unescape(policy) == (
-        f"default-src 'none'; img-src data:; style-src 'unsafe-inline'; script-src 'sha256-{digest}'"
+        f"default-src 'none'; base-uri 'none'; form-action 'none'; img-src data:; "
+        f"style-src 'unsafe-inline'; script-src 'sha256-{digest}'"
     )
     held = re.findall(r'<script type="application/json" id="([^"]*)">', page)
     assert held == ["chart-data", "item-data"]
@@ -107,12 +110,21 @@ def test_scripts_build_the_page_without_markup(path):
     assert max(len(line) for line in lines) <= 120
 
 
-def test_scripts_of_one_page_share_no_name():
+@pytest.mark.parametrize("scripts", [REPORT_SCRIPTS, COMPARE_SCRIPTS], ids=["report", "comparison"])
+def test_scripts_of_one_page_share_no_name(scripts):
     """They are joined into one: a second function of a name would silently take the first one's place."""
-    texts = [(SCRIPTS / f"{name}.js").read_text(encoding="utf-8") for name in REPORT_SCRIPTS]
+    texts = [(SCRIPTS / f"{name}.js").read_text(encoding="utf-8") for name in scripts]
     declared = re.compile(r"^(?:async )?(?:function|const|let) (\w+)", re.MULTILINE)
     names = [name for text in texts for name in declared.findall(text)]
     assert sorted(names) == sorted(set(names))
+
+
+def test_the_light_theme_is_the_same_with_and_without_a_dark_one():
+    sheet = (SCRIPTS.parent / "templates" / "report.css").read_text(encoding="utf-8")
+    plain, themed = sheet.split("@supports", 2)[:2]
+    both = dict(re.findall(r"--([\w-]+): light-dark\(((?:#|rgb)[^,]*), ", themed))
+    assert len(both) == 17
+    assert both.items() <= dict(re.findall(r"--([\w-]+): ([^;]*);", plain)).items()
 
 
 @given(st.text())
@@ -178,7 +190,7 @@ def test_a_page_carries_only_as_many_curves_as_it_may(findings):
 
 def test_observations_file_equals_the_readings(findings, written):
     saved = json.loads((written / "observations.json").read_text(encoding="utf-8"))
-    assert saved == read(findings)
+    assert saved == [*read(findings), *claims_records(judge([findings]))]
     assert len({entry["id"] for entry in saved}) == len(saved)
     for entry in saved:
         assert {

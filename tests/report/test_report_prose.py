@@ -81,6 +81,16 @@ def test_so_does_one_about_the_datasets(key, verdict):
     assert point.text.startswith(DATASET_PHRASES[key].of(verdict))
 
 
+def test_the_lowest_dataset_is_named_once_and_only_where_it_is_known():
+    def said(noise):
+        shapes = {(TWO[0], "plain", "Q-Anchored"): valley(-40, -10), (TWO[1], "plain", "Q-Anchored"): valley(-60, -10)}
+        (bullets,) = section(told(with_draws(run_of(TWO), shapes, noise)), "observations").lists
+        return next(point.text for point in bullets.points if point.label == "Lowest dataset")
+
+    assert said(0.5).startswith("Of the Q-Anchored curves, that of TriviaQA lies lowest in the mean from layer 10 on (")
+    assert said(60.0).startswith("Which dataset's Q-Anchored curve lies lowest is undecided (")
+
+
 @pytest.mark.parametrize("verdict", VERDICTS)
 @pytest.mark.parametrize("key", INTERPRETED, ids=str)
 def test_so_does_the_interpretation(key, verdict):
@@ -124,7 +134,7 @@ def test_a_curve_is_told_from_its_numbers():
     assert q.text.startswith("300 items. It starts within ±5 points of zero")
     assert "lowest at layer 12" in q.text
     assert "comes back by more than 5 points (rise from the lowest layer to the end: 30.0" in q.text
-    assert "never falls by more than 5 points" in a.text
+    assert "never gets more than 5 points below zero" in a.text
     assert "middle third" not in a.text  # where it does not fall, where it is lowest means nothing
 
 

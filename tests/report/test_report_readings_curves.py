@@ -126,6 +126,26 @@ def test_few_draws_show_a_value_and_decide_nothing():
     assert (found["ci_low"], found["verdict"]) == (None, "undecided")
 
 
+def test_a_handful_of_items_shows_values_and_decides_nothing():
+    findings = sampled(valley(-40, -10), noise=0.1)
+    q = (pl.col("group") == "Q-Anchored").fill_null(False)
+    few = {name: pl.when(q).then(3).otherwise(name).alias(name) for name in ("n", "n_groups")}
+    summary = findings.summary.with_columns(few["n"].cast(pl.Int64))
+    found = readings(replace(findings, curves=findings.curves.with_columns(**few), summary=summary))
+    for claim in ("trough", "recovery", "last_layer", "separation", "q_below_a", "sorts_by_label", "random_small"):
+        assert found[claim]["verdict"] == "undecided", claim
+        assert found[claim]["value"] is not None
+    assert found["trough"]["n"] == found["q_below_a"]["n"] == 3
+    assert found["a_flat"]["verdict"] == found["noop"]["verdict"] == "holds"
+
+
+def test_a_layer_at_exactly_a_third_belongs_to_the_middle_third():
+    shapes = {("atlas", "plain", "Q-Anchored"): valley(-40, -10, place=9, layers=28),
+              ("atlas", "plain", "A-Anchored"): np.zeros(28)}  # fmt: skip
+    found = readings(with_draws(replace(run_of(("atlas",)), n_layers=28), shapes, noise=0.05))["trough_place"]
+    assert (found["value"], found["verdict"]) == (pytest.approx(1 / 3), "holds")
+
+
 def test_a_model_of_one_or_two_layers_can_be_read():
     for layers in (1, 2):
         shapes = {("atlas", "plain", group): np.zeros(layers) for group in ("Q-Anchored", "A-Anchored")}

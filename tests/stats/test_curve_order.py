@@ -66,8 +66,9 @@ def test_equal_seeds_do_not_make_curves_move_together():
     assert lead.ci_high - lead.ci_low > 2  # drawn together, their distance would have no spread at all
 
 
-def test_few_draws_decide_nothing():
-    curves = [drawn(VALLEY, draws=30), drawn(VALLEY - 9, draws=30, seed=1)]
+@pytest.mark.parametrize("draws", [0, 30])
+def test_few_draws_decide_nothing(draws):
+    curves = [drawn(VALLEY, draws=draws), drawn(VALLEY - 9, draws=30, seed=1)]
     found = [order.lowest_curve(curves, 6)[1], order.crossing(curves, 6), order.spread(curves, -1),
              order.closing(curves, MIDDLE)]  # fmt: skip
     assert all(math.isnan(one.ci_low) and math.isnan(one.ci_high) for one in found)

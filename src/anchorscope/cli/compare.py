@@ -5,11 +5,12 @@ from typing import Annotated
 
 import typer
 
-from anchorscope.cli.terminal import emit_json, listener, say
+from anchorscope.cli.terminal import emit_json, listener, say, user_errors
 from anchorscope.comparing.rules import REFUSABLE
 
+_STOPPED = "stopped; nothing half made was kept, the same command starts again"
 _ALLOW = (
-    f"Differences that would be refused and shall stand, as flags on the page: names with commas, or all: "
+    "Differences that would be refused and shall stand, as flags on the page: names with commas, or all: "
     f"{', '.join(REFUSABLE)}."
 )
 
@@ -32,10 +33,11 @@ def compare(
     from anchorscope.comparing.compare import compare as compare_runs  # only here: help has to come at once
 
     allowed = tuple(part for text in allow or () for part in text.split(",") if part)
-    made = compare_runs(
-        runs, out=out, relative_depth=relative_depth, assignment=assignment, order=order, allow=allowed,
-        progress=listener(quiet),
-    )  # fmt: skip
+    with user_errors(stopped=_STOPPED):
+        made = compare_runs(
+            runs, out=out, relative_depth=relative_depth, assignment=assignment, order=order, allow=allowed,
+            progress=listener(quiet),
+        )  # fmt: skip
     chart, report = out / "figures" / "delta_p.png", out / "report.html"
     differences = made.manifest["differences"]
     for one in differences:

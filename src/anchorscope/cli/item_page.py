@@ -17,6 +17,7 @@ from rich.table import Table
 from rich.text import Text
 
 from anchorscope.cli.item_plot import layer_plot
+from anchorscope.cli.terminal import harmless
 from anchorscope.report.findings import Findings
 from anchorscope.report.further.interventions import intervention_name
 from anchorscope.report.item_records import Effect, ItemRecord
@@ -27,7 +28,6 @@ _EXACT, _QUIET, _NAME = "bold underline", "dim", "bold"
 _BRACKETS = ("⟦", "⟧")
 _IN_A_PIPE = 100  # columns: a pipe has no width of its own
 _MOST_ACCEPTED = 12
-_JOINERS = "\u200c\u200d"  # they make letters of some scripts, and steer nothing
 
 
 @contextmanager
@@ -41,19 +41,6 @@ def page(pipe_width: int | None = None) -> Iterator[Console]:
         sys.stdout.reconfigure(errors="replace")  # an old encoding gets "?" instead of a traceback
     # Whoever forces colours into a pipe gets them; else there are none here to be taken out.
     typer.echo("\n".join(line.rstrip() for line in written.get().splitlines()), color=True)
-
-
-def harmless(text: str | None) -> str:
-    """The text with a sign for every letter that would steer a terminal; as long as before, so that places hold."""
-    return "".join(map(_sign, text or ""))
-
-
-def _sign(letter: str) -> str:
-    if letter.isprintable() or letter in _JOINERS:
-        return letter
-    if letter.isspace():
-        return " "
-    return chr(0x2400 + ord(letter)) if letter < " " else "\ufffd"
 
 
 def short(text: str | None, longest: int) -> str:
@@ -129,7 +116,7 @@ def _fact_rows(item: ItemRecord) -> Iterator[tuple[str, str]]:
         before = item.probability_before
         says = "" if before is None else f", where the probe gives “true” {_share(before)}"
         yield "l*", f"layer {item.reference_layer}{fold}{says}"
-    if item.confidence_mean is not None:
+    if item.confidence_mean is not None and math.isfinite(item.confidence_mean):
         yield "confidence", f"{_share(math.exp(item.confidence_mean))} per token of the answer (geometric mean)"
     yield "status", item.status
 
@@ -175,7 +162,7 @@ def _further(item: ItemRecord) -> Table:
     table.add_column(overflow="fold")
     lines: dict[tuple[str, str], list[str]] = {}
     for one in item.further:
-        shown = number(one.value, 0 if one.value.is_integer() else 3)
+        shown = number(one.value, 0 if one.value.is_integer() else 3) if math.isfinite(one.value) else "–"
         lines.setdefault((one.experiment, one.variant or ""), []).append(f"{one.quantity.replace('_', ' ')} {shown}")
     for (experiment, variant), told in lines.items():
         table.add_row(Text(harmless(f"{experiment} {variant}".rstrip())), Text(", ".join(told)))

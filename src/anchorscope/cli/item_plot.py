@@ -29,7 +29,8 @@ def layer_plot(curves: Sequence[tuple[str, Sequence[float]]], mark: int | None, 
     sheet[zero] = ["┄"] * len(sheet[zero])
     for sign, values in reversed(columns):
         for column, value in enumerate(values):
-            sheet[round((rows[0] - value) / step)][spread * column] = sign
+            if math.isfinite(value):
+                sheet[round((rows[0] - value) / step)][spread * column] = sign
     lines = [f"{number(value, 0):>6} ┤" + "".join(row).rstrip() for value, row in zip(rows, sheet, strict=True)]
     return [*lines, *_foot(len(columns[0][1]), each, spread, mark)]
 
@@ -41,7 +42,8 @@ def _binned(values: Sequence[float], each: int) -> list[float]:
 
 def _row_values(values: Sequence[float]) -> list[float]:
     """Heights from top to bottom, zero among them, in round steps."""
-    low, high = min(0.0, *values), max(0.0, *values)
+    known = [0.0, *filter(math.isfinite, values)]
+    low, high = min(known), max(known)
     span = max(high - low, _LEAST)
     step = next((size for size in _STEPS if size * (_ROWS - 1) >= span), _STEPS[-1])
     above, below = math.ceil(high / step), math.ceil(-low / step)

@@ -16,7 +16,7 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
-from anchorscope.cli.terminal import emit_json, say, user_errors
+from anchorscope.cli.terminal import emit_json, harmless, say, user_errors
 from anchorscope.errors import UserError
 
 if TYPE_CHECKING:  # polars and the report are imported when a run is opened: help has to come at once
@@ -75,12 +75,15 @@ def _show_item(run: "FinishedRun", name: str, as_json: bool) -> None:
 
 def _found(run: "FinishedRun", name: str) -> tuple[str, str]:
     """The dataset and id of the item that is meant."""
+
     keys = list(run.parquet("items").select("dataset", "item_id").iter_rows())
-    fitting = [key for key in keys if name in (key[1], f"{key[0]}/{key[1]}")]
+    whole = [key for key in keys if name == f"{key[0]}/{key[1]}"]
+    # An id may have a slash in it; whoever names dataset and id means just that.
+    fitting = whole or [key for key in keys if name == key[1]]
     if len(fitting) == 1:
         return fitting[0]
     if fitting:
-        told = ", ".join(f"{dataset}/{item_id}" for dataset, item_id in fitting)
+        told = ", ".join(harmless(f"{dataset}/{item_id}") for dataset, item_id in fitting)
         raise UserError(f"The item {name!r} is in several datasets; name one: {told}.")
     ids = [f"{dataset}/{item_id}" if "/" in name else item_id for dataset, item_id in keys]
     near = difflib.get_close_matches(name[:_LONGEST_ID], dict.fromkeys(ids), n=_NEAREST, cutoff=0.5)
@@ -92,6 +95,7 @@ def _found(run: "FinishedRun", name: str) -> tuple[str, str]:
 
 
 def _list(run: "FinishedRun", search: str | None, as_json: bool, quiet: bool) -> None:
+
     items = run.parquet("items")
     found = _matching(items, search or "")
     # Used items first: of the others there is less to see.
@@ -108,7 +112,7 @@ def _list(run: "FinishedRun", search: str | None, as_json: bool, quiet: bool) ->
         say(f"\n{len(shown)} of {len(rows):,} items; narrow down with: {command} --search TEXT", quiet)
     if shown:
         name = f"{shown[0]['dataset']}/{shown[0]['item_id']}"
-        say(f"{'' if len(shown) < len(rows) else chr(10)}open one with: {command} {shlex.quote(name)}", quiet)
+        say(f"{'' if len(shown) < len(rows) else chr(10)}open one with: {command} {harmless(shlex.quote(name))}", quiet)
 
 
 def _matching(items: "pl.DataFrame", text: str) -> "pl.DataFrame":
@@ -127,7 +131,7 @@ def plain_letters(text: str) -> str:
 
 
 def _print_list(rows: Sequence[dict[str, Any]]) -> None:
-    from anchorscope.cli.item_page import harmless, page, short
+    from anchorscope.cli.item_page import page, short
 
     names = [harmless(f"{row['dataset']}/{row['item_id']}") for row in rows]
     with page(_ONE_LINE_PER_ROW) as console:

@@ -22,13 +22,28 @@ from anchorscope.progress import Progress, Silent
 console = Console(stderr=True)
 """For people; standard output is kept for results."""
 STOPPED = "stopped; the same command goes on where it stopped"
+_JOINERS = "\u200c\u200d"  # they make letters of some scripts, and steer nothing
 _on_screen: list["TerminalProgress"] = []  # a bar hides the cursor, so an error has to find it and take it down
 
 
 def say(text: str, quiet: bool = False) -> None:
     """One message on standard error; never wrapped and never read as markup, so that paths survive."""
     if not quiet:
-        console.print(text, markup=False, highlight=False, soft_wrap=True)
+        lines = "\n".join(map(harmless, text.split("\n")))
+        console.print(lines, markup=False, highlight=False, soft_wrap=True)
+
+
+def harmless(text: str | None) -> str:
+    """The text with a sign for every letter that would steer a terminal; as long as before, so that places hold."""
+    return "".join(map(_sign, text or ""))
+
+
+def _sign(letter: str) -> str:
+    if letter.isprintable() or letter in _JOINERS:
+        return letter
+    if letter.isspace():
+        return " "
+    return chr(0x2400 + ord(letter)) if letter < " " else "\ufffd"
 
 
 def emit_json(record: Mapping[str, Any]) -> None:

@@ -3,6 +3,7 @@
 import contextlib
 import json
 from collections.abc import Iterator, Sequence
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +20,9 @@ FILES = ("curves.csv", "observations.json", "figures", "report.html", "report.md
 def fresh_folder(out: Path, runs: Sequence[Path]) -> Iterator[Path]:
     """A new folder to write into; when all is done it takes the place of `out`, and of an earlier comparison there."""
     place = out.resolve()
-    _refuse_foreign(out, place)
-    _refuse_foreign(out, place.with_name(f"{place.name}.partial"))  # a killed comparison may have left one
+    beside = place.with_name(f"{place.name}.partial")
+    _refuse_foreign(str(out), place, _written_before(place))
+    _refuse_foreign(str(beside), beside, FILES)  # a killed comparison may have left one
     for run in runs:
         if place.is_relative_to(run.resolve()):
             raise UserError(f"{str(out)!r} lies within the run {str(run)!r}, which is sealed; choose another --out.")
@@ -52,13 +54,21 @@ def read_comparison(path: Path) -> dict[str, Any]:
         raise UserError(told) from None
 
 
-def _refuse_foreign(asked: Path, place: Path) -> None:
-    """A folder that holds anything but a comparison is not ours to replace."""
+def _written_before(place: Path) -> tuple[str, ...]:
+    """What the comparison in this folder says that it wrote; nothing, where none was finished here."""
+    try:
+        return (MANIFEST, *read_comparison(place)["sha256"])
+    except (UserError, KeyError, TypeError):
+        return ()
+
+
+def _refuse_foreign(named: str, place: Path, ours: Sequence[str]) -> None:
+    """A folder that holds anything but what a comparison wrote is not ours to replace: people have figures too."""
     if place.exists() and not place.is_dir():
-        raise UserError(f"{str(place)!r} is a file, not a folder; choose another with --out.")
-    entries = sorted(entry.name for entry in place.iterdir()) if place.is_dir() else []
-    foreign = [name for name in entries if name not in FILES]
-    if foreign:
-        found = ", ".join(foreign[:5]) + (" …" if len(foreign) > 5 else "")
-        where = str(asked) if place == asked.resolve() else str(place)
-        raise UserError(f"Folder {where!r} holds other things ({found}); choose an empty or new one with --out.")
+        raise UserError(f"{named!r} is a file, not a folder; choose another with --out.")
+    files = (path.relative_to(place).as_posix() for path in place.rglob("*") if not path.is_dir())
+    foreign = (name for name in files if not any(name == own or name.startswith(f"{own}/") for own in ours))
+    named_ones = sorted(islice(foreign, 6))  # somebody's whole home may lie there
+    if named_ones:
+        found = ", ".join(named_ones[:5]) + (" …" if len(named_ones) > 5 else "")
+        raise UserError(f"Folder {named!r} holds other things ({found}); choose an empty or new one with --out.")

@@ -20,17 +20,15 @@ class NamedRun:
 
     name: str
     """The model's name, with a number where several runs would share it."""
+    folder: str
+    """The name of its folder, with as much of the way there as tells it from the others; the rest is the user's own
+    business."""
     run: FinishedRun
 
     @cached_property
     def findings(self) -> Findings:
         """The run's results under its name here."""
         return replace(self.run.findings, model=self.name)
-
-    @property
-    def folder(self) -> str:
-        """The name of its folder; the way there is the user's own business."""
-        return self.run.path.resolve().name
 
 
 def open_runs(paths: Sequence[Path], order: str = "size") -> list[NamedRun]:
@@ -46,7 +44,8 @@ def open_runs(paths: Sequence[Path], order: str = "size") -> list[NamedRun]:
     if order == "size":
         runs = sorted(runs, key=lambda run: run.manifest["model"]["parameters"])  # stable: equal sizes stay as given
     names = unique_names([run.manifest["model"]["name"] for run in runs])
-    return [NamedRun(name, run) for name, run in zip(names, runs, strict=True)]
+    folders = unique_folders([run.path.resolve() for run in runs])
+    return [NamedRun(*one) for one in zip(names, folders, runs, strict=True)]
 
 
 def unique_names(models: Sequence[str]) -> list[str]:
@@ -60,6 +59,15 @@ def unique_names(models: Sequence[str]) -> list[str]:
         taken.add(name)
         chosen.append(name)
     return chosen
+
+
+def unique_folders(places: Sequence[Path]) -> list[str]:
+    """The folders by as few of their last parts as tell all of them apart."""
+    for length in range(1, max(len(place.parts) for place in places)):
+        chosen = ["/".join(place.parts[1:][-length:]) for place in places]
+        if len(set(chosen)) == len(chosen):
+            return chosen
+    return [str(place) for place in places]
 
 
 def _whole(run: FinishedRun) -> FinishedRun:

@@ -38,9 +38,12 @@ from anchorscope.report.story import summary_paragraph, warnings
 FILES = {
     "report.html": "this page",
     "report.md": "the same as plain text",
-    "observations.json": "the readings, for programs",
+    "observations.json": "the readings and the claims of earlier ones, for programs",
     "figures/": "every figure as PNG, SVG and PDF, with the numbers drawn as CSV",
     "curves.csv": "mean ΔP per layer, group, rule, site and intervention, with intervals",
+    "curve_samples.parquet": "the chart's curves in every bootstrap draw",
+    "reference_curves.csv": "the plain curve, sorted at other layers",
+    "summary.csv": "shares, agreement, shift and controls, one number per row",
     "probe_scores.csv": "AUC of all probes and baselines",
     "pathways.parquet": "the group of every item under every rule",
     "effects.parquet": "log-odds of every item before and after every intervention, per layer",

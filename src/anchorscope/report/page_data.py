@@ -6,6 +6,7 @@ Then what a reader would miss least goes first: further interventions at other s
 splits by truth there, the splits of further interventions, other places.
 """
 
+import math
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -39,17 +40,12 @@ def page_data(findings: Findings, most_points: int = MOST_POINTS) -> dict[str, A
     all_curves = _curves(findings)
     curves = _that_fit(findings, all_curves, most_points)
     scores = findings.probe_scores.filter(pl.col("dataset").is_in(findings.datasets) & pl.col("auc").is_finite())
-    look = looks(findings.datasets)
     return {
         "model": findings.model,
         "layers": findings.n_layers,
         "site": findings.site,
         "position": findings.position,
-        "datasets": [
-            {"id": name, "name": display_name(name), "q": look[name].q_colour, "a": look[name].a_colour,
-             "marker": look[name].marker if len(look) > 1 else ""}
-            for name in findings.datasets
-        ],
+        "datasets": dataset_entries(findings.datasets),
         "groups": list(GROUPS),
         "rules": _named(present(curves, "assignment", tuple(RULE_NAMES)), RULE_NAMES),
         "sites": present(curves, "site", (findings.site,)),
@@ -63,6 +59,15 @@ def page_data(findings: Findings, most_points: int = MOST_POINTS) -> dict[str, A
             scores.filter(pl.col("layer").is_not_null()), _SCORE_KEYS, "auc", findings.n_layers, SCORE_SCALE)},
         "baselines": _baselines(scores),
     }  # fmt: skip
+
+
+def dataset_entries(datasets: Sequence[str]) -> list[dict[str, str]]:
+    """How the charts name and draw each dataset; one alone needs no marker."""
+    return [
+        {"id": name, "name": display_name(name), "q": look.q_colour, "a": look.a_colour,
+         "marker": look.marker if len(datasets) > 1 else ""}
+        for name, look in looks(datasets).items()
+    ]  # fmt: skip
 
 
 def _curves(findings: Findings) -> pl.DataFrame:
@@ -106,7 +111,7 @@ def _by_layer(layers: Iterable[int], values: Iterable[float | None], n_layers: i
 
 
 def _whole(value: float | None, scale: int) -> int | None:
-    return None if value is None or value != value else round(value * scale)
+    return None if value is None or not math.isfinite(value) else round(value * scale)
 
 
 def _references(findings: Findings) -> list[list[Any]]:

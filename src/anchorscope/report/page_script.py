@@ -16,13 +16,13 @@ from markupsafe import Markup
 FRAME_SCRIPTS = ("dom", "theme", "contents", "printing")
 """What every page needs: light and dark, the bar of contents, printing."""
 CHART_SCRIPTS = (
-    *FRAME_SCRIPTS, "hash_state", "chart_scale", "chart_strokes", "line_chart", "legend", "controls", "chart_export",
-    "chart_view",
+    *FRAME_SCRIPTS, "hash_state", "chart_scale", "chart_strokes", "chart_readout", "line_chart", "legend", "controls",
+    "chart_export", "chart_view",
 )  # fmt: skip
 """What every page with a chart needs, in the order in which they build on each other."""
 REPORT_SCRIPTS = (*CHART_SCRIPTS, "delta_p_view", "probe_view", "item_store", "item", "item_list", "explorer")
 """The scripts of report.html."""
-STYLES = ("chart", "explorer")
+STYLES = ("chart", "explorer", "compare")
 """Style sheets beside the page's own."""
 
 _DANGEROUS = str.maketrans({letter: f"\\u{ord(letter):04x}" for letter in "<>&\u2028\u2029"})
@@ -41,7 +41,8 @@ def joined_styles() -> str:
 
 def content_policy(script: str) -> str:
     """What the page may do: show embedded images, use its own styles, run this one script. Nothing is loaded."""
-    allowed = ["default-src 'none'", "img-src data:", "style-src 'unsafe-inline'"]
+    nothing = [f"{what} 'none'" for what in ("default-src", "base-uri", "form-action")]
+    allowed = [*nothing, "img-src data:", "style-src 'unsafe-inline'"]
     if script:
         digest = base64.b64encode(hashlib.sha256(script.encode("utf-8")).digest()).decode("ascii")
         allowed.append(f"script-src 'sha256-{digest}'")

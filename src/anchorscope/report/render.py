@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from anchorscope.progress import Progress, Silent
+from anchorscope.report.claims import claims_records, judge
 from anchorscope.report.draughtsmen import save_all
 from anchorscope.report.figures import displays
 from anchorscope.report.findings import Findings
@@ -20,7 +21,8 @@ def write_all(findings: Findings, out: Path, progress: Progress | None = None) -
     save_all(figures, out, listener)
     listener.finish()
     observations = read(findings)
-    text = json.dumps(observations, indent=2, ensure_ascii=False, allow_nan=False)
+    claims = claims_records(judge([findings]))  # the page tells them in a section of their own
+    text = json.dumps([*observations, *claims], indent=2, ensure_ascii=False, allow_nan=False)
     (out / "observations.json").write_text(text + "\n", encoding="utf-8")
     write_report(findings, observations, out)
     return observations

@@ -95,7 +95,7 @@ def _gap_bands(value: Floats, drawn: Floats) -> tuple[Floats, Floats]:
     first, second = np.triu_indices(number, 1)
     gaps = SampledCurve(
         (value[second] - value[first]).reshape(-1),
-        (drawn[:, second] - drawn[:, first]).reshape(len(drawn), -1),
+        (drawn[:, second] - drawn[:, first]).reshape(len(drawn), len(first) * layers),  # there may be no draw at all
         0,
     )
     low, high = (np.zeros((number, number, layers)) for _ in range(2))

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from anchorscope.stats.estimate import Estimate
+from anchorscope.stats.estimate import Estimate, percentile_interval
 from anchorscope.stats.sampled_curve import LOWEST, POINTWISE, SIMULTANEOUS, SampledCurve
 
 FLAT = 5.0
@@ -136,14 +136,17 @@ def volatility(curve: SampledCurve) -> Estimate:
     """How far a layer lies from the middle of its two neighbours: root mean square, the noise's share taken out.
 
     A straight line has none, however steep. A measured square is too large by its variance, and that of a draw by the
-    same once more; both are subtracted, and what falls below zero is zero. Three layers are needed.
+    same once more; both are subtracted, and what falls below zero is zero. The upper end is never below what noise
+    alone would leave: a curve that happens to be smoother than its noise is no proof of none. Three layers are needed.
     """
     if curve.n_layers < 3 or not curve.known:
         return _estimate(curve, math.nan, math.nan, math.nan, POINTWISE)
     bends, drawn = _bends(curve.value), _bends(curve.whole)
     noise = drawn.var(axis=0, ddof=1).mean()
     found = curve.estimate((bends**2).mean() - noise, (drawn**2).mean(axis=1) - 2 * noise)
-    value, low, high = (math.sqrt(max(0.0, end)) for end in (found.value, found.ci_low, found.ci_high))
+    _, unseen = percentile_interval(((drawn - bends) ** 2).mean(axis=1) - noise)
+    ends = found.value, found.ci_low, max(found.ci_high, float(unseen))
+    value, low, high = (math.sqrt(max(0.0, end)) for end in ends)
     return Estimate(value, low, high, curve.n, POINTWISE)
 
 
@@ -165,14 +168,17 @@ def decline(curve: SampledCurve, near: float = MIN_FALL) -> Decline:
 
 def lead_of_third(curve: SampledCurve, third: int) -> Estimate:
     """By how many points the curve falls more within one third of the depth (0, 1, 2), named beforehand, than within
-    either of the other two."""
+    either of the other two: the smaller of both leads, read off a band for both. Four layers are needed."""
+    if curve.n_layers < 4:
+        return _estimate(curve, math.nan, math.nan, math.nan)
 
-    def lead(curves: NDArray[Any]) -> NDArray[Any]:
+    def leads(curves: NDArray[Any]) -> NDArray[Any]:
         falls = _falls(curves)
-        other: NDArray[Any] = np.delete(falls, third, axis=1).max(axis=1)
-        return falls[:, third] - other
+        return falls[:, [third]] - np.delete(falls, third, axis=1)
 
-    return curve.estimate(lead(curve.value[None])[0], lead(curve.whole))
+    both = SampledCurve(leads(curve.value[None])[0], leads(curve.samples), curve.n)
+    low, high = both.band
+    return _estimate(curve, both.value.min(), low.min(), high.min())
 
 
 def _from_here_on(fits: NDArray[np.bool_]) -> float:

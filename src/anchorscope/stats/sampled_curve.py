@@ -18,6 +18,8 @@ Floats = NDArray[np.floating]
 
 FEWEST_DRAWS = 50
 """With fewer whole draws than this, no interval is given and nothing is decided."""
+FEWEST_GROUPS = 10
+"""Drawing again from fewer groups of items says little about others: from a single one, every draw is the same."""
 POINTWISE = "percentile bootstrap over groups"
 SIMULTANEOUS = "simultaneous bootstrap band over all layers"
 LOWEST = "layers that no other is surely below, paired bootstrap over groups"

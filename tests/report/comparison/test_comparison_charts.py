@@ -14,7 +14,7 @@ from compared_runs import model_findings  # isort: skip
 
 from anchorscope.report.across.run_curves import RunCurves
 from anchorscope.report.comparison.compared import Compared, chart_rows, panel_title
-from anchorscope.report.comparison.panels import PlainPanels, panel_charts, panel_grid
+from anchorscope.report.comparison.panels import PlainPanels, fitted_title, panel_charts, panel_grid
 from anchorscope.report.comparison.trends import PANELS, TrendsChart
 from anchorscope.stats.curve_shape import trough
 
@@ -118,6 +118,16 @@ def test_panels_stand_in_full_rows() -> None:
     assert grids == {1: (1, 1), 2: (1, 2), 3: (1, 3), 4: (1, 4), 5: (2, 3), 6: (2, 3), 8: (2, 4), 9: (3, 3)}
     named = model_findings("x", datasets=("popqa",), random_weights=True)
     assert panel_title(replace(named, model="x (RANDOM WEIGHTS)")) == "x (RANDOM WEIGHTS)"
+
+
+def test_a_long_title_is_small_and_a_very_long_one_loses_its_middle() -> None:
+    assert fitted_title("Small", 3.6) == ("Small", 10.0)
+    whole, smaller = fitted_title("x" * 50, 3.6)
+    assert (whole, 6.5 < smaller < 10) == ("x" * 50, True)
+    cut, smallest = fitted_title("Name" + "x" * 200 + " (RANDOM WEIGHTS)", 3.05)
+    assert cut.startswith("Name")
+    assert cut.endswith(" (RANDOM WEIGHTS)")
+    assert smallest == pytest.approx(6.5, abs=0.2)
 
 
 def test_trends_are_numbers_of_the_curves_without_random_weights(compared: Compared) -> None:

@@ -7,7 +7,7 @@ import numpy as np
 
 from anchorscope.report.across.run_curves import layers_from
 from anchorscope.stats.curve_order import side_by_side
-from anchorscope.stats.curve_shape import range_within
+from anchorscope.stats.curve_shape import fall, lowest_layer, range_within
 from anchorscope.stats.estimate import Estimate
 from anchorscope.stats.sampled_curve import SIMULTANEOUS, Floats, SampledCurve
 
@@ -46,13 +46,21 @@ def lowest(curve: SampledCurve) -> Estimate:
 
 
 def fall_per_layer(curve: SampledCurve) -> Estimate:
-    """Points lost per layer on the way from the first layer to the lowest."""
+    """Points lost per layer on the way from the first layer to the lowest.
 
-    def rate(curves: Floats) -> Floats:
-        lost: Floats = (curves[:, 0] - curves.min(axis=1)) / np.maximum(1, curves.argmin(axis=1))
-        return lost
+    The ends are the least fall over the longest way and the greatest over the shortest: where the bottom is flat, the
+    draws' own lowest layers jump about and cover too seldom.
+    """
+    lost, way = fall(curve), lowest_layer(curve)
+    value, low, high = lost.value / max(1, way.value), lost.ci_low / max(1, way.ci_high), lost.ci_high
+    return Estimate(value, low, high / max(1, way.ci_low), curve.n, SIMULTANEOUS)
 
-    return curve.estimate(rate(curve.value[None])[0], rate(curve.whole))
+
+def depth_below_zero(curve: SampledCurve) -> Estimate:
+    """How far the lowest value lies below zero; nothing where it does not."""
+    found = lowest(curve)
+    value, low, high = (max(-end, 0.0) for end in (found.value, found.ci_high, found.ci_low))
+    return Estimate(value, low, high, found.n, found.method)
 
 
 def widest_gap(curves: Sequence[SampledCurve]) -> Estimate:
@@ -61,7 +69,7 @@ def widest_gap(curves: Sequence[SampledCurve]) -> Estimate:
     first, second = np.triu_indices(len(curves), 1)
     gaps = SampledCurve(
         (value[second] - value[first]).reshape(-1),
-        (drawn[:, second] - drawn[:, first]).reshape(len(drawn), -1),
+        (drawn[:, second] - drawn[:, first]).reshape(len(drawn), len(first) * value.shape[1]),
         min(curve.n for curve in curves),
     )
     return range_within(gaps)

@@ -63,7 +63,7 @@ def _numbers(order: Lineup, quantity: Quantity, trend: Trend | None) -> str:
     if trend is None:
         return "a curve is missing, or the groups never stay apart"
     first, *_, last = (number(found.value, quantity.digits) for found in trend.values)
-    change = estimate(trend.change, quantity.digits).replace("inf", "∞")
+    change = estimate(trend.change, quantity.digits)
     told = f"{change} {quantity.unit}: {first} for {order.names[0]}, {last} for {order.names[-1]}"
     return told if len(trend.values) == 2 else f"{told}; {_steps(trend, len(trend.values))}"
 
@@ -75,9 +75,9 @@ def _steps(trend: Trend, runs: int) -> str:
 
 
 def _left_out(run: Findings, place: int) -> Reading:
-    statement = f"{run.model} is left out of what is said across models"
+    statement = f"{run.model} fits in with the others"
     order = Lineup((run,), (), False)
-    return _record(order, f"left_out:{place}", statement, "random weights: its curves are noise", None)
+    return _record(order, f"left_out:{place}", statement, "left out: with random weights its curves are noise", None)
 
 
 def _nothing_to_compare(order: Lineup) -> Reading:

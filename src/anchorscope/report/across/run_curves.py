@@ -8,7 +8,7 @@ import polars as pl
 
 from anchorscope.report.findings import Findings
 from anchorscope.report.palette import A_ANCHORED, Q_ANCHORED
-from anchorscope.stats.sampled_curve import SampledCurve
+from anchorscope.stats.sampled_curve import FEWEST_GROUPS, SampledCurve
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ class RunCurves:
         return self.findings.datasets
 
     def curve(self, dataset: str, group: str) -> SampledCurve | None:
-        """One curve; None where the run has no draws of it, or the group no items."""
+        """One curve; None where the run has no draws of it, or the group no items. Of too few items, none is known."""
         return self._curves.get((dataset, group))
 
     def q(self, dataset: str) -> SampledCurve | None:
@@ -52,10 +52,13 @@ class RunCurves:
             draws = np.array(rows.sort("layer")["delta_p"].to_list(), dtype=np.float64).T
             if draws.size and np.isfinite(draws[0]).all():
                 key = str(dataset), str(group)
-                found[key] = SampledCurve(draws[0], draws[1:], self._items(*key))
+                items, groups = self._counts(*key)
+                enough = groups >= FEWEST_GROUPS
+                found[key] = SampledCurve(draws[0], draws[1:] if enough else np.full_like(draws[1:], np.nan), items)
         return found
 
-    def _items(self, dataset: str, group: str) -> int:
+    def _counts(self, dataset: str, group: str) -> tuple[int, int]:
+        """Items of a curve, and the groups that they are drawn in."""
         rows = self.findings.curves.filter(
             (pl.col("dataset") == dataset)
             & (pl.col("group") == group)
@@ -65,7 +68,7 @@ class RunCurves:
             & (pl.col("intervention") == "knockout")
             & (pl.col("truth") == "all")
         )
-        return int(rows["n"][0] or 0) if rows.height else 0
+        return (int(rows["n"][0] or 0), int(rows["n_groups"][0] or 0)) if rows.height else (0, 0)
 
 
 def layers_from(curve: SampledCurve, first: int) -> SampledCurve:

@@ -60,7 +60,7 @@ QUANTITIES = (
              "of the depth", 2, 0.1, "comes earlier", "comes later"),
     Quantity("decline_layers", "the length of the decline", lambda q, a: shape.decline(q).length, "layers", 1, 2.0,
              "becomes shorter", "becomes longer"),
-    Quantity("decline_share", "the length of the decline", lambda q, a: shape.decline(q).relative,
+    Quantity("decline_share", "the part of the depth that the decline takes", lambda q, a: shape.decline(q).relative,
              "of the depth", 2, 0.1, "becomes shorter", "becomes longer"),
     Quantity("volatility", "the jaggedness from layer to layer", lambda q, a: shape.volatility(q), "points", 1, 2.0,
              "falls", "grows"),

@@ -1,9 +1,10 @@
 """The claims, in the order in which the page shows them. Texts are ours; numbers 1–5 are the readings (`sources.py`).
 
 Where a reading has it both ways, it stands where most of it points. Reading 1 lets one A-Anchored line stay near zero
-and others fall, and some Q-Anchored lines come back while others fall on. Reading 2 calls PopQA lowest in the smaller
-model and TriviaQA in the larger. Reading 3 sees the smaller model's lines level off and the larger one's fall on.
-Reading 4 names HotpotQA as the steepest, though its own figures put PopQA lower.
+and others fall, and some Q-Anchored lines come back while others fall on; it calls Q-Anchored better than A-Anchored in
+later layers, though its own figures put it lower, and sees the steepest fall in layers 5 to 10. Reading 2 calls PopQA
+lowest in the smaller model and TriviaQA in the larger. Reading 3 sees the smaller model's lines level off and the
+larger one's fall on. Reading 4 names HotpotQA as the steepest, though its own figures put PopQA lower.
 """
 
 from anchorscope.report.claims import of_curves, of_datasets, of_sizes
@@ -32,8 +33,9 @@ _OF_CURVES = (
           (1, 3, 4, 5), (2,), "one model", of_curves.starts_at_zero, opposes=("starts_low",)),
     Claim("starts_low", "The Q-Anchored curve begins low already: between −10 and −20 points at the first layer.",
           (2,), (1, 3, 4, 5), "one model", of_curves.starts_low, opposes=("starts_at_zero",)),
-    Claim("falls_early", "The Q-Anchored curve falls most in the first third of the layers, by 5 points at least.",
-          (3, 4), (5,), "one model", of_curves.falls_early),
+    Claim("falls_early",
+          "The Q-Anchored curve falls most in the first third of the layers: by 5 points more than in either other.",
+          (3, 4), (1, 5), "one model", of_curves.falls_early),
     Claim("trough_in_the_middle", "The Q-Anchored curve is lowest in the middle third of the layers.",
           (2,), (3, 4, 5), "one model", of_curves.trough_in_the_middle, "share of the depth"),
     Claim("recovers", "The Q-Anchored curve comes back from its lowest point by more than 10 points.",
@@ -57,14 +59,15 @@ _OF_DATASETS = (
           (2, 3), (5,), "several datasets", of_datasets.order_kept),
     Claim("datasets_converge", "The datasets' Q-Anchored curves are closer together at the end than in the middle.",
           (5,), (3,), "several datasets", of_datasets.converge),
-    Claim("anchoring_over_dataset", "Whether Q or A matters more than which dataset: the gap exceeds the spread.",
+    Claim("anchoring_over_dataset",
+          "The group matters more than the dataset: Q and A lie farther apart than the datasets do.",
           (2, 5), (), "several datasets", of_datasets.anchoring_over_dataset),
 )  # fmt: skip
 
 _OF_SIZES = (
     Claim("larger_deeper", "The larger model's Q-Anchored curves reach a deeper trough.",
           (1, 2, 3, 4), (), "two model sizes", of_sizes.deeper),
-    Claim("larger_a_quarter_greater", "The larger model's Q-Anchored curves fall 20 to 30 % further.",
+    Claim("larger_a_quarter_greater", "The larger model's Q-Anchored curves reach 20 to 30 % deeper below zero.",
           (1, 2), (3, 4), "two model sizes", of_sizes.a_quarter_greater, "ratio"),
     Claim("larger_longer_decline", "In the larger model the decline takes more layers.",
           (2, 3, 5), (), "two model sizes", of_sizes.longer_decline, "layers"),

@@ -21,7 +21,7 @@ Needs = Literal["one model", "several datasets", "two model sizes"]
 
 TOO_WIDE = "the interval is too wide"
 NO_DRAWS = "a curve is missing: its group has no items, or the run kept no draws"
-TOO_FEW = "too few draws for an interval"
+TOO_FEW = "too few items or draws for an interval"
 NOT_DEFINED = "there is no such number here: too few layers, or nothing to divide by"
 RANDOM_WEIGHTS = "random weights are no evidence"
 
@@ -44,6 +44,8 @@ class Part:
     """Why it is undecided."""
     margin: float = math.nan
     """How far the value lies on the claim's side; below zero on the other."""
+    unit: str = ""
+    """Where the number is of another kind than the claim's others."""
 
 
 @dataclass(frozen=True)
@@ -53,12 +55,21 @@ class Judgement:
     verdict: Verdict
     found: Estimate | None
     """The number of the part that speaks most against the claim."""
-    sentence: str
-    """What was found, with that number."""
+    told: str
+    """What was found, with that number, as a phrase."""
     reason: str
     """Why it is undecided; else empty."""
     parts: tuple[Part, ...]
     """All that it rests on."""
+    unit: str
+    """Of the number."""
+    names_first: bool
+    """Whether the phrase begins with a name, which is written as it is."""
+
+    @property
+    def sentence(self) -> str:
+        """What was found, as a sentence of its own."""
+        return f"{self.told if self.names_first else self.told[:1].upper() + self.told[1:]}."
 
 
 @dataclass(frozen=True)
@@ -116,6 +127,11 @@ def missing(reason: str, dataset: str = "", model: str = "") -> Part:
 def worst(parts: Sequence[Part]) -> Part:
     """The part that speaks most against a claim."""
     return min(parts, key=lambda part: (_WORST_FIRST[part.verdict], part.margin if part.margin == part.margin else 0))
+
+
+def both(main: Part, also: Part) -> Part:
+    """A claim of two conditions: where the second holds, the first has the say, with its number."""
+    return main if also.verdict == "holds" else worst([main, also])
 
 
 def named(part: Part, dataset: str, model: str) -> Part:

@@ -5,11 +5,13 @@ curve was seen.
 """
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from anchorscope.report.across.measures import highest, lowest, mean_from, middle, third, two_thirds
 from anchorscope.report.across.run_curves import RunCurves, layers_from
-from anchorscope.report.claims.claim import NO_DRAWS, Part, decide, missing, named, worst
+from anchorscope.report.claims.claim import NO_DRAWS, Part, both, decide, missing, named
 from anchorscope.report.palette import A_ANCHORED, Q_ANCHORED
+from anchorscope.report.readings.of_curves import MIDDLE_THIRD
 from anchorscope.report.wording import estimate, points
 from anchorscope.stats.curve_shape import first, last, lead_of_third, plateau, range_within, recovery, trough
 from anchorscope.stats.sampled_curve import SampledCurve
@@ -24,7 +26,6 @@ A_LOW = -20.0
 """Points. The shallowest fall of an A-Anchored line that reading 3 gives."""
 CLEAR_LEAD = 5.0
 """Points by which the first third must fall more than the others: random cuts alone move a curve by a few."""
-MIDDLE_THIRD = (1 / 3, 2 / 3)
 
 Check = Callable[[Sequence[RunCurves]], list[Part]]
 
@@ -76,7 +77,8 @@ def _starts_low(q: SampledCurve) -> Part:
 
 def _falls_early(q: SampledCurve) -> Part:
     lead = lead_of_third(q, 0)
-    return decide(lead, f"the first third falls {points(lead)} points more than any other", over=CLEAR_LEAD)
+    words = f"fall of the first third less that of the steepest other: {points(lead)} points"
+    return decide(lead, words, over=CLEAR_LEAD)
 
 
 def _trough_in_the_middle(q: SampledCurve) -> Part:
@@ -99,13 +101,13 @@ def _comes_not_back(q: SampledCurve) -> Part:
 def _stays_low(q: SampledCurve) -> Part:
     level = plateau(q, BY_EYE)
     begun = decide(level, f"level from layer {estimate(level, 0)} on", under=middle(q) + 0.5)
-    return worst([begun, _comes_not_back(q)])
+    return both(replace(begun, unit="layer"), _comes_not_back(q))
 
 
 def _falls_on(q: SampledCurve) -> Part:
     change = last(q.relative_to(middle(q)))
     falling = decide(change, f"{points(change)} points from the middle layer to the last", under=-BY_EYE)
-    return worst([falling, _comes_not_back(q)])
+    return both(falling, _comes_not_back(q))
 
 
 apart = _every(_apart, Q_ANCHORED, A_ANCHORED)

@@ -73,7 +73,7 @@ def order_kept(runs: Sequence[RunCurves]) -> list[Part]:
         parts = []
         for lower, upper in combinations(ranked, 2):
             gap = difference_of(levels[lower], levels[upper])
-            words = f"{display_name(lower)} lies {points(gap)} points from {display_name(upper)} in the mean"
+            words = f"{display_name(lower)} − {display_name(upper)} is {points(gap)} points in the mean"
             parts.append(decide(gap, words, under=0.0))
         back = crossing(list(curves.values()), start)
         parts.append(decide(back, f"two change places by {points(back)} points", under=REVERSED))
@@ -88,7 +88,7 @@ def converge(runs: Sequence[RunCurves]) -> list[Part]:
     def narrowing(run: RunCurves, curves: dict[str, SampledCurve]) -> Part:
         every = list(curves.values())
         nearer = closing(every, slice(third(every[0]), two_thirds(every[0]) + 1))
-        return decide(nearer, f"nearer together by {points(nearer)} points at the end", over=0.0)
+        return decide(nearer, f"distance in the middle less that at the end: {points(nearer)} points", over=0.0)
 
     return _each(lambda run: _together(run, narrowing))(runs)
 
@@ -101,7 +101,7 @@ def anchoring_over_dataset(runs: Sequence[RunCurves]) -> list[Part]:
         if len(above) < len(curves):
             return missing(NO_DRAWS)
         beyond = gap_beyond_spread(list(curves.values()), above)
-        return decide(beyond, f"the gap is {points(beyond)} points wider than the spread of the datasets", over=0.0)
+        return decide(beyond, f"gap of the groups less spread of the datasets: {points(beyond)} points", over=0.0)
 
     return _each(lambda run: _together(run, wider))(runs)
 

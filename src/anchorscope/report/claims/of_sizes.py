@@ -3,12 +3,12 @@
 from collections.abc import Callable, Sequence
 
 from anchorscope.report.across.lineup import line_up
-from anchorscope.report.across.measures import fall_per_layer, lowest
+from anchorscope.report.across.measures import depth_below_zero, fall_per_layer, lowest
 from anchorscope.report.across.run_curves import RunCurves
 from anchorscope.report.claims.claim import NO_DRAWS, Part, decide, missing, named
 from anchorscope.report.wording import estimate, points
 from anchorscope.stats.curve_order import spread
-from anchorscope.stats.curve_shape import decline, fall, volatility
+from anchorscope.stats.curve_shape import decline, volatility
 from anchorscope.stats.estimate import Estimate
 from anchorscope.stats.independent import difference_of, mean_of, ratio_of
 from anchorscope.stats.sampled_curve import SampledCurve
@@ -35,13 +35,13 @@ def deeper(runs: Sequence[RunCurves]) -> list[Part]:
 
 
 def a_quarter_greater(runs: Sequence[RunCurves]) -> list[Part]:
-    """Does the larger model fall by 20–30 % more?"""
+    """Is the trough of the larger model 20–30 % deeper?"""
 
     def part(small: Estimate, large: Estimate) -> Part:
         times = ratio_of(large, small)
-        return decide(times, f"falls {estimate(times)} times as far", over=GREATER[0], under=GREATER[1])
+        return decide(times, f"{estimate(times)} times as deep", over=GREATER[0], under=GREATER[1])
 
-    return _compare(runs, _mean(fall), part)
+    return _compare(runs, _mean(depth_below_zero), part)
 
 
 def longer_decline(runs: Sequence[RunCurves]) -> list[Part]:

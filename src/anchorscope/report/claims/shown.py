@@ -34,7 +34,7 @@ def claims_records(judged: Sequence[Judged]) -> list[dict[str, Any]]:
         for assignment, found in (("plain", one.plain), ("corrected", one.corrected)):
             number = found.found
             who = ", ".join(one.models)
-            statement, numbers = one.claim.text.rstrip("."), found.sentence.rstrip(".")
+            statement, numbers = one.claim.text.rstrip("."), found.told
             datasets = list(dict.fromkeys(part.dataset for part in found.parts if part.dataset))
             records.append(
                 {
@@ -54,7 +54,7 @@ def claims_records(judged: Sequence[Judged]) -> list[dict[str, Any]]:
                     "assignment": assignment,
                     "group": None,
                     "scope": "claim",
-                    "unit": one.claim.unit,
+                    "unit": found.unit,
                     "layer": None,
                     "n": number.n if number else 0,
                     "method": number.method if number else "",

@@ -4,8 +4,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from anchorscope.report.comparison.compared import Compared, panel_title
-from anchorscope.report.page_data import MOST_POINTS, page_data
-from anchorscope.report.palette import GROUPS, display_name, looks
+from anchorscope.report.page_data import MOST_POINTS, dataset_entries, page_data
+from anchorscope.report.palette import GROUPS
 
 OWN = "own"
 """The choice that leaves every run at its own headline site or position, where these differ."""
@@ -23,14 +23,8 @@ def comparison_data(compared: Compared) -> dict[str, Any]:
         headlines = {str(page[name]) for page in pages}
         start[name] = headlines.pop() if len(headlines) == 1 else OWN
         menu[f"{name}s"] = [OWN] * (start[name] == OWN) + menu[f"{name}s"]
-    look = looks(compared.datasets)
-    datasets = [
-        {"id": name, "name": display_name(name), "q": look[name].q_colour, "a": look[name].a_colour,
-         "marker": look[name].marker if len(look) > 1 else ""}
-        for name in compared.datasets
-    ]  # fmt: skip
     return {
-        "menu": {**menu, "datasets": datasets, "groups": list(GROUPS)},
+        "menu": {**menu, "datasets": dataset_entries(compared.datasets), "groups": list(GROUPS)},
         "start": start,
         "runs": [
             {"name": run.model, "title": panel_title(run), **{name: page[name] for name in _KEPT},

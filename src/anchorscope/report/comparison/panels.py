@@ -31,7 +31,7 @@ _COLUMNS = (
 )  # fmt: skip
 _WIDTHS = {1: 5.6, 2: 4.35, 3: 3.6, 4: 3.05}  # inches of a panel, by panels in a row
 _HEIGHT, _GAP_X, _GAP_Y = 3.3, 0.42, 0.86
-_TITLE_LETTERS = 11.0  # of a panel's title in one inch
+_TITLE_LETTERS, _TITLE_POINTS, _SMALLEST_POINTS = 11.0, 10.0, 6.5  # of a panel's title: letters in an inch, sizes
 
 
 @dataclass(frozen=True)
@@ -76,8 +76,8 @@ class ModelPanels(Display):
         page = canvas(self.title, grid, legend)
         for axes, (run, title) in zip(page.panels, self.panels.items(), strict=False):
             self._draw_panel(axes, run)
-            letters = _TITLE_LETTERS * _WIDTHS[columns]
-            axes.set_title(title, fontsize=min(10.0, 10.0 * letters / max(1, len(title))))
+            text, points = fitted_title(title, _WIDTHS[columns])
+            axes.set_title(text, fontsize=points)
         used = page.panels[: len(self.panels)]
         low, high = min(axes.get_ylim()[0] for axes in used), max(axes.get_ylim()[1] for axes in used)
         for number, axes in enumerate(page.panels):
@@ -132,6 +132,14 @@ def panel_charts(compared: Compared) -> list[ModelPanels]:
         FirstPanels.from_compared(compared, compared.assignment),
         second.from_compared(compared, compared.second_assignment),
     ]
+
+
+def fitted_title(title: str, inches: float) -> tuple[str, float]:
+    """A title and its size: small where it is long, and without its middle where it would be too small to read."""
+    room = int(_TITLE_LETTERS * inches * _TITLE_POINTS / _SMALLEST_POINTS)
+    half = (room - 1) // 2
+    text = title if len(title) <= room else f"{title[:half]}…{title[-half:]}"
+    return text, min(_TITLE_POINTS, _TITLE_POINTS * _TITLE_LETTERS * inches / max(1, len(text)))
 
 
 def panel_grid(panels: int) -> tuple[int, int]:

@@ -10,8 +10,7 @@ from anchorscope.report.readings.rules import rules_of
 PLAIN = Phrases(
     "The groups of the plain chart are mostly the true and the false answers under another name, so what separates "
     "them is no evidence of two pathways.",
-    "The groups of the plain chart are not simply the true and the false answers, so what separates them is more than "
-    "the label.",
+    "The groups of the plain chart are not mostly the true and the false answers under another name.",
     "How far the groups of the plain chart are the true and the false answers under another name is undecided, so what "
     "separates them should not be read as two pathways.",
     "the groups of the plain chart are mostly the true and the false answers under another name",

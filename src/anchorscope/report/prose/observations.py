@@ -33,10 +33,10 @@ KEY_PHRASES: dict[Key, Phrases] = {
         "Q-Anchored stays below A-Anchored to the end once the common shift is taken out",
     ),
     ("Depth", "plain", "trough"): Phrases(
-        f"The Q-Anchored curve falls by more than {_FALL} points",
-        f"The Q-Anchored curve never falls by more than {_FALL} points",
-        f"Whether the Q-Anchored curve falls by more than {_FALL} points is undecided",
-        f"the Q-Anchored curve falls by more than {_FALL} points",
+        f"The Q-Anchored curve gets more than {_FALL} points below zero",
+        f"The Q-Anchored curve never gets more than {_FALL} points below zero",
+        f"Whether the Q-Anchored curve gets more than {_FALL} points below zero is undecided",
+        f"the Q-Anchored curve gets more than {_FALL} points below zero",
     ),
     ("Place", "plain", "trough_place"): Phrases(
         "The Q-Anchored curve is lowest in the middle third of the depth",
@@ -79,8 +79,8 @@ KEY_PHRASES: dict[Key, Phrases] = {
 
 DATASET_PHRASES: dict[Key, Phrases] = {
     ("Lowest dataset", "plain", "lowest_dataset"): Phrases(
-        "One dataset's Q-Anchored curve lies lowest",
-        "No dataset's Q-Anchored curve lies lowest",
+        "Of the Q-Anchored curves, that of",
+        "The lowest Q-Anchored curve in the sample is not the lowest",
         "Which dataset's Q-Anchored curve lies lowest is undecided",
         "",
     ),
@@ -128,6 +128,7 @@ def _of_model(told: Told, label: str, rule: str | None, claim: str, phrases: Phr
     found = next((r for r in told.readings if (r["dataset"], r["assignment"], r["claim"]) == wanted), None)
     if found is None:
         return Point(label, f"{phrases.open} ({MISSING}).")
-    named = f": {found['statement']}" if claim == "lowest_dataset" else ""
-    return Point(label, f"{phrases.of(found['verdict'])}{named if found['verdict'] == 'holds' else ''} "
-                 f"({found['numbers']}).")  # fmt: skip
+    said = phrases.of(found["verdict"])
+    if claim == "lowest_dataset" and found["verdict"] == "holds":  # the statement says which
+        said = f"{said}{found['statement'][len(said) :]}"
+    return Point(label, f"{said} ({found['numbers']}).")

@@ -36,8 +36,8 @@ CLAUSES = {
         f"stays {_FLAT} at every layer", f"does not stay {_FLAT} at every layer", f"it stays {_FLAT} at every layer"
     ),
     "trough": Clause(
-        f"falls by more than {_FALL} points", f"never falls by more than {_FALL} points",
-        f"it falls by more than {_FALL} points",
+        f"gets more than {_FALL} points below zero", f"never gets more than {_FALL} points below zero",
+        f"it gets more than {_FALL} points below zero",
     ),
     "trough_place": Clause(
         "is lowest in the middle third of the depth", "is lowest outside the middle third of the depth",

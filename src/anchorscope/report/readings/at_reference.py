@@ -67,6 +67,6 @@ def fewer_flips_than_shuffled(about: About) -> Reading:
     share = about.summary("group_share", group=Q_ANCHORED)
     null = exact(about.summary("null_share", group=Q_ANCHORED))
     gap = difference(share, null)
-    words = "fewer items flip than if the scores after the cut were shuffled among the items"
+    words = "fewer items are Q-Anchored than if the scores after the cut were shuffled among the items"
     numbers = f"{percent(share)} against {percent(null)}"
     return about.reading("share_below_null", words, numbers, gap, below(gap, 0.0), unit="difference of shares")

@@ -25,6 +25,8 @@ STAYS_FLAT = 10.0
 """Points. Readers of such charts call a line flat that keeps within ten points of zero."""
 SMOOTH = 5.0
 """Points. A layer that lies farther off the middle of its neighbours makes a visible jag."""
+MIDDLE_THIRD = (1 / 3 - 1e-9, 2 / 3 + 1e-9)
+"""Shares of the depth. A layer at exactly a third (layer 9 of 28) belongs to it, whatever the rounding."""
 LEVEL_PART = 0.25
 """Share of the depth, counted from the end, for which a curve must be level to have a plateau."""
 
@@ -54,7 +56,7 @@ class _Reader:
     def trough(self) -> Reading:
         found = shape.trough(self.curve) if self.curve else None
         depth = found.depth if found else None
-        words = f"falls by more than {number(MIN_TROUGH, 0)} points at its lowest layer"
+        words = f"gets more than {number(MIN_TROUGH, 0)} points below zero"
         layer = _layer(found.layer if found else None)
         numbers = f"ΔP {points(depth)}, lowest at layer {layer}"
         return self._reading("trough", words, numbers, depth, below(depth, -MIN_TROUGH), layer=layer)
@@ -64,7 +66,7 @@ class _Reader:
         relative = found.relative if found else None
         numbers = f"{at_layers(found.layer)}, {of_depth(found.relative)}" if found else ""
         return self._reading("trough_place", "is lowest in the middle third of the depth", numbers, relative,
-                             between(relative, 1 / 3, 2 / 3), unit="share of the depth",
+                             between(relative, *MIDDLE_THIRD), unit="share of the depth",
                              layer=_layer(found.layer if found else None))  # fmt: skip
 
     def recovery(self) -> Reading:

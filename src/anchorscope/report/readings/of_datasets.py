@@ -99,7 +99,7 @@ def _closing(about: About, group: str, curves: Sequence[SampledCurve]) -> Readin
     first, last = _third(about), about.findings.n_layers - 1
     found = curve_order.closing(curves, slice(first, last - first + 1)) if curves else None
     words = f"the {group} curves lie nearer together at the last layer than in the middle third of the depth"
-    numbers = f"by {estimate(found, 1)} points, root mean square"
+    numbers = f"distance in the middle less that at the end: {estimate(found, 1)} points, root mean square"
     return _reading(about, group, "converge", words, numbers, found, above(found, CLOSING))
 
 

@@ -5,7 +5,7 @@ be quoted as if the claim held.
 """
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from anchorscope.report.findings import Findings
@@ -15,6 +15,7 @@ from anchorscope.report.readings.rules import RULES
 from anchorscope.report.verdicts import Verdict
 from anchorscope.report.wording import MISSING, number
 from anchorscope.stats.estimate import Estimate
+from anchorscope.stats.sampled_curve import FEWEST_GROUPS
 
 Reading = dict[str, Any]
 """A record of observations.json."""
@@ -34,9 +35,12 @@ class About:
         """A quantity of the summary under this rule."""
         if self.dataset is None:
             return None
-        return summary_of(
+        found = summary_of(
             self.findings, self.dataset, quantity, assignment=self.assignment, intervention=intervention, group=group
         )
+        if found is not None and 0 < found.n < FEWEST_GROUPS:  # a bootstrap of so few has no honest interval
+            return replace(found, ci_low=math.nan, ci_high=math.nan)
+        return found
 
     def reading(
         self, claim: str, words: str, numbers: str, found: Estimate | None, verdict: Verdict, *,

@@ -1,48 +1,63 @@
-/* Taking a chart along: as SVG that stands alone, with its legend and in the colours of paper, and as CSV. */
+/* Taking charts along: as SVG that stands alone, with its legend and in the colours of paper, and as CSV. */
 
-const SHEET_WIDTH = 860;
+const SHEET_WIDTH = 860; // of one chart; panels that stand side by side are half as wide
 const KEPT_STYLES = [
   "fill", "fill-opacity", "stroke", "stroke-width", "stroke-opacity", "stroke-dasharray", "stroke-linecap",
   "stroke-linejoin", "opacity", "font-family", "font-size", "font-weight", "text-anchor", "dominant-baseline",
 ];
 
+const NOT_IN_XML = /[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\u{10000}-\u{10ffff}]/gu; // a name may hold anything
+
 const NOT_INHERITED = { opacity: "1", "dominant-baseline": "auto" }; // with the value that means nothing
 
-/** The chart of a spec as the text of an SVG file. */
-function standaloneSvg(spec, title) {
+/** The charts of these specs, side by side with one legend, as the text of an SVG file. */
+function standaloneSvg(specs, title) {
+  const columns = panelColumns(specs.length);
+  const width = columns > 1 ? SHEET_WIDTH / 2 : SHEET_WIDTH;
+  const whole = width * columns;
   const sheet = drawn("svg", { class: "lines", xmlns: SVG_SPACE });
   const desk = element("div", { class: "on-paper off-screen" }, sheet);
   document.body.append(desk);
-  const scale = chartScale({ ...spec, title }, SHEET_WIDTH);
-  drawSheet(sheet, { ...spec, title }, scale);
-  const height = appendLegend(sheet, legendEntries(spec.series), scale.height + 8);
-  sheet.setAttribute("viewBox", `0 0 ${SHEET_WIDTH} ${height}`);
-  sheet.setAttribute("width", SHEET_WIDTH);
+  sheet.append(chartTitle(title, whole));
+  let bottom = 0;
+  specs.forEach((spec, i) => {
+    const scale = chartScale(spec, width);
+    const [x, y] = [(i % columns) * width, TITLE_ROOM + Math.floor(i / columns) * scale.height];
+    const panel = drawn("svg", { x, y, width, height: scale.height });
+    drawSheet(panel, spec, scale);
+    sheet.append(panel);
+    bottom = y + scale.height;
+  });
+  const height = appendLegend(sheet, legendEntries(specs.flatMap((spec) => spec.series)), bottom + 8, whole);
+  sheet.setAttribute("viewBox", `0 0 ${whole} ${height}`);
+  sheet.setAttribute("width", whole);
   sheet.setAttribute("height", height);
-  sheet.prepend(drawn("rect", { width: SHEET_WIDTH, height, class: "sheet" }));
+  sheet.prepend(drawn("rect", { width: whole, height, class: "sheet" }));
   for (const node of sheet.querySelectorAll("*")) freezeStyle(node, node.parentNode === sheet ? null : node.parentNode);
   for (const node of sheet.querySelectorAll("*")) for (const name of ["class", "style"]) node.removeAttribute(name);
   sheet.removeAttribute("class");
-  const text = new XMLSerializer().serializeToString(sheet);
+  const text = new XMLSerializer().serializeToString(sheet).replace(NOT_IN_XML, "\ufffd");
   desk.remove();
   return `<?xml version="1.0" encoding="UTF-8"?>\n${text}\n`;
 }
 
-/** Loud lines first; the lines of a bundle share one entry. */
+/** Every line once, loud ones first; the lines of a bundle share one entry. */
 function legendEntries(series) {
+  const single = new Map(series.filter((one) => !one.bundle).map((one) => [one.id, one]));
   const bundles = new Map(series.filter((one) => one.bundle).map((one) => [one.bundle, { ...one, name: one.bundle }]));
-  return [...series.filter((one) => !one.bundle), ...bundles.values()];
+  return [...single.values(), ...bundles.values()];
 }
 
-function appendLegend(sheet, series, top) {
-  const columns = 3;
+function appendLegend(sheet, series, top, width) {
+  const columns = width > SHEET_WIDTH ? 4 : 3;
+  const room = (width - CHART_MARGIN.left) / columns;
   series.forEach((one, i) => {
-    const x = CHART_MARGIN.left + (i % columns) * ((SHEET_WIDTH - CHART_MARGIN.left) / columns);
+    const x = CHART_MARGIN.left + (i % columns) * room;
     const y = top + Math.floor(i / columns) * 20;
     const sample = lineSample(one);
     sample.setAttribute("x", x);
     sample.setAttribute("y", y);
-    sheet.append(sample, drawn("text", { class: "key", x: x + 42, y: y + 7 }, one.name));
+    sheet.append(sample, drawn("text", { class: "key", x: x + 42, y: y + 7 }, ...fitted(one.name, room - 50, 7)));
   });
   return top + Math.ceil(series.length / columns) * 20 + 8;
 }
@@ -59,16 +74,16 @@ function freezeStyle(node, above) {
   }
 }
 
-/** What a chart shows, one row per point; `record` of a series holds the columns that name it. */
-function chartCsv(spec, valueName) {
-  const names = [...new Set(spec.series.flatMap((series) => Object.keys(series.record || { series: series.name })))];
+/** What is shown, one row per point; `record` of a series holds the columns that name it. */
+function chartCsv(specs, valueName) {
+  const shown = specs.flatMap((spec) => spec.series);
+  const names = [...new Set(shown.flatMap((series) => Object.keys(series.record)))];
   const lines = [[...names, "layer", valueName, "ci_low", "ci_high"]];
-  for (const series of spec.series) {
-    const record = series.record || { series: series.name };
+  for (const series of shown) {
     series.values.forEach((value, layer) => {
       if (!Number.isFinite(value)) return;
       const ends = [series.low, series.high].map((list) => (list && Number.isFinite(list[layer]) ? list[layer] : ""));
-      lines.push([...names.map((name) => record[name] ?? ""), layer, value, ...ends]);
+      lines.push([...names.map((name) => series.record[name] ?? ""), layer, value, ...ends]);
     });
   }
   return lines.map((cells) => cells.map(csvCell).join(",")).join("\n") + "\n";
@@ -100,15 +115,15 @@ async function copyText(text, name) {
   }
 }
 
-/** The two buttons under a chart. `current` gives {spec, title, name, valueName} of what is shown. */
+/** The two buttons under a chart. `current` gives {specs, title, name, valueName} of what is shown. */
 function exportButtons(current) {
   return element("span", { class: "exports" },
     pushButton("Download SVG", () => {
-      const { spec, title, name } = current();
-      downloadText(`${name}.svg`, "image/svg+xml", standaloneSvg(spec, title));
+      const { specs, title, name } = current();
+      downloadText(`${name}.svg`, "image/svg+xml", standaloneSvg(specs, title));
     }),
     pushButton("Copy CSV", () => {
-      const { spec, name, valueName } = current();
-      copyText(chartCsv(spec, valueName), `${name}.csv`);
+      const { specs, name, valueName } = current();
+      copyText(chartCsv(specs, valueName), `${name}.csv`);
     }));
 }

@@ -5,7 +5,9 @@
  *   prefix                     of its keys in the address
  *   start                      the first view; `hide` must be among its keys
  *   controls: [{name, label, options: [{value, name, title?}], list?} or {name, label, title?, flag: true}]
- *   spec(view)                 what lineChart draws, with all lines; `unlisted` ones are not in the legend
+ *   specs(view)                what lineChart draws, with all lines, one per panel; panels share legend and y axis.
+ *                              `unlisted` lines are not in the legend
+ *   order?                     ids of the lines in the legend's order, where panels differ in what they have
  *   settle?(view)              sets what follows from the choices
  *   allowed?(name, view)       the values of a control that lead to something, or null
  *   shown?(name, view)         the value that a control shows, if it is not the view's own
@@ -17,18 +19,20 @@
 function chartView(node, plan) {
   const settle = (view) => (plan.settle ? plan.settle(view) : view);
   let view = settle({ ...plan.start });
-  const place = element("div", { class: "chart-place" });
   const key = element("div", {});
   const caption = element("p", { class: "shown-now" });
   const controls = viewControls(plan, (changes) => change(changes));
-  const chart = lineChart(place, { ...plan.spec(view), series: [] });
+  const panels = plan.specs(view).map((spec) => {
+    const place = element("div", { class: "chart-place" });
+    return { place, chart: lineChart(place, { ...spec, series: [] }) };
+  });
   const switches = legend(key, {
     onToggle(id) {
       const extra = extras().find((entry) => entry.id === id);
       change(extra ? extra.change : { hide: toggled(view.hide, id) });
     },
-    onOnly: (id) => change({ hide: onlyThis(view.hide, id, listed(plan.spec(view)).map((series) => series.id)) }),
-    onHover: (id) => chart.emphasise(id),
+    onOnly: (id) => change({ hide: onlyThis(view.hide, id, listed(plan, view).map((series) => series.id)) }),
+    onHover: (id) => panels.forEach(({ chart }) => chart.emphasise(id)),
   });
   const extras = () => (plan.extras ? plan.extras(view) : []);
 
@@ -41,9 +45,15 @@ function chartView(node, plan) {
 
   function refresh() {
     const hidden = hiddenLines(view.hide);
-    const spec = plan.spec(view);
-    chart.update({ ...spec, series: spec.series.filter((series) => !hidden.has(series.id)) });
-    switches.update([...listed(spec).map((series) => ({ ...series, shown: !hidden.has(series.id) })), ...extras()]);
+    const seen = plan.specs(view).map((spec) => ({
+      ...spec,
+      series: spec.series.filter((series) => !hidden.has(series.id)),
+      empty: spec.series.length ? "All lines are switched off." : spec.empty,
+    }));
+    const yRange = seen.length > 1 ? commonRange(seen) : seen[0].yRange;
+    seen.forEach((spec, i) => panels[i].chart.update({ ...spec, yRange }));
+    const lines = listed(plan, view).map((series) => ({ ...series, shown: !hidden.has(series.id) }));
+    switches.update([...lines, ...extras()]);
     if (plan.caption) caption.textContent = plan.caption(view);
     for (const [name, control] of Object.entries(controls)) {
       control.set(plan.shown ? plan.shown(name, view) : view[name], plan.allowed ? plan.allowed(name, view) : null);
@@ -51,19 +61,51 @@ function chartView(node, plan) {
   }
 
   function followAddress(pairs) {
-    const named = Object.keys(plan.start).map((name) => [name, pairs[`${plan.prefix}-${name}`] ?? plan.start[name]]);
+    const named = Object.entries(plan.start).map(([name, value]) => {
+      const asked = pairs[`${plan.prefix}-${name}`];
+      return [name, asked !== undefined && canBe(plan, name, asked) ? asked : value];
+    });
     view = settle(Object.fromEntries(named));
     refresh();
   }
 
-  const taken = exportButtons(() => ({ spec: chart.spec(), ...plan.file(view) }));
+  const taken = exportButtons(() => ({ specs: panels.map(({ chart }) => chart.spec()), ...plan.file(view) }));
   const foot = element("div", { class: "chart-foot" }, pushButton("Reset", () => change({ ...plan.start })), taken);
-  node.replaceChildren(controlRow(controls), place, key, ...(plan.caption ? [caption] : []), foot);
+  const places = panels.map(({ place }) => place);
+  const sheet = places.length > 1
+    ? element("div", { class: "panels", "--columns": panelColumns(places.length) }, places) : places[0];
+  node.replaceChildren(controlRow(controls), sheet, key, ...(plan.caption ? [caption] : []), foot);
   node.hidden = false;
   for (const printed of document.querySelectorAll(`details[data-live="${node.id}"]`)) printed.open = false;
   onHashChange(followAddress);
   followAddress(readHash());
   if (Object.keys(readHash()).some((name) => name.startsWith(`${plan.prefix}-`))) node.scrollIntoView();
+}
+
+/** Whether a value from the address means something here; an old or mistyped link must not empty the chart. */
+function canBe(plan, name, value) {
+  const control = plan.controls.find((one) => one.name === name);
+  if (!control) return name === "hide";
+  return control.flag ? ["0", "1"].includes(value) : control.options.some((option) => option.value === value);
+}
+
+/** The lines of the legend: those of all panels, each once. */
+function listed(plan, view) {
+  const lines = plan.specs(view).flatMap((spec) => spec.series).filter((series) => !series.unlisted);
+  const once = [...new Map(lines.map((series) => [series.id, series])).values()];
+  return plan.order ? once.sort((a, b) => plan.order.indexOf(a.id) - plan.order.indexOf(b.id)) : once;
+}
+
+/** Panels in a row: rows of equal length where that can be, at most three. */
+function panelColumns(panels) {
+  return Math.ceil(panels / Math.ceil(panels / 3));
+}
+
+/** The values that all panels must show, so that heights can be compared across them. */
+function commonRange(specs) {
+  const ranges = specs.filter((spec) => spec.series.length).map((spec) => valueRange(spec));
+  if (!ranges.length) return [-1, 1];
+  return [Math.min(...ranges.map(([low]) => low)), Math.max(...ranges.map(([, high]) => high))];
 }
 
 function viewControls(plan, change) {
@@ -82,10 +124,6 @@ function viewControls(plan, change) {
 /** Pairs of value and name as options of a chooser. */
 function namedOptions(pairs) {
   return pairs.map(([value, name]) => ({ value, name }));
-}
-
-function listed(spec) {
-  return spec.series.filter((series) => !series.unlisted);
 }
 
 /** Hidden lines travel in the address as their ids joined by dots. */

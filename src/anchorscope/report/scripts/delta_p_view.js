@@ -37,24 +37,23 @@ function deltaPView(node, data) {
     },
     controls: deltaPChoices(data),
     settle: (view) => ({ ...view, measured: measured(view) }),
-    spec: (view) => deltaPSpec(data, book, view),
+    specs: (view) => [deltaPSpec(data, book, view)],
     shown: (name, view) => (name === "probe" ? view.measured : view[name]),
     allowed(name, view) {
       if (!(name in lists)) return null;
       const leads = (value) => PROBES.some(([probe]) => book.has({ ...view, probe, [name]: value }));
       return new Set(lists[name].filter(leads));
     },
-    extras: (view) => (view.cut === "random" ? [] : [{
-      ...RANDOM_LINE, shown: view.random === "1", alone: false, change: { random: view.random === "1" ? "0" : "1" },
-    }]),
+    extras: randomEntry,
     caption: (view) => deltaPCaption(data, view),
     file: (view) => ({ title: `${data.model}: ${ruleName(data, view.rule)}`, name: "delta_p", valueName: "delta_p" }),
   });
 }
 
-/** The controls of a ΔP chart, as {name: control}. */
-function deltaPControls(data, change) {
-  return viewControls({ controls: deltaPChoices(data) }, change);
+/** The random control's entry in the legend. */
+function randomEntry(view) {
+  const shown = view.random === "1";
+  return view.cut === "random" ? [] : [{ ...RANDOM_LINE, shown, alone: false, change: { random: shown ? "0" : "1" } }];
 }
 
 function deltaPChoices(data) {
@@ -110,7 +109,7 @@ function groupLines(data, book, view, dataset, group) {
   const id = lineId(data, dataset, group);
   const record = {
     dataset: dataset.id, group, assignment: view.rule, site: view.site, position: view.position,
-    intervention: view.cut, truth: view.truth, n: found.n,
+    intervention: view.cut, probe: view.measured, truth: view.truth, n: found.n,
   };
   const lines = [{
     id, name: `${group} (${dataset.name})`, note: `n = ${found.n}`, record, colour: first ? dataset.q : dataset.a,
@@ -128,11 +127,6 @@ function groupLines(data, book, view, dataset, group) {
 
 function lineId(data, dataset, group) {
   return `${group === data.groups[0] ? "q" : "a"}${data.datasets.indexOf(dataset)}`;
-}
-
-/** The ids of all lines that a chart of these datasets can have, in the legend's order. */
-function allLines(data) {
-  return data.groups.flatMap((group) => data.datasets.map((dataset) => lineId(data, dataset, group)));
 }
 
 function deltaPCaption(data, view) {

@@ -1,17 +1,24 @@
 /* The view in the address: what stands after # as key=value pairs, so that a view can be linked and mailed. Every part
- * of the page has keys of its own and leaves the others' alone. A plain #section is no view and changes none. */
+ * of the page has keys of its own and leaves the others' alone. A plain #section is no view and changes none: the pairs
+ * are kept, and stand in the address again with the next change. */
 
-/** All pairs of the address; empty where it names a section. */
-function readHash() {
+let addressPairs = {};
+
+function takeHash() {
   const text = location.hash.slice(1);
-  return text.includes("=") ? Object.fromEntries(new URLSearchParams(text)) : {};
+  if (text.includes("=")) addressPairs = Object.fromEntries(new URLSearchParams(text));
+}
+
+/** All pairs of the address. */
+function readHash() {
+  return { ...addressPairs };
 }
 
 /** Change some pairs; null takes one away. */
 function writeHash(changes) {
-  const pairs = { ...readHash(), ...changes };
-  const kept = new URLSearchParams(Object.entries(pairs).filter(([, value]) => value !== null && value !== undefined));
-  const text = kept.toString().replaceAll("%2F", "/").replaceAll("%3A", ":");
+  const pairs = Object.entries({ ...addressPairs, ...changes }).filter(([, value]) => (value ?? null) !== null);
+  addressPairs = Object.fromEntries(pairs);
+  const text = new URLSearchParams(pairs).toString().replaceAll("%2F", "/").replaceAll("%3A", ":");
   try {
     history.replaceState(null, "", text ? `#${text}` : location.pathname + location.search);
   } catch {
@@ -23,3 +30,6 @@ function writeHash(changes) {
 function onHashChange(listener) {
   addEventListener("hashchange", () => location.hash.includes("=") && listener(readHash()));
 }
+
+takeHash();
+addEventListener("hashchange", takeHash); // before all other listeners

@@ -30,7 +30,7 @@ function scoreBook(data) {
 
 /** Probes of all sites, and the baselines as level lines. */
 function probeLines(data, find, view) {
-  const about = (name) => ({ dataset: view.dataset, line: name });
+  const about = (name) => ({ dataset: view.dataset, position: view.position, line: name });
   const line = (id, name, look, found) => ({ id, name, record: about(name), ...look, ...found });
   const lines = data.sites.flatMap((site, i) => {
     const found = find(view.dataset, "clean", "transfer", site, view.position);
@@ -52,7 +52,7 @@ function probeLines(data, find, view) {
 function survivingLines(find, view) {
   return SURVIVING_LINES.flatMap(([id, name, cut, kind, look]) => {
     const found = find(view.dataset, cut, kind, view.site, view.position);
-    const record = { dataset: view.dataset, site: view.site, line: name };
+    const record = { dataset: view.dataset, site: view.site, position: view.position, line: name };
     return found ? [{ id, name, record, ...look, ...found }] : [];
   });
 }
@@ -71,7 +71,7 @@ function scoreView(node, data, { prefix, name, words, sites, linesOf }) {
       { name: "bands", label: "95 % bands", flag: true },
       { name: "depth", label: "Relative depth", title: "Layers as a share of the model's depth", flag: true },
     ],
-    spec: (view) => ({
+    specs: (view) => [{
       xLabel: view.depth === "1" ? "Relative depth" : "Layer",
       yLabel: "AUC",
       label: title(view),
@@ -82,7 +82,7 @@ function scoreView(node, data, { prefix, name, words, sites, linesOf }) {
       series: linesOf(view),
       format: (value) => shownNumber(value, 3),
       empty: "No scores for this choice.",
-    }),
+    }],
     file: (view) => ({ title: `${data.model}: ${title(view)}`, name, valueName: "auc" }),
   });
 }
