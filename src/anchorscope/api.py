@@ -19,7 +19,7 @@ from anchorscope.finished import open_finished
 from anchorscope.pipeline import run_recipe
 from anchorscope.progress import Progress
 from anchorscope.recipe import make_recipe
-from anchorscope.report.delta_p import DeltaPChart
+from anchorscope.report.charts.delta_p import DeltaPChart
 from anchorscope.report.findings import EXPERIMENT_SCHEMA
 
 

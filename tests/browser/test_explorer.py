@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 from report_items_synthetic import make_items, with_texts
 
-from anchorscope.report.item_data import item_data
-from anchorscope.report.item_records import record, records
+from anchorscope.report.items.page_items import item_data
+from anchorscope.report.items.records import record, records
 from anchorscope.report.page import write_report
 from anchorscope.report.page_script import embedded_json
 

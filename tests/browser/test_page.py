@@ -10,7 +10,7 @@ import polars as pl
 import pytest
 from report_synthetic import LAYERS, make_findings
 
-from anchorscope.report.delta_p import DeltaPChart
+from anchorscope.report.charts.delta_p import DeltaPChart
 from anchorscope.report.page import write_report
 from anchorscope.report.readings import read
 

@@ -6,11 +6,11 @@ from pathlib import Path
 import pytest
 
 from anchorscope.progress import Silent
-from anchorscope.report import draughtsmen
-from anchorscope.report.delta_p import DeltaPChart
-from anchorscope.report.display import Display
+from anchorscope.report.charts import draughtsmen
+from anchorscope.report.charts.delta_p import DeltaPChart
+from anchorscope.report.charts.display import Display
+from anchorscope.report.charts.probe_auc import ProbeAucChart
 from anchorscope.report.findings import Findings
-from anchorscope.report.probe_auc import ProbeAucChart
 
 KINDS = ("png", "svg", "pdf", "csv")
 

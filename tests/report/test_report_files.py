@@ -18,10 +18,10 @@ from hypothesis import strategies as st
 from report_synthetic import make_findings
 
 import anchorscope.report
+from anchorscope.report.charts.delta_p import DeltaPChart
+from anchorscope.report.charts.figures import displays
 from anchorscope.report.claims import claims_records, judge
 from anchorscope.report.comparison.page import SCRIPTS as COMPARE_SCRIPTS
-from anchorscope.report.delta_p import DeltaPChart
-from anchorscope.report.figures import displays
 from anchorscope.report.page import FILES
 from anchorscope.report.page_data import page_data
 from anchorscope.report.page_script import REPORT_SCRIPTS, embedded_json, joined_script

@@ -5,12 +5,12 @@ from dataclasses import replace
 import polars as pl
 from report_synthetic import SUMMARY_SCHEMA, make_findings
 
-from anchorscope.report.delta_p import DeltaPChart
+from anchorscope.report.charts.delta_p import DeltaPChart
+from anchorscope.report.charts.figures import displays
+from anchorscope.report.charts.truth_split import TruthSplitChart
 from anchorscope.report.examples import PER_GROUP, examples_table
-from anchorscope.report.figures import displays
 from anchorscope.report.page import write_report
 from anchorscope.report.readings import read
-from anchorscope.report.truth_split import TruthSplitChart
 
 SCRIPT = "<script>alert('x')</script>"
 LINK = "[click](https://example.invalid) | `code` *bold*"

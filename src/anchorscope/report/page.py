@@ -16,12 +16,12 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from anchorscope.report import tables
+from anchorscope.report.charts.exact_tokens import cuts_table
 from anchorscope.report.claims import claims_table, judge
-from anchorscope.report.exact_tokens import cuts_table
 from anchorscope.report.examples import examples_table
 from anchorscope.report.findings import Findings
 from anchorscope.report.further.contents import further_sections
-from anchorscope.report.item_data import item_data
+from anchorscope.report.items.page_items import item_data
 from anchorscope.report.page_data import page_data
 from anchorscope.report.page_script import (
     FRAME_SCRIPTS,

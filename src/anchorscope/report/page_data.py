@@ -12,12 +12,12 @@ from typing import Any
 
 import polars as pl
 
-from anchorscope.report.delta_p import PANELS, RETAINED
+from anchorscope.report.charts.delta_p import PANELS, RETAINED
+from anchorscope.report.charts.probe_auc import BASELINES
 from anchorscope.report.findings import Findings
 from anchorscope.report.further.interventions import NAMES, intervention_name
 from anchorscope.report.further.records import TRUTHS, present
 from anchorscope.report.palette import GROUPS, display_name, looks
-from anchorscope.report.probe_auc import BASELINES
 
 MOST_POINTS = 140_000  # about three megabytes
 MAIN_INTERVENTIONS = ("knockout", "direct", "random", "none")

@@ -5,9 +5,9 @@ from pathlib import Path
 from typing import Any
 
 from anchorscope.progress import Progress, Silent
+from anchorscope.report.charts.draughtsmen import save_all
+from anchorscope.report.charts.figures import displays
 from anchorscope.report.claims import claims_records, judge
-from anchorscope.report.draughtsmen import save_all
-from anchorscope.report.figures import displays
 from anchorscope.report.findings import Findings
 from anchorscope.report.page import write_report
 from anchorscope.report.readings import read

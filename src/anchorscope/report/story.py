@@ -7,10 +7,10 @@ datasets are told as a range, so that the paragraph stays a paragraph.
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from anchorscope.report.charts.probe_auc import BASELINES
 from anchorscope.report.findings import Findings
 from anchorscope.report.lookup import auc_of, headline_layer, summary_of
 from anchorscope.report.palette import A_ANCHORED, Q_ANCHORED, display_name
-from anchorscope.report.probe_auc import BASELINES
 from anchorscope.report.readings import rules_of
 from anchorscope.report.wording import MISSING, count, number, short_percent
 from anchorscope.stats.estimate import Estimate

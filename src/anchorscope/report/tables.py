@@ -5,13 +5,13 @@ from typing import Any
 
 import polars as pl
 
-from anchorscope.report.curve_lines import drawable
+from anchorscope.report.charts.curve_lines import drawable
+from anchorscope.report.charts.probe_auc import BASELINES
+from anchorscope.report.charts.reference_layer import shift_title
 from anchorscope.report.findings import Findings
 from anchorscope.report.lookup import auc_of, headline_layer, summary_of
 from anchorscope.report.palette import GROUPS, Q_ANCHORED, display_name
-from anchorscope.report.probe_auc import BASELINES
 from anchorscope.report.readings import RULES, rules_of
-from anchorscope.report.reference_layer import shift_title
 from anchorscope.report.wording import MISSING, count, estimate, number, percent, points
 
 _COUNTS = {

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from report_further_synthetic import GROUPS, LAYERS, make_further
 from report_synthetic import make_findings
 
-from anchorscope.report.drawing import Legend
-from anchorscope.report.figures import displays
+from anchorscope.report.charts.drawing import Legend
+from anchorscope.report.charts.figures import displays
 from anchorscope.report.further.canvas import Grid, canvas, rows_that_fit
 from anchorscope.report.further.contents import CHARTS, further_displays
 from anchorscope.report.further.heat import draw_heat

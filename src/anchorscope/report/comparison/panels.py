@@ -13,10 +13,10 @@ import polars as pl
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from anchorscope.report.charts.curve_lines import POINTS_NOTE, draw_groups, group_handles, missing_groups
+from anchorscope.report.charts.display import Display
+from anchorscope.report.charts.drawing import Legend, empty_panel, layer_axis, zero_line
 from anchorscope.report.comparison.compared import Compared, chart_rows, panel_title
-from anchorscope.report.curve_lines import POINTS_NOTE, draw_groups, group_handles, missing_groups
-from anchorscope.report.display import Display
-from anchorscope.report.drawing import Legend, empty_panel, layer_axis, zero_line
 from anchorscope.report.further.canvas import Grid, canvas
 from anchorscope.report.palette import GROUPS, Look, display_name, looks
 

@@ -6,12 +6,12 @@ from typing import Any
 
 from anchorscope.progress import Progress
 from anchorscope.report.across.reading import read_across
+from anchorscope.report.charts.draughtsmen import save_all
 from anchorscope.report.claims import claims_records, judge
 from anchorscope.report.comparison.compared import Compared
 from anchorscope.report.comparison.page import write_pages
 from anchorscope.report.comparison.panels import panel_charts
 from anchorscope.report.comparison.trends import TrendsChart
-from anchorscope.report.draughtsmen import save_all
 from anchorscope.report.readings import read
 
 

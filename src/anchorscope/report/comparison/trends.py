@@ -19,10 +19,10 @@ from matplotlib.ticker import FixedLocator, NullLocator
 from anchorscope.report.across.lineup import size
 from anchorscope.report.across.run_curves import RunCurves
 from anchorscope.report.across.trends import QUANTITIES, SPREAD, values_of
+from anchorscope.report.charts.display import Display
+from anchorscope.report.charts.drawing import Legend, empty_panel
 from anchorscope.report.comparison.compared import Compared
 from anchorscope.report.comparison.panels import RULE_TITLES
-from anchorscope.report.display import Display
-from anchorscope.report.drawing import Legend, empty_panel
 from anchorscope.report.findings import Findings
 from anchorscope.report.further.canvas import Grid, canvas
 from anchorscope.report.palette import INK, Look, display_name, looks

@@ -12,8 +12,8 @@ import polars as pl
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from anchorscope.report.display import Display
-from anchorscope.report.drawing import Legend, empty_panel
+from anchorscope.report.charts.display import Display
+from anchorscope.report.charts.drawing import Legend, empty_panel
 from anchorscope.report.findings import Findings
 from anchorscope.report.further.canvas import Grid, canvas
 from anchorscope.report.further.cells import NOTHING, chance, shown

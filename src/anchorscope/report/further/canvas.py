@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from anchorscope.report.drawing import Legend, Sheet, sheet
+from anchorscope.report.charts.drawing import Legend, Sheet, sheet
 
 _TALLEST = 16.0  # inches that the panels of a figure share
 _LOWEST_PANEL = 0.85

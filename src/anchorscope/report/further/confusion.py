@@ -9,8 +9,8 @@ from matplotlib import colormaps
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from anchorscope.report.display import Display
-from anchorscope.report.drawing import Legend, empty_panel
+from anchorscope.report.charts.display import Display
+from anchorscope.report.charts.drawing import Legend, empty_panel
 from anchorscope.report.further.canvas import Grid, canvas, rows_that_fit
 from anchorscope.report.further.records import TRUTHS, present, select
 from anchorscope.report.palette import A_ANCHORED, INK, Q_ANCHORED

@@ -5,7 +5,7 @@ from typing import Protocol
 
 import polars as pl
 
-from anchorscope.report.display import Display
+from anchorscope.report.charts.display import Display
 from anchorscope.report.findings import Findings
 from anchorscope.report.further.agreement import AgreementChart, agreement_section
 from anchorscope.report.further.boundary import BoundaryChart, boundary_section

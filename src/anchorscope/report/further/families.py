@@ -12,10 +12,10 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from anchorscope.report.curve_lines import CURVE_COLUMNS, POINTS_NOTE, drawable
-from anchorscope.report.delta_p import PANELS
-from anchorscope.report.display import Display
-from anchorscope.report.drawing import Legend, empty_panel, layer_axis, line_with_band, sheet, zero_line
+from anchorscope.report.charts.curve_lines import CURVE_COLUMNS, POINTS_NOTE, drawable
+from anchorscope.report.charts.delta_p import PANELS
+from anchorscope.report.charts.display import Display
+from anchorscope.report.charts.drawing import Legend, empty_panel, layer_axis, line_with_band, sheet, zero_line
 from anchorscope.report.findings import Findings
 from anchorscope.report.further.interventions import CONTROLS, intervention_name
 from anchorscope.report.further.records import RULE_TITLES, absent_notes, datasets_in, present

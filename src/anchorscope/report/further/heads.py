@@ -14,8 +14,8 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
 
-from anchorscope.report.display import Display
-from anchorscope.report.drawing import Legend, empty_panel, zero_line
+from anchorscope.report.charts.display import Display
+from anchorscope.report.charts.drawing import Legend, empty_panel, zero_line
 from anchorscope.report.findings import Findings
 from anchorscope.report.further.canvas import Grid, canvas, rows_that_fit
 from anchorscope.report.further.cells import GROUP_HEAD, NOTHING, chance, group_cells, shown

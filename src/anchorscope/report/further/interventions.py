@@ -11,8 +11,8 @@ from typing import ClassVar, final
 import polars as pl
 from matplotlib.figure import Figure
 
-from anchorscope.report.display import Display
-from anchorscope.report.drawing import Legend
+from anchorscope.report.charts.display import Display
+from anchorscope.report.charts.drawing import Legend
 from anchorscope.report.findings import Findings
 from anchorscope.report.further.canvas import Grid, canvas, rows_that_fit
 from anchorscope.report.further.cells import NOTHING, shown

@@ -16,9 +16,9 @@ from matplotlib.figure import Figure
 from matplotlib.image import AxesImage
 from matplotlib.lines import Line2D
 
-from anchorscope.report.curve_lines import mark_reference, reference_handle, room_for_marks
-from anchorscope.report.display import Display
-from anchorscope.report.drawing import Legend, empty_panel, layer_axis, line_with_band, zero_line
+from anchorscope.report.charts.curve_lines import mark_reference, reference_handle, room_for_marks
+from anchorscope.report.charts.display import Display
+from anchorscope.report.charts.drawing import Legend, empty_panel, layer_axis, line_with_band, zero_line
 from anchorscope.report.findings import Findings
 from anchorscope.report.further.canvas import Grid, beside, canvas, rows_that_fit
 from anchorscope.report.further.forest import legend_look

@@ -6,7 +6,7 @@ from typing import Any
 
 import polars as pl
 
-from anchorscope.report.delta_p import PANELS
+from anchorscope.report.charts.delta_p import PANELS
 from anchorscope.report.findings import Findings
 from anchorscope.report.palette import display_name
 from anchorscope.report.readings import RULES

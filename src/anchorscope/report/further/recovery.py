@@ -12,8 +12,8 @@ from typing import ClassVar, final
 import polars as pl
 from matplotlib.figure import Figure
 
-from anchorscope.report.display import Display
-from anchorscope.report.drawing import Legend, empty_panel
+from anchorscope.report.charts.display import Display
+from anchorscope.report.charts.drawing import Legend, empty_panel
 from anchorscope.report.further.canvas import Grid, canvas
 from anchorscope.report.further.cells import NOTHING, shown
 from anchorscope.report.further.forest import Mark, draw_forest

@@ -14,8 +14,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from anchorscope.report.display import Display
-from anchorscope.report.drawing import Legend, empty_panel
+from anchorscope.report.charts.display import Display
+from anchorscope.report.charts.drawing import Legend, empty_panel
 from anchorscope.report.findings import Findings
 from anchorscope.report.further.canvas import Grid, canvas, rows_that_fit
 from anchorscope.report.further.records import absent_notes, datasets_in, present, select

@@ -12,9 +12,9 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from anchorscope.report.curve_lines import mark_reference, reference_handle, room_for_marks
-from anchorscope.report.display import Display
-from anchorscope.report.drawing import Legend, empty_panel, layer_axis, line_with_band, sheet, zero_line
+from anchorscope.report.charts.curve_lines import mark_reference, reference_handle, room_for_marks
+from anchorscope.report.charts.display import Display
+from anchorscope.report.charts.drawing import Legend, empty_panel, layer_axis, line_with_band, sheet, zero_line
 from anchorscope.report.findings import Findings
 from anchorscope.report.further.cells import NOTHING, chance, shown
 from anchorscope.report.further.records import (

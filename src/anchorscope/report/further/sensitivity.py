@@ -10,8 +10,8 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
 
-from anchorscope.report.display import Display
-from anchorscope.report.drawing import Legend, empty_panel, line_with_band, zero_line
+from anchorscope.report.charts.display import Display
+from anchorscope.report.charts.drawing import Legend, empty_panel, line_with_band, zero_line
 from anchorscope.report.findings import Findings
 from anchorscope.report.further.canvas import Grid, canvas, rows_that_fit
 from anchorscope.report.further.forest import Mark, draw_forest

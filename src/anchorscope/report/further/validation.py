@@ -7,7 +7,7 @@ from pathlib import Path
 import polars as pl
 
 from anchorscope.progress import Progress, Silent
-from anchorscope.report.draughtsmen import save_all
+from anchorscope.report.charts.draughtsmen import save_all
 from anchorscope.report.further.confusion import ConfusionChart, confusion_tables
 from anchorscope.report.further.recovery import RecoveryChart, other_recovery_table, recovery_table
 from anchorscope.report.further.section import Plate, Section, filled

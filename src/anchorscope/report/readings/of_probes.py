@@ -1,7 +1,7 @@
 """Readings of the probe itself: is it better than simple baselines, and does a signal survive the cut?"""
 
+from anchorscope.report.charts.probe_auc import BASELINES
 from anchorscope.report.lookup import auc_of, headline_layer
-from anchorscope.report.probe_auc import BASELINES
 from anchorscope.report.readings.record import About, Reading
 from anchorscope.report.verdicts import above, difference
 from anchorscope.report.wording import estimate

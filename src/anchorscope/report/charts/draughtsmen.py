@@ -15,9 +15,9 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from anchorscope.progress import Progress
-from anchorscope.report.display import Display
+from anchorscope.report.charts.display import Display
 
-_CODE = "import sys; from anchorscope.report.draughtsmen import draw_share; draw_share(sys.argv[1])"
+_CODE = "import sys; from anchorscope.report.charts.draughtsmen import draw_share; draw_share(sys.argv[1])"
 
 
 def save_all(figures: Sequence[Display], out: Path, progress: Progress) -> None:

@@ -13,11 +13,11 @@ import polars as pl
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from anchorscope.report.display import Display
-from anchorscope.report.drawing import Legend, empty_panel, layer_axis, line_with_band, sheet, zero_line
+from anchorscope.report.charts.display import Display
+from anchorscope.report.charts.drawing import Legend, empty_panel, layer_axis, line_with_band, sheet, zero_line
+from anchorscope.report.charts.probe_auc import SCORE_COLUMNS, panel_grid, panel_size
 from anchorscope.report.findings import Findings
 from anchorscope.report.palette import display_name
-from anchorscope.report.probe_auc import SCORE_COLUMNS, panel_grid, panel_size
 
 # (intervention, kind) → legend, colour, dashes, marker
 LINES: Mapping[tuple[str, str], tuple[str, str, tuple[int, tuple[float, ...]] | str, str]] = {

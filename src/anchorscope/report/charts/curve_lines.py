@@ -7,7 +7,7 @@ import polars as pl
 from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 
-from anchorscope.report.drawing import line_with_band
+from anchorscope.report.charts.drawing import line_with_band
 from anchorscope.report.palette import CONTROL_GREY, GROUPS, INK, LINE_STYLES, Look, display_name
 
 CURVE_COLUMNS = (

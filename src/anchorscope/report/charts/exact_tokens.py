@@ -14,10 +14,10 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from anchorscope.report.curve_lines import CURVE_COLUMNS, POINTS_NOTE, drawable, room_for_marks
-from anchorscope.report.delta_p import PANELS
-from anchorscope.report.display import Display
-from anchorscope.report.drawing import Legend, empty_panel, layer_axis, line_with_band, sheet, zero_line
+from anchorscope.report.charts.curve_lines import CURVE_COLUMNS, POINTS_NOTE, drawable, room_for_marks
+from anchorscope.report.charts.delta_p import PANELS
+from anchorscope.report.charts.display import Display
+from anchorscope.report.charts.drawing import Legend, empty_panel, layer_axis, line_with_band, sheet, zero_line
 from anchorscope.report.findings import Findings
 from anchorscope.report.lookup import summary_of
 from anchorscope.report.palette import CONTROL_GREY, GROUPS, INK, LINE_STYLES, QUIET_INK, display_name

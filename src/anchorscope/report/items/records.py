@@ -13,7 +13,7 @@ import polars as pl
 
 from anchorscope.evidence.items import probability
 from anchorscope.report.findings import Findings
-from anchorscope.report.item_effects import ItemEffects, headline_pathways, item_effects, reference_layers
+from anchorscope.report.items.effects import ItemEffects, headline_pathways, item_effects, reference_layers
 
 _RULES = ("plain", "corrected", "cross-fitted", "retained")
 

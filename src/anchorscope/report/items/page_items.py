@@ -21,8 +21,8 @@ from numpy.typing import NDArray
 from anchorscope.evidence.items import probability
 from anchorscope.report.findings import Findings
 from anchorscope.report.further.interventions import CONTROLS, intervention_name
-from anchorscope.report.item_effects import ItemEffects, item_effects, reference_layers
-from anchorscope.report.item_records import ordered_rules, pathways_of_items
+from anchorscope.report.items.effects import ItemEffects, item_effects, reference_layers
+from anchorscope.report.items.records import ordered_rules, pathways_of_items
 from anchorscope.report.palette import display_name
 
 LIMIT = 12_000_000

@@ -1,0 +1,1 @@
+"""Single items: what every intervention did to one question, for the page and for the terminal."""
