@@ -1,4 +1,4 @@
-/* The items of the page: unpacks what report/items/page_items.py packed, and finds items. Nothing here touches the page.
+/* The items of the page: unpacks what items/page_items.py packed, and finds items. Nothing here touches the page.
  *
  * Curves are decoded when the first item asks for them; the text that is searched is made when somebody searches. */
 
