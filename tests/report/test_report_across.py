@@ -5,8 +5,9 @@ import math
 from dataclasses import replace
 
 import numpy as np
+import polars as pl
 import pytest
-from claims_synthetic import FLAT, falling_to, run_with
+from claims_synthetic import FLAT, falling_to, judged, run_with
 
 from anchorscope.report.across.lineup import line_up, size
 from anchorscope.report.across.measures import gap_beyond_spread, widest_gap
@@ -49,6 +50,19 @@ def test_what_does_not_change_is_said_not_to():
         found = reading(runs, claim)
         assert found["verdict"] == "does not hold", found["text"]
         assert "changes with size (" in found["text"]
+
+
+def test_a_dataset_with_too_few_items_does_not_keep_the_others_from_being_compared():
+    small, large = (run_of(*it, datasets=("popqa", "triviaqa", "nq")) for it in ((-30, 10**8), (-60, 10**9)))
+    few = pl.when(pl.col("dataset") == "nq").then(3).otherwise(pl.col("n_groups")).alias("n_groups")
+    runs = [small, replace(large, curves=large.curves.with_columns(few))]
+    found = reading(runs, "trough_depth", dataset=None)
+    assert found["verdict"] == "holds"
+    assert found["text"].startswith("2 datasets together (NQ: too few items), plain rule: ")
+    assert reading(runs, "trough_depth", dataset="nq")["verdict"] == "undecided"
+    claim = judged("larger_deeper", *runs)
+    assert claim.plain.verdict == "holds"
+    assert "without NQ (too few items)" in claim.plain.told
 
 
 def test_noise_leaves_it_undecided():

@@ -9,7 +9,7 @@ Models with random weights are named and left out.
 from collections.abc import Sequence
 
 from anchorscope.report.across.lineup import Lineup, line_up
-from anchorscope.report.across.run_curves import RunCurves
+from anchorscope.report.across.run_curves import RunCurves, measurable
 from anchorscope.report.across.trends import QUANTITIES, SPREAD, Quantity, Trend, trend_of, values_of
 from anchorscope.report.findings import Findings
 from anchorscope.report.palette import display_name
@@ -30,17 +30,21 @@ def read_across(runs: Sequence[Findings]) -> list[Reading]:
         return [*readings, _nothing_to_compare(order)]
     for assignment in ASSIGNMENTS:
         curves = [RunCurves(run, assignment) for run in order.runs]
+        together = measurable(curves, order.datasets)
         if len(order.datasets) > 1:
-            readings += [_reading(order, curves, quantity, None) for quantity in (*QUANTITIES, SPREAD)]
+            over = QUANTITIES if len(together) == 1 else (*QUANTITIES, SPREAD)
+            readings += [_reading(order, curves, quantity, None, together) for quantity in over]
         readings += [_reading(order, curves, quantity, name) for name in order.datasets for quantity in QUANTITIES]
     return readings
 
 
-def _reading(order: Lineup, curves: Sequence[RunCurves], quantity: Quantity, dataset: str | None) -> Reading:
+def _reading(
+    order: Lineup, curves: Sequence[RunCurves], quantity: Quantity, dataset: str | None, together: Sequence[str] = ()
+) -> Reading:
     assignment = curves[0].assignment
-    values = values_of(curves, quantity, [dataset] if dataset else order.datasets)
+    values = values_of(curves, quantity, [dataset] if dataset else together)
     trend = trend_of(values, quantity.negligible) if values else None
-    where = display_name(dataset) if dataset else f"{len(order.datasets)} datasets together"
+    where = display_name(dataset) if dataset else _together(order, together)
     name = f"{dataset or ALL_DATASETS}:{assignment}:{quantity.id}"
     subject, statement = f"{where}, {RULES[assignment]}", _statement(order, quantity, trend)
     return _record(order, name, statement, _numbers(order, quantity, trend), trend, subject) | {
@@ -50,6 +54,12 @@ def _reading(order: Lineup, curves: Sequence[RunCurves], quantity: Quantity, dat
         "unit": quantity.unit,
         "key": assignment == "plain" and (dataset is None or len(order.datasets) == 1),
     }
+
+
+def _together(order: Lineup, kept: Sequence[str]) -> str:
+    """How many datasets are taken together, and which have too few items for that."""
+    few = [display_name(name) for name in order.datasets if name not in kept]
+    return f"{len(kept)} datasets together" + (f" ({', '.join(few)}: too few items)" if few else "")
 
 
 def _statement(order: Lineup, quantity: Quantity, trend: Trend | None) -> str:

@@ -4,8 +4,9 @@ from collections.abc import Callable, Sequence
 
 from anchorscope.report.across.lineup import line_up
 from anchorscope.report.across.measures import depth_below_zero, fall_per_layer, lowest
-from anchorscope.report.across.run_curves import RunCurves
+from anchorscope.report.across.run_curves import RunCurves, measurable
 from anchorscope.report.claims.claim import NO_DRAWS, Part, decide, missing, named
+from anchorscope.report.palette import display_name
 from anchorscope.report.wording import estimate, points
 from anchorscope.stats.curve_order import spread
 from anchorscope.stats.curve_shape import decline, volatility
@@ -98,7 +99,11 @@ def _compare(
     shared = [name for name in small.datasets if name in large.datasets]
     if len(shared) < datasets:
         return [missing(SHARED_NEEDED if datasets == 1 else TWO_SHARED_NEEDED)]
-    curves = [[curve for name in shared if (curve := run.q(name)) is not None] for run in (small, large)]
-    if any(len(found) < len(shared) for found in curves):
+    kept = measurable((small, large), shared)
+    kept = kept if len(kept) >= datasets else tuple(shared)
+    curves = [[curve for name in kept if (curve := run.q(name)) is not None] for run in (small, large)]
+    if any(len(found) < len(kept) for found in curves):
         return [missing(NO_DRAWS)]
-    return [named(part(*(measure(found) for found in curves)), "", f"{order.names[0]} to {order.names[-1]}")]
+    few = [display_name(name) for name in shared if name not in kept]
+    whose = f"{order.names[0]} to {order.names[-1]}" + (f", without {', '.join(few)} (too few items)" if few else "")
+    return [named(part(*(measure(found) for found in curves)), "", whose)]

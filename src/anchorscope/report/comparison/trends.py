@@ -17,7 +17,7 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import FixedLocator, NullLocator
 
 from anchorscope.report.across.lineup import size
-from anchorscope.report.across.run_curves import RunCurves
+from anchorscope.report.across.run_curves import RunCurves, measurable
 from anchorscope.report.across.trends import QUANTITIES, SPREAD, values_of
 from anchorscope.report.charts.display import Display
 from anchorscope.report.charts.drawing import Legend, empty_panel
@@ -64,8 +64,11 @@ class TrendsChart(Display):
         """Measure every run that has a size and weights that were learned."""
         kept = [run for run in compared.runs if _has_place(run)]
         left_out = [run.model for run in compared.runs if not _has_place(run)]
-        rows = [row for run in kept for row in _measured(run, compared.assignment, compared.shared)]
-        notes = [_NOTE] + ([f"Not drawn, random weights or no known size: {', '.join(left_out)}."] if left_out else [])
+        together = measurable([RunCurves(run, compared.assignment) for run in kept], compared.shared)
+        rows = [row for run in kept for row in _measured(run, compared.assignment, together)]
+        few = [display_name(name) for name in compared.shared if name not in together]
+        notes = [_NOTE] + ([f"The spread is taken without {', '.join(few)}: too few items in a run."] if few else [])
+        notes += ([f"Not drawn, random weights or no known size: {', '.join(left_out)}."] if left_out else [])
         if compared.assignment == "retained":
             notes.append("Under the retained rule the curves are those that the ordinary probe measures.")
         data = pl.DataFrame(rows, schema=_SCHEMA)
