@@ -161,7 +161,7 @@ def _dataset(job: Job, name: str, asked: Chosen) -> DatasetResult:
         name, talk, everyone, used, tokens, states, probe_sets, scorer, splits, groups, at, measured.effects, refits
     )
     tables: dict[str, pl.DataFrame] = step(
-        f"{name}/evidence", lambda: evidence_tables(evidence_of(job, material), job.progress, job.solver), FRAMES
+        f"{name}/tables", lambda: evidence_tables(evidence_of(job, material), job.progress, job.solver), FRAMES
     )
     further = _experiments(job, material)
     missing = [*measured.missing, *(Missing(one, why) for one, found in further.items() for why in found.missing)]
