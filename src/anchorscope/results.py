@@ -18,6 +18,7 @@ from anchorscope.datasets.question import Question
 from anchorscope.engine.sequences import SITES
 from anchorscope.evidence.effects import Effect
 from anchorscope.probes.crossfit import ProbeSet
+from anchorscope.report.findings import EFFECT_SCHEMA
 from anchorscope.spans.locate import Located
 from anchorscope.spans.places import Span
 from anchorscope.spans.positions import POSITIONS
@@ -36,11 +37,6 @@ ITEM_SCHEMA: dict[str, pl.DataType] = {
 }  # fmt: skip
 """Columns of items.parquet; `exact_question` are the user's own spans, `question_words` those that were used for E_Q,
 `metadata` is a JSON object."""
-
-EFFECT_COLUMNS = (
-    "dataset", "item_id", "intervention", "variant", "probe", "site", "position", "n_cut", "logit_clean", "logit_after",
-)  # fmt: skip
-"""Columns of effects.parquet."""
 
 
 def confidence(answer: Answer) -> tuple[float | None, float | None]:
@@ -171,7 +167,7 @@ def effects_frame(
                         "logit_after": _over_layers(effect.logits[:, q, s, p]),
                     })  # fmt: skip
                     frames.append(frame)
-    return pl.concat(frames).select(EFFECT_COLUMNS)
+    return pl.concat(frames).select(*EFFECT_SCHEMA)
 
 
 def _variants(effect: Effect) -> list[str]:

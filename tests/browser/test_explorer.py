@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from report_items_synthetic import make_items, with_texts
 
+from anchorscope.report.claims import judge
 from anchorscope.report.items.page_items import item_data
 from anchorscope.report.items.records import record, records
 from anchorscope.report.page import write_report
@@ -31,7 +32,7 @@ def findings():
 @pytest.fixture(scope="module")
 def report(findings, tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("explorer")
-    write_report(findings, [], folder)
+    write_report(findings, [], judge([findings]), folder)
     return folder / "report.html"
 
 

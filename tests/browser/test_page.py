@@ -11,6 +11,7 @@ import pytest
 from report_synthetic import LAYERS, make_findings
 
 from anchorscope.report.charts.delta_p import DeltaPChart
+from anchorscope.report.claims import judge
 from anchorscope.report.page import write_report
 from anchorscope.report.readings import read
 
@@ -21,7 +22,7 @@ PAPER = 688  # pixels between the margins of an A4 page
 
 
 def _written(findings, folder: Path) -> Path:
-    write_report(findings, read(findings), folder)
+    write_report(findings, read(findings), judge([findings]), folder)
     return folder / "report.html"
 
 

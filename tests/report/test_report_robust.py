@@ -8,6 +8,7 @@ from report_synthetic import SUMMARY_SCHEMA, make_findings
 from anchorscope.report.charts.delta_p import DeltaPChart
 from anchorscope.report.charts.figures import displays
 from anchorscope.report.charts.truth_split import TruthSplitChart
+from anchorscope.report.claims import judge
 from anchorscope.report.examples import PER_GROUP, examples_table
 from anchorscope.report.page import write_report
 from anchorscope.report.readings import read
@@ -20,7 +21,7 @@ def test_markup_stays_text(tmp_path):
     findings = make_findings(("atlas",))
     items = findings.items.with_columns(question=pl.lit(SCRIPT + LINK), model_answer=pl.lit('"><img src=x onerror=1>'))
     findings = replace(findings, model=SCRIPT, items=items, facts={"model": SCRIPT}, command="x </pre>" + SCRIPT)
-    write_report(findings, read(findings), tmp_path)
+    write_report(findings, read(findings), judge([findings]), tmp_path)
     page = (tmp_path / "report.html").read_text(encoding="utf-8")
     assert SCRIPT not in page
     assert page.count("<script") == 3  # the page's own, and its data
@@ -54,7 +55,7 @@ def test_missing_numbers_are_said_and_do_not_crash(tmp_path):
     )
     observations = read(bare)
     assert {entry["verdict"] for entry in observations} == {"undecided"}
-    write_report(bare, observations, tmp_path)
+    write_report(bare, observations, judge([bare]), tmp_path)
     assert "not available" in (tmp_path / "report.html").read_text(encoding="utf-8")
     for display in displays(bare):
         display.plot()

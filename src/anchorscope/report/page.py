@@ -17,7 +17,7 @@ from markupsafe import Markup
 
 from anchorscope.report import tables
 from anchorscope.report.charts.exact_tokens import cuts_table
-from anchorscope.report.claims import claims_table, judge
+from anchorscope.report.claims import Judged, claims_table
 from anchorscope.report.examples import examples_table
 from anchorscope.report.findings import Findings
 from anchorscope.report.further.contents import further_sections
@@ -64,9 +64,11 @@ _MARKS = re.compile(r"[\\`*_|~$]|(?<=\])\(|^[-+#=\[!]")
 _SPACES = re.compile(r"[^\S\u00a0\u202f]+")  # every blank and line break but the two that keep a number in one piece
 
 
-def write_report(findings: Findings, observations: Sequence[dict[str, Any]], out: Path) -> None:
+def write_report(
+    findings: Findings, observations: Sequence[dict[str, Any]], judged: Sequence[Judged], out: Path
+) -> None:
     """Write report.html and report.md; the figures must already lie in out/figures."""
-    content = _content(findings, observations)
+    content = _content(findings, observations, judged)
     data = {"chart-data": page_data(findings), "item-data": item_data(findings)}
     write_page("report.html", content, out, scripts=REPORT_SCRIPTS, data=data)
     write_page("report.md", content, out)
@@ -99,8 +101,9 @@ def write_page(
     (out / name).write_text(page.get_template(f"{name}.j2").render(content), encoding="utf-8")
 
 
-def _content(findings: Findings, observations: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    judged = judge([findings])
+def _content(
+    findings: Findings, observations: Sequence[dict[str, Any]], judged: Sequence[Judged]
+) -> dict[str, Any]:
     return {
         "findings": findings,
         "key_readings": [reading for reading in observations if reading.get("key", True)],

@@ -20,9 +20,9 @@ def write_all(findings: Findings, out: Path, progress: Progress | None = None) -
     listener.start("figures", len(figures))
     save_all(figures, out, listener)
     listener.finish()
-    observations = read(findings)
-    claims = claims_records(judge([findings]))  # the page tells them in a section of their own
-    text = json.dumps([*observations, *claims], indent=2, ensure_ascii=False, allow_nan=False)
+    observations, judged = read(findings), judge([findings])
+    # One list for programs; the page tells the claims in a section of their own.
+    text = json.dumps([*observations, *claims_records(judged)], indent=2, ensure_ascii=False, allow_nan=False)
     (out / "observations.json").write_text(text + "\n", encoding="utf-8")
-    write_report(findings, observations, out)
+    write_report(findings, observations, judged, out)
     return observations

@@ -9,6 +9,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))  # pytest's import mode does 
 
 from report_further_synthetic import make_further
 
+from anchorscope.report.claims import judge
 from anchorscope.report.page import write_report
 from anchorscope.report.readings import read
 
@@ -23,5 +24,5 @@ def further():
 def page(further, tmp_path_factory) -> Path:
     """Its report, without figures: those are drawn one by one in other tests."""
     folder = tmp_path_factory.mktemp("further")
-    write_report(further, read(further), folder)
+    write_report(further, read(further), judge([further]), folder)
     return folder
