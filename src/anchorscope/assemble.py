@@ -9,7 +9,7 @@ from torch import Tensor
 
 from anchorscope.answers.conversation import Conversation
 from anchorscope.evidence.effects import Effect
-from anchorscope.evidence.further.ground import Asked, Ground, Settings
+from anchorscope.evidence.experiments.ground import Asked, Ground, Settings
 from anchorscope.evidence.items import Measured
 from anchorscope.evidence.tables import Evidence
 from anchorscope.interventions.intervention import ItemTokens

@@ -14,7 +14,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from anchorscope.evidence.effects import Effect
-from anchorscope.evidence.further.found import Found, ItemValues, Statistic
+from anchorscope.evidence.experiments.found import Found, ItemValues, Statistic
 from anchorscope.evidence.measuring import Measurements, Missing
 from anchorscope.probes.crossfit import ProbeSet
 

@@ -30,9 +30,9 @@ from anchorscope.engine.capture import clean_states
 from anchorscope.engine.sequences import SITES
 from anchorscope.errors import TooFewAnswers
 from anchorscope.evidence.effects import refuse_no_ops, score_states
-from anchorscope.evidence.further.experiment import Experiment, Found
-from anchorscope.evidence.further.ground import Asked, Ground
-from anchorscope.evidence.further.registry import chosen_experiments
+from anchorscope.evidence.experiments.experiment import Experiment, Found
+from anchorscope.evidence.experiments.ground import Asked, Ground
+from anchorscope.evidence.experiments.registry import chosen_experiments
 from anchorscope.evidence.gather import measured_places, refit_logits
 from anchorscope.evidence.measuring import Measurements, Missing, Plan, measure_all
 from anchorscope.evidence.tables import evidence_tables

@@ -19,7 +19,7 @@ from anchorscope.answers.template import Template
 from anchorscope.datasets.catalog import parse_spec
 from anchorscope.datasets.question import Question
 from anchorscope.engine.sequences import SITES
-from anchorscope.evidence.further.registry import chosen_experiments
+from anchorscope.evidence.experiments.registry import chosen_experiments
 from anchorscope.interventions.registry import chosen, chosen_rewritings
 from anchorscope.models.language_model import decode_exactly
 from anchorscope.models.loading import ModelFacts, read_facts

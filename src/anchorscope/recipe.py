@@ -16,11 +16,11 @@ from anchorscope.answers.balance import BALANCE
 from anchorscope.answers.choose import YES_NO
 from anchorscope.answers.groups import GROUP_BY
 from anchorscope.answers.prompt import PROMPTS
+from anchorscope.catalogue import EVIDENCE, with_needs
 from anchorscope.datasets.catalog import parse_columns, parse_spec
 from anchorscope.datasets.reading import ON_BAD_ROW
 from anchorscope.engine.sequences import EDGES, SITES
 from anchorscope.errors import UserError, unknown
-from anchorscope.interventions.names import EVIDENCE, NEEDS
 from anchorscope.spans.positions import POSITIONS
 from anchorscope.spans.sources import EXACT_TOKENS
 
@@ -120,8 +120,7 @@ class Recipe(BaseModel):
         for name in value:
             if name not in (*EVIDENCE, "all"):
                 raise unknown("evidence", name, (*EVIDENCE, "all"))
-        asked = {"knockout", *value, *(other for name in value for other in NEEDS.get(name, ()))}
-        return tuple(name for name in EVIDENCE if "all" in value or name in asked)
+        return with_needs(value)
 
     @field_validator("columns")
     @classmethod

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 
 import polars as pl
 
-from anchorscope.evidence.further.experiment import Found, Statistic
+from anchorscope.evidence.experiments.experiment import Found, Statistic
 from anchorscope.evidence.measuring import Missing
 from anchorscope.report.findings import EXPERIMENT_ITEM_SCHEMA, EXPERIMENT_SCHEMA, UNAVAILABLE_SCHEMA
 

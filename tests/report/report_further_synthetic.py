@@ -1,6 +1,6 @@
 """Further experiments of a believable run: 12 layers, 6 heads, made of smooth curves and a seed.
 
-Names of experiments, variants and quantities are those that `evidence/further` writes. The plain rule follows the
+Names of experiments, variants and quantities are those that `evidence/experiments` writes. The plain rule follows the
 label, the corrected one does not, and what is left of it is smaller.
 """
 

@@ -8,9 +8,9 @@ import polars as pl
 import pytest
 from typer.testing import CliRunner
 
+from anchorscope.catalogue import EVIDENCE
 from anchorscope.cli.main import app
-from anchorscope.evidence.further.registry import EXPERIMENTS
-from anchorscope.interventions.names import EVIDENCE
+from anchorscope.evidence.experiments.registry import EXPERIMENTS
 from anchorscope.interventions.registry import INTERVENTIONS, REWRITINGS
 from anchorscope.planted.items import Shares
 from anchorscope.report.findings import EXPERIMENT_ITEM_SCHEMA, EXPERIMENT_SCHEMA

@@ -18,8 +18,8 @@ from rich.text import Text
 
 from anchorscope.cli.item_plot import layer_plot
 from anchorscope.cli.terminal import harmless
+from anchorscope.report.experiments.interventions import intervention_name
 from anchorscope.report.findings import Findings
-from anchorscope.report.further.interventions import intervention_name
 from anchorscope.report.items.records import Effect, ItemRecord
 from anchorscope.report.palette import display_name
 from anchorscope.report.wording import number

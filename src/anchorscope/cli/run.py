@@ -5,8 +5,8 @@ from typing import Annotated, Any
 
 import typer
 
+from anchorscope.catalogue import EVIDENCE
 from anchorscope.cli.terminal import emit_json, listener, say
-from anchorscope.interventions.names import EVIDENCE
 from anchorscope.recipe import CHOICES, Recipe, make_recipe, read_recipe
 
 

@@ -6,9 +6,9 @@ from typing import Annotated, Any
 
 import typer
 
+from anchorscope.catalogue import EVIDENCE
 from anchorscope.cli.terminal import emit_json, listener, say
 from anchorscope.errors import UserError
-from anchorscope.interventions.names import EVIDENCE
 
 _SHARES = "question-true=0.2,question-false=0.2,answer-true=0.2,answer-false=0.2,both-true=0.1,both-false=0.1"
 

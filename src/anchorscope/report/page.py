@@ -19,8 +19,8 @@ from anchorscope.report import tables
 from anchorscope.report.charts.exact_tokens import cuts_table
 from anchorscope.report.claims import Judged, claims_table
 from anchorscope.report.examples import examples_table
+from anchorscope.report.experiments.contents import further_sections
 from anchorscope.report.findings import Findings
-from anchorscope.report.further.contents import further_sections
 from anchorscope.report.items.page_items import item_data
 from anchorscope.report.page_data import page_data
 from anchorscope.report.page_script import (

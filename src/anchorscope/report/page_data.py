@@ -14,9 +14,9 @@ import polars as pl
 
 from anchorscope.report.charts.delta_p import PANELS, RETAINED
 from anchorscope.report.charts.probe_auc import BASELINES
+from anchorscope.report.experiments.interventions import NAMES, intervention_name
+from anchorscope.report.experiments.records import TRUTHS, present
 from anchorscope.report.findings import Findings
-from anchorscope.report.further.interventions import NAMES, intervention_name
-from anchorscope.report.further.records import TRUTHS, present
 from anchorscope.report.palette import GROUPS, display_name, looks
 
 MOST_POINTS = 140_000  # about three megabytes

@@ -7,8 +7,8 @@ from anchorscope.report.charts.probe_auc import ProbeAucChart
 from anchorscope.report.charts.reference_layer import ReferenceLayerChart
 from anchorscope.report.charts.surviving_signal import SurvivingSignalChart
 from anchorscope.report.charts.truth_split import TruthSplitChart
+from anchorscope.report.experiments.contents import further_displays
 from anchorscope.report.findings import Findings
-from anchorscope.report.further.contents import further_displays
 
 
 def displays(findings: Findings) -> list[Display]:

@@ -17,7 +17,7 @@ from anchorscope.report.charts.curve_lines import POINTS_NOTE, draw_groups, grou
 from anchorscope.report.charts.display import Display
 from anchorscope.report.charts.drawing import Legend, empty_panel, layer_axis, zero_line
 from anchorscope.report.comparison.compared import Compared, chart_rows, panel_title
-from anchorscope.report.further.canvas import Grid, canvas
+from anchorscope.report.experiments.canvas import Grid, canvas
 from anchorscope.report.palette import GROUPS, Look, display_name, looks
 
 RULE_TITLES = {

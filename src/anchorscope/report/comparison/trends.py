@@ -23,8 +23,8 @@ from anchorscope.report.charts.display import Display
 from anchorscope.report.charts.drawing import Legend, empty_panel
 from anchorscope.report.comparison.compared import Compared
 from anchorscope.report.comparison.panels import RULE_TITLES
+from anchorscope.report.experiments.canvas import Grid, canvas
 from anchorscope.report.findings import Findings
-from anchorscope.report.further.canvas import Grid, canvas
 from anchorscope.report.palette import INK, Look, display_name, looks
 from anchorscope.stats.estimate import Estimate
 

@@ -12,8 +12,8 @@ import polars as pl
 from numpy.typing import NDArray
 
 from anchorscope.evidence.items import true_label_probability
+from anchorscope.report.experiments.interventions import NAMES
 from anchorscope.report.findings import Findings
-from anchorscope.report.further.interventions import NAMES
 from anchorscope.report.lookup import summary_of
 
 Floats = NDArray[np.float64]

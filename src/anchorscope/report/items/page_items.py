@@ -19,8 +19,8 @@ import polars as pl
 from numpy.typing import NDArray
 
 from anchorscope.evidence.items import probability
+from anchorscope.report.experiments.interventions import CONTROLS, intervention_name
 from anchorscope.report.findings import Findings
-from anchorscope.report.further.interventions import CONTROLS, intervention_name
 from anchorscope.report.items.effects import ItemEffects, item_effects, reference_layers
 from anchorscope.report.items.records import ordered_rules, pathways_of_items
 from anchorscope.report.palette import display_name

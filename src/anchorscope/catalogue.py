@@ -1,0 +1,119 @@
+"""What exists here: every intervention and every experiment, one entry each.
+
+Free of torch and of everything that computes, so that help texts, recipes, reports and docs can read it. Adding an
+experiment takes its own file, its section of the report, and its entry here.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+CUT, REWRITE = "cut", "rewrite"
+"""What an intervention changes: attention edges are cut, or the text is written anew."""
+
+
+@dataclass(frozen=True)
+class InterventionEntry:
+    """An intervention: one way to change the runs of the items."""
+
+    name: str
+    """As in the column `intervention` of the result files."""
+    about: str
+    """What is done, for help texts and the dry run."""
+    label: str
+    """The same in a few words, for figures and tables."""
+    experiment: str
+    """The experiment that it belongs to, as in `--evidence`."""
+    kind: str = CUT
+    control: bool = False
+    """Whether it should do little: what it does after all is a measure of how far to trust the rest."""
+
+
+@dataclass(frozen=True)
+class ExperimentEntry:
+    """An experiment that can be asked for with `--evidence`."""
+
+    name: str
+    asks: str
+    """The question that it answers."""
+    docs: str
+    """Its page, below docs/."""
+    home: str | None = None
+    """`module:name` of its `Experiment`; None for those that are made of interventions alone."""
+    needs: tuple[str, ...] = ()
+    """Experiments whose results it compares: they are run as well."""
+
+
+_ENTRIES = (
+    InterventionEntry("knockout", "attention to the question's exact tokens is cut", "key words cut (the chart)",
+                      "knockout"),
+    InterventionEntry("direct", "only the answer's own tokens lose the exact tokens",
+                      "key words cut, for the answer's tokens only", "edges"),
+    InterventionEntry("zeroing", "weights on the exact tokens are zeroed after the softmax",
+                      "key words' weights set to zero", "zeroing"),
+    InterventionEntry("subject", "the subject alone is cut", "subject cut", "exact-tokens"),
+    InterventionEntry("property", "the property alone is cut", "property cut", "exact-tokens"),
+    InterventionEntry("content", "every content word is cut", "every content word cut", "exact-tokens"),
+    InterventionEntry("patch-same", "E_Q replaced by that of an item of the same relation",
+                      "key words of the same relation put in", "patching", REWRITE),
+    InterventionEntry("patch-random", "E_Q replaced by that of any other item", "key words of any other item put in",
+                      "patching", REWRITE),
+    InterventionEntry("answer-template", "the question dropped, the template kept", "question dropped, template kept",
+                      "answer-only", REWRITE),
+    InterventionEntry("answer-bare", "nothing but the answer", "nothing but the answer", "answer-only", REWRITE),
+    InterventionEntry("random", "as many other tokens before the answer are cut", "as many random tokens cut",
+                      "knockout", control=True),
+    InterventionEntry("template", "as many tokens of the shared template are cut", "template tokens cut", "template",
+                      control=True),
+    InterventionEntry("patch-control", "as many other tokens of the question replaced", "as many other words put in",
+                      "patching", REWRITE, control=True),
+    InterventionEntry("patch-self", "E_Q replaced by itself: nothing may change", "own key words put in again",
+                      "patching", REWRITE, control=True),
+    InterventionEntry("none", "nothing is cut, in another batch order: the noise floor", "nothing cut", "knockout",
+                      control=True),
+)  # fmt: skip
+INTERVENTIONS = {one.name: one for one in _ENTRIES}
+"""In the order in which a report shows them: ways to take the question away, then controls."""
+
+_EXPERIMENTS = "anchorscope.evidence.experiments"
+EXPERIMENTS = {
+    one.name: one
+    for one in (
+        ExperimentEntry("knockout", "does the probe need the question's key words?", "method.md"),
+        ExperimentEntry("exact-tokens", "does it matter which words are cut?", "exact-tokens.md"),
+        ExperimentEntry("template", "does it matter that they are the question's?", "evidence/template.md"),
+        ExperimentEntry("edges", "do the words reach the answer directly, or through other tokens?",
+                        "evidence/edges.md"),
+        ExperimentEntry("zeroing", "does it matter how an edge is cut?", "evidence/zeroing.md"),
+        ExperimentEntry("patching", "what if another question's words are put in?", "evidence/patching.md"),
+        ExperimentEntry("answer-only", "what if there is no question at all?", "evidence/answer-only.md"),
+        ExperimentEntry("layers", "in which layers does the cut matter?", "evidence/layers.md",
+                        f"{_EXPERIMENTS}.layers:EXPERIMENT"),
+        ExperimentEntry("heads", "in which heads does the cut matter?", "evidence/heads.md",
+                        f"{_EXPERIMENTS}.heads:EXPERIMENT"),
+        ExperimentEntry("saliency", "what flows from question to answer, and is it two humps?", "evidence/saliency.md",
+                        f"{_EXPERIMENTS}.saliency:EXPERIMENT"),
+        ExperimentEntry("boundary", "what does the model know, per pathway?", "evidence/boundary.md",
+                        f"{_EXPERIMENTS}.boundary:EXPERIMENT"),
+        ExperimentEntry("self-awareness", "can the pathway be read from clean states?", "evidence/self-awareness.md",
+                        f"{_EXPERIMENTS}.self_awareness:EXPERIMENT"),
+        ExperimentEntry("sensitivity", "how far does the result hang on our choices?", "evidence/sensitivity.md",
+                        f"{_EXPERIMENTS}.sensitivity:EXPERIMENT"),
+        ExperimentEntry("agreement", "do the methods call the same items?", "evidence/agreement.md",
+                        f"{_EXPERIMENTS}.agreement:EXPERIMENT", needs=("patching", "answer-only", "saliency")),
+    )
+}  # fmt: skip
+"""In the order in which they run; agreement compares the others, so it comes last."""
+EVIDENCE = tuple(EXPERIMENTS)
+"""What `--evidence` takes; the knockout with its controls is always made."""
+
+
+def with_needs(wanted: Sequence[str]) -> tuple[str, ...]:
+    """The experiments that are run where these are asked for (`all` for all of them), in their order."""
+    asked = set(EVIDENCE) if "all" in wanted else {"knockout", *wanted}
+    asked |= {other for name in tuple(asked) for other in EXPERIMENTS[name].needs}
+    return tuple(name for name in EVIDENCE if name in asked)
+
+
+def interventions_of(wanted: Sequence[str]) -> list[InterventionEntry]:
+    """The interventions of the named experiments; the knockout and its controls are always among them."""
+    return [one for one in INTERVENTIONS.values() if one.experiment in ("knockout", *wanted)]

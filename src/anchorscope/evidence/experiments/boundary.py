@@ -1,0 +1,146 @@
+"""Knowledge boundary: does the model know what it answers through the question better than what it answers otherwise?
+
+Per pathway: how many answers are true, how often the model says "I don't know" when the prompt allows it, how well
+known the subjects are, and how sure the model was of its words. True and false answers were drawn in equal numbers, so
+that half of the used answers are true by design. Every number is therefore given twice: `as drawn`, over the used
+items, and `weighted`, each item standing for those of its kind that were not drawn (the inverse of its chance to be
+drawn). A relation in which every answer is wrong has no drawn item, and no weight can bring it back: `coverage` says
+what share of the answered questions the weighted items stand for.
+"""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from anchorscope.answers.dont_know import allow_dont_know, says_dont_know
+from anchorscope.answers.generate import answer_questions
+from anchorscope.answers.prompt import build_prompts, prefix_length
+from anchorscope.datasets.question import Question
+from anchorscope.engine.forward import compute_prefix
+from anchorscope.evidence.experiments.by_pathway import Column, compare_pathways
+from anchorscope.evidence.experiments.compare import FEW, METHOD
+from anchorscope.evidence.experiments.experiment import Experiment
+from anchorscope.evidence.experiments.found import Found, ItemValues, Statistic
+from anchorscope.evidence.experiments.ground import Ground
+from anchorscope.stats.estimate import Estimate
+
+Floats = NDArray[np.floating]
+
+AS_DRAWN, WEIGHTED = "as drawn", "weighted"
+"""Over the used items; and each standing for those that were not drawn."""
+POPULARITY = ("s_pop", "subject_popularity", "popularity", "pageviews", "page_views", "views")
+"""Columns that say how well known a subject is, the first that is there; PopQA's own is `s_pop`."""
+
+
+def run(ground: Ground) -> Found:
+    """The four questions per pathway, and how much of the dataset the answers speak for."""
+    asked, missing = _dont_know(ground)
+    known, reasons = _known(ground)
+    quantities = {"accuracy": ground.place.labels.astype(float), **asked, **known}
+    sampling = np.array([item.label.weight for item in ground.items], dtype=float)
+    weighted = f"{METHOD}, weighted by inverse sampling probability"
+    columns = [
+        Column(name, values, variant, weights, method, ("all",) if name == "accuracy" else ("all", "true", "false"))
+        for name, values in quantities.items()
+        for variant, weights, method in ((AS_DRAWN, None, METHOD), (WEIGHTED, sampling, weighted))
+    ]
+    compared = compare_pathways(ground, columns)
+    coverage, not_covered = _coverage(ground, sampling)
+    return Found(
+        statistics=(coverage, *compared.statistics),
+        values=tuple(
+            ItemValues(name.removesuffix("_rate"), np.flatnonzero(np.isfinite(values)), values[np.isfinite(values)])
+            for name, values in {**asked, **known}.items()
+        ),
+        missing=(*missing, *reasons, *not_covered, *compared.lines()),
+    )
+
+
+def _dont_know(ground: Ground) -> tuple[dict[str, Floats], list[str]]:
+    """Whether the model says so when it may, 1 or 0, of the items of a smaller experiment; NaN of the others."""
+    items = ground.some_items()
+    questions = [ground.items[index].question for index in items]
+    own = [index for index, question in zip(items, questions, strict=True) if question.model_answer is None]
+    missing = []
+    if len(own) < len(items):
+        missing.append(
+            f"dont_know_rate: the answers to {len(items) - len(own)} of {len(items)} questions were supplied "
+            f"(model_answer), so that asking the model again would not be about them"
+        )
+    if len(own) < FEW:
+        return {}, missing or [f"dont_know_rate: only {len(own)} items, {FEW} needed"]
+    said = ask_again(ground, [ground.items[index].question for index in own])
+    values = np.full(ground.n, np.nan)
+    values[own] = [says_dont_know(text) for text in said]
+    return {"dont_know_rate": values}, missing
+
+
+def ask_again(ground: Ground, questions: list[Question]) -> list[str]:
+    """The model's answers to the questions, asked with the run's own prompt that now allows "I don't know"."""
+    lm, template = ground.model(), allow_dont_know(ground.talk.template)
+    prompts = build_prompts(lm.tokenizer, questions, template)
+    prefix = compute_prefix(lm, prompts[0].ids[: prefix_length(prompts)])
+    answers = answer_questions(
+        lm, questions, prompts, prefix, ground.budget, ground.settings.max_new_tokens, ground.progress, template
+    )
+    return [answer.text for answer in answers]
+
+
+def _known(ground: Ground) -> tuple[dict[str, Floats], list[str]]:
+    """What is known of the items without asking anything, and what is not."""
+    found, missing = {}, []
+    popularity = np.array([_popularity(item.question) for item in ground.items])
+    n = int(np.isfinite(popularity).sum())
+    if n >= FEW:
+        found["popularity"] = popularity
+    else:
+        missing.append(
+            f"popularity: {n or 'none'} of {ground.n} items of dataset {ground.dataset!r} say how well known their "
+            f"subject is; PopQA does (s_pop), an own file needs a column {' or '.join(map(repr, POPULARITY[:4]))} with "
+            f"numbers above 0"
+        )
+    log_probs = [item.answer.log_probs for item in ground.items]
+    told = sum(bool(one) for one in log_probs)
+    if told >= FEW:
+        found["confidence_mean"] = np.array([np.mean(one) if one else np.nan for one in log_probs])
+        found["confidence_min"] = np.array([np.min(one) if one else np.nan for one in log_probs])
+    if told < ground.n:
+        missing.append(
+            f"confidence_mean, confidence_min: {ground.n - told} of {ground.n} answers were supplied (model_answer), "
+            f"without the log-probabilities of their tokens"
+        )
+    return found, missing
+
+
+def _popularity(question: Question) -> float:
+    """log10 of the subject's popularity; NaN where nothing, or no number above 0, is said."""
+    named = {str(name).strip().lower().replace(" ", "_"): value for name, value in question.metadata.items()}
+    for name in POPULARITY:
+        value = named.get(name)
+        if isinstance(value, bool) or value is None:
+            continue
+        try:
+            number = float(value)
+        except ValueError:
+            continue
+        return float(np.log10(number)) if 0 < number < np.inf else float("nan")
+    return float("nan")
+
+
+def _coverage(ground: Ground, sampling: Floats) -> tuple[Statistic, list[str]]:
+    """The share of all answered questions that the weighted items stand for: counted, so that it has no interval."""
+    answered = sum(one.label.truthful is not None for one in ground.everyone)
+    share = min(1.0, float(sampling.sum()) / answered)
+    exact = Estimate(share, np.nan, np.nan, answered, "exact share of the answered questions")
+    found = Statistic("coverage", exact, WEIGHTED)
+    if share > 1 - 0.5 / answered:
+        return found, []
+    return found, [
+        f"accuracy and all other weighted numbers leave out {round((1 - share) * answered)} of {answered} answered "
+        f"questions: in their relation all answers are wrong (or all right), or none of its pairs was drawn, so that "
+        f"no used item stands for them"
+    ]
+
+
+EXPERIMENT = Experiment(
+    "boundary", "per pathway: accuracy, how often the model says it does not know, popularity, confidence", run
+)

@@ -1,0 +1,198 @@
+"""What cuts in some layers do to the groups: sums and means of ΔP, in every draw of the bootstrap.
+
+ΔP is as in the chart. Under the corrected assignment the shift that a cut gives to every item is taken from log-odds
+after it, cut by cut, and every draw estimates shift and groups anew; under the other rules the groups are those of the
+sample. A probe below the first layer that is cut cannot see it: such a cell is undefined and does not count.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from anchorscope.evidence.corrected import CellSums, Corrected, cell_sums, correct_shift, curve_samples, of_group
+from anchorscope.evidence.curves import TRUTHS
+from anchorscope.evidence.draws import Draws, ratio
+from anchorscope.evidence.experiments.compare import group_means, of_truth
+from anchorscope.evidence.experiments.found import ItemValues
+from anchorscope.evidence.experiments.ground import Ground
+from anchorscope.evidence.experiments.windows import Outcome, Way
+from anchorscope.evidence.items import KNOCKOUT, true_label_probability
+from anchorscope.evidence.pathways import GROUPS
+from anchorscope.evidence.shift import shifts
+
+CORRECTED = "corrected"
+"""The assignment whose ΔP is corrected too."""
+_CELLS = tuple((group, truth) for group in GROUPS for truth in TRUTHS)
+_THIS = "this"  # the only intervention of a table that is made for one outcome
+
+Floats = NDArray[np.floating]
+Bools = NDArray[np.bool_]
+Indices = NDArray[np.int64]
+
+
+def summed_over(ground: Ground, outcomes: Sequence[Outcome], variant: str) -> ItemValues:
+    """What several cuts add up to in every item, at its reference layer and without any correction.
+
+    A cut above an item's reference layer adds nothing; an item that lies below all of them has no value.
+    """
+    items = ground.some_items()
+    total, seen = np.zeros(len(items)), np.zeros(len(items), dtype=bool)
+    for outcome in outcomes:
+        found = Effects(ground, next(iter(ground.calls)), outcome).at_reference
+        places = np.searchsorted(items, outcome.items)
+        total[places] += np.nan_to_num(found)
+        seen[places] |= np.isfinite(found)
+    return ItemValues("delta_p_reference_sum", items[seen], total[seen], variant)
+
+
+@dataclass(frozen=True)
+class Effects:
+    """One outcome, in the groups of one assignment as they are."""
+
+    ground: Ground
+    assignment: str
+    outcome: Outcome
+
+    @property
+    def way(self) -> Way:
+        """What was cut."""
+        return self.outcome.way
+
+    @property
+    def items(self) -> Indices:
+        """The items that were run."""
+        return self.outcome.items
+
+    @cached_property
+    def values(self) -> Floats:
+        """ΔP of the sample in percentage points, [item, probe layer from the first cut one on]."""
+        labels = self.ground.place.labels[self.items]
+        before, after = (true_label_probability(part, labels) for part in (self._before, self._after))
+        return 100 * (after - before).T
+
+    @cached_property
+    def at_reference(self) -> Floats:
+        """ΔP at each item's own reference layer, [item]; NaN where that is below the cut."""
+        layers = self._reference - self.way.first
+        found = self.values[np.arange(len(self.items)), np.maximum(layers, 0)]
+        return np.where(layers >= 0, found, np.nan)
+
+    @property
+    def _before(self) -> Floats:
+        place = self.ground.place
+        return place.before[place.probe("full")][self.way.first :, self.items]
+
+    @property
+    def _after(self) -> Floats:
+        return self.outcome.logits[self.way.first :]
+
+    @property
+    def _reference(self) -> Indices:
+        return self.ground.reference[self.items]
+
+    def members(self, group: str, truth: str = "all") -> Bools:
+        """Which of the items that were run are in a group, [item]."""
+        inside = self.ground.calls[self.assignment].members(group)[self.items]
+        return inside & of_truth(self.ground.place.labels[self.items], truth)
+
+    def reached(self, group: str, truth: str = "all") -> Bools:
+        """Those of them whose reference layer can see the cut, [item]."""
+        return self.members(group, truth) & (self._reference >= self.way.first)
+
+    def curve(self, group: str) -> Tensor:
+        """Mean ΔP of a group, [probe layer from the first cut one on, draw]."""
+        return self._reduced.curves[group]
+
+    def reference_sums(self, group: str, truth: str = "all") -> tuple[Tensor, Tensor]:
+        """Sum of ΔP at the reference layer over those of a group that it reaches, and their number, [draw] each."""
+        return self._reduced.reference[group, truth]
+
+    def reference(self, group: str, truth: str = "all") -> Tensor:
+        """Mean ΔP at the reference layer, [draw]."""
+        return ratio(*self.reference_sums(group, truth))
+
+    @property
+    def _draws(self) -> Draws:
+        return self.ground.draws.take(self.items)
+
+    @cached_property
+    def _reduced(self) -> "_Reduced":
+        draws = self._draws
+        inside = np.stack([self.reached(*cell) for cell in _CELLS], axis=1)
+        at_reference = np.where(inside, self.at_reference[:, None], 0.0)
+        sums, numbers = draws.sums(np.concatenate([at_reference, inside], axis=1)).chunk(2)
+        return _Reduced(
+            {group: group_means(self.values, self.members(group), draws) for group in GROUPS},
+            {cell: (sums[k], numbers[k]) for k, cell in enumerate(_CELLS)},
+        )
+
+
+class _Reduced(NamedTuple):
+    """What is kept of an outcome's draws: tables with an axis for items or for folds are many times larger."""
+
+    curves: dict[str, Tensor]
+    reference: dict[tuple[str, str], tuple[Tensor, Tensor]]
+
+
+@dataclass(frozen=True)
+class CorrectedEffects(Effects):
+    """The same with the common shift taken away; every draw has its own shift and its own groups."""
+
+    corrected: Corrected
+
+    @cached_property
+    def values(self) -> Floats:
+        """As in `Effects`, with the sample's shift taken away."""
+        place, only_sample = self.ground.place, Draws(self._draws.counts[:, :1])
+        folds, labels = place.folds[self.items], place.labels[self.items]
+        moved = shifts(self._before, self._after, folds, place.reference.shape[1], only_sample)[..., 0].cpu().numpy()
+        after = true_label_probability(self._after - moved[:, folds], labels)
+        return 100 * (after - true_label_probability(self._before, labels)).T
+
+    @cached_property
+    def _reduced(self) -> _Reduced:
+        place, first = self.ground.place, self.way.first
+        whole = self._sums(np.arange(len(self.items)))
+        # Folds have a shift of their own each, so that leaving some out changes no other.
+        reached = np.flatnonzero(self._reference >= first)
+        seen = whole if len(reached) == len(self.items) else self._sums(reached)
+        layers = torch.from_numpy(place.reference[place.probe("full")] - first)
+        folds = torch.arange(len(layers))[layers >= 0]
+        at_reference = seen.delta_p[:, layers[folds], folds].sum(dim=1, dtype=torch.float64)
+        return _Reduced(
+            {group: curve_samples(whole, group, "all") for group in GROUPS},
+            {cell: (of_group(at_reference.unbind(), *cell), of_group(seen.number.unbind(), *cell)) for cell in _CELLS},
+        )
+
+    def _sums(self, some: Indices) -> CellSums:
+        place, first = self.ground.place, self.way.first
+        measured = replace(
+            place,
+            probes=("full",),
+            before=place.before[place.probe("full")][None, first:],
+            after={_THIS: self._after[None][..., some]},
+            ran={_THIS: self.items[some]},
+        )
+        return cell_sums(replace(self.corrected, measured=measured), _THIS)
+
+
+def effects_of(ground: Ground, assignment: str, outcomes: Sequence[Outcome]) -> list[Effects]:
+    """What each outcome does to the groups of an assignment."""
+    if assignment != CORRECTED:
+        return [Effects(ground, assignment, outcome) for outcome in outcomes]
+    corrected = correct_shift(ground.place, ground.draws)
+    return [CorrectedEffects(ground, assignment, outcome, corrected) for outcome in outcomes]
+
+
+def cumulative(ground: Ground, items: Indices) -> Outcome:
+    """The knockout itself, in all layers, on some items, as an outcome to compare others with."""
+    place = ground.place
+    where = np.searchsorted(place.ran[KNOCKOUT], items)
+    logits = place.after[KNOCKOUT][place.probe("full")][:, where]
+    return Outcome(Way("cumulative", range(place.n_layers)), items, logits)

@@ -1,0 +1,155 @@
+"""Saliency: how much the probe's verdict hangs on the attention that the answer pays to the question's exact tokens.
+
+S = Σ |A · ∂L/∂A|, over all layers up to the item's own reference layer l*, all heads, all queries of the answer (from
+its first token to the one that is read) and all keys in E_Q (`question_to_answer`). A is the attention weight after the
+softmax; the probe is that of the item's own fold, which never saw its group. `share` is the same sum over the keys in
+E_Q divided by that over all keys.
+
+L comes in two variants. `log_odds` is the probe's log-odds z. `loss` is its cross-entropy with the true label, as in
+the paper. They differ by one factor: |∂ loss/∂z| is the probability of the wrong label, so that S(loss) = P(wrong) ·
+S(log_odds), and `share` is the same for both. An item of which the probe is sure has a loss near zero and thus S near
+zero, whatever its pathway: a mode near zero can come from that factor alone. `confidence_variance_share` tells how much
+of the spread of log10 S(loss) does.
+
+S spans orders of magnitude, so means, the dip test and the bimodality coefficient are of log10 S. Folds have their own
+probes and depths, which can make modes by themselves: the `…_within_folds` numbers are of log10 S minus its fold's
+median.
+"""
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from anchorscope.engine.saliency import ALL, saliency
+from anchorscope.evidence.experiments.by_pathway import Column, compare_pathways
+from anchorscope.evidence.experiments.compare import FEW, METHOD
+from anchorscope.evidence.experiments.experiment import Experiment
+from anchorscope.evidence.experiments.found import Found, ItemValues
+from anchorscope.evidence.experiments.ground import Ground
+from anchorscope.evidence.experiments.modes import bimodality
+from anchorscope.evidence.experiments.separation import explained_by, separation
+from anchorscope.evidence.pathways import at_reference
+
+Floats = NDArray[np.floating]
+
+LOSS, LOG_ODDS = "loss", "log_odds"
+"""What is differentiated: the probe's cross-entropy with the true label, or its log-odds."""
+_QUESTION = "question"  # E_Q, among the sets of keys
+
+
+def run(ground: Ground) -> Found:
+    """Saliency of each item, its means per pathway, how well it tells the pathways apart, and its modes."""
+    items = ground.some_items()
+    if len(items) < FEW:
+        return Found(missing=(f"saliency: only {len(items)} items, {FEW} needed",))
+    flow = measure_flow(ground, items)
+    return analyse(ground, flow)
+
+
+@dataclass(frozen=True)
+class Flow:
+    """Saliency of the used items; NaN of those that were not run."""
+
+    log_odds: Floats
+    """S from E_Q to the answer, of the probe's log-odds."""
+    share: Floats
+    """The part that comes from E_Q of all that flows into the answer; NaN where nothing does."""
+    log_wrong: Floats
+    """Natural logarithm of the probability that the probe gives to the wrong label."""
+
+    @property
+    def loss(self) -> Floats:
+        """S of the probe's cross-entropy with the true label."""
+        return self.log_odds * np.exp(self.log_wrong)
+
+
+def measure_flow(ground: Ground, items: NDArray[np.int64]) -> Flow:
+    """One pass with gradients over some of the items, as large in memory as the budget allows."""
+    lm = ground.model()
+    position, site = ground.headline
+    tokens = [ground.tokens[item] for item in items]
+    sequences = [replace(one.sequence, read_at=(one.sequence.read_at[position],)) for one in tokens]
+    reference, folds = ground.reference[items], ground.place.folds[items]
+    full = ground.place.probe("full")
+    # Copies: torch does not go back through tensors that were made in inference mode.
+    weight = ground.probes.weight[full, folds, reference].clone().to(lm.device)
+    bias = ground.probes.bias[full, folds, reference].clone().to(lm.device)
+    layers = torch.as_tensor(reference, device=lm.device)
+
+    def log_odds(batch: list[int], states: Tensor) -> Tensor:
+        at = torch.as_tensor(batch, device=lm.device)
+        read = states[torch.arange(len(batch), device=states.device), 0, site, layers[at]]
+        return (read.float() * weight[at]).sum(dim=-1) + bias[at]
+
+    found = saliency(
+        lm, sequences, ground.talk.prefix, {_QUESTION: [one.question_tokens for one in tokens]}, log_odds,
+        [int(layer) for layer in reference], ground.budget, ground.progress,
+    )  # fmt: skip
+    question, everything = (found.of(name)[:, 0].sum(axis=(1, 2), dtype=np.float64) for name in (_QUESTION, ALL))
+    with np.errstate(invalid="ignore", divide="ignore"):
+        share = np.where(everything > 0, question / everything, np.nan)
+    return Flow(_spread(question, items, ground.n), _spread(share, items, ground.n), _log_wrong(ground))
+
+
+def _spread(values: Floats, items: NDArray[np.int64], n: int) -> Floats:
+    found = np.full(n, np.nan)
+    found[items] = values
+    return found
+
+
+def _log_wrong(ground: Ground) -> Floats:
+    full = ground.place.probe("full")
+    clean = at_reference(ground.place.before[full], ground.place.reference[full], ground.place.folds)
+    return -np.logaddexp(0.0, np.where(ground.place.labels, clean, -clean).astype(float))
+
+
+def analyse(ground: Ground, flow: Flow) -> Found:
+    """Everything that is said of measured saliency."""
+    sums = {LOSS: flow.loss, LOG_ODDS: flow.log_odds}
+    logs = {variant: _log10(values) for variant, values in sums.items()}
+    method = f"{METHOD}, mean of log10"
+    columns = [Column("log10_question_to_answer", values, name, method=method) for name, values in logs.items()]
+    compared = compare_pathways(ground, [*columns, Column("share", flow.share, LOG_ODDS)])
+    for variant, values in sums.items():
+        compared.add(separation(ground, "auc", variant, values))
+    compared.add(separation(ground, "auc_share", LOG_ODDS, flow.share))
+    for variant, values in logs.items():
+        compared.add(bimodality(ground, variant, values))
+    confidence = flow.log_wrong / np.log(10)
+    compared.add(explained_by(ground, "confidence_variance_share", LOSS, logs[LOSS], confidence))
+    return Found(
+        statistics=tuple(compared.statistics),
+        values=(
+            *(_item_values("question_to_answer", variant, values) for variant, values in sums.items()),
+            _item_values("share", LOG_ODDS, flow.share),
+        ),
+        missing=(*_zeros(flow), *compared.lines()),
+    )
+
+
+def _log10(values: Floats) -> Floats:
+    """NaN where nothing flows: zero has no logarithm."""
+    return np.log10(np.where(values > 0, values, np.nan))
+
+
+def _zeros(flow: Flow) -> list[str]:
+    zeros, n = int((flow.log_odds == 0).sum()), int(np.isfinite(flow.log_odds).sum())
+    if not zeros:
+        return []
+    return [
+        f"log10_question_to_answer: in {zeros} of {n} items exactly nothing flows from the exact tokens to the "
+        f"answer (a sliding window hides them, for instance); they have no logarithm and are left out"
+    ]
+
+
+def _item_values(quantity: str, variant: str, values: Floats) -> ItemValues:
+    known = np.flatnonzero(np.isfinite(values))
+    return ItemValues(quantity, known, values[known], variant)
+
+
+EXPERIMENT = Experiment(
+    "saliency", "how much the probe's verdict hangs on the answer's attention to the question (gradients)", run
+)

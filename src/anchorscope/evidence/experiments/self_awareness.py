@@ -1,0 +1,279 @@
+"""Self-awareness: can a linear probe tell from clean states which pathway an item will take?
+
+The probe reads states of a run in which nothing was cut, learns on the same folds as the truth probes, and only ever
+scores items whose group it never saw. Where pathways go with the label, telling true from false is enough for a high
+AUC; so the AUC among answers of the same truth label is the number that decides, and beside it stand the label itself,
+the truth probe, and its margin (an item near the line flips easily). `auc_below` reads the layer just below the lowest
+one that assigned any pathway: nothing that it sees took part in the assignment.
+
+Intervals hold for the probes as they were fitted. Another sample would also give other probes: where there is nothing
+to know, AUCs spread more widely than the intervals say, so whether anything is known is for the permutations to tell.
+"""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from anchorscope.errors import UserError
+from anchorscope.evidence.areas import areas
+from anchorscope.evidence.draws import Draws, resampling
+from anchorscope.evidence.effects import score_states
+from anchorscope.evidence.experiments.compare import FEW, METHOD, estimate_of, in_groups_of
+from anchorscope.evidence.experiments.experiment import Experiment, Found, Ground, ItemValues, Statistic
+from anchorscope.evidence.experiments.pathway_permutations import dealt_anew, null_areas, null_scores, share_at_least
+from anchorscope.evidence.experiments.separation import comparable
+from anchorscope.evidence.pathways import GROUPS, Calls, at_reference
+from anchorscope.probes.crossfit import Splits, fit_probes, make_splits
+from anchorscope.probes.scoring import Scorer
+from anchorscope.stats.estimate import Estimate, percentile_interval
+
+PERMUTATIONS = 99
+"""Of each kind: a p-value then goes down to one in a hundred."""
+PERMUTED_LAYERS = 6
+"""At most so many layers are fitted anew: those that matter most for the question."""
+FREELY, WITHIN_TRUTH = "within folds", "within folds and truth labels"
+APART = "items of a group apart"
+"""Permutations deal out pathways item by item; where those of a group go together, the null is too narrow."""
+
+Floats = NDArray[np.floating]
+Bools = NDArray[np.bool_]
+Indices = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class _Task:
+    """The items of both pathways under one assignment, and who learns from whom."""
+
+    assignment: str
+    items: Indices
+    """Indices into the used items: those that the truth probe calls right."""
+    asks: Bools
+    """Whether an item is Q-Anchored."""
+    truth: Bools
+    reference: Indices
+    """The layer that assigned each item."""
+    splits: Splits
+    states: Tensor
+    """[layer, item, d_model]."""
+    draws: Draws
+
+    @property
+    def folds(self) -> Indices:
+        return self.splits.folds
+
+    @property
+    def of_one_truth(self) -> Indices:
+        """Items of one fold and one truth label."""
+        return self.folds * 2 + self.truth
+
+    @property
+    def below(self) -> int | None:
+        """The layer just below all that assigned; None where the first one did."""
+        lowest = int(self.reference.min())
+        return lowest - 1 if lowest > 0 else None
+
+
+@dataclass(frozen=True)
+class _Reading:
+    """Scores of the pathway probe at one layer, or at each item's own."""
+
+    name: str
+    layer: int | None
+    scores: Floats
+    layers: Indices
+    """The layer that each item's score is read at."""
+
+
+@dataclass(frozen=True)
+class _Null:
+    """One way to deal out pathways, and what probes make of it."""
+
+    variant: str
+    layers: Sequence[int]
+    labels: Bools
+    """[permutation, item]."""
+    scores: Floats
+    """[permutation, place in `layers`, item]."""
+
+    def areas(self, reading: _Reading, strata: Indices) -> Floats | None:
+        """AUC under each permutation; None where a layer of the reading was not fitted anew, or none is defined."""
+        if not np.isin(reading.layers, self.layers).all():
+            return None
+        places = np.array([self.layers.index(layer) for layer in reading.layers])
+        found = null_areas(self.scores[:, places, np.arange(len(places))], self.labels, strata)
+        return found if np.isfinite(found).any() else None
+
+
+def run(ground: Ground) -> Found:
+    """All assignments, one after the other."""
+    parts = [_of_assignment(ground, assignment, calls) for assignment, calls in ground.calls.items()]
+    return Found(
+        tuple(row for part in parts for row in part.statistics),
+        tuple(row for part in parts for row in part.values),
+        tuple(row for part in parts for row in part.missing),
+    )
+
+
+def _of_assignment(ground: Ground, assignment: str, calls: Calls) -> Found:
+    numbers = {group: int(calls.members(group).sum()) for group in GROUPS}
+    few = [
+        f"only {number} items are {group} under the {assignment} rule, {FEW} needed"
+        for group, number in numbers.items()
+        if number < FEW
+    ]
+    if few:
+        return Found(missing=tuple(few))
+    items = np.flatnonzero(calls.correct)
+    asks, folds = calls.flipped[items], ground.splits.folds[items]
+    try:
+        splits = make_splits(asks, ground.place.groups[items], folds, ground.settings.seed, ("full",))
+    except UserError:
+        counted = " and ".join(f"{number} {group}" for group, number in numbers.items())
+        return Found(missing=(
+            f"under the {assignment} rule, {counted} items are too few to be on every side of "
+            f"{int(ground.splits.folds.max()) + 1} folds",
+        ))  # fmt: skip
+    task = _Task(
+        assignment, items, asks, ground.place.labels[items], ground.reference[items], splits,
+        ground.states[:, items], ground.draws.take(items),
+    )  # fmt: skip
+    return _measured(ground, task)
+
+
+def _measured(ground: Ground, task: _Task) -> Found:
+    device = torch.device(ground.device)
+    (probes,) = fit_probes(task.states[None], task.splits, [f"pathway {task.assignment}"], device, ground.progress)
+    scorer = Scorer([[probes]], task.folds, device)
+    scores = score_states(scorer, task.states[None, None])[:, 0, 0, 0].T  # [layer, item]
+    nulls = _nulls(ground, task, probes.strength[0].T)
+    readings = _readings(task, scores)
+    with resampling(device):
+        statistics = _auc_rows(task, readings, "", task.folds, nulls[FREELY], list(nulls.values()))
+        missing = _few_within_truth(task)
+        if not missing:
+            within = [nulls[WITHIN_TRUTH]]
+            statistics += _auc_rows(task, readings, "_within_truth", task.of_one_truth, within[0], within)
+        statistics += _baseline_rows(ground, task, within_truth=not missing)
+    values = []
+    if task.below is None:
+        missing.append(
+            f"under the {task.assignment} rule the first layer assigned pathways in some fold, so that "
+            f"no layer lies below (auc_below, pathway_log_odds)"
+        )
+    else:
+        values.append(ItemValues("pathway_log_odds", task.items, scores[task.below], task.assignment))
+    return Found(tuple(statistics), tuple(values), tuple(missing))
+
+
+def _readings(task: _Task, scores: Floats) -> list[_Reading]:
+    """Every layer, the layer below, and each item's own reference layer."""
+    n = len(task.items)
+    found = [_Reading("auc", layer, row, np.full(n, layer)) for layer, row in enumerate(scores)]
+    if task.below is not None:
+        found.append(_Reading("auc_below", task.below, scores[task.below], np.full(n, task.below)))
+    own = scores[task.reference, np.arange(n)]
+    same = len(np.unique(task.reference)) == 1
+    found.append(_Reading("auc_at_reference", int(task.reference[0]) if same else None, own, task.reference))
+    return found
+
+
+def _permuted_layers(task: _Task) -> list[int]:
+    """Those whose AUC is tested: below, the reference layers from the most common one on, the last and the first."""
+    common = [layer for layer, _ in Counter(task.reference.tolist()).most_common()]
+    below = [] if task.below is None else [task.below]
+    return list(dict.fromkeys([*below, *common, len(task.states) - 1, 0]))[:PERMUTED_LAYERS]
+
+
+def _nulls(ground: Ground, task: _Task, strength: Floats) -> dict[str, _Null]:
+    """Both ways to deal out pathways; `strength` is [layer, fold]."""
+    layers = _permuted_layers(task)
+    ground.progress.start(f"permuted pathways {task.assignment}", 2 * PERMUTATIONS * len(layers))
+    found = {}
+    for variant, strata in ((FREELY, task.folds), (WITHIN_TRUTH, task.of_one_truth)):
+        rng = ground.rng(f"self-awareness {task.assignment} {variant}")
+        labels = dealt_anew(task.asks, strata, PERMUTATIONS, rng)
+        scores = null_scores(
+            task.states[layers], task.splits, strength[layers], labels, torch.device(ground.device), ground.progress
+        )
+        found[variant] = _Null(variant, layers, labels, scores)
+    ground.progress.finish()
+    return found
+
+
+def _auc_rows(
+    task: _Task, readings: Sequence[_Reading], suffix: str, strata: Indices, tested: _Null, shown: Sequence[_Null]
+) -> list[Statistic]:
+    """AUC of every reading, tested against one null, and what some nulls give."""
+    samples = areas(np.stack([one.scores for one in readings]), task.asks, strata, task.draws)
+    n, rows = comparable(task.asks, strata).sum(), []
+    for reading, drawn in zip(readings, samples, strict=True):
+        null = tested.areas(reading, strata)
+        method = in_groups_of(task.assignment, f"{METHOD}, probes as fitted")
+        if null is not None:
+            method += f"; p by {np.isfinite(null).sum()} permutations {tested.variant}, {APART}"
+        estimate = estimate_of(drawn, int(n), method)
+        p_value = None if null is None else share_at_least(estimate.value, null)
+        rows.append(Statistic(
+            reading.name + suffix, estimate, assignment=task.assignment, probe_layer=reading.layer, p_value=p_value,
+        ))  # fmt: skip
+        for other in shown if reading.name != "auc_below" else ():  # the layer below stands there already
+            found = null if other is tested else other.areas(reading, strata)
+            if found is not None:
+                rows.append(Statistic(
+                    f"{reading.name}{suffix}_permuted", _range_of(found, int(n), other.variant, task), other.variant,
+                    assignment=task.assignment, probe_layer=reading.layer,
+                ))  # fmt: skip
+    return rows
+
+
+def _range_of(null: Floats, n: int, variant: str, task: _Task) -> Estimate:
+    defined = null[np.isfinite(null)]
+    low, high = percentile_interval(defined)
+    method = (
+        f"mean and 95 % range over {len(defined)} permutations {variant}, {APART}; probes fitted anew at the same "
+        f"strength"
+    )
+    return Estimate(float(defined.mean()), float(low), float(high), n, in_groups_of(task.assignment, method))
+
+
+def _baseline_rows(ground: Ground, task: _Task, within_truth: bool) -> list[Statistic]:
+    """What the label, the truth probe and its margin tell of the pathway, without any pathway probe."""
+    place = ground.place
+    index = place.probe("full")
+    truth = at_reference(place.before[index], place.reference[index], place.folds)[task.items]
+    wanted = [
+        ("auc_truth_label", task.truth.astype(float), task.folds),
+        ("auc_truth_probe", truth, task.folds),
+    ]
+    if within_truth:  # among all items the margin would be compared across labels, whose cuts move different ways
+        wanted.append(("auc_truth_margin_within_truth", -np.abs(truth), task.of_one_truth))
+    return [
+        Statistic(
+            quantity, estimate_of(areas(scores[None], task.asks, strata, task.draws)[0],
+                                  int(comparable(task.asks, strata).sum()), in_groups_of(task.assignment)),
+            assignment=task.assignment,
+        )
+        for quantity, scores, strata in wanted
+    ]  # fmt: skip
+
+
+def _few_within_truth(task: _Task) -> list[str]:
+    """Why pathways cannot be compared among answers of the same truth label, if so."""
+    pairs = comparable(task.asks, task.of_one_truth)
+    numbers = zip(GROUPS, (int((pairs & task.asks).sum()), int((pairs & ~task.asks).sum())), strict=True)
+    return [
+        f"under the {task.assignment} rule only {number} {group} items share fold and truth label with "
+        f"items of the other pathway, {FEW} needed (auc_within_truth)"
+        for group, number in numbers
+        if number < FEW
+    ]
+
+
+EXPERIMENT = Experiment(
+    "self-awareness", "whether a linear probe can tell the pathway from clean states, layer by layer", run
+)

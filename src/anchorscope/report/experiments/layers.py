@@ -1,0 +1,194 @@
+"""Where the cut matters: the key words cut in one layer alone, or in a window of layers.
+
+The knockout cuts in all layers from the first on, so it cannot say where the question is read. The heat map has the
+layer that is cut on one axis and the layer whose probe reads on the other; a probe below the cut cannot see it.
+"""
+
+import re
+from dataclasses import dataclass
+from typing import ClassVar, final
+
+import numpy as np
+import polars as pl
+from matplotlib.artist import Artist
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.image import AxesImage
+from matplotlib.lines import Line2D
+
+from anchorscope.report.charts.curve_lines import mark_reference, reference_handle, room_for_marks
+from anchorscope.report.charts.display import Display
+from anchorscope.report.charts.drawing import Legend, empty_panel, layer_axis, line_with_band, zero_line
+from anchorscope.report.experiments.canvas import Grid, beside, canvas, rows_that_fit
+from anchorscope.report.experiments.forest import legend_look
+from anchorscope.report.experiments.heat import draw_heat, hatch_handle, reach_of
+from anchorscope.report.experiments.records import (
+    absent_notes,
+    datasets_in,
+    present,
+    rule_title,
+    rules_in,
+    select,
+    statistics,
+)
+from anchorscope.report.findings import Findings
+from anchorscope.report.palette import GROUPS, LINE_STYLES, Look, display_name, looks
+
+SINGLE = "single"
+DISCOVERY_RATE = 0.05
+"""Of the cells that pass it, this share is expected to be chance."""
+SMALL_EFFECT = 0.2
+"""Standard deviations of the items. Any cut lowers items that were chosen because they were called right, a random one
+too; with many items even that little is told from zero."""
+_LEAST_REACH = 5.0  # points: a map of noise must not look like one of effects
+_COLUMNS = ("dataset", "assignment", "quantity", "variant", "group", "layer", "probe_layer", "value", "ci_low",
+            "ci_high", "n", "p_value", "q_value", "effect_size")  # fmt: skip
+
+
+@final
+@dataclass(frozen=True)
+class LayersChart(Display):
+    """Heat maps of single layers, and ΔP at l* per layer that is cut."""
+
+    model: str
+    """Title of the chart."""
+    n_layers: int
+    """Length of the axes."""
+    datasets: tuple[str, ...]
+    """One row of panels per dataset and rule."""
+    reference_layers: dict[str, tuple[int, ...]]
+    """Per dataset, l* of every fold."""
+
+    name: ClassVar[str] = "layers"
+
+    @classmethod
+    def from_findings(cls, findings: Findings) -> "LayersChart":
+        """Choose the cells of single layers, and ΔP at l* of single layers and windows."""
+        rows = select(statistics(findings, "layers", "delta_p", "delta_p_reference"), truth="all")
+        single = (pl.col("quantity") == "delta_p_reference") | (pl.col("variant") == SINGLE)
+        rows = rows.filter(single & pl.col("layer").is_not_null() & pl.col("group").is_in(list(GROUPS)))
+        data = rows.select(_COLUMNS).sort(_COLUMNS[:7])
+        notes = (
+            "ΔP in percentage points. Maps: key words cut in one layer alone; hatched: not told from zero with the "
+            f"false discovery rate held at {DISCOVERY_RATE} over a map, or smaller than {SMALL_EFFECT} standard "
+            "deviations of the items (d); plus: above zero. Right: ΔP at the reference layer, by the layer that is "
+            "cut; bands and upright lines: 95 % intervals; level ones span a window.",
+            *absent_notes(findings, data),
+        )
+        layers = {name: tuple(found) for name, found in findings.reference_layers.items()}
+        return cls(data, notes, findings.model, findings.n_layers, datasets_in(findings, data), layers)
+
+    @classmethod
+    def was_made(cls, findings: Findings) -> bool:
+        """Whether there is something to draw."""
+        rows = statistics(findings, "layers", "delta_p", "delta_p_reference")
+        return bool(rows.filter(pl.col("layer").is_not_null()).height)
+
+    def draw(self) -> Figure:
+        """A row per dataset and rule: both maps, then the lines; one colour bar for all."""
+        lines = [(dataset, rule) for dataset in self.datasets for rule in rules_in(select(self.data, dataset=dataset))]
+        look = looks(self.datasets)
+        heights = rows_that_fit(len(lines), 2.35, 0.78)
+        page = canvas(
+            f"{self.model}: the cut in single layers",
+            Grid([2.5, 2.5, 3.1], heights, gap_x=[0.35, 1.45]), self._legend(look),
+        )  # fmt: skip
+        cells = select(self.data, quantity="delta_p")
+        reach = reach_of(cells["value"].to_numpy(), _LEAST_REACH)
+        barred = False
+        for panels, (dataset, rule) in zip(page.axes, lines, strict=True):
+            image = None
+            for axes, group in zip(panels, GROUPS, strict=False):
+                rows = select(cells, dataset=dataset, assignment=rule, group=group)
+                image = self._draw_map(axes, rows, dataset, reach) or image
+                axes.set_title(f"{display_name(dataset)}, {rule}: {group}")
+            panels[0].set_ylabel("Layer that is cut")
+            panels[1].set_yticklabels([])
+            if image is not None and not barred:  # one for all maps: they share their colours
+                barred = True
+                bar = page.figure.colorbar(image, cax=beside(page.figure, panels[1], 0.12, 0.13))
+                bar.outline.set_visible(False)
+                bar.ax.set_title("ΔP", fontsize=8.5)
+            self._draw_lines(panels[2], select(self.data, dataset=dataset, assignment=rule), dataset, look[dataset])
+            panels[2].set_title(f"{display_name(dataset)}, {rule_title(rule)}")
+        return page.figure
+
+    def _draw_map(self, axes: Axes, rows: pl.DataFrame, dataset: str, reach: float) -> AxesImage | None:
+        values = np.full((self.n_layers, self.n_layers), np.nan)
+        unproved = np.ones(values.shape, dtype=bool)
+        for cut, read, value in rows.select("layer", "probe_layer", "value").iter_rows():
+            if read is not None:
+                values[cut, read] = value
+        for cut, read in proved(rows).select("layer", "probe_layer").drop_nulls().iter_rows():
+            unproved[cut, read] = False
+        if not np.isfinite(values).any():
+            axes.grid(False)
+            axes.set(xticks=[], yticks=[])
+            empty_panel(axes, "too few items")
+            return None
+        image = draw_heat(axes, values, unproved, reach)
+        for layer in sorted(set(self.reference_layers.get(dataset, ()))):
+            axes.axvline(layer, ymax=0.05, color="black", linewidth=2.0, zorder=5)
+        axes.set_xlabel("Layer whose probe reads")
+        return image
+
+    def _draw_lines(self, axes: Axes, table: pl.DataFrame, dataset: str, look: Look) -> None:
+        zero_line(axes)
+        mark_reference(axes, {dataset: self.reference_layers.get(dataset, ())}, {dataset: look})
+        table = select(table, quantity="delta_p_reference")
+        for group in GROUPS:
+            colour = look.colour(group)
+            rows = select(table, group=group, variant=SINGLE)
+            if rows.height:
+                marker = {"marker": "o", "markersize": 3.0} if rows.height < 3 else {}
+                line_with_band(axes, rows, "value", color=colour, linestyle=LINE_STYLES[group], zorder=3, **marker)
+            for variant in present(table, "variant"):
+                width = window_width(variant)
+                if width is not None:
+                    _draw_windows(axes, select(table, group=group, variant=variant), width, group, look)
+        if not table.height:
+            empty_panel(axes, "too few items")
+        layer_axis(axes, self.n_layers)
+        axes.set_xlabel("Layer that is cut")
+        axes.set_ylabel("ΔP at l*")
+        room_for_marks(axes, 1)
+
+    def _legend(self, look: dict[str, Look]) -> Legend:
+        shown = legend_look(list(look.values()))
+        handles: list[Artist] = [
+            Line2D([], [], color=shown.colour(group), linestyle=LINE_STYLES[group], label=f"{group}, one layer")
+            for group in GROUPS
+        ]
+        windows = [name for name in present(self.data, "variant") if window_width(name) is not None]
+        if windows:
+            handles.append(Line2D([], [], color=shown.q_colour, linewidth=1.0, marker="D", markersize=3.4,
+                                  label=f"{', '.join(windows)} (A-Anchored open)"))  # fmt: skip
+        handles.append(reference_handle())
+        if select(self.data, quantity="delta_p").height:
+            handles.append(hatch_handle(f"q ≥ {DISCOVERY_RATE} or |d| < {SMALL_EFFECT}"))
+        return Legend(handles, 5, self.notes)
+
+
+def proved(cells: pl.DataFrame) -> pl.DataFrame:
+    """Cells that are told from zero and not small; where the items do not spread, no size is known and q decides."""
+    small = pl.col("effect_size").fill_nan(None).abs() < SMALL_EFFECT
+    return cells.filter((pl.col("q_value") < DISCOVERY_RATE) & ~small.fill_null(False))
+
+
+def window_width(variant: str) -> int | None:
+    """Layers of a window, from its name "window 7"; None for single layers."""
+    found = re.fullmatch(r"window (\d+)", variant)
+    return int(found.group(1)) if found else None
+
+
+def _draw_windows(axes: Axes, rows: pl.DataFrame, width: int, group: str, look: Look) -> None:
+    """Each window as a bar over its layers, with its interval."""
+    colour = look.colour(group)
+    face = colour if group == GROUPS[0] else "white"
+    for first, value, low, high in rows.select("layer", "value", "ci_low", "ci_high").iter_rows():
+        middle = first + (width - 1) / 2
+        axes.plot([first, first + width - 1], [value, value], color=colour, linewidth=0.9, alpha=0.7, zorder=2)
+        if low is not None and high is not None:
+            axes.plot([middle, middle], [low, high], color=colour, linewidth=0.9, zorder=2)
+        axes.plot([middle], [value], marker="D", markersize=3.4, markerfacecolor=face, markeredgecolor=colour,
+                  markeredgewidth=0.9, linestyle="none", zorder=3.2)  # fmt: skip

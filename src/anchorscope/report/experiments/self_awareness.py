@@ -1,0 +1,215 @@
+"""Does the untouched state already say which pathway an item takes?
+
+A probe predicts the pathway from clean states, layer by layer. Where the rule sorts by label, knowing the truth is
+enough to predict the pathway; so the line within true and within false answers is the one that counts.
+"""
+
+from dataclasses import dataclass
+from typing import Any, ClassVar, final
+
+import polars as pl
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+
+from anchorscope.report.charts.curve_lines import mark_reference, reference_handle, room_for_marks
+from anchorscope.report.charts.display import Display
+from anchorscope.report.charts.drawing import Legend, empty_panel, layer_axis, line_with_band, sheet, zero_line
+from anchorscope.report.experiments.cells import NOTHING, chance, shown
+from anchorscope.report.experiments.records import (
+    absent_notes,
+    datasets_in,
+    estimate_of,
+    find,
+    present,
+    rule_name,
+    rule_title,
+    rules_in,
+    select,
+    statistics,
+)
+from anchorscope.report.experiments.section import Plate, Section, filled
+from anchorscope.report.findings import Findings
+from anchorscope.report.palette import CONTROL_GREY, display_name, looks
+from anchorscope.report.tables import Table
+from anchorscope.report.wording import count, estimate
+
+LINES: dict[str, tuple[str, dict[str, Any]]] = {
+    "auc": ("probe on clean states", {"color": "#0072b2", "marker": "o", "markersize": 3.4, "markeredgewidth": 0.0}),
+    "auc_within_truth": (
+        "the same, within true and within false answers",
+        {"color": "#d55e00", "linestyle": (0, (5.0, 1.6)), "marker": "s", "markersize": 3.4, "markeredgewidth": 0.0},
+    ),
+}
+LEVELS: dict[str, tuple[str, dict[str, Any]]] = {
+    "auc_truth_label": ("the label alone", {"color": "#555555", "linestyle": (0, (1.0, 1.4)), "linewidth": 1.3}),
+    "auc_truth_probe": (
+        "the truth probe at l* alone",
+        {"color": "#009e73", "linestyle": (0, (5.0, 1.6, 1.0, 1.6)), "linewidth": 1.3},
+    ),
+}
+PERMUTED = "auc_permuted"
+SCORES = {
+    "auc_at_reference": "probe at l*", "auc_below": "probe below all l*", "auc": "probe, best layer",
+    "auc_truth_label": "the label", "auc_truth_probe": "the truth probe",
+    "auc_truth_margin": "the truth probe's margin",
+}  # fmt: skip
+"""What predicts the pathway; each also within truth, where that is known."""
+_COLUMNS = ("dataset", "assignment", "quantity", "variant", "probe_layer", "value", "ci_low", "ci_high", "n", "p_value",
+            "method")  # fmt: skip
+
+
+@final
+@dataclass(frozen=True)
+class SelfAwarenessChart(Display):
+    """AUC of the pathway per layer, with what the label alone and permuted pathways reach."""
+
+    model: str
+    """Title of the chart."""
+    n_layers: int
+    """Length of the x axis."""
+    datasets: tuple[str, ...]
+    """One row of panels per dataset."""
+    reference_layers: dict[str, tuple[int, ...]]
+    """Per dataset, l* of every fold."""
+
+    name: ClassVar[str] = "self_awareness"
+
+    @classmethod
+    def from_findings(cls, findings: Findings) -> "SelfAwarenessChart":
+        """Choose both lines, the level lines and the permutations."""
+        rows = select(statistics(findings, "self-awareness", *LINES, *LEVELS, PERMUTED), truth="all")
+        data = rows.select(_COLUMNS).sort("dataset", "assignment", "quantity", "variant", "probe_layer")
+        notes = (
+            "AUC of telling Q-Anchored from A-Anchored items, out of fold; 0.5 is guessing. Bands: 95 % intervals. "
+            "Grey bars: mean and 95 % range with the pathways permuted and the probe fitted again.",
+            *absent_notes(findings, data),
+        )
+        layers = {name: tuple(found) for name, found in findings.reference_layers.items()}
+        return cls(data, notes, findings.model, findings.n_layers, datasets_in(findings, data), layers)
+
+    @classmethod
+    def was_made(cls, findings: Findings) -> bool:
+        """Whether there is something to draw."""
+        return bool(statistics(findings, "self-awareness", "auc").height)
+
+    def draw(self) -> Figure:
+        """A row per dataset, a column per rule."""
+        rules = rules_in(self.data)
+        size = (4.35, 2.8) if len(rules) > 1 else (6.2, 3.0)
+        legend = Legend(self._handles(), 3, self.notes)
+        page = sheet(f"{self.model}: the pathway, read from clean states",
+                     (max(1, len(self.datasets)), max(1, len(rules))), size, legend)  # fmt: skip
+        for row, dataset in zip(page.axes, self.datasets, strict=False):
+            for axes, rule in zip(row, rules, strict=False):
+                self._draw_panel(axes, select(self.data, dataset=dataset, assignment=rule))
+                mark_reference(axes, {dataset: self.reference_layers.get(dataset, ())}, looks((dataset,)))
+                axes.set_title(f"{display_name(dataset)}, {rule_title(rule)}")
+                layer_axis(axes, self.n_layers)
+            row[0].set_ylabel("AUC")
+        room_for_marks(page.axes[0][0], 1)
+        return page.figure
+
+    def _draw_panel(self, axes: Axes, table: pl.DataFrame) -> None:
+        zero_line(axes, 0.5)
+        if not table.height:
+            empty_panel(axes, "too few items")
+        for quantity, (_, style) in LEVELS.items():
+            for height in select(table, quantity=quantity, probe_layer=None)["value"]:
+                axes.axhline(height, zorder=2, **style)
+        for quantity, (_, style) in LINES.items():
+            rows = select(table, quantity=quantity).filter(pl.col("probe_layer").is_not_null())
+            if rows.height:
+                rows = rows.with_columns(layer=pl.col("probe_layer"))
+                line_with_band(axes, rows, "value", markevery=max(1, min(4, rows.height // 6)), zorder=3, **style)
+        permuted = select(table, quantity=PERMUTED).filter(pl.col("probe_layer").is_not_null())
+        kinds = _kinds(self.data)
+        for row in permuted.to_dicts():
+            place = kinds.index(row["variant"] or "")
+            x = row["probe_layer"] + 0.012 * self.n_layers * (place - (len(kinds) - 1) / 2) * 2
+            found = estimate_of(row)
+            axes.plot([x, x], [found.ci_low, found.ci_high], color=CONTROL_GREY, linewidth=2.6, alpha=0.55, zorder=2.4)
+            axes.plot([x], [found.value], zorder=2.6, **_permuted_style(place))
+
+    def _handles(self) -> list[Line2D]:
+        there = set(self.data["quantity"])
+        entries = [*LINES.items(), *LEVELS.items()]
+        handles = [Line2D([], [], label=words, **style) for quantity, (words, style) in entries if quantity in there]
+        if PERMUTED in there:
+            for place, kind in enumerate(_kinds(self.data)):
+                label = f"permuted {kind}" if kind else "pathways permuted"
+                handles.append(Line2D([], [], label=label, **_permuted_style(place)))
+        return [*handles, *([reference_handle()] if self.reference_layers else [])]
+
+
+def self_awareness_section(findings: Findings) -> Section | None:
+    """What clean states say about the pathway."""
+    table = select(statistics(findings, "self-awareness"), truth="all")
+    if not table.height:
+        return None
+    text = (
+        "Does the model's untouched state already tell which pathway an answer takes? A linear probe predicts "
+        "Q-Anchored against A-Anchored from clean states, cross-fitted as all probes here.",
+        "Under a rule that sorts by label, a probe that knows the truth knows the pathway too. So compare with the "
+        "label alone, and read the AUC within true and within false answers: what is left there is more than the "
+        "label. The pathway was assigned at l*; “below” is the layer under the lowest one that assigned any item, "
+        "which has not seen the assigning state.",
+        "The best layer is picked after the fact and flatters itself. p is the share of permutations that reach the "
+        "value, on the layers that were fitted again with permuted pathways: an AUC within their range shows nothing.",
+    )
+    plate = Plate("self_awareness", "AUC of the pathway per layer, within truth, and with permuted pathways",
+                  "Ticks: the reference layers, where the pathway was assigned.")  # fmt: skip
+    tables = filled(("", _scores_table(findings, table)), ("Pathways permuted", _permuted_table(findings, table)))
+    return Section("self-awareness", "Self-awareness", text, tables,
+                   (plate,) if SelfAwarenessChart.was_made(findings) else ())  # fmt: skip
+
+
+def _scores_table(findings: Findings, table: pl.DataFrame) -> Table:
+    """At l*, below it and at the best layer, beside what needs no probe of the pathway."""
+    rows = []
+    for dataset in datasets_in(findings, table):
+        for rule in rules_in(select(table, dataset=dataset)):
+            mine = select(table, dataset=dataset, assignment=rule)
+            for quantity, words in SCORES.items():
+                found = [(name, select(mine, quantity=name)) for name in (quantity, f"{quantity}_within_truth")]
+                if any(rows_here.height for _, rows_here in found):
+                    cells = [cell for _, rows_here in found for cell in _score_cells(rows_here)]
+                    rows.append((display_name(dataset), rule_name(rule), words, *cells))
+    head = ("dataset", "rule", "what predicts", "AUC", "p", "items", "AUC within truth", "p", "items")
+    return Table(head, tuple(rows), 3)
+
+
+def _score_cells(rows: pl.DataFrame) -> tuple[str, ...]:
+    """The best row: of a quantity per layer the best layer, of any other the only one."""
+    if not rows.height:
+        return (NOTHING, NOTHING, NOTHING)
+    row = rows.sort("value", descending=True).row(0, named=True)
+    where = f" at layer {row['probe_layer']}" if row["quantity"] in LINES else ""
+    return (estimate(estimate_of(row), 3) + where, chance(row["p_value"]), count(row["n"]))
+
+
+def _permuted_table(findings: Findings, table: pl.DataFrame) -> Table:
+    permuted = table.filter(pl.col("quantity").is_in([f"{name}_permuted" for name in LINES]))
+    permuted = permuted.filter(pl.col("probe_layer").is_not_null())
+    rows = []
+    for dataset in datasets_in(findings, permuted):
+        here = select(permuted, dataset=dataset).sort("assignment", "quantity", "probe_layer", "variant")
+        for row in here.to_dicts():
+            mine = select(table, dataset=dataset, assignment=row["assignment"], probe_layer=row["probe_layer"])
+            quantity = row["quantity"].removesuffix("_permuted")
+            real = shown(find(mine, quantity=quantity), lambda e: estimate(e, 3))
+            about = (display_name(dataset), rule_name(row["assignment"]), LINES[quantity][0], row["variant"] or "–")
+            rows.append((*about, str(row["probe_layer"]), real, estimate(estimate_of(row), 3)))
+    head = ("dataset", "rule", "AUC of", "permuted", "layer", "AUC", "permuted: mean [95 % range]")
+    return Table(head, tuple(rows), 4)
+
+
+def _kinds(table: pl.DataFrame) -> list[str]:
+    """The ways to permute, "" for one without a name."""
+    rows = select(table, quantity=PERMUTED)
+    return present(rows, "variant") or [""]
+
+
+def _permuted_style(place: int) -> dict[str, Any]:
+    marker = "vD^<>"[place % 5]
+    return {"color": CONTROL_GREY, "marker": marker, "markersize": 4.2, "linestyle": "none", "markeredgewidth": 0.0}

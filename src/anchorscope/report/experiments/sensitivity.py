@@ -1,0 +1,159 @@
+"""How far the groups hang on choices: the layer that sorts, the rule that counts as a flip, the words cut, the seed."""
+
+import re
+from dataclasses import dataclass
+from typing import Any, ClassVar, final
+
+import polars as pl
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.ticker import MaxNLocator
+
+from anchorscope.report.charts.display import Display
+from anchorscope.report.charts.drawing import Legend, empty_panel, line_with_band, zero_line
+from anchorscope.report.experiments.canvas import Grid, canvas, rows_that_fit
+from anchorscope.report.experiments.forest import Mark, draw_forest
+from anchorscope.report.experiments.records import (
+    absent_notes,
+    datasets_in,
+    estimate_of,
+    present,
+    rules_in,
+    select,
+    statistics,
+)
+from anchorscope.report.findings import Findings
+from anchorscope.report.palette import INK, display_name
+
+QUANTITIES: dict[str, tuple[str, dict[str, Any]]] = {
+    "q_share": ("share of Q-Anchored", {"color": "#0072b2", "marker": "o", "markersize": 4.2, "markeredgewidth": 0.0}),
+    "kappa": ("kappa with the run's own groups", {"color": "#d55e00", "marker": "s", "markersize": 4.0,
+                                                   "markeredgewidth": 0.0}),
+    "label_bias": ("Q share, true − false answers", {"color": "#009e73", "marker": "^", "markersize": 4.4,
+                                                      "markeredgewidth": 0.0}),
+}  # fmt: skip
+"""What is drawn of every choice."""
+_COLUMNS = ("dataset", "variant", "against", "assignment", "quantity", "value", "ci_low", "ci_high", "n", "method")
+_DASHES = {"plain": "-", "retained": (0, (1.2, 1.4))}
+_OTHER_DASHES = (0, (4.0, 1.8))
+_FACES = {"corrected": "white", "retained": "#9a9a9a"}
+_RULE = "rule: "
+
+
+def moved_by(variant: str | None) -> int | None:
+    """How far l* was moved, from "l* − 3"; None for other choices."""
+    found = re.fullmatch(r"l\*(?: ([−+-]) (\d+))?", variant or "")
+    if not found:
+        return None
+    return 0 if found[2] is None else int(found[2]) * (1 if found[1] == "+" else -1)
+
+
+def seeds_in(table: pl.DataFrame) -> list[str]:
+    """The variants that are seeds: one each, then all of them."""
+    return [name for name in present(table, "variant") if re.fullmatch(r"seed \d+|seeds", name)]
+
+
+def rules_tried(table: pl.DataFrame) -> list[str]:
+    """The variants that are other rules, or the plain one after another cut."""
+    return [name for name in present(table, "variant") if moved_by(name) is None and name not in seeds_in(table)]
+
+
+def rule_words(variant: str) -> str:
+    """A rule's name, as a label."""
+    return variant.removeprefix(_RULE)
+
+
+@final
+@dataclass(frozen=True)
+class SensitivityChart(Display):
+    """Shares and agreement for every choice that could have been made otherwise."""
+
+    model: str
+    """Title of the chart."""
+    datasets: tuple[str, ...]
+    """One row of panels per dataset."""
+
+    name: ClassVar[str] = "sensitivity"
+
+    @classmethod
+    def from_findings(cls, findings: Findings) -> "SensitivityChart":
+        """Choose the shares and kappas, all answers together."""
+        rows = select(statistics(findings, "sensitivity", *QUANTITIES), truth="all")
+        data = rows.filter(pl.col("group").is_null() | (pl.col("group") == "Q-Anchored")).select(_COLUMNS)
+        notes = (
+            "Kappa: 1 is full agreement with the run's own groups, 0 is chance. Bands and lines: 95 % intervals; for "
+            "all seeds together, the range. Left: solid plain, dashed corrected, dotted retained rule. Right: filled "
+            "plain, open corrected, grey retained.",
+            *absent_notes(findings, data),
+        )
+        return cls(data, notes, findings.model, datasets_in(findings, data))
+
+    @classmethod
+    def was_made(cls, findings: Findings) -> bool:
+        """Whether there is something to draw."""
+        return bool(statistics(findings, "sensitivity", *QUANTITIES).height)
+
+    def draw(self) -> Figure:
+        """A row per dataset: the moved layer, the rules, the seeds."""
+        there = set(self.data["quantity"])
+        handles = [Line2D([], [], label=words, **style) for name, (words, style) in QUANTITIES.items() if name in there]
+        longest = max(len(rules_tried(self.data)), len(seeds_in(self.data)), 4)
+        heights = rows_that_fit(len(self.datasets), 0.6 + 0.3 * longest, 0.78)
+        grid = Grid([3.0, 2.7, 2.0], heights, gap_x=[1.6, 0.95])
+        page = canvas(f"{self.model}: how far the groups hang on choices", grid, Legend(handles, 3, self.notes))
+        for panels, dataset in zip(page.axes, self.datasets, strict=True):
+            table = select(self.data, dataset=dataset)
+            self._draw_moved(panels[0], table)
+            self._draw_rules(panels[1], table)
+            self._draw_seeds(panels[2], table)
+            for axes, what in zip(panels, ("sorting layer moved", "rule or cut", "seed"), strict=True):
+                axes.set_title(f"{display_name(dataset)}: {what}")
+        return page.figure
+
+    @staticmethod
+    def _draw_moved(axes: Axes, table: pl.DataFrame) -> None:
+        offsets = pl.Series("layer", [moved_by(variant) for variant in table["variant"]], dtype=pl.Int64)
+        moved = table.with_columns(offsets).filter(pl.col("layer").is_not_null())
+        zero_line(axes)
+        axes.axvline(0, color=INK, linewidth=0.8, linestyle=":", zorder=1)
+        for quantity, (_, style) in QUANTITIES.items():
+            for rule in rules_in(moved):
+                rows = select(moved, quantity=quantity, assignment=rule).unique("layer", keep="first").sort("layer")
+                line = style | {"linestyle": _DASHES.get(rule, _OTHER_DASHES), "linewidth": 1.5}
+                # Agreement with itself is no finding: that line has a gap at zero.
+                for _, piece in rows.group_by(pl.col("layer") - pl.int_range(pl.len()), maintain_order=True):
+                    line_with_band(axes, piece, "value", markevery=max(1, piece.height // 3), zorder=3, **line)
+        if not moved.height:
+            empty_panel(axes, "not available")
+        axes.xaxis.set_major_locator(MaxNLocator(nbins=7, integer=True))
+        axes.set_xlabel("Layers that l* is moved by")
+
+    @staticmethod
+    def _draw_rules(axes: Axes, table: pl.DataFrame) -> None:
+        names = rules_tried(table)
+        _draw_ways(axes, table.filter(pl.col("variant").is_in(names)), names, [rule_words(name) for name in names])
+
+    @staticmethod
+    def _draw_seeds(axes: Axes, table: pl.DataFrame) -> None:
+        names = seeds_in(table)
+        labels = ["all of them" if name == "seeds" else name for name in names]
+        _draw_ways(axes, table.filter(pl.col("variant").is_in(names)), names, labels, by_rule=True)
+
+
+def _draw_ways(axes: Axes, table: pl.DataFrame, names: list[str], labels: list[str], *, by_rule: bool = False) -> None:
+    """One line per way; the rules that a seed was tried with stand beside each other."""
+    places = list(QUANTITIES)
+    marks = []
+    for row in table.to_dicts():
+        style, offset = dict(QUANTITIES[row["quantity"]][1]), (places.index(row["quantity"]) - 1) * 0.22
+        if by_rule and row["assignment"] != "plain":
+            face = _FACES.get(row["assignment"], "white")
+            style |= {"markerfacecolor": face, "markeredgecolor": style["color"], "markeredgewidth": 1.0}
+            offset += 0.14 if row["assignment"] == "retained" else 0.07
+        marks.append(Mark(names.index(row["variant"]), offset, estimate_of(row), style | {"linewidth": 1.2}))
+    draw_forest(axes, labels, marks)
+    axes.locator_params(axis="x", nbins=5)
+    if not marks:
+        axes.set_xticks([])
+        empty_panel(axes, "not available")

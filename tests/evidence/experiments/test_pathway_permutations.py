@@ -1,0 +1,74 @@
+"""The null of self-awareness: what is dealt out anew stays in its stratum, and its probes and areas are real ones."""
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from anchorscope.evidence.experiments.pathway_permutations import dealt_anew, null_areas, null_scores, share_at_least
+from anchorscope.probes.crossfit import make_splits
+from anchorscope.probes.logistic import TrainingSets, fit_layers
+from anchorscope.progress import Silent
+from anchorscope.stats.auc import auc
+
+
+@given(seed=st.integers(0, 2**32 - 1), n=st.integers(4, 60), n_strata=st.integers(1, 4))
+def test_dealing_anew_keeps_every_stratum_as_it_is(seed: int, n: int, n_strata: int) -> None:
+    rng = np.random.default_rng(seed)
+    labels, strata = rng.random(n) < 0.4, rng.integers(0, n_strata, n)
+    dealt = dealt_anew(labels, strata, 30, rng)
+    assert dealt.shape == (30, n)
+    for stratum in range(n_strata):
+        inside = strata == stratum
+        assert (dealt[:, inside].sum(axis=1) == labels[inside].sum()).all()
+        assert not 0 < labels[inside].sum() < inside.sum() or (dealt[:, inside] != labels[inside]).any()
+
+
+@given(seed=st.integers(0, 2**32 - 1))
+def test_areas_of_permutations_are_those_of_the_slow_way(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    scores = rng.integers(0, 5, (3, 40)).astype(float)  # with ties
+    labels, strata = rng.random((3, 40)) < 0.5, rng.integers(0, 3, 40)
+    wanted = [float(auc(row, dealt, strata)) for row, dealt in zip(scores, labels, strict=True)]
+    assert null_areas(scores, labels, strata) == pytest.approx(wanted, nan_ok=True)
+
+
+def test_areas_without_a_pair_are_undefined() -> None:
+    assert np.isnan(null_areas(np.zeros((1, 4)), np.ones((1, 4), bool), np.zeros(4, int))).all()
+
+
+def test_probes_of_permuted_labels_are_those_fitted_one_by_one() -> None:
+    rng = np.random.default_rng(3)
+    states = torch.as_tensor(rng.normal(0, 1, (2, 60, 8)) * [9, 3, 1, 1, 1, 1, 1, 0.1] + 5, dtype=torch.float32)
+    labels = rng.random(60) < 0.5
+    folds = np.arange(60) % 3
+    splits = make_splits(labels, np.arange(60), folds, 0, ("full",))
+    dealt = dealt_anew(labels, folds, 4, rng)
+    strength = np.array([[0.1, 0.01, 0.001], [0.02, 0.05, 0.1]])
+    found = null_scores(states, splits, strength, dealt, torch.device("cpu"), Silent())
+    assert found.shape == (4, 2, 60)
+    training = torch.as_tensor(splits.training[0])
+    for permutation, row in enumerate(dealt):
+        for layer in range(2):
+            sets = TrainingSets(
+                torch.as_tensor(row), training, training, torch.arange(3), torch.as_tensor(strength[layer])
+            )
+            logits = fit_layers(states[layer][None], sets).logits[0]
+            wanted = logits[torch.as_tensor(folds), torch.arange(60)]
+            assert found[permutation, layer] == pytest.approx(wanted.numpy(), abs=2e-3)
+
+
+def test_the_real_pathways_count_among_the_permutations() -> None:
+    null = np.array([0.4, 0.5, 0.6])
+    assert share_at_least(0.7, null) == 0.25
+    assert share_at_least(0.6, null) == 0.5
+    assert share_at_least(0.1, null) == 1
+
+
+def test_permutations_without_a_value_count_neither_way() -> None:
+    null = np.array([0.4, np.nan, 0.6, np.nan, np.nan])
+    assert share_at_least(0.7, null) == pytest.approx(1 / 3)
+    assert share_at_least(0.5, null) == pytest.approx(2 / 3)
+    assert share_at_least(0.5, np.full(3, np.nan)) is None
+    assert share_at_least(np.nan, null) is None

@@ -1,0 +1,127 @@
+"""The retained rule beside the others, what counts as a proved cell, and names that the registry must agree with."""
+
+from dataclasses import replace
+
+import polars as pl
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from report_further_synthetic import make_further
+
+from anchorscope.interventions.registry import INTERVENTIONS, REWRITINGS
+from anchorscope.report.experiments.contents import CHARTS, further_sections
+from anchorscope.report.experiments.families import FAMILIES, PatchingChart
+from anchorscope.report.experiments.interventions import CONTROLS, NAMES, InterventionsChart, effects_table
+from anchorscope.report.experiments.layers import LayersChart, proved
+from anchorscope.report.experiments.sensitivity import SensitivityChart
+from anchorscope.report.findings import EXPERIMENT_SCHEMA
+
+REFIT = -98.7
+"""What the probe trained on cut states measures; belongs to the main table and nowhere here."""
+
+
+def again_as_retained(table: pl.DataFrame) -> pl.DataFrame:
+    """The corrected rows a second time, as another rule's."""
+    rows = table.filter(pl.col("assignment") == "corrected").with_columns(assignment=pl.lit("retained"))
+    return pl.concat([table, rows])
+
+
+def with_retained(datasets: tuple[str, ...]):
+    """A run whose probes were also trained on cut states."""
+    run = make_further(datasets)
+    curves, summary = again_as_retained(run.curves), again_as_retained(run.summary)
+    compared = pl.col("experiment") == "agreement"  # only the knockout has such a probe: its calls have no pair
+    mine, of_knockout = pl.col("assignment") == "retained", pl.col("intervention") == "knockout"
+    refitted = curves.filter(mine & of_knockout).with_columns(variant=pl.lit("refit"), delta_p=pl.lit(REFIT))
+    of_refit = summary.filter(mine & of_knockout & (pl.col("quantity") == "delta_p_reference"))
+    of_refit = of_refit.with_columns(quantity=pl.lit("delta_p_refit"), value=pl.lit(REFIT))
+    return replace(
+        run,
+        curves=pl.concat([curves, refitted]),
+        summary=pl.concat([summary, of_refit]),
+        experiments=again_as_retained(run.experiments).filter(~mine | (pl.col("quantity") != "kappa") | ~compared),
+    )
+
+
+@pytest.fixture(scope="module")
+def three():
+    """Two datasets, three rules."""
+    return with_retained(("popqa", "triviaqa"))
+
+
+@pytest.mark.parametrize("chart", [InterventionsChart, *FAMILIES], ids=lambda chart: chart.name)
+def test_a_panel_per_rule_that_the_run_has(further, three, chart):
+    for run, columns in ((further, 2), (three, 3)):
+        display = chart.from_findings(run)
+        titles = [axes.get_title() for axes in display.plot().axes]
+        assert len(titles) == 2 * columns
+        assert sum("retained" in title for title in titles) == 2 * (columns - 2)
+        assert set(display.data["assignment"]) == set(("plain", "corrected", "retained")[:columns])
+
+
+def test_what_the_refitted_probe_measures_is_not_mixed_in(three):
+    assert REFIT not in PatchingChart.from_findings(three).data["delta_p"].to_list()
+    assert REFIT not in InterventionsChart.from_findings(three).data["value"].to_list()
+    cells = [cell for section in further_sections(three) for _, table in section.tables for row in table.rows
+             for cell in row]  # fmt: skip
+    assert not any("98.7" in cell for cell in cells)
+
+
+def test_tables_have_a_line_per_rule(further, three):
+    for run, rules in ((further, 2), (three, 3)):
+        table = effects_table(run, ("knockout", "zeroing"), ("zeroing",))
+        assert len(table.rows) == 2 * 2 * rules
+    flips = {row[2]: row[-3:] for row in effects_table(three, ("zeroing",)).rows}
+    assert flips["retained rule"] == flips["corrected rule"]
+    assert "–" not in flips["retained rule"]
+
+
+@pytest.mark.parametrize("chart", CHARTS, ids=lambda chart: chart.name)
+def test_figures_of_three_rules_fit_a_page(chart):
+    figure = chart.from_findings(with_retained(("popqa", "triviaqa", "hotpotqa", "nq"))).plot()
+    width, height = figure.get_size_inches()
+    assert width < 16
+    assert height < 22
+
+
+@settings(max_examples=60)
+@given(st.none() | st.floats(0, 1), st.none() | st.floats(allow_infinity=False))
+def test_a_cell_is_proved_if_told_from_zero_and_not_small(q, size):
+    row = dict.fromkeys(EXPERIMENT_SCHEMA) | {"q_value": q, "effect_size": size}
+    found = proved(pl.DataFrame([row], schema=EXPERIMENT_SCHEMA)).height
+    assert found == (q is not None and q < 0.05 and not (size is not None and abs(size) < 0.2))
+
+
+def test_small_cells_are_hatched_and_not_counted(further):
+    cells = (pl.col("experiment") == "layers") & (pl.col("quantity") == "delta_p")
+
+    def hatched_and_told(size: float) -> tuple[int, int]:
+        sizes = pl.when(cells).then(size).otherwise(pl.col("effect_size"))
+        run = replace(further, experiments=further.experiments.with_columns(effect_size=sizes))
+        (hatch,) = LayersChart.from_findings(run).plot().axes[0].patches
+        (layers,) = [section for section in further_sections(run) if section.slug == "layers"]
+        (table,) = [table for title, table in layers.tables if title.startswith("Cells")]
+        return len(hatch.get_path().vertices) // 5, int(table.rows[0][4]) + int(table.rows[0][5])
+
+    n = further.n_layers * (further.n_layers + 1) // 2
+    hatched, told = hatched_and_told(-0.5)
+    assert hatched + told == n
+    assert told > 10
+    assert hatched_and_told(-0.19) == (n, 0)
+    assert any("0.2 standard deviations" in note for note in LayersChart.from_findings(further).notes)
+
+
+def test_other_cuts_stand_among_the_rules_and_rules_of_a_seed_apart(three):
+    plain = three.experiments.filter(pl.col("variant") == "rule: plain").with_columns(variant=pl.lit("cut: subject"))
+    chart = SensitivityChart.from_findings(replace(three, experiments=pl.concat([three.experiments, plain])))
+    figure = chart.plot()
+    assert "cut: subject" in [label.get_text() for label in figure.axes[1].get_yticklabels()]
+    places = [(line.get_ydata()[0], line.get_color()) for line in figure.axes[2].lines if line.get_marker() != "None"]
+    assert len(set(places)) == len(places)
+
+
+def test_the_registry_knows_the_same_names_and_controls():
+    registered = {**INTERVENTIONS, **REWRITINGS}
+    assert set(NAMES) == set(registered)
+    assert set(CONTROLS) == {name for name, one in registered.items() if one.control}
+    assert tuple(NAMES)[-len(CONTROLS) :] == CONTROLS
