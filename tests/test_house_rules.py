@@ -13,7 +13,9 @@ LONGEST_FILE = 300
 LONGEST_FUNCTION = 80
 LIGHT_ROOMS = ("stats", "models", "engine", "probes", "interventions")
 """Rooms that must import on a machine that has only the libraries below."""
-LIGHT_LIBRARIES = {"torch", "transformers", "huggingface_hub", "safetensors", "numpy", "scipy", "anchorscope"}
+LIGHT_LIBRARIES = {
+    "torch", "transformers", "huggingface_hub", "safetensors", "numpy", "scipy", "jaxtyping", "anchorscope",
+}  # fmt: skip
 LAZY_LIBRARIES = {"platformdirs", "filelock"}
 """Imported inside functions of `models/embedded.py`, which falls back where they are missing or is not called."""
 
