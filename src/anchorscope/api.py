@@ -14,8 +14,8 @@ from typing import Any
 import polars as pl
 from matplotlib.figure import Figure
 
+from anchorscope.artefacts.finished import open_finished
 from anchorscope.errors import UserError
-from anchorscope.finished import open_finished
 from anchorscope.pipeline import run_recipe
 from anchorscope.progress import Progress
 from anchorscope.recipe import make_recipe

@@ -7,6 +7,8 @@ experiment takes its own file, its section of the report, and its entry here.
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+POSITIONS = ("final", "answer_end", "answer_before")
+"""Where probes can read: the answer's last token; the last token of the entity in it; the token just before that."""
 CUT, REWRITE = "cut", "rewrite"
 """What an intervention changes: attention edges are cut, or the text is written anew."""
 
@@ -41,6 +43,8 @@ class ExperimentEntry:
     """`module:name` of its `Experiment`; None for those that are made of interventions alone."""
     needs: tuple[str, ...] = ()
     """Experiments whose results it compares: they are run as well."""
+    compares: bool = False
+    """Whether it looks at every intervention and experiment of the run, and so is made anew when one is added."""
 
 
 _ENTRIES = (
@@ -97,9 +101,10 @@ EXPERIMENTS = {
         ExperimentEntry("self-awareness", "can the pathway be read from clean states?", "evidence/self-awareness.md",
                         f"{_EXPERIMENTS}.self_awareness:EXPERIMENT"),
         ExperimentEntry("sensitivity", "how far does the result hang on our choices?", "evidence/sensitivity.md",
-                        f"{_EXPERIMENTS}.sensitivity:EXPERIMENT"),
+                        f"{_EXPERIMENTS}.sensitivity:EXPERIMENT", compares=True),
         ExperimentEntry("agreement", "do the methods call the same items?", "evidence/agreement.md",
-                        f"{_EXPERIMENTS}.agreement:EXPERIMENT", needs=("patching", "answer-only", "saliency")),
+                        f"{_EXPERIMENTS}.agreement:EXPERIMENT", needs=("patching", "answer-only", "saliency"),
+                        compares=True),
     )
 }  # fmt: skip
 """In the order in which they run; agreement compares the others, so it comes last."""

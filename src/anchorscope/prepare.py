@@ -10,7 +10,6 @@ from anchorscope.answers.choose import Asked, choose_questions
 from anchorscope.datasets.catalog import DatasetSpec, absolute, open_dataset, parse_columns, parse_spec
 from anchorscope.errors import UserError
 from anchorscope.models.embedded import EMBEDDED
-from anchorscope.models.language_model import LanguageModel, ModelIdentity
 from anchorscope.models.loading import BALANCED, checked_device, choose_device, choose_dtype, read_facts
 from anchorscope.models.shapes import is_shape
 from anchorscope.recipe import Recipe
@@ -45,15 +44,6 @@ def rehearse(recipe: Recipe, model_at_hand: bool) -> None:
         ask(recipe, parse_spec(text))
     if not model_at_hand:
         read_facts(recipe.model, recipe.trust_remote_code)
-
-
-def refuse_other_weights(recipe: Recipe, lm: LanguageModel, known: ModelIdentity | None) -> None:
-    """A resumed run goes on with the weights that it began with."""
-    if known is not None and known.fingerprint != lm.fingerprint():
-        raise UserError(
-            f"The weights of {recipe.model!r} are not those that this run began with ({known.name}); "
-            f"start over with --fresh, or choose another folder with --out."
-        )
 
 
 @contextmanager

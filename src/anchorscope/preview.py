@@ -19,8 +19,8 @@ from anchorscope.answers.template import Template
 from anchorscope.datasets.catalog import parse_spec
 from anchorscope.datasets.question import Question
 from anchorscope.engine.sequences import SITES
-from anchorscope.evidence.experiments.registry import chosen_experiments
-from anchorscope.interventions.registry import chosen, chosen_rewritings
+from anchorscope.evidence.experiments.experiment import chosen_experiments
+from anchorscope.interventions.registry import of_experiments
 from anchorscope.models.language_model import decode_exactly
 from anchorscope.models.loading import ModelFacts, read_facts
 from anchorscope.prepare import ask, resolve
@@ -122,12 +122,14 @@ def build_preview(recipe: Recipe, facts: ModelFacts, asked: Sequence[tuple[str, 
     template = make_template(recipe.prompt, facts.tokenizer, facts.needs_bos)
     positions = tuple(dict.fromkeys(("final", recipe.position)))
     passes = {"clean": "states at every site and position are kept, to train the probes"}
-    for one in chosen(recipe.evidence, recipe.edges):
-        most = one.max_items or (recipe.evidence_items if one.many_passes else None)
+    for one in of_experiments(recipe.evidence):
+        if one.edges == recipe.edges:
+            continue  # the knockout does the same
+        many = one.many_passes or one.rewrite is not None
+        most = one.max_items or (recipe.evidence_items if many else None)
         fewer = f" (at most {most} items)" if most is not None else ""
-        passes[one.name] = one.about + fewer + ("; probes are also fitted on its states" if one.keeps_states else "")
-    some = f" (at most {recipe.evidence_items} items)" if recipe.evidence_items else ""
-    passes |= {one.name: one.about + some for one in chosen_rewritings(recipe.evidence)}
+        refit = "; probes are also fitted on its states" if one.keeps_states else ""
+        passes[one.name] = one.entry.about + fewer + refit
     passes |= {one.name: one.about for one in chosen_experiments(recipe.evidence)}
     return Preview(
         model=facts.name,

@@ -19,6 +19,9 @@ class Progress(Protocol):
     def finish(self) -> None:
         """The step is over."""
 
+    def note(self, text: str) -> None:
+        """Something that the user has to know."""
+
 
 class Silent:
     """Listens and shows nothing."""
@@ -30,4 +33,7 @@ class Silent:
         pass
 
     def finish(self) -> None:
+        pass
+
+    def note(self, text: str) -> None:
         pass

@@ -86,8 +86,8 @@ def run(
     if not quiet:
         say(f"anchorscope: {settled.model} on {', '.join(settled.datasets)} into {folder}")
 
+    from anchorscope.artefacts.finished import read_manifest
     from anchorscope.pipeline import run_recipe  # only here: help has to come at once
-    from anchorscope.store import read_manifest
 
     run_recipe(settled, folder, fresh=fresh, progress=listener(quiet))
     manifest = read_manifest(folder)

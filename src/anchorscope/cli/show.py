@@ -22,7 +22,7 @@ from anchorscope.errors import UserError
 if TYPE_CHECKING:  # polars and the report are imported when a run is opened: help has to come at once
     import polars as pl
 
-    from anchorscope.finished import FinishedRun
+    from anchorscope.artefacts.finished import FinishedRun
 
 _FEW, _MANY, _NEAREST = 10, 50, 3
 _LONG, _LONGEST_ID = 70, 200
@@ -51,7 +51,7 @@ def show(
         if item is not None and search is not None:
             raise UserError(f"Either an item ({item!r}) or --search {search!r}: leave one of them out.")
 
-        from anchorscope.finished import open_finished  # only here: help has to come at once
+        from anchorscope.artefacts.finished import open_finished  # only here: help has to come at once
 
         finished = open_finished(run)
         if item is None:

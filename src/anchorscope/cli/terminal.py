@@ -119,6 +119,9 @@ class TerminalProgress:
             say(f"{self._line()}  in {duration(self._clock() - self._began)}")
         self.close()
 
+    def note(self, text: str) -> None:
+        say(text)
+
     def close(self) -> None:
         """Take the bar off the screen, whole or not."""
         if self._bars is not None:

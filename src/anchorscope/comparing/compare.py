@@ -13,6 +13,7 @@ from typing import Any
 
 import polars as pl
 
+from anchorscope.artefacts.durable import sha256
 from anchorscope.comparing.differences import Difference, differences
 from anchorscope.comparing.folder import fresh_folder, read_comparison, seal
 from anchorscope.comparing.named import ORDERS, NamedRun, open_runs
@@ -22,7 +23,6 @@ from anchorscope.progress import Progress, Silent
 from anchorscope.report.comparison.compared import Compared, Flag, chart_rows
 from anchorscope.report.comparison.render import write_comparison
 from anchorscope.report.readings import RULES
-from anchorscope.store import sha256
 
 _WITH_PATHS = {"model", "datasets", "columns"}
 """Options that may say where files lie on somebody's machine; name and fingerprint say enough."""

@@ -7,8 +7,8 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+from anchorscope.artefacts.durable import replacing, sha256
 from anchorscope.errors import UserError
-from anchorscope.store import replacing, sha256
 
 MANIFEST = "comparison.json"
 """Written last; a folder without it is no comparison."""

@@ -5,8 +5,8 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
+from anchorscope.artefacts.finished import FinishedRun, open_finished
 from anchorscope.errors import UserError
-from anchorscope.finished import FinishedRun, open_finished
 from anchorscope.report.findings import Findings
 
 ORDERS = ("size", "given")

@@ -56,15 +56,15 @@ def _widths(lm: LanguageModel) -> tuple[int, int, int]:
     return key_heads, d_head, int(getattr(lm.config, "intermediate_size", None) or 4 * lm.d_model)
 
 
-def worth_compiling(lm: LanguageModel, tokens: int) -> bool:
-    """Whether compiled blocks repay the time that compiling takes: large models, much work, on a GPU."""
+def compile_threshold(lm: LanguageModel) -> int | None:
+    """Tokens from which on compiled blocks repay the time that compiling takes: large models, on a GPU; else None."""
     if any(lm.layer_device(layer).type != "cuda" for layer in range(lm.n_layers)):
-        return False
+        return None
     if getattr(lm.config, "num_experts", None) or importlib.util.find_spec("triton") is None:
-        return False  # routing sends every batch another way, and each would be compiled anew
+        return None  # routing sends every batch another way, and each would be compiled anew
     if not any(shutil.which(name) for name in ("cc", "gcc", "clang")):
-        return False  # triton needs a compiler of the system
-    return 2 * block_parameters(lm) * tokens >= _COMPILES_FROM
+        return None  # triton needs a compiler of the system
+    return math.ceil(_COMPILES_FROM / (2 * block_parameters(lm)))
 
 
 def block_parameters(lm: LanguageModel) -> int:

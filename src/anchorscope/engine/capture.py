@@ -11,6 +11,7 @@ from functools import cached_property
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from anchorscope.engine.batching import Budget, plan_batches, run_in_batches
@@ -56,8 +57,47 @@ Receive = Callable[[int, list[int], Tensor], None]
 [batch, position, site, layer, d_model], on the device."""
 
 
-def capture(lm: LanguageModel, work: Work, receive: Receive, title: str, progress: Progress | None = None) -> None:
-    """Runs all batches and hands each one's states to `receive`, variant by variant."""
+@dataclass(frozen=True)
+class EdgeCounts:
+    """How many attention edges a pass, or a part of it, really computed without."""
+
+    lost: NDArray[np.int64]
+    """What each variant's rows lost in each layer, [variant, layer]."""
+    asked: NDArray[np.bool_]
+    """Whether they were to lose any, [variant, layer]."""
+    untouched: bool
+    """Whether an item that was to lose edges lost none in any layer."""
+
+    @classmethod
+    def sum(cls, parts: "Sequence[EdgeCounts]") -> "EdgeCounts":
+        """Those of several parts of a pass."""
+        lost = np.sum([part.lost for part in parts], axis=0)
+        asked = np.logical_or.reduce([part.asked for part in parts])
+        return cls(lost, asked, any(part.untouched for part in parts))
+
+
+def refuse_idle_cuts(edges: EdgeCounts) -> None:
+    """Raises where a cut took nothing from an item, or from all of them in a layer: a flat curve would be a finding."""
+    hidden = np.flatnonzero((edges.asked & (edges.lost == 0)).any(axis=0)).tolist()
+    if hidden:  # every cut names a later query, so only a window can have hidden its keys from all of them
+        raise UserError(
+            f"In layers {hidden} the sliding window already hides the question from the answer, so that cutting "
+            f"these edges changes nothing there; choose --edges all."
+        )
+    if edges.untouched:
+        raise UserError(
+            "An item's cut takes no attention edge from it in any layer: the sliding windows already hide the "
+            "question from the answer; choose --edges all."
+        )
+
+
+def capture(
+    lm: LanguageModel, work: Work, receive: Receive, title: str, progress: Progress | None = None
+) -> EdgeCounts:
+    """Runs all batches and hands each one's states to `receive`, variant by variant; the edges that were lost.
+
+    The caller checks them (`refuse_idle_cuts`), once all parts of a pass are there.
+    """
     listener = progress or Silent()
     lengths = work.lengths(lm.n_layers)
     batches = work.batches
@@ -76,8 +116,9 @@ def capture(lm: LanguageModel, work: Work, receive: Receive, title: str, progres
         listener.advance(len(batch))
 
     run_in_batches(batches, lengths, work.budget, run)
-    checks.finish()
+    counts = checks.finish()
     listener.finish()
+    return counts
 
 
 def clean_states(
@@ -172,21 +213,9 @@ class _Checks:
         named = torch.from_numpy(rows.variant >= 0).to(self.lm.device)
         self.untouched.append((named & (total == 0)).any())
 
-    def finish(self) -> None:
-        """Raises where states are no numbers, or a cut took nothing from an item, or from all of them in a layer."""
+    def finish(self) -> EdgeCounts:
+        """What was lost; raises where states are no numbers."""
         if self.finite and not bool(torch.stack(self.finite).all()):
             raise not_finite(self.lm)
-        if not self.untouched:
-            return
-        idle = self.asked & (self.edges.cpu().numpy() == 0)
-        hidden = np.flatnonzero(idle.any(axis=0)).tolist()
-        if hidden:  # every cut names a later query, so only a window can have hidden its keys from all of them
-            raise UserError(
-                f"In layers {hidden} the sliding window already hides the question from the answer, so that cutting "
-                f"these edges changes nothing there; choose --edges all."
-            )
-        if bool(torch.stack(self.untouched).any()):
-            raise UserError(
-                "An item's cut takes no attention edge from it in any layer: the sliding windows already hide the "
-                "question from the answer; choose --edges all."
-            )
+        untouched = bool(torch.stack(self.untouched).any()) if self.untouched else False
+        return EdgeCounts(self.edges.cpu().numpy(), self.asked, untouched)

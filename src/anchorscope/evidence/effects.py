@@ -1,27 +1,27 @@
-"""Effects: an intervention's run, scored on the fly by the out-of-fold probes.
+"""Effects: an intervention's runs, scored on the fly by the out-of-fold probes.
 
 States go from the model straight through the probes on the device; only log-odds are kept (and, where a refit asks for
-them, the states at the headline site), so memory does not grow with the number of experiments.
+them, states at some places), so memory does not grow with the number of experiments.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
+from jaxtyping import Float, Int
+from numpy import ndarray
 from numpy.typing import NDArray
 from torch import Tensor
 
-from anchorscope.engine.batching import Budget
-from anchorscope.engine.capture import Work, capture
-from anchorscope.engine.keys_values import Prefix
-from anchorscope.engine.sequences import Cut, Variant
-from anchorscope.engine.to_host import ToHost
 from anchorscope.errors import InterventionNotApplied
 from anchorscope.evidence.items import KNOCKOUT
-from anchorscope.evidence.subset import some_items
-from anchorscope.interventions.intervention import Intervention, ItemTokens
-from anchorscope.models.language_model import LanguageModel
+from anchorscope.execute.executor import Executor, run_states
+from anchorscope.execute.worker import VariantPart
+from anchorscope.interventions.intervention import Setting
+from anchorscope.plan.interventions import Missing, PlannedPass, PlannedRuns
+from anchorscope.plan.passes import OutOfFoldProbes, Place
+from anchorscope.probes.crossfit import ProbeSet
 from anchorscope.probes.scoring import Scorer
 from anchorscope.progress import Progress
 
@@ -34,97 +34,84 @@ class Effect:
 
     intervention: str
     variant: str
-    """The edges that were cut."""
-    items: NDArray[np.int64]
+    """The edges that were cut, or how the text was changed."""
+    items: Int[ndarray, " run"]
     """Indices of the items that were run, in order."""
-    n_cut: NDArray[np.int64]
-    """Number of keys cut in each."""
-    logits: NDArray[np.float32]
-    """[item, position, site, probe, layer]."""
-    states: Tensor | None
-    """States at the headline site and position, [layer, item, d_model], where they are kept."""
-    run: NDArray[np.int64] | None = None
-    """Which run of its item each row is, where an item is run several times; None where it is run once."""
-
-
-def measure(
-    lm: LanguageModel,
-    tokens: Sequence[ItemTokens],
-    prefix: Prefix,
-    scorer: Scorer,
-    interventions: Sequence[Intervention],
-    edges: str,
-    headline: tuple[int, int],
-    budget: Budget,
-    seed: int,
-    progress: Progress | None = None,
-    compiled: bool = False,
-    most_items: int | None = None,
-) -> list[Effect]:
-    """Runs interventions over the items; `headline` is (position, site) of the states to keep.
-
-    Those that cut something run together, so that what no cut has changed is computed once; those that cut the shared
-    prefix run without it. The no-op control runs by itself, with other neighbours: the point is what a different batch
-    changes. `most_items` limits what takes many passes.
-    """
-    planned = {one.name: _Planned.of(one, tokens, edges, seed, most_items) for one in interventions}
-    found: dict[str, Effect] = {}
-    for some in _together(list(planned.values())):
-        collected = [_Collected(scorer, headline if one.intervention.keeps_states else None) for one in some]
-        work = Work(
-            [item.sequence for item in tokens], prefix.first(1) if some[0].intervention.whole else prefix,
-            [Variant(one.cuts) for one in some], budget, order=some[0].order, compiled=compiled,
-        )  # fmt: skip
-
-        def receive(variant: int, batch: list[int], states: Tensor, into: list[_Collected] = collected) -> None:
-            into[variant].receive(batch, states)
-
-        capture(lm, work, receive, ", ".join(one.intervention.name for one in some), progress)
-        found |= {
-            one.intervention.name: into.effect(one, one.intervention.edges or edges)
-            for one, into in zip(some, collected, strict=True)
-        }
-    return [found[one.name] for one in interventions]
+    n_cut: Int[ndarray, " run"]
+    """Number of keys cut, or of tokens changed, in each."""
+    logits: Float[ndarray, "run position site probe layer"]
+    run: Int[ndarray, " run"] | None = None
+    """Which run of its item each row is, where an item may be run several times; None where it is run once."""
 
 
 @dataclass(frozen=True)
-class _Planned:
-    """An intervention with the cut of every item that it runs."""
+class Measurements:
+    """What was measured of an experiment's interventions, and what could not be."""
 
-    intervention: Intervention
-    cuts: dict[int, Cut]
-    order: list[int] | None
-
-    @classmethod
-    def of(
-        cls, intervention: Intervention, tokens: Sequence[ItemTokens], edges: str, seed: int, most_items: int | None
-    ) -> "_Planned":
-        rng = name_rng(seed, intervention.name)
-        cuts = [intervention.cut(item, edges, rng) for item in tokens]
-        chosen = _chosen(len(tokens), intervention.max_items, rng)
-        if intervention.many_passes:
-            chosen &= set(some_items(len(tokens), most_items, seed).tolist())
-        order = None if intervention.changes else rng.permutation(len(tokens)).tolist()
-        run = sorted(index for index in chosen if intervention.applies(tokens[index]))
-        return cls(intervention, {index: cuts[index] for index in run}, order)
+    effects: list[Effect]
+    missing: list[Missing]
 
 
-def _together(planned: Sequence[_Planned]) -> list[list[_Planned]]:
-    """Which interventions run in one pass; zeroing by itself, as every row beside it would take its slower way."""
-    passes: dict[tuple[bool, str], list[_Planned]] = {}
-    for one in planned:
-        if one.intervention.changes:
-            passes.setdefault((one.intervention.whole, one.intervention.how), []).append(one)
-    return [*passes.values(), *([one] for one in planned if not one.intervention.changes)]
+CutStates = Mapping[str, Tensor]
+"""States under each intervention that keeps them, [place, layer, item, d_model], in host memory."""
 
 
-def name_rng(seed: int, name: str) -> np.random.Generator:
-    """Random numbers of one intervention."""
-    return np.random.default_rng([seed, sum(map(ord, name))])
+@dataclass(frozen=True)
+class Scoring:
+    """The probes of all positions and sites, and the fold of every item."""
+
+    sets: tuple[tuple[ProbeSet, ...], ...]
+    """[position][site]."""
+    folds: NDArray[np.int64]
+
+    def probes(self, items: Sequence[int] | None = None, only: tuple[int, int, int] | None = None) -> OutOfFoldProbes:
+        """The probes for sequences that stand for these items, or for every item in turn."""
+        return OutOfFoldProbes(self.sets, self.folds if items is None else self.folds[list(items)], only)
+
+    def scorer(self, device: str | torch.device) -> Scorer:
+        """The same, ready to score states at hand."""
+        return Scorer(self.sets, self.folds, torch.device(device))
 
 
-def score_states(scorer: Scorer, states: Tensor) -> NDArray[np.float32]:
-    """Log-odds [item, position, site, probe, layer] of clean states [position, site, layer, item, d_model]."""
+def measure(
+    executor: Executor, passes: Sequence[PlannedPass], scoring: Scoring, setting: Setting, keep: Sequence[Place],
+    progress: Progress,
+) -> tuple[list[Effect], CutStates]:  # fmt: skip
+    """Runs planned interventions; states are kept at some places of those that keep them."""
+    effects: dict[str, Effect] = {}
+    states: dict[str, Tensor] = {}
+    for one in passes:
+        rewritten = [run.item for run in one.planned[0].runs] if one.planned[0].intervention.rewrite else None
+        kept = [tuple(keep) if runs.intervention.keeps_states else () for runs in one.planned]
+        work = replace(one.work, probes=scoring.probes(rewritten), keep=tuple(kept))
+        found = run_states(executor, work, progress)
+        for runs, part in zip(one.planned, found.variants, strict=True):
+            effects[runs.intervention.name] = _effect(runs, part, setting)
+            if part.states is not None:
+                states[runs.intervention.name] = part.states
+    return list(effects.values()), states
+
+
+def _effect(planned: PlannedRuns, part: VariantPart, setting: Setting) -> Effect:
+    """An intervention's log-odds, in the order of its runs."""
+    intervention = planned.intervention
+    assert part.logits is not None, "a pass of interventions scores its states"
+    items = np.array([run.item for run in planned.runs], dtype=np.int64)
+    rewritten = intervention.rewrite is not None
+    if not rewritten:
+        assert np.array_equal(items, part.items), "every planned item is run once"
+    return Effect(
+        intervention=intervention.name,
+        variant=intervention.variant or intervention.edges or setting.edges,
+        items=items,
+        n_cut=np.array([run.n_changed for run in planned.runs], dtype=np.int64),
+        logits=part.logits,
+        run=np.array([run.run for run in planned.runs], dtype=np.int64) if rewritten else None,
+    )
+
+
+def score_states(scorer: Scorer, states: Float[Tensor, "position site layer item d_model"]) -> NDArray[np.float32]:
+    """Log-odds [item, position, site, probe, layer] of clean states."""
     device = scorer.weight.device
     found = []
     for start in range(0, states.shape[-2], _SCORED_AT_ONCE):
@@ -170,43 +157,3 @@ def refuse_no_op(effect: Effect, clean: NDArray[np.float32]) -> None:
     flat = np.flatnonzero(unchanged.all(axis=(0, *range(2, unchanged.ndim))))
     if len(flat) and (effect.n_cut > 0).any():
         raise InterventionNotApplied(f"{effect.intervention}: no score changed at position {flat[0]} of those read")
-
-
-def _chosen(n: int, most: int | None, rng: np.random.Generator) -> set[int]:
-    if most is None or n <= most:
-        return set(range(n))
-    return {int(index) for index in rng.choice(n, size=most, replace=False)}
-
-
-class _Collected:
-    """One intervention's scores, which stay on the device until the end, and the states that are kept."""
-
-    def __init__(self, scorer: Scorer, keep: tuple[int, int] | None) -> None:
-        self.scorer = scorer
-        self.keep = keep
-        self.items: list[int] = []
-        self.logits: list[Tensor] = []
-        self.states: dict[int, Tensor] = {}
-        self.to_host = ToHost(lambda batch, states: self.states.update(zip(batch, states, strict=True)))
-
-    def receive(self, batch: list[int], states: Tensor) -> None:
-        self.logits.append(self.scorer.score(batch, states))
-        self.items += batch
-        if self.keep is not None:
-            position, site = self.keep
-            self.to_host.put(batch, states[:, position, site].clone())  # a part of a batch would keep all of it
-
-    def effect(self, planned: _Planned, edges: str) -> Effect:
-        self.to_host.finish()
-        # Where memory ran out within a batch, some of its items came twice: the last time counts.
-        items, from_behind = np.unique(np.array(self.items, dtype=np.int64)[::-1], return_index=True)
-        in_order = len(self.items) - 1 - from_behind
-        states = [self.states[int(index)] for index in items] if self.keep is not None else []
-        return Effect(
-            intervention=planned.intervention.name,
-            variant=edges,
-            items=items,
-            n_cut=np.array([planned.cuts[int(index)].n_cut for index in items], dtype=np.int64),
-            logits=torch.cat(self.logits).cpu().numpy()[in_order],
-            states=torch.stack(states, dim=1) if states else None,
-        )

@@ -4,7 +4,9 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 import torch
+from jaxtyping import Float
 from numpy.typing import NDArray
+from torch import Tensor
 
 from anchorscope.engine.sequences import SITES
 from anchorscope.evidence.effects import Effect
@@ -43,15 +45,18 @@ def measured_places(
 
 
 def refit_logits(
-    effect: Effect, splits: Splits, progress: Progress, device: str | torch.device = "cpu"
+    intervention: str,
+    states: Float[Tensor, "layer item d_model"],
+    splits: Splits,
+    progress: Progress,
+    device: str | torch.device = "cpu",
 ) -> NDArray[np.floating]:
     """Out-of-fold log-odds [layer, item] of probes trained, on the device, on the states under an intervention."""
-    assert effect.states is not None, "only interventions that keep their states can be fitted anew"
     only_full = Splits(splits.labels, splits.folds, splits.training[:1], splits.inner[:1], splits.probes[:1])
-    (fitted,) = fit_probes(effect.states[None], only_full, [f"refit {effect.intervention}"], device, progress)
+    (fitted,) = fit_probes(states[None], only_full, [f"refit {intervention}"], device, progress)
     scores = [
         layer.float() @ weight.T + bias  # [item, fold]
-        for layer, weight, bias in zip(effect.states, fitted.weight[0].movedim(1, 0), fitted.bias[0].T, strict=True)
+        for layer, weight, bias in zip(states, fitted.weight[0].movedim(1, 0), fitted.bias[0].T, strict=True)
     ]
     own = torch.as_tensor(splits.folds)[:, None].expand(len(scores), -1, 1)
     return torch.stack(scores).gather(2, own)[..., 0].numpy()

@@ -9,28 +9,26 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from anchorscope.interventions.rewriting import Rewriting, Rewritten, Spoken, Writer, answered
+from anchorscope.catalogue import INTERVENTIONS as ENTRIES
+from anchorscope.interventions.intervention import Intervention, ItemRun, Setting, answered
+from anchorscope.items import Item
 
-EVIDENCE = "answer-only"
 
-
-def _template_kept(items: Sequence[Spoken], some: Sequence[int], writer: Writer, rng: np.random.Generator
-) -> list[Rewritten]:  # fmt: skip
-    sequences = writer.sequences([items[index] for index in some], [""] * len(some))
-    return [_dropped(items, index, sequence.ids[: sequence.answer_start])
+def _template_kept(items: Sequence[Item], some: Sequence[int], setting: Setting, rng: np.random.Generator
+) -> list[ItemRun]:  # fmt: skip
+    sequences = setting.writer().sequences([items[index] for index in some], [""] * len(some), setting.positions)
+    return [_dropped(items, index, sequence.ids[: sequence.answer_start], setting)
             for index, sequence in zip(some, sequences, strict=True)]  # fmt: skip
 
 
-def _bare(items: Sequence[Spoken], some: Sequence[int], writer: Writer, rng: np.random.Generator) -> list[Rewritten]:
-    return [_dropped(items, index, items[index].prompt.ids[:1]) for index in some]
+def _bare(items: Sequence[Item], some: Sequence[int], setting: Setting, rng: np.random.Generator) -> list[ItemRun]:
+    return [_dropped(items, index, items[index].located.input_ids[:1], setting) for index in some]
 
 
-def _dropped(items: Sequence[Spoken], index: int, before: tuple[int, ...]) -> Rewritten:
-    sequence = answered(before, items[index])
-    return Rewritten(index, 0, sequence, len(items[index].tokens.sequence.ids) - len(sequence.ids))
+def _dropped(items: Sequence[Item], index: int, before: tuple[int, ...], setting: Setting) -> ItemRun:
+    sequence = answered(before, items[index], setting.positions)
+    return ItemRun(index, sequence, n_changed=len(items[index].located.input_ids) - len(sequence.ids))
 
 
-ANSWER_TEMPLATE = Rewriting(
-    "answer-template", "the question dropped, the template kept", _template_kept, EVIDENCE, "no question"
-)
-ANSWER_BARE = Rewriting("answer-bare", "nothing but the answer", _bare, EVIDENCE, "bare")
+ANSWER_TEMPLATE = Intervention(ENTRIES["answer-template"], rewrite=_template_kept, variant="no question")
+ANSWER_BARE = Intervention(ENTRIES["answer-bare"], rewrite=_bare, variant="bare")

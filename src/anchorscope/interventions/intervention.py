@@ -1,83 +1,142 @@
-"""What every intervention is: a rule that turns an item into the attention edges to cut.
+"""What every intervention is: a rule that says how the runs of the items differ from their clean runs.
 
-An intervention knows tokens, not probes. Registered ones all pass the same laws: cutting nothing equals the clean run,
-a real cut changes something, states below the first cut key stay as they are.
+A run differs in its attention edges (some are cut), in its text (the question is written anew), or in both. An
+intervention knows items and tokens, not probes. Registered ones all pass the same laws: changing nothing equals the
+clean run, a real change changes something, states below the first cut key stay as they are.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
-from anchorscope.engine.sequences import Cut, TokenSequence
+from anchorscope.answers.prompt import Prompt, build_prompts
+from anchorscope.answers.template import Template
+from anchorscope.catalogue import InterventionEntry
+from anchorscope.engine.sequences import NO_CUT, Cut, TokenSequence
 from anchorscope.errors import InterventionNotApplied
-from anchorscope.spans.locate import Located, QuestionParts
-from anchorscope.spans.positions import POSITIONS
-
-NO_PARTS = QuestionParts((), (), ())
-"""Of an item of which only E_Q is known."""
+from anchorscope.items import Item
 
 
 @dataclass(frozen=True)
-class ItemTokens:
-    """What an intervention may know of an item."""
+class ItemRun:
+    """One item, run once in a changed way."""
 
+    item: int
+    """Index into the items."""
     sequence: TokenSequence
-    question_tokens: tuple[int, ...]
-    """Exact question tokens E_Q, indices into the sequence."""
-    prefix_length: int
-    """Leading tokens shared by all items; they are not run again and cannot be cut."""
-    parts: QuestionParts = NO_PARTS
-    """The question's tokens by what they say."""
+    """The item's own tokens, or those of another text."""
+    cut: Cut = NO_CUT
+    """The attention edges that are cut."""
+    run: int = 0
+    """Which of the item's runs this is: 0, 1 …"""
+    n_changed: int = 0
+    """How many tokens are cut, replaced or dropped."""
 
 
-def item_tokens(located: Located, positions: Sequence[str], prefix_length: int) -> ItemTokens:
-    """An item whose tokens were found, to be read at the named positions."""
-    read_at = tuple(located.positions[POSITIONS.index(position)] for position in positions)
-    sequence = TokenSequence(located.input_ids, located.answer_start, read_at)
-    return ItemTokens(sequence, located.question_tokens, prefix_length, located.parts)
+@dataclass(frozen=True)
+class Writer:
+    """How a question becomes the model's prompt."""
+
+    tokenizer: Any
+    template: Template
+
+    def prompts(self, items: Sequence[Item]) -> list[Prompt]:
+        """The prompts of the items' own questions."""
+        return build_prompts(self.tokenizer, [item.question for item in items], self.template)
+
+    def sequences(self, items: Sequence[Item], questions: Sequence[str], positions: Sequence[str]
+    ) -> list[TokenSequence]:  # fmt: skip
+        """Each item's answer after the prompt of another question."""
+        encoded = self.template.encode(self.tokenizer, [self.template.text(question) for question in questions])
+        return [
+            answered(ids + item.answer.before, item, positions) for item, (ids, _) in zip(items, encoded, strict=True)
+        ]
+
+
+def answered(before: tuple[int, ...], item: Item, positions: Sequence[str]) -> TokenSequence:
+    """An item's answer after other tokens, read at the same places of the answer."""
+    old = item.sequence(positions)
+    moved = len(before) - old.answer_start
+    return TokenSequence(before + item.answer.ids, len(before), tuple(place + moved for place in old.read_at))
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What an intervention is given beside the items."""
+
+    positions: tuple[str, ...]
+    """Where probes read."""
+    edges: str
+    """Which later tokens lose the cut edges, unless an intervention has a choice of its own."""
+    seed: int
+    writer: Callable[[], Writer]
+    """Gives the tokenizer and the template; asked only by those who write a text anew."""
+    most_items: int | None = None
+    """Items of an intervention that takes many passes; None for all."""
+
+
+Keys = Callable[[Item, np.random.Generator], tuple[int, ...]]
+"""Which positions of an item later ones may no longer attend to."""
+Rewrite = Callable[[Sequence[Item], Sequence[int], Setting, np.random.Generator], list[ItemRun]]
+"""The runs of some of the items with another text, from all items and the indices of those to run."""
 
 
 @dataclass(frozen=True)
 class Intervention:
     """A registered intervention."""
 
-    name: str
-    """As in the results' column `intervention`."""
-    about: str
-    """One line for help and report."""
-    keys: Callable[[ItemTokens, np.random.Generator], tuple[int, ...]]
-    """Which positions later ones may no longer attend to."""
+    entry: InterventionEntry
+    """Its name and words."""
+    keys: Keys | None = None
+    """For one that cuts attention edges."""
+    rewrite: Rewrite | None = None
+    """For one that writes the text anew."""
     changes: bool = True
-    """False for the no-op control: nothing is cut, and the batches are made in another order."""
+    """False for a no-op control: nothing is changed, only the batches are made in another order."""
     max_items: int | None = None
     """How many items are enough; None for all."""
     keeps_states: bool = False
-    """Whether the states at the headline site are kept, to fit probes on them anew (`refit`)."""
-    needs: str | None = None
+    """Whether states under it are kept, to fit probes on them anew (`refit`)."""
+    part: str | None = None
     """The part of the question without which an item cannot be run; None where every item can."""
-    evidence: str = "knockout"
-    """The experiment that it belongs to; those of the knockout are always run."""
+    why_few: str = "no item can be run so"
+    """Why there may be too few items to run."""
     edges: str | None = None
     """Which later tokens lose the edges, where that is the point of it; None for the recipe's choice."""
     how: str = "mask"
     """How edges are cut: masked before the softmax, or set to zero after it."""
     whole: bool = False
     """Whether it cuts tokens of the shared prefix, so that the whole sequence has to be run."""
-    control: bool = False
-    """Whether it should do little: what it does after all is a measure of how far to trust the rest."""
     many_passes: bool = False
     """Whether it costs much more than the knockout, so that some of the items have to do on a small machine."""
+    variant: str | None = None
+    """What its rows are called in the results; None for the edges that are cut."""
+    layers: range | None = None
+    """The layers that lose the edges; None for all."""
+    heads: tuple[int, ...] | None = None
+    """The query heads that lose them; None for all."""
 
-    def applies(self, item: ItemTokens) -> bool:
+    @property
+    def name(self) -> str:
+        """As in the results' column `intervention`."""
+        return self.entry.name
+
+    def within(self, variant: str, layers: range, heads: tuple[int, ...] | None = None) -> "Intervention":
+        """The same in some layers, or in some heads, only."""
+        return replace(self, variant=variant, layers=layers, heads=heads, keeps_states=False)
+
+    def applies(self, item: Item) -> bool:
         """Whether an item can be run."""
-        if self.whole and item.prefix_length < 2:  # the first token is never cut
+        if self.whole and item.located.prefix_length < 2:  # the first token is never cut
             return False
-        return self.needs is None or bool(getattr(item.parts, self.needs))
+        return self.part is None or bool(getattr(item.located.parts, self.part))
 
-    def cut(self, item: ItemTokens, edges: str, rng: np.random.Generator) -> Cut:
+    def cut(self, item: Item, edges: str, rng: np.random.Generator) -> Cut:
         """The cut for one item."""
-        if self.changes and not item.question_tokens:
+        assert self.keys is not None, f"{self.name} cuts nothing"
+        if self.changes and not item.located.question_tokens:
             # Nothing would be cut, nothing would change, and the item would pass for A-Anchored.
             raise InterventionNotApplied(f"{self.name}: an item has no exact question tokens")
-        return Cut(keys=self.keys(item, rng), edges=self.edges or edges, how=self.how)
+        return Cut(keys=self.keys(item, rng), edges=self.edges or edges, how=self.how, heads=self.heads)

@@ -14,21 +14,22 @@ from collections.abc import Callable, Iterator, Sequence
 import numpy as np
 
 from anchorscope.answers.grade import grade
-from anchorscope.interventions.controls import NOISE_ITEMS
-from anchorscope.interventions.rewriting import Rewriting, Rewritten, Spoken, Writer
+from anchorscope.catalogue import INTERVENTIONS as ENTRIES
+from anchorscope.interventions.cuts import NOISE_ITEMS
+from anchorscope.interventions.intervention import Intervention, ItemRun, Setting
+from anchorscope.items import Item
 from anchorscope.spans.locate import on_one_line, question_tokens
 from anchorscope.spans.places import Span, is_clear, words_as_written
 
 DONORS = 3
 """Donors of each item."""
 _TRIED = 24  # donors looked at before an item is left without one
-EVIDENCE = "patching"
 
 Indices = Sequence[int]
 Donors = Callable[[int], Indices]
 
 
-def exchanged(item: Spoken, donor: Spoken) -> str:
+def exchanged(item: Item, donor: Item) -> str:
     """The item's question with the donor's exact words."""
     own, others = _Flat(item), _Flat(donor)
     changes: list[tuple[Span, str]] = []
@@ -41,7 +42,7 @@ def exchanged(item: Spoken, donor: Spoken) -> str:
 class _Flat:
     """A question on one line, as it stands in the prompt, with the places of its exact words."""
 
-    def __init__(self, item: Spoken) -> None:
+    def __init__(self, item: Item) -> None:
         raw = item.question.question
         self.text = " ".join(raw.split())
         self.parts = [on_one_line(raw, spans) for spans in (item.words.subject, item.words.property_spans)]
@@ -69,7 +70,7 @@ def _replaced(text: str, changes: Sequence[tuple[Span, str]]) -> str:
     return " ".join(text.split())
 
 
-def _same_relation(items: Sequence[Spoken]) -> Donors:
+def _same_relation(items: Sequence[Item]) -> Donors:
     by_relation: dict[str, list[int]] = {}
     for index, item in enumerate(items):
         if item.question.relation is not None:
@@ -77,14 +78,14 @@ def _same_relation(items: Sequence[Spoken]) -> Donors:
     return lambda index: by_relation.get(items[index].question.relation or "", ())
 
 
-def _anyone(items: Sequence[Spoken]) -> Donors:
+def _anyone(items: Sequence[Item]) -> Donors:
     everyone = range(len(items))
     return lambda index: everyone
 
 
 def _patch(
-    items: Sequence[Spoken], some: Indices, writer: Writer, rng: np.random.Generator, donors: Donors
-) -> list[Rewritten]:
+    items: Sequence[Item], some: Indices, setting: Setting, rng: np.random.Generator, donors: Donors
+) -> list[ItemRun]:
     """Every item with up to so many donors."""
     made: list[tuple[int, int, str]] = []
     for index in some:
@@ -104,7 +105,7 @@ def _patch(
         right = grade(item.answer.text, item.question.answers, item.question.question)
         chosen = list((unfit or (fitting if right else {})).values())[:DONORS]
         made += [(index, run, text) for run, text in enumerate(chosen)]
-    return _written(items, made, writer, lambda index: len(items[index].tokens.question_tokens))
+    return _written(items, made, setting, lambda index: len(items[index].located.question_tokens))
 
 
 def _tried(candidates: Indices, index: int, rng: np.random.Generator) -> list[int]:
@@ -115,31 +116,32 @@ def _tried(candidates: Indices, index: int, rng: np.random.Generator) -> list[in
 
 
 def _written(
-    items: Sequence[Spoken], made: Sequence[tuple[int, int, str]], writer: Writer, changed: Callable[[int], int]
-) -> list[Rewritten]:
-    sequences = writer.sequences([items[index] for index, _, _ in made], [text for _, _, text in made])
+    items: Sequence[Item], made: Sequence[tuple[int, int, str]], setting: Setting, changed: Callable[[int], int]
+) -> list[ItemRun]:
+    owners, texts = [items[index] for index, _, _ in made], [text for _, _, text in made]
+    sequences = setting.writer().sequences(owners, texts, setting.positions)
     return [
-        Rewritten(index, run, sequence, changed(index))
+        ItemRun(index, sequence, run=run, n_changed=changed(index))
         for (index, run, _), sequence in zip(made, sequences, strict=True)
     ]
 
 
 def _from_relation(
-    items: Sequence[Spoken], some: Indices, writer: Writer, rng: np.random.Generator
-) -> list[Rewritten]:
-    return _patch(items, some, writer, rng, _same_relation(items))
+    items: Sequence[Item], some: Indices, setting: Setting, rng: np.random.Generator
+) -> list[ItemRun]:
+    return _patch(items, some, setting, rng, _same_relation(items))
 
 
-def _from_anyone(items: Sequence[Spoken], some: Indices, writer: Writer, rng: np.random.Generator) -> list[Rewritten]:
-    return _patch(items, some, writer, rng, _anyone(items))
+def _from_anyone(items: Sequence[Item], some: Indices, setting: Setting, rng: np.random.Generator) -> list[ItemRun]:
+    return _patch(items, some, setting, rng, _anyone(items))
 
 
-def _from_itself(items: Sequence[Spoken], some: Indices, writer: Writer, rng: np.random.Generator) -> list[Rewritten]:
+def _from_itself(items: Sequence[Item], some: Indices, setting: Setting, rng: np.random.Generator) -> list[ItemRun]:
     made = [(index, 0, exchanged(items[index], items[index])) for index in some]
-    return _written(items, made, writer, lambda index: 0)
+    return _written(items, made, setting, lambda index: 0)
 
 
-def other_words(item: Spoken) -> list[Span]:
+def other_words(item: Item) -> list[Span]:
     """Words of a question, on one line, that are not among its exact words."""
     flat = _Flat(item)
     taken = [span for part in flat.parts for span in part]
@@ -147,16 +149,17 @@ def other_words(item: Spoken) -> list[Span]:
 
 
 def _other_words_exchanged(
-    items: Sequence[Spoken], some: Indices, writer: Writer, rng: np.random.Generator
-) -> list[Rewritten]:
+    items: Sequence[Item], some: Indices, setting: Setting, rng: np.random.Generator
+) -> list[ItemRun]:
     """As many other tokens, at least, replaced by the other words of other questions."""
     made, changed = [], {}
-    for index in some:
+    prompts = setting.writer().prompts([items[index] for index in some])
+    for index, prompt in zip(some, prompts, strict=True):
         item, text = items[index], _Flat(items[index]).text
         own = other_words(item)
         chosen: list[Span] = []
         for place in rng.permutation(len(own)):
-            if len(question_tokens(item.question, chosen, item.prompt)) >= len(item.tokens.question_tokens):
+            if len(question_tokens(item.question, chosen, prompt)) >= len(item.located.question_tokens):
                 break
             chosen.append(own[int(place)])
         changes = []
@@ -166,11 +169,11 @@ def _other_words_exchanged(
                 changes.append(((start, end), offered))
         if changes:
             made.append((index, 0, _replaced(text, changes)))
-            changed[index] = len(question_tokens(item.question, [span for span, _ in changes], item.prompt))
-    return _written(items, made, writer, changed.__getitem__)
+            changed[index] = len(question_tokens(item.question, [span for span, _ in changes], prompt))
+    return _written(items, made, setting, changed.__getitem__)
 
 
-def _other_word(items: Sequence[Spoken], index: int, word: str, rng: np.random.Generator) -> str | None:
+def _other_word(items: Sequence[Item], index: int, word: str, rng: np.random.Generator) -> str | None:
     """Another question's word that is none of its exact ones; None where all of those looked at are the same."""
     for donor in _tried(range(len(items)), index, rng):
         text = _Flat(items[donor]).text
@@ -181,19 +184,17 @@ def _other_word(items: Sequence[Spoken], index: int, word: str, rng: np.random.G
     return None
 
 
-PATCH_SAME = Rewriting(
-    "patch-same", "E_Q replaced by that of an item of the same relation", _from_relation, EVIDENCE, "donor",
-    needs="their relation is not known, or no other item of it fits",
+PATCH_SAME = Intervention(
+    ENTRIES["patch-same"], rewrite=_from_relation, variant="donor",
+    why_few="their relation is not known, or no other item of it fits",
 )  # fmt: skip
-PATCH_RANDOM = Rewriting(
-    "patch-random", "E_Q replaced by that of any other item", _from_anyone, EVIDENCE, "donor",
-    needs="no other item fits",
-)  # fmt: skip
-PATCH_SELF = Rewriting(
-    "patch-self", "E_Q replaced by itself: nothing may change", _from_itself, EVIDENCE, "self", changes=False,
-    max_items=NOISE_ITEMS, control=True,
-)  # fmt: skip
-PATCH_CONTROL = Rewriting(
-    "patch-control", "as many other tokens of the question replaced", _other_words_exchanged, EVIDENCE, "control",
-    control=True, needs="the questions say nothing but their exact words",
+PATCH_RANDOM = Intervention(
+    ENTRIES["patch-random"], rewrite=_from_anyone, variant="donor", why_few="no other item fits"
+)
+PATCH_SELF = Intervention(
+    ENTRIES["patch-self"], rewrite=_from_itself, variant="self", changes=False, max_items=NOISE_ITEMS
+)
+PATCH_CONTROL = Intervention(
+    ENTRIES["patch-control"], rewrite=_other_words_exchanged, variant="control",
+    why_few="the questions say nothing but their exact words",
 )  # fmt: skip

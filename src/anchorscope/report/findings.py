@@ -11,38 +11,14 @@ from dataclasses import dataclass, field
 
 import polars as pl
 
-EXPERIMENT_SCHEMA: dict[str, type[pl.DataType]] = {
-    "model": pl.String, "dataset": pl.String, "site": pl.String, "position": pl.String, "experiment": pl.String,
-    "variant": pl.String, "against": pl.String, "assignment": pl.String, "group": pl.String, "truth": pl.String,
-    "layer": pl.Int64, "probe_layer": pl.Int64, "quantity": pl.String, "value": pl.Float64, "ci_low": pl.Float64,
-    "ci_high": pl.Float64, "n": pl.Int64, "p_value": pl.Float64, "q_value": pl.Float64, "effect_size": pl.Float64,
-    "method": pl.String,
-}  # fmt: skip
-"""Columns of experiments.csv: one statistic per row."""
-EXPERIMENT_ITEM_SCHEMA: dict[str, type[pl.DataType]] = {
-    "dataset": pl.String, "item_id": pl.String, "experiment": pl.String, "variant": pl.String, "quantity": pl.String,
-    "value": pl.Float64,
-}  # fmt: skip
-"""Columns of experiment_items.parquet: one number of one item per row."""
-UNAVAILABLE_SCHEMA: dict[str, type[pl.DataType]] = {
-    "dataset": pl.String, "experiment": pl.String, "reason": pl.String,
-}  # fmt: skip
-"""What was asked for and cannot be done, with the reason."""
-SAMPLE_SCHEMA: dict[str, pl.DataType] = {
-    "dataset": pl.String(), "site": pl.String(), "position": pl.String(), "assignment": pl.String(),
-    "group": pl.String(), "layer": pl.Int64(), "delta_p": pl.List(pl.Float32()),
-}  # fmt: skip
-"""Columns of curve_samples.parquet: `delta_p` runs over the draws, first the sample itself, then every resample."""
-EFFECT_SCHEMA: dict[str, pl.DataType] = {
-    "dataset": pl.String(), "item_id": pl.String(), "intervention": pl.String(), "variant": pl.String(),
-    "probe": pl.String(), "site": pl.String(), "position": pl.String(), "n_cut": pl.Int64(),
-    "logit_clean": pl.List(pl.Float32()), "logit_after": pl.List(pl.Float32()),
-}  # fmt: skip
-"""Columns of effects.parquet."""
-
-
-def _none_of(schema: Mapping[str, pl.DataType | type[pl.DataType]]) -> pl.DataFrame:
-    return pl.DataFrame(schema=schema)
+from anchorscope.schema import (
+    EFFECT_SCHEMA,
+    EXPERIMENT_ITEM_SCHEMA,
+    EXPERIMENT_SCHEMA,
+    SAMPLE_SCHEMA,
+    UNAVAILABLE_SCHEMA,
+    empty,
+)
 
 
 @dataclass(frozen=True)
@@ -83,15 +59,15 @@ class Findings:
     """step, seconds, peak_memory_mb."""
     random_weights: bool = False
     """Whether the model's weights were drawn at random: then every number here is noise, and the page says so."""
-    experiments: pl.DataFrame = field(default_factory=lambda: _none_of(EXPERIMENT_SCHEMA))
+    experiments: pl.DataFrame = field(default_factory=lambda: empty(EXPERIMENT_SCHEMA))
     """Statistics of the further experiments (experiments.csv)."""
-    experiment_items: pl.DataFrame = field(default_factory=lambda: _none_of(EXPERIMENT_ITEM_SCHEMA))
+    experiment_items: pl.DataFrame = field(default_factory=lambda: empty(EXPERIMENT_ITEM_SCHEMA))
     """What the further experiments measured on each item (experiment_items.parquet)."""
-    unavailable: pl.DataFrame = field(default_factory=lambda: _none_of(UNAVAILABLE_SCHEMA))
+    unavailable: pl.DataFrame = field(default_factory=lambda: empty(UNAVAILABLE_SCHEMA))
     """Experiments that were asked for and cannot be done on a dataset."""
-    curve_samples: pl.DataFrame = field(default_factory=lambda: _none_of(SAMPLE_SCHEMA))
+    curve_samples: pl.DataFrame = field(default_factory=lambda: empty(SAMPLE_SCHEMA))
     """The chart's knockout curves (truth all, headline place) in every bootstrap draw (curve_samples.parquet)."""
-    effects: pl.DataFrame = field(default_factory=lambda: _none_of(EFFECT_SCHEMA))
+    effects: pl.DataFrame = field(default_factory=lambda: empty(EFFECT_SCHEMA))
     """Log-odds of single items before and after every intervention (effects.parquet): headline place, probe `full`."""
     parameters: int = 0
     """How large the model is; 0 where that is not known."""

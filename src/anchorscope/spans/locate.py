@@ -1,11 +1,11 @@
 """An answered item as the engine and the interventions need it: token ids, exact tokens, and where probes read."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from anchorscope.answers.generate import Answer
-from anchorscope.answers.prompt import Prompt
+from anchorscope.answers.prompt import Prompt, prefix_length
 from anchorscope.datasets.question import Question
 from anchorscope.spans.answer_span import answer_entity
 from anchorscope.spans.places import Span
@@ -42,6 +42,8 @@ class Located:
     """E_Q by its parts, and all content words."""
     words: QuestionSpans | None = None
     """The same as places in the question's text."""
+    prefix_length: int = 0
+    """Leading tokens that all items of the dataset share: their keys and values are computed once."""
 
 
 def locate(tokenizer: Any, question: Question, words: QuestionSpans, prompt: Prompt, answer: Answer) -> Located:
@@ -80,8 +82,9 @@ def locate_all(
 ) -> list[Located | None]:
     """Exact tokens of every item; None where there is no answer to use."""
     heard = _hear(tokenizer, [answer for answer in answers if answer.status == "answered"])
+    shared = prefix_length(prompts) if prompts else 0
     return [
-        _located(*item, next(heard)) if item[-1].status == "answered" else None
+        replace(_located(*item, next(heard)), prefix_length=shared) if item[-1].status == "answered" else None
         for item in zip(questions, words, prompts, answers, strict=True)
     ]
 

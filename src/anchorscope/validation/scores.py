@@ -12,18 +12,15 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from anchorscope.interventions.intervention import Intervention
-from anchorscope.interventions.registry import INTERVENTIONS, REWRITINGS
-from anchorscope.interventions.rewriting import Rewriting
+from anchorscope.catalogue import INTERVENTIONS
 from anchorscope.recipe import read_recipe
 
 Floats = NDArray[np.floating]
 Bools = NDArray[np.bool_]
 
-_EVERY: dict[str, Intervention | Rewriting] = {**INTERVENTIONS, **REWRITINGS}
-METHODS_OF = {name: one.evidence for name, one in _EVERY.items()}
+METHODS_OF = {name: one.experiment for name, one in INTERVENTIONS.items()}
 """The experiment that each intervention belongs to."""
-CONTROLS = tuple(name for name, one in _EVERY.items() if one.control)
+CONTROLS = tuple(name for name, one in INTERVENTIONS.items() if one.control)
 """Interventions that should tell nothing about the pathway."""
 _TAKEN = {
     ("saliency", "question_to_answer"), ("saliency", "share"), ("self-awareness", "pathway_log_odds"),

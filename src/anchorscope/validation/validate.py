@@ -11,6 +11,7 @@ from typing import Any
 
 import polars as pl
 
+from anchorscope.artefacts.durable import replacing
 from anchorscope.catalogue import EVIDENCE
 from anchorscope.errors import UserError
 from anchorscope.pipeline import run_recipe
@@ -19,7 +20,6 @@ from anchorscope.planted.weights import planted_model_folder
 from anchorscope.progress import Progress, Silent
 from anchorscope.recipe import make_recipe
 from anchorscope.report.experiments.validation import Validation, write_validation
-from anchorscope.store import replacing
 from anchorscope.validation.recovery import confusion_table, recovery_table
 from anchorscope.validation.scores import Items, read_items, read_scores
 from anchorscope.validation.story import MAIN_WAYS, SHOWN, sentences

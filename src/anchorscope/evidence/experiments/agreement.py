@@ -34,7 +34,7 @@ from anchorscope.evidence.experiments.compare import (
     p_values,
     q_values,
 )
-from anchorscope.evidence.experiments.experiment import Experiment, Found, Ground, Statistic
+from anchorscope.evidence.experiments.experiment import Experiment, ExperimentInputs, Found, Statistic
 from anchorscope.evidence.experiments.method_calls import RULES, SALIENCY, MethodCalls, correct_before, method_calls
 from anchorscope.evidence.items import KNOCKOUT
 from anchorscope.evidence.pathways import A_ANCHORED, Q_ANCHORED
@@ -45,9 +45,9 @@ TABLE = ("n_both", "n_first_only", "n_second_only", "n_neither")
 """Numbers of items that two methods call Q-Anchored: both, the first only, the second only, none."""
 
 
-def run(ground: Ground) -> Found:
+def run(inputs: ExperimentInputs) -> Found:
     """All pairs of methods, under both rules."""
-    methods = [one.method for one in method_calls(ground, RULES[0])]
+    methods = [one.method for one in method_calls(inputs, RULES[0])]
     if len(methods) < 2:
         return Found(missing=(
             f"agreement needs at least two methods, and only {', '.join(methods) or 'none'} was run; "
@@ -55,21 +55,21 @@ def run(ground: Ground) -> Found:
         ))  # fmt: skip
     rows: list[Statistic] = []
     missing: list[str] = []
-    ground.progress.start("agreement", len(RULES))
-    with resampling(ground.draws.device):
+    inputs.progress.start("agreement", len(RULES))
+    with resampling(inputs.draws.device):
         for rule in RULES:
-            scene = _Scene(ground, rule, method_calls(ground, rule), correct_before(ground.place))
+            scene = _Scene(inputs, rule, method_calls(inputs, rule), correct_before(inputs.measured))
             others = [one for one in scene.calls if one.method != KNOCKOUT]
             for found, reasons in (_shares(scene), _pairs(scene), _orders(scene, others)):
                 rows += found
                 missing += reasons
-            ground.progress.advance(1)
-        for rule in (name for name in ground.calls if name not in RULES):  # only the knockout's states can be asked so
-            scene = _Scene(ground, rule, method_calls(ground, RULES[0]), correct_before(ground.place))
+            inputs.progress.advance(1)
+        for rule in (name for name in inputs.calls if name not in RULES):  # only the knockout's states can be asked so
+            scene = _Scene(inputs, rule, method_calls(inputs, RULES[0]), correct_before(inputs.measured))
             found, reasons = _orders(scene, scene.calls)
             rows += found
             missing += reasons
-    ground.progress.finish()
+    inputs.progress.finish()
     return Found(tuple(rows), missing=_by_reason(missing))
 
 
@@ -86,7 +86,7 @@ def _by_reason(missing: Sequence[str]) -> tuple[str, ...]:
 class _Scene:
     """All methods' calls under one rule."""
 
-    ground: Ground
+    inputs: ExperimentInputs
     rule: str
     calls: Sequence[MethodCalls]
     correct: Bools
@@ -96,11 +96,11 @@ class _Scene:
         found = self.correct.copy()
         for one in methods:
             found &= one.ran
-        return found & of_truth(self.ground.place.labels, truth)
+        return found & of_truth(self.inputs.measured.labels, truth)
 
     def called(self, truth: str, *methods: MethodCalls) -> Tensor:
         """How many each of the methods calls Q-Anchored, then how many all of them do, then all items, [k, draw]."""
-        draws = self.ground.draws
+        draws = self.inputs.draws
         where = draws.put(np.flatnonzero(self.inside(truth, *methods)))
         counts = draws.counts[where]
         tables = [one.flipped[where] for one in methods]
@@ -200,7 +200,7 @@ def _orders(scene: _Scene, methods: Sequence[MethodCalls]) -> tuple[list[Statist
     """AUC of methods' scores for being called Q-Anchored by the knockout, within folds."""
     rows: list[Statistic] = []
     missing: list[str] = []
-    place, called = scene.ground.place, scene.ground.calls[scene.rule].flipped
+    place, called = scene.inputs.measured, scene.inputs.calls[scene.rule].flipped
     for one in methods:
         for truth in TRUTHS:
             inside = np.flatnonzero(scene.inside(truth, one) & np.isfinite(one.score))
@@ -211,7 +211,7 @@ def _orders(scene: _Scene, methods: Sequence[MethodCalls]) -> tuple[list[Statist
                     f"{least} are in the smaller of the knockout's groups, {FEW} needed"
                 )
                 continue
-            drawn = scene.ground.draws.take(inside)
+            drawn = scene.inputs.draws.take(inside)
             samples = areas(one.score[None, inside], called[inside], place.folds[inside], drawn)[0]
             method = in_groups_of(scene.rule, f"{METHOD}, pairs within folds")
             rows.append(

@@ -12,15 +12,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from anchorscope.answers.dont_know import allow_dont_know, says_dont_know
-from anchorscope.answers.generate import answer_questions
-from anchorscope.answers.prompt import build_prompts, prefix_length
 from anchorscope.datasets.question import Question
-from anchorscope.engine.forward import compute_prefix
 from anchorscope.evidence.experiments.by_pathway import Column, compare_pathways
 from anchorscope.evidence.experiments.compare import FEW, METHOD
 from anchorscope.evidence.experiments.experiment import Experiment
 from anchorscope.evidence.experiments.found import Found, ItemValues, Statistic
-from anchorscope.evidence.experiments.ground import Ground
+from anchorscope.evidence.experiments.inputs import ExperimentInputs
+from anchorscope.execute.executor import run_answers
+from anchorscope.plan.passes import plan_answers
 from anchorscope.stats.estimate import Estimate
 
 Floats = NDArray[np.floating]
@@ -31,20 +30,20 @@ POPULARITY = ("s_pop", "subject_popularity", "popularity", "pageviews", "page_vi
 """Columns that say how well known a subject is, the first that is there; PopQA's own is `s_pop`."""
 
 
-def run(ground: Ground) -> Found:
+def run(inputs: ExperimentInputs) -> Found:
     """The four questions per pathway, and how much of the dataset the answers speak for."""
-    asked, missing = _dont_know(ground)
-    known, reasons = _known(ground)
-    quantities = {"accuracy": ground.place.labels.astype(float), **asked, **known}
-    sampling = np.array([item.label.weight for item in ground.items], dtype=float)
+    asked, missing = _dont_know(inputs)
+    known, reasons = _known(inputs)
+    quantities = {"accuracy": inputs.measured.labels.astype(float), **asked, **known}
+    sampling = np.array([item.label.weight for item in inputs.used_items], dtype=float)
     weighted = f"{METHOD}, weighted by inverse sampling probability"
     columns = [
         Column(name, values, variant, weights, method, ("all",) if name == "accuracy" else ("all", "true", "false"))
         for name, values in quantities.items()
         for variant, weights, method in ((AS_DRAWN, None, METHOD), (WEIGHTED, sampling, weighted))
     ]
-    compared = compare_pathways(ground, columns)
-    coverage, not_covered = _coverage(ground, sampling)
+    compared = compare_pathways(inputs, columns)
+    coverage, not_covered = _coverage(inputs, sampling)
     return Found(
         statistics=(coverage, *compared.statistics),
         values=tuple(
@@ -55,10 +54,10 @@ def run(ground: Ground) -> Found:
     )
 
 
-def _dont_know(ground: Ground) -> tuple[dict[str, Floats], list[str]]:
+def _dont_know(inputs: ExperimentInputs) -> tuple[dict[str, Floats], list[str]]:
     """Whether the model says so when it may, 1 or 0, of the items of a smaller experiment; NaN of the others."""
-    items = ground.some_items()
-    questions = [ground.items[index].question for index in items]
+    items = inputs.some_items()
+    questions = [inputs.used_items[index].question for index in items]
     own = [index for index, question in zip(items, questions, strict=True) if question.model_answer is None]
     missing = []
     if len(own) < len(items):
@@ -68,44 +67,41 @@ def _dont_know(ground: Ground) -> tuple[dict[str, Floats], list[str]]:
         )
     if len(own) < FEW:
         return {}, missing or [f"dont_know_rate: only {len(own)} items, {FEW} needed"]
-    said = ask_again(ground, [ground.items[index].question for index in own])
-    values = np.full(ground.n, np.nan)
+    said = ask_again(inputs, [inputs.used_items[index].question for index in own])
+    values = np.full(inputs.n, np.nan)
     values[own] = [says_dont_know(text) for text in said]
     return {"dont_know_rate": values}, missing
 
 
-def ask_again(ground: Ground, questions: list[Question]) -> list[str]:
+def ask_again(inputs: ExperimentInputs, questions: list[Question]) -> list[str]:
     """The model's answers to the questions, asked with the run's own prompt that now allows "I don't know"."""
-    lm, template = ground.model(), allow_dont_know(ground.talk.template)
-    prompts = build_prompts(lm.tokenizer, questions, template)
-    prefix = compute_prefix(lm, prompts[0].ids[: prefix_length(prompts)])
-    answers = answer_questions(
-        lm, questions, prompts, prefix, ground.budget, ground.settings.max_new_tokens, ground.progress, template
-    )
-    return [answer.text for answer in answers]
+    writer = inputs.setting.writer()
+    work = plan_answers(questions, writer.tokenizer, allow_dont_know(writer.template), inputs.max_new_tokens,
+                        inputs.planner.batch_tokens)  # fmt: skip
+    return [answer.text for answer in run_answers(inputs.executor, work, inputs.progress)]
 
 
-def _known(ground: Ground) -> tuple[dict[str, Floats], list[str]]:
+def _known(inputs: ExperimentInputs) -> tuple[dict[str, Floats], list[str]]:
     """What is known of the items without asking anything, and what is not."""
     found, missing = {}, []
-    popularity = np.array([_popularity(item.question) for item in ground.items])
+    popularity = np.array([_popularity(item.question) for item in inputs.used_items])
     n = int(np.isfinite(popularity).sum())
     if n >= FEW:
         found["popularity"] = popularity
     else:
         missing.append(
-            f"popularity: {n or 'none'} of {ground.n} items of dataset {ground.dataset!r} say how well known their "
+            f"popularity: {n or 'none'} of {inputs.n} items of dataset {inputs.dataset!r} say how well known their "
             f"subject is; PopQA does (s_pop), an own file needs a column {' or '.join(map(repr, POPULARITY[:4]))} with "
             f"numbers above 0"
         )
-    log_probs = [item.answer.log_probs for item in ground.items]
+    log_probs = [item.answer.log_probs for item in inputs.used_items]
     told = sum(bool(one) for one in log_probs)
     if told >= FEW:
         found["confidence_mean"] = np.array([np.mean(one) if one else np.nan for one in log_probs])
         found["confidence_min"] = np.array([np.min(one) if one else np.nan for one in log_probs])
-    if told < ground.n:
+    if told < inputs.n:
         missing.append(
-            f"confidence_mean, confidence_min: {ground.n - told} of {ground.n} answers were supplied (model_answer), "
+            f"confidence_mean, confidence_min: {inputs.n - told} of {inputs.n} answers were supplied (model_answer), "
             f"without the log-probabilities of their tokens"
         )
     return found, missing
@@ -126,9 +122,9 @@ def _popularity(question: Question) -> float:
     return float("nan")
 
 
-def _coverage(ground: Ground, sampling: Floats) -> tuple[Statistic, list[str]]:
+def _coverage(inputs: ExperimentInputs, sampling: Floats) -> tuple[Statistic, list[str]]:
     """The share of all answered questions that the weighted items stand for: counted, so that it has no interval."""
-    answered = sum(one.label.truthful is not None for one in ground.everyone)
+    answered = sum(one.label.truthful is not None for one in inputs.items)
     share = min(1.0, float(sampling.sum()) / answered)
     exact = Estimate(share, np.nan, np.nan, answered, "exact share of the answered questions")
     found = Statistic("coverage", exact, WEIGHTED)

@@ -24,7 +24,7 @@ from anchorscope.evidence.experiments.compare import (
     p_value,
 )
 from anchorscope.evidence.experiments.found import Statistic
-from anchorscope.evidence.experiments.ground import Ground
+from anchorscope.evidence.experiments.inputs import ExperimentInputs
 from anchorscope.evidence.pathways import A_ANCHORED, GROUPS, Q_ANCHORED
 
 Floats = NDArray[np.floating]
@@ -74,31 +74,32 @@ def too_few(n: int, group: str | None, assignment: str | None, truth: str) -> st
     return f"only {n} {answers_of(truth)}{whom}, {FEW} needed"
 
 
-def compare_pathways(ground: Ground, columns: Sequence[Column]) -> Compared:
+def compare_pathways(inputs: ExperimentInputs, columns: Sequence[Column]) -> Compared:
     """Means over all used items and per pathway, and the differences Q − A."""
     found = Compared()
-    with resampling(ground.draws.device):
+    with resampling(inputs.draws.device):
         for column in columns:
             for truth in column.truths:
-                inside = of_truth(ground.place.labels, truth) & np.isfinite(column.values)
-                _mean(ground, column, inside, truth, None, None, found)
-                for assignment, calls in ground.calls.items():
+                inside = of_truth(inputs.measured.labels, truth) & np.isfinite(column.values)
+                _mean(inputs, column, inside, truth, None, None, found)
+                for assignment, calls in inputs.calls.items():
                     parts = {group: inside & calls.members(group) for group in GROUPS}
-                    large = [_mean(ground, column, parts[name], truth, assignment, name, found) for name in GROUPS]
+                    large = [_mean(inputs, column, parts[name], truth, assignment, name, found) for name in GROUPS]
                     if all(large):
-                        found.statistics.append(_difference(ground, column, parts, truth, assignment))
+                        found.statistics.append(_difference(inputs, column, parts, truth, assignment))
     return found
 
 
 def _mean(
-    ground: Ground, column: Column, inside: Bools, truth: str, assignment: str | None, group: str | None, into: Compared
-) -> bool:
+    inputs: ExperimentInputs, column: Column, inside: Bools, truth: str, assignment: str | None, group: str | None,
+    into: Compared,
+) -> bool:  # fmt: skip
     """Adds a mean, or the reason why there is none; whether it could."""
     n = int(inside.sum())
     if n < FEW:
         into.missing.append((column.quantity, too_few(n, group, assignment, truth)))
         return False
-    samples = group_means(column.values[:, None], inside, ground.draws, column.weights)[0]
+    samples = group_means(column.values[:, None], inside, inputs.draws, column.weights)[0]
     estimate = estimate_of(samples, n, in_groups_of(assignment, column.method))
     into.statistics.append(
         Statistic(column.quantity, estimate, column.variant, assignment=assignment, group=group, truth=truth)
@@ -106,8 +107,10 @@ def _mean(
     return True
 
 
-def _difference(ground: Ground, column: Column, parts: dict[str, Bools], truth: str, assignment: str) -> Statistic:
-    means = [group_means(column.values[:, None], parts[group], ground.draws, column.weights)[0] for group in GROUPS]
+def _difference(
+    inputs: ExperimentInputs, column: Column, parts: dict[str, Bools], truth: str, assignment: str
+) -> Statistic:
+    means = [group_means(column.values[:, None], parts[group], inputs.draws, column.weights)[0] for group in GROUPS]
     samples = means[0] - means[1]
     both = parts[Q_ANCHORED] | parts[A_ANCHORED]
     differ = np.ptp(column.values[both]) > 0  # where all are the same there is nothing to test

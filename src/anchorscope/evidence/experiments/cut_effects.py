@@ -20,8 +20,8 @@ from anchorscope.evidence.curves import TRUTHS
 from anchorscope.evidence.draws import Draws, ratio
 from anchorscope.evidence.experiments.compare import group_means, of_truth
 from anchorscope.evidence.experiments.found import ItemValues
-from anchorscope.evidence.experiments.ground import Ground
-from anchorscope.evidence.experiments.windows import Outcome, Way
+from anchorscope.evidence.experiments.inputs import ExperimentInputs
+from anchorscope.evidence.experiments.partial_cuts import Outcome, partial_knockout
 from anchorscope.evidence.items import KNOCKOUT, true_label_probability
 from anchorscope.evidence.pathways import GROUPS
 from anchorscope.evidence.shift import shifts
@@ -36,15 +36,15 @@ Bools = NDArray[np.bool_]
 Indices = NDArray[np.int64]
 
 
-def summed_over(ground: Ground, outcomes: Sequence[Outcome], variant: str) -> ItemValues:
+def summed_over(inputs: ExperimentInputs, outcomes: Sequence[Outcome], variant: str) -> ItemValues:
     """What several cuts add up to in every item, at its reference layer and without any correction.
 
     A cut above an item's reference layer adds nothing; an item that lies below all of them has no value.
     """
-    items = ground.some_items()
+    items = inputs.some_items()
     total, seen = np.zeros(len(items)), np.zeros(len(items), dtype=bool)
     for outcome in outcomes:
-        found = Effects(ground, next(iter(ground.calls)), outcome).at_reference
+        found = Effects(inputs, next(iter(inputs.calls)), outcome).at_reference
         places = np.searchsorted(items, outcome.items)
         total[places] += np.nan_to_num(found)
         seen[places] |= np.isfinite(found)
@@ -55,14 +55,19 @@ def summed_over(ground: Ground, outcomes: Sequence[Outcome], variant: str) -> It
 class Effects:
     """One outcome, in the groups of one assignment as they are."""
 
-    ground: Ground
+    inputs: ExperimentInputs
     assignment: str
     outcome: Outcome
 
     @property
-    def way(self) -> Way:
-        """What was cut."""
-        return self.outcome.way
+    def first(self) -> int:
+        """The first layer that is cut."""
+        return self.outcome.first
+
+    @property
+    def variant(self) -> str:
+        """As in the results' column `variant`."""
+        return self.outcome.variant
 
     @property
     def items(self) -> Indices:
@@ -72,38 +77,38 @@ class Effects:
     @cached_property
     def values(self) -> Floats:
         """ΔP of the sample in percentage points, [item, probe layer from the first cut one on]."""
-        labels = self.ground.place.labels[self.items]
+        labels = self.inputs.measured.labels[self.items]
         before, after = (true_label_probability(part, labels) for part in (self._before, self._after))
         return 100 * (after - before).T
 
     @cached_property
     def at_reference(self) -> Floats:
         """ΔP at each item's own reference layer, [item]; NaN where that is below the cut."""
-        layers = self._reference - self.way.first
+        layers = self._reference - self.first
         found = self.values[np.arange(len(self.items)), np.maximum(layers, 0)]
         return np.where(layers >= 0, found, np.nan)
 
     @property
     def _before(self) -> Floats:
-        place = self.ground.place
-        return place.before[place.probe("full")][self.way.first :, self.items]
+        place = self.inputs.measured
+        return place.before[place.probe("full")][self.first :, self.items]
 
     @property
     def _after(self) -> Floats:
-        return self.outcome.logits[self.way.first :]
+        return self.outcome.logits[self.first :]
 
     @property
     def _reference(self) -> Indices:
-        return self.ground.reference[self.items]
+        return self.inputs.reference[self.items]
 
     def members(self, group: str, truth: str = "all") -> Bools:
         """Which of the items that were run are in a group, [item]."""
-        inside = self.ground.calls[self.assignment].members(group)[self.items]
-        return inside & of_truth(self.ground.place.labels[self.items], truth)
+        inside = self.inputs.calls[self.assignment].members(group)[self.items]
+        return inside & of_truth(self.inputs.measured.labels[self.items], truth)
 
     def reached(self, group: str, truth: str = "all") -> Bools:
         """Those of them whose reference layer can see the cut, [item]."""
-        return self.members(group, truth) & (self._reference >= self.way.first)
+        return self.members(group, truth) & (self._reference >= self.first)
 
     def curve(self, group: str) -> Tensor:
         """Mean ΔP of a group, [probe layer from the first cut one on, draw]."""
@@ -119,7 +124,7 @@ class Effects:
 
     @property
     def _draws(self) -> Draws:
-        return self.ground.draws.take(self.items)
+        return self.inputs.draws.take(self.items)
 
     @cached_property
     def _reduced(self) -> "_Reduced":
@@ -149,7 +154,7 @@ class CorrectedEffects(Effects):
     @cached_property
     def values(self) -> Floats:
         """As in `Effects`, with the sample's shift taken away."""
-        place, only_sample = self.ground.place, Draws(self._draws.counts[:, :1])
+        place, only_sample = self.inputs.measured, Draws(self._draws.counts[:, :1])
         folds, labels = place.folds[self.items], place.labels[self.items]
         moved = shifts(self._before, self._after, folds, place.reference.shape[1], only_sample)[..., 0].cpu().numpy()
         after = true_label_probability(self._after - moved[:, folds], labels)
@@ -157,7 +162,7 @@ class CorrectedEffects(Effects):
 
     @cached_property
     def _reduced(self) -> _Reduced:
-        place, first = self.ground.place, self.way.first
+        place, first = self.inputs.measured, self.first
         whole = self._sums(np.arange(len(self.items)))
         # Folds have a shift of their own each, so that leaving some out changes no other.
         reached = np.flatnonzero(self._reference >= first)
@@ -171,7 +176,7 @@ class CorrectedEffects(Effects):
         )
 
     def _sums(self, some: Indices) -> CellSums:
-        place, first = self.ground.place, self.way.first
+        place, first = self.inputs.measured, self.first
         measured = replace(
             place,
             probes=("full",),
@@ -182,17 +187,17 @@ class CorrectedEffects(Effects):
         return cell_sums(replace(self.corrected, measured=measured), _THIS)
 
 
-def effects_of(ground: Ground, assignment: str, outcomes: Sequence[Outcome]) -> list[Effects]:
+def effects_of(inputs: ExperimentInputs, assignment: str, outcomes: Sequence[Outcome]) -> list[Effects]:
     """What each outcome does to the groups of an assignment."""
     if assignment != CORRECTED:
-        return [Effects(ground, assignment, outcome) for outcome in outcomes]
-    corrected = correct_shift(ground.place, ground.draws)
-    return [CorrectedEffects(ground, assignment, outcome, corrected) for outcome in outcomes]
+        return [Effects(inputs, assignment, outcome) for outcome in outcomes]
+    corrected = correct_shift(inputs.measured, inputs.draws)
+    return [CorrectedEffects(inputs, assignment, outcome, corrected) for outcome in outcomes]
 
 
-def cumulative(ground: Ground, items: Indices) -> Outcome:
+def cumulative(inputs: ExperimentInputs, items: Indices) -> Outcome:
     """The knockout itself, in all layers, on some items, as an outcome to compare others with."""
-    place = ground.place
+    place = inputs.measured
     where = np.searchsorted(place.ran[KNOCKOUT], items)
     logits = place.after[KNOCKOUT][place.probe("full")][:, where]
-    return Outcome(Way("cumulative", range(place.n_layers)), items, logits)
+    return Outcome(partial_knockout("cumulative", range(place.n_layers)), items, logits)

@@ -69,11 +69,11 @@ def _rows(
         Statistic(
             quantity=quantity,
             estimate=Estimate(float(value[k]), float(low[k]), float(high[k]), numbers[k], METHOD),
-            variant=one.way.variant,
+            variant=one.variant,
             assignment=one.assignment,
             group=group,
             truth=truth,
-            layer=one.way.first,
+            layer=one.first,
             p_value=known(p[k]),
             q_value=known(q[k]),
             effect_size=sizes[k],
@@ -102,12 +102,12 @@ def _few_reached(family: Sequence[Effects]) -> list[str]:
     for group in GROUPS:
         for truth in TRUTHS:
             if max(one.members(group, truth).sum() for one in family) >= FEW:
-                few = [one.way.first for one in family if 0 < one.reached(group, truth).sum() < FEW]
+                few = [one.first for one in family if 0 < one.reached(group, truth).sum() < FEW]
                 name = group if truth == "all" else f"{truth} {group}"
                 parts += [f"{name} from layer {min(few)} on"] if few else []
     if not parts:
         return []
-    names = list(dict.fromkeys(one.way.variant for one in family))
+    names = list(dict.fromkeys(one.variant for one in family))
     what = names[0] if len(names) == 1 else f"{names[0]} … {names[-1]}"
     return [
         f"{QUANTITY} of cuts so high that the reference layer of fewer than {FEW} items is not below them, under the "

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from anchorscope.evidence.draws import Draws
-from anchorscope.evidence.experiments.ground import Ground
+from anchorscope.evidence.experiments.inputs import ExperimentInputs
 from anchorscope.evidence.items import KNOCKOUT, true_label_probability
 from anchorscope.evidence.pathways import (
     RETAINED,
@@ -64,9 +64,9 @@ class Seen:
         return np.where(self.before > 0, 1.0, -1.0)
 
 
-def seen_at_reference(ground: Ground) -> Seen:
+def seen_at_reference(inputs: ExperimentInputs) -> Seen:
     """What flip rules look at, of every used item."""
-    place, refit = ground.place, ground.refits.get(KNOCKOUT)
+    place, refit = inputs.measured, inputs.measured.refits.get(KNOCKOUT)
     index = place.probe("full")
     reference = place.reference[index]
     return Seen(

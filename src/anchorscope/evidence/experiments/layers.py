@@ -26,8 +26,14 @@ from anchorscope.evidence.experiments.compare import (
 )
 from anchorscope.evidence.experiments.cut_effects import Effects, cumulative, effects_of, summed_over
 from anchorscope.evidence.experiments.cut_statistics import reference_statistics
-from anchorscope.evidence.experiments.experiment import Experiment, Found, Ground, ItemValues, Statistic
-from anchorscope.evidence.experiments.windows import Outcome, Way, run_ways, window_starts, window_width
+from anchorscope.evidence.experiments.experiment import Experiment, ExperimentInputs, Found, ItemValues, Statistic
+from anchorscope.evidence.experiments.partial_cuts import (
+    Outcome,
+    partial_knockout,
+    run_partial_cuts,
+    window_starts,
+    window_width,
+)
 from anchorscope.evidence.pathways import A_ANCHORED, GROUPS, Q_ANCHORED
 from anchorscope.stats.estimate import Estimate
 
@@ -35,38 +41,38 @@ SINGLE = "single"
 """One layer at a time."""
 
 
-def run(ground: Ground) -> Found:
+def run(inputs: ExperimentInputs) -> Found:
     """The knockout in every layer and window, and what it does to the groups."""
-    n_layers, width = ground.place.n_layers, window_width(ground)
-    singles = [Way(SINGLE, range(layer, layer + 1)) for layer in range(n_layers)]
+    n_layers, width = inputs.measured.n_layers, window_width(inputs)
+    singles = [partial_knockout(SINGLE, range(layer, layer + 1)) for layer in range(n_layers)]
     starts = window_starts(n_layers, width) if width > 1 else []
-    windows = [Way(f"window {width}", range(start, start + width)) for start in starts]
-    outcomes, missing = run_ways(ground, [*singles, *windows], "layers")
-    found = analyse(ground, outcomes)
+    windows = [partial_knockout(f"window {width}", range(start, start + width)) for start in starts]
+    outcomes, missing = run_partial_cuts(inputs, [*singles, *windows], "layers")
+    found = analyse(inputs, outcomes)
     return Found(found.statistics, found.values, (*missing, *found.missing))
 
 
-def analyse(ground: Ground, outcomes: Sequence[Outcome]) -> Found:
+def analyse(inputs: ExperimentInputs, outcomes: Sequence[Outcome]) -> Found:
     """All statistics of cuts in single layers and windows."""
     rows: list[Statistic] = []
     missing: list[str] = []
-    families = list(dict.fromkeys(outcome.way.variant for outcome in outcomes))
-    ground.progress.start("layers: statistics", len(ground.calls))
-    with resampling(ground.draws.device):
-        for assignment in ground.calls:
+    families = list(dict.fromkeys(outcome.variant for outcome in outcomes))
+    inputs.progress.start("layers: statistics", len(inputs.calls))
+    with resampling(inputs.draws.device):
+        for assignment in inputs.calls:
             for variant in families:
-                family = effects_of(ground, assignment, [one for one in outcomes if one.way.variant == variant])
+                family = effects_of(inputs, assignment, [one for one in outcomes if one.variant == variant])
                 rows += _heat_map(family)
                 found, reasons = reference_statistics(family)
                 rows += found
                 missing += reasons
                 if variant == SINGLE:
-                    for more, why in (_shares(ground, family), _deepest(family)):
+                    for more, why in (_shares(inputs, family), _deepest(family)):
                         rows += more
                         missing += why
-            ground.progress.advance(1)
-    ground.progress.finish()
-    return Found(tuple(rows), _values(ground, outcomes), tuple(dict.fromkeys(missing)))
+            inputs.progress.advance(1)
+    inputs.progress.finish()
+    return Found(tuple(rows), _values(inputs, outcomes), tuple(dict.fromkeys(missing)))
 
 
 def _heat_map(family: Sequence[Effects]) -> list[Statistic]:
@@ -91,12 +97,12 @@ def _heat_map_row(one: Effects, samples: Tensor, group: str, q: Sequence[float])
         Statistic(
             quantity="delta_p",
             estimate=Estimate(float(value[k]), float(low[k]), float(high[k]), len(inside), METHOD),
-            variant=one.way.variant,
+            variant=one.variant,
             assignment=one.assignment,
             group=group,
             truth="all",
-            layer=one.way.first,
-            probe_layer=one.way.first + k,
+            layer=one.first,
+            probe_layer=one.first + k,
             p_value=known(p[k]),
             q_value=known(q[k]),
             effect_size=mean_in_deviations(inside[:, k]),
@@ -105,11 +111,11 @@ def _heat_map_row(one: Effects, samples: Tensor, group: str, q: Sequence[float])
     ]
 
 
-def _shares(ground: Ground, singles: Sequence[Effects]) -> tuple[list[Statistic], list[str]]:
+def _shares(inputs: ExperimentInputs, singles: Sequence[Effects]) -> tuple[list[Statistic], list[str]]:
     """What single layers add up to at the reference layer, over what the whole knockout does to the same items."""
-    if not _complete(ground, singles):
+    if not _complete(inputs, singles):
         return [], ["share_of_cumulative: not every single layer could be cut in every item"]
-    (whole,) = effects_of(ground, singles[0].assignment, [cumulative(ground, singles[0].items)])
+    (whole,) = effects_of(inputs, singles[0].assignment, [cumulative(inputs, singles[0].items)])
     shares, numbers, missing = {}, {}, []
     for group in GROUPS:
         numbers[group] = int(whole.members(group).sum())
@@ -143,11 +149,11 @@ def _shares(ground: Ground, singles: Sequence[Effects]) -> tuple[list[Statistic]
     return rows, missing
 
 
-def _complete(ground: Ground, singles: Sequence[Effects]) -> bool:
+def _complete(inputs: ExperimentInputs, singles: Sequence[Effects]) -> bool:
     """Whether every layer that a reference layer can see was cut alone, in all of the items."""
-    needed = ground.some_items()
-    top = int(ground.reference[needed].max())
-    whole = {one.way.first for one in singles if len(one.items) == len(needed)}
+    needed = inputs.some_items()
+    top = int(inputs.reference[needed].max())
+    whole = {one.first for one in singles if len(one.items) == len(needed)}
     return whole.issuperset(range(top + 1))
 
 
@@ -163,7 +169,7 @@ def _deepest(singles: Sequence[Effects]) -> tuple[list[Statistic], list[str]]:
         if float(samples[:, 0].min()) >= 0:
             missing.append(f"deepest_layer of {group} items under the {assignment} rule: no layer lowers their ΔP")
             continue
-        layers = torch.tensor([one.way.first for one in shown], dtype=torch.float64, device=samples.device)
+        layers = torch.tensor([one.first for one in shown], dtype=torch.float64, device=samples.device)
         deepest[group] = layers[samples.argmin(dim=0)], n
         estimate = estimate_of(deepest[group][0], n, f"{METHOD}, the layer in every draw")
         rows.append(Statistic("deepest_layer", estimate, SINGLE, None, assignment, group, "all"))
@@ -175,12 +181,12 @@ def _deepest(singles: Sequence[Effects]) -> tuple[list[Statistic], list[str]]:
     return rows, missing
 
 
-def _values(ground: Ground, outcomes: Sequence[Outcome]) -> tuple[ItemValues, ...]:
+def _values(inputs: ExperimentInputs, outcomes: Sequence[Outcome]) -> tuple[ItemValues, ...]:
     """What the single layers add up to in every item, at its reference layer and without any correction."""
-    singles = [one for one in outcomes if one.way.variant == SINGLE]
-    if not singles or not _complete(ground, [Effects(ground, next(iter(ground.calls)), one) for one in singles]):
+    singles = [one for one in outcomes if one.variant == SINGLE]
+    if not singles or not _complete(inputs, [Effects(inputs, next(iter(inputs.calls)), one) for one in singles]):
         return ()
-    return (summed_over(ground, singles, SINGLE),)
+    return (summed_over(inputs, singles, SINGLE),)
 
 
 EXPERIMENT = Experiment("layers", "the knockout in single layers and in windows of layers", run)

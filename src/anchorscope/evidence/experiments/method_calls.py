@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from anchorscope.evidence.draws import Draws
-from anchorscope.evidence.experiments.ground import Ground
+from anchorscope.evidence.experiments.inputs import ExperimentInputs
 from anchorscope.evidence.items import KNOCKOUT, Measured, true_label_probability
 from anchorscope.evidence.pathways import at_reference, noise_at_reference
 from anchorscope.evidence.shift import shifts
@@ -55,13 +55,13 @@ def correct_before(measured: Measured) -> Bools:
     return (_before(measured) > 0) == measured.labels
 
 
-def method_calls(ground: Ground, rule: str) -> list[MethodCalls]:
+def method_calls(inputs: ExperimentInputs, rule: str) -> list[MethodCalls]:
     """The calls of every method that was run, by one of `RULES`; the knockout's first."""
-    place = ground.place
-    found = [intervention_calls(place, name, rule, ground.draws) for name in METHODS if name in place.after]
-    saliency = _saliency(ground)
+    place = inputs.measured
+    found = [intervention_calls(place, name, rule, inputs.draws) for name in METHODS if name in place.after]
+    saliency = _saliency(inputs)
     if saliency is not None and found and found[0].method == KNOCKOUT:
-        found.append(_as_many(saliency, found[0], correct_before(place), ground.draws))
+        found.append(_as_many(saliency, found[0], correct_before(place), inputs.draws))
     return found
 
 
@@ -112,12 +112,12 @@ def _lost(measured: Measured, ran: NDArray[np.integer], after: Floats) -> Floats
     return 100 * (true_label_probability(_before(measured)[ran], labels) - true_label_probability(after, labels))
 
 
-def _saliency(ground: Ground) -> Floats | None:
+def _saliency(inputs: ExperimentInputs) -> Floats | None:
     """Saliency of each item; NaN where it is not known, None where none is."""
-    found = ground.further.get("saliency")
+    found = inputs.earlier.get("saliency")
     for values in found.values if found is not None else ():
         if (values.quantity, values.variant) == SALIENCY_VALUES:
-            table = np.full(ground.n, np.nan)
+            table = np.full(inputs.n, np.nan)
             table[values.items] = values.values
             return table if np.isfinite(table).any() else None
     return None

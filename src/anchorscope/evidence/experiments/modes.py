@@ -11,7 +11,7 @@ from anchorscope.evidence.draws import Draws, ratio
 from anchorscope.evidence.experiments.by_pathway import Compared, too_few
 from anchorscope.evidence.experiments.compare import FEW, METHOD, estimate_of, of_truth
 from anchorscope.evidence.experiments.found import Statistic
-from anchorscope.evidence.experiments.ground import Ground
+from anchorscope.evidence.experiments.inputs import ExperimentInputs
 from anchorscope.evidence.pathways import GROUPS
 from anchorscope.stats.bimodality import SAMPLES, coefficient_of_powers, dip, dip_p_value, dips
 from anchorscope.stats.estimate import Estimate
@@ -30,23 +30,23 @@ _LARGEST_DIP = 0.25  # of any distribution
 _Z = 1.959964
 
 
-def bimodality(ground: Ground, variant: str, values: Floats) -> Compared:
+def bimodality(inputs: ExperimentInputs, variant: str, values: Floats) -> Compared:
     """`dip` and `bimodality_coefficient` of values [item] as they are, and minus their fold's median; NaN: left out.
 
     A resample's dip is larger than the sample's, because its repeated values are steps; so the interval is made from
     the standard error and not from percentiles. The coefficient is 5/9 for a uniform distribution.
     """
     result = Compared()
-    kinds = {"": values, "_within_folds": within_folds(values, ground.place.folds)}
-    for part in _parts(ground):
+    kinds = {"": values, "_within_folds": within_folds(values, inputs.measured.folds)}
+    for part in _parts(inputs):
         items = np.flatnonzero(part.members & np.isfinite(values))
         if len(items) < FEW:
             reason = too_few(len(items), part.group, part.assignment, part.truth)
             result.missing.extend((quantity, reason) for quantity in ("dip", "bimodality_coefficient"))
             continue
-        draws = ground.draws.take(items)
+        draws = inputs.draws.take(items)
         for ending, numbers in kinds.items():
-            found, p_value = _dip(numbers[items], draws, ground.settings.seed)
+            found, p_value = _dip(numbers[items], draws, inputs.setting.seed)
             result.statistics.append(part.row(f"dip{ending}", found, variant, p_value))
             coefficient = _coefficient(numbers[items], draws)
             if np.isfinite(coefficient.value):  # not where all values are the same
@@ -79,10 +79,10 @@ class _Part:
         )
 
 
-def _parts(ground: Ground) -> list[_Part]:
+def _parts(inputs: ExperimentInputs) -> list[_Part]:
     """All items, by truth; and each pathway."""
-    found = [_Part(of_truth(ground.place.labels, truth), truth) for truth in TRUTHS]
-    for assignment, calls in ground.calls.items():
+    found = [_Part(of_truth(inputs.measured.labels, truth), truth) for truth in TRUTHS]
+    for assignment, calls in inputs.calls.items():
         found += [_Part(calls.members(group), "all", assignment, group) for group in GROUPS]
     return found
 

@@ -5,7 +5,7 @@ import torch
 
 from anchorscope.errors import UserError
 from anchorscope.evidence.effects import score_states
-from anchorscope.evidence.experiments.ground import Ground
+from anchorscope.evidence.experiments.inputs import ExperimentInputs
 from anchorscope.evidence.gather import refit_logits
 from anchorscope.evidence.items import KNOCKOUT, Measured
 from anchorscope.probes.crossfit import fit_probes, make_splits
@@ -16,30 +16,28 @@ SEEDS = 3
 """Other seeds that are tried."""
 
 
-def no_other_seeds(ground: Ground) -> str | None:
+def no_other_seeds(inputs: ExperimentInputs) -> str | None:
     """Why other probes cannot be put on the cut states, if so."""
-    effect = ground.effects.get(KNOCKOUT)
-    if effect is None or effect.states is None:
+    if KNOCKOUT not in inputs.cut_states():
         return f"other seeds: the states under the {KNOCKOUT} were not kept, so no other probe can score them"
     return None
 
 
-def measured_anew(ground: Ground, seed: int) -> Measured | str:
+def measured_anew(inputs: ExperimentInputs, seed: int) -> Measured | str:
     """Log-odds before and after the knockout by probes of another seed, or why there are none."""
-    place, device = ground.place, torch.device(ground.device)
-    effect = ground.effects[KNOCKOUT]
-    assert effect.states is not None, "asked of `no_other_seeds` before"
+    place, device = inputs.measured, torch.device(inputs.device)
+    clean, cut = inputs.states(), inputs.cut_states()[KNOCKOUT]
     rng = np.random.default_rng([seed, 4])  # as the run itself deals out its folds
     folds = grouped_folds(place.groups, place.labels, int(place.folds.max()) + 1, rng)
     try:
         splits = make_splits(place.labels, place.groups, folds, seed, ("full",))
     except UserError:
         return f"seed {seed}: its folds leave only true or only false answers on some side"
-    (probes,) = fit_probes(ground.states[None], splits, [f"seed {seed}"], device, ground.progress)
+    (probes,) = fit_probes(clean[None], splits, [f"seed {seed}"], device, inputs.progress)
     scorer = Scorer([[probes]], folds, device)
     before, after = (
         score_states(scorer, states[None, None])[:, 0, 0].transpose(1, 2, 0)  # [probe, layer, item]
-        for states in (ground.states, effect.states)
+        for states in (clean, cut)
     )
     return Measured(
         labels=place.labels,
@@ -51,5 +49,5 @@ def measured_anew(ground: Ground, seed: int) -> Measured | str:
         ran={KNOCKOUT: place.ran[KNOCKOUT]},
         n_cut={KNOCKOUT: place.n_cut[KNOCKOUT]},
         reference=probes.reference,
-        refits={KNOCKOUT: refit_logits(effect, splits, ground.progress, device)},
+        refits={KNOCKOUT: refit_logits(KNOCKOUT, cut, splits, inputs.progress, device)},
     )

@@ -16,22 +16,23 @@ probes and depths, which can make modes by themselves: the `…_within_folds` nu
 median.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
-from anchorscope.engine.saliency import ALL, saliency
+from anchorscope.engine.saliency import ALL
+from anchorscope.engine.sequences import SITES
 from anchorscope.evidence.experiments.by_pathway import Column, compare_pathways
 from anchorscope.evidence.experiments.compare import FEW, METHOD
 from anchorscope.evidence.experiments.experiment import Experiment
 from anchorscope.evidence.experiments.found import Found, ItemValues
-from anchorscope.evidence.experiments.ground import Ground
+from anchorscope.evidence.experiments.inputs import ExperimentInputs
 from anchorscope.evidence.experiments.modes import bimodality
 from anchorscope.evidence.experiments.separation import explained_by, separation
 from anchorscope.evidence.pathways import at_reference
+from anchorscope.execute.executor import run_saliency
+from anchorscope.plan.passes import SaliencyPass
 
 Floats = NDArray[np.floating]
 
@@ -40,13 +41,13 @@ LOSS, LOG_ODDS = "loss", "log_odds"
 _QUESTION = "question"  # E_Q, among the sets of keys
 
 
-def run(ground: Ground) -> Found:
+def run(inputs: ExperimentInputs) -> Found:
     """Saliency of each item, its means per pathway, how well it tells the pathways apart, and its modes."""
-    items = ground.some_items()
+    items = inputs.some_items()
     if len(items) < FEW:
         return Found(missing=(f"saliency: only {len(items)} items, {FEW} needed",))
-    flow = measure_flow(ground, items)
-    return analyse(ground, flow)
+    flow = measure_flow(inputs, items)
+    return analyse(inputs, flow)
 
 
 @dataclass(frozen=True)
@@ -66,32 +67,27 @@ class Flow:
         return self.log_odds * np.exp(self.log_wrong)
 
 
-def measure_flow(ground: Ground, items: NDArray[np.int64]) -> Flow:
+def measure_flow(inputs: ExperimentInputs, items: NDArray[np.int64]) -> Flow:
     """One pass with gradients over some of the items, as large in memory as the budget allows."""
-    lm = ground.model()
-    position, site = ground.headline
-    tokens = [ground.tokens[item] for item in items]
-    sequences = [replace(one.sequence, read_at=(one.sequence.read_at[position],)) for one in tokens]
-    reference, folds = ground.reference[items], ground.place.folds[items]
-    full = ground.place.probe("full")
-    # Copies: torch does not go back through tensors that were made in inference mode.
-    weight = ground.probes.weight[full, folds, reference].clone().to(lm.device)
-    bias = ground.probes.bias[full, folds, reference].clone().to(lm.device)
-    layers = torch.as_tensor(reference, device=lm.device)
-
-    def log_odds(batch: list[int], states: Tensor) -> Tensor:
-        at = torch.as_tensor(batch, device=lm.device)
-        read = states[torch.arange(len(batch), device=states.device), 0, site, layers[at]]
-        return (read.float() * weight[at]).sum(dim=-1) + bias[at]
-
-    found = saliency(
-        lm, sequences, ground.talk.prefix, {_QUESTION: [one.question_tokens for one in tokens]}, log_odds,
-        [int(layer) for layer in reference], ground.budget, ground.progress,
-    )  # fmt: skip
+    position, site = inputs.headline
+    some = [inputs.used_items[item] for item in items]
+    reference, folds = inputs.reference[items], inputs.measured.folds[items]
+    full = inputs.measured.probe("full")
+    work = SaliencyPass(
+        sequences=tuple(item.sequence(inputs.setting.positions[position : position + 1]) for item in some),
+        prefix=inputs.prefix,
+        keys={_QUESTION: tuple(item.located.question_tokens for item in some)},
+        site=SITES[site],
+        layers=tuple(int(layer) for layer in reference),
+        weight=inputs.probes.weight[full, folds, reference],
+        bias=inputs.probes.bias[full, folds, reference],
+        batch_tokens=inputs.planner.batch_tokens,
+    )
+    found = run_saliency(inputs.executor, work, inputs.progress)
     question, everything = (found.of(name)[:, 0].sum(axis=(1, 2), dtype=np.float64) for name in (_QUESTION, ALL))
     with np.errstate(invalid="ignore", divide="ignore"):
         share = np.where(everything > 0, question / everything, np.nan)
-    return Flow(_spread(question, items, ground.n), _spread(share, items, ground.n), _log_wrong(ground))
+    return Flow(_spread(question, items, inputs.n), _spread(share, items, inputs.n), _log_wrong(inputs))
 
 
 def _spread(values: Floats, items: NDArray[np.int64], n: int) -> Floats:
@@ -100,26 +96,26 @@ def _spread(values: Floats, items: NDArray[np.int64], n: int) -> Floats:
     return found
 
 
-def _log_wrong(ground: Ground) -> Floats:
-    full = ground.place.probe("full")
-    clean = at_reference(ground.place.before[full], ground.place.reference[full], ground.place.folds)
-    return -np.logaddexp(0.0, np.where(ground.place.labels, clean, -clean).astype(float))
+def _log_wrong(inputs: ExperimentInputs) -> Floats:
+    full = inputs.measured.probe("full")
+    clean = at_reference(inputs.measured.before[full], inputs.measured.reference[full], inputs.measured.folds)
+    return -np.logaddexp(0.0, np.where(inputs.measured.labels, clean, -clean).astype(float))
 
 
-def analyse(ground: Ground, flow: Flow) -> Found:
+def analyse(inputs: ExperimentInputs, flow: Flow) -> Found:
     """Everything that is said of measured saliency."""
     sums = {LOSS: flow.loss, LOG_ODDS: flow.log_odds}
     logs = {variant: _log10(values) for variant, values in sums.items()}
     method = f"{METHOD}, mean of log10"
     columns = [Column("log10_question_to_answer", values, name, method=method) for name, values in logs.items()]
-    compared = compare_pathways(ground, [*columns, Column("share", flow.share, LOG_ODDS)])
+    compared = compare_pathways(inputs, [*columns, Column("share", flow.share, LOG_ODDS)])
     for variant, values in sums.items():
-        compared.add(separation(ground, "auc", variant, values))
-    compared.add(separation(ground, "auc_share", LOG_ODDS, flow.share))
+        compared.add(separation(inputs, "auc", variant, values))
+    compared.add(separation(inputs, "auc_share", LOG_ODDS, flow.share))
     for variant, values in logs.items():
-        compared.add(bimodality(ground, variant, values))
+        compared.add(bimodality(inputs, variant, values))
     confidence = flow.log_wrong / np.log(10)
-    compared.add(explained_by(ground, "confidence_variance_share", LOSS, logs[LOSS], confidence))
+    compared.add(explained_by(inputs, "confidence_variance_share", LOSS, logs[LOSS], confidence))
     return Found(
         statistics=tuple(compared.statistics),
         values=(

@@ -24,7 +24,7 @@ from anchorscope.evidence.areas import areas
 from anchorscope.evidence.draws import Draws, resampling
 from anchorscope.evidence.effects import score_states
 from anchorscope.evidence.experiments.compare import FEW, METHOD, estimate_of, in_groups_of
-from anchorscope.evidence.experiments.experiment import Experiment, Found, Ground, ItemValues, Statistic
+from anchorscope.evidence.experiments.experiment import Experiment, ExperimentInputs, Found, ItemValues, Statistic
 from anchorscope.evidence.experiments.pathway_permutations import dealt_anew, null_areas, null_scores, share_at_least
 from anchorscope.evidence.experiments.separation import comparable
 from anchorscope.evidence.pathways import GROUPS, Calls, at_reference
@@ -109,9 +109,9 @@ class _Null:
         return found if np.isfinite(found).any() else None
 
 
-def run(ground: Ground) -> Found:
+def run(inputs: ExperimentInputs) -> Found:
     """All assignments, one after the other."""
-    parts = [_of_assignment(ground, assignment, calls) for assignment, calls in ground.calls.items()]
+    parts = [_of_assignment(inputs, assignment, calls) for assignment, calls in inputs.calls.items()]
     return Found(
         tuple(row for part in parts for row in part.statistics),
         tuple(row for part in parts for row in part.values),
@@ -119,7 +119,7 @@ def run(ground: Ground) -> Found:
     )
 
 
-def _of_assignment(ground: Ground, assignment: str, calls: Calls) -> Found:
+def _of_assignment(inputs: ExperimentInputs, assignment: str, calls: Calls) -> Found:
     numbers = {group: int(calls.members(group).sum()) for group in GROUPS}
     few = [
         f"only {number} items are {group} under the {assignment} rule, {FEW} needed"
@@ -129,28 +129,28 @@ def _of_assignment(ground: Ground, assignment: str, calls: Calls) -> Found:
     if few:
         return Found(missing=tuple(few))
     items = np.flatnonzero(calls.correct)
-    asks, folds = calls.flipped[items], ground.splits.folds[items]
+    asks, folds = calls.flipped[items], inputs.splits.folds[items]
     try:
-        splits = make_splits(asks, ground.place.groups[items], folds, ground.settings.seed, ("full",))
+        splits = make_splits(asks, inputs.measured.groups[items], folds, inputs.setting.seed, ("full",))
     except UserError:
         counted = " and ".join(f"{number} {group}" for group, number in numbers.items())
         return Found(missing=(
             f"under the {assignment} rule, {counted} items are too few to be on every side of "
-            f"{int(ground.splits.folds.max()) + 1} folds",
+            f"{int(inputs.splits.folds.max()) + 1} folds",
         ))  # fmt: skip
     task = _Task(
-        assignment, items, asks, ground.place.labels[items], ground.reference[items], splits,
-        ground.states[:, items], ground.draws.take(items),
+        assignment, items, asks, inputs.measured.labels[items], inputs.reference[items], splits,
+        inputs.states()[:, items], inputs.draws.take(items),
     )  # fmt: skip
-    return _measured(ground, task)
+    return _measured(inputs, task)
 
 
-def _measured(ground: Ground, task: _Task) -> Found:
-    device = torch.device(ground.device)
-    (probes,) = fit_probes(task.states[None], task.splits, [f"pathway {task.assignment}"], device, ground.progress)
+def _measured(inputs: ExperimentInputs, task: _Task) -> Found:
+    device = torch.device(inputs.device)
+    (probes,) = fit_probes(task.states[None], task.splits, [f"pathway {task.assignment}"], device, inputs.progress)
     scorer = Scorer([[probes]], task.folds, device)
     scores = score_states(scorer, task.states[None, None])[:, 0, 0, 0].T  # [layer, item]
-    nulls = _nulls(ground, task, probes.strength[0].T)
+    nulls = _nulls(inputs, task, probes.strength[0].T)
     readings = _readings(task, scores)
     with resampling(device):
         statistics = _auc_rows(task, readings, "", task.folds, nulls[FREELY], list(nulls.values()))
@@ -158,7 +158,7 @@ def _measured(ground: Ground, task: _Task) -> Found:
         if not missing:
             within = [nulls[WITHIN_TRUTH]]
             statistics += _auc_rows(task, readings, "_within_truth", task.of_one_truth, within[0], within)
-        statistics += _baseline_rows(ground, task, within_truth=not missing)
+        statistics += _baseline_rows(inputs, task, within_truth=not missing)
     values = []
     if task.below is None:
         missing.append(
@@ -189,19 +189,19 @@ def _permuted_layers(task: _Task) -> list[int]:
     return list(dict.fromkeys([*below, *common, len(task.states) - 1, 0]))[:PERMUTED_LAYERS]
 
 
-def _nulls(ground: Ground, task: _Task, strength: Floats) -> dict[str, _Null]:
+def _nulls(inputs: ExperimentInputs, task: _Task, strength: Floats) -> dict[str, _Null]:
     """Both ways to deal out pathways; `strength` is [layer, fold]."""
     layers = _permuted_layers(task)
-    ground.progress.start(f"permuted pathways {task.assignment}", 2 * PERMUTATIONS * len(layers))
+    inputs.progress.start(f"permuted pathways {task.assignment}", 2 * PERMUTATIONS * len(layers))
     found = {}
     for variant, strata in ((FREELY, task.folds), (WITHIN_TRUTH, task.of_one_truth)):
-        rng = ground.rng(f"self-awareness {task.assignment} {variant}")
+        rng = inputs.rng(f"self-awareness {task.assignment} {variant}")
         labels = dealt_anew(task.asks, strata, PERMUTATIONS, rng)
         scores = null_scores(
-            task.states[layers], task.splits, strength[layers], labels, torch.device(ground.device), ground.progress
+            task.states[layers], task.splits, strength[layers], labels, torch.device(inputs.device), inputs.progress
         )
         found[variant] = _Null(variant, layers, labels, scores)
-    ground.progress.finish()
+    inputs.progress.finish()
     return found
 
 
@@ -241,9 +241,9 @@ def _range_of(null: Floats, n: int, variant: str, task: _Task) -> Estimate:
     return Estimate(float(defined.mean()), float(low), float(high), n, in_groups_of(task.assignment, method))
 
 
-def _baseline_rows(ground: Ground, task: _Task, within_truth: bool) -> list[Statistic]:
+def _baseline_rows(inputs: ExperimentInputs, task: _Task, within_truth: bool) -> list[Statistic]:
     """What the label, the truth probe and its margin tell of the pathway, without any pathway probe."""
-    place = ground.place
+    place = inputs.measured
     index = place.probe("full")
     truth = at_reference(place.before[index], place.reference[index], place.folds)[task.items]
     wanted = [

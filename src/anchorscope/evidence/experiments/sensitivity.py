@@ -22,7 +22,7 @@ from torch import Tensor
 from anchorscope.evidence.corrected import Corrected, correct_shift
 from anchorscope.evidence.draws import resampling
 from anchorscope.evidence.experiments.compare import q_values
-from anchorscope.evidence.experiments.experiment import Experiment, Found, Ground, ItemValues, Statistic
+from anchorscope.evidence.experiments.experiment import Experiment, ExperimentInputs, Found, ItemValues, Statistic
 from anchorscope.evidence.experiments.flip_rules import RULES, Seen, seen_at_reference
 from anchorscope.evidence.experiments.method_calls import MethodCalls, correct_before, intervention_calls
 from anchorscope.evidence.experiments.other_seeds import SEEDS, measured_anew, no_other_seeds
@@ -39,25 +39,25 @@ Floats = NDArray[np.floating]
 Rows = tuple[list[Statistic], list[Few]]
 
 
-def run(ground: Ground) -> Found:
+def run(inputs: ExperimentInputs) -> Found:
     """The reference layer, the rule, the words that are cut, the seed."""
-    with resampling(torch.device(ground.device)):
-        corrected = correct_shift(ground.place, ground.draws)
-        moved, few_moved = _moved(ground, corrected)
-        ruled, few_ruled, lacking = _ruled(ground, corrected)
-        cut, few_cut, not_cut = _cut(ground)
-    seeded, few_seeded, why_not = _seeded(ground, corrected)
+    with resampling(torch.device(inputs.device)):
+        corrected = correct_shift(inputs.measured, inputs.draws)
+        moved, few_moved = _moved(inputs, corrected)
+        ruled, few_ruled, lacking = _ruled(inputs, corrected)
+        cut, few_cut, not_cut = _cut(inputs)
+    seeded, few_seeded, why_not = _seeded(inputs, corrected)
     missing = [*notes([*few_moved, *few_ruled, *few_cut, *few_seeded]), *lacking, *not_cut, *why_not]
-    return Found((*moved, *ruled, *cut, *seeded), _rule_values(seen_at_reference(ground)), tuple(missing))
+    return Found((*moved, *ruled, *cut, *seeded), _rule_values(seen_at_reference(inputs)), tuple(missing))
 
 
-def _ways(ground: Ground, measured: Measured, shift: Tensor, variant: str, move: int = 0) -> dict[str, Way]:
+def _ways(inputs: ExperimentInputs, measured: Measured, shift: Tensor, variant: str, move: int = 0) -> dict[str, Way]:
     """The assignments by some probes, the reference layer moved by some layers.
 
     `shift` is the common shift [layer, fold, draw]. The noise floor is that of the run's own probes: the no-op control
     was not scored by others.
     """
-    draws, folds, noise = ground.draws, measured.folds, noise_at_reference(ground.place, "full")
+    draws, folds, noise = inputs.draws, measured.folds, noise_at_reference(inputs.measured, "full")
     index = measured.probe("full")
     reference = measured.reference[index]
     layers = np.clip(reference[folds] + move, 0, measured.n_layers - 1)
@@ -80,24 +80,24 @@ def _ways(ground: Ground, measured: Measured, shift: Tensor, variant: str, move:
     return found
 
 
-def _moved(ground: Ground, corrected: Corrected) -> Rows:
+def _moved(inputs: ExperimentInputs, corrected: Corrected) -> Rows:
     """The reference layer moved by every possible number of layers; folds that have no more stay at the last one."""
-    place, draws = ground.place, ground.draws
-    moves = range(-int(ground.reference.max()), place.n_layers - int(ground.reference.min()))
-    own = _ways(ground, place, corrected.knockout, UNMOVED)
+    place, draws = inputs.measured, inputs.draws
+    moves = range(-int(inputs.reference.max()), place.n_layers - int(inputs.reference.min()))
+    own = _ways(inputs, place, corrected.knockout, UNMOVED)
     rows: list[Statistic] = []
     few: list[Few] = []
-    ground.progress.start("sensitivity", len(moves))
+    inputs.progress.start("sensitivity", len(moves))
     for move in moves:
         variant = UNMOVED if move == 0 else f"{UNMOVED} {'−' if move < 0 else '+'} {abs(move)}"
-        for assignment, way in _ways(ground, place, corrected.knockout, variant, move).items():
+        for assignment, way in _ways(inputs, place, corrected.knockout, variant, move).items():
             parts = [share_rows(way, place.labels, draws)]
             if move:
                 parts.append(kappa_row(way, own[assignment], UNMOVED, draws))
             rows += [row for part in parts for row in part[0]]
             few += [one for part in parts for one in part[1]]
-        ground.progress.advance(1)
-    ground.progress.finish()
+        inputs.progress.advance(1)
+    inputs.progress.finish()
     return _with_q_values(rows), few
 
 
@@ -114,21 +114,21 @@ def _with_q_values(rows: list[Statistic]) -> list[Statistic]:
     return found
 
 
-def _ruled(ground: Ground, corrected: Corrected) -> tuple[list[Statistic], list[Few], list[str]]:
+def _ruled(inputs: ExperimentInputs, corrected: Corrected) -> tuple[list[Statistic], list[Few], list[str]]:
     """Other rules on the same log-odds."""
-    ways, lacking = _rule_ways(ground, corrected)
+    ways, lacking = _rule_ways(inputs, corrected)
     rows, few = [], []
     for name, way in ways.items():
-        parts = [share_rows(way, ground.place.labels, ground.draws)]
+        parts = [share_rows(way, inputs.measured.labels, inputs.draws)]
         if name != "plain":
-            parts.append(kappa_row(way, ways["plain"], "plain", ground.draws))
+            parts.append(kappa_row(way, ways["plain"], "plain", inputs.draws))
         rows += [row for part in parts for row in part[0]]
         few += [one for part in parts for one in part[1]]
     return rows, few, lacking
 
 
-def _rule_ways(ground: Ground, corrected: Corrected) -> tuple[dict[str, Way], list[str]]:
-    seen, draws = seen_at_reference(ground), ground.draws
+def _rule_ways(inputs: ExperimentInputs, corrected: Corrected) -> tuple[dict[str, Way], list[str]]:
+    seen, draws = seen_at_reference(inputs), inputs.draws
     ways, lacking = {}, []
     for name, rule in RULES.items():
         if rule.needs_refit and seen.refit is None:
@@ -137,21 +137,21 @@ def _rule_ways(ground: Ground, corrected: Corrected) -> tuple[dict[str, Way], li
         known = seen.correct & np.isfinite(rule.score(seen))
         # The shift that the corrected rule takes away is an estimate: every draw makes its own.
         flipped = corrected.flipped if name == "corrected" else draws.put(rule.flipped(seen))[:, None]
-        ways[name] = Way(f"rule: {name}", known, flipped, name if name in ground.calls else None)
-    for name, calls in ground.calls.items():
+        ways[name] = Way(f"rule: {name}", known, flipped, name if name in inputs.calls else None)
+    for name, calls in inputs.calls.items():
         if name not in RULES:
             ways[name] = Way(f"rule: {name}", calls.correct, draws.put(calls.flipped)[:, None], name)
     return ways, lacking
 
 
-def _cut(ground: Ground) -> tuple[list[Statistic], list[Few], list[str]]:
+def _cut(inputs: ExperimentInputs) -> tuple[list[Statistic], list[Few], list[str]]:
     """The plain assignment made by other cuts."""
-    place, draws = ground.place, ground.draws
-    own = _cut_way(ground, intervention_calls(place, KNOCKOUT, "plain", draws))
+    place, draws = inputs.measured, inputs.draws
+    own = _cut_way(inputs, intervention_calls(place, KNOCKOUT, "plain", draws))
     rows: list[Statistic] = []
     few: list[Few] = []
     for name in (one for one in CUTS if one in place.after):
-        way = _cut_way(ground, intervention_calls(place, name, "plain", draws))
+        way = _cut_way(inputs, intervention_calls(place, name, "plain", draws))
         for found, reasons in (share_rows(way, place.labels, draws), kappa_row(way, own, "plain", draws)):
             rows += found
             few += reasons
@@ -163,9 +163,9 @@ def _cut(ground: Ground) -> tuple[list[Statistic], list[Few], list[str]]:
     ]
 
 
-def _cut_way(ground: Ground, calls: MethodCalls) -> Way:
+def _cut_way(inputs: ExperimentInputs, calls: MethodCalls) -> Way:
     """Only items that the cut was run on, and that have a number after it, have a pathway by it."""
-    known = correct_before(ground.place) & calls.ran & np.isfinite(calls.score)
+    known = correct_before(inputs.measured) & calls.ran & np.isfinite(calls.score)
     return Way(f"cut: {calls.method}", known, calls.flipped, "plain")
 
 
@@ -182,23 +182,23 @@ def _rule_values(seen: Seen) -> tuple[ItemValues, ...]:
     return tuple(found)
 
 
-def _seeded(ground: Ground, corrected: Corrected) -> tuple[list[Statistic], list[Few], list[str]]:
+def _seeded(inputs: ExperimentInputs, corrected: Corrected) -> tuple[list[Statistic], list[Few], list[str]]:
     """Other folds and other probes."""
-    why_not = no_other_seeds(ground)
+    why_not = no_other_seeds(inputs)
     if why_not:
         return [], [], [why_not]
-    labels, draws, own_name = ground.place.labels, ground.draws, f"seed {ground.settings.seed}"
-    own = _ways(ground, ground.place, corrected.knockout, own_name)
+    labels, draws, own_name = inputs.measured.labels, inputs.draws, f"seed {inputs.setting.seed}"
+    own = _ways(inputs, inputs.measured, corrected.knockout, own_name)
     rows: list[Statistic] = []
     few: list[Few] = []
     lacking: list[str] = []
-    for seed in (ground.settings.seed + more for more in range(1, SEEDS + 1)):
-        measured = measured_anew(ground, seed)
+    for seed in (inputs.setting.seed + more for more in range(1, SEEDS + 1)):
+        measured = measured_anew(inputs, seed)
         if isinstance(measured, str):
             lacking.append(measured)
             continue
-        with resampling(torch.device(ground.device)):
-            ways = _ways(ground, measured, correct_shift(measured, draws).knockout, f"seed {seed}")
+        with resampling(torch.device(inputs.device)):
+            ways = _ways(inputs, measured, correct_shift(measured, draws).knockout, f"seed {seed}")
             parts = [share_rows(way, labels, draws) for way in ways.values()]
             parts += [kappa_row(way, own[name], own_name, draws) for name, way in ways.items() if name in own]
             parts.append(mean_rows(ways["plain"], "delta_p_reference", _delta_p(measured), labels, draws))

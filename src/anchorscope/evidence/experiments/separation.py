@@ -13,7 +13,7 @@ from anchorscope.evidence.draws import ratio, resampling
 from anchorscope.evidence.experiments.by_pathway import Compared, too_few
 from anchorscope.evidence.experiments.compare import FEW, METHOD, estimate_of, in_groups_of, of_truth, p_value
 from anchorscope.evidence.experiments.found import Statistic
-from anchorscope.evidence.experiments.ground import Ground
+from anchorscope.evidence.experiments.inputs import ExperimentInputs
 from anchorscope.evidence.pathways import GROUPS, Q_ANCHORED
 
 Floats = NDArray[np.floating]
@@ -22,14 +22,14 @@ Bools = NDArray[np.bool_]
 _AREA = f"{METHOD}, pairs of the same fold, p against 0.5"
 
 
-def separation(ground: Ground, quantity: str, variant: str, scores: Floats) -> Compared:
+def separation(inputs: ExperimentInputs, quantity: str, variant: str, scores: Floats) -> Compared:
     """AUC of scores [item] for being Q-Anchored rather than A-Anchored; NaN scores do not count.
 
     Per truth label, and as `…_within_truth` over pairs of the same label.
     """
     found = Compared()
-    labels, folds = ground.place.labels, ground.place.folds
-    for assignment, calls in ground.calls.items():
+    labels, folds = inputs.measured.labels, inputs.measured.folds
+    for assignment, calls in inputs.calls.items():
         for truth in TRUTHS:
             inside = np.isfinite(scores) & calls.correct & of_truth(labels, truth)
             counts = {group: int((inside & calls.members(group)).sum()) for group in GROUPS}
@@ -44,7 +44,7 @@ def separation(ground: Ground, quantity: str, variant: str, scores: Floats) -> C
             kinds = {quantity: folds[items]}
             if truth == "all":
                 kinds[f"{quantity}_within_truth"] = 2 * folds[items] + labels[items]
-            draws, asks = ground.draws.take(items), calls.members(Q_ANCHORED)[items]
+            draws, asks = inputs.draws.take(items), calls.members(Q_ANCHORED)[items]
             for name, strata in kinds.items():
                 with resampling(draws.device):
                     samples = areas(scores[None, items], asks, strata, draws)[0]
@@ -66,7 +66,7 @@ def comparable(asks: Bools, strata: NDArray[np.int64]) -> Bools:
     return np.isin(strata, both)
 
 
-def explained_by(ground: Ground, quantity: str, variant: str, whole: Floats, part: Floats) -> Compared:
+def explained_by(inputs: ExperimentInputs, quantity: str, variant: str, whole: Floats, part: Floats) -> Compared:
     """The share of a sum's variance over the items that one of its parts brings: Cov(whole, part) / Var(whole).
 
     The shares of all parts add up to 1; one that works against the others is below 0.
@@ -77,7 +77,7 @@ def explained_by(ground: Ground, quantity: str, variant: str, whole: Floats, par
     if np.ptp(whole[items]) == 0:
         return Compared(missing=[(quantity, "the sum is the same for all items")])
     x, y = whole[items] - whole[items].mean(), part[items] - part[items].mean()
-    draws = ground.draws.take(items)
+    draws = inputs.draws.take(items)
     sums = draws.sums(np.stack([x, y, x * y, x * x], axis=1))
     mean_x, mean_y, both, square = ratio(sums, draws.numbers().expand_as(sums))
     samples = ratio(both - mean_x * mean_y, square - mean_x**2)

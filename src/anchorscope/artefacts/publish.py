@@ -1,4 +1,4 @@
-"""The end of a run: result files, figures and report, then the manifest that seals them."""
+"""The end of a run: result files, figures and report, put in place together; the manifest seals them."""
 
 import platform
 import shutil
@@ -14,17 +14,18 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from anchorscope.answers.template_examples import FEW_SHOT
-from anchorscope.datasets.catalog import parse_spec
+from anchorscope.artefacts.durable import make_folder
+from anchorscope.artefacts.finished import FinishedRun
+from anchorscope.artefacts.run_folder import RunFolder
+from anchorscope.artefacts.step import peak_memory_mb
 from anchorscope.models.language_model import ModelIdentity
 from anchorscope.models.shapes import MARK
 from anchorscope.progress import Progress
-from anchorscope.recipe import Recipe
-from anchorscope.report.findings import Findings, headline_effects
+from anchorscope.recipe import Recipe, to_toml
 from anchorscope.report.render import write_all
-from anchorscope.store import RunFolder, peak_memory_mb, replacing, sha256
 
 _NAMED_VERSIONS = ("anchorscope", "torch", "transformers", "numpy", "polars", "scikit-learn", "safetensors")
-_FURTHER = ("experiments", "experiment_items", "unavailable")
+_OF_EXPERIMENTS = ("experiments", "experiment_items", "unavailable")
 
 
 @dataclass(frozen=True)
@@ -59,79 +60,68 @@ class LeftOut:
     counts: pl.DataFrame
 
 
+@dataclass(frozen=True)
+class RunFacts:
+    """What the manifest says of a run beside its results."""
+
+    identity: ModelIdentity
+    recipe: Recipe
+    inputs: Mapping[str, str]
+    """sha256 of every question file, as it was when it was read."""
+    batch_tokens: tuple[int, int]
+    """What the run began and ended with."""
+    seconds: float
+    """Since the command began."""
+
+
 def publish(
-    folder: RunFolder, identity: ModelIdentity, results: Sequence[DatasetResult], left_out: Sequence[LeftOut],
-    batch_tokens: tuple[int, int], progress: Progress,
+    folder: RunFolder, run: RunFacts, results: Sequence[DatasetResult], left_out: Sequence[LeftOut], key: str,
+    progress: Progress,
 ) -> None:  # fmt: skip
-    """Writes the run's results, the manifest last; `batch_tokens` is what the run began and ended with."""
-    out, began = folder.path, time.monotonic()
+    """Writes the run's results beside the old ones, reads them back for the report, and puts all in place at once."""
+    began, made = time.monotonic(), folder.work / "results"
+    shutil.rmtree(made, ignore_errors=True)
+    make_folder(made)
     frames = {
         "items": pl.concat([*(one.items for one in results), *(one.items for one in left_out)]),
         "effects": pl.concat([one.effects for one in results]),
         **{name: pl.concat([one.tables[name] for one in results]) for name in results[0].tables},
-        **{name: pl.concat([getattr(one, name) for one in results]) for name in _FURTHER},
+        **{name: pl.concat([getattr(one, name) for one in results]) for name in _OF_EXPERIMENTS},
     }
     for name in ("items", "effects", "pathways", "curve_samples", "experiment_items"):
-        with replacing(out / f"{name}.parquet") as half_made:
-            frames[name].write_parquet(half_made)
+        frames[name].write_parquet(made / f"{name}.parquet")
     for name in ("curves", "reference_curves", "probe_scores", "summary", "experiments"):
-        with replacing(out / f"{name}.csv") as half_made:
-            frames[name].write_csv(half_made)
-    with replacing(out / "probes.safetensors") as half_made:
-        save_file({name: tensor for one in results for name, tensor in one.probes.items()}, half_made)
+        frames[name].write_csv(made / f"{name}.csv")
+    save_file({name: tensor for one in results for name, tensor in one.probes.items()}, made / "probes.safetensors")
+    (made / "recipe.toml").write_text(to_toml(run.recipe), encoding="utf-8")
+    steps = [
+        {"step": name, "seconds": one.seconds, "peak_memory_mb": max(one.peak_memory_mb.values()),
+         "peaks": one.peak_memory_mb, "key": one.key}
+        for name, one in folder.index.steps.items()
+    ]  # fmt: skip
+    warnings = _warnings(run.identity, results, left_out)
     counts = pl.concat([*(one.counts for one in results), *(one.counts for one in left_out)])
-    warnings = _warnings(identity, results, left_out)
-    steps = [_flat(record) for record in folder.records()]
-    facts = _facts(folder.recipe, identity, results, warnings, batch_tokens)
-    findings = _findings(folder, identity, results, frames, counts, steps, facts)
-    shutil.rmtree(out / "figures", ignore_errors=True)
-    write_all(findings, out, progress)
-    folder.finish({
-        "versions": _versions(),
-        "seed": folder.recipe.seed,
-        "model": asdict(identity),
-        "inputs": _inputs(folder.recipe),
+    manifest: dict[str, Any] = {
+        "versions": versions(),
+        "seed": run.recipe.seed,
+        "model": asdict(run.identity),
+        "inputs": dict(run.inputs),
         "counts": counts.to_dicts(),
-        "facts": facts,
+        "facts": _facts(run, results, warnings),
         "reference_layers": {one.name: list(one.reference_layers) for one in results},
         "unavailable": frames["unavailable"].to_dicts(),
-        "batch_tokens": {"asked": batch_tokens[0], "final": batch_tokens[1]},
+        "batch_tokens": {"asked": run.batch_tokens[0], "final": run.batch_tokens[1]},
         "warnings": warnings,
-        "elapsed_seconds": round(time.monotonic() - folder.opened, 3),
-        "steps": [*steps, _flat(_report_step(began))],
-    })  # fmt: skip
-
-
-def _findings(
-    folder: RunFolder, identity: ModelIdentity, results: Sequence[DatasetResult],
-    frames: Mapping[str, pl.DataFrame], counts: pl.DataFrame, steps: list[dict[str, Any]], facts: Mapping[str, str],
-) -> Findings:  # fmt: skip
-    recipe = folder.recipe
-    return Findings(
-        model=identity.name,
-        n_layers=identity.n_layers,
-        site=recipe.site,
-        position=recipe.position,
-        datasets=tuple(one.name for one in results),
-        items=frames["items"],
-        probe_scores=frames["probe_scores"],
-        curves=frames["curves"],
-        pathways=frames["pathways"],
-        reference_curves=frames["reference_curves"],
-        summary=frames["summary"],
-        experiments=frames["experiments"],
-        experiment_items=frames["experiment_items"],
-        curve_samples=frames["curve_samples"],
-        effects=headline_effects(frames["effects"], recipe.site, recipe.position),
-        unavailable=frames["unavailable"],
-        counts=counts,
-        reference_layers={one.name: one.reference_layers for one in results},
-        facts=facts,
-        command=f"anchorscope run {folder.path / 'recipe.toml'} --out NEW_FOLDER",
-        steps=pl.DataFrame(steps, infer_schema_length=None).select("step", "seconds", "peak_memory_mb"),
-        random_weights=identity.random_weights,
-        parameters=identity.parameters,
-    )
+        "events": list(folder.index.events),
+        "steps": steps,
+    }
+    write_all(FinishedRun(made, manifest, run.recipe, folder.path).findings, made, progress)
+    report = {"step": "report", "seconds": round(time.monotonic() - began, 3), "key": key}
+    peaks = peak_memory_mb()
+    manifest["steps"] = [*steps, {**report, "peak_memory_mb": max(peaks.values()), "peaks": peaks}]
+    manifest["elapsed_seconds"] = round(run.seconds + time.monotonic() - began, 3)
+    folder.publish(made, manifest, key)
+    shutil.rmtree(made, ignore_errors=True)
 
 
 def _warnings(identity: ModelIdentity, results: Sequence[DatasetResult], left_out: Sequence[LeftOut]) -> list[str]:
@@ -146,12 +136,9 @@ def _warnings(identity: ModelIdentity, results: Sequence[DatasetResult], left_ou
     return found
 
 
-def _facts(
-    recipe: Recipe, identity: ModelIdentity, results: Sequence[DatasetResult], warnings: Sequence[str],
-    batch_tokens: tuple[int, int],
-) -> dict[str, str]:  # fmt: skip
+def _facts(run: RunFacts, results: Sequence[DatasetResult], warnings: Sequence[str]) -> dict[str, str]:
     """What was run, in words, in the order in which the report shows it."""
-    first, final = batch_tokens
+    recipe, identity, (first, final) = run.recipe, run.identity, run.batch_tokens
     lowered = f", lowered to {final} when memory ran out" if final != first else ""
     examples = f"{len(FEW_SHOT)} examples" + (" as earlier turns" if recipe.prompt == "chat" else "")
     examples = "no examples" if recipe.prompt == "zero-shot" else examples
@@ -166,7 +153,7 @@ def _facts(
         "balance": f"true and false answers balanced by {recipe.balance}; folds and bootstrap by {recipe.group_by}",
         "statistics": f"{recipe.folds} folds, {recipe.bootstrap} bootstrap resamples, seed {recipe.seed}",
         "device": f"{identity.device}, {identity.dtype}, batches of {first} tokens{lowered}",
-        "versions": ", ".join(f"{name} {version}" for name, version in _versions().items()),
+        "versions": ", ".join(f"{name} {version}" for name, version in versions().items()),
     }
     if warnings:
         more = f" (and {len(warnings) - 3} more, see manifest.json)" if len(warnings) > 3 else ""
@@ -181,13 +168,8 @@ def _exact_tokens(results: Sequence[DatasetResult]) -> str:
     return ", ".join(f"{count:,} questions by {names[name]}" for name, count in totals.items() if count)
 
 
-def _inputs(recipe: Recipe) -> dict[str, str]:
-    """sha256 of every question file, where it is still there."""
-    paths = {spec.name: spec.path for spec in map(parse_spec, recipe.datasets)}
-    return {name: sha256(path) for name, path in paths.items() if path is not None and path.is_file()}
-
-
-def _versions() -> dict[str, str]:
+def versions() -> dict[str, str]:
+    """Versions of what computes."""
     found = {"python": platform.python_version()}
     for name in _NAMED_VERSIONS:
         try:
@@ -195,14 +177,3 @@ def _versions() -> dict[str, str]:
         except metadata.PackageNotFoundError:
             found[name] = "not installed as a package"
     return found
-
-
-def _report_step(began: float) -> dict[str, Any]:
-    """The last step's record: this one, nearly over."""
-    return {"step": "report", "seconds": round(time.monotonic() - began, 3), "peak_memory_mb": peak_memory_mb()}
-
-
-def _flat(record: Mapping[str, Any]) -> dict[str, Any]:
-    """A step's record with the larger of its memory peaks in one column."""
-    peaks = record["peak_memory_mb"]
-    return {"step": record["step"], "seconds": record["seconds"], "peak_memory_mb": max(peaks.values()), "peaks": peaks}

@@ -1,6 +1,7 @@
-"""The result files of a run, built from the records of its steps, with the columns that other programs rely on."""
+"""The result tables of a run, built from the records of its steps, with the columns of `schema`."""
 
 import json
+import math
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -11,32 +12,25 @@ import numpy as np
 import polars as pl
 from torch import Tensor
 
-from anchorscope.answers.choose import Asked
+from anchorscope.answers.choose import Asked as QuestionSample
 from anchorscope.answers.generate import Answer
-from anchorscope.answers.label import Label
-from anchorscope.datasets.question import Question
+from anchorscope.catalogue import POSITIONS
 from anchorscope.engine.sequences import SITES
 from anchorscope.evidence.effects import Effect
+from anchorscope.evidence.experiments.found import Found, Statistic
+from anchorscope.items import Item
+from anchorscope.plan.interventions import Missing
 from anchorscope.probes.crossfit import ProbeSet
-from anchorscope.report.findings import EFFECT_SCHEMA
+from anchorscope.schema import (
+    EFFECT_SCHEMA,
+    EXPERIMENT_ITEM_SCHEMA,
+    EXPERIMENT_SCHEMA,
+    ITEM_SCHEMA,
+    PATHWAY_COLUMNS,
+    UNAVAILABLE_SCHEMA,
+)
 from anchorscope.spans.locate import Located
 from anchorscope.spans.places import Span
-from anchorscope.spans.positions import POSITIONS
-
-ITEM_SCHEMA: dict[str, pl.DataType] = {
-    "dataset": pl.String(), "item_id": pl.String(), "question": pl.String(), "answers": pl.List(pl.String()),
-    "subject": pl.String(), "relation": pl.String(), "property_words": pl.List(pl.String()),
-    "exact_question": pl.List(pl.List(pl.Int64())), "question_words": pl.List(pl.List(pl.Int64())), "group": pl.Int64(),
-    "model_answer": pl.String(), "truthful": pl.Boolean(), "confidence_mean": pl.Float64(),
-    "confidence_min": pl.Float64(), "status": pl.String(), "weight": pl.Float64(), "fold": pl.Int64(),
-    "input_ids": pl.List(pl.Int64()),
-    "question_tokens": pl.List(pl.Int64()), "answer_tokens": pl.List(pl.Int64()),
-    "probe_positions": pl.Struct(dict.fromkeys(POSITIONS, pl.Int64())),
-    "pathway": pl.String(), "pathway_corrected": pl.String(), "pathway_retained": pl.String(),
-    "metadata": pl.String(),
-}  # fmt: skip
-"""Columns of items.parquet; `exact_question` are the user's own spans, `question_words` those that were used for E_Q,
-`metadata` is a JSON object."""
 
 
 def confidence(answer: Answer) -> tuple[float | None, float | None]:
@@ -62,18 +56,14 @@ def _confidences(answers: Sequence[Answer]) -> tuple[list[float | None], list[fl
 
 
 def items_frame(
-    questions: Sequence[Question],
-    answers: Sequence[Answer],
-    labels: Sequence[Label],
-    located: Sequence[Located | None],
-    folds: Mapping[int, int],
-    pathways: pl.DataFrame,
-    headline: tuple[str, str],
+    items: Sequence[Item], folds: Mapping[int, int], pathways: pl.DataFrame, headline: tuple[str, str]
 ) -> pl.DataFrame:
-    """items.parquet: one row per question that was asked, used or not."""
+    """items.parquet: one row per question that was asked, used or not; `folds` by index of the item."""
+    questions, labels = [item.question for item in items], [item.label for item in items]
+    answers, located = [item.answer for item in items], [item.tokens for item in items]
     site, position = headline
     here = pathways.filter((pl.col("site") == site) & (pl.col("position") == position))
-    ways = {
+    assigned = {
         name: dict(here.filter(pl.col("assignment") == name).select("item_id", "pathway").iter_rows())
         for name in ("plain", "corrected", "retained")
     }
@@ -94,9 +84,9 @@ def items_frame(
         "question_tokens": _lists([place.question_tokens if place else () for place in located], _whole_numbers),
         "answer_tokens": _lists([place.answer_tokens if place else () for place in located], _whole_numbers),
         "probe_positions": _positions(located),
-        "pathway": [ways["plain"].get(one.item_id) for one in questions],
-        "pathway_corrected": [ways["corrected"].get(one.item_id) for one in questions],
-        "pathway_retained": [ways["retained"].get(one.item_id) for one in questions],
+        "pathway": [assigned["plain"].get(one.item_id) for one in questions],
+        "pathway_corrected": [assigned["corrected"].get(one.item_id) for one in questions],
+        "pathway_retained": [assigned["retained"].get(one.item_id) for one in questions],
         "metadata": [to_json(dict(one.metadata)) for one in questions],
     }  # fmt: skip
     return pl.DataFrame([pl.Series(name, columns[name], dtype=kind) for name, kind in ITEM_SCHEMA.items()])
@@ -135,15 +125,14 @@ def _positions(located: Sequence[Located | None]) -> pl.Series:
     return fields.select(pl.when(there).then(pl.struct(POSITIONS))).to_series()
 
 
-def unused_frames(
-    dataset: str, asked: Asked, answers: Sequence[Answer], labels: Sequence[Label]
-) -> tuple[pl.DataFrame, pl.DataFrame]:
+def unused_frames(dataset: str, sample: QuestionSample, items: Sequence[Item]) -> tuple[pl.DataFrame, pl.DataFrame]:
     """Items and counts of a dataset that has too few answers of either kind: none of its items is used."""
-    unused = [replace(label, status="too few", weight=0.0) if label.status == "used" else label for label in labels]
-    nowhere: list[Located | None] = [None] * len(labels)
-    no_ways = pl.DataFrame(schema=dict.fromkeys(("site", "position", "assignment", "item_id", "pathway"), pl.String()))
-    items = items_frame(asked.questions, answers, unused, nowhere, {}, no_ways, ("", ""))
-    return items, counts_frame(dataset, asked, unused, nowhere)
+    unused = [
+        replace(item, label=replace(item.label, status="too few", weight=0.0)) if item.is_used else item
+        for item in items
+    ]
+    nowhere = pl.DataFrame(schema=dict.fromkeys(PATHWAY_COLUMNS, pl.String()))
+    return items_frame(unused, {}, nowhere, ("", "")), counts_frame(dataset, sample, unused)
 
 
 def effects_frame(
@@ -182,22 +171,20 @@ def _over_layers(log_odds: np.ndarray) -> pl.Series:
     return pl.Series(np.ascontiguousarray(log_odds, dtype=np.float32)).arr.to_list()
 
 
-def counts_frame(
-    dataset: str, asked: Asked, labels: Sequence[Label], located: Sequence[Located | None]
-) -> pl.DataFrame:
+def counts_frame(dataset: str, sample: QuestionSample, items: Sequence[Item]) -> pl.DataFrame:
     """What became of the questions of one dataset."""
-    used = [label for label in labels if label.status == "used"]
-    rules = [place.rule for label, place in zip(labels, located, strict=True) if place and label.status == "used"]
-    relations = {question.relation for question in asked.questions if question.relation is not None}
+    labels, used = [item.label for item in items], [item for item in items if item.is_used]
+    rules = [item.tokens.rule for item in used if item.tokens is not None]
+    relations = {item.question.relation for item in items if item.question.relation is not None}
     return pl.DataFrame([{
-        "dataset": dataset, "read": asked.read, "bad": asked.bad, "repeated": asked.repeated,
-        "few_shot": asked.few_shot, "yes_no": asked.yes_no, "asked": len(asked.questions),
+        "dataset": dataset, "read": sample.read, "bad": sample.bad, "repeated": sample.repeated,
+        "few_shot": sample.few_shot, "yes_no": sample.yes_no, "asked": len(items),
         "empty": sum(label.status == "empty" for label in labels),
         "truncated": sum(label.status == "truncated" for label in labels),
         "true": sum(label.truthful is True for label in labels),
         "false": sum(label.truthful is False for label in labels),
-        "used": len(used), "used_true": sum(label.truthful is True for label in used),
-        "groups": len({label.group for label in used}), "relations": len(relations),
+        "used": len(used), "used_true": sum(item.label.truthful is True for item in used),
+        "groups": len({item.label.group for item in used}), "relations": len(relations),
         **{f"words_by_{rule}": rules.count(rule) for rule in ("own", "metadata", "rules", "model")},
     }])  # fmt: skip
 
@@ -211,3 +198,54 @@ def probe_tensors(dataset: str, probes: Sequence[str], fitted: Mapping[str, Prob
             tensors[f"{name}/weight"] = found.weight[index].contiguous()
             tensors[f"{name}/bias"] = found.bias[index].contiguous()
     return tensors
+
+
+def experiments_frame(
+    model: str, dataset: str, headline: tuple[str, str], found: Mapping[str, Found]
+) -> pl.DataFrame:
+    """experiments.csv: one statistic per row."""
+    site, position = headline
+    place = {"model": model, "dataset": dataset, "site": site, "position": position}
+    rows = [
+        {**place, "experiment": name, **_row(one)} for name, result in found.items() for one in result.statistics
+    ]
+    return pl.DataFrame(rows, schema=EXPERIMENT_SCHEMA)
+
+
+def _row(one: Statistic) -> dict[str, object]:
+    estimate = one.estimate
+    return {
+        "variant": one.variant, "against": one.against, "assignment": one.assignment, "group": one.group,
+        "truth": one.truth, "layer": one.layer, "probe_layer": one.probe_layer, "quantity": one.quantity,
+        "value": _number(estimate.value), "ci_low": _number(estimate.ci_low), "ci_high": _number(estimate.ci_high),
+        "n": estimate.n, "p_value": _number(one.p_value), "q_value": _number(one.q_value),
+        "effect_size": _number(one.effect_size), "method": estimate.method,
+    }  # fmt: skip
+
+
+def experiment_items_frame(dataset: str, item_ids: Sequence[str], found: Mapping[str, Found]) -> pl.DataFrame:
+    """experiment_items.parquet: one number of one item per row."""
+    frames = [pl.DataFrame(schema=EXPERIMENT_ITEM_SCHEMA)]
+    for name, result in found.items():
+        for one in result.values:
+            columns = {
+                "dataset": [dataset] * len(one.items),
+                "item_id": [item_ids[index] for index in one.items],
+                "experiment": [name] * len(one.items),
+                "variant": [one.variant] * len(one.items),
+                "quantity": [one.quantity] * len(one.items),
+                "value": [_number(float(value)) for value in one.values],
+            }
+            frames.append(pl.DataFrame(columns, schema=EXPERIMENT_ITEM_SCHEMA))
+    return pl.concat(frames)
+
+
+def unavailable_frame(dataset: str, missing: Sequence[Missing]) -> pl.DataFrame:
+    """What was asked for and cannot be done on a dataset, with the reason."""
+    rows = [(dataset, one.experiment, one.reason) for one in missing]
+    return pl.DataFrame(rows, schema=UNAVAILABLE_SCHEMA, orient="row")
+
+
+def _number(value: float | None) -> float | None:
+    """A missing value is null in the tables, never NaN."""
+    return value if value is not None and math.isfinite(value) else None

@@ -1,5 +1,6 @@
 """A finished run, read back from its folder: what `compare`, `show` and the report need, without a model and torch."""
 
+import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
@@ -8,19 +9,23 @@ from typing import Any
 
 import polars as pl
 
+from anchorscope.artefacts.durable import canonical_hash, sha256
 from anchorscope.errors import UserError
 from anchorscope.recipe import Recipe, make_recipe, read_recipe
-from anchorscope.report.findings import EXPERIMENT_SCHEMA, UNAVAILABLE_SCHEMA, Findings, headline_effects
-from anchorscope.store import read_manifest
+from anchorscope.report.findings import Findings, headline_effects
+from anchorscope.schema import EXPERIMENT_SCHEMA, SCHEMA_VERSION, UNAVAILABLE_SCHEMA
 
 
 @dataclass(frozen=True)
 class FinishedRun:
-    """One run folder."""
+    """The result files of one run."""
 
     path: Path
+    """Where the files are."""
     manifest: dict[str, Any]
     recipe: Recipe
+    home: Path | None = None
+    """Where they will be, if that is elsewhere."""
 
     @cached_property
     def findings(self) -> Findings:
@@ -42,7 +47,7 @@ class FinishedRun:
             counts=pl.DataFrame(self.manifest["counts"]),
             reference_layers={name: tuple(found) for name, found in layers.items()},
             facts=self.manifest.get("facts", {}),
-            command=f"anchorscope run {self.path / 'recipe.toml'} --out NEW_FOLDER",
+            command=self._again,
             steps=pl.DataFrame(self.manifest["steps"]).select("step", "seconds", "peak_memory_mb"),
             random_weights=model["random_weights"],
             experiments=self.csv("experiments", EXPERIMENT_SCHEMA),
@@ -75,12 +80,58 @@ class FinishedRun:
         except pl.exceptions.PolarsError:
             raise self._unusable(f"a damaged {name}") from None
 
+    @property
+    def _again(self) -> str:
+        return f"anchorscope run {(self.home or self.path) / 'recipe.toml'} --out NEW_FOLDER"
+
     def _unusable(self, what: str) -> UserError:
-        again = f"anchorscope run {self.path / 'recipe.toml'} --out NEW_FOLDER"
-        return UserError(f"The run {str(self.path)!r} has {what}. Repeat it with: {again}")
+        return UserError(f"The run {str(self.path)!r} has {what}. Repeat it with: {self._again}")
 
 
 def open_finished(path: Path) -> FinishedRun:
-    """The run in a folder; anything else is refused."""
+    """The run in a folder; anything else is refused, and so is a run whose files are not what was written."""
     manifest = read_manifest(path)
+    wrong = _damage(path, manifest["sha256"])
+    if wrong is not None:
+        raise UserError(
+            f"The run {str(path)!r} is damaged: {wrong}. The command that made it writes its results again from the "
+            f"steps that it kept (a changed file is moved aside): anchorscope run {path / 'recipe.toml'} --out {path}"
+        )
     return FinishedRun(path, manifest, make_recipe(read_recipe(path / "recipe.toml")))
+
+
+def read_manifest(path: Path) -> dict[str, Any]:
+    """The manifest of a finished run, whole and of a version that is understood."""
+    try:
+        found = json.loads((path / "manifest.json").read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise UserError(f"{str(path)!r} is not a finished run (no manifest.json); run it to its end first.") from None
+    except (OSError, ValueError):
+        raise UserError(
+            f"{str(path)!r} is not a finished run (its manifest.json is damaged); the command that made the run "
+            f"writes it again."
+        ) from None
+    if not isinstance(found, dict) or "sha256" not in found or not (path / "recipe.toml").is_file():
+        raise UserError(f"{str(path)!r} is not a finished run of anchorscope (manifest.json is of something else).")
+    version = found.get("schema_version", 1)  # the first had no number
+    if version > SCHEMA_VERSION:
+        raise UserError(
+            f"The run {str(path)!r} was written by a newer version of anchorscope (format {version}, this one reads up "
+            f"to {SCHEMA_VERSION}); update anchorscope to read it."
+        )
+    if version > 1 and found.pop("seal", None) != canonical_hash(found):
+        raise UserError(
+            f"{str(path)!r} is not a finished run (its manifest.json was changed); the command that made the run "
+            f"writes it again."
+        )
+    return found
+
+
+def _damage(path: Path, hashes: dict[str, str]) -> str | None:
+    """The first result file that is missing or not what was written; None if all are whole."""
+    for name, known in hashes.items():
+        if not (path / name).is_file():
+            return f"{name} is missing"
+        if sha256(path / name) != known:
+            return f"{name} was changed after it was written"
+    return None

@@ -1,0 +1,87 @@
+"""The one way in which files are written: whole or not at all, and still there after a power cut.
+
+A file is written beside its place, brought to the disk (fsync), renamed, and the folder's entry is brought to the disk
+as well. A name therefore always stands for a complete file.
+"""
+
+import contextlib
+import hashlib
+import json
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+PARTIAL = ".partial"
+"""Ending of what is still being written."""
+
+
+@contextlib.contextmanager
+def replacing(place: Path) -> Iterator[Path]:
+    """A path to write a file or a folder to; it takes the place of `place` only when all went well."""
+    half_made = place.with_name(f"{place.name}{PARTIAL}")
+    _remove(half_made)
+    try:
+        yield half_made
+        sync_tree(half_made)
+        if place.is_dir() and not place.is_symlink():
+            shutil.rmtree(place)
+        os.replace(half_made, place)
+        sync_folder(place.parent)
+    finally:
+        with contextlib.suppress(OSError):
+            _remove(half_made)
+
+
+def write_json(place: Path, record: Any) -> None:
+    """A JSON file; NaN is refused, since JSON has none."""
+    with replacing(place) as half_made:
+        half_made.write_text(json.dumps(record, indent=1, allow_nan=False, ensure_ascii=False), encoding="utf-8")
+
+
+def make_folder(path: Path) -> None:
+    """A folder and those above it, there after a power cut."""
+    if not path.is_dir():
+        make_folder(path.parent)
+        path.mkdir(exist_ok=True)
+        sync_folder(path.parent)
+
+
+def sync_tree(path: Path) -> None:
+    """Brings a file, or a folder with all its members, to the disk."""
+    if not path.is_dir():
+        with path.open("rb") as written:
+            os.fsync(written.fileno())
+        return
+    for member in path.iterdir():
+        sync_tree(member)
+    sync_folder(path)
+
+
+def sync_folder(path: Path) -> None:
+    """Brings the names in a folder to the disk; systems that cannot open a folder do it by themselves."""
+    with contextlib.suppress(OSError):
+        handle = os.open(path, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
+
+
+def sha256(path: Path) -> str:
+    """Hash of a file's content."""
+    with path.open("rb") as handle:
+        return hashlib.file_digest(handle, "sha256").hexdigest()
+
+
+def canonical_hash(record: Any) -> str:
+    """Hash of a record of plain values: the same for equal records, whatever the order of their keys."""
+    return hashlib.sha256(json.dumps(record, sort_keys=True, allow_nan=False).encode()).hexdigest()
+
+
+def _remove(path: Path) -> None:
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)

@@ -1,0 +1,171 @@
+"""Steps: results that are kept under a key, and made only when somebody asks for them.
+
+A step's key is the hash of what it is made from: its options, its inputs, the versions of the libraries that compute
+it, its code's epoch, and the keys of the steps before it. If the folder holds a result under the same key, it is read;
+otherwise it is made. So a changed question file, model, version or option redoes exactly what depends on it, and a
+finished run can be extended without doing anything twice.
+"""
+
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
+
+from anchorscope.artefacts.durable import canonical_hash, make_folder, replacing
+from anchorscope.artefacts.index import StepRecord, damage, facts_of
+
+if TYPE_CHECKING:
+    from anchorscope.artefacts.run_folder import RunFolder
+
+T = TypeVar("T")
+_KEY_SHOWN = 12
+
+
+class Format(NamedTuple):
+    """How a step's result is written into a folder of its own, and read back."""
+
+    write: Callable[[Any, Path], None]
+    read: Callable[[Path], Any]
+
+
+@dataclass(frozen=True)
+class Source:
+    """Something that steps depend on and that is not a step: a question file, a model."""
+
+    name: str
+    key: str
+
+
+@dataclass(frozen=True)
+class MadeFrom:
+    """What a step is made from, beside the steps before it."""
+
+    epoch: int = 1
+    """Raised whenever the step's code comes to give other numbers."""
+    options: Mapping[str, Any] = field(default_factory=dict)
+    libraries: Mapping[str, str] = field(default_factory=dict)
+    """Versions of the libraries that compute it."""
+
+
+class Step(Generic[T]):
+    """One step of a run: its key, and its result once it is asked for."""
+
+    def __init__(
+        self,
+        folder: "RunFolder",
+        name: str,
+        parents: "Sequence[Step[Any] | Source]",
+        made_from: MadeFrom,
+        form: Format,
+        make: Callable[[], T],
+        large: bool = False,
+    ) -> None:
+        self.folder, self.name, self.form, self._make = folder, name, form, make
+        self.large = large  # a large result is dropped when the run is finished, and made again where it is needed
+        self.made_from: dict[str, Any] = {
+            "epoch": made_from.epoch,
+            "options": dict(made_from.options),
+            "libraries": dict(made_from.libraries),
+            "parents": {parent.name: parent.key for parent in parents},
+        }
+        self.key: str = canonical_hash({"step": name, **self.made_from})
+        self._held: list[T] = []
+
+    @property
+    def value(self) -> T:
+        """The result: in memory, or read and checked, or made."""
+        if not self._held:
+            self._held.append(self._read_or_make())
+        return self._held[0]
+
+    @property
+    def is_kept(self) -> bool:
+        """Whether the folder holds the result; its files are looked at when they are read."""
+        record = self.folder.index.steps.get(self.name)
+        return record is not None and record.key == self.key and not record.dropped
+
+    def put(self, value: T) -> None:
+        """Takes a result that another step's work brought along."""
+        self._store(value, time.monotonic())
+        self._held = [value]
+
+    def release(self) -> None:
+        """Lets go of the result in memory; it is read again where it is needed."""
+        self._held = []
+
+    def _read_or_make(self) -> T:
+        record = self.folder.index.steps.get(self.name)
+        if record is not None and record.key == self.key and not record.dropped:
+            wrong = damage(self.folder.path, record.files)
+            if wrong is None:
+                return self.form.read(self._place())
+            self.folder.tell(f"{self.name} is made again: {wrong}")
+        elif record is not None and record.key != self.key:
+            self.folder.tell(f"{self.name} is made anew: {self._reason(record)}")
+        _reset_device_peak()
+        began = time.monotonic()
+        made = self._make()
+        self._store(made, began)
+        return made
+
+    def _place(self) -> Path:
+        return self.folder.work / f"{self.name}-{self.key[:_KEY_SHOWN]}"
+
+    def _store(self, value: T, began: float) -> None:
+        """Writes the result, then the index, then removes what it takes the place of."""
+        place, folder = self._place(), self.folder
+        make_folder(place.parent)
+        with replacing(place) as half_made:
+            half_made.mkdir()
+            self.form.write(value, half_made)
+        names = sorted(str(path.relative_to(folder.path)) for path in place.rglob("*") if path.is_file())
+        before = folder.index.steps.pop(self.name, None)
+        folder.index.steps[self.name] = StepRecord(
+            self.key, self.made_from, facts_of(folder.path, names), round(time.monotonic() - began, 3),
+            peak_memory_mb(), self.large,
+        )  # fmt: skip
+        folder.index.save(folder.path)
+        if before is not None:
+            folder.remove_files(set(before.files) - set(names))
+
+    def _reason(self, record: StepRecord) -> str:
+        """How what it was made from differs from what it is made from now."""
+        before, now = record.made_from, self.made_from
+        reasons = [
+            f"{name} was {_shown(before[kind].get(name))}, now {_shown(now[kind].get(name))}"
+            for kind in ("options", "libraries")
+            for name in {**before[kind], **now[kind]}
+            if before[kind].get(name) != now[kind].get(name)
+        ]
+        changed = [name for name, key in now["parents"].items() if before["parents"].get(name) != key]
+        if before["epoch"] != now["epoch"]:
+            reasons.append("this version computes it differently")
+        if not reasons and changed:
+            reasons.append(f"{', '.join(changed)} changed")
+        return "; ".join(reasons) or "it stood here under another name"
+
+
+def _shown(value: Any) -> str:
+    return "not given" if value is None else repr(value)
+
+
+def _reset_device_peak() -> None:
+    torch = sys.modules.get("torch")
+    if torch is not None and torch.cuda.is_available():
+        torch.cuda.reset_peak_memory_stats()
+
+
+def peak_memory_mb() -> dict[str, float]:
+    """Peak of the process so far, and of the GPU in this step; Windows does not tell the first this way."""
+    peaks = {"host": 0.0}
+    if sys.platform != "win32":
+        import resource
+
+        unit = 2**20 if sys.platform == "darwin" else 2**10
+        peaks["host"] = round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / unit, 1)
+    torch = sys.modules.get("torch")
+    if torch is not None and torch.cuda.is_available():
+        peaks["device"] = round(torch.cuda.max_memory_allocated() / 2**20, 1)
+    return peaks

@@ -1,0 +1,107 @@
+"""What an experiment is given: one dataset's items, their probes, what was measured so far, and who runs passes."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from anchorscope.evidence.corrected import correct_shift
+from anchorscope.evidence.draws import Draws
+from anchorscope.evidence.effects import CutStates, Scoring
+from anchorscope.evidence.experiments.found import Found
+from anchorscope.evidence.items import Measured
+from anchorscope.evidence.pathways import Calls, plain_calls, retained_calls
+from anchorscope.execute.executor import Executor
+from anchorscope.interventions.intervention import Setting
+from anchorscope.items import Item
+from anchorscope.plan.interventions import some_items
+from anchorscope.plan.passes import Planner
+from anchorscope.probes.crossfit import ProbeSet, Splits
+from anchorscope.progress import Progress
+
+
+@dataclass(frozen=True)
+class ExperimentInputs:
+    """One dataset, measured at the headline site and position."""
+
+    dataset: str
+    items: Sequence[Item]
+    """All questions that were asked."""
+    used: NDArray[np.int64]
+    """Which of them are used; all arrays below run over these."""
+    states: Callable[[], Tensor]
+    """Gives the clean states at the headline site and position, [layer, item, d_model], in host memory."""
+    cut_states: Callable[[], CutStates]
+    """Gives the states under the knockout and the random control there, [layer, item, d_model] each."""
+    scoring: Scoring
+    """The probes of all positions and sites."""
+    splits: Splits
+    measured: Measured
+    """Log-odds at the headline site and position, before and after every intervention."""
+    headline: tuple[int, int]
+    """(position, site) as indices."""
+    weights: NDArray[np.floating]
+    """Bootstrap weights over groups, [resample, item]."""
+    setting: Setting
+    """Seed, edges, positions, and how many items an experiment of many passes takes."""
+    window: int | None
+    """Layers in a window; None for a quarter of the depth."""
+    max_new_tokens: int
+    executor: Executor
+    """Runs passes; a model is loaded only if one is run."""
+    planner: Planner
+    device: str
+    """Where probes are fitted and draws are computed."""
+    progress: Progress
+    earlier: Mapping[str, Found] = field(default_factory=dict)
+    """What the experiments before this one found, by name."""
+
+    @property
+    def n(self) -> int:
+        """Number of used items."""
+        return len(self.used)
+
+    @cached_property
+    def used_items(self) -> list[Item]:
+        """The used items."""
+        return [self.items[index] for index in self.used]
+
+    @property
+    def prefix(self) -> tuple[int, ...]:
+        """The leading tokens that all items share."""
+        located = self.used_items[0].located
+        return located.input_ids[: located.prefix_length]
+
+    @property
+    def probes(self) -> ProbeSet:
+        """The probes at the headline site and position."""
+        position, site = self.headline
+        return self.scoring.sets[position][site]
+
+    @property
+    def reference(self) -> NDArray[np.int64]:
+        """The reference layer of each item's own fold."""
+        return self.measured.reference[self.measured.probe("full")][self.measured.folds]
+
+    @cached_property
+    def draws(self) -> Draws:
+        """The bootstrap's draws."""
+        return Draws.of(self.weights, torch.device(self.device))
+
+    @cached_property
+    def calls(self) -> Mapping[str, Calls]:
+        """Who is in which pathway, by assignment."""
+        found = {"plain": plain_calls(self.measured), "corrected": correct_shift(self.measured, self.draws).sample()}
+        return found | ({"retained": retained_calls(self.measured)} if self.measured.refits else {})
+
+    def rng(self, name: str) -> np.random.Generator:
+        """Random numbers of one experiment: the same in every run with this seed."""
+        return np.random.default_rng([self.setting.seed, 5, *name.encode()])
+
+    def some_items(self) -> NDArray[np.int64]:
+        """The items of an experiment that takes many passes: all, or so many drawn at random, in order."""
+        return some_items(self.n, self.setting.most_items, self.setting.seed)

@@ -1,0 +1,183 @@
+"""A worker owns a model and runs shards: planned passes go in, plain arrays and records come out."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+import torch
+from jaxtyping import Float, Int
+from numpy import ndarray
+from torch import Tensor
+
+from anchorscope.answers.generate import Answer, answer_questions
+from anchorscope.engine.batching import Budget
+from anchorscope.engine.capture import EdgeCounts, Work, capture
+from anchorscope.engine.forward import compute_prefix
+from anchorscope.engine.keys_values import Prefix
+from anchorscope.engine.saliency import Saliency, saliency
+from anchorscope.engine.sequences import SITES
+from anchorscope.engine.to_host import ToHost
+from anchorscope.models.language_model import LanguageModel
+from anchorscope.plan.passes import AnswersPass, OutOfFoldProbes, Place, SaliencyPass, StatesPass
+from anchorscope.probes.scoring import Scorer
+from anchorscope.progress import Progress
+
+_PREFIXES = 4  # shared beginnings whose keys and values are held at a time
+
+Shard = StatesPass | AnswersPass | SaliencyPass
+
+
+@dataclass(frozen=True)
+class VariantPart:
+    """What one variant of a pass gave."""
+
+    items: Int[ndarray, " item"]
+    """Indices of the sequences that were run, in order."""
+    logits: Float[ndarray, "item position site probe layer"] | None
+    """Log-odds of "truthful", where probes were given; only one of each axis where only one was wanted."""
+    states: Float[Tensor, "place layer item d_model"] | None
+    """States at the places that were to be kept, in host memory."""
+
+
+@dataclass(frozen=True)
+class StatesPart:
+    """What a shard of a pass gave."""
+
+    variants: tuple[VariantPart, ...]
+    edges: EdgeCounts
+    """How many attention edges every variant lost in every layer."""
+    log_probs: dict[int, tuple[float, ...]]
+    """Log-probabilities of the answer's tokens, by sequence, where they were wanted."""
+
+
+@dataclass(frozen=True)
+class AnswersPart:
+    """Answers, in the order of the questions."""
+
+    answers: list[Answer]
+
+
+@dataclass(frozen=True)
+class SaliencyPart:
+    """Saliency of the items, in order."""
+
+    found: Saliency
+
+
+Part = StatesPart | AnswersPart | SaliencyPart
+
+
+class Worker:
+    """Runs shards on one model."""
+
+    def __init__(self, lm: LanguageModel, lowered: Callable[[int], None] = lambda tokens: None) -> None:
+        """`lowered` is told whenever memory ran out, with the number of tokens that now run together."""
+        self.lm, self._lowered = lm, lowered
+        self._fits: int | None = None  # tokens that fit, once memory ran out
+        self._prefix = lru_cache(_PREFIXES)(lambda ids: compute_prefix(lm, ids))
+
+    def run(self, shard: Shard, progress: Progress) -> Part:
+        """One shard."""
+        if isinstance(shard, StatesPass):
+            return self._states(shard, progress)
+        if isinstance(shard, AnswersPass):
+            return self._answers(shard, progress)
+        return self._saliency(shard, progress)
+
+    def _budget(self, tokens: int) -> Budget:
+        def lower(fits: int) -> None:
+            self._fits = fits
+            self._lowered(fits)
+
+        return Budget(min(tokens, self._fits or tokens), lower)
+
+    def prefix(self, ids: tuple[int, ...]) -> Prefix:
+        """Keys and values of shared leading tokens; the last few are remembered."""
+        return self._prefix(ids)
+
+    def _states(self, shard: StatesPass, progress: Progress) -> StatesPart:
+        collected = [
+            _Collected(self.lm, shard, variant, shard.keep[variant] if variant < len(shard.keep) else ())
+            for variant in range(len(shard.variants))
+        ]
+        work = Work(
+            shard.sequences, self.prefix(shard.prefix), shard.variants, self._budget(shard.batch_tokens),
+            shard.batches, compiled=shard.compiled,
+        )  # fmt: skip
+        edges = capture(
+            self.lm, work, lambda variant, batch, states: collected[variant].receive(batch, states), shard.title,
+            progress,
+        )  # fmt: skip
+        return StatesPart(tuple(one.part() for one in collected), edges, {})
+
+    def _answers(self, shard: AnswersPass, progress: Progress) -> AnswersPart:
+        prefix, budget = self.prefix(shard.prefix), self._budget(shard.batch_tokens)
+        return AnswersPart(
+            answer_questions(
+                self.lm, shard.questions, shard.prompts, prefix, budget, shard.max_new_tokens, progress,
+                template=shard.template,
+            )
+        )  # fmt: skip
+
+    def _saliency(self, shard: SaliencyPass, progress: Progress) -> SaliencyPart:
+        device, site = self.lm.device, SITES.index(shard.site)
+        # Copies: torch does not go back through tensors that were made in inference mode.
+        weight, bias = shard.weight.clone().to(device), shard.bias.clone().to(device)
+        layers = torch.as_tensor(shard.layers, device=device)
+
+        def log_odds(batch: list[int], states: Tensor) -> Tensor:
+            items = torch.as_tensor(batch, device=device)
+            read = states[torch.arange(len(batch), device=device), 0, site, layers[items]]
+            return (read.float() * weight[items]).sum(dim=-1) + bias[items]
+
+        found = saliency(
+            self.lm, shard.sequences, self.prefix(shard.prefix), shard.keys, log_odds, shard.layers,
+            self._budget(shard.batch_tokens), progress, shard.title,
+        )  # fmt: skip
+        return SaliencyPart(found)
+
+
+class _Collected:
+    """What one variant's batches bring: log-odds stay on the device until the end, kept states go to the host."""
+
+    def __init__(self, lm: LanguageModel, shard: StatesPass, variant: int, keep: Sequence[Place]) -> None:
+        run = sorted(item for batch in shard.batches for item in batch if shard.variants[variant].runs(item))
+        self.items = np.array(run, dtype=np.int64)
+        self.slot = {item: slot for slot, item in enumerate(run)}
+        self.places = tuple(keep)
+        self.states: Tensor | None = None
+        if self.places:
+            self.states = torch.empty(len(self.places), lm.n_layers, len(run), lm.d_model, dtype=lm.dtype)
+        self.to_host = ToHost(self._keep)
+        self.scorer = None if shard.probes is None else _scorer(shard.probes, lm.device)
+        self.only = None if shard.probes is None else shard.probes.only
+        self.logits: Tensor | None = None
+
+    def receive(self, batch: list[int], states: Tensor) -> None:
+        """Where memory ran out within a batch, some of its items come twice: the last time counts."""
+        slots = [self.slot[item] for item in batch]
+        if self.scorer is not None:
+            scores = self.scorer.score(batch, states)
+            if self.only is not None:
+                position, site, probe = (slice(one, one + 1) for one in self.only)
+                scores = scores[:, position, site, probe]
+            if self.logits is None:
+                self.logits = scores.new_zeros((len(self.items), *scores.shape[1:]))
+            self.logits[torch.as_tensor(slots).to(scores.device, non_blocking=True)] = scores
+        if self.places:
+            positions, sites = zip(*self.places, strict=True)
+            self.to_host.put(slots, states[:, list(positions), list(sites)])  # a copy: a view would keep the batch
+
+    def _keep(self, slots: list[int], states: Tensor) -> None:
+        assert self.states is not None
+        self.states[:, :, slots] = states.permute(1, 2, 0, 3)
+
+    def part(self) -> VariantPart:
+        self.to_host.finish()
+        logits = None if self.logits is None else self.logits.cpu().numpy()
+        return VariantPart(self.items, logits, self.states)
+
+
+def _scorer(probes: OutOfFoldProbes, device: torch.device) -> Scorer:
+    return Scorer(probes.sets, probes.folds, device)

@@ -1,0 +1,50 @@
+"""An item: one question that was asked, with all that is known of it before any probe. All rooms share this record."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from anchorscope.answers.generate import Answer
+from anchorscope.answers.label import Label
+from anchorscope.catalogue import POSITIONS
+from anchorscope.datasets.question import Question
+from anchorscope.engine.sequences import TokenSequence
+from anchorscope.spans.locate import Located
+from anchorscope.spans.question_spans import QuestionSpans
+
+
+@dataclass(frozen=True)
+class Item:
+    """One question, its answer, whether that is true, and its tokens."""
+
+    question: Question
+    answer: Answer
+    label: Label
+    tokens: Located | None
+    """None where there is no answer to use."""
+
+    @property
+    def item_id(self) -> str:
+        """Its name in the result files."""
+        return self.question.item_id
+
+    @property
+    def is_used(self) -> bool:
+        """Whether probes are trained on it."""
+        return self.label.status == "used"
+
+    @property
+    def located(self) -> Located:
+        """The tokens of an item that has an answer."""
+        assert self.tokens is not None, f"item {self.item_id} has no answer to use"
+        return self.tokens
+
+    @property
+    def words(self) -> QuestionSpans:
+        """The exact words, as places in the question's text."""
+        assert self.located.words is not None, f"tokens of item {self.item_id} were located without words"
+        return self.located.words
+
+    def sequence(self, positions: Sequence[str]) -> TokenSequence:
+        """Prompt and answer as the engine runs them, read at the named positions."""
+        read_at = tuple(self.located.positions[POSITIONS.index(position)] for position in positions)
+        return TokenSequence(self.located.input_ids, self.located.answer_start, read_at)

@@ -1,0 +1,193 @@
+"""The passes of interventions: every item's change drawn, what runs together decided.
+
+Interventions of one experiment that cut something run together, so that what no cut has changed is computed once;
+those that cut the shared prefix run without it; zeroing runs by itself, as every row beside it would take its slower
+way. The no-op control runs by itself, with other neighbours: the point is what a different batch changes. Texts that
+are written anew are fresh passes.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from anchorscope.engine.sequences import Cut, Variant
+from anchorscope.errors import InterventionNotApplied
+from anchorscope.interventions.intervention import Intervention, ItemRun, Setting
+from anchorscope.items import Item
+from anchorscope.plan.passes import Planner, StatesPass, shared_tokens
+
+
+class Missing(NamedTuple):
+    """Something that was asked for and cannot be done."""
+
+    experiment: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class PlannedRuns:
+    """One intervention with all its runs."""
+
+    intervention: Intervention
+    runs: tuple[ItemRun, ...]
+    """In the order of the items."""
+    order: tuple[int, ...] | None = None
+    """Which of equally long items run first; None for their own order."""
+
+
+@dataclass(frozen=True)
+class PlannedPass:
+    """A pass, and which intervention each of its variants is."""
+
+    work: StatesPass
+    planned: tuple[PlannedRuns, ...]
+
+
+def some_items(n: int, most: int | None, seed: int) -> NDArray[np.int64]:
+    """The items of what takes many passes: all, or at most so many drawn at random, in order; the same everywhere."""
+    if most is None or n <= most:
+        return np.arange(n)
+    return np.sort(np.random.default_rng([seed, 6]).choice(n, size=most, replace=False))
+
+
+def name_rng(seed: int, name: str) -> np.random.Generator:
+    """Random numbers of one intervention."""
+    return np.random.default_rng([seed, sum(map(ord, name))])
+
+
+def plan_cut(intervention: Intervention, items: Sequence[Item], setting: Setting) -> PlannedRuns:
+    """The cuts of all items that an intervention runs."""
+    rng = name_rng(setting.seed, intervention.name)
+    cuts = [intervention.cut(item, setting.edges, rng) for item in items]
+    chosen = _chosen(len(items), intervention.max_items, rng)
+    if intervention.many_passes:
+        chosen &= set(some_items(len(items), setting.most_items, setting.seed).tolist())
+    order = None if intervention.changes else tuple(rng.permutation(len(items)).tolist())
+    runs = [
+        ItemRun(index, items[index].sequence(setting.positions), cuts[index], n_changed=cuts[index].n_cut)
+        for index in sorted(chosen)
+        if intervention.applies(items[index])
+    ]
+    return PlannedRuns(intervention, tuple(runs), order)
+
+
+def _chosen(n: int, most: int | None, rng: np.random.Generator) -> set[int]:
+    if most is None or n <= most:
+        return set(range(n))
+    return {int(index) for index in rng.choice(n, size=most, replace=False)}
+
+
+def plan_rewrite(intervention: Intervention, items: Sequence[Item], setting: Setting) -> PlannedRuns:
+    """The runs of an intervention that writes texts anew."""
+    assert intervention.rewrite is not None, f"{intervention.name} writes nothing anew"
+    rng = name_rng(setting.seed, intervention.name)
+    some = some_items(len(items), setting.most_items, setting.seed)
+    if intervention.max_items is not None and len(some) > intervention.max_items:
+        some = np.sort(rng.choice(some, size=intervention.max_items, replace=False))
+    runs = intervention.rewrite(items, some.tolist(), setting, rng)
+    if not intervention.changes:
+        other = sum(one.sequence.ids != items[one.item].located.input_ids for one in runs)
+        if other:
+            raise InterventionNotApplied(f"{intervention.name}: {other} texts are not what they were, and must be")
+    return PlannedRuns(intervention, tuple(sorted(runs, key=lambda one: (one.item, one.run))))
+
+
+def plan_experiment(
+    interventions: Sequence[Intervention], items: Sequence[Item], setting: Setting, windows: Sequence[int | None],
+    needed: int,
+) -> tuple[list[PlannedRuns], list[Missing]]:  # fmt: skip
+    """All runs of one experiment's interventions, and the reason for each that cannot be run.
+
+    `windows` are the sliding windows of the layers, `needed` items make an intervention worth a row.
+    """
+    planned, missing = [], []
+    for one in interventions:
+        reason = _unavailable(one, items, setting, windows, needed)
+        if reason is not None:
+            missing.append(Missing(one.entry.experiment, reason))
+            continue
+        if one.rewrite is None:
+            planned.append(plan_cut(one, items, setting))
+            continue
+        runs = plan_rewrite(one, items, setting)
+        told, enough = _counted(one, runs, len(items), setting, needed)
+        if told is not None:
+            missing.append(Missing(one.entry.experiment, told))
+        if enough:
+            planned.append(runs)
+    return planned, missing
+
+
+def _counted(
+    one: Intervention, planned: PlannedRuns, n_items: int, setting: Setting, needed: int
+) -> tuple[str | None, bool]:
+    """What has to be said of the items that cannot be rewritten so, and whether enough can."""
+    wanted, n = len(some_items(n_items, setting.most_items, setting.seed)), len({run.item for run in planned.runs})
+    least = min(needed, math.ceil(0.8 * wanted))
+    about = f"{one.name} ({one.entry.about})"
+    if n < least:
+        return f"{about}: {n} items can be run, {least} needed; {one.why_few}", False
+    if n < wanted and one.max_items is None:
+        return f"{about}: {wanted - n} of {wanted} items cannot be run; {one.why_few}", True
+    return None, True
+
+
+def _unavailable(
+    one: Intervention, items: Sequence[Item], setting: Setting, windows: Sequence[int | None], needed: int
+) -> str | None:
+    """Why an intervention cannot be run on these items; None if it can."""
+    if one.edges == "direct" and setting.edges == "direct":
+        return "the knockout itself cuts direct edges only; run with --edges all for both"
+    if one.edges == "direct" and "answer_before" in setting.positions:
+        return "a position before the answer's tokens is read, and direct edges lead to those only"
+    about = f"{one.name} ({one.entry.about})"
+    if one.edges == "direct" and _is_hidden(items, setting, windows):
+        return f"{about}: a layer's sliding window already hides the exact tokens from the answer of some items"
+    if one.rewrite is None and (one.part is not None or one.whole):
+        n = sum(one.applies(item) for item in items)
+        if n < needed:
+            why = "have template tokens that could be cut" if one.whole else "say such words"
+            return f"{about}: {n} of {len(items)} questions {why}, {needed} needed"
+    return None
+
+
+def _is_hidden(items: Sequence[Item], setting: Setting, windows: Sequence[int | None]) -> bool:
+    """Whether direct edges are not there to be cut: from no item in some layer, or from some item in no layer."""
+    if set(windows) == {None}:
+        return False
+    reached = [
+        [Cut(item.located.question_tokens, "direct").takes_edges(item.sequence(setting.positions), window)
+         for item in items]
+        for window in set(windows)
+    ]  # fmt: skip
+    return not all(map(any, reached)) or not all(map(any, zip(*reached, strict=True)))
+
+
+def passes_of(
+    planned: Sequence[PlannedRuns], items: Sequence[Item], setting: Setting, planner: Planner, compiled: bool = False
+) -> list[PlannedPass]:
+    """What runs together."""
+    together: dict[tuple[object, ...], list[PlannedRuns]] = {}
+    for one in planned:
+        kind = one.intervention
+        alone = kind.name if kind.rewrite is not None or not kind.changes else None
+        together.setdefault((kind.whole, kind.how, alone), []).append(one)
+    found = []
+    for some in together.values():
+        kind = some[0].intervention
+        title = ", ".join(one.intervention.name for one in some)
+        prefix = items[0].located.input_ids[: items[0].located.prefix_length]
+        if kind.rewrite is not None:
+            sequences = [run.sequence for run in some[0].runs]
+            work = planner.states(title, sequences, shared_tokens(prefix, sequences))
+        else:
+            variants = [Variant({run.item: run.cut for run in one.runs}, one.intervention.layers) for one in some]
+            sequences = [item.sequence(setting.positions) for item in items]
+            own = prefix[:1] if kind.whole else prefix
+            work = planner.states(title, sequences, own, variants, some[0].order, compiled)
+        found.append(PlannedPass(work, tuple(some)))
+    return found

@@ -1,0 +1,79 @@
+"""The columns of every file of a run folder, and the version of the whole.
+
+Other programs rely on these names. A column is added at will; one that is renamed, dropped or given another meaning
+raises `SCHEMA_VERSION`, and folders of other versions are then read as what they are or refused in one line.
+"""
+
+from collections.abc import Mapping
+
+import polars as pl
+
+from anchorscope.catalogue import POSITIONS
+
+SCHEMA_VERSION = 2
+"""1 had no index of its own files, no keys of steps and no version."""
+
+ITEM_SCHEMA: dict[str, pl.DataType] = {
+    "dataset": pl.String(), "item_id": pl.String(), "question": pl.String(), "answers": pl.List(pl.String()),
+    "subject": pl.String(), "relation": pl.String(), "property_words": pl.List(pl.String()),
+    "exact_question": pl.List(pl.List(pl.Int64())), "question_words": pl.List(pl.List(pl.Int64())), "group": pl.Int64(),
+    "model_answer": pl.String(), "truthful": pl.Boolean(), "confidence_mean": pl.Float64(),
+    "confidence_min": pl.Float64(), "status": pl.String(), "weight": pl.Float64(), "fold": pl.Int64(),
+    "input_ids": pl.List(pl.Int64()),
+    "question_tokens": pl.List(pl.Int64()), "answer_tokens": pl.List(pl.Int64()),
+    "probe_positions": pl.Struct(dict.fromkeys(POSITIONS, pl.Int64())),
+    "pathway": pl.String(), "pathway_corrected": pl.String(), "pathway_retained": pl.String(),
+    "metadata": pl.String(),
+}  # fmt: skip
+"""items.parquet; `exact_question` are the user's own spans, `question_words` those that were used for E_Q, `metadata`
+is a JSON object."""
+EFFECT_SCHEMA: dict[str, pl.DataType] = {
+    "dataset": pl.String(), "item_id": pl.String(), "intervention": pl.String(), "variant": pl.String(),
+    "probe": pl.String(), "site": pl.String(), "position": pl.String(), "n_cut": pl.Int64(),
+    "logit_clean": pl.List(pl.Float32()), "logit_after": pl.List(pl.Float32()),
+}  # fmt: skip
+"""effects.parquet."""
+CURVE_COLUMNS = (
+    "model", "dataset", "intervention", "variant", "site", "position", "assignment", "group", "truth", "layer",
+    "delta_p", "ci_low", "ci_high", "n", "n_groups",
+)  # fmt: skip
+"""curves.csv; reference_curves.csv has `shift` besides."""
+SAMPLE_SCHEMA: dict[str, pl.DataType] = {
+    "dataset": pl.String(), "site": pl.String(), "position": pl.String(), "assignment": pl.String(),
+    "group": pl.String(), "layer": pl.Int64(), "delta_p": pl.List(pl.Float32()),
+}  # fmt: skip
+"""curve_samples.parquet: `delta_p` runs over the draws, first the sample itself, then every resample."""
+SCORE_COLUMNS = (
+    "model", "dataset", "intervention", "kind", "site", "position", "layer",
+    "auc", "ci_low", "ci_high", "log_loss", "brier", "n", "n_groups",
+)  # fmt: skip
+"""probe_scores.csv."""
+SUMMARY_COLUMNS = (
+    "dataset", "site", "position", "assignment", "intervention", "group", "quantity",
+    "value", "ci_low", "ci_high", "n", "method",
+)  # fmt: skip
+"""summary.csv: one quantity per row."""
+PATHWAY_COLUMNS = ("dataset", "item_id", "site", "position", "assignment", "probe", "reference_layer", "pathway")
+"""pathways.parquet."""
+EXPERIMENT_SCHEMA: dict[str, type[pl.DataType]] = {
+    "model": pl.String, "dataset": pl.String, "site": pl.String, "position": pl.String, "experiment": pl.String,
+    "variant": pl.String, "against": pl.String, "assignment": pl.String, "group": pl.String, "truth": pl.String,
+    "layer": pl.Int64, "probe_layer": pl.Int64, "quantity": pl.String, "value": pl.Float64, "ci_low": pl.Float64,
+    "ci_high": pl.Float64, "n": pl.Int64, "p_value": pl.Float64, "q_value": pl.Float64, "effect_size": pl.Float64,
+    "method": pl.String,
+}  # fmt: skip
+"""experiments.csv: one statistic per row."""
+EXPERIMENT_ITEM_SCHEMA: dict[str, type[pl.DataType]] = {
+    "dataset": pl.String, "item_id": pl.String, "experiment": pl.String, "variant": pl.String, "quantity": pl.String,
+    "value": pl.Float64,
+}  # fmt: skip
+"""experiment_items.parquet: one number of one item per row."""
+UNAVAILABLE_SCHEMA: dict[str, type[pl.DataType]] = {
+    "dataset": pl.String, "experiment": pl.String, "reason": pl.String,
+}  # fmt: skip
+"""What was asked for and cannot be done, with the reason; in the manifest."""
+
+
+def empty(schema: Mapping[str, pl.DataType | type[pl.DataType]]) -> pl.DataFrame:
+    """A table of these columns without rows."""
+    return pl.DataFrame(schema=schema)

@@ -1,0 +1,186 @@
+"""The last steps of a dataset: tables, experiments, and its part of the results."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from anchorscope.answers.label import require_enough
+from anchorscope.artefacts.durable import canonical_hash
+from anchorscope.artefacts.formats import (
+    FOUND,
+    FRAMES,
+)
+from anchorscope.artefacts.frames import (
+    confidence,
+    counts_frame,
+    effects_frame,
+    experiment_items_frame,
+    experiments_frame,
+    items_frame,
+    probe_tensors,
+    unavailable_frame,
+    unused_frames,
+)
+from anchorscope.artefacts.publish import DatasetResult, LeftOut
+from anchorscope.artefacts.step import Source, Step
+from anchorscope.catalogue import EXPERIMENTS
+from anchorscope.evidence.clean import with_log_probs
+from anchorscope.evidence.experiments.experiment import Experiment, Found, chosen_experiments
+from anchorscope.evidence.experiments.inputs import ExperimentInputs
+from anchorscope.evidence.gather import measured_places
+from anchorscope.evidence.items import Measured
+from anchorscope.evidence.tables import Evidence, evidence_tables
+from anchorscope.items import Item
+from anchorscope.plan.interventions import Missing
+from anchorscope.probes.crossfit import MIN_PER_CLASS, PROBES
+from anchorscope.stats.bootstrap import group_weights
+from anchorscope.steps.job import MODEL_LIBRARIES, TABLE_LIBRARIES
+from anchorscope.steps.measurement_steps import MeasurementSteps
+
+
+class DatasetSteps(MeasurementSteps):
+    """One dataset of a run, from its questions to its results."""
+
+    @cached_property
+    def measured(self) -> dict[tuple[str, str], Measured]:
+        """Log-odds before and after every intervention, per (site, position)."""
+        found = [effect for step in self.effects.values() for effect in step.value.effects]
+        headline = (self.job.recipe.site, self.job.recipe.position)
+        return measured_places(
+            self.splits, self.groups, self.job.positions, self.probes.value, self.clean_scores.value, found,
+            self.refits.value, headline,
+        )  # fmt: skip
+
+    @cached_property
+    def weights(self) -> NDArray[np.float32]:
+        """Bootstrap weights over groups, [resample, item]."""
+        recipe = self.job.recipe
+        return group_weights(self.groups, recipe.bootstrap, np.random.default_rng([recipe.seed, 3]))
+
+    @cached_property
+    def tables(self) -> Step[dict[str, pl.DataFrame]]:
+        """Curves, scores, pathways and summary."""
+        options = ("site", "position", "bootstrap", "seed")
+        made_from = self.job.made_from(1, TABLE_LIBRARIES, *options, device=self.job.solver)
+        parents: list[Step[Any]] = [*self.effects.values(), self.clean_scores, self.probes, self.refits]
+        parents += [self.labels, self.log_probs]
+        return self._step("tables", parents, made_from, FRAMES,
+                          lambda: evidence_tables(self._evidence(), self.job.progress, self.job.solver))  # fmt: skip
+
+    def _evidence(self) -> Evidence:
+        answers = with_log_probs([item.answer for item in self.used_items], self.log_probs.value)
+        sure = [confidence(answer) for answer in answers]
+        return Evidence(
+            model=self.job.record.identity.name,
+            dataset=self.name,
+            item_ids=[item.item_id for item in self.used_items],
+            questions=[item.question.question for item in self.used_items],
+            answers=[answer.text for answer in answers],
+            relations=[item.question.relation for item in self.used_items],
+            confidence_mean=[mean for mean, _ in sure],
+            confidence_min=[least for _, least in sure],
+            variants={one.intervention: one.variant for step in self.effects.values() for one in step.value.effects},
+            places=self.measured,
+            refits=self.refits.value,
+            headline=(self.job.recipe.site, self.job.recipe.position),
+            weights=self.weights,
+        )
+
+    @cached_property
+    def experiments(self) -> dict[str, Step[Found]]:
+        """The experiments that are more than interventions; later ones may know what earlier ones found."""
+        found: dict[str, Step[Found]] = {}
+        for one in chosen_experiments(self.job.recipe.evidence):
+            found[one.name] = self._experiment(one, dict(found))
+        return found
+
+    def _experiment(self, experiment: Experiment, earlier: Mapping[str, Step[Found]]) -> Step[Found]:
+        options = ("site", "position", "edges", "evidence_items", "window", "max_new_tokens", "bootstrap", "seed")
+        made_from = self.job.made_from(1, (*MODEL_LIBRARIES, "numpy"), *options, device=self.job.solver)
+        parents: list[Step[Any] | Source] = [self.effects["knockout"], self.refits, self.log_probs, self.job.model]
+        if EXPERIMENTS[experiment.name].compares:
+            parents += [*self.effects.values(), *earlier.values()]
+        else:
+            earlier = {}
+
+        def run() -> Found:
+            known = {name: step.value for name, step in earlier.items()}
+            return experiment.run(replace(self._inputs(), earlier=known))
+
+        return self._step(f"experiment-{experiment.name}", parents, made_from, FOUND, run)
+
+    def _inputs(self) -> ExperimentInputs:
+        job, (position, site) = self.job, self.job.headline
+        return ExperimentInputs(
+            dataset=self.name,
+            items=self.items_with_log_probs,
+            used=self.used,
+            states=lambda: self.clean.value.states[position, site],
+            cut_states=lambda: {name: states[0] for name, states in self.cut_states.value.items()},
+            scoring=self.scoring,
+            splits=self.splits,
+            measured=self.measured[job.recipe.site, job.recipe.position],
+            headline=job.headline,
+            weights=self.weights,
+            setting=self.setting,
+            window=job.recipe.window,
+            max_new_tokens=job.recipe.max_new_tokens,
+            executor=job.executor,
+            planner=job.planner,
+            device=job.solver,
+            progress=job.progress,
+        )
+
+    @cached_property
+    def items_with_log_probs(self) -> list[Item]:
+        """The items; answers that were given elsewhere have the log-probabilities of the clean pass."""
+        answers = with_log_probs([item.answer for item in self.used_items], self.log_probs.value)
+        items = list(self.items)
+        for index, answer in zip(self.used, answers, strict=True):
+            items[index] = replace(items[index], answer=answer)
+        return items
+
+    # What the run publishes.
+
+    @property
+    def result_key(self) -> str:
+        """The key of all that this dataset contributes to the results."""
+        steps: list[Step[Any]] = [self.tables, *self.experiments.values()]
+        return canonical_hash([step.key for step in steps])
+
+    def result(self) -> DatasetResult:
+        """Everything that this dataset contributes to the result files."""
+        job, headline = self.job, (self.job.recipe.site, self.job.recipe.position)
+        require_enough(self.name, self.labels.value, MIN_PER_CLASS, job.recipe.balance)
+        tables = self.tables.value
+        found = {name: step.value for name, step in self.experiments.items()}
+        missing = [one for step in self.effects.values() for one in step.value.missing]
+        missing += [Missing(name, why) for name, one in found.items() for why in one.missing]
+        item_ids = [item.item_id for item in self.used_items]
+        folds = dict(zip(self.used.tolist(), self.splits.folds.tolist(), strict=True))
+        effects = [effect for step in self.effects.values() for effect in step.value.effects]
+        sets = self.probes.value
+        return DatasetResult(
+            name=self.name,
+            items=items_frame(self.items_with_log_probs, folds, tables["pathways"], headline),
+            effects=effects_frame(self.name, item_ids, PROBES, job.positions, self.clean_scores.value, effects),
+            counts=counts_frame(self.name, self.questions.value, self.items),
+            tables=tables,
+            experiments=experiments_frame(job.record.identity.name, self.name, headline, found),
+            experiment_items=experiment_items_frame(self.name, item_ids, found),
+            unavailable=unavailable_frame(self.name, missing),
+            probes=probe_tensors(self.name, PROBES, sets),
+            reference_layers=tuple(sets["/".join(headline)].reference[0].tolist()),
+            unconverged=tuple(one for fitted in sets.values() for one in fitted.unconverged),
+        )
+
+    def left_out(self, reason: str) -> LeftOut:
+        """A dataset with too few answers: its items and counts."""
+        rows = zip(self.questions.value.questions, self.answers.value, self.labels.value, strict=True)
+        items = [Item(*row, None) for row in rows]
+        return LeftOut(self.name, reason, *unused_frames(self.name, self.questions.value, items))

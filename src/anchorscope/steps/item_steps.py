@@ -1,0 +1,141 @@
+"""The first steps of a dataset: questions, answers, truth labels and exact tokens, and the items that they make.
+
+A step says which steps and options it is made from; its key is their hash. Raise a step's epoch when its code comes to
+give other numbers: every run then makes it, and what depends on it, anew.
+"""
+
+from collections.abc import Sequence
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from anchorscope.answers.choose import Asked as QuestionSample
+from anchorscope.answers.generate import Answer
+from anchorscope.answers.label import Label, label_answers
+from anchorscope.answers.prompt import build_prompts
+from anchorscope.artefacts.durable import canonical_hash, sha256
+from anchorscope.artefacts.formats import (
+    records,
+)
+from anchorscope.artefacts.step import Source, Step
+from anchorscope.datasets import atlas
+from anchorscope.datasets.catalog import BUILT_IN, DatasetSpec
+from anchorscope.engine.batching import Budget
+from anchorscope.execute.executor import run_answers
+from anchorscope.items import Item
+from anchorscope.models.shapes import is_shape
+from anchorscope.plan.passes import plan_answers
+from anchorscope.prepare import ask
+from anchorscope.probes.crossfit import Splits, make_splits
+from anchorscope.probes.folds import grouped_folds
+from anchorscope.spans.locate import Located, locate_all
+from anchorscope.spans.question_words import question_words
+from anchorscope.steps.job import MODEL_LIBRARIES, Job
+
+
+class ItemSteps:
+    """One dataset of a run, up to its items."""
+
+    def __init__(self, job: Job, spec: DatasetSpec) -> None:
+        self.job, self.spec, self.name = job, spec, spec.name
+        self.source = question_source(job, spec)
+
+    def _step(self, name: str, parents: Sequence[Step[Any] | Source], made_from: Any, form: Any, make: Any,
+              large: bool = False) -> Step[Any]:  # fmt: skip
+        return self.job.folder.step(f"{self.name}/{name}", parents, made_from, form, make, large)
+
+    # Questions, answers, labels, tokens.
+
+    @cached_property
+    def questions(self) -> Step[QuestionSample]:
+        """The questions that are asked."""
+        made_from = self.job.made_from(
+            1, (), "columns", "limit", "yes_no", "on_bad_row", "seed", random_weights=is_shape(self.job.recipe.model)
+        )
+        return self._step("questions", (self.source,), made_from, records(QuestionSample),
+                          lambda: ask(self.job.recipe, self.spec))  # fmt: skip
+
+    @cached_property
+    def answers(self) -> Step[list[Answer]]:
+        """The model's own answers, or those that the questions bring."""
+        made_from = self.job.made_from(1, MODEL_LIBRARIES, "prompt", "max_new_tokens")
+        return self._step("answers", (self.questions, self.job.model), made_from, records(list[Answer]), self._answer)
+
+    def _answer(self) -> list[Answer]:
+        writer, tokens = self.job.writer(), self.job.planner.batch_tokens
+        work = plan_answers(
+            self.questions.value.questions, writer.tokenizer, writer.template, self.job.recipe.max_new_tokens, tokens
+        )
+        return run_answers(self.job.executor, work, self.job.progress)
+
+    @cached_property
+    def labels(self) -> Step[list[Label]]:
+        """Which answers are true, which are used, and which belong together."""
+        made_from = self.job.made_from(1, (), "balance", "group_by", "max_per_class", "seed")
+        return self._step("labels", (self.answers,), made_from, records(list[Label]), self._label)
+
+    def _label(self) -> list[Label]:
+        recipe = self.job.recipe
+        return label_answers(
+            self.questions.value.questions, self.answers.value, recipe.balance, recipe.group_by, recipe.max_per_class,
+            recipe.seed,
+        )  # fmt: skip
+
+    @cached_property
+    def tokens(self) -> Step[list[Located | None]]:
+        """The exact tokens of every answered question."""
+        made_from = self.job.made_from(1, (), "exact_tokens")
+        return self._step("tokens", (self.answers,), made_from, records(list[Located | None]), self._locate)
+
+    def _locate(self) -> list[Located | None]:
+        job, questions, writer = self.job, self.questions.value.questions, self.job.writer()
+        budget = Budget(job.planner.batch_tokens)
+        words = question_words(job.recipe.exact_tokens, questions, lambda: job.lm, budget, job.progress)
+        prompts = build_prompts(writer.tokenizer, questions, writer.template)
+        return locate_all(writer.tokenizer, questions, words, prompts, self.answers.value)
+
+    @cached_property
+    def items(self) -> list[Item]:
+        """All questions that were asked, with what is known of them."""
+        steps = (self.answers, self.labels, self.tokens)
+        rows = zip(self.questions.value.questions, *(step.value for step in steps), strict=True)
+        return [Item(*row) for row in rows]
+
+    @cached_property
+    def used(self) -> NDArray[np.int64]:
+        """Which of them are used; all arrays below run over these."""
+        return np.flatnonzero([item.is_used for item in self.items])
+
+    @cached_property
+    def used_items(self) -> list[Item]:
+        """The used items."""
+        return [self.items[index] for index in self.used]
+
+    @cached_property
+    def groups(self) -> NDArray[np.int64]:
+        """The group of every used item."""
+        return np.array([item.label.group for item in self.used_items], dtype=np.int64)
+
+    @cached_property
+    def splits(self) -> Splits:
+        """Folds, halves and inner folds of the used items."""
+        recipe = self.job.recipe
+        truth = np.array([item.label.truthful for item in self.used_items], dtype=bool)
+        folds = grouped_folds(self.groups, truth, recipe.folds, np.random.default_rng([recipe.seed, 4]))
+        return make_splits(truth, self.groups, folds, recipe.seed)
+
+
+def question_source(job: Job, spec: DatasetSpec) -> Source:
+    """What a dataset's questions depend on: the content of its file, as it is now."""
+    name = f"question file of {spec.name}"
+    if spec.path is None:
+        return Source(name, canonical_hash(repr(atlas.load())) if spec.name in BUILT_IN else spec.name)
+    if spec.path.is_file():
+        return Source(name, sha256(spec.path))
+    known = job.folder.index.steps.get(f"{spec.name}/questions")
+    if known is not None:
+        job.folder.tell(f"{spec.path} is not there any more; the questions that were read from it are used")
+        return Source(name, known.made_from["parents"][name])
+    return Source(name, "missing")  # reading it tells what is wrong

@@ -1,0 +1,141 @@
+"""A run under way: its folder and recipe, the model once a pass needs it, and who runs passes."""
+
+from dataclasses import asdict, dataclass, replace
+from functools import cached_property
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+from anchorscope.answers.prompt import make_template
+from anchorscope.artefacts.durable import canonical_hash
+from anchorscope.artefacts.formats import records
+from anchorscope.artefacts.run_folder import RunFolder
+from anchorscope.artefacts.step import MadeFrom, Source, Step
+from anchorscope.engine.budget import automatic_tokens, compile_threshold
+from anchorscope.engine.sequences import SITES
+from anchorscope.execute.executor import LocalExecutor
+from anchorscope.interventions.intervention import Writer
+from anchorscope.models.language_model import LanguageModel, ModelIdentity
+from anchorscope.models.loading import load as load_model
+from anchorscope.models.wrapping import wrap
+from anchorscope.plan.passes import Planner
+from anchorscope.prepare import solver_device
+from anchorscope.progress import Progress
+from anchorscope.recipe import Recipe
+
+MODEL_LIBRARIES = ("torch", "transformers")
+"""What passes through a model are computed by."""
+FIT_LIBRARIES = ("torch",)
+"""What probes are fitted by."""
+TABLE_LIBRARIES = ("torch", "numpy", "scikit-learn")
+"""What tables are computed by."""
+
+
+@dataclass(frozen=True)
+class ModelRecord:
+    """What is known of the model without loading it again."""
+
+    identity: ModelIdentity
+    planner: Planner
+    """With the number of tokens that its memory suggests."""
+
+
+@dataclass
+class Job:
+    """One run."""
+
+    folder: RunFolder
+    recipe: Recipe
+    loaded: tuple[Any, Any] | None
+    """A (model, tokenizer) that is already in memory."""
+    progress: Progress
+
+    @cached_property
+    def lm(self) -> LanguageModel:
+        """The model, loaded when the first step needs it."""
+        if self.loaded is not None:
+            return wrap(*self.loaded)
+        self.progress.start("load model", 1)
+        recipe = self.recipe
+        lm = load_model(recipe.model, recipe.dtype, recipe.device, recipe.trust_remote_code)
+        self.progress.advance(1)
+        self.progress.finish()
+        return lm
+
+    @cached_property
+    def record(self) -> ModelRecord:
+        """Which model this is; it is loaded only if its files are not those that were looked at before."""
+        recipe = self.recipe
+        seen = self.lm.fingerprint() if self.loaded is not None else source_signature(recipe.model)
+        options = {name: getattr(recipe, name) for name in ("model", "dtype", "device", "trust_remote_code")}
+        made_from = self.made_from(1, MODEL_LIBRARIES, **options, files=seen)
+        step: Step[ModelRecord] = self.folder.step("model", (), made_from, records(ModelRecord), self._look_at_model)
+        return step.value
+
+    def _look_at_model(self) -> ModelRecord:
+        lm = self.lm
+        planner = Planner(
+            n_layers=lm.n_layers,
+            n_heads=lm.n_heads,
+            windows=tuple(lm.sliding_window(layer) for layer in range(lm.n_layers)),
+            batch_tokens=automatic_tokens(lm),
+            compile_from=compile_threshold(lm),
+        )
+        return ModelRecord(lm.identity(), planner)
+
+    @cached_property
+    def model(self) -> Source:
+        """The model as something that steps depend on: its weights, tokenizer, precision and place."""
+        identity = asdict(self.record.identity)
+        for name in ("name", "source"):
+            identity.pop(name)  # what it is called changes no number
+        return Source("model", canonical_hash([identity, self.recipe.batch_tokens]))
+
+    @cached_property
+    def executor(self) -> LocalExecutor:
+        """Runs passes; the model is loaded when the first one comes."""
+        return LocalExecutor(lambda: self.lm, lambda tokens: self.folder.remember("batch_tokens", tokens))
+
+    @property
+    def planner(self) -> Planner:
+        """Plans passes, with the number of tokens that run together: found once, and lowered where memory ran out."""
+        return replace(self.record.planner, batch_tokens=self.batch_tokens[1])
+
+    @property
+    def batch_tokens(self) -> tuple[int, int]:
+        """How many tokens run together: what the run began with, and now."""
+        first = self.recipe.batch_tokens or self.record.planner.batch_tokens
+        return first, min(first, self.folder.remembered("batch_tokens") or first)
+
+    def writer(self) -> Writer:
+        """The tokenizer and the template of the questions."""
+        return Writer(self.lm.tokenizer, make_template(self.recipe.prompt, self.lm.tokenizer, self.lm.needs_bos))
+
+    @property
+    def positions(self) -> tuple[str, ...]:
+        """Where probes read: at the final token always, and at the headline position."""
+        return tuple(dict.fromkeys(("final", self.recipe.position)))
+
+    @property
+    def headline(self) -> tuple[int, int]:
+        """(position, site) of the chart, as indices."""
+        return self.positions.index(self.recipe.position), SITES.index(self.recipe.site)
+
+    @property
+    def solver(self) -> str:
+        """Where probes are fitted and draws computed."""
+        return solver_device(self.recipe.device)
+
+    def made_from(self, epoch: int, libraries: tuple[str, ...], *options: str, **others: Any) -> MadeFrom:
+        """What a step is made from: its code's epoch, libraries, named options of the recipe, and other values."""
+        chosen = {name: getattr(self.recipe, name) for name in options}
+        return MadeFrom(epoch, {**chosen, **others}, {name: metadata.version(name) for name in libraries})
+
+
+def source_signature(model: str) -> str | None:
+    """Size and time of change of the files that a model's name points to; None where it cannot be told."""
+    place = Path(model)
+    if not place.exists():
+        return None
+    files = sorted(one for one in place.rglob("*") if one.is_file()) if place.is_dir() else [place]
+    return canonical_hash([(str(one), one.stat().st_size, one.stat().st_mtime_ns) for one in files])
