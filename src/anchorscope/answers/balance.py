@@ -10,8 +10,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from anchorscope.stats.streams import Priorities, drawn, mixed
+
 BALANCE = ("relation", "dataset", "none")
 """Balance true and false within each relation, within the dataset, or not at all."""
+Indices = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -29,36 +32,38 @@ def draw(
     relations: Sequence[str | None],
     balance: str,
     max_per_class: int,
-    rng: np.random.Generator,
+    order: Priorities,
 ) -> Drawn:
-    """Draws the items to use, at most `max_per_class` true and as many false ones."""
+    """Draws the items to use, at most `max_per_class` true and as many false ones; `order` says who comes first."""
     strata = (
         np.array([relation or "" for relation in relations]) if balance == "relation" else np.zeros(len(labels), int)
     )
     used = np.zeros(len(labels), dtype=bool)
     weight = np.zeros(len(labels))
     cells = [
-        (np.flatnonzero((strata == stratum) & labels), np.flatnonzero((strata == stratum) & ~labels))
+        [_in_order(np.flatnonzero((strata == stratum) & (labels == truth)), order) for truth in (True, False)]
         for stratum in np.unique(strata)
     ]
     if balance == "none":
-        sizes = [[len(cell) for cell in pair] for pair in cells]
-        wanted = [tuple(min(size, max_per_class) for size in pair) for pair in sizes]
+        wanted = [[min(len(cell), max_per_class) for cell in pair] for pair in cells]
     else:
-        pairs = np.array([min(len(true), len(false)) for true, false in cells])
-        wanted = [(int(size), int(size)) for size in _thin_out(pairs, max_per_class, rng)]
-    for pair, sizes_wanted in zip(cells, wanted, strict=True):
-        for cell, size in zip(pair, sizes_wanted, strict=True):
-            if size:
-                chosen = rng.choice(cell, size=size, replace=False)
-                used[chosen] = True
-                weight[chosen] = len(cell) / size
+        pairs = [min(len(true), len(false)) for true, false in cells]
+        wanted = [[size, size] for size in _thin_out(cells, pairs, max_per_class, order)]
+    for pair, sizes in zip(cells, wanted, strict=True):
+        for cell, size in zip(pair, sizes, strict=True):
+            used[cell[:size]] = True
+            weight[cell[:size]] = len(cell) / max(size, 1)
     return Drawn(used=used, weight=weight)
 
 
-def _thin_out(pairs: NDArray[np.int64], most: int, rng: np.random.Generator) -> NDArray[np.int64]:
-    """How many pairs of each stratum remain when only `most` may, drawn without favour."""
-    if pairs.sum() <= most:
-        return pairs
-    drawn = rng.choice(np.repeat(np.arange(len(pairs)), pairs), size=most, replace=False)
-    return np.bincount(drawn, minlength=len(pairs))
+def _in_order(items: Indices, order: Priorities) -> Indices:
+    return items[np.argsort(order[items], kind="stable")]
+
+
+def _thin_out(cells: Sequence[Sequence[Indices]], pairs: Sequence[int], most: int, order: Priorities) -> list[int]:
+    """How many pairs of each stratum remain when only `most` may, drawn without favour by numbers of their own."""
+    if sum(pairs) <= most:
+        return list(pairs)
+    numbers = [mixed(order[true[:n]], order[false[:n]]) for (true, false), n in zip(cells, pairs, strict=True)]
+    chosen = drawn(np.concatenate(numbers), most)
+    return np.bincount(np.repeat(np.arange(len(pairs)), pairs)[chosen], minlength=len(pairs)).tolist()

@@ -22,6 +22,7 @@ from anchorscope.probes.folds import grouped_folds
 from anchorscope.probes.logistic import TrainingSets, solve
 from anchorscope.probes.room import find_room, in_chunks, true_float32
 from anchorscope.progress import Progress, Silent
+from anchorscope.stats.streams import priorities
 
 PROBES = ("full", "a", "b")
 """Names of the probes of a fold."""
@@ -75,19 +76,21 @@ def make_splits(
     folds: NDArray[np.int64],
     seed: int,
     probes: tuple[str, ...] = PROBES,
+    item_ids: Sequence[str] | None = None,
 ) -> Splits:
-    """Halves and inner folds for given outer folds."""
+    """Halves and inner folds for given outer folds; items are drawn by their names, or by their places without any."""
+    ids = [str(place) for place in range(len(labels))] if item_ids is None else item_ids
     n_folds, n = int(folds.max()) + 1, len(labels)
     training = np.zeros((len(probes), n_folds, n), dtype=bool)
     inner = np.full((len(probes), n_folds, n), -1, dtype=np.int64)
     for fold in range(n_folds):
-        rng = np.random.default_rng([seed, fold])
         others = np.flatnonzero(folds != fold)
-        half = grouped_folds(groups[others], labels[others], 2, rng)
+        half = grouped_folds(groups[others], labels[others], 2, priorities(seed, f"halves {fold}", ids)[others])
         for place, probe in enumerate(probes):
             learns = others if probe == "full" else others[half == (0 if probe == "a" else 1)]
             training[place, fold, learns] = True
-            inner[place, fold, learns] = grouped_folds(groups[learns], labels[learns], INNER_FOLDS, rng)
+            order = priorities(seed, f"inner {probe} {fold}", ids)[learns]
+            inner[place, fold, learns] = grouped_folds(groups[learns], labels[learns], INNER_FOLDS, order)
     splits = Splits(labels=labels, folds=folds, training=training, inner=inner, probes=probes)
     _refuse_one_sided(splits, len(np.unique(groups)))
     return splits

@@ -13,6 +13,8 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
+from anchorscope.stats.streams import stream
+
 Floats = NDArray[np.floating]
 Indices = NDArray[np.intp]
 
@@ -55,7 +57,7 @@ def dip_p_value(found: float, n: int, seed: int, samples: int = SAMPLES) -> floa
 @lru_cache(maxsize=64)
 def null_dips(n: int, seed: int, samples: int = SAMPLES) -> Floats:
     """Dips of uniform samples of n values; the same at every call with this seed."""
-    uniform = np.sort(np.random.default_rng([seed, n]).random((samples, n)), axis=1)
+    uniform = np.sort(stream(seed, "dip test", str(n)).random((samples, n)), axis=1)
     found = _in_portions(uniform, np.ones(uniform.shape))
     found.setflags(write=False)  # all callers share it
     return found
