@@ -12,12 +12,12 @@ from sklearn.metrics import log_loss, roc_auc_score
 from sklearn.preprocessing import StandardScaler
 
 from anchorscope.errors import UserError
-from anchorscope.probes import crossfit, descent
-from anchorscope.probes.coordinates import Coordinates
+from anchorscope.probes import conjugate_gradient, crossfit
+from anchorscope.probes.chunks import ChunkPlan
 from anchorscope.probes.crossfit import INNER_FOLDS, PROBES, STRENGTHS, ProbeSet, Splits, fit_probes, make_splits
 from anchorscope.probes.folds import grouped_folds
 from anchorscope.probes.logistic import TrainingSets, solve
-from anchorscope.probes.room import Room
+from anchorscope.probes.standardise import Standardised
 
 N_FOLDS, N_LAYERS = 4, 3
 SIGNAL = (0.0, 1.2, 0.5)
@@ -235,7 +235,7 @@ def test_some_of_the_probes_can_be_fitted_alone(example: Example, fitted: ProbeS
 
 
 def test_probes_that_did_not_converge_are_named(example: Example, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(descent, "MAX_ITERATIONS", 1)
+    monkeypatch.setattr(conjugate_gradient, "MAX_ITERATIONS", 1)
     found = fit_one(example.states, example.splits).unconverged
     possible = {
         f"mlp/final layer {layer} probe {probe} fold {fold}{what}"
@@ -257,15 +257,15 @@ def test_the_name_of_an_unconverged_probe_points_at_the_right_one(
     hard = torch.tensor(example.splits.training[PROBES.index("b"), 2])
     one_by_one = iter(range(2 * N_LAYERS))
 
-    def one_fails(known: Coordinates, sets: TrainingSets, columns_at_once: int) -> descent.Solution:
-        found = solve(known, sets, columns_at_once)
+    def one_fails(data: Standardised, sets: TrainingSets, columns_at_once: int) -> conjugate_gradient.Solution:
+        found = solve(data, sets, columns_at_once)
         if len(sets.members) > len(sets.scaled_on):
             return replace(found, converged=torch.ones_like(found.converged))
         here = next(one_by_one) == N_LAYERS + 1  # the second place's second layer
         return replace(found, converged=(sets.members != hard).any(1)[None] | torch.tensor(not here))
 
     monkeypatch.setattr(crossfit, "solve", one_fails)
-    monkeypatch.setattr(crossfit, "find_room", lambda *_: Room(1, 1000, None))
+    monkeypatch.setattr(crossfit, "plan_chunks", lambda *_: ChunkPlan(1, 1000, None))
     monkeypatch.setattr(torch, "get_num_threads", lambda: 1)  # so that the chunks come in order
     both = fit_probes(torch.stack([example.states, example.states]), example.splits, ["mlp/final", "residual/final"])
     assert [one.unconverged for one in both] == [(), ("residual/final layer 1 probe b fold 2",)]
@@ -274,8 +274,8 @@ def test_the_name_of_an_unconverged_probe_points_at_the_right_one(
 def test_an_inner_fold_that_did_not_converge_is_named_too(example: Example, monkeypatch: pytest.MonkeyPatch) -> None:
     per_probe = crossfit.INNER_FOLDS * len(crossfit.STRENGTHS)
 
-    def one_fails(known: Coordinates, sets: TrainingSets, columns_at_once: int) -> descent.Solution:
-        found = solve(known, sets, columns_at_once)
+    def one_fails(data: Standardised, sets: TrainingSets, columns_at_once: int) -> conjugate_gradient.Solution:
+        found = solve(data, sets, columns_at_once)
         converged = torch.ones_like(found.converged)
         if len(sets.members) > len(sets.scaled_on):
             converged[:, (PROBES.index("a") * N_FOLDS + 1) * per_probe + 5] = False  # one strength of one inner fold

@@ -17,10 +17,10 @@ from torch import Tensor
 
 from anchorscope.errors import UserError
 from anchorscope.probes.choosing import choose, held_out_tables
-from anchorscope.probes.coordinates import prepare
+from anchorscope.probes.chunks import in_chunks, plan_chunks, true_float32
 from anchorscope.probes.folds import grouped_folds
 from anchorscope.probes.logistic import TrainingSets, solve
-from anchorscope.probes.room import find_room, in_chunks, true_float32
+from anchorscope.probes.standardise import standardise
 from anchorscope.progress import Progress, Silent
 
 PROBES = ("full", "a", "b")
@@ -126,7 +126,7 @@ def fit_probes(
     fitter = _Fitter(states.flatten(0, 1), splits, torch.device(device), memory)
     found = []
     with true_float32():
-        for _, chunk in in_chunks(fitter.states, fitter.room, fitter.device, fitter.fit):
+        for _, chunk in in_chunks(fitter.states, fitter.plan, fitter.device, fitter.fit):
             found.append(chunk)
             listener.advance(len(chunk.bias))
     listener.finish()
@@ -172,18 +172,18 @@ class _Fitter:
         )
         self.final, self.first = final.to(device), first.to(device)
         self.held_out = held_out_tables(inner, splits.labels, INNER_FOLDS, device)
-        self.room = find_room(states, len(members), device, memory)
+        self.plan = plan_chunks(states, len(members), device, memory)
 
     @torch.no_grad()
     def fit(self, states: Tensor) -> _Fitted:
-        known = prepare(states, self.final.scaled_on, self.room.items)
-        first = solve(known, self.first, self.room.columns)
+        data = standardise(states, self.final.scaled_on, self.plan.items)
+        first = solve(data, self.first, self.plan.columns)
         chosen, inner_auc = choose(first.logits.unflatten(1, (-1, INNER_FOLDS, len(STRENGTHS))), self.held_out)
         inner_converged = first.converged.unflatten(1, (-1, INNER_FOLDS * len(STRENGTHS))).all(-1)
         del first
         strength = self.choices[chosen]
-        found = solve(known, replace(self.final, strengths=strength), self.room.columns)
-        weight, bias = known.to_raw(found.weight, found.intercept, self.final.scaling)
+        found = solve(data, replace(self.final, strengths=strength), self.plan.columns)
+        weight, bias = data.to_raw(found.weight, found.intercept, self.final.scaling)
         return _Fitted(
             *(part.cpu() for part in (weight, bias, strength, inner_auc, found.converged, inner_converged))
         )

@@ -27,7 +27,7 @@ _OVERLAP_CHUNKS = 4
 
 
 @dataclass(frozen=True)
-class Room:
+class ChunkPlan:
     """What is on the device at once."""
 
     problems: int
@@ -36,7 +36,7 @@ class Room:
     """Items that are brought to the device at a time, for every product anew; None where they can stay."""
 
 
-def find_room(states: Tensor, n_columns: int, device: torch.device, memory: int | None = None) -> Room:
+def plan_chunks(states: Tensor, n_columns: int, device: torch.device, memory: int | None = None) -> ChunkPlan:
     """What fits: first fewer problems at once, then fewer columns, and only then are items streamed.
 
     `states` is [problem, item, d_model]; `memory` in bytes, of what the device has free where not given.
@@ -48,29 +48,29 @@ def find_room(states: Tensor, n_columns: int, device: torch.device, memory: int 
     item_values = n_items * width * 3  # as they come, in the solver's coordinates, and once more while these are made
     column_values = n_items * _PER_ITEM + width * _PER_FEATURE
     if item_values + column_values > budget:
-        return Room(1, max(1, min(n_columns, budget // 2 // column_values)), max(1, budget // 2 // (5 * width)))
+        return ChunkPlan(1, max(1, min(n_columns, budget // 2 // column_values)), max(1, budget // 2 // (5 * width)))
     columns = max(1, min(n_columns, (budget - item_values) // column_values))
     problems = max(1, budget // (item_values + columns * column_values))
     if device.type == "cpu":
         problems = min(problems, max(1, _CPU_VALUES // (n_items * width)), _CPU_PROBLEMS)
     elif states.numel() * states.element_size() > _OVERLAP_BYTES:
         problems = min(problems, -(-n_problems // _OVERLAP_CHUNKS))
-    return Room(min(problems, -(-n_problems // workers)), columns, None)
+    return ChunkPlan(min(problems, -(-n_problems // workers)), columns, None)
 
 
 def in_chunks(
-    states: Tensor, room: Room, device: torch.device, work: Callable[[Tensor], Result]
+    states: Tensor, plan: ChunkPlan, device: torch.device, work: Callable[[Tensor], Result]
 ) -> Iterator[tuple[int, Result]]:
     """Each chunk's first problem and what `work` makes of its states, in order."""
-    chunks = states.split(room.problems)
-    starts = range(0, len(states), room.problems)
+    chunks = states.split(plan.problems)
+    starts = range(0, len(states), plan.problems)
     if device.type == "cpu":
         with _one_thread_each(_workers(device)) as pool:
             yield from zip(starts, pool.map(work, chunks), strict=True)
         return
     with ThreadPoolExecutor(1) as pool:
         # Streamed states stay where they are; others are copied by the side, while the chunk before is solved.
-        fetch = (lambda chunk: chunk) if room.items else (lambda chunk: _fetched(chunk, device))
+        fetch = (lambda chunk: chunk) if plan.items else (lambda chunk: _fetched(chunk, device))
         coming = pool.submit(fetch, chunks[0])
         for place, start in enumerate(starts):
             here = coming.result()
