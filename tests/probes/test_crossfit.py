@@ -12,7 +12,7 @@ from sklearn.metrics import log_loss, roc_auc_score
 from sklearn.preprocessing import StandardScaler
 
 from anchorscope.errors import UserError
-from anchorscope.probes import conjugate_gradient, crossfit
+from anchorscope.probes import conjugate_gradient, grid_search
 from anchorscope.probes.chunks import ChunkPlan
 from anchorscope.probes.crossfit import INNER_FOLDS, PROBES, STRENGTHS, ProbeSet, Splits, fit_probes, make_splits
 from anchorscope.probes.folds import grouped_folds
@@ -264,15 +264,15 @@ def test_the_name_of_an_unconverged_probe_points_at_the_right_one(
         here = next(one_by_one) == N_LAYERS + 1  # the second place's second layer
         return replace(found, converged=(sets.members != hard).any(1)[None] | torch.tensor(not here))
 
-    monkeypatch.setattr(crossfit, "solve", one_fails)
-    monkeypatch.setattr(crossfit, "plan_chunks", lambda *_: ChunkPlan(1, 1000, None))
+    monkeypatch.setattr(grid_search, "solve", one_fails)
+    monkeypatch.setattr(grid_search, "plan_chunks", lambda *_, **__: ChunkPlan(1, 1000, None))
     monkeypatch.setattr(torch, "get_num_threads", lambda: 1)  # so that the chunks come in order
     both = fit_probes(torch.stack([example.states, example.states]), example.splits, ["mlp/final", "residual/final"])
     assert [one.unconverged for one in both] == [(), ("residual/final layer 1 probe b fold 2",)]
 
 
 def test_an_inner_fold_that_did_not_converge_is_named_too(example: Example, monkeypatch: pytest.MonkeyPatch) -> None:
-    per_probe = crossfit.INNER_FOLDS * len(crossfit.STRENGTHS)
+    per_probe = INNER_FOLDS * len(STRENGTHS)
 
     def one_fails(data: Standardised, sets: TrainingSets, columns_at_once: int) -> conjugate_gradient.Solution:
         found = solve(data, sets, columns_at_once)
@@ -281,7 +281,7 @@ def test_an_inner_fold_that_did_not_converge_is_named_too(example: Example, monk
             converged[:, (PROBES.index("a") * N_FOLDS + 1) * per_probe + 5] = False  # one strength of one inner fold
         return replace(found, converged=converged)
 
-    monkeypatch.setattr(crossfit, "solve", one_fails)
+    monkeypatch.setattr(grid_search, "solve", one_fails)
     assert fit_one(example.states, example.splits).unconverged == tuple(
         f"mlp/final layer {layer} probe a fold 1 (inner folds)" for layer in range(N_LAYERS)
     )

@@ -1,12 +1,12 @@
 """Splits that keep groups whole and the share of true answers even: outer folds, inner folds, halves."""
 
 import numpy as np
-from numpy.typing import NDArray
+from jaxtyping import Bool, Int
 
 
 def grouped_folds(
-    groups: NDArray[np.integer], labels: NDArray[np.bool_], n_folds: int, rng: np.random.Generator
-) -> NDArray[np.int64]:
+    groups: Int[np.ndarray, " item"], labels: Bool[np.ndarray, " item"], n_folds: int, rng: np.random.Generator
+) -> Int[np.ndarray, " item"]:
     """The fold of each item.
 
     Groups are dealt out from the largest to the smallest (equal ones in random order), each to the fold whose numbers

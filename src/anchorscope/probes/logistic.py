@@ -12,7 +12,7 @@ from jaxtyping import Bool, Float, Int, Shaped
 from torch import Tensor
 from torch.nn.functional import one_hot, pad
 
-from anchorscope.probes.chunks import in_chunks, plan_chunks, true_float32
+from anchorscope.probes.chunks import ChunkPlan, in_chunks, plan_chunks, true_float32
 from anchorscope.probes.conjugate_gradient import TOLERANCE as TOLERANCE
 from anchorscope.probes.conjugate_gradient import Columns, Solution, minimise
 from anchorscope.probes.standardise import Standardised, standardise
@@ -49,6 +49,8 @@ class Fit:
     converged: Bool[Tensor, "problem column"]
     iterations: Int[Tensor, "problem column"]
     """Steps that each column took."""
+    notes: tuple[str, ...] = ()
+    """Where memory ran out and chunks became smaller than planned."""
 
 
 def fit_layers(
@@ -59,22 +61,25 @@ def fit_layers(
 ) -> Fit:
     """Fits every column on the states of every problem; the result is in host memory.
 
-    Strengths are [column]. `memory` limits what is used of the device, in bytes; by default what is free there.
+    Strengths are [column]. `memory` limits what one chunk of problems takes on the device, in bytes.
     """
     device = torch.device(device)
     sets = sets.to(device)
-    plan = plan_chunks(states, len(sets.members), device, memory)
+    n_problems, n_items, width = states.shape
+    plan = plan_chunks((n_problems, n_items, width), len(sets.members), device, memory, states.element_size())
 
     @torch.no_grad()
-    def fit(chunk: Tensor) -> Fit:
+    def fit(chunk: Tensor, plan: ChunkPlan) -> list[Tensor]:
         data = standardise(chunk, sets.scaled_on, plan.items)
         found = solve(data, sets, plan.columns)
         raw = data.to_raw(found.weight, found.intercept, sets.scaling)
-        return Fit(*(part.cpu() for part in (*raw, found.logits, found.converged, found.iterations)))
+        return [part.cpu() for part in (*raw, found.logits, found.converged, found.iterations)]
 
+    notes: list[str] = []
     with true_float32():
-        fits = [fitted for _, fitted in in_chunks(states, plan, device, fit)]
-    return Fit(*(torch.cat([getattr(one, field.name) for one in fits]) for field in fields(Fit)))
+        fits = list(in_chunks(states, plan, device, fit, notes))
+    weight, bias, logits, converged, iterations = (torch.cat(parts) for parts in zip(*fits, strict=True))
+    return Fit(weight, bias, logits, converged, iterations, tuple(notes))
 
 
 def solve(data: Standardised, sets: TrainingSets, columns_at_once: int) -> Solution:
