@@ -19,7 +19,7 @@ from anchorscope.bench.ways.own_probes import fit_own
 from anchorscope.bench.ways.sklearn_probes import best_jobs, fit_sklearn
 from anchorscope.probes.folds import grouped_folds
 from anchorscope.probes.logistic import TOLERANCE
-from anchorscope.stats.streams import priorities
+from anchorscope.stats.streams import unnamed
 
 _COMPARED_LAYERS = 3
 
@@ -30,7 +30,7 @@ def make_problem(setting: Setting) -> Problem:
     setting.say(f"probes: states of {len(workload.items)} items")
     labels = np.array([item.label for item in workload.items])
     states = Own(setting.lm).clean(workload).to(setting.lm.device)
-    order = priorities(setting.options.seed, "folds", [str(index) for index in range(len(labels))])
+    order = unnamed(setting.options.seed, "folds", len(labels))
     return Problem(states, labels, grouped_folds(np.arange(len(labels)), labels, FOLDS, order))
 
 

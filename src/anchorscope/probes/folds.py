@@ -1,14 +1,14 @@
 """Splits that keep groups whole and the share of true answers even: outer folds, inner folds, halves."""
 
 import numpy as np
-from numpy.typing import NDArray
+from jaxtyping import Bool, Int
 
 from anchorscope.stats.streams import Priorities
 
 
 def grouped_folds(
-    groups: NDArray[np.integer], labels: NDArray[np.bool_], n_folds: int, order: Priorities
-) -> NDArray[np.int64]:
+    groups: Int[np.ndarray, " item"], labels: Bool[np.ndarray, " item"], n_folds: int, order: Priorities
+) -> Int[np.ndarray, " item"]:
     """The fold of each item; `order` are random numbers of the items.
 
     Groups are dealt out from the largest to the smallest (equal ones in the order of their smallest number), each to

@@ -31,6 +31,11 @@ def priorities(seed: int, purpose: str, names: Sequence[str]) -> Priorities:
     return found
 
 
+def unnamed(seed: int, purpose: str, number: int) -> Priorities:
+    """Random numbers of so many things that have no names but their places."""
+    return priorities(seed, purpose, [str(place) for place in range(number)])
+
+
 def mixed(first: Priorities | np.uint64, second: Priorities | np.uint64) -> Priorities:
     """Random numbers of pairs, from those of their members (the finishing steps of splitmix64)."""
     with np.errstate(over="ignore"):

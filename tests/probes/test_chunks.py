@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 import torch
 
-from anchorscope.probes import descent
+from anchorscope.probes import conjugate_gradient
+from anchorscope.probes.chunks import ChunkPlan, in_chunks, plan_chunks, true_float32
 from anchorscope.probes.logistic import Fit, TrainingSets, fit_layers
-from anchorscope.probes.room import Room, find_room, in_chunks, true_float32
 
 CPU = torch.device("cpu")
 LAYERS, ITEMS, WIDTH = 5, 130, 24
@@ -51,14 +51,14 @@ def assert_same(one: Fit, other: Fit) -> None:
     ("memory", "kind"), [(200_000, "problems"), (60_000, "columns"), (30_000, "items"), (9_000, "items")]
 )
 def test_little_memory_gives_the_same_probes(
-    states: torch.Tensor, sets: TrainingSets, whole: Fit, memory: int, kind: str, monkeypatch: pytest.MonkeyPatch
+    states: torch.Tensor, sets: TrainingSets, whole: Fit, memory: int, kind: str
 ) -> None:
-    monkeypatch.setattr(torch, "get_num_threads", lambda: 1)  # or the memory would be shared between cores
-    room = find_room(states, len(sets.members), CPU, memory)
-    assert room.problems < LAYERS
-    assert (room.columns < len(sets.members)) == (kind != "problems")
-    assert (room.items is not None) == (kind == "items")
-    assert room.items is None or room.items < ITEMS
+    plan = plan_chunks((LAYERS, ITEMS, WIDTH), len(sets.members), CPU, memory)
+    assert plan.bytes(ITEMS, WIDTH) <= memory or kind == "items"
+    assert plan.problems < LAYERS
+    assert (plan.columns < len(sets.members)) == (kind != "problems")
+    assert (plan.items is not None) == (kind == "items")
+    assert plan.items is None or plan.items < ITEMS
     assert_same(fit_layers(states, sets, memory=memory), whole)
 
 
@@ -73,7 +73,7 @@ def test_layers_do_not_depend_on_those_solved_with_them(states: torch.Tensor, se
 def test_it_does_not_matter_when_one_looks_who_has_converged(
     states: torch.Tensor, sets: TrainingSets, whole: Fit, every: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(descent, "_LOOK_EVERY", {"cpu": every})
+    monkeypatch.setattr(conjugate_gradient, "_CHECK_EVERY", {"cpu": every})
     rarely = fit_layers(states, sets)
     assert_same(rarely, whole)
     assert (rarely.iterations - whole.iterations).abs().max() <= 1  # float noise may cost a step, waiting may not
@@ -84,21 +84,19 @@ def test_strong_penalties_need_fewer_steps_and_stand_still(whole: Fit) -> None:
     assert steps[0] < steps[-1]
 
 
-def test_all_cores_get_work_and_chunks_come_in_order() -> None:
+def test_chunks_come_in_order_and_each_has_one_thread() -> None:
     states = torch.arange(7.0)[:, None, None].expand(7, 3, 2)
-    assert find_room(states, 4, CPU).problems <= -(-7 // torch.get_num_threads())
     threads = torch.get_num_threads()
-    told = list(
-        in_chunks(states, Room(2, 4, None), CPU, lambda chunk: (chunk[:, 0, 0].tolist(), torch.get_num_threads()))
-    )
-    assert told == [(0, ([0, 1], 1)), (2, ([2, 3], 1)), (4, ([4, 5], 1)), (6, ([6], 1))]
+    plan = ChunkPlan(2, 4, None)
+    told = list(in_chunks(states, plan, CPU, lambda chunk, _: (chunk[:, 0, 0].tolist(), torch.get_num_threads())))
+    assert told == [([0, 1], 1), ([2, 3], 1), ([4, 5], 1), ([6], 1)]
     assert torch.get_num_threads() == threads
 
 
 def test_a_mistake_in_a_chunk_is_not_swallowed() -> None:
     threads = torch.get_num_threads()
     with pytest.raises(ZeroDivisionError):
-        list(in_chunks(torch.zeros(3, 1, 1), Room(1, 1, None), CPU, lambda _: 1 // 0))
+        list(in_chunks(torch.zeros(3, 1, 1), ChunkPlan(1, 1, None), CPU, lambda *_: 1 // 0))
     assert torch.get_num_threads() == threads
 
 

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.metrics import log_loss
 
-from anchorscope.probes.choosing import choose, held_out_tables
+from anchorscope.probes.grid_search import held_out_tables, select_strength
 from anchorscope.stats.auc import auc
 
 SETS, INNER, STRENGTHS, ITEMS = 3, 3, 4, 40
@@ -22,7 +22,7 @@ def test_strength_and_auc_are_those_of_plain_loops(seed: int, step: float) -> No
     logits = rng.normal(size=(2, SETS, INNER, STRENGTHS, ITEMS)) + 0.5 * labels
     logits = np.round(logits / step) * step  # coarse steps make ties
     tables = held_out_tables(inner, labels, INNER, torch.device("cpu"))
-    chosen, areas = choose(torch.tensor(logits), tables)
+    chosen, areas = select_strength(torch.tensor(logits), tables)
     for problem in range(2):
         for place in range(SETS):
             rows = np.flatnonzero(inner[place] >= 0)
