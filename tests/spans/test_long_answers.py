@@ -1,4 +1,4 @@
-"""Offsets of long answers: what decoding every prefix would give, in memory that grows with the answer's length only."""
+"""Offsets of long answers: what decoding every prefix would give, in memory linear in the length of the answer."""
 
 import tracemalloc
 from collections.abc import Callable

@@ -9,11 +9,9 @@ import heapq
 from dataclasses import dataclass
 
 from anchorscope.answers.template_examples import FEW_SHOT
-from anchorscope.datasets.question import Question
+from anchorscope.datasets.question import Question, asks_yes_no
 from anchorscope.datasets.reading import Reading
-from anchorscope.datasets.small_hash import small_hash
-from anchorscope.datasets.text import normalise, question_key, words_once
-from anchorscope.datasets.yes_no import asks_yes_no
+from anchorscope.datasets.text import normalise, question_key, small_hash, words_once
 from anchorscope.errors import UserError, unknown
 
 YES_NO = ("drop", "keep")

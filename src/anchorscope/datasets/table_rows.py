@@ -1,12 +1,17 @@
-"""CSV and TSV: a header line and rows, with CSV quoting; also DPR's two columns without a header, named "1" and "2"."""
+"""Rows of a table: CSV and TSV with a header line and CSV quoting, and Parquet in batches of rows.
+
+DPR's two columns without a header are named "1" and "2".
+"""
 
 import csv
+import gzip
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import BinaryIO
 
-from anchorscope.datasets.bad_rows import Row, Unusable, shown
-from anchorscope.datasets.containers.bytes_of import Lines
+from anchorscope.datasets.file_bytes import Lines, unpacked
+from anchorscope.datasets.raw_rows import Row, Unusable, shown
 from anchorscope.errors import UserError
 
 WITHOUT_HEADER = ("1", "2")
@@ -81,3 +86,35 @@ def delimited_rows(
             yield first, Unusable(f"{len(cells)} cells, but the header has {len(names)}")
         else:
             yield first, {name: cell if cell.strip() else None for name, cell in zip(names, cells, strict=True)}
+
+
+PARQUET_MAGIC = b"PAR1"
+"""How a Parquet file begins and ends."""
+_PARQUET_BATCH = 2048
+
+
+def parquet_rows(file: BinaryIO, path: Path) -> Iterator[tuple[int, Row]]:
+    """Number and content of every row."""
+    import polars as pl  # only here: help has to come at once
+
+    with ExitStack() as held:
+        # Parquet is read from its end, so a gzipped one must be unpacked first.
+        on_disk = held.enter_context(unpacked(file)) if isinstance(file, gzip.GzipFile) else path
+        with on_disk.open("rb") as raw:
+            raw.seek(-min(len(PARQUET_MAGIC), on_disk.stat().st_size), 2)
+            if raw.read() != PARQUET_MAGIC:
+                raise UserError(
+                    f"{path} begins like a Parquet file but does not end like one: cut off. Fetch it again."
+                )
+        number = 0
+        try:
+            table = pl.scan_parquet(on_disk, glob=False)
+            while (batch := table.slice(number, _PARQUET_BATCH).collect()).height:
+                for row in batch.iter_rows(named=True):
+                    number += 1
+                    yield number, row
+        except (pl.exceptions.PolarsError, pl.exceptions.PanicException, ValueError, OverflowError) as error:
+            first = (str(error).splitlines() or [type(error).__name__])[0]
+            raise UserError(
+                f"{path} is a broken Parquet file, after row {number} ({first[:120]}). Fetch it again."
+            ) from None

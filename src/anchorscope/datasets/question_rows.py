@@ -1,14 +1,17 @@
-"""A row under known names becomes a `Question`, or the reason why not."""
+"""A row under known names becomes a `Question`, or the reason why not.
+
+The column `exact_question` holds the user's own exact words of a question, as pieces of its text or as character spans:
+["Dracula", "wrote"] marks every place where these stand, letter for letter; [[10, 17]] marks characters [start, end) of
+the question as the file writes it. Both become spans of the question as it is asked, with single spaces.
+"""
 
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
-from anchorscope.datasets.bad_rows import Unusable, shown
 from anchorscope.datasets.columns import KNOWN
-from anchorscope.datasets.exact_spans import spans_of
-from anchorscope.datasets.lists_in_text import list_from_text
 from anchorscope.datasets.question import Question
+from anchorscope.datasets.raw_rows import Unusable, list_from_text, shown
 
 _TRUTH = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
 # Also a list without its end, so that no cut is taken for a text.
@@ -137,3 +140,57 @@ def question_from_row(row: Mapping[str, object], dataset: str, number: int) -> Q
         truthful=_truthful(row),
         metadata=_metadata(row),
     )
+
+
+Span = tuple[int, int]
+"""Characters [start, end)."""
+
+
+def spans_of(written: str, marked: Sequence[object]) -> tuple[Span, ...]:
+    """The marked spans of the question of single spaces, sorted, with overlapping ones made one."""
+    text = " ".join(written.split())
+    spans: list[Span] = []
+    for mark in marked:
+        if isinstance(mark, str):
+            spans += _spans_of_piece(text, " ".join(mark.split()))
+        else:
+            spans.append(_moved_span(written, mark))
+    merged: list[Span] = []
+    for start, end in sorted(spans):
+        if merged and start < merged[-1][1]:
+            merged[-1] = (merged[-1][0], max(end, merged[-1][1]))
+        else:
+            merged.append((start, end))
+    return tuple(merged)
+
+
+def _spans_of_piece(text: str, piece: str) -> list[Span]:
+    """Every place where the piece stands."""
+    if not piece:
+        raise Unusable("exact_question holds an empty string")
+    found = []
+    start = text.find(piece)
+    while start >= 0:
+        found.append((start, start + len(piece)))
+        start = text.find(piece, start + len(piece))
+    if not found:
+        raise Unusable(f"exact_question: {shown(piece)} does not stand in the question {shown(text)}")
+    return found
+
+
+def _moved_span(written: str, mark: object) -> Span:
+    """A [start, end) pair of the written text as a span of the text of single spaces."""
+    if not isinstance(mark, list | tuple) or [type(bound) for bound in mark] != [int, int]:
+        raise Unusable(f"exact_question must hold pieces of the question or [start, end] pairs, not {shown(mark)}")
+    start, end = mark
+    if not 0 <= start < end <= len(written):
+        raise Unusable(
+            f"exact_question: {shown([*mark])} is no [start, end) in a question of {len(written)} characters"
+        )
+    piece = written[start:end]
+    if not piece.strip():
+        raise Unusable(f"exact_question: {shown([*mark])} marks nothing but white space")
+    start += len(piece) - len(piece.lstrip())
+    # What stands before the span decides how far it moved.
+    moved = len(" ".join((written[:start] + "x").split())) - 1
+    return moved, moved + len(" ".join(piece.split()))

@@ -1,4 +1,8 @@
-"""Which container a file is, from its first bytes; or what was seen in it that is none."""
+"""How rows are written into a file: JSON lines, a JSON list, CSV, TSV, Parquet, each also gzipped.
+
+A container knows nothing of what columns mean; it is recognised from the file's first bytes, never from its name, or
+refused with what was seen in it.
+"""
 
 import json
 from collections.abc import Iterator
@@ -7,9 +11,9 @@ from functools import partial
 from pathlib import Path
 from typing import BinaryIO, Protocol
 
-from anchorscope.datasets.bad_rows import Row, shown
-from anchorscope.datasets.containers import delimited, json_text, parquet
-from anchorscope.datasets.containers.bytes_of import ALLOWED, BOM, cannot_read, guarded, open_bytes
+from anchorscope.datasets import json_rows, table_rows
+from anchorscope.datasets.file_bytes import ALLOWED, BOM, cannot_read, guarded, open_bytes
+from anchorscope.datasets.raw_rows import Row, shown
 from anchorscope.errors import UserError
 
 _HEAD = 1 << 16
@@ -38,9 +42,9 @@ class Container:
     """Number and content of every row of an open file."""
 
 
-_JSON_LINES = Container("JSON lines", "line", json_text.line_rows)
-_JSON_LIST = Container("JSON list", "entry", json_text.list_rows)
-_PARQUET = Container("Parquet", "row", parquet.parquet_rows)
+_JSON_LINES = Container("JSON lines", "line", json_rows.line_rows)
+_JSON_LIST = Container("JSON list", "entry", json_rows.list_rows)
+_PARQUET = Container("Parquet", "row", table_rows.parquet_rows)
 
 
 def recognise(path: Path, question_column: str) -> Container:
@@ -67,7 +71,7 @@ def rows_of(path: Path, container: Container) -> Iterator[tuple[int, Row]]:
 
 def _container(path: Path, head: bytes, question_column: str) -> Container:
     """The container that the first bytes tell of."""
-    if head.startswith(parquet.MAGIC):
+    if head.startswith(table_rows.PARQUET_MAGIC):
         return _PARQUET
     kind = next((kind for magic, kind in _MAGIC.items() if head.startswith(magic)), None)
     if kind is not None:
@@ -78,7 +82,7 @@ def _container(path: Path, head: bytes, question_column: str) -> Container:
     lines = [line for line in head.splitlines() if line.strip()]
     if not lines:
         raise UserError(f"{path} is empty. {ALLOWED}; write at least one question into it.")
-    if json_text.LIST_START.match(head):
+    if json_rows.LIST_START.match(head):
         return _JSON_LIST
     if lines[0].lstrip().startswith(b"{"):
         return _object_lines(path, lines)
@@ -103,13 +107,13 @@ def _table(path: Path, lines: list[bytes], question_column: str) -> Container:
         if wanted in [column.lower() for column in columns]:
             if len({column.lower() for column in columns}) < len(columns):
                 raise UserError(f"{path} has two columns of the same name; found: {shown(columns)}. Rename one.")
-            return Container(name, "line", partial(delimited.delimited_rows, delimiter=_DELIMITERS[name]))
+            return Container(name, "line", partial(table_rows.delimited_rows, delimiter=_DELIMITERS[name]))
     if wanted in [column.lower() for column in _header(first, ";")]:
         raise UserError(
             f"{path} is a table with semicolons between its columns. {ALLOWED}; save it with commas or tabs."
         )
     if any(_is_pair(line) for line in lines[:_LOOKED_AT]):
-        read = partial(delimited.delimited_rows, delimiter="\t", header=delimited.WITHOUT_HEADER)
+        read = partial(table_rows.delimited_rows, delimiter="\t", header=table_rows.WITHOUT_HEADER)
         return Container("TSV without a header", "line", read)
     if any(_is_object(line) for line in lines[:_LOOKED_AT]):
         return _JSON_LINES
@@ -120,7 +124,7 @@ def _table(path: Path, lines: list[bytes], question_column: str) -> Container:
 
 
 def _header(line: bytes, delimiter: str) -> list[str]:
-    return [cell.strip() for cell in delimited.cells_of(line, delimiter)]
+    return [cell.strip() for cell in table_rows.cells_of(line, delimiter)]
 
 
 def _every_second_is_nul(head: bytes) -> bool:
@@ -131,8 +135,8 @@ def _every_second_is_nul(head: bytes) -> bool:
 
 def _is_pair(line: bytes) -> bool:
     """Whether a line is a question and a list, as DPR writes them."""
-    cells = delimited.cells_of(line, "\t")
-    return len(cells) == len(delimited.WITHOUT_HEADER) and cells[1].startswith("[") and cells[1].endswith("]")
+    cells = table_rows.cells_of(line, "\t")
+    return len(cells) == len(table_rows.WITHOUT_HEADER) and cells[1].startswith("[") and cells[1].endswith("]")
 
 
 def _is_object(line: bytes) -> bool:

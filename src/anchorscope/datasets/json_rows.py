@@ -1,4 +1,4 @@
-"""JSON as a row: JSON lines, one object per line; or a list of objects, also as `Data` of an outer object.
+"""Rows written as JSON: JSON lines, one object per line; or a list of objects, also as `Data` of an outer object.
 
 A list is cut into its entries before any of them is parsed, so that memory holds one entry, a broken entry is a bad row
 like any other, and lists nested a hundred thousand deep are only a bad row. (Streaming parsers that name the path to
@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
 
-from anchorscope.datasets.bad_rows import ROW_LIMIT, TOO_LONG, Row, Unusable, shown
-from anchorscope.datasets.containers.bytes_of import BOM, Lines
+from anchorscope.datasets.file_bytes import BOM, Lines
+from anchorscope.datasets.raw_rows import ROW_LIMIT, TOO_LONG, Row, Unusable, shown
 from anchorscope.errors import UserError
 
 _BESIDES = rb'(?:\s*"(?:Domain|VerifiedEval|Version)"\s*:\s*(?:"[^"\\]*"|[\w.+-]+)\s*,)*+'

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO, cast
 
-from anchorscope.datasets.bad_rows import ROW_LIMIT, TOO_LONG, Row, Unusable
+from anchorscope.datasets.raw_rows import ROW_LIMIT, TOO_LONG, Row, Unusable
 from anchorscope.errors import UserError
 
 ALLOWED = "Allowed: JSON lines, a JSON list, CSV or TSV with a header line, in UTF-8, or Parquet, each also gzipped"
