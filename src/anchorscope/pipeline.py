@@ -18,7 +18,7 @@ import polars as pl
 from numpy.typing import NDArray
 from torch import Tensor
 
-from anchorscope.answers.choose import Asked as Chosen
+from anchorscope.answers.choose import QuestionSample as Chosen
 from anchorscope.answers.conversation import Conversation
 from anchorscope.answers.generate import Answer
 from anchorscope.answers.label import Label, label_answers, require_enough

@@ -13,7 +13,7 @@ import polars as pl
 from safetensors.torch import save_file
 from torch import Tensor
 
-from anchorscope.answers.template_examples import FEW_SHOT
+from anchorscope.answers.template import FEW_SHOT
 from anchorscope.datasets.catalog import parse_spec
 from anchorscope.models.language_model import ModelIdentity
 from anchorscope.models.shapes import MARK

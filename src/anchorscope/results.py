@@ -11,7 +11,7 @@ import numpy as np
 import polars as pl
 from torch import Tensor
 
-from anchorscope.answers.choose import Asked
+from anchorscope.answers.choose import QuestionSample
 from anchorscope.answers.generate import Answer
 from anchorscope.answers.label import Label
 from anchorscope.datasets.question import Question
@@ -136,7 +136,7 @@ def _positions(located: Sequence[Located | None]) -> pl.Series:
 
 
 def unused_frames(
-    dataset: str, asked: Asked, answers: Sequence[Answer], labels: Sequence[Label]
+    dataset: str, asked: QuestionSample, answers: Sequence[Answer], labels: Sequence[Label]
 ) -> tuple[pl.DataFrame, pl.DataFrame]:
     """Items and counts of a dataset that has too few answers of either kind: none of its items is used."""
     unused = [replace(label, status="too few", weight=0.0) if label.status == "used" else label for label in labels]
@@ -183,7 +183,7 @@ def _over_layers(log_odds: np.ndarray) -> pl.Series:
 
 
 def counts_frame(
-    dataset: str, asked: Asked, labels: Sequence[Label], located: Sequence[Located | None]
+    dataset: str, asked: QuestionSample, labels: Sequence[Label], located: Sequence[Located | None]
 ) -> pl.DataFrame:
     """What became of the questions of one dataset."""
     used = [label for label in labels if label.status == "used"]

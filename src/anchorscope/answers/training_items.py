@@ -1,7 +1,12 @@
-"""Which graded items to train on: as many true as false answers, within every relation where relations are known.
+"""Which graded items to train on, and which of them belong together.
 
-A probe that is let will learn which relations the model is good at instead of whether an answer is true. What is not
-drawn stays in the results with its status; what is drawn carries the inverse of its chance to be drawn as weight.
+Balance: as many true as false answers, within every relation where relations are known. A probe that is let will learn
+which relations the model is good at instead of whether an answer is true. What is not drawn stays in the results with
+its status; what is drawn carries the inverse of its probability to be drawn as weight.
+
+Groups: a group is a connected component of items that share a question or a subject. Folds and bootstraps keep groups
+whole, so that no probe is tested on a subject that it has learned. Grouping by answer instead checks for another leak:
+answers such as "Africa" recur.
 """
 
 from collections.abc import Sequence
@@ -9,6 +14,9 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
+
+from anchorscope.datasets.question import Question
+from anchorscope.datasets.text import normalise, question_key
 
 BALANCE = ("relation", "dataset", "none")
 """Balance true and false within each relation, within the dataset, or not at all."""
@@ -62,3 +70,35 @@ def _thin_out(pairs: NDArray[np.int64], most: int, rng: np.random.Generator) -> 
         return pairs
     drawn = rng.choice(np.repeat(np.arange(len(pairs)), pairs), size=most, replace=False)
     return np.bincount(drawn, minlength=len(pairs))
+
+
+GROUP_BY = ("subject", "answer")
+"""What may tie items together: question and subject (default), or the model's answer."""
+
+
+def group_items(questions: Sequence[Question], answers: Sequence[str], group_by: str) -> NDArray[np.int64]:
+    """The group of each item."""
+    if group_by == "answer":
+        return _components([[normalise(answer)] for answer in answers])
+    keys = []
+    for question in questions:
+        own = [f"question {question_key(question.question)}"]
+        if question.subject and normalise(question.subject):
+            own.append(f"subject {normalise(question.subject)}")
+        keys.append(own)
+    return _components(keys)
+
+
+def _components(keys: Sequence[Sequence[str]]) -> NDArray[np.int64]:
+    names: dict[str, int] = {}
+    pairs = [(item, names.setdefault(key, len(names))) for item, own in enumerate(keys) for key in own]
+    if not pairs:
+        return np.zeros(0, dtype=np.int64)
+    items, key_numbers = np.array(pairs).T
+    from scipy.sparse import coo_matrix  # only here: the recipe reads this file's options, and help has to come at once
+    from scipy.sparse.csgraph import connected_components
+
+    size = len(keys) + len(names)
+    graph = coo_matrix((np.ones(len(items)), (items, key_numbers + len(keys))), shape=(size, size))
+    labels = connected_components(graph, directed=False)[1][: len(keys)]
+    return np.unique(labels, return_inverse=True)[1].astype(np.int64)
