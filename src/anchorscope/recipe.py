@@ -20,8 +20,7 @@ from anchorscope.datasets.catalog import parse_columns, parse_spec
 from anchorscope.datasets.reading import ON_BAD_ROW
 from anchorscope.engine.sequences import EDGES, SITES
 from anchorscope.errors import UserError, unknown
-from anchorscope.spans.positions import POSITIONS
-from anchorscope.spans.sources import EXACT_TOKENS
+from anchorscope.spans.positions import EXACT_TOKENS, POSITIONS
 
 CHOICES: dict[str, tuple[str, ...]] = {
     "site": SITES,

@@ -19,8 +19,8 @@ from anchorscope.engine.sequences import SITES
 from anchorscope.evidence.effects import Effect
 from anchorscope.probes.crossfit import ProbeSet
 from anchorscope.report.findings import EFFECT_SCHEMA
+from anchorscope.spans.char_spans import Span
 from anchorscope.spans.locate import Located
-from anchorscope.spans.places import Span
 from anchorscope.spans.positions import POSITIONS
 
 ITEM_SCHEMA: dict[str, pl.DataType] = {

@@ -16,8 +16,8 @@ import numpy as np
 from anchorscope.answers.grade import grade
 from anchorscope.interventions.controls import NOISE_ITEMS
 from anchorscope.interventions.rewriting import Rewriting, Rewritten, Spoken, Writer
+from anchorscope.spans.char_spans import Span, is_clear, words_as_written
 from anchorscope.spans.locate import on_one_line, question_tokens
-from anchorscope.spans.places import Span, is_clear, words_as_written
 
 DONORS = 3
 """Donors of each item."""

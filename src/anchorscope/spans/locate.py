@@ -11,7 +11,7 @@ from anchorscope.answers.prompt import Prompt
 from anchorscope.datasets.question import Question
 from anchorscope.models.language_model import decode_all_exactly, decode_exactly
 from anchorscope.spans.answer_span import answer_entity
-from anchorscope.spans.places import Span
+from anchorscope.spans.char_spans import Span
 from anchorscope.spans.question_spans import QuestionSpans
 from anchorscope.spans.tokens import WINDOW, Offsets, offsets_by_decoding, offsets_from_prefixes, tokens_in_spans
 
@@ -95,7 +95,7 @@ def question_tokens(question: Question, spans: Sequence[Span], prompt: Prompt) -
     placed = spans if flat == question.question else on_one_line(question.question, spans)
     shifted = [(start + prompt.question_start, end + prompt.question_start) for start, end in placed]
     own = prompt.own_start
-    return tuple([own + at for at in tokens_in_spans(prompt.offsets[own:], shifted, prompt.text)])
+    return tuple([own + index for index in tokens_in_spans(prompt.offsets[own:], shifted, prompt.text)])
 
 
 def _decoded(tokenizer: Any, answers: Sequence[Answer]) -> Iterator[tuple[str, Offsets]]:
@@ -122,9 +122,9 @@ def on_one_line(text: str, spans: Sequence[Span]) -> list[Span]:
     if " ".join(text.split()) == text:
         return list(spans)
 
-    def moved(at: int) -> int:
-        before = " ".join(text[:at].split())
-        gap = at < len(text) and at > 0 and text[at - 1].isspace() and bool(before)
+    def moved(index: int) -> int:
+        before = " ".join(text[:index].split())
+        gap = index < len(text) and index > 0 and text[index - 1].isspace() and bool(before)
         return len(before) + int(gap)
 
     return [(moved(start), moved(end)) for start, end in spans]

@@ -1,4 +1,4 @@
-"""Places in a text: spans of characters, the words between them, and where a phrase is said."""
+"""Spans of characters in a text: merging and subtracting them, the words of a text, and where a phrase stands in it."""
 
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
@@ -37,7 +37,7 @@ def is_clear(start: int, end: int, taken: Sequence[Span]) -> bool:
     return True
 
 
-def less(spans: Iterable[Span], taken: Sequence[Span], words: Sequence[Word]) -> list[Span]:
+def subtract_spans(spans: Iterable[Span], taken: Sequence[Span], words: Sequence[Word]) -> list[Span]:
     """The spans without what is taken; of a span that is taken in part, the other words stay."""
     kept: list[Span] = []
     parts: list[Span] = []
@@ -50,7 +50,7 @@ def less(spans: Iterable[Span], taken: Sequence[Span], words: Sequence[Word]) ->
     return sorted(kept)
 
 
-def phrase_places(phrase: str, text: str, words: Sequence[Word]) -> list[Span]:
+def phrase_spans(phrase: str, text: str, words: Sequence[Word]) -> list[Span]:
     """Every occurrence of a phrase in the text as whole words, less its leading article; `words` are the text's."""
     wanted = without_articles([word.text for word in words_as_written(phrase)])
     if not wanted:  # a name made of symbols ("!!!") can only be found as it is written
