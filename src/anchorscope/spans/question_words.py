@@ -34,8 +34,8 @@ def question_words(
     found = [locate_question_words(question) for question in questions]
     asked = [index for index, words in enumerate(found) if words.rule != "own" and words.spans]
     if asked:
-        said = ask_for_key_words(model(), [questions[index] for index in asked], budget, progress)
-        for index, words in zip(asked, said, strict=True):
+        named = ask_for_key_words(model(), [questions[index] for index in asked], budget, progress)
+        for index, words in zip(asked, named, strict=True):
             found[index] = words
     return found
 
@@ -63,19 +63,19 @@ def ask_for_key_words(
     def is_end(token: int, so_far: Sequence[int]) -> bool:
         return token in special or "\n" in decode_exactly(lm.tokenizer, [token])
 
-    said = decode(lm, prompts, prefix, batches, _LONGEST, is_end, progress, budget, "key words")
+    named = decode(lm, prompts, prefix, batches, _LONGEST, is_end, progress, budget, "key words")
     return [
         named_words(question, decode_exactly(lm.tokenizer, one.ids))
-        for question, one in zip(questions, said, strict=True)
+        for question, one in zip(questions, named, strict=True)
     ]
 
 
-def named_words(question: Question, said: str) -> QuestionSpans:
+def named_words(question: Question, named: str) -> QuestionSpans:
     """The words of a question that a list names; those of the rules if it names none."""
     ruled = locate_question_words(question)
     text = question.question
     words = words_as_written(text)
-    phrases = [phrase for part in said.split(",") if (phrase := part.strip(" .;\"'"))]
+    phrases = [phrase for part in named.split(",") if (phrase := part.strip(" .;\"'"))]
     named_spans = [span for phrase in phrases for span in phrase_spans(phrase, text, words)]
     kept = merged(span for span in named_spans if not _is_empty(text, span))
     if not kept:

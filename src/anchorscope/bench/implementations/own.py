@@ -4,8 +4,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from anchorscope.bench.probe_problem import FOLDS
-from anchorscope.bench.workload import Workload
+from anchorscope.bench.workload import FOLDS, Workload
 from anchorscope.engine.batching import Budget, plan_batches
 from anchorscope.engine.budget import automatic_tokens
 from anchorscope.engine.capture import Work, capture

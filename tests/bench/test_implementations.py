@@ -1,4 +1,4 @@
-"""All ways compute the same: the definition of the cut, one item at a time, is the measure."""
+"""All implementations compute the same: the definition of the cut, one item at a time, is the measure."""
 
 from importlib.util import find_spec
 
@@ -6,10 +6,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from anchorscope.bench.ways.batches import attention_kernel, best_size, by_length, cut_mask
-from anchorscope.bench.ways.plain import Plain
-from anchorscope.bench.ways.registry import HOMES, is_foreign, make
-from anchorscope.bench.ways.way import CannotDo
+from anchorscope.bench.implementations import HOMES, CannotDo, is_foreign, make
+from anchorscope.bench.implementations.batches import attention_kernel, best_size, by_length, cut_mask
+from anchorscope.bench.implementations.plain import Plain
 from anchorscope.bench.workload import Item, Workload
 from anchorscope.models.language_model import LanguageModel
 from anchorscope.models.loading import load
@@ -17,8 +16,8 @@ from anchorscope.models.loading import load
 
 @pytest.fixture(scope="module")
 def wanted(tiny_llama: LanguageModel, workload: Workload) -> tuple[Tensor, Tensor]:
-    way = Plain(tiny_llama)
-    return way.knockout(workload), way.single_layer(workload)
+    implementation = Plain(tiny_llama)
+    return implementation.knockout(workload), implementation.single_layer(workload)
 
 
 @pytest.fixture(scope="module")
@@ -36,14 +35,15 @@ def ready(name: str, lm: LanguageModel):
 
 @pytest.mark.filterwarnings("default")  # of other libraries
 @pytest.mark.parametrize("name", [name for name in HOMES if name != "plain"])
-def test_every_way_gives_the_states_of_the_plain_loop(name, from_disk, workload, wanted):
-    way = ready(name, from_disk)
-    way.tune(workload)
-    way.size = 4  # one full batch and one that is not
-    for found, right in zip((way.knockout(workload), way.single_layer(workload)), wanted, strict=True):
+def test_every_implementation_gives_the_states_of_the_plain_loop(name, from_disk, workload, wanted):
+    implementation = ready(name, from_disk)
+    implementation.tune(workload)
+    implementation.size = 4  # one full batch and one that is not
+    states = (implementation.knockout(workload), implementation.single_layer(workload))
+    for found, right in zip(states, wanted, strict=True):
         assert found.shape == right.shape
         torch.testing.assert_close(found, right, rtol=1e-5, atol=1e-5)
-    way.close()
+    implementation.close()
 
 
 def test_the_plain_loop_is_transformers_own_pass(tiny_llama, workload, wanted):
@@ -115,8 +115,8 @@ def test_tokens_that_run_are_counted(tiny_llama, workload):
     assert own.tokens("knockout", workload) < 2 * tokens
 
 
-def test_a_way_that_is_not_installed_says_how_to_get_it(tiny_llama, monkeypatch):
-    monkeypatch.setitem(HOMES, "nnsight", ("with_nnsight", "WithNnsight", "no_such_package"))
+def test_an_implementation_that_is_not_installed_says_how_to_get_it(tiny_llama, monkeypatch):
+    monkeypatch.setitem(HOMES, "nnsight", ("libraries", "WithNnsight", "no_such_package"))
     assert is_foreign("nnsight")
     with pytest.raises(CannotDo) as told:
         make("nnsight", tiny_llama)

@@ -1,4 +1,4 @@
-"""What the ways other than ours share: batches by length, float masks, and a search for the best batch size."""
+"""Shared by the implementations other than ours: batches by length, float masks, and a search for the best batch size."""
 
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -48,7 +48,7 @@ def cut_mask(items: Sequence[Item], dtype: torch.dtype, device: torch.device) ->
 
 @contextmanager
 def attention_kernel(model: Any, name: str) -> Iterator[None]:
-    """The model's attention computed by another kernel for a while; all ways share one model."""
+    """The model's attention computed by another kernel for a while; all implementations share one model."""
     before = model.config._attn_implementation
     model.set_attn_implementation(name)
     try:
@@ -79,7 +79,7 @@ def last_states(lm: LanguageModel, kept: list[Tensor], rows: Tensor, last: Tenso
 
 
 class TunedBatches:
-    """A way that runs at its best batch size: for a clean and a cut pass, and for single layers too."""
+    """An implementation that runs at its best batch size: for a clean and a cut pass, and for single layers too."""
 
     lm: LanguageModel
     size = 1

@@ -6,10 +6,10 @@ from typing import Any
 
 import torch
 
-from anchorscope.bench.row import Row
+from anchorscope.bench.implementations.batches import attention_kernel, best_size, kernel_of
+from anchorscope.bench.implementations.own import Own
 from anchorscope.bench.setting import Setting
-from anchorscope.bench.ways.batches import attention_kernel, best_size, kernel_of
-from anchorscope.bench.ways.own import Own
+from anchorscope.bench.table import Row
 from anchorscope.bench.workload import Workload
 from anchorscope.models.language_model import LanguageModel
 
@@ -18,7 +18,7 @@ _WARM = 8  # prompts of the untimed run of ours
 
 def rows(setting: Setting, workload: Workload) -> list[Row]:
     """One row for the engine, one for `generate`."""
-    names = setting.options.ways_of("generation")
+    names = setting.options.implementations_of("generation")
     own, theirs = Own(setting.lm), Generate(setting.lm)
     runs: dict[str, Callable[[], list[tuple[int, ...]]]] = {}
     settings: dict[str, str] = {}
@@ -30,26 +30,26 @@ def rows(setting: Setting, workload: Workload) -> list[Row]:
         settings["plain-batched"] = theirs.tune(workload)
         setting.say(f"plain-batched (generate): {settings['plain-batched']}")
         runs["plain-batched"] = lambda: theirs.generate(workload)
-    said: dict[str, list[tuple[int, ...]]] = {}
-    keeping = {name: _keeping(said, name, run) for name, run in runs.items()}
+    answers: dict[str, list[tuple[int, ...]]] = {}
+    keeping = {name: _keeping(answers, name, run) for name, run in runs.items()}
     taken = setting.race(keeping, "generation")
     n = len(workload.prompts)
     found = [
         Row("generation", name, "questions", setting=settings[name]).timed(n, taken[name], setting.held)
         for name in names
     ]
-    if len(said) < 2:
+    if len(answers) < 2:
         return found
-    differ = sum(a != b for a, b in zip(*said.values(), strict=True)) / n
+    differ = sum(a != b for a, b in zip(*answers.values(), strict=True)) / n
     told = "share of the answers that differ between the two"
     return [replace(row, max_difference=differ, relative_difference=differ, difference_is=told) for row in found]
 
 
 def _keeping(
-    said: dict[str, list[tuple[int, ...]]], name: str, run: Callable[[], list[tuple[int, ...]]]
+    answers: dict[str, list[tuple[int, ...]]], name: str, run: Callable[[], list[tuple[int, ...]]]
 ) -> Callable[[], None]:
     def kept() -> None:
-        said[name] = run()
+        answers[name] = run()
 
     return kept
 
