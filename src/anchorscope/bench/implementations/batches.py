@@ -1,4 +1,4 @@
-"""Shared by the implementations other than ours: batches by length, float masks, and a search for the best batch size."""
+"""Shared by all implementations but ours: batches by length, float masks, and a search for the best batch size."""
 
 import time
 from collections.abc import Callable, Iterator, Sequence
