@@ -19,7 +19,7 @@ from anchorscope.probes.crossfit import ProbeSet, Splits
 from anchorscope.probes.scoring import Scorer
 from anchorscope.results import confidence
 from anchorscope.spans.locate import Located
-from anchorscope.stats.bootstrap import group_weights
+from anchorscope.stats.estimate import group_weights
 
 
 @dataclass(frozen=True)

@@ -28,7 +28,7 @@ from anchorscope.probes.crossfit import fit_probes, make_splits
 from anchorscope.probes.folds import grouped_folds
 from anchorscope.probes.scoring import Scorer
 from anchorscope.progress import Silent
-from anchorscope.stats.bootstrap import group_weights
+from anchorscope.stats.estimate import group_weights
 
 N_UNUSED = 20
 """Questions that were asked and not drawn; they stand after the used ones."""
