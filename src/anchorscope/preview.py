@@ -10,7 +10,7 @@ from itertools import pairwise
 from statistics import median
 from typing import Any
 
-from anchorscope.answers.choose import Asked
+from anchorscope.answers.choose import QuestionSample
 from anchorscope.answers.generate import given_answer
 from anchorscope.answers.prompt import Prompt, build_prompts, make_template, prefix_length
 from anchorscope.answers.template import Template
@@ -116,7 +116,9 @@ class Preview:
         return asdict(self)
 
 
-def build_preview(recipe: Recipe, facts: ModelFacts, asked: Sequence[tuple[str, Asked]], shown: int = 3) -> Preview:
+def build_preview(
+    recipe: Recipe, facts: ModelFacts, asked: Sequence[tuple[str, QuestionSample]], shown: int = 3
+) -> Preview:
     """The dry run of a recipe; `asked` are the questions of each dataset, `shown` how many of each to show."""
     template = make_template(recipe.prompt, facts.tokenizer, facts.needs_bos)
     positions = tuple(dict.fromkeys(("final", recipe.position)))
@@ -152,7 +154,7 @@ def build_preview(recipe: Recipe, facts: ModelFacts, asked: Sequence[tuple[str, 
 
 
 def _dataset(
-    name: str, asked: Asked, template: Template, facts: ModelFacts, recipe: Recipe, shown: int
+    name: str, asked: QuestionSample, template: Template, facts: ModelFacts, recipe: Recipe, shown: int
 ) -> ShownDataset:
     questions = asked.questions
     prompts = build_prompts(facts.tokenizer, questions, template)

@@ -11,7 +11,7 @@ from polars.testing import assert_frame_equal
 from anchorscope.evidence.items import Measured
 from anchorscope.evidence.tables import Evidence, evidence_tables
 from anchorscope.progress import Silent
-from anchorscope.stats.bootstrap import group_weights
+from anchorscope.stats.estimate import group_weights
 
 SITES = ("attention", "mlp", "residual")
 CONTRACT = {

@@ -5,10 +5,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+from anchorscope.answers.conversation import Conversation
 from anchorscope.evidence.rewritten import measure_rewritten, rewrite
 from anchorscope.interventions.rewriting import Rewriting, Spoken, Writer
 
-from anchorscope.answers.conversation import Conversation
 from anchorscope.datasets.question import Question
 from anchorscope.engine.batching import Budget
 from anchorscope.engine.capture import Work, capture, clean_states

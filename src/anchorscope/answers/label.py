@@ -5,10 +5,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from anchorscope.answers.balance import draw
 from anchorscope.answers.generate import Answer
 from anchorscope.answers.grade import grade
-from anchorscope.answers.groups import group_items
+from anchorscope.answers.training_items import draw, group_items
 from anchorscope.datasets.question import Question
 from anchorscope.errors import TooFewAnswers
 from anchorscope.stats.streams import priorities

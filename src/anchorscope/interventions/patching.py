@@ -18,8 +18,8 @@ from anchorscope.catalogue import INTERVENTIONS as ENTRIES
 from anchorscope.interventions.cuts import NOISE_ITEMS
 from anchorscope.interventions.intervention import Intervention, ItemRun, Setting
 from anchorscope.items import Item
+from anchorscope.spans.char_spans import Span, is_clear, words_as_written
 from anchorscope.spans.locate import on_one_line, question_tokens
-from anchorscope.spans.places import Span, is_clear, words_as_written
 from anchorscope.stats.streams import mixed, priorities, stream
 
 DONORS = 3

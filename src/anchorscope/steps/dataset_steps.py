@@ -38,7 +38,7 @@ from anchorscope.evidence.tables import Evidence, evidence_tables
 from anchorscope.items import Item
 from anchorscope.plan.interventions import Missing
 from anchorscope.probes.crossfit import MIN_PER_CLASS, PROBES
-from anchorscope.stats.bootstrap import group_weights
+from anchorscope.stats.estimate import group_weights
 from anchorscope.stats.streams import stream
 from anchorscope.steps.job import MODEL_LIBRARIES, TABLE_LIBRARIES
 from anchorscope.steps.measurement_steps import MeasurementSteps

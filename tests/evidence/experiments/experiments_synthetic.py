@@ -9,11 +9,11 @@ from typing import Any
 
 import numpy as np
 import torch
+from anchorscope.answers.conversation import Conversation
 from anchorscope.evidence.experiments.ground import Asked, Ground, Settings
 from numpy.typing import NDArray
 from torch import Tensor
 
-from anchorscope.answers.conversation import Conversation
 from anchorscope.answers.generate import Answer
 from anchorscope.answers.label import Label
 from anchorscope.datasets.question import Question
@@ -28,7 +28,7 @@ from anchorscope.probes.crossfit import fit_probes, make_splits
 from anchorscope.probes.folds import grouped_folds
 from anchorscope.probes.scoring import Scorer
 from anchorscope.progress import Silent
-from anchorscope.stats.bootstrap import group_weights
+from anchorscope.stats.estimate import group_weights
 from anchorscope.stats.streams import unnamed
 
 N_UNUSED = 20
