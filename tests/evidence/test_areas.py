@@ -39,7 +39,7 @@ def test_strata_of_any_size_are_taken_together_or_alone(monkeypatch: pytest.Monk
     whole = areas(scores, labels, strata, Draws.of(weights))
     np.testing.assert_allclose(whole.numpy()[:, 1:], auc_of_repeated(scores, labels, strata, weights), rtol=1e-12)
     for at_once in (1, 300, 5000):
-        monkeypatch.setattr(product, "_ITEMS_AT_ONCE", at_once)
+        monkeypatch.setitem(product._ITEMS_AT_ONCE, "cpu", at_once)
         assert torch.equal(areas(scores, labels, strata, Draws.of(weights)), whole)
 
 

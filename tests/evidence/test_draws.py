@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from anchorscope.evidence.draws import Draws, estimates, ratio, resampling, total
+from anchorscope.evidence.draws import Draws, _interval_by_sorting, estimates, ratio, resampling, total
 from anchorscope.stats.estimate import percentile_interval
 
 WEIGHTS = np.random.default_rng(0).poisson(1, (30, 8)).astype(np.float32)
@@ -42,6 +42,21 @@ def test_the_value_is_the_samples_and_the_interval_the_resamples() -> None:
     assert value.tolist() == samples[:, 0].tolist()
     wanted = percentile_interval(samples.numpy()[:, 1:], axis=1)
     assert (low.tolist(), high.tolist()) == (wanted[0].tolist(), wanted[1].tolist())
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("n", [1, 2, 40, 41, 300])
+def test_sorting_on_a_device_gives_the_same_interval_to_the_last_bit(dtype: torch.dtype, n: int) -> None:
+    rng = np.random.default_rng(n)
+    samples = torch.from_numpy(rng.normal(size=(3, 4, n))).to(dtype)
+    samples[0, 1][rng.random(n) < 0.3] = torch.nan
+    samples[1, 2] = torch.nan
+    samples[2, 0, : n // 2] = torch.inf
+    wanted = percentile_interval(samples.numpy(), axis=-1)
+    for found, end in zip(_interval_by_sorting(samples), wanted, strict=True):
+        assert found.dtype == np.float64
+        np.testing.assert_array_equal(found, end)
+    assert np.isnan(wanted[0][1, 2])
 
 
 def fail_while_resampling() -> None:
