@@ -32,8 +32,9 @@ def areas(scores: Floats, labels: NDArray[np.bool_], strata: Indices, draws: Dra
         true, false = np.flatnonzero(labels[items]), np.flatnonzero(~labels[items])
         if len(true) == 0 or len(false) == 0:
             continue
-        here = [draws.to_device(one) for one in (scores[:, items], stratum, true, false)]
-        found, most = _won_pairs(*here, counts=draws.counts[draws.to_device(items)], n_strata=int(stratum[-1]) + 1)
+        scored, within = draws.to_device(scores[:, items]), draws.to_device(stratum)
+        either, counts = (draws.to_device(true), draws.to_device(false)), draws.counts[draws.to_device(items)]
+        found, most = _won_pairs(scored, within, *either, counts, n_strata=int(stratum[-1]) + 1)
         wins += found
         pairs += most
     return ratio(wins, pairs.expand_as(wins))

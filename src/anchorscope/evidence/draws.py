@@ -20,6 +20,7 @@ Floats = NDArray[np.floating]
 Items = NDArray[np.integer] | NDArray[np.bool_]
 
 _AT_ONCE = 1 << 26  # numbers in one working tensor of a GPU: a handful of those stand at a time, in under 2 GB
+_FEW_ROWS = 8  # fewer are sorted sooner on the host than the device is asked
 
 
 @dataclass(frozen=True)
@@ -93,10 +94,10 @@ def ratio(part: Tensor, whole: Tensor) -> Tensor:
 
 def estimates(samples: Tensor) -> tuple[Floats, Floats, Floats]:
     """Value and percentile interval of a statistic [..., draw]."""
-    value = samples[..., 0].cpu().numpy()
-    if samples.device.type == "cpu":
-        return value, *percentile_interval(samples[..., 1:].numpy(), axis=-1)
-    return value, *_interval_by_sorting(samples[..., 1:])
+    if samples.device.type == "cpu" or samples[..., 0].numel() < _FEW_ROWS:
+        found = samples.cpu().numpy()
+        return found[..., 0], *percentile_interval(found[..., 1:], axis=-1)
+    return samples[..., 0].cpu().numpy(), *_interval_by_sorting(samples[..., 1:])
 
 
 def _interval_by_sorting(resamples: Tensor) -> tuple[Floats, Floats]:
