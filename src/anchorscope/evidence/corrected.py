@@ -135,9 +135,10 @@ def _probability_sums(log_odds: Tensor, shift: Tensor, members: _Members) -> Ten
     near = not bool(((shift - own).abs() > _WIDEST).any())
     # sigmoid(x - s) = e⁻ˢ / (e⁻ˢ + e⁻ˣ): one division for each item and draw instead of an exponential.
     odds_shift, odds = torch.exp(own - shift), torch.exp(own - log_odds)
+    memory = log_odds.new_empty(0)  # one table serves all rows: making it anew takes longer than filling it
     for rows in row_chunks(len(log_odds), len(counts), counts):
         if near:
-            table = odds[rows, :, None] + odds_shift[rows, None]
+            table = torch.add(odds[rows, :, None], odds_shift[rows, None], out=memory.resize_(0))
             torch.div(counts, table, out=table)
         else:
             table = torch.sigmoid(log_odds[rows, :, None] - shift[rows, None]) * counts

@@ -8,6 +8,7 @@ import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import torch
@@ -44,6 +45,8 @@ class Draws:
 
     def take(self, items: Items) -> "Draws":
         """The same for some of the items."""
+        if np.array_equal(items, np.arange(len(self.counts))):
+            return self
         return Draws(self.counts[self.to_device(items)])
 
     def to_device(self, array: NDArray[np.generic]) -> Tensor:
@@ -58,7 +61,11 @@ class Draws:
 
     def sums(self, values: Floats | NDArray[np.bool_]) -> Tensor:
         """Sums of values [item, k] over every draw, [k, draw], in double precision."""
-        return self.to_device(values.T.astype(np.float64)) @ self.counts.double()
+        return self.to_device(values.T.astype(np.float64)) @ self._double
+
+    @cached_property
+    def _double(self) -> Tensor:
+        return self.counts.double()
 
 
 @contextmanager
