@@ -20,6 +20,14 @@ def test_the_first_draw_is_the_sample_itself() -> None:
     assert (taken == WEIGHTS[:, some]).all()
 
 
+def test_items_are_taken_by_number_or_by_mask() -> None:
+    two = DRAWS.take(np.array([3, 4]))
+    assert two.take(np.array([False, True])).counts.tolist() == [DRAWS.counts[4].tolist()]  # not the items 0 and 1
+    assert two.take(np.array([1, 0])).counts.tolist() == DRAWS.counts[[4, 3]].tolist()
+    assert two.take(np.arange(2)).counts.tolist() == DRAWS.counts[[3, 4]].tolist()
+    assert two.take(np.arange(0)).counts.shape == (0, 31)
+
+
 def test_sums_and_numbers_are_those_of_repeated_items() -> None:
     values = np.random.default_rng(1).normal(size=(8, 3))
     sums, numbers = DRAWS.sums(values), DRAWS.numbers()

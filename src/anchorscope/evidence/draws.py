@@ -45,8 +45,8 @@ class Draws:
 
     def take(self, items: Items) -> "Draws":
         """The same for some of the items."""
-        if np.array_equal(items, np.arange(len(self.counts))):
-            return self
+        if items.dtype != np.bool_ and np.array_equal(items, np.arange(len(self.counts))):
+            return self  # all of them: nothing to copy
         return Draws(self.counts[self.to_device(items)])
 
     def to_device(self, array: NDArray[np.generic]) -> Tensor:
