@@ -51,6 +51,19 @@ TINY: dict[str, dict[str, Any]] = {
 """What each architecture's tiny model has beside `SIZES`; sliding windows are shorter than the tests' sequences, and
 soft caps low enough to bend the scores."""
 
+REPRESENTATIVES = ("gemma2", "gpt2", "gpt_neox", "olmo3", "qwen3_moe")
+"""The architectures that stand for all in laws of rows, masks, variants and batches.
+
+What a family changes is a block: its norms, its projections, its scores. What these laws are about is the engine around
+it, which asks a family only for what is listed here, and between them the five have all of it: soft caps and heads of
+their own width (Gemma 2); a learned embedding of positions, no rotary one, ungrouped heads (GPT-2); both parts of a
+block reading the same stream (GPT-NeoX); two rotary embeddings by the kind of layer, and norms only after a part
+(OLMo 3); experts that divide the tokens of a batch among them (Qwen 3 MoE). Heads that share keys, sliding windows, and
+layers that slide in turn with layers that do not are in several. `models/test_representatives.py` compares this with
+the table of families.
+
+Laws about a family itself (the same numbers as transformers', the proof at loading, decoding) are marked `every_family`
+and run over all of `TINY`."""
 
 LONGEST = ("test_embedded_run", "test_validate", "test_recompute")
 """Files with one long run each: begun first, so that no worker is left alone with one at the end."""
@@ -60,6 +73,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """The longest files come first; all else stays in order."""
     place = {name: number for number, name in enumerate(LONGEST)}
     items.sort(key=lambda item: place.get(item.path.stem, len(LONGEST)))
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """A law over `tiny` runs on the representatives, one that is marked `every_family` on every family."""
+    if "tiny" in metafunc.fixturenames:
+        every = any(metafunc.definition.iter_markers("every_family"))
+        metafunc.parametrize("tiny", sorted(TINY) if every else REPRESENTATIVES, indirect=True, scope="session")
 
 
 def tiny_model(kind: str, **changes: Any) -> PreTrainedModel:
@@ -90,9 +110,9 @@ def build_tiny(family: str) -> LanguageModel:
     return wrap(tiny_model(family), byte_tokenizer(), name=f"tiny {family}")
 
 
-@pytest.fixture(scope="session", params=sorted(TINY))
+@pytest.fixture(scope="session")
 def tiny(request: pytest.FixtureRequest) -> LanguageModel:
-    """Every family in turn; read only."""
+    """The representatives in turn, or every family where a test is marked `every_family`; read only."""
     return build_tiny(request.param)
 
 

@@ -13,6 +13,8 @@ from anchorscope.engine.keys_values import Growing
 from anchorscope.models.language_model import LanguageModel
 from anchorscope.models.wrapping import wrap
 
+pytestmark = pytest.mark.every_family
+
 ENDS = frozenset(range(2, 256, 6))
 """Tokens that end an answer in most of these tests: so many that answers differ in length."""
 ROOM = 12
