@@ -21,7 +21,9 @@ from anchorscope.models.embedded import installed_path
 
 pytestmark = pytest.mark.embedded
 
-LIMIT = 300
+LIMIT = 150
+"""Questions asked: of these about 80 are left after balancing, and a run needs 60."""
+RESAMPLES = 500
 
 
 @pytest.fixture(scope="module")
@@ -30,7 +32,8 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     if installed_path("smollm2-135m") is None:
         pytest.fail("the embedded model is missing; run: anchorscope models --install smollm2-135m")
     out = tmp_path_factory.mktemp("embedded") / "run"
-    command = [sys.executable, "-m", "anchorscope", "run", "--limit", str(LIMIT), "--out", str(out), "--json"]
+    options = ["--limit", str(LIMIT), "--bootstrap", str(RESAMPLES), "--out", str(out), "--json"]
+    command = [sys.executable, "-m", "anchorscope", "run", *options]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     told = json.loads(done.stdout)
@@ -44,6 +47,7 @@ def test_the_model_answers_some_and_not_all(run: Path) -> None:
     assert items.height == LIMIT
     assert 0.3 <= items["truthful"].mean() <= 0.6
     used = items.filter(pl.col("status") == "used")
+    assert used["truthful"].sum() * 2 == used.height >= 60
     per_relation = used.group_by("relation").agg(pl.col("truthful").mean())
     assert (per_relation["truthful"] == 0.5).all(), "true and false are balanced within every relation"
     assert items["confidence_mean"].is_not_null().all()

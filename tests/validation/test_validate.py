@@ -17,7 +17,7 @@ from anchorscope.report.findings import EXPERIMENT_ITEM_SCHEMA, EXPERIMENT_SCHEM
 from anchorscope.validation.scores import METHODS_OF
 from anchorscope.validation.validate import Options, read_summary, validate
 
-ITEMS = 400
+ITEMS = 240
 
 
 @pytest.fixture(scope="module")
@@ -97,7 +97,7 @@ def test_the_page_shows_the_figures_and_the_rules(out: Path) -> None:
 def test_going_on_gives_the_same_and_other_items_are_refused(out: Path, found: dict[str, Any]) -> None:
     validate(out, Options(items=ITEMS, bootstrap=100, device="cpu"))
     assert read_summary(out) == found
-    told = CliRunner().invoke(app, ["validate", "--out", str(out), "--items", "240"])
+    told = CliRunner().invoke(app, ["validate", "--out", str(out), "--items", "300"])
     assert told.exit_code == 2
     assert "holds a validation with other items; start over with --fresh" in told.output
     assert read_summary(out) == found
