@@ -1,20 +1,25 @@
-"""What all tests share: tiny models built from configuration (no downloads), and settings."""
+"""What all tests share: tiny models built from configuration (no downloads), and settings.
+
+Large libraries are imported where they are used: the process that hands out tests to the others reads this file too,
+and rooms that need no model are tested without waiting for one.
+"""
+
+from __future__ import annotations
 
 import os
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 os.environ["HF_HUB_OFFLINE"] = "1"  # read when the hub library is imported, so before it: no test may use the network
 
 import pytest
-import torch
 from hypothesis import settings
-from tokenizers import Tokenizer, decoders, models, pre_tokenizers
-from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedModel, PreTrainedTokenizerFast
 
-from anchorscope.models.language_model import LanguageModel
-from anchorscope.models.wrapping import wrap
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel, PreTrainedTokenizerFast
+
+    from anchorscope.models.language_model import LanguageModel
 
 settings.register_profile("anchorscope", deadline=None)  # shared machines are slow at times
 settings.load_profile("anchorscope")
@@ -76,14 +81,21 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """A law over `tiny` runs on the representatives, one that is marked `every_family` on every family."""
-    if "tiny" in metafunc.fixturenames:
+    """A law over `tiny` runs on the representatives, or where it is marked `every_family` on every family.
+
+    A test that names the families itself (`parametrize("tiny", …, indirect=True)`) runs on those.
+    """
+    named = any("tiny" in mark.args[0] for mark in metafunc.definition.iter_markers("parametrize"))
+    if "tiny" in metafunc.fixturenames and not named:
         every = any(metafunc.definition.iter_markers("every_family"))
         metafunc.parametrize("tiny", sorted(TINY) if every else REPRESENTATIVES, indirect=True, scope="session")
 
 
 def tiny_model(kind: str, **changes: Any) -> PreTrainedModel:
     """A tiny random model of an architecture, the same at every call."""
+    import torch
+    from transformers import AutoConfig, AutoModelForCausalLM
+
     torch.manual_seed(0)
     model = AutoModelForCausalLM.from_config(AutoConfig.for_model(kind, **{**SIZES, **TINY[kind], **changes})).eval()
     with torch.no_grad():
@@ -95,6 +107,9 @@ def tiny_model(kind: str, **changes: Any) -> PreTrainedModel:
 
 def byte_tokenizer() -> PreTrainedTokenizerFast:
     """A tokenizer with one token per byte: every text is possible, no training needed."""
+    from tokenizers import Tokenizer, decoders, models, pre_tokenizers
+    from transformers import PreTrainedTokenizerFast
+
     alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
     vocabulary = {symbol: index for index, symbol in enumerate(alphabet)}
     tokenizer = Tokenizer(models.BPE(vocab=vocabulary, merges=[]))
@@ -107,6 +122,8 @@ def byte_tokenizer() -> PreTrainedTokenizerFast:
 
 def build_tiny(family: str) -> LanguageModel:
     """A tiny random model with its tokenizer."""
+    from anchorscope.models.wrapping import wrap
+
     return wrap(tiny_model(family), byte_tokenizer(), name=f"tiny {family}")
 
 
