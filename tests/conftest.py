@@ -7,6 +7,7 @@ and rooms that need no model are tested without waiting for one.
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -80,6 +81,21 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: place.get(item.path.stem, len(LONGEST)))
 
 
+WHOLE = re.compile(r"\b(subprocess|CliRunner|run_recipe|open_page)\b")
+"""What the files of slow tests say: they start programs, commands, whole runs or a browser."""
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--quick", action="store_true", help="only files without whole runs, and one family (make check)")
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """The quick tier does not even import files with whole runs."""
+    if config.getoption("quick") and collection_path.name.startswith("test_"):
+        return bool(WHOLE.search(collection_path.read_text(encoding="utf-8"))) or None
+    return None
+
+
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """A law over `tiny` runs on the representatives, or where it is marked `every_family` on every family.
 
@@ -88,7 +104,10 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     named = any("tiny" in mark.args[0] for mark in metafunc.definition.iter_markers("parametrize"))
     if "tiny" in metafunc.fixturenames and not named:
         every = any(metafunc.definition.iter_markers("every_family"))
-        metafunc.parametrize("tiny", sorted(TINY) if every else REPRESENTATIVES, indirect=True, scope="session")
+        kinds = sorted(TINY) if every else REPRESENTATIVES
+        metafunc.parametrize(
+            "tiny", REPRESENTATIVES[:1] if metafunc.config.getoption("quick") else kinds, indirect=True, scope="session"
+        )
 
 
 def tiny_model(kind: str, **changes: Any) -> PreTrainedModel:
