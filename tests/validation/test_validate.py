@@ -1,12 +1,17 @@
 """The whole evidence on the planted model, as a user runs it: every experiment is made, rated and told."""
 
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
 import polars as pl
 import pytest
 from typer.testing import CliRunner
+
+sys.path.insert(0, str(Path(__file__).parents[1]))  # pytest's import mode does not make helper modules importable
+
+from unprinted import unprinted  # isort: skip
 
 from anchorscope.catalogue import EVIDENCE
 from anchorscope.cli.main import app
@@ -22,7 +27,8 @@ ITEMS = 240
 
 @pytest.fixture(scope="module")
 def out(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return validate(tmp_path_factory.mktemp("validate") / "v", Options(items=ITEMS, bootstrap=100, device="cpu"))
+    with unprinted():  # of the run; the validation's own figures are printed
+        return validate(tmp_path_factory.mktemp("validate") / "v", Options(items=ITEMS, bootstrap=100, device="cpu"))
 
 
 @pytest.fixture(scope="module")
