@@ -71,8 +71,8 @@ the table of families.
 Laws about a family itself (the same numbers as transformers', the proof at loading, decoding) are marked `every_family`
 and run over all of `TINY`."""
 
-LONGEST = ("test_embedded_run", "test_validate", "test_recompute")
-"""Files with one long run each: begun first, so that no worker is left alone with one at the end."""
+LONGEST = ("test_embedded_run", "test_validate", "test_pipeline", "test_further_runs", "test_decode", "test_saliency")
+"""Files of more than twenty seconds: begun first, so that no worker is left alone with one at the end."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
