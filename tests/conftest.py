@@ -81,8 +81,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: place.get(item.path.stem, len(LONGEST)))
 
 
-WHOLE = re.compile(r"\b(subprocess|CliRunner|run_recipe|open_page)\b")
-"""What the files of slow tests say: they start programs, commands, whole runs or a browser."""
+WHOLE = re.compile(r"\b(subprocess|CliRunner|run_recipe|open_page|draughtsmen)\b|\.plot\(|write_validation")
+"""What the files of slow tests say: they start programs, commands, whole runs or a browser, or draw figures."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -56,11 +56,11 @@ def test_the_model_answers_some_and_not_all(run: Path) -> None:
 def test_plain_transformers_gives_the_same_effects(run: Path) -> None:
     folder = installed_path("smollm2-135m")
     model = AutoModelForCausalLM.from_pretrained(folder, attn_implementation="eager", dtype=torch.float32).eval()
-    found = recompute(run, model, n_items=12)
+    found = recompute(run, model, n_items=6)
     assert found.log_odds < 1e-2
     assert found.probability < 1e-3
     assert found.effect > 0.1
-    assert found.n_scores == 12 * 2 * 3 * 3 * 30
+    assert found.n_scores == 6 * 2 * 3 * 3 * 30
 
 
 def test_the_chart_is_what_the_method_promises(run: Path) -> None:
