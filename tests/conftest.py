@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from anchorscope.models.language_model import LanguageModel
 
 settings.register_profile("anchorscope", deadline=None)  # shared machines are slow at times
+settings.register_profile("quick", deadline=None, max_examples=10)
 settings.load_profile("anchorscope")
 
 SIZES = {
@@ -86,7 +87,13 @@ WHOLE = re.compile(r"\b(subprocess|CliRunner|run_recipe|open_page|draughtsmen)\b
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--quick", action="store_true", help="only files without whole runs, and one family (make check)")
+    about = "only files without whole runs or figures, one family, few examples of a property (make check)"
+    parser.addoption("--quick", action="store_true", help=about)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if config.getoption("quick"):
+        settings.load_profile("quick")
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
