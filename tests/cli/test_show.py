@@ -19,7 +19,7 @@ from report_items_synthetic import make_items, with_texts  # isort: skip
 from anchorscope.cli import item_page
 from anchorscope.cli.item_plot import layer_plot
 from anchorscope.cli.main import app
-from anchorscope.report.items.records import record
+from anchorscope.report.items.item_records import record
 
 EVIL = "Who \x1b[31mis\x1b]0;title\x07 [bold]the [/bold]\u202e king\n of Bern? :smile:"
 

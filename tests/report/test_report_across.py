@@ -9,10 +9,9 @@ import polars as pl
 import pytest
 from claims_synthetic import FLAT, falling_to, judged, run_with
 
-from anchorscope.report.across.lineup import line_up, size
-from anchorscope.report.across.measures import gap_beyond_spread, widest_gap
-from anchorscope.report.across.reading import read_across
-from anchorscope.report.across.trends import trend_of
+from anchorscope.report.statements.across_models import read_across
+from anchorscope.report.statements.run_curves import gap_beyond_spread, widest_gap
+from anchorscope.report.statements.size_trends import line_up, size, trend_of
 from anchorscope.stats.estimate import Estimate
 from anchorscope.stats.independent import difference_of, mean_of, ratio_of
 from anchorscope.stats.sampled_curve import SampledCurve

@@ -7,12 +7,9 @@ import pytest
 from report_sampled import run_of, sampled, valley, with_draws
 from report_synthetic import LAYERS
 
-from anchorscope.report.prose import words
-from anchorscope.report.prose.components import NOISE
-from anchorscope.report.prose.interpretation import INTERPRETED
-from anchorscope.report.prose.observations import DATASET_PHRASES, KEY_PHRASES, ONE_DATASET
-from anchorscope.report.prose.series import CLAUSES
-from anchorscope.report.readings import read
+from anchorscope.report.statements.prose import DATASET_PHRASES, INTERPRETED, KEY_PHRASES, ONE_DATASET, words
+from anchorscope.report.statements.prose_chart import CLAUSES, NOISE
+from anchorscope.report.statements.run_readings import read
 
 VERDICTS = ("holds", "does not hold", "undecided")
 TWO = ("popqa", "triviaqa")

@@ -8,10 +8,10 @@ from report_synthetic import SUMMARY_SCHEMA, make_findings
 from anchorscope.report.charts.delta_p import DeltaPChart
 from anchorscope.report.charts.figures import displays
 from anchorscope.report.charts.truth_split import TruthSplitChart
-from anchorscope.report.claims import judge
-from anchorscope.report.examples import PER_GROUP, examples_table
 from anchorscope.report.page import write_report
-from anchorscope.report.readings import read
+from anchorscope.report.run_tables import PER_GROUP, examples_table
+from anchorscope.report.statements.claims import judge
+from anchorscope.report.statements.run_readings import read
 
 SCRIPT = "<script>alert('x')</script>"
 LINK = "[click](https://example.invalid) | `code` *bold*"

@@ -20,7 +20,7 @@ from anchorscope.cli.item_plot import layer_plot
 from anchorscope.cli.terminal import harmless
 from anchorscope.report.experiments.interventions import intervention_name
 from anchorscope.report.findings import Findings
-from anchorscope.report.items.records import Effect, ItemRecord
+from anchorscope.report.items.item_records import Effect, ItemRecord
 from anchorscope.report.palette import display_name
 from anchorscope.report.wording import number
 

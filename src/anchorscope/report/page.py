@@ -15,14 +15,12 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from anchorscope.report import tables
-from anchorscope.report.charts.exact_tokens import cuts_table
-from anchorscope.report.claims import Judged, claims_table
-from anchorscope.report.examples import examples_table
+from anchorscope.report import run_tables as tables
+from anchorscope.report.chart_data import page_data
 from anchorscope.report.experiments.contents import further_sections
+from anchorscope.report.experiments.exact_tokens import cuts_table
 from anchorscope.report.findings import Findings
-from anchorscope.report.items.page_items import item_data
-from anchorscope.report.page_data import page_data
+from anchorscope.report.items.explorer_data import item_data
 from anchorscope.report.page_script import (
     FRAME_SCRIPTS,
     REPORT_SCRIPTS,
@@ -32,8 +30,11 @@ from anchorscope.report.page_script import (
     joined_styles,
 )
 from anchorscope.report.position_notes import POSITION_NOTES
-from anchorscope.report.prose import words
-from anchorscope.report.story import summary_paragraph, warnings
+from anchorscope.report.run_summary import summary_paragraph, warnings
+from anchorscope.report.run_tables import examples_table
+from anchorscope.report.statements.claim import Judged
+from anchorscope.report.statements.claims import claims_table
+from anchorscope.report.statements.prose import words
 
 FILES = {
     "report.html": "this page",
@@ -101,9 +102,7 @@ def write_page(
     (out / name).write_text(page.get_template(f"{name}.j2").render(content), encoding="utf-8")
 
 
-def _content(
-    findings: Findings, observations: Sequence[dict[str, Any]], judged: Sequence[Judged]
-) -> dict[str, Any]:
+def _content(findings: Findings, observations: Sequence[dict[str, Any]], judged: Sequence[Judged]) -> dict[str, Any]:
     return {
         "findings": findings,
         "key_readings": [reading for reading in observations if reading.get("key", True)],

@@ -5,12 +5,12 @@ from pathlib import Path
 from typing import Any
 
 from anchorscope.progress import Progress, Silent
-from anchorscope.report.charts.draughtsmen import save_all
 from anchorscope.report.charts.figures import displays
-from anchorscope.report.claims import claims_records, judge
+from anchorscope.report.charts.parallel import save_all
 from anchorscope.report.findings import Findings
 from anchorscope.report.page import write_report
-from anchorscope.report.readings import read
+from anchorscope.report.statements.claims import claims_records, judge
+from anchorscope.report.statements.run_readings import read
 
 
 def write_all(findings: Findings, out: Path, progress: Progress | None = None) -> list[dict[str, Any]]:

@@ -12,11 +12,10 @@ from hypothesis import strategies as st
 from report_further_synthetic import GROUPS, LAYERS, make_further
 from report_synthetic import make_findings
 
-from anchorscope.report.charts.drawing import Legend
 from anchorscope.report.charts.figures import displays
-from anchorscope.report.experiments.canvas import Grid, canvas, rows_that_fit
+from anchorscope.report.charts.heatmap import draw_heat
+from anchorscope.report.charts.layout import Grid, Legend, canvas, rows_that_fit
 from anchorscope.report.experiments.contents import CHARTS, further_displays
-from anchorscope.report.experiments.heat import draw_heat
 from anchorscope.report.experiments.interventions import InterventionsChart
 from anchorscope.report.experiments.layers import LayersChart, window_width
 from anchorscope.report.experiments.saliency import SaliencyChart

@@ -10,14 +10,14 @@ from hypothesis import strategies as st
 from report_further_synthetic import Experiments, make_further
 from report_synthetic import make_findings
 
-from anchorscope.report.claims import judge
 from anchorscope.report.experiments.cells import chance, group_cells
 from anchorscope.report.experiments.contents import CHARTS, further_sections
 from anchorscope.report.experiments.heads import head_of
-from anchorscope.report.experiments.records import find, select
+from anchorscope.report.experiments.rows import find, select
 from anchorscope.report.findings import EXPERIMENT_ITEM_SCHEMA, EXPERIMENT_SCHEMA, UNAVAILABLE_SCHEMA
 from anchorscope.report.page import FURTHER_FILES, write_report
-from anchorscope.report.readings import read
+from anchorscope.report.statements.claims import judge
+from anchorscope.report.statements.run_readings import read
 from anchorscope.report.wording import points
 
 ORDER = (

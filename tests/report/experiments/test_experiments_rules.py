@@ -10,7 +10,7 @@ from report_further_synthetic import make_further
 
 from anchorscope.interventions.registry import INTERVENTIONS, REWRITINGS
 from anchorscope.report.experiments.contents import CHARTS, further_sections
-from anchorscope.report.experiments.families import FAMILIES, PatchingChart
+from anchorscope.report.experiments.intervention_curves import FAMILIES, PatchingChart
 from anchorscope.report.experiments.interventions import CONTROLS, NAMES, InterventionsChart, effects_table
 from anchorscope.report.experiments.layers import LayersChart, proved
 from anchorscope.report.experiments.sensitivity import SensitivityChart

@@ -13,7 +13,9 @@ from typing import ClassVar, final
 import polars as pl
 from matplotlib.figure import Figure
 
-from anchorscope.report.charts.curve_lines import (
+from anchorscope.report.charts.display import Display
+from anchorscope.report.charts.layout import Legend, empty_panel, layer_axis, sheet, zero_line
+from anchorscope.report.charts.line_chart import (
     CURVE_COLUMNS,
     POINTS_NOTE,
     draw_groups,
@@ -26,8 +28,6 @@ from anchorscope.report.charts.curve_lines import (
     reference_handle,
     room_for_marks,
 )
-from anchorscope.report.charts.display import Display
-from anchorscope.report.charts.drawing import Legend, empty_panel, layer_axis, sheet, zero_line
 from anchorscope.report.findings import Findings
 from anchorscope.report.palette import Look, looks
 

@@ -1,13 +1,12 @@
 """All figures of a report, in the order in which the page shows them; those of the further experiments come last."""
 
+from anchorscope.report.charts.auc_charts import ProbeAucChart, SurvivingSignalChart
 from anchorscope.report.charts.delta_p import DeltaPChart
 from anchorscope.report.charts.display import Display
-from anchorscope.report.charts.exact_tokens import ExactTokensChart
-from anchorscope.report.charts.probe_auc import ProbeAucChart
 from anchorscope.report.charts.reference_layer import ReferenceLayerChart
-from anchorscope.report.charts.surviving_signal import SurvivingSignalChart
 from anchorscope.report.charts.truth_split import TruthSplitChart
 from anchorscope.report.experiments.contents import further_displays
+from anchorscope.report.experiments.exact_tokens import ExactTokensChart
 from anchorscope.report.findings import Findings
 
 

@@ -15,10 +15,10 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from anchorscope.report.charts.curve_lines import CURVE_COLUMNS, POINTS_NOTE, drawable, line_style, room_for_marks
 from anchorscope.report.charts.delta_p import PANELS
 from anchorscope.report.charts.display import Display
-from anchorscope.report.charts.drawing import Legend, empty_panel, layer_axis, line_with_band, sheet, zero_line
+from anchorscope.report.charts.layout import Legend, empty_panel, layer_axis, line_with_band, sheet, zero_line
+from anchorscope.report.charts.line_chart import CURVE_COLUMNS, POINTS_NOTE, drawable, line_style, room_for_marks
 from anchorscope.report.findings import Findings
 from anchorscope.report.palette import GROUPS, INK, QUIET_INK, Look, display_name, looks
 

@@ -13,11 +13,10 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from anchorscope.report.charts.display import Display
-from anchorscope.report.charts.drawing import Legend, empty_panel
-from anchorscope.report.experiments.canvas import Grid, canvas
+from anchorscope.report.charts.heatmap import draw_heat, text_colour
+from anchorscope.report.charts.layout import Grid, Legend, canvas, empty_panel
 from anchorscope.report.experiments.cells import NOTHING, chance, shown
-from anchorscope.report.experiments.heat import draw_heat, text_colour
-from anchorscope.report.experiments.records import (
+from anchorscope.report.experiments.rows import (
     TRUTHS,
     absent_notes,
     datasets_in,
@@ -32,7 +31,7 @@ from anchorscope.report.experiments.records import (
 from anchorscope.report.experiments.section import Plate, Section, filled
 from anchorscope.report.findings import Findings
 from anchorscope.report.palette import Q_ANCHORED, display_name
-from anchorscope.report.tables import Table
+from anchorscope.report.run_tables import Table
 from anchorscope.report.wording import count, estimate, number, percent
 
 _COLUMNS = ("dataset", "assignment", "truth", "variant", "against", "value", "ci_low", "ci_high", "n", "p_value",

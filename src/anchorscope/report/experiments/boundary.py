@@ -13,11 +13,10 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from anchorscope.report.charts.display import Display
-from anchorscope.report.charts.drawing import Legend, empty_panel
-from anchorscope.report.experiments.canvas import Grid, canvas, rows_that_fit
+from anchorscope.report.charts.forest import Mark, draw_forest, group_marks_handles, group_style, legend_look
+from anchorscope.report.charts.layout import Grid, Legend, canvas, empty_panel, rows_that_fit
 from anchorscope.report.experiments.cells import GROUP_HEAD, Show, difference_cells, group_cells, shown
-from anchorscope.report.experiments.forest import Mark, draw_forest, group_marks_handles, group_style, legend_look
-from anchorscope.report.experiments.records import (
+from anchorscope.report.experiments.rows import (
     absent_notes,
     datasets_in,
     estimate_of,
@@ -31,7 +30,7 @@ from anchorscope.report.experiments.records import (
 from anchorscope.report.experiments.section import Plate, Section, filled
 from anchorscope.report.findings import Findings
 from anchorscope.report.palette import CONTROL_GREY, GROUPS, Look, display_name, looks
-from anchorscope.report.tables import Table
+from anchorscope.report.run_tables import Table
 from anchorscope.report.wording import count, estimate, percent
 
 WEIGHTED, AS_DRAWN = "weighted", "as drawn"

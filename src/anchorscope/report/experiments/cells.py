@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import polars as pl
 
-from anchorscope.report.experiments.records import find, select
+from anchorscope.report.experiments.rows import find, select
 from anchorscope.report.palette import A_ANCHORED, Q_ANCHORED
 from anchorscope.report.wording import count, number
 from anchorscope.stats.estimate import Estimate

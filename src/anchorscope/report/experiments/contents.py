@@ -8,21 +8,22 @@ import polars as pl
 from anchorscope.report.charts.display import Display
 from anchorscope.report.experiments.agreement import AgreementChart, agreement_section
 from anchorscope.report.experiments.boundary import BoundaryChart, boundary_section
-from anchorscope.report.experiments.families import FAMILIES
-from anchorscope.report.experiments.family_sections import answer_only_section, patching_section, zeroing_section
 from anchorscope.report.experiments.heads import HeadsChart, heads_section
+from anchorscope.report.experiments.intervention_curves import (
+    FAMILIES,
+    answer_only_section,
+    patching_section,
+    zeroing_section,
+)
 from anchorscope.report.experiments.interventions import InterventionsChart, interventions_section
-from anchorscope.report.experiments.layers import LayersChart
-from anchorscope.report.experiments.layers_section import layers_section
-from anchorscope.report.experiments.saliency import SaliencyChart
-from anchorscope.report.experiments.saliency_section import saliency_section
+from anchorscope.report.experiments.layers import LayersChart, layers_section
+from anchorscope.report.experiments.saliency import SaliencyChart, saliency_section
 from anchorscope.report.experiments.section import Section, filled
 from anchorscope.report.experiments.self_awareness import SelfAwarenessChart, self_awareness_section
-from anchorscope.report.experiments.sensitivity import SensitivityChart
-from anchorscope.report.experiments.sensitivity_section import sensitivity_section
+from anchorscope.report.experiments.sensitivity import SensitivityChart, sensitivity_section
 from anchorscope.report.findings import Findings
 from anchorscope.report.palette import display_name
-from anchorscope.report.tables import Table
+from anchorscope.report.run_tables import Table
 
 
 class Made(Protocol):

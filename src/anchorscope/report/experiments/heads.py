@@ -15,11 +15,10 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
 
 from anchorscope.report.charts.display import Display
-from anchorscope.report.charts.drawing import Legend, empty_panel, zero_line
-from anchorscope.report.experiments.canvas import Grid, canvas, rows_that_fit
+from anchorscope.report.charts.forest import group_offset, legend_look
+from anchorscope.report.charts.layout import Grid, Legend, canvas, empty_panel, rows_that_fit, zero_line
 from anchorscope.report.experiments.cells import GROUP_HEAD, NOTHING, chance, group_cells, shown
-from anchorscope.report.experiments.forest import group_offset, legend_look
-from anchorscope.report.experiments.records import (
+from anchorscope.report.experiments.rows import (
     absent_notes,
     datasets_in,
     estimate_of,
@@ -33,7 +32,7 @@ from anchorscope.report.experiments.records import (
 from anchorscope.report.experiments.section import Plate, Section, filled
 from anchorscope.report.findings import Findings
 from anchorscope.report.palette import GROUPS, LINE_STYLES, Look, display_name, looks
-from anchorscope.report.tables import Table
+from anchorscope.report.run_tables import Table
 from anchorscope.report.wording import points
 
 DISCOVERY_RATE = 0.05

@@ -12,10 +12,7 @@ import polars as pl
 from matplotlib.figure import Figure
 
 from anchorscope.report.charts.display import Display
-from anchorscope.report.charts.drawing import Legend
-from anchorscope.report.experiments.canvas import Grid, canvas, rows_that_fit
-from anchorscope.report.experiments.cells import NOTHING, shown
-from anchorscope.report.experiments.forest import (
+from anchorscope.report.charts.forest import (
     Mark,
     draw_forest,
     group_marks_handles,
@@ -23,7 +20,9 @@ from anchorscope.report.experiments.forest import (
     group_style,
     legend_look,
 )
-from anchorscope.report.experiments.records import (
+from anchorscope.report.charts.layout import Grid, Legend, canvas, rows_that_fit
+from anchorscope.report.experiments.cells import NOTHING, shown
+from anchorscope.report.experiments.rows import (
     RULE_TITLES,
     absent_notes,
     datasets_in,
@@ -39,7 +38,7 @@ from anchorscope.report.experiments.records import (
 from anchorscope.report.experiments.section import Plate, Section, filled
 from anchorscope.report.findings import Findings
 from anchorscope.report.palette import GROUPS, display_name, looks
-from anchorscope.report.tables import Table
+from anchorscope.report.run_tables import Table
 from anchorscope.report.wording import count, percent, points
 
 NAMES: Mapping[str, str] = {

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from anchorscope.report.tables import Table
+from anchorscope.report.run_tables import Table
 
 
 @dataclass(frozen=True)

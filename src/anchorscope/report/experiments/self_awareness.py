@@ -12,11 +12,11 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from anchorscope.report.charts.curve_lines import mark_reference, reference_handle, room_for_marks
 from anchorscope.report.charts.display import Display
-from anchorscope.report.charts.drawing import Legend, empty_panel, layer_axis, line_with_band, sheet, zero_line
+from anchorscope.report.charts.layout import Legend, empty_panel, layer_axis, line_with_band, sheet, zero_line
+from anchorscope.report.charts.line_chart import mark_reference, reference_handle, room_for_marks
 from anchorscope.report.experiments.cells import NOTHING, chance, shown
-from anchorscope.report.experiments.records import (
+from anchorscope.report.experiments.rows import (
     absent_notes,
     datasets_in,
     estimate_of,
@@ -31,7 +31,7 @@ from anchorscope.report.experiments.records import (
 from anchorscope.report.experiments.section import Plate, Section, filled
 from anchorscope.report.findings import Findings
 from anchorscope.report.palette import CONTROL_GREY, display_name, looks
-from anchorscope.report.tables import Table
+from anchorscope.report.run_tables import Table
 from anchorscope.report.wording import count, estimate
 
 LINES: dict[str, tuple[str, dict[str, Any]]] = {

@@ -1,0 +1,129 @@
+"""How much of the chart hangs on which words are cut: the same items with the subject, the property, both, every
+content word, or random tokens cut.
+
+Drawn only where the run made the experiment (`--evidence exact-tokens`). Groups are those of the knockout, so the lines
+of a panel compare the same items; an item whose question does not say such words is left out of that line.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, final
+
+import polars as pl
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+
+from anchorscope.report.charts.delta_p import PANELS
+from anchorscope.report.charts.display import Display
+from anchorscope.report.charts.layout import Legend, empty_panel, layer_axis, line_with_band, sheet, zero_line
+from anchorscope.report.charts.line_chart import CURVE_COLUMNS, POINTS_NOTE, drawable, room_for_marks
+from anchorscope.report.findings import Findings
+from anchorscope.report.lookup import summary_of
+from anchorscope.report.palette import CONTROL_GREY, GROUPS, INK, LINE_STYLES, QUIET_INK, display_name
+from anchorscope.report.run_tables import Table
+from anchorscope.report.wording import percent, points
+
+CUTS: dict[str, tuple[str, str, str]] = {
+    "knockout": ("subject and property (the chart)", INK, ""),
+    "subject": ("subject alone", "#0072b2", "o"),
+    "property": ("property alone", "#d55e00", "s"),
+    "content": ("every content word", "#009e73", "^"),
+    "random": ("as many random tokens", CONTROL_GREY, ""),
+}
+"""What is cut, by intervention: its words in the legend, its colour, its marker."""
+_PANEL_INCHES = (4.35, 2.9)
+
+
+@final
+@dataclass(frozen=True)
+class ExactTokensChart(Display):
+    """ΔP of both groups under every choice of the words that are cut, plain and corrected."""
+
+    model: str
+    """Title of the chart."""
+    n_layers: int
+    """Length of the x axis."""
+    datasets: tuple[str, ...]
+    """One row of panels per dataset."""
+    items: Mapping[tuple[str, str], int]
+    """Items that each cut was run on, by dataset and intervention."""
+
+    name: ClassVar[str] = "exact_tokens"
+
+    @classmethod
+    def from_findings(cls, findings: Findings) -> "ExactTokensChart":
+        """Choose the curves of every cut, true and false answers together."""
+        wanted = (
+            pl.col("assignment").is_in(list(PANELS))
+            & (pl.col("truth") == "all")
+            & pl.col("intervention").is_in(list(CUTS))
+            & pl.col("dataset").is_in(findings.datasets)
+        )
+        data = drawable(findings.curves, findings.site, findings.position).filter(wanted).select(CURVE_COLUMNS)
+        data = data.sort("dataset", "assignment", "intervention", "group", "layer")
+        first = data.filter((pl.col("assignment") == "plain") & (pl.col("layer") == 0))
+        counted = first.group_by("dataset", "intervention").agg(pl.col("n").sum())
+        items = {(str(row[0]), str(row[1])): int(row[2]) for row in counted.iter_rows()}
+        notes = (POINTS_NOTE, "Numbers in a panel: items of both groups that each cut was run on.")
+        return cls(data, notes, findings.model, findings.n_layers, findings.datasets, items)
+
+    @classmethod
+    def was_made(cls, findings: Findings) -> bool:
+        """Whether the run holds the experiment."""
+        return bool(findings.curves["intervention"].is_in(["subject", "property", "content"]).any())
+
+    def draw(self) -> Figure:
+        """A row per dataset, a column per assignment."""
+        present = [name for name in CUTS if self.data["intervention"].is_in([name]).any()]
+        handles = [Line2D([], [], label=CUTS[name][0], **_style(name, "Q-Anchored")) for name in present]
+        handles += [Line2D([], [], color=INK, linestyle=LINE_STYLES[group], label=group) for group in GROUPS]
+        title = f"{self.model}: which words are cut"
+        page = sheet(title, (len(self.datasets), 2), _PANEL_INCHES, Legend(handles, 4, self.notes))
+        for row, dataset in zip(page.axes, self.datasets, strict=True):
+            for axes, (assignment, title) in zip(row, PANELS.items(), strict=True):
+                self._draw_panel(axes, dataset, assignment, present)
+                axes.set_title(f"{display_name(dataset)}, {title}")
+                layer_axis(axes, self.n_layers)
+            row[0].set_ylabel("ΔP")
+        room_for_marks(page.axes[0][0], 2)
+        return page.figure
+
+    def _draw_panel(self, axes: Axes, dataset: str, assignment: str, present: list[str]) -> None:
+        table = self.data.filter((pl.col("dataset") == dataset) & (pl.col("assignment") == assignment))
+        zero_line(axes)
+        if not table.height:
+            empty_panel(axes, "too few items to draw")
+        for place, name in enumerate(present):
+            for group in GROUPS:
+                rows = table.filter((pl.col("intervention") == name) & (pl.col("group") == group))
+                if rows.height and name in ("knockout", "subject", "property"):
+                    line_with_band(axes, rows, "delta_p", markevery=(place % 4, 4), zorder=3, **_style(name, group))
+                elif rows.height:  # bands of all five would hide each other
+                    axes.plot(rows["layer"], rows["delta_p"], markevery=(place % 4, 4), **_style(name, group))
+        text = "items: " + ", ".join(f"{name} {self.items.get((dataset, name), 0)}" for name in present)
+        axes.text(0.015, 0.02, text, transform=axes.transAxes, fontsize=7.0, color=QUIET_INK)
+
+
+def cuts_table(findings: Findings) -> Table:
+    """ΔP at l* under every choice of the words that are cut; no rows where the run did not make the experiment."""
+    rows = []
+    for dataset in findings.datasets if ExactTokensChart.was_made(findings) else ():
+        for name, (words, _, _) in CUTS.items():
+            found = [
+                summary_of(findings, dataset, "delta_p_reference", assignment=rule, intervention=name, group=group)
+                for rule in PANELS
+                for group in GROUPS
+            ]
+            flips = summary_of(findings, dataset, "flip_rate", assignment="plain", intervention=name)
+            rows.append((display_name(dataset), words, *map(points, found), percent(flips)))
+    heads = [f"{group}, {rule}" for rule in PANELS for group in GROUPS]
+    return Table(("dataset", "cut", *heads, "flips"), tuple(rows), 2)
+
+
+def _style(name: str, group: str) -> dict[str, Any]:
+    _, colour, marker = CUTS[name]
+    style: dict[str, Any] = {"color": colour, "linestyle": LINE_STYLES[group], "linewidth": 1.6}
+    if name == "random":
+        style |= {"linewidth": 1.1}
+    return style | ({"marker": marker, "markersize": 4.0, "markeredgewidth": 0.0} if marker else {})
