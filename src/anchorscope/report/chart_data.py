@@ -12,9 +12,9 @@ from typing import Any
 
 import polars as pl
 
+from anchorscope.catalogue import INTERVENTIONS, intervention_label
+from anchorscope.report.assignment_rules import MENU_TITLES
 from anchorscope.report.charts.auc_charts import BASELINES
-from anchorscope.report.charts.delta_p import PANELS, RETAINED
-from anchorscope.report.experiments.interventions import NAMES, intervention_name
 from anchorscope.report.experiments.rows import TRUTHS, present
 from anchorscope.report.findings import Findings
 from anchorscope.report.palette import GROUPS, display_name, looks
@@ -22,12 +22,6 @@ from anchorscope.report.palette import GROUPS, display_name, looks
 MOST_POINTS = 140_000  # about three megabytes
 MAIN_INTERVENTIONS = ("knockout", "direct", "random", "none")
 """Those that the page carries for every site and position."""
-RULE_NAMES = {
-    "plain": PANELS["plain"],
-    "corrected": PANELS["corrected"],
-    "cross-fitted": "cross-fitted (one probe sorts, another measures)",
-    "retained": RETAINED["retained"],
-}
 CURVE_SCALE = 1_000
 SCORE_SCALE = 10_000
 
@@ -47,10 +41,12 @@ def page_data(findings: Findings, most_points: int = MOST_POINTS) -> dict[str, A
         "position": findings.position,
         "datasets": dataset_entries(findings.datasets),
         "groups": list(GROUPS),
-        "rules": _named(present(curves, "assignment", tuple(RULE_NAMES)), RULE_NAMES),
+        "rules": _named(present(curves, "assignment", tuple(MENU_TITLES)), MENU_TITLES),
         "sites": present(curves, "site", (findings.site,)),
         "positions": present(curves, "position", (findings.position,)),
-        "interventions": [[name, intervention_name(name)] for name in present(curves, "intervention", tuple(NAMES))],
+        "interventions": [
+            [name, intervention_label(name)] for name in present(curves, "intervention", tuple(INTERVENTIONS))
+        ],
         "truths": _named(present(curves, "truth", tuple(TRUTHS)), TRUTHS),
         "references": _references(findings),
         "curves": {"scale": CURVE_SCALE, "rows": _rows(curves, _CURVE_KEYS, "delta_p", findings.n_layers, CURVE_SCALE)},

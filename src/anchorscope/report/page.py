@@ -17,8 +17,8 @@ from markupsafe import Markup
 
 from anchorscope.report import run_tables as tables
 from anchorscope.report.chart_data import page_data
-from anchorscope.report.experiments.contents import further_sections
 from anchorscope.report.experiments.exact_tokens import cuts_table
+from anchorscope.report.experiments.section import experiment_sections
 from anchorscope.report.findings import Findings
 from anchorscope.report.items.explorer_data import item_data
 from anchorscope.report.page_script import (
@@ -123,7 +123,7 @@ def _content(findings: Findings, observations: Sequence[dict[str, Any]], judged:
         "position_note": POSITION_NOTES.get(findings.position, ""),
         "steps": tables.steps_table(findings),
         "examples": examples_table(findings),
-        "further": further_sections(findings),
+        "further": experiment_sections(findings),
         "files": FILES | (FURTHER_FILES if findings.experiments.height else {}),
     }
 

@@ -1,7 +1,6 @@
 """The tables of a run's page, as plain text in cells: both templates (HTML and Markdown) draw the same ones."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import polars as pl
@@ -13,6 +12,7 @@ from anchorscope.report.charts.reference_layer import shift_title
 from anchorscope.report.findings import Findings
 from anchorscope.report.lookup import auc_of, headline_layer, summary_of
 from anchorscope.report.palette import GROUPS, Q_ANCHORED, display_name
+from anchorscope.report.tables import Table
 from anchorscope.report.wording import MISSING, count, estimate, number, percent, points
 
 _COUNTS = {
@@ -30,18 +30,6 @@ _COUNTS = {
     "groups": "groups",
     "relations": "relations",
 }
-
-
-@dataclass(frozen=True)
-class Table:
-    """A table of text."""
-
-    head: tuple[str, ...]
-    """Column titles."""
-    rows: tuple[tuple[str, ...], ...]
-    """Cells, row by row."""
-    text_columns: int = 1
-    """The first columns that are words, set to the left; the others are numbers."""
 
 
 def counts_table(findings: Findings) -> Table:

@@ -16,11 +16,11 @@ from anchorscope.report.charts.display import Display
 from anchorscope.report.charts.layout import Grid, Legend, canvas, empty_panel, rows_that_fit
 from anchorscope.report.charts.parallel import save_all
 from anchorscope.report.experiments.rows import TRUTHS, present, select
-from anchorscope.report.experiments.section import Plate, Section, filled
+from anchorscope.report.experiments.section import Section, SectionFigure, filled
 from anchorscope.report.page import write_page
 from anchorscope.report.palette import A_ANCHORED, INK, Q_ANCHORED
 from anchorscope.report.recovery_chart import RecoveryChart, other_recovery_table, recovery_table
-from anchorscope.report.run_tables import Table
+from anchorscope.report.tables import Table
 from anchorscope.report.wording import count, number
 
 CONFUSION_SCHEMA: dict[str, type[pl.DataType]] = {
@@ -171,9 +171,10 @@ def write_validation(validation: Validation, out: Path, progress: Progress | Non
     recovery, others = recovery_table(validation.recovery), other_recovery_table(validation.recovery)
     parts = [
         Section("recovery", "Recovery", (), filled(("", recovery), ("Other measures", others)),
-                (Plate("recovery", "AUC for the planted pathway by experiment", "The line at 0.5 is guessing."),)),
+                (SectionFigure("recovery", "AUC for the planted pathway by experiment",
+                               "The line at 0.5 is guessing."),)),
         Section("confusion", "Planted and called", (), _named(confusion_tables(validation.confusion)),
-                (Plate("confusion", "Planted against called pathways", "Darker: a larger share of the row."),)),
+                (SectionFigure("confusion", "Planted against called pathways", "Darker: a larger share of the row."),)),
         *validation.sections,
     ]  # fmt: skip
     content = {"validation": validation, "parts_shown": parts, "how_to_read": HOW_TO_READ}

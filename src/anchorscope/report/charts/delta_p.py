@@ -13,6 +13,7 @@ from typing import ClassVar, final
 import polars as pl
 from matplotlib.figure import Figure
 
+from anchorscope.report.assignment_rules import PANEL_TITLES, RETAINED_TITLE
 from anchorscope.report.charts.display import Display
 from anchorscope.report.charts.layout import Legend, empty_panel, layer_axis, sheet, zero_line
 from anchorscope.report.charts.line_chart import (
@@ -31,8 +32,6 @@ from anchorscope.report.charts.line_chart import (
 from anchorscope.report.findings import Findings
 from anchorscope.report.palette import Look, looks
 
-PANELS = {"plain": "plain (as in the paper)", "corrected": "corrected for the shift"}
-RETAINED = {"retained": "retained (probe trained on cut states)"}
 _PANEL_INCHES = (4.35, 3.3)
 
 
@@ -55,7 +54,7 @@ class DeltaPChart(Display):
     @property
     def panels(self) -> dict[str, str]:
         """Titles of the panels by assignment; runs without probes that were trained again have two."""
-        return PANELS | (RETAINED if self.data["assignment"].is_in(list(RETAINED)).any() else {})
+        return PANEL_TITLES | (RETAINED_TITLE if self.data["assignment"].is_in(list(RETAINED_TITLE)).any() else {})
 
     @classmethod
     def from_findings(cls, findings: Findings) -> "DeltaPChart":
@@ -83,9 +82,9 @@ class DeltaPChart(Display):
         reference_layers: Mapping[str, tuple[int, ...]],
     ) -> "DeltaPChart":
         """Choose the rows to draw: all items, knockout and random control, all panels."""
-        sees_no_shift = pl.col("assignment").is_in(list(RETAINED)) & (pl.col("variant") == "refit")
+        sees_no_shift = pl.col("assignment").is_in(list(RETAINED_TITLE)) & (pl.col("variant") == "refit")
         wanted = (
-            (pl.col("assignment").is_in(list(PANELS)) | sees_no_shift)
+            (pl.col("assignment").is_in(list(PANEL_TITLES)) | sees_no_shift)
             & (pl.col("truth") == "all")
             & pl.col("intervention").is_in(["knockout", "random"])
             & pl.col("dataset").is_in(datasets)
@@ -94,7 +93,7 @@ class DeltaPChart(Display):
         drawn = drawn.sort("assignment", "intervention", "dataset", "group", "layer", descending=[True] + [False] * 4)
         folds = [layers.count(layer) for layer, layers in _marks(drawn, reference_layers)]
         data = drawn.with_columns(pl.Series("reference_folds", folds, dtype=pl.Int64))
-        empty = missing_groups(drawn.filter(pl.col("intervention") == "knockout"), datasets, PANELS, "assignment")
+        empty = missing_groups(drawn.filter(pl.col("intervention") == "knockout"), datasets, PANEL_TITLES, "assignment")
         return cls(data, (POINTS_NOTE, *empty), model, n_layers, looks(datasets), reference_layers)
 
     def draw(self) -> Figure:

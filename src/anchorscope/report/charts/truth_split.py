@@ -15,7 +15,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from anchorscope.report.charts.delta_p import PANELS
+from anchorscope.report.assignment_rules import PANEL_TITLES
 from anchorscope.report.charts.display import Display
 from anchorscope.report.charts.layout import Legend, empty_panel, layer_axis, line_with_band, sheet, zero_line
 from anchorscope.report.charts.line_chart import CURVE_COLUMNS, POINTS_NOTE, drawable, line_style, room_for_marks
@@ -49,7 +49,7 @@ class TruthSplitChart(Display):
     def from_findings(cls, findings: Findings) -> "TruthSplitChart":
         """Choose the knockout curves of true and of false answers."""
         wanted = (
-            pl.col("assignment").is_in(list(PANELS))
+            pl.col("assignment").is_in(list(PANEL_TITLES))
             & pl.col("truth").is_in(list(TRUTHS))
             & (pl.col("intervention") == "knockout")
             & pl.col("dataset").is_in(findings.datasets)
@@ -74,7 +74,7 @@ class TruthSplitChart(Display):
         title = f"{self.model}: the groups split by truth"
         page = sheet(title, (len(self.looks), 2), _PANEL_INCHES, Legend(handles, 4, self.notes))
         for row, (dataset, look) in zip(page.axes, self.looks.items(), strict=True):
-            for axes, (assignment, title) in zip(row, PANELS.items(), strict=True):
+            for axes, (assignment, title) in zip(row, PANEL_TITLES.items(), strict=True):
                 self._draw_panel(axes, dataset, assignment, look)
                 axes.set_title(f"{display_name(dataset)}, {title}")
                 layer_axis(axes, self.n_layers)

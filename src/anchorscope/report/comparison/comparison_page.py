@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from anchorscope.progress import Progress
+from anchorscope.report.assignment_rules import CHART_TITLES
 from anchorscope.report.chart_data import MOST_POINTS, dataset_entries, page_data
 from anchorscope.report.charts.parallel import save_all
 from anchorscope.report.comparison.compared import Compared, panel_title
@@ -16,7 +17,7 @@ from anchorscope.report.comparison.comparison_text import (
     results_table,
     side_by_side,
 )
-from anchorscope.report.comparison.model_panels import RULE_TITLES, ModelPanels, panel_charts
+from anchorscope.report.comparison.model_panels import ModelPanels, panel_charts
 from anchorscope.report.comparison.trends_chart import TrendsChart
 from anchorscope.report.page import write_page
 from anchorscope.report.page_script import CHART_SCRIPTS
@@ -94,7 +95,7 @@ def write_pages(
         "summary": comparison_summary(compared, across),
         "first": charts[0].name,
         "second": charts[1].name,
-        "rules": (RULE_TITLES[compared.assignment], RULE_TITLES[compared.second_assignment]),
+        "rules": (CHART_TITLES[compared.assignment], CHART_TITLES[compared.second_assignment]),
         "models": models_table(compared),
         "groups": groups_table(compared),
         "results": results_table(compared),

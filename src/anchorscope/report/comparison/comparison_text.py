@@ -14,10 +14,10 @@ from anchorscope.report.findings import Findings
 from anchorscope.report.lookup import auc_of, headline_layer, summary_of
 from anchorscope.report.palette import A_ANCHORED, GROUPS, Q_ANCHORED, display_name
 from anchorscope.report.run_summary import listing
-from anchorscope.report.run_tables import Table
 from anchorscope.report.statements.curve_readings import short_number
 from anchorscope.report.statements.run_curves import RunCurves
 from anchorscope.report.statements.size_trends import size
+from anchorscope.report.tables import Table
 from anchorscope.report.wording import MISSING, count, estimate, number, percent, points
 from anchorscope.stats.curve_shape import trough
 from anchorscope.stats.estimate import Estimate

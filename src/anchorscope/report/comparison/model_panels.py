@@ -13,18 +13,13 @@ import polars as pl
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from anchorscope.report.assignment_rules import CHART_TITLES
 from anchorscope.report.charts.display import Display
 from anchorscope.report.charts.layout import Grid, Legend, canvas, empty_panel, layer_axis, zero_line
 from anchorscope.report.charts.line_chart import POINTS_NOTE, draw_groups, group_handles, missing_groups
 from anchorscope.report.comparison.compared import Compared, chart_rows, panel_title
 from anchorscope.report.palette import GROUPS, Look, display_name, looks
 
-RULE_TITLES = {
-    "plain": "plain rule (as in the paper)",
-    "corrected": "corrected for the shift",
-    "cross-fitted": "cross-fitted rule (one probe sorts, another measures)",
-    "retained": "retained rule (probe trained on cut states)",
-}
 _COLUMNS = (
     "run", "dataset", "assignment", "group", "layer", "relative_depth", "delta_p", "ci_low", "ci_high", "n", "n_groups",
 )  # fmt: skip
@@ -60,7 +55,7 @@ class ModelPanels(Display):
         return cls(
             data=data,
             notes=(POINTS_NOTE, *_places(compared), *_missing(compared, data)),
-            title=f"ΔP when the question's key words are cut: {RULE_TITLES[assignment]}",
+            title=f"ΔP when the question's key words are cut: {CHART_TITLES[assignment]}",
             panels=panels,
             layers={run.model: run.n_layers for run in compared.runs},
             looks=looks(compared.datasets),

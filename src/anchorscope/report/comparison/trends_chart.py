@@ -16,10 +16,10 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import FixedLocator, NullLocator
 
+from anchorscope.report.assignment_rules import CHART_TITLES
 from anchorscope.report.charts.display import Display
 from anchorscope.report.charts.layout import Grid, Legend, canvas, empty_panel
 from anchorscope.report.comparison.compared import Compared
-from anchorscope.report.comparison.model_panels import RULE_TITLES
 from anchorscope.report.findings import Findings
 from anchorscope.report.palette import INK, Look, display_name, looks
 from anchorscope.report.statements.run_curves import RunCurves, measurable
@@ -70,7 +70,7 @@ class TrendsChart(Display):
         if compared.assignment == "retained":
             notes.append("Under the retained rule the curves are those that the ordinary probe measures.")
         data = pl.DataFrame(rows, schema=_SCHEMA)
-        title = f"What changes with size: {RULE_TITLES[compared.assignment]}"
+        title = f"What changes with size: {CHART_TITLES[compared.assignment]}"
         return cls(data, tuple(notes), title, looks(compared.datasets))
 
     def draw(self) -> Figure:

@@ -14,14 +14,15 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from anchorscope.report.charts.delta_p import PANELS
+from anchorscope.catalogue import interventions_in
+from anchorscope.report.assignment_rules import PANEL_TITLES
 from anchorscope.report.charts.display import Display
 from anchorscope.report.charts.layout import Legend, empty_panel, layer_axis, line_with_band, sheet, zero_line
 from anchorscope.report.charts.line_chart import CURVE_COLUMNS, POINTS_NOTE, drawable, room_for_marks
 from anchorscope.report.findings import Findings
 from anchorscope.report.lookup import summary_of
 from anchorscope.report.palette import CONTROL_GREY, GROUPS, INK, LINE_STYLES, QUIET_INK, display_name
-from anchorscope.report.run_tables import Table
+from anchorscope.report.tables import Table
 from anchorscope.report.wording import percent, points
 
 CUTS: dict[str, tuple[str, str, str]] = {
@@ -55,7 +56,7 @@ class ExactTokensChart(Display):
     def from_findings(cls, findings: Findings) -> "ExactTokensChart":
         """Choose the curves of every cut, true and false answers together."""
         wanted = (
-            pl.col("assignment").is_in(list(PANELS))
+            pl.col("assignment").is_in(list(PANEL_TITLES))
             & (pl.col("truth") == "all")
             & pl.col("intervention").is_in(list(CUTS))
             & pl.col("dataset").is_in(findings.datasets)
@@ -71,7 +72,7 @@ class ExactTokensChart(Display):
     @classmethod
     def was_made(cls, findings: Findings) -> bool:
         """Whether the run holds the experiment."""
-        return bool(findings.curves["intervention"].is_in(["subject", "property", "content"]).any())
+        return bool(findings.curves["intervention"].is_in(list(interventions_in("exact-tokens"))).any())
 
     def draw(self) -> Figure:
         """A row per dataset, a column per assignment."""
@@ -81,7 +82,7 @@ class ExactTokensChart(Display):
         title = f"{self.model}: which words are cut"
         page = sheet(title, (len(self.datasets), 2), _PANEL_INCHES, Legend(handles, 4, self.notes))
         for row, dataset in zip(page.axes, self.datasets, strict=True):
-            for axes, (assignment, title) in zip(row, PANELS.items(), strict=True):
+            for axes, (assignment, title) in zip(row, PANEL_TITLES.items(), strict=True):
                 self._draw_panel(axes, dataset, assignment, present)
                 axes.set_title(f"{display_name(dataset)}, {title}")
                 layer_axis(axes, self.n_layers)
@@ -112,12 +113,12 @@ def cuts_table(findings: Findings) -> Table:
         for name, (words, _, _) in CUTS.items():
             found = [
                 summary_of(findings, dataset, "delta_p_reference", assignment=rule, intervention=name, group=group)
-                for rule in PANELS
+                for rule in PANEL_TITLES
                 for group in GROUPS
             ]
             flips = summary_of(findings, dataset, "flip_rate", assignment="plain", intervention=name)
             rows.append((display_name(dataset), words, *map(points, found), percent(flips)))
-    heads = [f"{group}, {rule}" for rule in PANELS for group in GROUPS]
+    heads = [f"{group}, {rule}" for rule in PANEL_TITLES for group in GROUPS]
     return Table(("dataset", "cut", *heads, "flips"), tuple(rows), 2)
 
 

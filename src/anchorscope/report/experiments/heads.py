@@ -14,25 +14,14 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
 
-from anchorscope.report.charts.display import Display
+from anchorscope.report.assignment_rules import rule_name, rule_title
 from anchorscope.report.charts.forest import group_offset, legend_look
 from anchorscope.report.charts.layout import Grid, Legend, canvas, empty_panel, rows_that_fit, zero_line
-from anchorscope.report.experiments.cells import GROUP_HEAD, NOTHING, chance, group_cells, shown
-from anchorscope.report.experiments.rows import (
-    absent_notes,
-    datasets_in,
-    estimate_of,
-    present,
-    rule_name,
-    rule_title,
-    rules_in,
-    select,
-    statistics,
-)
-from anchorscope.report.experiments.section import Plate, Section, filled
+from anchorscope.report.experiments.rows import datasets_in, estimate_of, present, rules_in, select, statistics
+from anchorscope.report.experiments.section import ExperimentChart, SectionSpec
 from anchorscope.report.findings import Findings
 from anchorscope.report.palette import GROUPS, LINE_STYLES, Look, display_name, looks
-from anchorscope.report.run_tables import Table
+from anchorscope.report.tables import GROUP_HEAD, NOTHING, Table, chance, group_cells, shown
 from anchorscope.report.wording import points
 
 DISCOVERY_RATE = 0.05
@@ -51,33 +40,28 @@ def head_of(variant: str | None) -> tuple[int, str] | None:
 
 @final
 @dataclass(frozen=True)
-class HeadsChart(Display):
+class HeadsChart(ExperimentChart):
     """ΔP at l* per head, both groups, with all heads together as level lines."""
-
-    model: str
-    """Title of the chart."""
-    datasets: tuple[str, ...]
-    """One row of panels per dataset and rule."""
 
     name: ClassVar[str] = "heads"
 
-    @classmethod
-    def from_findings(cls, findings: Findings) -> "HeadsChart":
-        """Choose ΔP at l* of every head and of all together."""
-        data = _with_heads(statistics(findings, "heads", "delta_p_reference"))
-        data = data.filter(pl.col("group").is_in(list(GROUPS)))
-        data = data.select(_COLUMNS).sort("dataset", "assignment", "depth", "group", "head", maintain_order=True)
-        notes = (
-            "ΔP at the reference layer with the key words cut for one query head, in percentage points; bars: 95 % "
-            f"intervals. Filled: q < {DISCOVERY_RATE} over the heads of a panel. Level lines: all heads together.",
-            *absent_notes(findings, data),
-        )
-        return cls(data, notes, findings.model, datasets_in(findings, data))
+    alt: ClassVar[str] = "ΔP at l* for every head and both groups"
+    caption: ClassVar[str] = "All heads together: level lines."
 
     @classmethod
-    def was_made(cls, findings: Findings) -> bool:
-        """Whether there is something to draw."""
-        return bool(statistics(findings, "heads", "delta_p_reference").height)
+    def rows(cls, findings: Findings) -> pl.DataFrame:
+        """ΔP at l* of every head and of all together."""
+        data = _with_heads(statistics(findings, "heads", "delta_p_reference"))
+        data = data.filter(pl.col("group").is_in(list(GROUPS)))
+        return data.select(_COLUMNS).sort("dataset", "assignment", "depth", "group", "head", maintain_order=True)
+
+    @classmethod
+    def explained(cls, findings: Findings) -> tuple[str, ...]:
+        """What is measured and which marks are filled."""
+        return (
+            "ΔP at the reference layer with the key words cut for one query head, in percentage points; bars: 95 % "
+            f"intervals. Filled: q < {DISCOVERY_RATE} over the heads of a panel. Level lines: all heads together.",
+        )
 
     def draw(self) -> Figure:
         """A row per dataset and rule, a column for one layer and one for several."""
@@ -129,25 +113,6 @@ class HeadsChart(Display):
                 for group in GROUPS
             ]  # fmt: skip
         return handles
-
-
-def heads_section(findings: Findings) -> Section | None:
-    """What single heads do."""
-    table = _with_heads(statistics(findings, "heads", "delta_p_reference", "delta_p_reference_difference"))
-    if not table.height:
-        return None
-    text = (
-        "Does one head carry the question to the answer? The key words are cut for one query head at a time, in the "
-        "reference layer, and in the same head of several layers up to it so that an effect can add up.",
-        "The level lines give the scale: all heads of these layers together. Every head is tested, so p is given with "
-        "the false discovery rate controlled over the heads. A head that does nothing alone may still matter where "
-        "others can stand in for it.",
-    )
-    plate = Plate("heads", "ΔP at l* for every head and both groups", "All heads together: level lines.")
-    return Section("heads", "Single heads", text, filled(
-        ("All heads together, and the head with the lowest ΔP in each group", _strongest_table(findings, table)),
-        ("Heads whose difference Q − A has q < 0.05", _proved_table(findings, table)),
-    ), (plate,) if HeadsChart.was_made(findings) else ())  # fmt: skip
 
 
 def _strongest_table(findings: Findings, table: pl.DataFrame) -> Table:
@@ -202,3 +167,26 @@ def _with_heads(table: pl.DataFrame) -> pl.DataFrame:
 def _marker(group: str, colour: str, proved: bool) -> dict[str, Any]:
     return {"marker": "o" if group == GROUPS[0] else "s", "markersize": 4.4, "markeredgecolor": colour,
             "markerfacecolor": colour if proved else "white", "markeredgewidth": 1.0, "linestyle": "none"}  # fmt: skip
+
+
+def _head_rows(findings: Findings) -> pl.DataFrame:
+    return _with_heads(statistics(findings, "heads", "delta_p_reference", "delta_p_reference_difference"))
+
+
+SECTION = SectionSpec(
+    slug="heads",
+    title="Single heads",
+    rows=_head_rows,
+    text=(
+        "Does one head carry the question to the answer? The key words are cut for one query head at a time, in the "
+        "reference layer, and in the same head of several layers up to it so that an effect can add up.",
+        "The level lines give the scale: all heads of these layers together. Every head is tested, so p is given with "
+        "the false discovery rate controlled over the heads. A head that does nothing alone may still matter where "
+        "others can stand in for it.",
+    ),
+    charts=(HeadsChart,),
+    tables=(
+        ("All heads together, and the head with the lowest ΔP in each group", _strongest_table),
+        ("Heads whose difference Q − A has q < 0.05", _proved_table),
+    ),
+)

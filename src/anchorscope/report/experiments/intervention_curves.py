@@ -5,20 +5,20 @@ The lines of a panel compare the same groups of items; the knockout's curve, in 
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Self, final
+from typing import Any, ClassVar, final
 
 import polars as pl
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from anchorscope.report.charts.delta_p import PANELS
-from anchorscope.report.charts.display import Display
+from anchorscope.catalogue import CONTROLS, intervention_label
+from anchorscope.report.assignment_rules import EXPERIMENT_TITLES, PANEL_TITLES
 from anchorscope.report.charts.layout import Legend, empty_panel, layer_axis, line_with_band, sheet, zero_line
 from anchorscope.report.charts.line_chart import CURVE_COLUMNS, POINTS_NOTE, drawable
-from anchorscope.report.experiments.interventions import CONTROLS, effects_table, intervention_name
-from anchorscope.report.experiments.rows import RULE_TITLES, absent_notes, datasets_in, present
-from anchorscope.report.experiments.section import Plate, Section, filled
+from anchorscope.report.experiments.interventions import effects_table
+from anchorscope.report.experiments.rows import present
+from anchorscope.report.experiments.section import ExperimentChart, SectionSpec
 from anchorscope.report.findings import Findings
 from anchorscope.report.palette import CONTROL_GREY, GROUPS, INK, LINE_STYLES, display_name
 
@@ -27,33 +27,30 @@ _BLUE, _ORANGE, _GREEN = "#0072b2", "#d55e00", "#009e73"
 
 
 @dataclass(frozen=True)
-class FamilyChart(Display):
+class InterventionCurves(ExperimentChart):
     """ΔP per layer of both groups under some interventions, a panel per rule."""
-
-    model: str
-    """Title of the chart."""
-    n_layers: int
-    """Length of the x axis."""
-    datasets: tuple[str, ...]
-    """One row of panels per dataset."""
 
     title: ClassVar[str]
     lines: ClassVar[Mapping[str, tuple[str, str]]]
     """Intervention → colour and marker."""
-    own: ClassVar[tuple[str, ...]]
-    """The interventions that the figure is about; the others are there to be compared with."""
+    caption: ClassVar[str] = "Solid: Q-Anchored. Dashed: A-Anchored. Black: the knockout, for comparison."
+
+    @classmethod
+    def own(cls) -> tuple[str, ...]:
+        """The interventions that the figure is about; the knockout is there to be compared with."""
+        return tuple(name for name in cls.lines if name != "knockout")
 
     @property
     def panels(self) -> dict[str, str]:
         """Titles of the panels by rule; a run without probes on cut states has no retained one."""
         there = set(self.data["assignment"])
-        return {rule: title for rule, title in RULE_TITLES.items() if rule in PANELS or rule in there}
+        return {rule: title for rule, title in EXPERIMENT_TITLES.items() if rule in PANEL_TITLES or rule in there}
 
     @classmethod
-    def from_findings(cls, findings: Findings) -> Self:
-        """Choose the clean probe's curves, all answers together, of datasets that have the experiment."""
+    def rows(cls, findings: Findings) -> pl.DataFrame:
+        """The clean probe's curves, all answers together, of datasets that have the experiment."""
         wanted = (
-            pl.col("assignment").is_in(list(RULE_TITLES))
+            pl.col("assignment").is_in(list(EXPERIMENT_TITLES))
             & pl.col("variant").ne_missing("refit")  # only two interventions have it: nothing to compare them with
             & (pl.col("truth") == "all")
             & pl.col("intervention").is_in(list(cls.lines))
@@ -61,21 +58,19 @@ class FamilyChart(Display):
             & pl.col("dataset").is_in(list(findings.datasets))
         )
         data = drawable(findings.curves, findings.site, findings.position).filter(wanted).select(CURVE_COLUMNS)
-        made = data.filter(pl.col("intervention").is_in(list(cls.own)))
+        made = data.filter(pl.col("intervention").is_in(list(cls.own())))
         data = data.filter(pl.col("dataset").is_in(made["dataset"].unique().to_list()))
-        data = data.sort("dataset", "assignment", "intervention", "group", "layer")
-        notes = (f"{POINTS_NOTE} Controls are drawn without.", *absent_notes(findings, data))
-        return cls(data, notes, findings.model, findings.n_layers, datasets_in(findings, data))
+        return data.sort("dataset", "assignment", "intervention", "group", "layer")
 
     @classmethod
-    def was_made(cls, findings: Findings) -> bool:
-        """Whether the run holds one of its interventions."""
-        return bool(findings.curves["intervention"].is_in(list(cls.own)).any())
+    def explained(cls, findings: Findings) -> tuple[str, ...]:
+        """What ΔP is, and which lines have no band."""
+        return (f"{POINTS_NOTE} Controls are drawn without.",)
 
     def draw(self) -> Figure:
         """A row per dataset, a column per rule."""
         names = present(self.data, "intervention", tuple(self.lines))
-        handles = [Line2D([], [], label=intervention_name(name), **self._style(name, GROUPS[0])) for name in names]
+        handles = [Line2D([], [], label=intervention_label(name), **self._style(name, GROUPS[0])) for name in names]
         handles += [Line2D([], [], color=INK, linestyle=LINE_STYLES[group], label=group) for group in GROUPS]
         grid = (max(1, len(self.datasets)), len(self.panels))
         legend = Legend(handles, 3, self.notes)
@@ -110,12 +105,12 @@ class FamilyChart(Display):
 
 @final
 @dataclass(frozen=True)
-class PatchingChart(FamilyChart):
+class PatchingChart(InterventionCurves):
     """Key words replaced by those of other items."""
 
     name: ClassVar[str] = "patching"
     title: ClassVar[str] = "key words of another item"
-    own: ClassVar[tuple[str, ...]] = ("patch-same", "patch-random", "patch-control", "patch-self")
+    alt: ClassVar[str] = f"ΔP per layer of both groups: {title}, a panel per rule"
     lines: ClassVar[Mapping[str, tuple[str, str]]] = {
         "knockout": (INK, ""), "patch-same": (_BLUE, "o"), "patch-random": (_ORANGE, "s"),
         "patch-control": (_GREEN, "^"), "patch-self": (CONTROL_GREY, "D"),
@@ -124,12 +119,12 @@ class PatchingChart(FamilyChart):
 
 @final
 @dataclass(frozen=True)
-class AnswerOnlyChart(FamilyChart):
+class AnswerOnlyChart(InterventionCurves):
     """The question dropped altogether."""
 
     name: ClassVar[str] = "answer_only"
     title: ClassVar[str] = "the answer without its question"
-    own: ClassVar[tuple[str, ...]] = ("answer-template", "answer-bare")
+    alt: ClassVar[str] = f"ΔP per layer of both groups: {title}, a panel per rule"
     lines: ClassVar[Mapping[str, tuple[str, str]]] = {
         "knockout": (INK, ""), "answer-template": (_BLUE, "o"), "answer-bare": (_ORANGE, "s"),
     }  # fmt: skip
@@ -137,35 +132,44 @@ class AnswerOnlyChart(FamilyChart):
 
 @final
 @dataclass(frozen=True)
-class DirectEdgesChart(FamilyChart):
+class DirectEdgesChart(InterventionCurves):
     """Only the answer's own tokens lose the key words."""
 
     name: ClassVar[str] = "direct_edges"
     title: ClassVar[str] = "direct edges and all later positions"
-    own: ClassVar[tuple[str, ...]] = ("direct",)
+    alt: ClassVar[str] = f"ΔP per layer of both groups: {title}, a panel per rule"
     lines: ClassVar[Mapping[str, tuple[str, str]]] = {"knockout": (INK, ""), "direct": (_BLUE, "o")}
 
 
 @final
 @dataclass(frozen=True)
-class ZeroingChart(FamilyChart):
+class ZeroingChart(InterventionCurves):
     """Weights set to zero after the softmax, beside masking before it."""
 
     name: ClassVar[str] = "zeroing"
     title: ClassVar[str] = "zeroing after the softmax"
-    own: ClassVar[tuple[str, ...]] = ("zeroing",)
+    alt: ClassVar[str] = f"ΔP per layer of both groups: {title}, a panel per rule"
     lines: ClassVar[Mapping[str, tuple[str, str]]] = {"knockout": (INK, ""), "zeroing": (_ORANGE, "s")}
 
 
-FAMILIES: tuple[type[FamilyChart], ...] = (PatchingChart, AnswerOnlyChart, DirectEdgesChart, ZeroingChart)
+def _section(chart: type[InterventionCurves], slug: str, title: str, text: tuple[str, ...]) -> SectionSpec:
+    """A section with one table: what the interventions of the figure do at the reference layer."""
+    own = chart.own()
+    return SectionSpec(
+        slug=slug,
+        title=title,
+        rows=lambda findings: findings.summary.filter(pl.col("intervention").is_in(list(own))),
+        text=text,
+        charts=(chart,),
+        tables=(("", lambda findings, _: effects_table(findings, ("knockout", *own), own)),),
+    )
 
 
-CURVES_CAPTION = "Solid: Q-Anchored. Dashed: A-Anchored. Black: the knockout, for comparison."
-
-
-def patching_section(findings: Findings) -> Section | None:
-    """Key words replaced by another item's, the answer kept."""
-    text = (
+PATCHING = _section(
+    PatchingChart,
+    "patching",
+    "Patching: the key words of another item",
+    (
         "Is it this question that the verdict needs, or just some question? The key words are replaced by those of "
         "another item, the answer stays, and the model reads the whole text afresh. Donors come from the same relation "
         "(another subject) or from any item.",
@@ -174,44 +178,32 @@ def patching_section(findings: Findings) -> Section | None:
         "in should change little. Donors whose question the kept answer does not fit are preferred, so a false answer "
         "stays false whatever is put in, and has nowhere to flip to: read the true ones. Only an answer that fits all "
         "donors looked at is run with those.",
-    )
-    return _section(findings, PatchingChart, "patching", "Patching: the key words of another item", text)
+    ),
+)
 
 
-def answer_only_section(findings: Findings) -> Section | None:
-    """The question dropped."""
-    text = (
+ANSWER_ONLY = _section(
+    AnswerOnlyChart,
+    "answer-only",
+    "Answer only",
+    (
         "What does the answer say on its own? The question is dropped, once with the template around it kept and once "
         "with nothing but the answer, and the model reads what is left.",
         "A-Anchored verdicts should stay, Q-Anchored ones fall. But a text without its question is unlike anything "
         "that the probe was trained on, so all verdicts may move together: read the corrected rule first, and the "
         "difference between the groups before either of them.",
-    )
-    return _section(findings, AnswerOnlyChart, "answer-only", "Answer only", text)
+    ),
+)
 
 
-def zeroing_section(findings: Findings) -> Section | None:
-    """Weights zeroed after the softmax."""
-    text = (
+ZEROING = _section(
+    ZeroingChart,
+    "zeroing",
+    "Zeroing instead of masking",
+    (
         "Does the result hang on how an edge is cut? Masking before the softmax hands the lost attention to the other "
         "tokens; zeroing after it takes the weight away and leaves the sum below one.",
         "If both curves agree, the redistribution of attention is not what moves the probe. If only one of them falls, "
         "the effect belongs to the way of cutting as much as to the question.",
-    )
-    return _section(findings, ZeroingChart, "zeroing", "Zeroing instead of masking", text)
-
-
-def family_plate(chart: type[FamilyChart]) -> Plate:
-    """The figure of a kind of intervention."""
-    return Plate(chart.name, f"ΔP per layer of both groups: {chart.title}, a panel per rule", CURVES_CAPTION)
-
-
-def _section(
-    findings: Findings, chart: type[FamilyChart], slug: str, title: str, text: tuple[str, ...]
-) -> Section | None:
-    table = effects_table(findings, ("knockout", *chart.own), chart.own)
-    made = any(findings.summary["intervention"].is_in(list(chart.own)))
-    if not made and not chart.was_made(findings):
-        return None
-    plates = (family_plate(chart),) if chart.was_made(findings) else ()
-    return Section(slug, title, text, filled(("", table)), plates)
+    ),
+)

@@ -16,7 +16,7 @@ from matplotlib.figure import Figure
 from matplotlib.image import AxesImage
 from matplotlib.lines import Line2D
 
-from anchorscope.report.charts.display import Display
+from anchorscope.report.assignment_rules import rule_name, rule_title
 from anchorscope.report.charts.forest import legend_look
 from anchorscope.report.charts.heatmap import draw_heat, hatch_handle, reach_of
 from anchorscope.report.charts.layout import (
@@ -31,25 +31,13 @@ from anchorscope.report.charts.layout import (
     zero_line,
 )
 from anchorscope.report.charts.line_chart import mark_reference, reference_handle, room_for_marks
-from anchorscope.report.experiments.cells import difference_cells, shown
-from anchorscope.report.experiments.intervention_curves import DirectEdgesChart, family_plate
+from anchorscope.report.experiments.intervention_curves import DirectEdgesChart
 from anchorscope.report.experiments.interventions import effects_table
-from anchorscope.report.experiments.rows import (
-    absent_notes,
-    datasets_in,
-    estimate_of,
-    find,
-    present,
-    rule_name,
-    rule_title,
-    rules_in,
-    select,
-    statistics,
-)
-from anchorscope.report.experiments.section import Plate, Section, filled
+from anchorscope.report.experiments.rows import datasets_in, estimate_of, find, present, rules_in, select, statistics
+from anchorscope.report.experiments.section import ExperimentChart, SectionSpec
 from anchorscope.report.findings import Findings
 from anchorscope.report.palette import GROUPS, LINE_STYLES, Look, display_name, looks
-from anchorscope.report.run_tables import Table
+from anchorscope.report.tables import Table, difference_cells, shown
 from anchorscope.report.wording import count, estimate, number, percent, points
 
 SINGLE = "single"
@@ -65,42 +53,31 @@ _COLUMNS = ("dataset", "assignment", "quantity", "variant", "group", "layer", "p
 
 @final
 @dataclass(frozen=True)
-class LayersChart(Display):
+class LayersChart(ExperimentChart):
     """Heat maps of single layers, and ΔP at l* per layer that is cut."""
-
-    model: str
-    """Title of the chart."""
-    n_layers: int
-    """Length of the axes."""
-    datasets: tuple[str, ...]
-    """One row of panels per dataset and rule."""
-    reference_layers: dict[str, tuple[int, ...]]
-    """Per dataset, l* of every fold."""
 
     name: ClassVar[str] = "layers"
 
+    alt: ClassVar[str] = "Heat maps of ΔP by cut layer and probe layer, and ΔP at l* by cut layer"
+    caption: ClassVar[str] = "Left and middle: one layer cut. Right: at the reference layer."
+
     @classmethod
-    def from_findings(cls, findings: Findings) -> "LayersChart":
-        """Choose the cells of single layers, and ΔP at l* of single layers and windows."""
+    def rows(cls, findings: Findings) -> pl.DataFrame:
+        """The cells of single layers, and ΔP at l* of single layers and windows."""
         rows = select(statistics(findings, "layers", "delta_p", "delta_p_reference"), truth="all")
         single = (pl.col("quantity") == "delta_p_reference") | (pl.col("variant") == SINGLE)
         rows = rows.filter(single & pl.col("layer").is_not_null() & pl.col("group").is_in(list(GROUPS)))
-        data = rows.select(_COLUMNS).sort(_COLUMNS[:7])
-        notes = (
+        return rows.select(_COLUMNS).sort(_COLUMNS[:7])
+
+    @classmethod
+    def explained(cls, findings: Findings) -> tuple[str, ...]:
+        """What the maps, the hatching and the lines are."""
+        return (
             "ΔP in percentage points. Maps: key words cut in one layer alone; hatched: not told from zero with the "
             f"false discovery rate held at {DISCOVERY_RATE} over a map, or smaller than {SMALL_EFFECT} standard "
             "deviations of the items (d); plus: above zero. Right: ΔP at the reference layer, by the layer that is "
             "cut; bands and upright lines: 95 % intervals; level ones span a window.",
-            *absent_notes(findings, data),
         )
-        layers = {name: tuple(found) for name, found in findings.reference_layers.items()}
-        return cls(data, notes, findings.model, findings.n_layers, datasets_in(findings, data), layers)
-
-    @classmethod
-    def was_made(cls, findings: Findings) -> bool:
-        """Whether there is something to draw."""
-        rows = statistics(findings, "layers", "delta_p", "delta_p_reference")
-        return bool(rows.filter(pl.col("layer").is_not_null()).height)
 
     def draw(self) -> Figure:
         """A row per dataset and rule: both maps, then the lines; one colour bar for all."""
@@ -212,47 +189,12 @@ def _draw_windows(axes: Axes, rows: pl.DataFrame, width: int, group: str, look: 
                   markeredgewidth=0.9, linestyle="none", zorder=3.2)  # fmt: skip
 
 
-def layers_section(findings: Findings) -> Section | None:
-    """Single layers, windows, direct edges."""
-    table = statistics(findings, "layers")
-    direct = DirectEdgesChart.was_made(findings)
-    if not table.height and not direct:
-        return None
-    text: list[str] = []
-    plates: list[Plate] = []
-    if table.height:
-        text += [
-            "In which layers is the question read? The key words are cut in one layer alone, or in a window of layers, "
-            "and every probe from there on is asked. A probe below the cut cannot see it: those cells are left empty.",
-            "A cell is hatched where it cannot be told from zero with the false discovery rate held over the whole "
-            f"map, or where it is smaller than {SMALL_EFFECT} standard deviations of the items. Being told from zero "
-            "alone says little: whatever is cut lowers items that were chosen because they were called right.",
-            "If single layers together explain little of the knockout, the question is read in several layers that "
-            "can stand in for each other: then no single layer is the place, however dark its cell. The deepest layer "
-            "is picked after the fact; its interval says how firmly.",
-        ]
-    if LayersChart.was_made(findings):
-        plates.append(Plate("layers", "Heat maps of ΔP by cut layer and probe layer, and ΔP at l* by cut layer",
-                            "Left and middle: one layer cut. Right: at the reference layer."))  # fmt: skip
-    if direct:
-        text.append(
-            "Direct edges: only the answer's own tokens lose sight of the key words, while the tokens between question "
-            "and answer may still read them. What the knockout does beyond that is carried by those tokens in between."
-        )
-        plates.append(family_plate(DirectEdgesChart))
-    tables = filled(
-        ("The layer with the lowest ΔP at l*, and what single layers add up to", _depth_table(findings)),
-        (f"Cells of the map of single layers with q < {DISCOVERY_RATE} and |d| ≥ {SMALL_EFFECT}",
-         _cells_table(findings)),
-        ("Windows at the reference layer", _windows_table(findings)),
-        ("Direct edges against all later positions",
-         effects_table(findings, ("knockout", "direct"), ("direct",))),
-    )  # fmt: skip
-    return Section("layers", "Where the cut matters", tuple(text), tables, tuple(plates))
+def _of(table: pl.DataFrame, *quantities: str) -> pl.DataFrame:
+    return table.filter(pl.col("quantity").is_in(list(quantities)))
 
 
-def _depth_table(findings: Findings) -> Table:
-    table = select(statistics(findings, "layers", "deepest_layer", "share_of_cumulative"), truth="all")
+def _depth_table(findings: Findings, table: pl.DataFrame) -> Table:
+    table = select(_of(table, "deepest_layer", "share_of_cumulative"), truth="all")
     rows = []
     for dataset in datasets_in(findings, table):
         for rule in rules_in(table):
@@ -267,8 +209,8 @@ def _depth_table(findings: Findings) -> Table:
     return Table(head, tuple(rows), 3)
 
 
-def _cells_table(findings: Findings) -> Table:
-    table = statistics(findings, "layers", "delta_p").filter(pl.col("probe_layer").is_not_null())
+def _cells_table(findings: Findings, table: pl.DataFrame) -> Table:
+    table = _of(table, "delta_p").filter(pl.col("probe_layer").is_not_null())
     table = select(table, truth="all", variant="single")
     rows = []
     for dataset in datasets_in(findings, table):
@@ -286,8 +228,8 @@ def _cells_table(findings: Findings) -> Table:
     return Table(head, tuple(rows), 3)
 
 
-def _windows_table(findings: Findings) -> Table:
-    table = statistics(findings, "layers", "delta_p_reference", "delta_p_reference_difference")
+def _windows_table(findings: Findings, table: pl.DataFrame) -> Table:
+    table = _of(table, "delta_p_reference", "delta_p_reference_difference")
     table = select(table, truth="all").filter(pl.col("variant") != "single")
     rows = []
     for dataset in datasets_in(findings, table):
@@ -301,3 +243,38 @@ def _windows_table(findings: Findings) -> Table:
                     label = f"{variant}, from layer {number(first, 0)}"
                     rows.append((display_name(dataset), rule_name(rule), label, *both, *gap))
     return Table(("dataset", "rule", "cut", *GROUPS, "Q − A", "p", "d"), tuple(rows), 3)
+
+
+_SINGLE_LAYERS = (
+    "In which layers is the question read? The key words are cut in one layer alone, or in a window of layers, "
+    "and every probe from there on is asked. A probe below the cut cannot see it: those cells are left empty.",
+    "A cell is hatched where it cannot be told from zero with the false discovery rate held over the whole "
+    f"map, or where it is smaller than {SMALL_EFFECT} standard deviations of the items. Being told from zero "
+    "alone says little: whatever is cut lowers items that were chosen because they were called right.",
+    "If single layers together explain little of the knockout, the question is read in several layers that "
+    "can stand in for each other: then no single layer is the place, however dark its cell. The deepest layer "
+    "is picked after the fact; its interval says how firmly.",
+)
+_DIRECT_EDGES = (
+    "Direct edges: only the answer's own tokens lose sight of the key words, while the tokens between question "
+    "and answer may still read them. What the knockout does beyond that is carried by those tokens in between.",
+)
+SECTION = SectionSpec(
+    slug="layers",
+    title="Where the cut matters",
+    rows=lambda findings: statistics(findings, "layers"),
+    text=lambda findings, rows: (
+        *(_SINGLE_LAYERS if rows.height else ()),
+        *(_DIRECT_EDGES if DirectEdgesChart.was_made(findings) else ()),
+    ),
+    charts=(LayersChart, DirectEdgesChart),
+    tables=(
+        ("The layer with the lowest ΔP at l*, and what single layers add up to", _depth_table),
+        (f"Cells of the map of single layers with q < {DISCOVERY_RATE} and |d| ≥ {SMALL_EFFECT}", _cells_table),
+        ("Windows at the reference layer", _windows_table),
+        (
+            "Direct edges against all later positions",
+            lambda findings, _: effects_table(findings, ("knockout", "direct"), ("direct",)),
+        ),
+    ),
+)

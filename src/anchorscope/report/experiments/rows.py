@@ -7,14 +7,11 @@ from typing import Any
 import polars as pl
 
 from anchorscope.report.assignment_rules import RULES
-from anchorscope.report.charts.delta_p import PANELS
 from anchorscope.report.findings import Findings
 from anchorscope.report.palette import display_name
 from anchorscope.stats.estimate import Estimate
 
 TRUTHS = {"all": "all answers", "true": "true answers", "false": "false answers"}
-RULE_TITLES = PANELS | {"retained": "retained (by what is left)"}
-"""The rules that the further evidence shows side by side, as titles of panels name them."""
 
 
 def statistics(findings: Findings, experiment: str, *quantities: str) -> pl.DataFrame:
@@ -69,16 +66,6 @@ def present(table: pl.DataFrame, column: str, order: Sequence[str] = ()) -> list
 def rules_in(table: pl.DataFrame) -> list[str]:
     """The assignment rules that a table has rows of."""
     return present(table, "assignment", tuple(RULES))
-
-
-def rule_name(rule: str) -> str:
-    """A rule as tables name it."""
-    return RULES.get(rule, rule)
-
-
-def rule_title(rule: str) -> str:
-    """A rule as titles of panels name it."""
-    return RULE_TITLES.get(rule, rule)
 
 
 def absent_notes(findings: Findings, table: pl.DataFrame) -> tuple[str, ...]:

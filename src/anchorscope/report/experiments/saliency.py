@@ -14,24 +14,13 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from anchorscope.report.charts.display import Display
+from anchorscope.report.assignment_rules import rule_name
 from anchorscope.report.charts.layout import Grid, Legend, canvas, empty_panel, rows_that_fit
-from anchorscope.report.experiments.cells import GROUP_HEAD, NOTHING, Show, chance, group_cells
-from anchorscope.report.experiments.rows import (
-    TRUTHS,
-    absent_notes,
-    datasets_in,
-    estimate_of,
-    present,
-    rule_name,
-    rules_in,
-    select,
-    statistics,
-)
-from anchorscope.report.experiments.section import Plate, Section, filled
+from anchorscope.report.experiments.rows import TRUTHS, datasets_in, estimate_of, present, rules_in, select, statistics
+from anchorscope.report.experiments.section import ExperimentChart, SectionSpec
 from anchorscope.report.findings import Findings
 from anchorscope.report.palette import A_ANCHORED, GROUPS, INK, Q_ANCHORED, display_name
-from anchorscope.report.run_tables import Table
+from anchorscope.report.tables import GROUP_HEAD, NOTHING, Show, Table, chance, group_cells
 from anchorscope.report.wording import count, estimate, percent
 from anchorscope.stats.density import density_grid, gaussian_density
 
@@ -54,40 +43,39 @@ _DRAWN = {"dataset": pl.String, "variant": pl.String, "split": pl.String, "part"
 
 @final
 @dataclass(frozen=True)
-class SaliencyChart(Display):
+class SaliencyChart(ExperimentChart):
     """Density over items of the saliency from question to answer."""
-
-    model: str
-    """Title of the chart."""
-    datasets: tuple[str, ...]
-    """One row of panels per dataset and loss."""
 
     name: ClassVar[str] = "saliency"
 
+    alt: ClassVar[str] = "Density over items of the saliency from question to answer, by truth and by pathway"
+    caption: ClassVar[str] = "Dotted: all items of the panel."
+
     @classmethod
-    def from_findings(cls, findings: Findings) -> "SaliencyChart":
-        """Compute the curves; each part's area is its share of the items, so that parts add up to the whole."""
-        items = _items(findings)
-        positive = items.filter(pl.col("value") > 0).with_columns(log=pl.col("value").log10())
+    def rows(cls, findings: Findings) -> pl.DataFrame:
+        """The curves; each part's area is its share of the items, so that parts add up to the whole."""
+        positive = _items(findings).filter(pl.col("value") > 0).with_columns(log=pl.col("value").log10())
         curves = [
             _curves(rows, str(dataset), str(variant))
             for (dataset, variant), rows in positive.group_by("dataset", "variant", maintain_order=True)
         ]
-        data = pl.concat(curves) if curves else pl.DataFrame(schema=_DRAWN)
-        none = items.filter(pl.col("value") == 0).height
-        notes = (
+        return pl.concat(curves) if curves else pl.DataFrame(schema=_DRAWN)
+
+    @classmethod
+    def explained(cls, findings: Findings) -> tuple[str, ...]:
+        """What is summed, how it is smoothed, and what has no logarithm."""
+        none = _items(findings).filter(pl.col("value") == 0).height
+        return (
             "Saliency S = |A · ∂L/∂A|, summed over heads, layers up to l*, answer positions and key words. Densities "
             "over items (Gaussian kernel, Silverman's width); the area of a part is its share of the items in the "
             "panel. "
             f"Parts of fewer than {FEW} items are not drawn.",
             *([f"Not drawn: {none} values of exactly zero, which have no logarithm."] if none else []),
-            *absent_notes(findings, data),
         )
-        return cls(data, notes, findings.model, datasets_in(findings, data))
 
     @classmethod
     def was_made(cls, findings: Findings) -> bool:
-        """Whether there is something to draw."""
+        """Whether an item has a saliency that can be drawn; the densities themselves cost more to ask."""
         return bool(_items(findings).filter(pl.col("value") > 0).height)
 
     def draw(self) -> Figure:
@@ -156,32 +144,6 @@ def _curves(items: pl.DataFrame, dataset: str, variant: str) -> pl.DataFrame:
 
 _AREAS = {"auc": "saliency", "auc_share": "share"}
 _SHAPES = ("dip", "dip_within_folds", "bimodality_coefficient", "bimodality_coefficient_within_folds")
-
-
-def saliency_section(findings: Findings) -> Section | None:
-    """What flows from the question into the answer."""
-    table = statistics(findings, "saliency")
-    if not table.height and not SaliencyChart.was_made(findings):
-        return None
-    text = (
-        "How much does the probe's verdict lean on attention from the answer to the key words? Saliency multiplies "
-        "each attention weight with the slope of the verdict by it, and is summed per item; nothing is cut. The "
-        "share is what part of all that flows into the answer comes from the key words.",
-        "The slope of the probe's loss vanishes where the probe is sure, whatever the pathway, so a hump near "
-        "nothing may be mere confidence; the log-odds have no such factor. Two humps would speak for two kinds of "
-        "items: the dip test asks whether one hump would do (a small p speaks against it), and a bimodality "
-        "coefficient above 0.556 points to two, but also to a skew. Folds have probes of their own, which can make "
-        "humps: hence the numbers within folds.",
-        "A slope is what an infinitely small change would do. A cut is not small, so the two may disagree.",
-    )
-    plate = Plate("saliency", "Density over items of the saliency from question to answer, by truth and by pathway",
-                  "Dotted: all items of the panel.")  # fmt: skip
-    return Section("saliency", "Saliency", text, filled(
-        ("The groups", _groups_table(findings, table)),
-        ("How well it finds the Q-Anchored items (AUC, 0.5 is guessing)", _areas_table(findings, table)),
-        ("One hump or two (of log10 S)", _shapes_table(findings, table)),
-        ("How much of the spread of the loss's saliency is the probe's confidence", _confidence_table(findings, table)),
-    ), (plate,) if SaliencyChart.was_made(findings) else ())  # fmt: skip
 
 
 def _groups_table(findings: Findings, table: pl.DataFrame) -> Table:
@@ -259,3 +221,28 @@ def _words(quantity: str) -> str:
 
 def _loss(variant: str | None) -> str:
     return LOSSES.get(variant, variant) if variant else NOTHING
+
+
+SECTION = SectionSpec(
+    slug="saliency",
+    title="Saliency",
+    rows=lambda findings: statistics(findings, "saliency"),
+    text=(
+        "How much does the probe's verdict lean on attention from the answer to the key words? Saliency multiplies "
+        "each attention weight with the slope of the verdict by it, and is summed per item; nothing is cut. The "
+        "share is what part of all that flows into the answer comes from the key words.",
+        "The slope of the probe's loss vanishes where the probe is sure, whatever the pathway, so a hump near "
+        "nothing may be mere confidence; the log-odds have no such factor. Two humps would speak for two kinds of "
+        "items: the dip test asks whether one hump would do (a small p speaks against it), and a bimodality "
+        "coefficient above 0.556 points to two, but also to a skew. Folds have probes of their own, which can make "
+        "humps: hence the numbers within folds.",
+        "A slope is what an infinitely small change would do. A cut is not small, so the two may disagree.",
+    ),
+    charts=(SaliencyChart,),
+    tables=(
+        ("The groups", _groups_table),
+        ("How well it finds the Q-Anchored items (AUC, 0.5 is guessing)", _areas_table),
+        ("One hump or two (of log10 S)", _shapes_table),
+        ("How much of the spread of the loss's saliency is the probe's confidence", _confidence_table),
+    ),
+)

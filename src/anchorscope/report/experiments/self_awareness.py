@@ -12,26 +12,14 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from anchorscope.report.charts.display import Display
+from anchorscope.report.assignment_rules import rule_name, rule_title
 from anchorscope.report.charts.layout import Legend, empty_panel, layer_axis, line_with_band, sheet, zero_line
 from anchorscope.report.charts.line_chart import mark_reference, reference_handle, room_for_marks
-from anchorscope.report.experiments.cells import NOTHING, chance, shown
-from anchorscope.report.experiments.rows import (
-    absent_notes,
-    datasets_in,
-    estimate_of,
-    find,
-    present,
-    rule_name,
-    rule_title,
-    rules_in,
-    select,
-    statistics,
-)
-from anchorscope.report.experiments.section import Plate, Section, filled
+from anchorscope.report.experiments.rows import datasets_in, estimate_of, find, present, rules_in, select, statistics
+from anchorscope.report.experiments.section import ExperimentChart, SectionSpec
 from anchorscope.report.findings import Findings
 from anchorscope.report.palette import CONTROL_GREY, display_name, looks
-from anchorscope.report.run_tables import Table
+from anchorscope.report.tables import NOTHING, Table, chance, shown
 from anchorscope.report.wording import count, estimate
 
 LINES: dict[str, tuple[str, dict[str, Any]]] = {
@@ -61,36 +49,31 @@ _COLUMNS = ("dataset", "assignment", "quantity", "variant", "probe_layer", "valu
 
 @final
 @dataclass(frozen=True)
-class SelfAwarenessChart(Display):
+class SelfAwarenessChart(ExperimentChart):
     """AUC of the pathway per layer, with what the label alone and permuted pathways reach."""
-
-    model: str
-    """Title of the chart."""
-    n_layers: int
-    """Length of the x axis."""
-    datasets: tuple[str, ...]
-    """One row of panels per dataset."""
-    reference_layers: dict[str, tuple[int, ...]]
-    """Per dataset, l* of every fold."""
 
     name: ClassVar[str] = "self_awareness"
 
+    alt: ClassVar[str] = "AUC of the pathway per layer, within truth, and with permuted pathways"
+    caption: ClassVar[str] = "Ticks: the reference layers, where the pathway was assigned."
+
     @classmethod
-    def from_findings(cls, findings: Findings) -> "SelfAwarenessChart":
-        """Choose both lines, the level lines and the permutations."""
+    def rows(cls, findings: Findings) -> pl.DataFrame:
+        """Both lines, the level lines and the permutations."""
         rows = select(statistics(findings, "self-awareness", *LINES, *LEVELS, PERMUTED), truth="all")
-        data = rows.select(_COLUMNS).sort("dataset", "assignment", "quantity", "variant", "probe_layer")
-        notes = (
+        return rows.select(_COLUMNS).sort("dataset", "assignment", "quantity", "variant", "probe_layer")
+
+    @classmethod
+    def explained(cls, findings: Findings) -> tuple[str, ...]:
+        """What the lines, the bands and the grey bars are."""
+        return (
             "AUC of telling Q-Anchored from A-Anchored items, out of fold; 0.5 is guessing. Bands: 95 % intervals. "
             "Grey bars: mean and 95 % range with the pathways permuted and the probe fitted again.",
-            *absent_notes(findings, data),
         )
-        layers = {name: tuple(found) for name, found in findings.reference_layers.items()}
-        return cls(data, notes, findings.model, findings.n_layers, datasets_in(findings, data), layers)
 
     @classmethod
     def was_made(cls, findings: Findings) -> bool:
-        """Whether there is something to draw."""
+        """Whether a probe of the pathway was fitted: level lines alone are no figure."""
         return bool(statistics(findings, "self-awareness", "auc").height)
 
     def draw(self) -> Figure:
@@ -142,28 +125,6 @@ class SelfAwarenessChart(Display):
         return [*handles, *([reference_handle()] if self.reference_layers else [])]
 
 
-def self_awareness_section(findings: Findings) -> Section | None:
-    """What clean states say about the pathway."""
-    table = select(statistics(findings, "self-awareness"), truth="all")
-    if not table.height:
-        return None
-    text = (
-        "Does the model's untouched state already tell which pathway an answer takes? A linear probe predicts "
-        "Q-Anchored against A-Anchored from clean states, cross-fitted as all probes here.",
-        "Under a rule that sorts by label, a probe that knows the truth knows the pathway too. So compare with the "
-        "label alone, and read the AUC within true and within false answers: what is left there is more than the "
-        "label. The pathway was assigned at l*; “below” is the layer under the lowest one that assigned any item, "
-        "which has not seen the assigning state.",
-        "The best layer is picked after the fact and flatters itself. p is the share of permutations that reach the "
-        "value, on the layers that were fitted again with permuted pathways: an AUC within their range shows nothing.",
-    )
-    plate = Plate("self_awareness", "AUC of the pathway per layer, within truth, and with permuted pathways",
-                  "Ticks: the reference layers, where the pathway was assigned.")  # fmt: skip
-    tables = filled(("", _scores_table(findings, table)), ("Pathways permuted", _permuted_table(findings, table)))
-    return Section("self-awareness", "Self-awareness", text, tables,
-                   (plate,) if SelfAwarenessChart.was_made(findings) else ())  # fmt: skip
-
-
 def _scores_table(findings: Findings, table: pl.DataFrame) -> Table:
     """At l*, below it and at the best layer, beside what needs no probe of the pathway."""
     rows = []
@@ -213,3 +174,25 @@ def _kinds(table: pl.DataFrame) -> list[str]:
 def _permuted_style(place: int) -> dict[str, Any]:
     marker = "vD^<>"[place % 5]
     return {"color": CONTROL_GREY, "marker": marker, "markersize": 4.2, "linestyle": "none", "markeredgewidth": 0.0}
+
+
+SECTION = SectionSpec(
+    slug="self-awareness",
+    title="Self-awareness",
+    rows=lambda findings: select(statistics(findings, "self-awareness"), truth="all"),
+    text=(
+        "Does the model's untouched state already tell which pathway an answer takes? A linear probe predicts "
+        "Q-Anchored against A-Anchored from clean states, cross-fitted as all probes here.",
+        "Under a rule that sorts by label, a probe that knows the truth knows the pathway too. So compare with the "
+        "label alone, and read the AUC within true and within false answers: what is left there is more than the "
+        "label. The pathway was assigned at l*; “below” is the layer under the lowest one that assigned any item, "
+        "which has not seen the assigning state.",
+        "The best layer is picked after the fact and flatters itself. p is the share of permutations that reach the "
+        "value, on the layers that were fitted again with permuted pathways: an AUC within their range shows nothing.",
+    ),
+    charts=(SelfAwarenessChart,),
+    tables=(
+        ("", _scores_table),
+        ("Pathways permuted", _permuted_table),
+    ),
+)

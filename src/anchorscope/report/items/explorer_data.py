@@ -18,8 +18,8 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from anchorscope.catalogue import CONTROLS, intervention_label, interventions_in
 from anchorscope.evidence.items import probability
-from anchorscope.report.experiments.interventions import CONTROLS, intervention_name
 from anchorscope.report.findings import Findings
 from anchorscope.report.items.item_effects import ItemEffects, item_effects, reference_layers
 from anchorscope.report.items.item_records import ordered_rules, pathways_of_items
@@ -32,7 +32,7 @@ FINE = 0.01
 """Points per step of the chart's curve, and of every effect at the reference layer."""
 WHOLE = 1.0
 """Points per step of the other curves."""
-_ALWAYS_DRAWN = (CHART, "random", "none")
+_ALWAYS_DRAWN = interventions_in("knockout")
 _LONGEST_TEXT, _LONGEST_ACCEPTED, _MOST_ACCEPTED = 3000, 200, 12
 _NUMBERS = 90  # bytes that an item's small numbers and separators take at most, beside its texts
 _BASE64 = 4 / 3
@@ -220,7 +220,7 @@ def _packed(one: ItemEffects, place: Rows, all_curves: bool) -> dict[str, Any]:
     drawn = all_curves or one.intervention in _ALWAYS_DRAWN
     return {
         "name": one.intervention,
-        "title": intervention_name(one.intervention),
+        "title": intervention_label(one.intervention),
         "variant": one.variant,
         "control": one.intervention in CONTROLS,
         "rows": None if np.array_equal(there, np.arange(len(there))) else _base64(there, "<u4"),

@@ -11,8 +11,8 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from anchorscope.catalogue import INTERVENTIONS
 from anchorscope.evidence.items import true_label_probability
-from anchorscope.report.experiments.interventions import NAMES
 from anchorscope.report.findings import Findings
 from anchorscope.report.lookup import summary_of
 
@@ -53,7 +53,7 @@ def item_effects(findings: Findings) -> list[ItemEffects]:
     table = findings.effects.join(known, on=["dataset", "item_id"], how="inner", nulls_equal=True)
     table = table.with_columns(variant=pl.col("variant").str.replace(r" \d+$", "")).sort(_ROW, maintain_order=True)
     parts = table.partition_by("intervention", "variant", as_dict=True, maintain_order=True)
-    order = {name: place for place, name in enumerate(NAMES)}
+    order = {name: place for place, name in enumerate(INTERVENTIONS)}
     names = sorted(parts, key=lambda name: (order.get(str(name[0]), len(order)), name))
     noise = {name: _noise(findings, name) for name in findings.datasets}
     return [_effects(str(name), str(variant), parts[name, variant], noise) for name, variant in names]

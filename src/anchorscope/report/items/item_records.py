@@ -12,10 +12,9 @@ import numpy as np
 import polars as pl
 
 from anchorscope.evidence.items import probability
+from anchorscope.report.assignment_rules import RULES
 from anchorscope.report.findings import Findings
 from anchorscope.report.items.item_effects import ItemEffects, headline_pathways, item_effects, reference_layers
-
-_RULES = ("plain", "corrected", "cross-fitted", "retained")
 
 
 @dataclass(frozen=True)
@@ -106,7 +105,8 @@ def records(findings: Findings) -> Iterator[ItemRecord]:
 def ordered_rules(findings: Findings) -> list[str]:
     """The rules that pathways were assigned by, in the order of the page."""
     there = headline_pathways(findings)["assignment"].unique(maintain_order=True).to_list()
-    return sorted(there, key=lambda rule: (_RULES.index(rule) if rule in _RULES else len(_RULES), rule))
+    order = tuple(RULES)
+    return sorted(there, key=lambda rule: (order.index(rule) if rule in order else len(order), rule))
 
 
 def pathways_of_items(findings: Findings) -> dict[tuple[str, str], dict[str, str]]:

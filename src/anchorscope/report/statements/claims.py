@@ -6,12 +6,12 @@ from typing import Any, get_args
 from anchorscope.report.assignment_rules import RULES
 from anchorscope.report.findings import Findings
 from anchorscope.report.palette import display_name
-from anchorscope.report.run_tables import Table
 from anchorscope.report.statements import claim_checks as checks
 from anchorscope.report.statements import claim_sizes
 from anchorscope.report.statements.claim import RANDOM_WEIGHTS, Claim, Judged, Judgement, Part, missing, worst
 from anchorscope.report.statements.reading import finite
 from anchorscope.report.statements.run_curves import RunCurves
+from anchorscope.report.tables import Table
 from anchorscope.report.verdicts import Verdict
 
 LLAMA, QWEN = "Llama-3.2 1B and 3B", "Qwen3 8B and 32B"

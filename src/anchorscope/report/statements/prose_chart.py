@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import polars as pl
 
-from anchorscope.report.assignment_rules import RULES, rules_of
+from anchorscope.report.assignment_rules import EXPLAINED, RULES, rules_of
 from anchorscope.report.findings import Findings
 from anchorscope.report.palette import A_ANCHORED, GROUPS, Q_ANCHORED, display_name, looks
 from anchorscope.report.run_summary import listing
@@ -22,12 +22,6 @@ _COLOURS = {
     "#1f77b4": "blue", "#ff7f0e": "orange", "#2ca02c": "green", "#d62728": "red", "#9467bd": "purple",
     "#8c564b": "brown", "#e377c2": "pink", "#7f7f7f": "grey", "#17a2b8": "teal", "#b5a319": "olive",
 }  # fmt: skip
-_PANELS = {
-    "plain": "the rule as the paper states it",
-    "corrected": "the shift that the cut gives to every item taken out",
-    "cross-fitted": "one probe assigns, another measures",
-    "retained": "groups by what a probe trained on the cut states still finds",
-}
 
 
 def overview(findings: Findings) -> Section:
@@ -52,7 +46,7 @@ def overview(findings: Findings) -> Section:
 def components(findings: Findings) -> Section:
     """Axes, lines, legend, bands."""
     last = findings.n_layers - 1
-    panels = "; ".join(f"{name}: {_PANELS[name]}" for name in rules_of(findings))
+    panels = "; ".join(f"{name}: {EXPLAINED[name]}" for name in rules_of(findings))
     points = (
         Point("x axis", f"layer, from 0 to {last}; the {findings.site} output of each, read at the position "
               f"“{findings.position}”."),

@@ -1,7 +1,8 @@
-"""Cells of tables that compare the two pathways: both groups, their difference, and how sure and how large it is."""
+"""A table of text, and cells that compare the two pathways: both groups, their difference, how sure it is."""
 
 import math
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import polars as pl
 
@@ -9,6 +10,19 @@ from anchorscope.report.experiments.rows import find, select
 from anchorscope.report.palette import A_ANCHORED, Q_ANCHORED
 from anchorscope.report.wording import count, number
 from anchorscope.stats.estimate import Estimate
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table of text."""
+
+    head: tuple[str, ...]
+    """Column titles."""
+    rows: tuple[tuple[str, ...], ...]
+    """Cells, row by row."""
+    text_columns: int = 1
+    """The first columns that are words, set to the left; the others are numbers."""
+
 
 NOTHING = "–"
 """In a cell that has no number; the reason stands under "Not available" or in the text."""
