@@ -22,9 +22,9 @@ from anchorscope.report.experiments.section import ExperimentChart, SectionSpec
 from anchorscope.report.findings import Findings
 from anchorscope.report.palette import GROUPS, LINE_STYLES, Look, display_name, looks
 from anchorscope.report.tables import GROUP_HEAD, NOTHING, Table, chance, group_cells, shown
+from anchorscope.report.verdicts import DISCOVERY_RATE
 from anchorscope.report.wording import points
 
-DISCOVERY_RATE = 0.05
 _ALL = -1
 _VARIANT = re.compile(r"(?:head (?P<head>\d+)|all heads)(?:, (?P<depth>layers? .+))?")
 _COLUMNS = ("dataset", "assignment", "group", "variant", "head", "depth", "layer", "value", "ci_low", "ci_high", "n",

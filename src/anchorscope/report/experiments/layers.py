@@ -38,14 +38,10 @@ from anchorscope.report.experiments.section import ExperimentChart, SectionSpec
 from anchorscope.report.findings import Findings
 from anchorscope.report.palette import GROUPS, LINE_STYLES, Look, display_name, looks
 from anchorscope.report.tables import Table, difference_cells, shown
+from anchorscope.report.verdicts import DISCOVERY_RATE, SMALL_EFFECT
 from anchorscope.report.wording import count, estimate, number, percent, points
 
 SINGLE = "single"
-DISCOVERY_RATE = 0.05
-"""Of the cells that pass it, this share is expected to be chance."""
-SMALL_EFFECT = 0.2
-"""Standard deviations of the items. Any cut lowers items that were chosen because they were called right, a random one
-too; with many items even that little is told from zero."""
 _LEAST_REACH = 5.0  # points: a map of noise must not look like one of effects
 _COLUMNS = ("dataset", "assignment", "quantity", "variant", "group", "layer", "probe_layer", "value", "ci_low",
             "ci_high", "n", "p_value", "q_value", "effect_size")  # fmt: skip

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from anchorscope.report.statements.run_curves import RunCurves
-from anchorscope.report.verdicts import Verdict, has_interval
+from anchorscope.report.verdicts import WORST_FIRST, Verdict, has_interval, inside
 from anchorscope.stats.estimate import Estimate
 
 Needs = Literal["one model", "several datasets", "two model sizes"]
@@ -24,8 +24,6 @@ NO_DRAWS = "a curve is missing: its group has no items, or the run kept no draws
 TOO_FEW = "too few items or draws for an interval"
 NOT_DEFINED = "there is no such number here: too few layers, or nothing to divide by"
 RANDOM_WEIGHTS = "random weights are no evidence"
-
-_WORST_FIRST: dict[Verdict, int] = {"does not hold": 0, "undecided": 1, "holds": 2}
 
 
 @dataclass(frozen=True)
@@ -112,11 +110,8 @@ def decide(found: Estimate, words: str, *, over: float = -math.inf, under: float
     margin = min(found.value - over, under - found.value)
     if not has_interval(found):
         return Part("undecided", found, words, reason=TOO_FEW)
-    if margin > 0 and found.ci_low > over and found.ci_high < under:
-        return Part("holds", found, words, margin=margin)
-    if margin <= 0 and (found.ci_high <= over or found.ci_low >= under):
-        return Part("does not hold", found, words, margin=margin)
-    return Part("undecided", found, words, reason=TOO_WIDE, margin=margin)
+    verdict = inside(found, over, under)
+    return Part(verdict, found, words, reason=TOO_WIDE if verdict == "undecided" else "", margin=margin)
 
 
 def missing(reason: str, dataset: str = "", model: str = "") -> Part:
@@ -126,7 +121,9 @@ def missing(reason: str, dataset: str = "", model: str = "") -> Part:
 
 def worst(parts: Sequence[Part]) -> Part:
     """The part that speaks most against a claim."""
-    return min(parts, key=lambda part: (_WORST_FIRST[part.verdict], part.margin if part.margin == part.margin else 0))
+    return min(
+        parts, key=lambda part: (WORST_FIRST.index(part.verdict), part.margin if part.margin == part.margin else 0)
+    )
 
 
 def both(main: Part, also: Part) -> Part:

@@ -13,7 +13,6 @@ import numpy as np
 
 from anchorscope.report.palette import A_ANCHORED, Q_ANCHORED, display_name
 from anchorscope.report.statements.claim import NO_DRAWS, Part, both, decide, missing, named, worst
-from anchorscope.report.statements.curve_readings import MIDDLE_THIRD
 from anchorscope.report.statements.run_curves import (
     RunCurves,
     gap_beyond_spread,
@@ -25,6 +24,20 @@ from anchorscope.report.statements.run_curves import (
     third,
     two_thirds,
     widest_gap,
+)
+from anchorscope.report.verdicts import (
+    A_FALLS_TO,
+    CLAIMED_LEVEL,
+    CLAIMED_RECOVERY,
+    CLAIMED_SIMILAR,
+    CLEAR_LEAD,
+    CLOSING,
+    FIRST_LOW,
+    MIDDLE_THIRD,
+    NEAR_ZERO,
+    SAME_ORDER,
+    SEEN_BY_EYE,
+    STAYS_FLAT,
 )
 from anchorscope.report.wording import estimate, points
 from anchorscope.stats.curve_order import closing, crossing
@@ -41,17 +54,6 @@ from anchorscope.stats.curve_shape import (
 from anchorscope.stats.estimate import Estimate
 from anchorscope.stats.independent import difference_of
 from anchorscope.stats.sampled_curve import SampledCurve
-
-BY_EYE = 10.0
-"""Points. A tenth of the charts' axis: readings call a line flat that stays within it, and see a rise beyond it."""
-NEAR_ZERO = 5.0
-"""Points. A first value that readings give as "about 0" and not as "about −10"."""
-FIRST_LOW = (-20.0, -10.0)
-"""Points. Where reading 2 sees the Q-Anchored lines begin."""
-A_LOW = -20.0
-"""Points. The shallowest fall of an A-Anchored line that reading 3 gives."""
-CLEAR_LEAD = 5.0
-"""Points by which the first third must fall more than the others: random cuts alone move a curve by a few."""
 
 Check = Callable[[Sequence[RunCurves]], list[Part]]
 
@@ -83,12 +85,12 @@ def _above_late(q: SampledCurve, a: SampledCurve) -> Part:
 
 def _near_zero(a: SampledCurve) -> Part:
     size = range_within(a)
-    return decide(size, f"{points(size)} points from zero where it is farthest", under=BY_EYE)
+    return decide(size, f"{points(size)} points from zero where it is farthest", under=STAYS_FLAT)
 
 
 def _a_falls(a: SampledCurve) -> Part:
     depth = lowest(a)
-    return decide(depth, f"{points(depth)} points at its lowest", under=A_LOW)
+    return decide(depth, f"{points(depth)} points at its lowest", under=A_FALLS_TO)
 
 
 def _starts_at_zero(q: SampledCurve) -> Part:
@@ -116,23 +118,23 @@ def _trough_in_the_middle(q: SampledCurve) -> Part:
 
 def _recovers(q: SampledCurve) -> Part:
     rise = recovery(q)
-    return decide(rise, f"back by {points(rise)} points from the lowest layer to the last", over=BY_EYE)
+    return decide(rise, f"back by {points(rise)} points from the lowest layer to the last", over=CLAIMED_RECOVERY)
 
 
 def _comes_not_back(q: SampledCurve) -> Part:
     rise = recovery(q)
-    return decide(rise, f"back by {points(rise)} points from the lowest layer to the last", under=BY_EYE)
+    return decide(rise, f"back by {points(rise)} points from the lowest layer to the last", under=CLAIMED_RECOVERY)
 
 
 def _stays_low(q: SampledCurve) -> Part:
-    level = plateau(q, BY_EYE)
+    level = plateau(q, CLAIMED_LEVEL)
     begun = decide(level, f"level from layer {estimate(level, 0)} on", under=middle(q) + 0.5)
     return both(replace(begun, unit="layer"), _comes_not_back(q))
 
 
 def _falls_on(q: SampledCurve) -> Part:
     change = last(q.relative_to(middle(q)))
-    falling = decide(change, f"{points(change)} points from the middle layer to the last", under=-BY_EYE)
+    falling = decide(change, f"{points(change)} points from the middle layer to the last", under=-SEEN_BY_EYE)
     return both(falling, _comes_not_back(q))
 
 
@@ -151,10 +153,6 @@ falls_on = _every(_falls_on, Q_ANCHORED)
 
 PAPER = ("popqa", "triviaqa", "hotpotqa", "nq")
 """The datasets of the charts that were read."""
-SIMILAR = 30.0
-"""Points. The widest that reading 5 gives lines that it calls very similar (−40 to −70 at one layer)."""
-REVERSED = 5.0
-"""Points. Two lines that cross by less than random cuts move a curve have not changed their order."""
 
 
 def lies_lowest(dataset: str) -> Check:
@@ -185,7 +183,7 @@ def similar(runs: Sequence[RunCurves]) -> list[Part]:
 
     def farthest(run: RunCurves, curves: dict[str, SampledCurve]) -> Part:
         size = widest_gap(list(curves.values()))
-        return decide(size, f"{points(size)} points apart where two are farthest", under=SIMILAR)
+        return decide(size, f"{points(size)} points apart where two are farthest", under=CLAIMED_SIMILAR)
 
     return _each(lambda run: _together(run, farthest))(runs)
 
@@ -203,7 +201,7 @@ def order_kept(runs: Sequence[RunCurves]) -> list[Part]:
             words = f"{display_name(lower)} − {display_name(upper)} is {points(gap)} points in the mean"
             parts.append(decide(gap, words, under=0.0))
         back = crossing(list(curves.values()), start)
-        parts.append(decide(back, f"two change places by {points(back)} points", under=REVERSED))
+        parts.append(decide(back, f"two change places by {points(back)} points", under=SAME_ORDER))
         return worst(parts)
 
     return _each(lambda run: _together(run, turned))(runs)
@@ -215,7 +213,7 @@ def converge(runs: Sequence[RunCurves]) -> list[Part]:
     def narrowing(run: RunCurves, curves: dict[str, SampledCurve]) -> Part:
         every = list(curves.values())
         nearer = closing(every, slice(third(every[0]), two_thirds(every[0]) + 1))
-        return decide(nearer, f"distance in the middle less that at the end: {points(nearer)} points", over=0.0)
+        return decide(nearer, f"distance in the middle less that at the end: {points(nearer)} points", over=CLOSING)
 
     return _each(lambda run: _together(run, narrowing))(runs)
 

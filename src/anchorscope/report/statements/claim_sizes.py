@@ -6,6 +6,7 @@ from anchorscope.report.palette import display_name
 from anchorscope.report.statements.claim import NO_DRAWS, Part, decide, missing, named
 from anchorscope.report.statements.run_curves import RunCurves, depth_below_zero, fall_per_layer, lowest, measurable
 from anchorscope.report.statements.size_trends import line_up
+from anchorscope.report.verdicts import GREATER, SAME_RATE
 from anchorscope.report.wording import estimate, points
 from anchorscope.stats.curve_order import spread
 from anchorscope.stats.curve_shape import decline, volatility
@@ -13,10 +14,6 @@ from anchorscope.stats.estimate import Estimate
 from anchorscope.stats.independent import difference_of, mean_of, ratio_of
 from anchorscope.stats.sampled_curve import SampledCurve
 
-GREATER = (1.2, 1.3)
-"""Reading 1: the larger model's values are 20–30 % greater."""
-SAME_RATE = (0.8, 1.25)
-"""A ratio within a quarter, either way, is what reading 5 can have meant by "somewhat similar"."""
 TWO_SIZES_NEEDED = "needs runs of two model sizes: anchorscope compare"
 SHARED_NEEDED = "needs a dataset that both sizes were run on"
 TWO_SHARED_NEEDED = "needs two datasets that both sizes were run on"

@@ -6,110 +6,125 @@ there is nothing to compare, and nothing is said of datasets.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from anchorscope.report.palette import A_ANCHORED, Q_ANCHORED, display_name
+from anchorscope.report.palette import A_ANCHORED, GROUPS, Q_ANCHORED, display_name
 from anchorscope.report.statements.reading import About, Reading, at_layers, of_depth
-from anchorscope.report.verdicts import Verdict, above, all_of, below, between
+from anchorscope.report.verdicts import (
+    CLOSING,
+    END_TOGETHER,
+    LEVEL_PART,
+    MIDDLE_THIRD,
+    MIN_RECOVERY,
+    MIN_TROUGH,
+    NEAR_ZERO,
+    SAME_ORDER,
+    SMOOTH,
+    STAYS_FLAT,
+    WORST_FIRST,
+    Verdict,
+    above,
+    all_of,
+    below,
+    between,
+)
 from anchorscope.report.wording import estimate, number, points
 from anchorscope.stats import curve_order
 from anchorscope.stats import curve_shape as shape
 from anchorscope.stats.estimate import Estimate
 from anchorscope.stats.sampled_curve import SampledCurve
 
-NEAR_ZERO = 5.0
-"""Points. In the first layers little has been cut yet; random cuts alone move a curve by a few points."""
-MIN_TROUGH = 5.0
-"""Points. Random cuts alone move a curve by a few points; a shallower dip means nothing."""
-MIN_RECOVERY = 5.0
-"""Points. A rise that a reader of the chart would see; the interval accounts for the lowest layer being picked."""
-STAYS_FLAT = 10.0
-"""Points. Readers of such charts call a line flat that keeps within ten points of zero."""
-SMOOTH = 5.0
-"""Points. A layer that lies farther off the middle of its neighbours makes a visible jag."""
-MIDDLE_THIRD = (1 / 3 - 1e-9, 2 / 3 + 1e-9)
-"""Shares of the depth. A layer at exactly a third (layer 9 of 28) belongs to it, whatever the rounding."""
-LEVEL_PART = 0.25
-"""Share of the depth, counted from the end, for which a curve must be level to have a plateau."""
+
+@dataclass(frozen=True)
+class CurveStatement:
+    """One statement about the shape of a curve: what is measured, against which threshold, in which words."""
+
+    claim: str
+    measure: Callable[[SampledCurve], Estimate]
+    verdict: Callable[[Estimate | None], Verdict]
+    holds: str
+    """What "it", the curve, does where it holds."""
+    fails: str
+    numbers: Callable[[SampledCurve, Estimate], str]
+    words: str = ""
+    """The statement in full, where it says more than `holds`."""
+    unit: str = "points"
+    layer: Callable[[SampledCurve, Estimate], int | None] = lambda curve, found: None
+    """The layer that it is about."""
+    groups: tuple[str, ...] = GROUPS
+    """Whose curves it is asked of."""
+
+    def reading(self, about: About, group: str, curve: SampledCurve | None) -> Reading:
+        """The statement on one curve; undecided where there is none."""
+        found = self.measure(curve) if curve else None
+        numbers, layer = (self.numbers(curve, found), self.layer(curve, found)) if curve and found else ("", None)
+        named = self.claim if group == Q_ANCHORED else f"a_{self.claim}"
+        words = f"the {group} curve {self.words or self.holds}"
+        return about.reading(named, words, numbers, found, self.verdict(found), group=group, scope="curve",
+                             unit=self.unit, layer=layer)  # fmt: skip
+
+
+def curve_statements(n_layers: int) -> tuple[CurveStatement, ...]:
+    """What is asked of every curve of a model of this depth, in the order in which it is told."""
+    near, fall, rise, flat, jag = (
+        number(size, 0) for size in (NEAR_ZERO, MIN_TROUGH, MIN_RECOVERY, STAYS_FLAT, SMOOTH)
+    )
+    level_from = math.floor((1 - LEVEL_PART) * (n_layers - 1))
+    return (
+        CurveStatement(
+            "first_layer", shape.first, lambda found: between(found, -NEAR_ZERO, NEAR_ZERO),
+            f"starts within ±{near} points of zero", f"does not start within ±{near} points of zero",
+            lambda curve, found: f"ΔP {points(found)} at layer 0", layer=lambda curve, found: 0,
+        ),
+        CurveStatement(
+            "flat", shape.range_within, lambda found: below(found, STAYS_FLAT),
+            f"stays within ±{flat} points of zero at every layer",
+            f"does not stay within ±{flat} points of zero at every layer",
+            lambda curve, found: f"farthest: {points(found)}", groups=(A_ANCHORED,),
+        ),
+        CurveStatement(
+            "trough", lambda curve: shape.trough(curve).depth, lambda found: below(found, -MIN_TROUGH),
+            f"gets more than {fall} points below zero", f"never gets more than {fall} points below zero",
+            lambda curve, found: f"ΔP {points(found)}, lowest at layer {_layer(shape.trough(curve).layer)}",
+            layer=lambda curve, found: _layer(shape.trough(curve).layer),
+        ),
+        CurveStatement(
+            "trough_place", lambda curve: shape.trough(curve).relative, lambda found: between(found, *MIDDLE_THIRD),
+            "is lowest in the middle third of the depth", "is lowest outside the middle third of the depth",
+            lambda curve, found: f"{at_layers(shape.trough(curve).layer)}, {of_depth(found)}",
+            unit="share of the depth", layer=lambda curve, found: _layer(shape.trough(curve).layer),
+        ),
+        CurveStatement(
+            "recovery", shape.recovery, lambda found: above(found, MIN_RECOVERY),
+            f"comes back by more than {rise} points", f"does not come back by more than {rise} points",
+            lambda curve, found: f"rise from the lowest layer to the end: {points(found)}",
+            f"comes back by more than {rise} points by the last layer",
+        ),
+        CurveStatement(
+            "last_layer", shape.last, lambda found: below(found, 0.0), "ends below zero", "ends above zero",
+            lambda curve, found: f"ΔP {points(found)}", "is still below zero at the last layer",
+            layer=lambda curve, found: n_layers - 1,
+        ),
+        CurveStatement(
+            "plateau", shape.plateau, lambda found: below(found, level_from + 0.5),
+            "is level over the last quarter of the depth", "is not level over the last quarter of the depth",
+            lambda curve, found: f"level from {at_layers(found)} on",
+            f"keeps within ±{number(shape.FLAT, 0)} points of its end from layer {level_from} on, or earlier",
+            unit="layer", layer=lambda curve, found: _layer(found),
+        ),
+        CurveStatement(
+            "volatility", shape.volatility, lambda found: below(found, SMOOTH), "is smooth",
+            "jumps from layer to layer", lambda curve, found: f"root mean square {points(found)}",
+            f"is smooth: its layers lie less than {jag} points off the middle of their neighbours",
+        ),
+    )  # fmt: skip
 
 
 def of_curve(about: About, group: str, curve: SampledCurve | None) -> list[Reading]:
-    """All readings of one group's curve; undecided throughout where there is none."""
-    reader = _Reader(about, group, curve)
-    readings = [reader.first(), reader.trough(), reader.place(), reader.recovery(), reader.last(), reader.plateau(),
-                reader.volatility()]  # fmt: skip
-    return [*readings, reader.flat()] if group == A_ANCHORED else readings
-
-
-@dataclass(frozen=True)
-class _Reader:
-    """One curve and what it is about."""
-
-    about: About
-    group: str
-    curve: SampledCurve | None
-
-    def first(self) -> Reading:
-        found = shape.first(self.curve) if self.curve else None
-        words = f"starts within ±{number(NEAR_ZERO, 0)} points of zero"
-        return self._reading("first_layer", words, f"ΔP {points(found)} at layer 0", found,
-                             between(found, -NEAR_ZERO, NEAR_ZERO), layer=0)  # fmt: skip
-
-    def trough(self) -> Reading:
-        found = shape.trough(self.curve) if self.curve else None
-        depth = found.depth if found else None
-        words = f"gets more than {number(MIN_TROUGH, 0)} points below zero"
-        layer = _layer(found.layer if found else None)
-        numbers = f"ΔP {points(depth)}, lowest at layer {layer}"
-        return self._reading("trough", words, numbers, depth, below(depth, -MIN_TROUGH), layer=layer)
-
-    def place(self) -> Reading:
-        found = shape.trough(self.curve) if self.curve else None
-        relative = found.relative if found else None
-        numbers = f"{at_layers(found.layer)}, {of_depth(found.relative)}" if found else ""
-        return self._reading("trough_place", "is lowest in the middle third of the depth", numbers, relative,
-                             between(relative, *MIDDLE_THIRD), unit="share of the depth",
-                             layer=_layer(found.layer if found else None))  # fmt: skip
-
-    def recovery(self) -> Reading:
-        found = shape.recovery(self.curve) if self.curve else None
-        words = f"comes back by more than {number(MIN_RECOVERY, 0)} points by the last layer"
-        numbers = f"rise from the lowest layer to the end: {points(found)}"
-        return self._reading("recovery", words, numbers, found, above(found, MIN_RECOVERY))
-
-    def last(self) -> Reading:
-        found = shape.last(self.curve) if self.curve else None
-        words = "is still below zero at the last layer"
-        layer = self.about.findings.n_layers - 1
-        return self._reading("last_layer", words, f"ΔP {points(found)}", found, below(found, 0.0), layer=layer)
-
-    def plateau(self) -> Reading:
-        found = shape.plateau(self.curve) if self.curve else None
-        asked = math.floor((1 - LEVEL_PART) * (self.about.findings.n_layers - 1))
-        words = f"keeps within ±{number(shape.FLAT, 0)} points of its end from layer {asked} on, or earlier"
-        numbers = f"level from {at_layers(found)} on" if found else ""
-        return self._reading("plateau", words, numbers, found, below(found, asked + 0.5), unit="layer",
-                             layer=_layer(found))  # fmt: skip
-
-    def volatility(self) -> Reading:
-        found = shape.volatility(self.curve) if self.curve else None
-        words = f"is smooth: its layers lie less than {number(SMOOTH, 0)} points off the middle of their neighbours"
-        numbers = f"root mean square {points(found)}"
-        return self._reading("volatility", words, numbers, found, below(found, SMOOTH))
-
-    def flat(self) -> Reading:
-        found = shape.range_within(self.curve) if self.curve else None
-        words = f"stays within ±{number(STAYS_FLAT, 0)} points of zero at every layer"
-        return self._reading("flat", words, f"farthest: {points(found)}", found, below(found, STAYS_FLAT))
-
-    def _reading(
-        self, claim: str, words: str, numbers: str, found: Estimate | None, verdict: Verdict, *,
-        unit: str = "points", layer: int | None = None,
-    ) -> Reading:  # fmt: skip
-        named = claim if self.group == Q_ANCHORED else f"a_{claim}"
-        return self.about.reading(named, f"the {self.group} curve {words}", numbers, found, verdict,
-                                  group=self.group, scope="curve", unit=unit, layer=layer)  # fmt: skip
+    """All readings of one group's curve; what is asked of one group alone comes last."""
+    asked = [one for one in curve_statements(about.findings.n_layers) if group in one.groups]
+    return [one.reading(about, group, curve) for one in sorted(asked, key=lambda one: one.groups != GROUPS)]
 
 
 def separation(about: About, q: SampledCurve | None, a: SampledCurve | None) -> Reading:
@@ -125,13 +140,6 @@ def _layer(found: Estimate | None) -> int | None:
     return int(found.value) if found and math.isfinite(found.value) else None
 
 
-SAME_ORDER = 5.0
-"""Points. Two curves that change places by less have hardly done so."""
-END_TOGETHER = 10.0
-"""Points. Curves of a chart that spans a hundred points and end this close look like one bundle."""
-CLOSING = 0.0
-"""Points. Any clear approach counts as one."""
-
 MEASURES = {
     "separation": "from layer", "trough": "lowest ΔP", "trough_place": "at this part of the depth", "recovery": "rise",
     "a_flat": "farthest from zero", "sorts_by_label": "true share of Q-Anchored − of A-Anchored",
@@ -139,8 +147,6 @@ MEASURES = {
     "signal_survives": "AUC",
 }  # fmt: skip
 """What is counted where a claim is told for all datasets at once."""
-
-_WORST_FIRST = ("does not hold", "undecided", "holds")
 
 
 def of_group(about: About, group: str, curves: Sequence[SampledCurve | None]) -> list[Reading]:
@@ -152,7 +158,7 @@ def of_group(about: About, group: str, curves: Sequence[SampledCurve | None]) ->
 
 def in_each(about: About, readings: Sequence[Reading]) -> Reading:
     """One claim over all datasets: its verdict is the worst, its number that dataset's."""
-    worst = min(readings, key=lambda reading: _WORST_FIRST.index(reading["verdict"]))
+    worst = min(readings, key=lambda reading: WORST_FIRST.index(reading["verdict"]))
     verdict = all_of([reading["verdict"] for reading in readings])
     each = ", ".join(f"{display_name(reading['dataset'])} {short_number(reading)}" for reading in readings)
     numbers = f"{MEASURES[worst['claim']]}: {each}"

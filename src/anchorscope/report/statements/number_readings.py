@@ -5,15 +5,19 @@ from anchorscope.report.charts.auc_charts import BASELINES
 from anchorscope.report.lookup import auc_of, headline_layer
 from anchorscope.report.palette import A_ANCHORED, Q_ANCHORED
 from anchorscope.report.statements.reading import About, Reading
-from anchorscope.report.verdicts import above, below, difference, exact, size_ratio, with_zero_bound
+from anchorscope.report.verdicts import (
+    LABEL_SORTING,
+    NO_SIGNAL_AUC,
+    NOOP_FLIPS,
+    SMALL_RATIO,
+    above,
+    below,
+    difference,
+    exact,
+    size_ratio,
+    with_zero_bound,
+)
 from anchorscope.report.wording import estimate, number, percent, points
-
-SMALL_RATIO = 0.25
-"""A control that does a quarter of the knockout's effect would explain too much of it."""
-NOOP_FLIPS = 0.03
-"""About 120 items without a single flip are enough to stay under it; any knockout worth reading flips far more."""
-LABEL_SORTING = 0.5
-"""Difference of the true shares. Above it, guessing the label from the group is right at least three times in four."""
 
 
 def q_below_a(about: About) -> Reading:
@@ -72,10 +76,6 @@ def fewer_flips_than_shuffled(about: About) -> Reading:
     words = "fewer items are Q-Anchored than if the scores after the cut were shuffled among the items"
     numbers = f"{percent(share)} against {percent(null)}"
     return about.reading("share_below_null", words, numbers, gap, below(gap, 0.0), unit="difference of shares")
-
-
-NO_SIGNAL_AUC = 0.5
-"""Guessing."""
 
 
 def beats_baselines(about: About) -> Reading:

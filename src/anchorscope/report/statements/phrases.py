@@ -49,15 +49,19 @@ class Prose:
 class Phrases:
     """What may be said of a claim, without its numbers."""
 
-    holds: str
-    fails: str
-    open: str
     that: str
     """The claim after "That …", for datasets which do not agree."""
+    fails: str
+    holds: str = ""
+    """Where it says more than the claim itself does."""
+    open: str = ""
+    """Where "Whether … is undecided" does not do."""
 
     def of(self, verdict: Verdict) -> str:
         """The one for a verdict."""
-        return {"holds": self.holds, "does not hold": self.fails, "undecided": self.open}[verdict]
+        if verdict == "holds":
+            return self.holds or self.that[:1].upper() + self.that[1:]
+        return self.fails if verdict == "does not hold" else self.open or f"Whether {self.that} is undecided"
 
 
 @dataclass(frozen=True)

@@ -1,14 +1,12 @@
 """The chart in words: what is drawn, and curve by curve, clause by clause as the verdicts allow."""
 
-from dataclasses import dataclass
-
 import polars as pl
 
 from anchorscope.report.assignment_rules import EXPLAINED, RULES, rules_of
 from anchorscope.report.findings import Findings
 from anchorscope.report.palette import A_ANCHORED, GROUPS, Q_ANCHORED, display_name, looks
 from anchorscope.report.run_summary import listing
-from anchorscope.report.statements.curve_readings import MIN_RECOVERY, MIN_TROUGH, NEAR_ZERO, STAYS_FLAT
+from anchorscope.report.statements.curve_readings import curve_statements
 from anchorscope.report.statements.phrases import Point, Points, Told
 from anchorscope.report.statements.phrases import ProseSection as Section
 from anchorscope.report.wording import MISSING, number
@@ -90,48 +88,6 @@ RULES_TOLD = ("plain", "corrected")
 """The paper's own chart, and what remains of it; the table of readings has the rest."""
 
 
-@dataclass(frozen=True)
-class Clause:
-    """What may be said of one claim about "it", the curve."""
-
-    holds: str
-    fails: str
-    that: str
-    """The claim itself, for "undecided: that …"."""
-
-
-_ZERO, _FALL, _RISE = (number(size, 0) for size in (NEAR_ZERO, MIN_TROUGH, MIN_RECOVERY))
-_FLAT = f"within ±{number(STAYS_FLAT, 0)} points of zero"
-
-CLAUSES = {
-    "first_layer": Clause(
-        f"starts within ±{_ZERO} points of zero", f"does not start within ±{_ZERO} points of zero",
-        f"it starts within ±{_ZERO} points of zero",
-    ),
-    "flat": Clause(
-        f"stays {_FLAT} at every layer", f"does not stay {_FLAT} at every layer", f"it stays {_FLAT} at every layer"
-    ),
-    "trough": Clause(
-        f"gets more than {_FALL} points below zero", f"never gets more than {_FALL} points below zero",
-        f"it gets more than {_FALL} points below zero",
-    ),
-    "trough_place": Clause(
-        "is lowest in the middle third of the depth", "is lowest outside the middle third of the depth",
-        "it is lowest in the middle third of the depth",
-    ),
-    "recovery": Clause(
-        f"comes back by more than {_RISE} points", f"does not come back by more than {_RISE} points",
-        f"it comes back by more than {_RISE} points",
-    ),
-    "last_layer": Clause("ends below zero", "ends above zero", "it ends below zero"),
-    "plateau": Clause(
-        "is level over the last quarter of the depth", "is not level over the last quarter of the depth",
-        "it is level over the last quarter of the depth",
-    ),
-    "volatility": Clause("is smooth", "jumps from layer to layer", "it is smooth"),
-}  # fmt: skip
-"""Of one curve, in the order in which they are told."""
-
 _ONLY_AFTER_A_FALL = ("trough_place", "recovery")
 
 
@@ -140,7 +96,7 @@ def series(findings: Findings, told: Told) -> Section:
     lists = tuple(
         Points(
             f"{display_name(dataset)}, {RULES[rule]}",
-            tuple(Point(group, _curve(told, dataset, rule, group)) for group in GROUPS),
+            tuple(Point(group, _curve(findings, told, dataset, rule, group)) for group in GROUPS),
         )
         for dataset in findings.datasets
         for rule in RULES_TOLD
@@ -148,9 +104,10 @@ def series(findings: Findings, told: Told) -> Section:
     return Section("Curve by curve", "words-series", lists=lists)
 
 
-def _curve(told: Told, dataset: str, rule: str, group: str) -> str:
+def _curve(findings: Findings, told: Told, dataset: str, rule: str, group: str) -> str:
     prefix = "a_" if group == A_ANCHORED else ""
-    found = {claim: told.one(dataset, rule, f"{prefix}{claim}") for claim in CLAUSES}
+    statements = {one.claim: one for one in curve_statements(findings.n_layers)}
+    found = {claim: told.one(dataset, rule, f"{prefix}{claim}") for claim in statements}
     trough = found["trough"]
     if trough is None or trough["value"] is None:
         return "no curve with bootstrap draws, so nothing can be said about its shape."
@@ -158,11 +115,11 @@ def _curve(told: Told, dataset: str, rule: str, group: str) -> str:
     for claim, reading in found.items():
         if reading is None or (claim in _ONLY_AFTER_A_FALL and trough["verdict"] != "holds"):
             continue
-        clause, numbers = CLAUSES[claim], f"({reading['numbers']})"
+        statement, numbers = statements[claim], f"({reading['numbers']})"
         if reading["verdict"] == "undecided":
-            undecided.append(f"that {clause.that} {numbers}")
+            undecided.append(f"that it {statement.holds} {numbers}")
         else:
-            decided.append(f"{clause.holds if reading['verdict'] == 'holds' else clause.fails} {numbers}")
+            decided.append(f"{statement.holds if reading['verdict'] == 'holds' else statement.fails} {numbers}")
     sentences = [f"{trough['n']} items."]
     if decided:
         sentences.append(f"It {'; '.join(decided)}.")

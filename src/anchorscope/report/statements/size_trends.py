@@ -7,16 +7,13 @@ from itertools import pairwise
 
 from anchorscope.report.findings import Findings
 from anchorscope.report.statements.run_curves import RunCurves
-from anchorscope.report.verdicts import Verdict, has_interval
+from anchorscope.report.verdicts import TWO_SIZES, Verdict, one_direction, surely
 from anchorscope.report.wording import number
 from anchorscope.stats import curve_shape as shape
 from anchorscope.stats.curve_order import spread
 from anchorscope.stats.estimate import Estimate
 from anchorscope.stats.independent import difference_of, mean_of
 from anchorscope.stats.sampled_curve import SampledCurve
-
-TWO_SIZES = 1.2
-"""Largest over smallest number of parameters. Below it the difference lies in how parameters are counted."""
 
 
 @dataclass(frozen=True)
@@ -155,15 +152,6 @@ def trend_of(values: Sequence[Estimate], negligible: float) -> Trend:
     sign = 1 if change.value >= 0 else -1
     steps = [difference_of(after, before) for before, after in pairwise(values)]
     monotone = all(sign * step.value >= 0 for step in steps)
-    turned = any(_surely(step, -sign) for step in steps)
-    if not has_interval(change):
-        verdict: Verdict = "undecided"
-    elif turned or (change.ci_low > -negligible and change.ci_high < negligible):
-        verdict = "does not hold"
-    else:
-        verdict = "holds" if _surely(change, sign) else "undecided"
+    turned = any(surely(step, -sign) for step in steps)
+    verdict = one_direction(change, turned, negligible)
     return Trend(tuple(values), change, verdict, monotone, turned)
-
-
-def _surely(step: Estimate, sign: int) -> bool:
-    return has_interval(step) and (step.ci_low > 0 if sign > 0 else step.ci_high < 0)
