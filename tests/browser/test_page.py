@@ -11,7 +11,7 @@ import pytest
 from report_synthetic import LAYERS, make_findings
 
 from anchorscope.report.charts.delta_p import DeltaPChart
-from anchorscope.report.page import write_report
+from anchorscope.report.run_page import write_report
 from anchorscope.report.statements.claims import judge
 from anchorscope.report.statements.run_readings import read
 

@@ -21,9 +21,9 @@ import anchorscope.report
 from anchorscope.report.chart_data import page_data
 from anchorscope.report.charts.delta_p import DeltaPChart
 from anchorscope.report.comparison.comparison_page import SCRIPTS as COMPARE_SCRIPTS
-from anchorscope.report.page import FILES
-from anchorscope.report.page_script import REPORT_SCRIPTS, embedded_json, joined_script
+from anchorscope.report.page_writer import REPORT_SCRIPTS, embedded_json, joined_script
 from anchorscope.report.render import figures_of
+from anchorscope.report.run_page import FILES
 from anchorscope.report.statements.claims import claims_records, judge
 from anchorscope.report.statements.run_readings import read
 

@@ -13,7 +13,7 @@ from report_synthetic import make_findings
 
 from anchorscope.report.items.explorer_data import item_data
 from anchorscope.report.items.item_records import ItemRecord, record, records
-from anchorscope.report.page_script import embedded_json
+from anchorscope.report.page_writer import embedded_json
 
 LAYERS = 12
 

@@ -17,7 +17,7 @@ from anchorscope.report.assignment_rules import MENU_TITLES
 from anchorscope.report.charts.auc_charts import BASELINES
 from anchorscope.report.experiments.rows import TRUTHS, present
 from anchorscope.report.findings import Findings
-from anchorscope.report.palette import GROUPS, display_name, looks
+from anchorscope.report.palette import GROUPS, dataset_styles, display_name
 
 MOST_POINTS = 140_000  # about three megabytes
 MAIN_INTERVENTIONS = ("knockout", "direct", "random", "none")
@@ -60,9 +60,9 @@ def page_data(findings: Findings, most_points: int = MOST_POINTS) -> dict[str, A
 def dataset_entries(datasets: Sequence[str]) -> list[dict[str, str]]:
     """How the charts name and draw each dataset; one alone needs no marker."""
     return [
-        {"id": name, "name": display_name(name), "q": look.q_colour, "a": look.a_colour,
-         "marker": look.marker if len(datasets) > 1 else ""}
-        for name, look in looks(datasets).items()
+        {"id": name, "name": display_name(name), "q": colours.q_colour, "a": colours.a_colour,
+         "marker": colours.marker if len(datasets) > 1 else ""}
+        for name, colours in dataset_styles(datasets).items()
     ]  # fmt: skip
 
 

@@ -33,7 +33,7 @@ _FIXED = {
 }
 
 # Further pairs: darker members of the same family, a cool one for Q and a warm one for A.
-_FURTHER = (
+_OTHER_PAIRS = (
     ("#393b79", "#e6550d", "P"),
     ("#637939", "#843c39", "X"),
     ("#7b4173", "#bd9e39", "<"),
@@ -42,7 +42,7 @@ _FURTHER = (
 
 
 @dataclass(frozen=True)
-class Look:
+class DatasetStyle:
     """How one dataset is drawn."""
 
     q_colour: str
@@ -62,14 +62,14 @@ def display_name(dataset: str) -> str:
     return _NAMES.get(dataset, dataset)
 
 
-def looks(datasets: Sequence[str]) -> dict[str, Look]:
+def dataset_styles(datasets: Sequence[str]) -> dict[str, DatasetStyle]:
     """A look for every dataset, in order; unknown ones share the further pairs among themselves."""
-    chosen: dict[str, Look] = {}
+    chosen: dict[str, DatasetStyle] = {}
     unknown = 0
     for dataset in datasets:
         if dataset in _FIXED:
-            chosen[dataset] = Look(*_FIXED[dataset])
+            chosen[dataset] = DatasetStyle(*_FIXED[dataset])
         else:
-            chosen[dataset] = Look(*_FURTHER[unknown % len(_FURTHER)])
+            chosen[dataset] = DatasetStyle(*_OTHER_PAIRS[unknown % len(_OTHER_PAIRS)])
             unknown += 1
     return chosen

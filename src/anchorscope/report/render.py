@@ -14,7 +14,7 @@ from anchorscope.report.charts.truth_split import TruthSplitChart
 from anchorscope.report.experiments.exact_tokens import ExactTokensChart
 from anchorscope.report.experiments.section import experiment_figures
 from anchorscope.report.findings import Findings
-from anchorscope.report.page import write_report
+from anchorscope.report.run_page import write_report
 from anchorscope.report.statements.claims import claims_records, judge
 from anchorscope.report.statements.run_readings import read
 

@@ -56,12 +56,12 @@ def _retained_sentences(findings: Findings, observations: Observations) -> list[
         return []
 
     def share(intervention: str) -> str:
-        def at(dataset: str) -> Estimate | None:
+        def of_dataset(dataset: str) -> Estimate | None:
             return summary_of(
                 findings, dataset, "group_share", assignment="retained", intervention=intervention, group=Q_ANCHORED
             )
 
-        return _range(findings, at, short_percent)
+        return _range(findings, of_dataset, short_percent)
 
     return [
         f"A probe that was trained on the cut states calls {share('knockout')} of the items Q-Anchored, for which less "
@@ -118,10 +118,10 @@ def _warning(findings: Findings, observations: Observations, dataset: str) -> st
 
 def _label_sentence(findings: Findings, observations: Observations) -> str:
     def share(group: str) -> str:
-        def at(dataset: str) -> Estimate | None:
+        def of_dataset(dataset: str) -> Estimate | None:
             return summary_of(findings, dataset, "true_share", assignment="plain", intervention="knockout", group=group)
 
-        return _range(findings, at, short_percent)
+        return _range(findings, of_dataset, short_percent)
 
     mine = [o for o in observations if o["claim"] == "sorts_by_label" and o["assignment"] == "plain"]
     opening = "But true" if any(o["verdict"] == "holds" for o in mine) else "True"
@@ -149,12 +149,12 @@ def _probe_sentence(findings: Findings) -> str:
 
 
 def _reference(findings: Findings, assignment: str, group: str) -> str:
-    def at(dataset: str) -> Estimate | None:
+    def of_dataset(dataset: str) -> Estimate | None:
         return summary_of(
             findings, dataset, "delta_p_reference", assignment=assignment, intervention="knockout", group=group
         )
 
-    return _range(findings, at, lambda e: number(e.value, 0))
+    return _range(findings, of_dataset, lambda e: number(e.value, 0))
 
 
 def _range(findings: Findings, find: Callable[[str], Estimate | None], show: Callable[[Estimate], str]) -> str:

@@ -47,7 +47,7 @@ def difference_cells(rows: pl.DataFrame, quantity: str, show: Show) -> tuple[str
     if not gap.height:
         return (NOTHING, NOTHING, NOTHING)
     row = gap.row(0, named=True)
-    return (shown(find(gap), show), chance(row["p_value"], row["q_value"]), plain(row["effect_size"], 2))
+    return (shown(find(gap), show), p_value_cell(row["p_value"], row["q_value"]), plain(row["effect_size"], 2))
 
 
 def shown(found: Estimate | None, show: Show) -> str:
@@ -55,7 +55,7 @@ def shown(found: Estimate | None, show: Show) -> str:
     return NOTHING if found is None else show(found)
 
 
-def chance(p: float | None, q: float | None = None) -> str:
+def p_value_cell(p: float | None, q: float | None = None) -> str:
     """A p-value; the one with the false discovery rate controlled where there is one."""
     value = p if q is None or math.isnan(q) else q
     if value is None or math.isnan(value):

@@ -17,7 +17,7 @@ from anchorscope.report.charts.layout import Grid, Legend, canvas, empty_panel, 
 from anchorscope.report.charts.parallel import save_all
 from anchorscope.report.experiments.rows import TRUTHS, present, select
 from anchorscope.report.experiments.section import Section, SectionFigure, filled
-from anchorscope.report.page import write_page
+from anchorscope.report.page_writer import write_page
 from anchorscope.report.palette import A_ANCHORED, INK, Q_ANCHORED
 from anchorscope.report.recovery_chart import RecoveryChart, other_recovery_table, recovery_table
 from anchorscope.report.tables import Table

@@ -1,6 +1,7 @@
 """A new experiment is its own section file and its entry in the catalogue: the page and the figures find it there."""
 
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import polars as pl
@@ -8,8 +9,11 @@ import pytest
 from report_further_synthetic import Experiments, make_further
 
 from anchorscope import catalogue
-from anchorscope.report.findings import EXPERIMENT_SCHEMA
-from anchorscope.report.render import write_all
+from anchorscope.report.findings import EXPERIMENT_SCHEMA, Findings
+from anchorscope.report.render import figures_of
+from anchorscope.report.run_page import write_report
+from anchorscope.report.statements.claims import judge
+from anchorscope.report.statements.run_readings import read
 
 MODULE = '''
 """A made-up experiment: how loud the answers are."""
@@ -73,17 +77,22 @@ def loud(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     sys.modules.pop("loudness_section", None)
 
 
+def written(findings: Findings, out: Path) -> Path:
+    """The page with the figures of this experiment: others are drawn in other tests."""
+    for figure in figures_of(findings):
+        if figure.name == "loudness":
+            figure.save(out)
+    out.mkdir(exist_ok=True)
+    write_report(findings, read(findings), judge([findings]), out)
+    return out
+
+
 @pytest.mark.usefixtures("loud")
 def test_a_new_experiment_brings_its_section_and_its_figure(tmp_path):
-    found = Experiments("atlas", 0)
+    found, run = Experiments("atlas", 0), make_further(("atlas",))
     found.add("loudness", "level", 61.5, 1.0)
-    run = make_further(("atlas",))
-    run = run.__class__(**{**vars(run), "experiments": pl.concat([
-        run.experiments.filter(pl.col("experiment").is_in(["layers", "heads"])),
-        pl.DataFrame(found.rows, schema=EXPERIMENT_SCHEMA),
-    ])})  # fmt: skip
-    out = tmp_path / "run"
-    write_all(run, out)
+    rows = pl.DataFrame(found.rows, schema=EXPERIMENT_SCHEMA)
+    out = written(replace(run, experiments=pl.concat([run.experiments, rows])), tmp_path / "run")
     for kind in ("png", "svg", "pdf", "csv"):
         assert (out / "figures" / f"loudness.{kind}").stat().st_size
     assert (out / "figures" / "loudness.csv").read_text(encoding="utf-8") == "dataset,value\natlas,61.5\n"
@@ -96,6 +105,6 @@ def test_a_new_experiment_brings_its_section_and_its_figure(tmp_path):
 
 @pytest.mark.usefixtures("loud")
 def test_a_run_that_did_not_make_it_does_not_show_it(tmp_path):
-    write_all(make_further(("atlas",)), tmp_path / "run")
-    assert "Loudness" not in (tmp_path / "run" / "report.html").read_text(encoding="utf-8")
-    assert not (tmp_path / "run" / "figures" / "loudness.csv").exists()
+    out = written(make_further(("atlas",)), tmp_path / "run")
+    assert "Loudness" not in (out / "report.html").read_text(encoding="utf-8")
+    assert not (out / "figures").exists()

@@ -14,10 +14,10 @@ from anchorscope.report.experiments.heads import head_of
 from anchorscope.report.experiments.rows import find, select
 from anchorscope.report.experiments.section import experiment_charts, experiment_sections
 from anchorscope.report.findings import EXPERIMENT_ITEM_SCHEMA, EXPERIMENT_SCHEMA, UNAVAILABLE_SCHEMA
-from anchorscope.report.page import FURTHER_FILES, write_report
+from anchorscope.report.run_page import EXPERIMENT_FILES, write_report
 from anchorscope.report.statements.claims import judge
 from anchorscope.report.statements.run_readings import read
-from anchorscope.report.tables import chance, group_cells
+from anchorscope.report.tables import group_cells, p_value_cell
 from anchorscope.report.wording import points
 
 CHARTS = experiment_charts()
@@ -89,7 +89,7 @@ def test_the_page_shows_the_numbers(page):
         text = (page / name).read_text(encoding="utf-8")
         for wanted in (
             "Further evidence", "Knowledge boundary", "−52.0 [−54.0, −50.0]", "head 2, layers 6–8", "&lt; 0.001",
-            "0.87", "83.0\u00a0%", "popularity: none of 160 items", *FURTHER_FILES,
+            "0.87", "83.0\u00a0%", "popularity: none of 160 items", *EXPERIMENT_FILES,
         ):  # fmt: skip
             assert wanted.replace("_", "\\_") in text or wanted in text, (name, wanted)
     ids = re.findall(r'id="([^"]+)"', (page / "report.html").read_text(encoding="utf-8"))
@@ -156,7 +156,7 @@ def test_heads_are_read_back(head, first, last):
      (float("nan"), None, "–"), (0.2, float("nan"), "0.200")],
 )  # fmt: skip
 def test_chances_are_written_with_the_discovery_rate_where_there_is_one(p, q, text):
-    assert chance(p, q) == text
+    assert p_value_cell(p, q) == text
 
 
 def test_a_rule_that_is_not_known_here_keeps_its_name(further):

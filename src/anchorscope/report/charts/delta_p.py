@@ -27,10 +27,10 @@ from anchorscope.report.charts.line_chart import (
     missing_groups,
     random_handle,
     reference_handle,
-    room_for_marks,
+    reserve_mark_space,
 )
 from anchorscope.report.findings import Findings
-from anchorscope.report.palette import Look, looks
+from anchorscope.report.palette import DatasetStyle, dataset_styles
 
 _PANEL_INCHES = (4.35, 3.3)
 
@@ -44,8 +44,8 @@ class DeltaPChart(Display):
     """Title of the chart."""
     n_layers: int
     """Length of the x axis."""
-    looks: Mapping[str, Look]
-    """Look of every dataset, in order."""
+    styles: Mapping[str, DatasetStyle]
+    """Colours and marker of every dataset, in order."""
     reference_layers: Mapping[str, tuple[int, ...]]
     """Per dataset, l* of every fold."""
 
@@ -94,28 +94,28 @@ class DeltaPChart(Display):
         folds = [layers.count(layer) for layer, layers in _marks(drawn, reference_layers)]
         data = drawn.with_columns(pl.Series("reference_folds", folds, dtype=pl.Int64))
         empty = missing_groups(drawn.filter(pl.col("intervention") == "knockout"), datasets, PANEL_TITLES, "assignment")
-        return cls(data, (POINTS_NOTE, *empty), model, n_layers, looks(datasets), reference_layers)
+        return cls(data, (POINTS_NOTE, *empty), model, n_layers, dataset_styles(datasets), reference_layers)
 
     def draw(self) -> Figure:
         """Draw all panels with a shared y axis, and one legend below."""
         knockout = self.data.filter(pl.col("intervention") == "knockout")
         random = self.data.filter(pl.col("intervention") == "random")
-        handles = [*group_handles(self.looks, knockout), *([random_handle()] if random.height else [])]
+        handles = [*group_handles(self.styles, knockout), *([random_handle()] if random.height else [])]
         handles += [reference_handle()] if self.reference_layers else []
-        legend = Legend(handles, 3 if len(self.looks) == 3 else 4, self.notes)
+        legend = Legend(handles, 3 if len(self.styles) == 3 else 4, self.notes)
         page = sheet(self.model, (1, len(self.panels)), _PANEL_INCHES, legend)
         for axes, (assignment, title) in zip(page.axes[0], self.panels.items(), strict=True):
             here = pl.col("assignment") == assignment
             zero_line(axes)
-            mark_reference(axes, self.reference_layers, self.looks)
+            mark_reference(axes, self.reference_layers, self.styles)
             draw_random(axes, random.filter(here))
-            draw_groups(axes, knockout.filter(here), self.looks)
+            draw_groups(axes, knockout.filter(here), self.styles)
             if not knockout.filter(here).height:
                 empty_panel(axes, "no items in either group")
             axes.set_title(title)
             layer_axis(axes, self.n_layers)
         page.axes[0][0].set_ylabel("ΔP")
-        room_for_marks(page.axes[0][0], len(self.looks))
+        reserve_mark_space(page.axes[0][0], len(self.styles))
         return page.figure
 
 

@@ -8,7 +8,7 @@ from typing import Any
 from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 
-from anchorscope.report.palette import GROUPS, INK, Q_ANCHORED, Look
+from anchorscope.report.palette import GROUPS, INK, Q_ANCHORED, DatasetStyle
 from anchorscope.report.verdicts import has_interval
 from anchorscope.stats.estimate import Estimate
 
@@ -26,9 +26,9 @@ class Mark:
     """Colour and marker, as `Line2D` takes them."""
 
 
-def group_style(group: str, look: Look) -> dict[str, Any]:
+def group_style(group: str, colours: DatasetStyle) -> dict[str, Any]:
     """Q-Anchored filled, A-Anchored open: the group can be told in grey."""
-    colour = look.colour(group)
+    colour = colours.colour(group)
     face = colour if group == Q_ANCHORED else "white"
     marker = "o" if group == Q_ANCHORED else "s"
     return {"color": colour, "marker": marker, "markersize": 4.6, "markerfacecolor": face, "markeredgecolor": colour,
@@ -40,14 +40,14 @@ def group_offset(group: str) -> float:
     return -0.17 if group == Q_ANCHORED else 0.17
 
 
-def legend_look(looks: Sequence[Look]) -> Look:
+def legend_style(styles: Sequence[DatasetStyle]) -> DatasetStyle:
     """One dataset shows its own colours in the legend; with several, the panel's title names the dataset."""
-    return looks[0] if len(looks) == 1 else Look(INK, INK, "o")
+    return styles[0] if len(styles) == 1 else DatasetStyle(INK, INK, "o")
 
 
-def group_marks_handles(look: Look) -> list[Line2D]:
+def group_marks_handles(colours: DatasetStyle) -> list[Line2D]:
     """Legend entries of the two groups."""
-    return [Line2D([], [], label=group, **group_style(group, look)) for group in GROUPS]
+    return [Line2D([], [], label=group, **group_style(group, colours)) for group in GROUPS]
 
 
 def draw_forest(axes: Axes, labels: Sequence[str], marks: Sequence[Mark], null: float | None = 0.0) -> None:

@@ -53,7 +53,7 @@ def hatch_handle(text: str) -> Patch:
     return Patch(label=text, **_HATCH)
 
 
-def reach_of(values: Floats, least: float) -> float:
+def symmetric_limit(values: Floats, least: float) -> float:
     """The largest size of a value, so that zero is in the middle of the colours."""
     known = np.abs(values[np.isfinite(values)])
     return max(least, float(known.max())) if len(known) else least

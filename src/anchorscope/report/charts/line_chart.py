@@ -8,7 +8,7 @@ from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 
 from anchorscope.report.charts.layout import line_with_band
-from anchorscope.report.palette import CONTROL_GREY, GROUPS, INK, LINE_STYLES, Look, display_name
+from anchorscope.report.palette import CONTROL_GREY, GROUPS, INK, LINE_STYLES, DatasetStyle, display_name
 
 CURVE_COLUMNS = (
     "dataset", "intervention", "assignment", "group", "truth", "layer", "delta_p", "ci_low", "ci_high", "n",
@@ -44,22 +44,22 @@ def missing_groups(drawn: pl.DataFrame, datasets: Sequence[str], panels: Mapping
     return notes
 
 
-def draw_groups(axes: Axes, drawn: pl.DataFrame, looks: Mapping[str, Look]) -> None:
+def draw_groups(axes: Axes, drawn: pl.DataFrame, styles: Mapping[str, DatasetStyle]) -> None:
     """Both groups of every dataset; markers only where several datasets must be told apart in grey."""
-    for number, (dataset, look) in enumerate(looks.items()):
+    for number, (dataset, colours) in enumerate(styles.items()):
         for group in GROUPS:
             rows = drawn.filter((pl.col("dataset") == dataset) & (pl.col("group") == group))
             if rows.height:
-                style = line_style(group, look, marker=len(looks) > 1)
+                style = line_style(group, colours, marker=len(styles) > 1)
                 # Every dataset starts its markers at another layer, so that they do not cover each other.
                 line_with_band(axes, rows, "delta_p", markevery=(number % 4, 4), zorder=3, **style)
 
 
-def line_style(group: str, look: Look, *, marker: bool) -> dict[str, Any]:
+def line_style(group: str, colours: DatasetStyle, *, marker: bool) -> dict[str, Any]:
     """Keyword arguments for one group line, used for the line and for its legend entry."""
-    style: dict[str, Any] = {"color": look.colour(group), "linestyle": LINE_STYLES[group]}
+    style: dict[str, Any] = {"color": colours.colour(group), "linestyle": LINE_STYLES[group]}
     if marker:
-        style |= {"marker": look.marker, "markersize": 4.4, "markeredgewidth": 0.0}
+        style |= {"marker": colours.marker, "markersize": 4.4, "markeredgewidth": 0.0}
     return style
 
 
@@ -70,31 +70,31 @@ def draw_random(axes: Axes, drawn: pl.DataFrame) -> None:
         axes.plot(rows["layer"], rows["delta_p"], color=CONTROL_GREY, linestyle=":", linewidth=1.1, zorder=2)
 
 
-def mark_reference(axes: Axes, layers: Mapping[str, Sequence[int]], looks: Mapping[str, Look]) -> None:
+def mark_reference(axes: Axes, layers: Mapping[str, Sequence[int]], styles: Mapping[str, DatasetStyle]) -> None:
     """A short tick at the foot of the panel for the l* of every fold, one row of ticks per dataset."""
-    several = len(looks) > 1
-    for row, (dataset, look) in enumerate(looks.items()):
+    several = len(styles) > 1
+    for row, (dataset, colours) in enumerate(styles.items()):
         for layer in sorted(set(layers.get(dataset, ()))):
-            colour = look.q_colour if several else INK
+            colour = colours.q_colour if several else INK
             foot = _MARK_ROW * row
             axes.axvline(layer, ymin=foot, ymax=foot + 0.84 * _MARK_ROW, color=colour, linewidth=2.2, zorder=4)
             axes.axvline(layer, color=colour, linewidth=0.6, alpha=0.22, zorder=1)
 
 
-def room_for_marks(axes: Axes, n_datasets: int) -> None:
+def reserve_mark_space(axes: Axes, n_datasets: int) -> None:
     """Lower the y axis so that the ticks of l* lie under the curves; call once all lines are drawn."""
     low, high = axes.get_ylim()
     share = _MARK_ROW * n_datasets
     axes.set_ylim(low - (high - low) * share / (1 - share), high)
 
 
-def group_handles(looks: Mapping[str, Look], drawn: pl.DataFrame) -> list[Line2D]:
+def group_handles(styles: Mapping[str, DatasetStyle], drawn: pl.DataFrame) -> list[Line2D]:
     """Legend entries: all Q-Anchored first, then all A-Anchored, only those that are drawn."""
     handles = []
     for group in GROUPS:
-        for dataset, look in looks.items():
+        for dataset, colours in styles.items():
             if drawn.filter((pl.col("dataset") == dataset) & (pl.col("group") == group)).height:
-                style = line_style(group, look, marker=len(looks) > 1)
+                style = line_style(group, colours, marker=len(styles) > 1)
                 handles.append(Line2D([], [], label=f"{group} ({display_name(dataset)})", **style))
     return handles
 

@@ -17,34 +17,34 @@ from tempfile import TemporaryDirectory
 from anchorscope.progress import Progress
 from anchorscope.report.charts.display import Display
 
-_CODE = "import sys; from anchorscope.report.charts.parallel import draw_share; draw_share(sys.argv[1])"
+_CODE = "import sys; from anchorscope.report.charts.parallel import draw_task; draw_task(sys.argv[1])"
 
 
 def save_all(figures: Sequence[Display], out: Path, progress: Progress) -> None:
     """Saves every figure into the folder."""
-    hands = max(1, min(len(figures), _cores()))
+    n_workers = max(1, min(len(figures), _cores()))
     last_first = list(reversed(figures))  # the later ones have more panels, and here is no interpreter to start
-    own, *handed = [last_first[first::hands] for first in range(hands)]
-    with TemporaryDirectory(prefix="anchorscope-") as desk, ExitStack() as running:
-        helpers = []
-        for number, share in enumerate(handed):
-            order = Path(desk) / f"{number}.pickle"
-            order.write_bytes(pickle.dumps((share, out.resolve())))
+    own, *handed_over = [last_first[first::n_workers] for first in range(n_workers)]
+    with TemporaryDirectory(prefix="anchorscope-") as folder, ExitStack() as running:
+        workers = []
+        for number, share in enumerate(handed_over):
+            task = Path(folder) / f"{number}.pickle"
+            task.write_bytes(pickle.dumps((share, out.resolve())))
             try:
-                helpers.append((running.enter_context(_helper(order)), share))
+                workers.append((running.enter_context(_worker(task)), share))
             except OSError:  # no memory or no right to start another process
                 own = [*own, *share]
         _save(own, out, progress)
-        for helper, share in helpers:
-            if helper.wait() == 0:
+        for worker, share in workers:
+            if worker.wait() == 0:
                 progress.advance(len(share))
             else:
                 _save(share, out, progress)
 
 
-def draw_share(order: str) -> None:
-    """What a helper does with its file."""
-    share, out = pickle.loads(Path(order).read_bytes())
+def draw_task(task: str) -> None:
+    """What a worker does with its file."""
+    share, out = pickle.loads(Path(task).read_bytes())
     for figure in share:
         figure.save(out)
 
@@ -62,14 +62,14 @@ def _save(share: Sequence[Display], out: Path, progress: Progress) -> None:
         progress.advance(1)
 
 
-def _helper(order: Path) -> subprocess.Popen[bytes]:
+def _worker(task: Path) -> subprocess.Popen[bytes]:
     """A process that draws what a file holds, with the same modules at hand as here."""
-    at_hand = {
+    environment = {
         "PYTHONPATH": os.pathsep.join(filter(None, sys.path)), "PYTHONSAFEPATH": "1",
         "POLARS_MAX_THREADS": "1", "OMP_NUM_THREADS": "1",
     }  # fmt: skip
     silent = subprocess.DEVNULL  # what goes wrong is seen when it is drawn here
     return subprocess.Popen(
-        [sys.executable, "-c", _CODE, str(order)],
-        stdin=silent, stdout=silent, stderr=silent, env={**os.environ, **at_hand},
+        [sys.executable, "-c", _CODE, str(task)],
+        stdin=silent, stdout=silent, stderr=silent, env={**os.environ, **environment},
     )  # fmt: skip

@@ -24,10 +24,10 @@ from anchorscope.report.charts.line_chart import (
     mark_reference,
     missing_groups,
     reference_handle,
-    room_for_marks,
+    reserve_mark_space,
 )
 from anchorscope.report.findings import Findings
-from anchorscope.report.palette import Look, looks
+from anchorscope.report.palette import DatasetStyle, dataset_styles
 
 CROSS_FITTED = "cross-fitted"
 _PANEL_INCHES = (2.75, 2.7)
@@ -42,8 +42,8 @@ class ReferenceLayerChart(Display):
     """Title of the chart."""
     n_layers: int
     """Length of the x axis."""
-    looks: Mapping[str, Look]
-    """Look of every dataset, in order."""
+    styles: Mapping[str, DatasetStyle]
+    """Colours and marker of every dataset, in order."""
     reference_layers: Mapping[str, tuple[int, ...]]
     """Per dataset, l* of every fold, before it is moved."""
     panels: Mapping[str, str]
@@ -71,29 +71,29 @@ class ReferenceLayerChart(Display):
             panels[CROSS_FITTED] = "cross-fitted"
             shifts[CROSS_FITTED] = 0
         notes = (POINTS_NOTE, *missing_groups(data, findings.datasets, panels, "panel"))
-        look, layers = looks(findings.datasets), findings.reference_layers
-        return cls(data, notes, findings.model, findings.n_layers, look, layers, panels, shifts)
+        colours, layers = dataset_styles(findings.datasets), findings.reference_layers
+        return cls(data, notes, findings.model, findings.n_layers, colours, layers, panels, shifts)
 
     def draw(self) -> Figure:
         """One row of panels with a shared y axis."""
         panels = self.panels or {"": "not available"}
-        handles = [*group_handles(self.looks, self.data), *([reference_handle()] if self.reference_layers else [])]
+        handles = [*group_handles(self.styles, self.data), *([reference_handle()] if self.reference_layers else [])]
         title = f"{self.model}: which layer and which probe sorts"
         page = sheet(
-            title, (1, len(panels)), _PANEL_INCHES, Legend(handles, 5 if len(self.looks) < 3 else 4, self.notes)
+            title, (1, len(panels)), _PANEL_INCHES, Legend(handles, 5 if len(self.styles) < 3 else 4, self.notes)
         )
         for axes, (key, title) in zip(page.axes[0], panels.items(), strict=True):
             zero_line(axes)
             table = self.data.filter(pl.col("panel") == key)
             if key != CROSS_FITTED:  # there every half has an l* of its own
-                mark_reference(axes, self._moved(key), self.looks)
-            draw_groups(axes, table, self.looks)
+                mark_reference(axes, self._moved(key), self.styles)
+            draw_groups(axes, table, self.styles)
             if not table.height:
                 empty_panel(axes, "no items in either group")
             axes.set_title(title)
             layer_axis(axes, self.n_layers)
         page.axes[0][0].set_ylabel("ΔP")
-        room_for_marks(page.axes[0][0], len(self.looks))
+        reserve_mark_space(page.axes[0][0], len(self.styles))
         return page.figure
 
     def _moved(self, key: str) -> dict[str, tuple[int, ...]]:

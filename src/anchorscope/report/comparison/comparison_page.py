@@ -19,8 +19,7 @@ from anchorscope.report.comparison.comparison_text import (
 )
 from anchorscope.report.comparison.model_panels import ModelPanels, panel_charts
 from anchorscope.report.comparison.trends_chart import TrendsChart
-from anchorscope.report.page import write_page
-from anchorscope.report.page_script import CHART_SCRIPTS
+from anchorscope.report.page_writer import CHART_SCRIPTS, write_page
 from anchorscope.report.palette import GROUPS
 from anchorscope.report.run_summary import listing
 from anchorscope.report.statements.across_models import read_across

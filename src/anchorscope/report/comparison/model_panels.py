@@ -18,7 +18,7 @@ from anchorscope.report.charts.display import Display
 from anchorscope.report.charts.layout import Grid, Legend, canvas, empty_panel, layer_axis, zero_line
 from anchorscope.report.charts.line_chart import POINTS_NOTE, draw_groups, group_handles, missing_groups
 from anchorscope.report.comparison.compared import Compared, chart_rows, panel_title
-from anchorscope.report.palette import GROUPS, Look, display_name, looks
+from anchorscope.report.palette import GROUPS, DatasetStyle, dataset_styles, display_name
 
 _COLUMNS = (
     "run", "dataset", "assignment", "group", "layer", "relative_depth", "delta_p", "ci_low", "ci_high", "n", "n_groups",
@@ -37,8 +37,8 @@ class ModelPanels(Display):
     """Panel titles by run, in order."""
     layers: Mapping[str, int]
     """Number of layers by run."""
-    looks: Mapping[str, Look]
-    """Look of every dataset, in order."""
+    styles: Mapping[str, DatasetStyle]
+    """Colours and marker of every dataset, in order."""
     relative_depth: bool
 
     @classmethod
@@ -58,14 +58,14 @@ class ModelPanels(Display):
             title=f"ΔP when the question's key words are cut: {CHART_TITLES[assignment]}",
             panels=panels,
             layers={run.model: run.n_layers for run in compared.runs},
-            looks=looks(compared.datasets),
+            styles=dataset_styles(compared.datasets),
             relative_depth=compared.relative_depth,
         )
 
     def draw(self) -> Figure:
         """Draw the panels, up to four in a row; those left over in the last row stay empty."""
         rows, columns = panel_grid(len(self.panels))
-        legend = Legend(group_handles(self.looks, self.data), _legend_columns(self.looks, columns), self.notes)
+        legend = Legend(group_handles(self.styles, self.data), _legend_columns(self.styles, columns), self.notes)
         grid = Grid([_WIDTHS[columns]] * columns, [_HEIGHT] * rows, gap_x=_GAP_X, gap_y=_GAP_Y)
         page = canvas(self.title, grid, legend)
         for axes, (run, title) in zip(page.panels, self.panels.items(), strict=False):
@@ -87,7 +87,7 @@ class ModelPanels(Display):
         if not here.height:
             empty_panel(axes, "no items in either group")
         x = "relative_depth" if self.relative_depth else "layer"
-        draw_groups(axes, here.with_columns(layer=pl.col(x)), self.looks)
+        draw_groups(axes, here.with_columns(layer=pl.col(x)), self.styles)
         if self.relative_depth:
             axes.set_xlim(-0.02, 1.02)
             axes.set_xlabel("Relative depth")
@@ -142,7 +142,7 @@ def panel_grid(panels: int) -> tuple[int, int]:
     return rows, math.ceil(panels / rows)
 
 
-def _legend_columns(shown: Mapping[str, Look], columns: int) -> int:
+def _legend_columns(shown: Mapping[str, DatasetStyle], columns: int) -> int:
     """Q-Anchored in the first row and A-Anchored in the second, where the sheet is wide enough."""
     return len(shown) if len(shown) <= (2 if columns == 1 else 4) and len(shown) > 1 else min(4, 2 * columns)
 

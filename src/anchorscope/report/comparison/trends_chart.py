@@ -21,7 +21,7 @@ from anchorscope.report.charts.display import Display
 from anchorscope.report.charts.layout import Grid, Legend, canvas, empty_panel
 from anchorscope.report.comparison.compared import Compared
 from anchorscope.report.findings import Findings
-from anchorscope.report.palette import INK, Look, display_name, looks
+from anchorscope.report.palette import INK, DatasetStyle, dataset_styles, display_name
 from anchorscope.report.statements.run_curves import RunCurves, measurable
 from anchorscope.report.statements.size_trends import QUANTITIES, SPREAD, size, values_of
 from anchorscope.stats.estimate import Estimate
@@ -52,8 +52,8 @@ class TrendsChart(Display):
     """The shape of the curves against the size of the models."""
 
     title: str
-    looks: Mapping[str, Look]
-    """Look of every dataset that is drawn."""
+    styles: Mapping[str, DatasetStyle]
+    """Colours and marker of every dataset that is drawn."""
 
     name: ClassVar[str] = "trends"
 
@@ -71,13 +71,13 @@ class TrendsChart(Display):
             notes.append("Under the retained rule the curves are those that the ordinary probe measures.")
         data = pl.DataFrame(rows, schema=_SCHEMA)
         title = f"What changes with size: {CHART_TITLES[compared.assignment]}"
-        return cls(data, tuple(notes), title, looks(compared.datasets))
+        return cls(data, tuple(notes), title, dataset_styles(compared.datasets))
 
     def draw(self) -> Figure:
         """Draw a panel per quantity, the legend where the sixth would be."""
-        known = [name for name in self.looks if (self.data["dataset"] == name).any()]
+        known = [name for name in self.styles if (self.data["dataset"] == name).any()]
         several = self.data.filter(pl.col("quantity") == SPREAD.id).height > 0
-        handles = [_handle(self.looks[name], display_name(name)) for name in known]
+        handles = [_handle(self.styles[name], display_name(name)) for name in known]
         handles += [Line2D([], [], color=INK, marker="*", markersize=8, label="All shared datasets")] if several else []
         rows = math.ceil(len(PANELS) / _COLUMNS)
         width, height = _PANEL_INCHES
@@ -103,8 +103,8 @@ class TrendsChart(Display):
         datasets = here["dataset"].unique(maintain_order=True).to_list()
         for number, dataset in enumerate(datasets):
             rows = here.filter(pl.col("dataset").eq_missing(dataset)).sort("parameters", maintain_order=True)
-            look = self.looks.get(dataset or "")
-            _draw_series(axes, rows, look, number - (len(datasets) - 1) / 2)
+            colours = self.styles.get(dataset or "")
+            _draw_series(axes, rows, colours, number - (len(datasets) - 1) / 2)
         if quantity in ("trough_place", "decline_share"):
             axes.set_ylim(-0.05, 1.05)
         elif quantity != "trough_depth":
@@ -148,19 +148,19 @@ def _size_axis(axes: Axes, sizes: Sequence[int]) -> None:
     axes.set_xticklabels([size(parameters) for parameters in ticks])
 
 
-def _draw_series(axes: Axes, rows: pl.DataFrame, look: Look | None, step: float) -> None:
+def _draw_series(axes: Axes, rows: pl.DataFrame, colours: DatasetStyle | None, step: float) -> None:
     """One dataset's points with their bars, joined by a thin line; datasets stand side by side, not over each other."""
     low, high = axes.get_xlim()
     x = rows["parameters"].to_numpy() * math.exp(step * _STEP * math.log(high / low))
     y = rows["value"].to_numpy()
     ends = [rows[name].to_numpy() for name in ("ci_low", "ci_high")]
     bars = np.nan_to_num(np.maximum(0.0, [y - ends[0], ends[1] - y]), nan=0.0)
-    colour, marker = (look.q_colour, look.marker) if look else (INK, "*")
+    colour, marker = (colours.q_colour, colours.marker) if colours else (INK, "*")
     axes.errorbar(
-        x, y, yerr=bars, color=colour, marker=marker, markersize=5.5 if look else 8, linewidth=0.9, elinewidth=1.3,
+        x, y, yerr=bars, color=colour, marker=marker, markersize=5.5 if colours else 8, linewidth=0.9, elinewidth=1.3,
         capsize=2.5, zorder=3,
     )  # fmt: skip
 
 
-def _handle(look: Look, label: str) -> Line2D:
-    return Line2D([], [], color=look.q_colour, marker=look.marker, markersize=5.5, linewidth=1.2, label=label)
+def _handle(colours: DatasetStyle, label: str) -> Line2D:
+    return Line2D([], [], color=colours.q_colour, marker=colours.marker, markersize=5.5, linewidth=1.2, label=label)

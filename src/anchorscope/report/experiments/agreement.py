@@ -29,7 +29,7 @@ from anchorscope.report.experiments.rows import (
 from anchorscope.report.experiments.section import ExperimentChart, SectionSpec
 from anchorscope.report.findings import Findings
 from anchorscope.report.palette import Q_ANCHORED, display_name
-from anchorscope.report.tables import NOTHING, Table, chance, shown
+from anchorscope.report.tables import NOTHING, Table, p_value_cell, shown
 from anchorscope.report.wording import count, estimate, number, percent
 
 _COLUMNS = ("dataset", "assignment", "truth", "variant", "against", "value", "ci_low", "ci_high", "n", "p_value",
@@ -143,10 +143,10 @@ def _pairs_table(findings: Findings, table: pl.DataFrame) -> Table:
             for first, second in chosen.unique(maintain_order=True).iter_rows():
                 mine = select(here, variant=first, against=second)
                 kappas = [find(mine, quantity="kappa", truth=truth) for truth in TRUTHS]
-                everyone = select(mine, truth="all")
-                row = select(everyone, quantity="kappa")
-                p = chance(*row.select("p_value", "q_value").row(0)) if row.height else NOTHING
-                numbers = [find(everyone, quantity=f"n_{name}") for name in _TABLE]
+                all_answers = select(mine, truth="all")
+                row = select(all_answers, quantity="kappa")
+                p = p_value_cell(*row.select("p_value", "q_value").row(0)) if row.height else NOTHING
+                numbers = [find(all_answers, quantity=f"n_{name}") for name in _TABLE]
                 counts = [number(one.value, 0) if one else NOTHING for one in numbers]
                 about = (display_name(dataset), rule_name(rule), f"{method_name(first)} · {method_name(second)}")
                 rows.append((*about, *(shown(one, estimate) for one in kappas), p, *counts))

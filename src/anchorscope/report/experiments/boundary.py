@@ -13,12 +13,12 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from anchorscope.report.assignment_rules import rule_name
-from anchorscope.report.charts.forest import Mark, draw_forest, group_marks_handles, group_style, legend_look
+from anchorscope.report.charts.forest import Mark, draw_forest, group_marks_handles, group_style, legend_style
 from anchorscope.report.charts.layout import Grid, Legend, canvas, empty_panel, rows_that_fit
 from anchorscope.report.experiments.rows import datasets_in, estimate_of, find, present, rules_in, select, statistics
 from anchorscope.report.experiments.section import ExperimentChart, SectionSpec
 from anchorscope.report.findings import Findings
-from anchorscope.report.palette import CONTROL_GREY, GROUPS, Look, display_name, looks
+from anchorscope.report.palette import CONTROL_GREY, GROUPS, DatasetStyle, dataset_styles, display_name
 from anchorscope.report.tables import GROUP_HEAD, Show, Table, difference_cells, group_cells, shown
 from anchorscope.report.wording import count, estimate, percent
 
@@ -61,8 +61,8 @@ class BoundaryChart(ExperimentChart):
     def draw(self) -> Figure:
         """A row per dataset, a column per quantity, a line per rule and group."""
         quantities, rules = present(self.data, "quantity", tuple(QUANTITIES)), rules_in(self.data)
-        look = looks(self.datasets)
-        handles = group_marks_handles(legend_look(list(look.values())))
+        colours = dataset_styles(self.datasets)
+        handles = group_marks_handles(legend_style(list(colours.values())))
         handles.append(Line2D([], [], label=AS_DRAWN, **_AS_DRAWN))
         heights = rows_that_fit(len(self.datasets), 0.35 + 0.5 * len(rules), 0.78)
         grid = Grid([1.95] * len(quantities), heights, labels=0.35, gap_x=0.3)
@@ -70,17 +70,17 @@ class BoundaryChart(ExperimentChart):
         for panels, dataset in zip(page.axes, self.datasets, strict=True):
             for place, (axes, quantity) in enumerate(zip(panels, quantities, strict=True)):
                 rows = select(self.data, dataset=dataset, quantity=quantity)
-                self._draw_panel(axes, rows, rules if place == 0 else [""] * len(rules), rules, look[dataset])
+                self._draw_panel(axes, rows, rules if place == 0 else [""] * len(rules), rules, colours[dataset])
                 axes.set_title(QUANTITIES[quantity][0], fontsize=9)
                 axes.set_xlabel("share" if QUANTITIES[quantity][1] is percent else "")
             panels[0].set_ylabel(display_name(dataset))
         return page.figure
 
     @staticmethod
-    def _draw_panel(axes: Axes, rows: pl.DataFrame, labels: list[str], rules: list[str], look: Look) -> None:
+    def _draw_panel(axes: Axes, rows: pl.DataFrame, labels: list[str], rules: list[str], colours: DatasetStyle) -> None:
         marks = []
         for row in rows.to_dicts():
-            style = _AS_DRAWN if row["variant"] == AS_DRAWN else group_style(row["group"], look)
+            style = _AS_DRAWN if row["variant"] == AS_DRAWN else group_style(row["group"], colours)
             offset = (-0.22 if row["group"] == GROUPS[0] else 0.22) + (0.13 if row["variant"] == AS_DRAWN else 0.0)
             marks.append(Mark(rules.index(row["assignment"]), offset, estimate_of(row), style))
         draw_forest(axes, labels, marks, null=None)

@@ -18,7 +18,7 @@ from anchorscope.catalogue import interventions_in
 from anchorscope.report.assignment_rules import PANEL_TITLES
 from anchorscope.report.charts.display import Display
 from anchorscope.report.charts.layout import Legend, empty_panel, layer_axis, line_with_band, sheet, zero_line
-from anchorscope.report.charts.line_chart import CURVE_COLUMNS, POINTS_NOTE, drawable, room_for_marks
+from anchorscope.report.charts.line_chart import CURVE_COLUMNS, POINTS_NOTE, drawable, reserve_mark_space
 from anchorscope.report.findings import Findings
 from anchorscope.report.lookup import summary_of
 from anchorscope.report.palette import CONTROL_GREY, GROUPS, INK, LINE_STYLES, QUIET_INK, display_name
@@ -87,7 +87,7 @@ class ExactTokensChart(Display):
                 axes.set_title(f"{display_name(dataset)}, {title}")
                 layer_axis(axes, self.n_layers)
             row[0].set_ylabel("ΔP")
-        room_for_marks(page.axes[0][0], 2)
+        reserve_mark_space(page.axes[0][0], 2)
         return page.figure
 
     def _draw_panel(self, axes: Axes, dataset: str, assignment: str, present: list[str]) -> None:

@@ -15,13 +15,13 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
 
 from anchorscope.report.assignment_rules import rule_name, rule_title
-from anchorscope.report.charts.forest import group_offset, legend_look
+from anchorscope.report.charts.forest import group_offset, legend_style
 from anchorscope.report.charts.layout import Grid, Legend, canvas, empty_panel, rows_that_fit, zero_line
 from anchorscope.report.experiments.rows import datasets_in, estimate_of, present, rules_in, select, statistics
 from anchorscope.report.experiments.section import ExperimentChart, SectionSpec
 from anchorscope.report.findings import Findings
-from anchorscope.report.palette import GROUPS, LINE_STYLES, Look, display_name, looks
-from anchorscope.report.tables import GROUP_HEAD, NOTHING, Table, chance, group_cells, shown
+from anchorscope.report.palette import GROUPS, LINE_STYLES, DatasetStyle, dataset_styles, display_name
+from anchorscope.report.tables import GROUP_HEAD, NOTHING, Table, group_cells, p_value_cell, shown
 from anchorscope.report.verdicts import DISCOVERY_RATE
 from anchorscope.report.wording import points
 
@@ -67,13 +67,15 @@ class HeadsChart(ExperimentChart):
         """A row per dataset and rule, a column for one layer and one for several."""
         lines = [(dataset, rule) for dataset in self.datasets for rule in rules_in(select(self.data, dataset=dataset))]
         depths = max((len(self._depths(dataset)) for dataset in self.datasets), default=1)
-        look = looks(self.datasets)
-        handles = self._handles(legend_look(list(look.values())))
+        colours = dataset_styles(self.datasets)
+        handles = self._handles(legend_style(list(colours.values())))
         grid = Grid([4.3] * depths, rows_that_fit(len(lines), 2.2, 0.78), gap_x=0.55)
         page = canvas(f"{self.model}: single heads", grid, Legend(handles, 4, self.notes))
         for panels, (dataset, rule) in zip(page.axes, lines, strict=True):
             for axes, depth in zip(panels, self._depths(dataset), strict=False):
-                self._draw_panel(axes, select(self.data, dataset=dataset, assignment=rule, depth=depth), look[dataset])
+                self._draw_panel(
+                    axes, select(self.data, dataset=dataset, assignment=rule, depth=depth), colours[dataset]
+                )
                 layers = select(self.data, dataset=dataset, depth=depth)["layer"].drop_nulls().to_list()
                 where = f"layer {layers[0]}" if depth == HERE and layers else depth
                 axes.set_title(f"{display_name(dataset)}, {rule_title(rule)}: {where}")
@@ -86,12 +88,12 @@ class HeadsChart(ExperimentChart):
         return present(select(self.data, dataset=dataset), "depth", (HERE,))
 
     @staticmethod
-    def _draw_panel(axes: Axes, table: pl.DataFrame, look: Look) -> None:
+    def _draw_panel(axes: Axes, table: pl.DataFrame, colours: DatasetStyle) -> None:
         zero_line(axes)
         if not table.height:
             empty_panel(axes, "too few items")
         for row in table.to_dicts():
-            colour, found = look.colour(row["group"]), estimate_of(row | {"method": ""})
+            colour, found = colours.colour(row["group"]), estimate_of(row | {"method": ""})
             if row["head"] == _ALL:
                 axes.axhline(found.value, color=colour, linestyle=LINE_STYLES[row["group"]], linewidth=1.1, zorder=2)
                 continue
@@ -102,13 +104,14 @@ class HeadsChart(ExperimentChart):
         axes.xaxis.set_major_locator(MaxNLocator(nbins=12, integer=True))
         axes.set_xlabel("Head")
 
-    def _handles(self, look: Look) -> list[Line2D]:
+    def _handles(self, colours: DatasetStyle) -> list[Line2D]:
         handles = [
-            Line2D([], [], label=f"{group}, one head", **_marker(group, look.colour(group), True)) for group in GROUPS
+            Line2D([], [], label=f"{group}, one head", **_marker(group, colours.colour(group), True))
+            for group in GROUPS
         ]
         if select(self.data, head=_ALL).height:
             handles += [
-                Line2D([], [], color=look.colour(group), linestyle=LINE_STYLES[group], linewidth=1.1,
+                Line2D([], [], color=colours.colour(group), linestyle=LINE_STYLES[group], linewidth=1.1,
                        label=f"{group}, all heads")
                 for group in GROUPS
             ]  # fmt: skip
@@ -136,7 +139,7 @@ def _strongest_cells(rows: pl.DataFrame) -> tuple[str, ...]:
         return (*cells, *[NOTHING] * 4)
     lowest = single.row(0, named=True)
     proved = single.filter(pl.col("q_value") < DISCOVERY_RATE).height
-    cells += [str(lowest["head"]), points(estimate_of(lowest)), chance(lowest["p_value"], lowest["q_value"])]
+    cells += [str(lowest["head"]), points(estimate_of(lowest)), p_value_cell(lowest["p_value"], lowest["q_value"])]
     return (*cells, f"{proved} of {single.height}")
 
 

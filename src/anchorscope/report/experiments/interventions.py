@@ -18,13 +18,13 @@ from anchorscope.report.charts.forest import (
     group_marks_handles,
     group_offset,
     group_style,
-    legend_look,
+    legend_style,
 )
 from anchorscope.report.charts.layout import Grid, Legend, canvas, rows_that_fit
 from anchorscope.report.experiments.rows import datasets_in, estimate_of, find, interventions, present, rules_in, select
 from anchorscope.report.experiments.section import ExperimentChart, SectionSpec
 from anchorscope.report.findings import Findings
-from anchorscope.report.palette import GROUPS, display_name, looks
+from anchorscope.report.palette import GROUPS, dataset_styles, display_name
 from anchorscope.report.tables import NOTHING, Table, shown
 from anchorscope.report.wording import count, percent, points
 
@@ -63,9 +63,9 @@ class InterventionsChart(ExperimentChart):
     def draw(self) -> Figure:
         """A row per dataset, a column per rule, a line per intervention."""
         names, rules = present(self.data, "intervention", tuple(INTERVENTIONS)), rules_in(self.data)
-        look = looks(self.datasets)
+        colours = dataset_styles(self.datasets)
         heights = rows_that_fit(len(self.datasets), 0.5 + 0.265 * len(names), 0.78)
-        legend = Legend(group_marks_handles(legend_look(list(look.values()))), 2, self.notes)
+        legend = Legend(group_marks_handles(legend_style(list(colours.values()))), 2, self.notes)
         wide = 3.3 if len(rules) < 3 else 2.75
         page = canvas(f"{self.model}: all interventions", Grid([wide] * len(rules), heights, labels=2.35), legend)
         for line, dataset in zip(page.axes, self.datasets, strict=True):
@@ -74,7 +74,7 @@ class InterventionsChart(ExperimentChart):
                 rows = select(self.data, dataset=dataset, assignment=rule)
                 marks = [
                     Mark(names.index(row["intervention"]), group_offset(row["group"]), estimate_of(row),
-                         group_style(row["group"], look[dataset]))
+                         group_style(row["group"], colours[dataset]))
                     for row in rows.to_dicts()
                 ]  # fmt: skip
                 draw_forest(axes, [intervention_label(name) if place == 0 else "" for name in names], marks)

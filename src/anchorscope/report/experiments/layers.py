@@ -17,8 +17,8 @@ from matplotlib.image import AxesImage
 from matplotlib.lines import Line2D
 
 from anchorscope.report.assignment_rules import rule_name, rule_title
-from anchorscope.report.charts.forest import legend_look
-from anchorscope.report.charts.heatmap import draw_heat, hatch_handle, reach_of
+from anchorscope.report.charts.forest import legend_style
+from anchorscope.report.charts.heatmap import draw_heat, hatch_handle, symmetric_limit
 from anchorscope.report.charts.layout import (
     Grid,
     Legend,
@@ -30,13 +30,13 @@ from anchorscope.report.charts.layout import (
     rows_that_fit,
     zero_line,
 )
-from anchorscope.report.charts.line_chart import mark_reference, reference_handle, room_for_marks
+from anchorscope.report.charts.line_chart import mark_reference, reference_handle, reserve_mark_space
 from anchorscope.report.experiments.intervention_curves import DirectEdgesChart
 from anchorscope.report.experiments.interventions import effects_table
 from anchorscope.report.experiments.rows import datasets_in, estimate_of, find, present, rules_in, select, statistics
 from anchorscope.report.experiments.section import ExperimentChart, SectionSpec
 from anchorscope.report.findings import Findings
-from anchorscope.report.palette import GROUPS, LINE_STYLES, Look, display_name, looks
+from anchorscope.report.palette import GROUPS, LINE_STYLES, DatasetStyle, dataset_styles, display_name
 from anchorscope.report.tables import Table, difference_cells, shown
 from anchorscope.report.verdicts import DISCOVERY_RATE, SMALL_EFFECT
 from anchorscope.report.wording import count, estimate, number, percent, points
@@ -78,14 +78,14 @@ class LayersChart(ExperimentChart):
     def draw(self) -> Figure:
         """A row per dataset and rule: both maps, then the lines; one colour bar for all."""
         lines = [(dataset, rule) for dataset in self.datasets for rule in rules_in(select(self.data, dataset=dataset))]
-        look = looks(self.datasets)
+        colours = dataset_styles(self.datasets)
         heights = rows_that_fit(len(lines), 2.35, 0.78)
         page = canvas(
             f"{self.model}: the cut in single layers",
-            Grid([2.5, 2.5, 3.1], heights, gap_x=[0.35, 1.45]), self._legend(look),
+            Grid([2.5, 2.5, 3.1], heights, gap_x=[0.35, 1.45]), self._legend(colours),
         )  # fmt: skip
         cells = select(self.data, quantity="delta_p")
-        reach = reach_of(cells["value"].to_numpy(), _LEAST_REACH)
+        reach = symmetric_limit(cells["value"].to_numpy(), _LEAST_REACH)
         barred = False
         for panels, (dataset, rule) in zip(page.axes, lines, strict=True):
             image = None
@@ -100,7 +100,7 @@ class LayersChart(ExperimentChart):
                 bar = page.figure.colorbar(image, cax=beside(page.figure, panels[1], 0.12, 0.13))
                 bar.outline.set_visible(False)
                 bar.ax.set_title("ΔP", fontsize=8.5)
-            self._draw_lines(panels[2], select(self.data, dataset=dataset, assignment=rule), dataset, look[dataset])
+            self._draw_lines(panels[2], select(self.data, dataset=dataset, assignment=rule), dataset, colours[dataset])
             panels[2].set_title(f"{display_name(dataset)}, {rule_title(rule)}")
         return page.figure
 
@@ -123,12 +123,12 @@ class LayersChart(ExperimentChart):
         axes.set_xlabel("Layer whose probe reads")
         return image
 
-    def _draw_lines(self, axes: Axes, table: pl.DataFrame, dataset: str, look: Look) -> None:
+    def _draw_lines(self, axes: Axes, table: pl.DataFrame, dataset: str, colours: DatasetStyle) -> None:
         zero_line(axes)
-        mark_reference(axes, {dataset: self.reference_layers.get(dataset, ())}, {dataset: look})
+        mark_reference(axes, {dataset: self.reference_layers.get(dataset, ())}, {dataset: colours})
         table = select(table, quantity="delta_p_reference")
         for group in GROUPS:
-            colour = look.colour(group)
+            colour = colours.colour(group)
             rows = select(table, group=group, variant=SINGLE)
             if rows.height:
                 marker = {"marker": "o", "markersize": 3.0} if rows.height < 3 else {}
@@ -136,16 +136,16 @@ class LayersChart(ExperimentChart):
             for variant in present(table, "variant"):
                 width = window_width(variant)
                 if width is not None:
-                    _draw_windows(axes, select(table, group=group, variant=variant), width, group, look)
+                    _draw_windows(axes, select(table, group=group, variant=variant), width, group, colours)
         if not table.height:
             empty_panel(axes, "too few items")
         layer_axis(axes, self.n_layers)
         axes.set_xlabel("Layer that is cut")
         axes.set_ylabel("ΔP at l*")
-        room_for_marks(axes, 1)
+        reserve_mark_space(axes, 1)
 
-    def _legend(self, look: dict[str, Look]) -> Legend:
-        shown = legend_look(list(look.values()))
+    def _legend(self, colours: dict[str, DatasetStyle]) -> Legend:
+        shown = legend_style(list(colours.values()))
         handles: list[Artist] = [
             Line2D([], [], color=shown.colour(group), linestyle=LINE_STYLES[group], label=f"{group}, one layer")
             for group in GROUPS
@@ -172,9 +172,9 @@ def window_width(variant: str) -> int | None:
     return int(found.group(1)) if found else None
 
 
-def _draw_windows(axes: Axes, rows: pl.DataFrame, width: int, group: str, look: Look) -> None:
+def _draw_windows(axes: Axes, rows: pl.DataFrame, width: int, group: str, colours: DatasetStyle) -> None:
     """Each window as a bar over its layers, with its interval."""
-    colour = look.colour(group)
+    colour = colours.colour(group)
     face = colour if group == GROUPS[0] else "white"
     for first, value, low, high in rows.select("layer", "value", "ci_low", "ci_high").iter_rows():
         middle = first + (width - 1) / 2

@@ -20,7 +20,7 @@ from anchorscope.report.experiments.rows import TRUTHS, datasets_in, estimate_of
 from anchorscope.report.experiments.section import ExperimentChart, SectionSpec
 from anchorscope.report.findings import Findings
 from anchorscope.report.palette import A_ANCHORED, GROUPS, INK, Q_ANCHORED, display_name
-from anchorscope.report.tables import GROUP_HEAD, NOTHING, Show, Table, chance, group_cells
+from anchorscope.report.tables import GROUP_HEAD, NOTHING, Show, Table, group_cells, p_value_cell
 from anchorscope.report.wording import count, estimate, percent
 from anchorscope.stats.density import density_grid, gaussian_density
 
@@ -212,7 +212,7 @@ def _tested(rows: pl.DataFrame, show: Show = lambda found: estimate(found, 3)) -
     if not rows.height:
         return (NOTHING, NOTHING, NOTHING)
     row = rows.row(0, named=True)
-    return (show(estimate_of(row)), chance(row["p_value"], row["q_value"]), count(row["n"]))
+    return (show(estimate_of(row)), p_value_cell(row["p_value"], row["q_value"]), count(row["n"]))
 
 
 def _words(quantity: str) -> str:

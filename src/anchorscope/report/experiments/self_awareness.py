@@ -14,12 +14,12 @@ from matplotlib.lines import Line2D
 
 from anchorscope.report.assignment_rules import rule_name, rule_title
 from anchorscope.report.charts.layout import Legend, empty_panel, layer_axis, line_with_band, sheet, zero_line
-from anchorscope.report.charts.line_chart import mark_reference, reference_handle, room_for_marks
+from anchorscope.report.charts.line_chart import mark_reference, reference_handle, reserve_mark_space
 from anchorscope.report.experiments.rows import datasets_in, estimate_of, find, present, rules_in, select, statistics
 from anchorscope.report.experiments.section import ExperimentChart, SectionSpec
 from anchorscope.report.findings import Findings
-from anchorscope.report.palette import CONTROL_GREY, display_name, looks
-from anchorscope.report.tables import NOTHING, Table, chance, shown
+from anchorscope.report.palette import CONTROL_GREY, dataset_styles, display_name
+from anchorscope.report.tables import NOTHING, Table, p_value_cell, shown
 from anchorscope.report.wording import count, estimate
 
 LINES: dict[str, tuple[str, dict[str, Any]]] = {
@@ -86,11 +86,11 @@ class SelfAwarenessChart(ExperimentChart):
         for row, dataset in zip(page.axes, self.datasets, strict=False):
             for axes, rule in zip(row, rules, strict=False):
                 self._draw_panel(axes, select(self.data, dataset=dataset, assignment=rule))
-                mark_reference(axes, {dataset: self.reference_layers.get(dataset, ())}, looks((dataset,)))
+                mark_reference(axes, {dataset: self.reference_layers.get(dataset, ())}, dataset_styles((dataset,)))
                 axes.set_title(f"{display_name(dataset)}, {rule_title(rule)}")
                 layer_axis(axes, self.n_layers)
             row[0].set_ylabel("AUC")
-        room_for_marks(page.axes[0][0], 1)
+        reserve_mark_space(page.axes[0][0], 1)
         return page.figure
 
     def _draw_panel(self, axes: Axes, table: pl.DataFrame) -> None:
@@ -146,7 +146,7 @@ def _score_cells(rows: pl.DataFrame) -> tuple[str, ...]:
         return (NOTHING, NOTHING, NOTHING)
     row = rows.sort("value", descending=True).row(0, named=True)
     where = f" at layer {row['probe_layer']}" if row["quantity"] in LINES else ""
-    return (estimate(estimate_of(row), 3) + where, chance(row["p_value"]), count(row["n"]))
+    return (estimate(estimate_of(row), 3) + where, p_value_cell(row["p_value"]), count(row["n"]))
 
 
 def _permuted_table(findings: Findings, table: pl.DataFrame) -> Table:

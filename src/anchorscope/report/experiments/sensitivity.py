@@ -17,7 +17,7 @@ from anchorscope.report.experiments.rows import datasets_in, estimate_of, find, 
 from anchorscope.report.experiments.section import ExperimentChart, SectionSpec
 from anchorscope.report.findings import Findings
 from anchorscope.report.palette import GROUPS, INK, display_name
-from anchorscope.report.tables import NOTHING, Table, chance, shown
+from anchorscope.report.tables import NOTHING, Table, p_value_cell, shown
 from anchorscope.report.wording import count, estimate, percent, points
 
 QUANTITIES: dict[str, tuple[str, dict[str, Any]]] = {
@@ -172,7 +172,7 @@ def _choice_cells(rows: pl.DataFrame) -> tuple[str, ...]:
     true = [find(rows, quantity="true_share", group=group) for group in GROUPS]
     bias = select(rows, quantity="label_bias")
     gap = find(bias) if bias.height else None
-    p = chance(bias.row(0, named=True)["p_value"]) if bias.height else NOTHING
+    p = p_value_cell(bias.row(0, named=True)["p_value"]) if bias.height else NOTHING
     cells = (shown(share, percent), count(share.n) if share else NOTHING, *(shown(one, percent) for one in true))
     return (*cells, shown(gap, percent), p, shown(find(rows, quantity="kappa", truth="all"), estimate))
 

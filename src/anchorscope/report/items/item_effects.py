@@ -89,9 +89,11 @@ def _effects(intervention: str, variant: str, table: pl.DataFrame, noise: dict[s
     label = table["truthful"].fill_null(False).to_numpy()
     delta = 100 * (true_label_probability(after.T, label) - true_label_probability(before.T, label)).T
     layer = table["reference_layer"].cast(pl.Int64).fill_null(-1).to_numpy()
-    known, at = layer >= 0, (np.arange(len(layer)), np.maximum(layer, 0))
+    known, at_layer = layer >= 0, (np.arange(len(layer)), np.maximum(layer, 0))
     floor = table["dataset"].replace_strict(noise, default=0.0, return_dtype=pl.Float64).to_numpy()
-    flipped = ((after[at] > 0) != (before[at] > 0)) & (np.abs(after[at] - before[at]) > floor) & known
+    flipped = (
+        ((after[at_layer] > 0) != (before[at_layer] > 0)) & (np.abs(after[at_layer] - before[at_layer]) > floor) & known
+    )
     rows, starts, runs = np.unique(table[_ROW].to_numpy(), return_index=True, return_counts=True)
 
     def mean(values: Floats) -> Floats:
@@ -108,7 +110,7 @@ def _effects(intervention: str, variant: str, table: pl.DataFrame, noise: dict[s
         before=before[starts],
         after=mean(after),
         delta_p=mean(delta),
-        at_reference=mean(np.where(known, delta[at], np.nan)),
+        at_reference=mean(np.where(known, delta[at_layer], np.nan)),
         flips=np.add.reduceat(flipped.astype(np.int64), starts),
     )
 

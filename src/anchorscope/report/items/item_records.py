@@ -38,7 +38,7 @@ class Effect:
 
 
 @dataclass(frozen=True)
-class FurtherNumber:
+class ExperimentNumber:
     """A number that a further experiment found of the item."""
 
     experiment: str
@@ -74,7 +74,7 @@ class ItemRecord:
     probability_before: float | None
     """What the probe at l* gives "truthful" before anything is cut."""
     effects: tuple[Effect, ...]
-    further: tuple[FurtherNumber, ...]
+    further: tuple[ExperimentNumber, ...]
 
 
 def record(findings: Findings, dataset: str, item_id: str) -> ItemRecord | None:
@@ -127,7 +127,7 @@ def _record(
     layer: int | None,
     pathways: Mapping[str, str],
     effects: list[tuple[ItemEffects, int]],
-    further: tuple[FurtherNumber, ...],
+    further: tuple[ExperimentNumber, ...],
 ) -> ItemRecord:
     before = None
     if layer is not None and effects:
@@ -169,10 +169,10 @@ def _effect(one: ItemEffects, place: int) -> Effect:
     )
 
 
-def _further(findings: Findings) -> dict[tuple[str, str], tuple[FurtherNumber, ...]]:
-    found: dict[tuple[str, str], list[FurtherNumber]] = defaultdict(list)
+def _further(findings: Findings) -> dict[tuple[str, str], tuple[ExperimentNumber, ...]]:
+    found: dict[tuple[str, str], list[ExperimentNumber]] = defaultdict(list)
     for row in findings.experiment_items.iter_rows(named=True):
         if row["value"] is not None:
-            number = FurtherNumber(row["experiment"], row["variant"], row["quantity"], row["value"])
+            number = ExperimentNumber(row["experiment"], row["variant"], row["quantity"], row["value"])
             found[row["dataset"], row["item_id"]].append(number)
     return {key: tuple(numbers) for key, numbers in found.items()}

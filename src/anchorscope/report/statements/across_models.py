@@ -16,10 +16,10 @@ from anchorscope.report.statements.run_curves import RunCurves, measurable
 from anchorscope.report.statements.size_trends import (
     QUANTITIES,
     SPREAD,
-    Lineup,
+    OrderedRuns,
     Quantity,
     Trend,
-    line_up,
+    order_by_size,
     trend_of,
     values_of,
 )
@@ -32,7 +32,7 @@ ALL_DATASETS = "all datasets"
 
 def read_across(runs: Sequence[Findings]) -> list[Reading]:
     """All readings across runs: per dataset that all of them have, and in the mean over those datasets."""
-    order = line_up(runs)
+    order = order_by_size(runs)
     readings = [_left_out(run, place) for place, run in enumerate(order.left_out, start=1)]
     if len(order.runs) < 2 or not order.datasets:
         return [*readings, _nothing_to_compare(order)]
@@ -47,7 +47,11 @@ def read_across(runs: Sequence[Findings]) -> list[Reading]:
 
 
 def _reading(
-    order: Lineup, curves: Sequence[RunCurves], quantity: Quantity, dataset: str | None, together: Sequence[str] = ()
+    order: OrderedRuns,
+    curves: Sequence[RunCurves],
+    quantity: Quantity,
+    dataset: str | None,
+    together: Sequence[str] = (),
 ) -> Reading:
     assignment = curves[0].assignment
     values = values_of(curves, quantity, [dataset] if dataset else together)
@@ -64,20 +68,20 @@ def _reading(
     }
 
 
-def _together(order: Lineup, kept: Sequence[str]) -> str:
+def _together(order: OrderedRuns, kept: Sequence[str]) -> str:
     """How many datasets are taken together, and which have too few items for that."""
     few = [display_name(name) for name in order.datasets if name not in kept]
     return f"{len(kept)} datasets together" + (f" ({', '.join(few)}: too few items)" if few else "")
 
 
-def _statement(order: Lineup, quantity: Quantity, trend: Trend | None) -> str:
+def _statement(order: OrderedRuns, quantity: Quantity, trend: Trend | None) -> str:
     """What is claimed. A direction is only named where it is sure."""
     if trend is not None and trend.verdict == "holds":
         return f"{quantity.noun} {quantity.more if trend.change.value > 0 else quantity.less} {order.along}"
     return f"{quantity.noun} changes {'' if len(order.runs) == 2 else 'in one direction '}{order.along}"
 
 
-def _numbers(order: Lineup, quantity: Quantity, trend: Trend | None) -> str:
+def _numbers(order: OrderedRuns, quantity: Quantity, trend: Trend | None) -> str:
     if trend is None:
         return "a curve is missing, or the groups never stay apart"
     first, *_, last = (number(found.value, quantity.digits) for found in trend.values)
@@ -94,17 +98,17 @@ def _steps(trend: Trend, runs: int) -> str:
 
 def _left_out(run: Findings, place: int) -> Reading:
     statement = f"{run.model} fits in with the others"
-    order = Lineup((run,), (), False)
+    order = OrderedRuns((run,), (), False)
     return _record(order, f"left_out:{place}", statement, "left out: with random weights its curves are noise", None)
 
 
-def _nothing_to_compare(order: Lineup) -> Reading:
+def _nothing_to_compare(order: OrderedRuns) -> Reading:
     lacking = "a second run with real weights" if len(order.runs) < 2 else "a dataset that all runs have"
     return _record(order, "nothing", "something changes from model to model", f"needs {lacking}", None)
 
 
 def _record(
-    order: Lineup, name: str, statement: str, numbers: str, trend: Trend | None, subject: str = "Across models"
+    order: OrderedRuns, name: str, statement: str, numbers: str, trend: Trend | None, subject: str = "Across models"
 ) -> Reading:
     change, verdict = (trend.change, trend.verdict) if trend else (None, "undecided")
     site, position = (" and ".join(dict.fromkeys(getattr(run, place) for run in order.runs))

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from anchorscope.report.palette import display_name
 from anchorscope.report.statements.claim import NO_DRAWS, Part, decide, missing, named
 from anchorscope.report.statements.run_curves import RunCurves, depth_below_zero, fall_per_layer, lowest, measurable
-from anchorscope.report.statements.size_trends import line_up
+from anchorscope.report.statements.size_trends import order_by_size
 from anchorscope.report.verdicts import GREATER, SAME_RATE
 from anchorscope.report.wording import estimate, points
 from anchorscope.stats.curve_order import spread
@@ -88,7 +88,7 @@ def _mean(of: Callable[[SampledCurve], Estimate]) -> Measure:
 def _compare(
     runs: Sequence[RunCurves], measure: Measure, part: Callable[[Estimate, Estimate], Part], datasets: int = 1
 ) -> list[Part]:
-    order = line_up([run.findings for run in runs])
+    order = order_by_size([run.findings for run in runs])
     if not order.by_size:
         return [missing(TWO_SIZES_NEEDED)]
     small, large = (next(run for run in runs if run.findings is order.runs[end]) for end in (0, -1))

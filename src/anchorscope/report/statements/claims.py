@@ -111,10 +111,18 @@ def judge(runs: Sequence[Findings], claims: Sequence[Claim] = CLAIMS) -> list[Ju
     """Every claim, or some, judged on one run or several. Runs with random weights have no say."""
     real = [run for run in runs if not run.random_weights]
     models = tuple(run.model for run in real or runs)
-    places = [" and ".join(dict.fromkeys(found)) for found in ([run.site for run in runs], [r.position for r in runs])]
+    sites_and_positions = [
+        " and ".join(dict.fromkeys(found)) for found in ([run.site for run in runs], [r.position for r in runs])
+    ]
     curves = {rule: [RunCurves(run, rule) for run in real] for rule in ("plain", "corrected")}
     return [
-        Judged(claim, models, _judgement(claim, curves["plain"]), _judgement(claim, curves["corrected"]), *places)
+        Judged(
+            claim,
+            models,
+            _judgement(claim, curves["plain"]),
+            _judgement(claim, curves["corrected"]),
+            *sites_and_positions,
+        )
         for claim in claims
     ]
 

@@ -65,7 +65,7 @@ class Phrases:
 
 
 @dataclass(frozen=True)
-class Told:
+class ReadingIndex:
     """The readings of a run, asked for what may be said."""
 
     readings: Sequence[Reading]

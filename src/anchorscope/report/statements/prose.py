@@ -9,7 +9,7 @@ from anchorscope.report.assignment_rules import rules_of
 from anchorscope.report.findings import Findings
 from anchorscope.report.palette import A_ANCHORED, Q_ANCHORED
 from anchorscope.report.statements.curve_readings import curve_statements
-from anchorscope.report.statements.phrases import Phrases, Point, Points, Prose, Told
+from anchorscope.report.statements.phrases import Phrases, Point, Points, Prose, ReadingIndex
 from anchorscope.report.statements.phrases import ProseSection as Section
 from anchorscope.report.statements.prose_chart import NOISE, components, overview, series
 from anchorscope.report.statements.reading import Reading
@@ -94,24 +94,24 @@ DATASET_PHRASES: dict[Key, Phrases] = {
 ONE_DATASET = "Only one dataset was run, so nothing can be said about the order of datasets or how far they lie apart."
 
 
-def key_observations(findings: Findings, told: Told) -> Section:
+def key_observations(findings: Findings, readings: ReadingIndex) -> Section:
     """The list."""
     points = [
-        Point(label, f"{told.sentence(rule, claim, phrases)} ({told.numbers(rule, claim)}).")
+        Point(label, f"{readings.sentence(rule, claim, phrases)} ({readings.numbers(rule, claim)}).")
         for (label, rule, claim), phrases in KEY_PHRASES.items()
     ]
     if len(findings.datasets) < 2:
         points.append(Point("Datasets", ONE_DATASET))
     else:
-        points += [_of_model(told, label, rule, claim, phrases)
+        points += [_of_model(readings, label, rule, claim, phrases)
                    for (label, rule, claim), phrases in DATASET_PHRASES.items()]  # fmt: skip
     warning = (NOISE,) if findings.random_weights else ()
     return Section("Key observations", "words-observations", warning, (Points("", tuple(points)),))
 
 
-def _of_model(told: Told, label: str, rule: str | None, claim: str, phrases: Phrases) -> Point:
+def _of_model(readings: ReadingIndex, label: str, rule: str | None, claim: str, phrases: Phrases) -> Point:
     wanted = (None, rule, claim)
-    found = next((r for r in told.readings if (r["dataset"], r["assignment"], r["claim"]) == wanted), None)
+    found = next((r for r in readings.readings if (r["dataset"], r["assignment"], r["claim"]) == wanted), None)
     if found is None:
         return Point(label, f"{phrases.of('undecided')} ({MISSING}).")
     said = phrases.of(found["verdict"])
@@ -172,14 +172,14 @@ LIMITS = (
 )
 
 
-def interpretation(findings: Findings, told: Told) -> Section:
+def interpretation(findings: Findings, readings: ReadingIndex) -> Section:
     """The last section."""
     if findings.random_weights:
         return Section("Interpretation", "words-interpretation", (NOISE,))
     asked = [key for key in INTERPRETED if key[0] is None or key[0] in rules_of(findings)]
-    sentences = [_closed(told.sentence(rule, claim, INTERPRETED[rule, claim])) for rule, claim in asked]
+    sentences = [_closed(readings.sentence(rule, claim, INTERPRETED[rule, claim])) for rule, claim in asked]
     apart = ("Two groups, plain rule", "plain", "separation")
-    opening = _closed(told.sentence("plain", "separation", KEY_PHRASES[apart]))
+    opening = _closed(readings.sentence("plain", "separation", KEY_PHRASES[apart]))
     return Section("Interpretation", "words-interpretation", (" ".join([opening, *sentences]), LIMITS))
 
 
@@ -189,11 +189,11 @@ def _closed(sentence: str) -> str:
 
 def words(findings: Findings, observations: Sequence[Reading]) -> Prose:
     """Overview, components, curve by curve, key observations, interpretation."""
-    told = Told(observations)
+    readings = ReadingIndex(observations)
     return Prose((
         overview(findings),
         components(findings),
-        series(findings, told),
-        key_observations(findings, told),
-        interpretation(findings, told),
+        series(findings, readings),
+        key_observations(findings, readings),
+        interpretation(findings, readings),
     ))  # fmt: skip

@@ -4,10 +4,10 @@ import polars as pl
 
 from anchorscope.report.assignment_rules import EXPLAINED, RULES, rules_of
 from anchorscope.report.findings import Findings
-from anchorscope.report.palette import A_ANCHORED, GROUPS, Q_ANCHORED, display_name, looks
+from anchorscope.report.palette import A_ANCHORED, GROUPS, Q_ANCHORED, dataset_styles, display_name
 from anchorscope.report.run_summary import listing
 from anchorscope.report.statements.curve_readings import curve_statements
-from anchorscope.report.statements.phrases import Point, Points, Told
+from anchorscope.report.statements.phrases import Point, Points, ReadingIndex
 from anchorscope.report.statements.phrases import ProseSection as Section
 from anchorscope.report.wording import MISSING, number
 
@@ -78,8 +78,8 @@ def _drawn(findings: Findings) -> str:
 def _legend(findings: Findings) -> str:
     """PopQA blue and orange, …; a colour without a common name is left out."""
     parts = []
-    for dataset, look in looks(findings.datasets).items():
-        colours = [_COLOURS.get(look.colour(group), "") for group in GROUPS]
+    for dataset, style in dataset_styles(findings.datasets).items():
+        colours = [_COLOURS.get(style.colour(group), "") for group in GROUPS]
         parts.append(f"{display_name(dataset)} {' and '.join(colours)}" if all(colours) else display_name(dataset))
     return ", ".join(parts) + f" ({Q_ANCHORED} first)"
 
@@ -91,12 +91,12 @@ RULES_TOLD = ("plain", "corrected")
 _ONLY_AFTER_A_FALL = ("trough_place", "recovery")
 
 
-def series(findings: Findings, told: Told) -> Section:
+def series(findings: Findings, readings: ReadingIndex) -> Section:
     """All curves of the plain and the corrected rule."""
     lists = tuple(
         Points(
             f"{display_name(dataset)}, {RULES[rule]}",
-            tuple(Point(group, _curve(findings, told, dataset, rule, group)) for group in GROUPS),
+            tuple(Point(group, _curve(findings, readings, dataset, rule, group)) for group in GROUPS),
         )
         for dataset in findings.datasets
         for rule in RULES_TOLD
@@ -104,10 +104,10 @@ def series(findings: Findings, told: Told) -> Section:
     return Section("Curve by curve", "words-series", lists=lists)
 
 
-def _curve(findings: Findings, told: Told, dataset: str, rule: str, group: str) -> str:
+def _curve(findings: Findings, readings: ReadingIndex, dataset: str, rule: str, group: str) -> str:
     prefix = "a_" if group == A_ANCHORED else ""
     statements = {one.claim: one for one in curve_statements(findings.n_layers)}
-    found = {claim: told.one(dataset, rule, f"{prefix}{claim}") for claim in statements}
+    found = {claim: readings.one(dataset, rule, f"{prefix}{claim}") for claim in statements}
     trough = found["trough"]
     if trough is None or trough["value"] is None:
         return "no curve with bootstrap draws, so nothing can be said about its shape."

@@ -128,14 +128,14 @@ def lowest(curve: SampledCurve) -> Estimate:
 
 
 def fall_per_layer(curve: SampledCurve) -> Estimate:
-    """Points lost per layer on the way from the first layer to the lowest.
+    """Points lost per layer on the layers from the first layer to the lowest.
 
     The ends are the least fall over the longest way and the greatest over the shortest: where the bottom is flat, the
     draws' own lowest layers jump about and cover too seldom.
     """
-    lost, way = fall(curve), lowest_layer(curve)
-    value, low, high = lost.value / max(1, way.value), lost.ci_low / max(1, way.ci_high), lost.ci_high
-    return Estimate(value, low, high / max(1, way.ci_low), curve.n, SIMULTANEOUS)
+    lost, layers = fall(curve), lowest_layer(curve)
+    value, low, high = lost.value / max(1, layers.value), lost.ci_low / max(1, layers.ci_high), lost.ci_high
+    return Estimate(value, low, high / max(1, layers.ci_low), curve.n, SIMULTANEOUS)
 
 
 def depth_below_zero(curve: SampledCurve) -> Estimate:

@@ -17,7 +17,7 @@ from anchorscope.stats.sampled_curve import SampledCurve
 
 
 @dataclass(frozen=True)
-class Lineup:
+class OrderedRuns:
     """The runs that can be compared, first to last."""
 
     runs: tuple[Findings, ...]
@@ -50,14 +50,14 @@ class Lineup:
         return "from run to run of the same model" if same else "from model to model"
 
 
-def line_up(runs: Sequence[Findings]) -> Lineup:
+def order_by_size(runs: Sequence[Findings]) -> OrderedRuns:
     """Order the runs; those with random weights are set aside."""
     real = [run for run in runs if not run.random_weights]
     sizes = [run.parameters for run in real]
     by_size = bool(sizes) and min(sizes) > 0 and max(sizes) >= TWO_SIZES * min(sizes)
     if by_size:
         real.sort(key=lambda run: run.parameters)
-    return Lineup(tuple(real), tuple(run for run in runs if run.random_weights), by_size)
+    return OrderedRuns(tuple(real), tuple(run for run in runs if run.random_weights), by_size)
 
 
 def size(parameters: int) -> str:
