@@ -16,12 +16,12 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, final
 
 import polars as pl
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from anchorscope.report.charts.display import Display
-from anchorscope.report.charts.layout import Legend, empty_panel, layer_axis, line_with_band, sheet, zero_line
+from anchorscope.report.charts.layout import Legend
+from anchorscope.report.charts.line_chart import Line, Panel, auc_axes, line_chart
 from anchorscope.report.findings import Findings
 from anchorscope.report.palette import SITE_COLOURS, display_name
 
@@ -87,33 +87,25 @@ class ProbeAucChart(Display):
         """One panel per dataset with all lines, one legend below."""
         grid = panel_grid(len(self.datasets))
         legend = Legend(self._handles(), {1: 2, 2: 4, 3: 5}[grid[1]], self.notes)
-        page = sheet(f"{self.model}: telling true from false answers", grid, panel_size(grid), legend)
-        for axes, dataset in zip(page.panels, self.datasets, strict=False):
-            self._draw_panel(axes, self.data.filter(pl.col("dataset") == dataset))
-            axes.set_title(display_name(dataset))
-            layer_axis(axes, self.n_layers)
-        for axes in page.panels[len(self.datasets) :]:
-            axes.set_axis_off()
-        for row in page.axes:
-            row[0].set_ylabel("AUC")
-        return page.figure
+        panels = [self._panel(dataset) for dataset in self.datasets]
+        title = f"{self.model}: telling true from false answers"
+        return line_chart(title, panels, grid, panel_size(grid), auc_axes(self.n_layers), legend)
 
-    def _draw_panel(self, axes: Axes, table: pl.DataFrame) -> None:
-        zero_line(axes, 0.5)
-        if not table.height:
-            empty_panel(axes, "no scores")
-        for kind, (colour, dashes) in _BASELINE_LINES.items():
-            for height in table.filter(pl.col("kind") == kind)["auc"]:
-                axes.axhline(height, color=colour, linestyle=dashes, linewidth=1.3, zorder=2)
-        within = table.filter(pl.col("kind") == "within-relation")
-        for height in within.filter(pl.col("layer").is_null())["auc"]:
-            axes.axhline(height, zorder=2.5, **_within_style())
-        layered = within.filter(pl.col("layer").is_not_null()).sort("layer")
-        axes.plot(layered["layer"], layered["auc"], zorder=2.5, **_within_style())
+    def _panel(self, dataset: str) -> Panel:
+        table = self.data.filter(pl.col("dataset") == dataset)
+        levels: list[tuple[float, dict[str, Any]]] = [
+            (height, {"color": colour, "linestyle": dashes, "linewidth": 1.3, "zorder": 2})
+            for kind, (colour, dashes) in _BASELINE_LINES.items()
+            for height in table.filter(pl.col("kind") == kind)["auc"]
+        ]
+        within, above = table.filter(pl.col("kind") == "within-relation"), {"zorder": 2.5} | _within_style()
+        levels += [(height, above) for height in within.filter(pl.col("layer").is_null())["auc"]]
+        lines = [Line(within.filter(pl.col("layer").is_not_null()).sort("layer"), above, band=False)]
         for site in self._sites():
             rows = table.filter((pl.col("kind") == "transfer") & (pl.col("site") == site))
             if rows.height:
-                line_with_band(axes, rows, "auc", markevery=4, zorder=3, **_site_style(site))
+                lines.append(Line(rows, {"markevery": 4, "zorder": 3} | _site_style(site)))
+        return Panel(display_name(dataset), lines, "" if table.height else "no scores", levels)
 
     def _sites(self) -> list[str]:
         return sorted(self.data.filter(pl.col("kind") == "transfer")["site"].unique().to_list())
@@ -183,25 +175,18 @@ class SurvivingSignalChart(Display):
         ]
         grid = panel_grid(len(self.datasets))
         legend = Legend(handles, 2 if grid[1] == 1 else 4, self.notes)
-        page = sheet(f"{self.model}: what survives the cut ({self.site})", grid, panel_size(grid), legend)
-        for axes, dataset in zip(page.panels, self.datasets, strict=False):
-            zero_line(axes, 0.5)
-            table = self.data.filter(pl.col("dataset") == dataset)
-            if not table.height:
-                empty_panel(axes, "no scores")
-            for key, (_, colour, dashes, marker) in SURVIVING_LINES.items():
-                chosen = self._rows(table, key)
-                if chosen.height:
-                    line_with_band(
-                        axes, chosen, "auc", markevery=4, zorder=3, **_surviving_style(colour, dashes, marker)
-                    )
-            axes.set_title(display_name(dataset))
-            layer_axis(axes, self.n_layers)
-        for axes in page.panels[len(self.datasets) :]:
-            axes.set_axis_off()
-        for row in page.axes:
-            row[0].set_ylabel("AUC")
-        return page.figure
+        panels = [self._panel(dataset) for dataset in self.datasets]
+        title = f"{self.model}: what survives the cut ({self.site})"
+        return line_chart(title, panels, grid, panel_size(grid), auc_axes(self.n_layers), legend)
+
+    def _panel(self, dataset: str) -> Panel:
+        table = self.data.filter(pl.col("dataset") == dataset)
+        lines = [
+            Line(rows, {"markevery": 4, "zorder": 3} | _surviving_style(colour, dashes, marker))
+            for key, (_, colour, dashes, marker) in SURVIVING_LINES.items()
+            if (rows := self._rows(table, key)).height
+        ]
+        return Panel(display_name(dataset), lines, "" if table.height else "no scores")
 
     @staticmethod
     def _rows(table: pl.DataFrame, key: tuple[str, str]) -> pl.DataFrame:

@@ -15,19 +15,20 @@ from matplotlib.figure import Figure
 
 from anchorscope.report.assignment_rules import PANEL_TITLES, RETAINED_TITLE
 from anchorscope.report.charts.display import Display
-from anchorscope.report.charts.layout import Legend, empty_panel, layer_axis, sheet, zero_line
+from anchorscope.report.charts.layout import Legend
 from anchorscope.report.charts.line_chart import (
     CURVE_COLUMNS,
     POINTS_NOTE,
-    draw_groups,
-    draw_random,
+    Panel,
+    delta_p_axes,
     drawable,
     group_handles,
-    mark_reference,
+    group_lines,
+    line_chart,
     missing_groups,
     random_handle,
+    random_lines,
     reference_handle,
-    reserve_mark_space,
 )
 from anchorscope.report.findings import Findings
 from anchorscope.report.palette import DatasetStyle, dataset_styles
@@ -102,21 +103,16 @@ class DeltaPChart(Display):
         random = self.data.filter(pl.col("intervention") == "random")
         handles = [*group_handles(self.styles, knockout), *([random_handle()] if random.height else [])]
         handles += [reference_handle()] if self.reference_layers else []
-        legend = Legend(handles, 3 if len(self.styles) == 3 else 4, self.notes)
-        page = sheet(self.model, (1, len(self.panels)), _PANEL_INCHES, legend)
-        for axes, (assignment, title) in zip(page.axes[0], self.panels.items(), strict=True):
+        panels = []
+        for assignment, title in self.panels.items():
             here = pl.col("assignment") == assignment
-            zero_line(axes)
-            mark_reference(axes, self.reference_layers, self.styles)
-            draw_random(axes, random.filter(here))
-            draw_groups(axes, knockout.filter(here), self.styles)
-            if not knockout.filter(here).height:
-                empty_panel(axes, "no items in either group")
-            axes.set_title(title)
-            layer_axis(axes, self.n_layers)
-        page.axes[0][0].set_ylabel("ΔP")
-        reserve_mark_space(page.axes[0][0], len(self.styles))
-        return page.figure
+            mine = knockout.filter(here)
+            lines = [*random_lines(random.filter(here)), *group_lines(mine, self.styles)]
+            empty = "" if mine.height else "no items in either group"
+            panels.append(Panel(title, lines, empty, (), self.reference_layers, self.styles))
+        axes_of = delta_p_axes(self.n_layers, mark_rows=len(self.styles))
+        legend = Legend(handles, 3 if len(self.styles) == 3 else 4, self.notes)
+        return line_chart(self.model, panels, (1, len(panels)), _PANEL_INCHES, axes_of, legend)
 
 
 def _marks(drawn: pl.DataFrame, layers: Mapping[str, tuple[int, ...]]) -> list[tuple[int, tuple[int, ...]]]:

@@ -1,4 +1,4 @@
-"""Where the parts of a figure stand: a grid of panels, one legend and notes below; a line with its band.
+"""Where the parts of a figure stand: a grid of panels, one legend and notes below.
 
 Places are computed in inches, not by an automatic layout: every part gets the room it needs, so that nothing is clipped
 however many datasets, rows, legend entries or notes there are. Panels of one size share their axes (`sheet`); panels of
@@ -9,10 +9,7 @@ import math
 import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
-import numpy as np
-import polars as pl
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -20,7 +17,6 @@ from matplotlib.ticker import MaxNLocator
 
 from anchorscope.report.palette import INK, QUIET_INK
 
-BAND_ALPHA = 0.16
 _LEFT, _RIGHT, _GAP_X, _GAP_Y = 0.72, 0.18, 0.42, 0.72
 _TITLE, _X_LABEL, _LEGEND_ROW, _NOTE_ROW, _EDGE = 0.62, 0.58, 0.215, 0.165, 0.12
 _LETTERS_PER_INCH = 15.0  # of small print
@@ -109,16 +105,6 @@ def ordered_by_rows(handles: Sequence[Artist], columns: int) -> list[Artist]:
         depth = rows if column < full else rows - 1
         order.extend(handles[row * columns + column] for row in range(depth))
     return order
-
-
-def line_with_band(axes: Axes, table: pl.DataFrame, value: str, **line: Any) -> None:
-    """One series against `layer`, with the interval as a band in the same colour; missing intervals leave no band."""
-    table = table.sort("layer")
-    x = table["layer"].to_numpy()
-    low, high = (table[name].cast(pl.Float64).fill_null(np.nan).to_numpy() for name in ("ci_low", "ci_high"))
-    axes.plot(x, table[value].to_numpy(), **line)
-    if np.isfinite(low).any():
-        axes.fill_between(x, low, high, color=line["color"], alpha=BAND_ALPHA, linewidth=0)
 
 
 def layer_axis(axes: Axes, n_layers: int) -> None:

@@ -14,17 +14,18 @@ import polars as pl
 from matplotlib.figure import Figure
 
 from anchorscope.report.charts.display import Display
-from anchorscope.report.charts.layout import Legend, empty_panel, layer_axis, sheet, zero_line
+from anchorscope.report.charts.layout import Legend
 from anchorscope.report.charts.line_chart import (
     CURVE_COLUMNS,
     POINTS_NOTE,
-    draw_groups,
+    Panel,
+    delta_p_axes,
     drawable,
     group_handles,
-    mark_reference,
+    group_lines,
+    line_chart,
     missing_groups,
     reference_handle,
-    reserve_mark_space,
 )
 from anchorscope.report.findings import Findings
 from anchorscope.report.palette import DatasetStyle, dataset_styles
@@ -76,25 +77,17 @@ class ReferenceLayerChart(Display):
 
     def draw(self) -> Figure:
         """One row of panels with a shared y axis."""
-        panels = self.panels or {"": "not available"}
         handles = [*group_handles(self.styles, self.data), *([reference_handle()] if self.reference_layers else [])]
+        panels = []
+        for key, title in (self.panels or {"": "not available"}).items():
+            rows = self.data.filter(pl.col("panel") == key)
+            moved = {} if key == CROSS_FITTED else self._moved(key)  # there every half has an l* of its own
+            empty = "" if rows.height else "no items in either group"
+            panels.append(Panel(title, group_lines(rows, self.styles), empty, (), moved, self.styles))
         title = f"{self.model}: which layer and which probe sorts"
-        page = sheet(
-            title, (1, len(panels)), _PANEL_INCHES, Legend(handles, 5 if len(self.styles) < 3 else 4, self.notes)
-        )
-        for axes, (key, title) in zip(page.axes[0], panels.items(), strict=True):
-            zero_line(axes)
-            table = self.data.filter(pl.col("panel") == key)
-            if key != CROSS_FITTED:  # there every half has an l* of its own
-                mark_reference(axes, self._moved(key), self.styles)
-            draw_groups(axes, table, self.styles)
-            if not table.height:
-                empty_panel(axes, "no items in either group")
-            axes.set_title(title)
-            layer_axis(axes, self.n_layers)
-        page.axes[0][0].set_ylabel("ΔP")
-        reserve_mark_space(page.axes[0][0], len(self.styles))
-        return page.figure
+        axes_of = delta_p_axes(self.n_layers, mark_rows=len(self.styles))
+        legend = Legend(handles, 5 if len(self.styles) < 3 else 4, self.notes)
+        return line_chart(title, panels, (1, len(panels)), _PANEL_INCHES, axes_of, legend)
 
     def _moved(self, key: str) -> dict[str, tuple[int, ...]]:
         """The sorting layers of one panel; a moved layer stays within the model."""

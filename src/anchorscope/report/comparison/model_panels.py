@@ -16,7 +16,7 @@ from matplotlib.figure import Figure
 from anchorscope.report.assignment_rules import CHART_TITLES
 from anchorscope.report.charts.display import Display
 from anchorscope.report.charts.layout import Grid, Legend, canvas, empty_panel, layer_axis, zero_line
-from anchorscope.report.charts.line_chart import POINTS_NOTE, draw_groups, group_handles, missing_groups
+from anchorscope.report.charts.line_chart import POINTS_NOTE, draw_lines, group_handles, group_lines, missing_groups
 from anchorscope.report.comparison.compared import Compared, chart_rows, panel_title
 from anchorscope.report.palette import GROUPS, DatasetStyle, dataset_styles, display_name
 
@@ -87,7 +87,7 @@ class ModelPanels(Display):
         if not here.height:
             empty_panel(axes, "no items in either group")
         x = "relative_depth" if self.relative_depth else "layer"
-        draw_groups(axes, here.with_columns(layer=pl.col(x)), self.styles)
+        draw_lines(axes, group_lines(here.with_columns(layer=pl.col(x)), self.styles), "delta_p")
         if self.relative_depth:
             axes.set_xlim(-0.02, 1.02)
             axes.set_xlabel("Relative depth")

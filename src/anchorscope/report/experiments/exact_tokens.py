@@ -10,18 +10,26 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, final
 
 import polars as pl
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from anchorscope.catalogue import interventions_in
 from anchorscope.report.assignment_rules import PANEL_TITLES
 from anchorscope.report.charts.display import Display
-from anchorscope.report.charts.layout import Legend, empty_panel, layer_axis, line_with_band, sheet, zero_line
-from anchorscope.report.charts.line_chart import CURVE_COLUMNS, POINTS_NOTE, drawable, reserve_mark_space
+from anchorscope.report.charts.layout import Legend
+from anchorscope.report.charts.line_chart import (
+    CURVE_COLUMNS,
+    POINTS_NOTE,
+    Line,
+    Panel,
+    delta_p_axes,
+    drawable,
+    items_note,
+    line_chart,
+)
 from anchorscope.report.findings import Findings
 from anchorscope.report.lookup import summary_of
-from anchorscope.report.palette import CONTROL_GREY, GROUPS, INK, LINE_STYLES, QUIET_INK, display_name
+from anchorscope.report.palette import CONTROL_GREY, GROUPS, INK, LINE_STYLES, display_name
 from anchorscope.report.tables import Table
 from anchorscope.report.wording import percent, points
 
@@ -79,31 +87,31 @@ class ExactTokensChart(Display):
         present = [name for name in CUTS if self.data["intervention"].is_in([name]).any()]
         handles = [Line2D([], [], label=CUTS[name][0], **_style(name, "Q-Anchored")) for name in present]
         handles += [Line2D([], [], color=INK, linestyle=LINE_STYLES[group], label=group) for group in GROUPS]
+        panels = [
+            self._panel(dataset, assignment, title, present)
+            for dataset in self.datasets
+            for assignment, title in PANEL_TITLES.items()
+        ]
         title = f"{self.model}: which words are cut"
-        page = sheet(title, (len(self.datasets), 2), _PANEL_INCHES, Legend(handles, 4, self.notes))
-        for row, dataset in zip(page.axes, self.datasets, strict=True):
-            for axes, (assignment, title) in zip(row, PANEL_TITLES.items(), strict=True):
-                self._draw_panel(axes, dataset, assignment, present)
-                axes.set_title(f"{display_name(dataset)}, {title}")
-                layer_axis(axes, self.n_layers)
-            row[0].set_ylabel("ΔP")
-        reserve_mark_space(page.axes[0][0], 2)
-        return page.figure
+        axes_of = delta_p_axes(self.n_layers, mark_rows=2)
+        return line_chart(
+            title, panels, (len(self.datasets), 2), _PANEL_INCHES, axes_of, Legend(handles, 4, self.notes)
+        )
 
-    def _draw_panel(self, axes: Axes, dataset: str, assignment: str, present: list[str]) -> None:
+    def _panel(self, dataset: str, assignment: str, title: str, present: list[str]) -> Panel:
         table = self.data.filter((pl.col("dataset") == dataset) & (pl.col("assignment") == assignment))
-        zero_line(axes)
-        if not table.height:
-            empty_panel(axes, "too few items to draw")
+        lines = []
         for place, name in enumerate(present):
             for group in GROUPS:
                 rows = table.filter((pl.col("intervention") == name) & (pl.col("group") == group))
+                style: dict[str, Any] = {"markevery": (place % 4, 4)} | _style(name, group)
                 if rows.height and name in ("knockout", "subject", "property"):
-                    line_with_band(axes, rows, "delta_p", markevery=(place % 4, 4), zorder=3, **_style(name, group))
+                    lines.append(Line(rows, style | {"zorder": 3}))
                 elif rows.height:  # bands of all five would hide each other
-                    axes.plot(rows["layer"], rows["delta_p"], markevery=(place % 4, 4), **_style(name, group))
-        text = "items: " + ", ".join(f"{name} {self.items.get((dataset, name), 0)}" for name in present)
-        axes.text(0.015, 0.02, text, transform=axes.transAxes, fontsize=7.0, color=QUIET_INK)
+                    lines.append(Line(rows, style, band=False))
+        empty = "" if table.height else "too few items to draw"
+        counted = ", ".join(f"{name} {self.items.get((dataset, name), 0)}" for name in present)
+        return Panel(f"{display_name(dataset)}, {title}", lines, empty, finish=items_note(counted, 7.0))
 
 
 def cuts_table(findings: Findings) -> Table:

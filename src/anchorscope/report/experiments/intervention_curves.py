@@ -8,14 +8,21 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, final
 
 import polars as pl
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from anchorscope.catalogue import CONTROLS, intervention_label
 from anchorscope.report.assignment_rules import EXPERIMENT_TITLES, PANEL_TITLES
-from anchorscope.report.charts.layout import Legend, empty_panel, layer_axis, line_with_band, sheet, zero_line
-from anchorscope.report.charts.line_chart import CURVE_COLUMNS, POINTS_NOTE, drawable
+from anchorscope.report.charts.layout import Legend
+from anchorscope.report.charts.line_chart import (
+    CURVE_COLUMNS,
+    POINTS_NOTE,
+    Line,
+    Panel,
+    delta_p_axes,
+    drawable,
+    line_chart,
+)
 from anchorscope.report.experiments.interventions import effects_table
 from anchorscope.report.experiments.rows import present
 from anchorscope.report.experiments.section import ExperimentChart, SectionSpec
@@ -72,30 +79,27 @@ class InterventionCurves(ExperimentChart):
         names = present(self.data, "intervention", tuple(self.lines))
         handles = [Line2D([], [], label=intervention_label(name), **self._style(name, GROUPS[0])) for name in names]
         handles += [Line2D([], [], color=INK, linestyle=LINE_STYLES[group], label=group) for group in GROUPS]
-        grid = (max(1, len(self.datasets)), len(self.panels))
-        legend = Legend(handles, 3, self.notes)
-        page = sheet(f"{self.model}: {self.title}", grid, _PANEL_INCHES[len(self.panels)], legend)
-        for row, dataset in zip(page.axes, self.datasets, strict=False):
-            for axes, (rule, title) in zip(row, self.panels.items(), strict=True):
-                self._draw_panel(axes, dataset, rule, names)
-                axes.set_title(f"{display_name(dataset)}, {title}")
-                layer_axis(axes, self.n_layers)
-            row[0].set_ylabel("ΔP")
-        return page.figure
+        panels = [
+            self._panel(dataset, rule, title, names) for dataset in self.datasets for rule, title in self.panels.items()
+        ]
+        return line_chart(
+            f"{self.model}: {self.title}", panels, (max(1, len(self.datasets)), len(self.panels)),
+            _PANEL_INCHES[len(self.panels)], delta_p_axes(self.n_layers), Legend(handles, 3, self.notes),
+        )  # fmt: skip
 
-    def _draw_panel(self, axes: Axes, dataset: str, rule: str, names: list[str]) -> None:
+    def _panel(self, dataset: str, rule: str, title: str, names: list[str]) -> Panel:
         table = self.data.filter((pl.col("dataset") == dataset) & (pl.col("assignment") == rule))
-        zero_line(axes)
-        if not table.height:
-            empty_panel(axes, "too few items to draw")
+        lines = []
         for place, name in enumerate(names):
             for group in GROUPS:
                 rows = table.filter((pl.col("intervention") == name) & (pl.col("group") == group))
                 every = (place % 4, 4) if self.n_layers > 4 else 1
+                style = {"markevery": every} | self._style(name, group)
                 if rows.height and name not in CONTROLS:
-                    line_with_band(axes, rows, "delta_p", markevery=every, zorder=3, **self._style(name, group))
+                    lines.append(Line(rows, style | {"zorder": 3}))
                 elif rows.height:  # bands around zero would hide each other
-                    axes.plot(rows["layer"], rows["delta_p"], markevery=every, **self._style(name, group))
+                    lines.append(Line(rows, style, band=False))
+        return Panel(f"{display_name(dataset)}, {title}", lines, "" if table.height else "too few items to draw")
 
     def _style(self, name: str, group: str) -> dict[str, Any]:
         colour, marker = self.lines[name]

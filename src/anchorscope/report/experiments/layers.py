@@ -26,11 +26,10 @@ from anchorscope.report.charts.layout import (
     canvas,
     empty_panel,
     layer_axis,
-    line_with_band,
     rows_that_fit,
     zero_line,
 )
-from anchorscope.report.charts.line_chart import mark_reference, reference_handle, reserve_mark_space
+from anchorscope.report.charts.line_chart import line_with_band, mark_reference, reference_handle, reserve_mark_space
 from anchorscope.report.experiments.intervention_curves import DirectEdgesChart
 from anchorscope.report.experiments.interventions import effects_table
 from anchorscope.report.experiments.rows import datasets_in, estimate_of, find, present, rules_in, select, statistics

@@ -13,8 +13,15 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from anchorscope.report.assignment_rules import rule_name, rule_title
-from anchorscope.report.charts.layout import Legend, empty_panel, layer_axis, line_with_band, sheet, zero_line
-from anchorscope.report.charts.line_chart import mark_reference, reference_handle, reserve_mark_space
+from anchorscope.report.charts.layout import Legend
+from anchorscope.report.charts.line_chart import (
+    Line,
+    Panel,
+    auc_axes,
+    line_chart,
+    mark_reference,
+    reference_handle,
+)
 from anchorscope.report.experiments.rows import datasets_in, estimate_of, find, present, rules_in, select, statistics
 from anchorscope.report.experiments.section import ExperimentChart, SectionSpec
 from anchorscope.report.findings import Findings
@@ -79,32 +86,35 @@ class SelfAwarenessChart(ExperimentChart):
     def draw(self) -> Figure:
         """A row per dataset, a column per rule."""
         rules = rules_in(self.data)
-        size = (4.35, 2.8) if len(rules) > 1 else (6.2, 3.0)
-        legend = Legend(self._handles(), 3, self.notes)
-        page = sheet(f"{self.model}: the pathway, read from clean states",
-                     (max(1, len(self.datasets)), max(1, len(rules))), size, legend)  # fmt: skip
-        for row, dataset in zip(page.axes, self.datasets, strict=False):
-            for axes, rule in zip(row, rules, strict=False):
-                self._draw_panel(axes, select(self.data, dataset=dataset, assignment=rule))
-                mark_reference(axes, {dataset: self.reference_layers.get(dataset, ())}, dataset_styles((dataset,)))
-                axes.set_title(f"{display_name(dataset)}, {rule_title(rule)}")
-                layer_axis(axes, self.n_layers)
-            row[0].set_ylabel("AUC")
-        reserve_mark_space(page.axes[0][0], 1)
-        return page.figure
+        panels = [self._panel(dataset, rule) for dataset in self.datasets for rule in rules]
+        return line_chart(
+            f"{self.model}: the pathway, read from clean states", panels,
+            (max(1, len(self.datasets)), max(1, len(rules))), (4.35, 2.8) if len(rules) > 1 else (6.2, 3.0),
+            auc_axes(self.n_layers, mark_rows=1, value="value"), Legend(self._handles(), 3, self.notes),
+        )  # fmt: skip
 
-    def _draw_panel(self, axes: Axes, table: pl.DataFrame) -> None:
-        zero_line(axes, 0.5)
-        if not table.height:
-            empty_panel(axes, "too few items")
-        for quantity, (_, style) in LEVELS.items():
-            for height in select(table, quantity=quantity, probe_layer=None)["value"]:
-                axes.axhline(height, zorder=2, **style)
+    def _panel(self, dataset: str, rule: str) -> Panel:
+        table = select(self.data, dataset=dataset, assignment=rule)
+        levels: list[tuple[float, dict[str, Any]]] = [
+            (height, {"zorder": 2} | style)
+            for quantity, (_, style) in LEVELS.items()
+            for height in select(table, quantity=quantity, probe_layer=None)["value"]
+        ]
+        lines = []
         for quantity, (_, style) in LINES.items():
             rows = select(table, quantity=quantity).filter(pl.col("probe_layer").is_not_null())
             if rows.height:
-                rows = rows.with_columns(layer=pl.col("probe_layer"))
-                line_with_band(axes, rows, "value", markevery=max(1, min(4, rows.height // 6)), zorder=3, **style)
+                every = {"markevery": max(1, min(4, rows.height // 6)), "zorder": 3}
+                lines.append(Line(rows.with_columns(layer=pl.col("probe_layer")), every | style))
+
+        def finish(axes: Axes) -> None:
+            self._draw_permuted(axes, table)
+            mark_reference(axes, {dataset: self.reference_layers.get(dataset, ())}, dataset_styles((dataset,)))
+
+        title = f"{display_name(dataset)}, {rule_title(rule)}"
+        return Panel(title, lines, "" if table.height else "too few items", levels, finish=finish)
+
+    def _draw_permuted(self, axes: Axes, table: pl.DataFrame) -> None:
         permuted = select(table, quantity=PERMUTED).filter(pl.col("probe_layer").is_not_null())
         kinds = _kinds(self.data)
         for row in permuted.to_dicts():

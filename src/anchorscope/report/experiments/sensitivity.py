@@ -12,7 +12,8 @@ from matplotlib.ticker import MaxNLocator
 
 from anchorscope.report.assignment_rules import rule_name
 from anchorscope.report.charts.forest import Mark, draw_forest
-from anchorscope.report.charts.layout import Grid, Legend, canvas, empty_panel, line_with_band, rows_that_fit, zero_line
+from anchorscope.report.charts.layout import Grid, Legend, canvas, empty_panel, rows_that_fit, zero_line
+from anchorscope.report.charts.line_chart import line_with_band
 from anchorscope.report.experiments.rows import datasets_in, estimate_of, find, present, rules_in, select, statistics
 from anchorscope.report.experiments.section import ExperimentChart, SectionSpec
 from anchorscope.report.findings import Findings
