@@ -16,7 +16,7 @@ from anchorscope.errors import UserError
 from anchorscope.finished import FinishedRun, open_finished
 from anchorscope.report.findings import Findings
 from anchorscope.report.palette import display_name
-from anchorscope.report.run_summary import listing
+from anchorscope.report.wording import listing
 
 ORDERS = ("size", "given")
 """How panels follow each other: from the smallest model to the largest, or as the runs were named."""

@@ -15,7 +15,7 @@ import polars as pl
 from anchorscope.catalogue import INTERVENTIONS, intervention_label
 from anchorscope.report.assignment_rules import MENU_TITLES
 from anchorscope.report.charts.auc_charts import BASELINES
-from anchorscope.report.experiments.rows import TRUTHS, present
+from anchorscope.report.experiments.experiment_rows import TRUTHS, present
 from anchorscope.report.findings import Findings
 from anchorscope.report.palette import GROUPS, dataset_styles, display_name
 

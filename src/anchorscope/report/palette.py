@@ -1,4 +1,4 @@
-"""Colours, line styles and display names: one look for every figure.
+"""Colours, line styles and display names: the same in every figure.
 
 The group is carried by the line style (Q-Anchored solid, A-Anchored dashed) and the dataset by colour and marker, so
 that a grey print and a colour-blind reader lose nothing. The four datasets of the paper keep the paper's colours;
@@ -63,7 +63,7 @@ def display_name(dataset: str) -> str:
 
 
 def dataset_styles(datasets: Sequence[str]) -> dict[str, DatasetStyle]:
-    """A look for every dataset, in order; unknown ones share the further pairs among themselves."""
+    """Colours and marker of every dataset, in order; unknown ones share the other pairs among themselves."""
     chosen: dict[str, DatasetStyle] = {}
     unknown = 0
     for dataset in datasets:

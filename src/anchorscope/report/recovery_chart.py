@@ -15,8 +15,8 @@ from matplotlib.figure import Figure
 from anchorscope.report.charts.display import Display
 from anchorscope.report.charts.forest import Mark, draw_forest
 from anchorscope.report.charts.layout import Grid, Legend, canvas, empty_panel
-from anchorscope.report.experiments.rows import TRUTHS, estimate_of, find, present, select
-from anchorscope.report.tables import NOTHING, Table, shown
+from anchorscope.report.experiments.experiment_rows import TRUTHS, estimate_of, find, present, select
+from anchorscope.report.text_table import NOTHING, Table, shown
 from anchorscope.report.wording import count, estimate
 
 RECOVERY_SCHEMA: dict[str, type[pl.DataType]] = {

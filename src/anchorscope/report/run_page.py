@@ -93,6 +93,6 @@ def _content(findings: Findings, observations: Sequence[dict[str, Any]], judged:
         "position_note": POSITION_NOTES.get(findings.position, ""),
         "steps": tables.steps_table(findings),
         "examples": examples_table(findings),
-        "further": experiment_sections(findings),
+        "experiments": experiment_sections(findings),
         "files": FILES | (EXPERIMENT_FILES if findings.experiments.height else {}),
     }

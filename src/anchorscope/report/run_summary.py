@@ -12,7 +12,7 @@ from anchorscope.report.charts.auc_charts import BASELINES
 from anchorscope.report.findings import Findings
 from anchorscope.report.lookup import auc_of, headline_layer, summary_of
 from anchorscope.report.palette import A_ANCHORED, Q_ANCHORED, display_name
-from anchorscope.report.wording import MISSING, count, number, short_percent
+from anchorscope.report.wording import MISSING, count, listing, number, short_percent, spanned
 from anchorscope.stats.estimate import Estimate
 
 Observations = Sequence[dict[str, Any]]
@@ -61,7 +61,7 @@ def _retained_sentences(findings: Findings, observations: Observations) -> list[
                 findings, dataset, "group_share", assignment="retained", intervention=intervention, group=Q_ANCHORED
             )
 
-        return _range(findings, of_dataset, short_percent)
+        return _range(findings, of_dataset, lambda value: f"{number(100 * value, 0)}\u00a0%")
 
     return [
         f"A probe that was trained on the cut states calls {share('knockout')} of the items Q-Anchored, for which less "
@@ -90,11 +90,6 @@ def tally(observations: Observations, claim: str, assignment: str | None) -> str
     return ", ".join([f"{first[0]} for {first[1]} of {len(verdicts)} datasets", *(f"{w} for {n}" for w, n in rest)])
 
 
-def listing(names: Sequence[str]) -> str:
-    """a, b and c."""
-    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
-
-
 def _warning(findings: Findings, observations: Observations, dataset: str) -> str:
     def of(quantity: str, assignment: str, group: str | None = None) -> Estimate | None:
         return summary_of(findings, dataset, quantity, assignment=assignment, intervention="knockout", group=group)
@@ -121,7 +116,7 @@ def _label_sentence(findings: Findings, observations: Observations) -> str:
         def of_dataset(dataset: str) -> Estimate | None:
             return summary_of(findings, dataset, "true_share", assignment="plain", intervention="knockout", group=group)
 
-        return _range(findings, of_dataset, short_percent)
+        return _range(findings, of_dataset, lambda value: f"{number(100 * value, 0)}\u00a0%")
 
     mine = [o for o in observations if o["claim"] == "sorts_by_label" and o["assignment"] == "plain"]
     opening = "But true" if any(o["verdict"] == "holds" for o in mine) else "True"
@@ -143,8 +138,8 @@ def _probe_sentence(findings: Findings) -> str:
 
     return (
         f"A linear probe on the {findings.site} output tells its true answers from its false ones with an AUC of "
-        f"{_range(findings, probe, lambda e: number(e.value, 2))}; the best simple baseline reaches "
-        f"{_range(findings, best, lambda e: number(e.value, 2))}."
+        f"{_range(findings, probe, lambda value: number(value, 2))}; the best simple baseline reaches "
+        f"{_range(findings, best, lambda value: number(value, 2))}."
     )
 
 
@@ -154,16 +149,12 @@ def _reference(findings: Findings, assignment: str, group: str) -> str:
             findings, dataset, "delta_p_reference", assignment=assignment, intervention="knockout", group=group
         )
 
-    return _range(findings, of_dataset, lambda e: number(e.value, 0))
+    return _range(findings, of_dataset, lambda value: number(value, 0))
 
 
-def _range(findings: Findings, find: Callable[[str], Estimate | None], show: Callable[[Estimate], str]) -> str:
+def _range(findings: Findings, find: Callable[[str], Estimate | None], show: Callable[[float], str]) -> str:
     """The smallest and the largest over the datasets, or the one value."""
-    found = sorted((e for e in map(find, findings.datasets) if e is not None), key=lambda e: e.value)
-    if not found:
-        return MISSING
-    first, last = show(found[0]), show(found[-1])
-    return first if first == last else f"{first} to {last}"
+    return spanned((found.value for found in map(find, findings.datasets) if found is not None), show) or MISSING
 
 
 def _verdict(observations: Observations, dataset: str, assignment: str, claim: str) -> str:

@@ -12,7 +12,7 @@ from anchorscope.report.charts.reference_layer import shift_title
 from anchorscope.report.findings import Findings
 from anchorscope.report.lookup import auc_of, headline_layer, summary_of
 from anchorscope.report.palette import GROUPS, Q_ANCHORED, display_name
-from anchorscope.report.tables import Table
+from anchorscope.report.text_table import Table
 from anchorscope.report.wording import MISSING, count, estimate, number, percent, points
 
 _COUNTS = {

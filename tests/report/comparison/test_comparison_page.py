@@ -23,9 +23,9 @@ from anchorscope.report.comparison.comparison_text import (
     models_table,
     results_table,
     side_by_side,
-    spanned,
 )
 from anchorscope.report.statements.run_readings import read
+from anchorscope.report.wording import spanned
 
 MARKUP = "<img src=x onerror=alert(1)></script><script>alert(2)</script>"
 

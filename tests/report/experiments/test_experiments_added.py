@@ -24,10 +24,10 @@ from typing import ClassVar, final
 import polars as pl
 from matplotlib.figure import Figure
 
-from anchorscope.report.experiments.rows import statistics
+from anchorscope.report.experiments.experiment_rows import statistics
 from anchorscope.report.experiments.section import ExperimentChart, SectionSpec
 from anchorscope.report.findings import Findings
-from anchorscope.report.tables import Table
+from anchorscope.report.text_table import Table
 
 
 @final

@@ -10,14 +10,14 @@ from hypothesis import strategies as st
 from report_further_synthetic import Experiments, make_further
 from report_synthetic import make_findings
 
+from anchorscope.report.experiments.experiment_rows import find, select
 from anchorscope.report.experiments.heads import head_of
-from anchorscope.report.experiments.rows import find, select
 from anchorscope.report.experiments.section import experiment_charts, experiment_sections
 from anchorscope.report.findings import EXPERIMENT_ITEM_SCHEMA, EXPERIMENT_SCHEMA, UNAVAILABLE_SCHEMA
 from anchorscope.report.run_page import EXPERIMENT_FILES, write_report
 from anchorscope.report.statements.claims import judge
 from anchorscope.report.statements.run_readings import read
-from anchorscope.report.tables import group_cells, p_value_cell
+from anchorscope.report.text_table import group_cells, p_value_cell
 from anchorscope.report.wording import points
 
 CHARTS = experiment_charts()

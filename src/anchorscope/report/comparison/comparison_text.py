@@ -4,7 +4,7 @@ Every sentence is put together from the tables and the readings' verdicts; sever
 runs' own main readings stand one beside the other: the same claim on the same dataset, a column per run.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,12 +13,11 @@ from anchorscope.report.comparison.compared import Compared, panel_title
 from anchorscope.report.findings import Findings
 from anchorscope.report.lookup import auc_of, headline_layer, summary_of
 from anchorscope.report.palette import A_ANCHORED, GROUPS, Q_ANCHORED, display_name
-from anchorscope.report.run_summary import listing
 from anchorscope.report.statements.curve_readings import short_number
 from anchorscope.report.statements.run_curves import RunCurves
 from anchorscope.report.statements.size_trends import size
-from anchorscope.report.tables import Table
-from anchorscope.report.wording import MISSING, count, estimate, number, percent, points
+from anchorscope.report.text_table import Table
+from anchorscope.report.wording import MISSING, count, estimate, listing, number, percent, points, spanned
 from anchorscope.stats.curve_shape import trough
 from anchorscope.stats.estimate import Estimate
 
@@ -93,15 +92,6 @@ def _tally(across: Sequence[dict[str, Any]]) -> str:
     verdicts = [one["verdict"] for one in across]
     counted = [f"{verdicts.count(verdict)} {words}" for verdict, words in _VERDICTS.items() if verdict in verdicts]
     return listing(counted)
-
-
-def spanned(values: Iterable[float], shown: Callable[[float], str]) -> str:
-    """The smallest to the largest value, or the one; empty where there is none."""
-    found = sorted(value for value in values if value == value)
-    if not found:
-        return ""
-    first, last = shown(found[0]), shown(found[-1])
-    return first if first == last else f"{first} to {last}"
 
 
 def models_table(compared: Compared) -> Table:

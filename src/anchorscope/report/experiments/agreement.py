@@ -16,7 +16,7 @@ from anchorscope.catalogue import METHODS
 from anchorscope.report.assignment_rules import rule_name
 from anchorscope.report.charts.heatmap import draw_heat, text_colour
 from anchorscope.report.charts.layout import Grid, Legend, canvas, empty_panel
-from anchorscope.report.experiments.rows import (
+from anchorscope.report.experiments.experiment_rows import (
     TRUTHS,
     datasets_in,
     estimate_of,
@@ -29,7 +29,7 @@ from anchorscope.report.experiments.rows import (
 from anchorscope.report.experiments.section import ExperimentChart, SectionSpec
 from anchorscope.report.findings import Findings
 from anchorscope.report.palette import Q_ANCHORED, display_name
-from anchorscope.report.tables import NOTHING, Table, p_value_cell, shown
+from anchorscope.report.text_table import NOTHING, Table, p_value_cell, shown
 from anchorscope.report.wording import count, estimate, number, percent
 
 _COLUMNS = ("dataset", "assignment", "truth", "variant", "against", "value", "ci_low", "ci_high", "n", "p_value",

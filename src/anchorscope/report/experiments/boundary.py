@@ -15,11 +15,19 @@ from matplotlib.lines import Line2D
 from anchorscope.report.assignment_rules import rule_name
 from anchorscope.report.charts.forest import Mark, draw_forest, group_marks_handles, group_style, legend_style
 from anchorscope.report.charts.layout import Grid, Legend, canvas, empty_panel, rows_that_fit
-from anchorscope.report.experiments.rows import datasets_in, estimate_of, find, present, rules_in, select, statistics
+from anchorscope.report.experiments.experiment_rows import (
+    datasets_in,
+    estimate_of,
+    find,
+    present,
+    rules_in,
+    select,
+    statistics,
+)
 from anchorscope.report.experiments.section import ExperimentChart, SectionSpec
 from anchorscope.report.findings import Findings
 from anchorscope.report.palette import CONTROL_GREY, GROUPS, DatasetStyle, dataset_styles, display_name
-from anchorscope.report.tables import GROUP_HEAD, Show, Table, difference_cells, group_cells, shown
+from anchorscope.report.text_table import GROUP_HEAD, Show, Table, difference_cells, group_cells, shown
 from anchorscope.report.wording import count, estimate, percent
 
 WEIGHTED, AS_DRAWN = "weighted", "as drawn"

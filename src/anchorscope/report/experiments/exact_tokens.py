@@ -30,7 +30,7 @@ from anchorscope.report.charts.line_chart import (
 from anchorscope.report.findings import Findings
 from anchorscope.report.lookup import summary_of
 from anchorscope.report.palette import CONTROL_GREY, GROUPS, INK, LINE_STYLES, display_name
-from anchorscope.report.tables import Table
+from anchorscope.report.text_table import Table
 from anchorscope.report.wording import percent, points
 
 CUTS: dict[str, tuple[str, str, str]] = {

@@ -17,11 +17,18 @@ from matplotlib.ticker import MaxNLocator
 from anchorscope.report.assignment_rules import rule_name, rule_title
 from anchorscope.report.charts.forest import group_offset, legend_style
 from anchorscope.report.charts.layout import Grid, Legend, canvas, empty_panel, rows_that_fit, zero_line
-from anchorscope.report.experiments.rows import datasets_in, estimate_of, present, rules_in, select, statistics
+from anchorscope.report.experiments.experiment_rows import (
+    datasets_in,
+    estimate_of,
+    present,
+    rules_in,
+    select,
+    statistics,
+)
 from anchorscope.report.experiments.section import ExperimentChart, SectionSpec
 from anchorscope.report.findings import Findings
 from anchorscope.report.palette import GROUPS, LINE_STYLES, DatasetStyle, dataset_styles, display_name
-from anchorscope.report.tables import GROUP_HEAD, NOTHING, Table, group_cells, p_value_cell, shown
+from anchorscope.report.text_table import GROUP_HEAD, NOTHING, Table, group_cells, p_value_cell, shown
 from anchorscope.report.verdicts import DISCOVERY_RATE
 from anchorscope.report.wording import points
 

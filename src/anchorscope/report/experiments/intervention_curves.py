@@ -23,8 +23,8 @@ from anchorscope.report.charts.line_chart import (
     drawable,
     line_chart,
 )
+from anchorscope.report.experiments.experiment_rows import present
 from anchorscope.report.experiments.interventions import effects_table
-from anchorscope.report.experiments.rows import present
 from anchorscope.report.experiments.section import ExperimentChart, SectionSpec
 from anchorscope.report.findings import Findings
 from anchorscope.report.palette import CONTROL_GREY, GROUPS, INK, LINE_STYLES, display_name

@@ -21,11 +21,19 @@ from anchorscope.report.charts.forest import (
     legend_style,
 )
 from anchorscope.report.charts.layout import Grid, Legend, canvas, rows_that_fit
-from anchorscope.report.experiments.rows import datasets_in, estimate_of, find, interventions, present, rules_in, select
+from anchorscope.report.experiments.experiment_rows import (
+    datasets_in,
+    estimate_of,
+    find,
+    interventions,
+    present,
+    rules_in,
+    select,
+)
 from anchorscope.report.experiments.section import ExperimentChart, SectionSpec
 from anchorscope.report.findings import Findings
 from anchorscope.report.palette import GROUPS, dataset_styles, display_name
-from anchorscope.report.tables import NOTHING, Table, shown
+from anchorscope.report.text_table import NOTHING, Table, shown
 from anchorscope.report.wording import count, percent, points
 
 _COLUMNS = ("dataset", "assignment", "intervention", "group", "value", "ci_low", "ci_high", "n", "method")

@@ -30,13 +30,21 @@ from anchorscope.report.charts.layout import (
     zero_line,
 )
 from anchorscope.report.charts.line_chart import line_with_band, mark_reference, reference_handle, reserve_mark_space
+from anchorscope.report.experiments.experiment_rows import (
+    datasets_in,
+    estimate_of,
+    find,
+    present,
+    rules_in,
+    select,
+    statistics,
+)
 from anchorscope.report.experiments.intervention_curves import DirectEdgesChart
 from anchorscope.report.experiments.interventions import effects_table
-from anchorscope.report.experiments.rows import datasets_in, estimate_of, find, present, rules_in, select, statistics
 from anchorscope.report.experiments.section import ExperimentChart, SectionSpec
 from anchorscope.report.findings import Findings
 from anchorscope.report.palette import GROUPS, LINE_STYLES, DatasetStyle, dataset_styles, display_name
-from anchorscope.report.tables import Table, difference_cells, shown
+from anchorscope.report.text_table import Table, difference_cells, shown
 from anchorscope.report.verdicts import DISCOVERY_RATE, SMALL_EFFECT
 from anchorscope.report.wording import count, estimate, number, percent, points
 

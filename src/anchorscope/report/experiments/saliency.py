@@ -16,11 +16,19 @@ from matplotlib.lines import Line2D
 
 from anchorscope.report.assignment_rules import rule_name
 from anchorscope.report.charts.layout import Grid, Legend, canvas, empty_panel, rows_that_fit
-from anchorscope.report.experiments.rows import TRUTHS, datasets_in, estimate_of, present, rules_in, select, statistics
+from anchorscope.report.experiments.experiment_rows import (
+    TRUTHS,
+    datasets_in,
+    estimate_of,
+    present,
+    rules_in,
+    select,
+    statistics,
+)
 from anchorscope.report.experiments.section import ExperimentChart, SectionSpec
 from anchorscope.report.findings import Findings
 from anchorscope.report.palette import A_ANCHORED, GROUPS, INK, Q_ANCHORED, display_name
-from anchorscope.report.tables import GROUP_HEAD, NOTHING, Show, Table, group_cells, p_value_cell
+from anchorscope.report.text_table import GROUP_HEAD, NOTHING, Show, Table, group_cells, p_value_cell
 from anchorscope.report.wording import count, estimate, percent
 from anchorscope.stats.density import density_grid, gaussian_density
 

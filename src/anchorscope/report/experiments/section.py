@@ -14,10 +14,10 @@ import polars as pl
 
 from anchorscope.catalogue import EXPERIMENTS
 from anchorscope.report.charts.display import Display
-from anchorscope.report.experiments.rows import absent_notes, datasets_in
+from anchorscope.report.experiments.experiment_rows import absent_notes, datasets_in
 from anchorscope.report.findings import Findings
 from anchorscope.report.palette import display_name
-from anchorscope.report.tables import Table
+from anchorscope.report.text_table import Table
 
 
 @dataclass(frozen=True)

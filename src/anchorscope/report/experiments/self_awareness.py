@@ -14,19 +14,20 @@ from matplotlib.lines import Line2D
 
 from anchorscope.report.assignment_rules import rule_name, rule_title
 from anchorscope.report.charts.layout import Legend
-from anchorscope.report.charts.line_chart import (
-    Line,
-    Panel,
-    auc_axes,
-    line_chart,
-    mark_reference,
-    reference_handle,
+from anchorscope.report.charts.line_chart import Line, Panel, auc_axes, line_chart, mark_reference, reference_handle
+from anchorscope.report.experiments.experiment_rows import (
+    datasets_in,
+    estimate_of,
+    find,
+    present,
+    rules_in,
+    select,
+    statistics,
 )
-from anchorscope.report.experiments.rows import datasets_in, estimate_of, find, present, rules_in, select, statistics
 from anchorscope.report.experiments.section import ExperimentChart, SectionSpec
 from anchorscope.report.findings import Findings
 from anchorscope.report.palette import CONTROL_GREY, dataset_styles, display_name
-from anchorscope.report.tables import NOTHING, Table, p_value_cell, shown
+from anchorscope.report.text_table import NOTHING, Table, p_value_cell, shown
 from anchorscope.report.wording import count, estimate
 
 LINES: dict[str, tuple[str, dict[str, Any]]] = {

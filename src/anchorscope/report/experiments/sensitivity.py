@@ -14,11 +14,19 @@ from anchorscope.report.assignment_rules import rule_name
 from anchorscope.report.charts.forest import Mark, draw_forest
 from anchorscope.report.charts.layout import Grid, Legend, canvas, empty_panel, rows_that_fit, zero_line
 from anchorscope.report.charts.line_chart import line_with_band
-from anchorscope.report.experiments.rows import datasets_in, estimate_of, find, present, rules_in, select, statistics
+from anchorscope.report.experiments.experiment_rows import (
+    datasets_in,
+    estimate_of,
+    find,
+    present,
+    rules_in,
+    select,
+    statistics,
+)
 from anchorscope.report.experiments.section import ExperimentChart, SectionSpec
 from anchorscope.report.findings import Findings
 from anchorscope.report.palette import GROUPS, INK, display_name
-from anchorscope.report.tables import NOTHING, Table, p_value_cell, shown
+from anchorscope.report.text_table import NOTHING, Table, p_value_cell, shown
 from anchorscope.report.wording import count, estimate, percent, points
 
 QUANTITIES: dict[str, tuple[str, dict[str, Any]]] = {

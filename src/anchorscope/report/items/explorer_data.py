@@ -47,7 +47,7 @@ class _Chosen:
     rows: Rows
     """Rows of the items table, used ones first."""
     all_curves: bool
-    further: bool
+    experiments: bool
 
 
 def item_data(findings: Findings, limit_bytes: int = LIMIT) -> dict[str, Any]:
@@ -70,10 +70,10 @@ def item_data(findings: Findings, limit_bytes: int = LIMIT) -> dict[str, Any]:
         "total_used": int(used.sum()),
         "shown_used": int((items["status"] == "used").sum()),
         "all_curves": chosen.all_curves,
-        "all_further": chosen.further,
+        "all_further": chosen.experiments,
         "items": _columns(findings, items, chosen.rows, [texts[row] for row in chosen.rows.tolist()], effects),
         "interventions": [_packed(one, place, chosen.all_curves) for one in effects],
-        "further": _further(findings, chosen.rows) if chosen.further else [],
+        "further": _experiment_numbers(findings, chosen.rows) if chosen.experiments else [],
     }
 
 
@@ -123,19 +123,19 @@ def _choose(findings: Findings, effects: Sequence[ItemEffects], texts: Sequence[
     for one in effects:
         for flag, cost in drawn.items():
             cost[one.rows] += 16 + _BASE64 * (2 + _bytes_per_curve(one, findings.n_layers, flag))
-    further = findings.experiment_items.group_by("dataset", "item_id").len()
+    counted = findings.experiment_items.group_by("dataset", "item_id").len()
     numbers = findings.items.select("dataset", "item_id").join(
-        further, on=["dataset", "item_id"], how="left", maintain_order="left"
+        counted, on=["dataset", "item_id"], how="left", maintain_order="left"
     )
     more = 12.0 * numbers["len"].fill_null(0).to_numpy()
-    for all_curves, with_further in ((True, True), (True, False), (False, False)):
-        cost = plain + drawn[all_curves] + (more if with_further else 0)
+    for all_curves, with_experiments in ((True, True), (True, False), (False, False)):
+        cost = plain + drawn[all_curves] + (more if with_experiments else 0)
         if cost[used].sum() <= limit:
             break
     order = _evenly(findings.items, used)
     fitting = order[np.cumsum(cost[order]) <= limit]
     # Back in file order, used items first, so that whoever pages through them meets what belongs together.
-    return _Chosen(fitting[np.lexsort((fitting, ~used[fitting]))], all_curves, with_further)
+    return _Chosen(fitting[np.lexsort((fitting, ~used[fitting]))], all_curves, with_experiments)
 
 
 def _escaped(text: str) -> int:
@@ -251,7 +251,7 @@ def _repeated(values: list[float]) -> float | list[float]:
     return short[0] if short and len(set(short)) == 1 else short
 
 
-def _further(findings: Findings, rows: Rows) -> list[dict[str, Any]]:
+def _experiment_numbers(findings: Findings, rows: Rows) -> list[dict[str, Any]]:
     """What the further experiments found of the items: one entry per experiment, variant and quantity."""
     places = findings.items[rows.tolist()].select("dataset", "item_id").with_row_index("place")
     table = findings.experiment_items.drop_nulls("value").join(

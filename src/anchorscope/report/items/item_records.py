@@ -96,7 +96,7 @@ def records(findings: Findings) -> Iterator[ItemRecord]:
     for one in item_effects(findings):
         for place, row in enumerate(one.rows.tolist()):
             effects[row].append((one, place))
-    layers, pathways, further = reference_layers(findings), pathways_of_items(findings), _further(findings)
+    layers, pathways, further = reference_layers(findings), pathways_of_items(findings), _experiment_numbers(findings)
     for row, item in enumerate(findings.items.iter_rows(named=True)):
         key = (item["dataset"], item["item_id"])
         yield _record(item, layers[row], pathways.get(key, {}), effects[row], further.get(key, ()))
@@ -169,7 +169,7 @@ def _effect(one: ItemEffects, place: int) -> Effect:
     )
 
 
-def _further(findings: Findings) -> dict[tuple[str, str], tuple[ExperimentNumber, ...]]:
+def _experiment_numbers(findings: Findings) -> dict[tuple[str, str], tuple[ExperimentNumber, ...]]:
     found: dict[tuple[str, str], list[ExperimentNumber]] = defaultdict(list)
     for row in findings.experiment_items.iter_rows(named=True):
         if row["value"] is not None:

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from anchorscope.report.assignment_rules import RULES
 from anchorscope.report.findings import Findings
 from anchorscope.report.palette import display_name
-from anchorscope.report.statements.reading import Reading, finite
+from anchorscope.report.statements.reading_record import Reading, finite, record
 from anchorscope.report.statements.run_curves import RunCurves, measurable
 from anchorscope.report.statements.size_trends import (
     QUANTITIES,
@@ -110,36 +110,31 @@ def _nothing_to_compare(order: OrderedRuns) -> Reading:
 def _record(
     order: OrderedRuns, name: str, statement: str, numbers: str, trend: Trend | None, subject: str = "Across models"
 ) -> Reading:
-    change, verdict = (trend.change, trend.verdict) if trend else (None, "undecided")
-    site, position = (" and ".join(dict.fromkeys(getattr(run, place) for run in order.runs))
-                      for place in ("site", "position"))  # fmt: skip
-    return {
-        "id": f"across:{name}",
-        "text": f"{subject}: {statement} ({numbers}): {verdict}.",
-        "statement": statement,
-        "numbers": numbers,
-        "value": finite(change.value if change else None),
-        "ci_low": finite(change.ci_low if change else None),
-        "ci_high": finite(change.ci_high if change else None),
-        "verdict": verdict,
-        "claim": f"across:{name.partition(':')[0]}",
-        "model": ", ".join(order.names),
-        "dataset": None,
-        "site": site,
-        "position": position,
-        "assignment": None,
-        "group": None,
-        "scope": "models",
-        "unit": "",
-        "layer": None,
-        "n": change.n if change else 0,
-        "method": change.method if change else "",
+    site, position = (" and ".join(dict.fromkeys(getattr(run, where) for run in order.runs))
+                      for where in ("site", "position"))  # fmt: skip
+    values = zip(order.names, order.runs, trend.values, strict=True) if trend else ()
+    return record(
+        id=f"across:{name}",
+        subject=subject,
+        statement=statement,
+        numbers=numbers,
+        found=trend.change if trend else None,
+        verdict=trend.verdict if trend else "undecided",
+        claim=f"across:{name.partition(':')[0]}",
+        model=", ".join(order.names),
+        dataset=None,
+        site=site,
+        position=position,
+        assignment=None,
+        scope="models",
+        unit="",
+    ) | {
         "key": True,
         "monotone": trend.monotone if trend else None,
         "along": order.along,
         "values": [
             {"run": name, "model": run.model, "parameters": run.parameters, "value": finite(found.value),
              "ci_low": finite(found.ci_low), "ci_high": finite(found.ci_high)}
-            for name, run, found in zip(order.names, order.runs, trend.values, strict=True)
-        ] if trend else [],
+            for name, run, found in values
+        ],
     }  # fmt: skip

@@ -9,9 +9,9 @@ from anchorscope.report.palette import display_name
 from anchorscope.report.statements import claim_checks as checks
 from anchorscope.report.statements import claim_sizes
 from anchorscope.report.statements.claim import RANDOM_WEIGHTS, Claim, Judged, Judgement, Part, missing, worst
-from anchorscope.report.statements.reading import finite
+from anchorscope.report.statements.reading_record import record
 from anchorscope.report.statements.run_curves import RunCurves
-from anchorscope.report.tables import Table
+from anchorscope.report.text_table import Table
 from anchorscope.report.verdicts import Verdict
 
 LLAMA, QWEN = "Llama-3.2 1B and 3B", "Qwen3 8B and 32B"
@@ -181,32 +181,26 @@ def claims_records(judged: Sequence[Judged]) -> list[dict[str, Any]]:
     records = []
     for one in judged:
         for assignment, found in (("plain", one.plain), ("corrected", one.corrected)):
-            number = found.found
             who = ", ".join(one.models)
-            statement, numbers = one.claim.text.rstrip("."), found.told
             datasets = list(dict.fromkeys(part.dataset for part in found.parts if part.dataset))
             records.append(
-                {
-                    "id": f"claim:{one.claim.id}:{assignment}",
-                    "text": f"{who}, {RULES[assignment]}: {statement} ({numbers}): {found.verdict}.",
-                    "statement": statement,
-                    "numbers": numbers,
-                    "value": finite(number.value if number else None),
-                    "ci_low": finite(number.ci_low if number else None),
-                    "ci_high": finite(number.ci_high if number else None),
-                    "verdict": found.verdict,
-                    "claim": one.claim.id,
-                    "model": who,
-                    "dataset": datasets[0] if len(datasets) == 1 else None,
-                    "site": one.site,
-                    "position": one.position,
-                    "assignment": assignment,
-                    "group": None,
-                    "scope": "claim",
-                    "unit": found.unit,
-                    "layer": None,
-                    "n": number.n if number else 0,
-                    "method": number.method if number else "",
+                record(
+                    id=f"claim:{one.claim.id}:{assignment}",
+                    subject=f"{who}, {RULES[assignment]}",
+                    statement=one.claim.text.rstrip("."),
+                    numbers=found.told,
+                    found=found.found,
+                    verdict=found.verdict,
+                    claim=one.claim.id,
+                    model=who,
+                    dataset=datasets[0] if len(datasets) == 1 else None,
+                    site=one.site,
+                    position=one.position,
+                    assignment=assignment,
+                    scope="claim",
+                    unit=found.unit,
+                )
+                | {
                     "reason": found.reason,
                     "needs": one.claim.needs,
                     "source": [source_name(reading) for reading in one.claim.says],

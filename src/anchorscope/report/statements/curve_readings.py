@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from anchorscope.report.palette import A_ANCHORED, GROUPS, Q_ANCHORED, display_name
-from anchorscope.report.statements.reading import About, Reading, at_layers, of_depth
+from anchorscope.report.statements.reading_record import About, Reading, at_layers, of_depth
 from anchorscope.report.verdicts import (
     CLOSING,
     END_TOGETHER,

@@ -4,7 +4,7 @@ how good the probe itself is."""
 from anchorscope.report.charts.auc_charts import BASELINES
 from anchorscope.report.lookup import auc_of, headline_layer
 from anchorscope.report.palette import A_ANCHORED, Q_ANCHORED
-from anchorscope.report.statements.reading import About, Reading
+from anchorscope.report.statements.reading_record import About, Reading
 from anchorscope.report.verdicts import (
     LABEL_SORTING,
     NO_SIGNAL_AUC,

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from anchorscope.report.run_summary import tally
-from anchorscope.report.statements.reading import Reading
+from anchorscope.report.statements.reading_record import Reading
 from anchorscope.report.verdicts import Verdict
 from anchorscope.report.wording import MISSING
 

@@ -12,7 +12,7 @@ from anchorscope.report.statements.curve_readings import curve_statements
 from anchorscope.report.statements.phrases import Phrases, Point, Points, Prose, ReadingIndex
 from anchorscope.report.statements.phrases import ProseSection as Section
 from anchorscope.report.statements.prose_chart import NOISE, components, overview, series
-from anchorscope.report.statements.reading import Reading
+from anchorscope.report.statements.reading_record import Reading
 from anchorscope.report.verdicts import END_TOGETHER
 from anchorscope.report.wording import MISSING, number
 

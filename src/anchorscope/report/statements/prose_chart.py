@@ -5,11 +5,10 @@ import polars as pl
 from anchorscope.report.assignment_rules import EXPLAINED, RULES, rules_of
 from anchorscope.report.findings import Findings
 from anchorscope.report.palette import A_ANCHORED, GROUPS, Q_ANCHORED, dataset_styles, display_name
-from anchorscope.report.run_summary import listing
 from anchorscope.report.statements.curve_readings import curve_statements
 from anchorscope.report.statements.phrases import Point, Points, ReadingIndex
 from anchorscope.report.statements.phrases import ProseSection as Section
-from anchorscope.report.wording import MISSING, number
+from anchorscope.report.wording import MISSING, listing, number
 
 NOISE = (
     "The weights of this model were drawn at random. It knows nothing, so everything below describes noise, whatever "

@@ -16,7 +16,7 @@ from anchorscope.report.statements.number_readings import (
     sorts_by_label,
     towards_false,
 )
-from anchorscope.report.statements.reading import About, Reading
+from anchorscope.report.statements.reading_record import About, Reading
 from anchorscope.report.statements.run_curves import RunCurves
 
 _NUMBERS: dict[str | None, tuple[Callable[[About], Reading], ...]] = {

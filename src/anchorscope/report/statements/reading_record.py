@@ -49,35 +49,60 @@ class About:
         """The record of one claim; `numbers` are shown where there is an estimate."""
         known = found is not None and not math.isnan(found.value)
         shown = numbers if known else MISSING
-        return {
-            "id": ":".join(filter(None, (self.dataset or "model", self.assignment, claim))),
-            "text": f"{self.subject}: {words} ({shown}): {verdict}.",
-            "statement": words,
-            "numbers": shown,
-            "value": finite(found.value if found else None),
-            "ci_low": finite(found.ci_low if found else None),
-            "ci_high": finite(found.ci_high if found else None),
-            "verdict": verdict,
-            "claim": claim,
-            "model": self.findings.model,
-            "dataset": self.dataset,
-            "site": self.findings.site,
-            "position": self.findings.position,
-            "assignment": self.assignment,
-            "group": group,
-            "scope": scope,
-            "unit": unit,
-            "layer": layer if known else None,
-            "n": found.n if found else 0,
-            "method": found.method if found else "",
-            "key": False,
-        }
+        return record(
+            id=":".join(filter(None, (self.dataset or "model", self.assignment, claim))),
+            subject=self.subject,
+            statement=words,
+            numbers=shown,
+            found=found,
+            verdict=verdict,
+            claim=claim,
+            model=self.findings.model,
+            dataset=self.dataset,
+            site=self.findings.site,
+            position=self.findings.position,
+            assignment=self.assignment,
+            group=group,
+            scope=scope,
+            unit=unit,
+            layer=layer if known else None,
+        ) | {"key": False}
 
     @property
     def subject(self) -> str:
         """How a sentence begins."""
         rule = f", {RULES[self.assignment]}" if self.assignment else ""
         return (display_name(self.dataset) if self.dataset else _together(len(self.findings.datasets))) + rule
+
+
+def record(
+    *, id: str, subject: str, statement: str, numbers: str, found: Estimate | None, verdict: Verdict, claim: str,
+    model: str, dataset: str | None, site: str, position: str, assignment: str | None, scope: str, unit: str,
+    group: str | None = None, layer: int | None = None,
+) -> Reading:  # fmt: skip
+    """What every record of observations.json holds; `found` is the number that it rests on."""
+    return {
+        "id": id,
+        "text": f"{subject}: {statement} ({numbers}): {verdict}.",
+        "statement": statement,
+        "numbers": numbers,
+        "value": finite(found.value if found else None),
+        "ci_low": finite(found.ci_low if found else None),
+        "ci_high": finite(found.ci_high if found else None),
+        "verdict": verdict,
+        "claim": claim,
+        "model": model,
+        "dataset": dataset,
+        "site": site,
+        "position": position,
+        "assignment": assignment,
+        "group": group,
+        "scope": scope,
+        "unit": unit,
+        "layer": layer,
+        "n": found.n if found else 0,
+        "method": found.method if found else "",
+    }
 
 
 def finite(value: float | None) -> float | None:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import polars as pl
 
-from anchorscope.report.experiments.rows import find, select
+from anchorscope.report.experiments.experiment_rows import find, select
 from anchorscope.report.palette import A_ANCHORED, Q_ANCHORED
 from anchorscope.report.wording import count, number
 from anchorscope.stats.estimate import Estimate
