@@ -16,7 +16,6 @@ LINE_STYLES: dict[str, str | tuple[int, tuple[float, ...]]] = {Q_ANCHORED: "-", 
 
 # The greys stay clearly lighter than every series, so that controls and marks never look like a result.
 CONTROL_GREY = "#7a7a7a"
-MARK_GREY = "#b5b5b5"
 INK = "#222222"
 QUIET_INK = "#5a5a5a"
 
