@@ -3,7 +3,7 @@
 Values are stored in thousandths of a point (ΔP) and ten-thousandths (AUC): what is shown is rounded once more, and must
 not come out differently from the tables. A run with many experiments may have more curves than a page should carry.
 Then what a reader would miss least goes first: further interventions at other sites and positions than the chart's, the
-splits by truth there, the splits of further interventions, other places.
+splits by truth there, the splits of further interventions, other by_site.
 """
 
 import math
@@ -116,8 +116,8 @@ def _references(findings: Findings) -> list[list[Any]]:
         return [[name, findings.site, findings.position, sorted(set(layers))]
                 for name, layers in findings.reference_layers.items()]  # fmt: skip
     plain = findings.pathways.filter(pl.col("assignment") == "plain").drop_nulls("reference_layer")
-    places = plain.group_by("dataset", "site", "position", maintain_order=True).agg(pl.col("reference_layer").unique())
-    found = {(d, s, p): sorted(layers) for d, s, p, layers in places.iter_rows()}
+    by_site = plain.group_by("dataset", "site", "position", maintain_order=True).agg(pl.col("reference_layer").unique())
+    found = {(d, s, p): sorted(layers) for d, s, p, layers in by_site.iter_rows()}
     for name, layers in findings.reference_layers.items():
         found[name, findings.site, findings.position] = sorted(set(layers))
     return [[*place, layers] for place, layers in found.items()]

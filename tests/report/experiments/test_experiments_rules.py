@@ -12,7 +12,7 @@ from anchorscope import catalogue
 from anchorscope.interventions.registry import INTERVENTIONS, REWRITINGS
 from anchorscope.report.experiments.intervention_curves import InterventionCurves, PatchingChart
 from anchorscope.report.experiments.interventions import InterventionsChart, effects_table
-from anchorscope.report.experiments.layers import LayersChart, proved
+from anchorscope.report.experiments.layers import LayersChart, significant
 from anchorscope.report.experiments.section import experiment_charts, experiment_sections
 from anchorscope.report.experiments.sensitivity import SensitivityChart
 from anchorscope.report.findings import EXPERIMENT_SCHEMA
@@ -91,7 +91,7 @@ def test_figures_of_three_rules_fit_a_page(chart):
 @given(st.none() | st.floats(0, 1), st.none() | st.floats(allow_infinity=False))
 def test_a_cell_is_proved_if_told_from_zero_and_not_small(q, size):
     row = dict.fromkeys(EXPERIMENT_SCHEMA) | {"q_value": q, "effect_size": size}
-    found = proved(pl.DataFrame([row], schema=EXPERIMENT_SCHEMA)).height
+    found = significant(pl.DataFrame([row], schema=EXPERIMENT_SCHEMA)).height
     assert found == (q is not None and q < 0.05 and not (size is not None and abs(size) < 0.2))
 
 

@@ -23,7 +23,7 @@ Floats = NDArray[np.floating]
 
 
 def draw_heat(
-    axes: Axes, values: Floats, unproved: NDArray[np.bool_], reach: float, *, signs: bool = True
+    axes: Axes, values: Floats, not_significant: NDArray[np.bool_], reach: float, *, signs: bool = True
 ) -> AxesImage:
     """Cells [row, column], row 0 at the bottom; `reach` is the value at either end of the colours.
 
@@ -34,14 +34,14 @@ def draw_heat(
                         interpolation="nearest")  # fmt: skip
     axes.set_facecolor(NO_CELL)
     axes.grid(False)
-    hidden = np.argwhere(unproved & np.isfinite(values))
+    hidden = np.argwhere(not_significant & np.isfinite(values))
     if len(hidden):
         # One shape for all cells: thousands of small ones would make the page heavy.
         corners = np.array([[0, 0], [1, 0], [1, 1], [0, 1], [0, 0]]) - 0.5
         squares = (hidden[:, None, ::-1] + corners).reshape(-1, 2)
         codes = [Path.MOVETO, Path.LINETO, Path.LINETO, Path.LINETO, Path.CLOSEPOLY] * len(hidden)
         axes.add_patch(PathPatch(Path(squares, codes), **_HATCH))
-    rising = np.argwhere(~unproved & (np.nan_to_num(values) > 0))
+    rising = np.argwhere(~not_significant & (np.nan_to_num(values) > 0))
     if signs and len(rising) and values.size <= _MOST_PLUSES:
         axes.plot(rising[:, 1], rising[:, 0], linestyle="none", marker="+", markersize=3.2, markeredgewidth=0.7,
                   color=INK)  # fmt: skip

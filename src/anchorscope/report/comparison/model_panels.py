@@ -54,7 +54,7 @@ class ModelPanels(Display):
         panels = {run.model: panel_title(run) for run in compared.runs}
         return cls(
             data=data,
-            notes=(POINTS_NOTE, *_places(compared), *_missing(compared, data)),
+            notes=(POINTS_NOTE, *_read_at_notes(compared), *_missing(compared, data)),
             title=f"ΔP when the question's key words are cut: {CHART_TITLES[assignment]}",
             panels=panels,
             layers={run.model: run.n_layers for run in compared.runs},
@@ -147,11 +147,11 @@ def _legend_columns(shown: Mapping[str, DatasetStyle], columns: int) -> int:
     return len(shown) if len(shown) <= (2 if columns == 1 else 4) and len(shown) > 1 else min(4, 2 * columns)
 
 
-def _places(compared: Compared) -> list[str]:
+def _read_at_notes(compared: Compared) -> list[str]:
     """Where each run was read, where that is not the same for all."""
-    places = {run.model: f"{run.site}, {run.position}" for run in compared.runs}
-    told = "; ".join(f"{model} at {place}" for model, place in places.items())
-    return [f"Read at different places: {told}."] if len(set(places.values())) > 1 else []
+    read_at = {run.model: f"{run.site}, {run.position}" for run in compared.runs}
+    told = "; ".join(f"{model} at {place}" for model, place in read_at.items())
+    return [f"Read at different places: {told}."] if len(set(read_at.values())) > 1 else []
 
 
 def _missing(compared: Compared, drawn: pl.DataFrame) -> list[str]:

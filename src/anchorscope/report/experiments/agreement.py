@@ -93,13 +93,13 @@ class AgreementChart(ExperimentChart):
     @staticmethod
     def _draw_panel(axes: Axes, table: pl.DataFrame, methods: list[str]) -> None:
         values = np.full((len(methods) - 1,) * 2, np.nan)
-        unproved = np.full(values.shape, False)
+        not_significant = np.full(values.shape, False)
         for row in table.to_dicts():
             low, high = sorted((methods.index(row["variant"]), methods.index(row["against"])))
             values[high - 1, low] = row["value"]
             found = estimate_of(row | {"method": ""})
-            unproved[high - 1, low] = not (found.ci_low > 0 or found.ci_high < 0)
-        draw_heat(axes, values, unproved, 1.0, signs=False)
+            not_significant[high - 1, low] = not (found.ci_low > 0 or found.ci_high < 0)
+        draw_heat(axes, values, not_significant, 1.0, signs=False)
         axes.set_facecolor("none")
         axes.set_ylim(len(methods) - 1.5, -0.5)
         for spine in axes.spines.values():
@@ -108,7 +108,7 @@ class AgreementChart(ExperimentChart):
             empty_panel(axes, "too few items")
         for row, column in np.argwhere(np.isfinite(values)):
             value = float(values[row, column])
-            box = _ON_HATCH if unproved[row, column] else None
+            box = _ON_HATCH if not_significant[row, column] else None
             axes.text(column, row, number(value, 2), ha="center", va="center", color=text_colour(value, 1.0), bbox=box,
                       fontsize=7.6)  # fmt: skip
 

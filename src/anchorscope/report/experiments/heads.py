@@ -105,9 +105,9 @@ class HeadsChart(ExperimentChart):
                 axes.axhline(found.value, color=colour, linestyle=LINE_STYLES[row["group"]], linewidth=1.1, zorder=2)
                 continue
             x = row["head"] + group_offset(row["group"])
-            proved = row["q_value"] is not None and row["q_value"] < DISCOVERY_RATE
+            significant = row["q_value"] is not None and row["q_value"] < DISCOVERY_RATE
             axes.plot([x, x], [found.ci_low, found.ci_high], color=colour, linewidth=1.3, zorder=2.5)
-            axes.plot([x], [found.value], zorder=3, **_marker(row["group"], colour, proved))
+            axes.plot([x], [found.value], zorder=3, **_marker(row["group"], colour, significant))
         axes.xaxis.set_major_locator(MaxNLocator(nbins=12, integer=True))
         axes.set_xlabel("Head")
 
@@ -145,17 +145,17 @@ def _strongest_cells(rows: pl.DataFrame) -> tuple[str, ...]:
     if not single.height:
         return (*cells, *[NOTHING] * 4)
     lowest = single.row(0, named=True)
-    proved = single.filter(pl.col("q_value") < DISCOVERY_RATE).height
+    significant = single.filter(pl.col("q_value") < DISCOVERY_RATE).height
     cells += [str(lowest["head"]), points(estimate_of(lowest)), p_value_cell(lowest["p_value"], lowest["q_value"])]
-    return (*cells, f"{proved} of {single.height}")
+    return (*cells, f"{significant} of {single.height}")
 
 
-def _proved_table(findings: Findings, table: pl.DataFrame) -> Table:
+def _significant_table(findings: Findings, table: pl.DataFrame) -> Table:
     gaps = select(table, quantity="delta_p_reference_difference").filter(pl.col("head") != _ALL)
-    proved = gaps.filter(pl.coalesce("q_value", "p_value") < DISCOVERY_RATE)
+    significant = gaps.filter(pl.coalesce("q_value", "p_value") < DISCOVERY_RATE)
     rows = []
-    for dataset in datasets_in(findings, proved):
-        for row in select(proved, dataset=dataset).sort("assignment", "depth", "head").to_dicts():
+    for dataset in datasets_in(findings, significant):
+        for row in select(significant, dataset=dataset).sort("assignment", "depth", "head").to_dicts():
             mine = select(table, dataset=dataset, assignment=row["assignment"], variant=row["variant"])
             cells = group_cells(mine, "delta_p_reference", points)
             rows.append((display_name(dataset), rule_name(row["assignment"]), row["variant"], *cells))
@@ -174,9 +174,10 @@ def _with_heads(table: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def _marker(group: str, colour: str, proved: bool) -> dict[str, Any]:
+def _marker(group: str, colour: str, significant: bool) -> dict[str, Any]:
     return {"marker": "o" if group == GROUPS[0] else "s", "markersize": 4.4, "markeredgecolor": colour,
-            "markerfacecolor": colour if proved else "white", "markeredgewidth": 1.0, "linestyle": "none"}  # fmt: skip
+            "markerfacecolor": colour if significant else "white", "markeredgewidth": 1.0,
+            "linestyle": "none"}  # fmt: skip
 
 
 def _head_rows(findings: Findings) -> pl.DataFrame:
@@ -197,6 +198,6 @@ SECTION = SectionSpec(
     charts=(HeadsChart,),
     tables=(
         ("All heads together, and the head with the lowest ΔP in each group", _strongest_table),
-        ("Heads whose difference Q − A has q < 0.05", _proved_table),
+        ("Heads whose difference Q − A has q < 0.05", _significant_table),
     ),
 )

@@ -113,18 +113,18 @@ class LayersChart(ExperimentChart):
 
     def _draw_map(self, axes: Axes, rows: pl.DataFrame, dataset: str, reach: float) -> AxesImage | None:
         values = np.full((self.n_layers, self.n_layers), np.nan)
-        unproved = np.ones(values.shape, dtype=bool)
+        not_significant = np.ones(values.shape, dtype=bool)
         for cut, read, value in rows.select("layer", "probe_layer", "value").iter_rows():
             if read is not None:
                 values[cut, read] = value
-        for cut, read in proved(rows).select("layer", "probe_layer").drop_nulls().iter_rows():
-            unproved[cut, read] = False
+        for cut, read in significant(rows).select("layer", "probe_layer").drop_nulls().iter_rows():
+            not_significant[cut, read] = False
         if not np.isfinite(values).any():
             axes.grid(False)
             axes.set(xticks=[], yticks=[])
             empty_panel(axes, "too few items")
             return None
-        image = draw_heat(axes, values, unproved, reach)
+        image = draw_heat(axes, values, not_significant, reach)
         for layer in sorted(set(self.reference_layers.get(dataset, ()))):
             axes.axvline(layer, ymax=0.05, color="black", linewidth=2.0, zorder=5)
         axes.set_xlabel("Layer whose probe reads")
@@ -167,7 +167,7 @@ class LayersChart(ExperimentChart):
         return Legend(handles, 5, self.notes)
 
 
-def proved(cells: pl.DataFrame) -> pl.DataFrame:
+def significant(cells: pl.DataFrame) -> pl.DataFrame:
     """Cells that are told from zero and not small; where the items do not spread, no size is known and q decides."""
     small = pl.col("effect_size").fill_nan(None).abs() < SMALL_EFFECT
     return cells.filter((pl.col("q_value") < DISCOVERY_RATE) & ~small.fill_null(False))
@@ -221,7 +221,7 @@ def _cells_table(findings: Findings, table: pl.DataFrame) -> Table:
             for group in GROUPS:
                 mine = select(table, dataset=dataset, assignment=rule, group=group)
                 if mine.height:
-                    told = proved(mine)
+                    told = significant(mine)
                     lowest = mine.sort("value").row(0, named=True)
                     where = f"{points(estimate_of(lowest))} (cut {lowest['layer']}, read {lowest['probe_layer']})"
                     falls = told.filter(pl.col("value") < 0).height

@@ -143,10 +143,10 @@ def _draw_choices(
     axes: Axes, table: pl.DataFrame, names: list[str], labels: list[str], *, by_rule: bool = False
 ) -> None:
     """One line per choice; the rules that a seed was tried with stand beside each other."""
-    places = list(QUANTITIES)
+    quantities = list(QUANTITIES)
     marks = []
     for row in table.to_dicts():
-        style, offset = dict(QUANTITIES[row["quantity"]][1]), (places.index(row["quantity"]) - 1) * 0.22
+        style, offset = dict(QUANTITIES[row["quantity"]][1]), (quantities.index(row["quantity"]) - 1) * 0.22
         if by_rule and row["assignment"] != "plain":
             face = _FACES.get(row["assignment"], "white")
             style |= {"markerfacecolor": face, "markeredgecolor": style["color"], "markeredgewidth": 1.0}
