@@ -67,7 +67,7 @@ def test_the_page_of_one_item(folder):
     assert facts["pathway"].strip() == f"{item.pathways['plain']} (plain), {item.pathways['corrected']} (corrected)"
     assert facts["confidence"].strip().startswith("99.0 %")
     for one in item.effects:
-        (row,) = [line for line in text.splitlines() if line.startswith(item_page.intervention_name(one.intervention))]
+        (row,) = [line for line in text.splitlines() if line.startswith(item_page.intervention_label(one.intervention))]
         assert f"{one.delta_p_reference:.1f}".replace("-", "−") in row.replace("−0.0", "0.0")
         assert ("flips" in row) == (one.flips > 0)
     assert "(3 donors)" in text
