@@ -84,7 +84,7 @@ class Run:
 
     def states(self, dataset: str, layer: int, intervention: str = "clean", site: str | None = None,
                position: str | None = None) -> Tensor:  # fmt: skip
-        """States [item, d_model] of one layer that were kept (`--keep states,states-cut`); `state_items` names the rows.
+        """Kept states [item, d_model] of one layer (`--keep states,states-cut`); `state_items` names the rows.
 
         Site and position are the chart's where they are not named. The file is memory-mapped: only this layer is read.
         """

@@ -8,10 +8,18 @@ import pytest
 from report_synthetic import SUMMARY_SCHEMA, make_findings, summary_row
 
 from anchorscope.report.lookup import summary_of
-from anchorscope.report.readings import read
-from anchorscope.report.readings.at_reference import NOOP_FLIPS
-from anchorscope.report.story import tally
-from anchorscope.report.verdicts import above, all_of, below, between, difference, size_ratio, with_zero_bound
+from anchorscope.report.run_summary import tally
+from anchorscope.report.statements.run_readings import read
+from anchorscope.report.verdicts import (
+    NOOP_FLIPS,
+    above,
+    all_of,
+    below,
+    between,
+    difference,
+    size_ratio,
+    with_zero_bound,
+)
 from anchorscope.stats.estimate import Estimate
 
 
