@@ -1,8 +1,5 @@
 """Before a run: the choices that depend on the machine or the folder, and the questions that will be asked."""
 
-import gc
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,6 +9,7 @@ from anchorscope.errors import UserError
 from anchorscope.models.embedded import EMBEDDED
 from anchorscope.models.language_model import LanguageModel, ModelIdentity
 from anchorscope.models.loading import BALANCED, checked_device, choose_device, choose_dtype, read_facts
+from anchorscope.models.process_settings import few_collections as few_collections
 from anchorscope.models.shapes import is_shape
 from anchorscope.recipe import Recipe
 
@@ -54,17 +52,6 @@ def refuse_other_weights(recipe: Recipe, lm: LanguageModel, known: ModelIdentity
             f"The weights of {recipe.model!r} are not those that this run began with ({known.name}); "
             f"start over with --fresh, or choose another folder with --out."
         )
-
-
-@contextmanager
-def few_collections() -> Iterator[None]:
-    """Python looks for garbage less often: a run holds millions of small records, each looked at again every time."""
-    before = gc.get_threshold()
-    gc.set_threshold(100_000, *before[1:])
-    try:
-        yield
-    finally:
-        gc.set_threshold(*before)
 
 
 def _absolute(model: str) -> str:

@@ -101,7 +101,7 @@ def test_a_variant_runs_only_the_items_that_it_names(tiny_llama: LanguageModel, 
         tiny_llama, items, [Variant({1: cuts[1], 3: Cut(())}), Variant({1: cuts[1]})], shared_prefix(tiny_llama)
     )
     assert sorted(found) == [(0, 1), (0, 3), (1, 1)]
-    assert torch.equal(found[0, 1], found[1, 1])
+    assert_same(found[0, 1], found[1, 1])  # two rows of one batch: kernels may add them up in another order
 
 
 @given(st.sets(st.integers(6, 20), max_size=6), st.sets(st.integers(6, 20), min_size=1, max_size=6), st.integers(0, 3))

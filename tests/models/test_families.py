@@ -32,13 +32,18 @@ def refused(make: Callable[[], Any]) -> str:
     return text
 
 
+def block_of(lm: LanguageModel, layer: int) -> Any:
+    """A block of the model itself, whose attention is its own."""
+    return list(lm.model.base_model.get_submodule("h" if lm.family.name == "GPT-2" else "layers"))[layer]
+
+
 def test_every_part_is_where_the_table_says(tiny: LanguageModel) -> None:
     assert tiny.model.config.model_type in tiny.family.model_types
     assert tiny.n_layers == len(tiny.layers) == 4
     assert tiny.d_model == tiny.embedding.weight.shape[1] == 32
     assert tiny.device == torch.device("cpu")
     assert tiny.dtype == torch.float32
-    assert tiny.layers[0] is tiny.model.base_model.get_submodule("h.0" if tiny.family.name == "GPT-2" else "layers.0")
+    assert [id(one) for one in tiny.layers[0].parameters()] == [id(one) for one in block_of(tiny, 0).parameters()]
 
 
 @pytest.mark.parametrize("kind", [kind for family in FAMILIES for kind in family.model_types])
@@ -55,9 +60,8 @@ def test_a_block_is_the_sum_of_its_parts(tiny: LanguageModel) -> None:
     mask = torch.full((6, 6), float("-inf")).triu(1)[None, None]
     given = {"attention_mask": mask} | ({} if rotary is None else {"position_embeddings": rotary})
     with torch.no_grad():
-        with tiny.own_attention():
-            found = tiny.run_block(1, stream, rotary, OneSequence(mask[0, 0]))
-        whole = tiny.layers[1](stream, **given)
+        found = tiny.run_block(1, stream, rotary, OneSequence(mask[0, 0]))
+        whole = block_of(tiny, 1)(stream, **given)
     whole = whole[0] if isinstance(whole, tuple) else whole
     torch.testing.assert_close(found.residual, whole, rtol=1e-6, atol=1e-6)
     torch.testing.assert_close(stream + found.attention + found.mlp, found.residual, rtol=1e-6, atol=1e-6)
@@ -66,7 +70,7 @@ def test_a_block_is_the_sum_of_its_parts(tiny: LanguageModel) -> None:
 def test_logits_are_the_models_own(tiny: LanguageModel) -> None:
     ids = torch.tensor([[256, 5, 80, 13]])
     streams: list[torch.Tensor] = []
-    hook = tiny.layers[-1].register_forward_hook(
+    hook = block_of(tiny, -1).register_forward_hook(
         lambda module, given, output: streams.append(output[0] if isinstance(output, tuple) else output)
     )
     with torch.no_grad():
@@ -178,11 +182,6 @@ def test_positions_beyond_a_learned_table_are_refused() -> None:
     lm = wrap(tiny_model("gpt2", max_position_embeddings=16), tokenizer=None, name="short one")
     with pytest.raises(UserError, match="'short one' reads at most 16"):
         lm.embed(torch.zeros(1, 20, dtype=torch.long), torch.arange(20)[None])
-
-
-def test_a_wrapped_model_is_in_evaluation_mode(tiny_llama: LanguageModel) -> None:
-    model = copy.deepcopy(tiny_llama.model).train()
-    assert not wrap(model, tiny_llama.tokenizer).model.training
 
 
 @pytest.mark.parametrize("kernel", ["flex_attention", "eager", "sdpa"])

@@ -5,12 +5,11 @@ the blocks and hands each block's output to a visitor. The language-model head i
 """
 
 from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import nullcontext
 from typing import Protocol
 
 import torch
 from torch import Tensor
-from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from anchorscope.engine.keys_values import Prefix, Recorder
 from anchorscope.engine.packed import Packed
@@ -20,6 +19,7 @@ from anchorscope.errors import UserError
 from anchorscope.models.attention import Attends
 from anchorscope.models.families import BlockOutput
 from anchorscope.models.language_model import LanguageModel
+from anchorscope.models.process_settings import attention_kernels
 
 Visit = Callable[[int, BlockOutput], None]
 """Called after every block with its index and output."""
@@ -60,7 +60,7 @@ def _walk(
     ids, positions = ids.to(lm.device)[None], positions.to(lm.device)[None]
     stream = lm.embed(ids, positions)
     rotary: dict[str, tuple[Tensor, Tensor] | None] = {}
-    with lm.own_attention(), _kernels(compiled):
+    with nullcontext() if compiled else attention_kernels():  # compiled: much work in few shapes, cuDNN may plan
         for layer in range(layers):
             joining = attention.enter(layer)
             if joining is not None:
@@ -75,13 +75,6 @@ def _walk(
             visit(layer, output)
             stream = output.residual
     return stream
-
-
-def _kernels(compiled: bool) -> AbstractContextManager[None]:
-    """The attention kernels to choose from: cuDNN's is the fastest, but plans for a tenth of a second per new shape."""
-    if compiled:  # much work in few shapes
-        return nullcontext()
-    return sdpa_kernel([SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH])
 
 
 def not_finite(lm: LanguageModel) -> UserError:

@@ -6,8 +6,7 @@ back to the attention weights and nowhere else: no parameter collects any. Each 
 their gradient is there, so that the gradients of all layers are never held together.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -71,7 +70,7 @@ def saliency(
     """
     listener, n_items = progress or Silent(), len(sequences)
     tops = [lm.n_layers - 1 if top is None else top] * n_items if top is None or isinstance(top, int) else list(top)
-    work = _Work(lm, sequences, _outside_inference_mode(prefix), tuple(keys.items()), loss, tops)
+    work = _Work(lm.without_learning(), sequences, _outside_inference_mode(prefix), tuple(keys.items()), loss, tops)
     work.refuse()
     lengths = [len(sequence.ids) - prefix.length for sequence in sequences]
     # A budget of its own: passes without gradients, which need far less, keep theirs where memory runs out here.
@@ -88,8 +87,7 @@ def saliency(
         found.update(zip(batch, work.run(batch), strict=True))
         listener.advance(len(batch))
 
-    with _no_gradients_of_parameters(lm):
-        run_in_batches(batches, lengths, own, run)
+    run_in_batches(batches, lengths, own, run)
     listener.finish()
     values = np.stack([found[item] for item in range(n_items)])
     if not np.isfinite(values).all():
@@ -234,16 +232,3 @@ def _outside_inference_mode(prefix: Prefix) -> Prefix:
     """Copies of the prefix's tensors: torch goes back through none that was made in inference mode."""
     keys, values = (tuple(one.clone() for one in part) for part in (prefix.keys, prefix.values))
     return Prefix(prefix.ids, keys, values)
-
-
-@contextmanager
-def _no_gradients_of_parameters(lm: LanguageModel) -> Iterator[None]:
-    """While it lasts, no parameter is asked for a gradient, so that torch keeps nothing for them; then as before."""
-    learning = [parameter for parameter in lm.model.parameters() if parameter.requires_grad]
-    for parameter in learning:
-        parameter.requires_grad_(False)
-    try:
-        yield
-    finally:
-        for parameter in learning:
-            parameter.requires_grad_(True)

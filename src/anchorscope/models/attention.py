@@ -1,12 +1,12 @@
-"""Attention as the engine wants it, in the place of a model's own kernel while the engine runs its blocks.
+"""Attention as the engine wants it, in the place of a model's own kernel.
 
-transformers lets every model look up its attention function by name. Ours is given queries, keys and values of all
-tokens of a batch in one line, and hands them to whoever was passed as the mask: only the engine knows which tokens
-belong together, what they share and what is cut. The model's own setting is put back afterwards.
+transformers lets every model look up its attention function by the name in its configuration. Ours is given queries,
+keys and values of all tokens of a batch in one line, and hands them to whoever was passed as the mask: only the engine
+knows which tokens belong together, what they share and what is cut. Only the engine's own twin of a model
+(`models/twin.py`) names it; nothing is ever switched over.
 """
 
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Callable
 from typing import Any, Protocol
 
 import torch
@@ -46,22 +46,6 @@ def _attend(
 
 
 AttentionInterface.register(NAME, _attention)
-
-
-def own_attention(config: Any) -> AbstractContextManager[None]:
-    """While it lasts, a model's attention modules ask the engine."""
-    return attention_named(config, NAME)
-
-
-@contextmanager
-def attention_named(config: Any, name: str) -> Iterator[None]:
-    """While it lasts, a model's attention modules look up their function by another name."""
-    before = config._attn_implementation
-    config._attn_implementation = name
-    try:
-        yield
-    finally:
-        config._attn_implementation = before
 
 
 Edit = Callable[[Tensor], Tensor]

@@ -16,8 +16,6 @@ import subprocess
 import sys
 import tempfile
 import zipfile
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from hashlib import sha256
 from importlib import metadata
@@ -122,30 +120,6 @@ def install(name: str, source: Path | None = None, progress: Progress | None = N
     return shelf / name
 
 
-@contextmanager
-def quiet_transformers() -> Iterator[None]:
-    """Keep transformers' bars and log lines off the terminal for a while; its settings come back afterwards."""
-    from huggingface_hub.utils import logging as hub_logging
-    from transformers import modeling_gguf_pytorch_utils as gguf_reader
-    from transformers.utils import logging
-
-    hub_level = hub_logging.get_verbosity()
-    hub_logging.set_verbosity_error()  # its client tells every retry
-    level, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
-    logging.set_verbosity_error()
-    logging.disable_progress_bar()
-    bar_maker = gguf_reader.tqdm  # the GGUF reader draws its own bar, which the switch above does not reach
-    gguf_reader.tqdm = lambda items, **_: items
-    try:
-        yield
-    finally:
-        gguf_reader.tqdm = bar_maker
-        hub_logging.set_verbosity(hub_level)
-        logging.set_verbosity(level)
-        if bars:
-            logging.enable_progress_bar()
-
-
 def _known(name: str) -> EmbeddedModel:
     if name not in EMBEDDED:
         raise unknown("model", name, EMBEDDED)
@@ -245,6 +219,8 @@ def _convert(gguf: Path, folder: Path) -> None:
     """Write the GGUF's model and tokenizer as a float32 safetensors folder."""
     import torch
     from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    from anchorscope.models.process_settings import quiet_transformers
 
     with quiet_transformers():
         place, file = str(gguf.parent), gguf.name

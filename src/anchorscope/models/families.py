@@ -160,7 +160,7 @@ def run_block(
     attends: Attends,
     read: Tensor | None = None,
 ) -> BlockOutput:
-    """One decoder block on the residual stream; `attends` says which tokens see which (under `own_attention`).
+    """One decoder block on the residual stream; `attends` says which tokens see which.
 
     With `read`, the places of some tokens, only these go on after attention: all that is wanted of a last block.
     """

@@ -1,10 +1,11 @@
 """A causal language model with its tokenizer and the table of its parts: all that the engine works on."""
 
+import copy
 import hashlib
 import json
+import threading
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import Any
 
@@ -12,9 +13,11 @@ import torch
 from torch import Tensor, nn
 
 from anchorscope.errors import UserError
-from anchorscope.models.attention import Attends, own_attention
+from anchorscope.models.attention import NAME, Attends
 from anchorscope.models.families import BlockOutput, Family, part_at, run_block
+from anchorscope.models.twin import make_twin
 
+_ROTARY = threading.Lock()  # some rotary embeddings keep a table that grows with the longest sequence
 _SAMPLED_VALUES = 4096  # per tensor: enough to tell two checkpoints apart, in a second even for 32 billion parameters
 
 
@@ -47,17 +50,28 @@ class LanguageModel:
     source: str
     """What the user named: a hub id, a folder, a file."""
     model: Any
-    """The transformers model, in evaluation mode."""
+    """The transformers model as it was given, the user's own object: read, and never written to or switched over."""
     tokenizer: Any
     """Its tokenizer."""
     family: Family
     """Where its parts are."""
     random_weights: bool = False
     """Whether the weights were drawn at random: such a model knows nothing, and every output says so."""
+    twin: Any = field(init=False, repr=False, compare=False)
+    """What the engine runs: the same weights in modules of its own, in evaluation mode, with the engine's attention."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "twin", make_twin(self.model, NAME))
 
     def with_family(self, family: Family) -> "LanguageModel":
         """The same model, read by another table."""
         return replace(self, family=family)
+
+    def without_learning(self) -> "LanguageModel":
+        """The same model, none of whose parameters asks for a gradient; those of the user's object stay as they are."""
+        other = copy.copy(self)
+        object.__setattr__(other, "twin", make_twin(self.twin, NAME, learns=False))
+        return other
 
     @property
     def config(self) -> Any:
@@ -67,7 +81,7 @@ class LanguageModel:
     @property
     def stack(self) -> nn.Module:
         """The decoder stack."""
-        return part_at(self.model, self.family.stack)
+        return part_at(self.twin, self.family.stack)
 
     @property
     def layers(self) -> nn.ModuleList:
@@ -129,7 +143,8 @@ class LanguageModel:
             return None
         module = getattr(self.stack, self.family.rotary)
         given = (self.config.layer_types[layer],) if self.family.rotary_per_layer_type else ()
-        return module(stream, positions.to(stream.device), *given)
+        with _ROTARY:
+            return module(stream, positions.to(stream.device), *given)
 
     def rotary_kind(self, layer: int) -> str:
         """Layers of one kind share their rotary embedding."""
@@ -144,16 +159,12 @@ class LanguageModel:
         compiled: bool = False,
         read: Tensor | None = None,
     ) -> BlockOutput:
-        """One block, under `own_attention`; what it is given follows it to its device."""
+        """One block; what it is given follows it to its device."""
         device = self.layer_device(layer)
         there = None if rotary is None else (rotary[0].to(device), rotary[1].to(device))
         run = compiled_run_block() if compiled else run_block
         wanted = None if read is None else read.to(device)
         return run(self.family, self.layers[layer], stream.to(device), there, attends, wanted)
-
-    def own_attention(self) -> AbstractContextManager[None]:
-        """While it lasts, blocks ask the engine what their tokens see."""
-        return own_attention(self.config)
 
     def layer_device(self, layer: int) -> torch.device:
         """Where a block's weights are."""
@@ -161,7 +172,7 @@ class LanguageModel:
 
     def logits(self, stream: Tensor) -> Tensor:
         """Next-token logits from the stream after the last block."""
-        norm, head = getattr(self.stack, self.family.final_norm), self.model.get_output_embeddings()
+        norm, head = getattr(self.stack, self.family.final_norm), self.twin.get_output_embeddings()
         logits = head(norm(stream.to(head.weight.device)))  # the two are placed together
         cap = getattr(self.config, "final_logit_softcapping", None)
         return logits if cap is None else torch.tanh(logits / cap) * cap

@@ -14,10 +14,11 @@ from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_N
 
 from anchorscope.errors import UserError, unknown
 from anchorscope.models import shapes
-from anchorscope.models.embedded import EMBEDDED, installed_path, quiet_transformers
+from anchorscope.models.embedded import EMBEDDED, installed_path
 from anchorscope.models.families import listed_family
 from anchorscope.models.language_model import LanguageModel
 from anchorscope.models.memory import is_out_of_memory
+from anchorscope.models.process_settings import quiet_transformers
 from anchorscope.models.wrapping import wrap
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
@@ -55,6 +56,7 @@ def load(source: str, dtype: str = "float32", device: str = "cpu", trust_remote_
                 model = _read_weights(place, source, extra, config, dtype, device)
             if device != BALANCED:
                 model = model.to(target)
+            model.eval()  # ours: one made from a shape comes ready for training
             return wrap(model, tokenizer, name=name, source=source, random_weights=shapes.is_shape(source))
     except (RuntimeError, MemoryError) as error:
         if not is_out_of_memory(error):

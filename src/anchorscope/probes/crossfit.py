@@ -16,11 +16,12 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from anchorscope.errors import UserError
+from anchorscope.models.process_settings import true_float32
 from anchorscope.probes.choosing import choose, held_out_tables
 from anchorscope.probes.coordinates import prepare
 from anchorscope.probes.folds import grouped_folds
 from anchorscope.probes.logistic import TrainingSets, solve
-from anchorscope.probes.room import find_room, in_chunks, true_float32
+from anchorscope.probes.room import find_room, in_chunks
 from anchorscope.progress import Progress, Silent
 
 PROBES = ("full", "a", "b")

@@ -11,10 +11,11 @@ import torch
 from torch import Tensor
 from torch.nn.functional import one_hot, pad
 
+from anchorscope.models.process_settings import true_float32
 from anchorscope.probes.coordinates import Coordinates, prepare
 from anchorscope.probes.descent import TOLERANCE as TOLERANCE
 from anchorscope.probes.descent import Columns, Solution, minimise
-from anchorscope.probes.room import find_room, in_chunks, true_float32
+from anchorscope.probes.room import find_room, in_chunks
 
 
 @dataclass(frozen=True)

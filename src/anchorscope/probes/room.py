@@ -6,12 +6,14 @@ matrices are too small to share one between cores, and small chunks stay in the 
 
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TypeVar
 
 import torch
 from torch import Tensor
+
+from anchorscope.models.process_settings import true_float32 as true_float32
+from anchorscope.models.process_settings import workers_of_one_thread
 
 Result = TypeVar("Result")
 
@@ -65,7 +67,7 @@ def in_chunks(
     chunks = states.split(room.problems)
     starts = range(0, len(states), room.problems)
     if device.type == "cpu":
-        with _one_thread_each(_workers(device)) as pool:
+        with workers_of_one_thread(_workers(device)) as pool:
             yield from zip(starts, pool.map(work, chunks), strict=True)
         return
     with ThreadPoolExecutor(1) as pool:
@@ -79,17 +81,6 @@ def in_chunks(
             yield start, work(here)
 
 
-@contextmanager
-def true_float32() -> Iterator[None]:
-    """Matrix products with all bits of float32, whatever the rest of the program allows."""
-    before = torch.get_float32_matmul_precision()
-    torch.set_float32_matmul_precision("highest")
-    try:
-        yield
-    finally:
-        torch.set_float32_matmul_precision(before)
-
-
 def _workers(device: torch.device) -> int:
     return torch.get_num_threads() if device.type == "cpu" else 1
 
@@ -101,15 +92,6 @@ def _free(device: torch.device) -> int:
         return _OTHER_BYTES
     unused = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
     return int(_FREE_SHARE * (torch.cuda.mem_get_info(device)[0] + unused))
-
-
-@contextmanager
-def _one_thread_each(workers: int) -> Iterator[ThreadPoolExecutor]:
-    try:
-        with ThreadPoolExecutor(workers, initializer=torch.set_num_threads, initargs=(1,)) as pool:
-            yield pool
-    finally:
-        torch.set_num_threads(workers)
 
 
 def _fetched(chunk: Tensor, device: torch.device) -> Tensor:

@@ -11,8 +11,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from anchorscope.models.process_settings import true_float32
 from anchorscope.probes.crossfit import ProbeSet
-from anchorscope.probes.room import true_float32
 
 _VALUES_AT_ONCE = 2**26  # states that are widened to float32 together
 
