@@ -199,7 +199,8 @@ def _split(recipe: Recipe, used: Sequence[Label]) -> tuple[Splits, NDArray[np.in
 
 
 def _clean_states(job: Job, tokens: Sequence[ItemTokens], talk: Conversation, compiled: bool) -> Tensor:
-    return clean_states(job.lm, [one.sequence for one in tokens], talk.prefix, job.budget, job.progress, compiled)
+    sequences = [one.sequence for one in tokens]
+    return clean_states(job.lm, sequences, talk.prefix, job.budget, job.progress, compiled).states
 
 
 def _fit(job: Job, states: Tensor, splits: Splits) -> dict[str, ProbeSet]:

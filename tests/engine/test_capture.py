@@ -150,7 +150,7 @@ def test_clean_states_are_laid_out_by_position_site_layer_and_item(
     tiny: LanguageModel, items: list[TokenSequence]
 ) -> None:
     prefix = shared_prefix(tiny)
-    states = clean_states(tiny, items, prefix, Budget(50))  # batches that are not in the order of the items
+    states = clean_states(tiny, items, prefix, Budget(50)).states  # batches that are not in the order of the items
     assert states.shape == (9, 3, 4, len(items), 32)
     assert states.dtype == tiny.dtype
     assert_same(states, run(tiny, items, prefix).permute(1, 2, 3, 0, 4))

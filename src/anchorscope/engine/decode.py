@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from anchorscope.engine.batching import Budget, plan_batches, run_in_batches
-from anchorscope.engine.forward import not_finite, run_layers
+from anchorscope.engine.forward import logits_in_parts, not_finite, run_layers
 from anchorscope.engine.keys_values import Growing, Prefix
 from anchorscope.engine.masks import MASK_WIDTH, additive, visible
 from anchorscope.engine.packed import Packed
@@ -23,7 +23,6 @@ from anchorscope.models.language_model import LanguageModel
 from anchorscope.progress import Progress, Silent
 
 _LEAVE_SHARE = 0.25  # rows leave in groups: moving the keys and values of the rest costs about as much as one step
-_LOGITS_AT_ONCE = 2**28  # rows times vocabulary: a gigabyte of float32
 
 
 IsEnd = Callable[[int, Sequence[int]], bool]
@@ -129,10 +128,8 @@ class _Batch:
     @torch.inference_mode()
     def _choose(self) -> tuple[Tensor, Tensor]:
         """The likeliest next token of every active row and its log-probability."""
-        some = max(1, _LOGITS_AT_ONCE // int(self.lm.config.vocab_size))
         tokens, log_probs = [], []
-        for part in self.ends.split(some):
-            logits = self.lm.logits(part).float()
+        for logits in logits_in_parts(self.lm, self.ends):
             best, token = logits.max(dim=-1)
             tokens.append(token)
             log_probs.append(best - logits.logsumexp(dim=-1))
