@@ -1,8 +1,6 @@
 """A causal language model with its tokenizer and the table of its parts: all that the engine works on."""
 
 import copy
-import hashlib
-import json
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
@@ -15,10 +13,10 @@ from torch import Tensor, nn
 from anchorscope.errors import UserError
 from anchorscope.models.attention import NAME, Attends
 from anchorscope.models.families import BlockOutput, Family, part_at, run_block
+from anchorscope.models.fingerprint import model_fingerprint, tokenizer_fingerprint
 from anchorscope.models.twin import make_twin
 
 _ROTARY = threading.Lock()  # some rotary embeddings keep a table that grows with the longest sequence
-_SAMPLED_VALUES = 4096  # per tensor: enough to tell two checkpoints apart, in a second even for 32 billion parameters
 
 
 @dataclass(frozen=True)
@@ -37,6 +35,8 @@ class ModelIdentity:
     dtype: str
     fingerprint: str
     """sha256 of the weights, see `LanguageModel.fingerprint`."""
+    tokenizer: str
+    """sha256 of the tokenizer, see `tokenizer_fingerprint`."""
     random_weights: bool = False
     """Whether the weights were drawn at random."""
 
@@ -197,26 +197,13 @@ class LanguageModel:
             device=", ".join(dict.fromkeys(str(self.layer_device(layer)) for layer in range(self.n_layers))),
             dtype=str(self.dtype).removeprefix("torch."),
             fingerprint=self.fingerprint(),
+            tokenizer=tokenizer_fingerprint(self.tokenizer),
             random_weights=self.random_weights,
         )
 
     def fingerprint(self) -> str:
-        """sha256 over the configuration and the name, shape, precision and evenly spaced values of every tensor."""
-        settings = self.model.config.to_dict()
-        for name in ("_name_or_path", "transformers_version"):
-            settings.pop(name, None)  # where a model lies and who saved it changes no number
-        digest = hashlib.sha256(json.dumps(settings, sort_keys=True, default=str).encode())
-        for name, tensor in sorted(self.model.state_dict().items()):
-            if not isinstance(tensor, Tensor) or tensor.is_quantized:  # some quantised layers keep packed weights
-                digest.update(f"{name} {tensor!r}".encode())
-                continue
-            flat = tensor.detach().reshape(-1)
-            count = min(_SAMPLED_VALUES, flat.numel())
-            places = torch.arange(count, device=flat.device) * (flat.numel() - 1) // max(1, count - 1)
-            values = flat[places].to("cpu", torch.float32).contiguous()
-            digest.update(f"{name} {tuple(tensor.shape)} {tensor.dtype}".encode())
-            digest.update(values.numpy().tobytes())
-        return digest.hexdigest()
+        """sha256 over the configuration and every bit of the weights, see `models/fingerprint.py`."""
+        return model_fingerprint(self.model)
 
 
 @cache
