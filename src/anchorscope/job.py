@@ -10,6 +10,7 @@ from anchorscope.engine.budget import automatic_tokens
 from anchorscope.engine.sequences import SITES
 from anchorscope.models.language_model import LanguageModel, ModelIdentity
 from anchorscope.models.loading import load as load_model
+from anchorscope.models.loading import make_ready
 from anchorscope.models.wrapping import wrap
 from anchorscope.prepare import refuse_other_weights, solver_device
 from anchorscope.progress import Progress
@@ -36,6 +37,7 @@ class Job:
         if self.loaded is not None:
             lm = wrap(*self.loaded)
         else:
+            make_ready(recipe.model, self.progress)
             self.progress.start("load model", 1)
             lm = load_model(recipe.model, recipe.dtype, recipe.device, recipe.trust_remote_code)
             self.progress.advance(1)
