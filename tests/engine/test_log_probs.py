@@ -1,4 +1,4 @@
-"""How likely the answers are that are supplied: from the pass that keeps the clean states, as the model itself has it."""
+"""How likely supplied answers are: from the pass that keeps the clean states, as the model itself has it."""
 
 from collections.abc import Sequence
 from dataclasses import replace

@@ -95,7 +95,9 @@ def test_the_same_bytes_elsewhere_are_known_and_others_are_not(
 
 @pytest.mark.parametrize("member", ["model.safetensors", "config.json", "tokenizer.json"])
 @pytest.mark.parametrize("how", ["byte", "shorter", "missing"])
-def test_a_damaged_copy_is_told_and_made_again(shelf: Path, gguf: Path, made: list[Path], member: str, how: str) -> None:
+def test_a_damaged_copy_is_told_and_made_again(
+    shelf: Path, gguf: Path, made: list[Path], member: str, how: str
+) -> None:
     file = convert(gguf) / member
     whole = file.read_bytes()
     if how == "missing":
@@ -227,7 +229,7 @@ def test_a_signature_changes_with_the_files_and_nothing_else(shelf: Path, gguf: 
 
 def test_names_that_point_nowhere_have_no_signature(shelf: Path, tmp_path: Path) -> None:
     assert source_signature("shape:llama-3.2-1b/8") == "shape:llama-3.2-1b/8"
-    nowhere = ("smollm2-135m", "someone/not-cached", "some one/not possible!", "nowhere", str(tmp_path / "x"), "y" * 5000)
+    nowhere = ("smollm2-135m", "someone/not-cached", "some one/not possible!", "nowhere", f"{tmp_path}/x", "y" * 5000)
     for name in nowhere:
         assert source_signature(name) is None
 

@@ -72,7 +72,9 @@ def test_a_saved_folder_gives_the_same_numbers(tiny: LanguageModel, save_tiny: C
     ids = torch.tensor([lm.tokenizer("How far does it see? Let us ask.").input_ids])
     assert ids.tolist() == [tiny.tokenizer("How far does it see? Let us ask.").input_ids]
     with torch.no_grad():
-        assert torch.equal(lm.model(ids).logits, tiny.model(ids).logits)
+        torch.testing.assert_close(lm.model(ids).logits, tiny.model(ids).logits)
+    mine, theirs = lm.model.state_dict(), tiny.model.state_dict()
+    assert all(torch.equal(mine[name], theirs[name]) for name in theirs)
 
 
 @pytest.mark.filterwarnings("ignore:mkldnn_matmul")  # on processors without bfloat16 units

@@ -36,7 +36,7 @@ def models(
     ] = None,
     clear_name: Annotated[
         str | None,
-        typer.Option("--clear", metavar="NAME|all", help="Remove a converted GGUF model, or all of them, from the cache."),
+        typer.Option("--clear", metavar="NAME|all", help="Remove a converted GGUF model, or all, from the cache."),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object on standard output.")] = False,
     quiet: Annotated[bool, typer.Option("--quiet", help="No progress and no messages.")] = False,

@@ -21,10 +21,10 @@ from anchorscope.engine.keys_values import Prefix
 from anchorscope.engine.packed import Packed
 from anchorscope.engine.rows import BatchRows, tokens_of
 from anchorscope.engine.sequences import CLEAN, SITES, TokenSequence, Variant, refuse_unread_positions
-from anchorscope.engine.to_host import ToHost
 from anchorscope.errors import InterventionNotApplied, UserError
 from anchorscope.models.families import BlockOutput
 from anchorscope.models.language_model import LanguageModel
+from anchorscope.models.memory import ToHost
 from anchorscope.progress import Progress, Silent
 
 

@@ -16,12 +16,12 @@ from anchorscope.engine.batching import Budget
 from anchorscope.engine.capture import Work, capture
 from anchorscope.engine.keys_values import Prefix
 from anchorscope.engine.sequences import Cut, Variant
-from anchorscope.engine.to_host import ToHost
 from anchorscope.errors import InterventionNotApplied
 from anchorscope.evidence.items import KNOCKOUT
 from anchorscope.evidence.subset import some_items
 from anchorscope.interventions.intervention import Intervention, ItemTokens
 from anchorscope.models.language_model import LanguageModel
+from anchorscope.models.memory import ToHost
 from anchorscope.probes.scoring import Scorer
 from anchorscope.progress import Progress
 

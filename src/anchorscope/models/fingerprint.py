@@ -77,8 +77,8 @@ def tensor_sums(tensor: Tensor) -> Int[Tensor, "row 2"]:
 def _add(digest: Any, name: str, value: Any, known: dict[tuple[Any, ...], bytes]) -> None:
     """One entry of a state: mostly a tensor; quantised layers also keep tensors with scales, tuples and settings."""
     if isinstance(value, list | tuple):
-        for place, one in enumerate(value):
-            _add(digest, f"{name}.{place}", one, known)
+        for index, one in enumerate(value):
+            _add(digest, f"{name}.{index}", one, known)
     elif isinstance(value, Mapping):
         for key, one in sorted(value.items()):
             _add(digest, f"{name}.{key}", one, known)
