@@ -53,9 +53,8 @@ class Work:
         ]
 
 
-Receive = Callable[[int, list[int], Tensor], None]
-"""Called per batch and variant with the variant's index, the items' indices and their states,
-[batch, position, site, layer, d_model], on the device."""
+Receive = Callable[[int, list[int], Float[Tensor, "item position site layer d_model"]], None]
+"""Called per batch and variant with the variant's index, the items' indices and their states, on the device."""
 
 
 ReceiveLogProbs = Callable[[list[int], list[Float[Tensor, " answer_token"]]], None]
@@ -201,7 +200,7 @@ class _Batch:
         for site, name in enumerate(SITES):
             self.states[:, :, site, layer] = getattr(output, name)[0, self._places]
 
-    def states_of(self, variant: int) -> Tensor:
+    def states_of(self, variant: int) -> Float[Tensor, "item position site layer d_model"]:
         """The states of one variant's items."""
         start = sum(len(reading.items) for reading in self.rows.readings[:variant])
         return self.states[start : start + len(self.rows.readings[variant].items)]

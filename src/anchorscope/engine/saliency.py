@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
+from jaxtyping import Float, Float32
 from numpy.typing import NDArray
 from torch import Tensor
 
@@ -29,23 +30,26 @@ from anchorscope.progress import Progress, Silent
 ALL = "all"
 """The set of all keys, which is always there."""
 
-Loss = Callable[[list[int], Tensor], Tensor]
-"""Given items and their states [batch, position, site, layer, d_model], up to the highest layer that one of them needs:
-each item's loss, [batch], or several, [batch, loss]. Tensors that it multiplies the states with must not have been made
-in inference mode (torch cannot go back through them; a clone will do)."""
+Loss = Callable[
+    [list[int], Float[Tensor, "item position site layer d_model"]],
+    Float[Tensor, " item"] | Float[Tensor, "item loss"],
+]
+"""Given items and their states, up to the highest layer that one of them needs: each item's loss, or several. Tensors
+that it multiplies the states with must not have been made in inference mode (torch cannot go back through them; a clone
+will do)."""
 
 
 @dataclass(frozen=True)
 class Saliency:
     """What was found."""
 
-    values: NDArray[np.float32]
-    """[item, loss, set, layer, head], heads as the queries have them; 0 above the layer that an item's loss reads."""
+    values: Float32[np.ndarray, "item loss set layer head"]
+    """Heads as the queries have them; 0 above the layer that an item's loss reads."""
     sets: tuple[str, ...]
     """Names of the sets of keys: those asked for, then `ALL`."""
 
-    def of(self, name: str) -> NDArray[np.float32]:
-        """One set's values, [item, loss, layer, head]."""
+    def of(self, name: str) -> Float32[np.ndarray, "item loss layer head"]:
+        """One set's values."""
         return self.values[:, :, self.sets.index(name)]
 
 

@@ -8,6 +8,7 @@ from functools import cache
 from typing import Any
 
 import torch
+from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from anchorscope.errors import UserError
@@ -124,8 +125,10 @@ class LanguageModel:
         known = getattr(self.tokenizer, "bos_token_id", None)
         return (known if known is not None else self.config.bos_token_id) if self.family.needs_bos else None
 
-    def embed(self, ids: Tensor, positions: Tensor) -> Tensor:
-        """The stream before the first block, from token ids [batch, pos] at positions [batch or 1, pos]."""
+    def embed(
+        self, ids: Int[Tensor, "batch pos"], positions: Int[Tensor, "#batch pos"]
+    ) -> Float[Tensor, "batch pos d_model"]:
+        """The stream before the first block, from token ids at their positions."""
         stream = self.embedding(ids)
         if self.family.position_embedding is None:
             return stream
@@ -137,8 +140,10 @@ class LanguageModel:
             )
         return stream + table(positions)
 
-    def rotary(self, layer: int, stream: Tensor, positions: Tensor) -> tuple[Tensor, Tensor] | None:
-        """Cosines and sines of a layer for the given positions, [batch or 1, pos]; None for a model without."""
+    def rotary(
+        self, layer: int, stream: Float[Tensor, "batch pos d_model"], positions: Int[Tensor, "#batch pos"]
+    ) -> tuple[Tensor, Tensor] | None:
+        """Cosines and sines of a layer for the given positions; None for a model without."""
         if self.family.rotary is None:
             return None
         module = getattr(self.stack, self.family.rotary)
@@ -153,11 +158,11 @@ class LanguageModel:
     def run_block(
         self,
         layer: int,
-        stream: Tensor,
+        stream: Float[Tensor, "1 token d_model"],
         rotary: tuple[Tensor, Tensor] | None,
         attends: Attends,
         compiled: bool = False,
-        read: Tensor | None = None,
+        read: Int[Tensor, " read"] | None = None,
     ) -> BlockOutput:
         """One block; what it is given follows it to its device."""
         device = self.layer_device(layer)
@@ -170,7 +175,7 @@ class LanguageModel:
         """Where a block's weights are."""
         return next(self.layers[layer].parameters()).device
 
-    def logits(self, stream: Tensor) -> Tensor:
+    def logits(self, stream: Float[Tensor, "*token d_model"]) -> Float[Tensor, "*token vocab"]:
         """Next-token logits from the stream after the last block."""
         norm, head = getattr(self.stack, self.family.final_norm), self.twin.get_output_embeddings()
         logits = head(norm(stream.to(head.weight.device)))  # the two are placed together
