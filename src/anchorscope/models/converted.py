@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from anchorscope.errors import UserError, unknown
+from anchorscope.errors import unknown
 from anchorscope.models.model_cache import (
     MANIFEST,
     MEGABYTE,
@@ -145,10 +145,10 @@ def _stamp(gguf: Path) -> dict[str, Any]:
 
 
 def _float32_bytes(gguf: Path) -> int:
-    """How large the weights are once they are dequantised."""
-    from gguf import GGUFReader
+    """How large the weights are once they are dequantised, from the shapes that the file's configuration gives."""
+    import torch
+    from transformers import AutoConfig, AutoModelForCausalLM
 
-    try:
-        return _FLOAT * sum(int(tensor.n_elements) for tensor in GGUFReader(str(gguf)).tensors)
-    except Exception as error:  # whatever a broken file makes the library say
-        raise UserError(f"Model {str(gguf)!r} cannot be read: {error}") from error
+    config = AutoConfig.from_pretrained(str(gguf.parent), gguf_file=gguf.name)
+    with torch.device("meta"):  # shapes only, no memory
+        return _FLOAT * int(AutoModelForCausalLM.from_config(config).num_parameters())
