@@ -51,7 +51,7 @@ class Bench:
         self.folds = np.arange(N) % N_FOLDS
         self.sets = [[random_probes(10 * q + s) for s in range(len(SITES))] for q in range(2)]
         self.scorer = Scorer(self.sets, self.folds, lm.device)
-        self.states = clean_states(lm, [item.sequence for item in items], self.prefix, Budget(200))
+        self.states = clean_states(lm, [item.sequence for item in items], self.prefix, Budget(200)).states
         self.clean = score_states(self.scorer, self.states)
 
     def run(self, intervention: Intervention, batch_tokens: int = 200) -> Effect:

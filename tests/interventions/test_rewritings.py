@@ -217,7 +217,7 @@ def test_scores_are_those_of_a_fresh_pass_over_the_new_text(world: World, rewrit
         alone = scorer.score([runs[place].item], found[0])[0].numpy()
         assert np.abs(effect.logits[place] - alone).max() < 1e-4
     sequences = [item.tokens.sequence for item in world.items]
-    clean = score_states(scorer, clean_states(lm, sequences, world.talk.prefix, Budget(300)))
+    clean = score_states(scorer, clean_states(lm, sequences, world.talk.prefix, Budget(300)).states)
     moved = np.abs(effect.logits - clean[effect.items]).max(axis=(1, 2, 3, 4))
     assert (moved > 1e-3).all() if rewriting.changes else (moved < 1e-4).all()
 
