@@ -10,6 +10,7 @@ from anchorscope.report.verdicts import (
     NO_SIGNAL_AUC,
     NOOP_FLIPS,
     SMALL_RATIO,
+    WORST_FIRST,
     above,
     below,
     difference,
@@ -79,21 +80,30 @@ def fewer_flips_than_shuffled(about: About) -> Reading:
 
 
 def beats_baselines(about: About) -> Reading:
-    """Does the probe beat the best of the baselines?"""
+    """Does the probe beat every baseline? Where one is not known, that it does cannot be said.
+
+    Relations are not known of every dataset; there the words stand for them.
+    """
     findings, dataset = about.findings, about.dataset or ""
     layer = headline_layer(findings, dataset)
     probe = None if layer is None else auc_of(findings, dataset, "transfer", layer)
     found = {kind: auc_of(findings, dataset, kind, None) for kind in BASELINES}
     known = {kind: value for kind, value in found.items() if value is not None}
+    lacking = [BASELINES[kind] for kind in BASELINES if kind not in known and kind != "relation-only"]
     best = max(known, key=lambda kind: known[kind].value, default=None)
     gain = difference(probe, known[best] if best else None)
+    verdicts = {above(difference(probe, value), 0.0) for value in known.values()} or {"undecided"}
+    verdict = next(one for one in WORST_FIRST if one in verdicts)
+    if lacking and verdict == "holds":
+        verdict = "undecided"
     words = "the probe tells true from false better than every baseline"
     numbers = (
         f"AUC {estimate(probe)} at layer {layer}; best baseline, {BASELINES[best]}: {estimate(known[best])}"
         if best
         else ""
     )
-    return about.reading("beats_baselines", words, numbers, gain, above(gain, 0.0), unit="AUC", layer=layer)
+    numbers += f"; not known: {', '.join(lacking)}" if lacking else ""
+    return about.reading("beats_baselines", words, numbers, gain, verdict, unit="AUC", layer=layer)
 
 
 def signal_survives(about: About) -> Reading:
