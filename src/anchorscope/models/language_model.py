@@ -90,6 +90,11 @@ class LanguageModel:
         return getattr(self.stack, self.family.layers)
 
     @property
+    def model_stack(self) -> Any:
+        """The decoder stack of the model as it was given: for whoever runs it without the engine."""
+        return part_at(self.model, self.family.stack)
+
+    @property
     def n_layers(self) -> int:
         """Number of blocks."""
         return len(self.layers)
