@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 
 from anchorscope.artefacts.durable import canonical_hash, make_folder, replacing, sync_folder, sync_tree, write_json
 from anchorscope.artefacts.index import INDEX, Index, damage, facts_of, is_run, read_index
-from anchorscope.artefacts.step import Format, MadeFrom, Source, Step
+from anchorscope.artefacts.step import Clock, Format, MadeFrom, Source, Step
 from anchorscope.errors import UserError
 from anchorscope.schema import SCHEMA_VERSION
 
@@ -31,6 +31,7 @@ class RunFolder:
     def __init__(self, path: Path, index: Index, tell: Callable[[str], None], is_new: bool) -> None:
         self.path, self.index, self._tell, self.is_new = path, index, tell, is_new
         self.work = path / "work"
+        self.clock = Clock()
 
     def step(
         self,

@@ -9,7 +9,8 @@ finished run can be extended without doing anything twice.
 import json
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
@@ -22,6 +23,27 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 _KEY_SHOWN = 12
+
+
+class Clock:
+    """Seconds of steps that ask for one another: each step's own, without those that it made others for."""
+
+    def __init__(self) -> None:
+        self._of_others: list[float] = []
+        """Of every step under way: seconds that steps inside it took."""
+
+    @contextmanager
+    def step(self) -> Iterator[Callable[[], float]]:
+        """A step under way; what it gives tells the step's own seconds so far."""
+        _reset_device_peak()
+        began = time.monotonic()
+        self._of_others.append(0.0)
+        try:
+            yield lambda: time.monotonic() - began - self._of_others[-1]
+        finally:
+            self._of_others.pop()
+            if self._of_others:
+                self._of_others[-1] += time.monotonic() - began
 
 
 class Format(NamedTuple):
@@ -90,7 +112,8 @@ class Step(Generic[T]):
 
     def put(self, value: T) -> None:
         """Takes a result that another step's work brought along."""
-        self._store(value, time.monotonic())
+        with self.folder.clock.step() as own:
+            self._store(value, own)
         self._held = [value]
 
     def release(self) -> None:
@@ -106,16 +129,15 @@ class Step(Generic[T]):
             self.folder.tell(f"{self.name} is made again: {wrong}")
         elif record is not None and record.key != self.key:
             self.folder.tell(f"{self.name} is made anew: {self._reason(record)}")
-        _reset_device_peak()
-        began = time.monotonic()
-        made = self._make()
-        self._store(made, began)
+        with self.folder.clock.step() as own:
+            made = self._make()
+            self._store(made, own)
         return made
 
     def _place(self) -> Path:
         return self.folder.work / f"{self.name}-{self.key[:_KEY_SHOWN]}"
 
-    def _store(self, value: T, began: float) -> None:
+    def _store(self, value: T, own: Callable[[], float]) -> None:
         """Writes the result, then the index, then removes what it takes the place of."""
         place, folder = self._place(), self.folder
         make_folder(place.parent)
@@ -125,8 +147,7 @@ class Step(Generic[T]):
         names = sorted(str(path.relative_to(folder.path)) for path in place.rglob("*") if path.is_file())
         before = folder.index.steps.pop(self.name, None)
         folder.index.steps[self.name] = StepRecord(
-            self.key, self.made_from, facts_of(folder.path, names), round(time.monotonic() - began, 3),
-            peak_memory_mb(), self.large,
+            self.key, self.made_from, facts_of(folder.path, names), round(own(), 3), peak_memory_mb(), self.large,
         )  # fmt: skip
         folder.index.save(folder.path)
         if before is not None:
