@@ -13,11 +13,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
 from anchorscope.checkpoints import Format, records
+from anchorscope.store import RESULTS, RunFolder, open_run, read_manifest, replacing
+
 from anchorscope.errors import UserError
 from anchorscope.recipe import Recipe, make_recipe, read_recipe
-from anchorscope.store import RESULTS, RunFolder, open_run, read_manifest, replacing
 
 RECIPE = make_recipe({"seed": 3, "limit": 10})
 NUMBERS = records(list[int])

@@ -12,17 +12,15 @@ from typing import Any
 import tomli_w
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
-from anchorscope.answers.balance import BALANCE
 from anchorscope.answers.choose import YES_NO
-from anchorscope.answers.groups import GROUP_BY
 from anchorscope.answers.prompt import PROMPTS
+from anchorscope.answers.training_items import BALANCE, GROUP_BY
 from anchorscope.catalogue import EVIDENCE, with_needs
 from anchorscope.datasets.catalog import parse_columns, parse_spec
 from anchorscope.datasets.reading import ON_BAD_ROW
 from anchorscope.engine.sequences import EDGES, SITES
 from anchorscope.errors import UserError, unknown
-from anchorscope.spans.positions import POSITIONS
-from anchorscope.spans.sources import EXACT_TOKENS
+from anchorscope.spans.positions import EXACT_TOKENS, POSITIONS
 
 CHOICES: dict[str, tuple[str, ...]] = {
     "site": SITES,

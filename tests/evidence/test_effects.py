@@ -46,7 +46,7 @@ def items() -> list[Item]:
     found = []
     for index in range(N):
         ids = (7, 8, 9, 10, 11, *rng.integers(0, 256, int(rng.integers(12, 20))).tolist())
-        found.append(make_item(ids, len(ids) - 3, (6, 7, 8 + index % 3), N_PREFIX))
+        found.append(make_item(ids, len(ids) - 3, (6, 7, 8 + index % 3), N_PREFIX, name=f"item-{index}"))
     return found
 
 

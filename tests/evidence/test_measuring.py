@@ -29,7 +29,10 @@ def probes(lm: LanguageModel) -> ProbeSet:
 def measured(lm: LanguageModel, question: int, **setting: Any) -> tuple[list[str], list[str]]:
     """Names of what was measured, and reasons; every item has its exact token at one place, the answer at 20."""
     rng = np.random.default_rng(0)
-    items = [make_item((256, 5, 6, *rng.integers(0, 256, 21).tolist()), 20, (question,), 3) for _ in range(N)]
+    items = [
+        make_item((256, 5, 6, *rng.integers(0, 256, 21).tolist()), 20, (question,), 3, name=f"item-{index}")
+        for index in range(N)
+    ]
     chosen = make_setting(**({"positions": ("final",)} | setting))
     planner = planner_of(lm, 300)
     planned, missing = plan_experiment(of_experiments(("knockout", "edges")), items, chosen, planner.windows, needed=5)

@@ -6,11 +6,11 @@ from typing import Any
 
 import polars as pl
 import pytest
+from anchorscope.evidence.experiments.registry import EXPERIMENTS
 from typer.testing import CliRunner
 
 from anchorscope.catalogue import EVIDENCE
 from anchorscope.cli.main import app
-from anchorscope.evidence.experiments.registry import EXPERIMENTS
 from anchorscope.interventions.registry import INTERVENTIONS, REWRITINGS
 from anchorscope.planted.items import Shares
 from anchorscope.report.findings import EXPERIMENT_ITEM_SCHEMA, EXPERIMENT_SCHEMA

@@ -12,7 +12,7 @@ import numpy as np
 import polars as pl
 from torch import Tensor
 
-from anchorscope.answers.choose import Asked as QuestionSample
+from anchorscope.answers.choose import QuestionSample
 from anchorscope.answers.generate import Answer
 from anchorscope.catalogue import POSITIONS
 from anchorscope.engine.sequences import SITES
@@ -29,8 +29,8 @@ from anchorscope.schema import (
     PATHWAY_COLUMNS,
     UNAVAILABLE_SCHEMA,
 )
+from anchorscope.spans.char_spans import Span
 from anchorscope.spans.locate import Located
-from anchorscope.spans.places import Span
 
 
 def confidence(answer: Answer) -> tuple[float | None, float | None]:

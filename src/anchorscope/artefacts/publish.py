@@ -13,7 +13,7 @@ import polars as pl
 from safetensors.torch import save_file
 from torch import Tensor
 
-from anchorscope.answers.template_examples import FEW_SHOT
+from anchorscope.answers.template import FEW_SHOT
 from anchorscope.artefacts.durable import make_folder
 from anchorscope.artefacts.finished import FinishedRun
 from anchorscope.artefacts.run_folder import RunFolder

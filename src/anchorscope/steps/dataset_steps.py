@@ -38,7 +38,8 @@ from anchorscope.evidence.tables import Evidence, evidence_tables
 from anchorscope.items import Item
 from anchorscope.plan.interventions import Missing
 from anchorscope.probes.crossfit import MIN_PER_CLASS, PROBES
-from anchorscope.stats.bootstrap import group_weights
+from anchorscope.stats.estimate import group_weights
+from anchorscope.stats.streams import stream
 from anchorscope.steps.job import MODEL_LIBRARIES, TABLE_LIBRARIES
 from anchorscope.steps.measurement_steps import MeasurementSteps
 
@@ -60,7 +61,7 @@ class DatasetSteps(MeasurementSteps):
     def weights(self) -> NDArray[np.float32]:
         """Bootstrap weights over groups, [resample, item]."""
         recipe = self.job.recipe
-        return group_weights(self.groups, recipe.bootstrap, np.random.default_rng([recipe.seed, 3]))
+        return group_weights(self.groups, recipe.bootstrap, stream(recipe.seed, "bootstrap", self.name))
 
     @cached_property
     def tables(self) -> Step[dict[str, pl.DataFrame]]:

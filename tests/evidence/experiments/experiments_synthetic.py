@@ -24,7 +24,8 @@ from anchorscope.plan.passes import Planner
 from anchorscope.probes.crossfit import fit_probes, make_splits
 from anchorscope.probes.folds import grouped_folds
 from anchorscope.progress import Silent
-from anchorscope.stats.bootstrap import group_weights
+from anchorscope.stats.estimate import group_weights
+from anchorscope.stats.streams import unnamed
 from made_items import make_item, make_setting, no_model
 
 N_UNUSED = 20
@@ -80,7 +81,7 @@ def make_inputs(
     elsewhere = states + rng.normal(0, 0.2, states.shape)
     still = states + rng.normal(0, 1e-4, states.shape)
 
-    splits = make_splits(labels, groups, grouped_folds(groups, labels, n_folds, rng), seed)
+    splits = make_splits(labels, groups, grouped_folds(groups, labels, n_folds, unnamed(0, "test", len(labels))), seed)
     clean = torch.as_tensor(states, dtype=torch.float32)
     (probes,) = fit_probes(clean[None], splits, ["synthetic"])
     scoring = Scoring(((probes,),), splits.folds)
