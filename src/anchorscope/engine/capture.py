@@ -109,10 +109,10 @@ def capture(
 
     def run(batch: list[int]) -> None:
         done = _Batch(lm, work, batch)
-        checks.note(done)
         for index, reading in enumerate(done.rows.readings):
             if reading.items:
                 receive(index, list(reading.items), done.states_of(index))
+        checks.note(done)  # only now: a batch that is run again, as memory ran out, counts once
         listener.advance(len(batch))
 
     run_in_batches(batches, lengths, work.budget, run)
