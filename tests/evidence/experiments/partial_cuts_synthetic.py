@@ -30,7 +30,7 @@ def tiny_items(gap: int = 0) -> list[Item]:
     found = []
     for index in range(N):
         ids = (7, 8, 9, 10, 11, *rng.integers(0, 256, int(rng.integers(9, 14)) + gap).tolist())
-        found.append(make_item(ids, len(ids) - 3, (6, 7, 8 + index % 3), N_PREFIX, name=f"item-{index}"))
+        found.append(make_item(ids, len(ids) - 3, (5, 6, 7, 8 + index % 3), N_PREFIX, name=f"item-{index}"))
     return found
 
 

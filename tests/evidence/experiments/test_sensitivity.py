@@ -65,7 +65,7 @@ def test_the_label_bias_of_the_plain_rule_is_seen_and_that_the_corrected_one_has
 
 
 def test_every_rule_is_there_or_said_to_be_missing() -> None:
-    found = EXPERIMENT.run(make_inputs(n=200, seed=1, retained=True))
+    found = EXPERIMENT.run(make_inputs(n=200, seed=1, truth_signal=3.0, retained=True))
     for name in RULES:
         share = only(found, "q_share", f"rule: {name}", truth="all").estimate
         assert 0 <= share.ci_low <= share.value <= share.ci_high <= 1
