@@ -18,10 +18,8 @@ from compared_runs import model_findings, write_run  # isort: skip
 
 import anchorscope
 from anchorscope.comparing import compare as story
-from anchorscope.comparing.compare import Comparison
-from anchorscope.comparing.differences import Difference, differences
-from anchorscope.comparing.folder import FILES, fresh_folder, read_comparison
-from anchorscope.comparing.named import open_runs, unique_folders, unique_names
+from anchorscope.comparing.compare import FILES, Comparison, fresh_folder, read_comparison
+from anchorscope.comparing.differences import Difference, differences, open_runs, unique_folders, unique_names
 from anchorscope.comparing.rules import FOUND, OPTIONS, REFUSABLE, check_allowed
 from anchorscope.errors import UserError
 from anchorscope.recipe import Recipe

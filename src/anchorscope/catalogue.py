@@ -9,6 +9,8 @@ from dataclasses import dataclass
 
 POSITIONS = ("final", "answer_end", "answer_before")
 """Where probes can read: the answer's last token; the last token of the entity in it; the token just before that."""
+KEEP = ("states", "states-cut")
+"""What `--keep` takes: states of the clean run, and states under the knockout and the random control."""
 CUT, REWRITE = "cut", "rewrite"
 """What an intervention changes: attention edges are cut, or the text is written anew."""
 
@@ -45,6 +47,10 @@ class ExperimentEntry:
     """Experiments whose results it compares: they are run as well."""
     compares: bool = False
     """Whether it looks at every intervention and experiment of the run, and so is made anew when one is added."""
+    section: str | None = None
+    """`module:name` of the `SectionSpec` that shows it; several may share one. Without, it stands in the main part."""
+    place: int = 1000
+    """Where its section stands among the others, lowest first."""
 
 
 _ENTRIES = (
@@ -78,33 +84,52 @@ _ENTRIES = (
 INTERVENTIONS = {one.name: one for one in _ENTRIES}
 """In the order in which a report shows them: ways to take the question away, then controls."""
 
+CONTROLS = tuple(one.name for one in _ENTRIES if one.control)
+"""Interventions that should do little."""
+METHODS = tuple(one.name for one in _ENTRIES if not one.control and one.experiment != "exact-tokens")
+"""Interventions that take the whole question, or all of its key words, away: they can be asked for the same verdict."""
+
 _EXPERIMENTS = "anchorscope.evidence.experiments"
+_SECTIONS = "anchorscope.report.experiments"
 EXPERIMENTS = {
     one.name: one
     for one in (
-        ExperimentEntry("knockout", "does the probe need the question's key words?", "method.md"),
+        ExperimentEntry("knockout", "does the probe need the question's key words?", "method.md",
+                        section=f"{_SECTIONS}.interventions:SECTION", place=10),
         ExperimentEntry("exact-tokens", "does it matter which words are cut?", "exact-tokens.md"),
-        ExperimentEntry("template", "does it matter that they are the question's?", "evidence/template.md"),
+        ExperimentEntry("template", "does it matter that they are the question's?", "evidence/template.md",
+                        section=f"{_SECTIONS}.interventions:SECTION", place=10),
         ExperimentEntry("edges", "do the words reach the answer directly, or through other tokens?",
-                        "evidence/edges.md"),
-        ExperimentEntry("zeroing", "does it matter how an edge is cut?", "evidence/zeroing.md"),
-        ExperimentEntry("patching", "what if another question's words are put in?", "evidence/patching.md"),
-        ExperimentEntry("answer-only", "what if there is no question at all?", "evidence/answer-only.md"),
+                        "evidence/edges.md",
+                        section=f"{_SECTIONS}.layers:SECTION", place=40),
+        ExperimentEntry("zeroing", "does it matter how an edge is cut?", "evidence/zeroing.md",
+                        section=f"{_SECTIONS}.intervention_curves:ZEROING", place=60),
+        ExperimentEntry("patching", "what if another question's words are put in?", "evidence/patching.md",
+                        section=f"{_SECTIONS}.intervention_curves:PATCHING", place=20),
+        ExperimentEntry("answer-only", "what if there is no question at all?", "evidence/answer-only.md",
+                        section=f"{_SECTIONS}.intervention_curves:ANSWER_ONLY", place=30),
         ExperimentEntry("layers", "in which layers does the cut matter?", "evidence/layers.md",
-                        f"{_EXPERIMENTS}.layers:EXPERIMENT"),
+                        f"{_EXPERIMENTS}.layers:EXPERIMENT",
+                        section=f"{_SECTIONS}.layers:SECTION", place=40),
         ExperimentEntry("heads", "in which heads does the cut matter?", "evidence/heads.md",
-                        f"{_EXPERIMENTS}.heads:EXPERIMENT"),
+                        f"{_EXPERIMENTS}.heads:EXPERIMENT",
+                        section=f"{_SECTIONS}.heads:SECTION", place=50),
         ExperimentEntry("saliency", "what flows from question to answer, and is it two humps?", "evidence/saliency.md",
-                        f"{_EXPERIMENTS}.saliency:EXPERIMENT"),
+                        f"{_EXPERIMENTS}.saliency:EXPERIMENT",
+                        section=f"{_SECTIONS}.saliency:SECTION", place=70),
         ExperimentEntry("boundary", "what does the model know, per pathway?", "evidence/boundary.md",
-                        f"{_EXPERIMENTS}.boundary:EXPERIMENT"),
+                        f"{_EXPERIMENTS}.boundary:EXPERIMENT",
+                        section=f"{_SECTIONS}.boundary:SECTION", place=80),
         ExperimentEntry("self-awareness", "can the pathway be read from clean states?", "evidence/self-awareness.md",
-                        f"{_EXPERIMENTS}.self_awareness:EXPERIMENT"),
+                        f"{_EXPERIMENTS}.self_awareness:EXPERIMENT",
+                        section=f"{_SECTIONS}.self_awareness:SECTION", place=90),
         ExperimentEntry("sensitivity", "how far does the result hang on our choices?", "evidence/sensitivity.md",
-                        f"{_EXPERIMENTS}.sensitivity:EXPERIMENT", compares=True),
+                        f"{_EXPERIMENTS}.sensitivity:EXPERIMENT", compares=True,
+                        section=f"{_SECTIONS}.sensitivity:SECTION", place=110),
         ExperimentEntry("agreement", "do the methods call the same items?", "evidence/agreement.md",
                         f"{_EXPERIMENTS}.agreement:EXPERIMENT", needs=("patching", "answer-only", "saliency"),
-                        compares=True),
+                        compares=True,
+                        section=f"{_SECTIONS}.agreement:SECTION", place=100),
     )
 }  # fmt: skip
 """In the order in which they run; agreement compares the others, so it comes last."""
@@ -122,3 +147,13 @@ def with_needs(wanted: Sequence[str]) -> tuple[str, ...]:
 def interventions_of(wanted: Sequence[str]) -> list[InterventionEntry]:
     """The interventions of the named experiments; the knockout and its controls are always among them."""
     return [one for one in INTERVENTIONS.values() if one.experiment in ("knockout", *wanted)]
+
+
+def intervention_label(name: str) -> str:
+    """An intervention in a few words; one that has no entry here keeps its name."""
+    return INTERVENTIONS[name].label if name in INTERVENTIONS else name
+
+
+def interventions_in(experiment: str) -> tuple[str, ...]:
+    """The names of the interventions that belong to one experiment."""
+    return tuple(one.name for one in INTERVENTIONS.values() if one.experiment == experiment)

@@ -19,7 +19,8 @@ from anchorscope.artefacts.run_folder import RunFolder, open_run, write_text
 from anchorscope.catalogue import EVIDENCE, with_needs
 from anchorscope.datasets.catalog import parse_spec
 from anchorscope.errors import TooFewAnswers
-from anchorscope.prepare import few_collections, rehearse, resolve
+from anchorscope.models.process_settings import few_collections
+from anchorscope.prepare import rehearse, resolve
 from anchorscope.progress import Progress, Silent
 from anchorscope.recipe import Recipe, to_toml
 from anchorscope.steps.dataset_steps import DatasetSteps

@@ -1,8 +1,5 @@
 """Before a run: the choices that depend on the machine or the folder, and the questions that will be asked."""
 
-import gc
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,6 +8,7 @@ from anchorscope.datasets.catalog import DatasetSpec, absolute, open_dataset, pa
 from anchorscope.errors import UserError
 from anchorscope.models.embedded import EMBEDDED
 from anchorscope.models.loading import BALANCED, checked_device, choose_device, choose_dtype, read_facts
+from anchorscope.models.process_settings import few_collections as few_collections
 from anchorscope.models.shapes import is_shape
 from anchorscope.recipe import Recipe
 
@@ -46,15 +44,6 @@ def rehearse(recipe: Recipe, model_at_hand: bool) -> None:
         read_facts(recipe.model, recipe.trust_remote_code)
 
 
-@contextmanager
-def few_collections() -> Iterator[None]:
-    """Python looks for garbage less often: a run holds millions of small records, each looked at again every time."""
-    before = gc.get_threshold()
-    gc.set_threshold(100_000, *before[1:])
-    try:
-        yield
-    finally:
-        gc.set_threshold(*before)
 
 
 def _absolute(model: str) -> str:

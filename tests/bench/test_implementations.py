@@ -48,7 +48,7 @@ def test_every_implementation_gives_the_states_of_the_plain_loop(name, from_disk
 
 def test_the_plain_loop_is_transformers_own_pass(tiny_llama, workload, wanted):
     item, parts = workload.items[1], []
-    project = tiny_llama.layers[2].self_attn.o_proj
+    project = tiny_llama.model.model.layers[2].self_attn.o_proj
     handle = project.register_forward_hook(lambda module, given, output: parts.append(output))
     with torch.inference_mode():
         tiny_llama.model(input_ids=torch.tensor([item.ids]))

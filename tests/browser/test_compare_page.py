@@ -12,7 +12,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))  # pytest's import mode does 
 from compared_runs import model_findings  # isort: skip
 
 from anchorscope.progress import Silent
-from anchorscope.report.comparison import render
+from anchorscope.report.comparison import comparison_page
 from anchorscope.report.comparison.compared import Compared
 
 VIEW = "#compare-view"
@@ -34,8 +34,8 @@ def compared() -> Compared:
 def report(compared, tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("compare_page")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(render, "save_all", lambda *_: None)  # the printed figures take the time
-        render.write_comparison(compared, folder, Silent())
+        patch.setattr(comparison_page, "save_all", lambda *_: None)  # the printed figures take the time
+        comparison_page.write_comparison(compared, folder, Silent())
     return folder / "report.html"
 
 

@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 from report_items_synthetic import make_items, with_texts
 
-from anchorscope.report.claims import judge
-from anchorscope.report.items.page_items import item_data
-from anchorscope.report.items.records import record, records
-from anchorscope.report.page import write_report
-from anchorscope.report.page_script import embedded_json
+from anchorscope.report.items.explorer_data import item_data
+from anchorscope.report.items.item_records import record, records
+from anchorscope.report.page_writer import embedded_json
+from anchorscope.report.run_page import write_report
+from anchorscope.report.statements.claims import judge
 
 playwright = pytest.importorskip("playwright.sync_api")
 

@@ -19,7 +19,7 @@ from report_items_synthetic import make_items, with_texts  # isort: skip
 from anchorscope.cli import item_page
 from anchorscope.cli.item_plot import layer_plot
 from anchorscope.cli.main import app
-from anchorscope.report.items.records import record
+from anchorscope.report.items.item_records import record
 
 EVIL = "Who \x1b[31mis\x1b]0;title\x07 [bold]the [/bold]\u202e king\n of Bern? :smile:"
 
@@ -67,7 +67,7 @@ def test_the_page_of_one_item(folder):
     assert facts["pathway"].strip() == f"{item.pathways['plain']} (plain), {item.pathways['corrected']} (corrected)"
     assert facts["confidence"].strip().startswith("99.0 %")
     for one in item.effects:
-        (row,) = [line for line in text.splitlines() if line.startswith(item_page.intervention_name(one.intervention))]
+        (row,) = [line for line in text.splitlines() if line.startswith(item_page.intervention_label(one.intervention))]
         assert f"{one.delta_p_reference:.1f}".replace("-", "−") in row.replace("−0.0", "0.0")
         assert ("flips" in row) == (one.flips > 0)
     assert "(3 donors)" in text

@@ -65,14 +65,14 @@ def test_states_up_to_the_first_cut_key_stay_as_they_are(
     clean, after = run(tiny, items, prefix), run(tiny, items, prefix, cuts)
     kept = [place for place, position in enumerate(items[0].read_at) if position <= 8]
     assert len(kept) == 3
-    assert torch.equal(after[:, kept], clean[:, kept])
+    assert_same(after[:, kept], clean[:, kept])
 
 
 def test_direct_cuts_leave_everything_before_the_answer_alone(tiny: LanguageModel, items: list[TokenSequence]) -> None:
     prefix = shared_prefix(tiny)
     clean, after = run(tiny, items, prefix), run(tiny, items, prefix, make_cuts(items, "direct"))
     # The last three of the five positions at the end are the answer.
-    assert torch.equal(after[:, :-3], clean[:, :-3])
+    assert_same(after[:, :-3], clean[:, :-3])
     assert ((after - clean)[:, -3:, *felt(tiny)].abs().amax(-1) > 1e-4).all()
 
 
@@ -86,14 +86,14 @@ def test_all_and_outside_differ_at_the_cut_keys_and_nowhere_else(
     at_second_key = items[0].read_at.index(9)
     assert (change[:, at_second_key, *felt(tiny)] > 1e-4).all()
     change[:, at_second_key] = 0
-    assert change.max() == 0
+    assert change.max() < 1e-5
 
 
 def test_direct_cuts_leave_the_way_through_other_tokens_open(tiny: LanguageModel, items: list[TokenSequence]) -> None:
     prefix = shared_prefix(tiny)
     final = {edges: run(tiny, items, prefix, make_cuts(items, edges))[:, -1, ATTENTION] for edges in EDGES}
     change = (final["all"] - final["direct"]).abs().amax(-1)
-    assert (change[:, 0] == 0).all()  # at the first layer the answer loses the same edges
+    assert (change[:, 0] < 1e-5).all()  # at the first layer the answer loses the same edges
     assert (change[:, 1:] > 1e-4).all()
 
 
@@ -130,7 +130,7 @@ def test_batch_composition_and_order_do_not_matter(
 def test_a_neighbours_cut_is_its_own_affair(tiny: LanguageModel, items: list[TokenSequence]) -> None:
     prefix, cuts = shared_prefix(tiny), make_cuts(items)
     cuts[1] = Cut(keys=())
-    assert torch.equal(run(tiny, items, prefix, cuts)[1], run(tiny, items, prefix)[1])
+    assert_same(run(tiny, items, prefix, cuts)[1], run(tiny, items, prefix)[1])
 
 
 def test_one_pass_gives_the_cut_of_the_first_blocks_for_every_layer(
@@ -143,14 +143,14 @@ def test_one_pass_gives_the_cut_of_the_first_blocks_for_every_layer(
     short = wrap(shorter, tiny.tokenizer)
     cuts = make_cuts(items)
     found = run(short, items, shared_prefix(short), cuts)
-    assert torch.equal(found, run(tiny, items, shared_prefix(tiny), cuts)[..., :2, :])
+    assert_same(found, run(tiny, items, shared_prefix(tiny), cuts)[..., :2, :])
 
 
 def test_clean_states_are_laid_out_by_position_site_layer_and_item(
     tiny: LanguageModel, items: list[TokenSequence]
 ) -> None:
     prefix = shared_prefix(tiny)
-    states = clean_states(tiny, items, prefix, Budget(50))  # batches that are not in the order of the items
+    states = clean_states(tiny, items, prefix, Budget(50)).states  # batches that are not in the order of the items
     assert states.shape == (9, 3, 4, len(items), 32)
     assert states.dtype == tiny.dtype
     assert_same(states, run(tiny, items, prefix).permute(1, 2, 3, 0, 4))

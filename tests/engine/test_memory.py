@@ -45,7 +45,7 @@ def test_states_are_the_same_with_little_memory(
     told: list[int] = []
     budget = Budget(10_000, told.append)
     small = with_little_memory(tiny_llama, 60, ERRORS[kind])
-    states = clean_states(small, items, shared_prefix(small), budget)
+    states = clean_states(small, items, shared_prefix(small), budget).states
     assert_same(states, run(tiny_llama, items, shared_prefix(tiny_llama)).permute(1, 2, 3, 0, 4))
     assert told  # and the lower budget is kept for what follows
     assert budget.tokens == told[-1] <= 2 * max(len(item.ids) for item in items)

@@ -30,13 +30,15 @@ def test_variants_that_share_give_what_each_gives_alone(
             assert_same(found[variant, item], wanted[item])
 
 
-def test_what_comes_before_a_cut_is_the_clean_runs_to_the_last_bit(
+def test_what_comes_before_a_cut_is_the_clean_runs(
     tiny: LanguageModel, items: list[TokenSequence]
 ) -> None:
     found = together(tiny, items, [Variant(dict(enumerate(make_cuts(items)))), CLEAN], shared_prefix(tiny))
     kept = [place for place, position in enumerate(items[0].read_at) if position <= 8]
     for item in range(len(items)):
-        assert torch.equal(found[0, item][kept], found[1, item][kept])
+        below, last = slice(None, -1), -1  # of the last block what is read is run once per reader, two rows of a batch
+        assert torch.equal(found[0, item][kept][:, :, below], found[1, item][kept][:, :, below])  # the same row
+        assert_same(found[0, item][kept][:, :, last], found[1, item][kept][:, :, last])
         assert not torch.equal(found[0, item], found[1, item])
 
 
@@ -101,7 +103,7 @@ def test_a_variant_runs_only_the_items_that_it_names(tiny_llama: LanguageModel, 
         tiny_llama, items, [Variant({1: cuts[1], 3: Cut(())}), Variant({1: cuts[1]})], shared_prefix(tiny_llama)
     )
     assert sorted(found) == [(0, 1), (0, 3), (1, 1)]
-    assert torch.equal(found[0, 1], found[1, 1])
+    assert_same(found[0, 1], found[1, 1])  # two rows of one batch: kernels may add them up in another order
 
 
 @given(st.sets(st.integers(6, 20), max_size=6), st.sets(st.integers(6, 20), min_size=1, max_size=6), st.integers(0, 3))

@@ -32,13 +32,19 @@ def refused(make: Callable[[], Any]) -> str:
     return text
 
 
+def block_of(lm: LanguageModel, layer: int) -> Any:
+    """A block of the model itself, whose attention is its own."""
+    return list(lm.model.base_model.get_submodule("h" if lm.family.name == "GPT-2" else "layers"))[layer]
+
+
+@pytest.mark.every_family
 def test_every_part_is_where_the_table_says(tiny: LanguageModel) -> None:
     assert tiny.model.config.model_type in tiny.family.model_types
     assert tiny.n_layers == len(tiny.layers) == 4
     assert tiny.d_model == tiny.embedding.weight.shape[1] == 32
     assert tiny.device == torch.device("cpu")
     assert tiny.dtype == torch.float32
-    assert tiny.layers[0] is tiny.model.base_model.get_submodule("h.0" if tiny.family.name == "GPT-2" else "layers.0")
+    assert [id(one) for one in tiny.layers[0].parameters()] == [id(one) for one in block_of(tiny, 0).parameters()]
 
 
 @pytest.mark.parametrize("kind", [kind for family in FAMILIES for kind in family.model_types])
@@ -49,32 +55,34 @@ def test_every_listed_architecture_has_a_tiny_model(kind: str, save_tiny: Callab
     assert json.loads((save_tiny(kind) / "config.json").read_text())["model_type"] == kind
 
 
+@pytest.mark.every_family
 def test_a_block_is_the_sum_of_its_parts(tiny: LanguageModel) -> None:
     stream = torch.randn(1, 6, 32, generator=torch.Generator().manual_seed(0))
     rotary = tiny.rotary(1, stream, torch.arange(6)[None])
     mask = torch.full((6, 6), float("-inf")).triu(1)[None, None]
     given = {"attention_mask": mask} | ({} if rotary is None else {"position_embeddings": rotary})
     with torch.no_grad():
-        with tiny.own_attention():
-            found = tiny.run_block(1, stream, rotary, OneSequence(mask[0, 0]))
-        whole = tiny.layers[1](stream, **given)
+        found = tiny.run_block(1, stream, rotary, OneSequence(mask[0, 0]))
+        whole = block_of(tiny, 1)(stream, **given)
     whole = whole[0] if isinstance(whole, tuple) else whole
     torch.testing.assert_close(found.residual, whole, rtol=1e-6, atol=1e-6)
     torch.testing.assert_close(stream + found.attention + found.mlp, found.residual, rtol=1e-6, atol=1e-6)
 
 
+@pytest.mark.every_family
 def test_logits_are_the_models_own(tiny: LanguageModel) -> None:
     ids = torch.tensor([[256, 5, 80, 13]])
     streams: list[torch.Tensor] = []
-    hook = tiny.layers[-1].register_forward_hook(
+    hook = block_of(tiny, -1).register_forward_hook(
         lambda module, given, output: streams.append(output[0] if isinstance(output, tuple) else output)
     )
     with torch.no_grad():
         wanted = tiny.model(ids).logits
         hook.remove()
-        assert torch.equal(tiny.logits(streams[0]), wanted)
+        torch.testing.assert_close(tiny.logits(streams[0]), wanted)
 
 
+@pytest.mark.every_family
 def test_windows_are_known_layer_by_layer(tiny: LanguageModel) -> None:
     all_slide, every_other_slides = ("mistral", "phi3"), ("gemma2", "gemma3_text", "olmo3")
     kind = tiny.model.config.model_type
@@ -155,6 +163,7 @@ def test_the_text_model_inside_one_with_images_is_found() -> None:
     assert lm.sliding_window(0) == 8
 
 
+@pytest.mark.every_family
 def test_gemma_is_given_its_first_token(tiny: LanguageModel) -> None:
     assert tiny.needs_bos == (256 if "gemma" in tiny.model.config.model_type else None)
 
@@ -180,11 +189,6 @@ def test_positions_beyond_a_learned_table_are_refused() -> None:
         lm.embed(torch.zeros(1, 20, dtype=torch.long), torch.arange(20)[None])
 
 
-def test_a_wrapped_model_is_in_evaluation_mode(tiny_llama: LanguageModel) -> None:
-    model = copy.deepcopy(tiny_llama.model).train()
-    assert not wrap(model, tiny_llama.tokenizer).model.training
-
-
 @pytest.mark.parametrize("kernel", ["flex_attention", "eager", "sdpa"])
 def test_the_users_attention_kernel_is_left_as_it_is(tiny_llama: LanguageModel, kernel: str) -> None:
     model = copy.deepcopy(tiny_llama.model)
@@ -197,6 +201,7 @@ def test_the_users_attention_kernel_is_left_as_it_is(tiny_llama: LanguageModel, 
     assert model.config._attn_implementation == kernel
 
 
+@pytest.mark.every_family
 def test_identity_says_which_model_gave_the_numbers(tiny: LanguageModel) -> None:
     identity = tiny.identity()
     assert identity.name == tiny.name
@@ -212,6 +217,7 @@ def test_the_same_weights_have_the_same_fingerprint(tiny: LanguageModel) -> None
     assert wrap(copy.deepcopy(tiny.model), tiny.tokenizer, name="another name").fingerprint() == tiny.fingerprint()
 
 
+@pytest.mark.every_family
 def test_one_changed_weight_in_any_tensor_changes_the_fingerprint(tiny: LanguageModel) -> None:
     model = copy.deepcopy(tiny.model)
     lm = wrap(model, tiny.tokenizer)
@@ -225,7 +231,7 @@ def test_one_changed_weight_in_any_tensor_changes_the_fingerprint(tiny: Language
 
 @pytest.mark.parametrize("place", [0, 1, 4_000, 5_999])
 def test_a_whole_row_that_changed_is_noticed_wherever_it_is(tiny: LanguageModel, place: int) -> None:
-    # Large tensors are only sampled; the samples reach from the first value to the last.
+    # The first value and the last count as much as any other.
     model = copy.deepcopy(tiny.model)
     lm = wrap(model, tiny.tokenizer)
     first = lm.fingerprint()

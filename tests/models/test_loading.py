@@ -63,6 +63,7 @@ class _LeavesAMarker:
         return Path.write_text, (self.marker, "ran")
 
 
+@pytest.mark.every_family
 def test_a_saved_folder_gives_the_same_numbers(tiny: LanguageModel, save_tiny: Callable[[str], Path]) -> None:
     place = save_tiny(tiny.model.config.model_type)
     lm = load(str(place))
@@ -72,9 +73,12 @@ def test_a_saved_folder_gives_the_same_numbers(tiny: LanguageModel, save_tiny: C
     ids = torch.tensor([lm.tokenizer("How far does it see? Let us ask.").input_ids])
     assert ids.tolist() == [tiny.tokenizer("How far does it see? Let us ask.").input_ids]
     with torch.no_grad():
-        assert torch.equal(lm.model(ids).logits, tiny.model(ids).logits)
+        torch.testing.assert_close(lm.model(ids).logits, tiny.model(ids).logits)
+    mine, theirs = lm.model.state_dict(), tiny.model.state_dict()
+    assert all(torch.equal(mine[name], theirs[name]) for name in theirs)
 
 
+@pytest.mark.filterwarnings("ignore:mkldnn_matmul")  # on processors without bfloat16 units
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16"])
 def test_weights_come_in_the_precision_that_was_asked_for(saved: Path, dtype: str) -> None:
     lm = load(str(saved), dtype=dtype)
@@ -279,7 +283,8 @@ def test_a_broken_gguf_is_refused(tmp_path: Path, content: bytes) -> None:
     assert f"Model {str(file)!r} cannot be read" in text
 
 
-def test_a_gguf_file_gives_the_same_numbers(tmp_path: Path) -> None:
+def test_a_gguf_file_gives_the_same_numbers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ANCHORSCOPE_CACHE", str(tmp_path / "cache"))
     original = small_llama()
     write_gguf(original, tmp_path / "small one.gguf")
     lm = load(str(tmp_path / "small one.gguf"))
@@ -290,7 +295,8 @@ def test_a_gguf_file_gives_the_same_numbers(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("keep", [4, 20, 1000, 50_000])
-def test_a_gguf_that_is_cut_off_is_refused(tmp_path: Path, keep: int) -> None:
+def test_a_gguf_that_is_cut_off_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, keep: int) -> None:
+    monkeypatch.setenv("ANCHORSCOPE_CACHE", str(tmp_path / "cache"))
     write_gguf(small_llama(), tmp_path / "whole.gguf")
     file = tmp_path / "part.gguf"
     file.write_bytes((tmp_path / "whole.gguf").read_bytes()[:keep])

@@ -32,6 +32,7 @@ def states(labels: np.ndarray) -> torch.Tensor:
         pytest.fail("the embedded model is missing; run: anchorscope models --install smollm2-135m")
     tokenizer = AutoTokenizer.from_pretrained(folder)
     model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32).eval()
+    model.model.layers = model.model.layers[: max(LAYERS) + 1]  # one more than is read: the last passes the final norm
     asked = atlas.load()
     questions = [asked[place] for place in np.random.default_rng(0).permutation(len(asked))[: ITEMS + 1]]
     answers = [questions[place + int(not labels[place])].answers[0] for place in range(ITEMS)]

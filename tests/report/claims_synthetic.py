@@ -7,8 +7,9 @@ import numpy as np
 import polars as pl
 from report_synthetic import curve_rows, make_findings
 
-from anchorscope.report.claims import CLAIMS, Judged, judge
 from anchorscope.report.findings import Findings
+from anchorscope.report.statements.claim import Judged
+from anchorscope.report.statements.claims import CLAIMS, judge
 
 LAYERS = 31
 DEPTH = np.arange(LAYERS) / (LAYERS - 1)

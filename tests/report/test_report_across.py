@@ -9,10 +9,9 @@ import polars as pl
 import pytest
 from claims_synthetic import FLAT, falling_to, judged, run_with
 
-from anchorscope.report.across.lineup import line_up, size
-from anchorscope.report.across.measures import gap_beyond_spread, widest_gap
-from anchorscope.report.across.reading import read_across
-from anchorscope.report.across.trends import trend_of
+from anchorscope.report.statements.across_models import read_across
+from anchorscope.report.statements.run_curves import gap_beyond_spread, widest_gap
+from anchorscope.report.statements.size_trends import order_by_size, size, trend_of
 from anchorscope.stats.estimate import Estimate
 from anchorscope.stats.independent import difference_of, mean_of, ratio_of
 from anchorscope.stats.sampled_curve import SampledCurve
@@ -167,7 +166,7 @@ def test_a_change_that_is_sure_but_too_small_to_see_is_none():
 
 def test_line_up_keeps_the_order_given_where_sizes_do_not_tell():
     a, b = run_of(-30, 0, model="a"), run_of(-30, 5, model="b")
-    assert [run.model for run in line_up([b, a]).runs] == ["b", "a"]
+    assert [run.model for run in order_by_size([b, a]).runs] == ["b", "a"]
 
 
 def test_independent_intervals_add_like_the_sides_of_a_right_angle():

@@ -10,9 +10,8 @@ from claims_synthetic import BACK, DEPTH, DOWN, FLAT, LAYERS, LOW, PAPER, fallin
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from anchorscope.report.claims import CLAIMS, claims_records, claims_table, judge
-from anchorscope.report.claims.claim import NO_DRAWS, RANDOM_WEIGHTS, TOO_FEW, TOO_WIDE, decide
-from anchorscope.report.claims.sources import READINGS
+from anchorscope.report.statements.claim import NO_DRAWS, RANDOM_WEIGHTS, TOO_FEW, TOO_WIDE, decide
+from anchorscope.report.statements.claims import CLAIMS, READINGS, claims_records, claims_table, judge
 from anchorscope.stats.estimate import Estimate
 
 

@@ -18,14 +18,14 @@ from hypothesis import strategies as st
 from report_synthetic import make_findings
 
 import anchorscope.report
+from anchorscope.report.chart_data import page_data
 from anchorscope.report.charts.delta_p import DeltaPChart
-from anchorscope.report.charts.figures import displays
-from anchorscope.report.claims import claims_records, judge
-from anchorscope.report.comparison.page import SCRIPTS as COMPARE_SCRIPTS
-from anchorscope.report.page import FILES
-from anchorscope.report.page_data import page_data
-from anchorscope.report.page_script import REPORT_SCRIPTS, embedded_json, joined_script
-from anchorscope.report.readings import read
+from anchorscope.report.comparison.comparison_page import SCRIPTS as COMPARE_SCRIPTS
+from anchorscope.report.page_writer import REPORT_SCRIPTS, embedded_json, joined_script
+from anchorscope.report.render import figures_of
+from anchorscope.report.run_page import FILES
+from anchorscope.report.statements.claims import claims_records, judge
+from anchorscope.report.statements.run_readings import read
 
 SCRIPTS = Path(anchorscope.report.__file__).parent / "scripts"
 SVG_NAME = "http://www.w3.org/2000/svg"
@@ -210,7 +210,7 @@ def test_observations_file_equals_the_readings(findings, written):
 
 @pytest.mark.parametrize("datasets", [("atlas",), ("popqa", "triviaqa", "hotpotqa", "nq", "file:mine.csv")])
 def test_one_dataset_or_five(datasets):
-    for display in displays(make_findings(datasets)):
+    for display in figures_of(make_findings(datasets)):
         figure = display.plot()
         width, height = figure.get_size_inches()
         assert width < 16

@@ -11,9 +11,9 @@ import pytest
 from report_items_synthetic import curves_of, make_items, with_texts
 from report_synthetic import make_findings
 
-from anchorscope.report.items.page_items import item_data
-from anchorscope.report.items.records import ItemRecord, record, records
-from anchorscope.report.page_script import embedded_json
+from anchorscope.report.items.explorer_data import item_data
+from anchorscope.report.items.item_records import ItemRecord, record, records
+from anchorscope.report.page_writer import embedded_json
 
 LAYERS = 12
 

@@ -7,12 +7,10 @@ import pytest
 from report_sampled import run_of, sampled, valley, with_draws
 from report_synthetic import LAYERS
 
-from anchorscope.report.prose import words
-from anchorscope.report.prose.components import NOISE
-from anchorscope.report.prose.interpretation import INTERPRETED
-from anchorscope.report.prose.observations import DATASET_PHRASES, KEY_PHRASES, ONE_DATASET
-from anchorscope.report.prose.series import CLAUSES
-from anchorscope.report.readings import read
+from anchorscope.report.statements.curve_readings import curve_statements
+from anchorscope.report.statements.prose import DATASET_PHRASES, INTERPRETED, KEY_PHRASES, ONE_DATASET, words
+from anchorscope.report.statements.prose_chart import NOISE
+from anchorscope.report.statements.run_readings import read
 
 VERDICTS = ("holds", "does not hold", "undecided")
 TWO = ("popqa", "triviaqa")
@@ -103,7 +101,7 @@ def test_so_does_the_interpretation(key, verdict):
 def test_where_everything_is_undecided_nothing_is_claimed():
     for datasets in (("atlas",), TWO):
         prose = words(FINDINGS[datasets], judged(OBSERVED[datasets], "undecided"))
-        claimed = [*(clause.holds for clause in CLAUSES.values()), *(clause.fails for clause in CLAUSES.values())]
+        claimed = [said for one in curve_statements(30) for said in (one.holds, one.fails)]
         bullets = [point.text for part in section(prose, "series").lists for point in part.points]
         for bullet in bullets:
             assert ". It " not in bullet
@@ -111,9 +109,9 @@ def test_where_everything_is_undecided_nothing_is_claimed():
             assert not any(bullet.startswith(f"300 items. It {clause}") for clause in claimed)
         text = all_text(prose)
         for phrases in (*KEY_PHRASES.values(), *DATASET_PHRASES.values(), *INTERPRETED.values()):
-            assert f"{phrases.holds} (" not in text
-            assert f"{phrases.fails} (" not in text
-            assert phrases.holds.rstrip(".") + "." not in text
+            assert f"{phrases.of('holds')} (" not in text
+            assert f"{phrases.of('does not hold')} (" not in text
+            assert phrases.of("holds").rstrip(".") + "." not in text
 
 
 def test_datasets_that_disagree_are_counted():

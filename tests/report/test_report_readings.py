@@ -8,10 +8,18 @@ import pytest
 from report_synthetic import SUMMARY_SCHEMA, make_findings, summary_row
 
 from anchorscope.report.lookup import summary_of
-from anchorscope.report.readings import read
-from anchorscope.report.readings.at_reference import NOOP_FLIPS
-from anchorscope.report.story import tally
-from anchorscope.report.verdicts import above, all_of, below, between, difference, size_ratio, with_zero_bound
+from anchorscope.report.run_summary import tally
+from anchorscope.report.statements.run_readings import read
+from anchorscope.report.verdicts import (
+    NOOP_FLIPS,
+    above,
+    all_of,
+    below,
+    between,
+    difference,
+    size_ratio,
+    with_zero_bound,
+)
 from anchorscope.stats.estimate import Estimate
 
 
@@ -91,6 +99,25 @@ def test_probe_against_the_best_baseline():
         for name in ("auc", "ci_low", "ci_high")
     )
     assert reading(replace(findings, probe_scores=strong), "beats_baselines", None)["verdict"] == "does not hold"
+
+
+def test_better_than_every_baseline_needs_every_baseline():
+    findings = make_findings(("atlas",))
+    assert reading(findings, "beats_baselines", None)["verdict"] == "holds"
+    supplied = findings.probe_scores.filter(~pl.col("kind").is_in(["confidence-mean", "confidence-min"]))
+    found = reading(replace(findings, probe_scores=supplied), "beats_baselines", None)
+    assert found["verdict"] == "undecided"
+    assert "not known: model's confidence, mean, model's confidence, minimum" in found["text"]
+    no_relations = findings.probe_scores.filter(pl.col("kind") != "relation-only")
+    assert reading(replace(findings, probe_scores=no_relations), "beats_baselines", None)["verdict"] == "holds"
+
+
+def test_a_weaker_baseline_with_a_wide_interval_counts_too():
+    findings = make_findings(("atlas",))
+    unsure = findings.probe_scores.with_columns(
+        pl.when(pl.col("kind") == "words").then(1.0).otherwise(pl.col("ci_high")).alias("ci_high")
+    )
+    assert reading(replace(findings, probe_scores=unsure), "beats_baselines", None)["verdict"] == "undecided"
 
 
 def test_the_headline_site_is_read():

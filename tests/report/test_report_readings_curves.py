@@ -12,7 +12,7 @@ from report_sampled import run_of, sampled, valley, with_draws
 from report_synthetic import LAYERS, make_findings
 
 from anchorscope.report.findings import SAMPLE_SCHEMA
-from anchorscope.report.readings import read
+from anchorscope.report.statements.run_readings import read
 
 LAST = LAYERS - 1
 SHAPE_CLAIMS = {"first_layer", "trough", "trough_place", "recovery", "last_layer", "plateau", "volatility"}

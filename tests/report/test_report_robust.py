@@ -6,12 +6,12 @@ import polars as pl
 from report_synthetic import SUMMARY_SCHEMA, make_findings
 
 from anchorscope.report.charts.delta_p import DeltaPChart
-from anchorscope.report.charts.figures import displays
 from anchorscope.report.charts.truth_split import TruthSplitChart
-from anchorscope.report.claims import judge
-from anchorscope.report.examples import PER_GROUP, examples_table
-from anchorscope.report.page import write_report
-from anchorscope.report.readings import read
+from anchorscope.report.render import figures_of
+from anchorscope.report.run_page import write_report
+from anchorscope.report.run_tables import PER_GROUP, examples_table
+from anchorscope.report.statements.claims import judge
+from anchorscope.report.statements.run_readings import read
 
 SCRIPT = "<script>alert('x')</script>"
 LINK = "[click](https://example.invalid) | `code` *bold*"
@@ -57,7 +57,7 @@ def test_missing_numbers_are_said_and_do_not_crash(tmp_path):
     assert {entry["verdict"] for entry in observations} == {"undecided"}
     write_report(bare, observations, judge([bare]), tmp_path)
     assert "not available" in (tmp_path / "report.html").read_text(encoding="utf-8")
-    for display in displays(bare):
+    for display in figures_of(bare):
         display.plot()
 
 

@@ -102,9 +102,11 @@ def _added(one: Measured) -> float:
 @contextmanager
 def _first_layers(lm: LanguageModel, n: int) -> Iterator[None]:
     """While it holds, the model ends after its first layers."""
-    whole = lm.layers
-    setattr(lm.stack, lm.family.layers, nn.ModuleList(list(whole)[:n]))
+    whole = [(stack, getattr(stack, lm.family.layers)) for stack in (lm.stack, lm.model_stack)]
+    for stack, layers in whole:
+        setattr(stack, lm.family.layers, nn.ModuleList(list(layers)[:n]))
     try:
         yield
     finally:
-        setattr(lm.stack, lm.family.layers, whole)
+        for stack, layers in whole:
+            setattr(stack, lm.family.layers, layers)

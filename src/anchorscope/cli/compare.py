@@ -30,7 +30,7 @@ def compare(
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object on standard output.")] = False,
 ) -> None:
     """Put finished runs side by side: a panel per model, what changes with size, and what the runs do not share."""
-    from anchorscope.comparing.compare import compare as compare_runs  # only here: help has to come at once
+    from anchorscope.comparing.compare import compare as compare_runs
 
     allowed = tuple(part for text in allow or () for part in text.split(",") if part)
     with user_errors(stopped=_STOPPED):

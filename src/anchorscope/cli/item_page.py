@@ -16,11 +16,11 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from anchorscope.catalogue import intervention_label
 from anchorscope.cli.item_plot import layer_plot
 from anchorscope.cli.terminal import harmless
-from anchorscope.report.experiments.interventions import intervention_name
 from anchorscope.report.findings import Findings
-from anchorscope.report.items.records import Effect, ItemRecord
+from anchorscope.report.items.item_records import Effect, ItemRecord
 from anchorscope.report.palette import display_name
 from anchorscope.report.wording import number
 
@@ -132,7 +132,7 @@ def _plot(item: ItemRecord, width: int) -> list[str]:
     if "random" in by_name and main.intervention != "random":
         drawn.append(("·", "random", by_name["random"].delta_p))
     lines = layer_plot([(sign, values) for sign, _, values in drawn], item.reference_layer, width)
-    return [*lines, *(f"        {sign} {intervention_name(name)}" for sign, name, _ in drawn)]
+    return [*lines, *(f"        {sign} {intervention_label(name)}" for sign, name, _ in drawn)]
 
 
 def _effects(effects: Sequence[Effect]) -> Table:
@@ -145,7 +145,7 @@ def _effects(effects: Sequence[Effect]) -> Table:
         donors = f" ({effect.runs} donors)" if effect.runs > 1 else ""
         delta = "–" if effect.delta_p_reference is None else number(effect.delta_p_reference, 1)
         cut = number(effect.n_cut, 0 if effect.n_cut == int(effect.n_cut) else 1)
-        table.add_row(Text(intervention_name(effect.intervention) + donors), Text(cut), Text(delta), _verdict(effect))
+        table.add_row(Text(intervention_label(effect.intervention) + donors), Text(cut), Text(delta), _verdict(effect))
     return table
 
 

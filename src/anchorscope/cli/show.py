@@ -61,7 +61,7 @@ def show(
 
 def _show_item(run: "FinishedRun", name: str, as_json: bool) -> None:
     from anchorscope.cli.item_page import print_item
-    from anchorscope.report.items.records import record
+    from anchorscope.report.items.item_records import record
 
     dataset, item_id = _found(run, name)
     findings = run.findings

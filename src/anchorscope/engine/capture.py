@@ -11,19 +11,20 @@ from functools import cached_property
 
 import numpy as np
 import torch
+from jaxtyping import Float
 from numpy.typing import NDArray
 from torch import Tensor
 
 from anchorscope.engine.batching import Budget, plan_batches, run_in_batches
-from anchorscope.engine.forward import not_finite, run_layers
+from anchorscope.engine.forward import logits_in_parts, not_finite, run_layers
 from anchorscope.engine.keys_values import Prefix
 from anchorscope.engine.packed import Packed
 from anchorscope.engine.rows import BatchRows, tokens_of
 from anchorscope.engine.sequences import CLEAN, SITES, TokenSequence, Variant, refuse_unread_positions
-from anchorscope.engine.to_host import ToHost
 from anchorscope.errors import InterventionNotApplied, UserError
 from anchorscope.models.families import BlockOutput
 from anchorscope.models.language_model import LanguageModel
+from anchorscope.models.memory import ToHost
 from anchorscope.progress import Progress, Silent
 
 
@@ -52,9 +53,22 @@ class Work:
         ]
 
 
-Receive = Callable[[int, list[int], Tensor], None]
-"""Called per batch and variant with the variant's index, the items' indices and their states,
-[batch, position, site, layer, d_model], on the device."""
+Receive = Callable[[int, list[int], Float[Tensor, "item position site layer d_model"]], None]
+"""Called per batch and variant with the variant's index, the items' indices and their states, on the device."""
+
+
+ReceiveLogProbs = Callable[[list[int], list[Float[Tensor, " answer_token"]]], None]
+"""Called per batch with the items' indices and the log-probabilities of each one's answer tokens, on the device."""
+
+
+@dataclass(frozen=True)
+class CleanStates:
+    """What the clean pass over all items gives."""
+
+    states: Float[Tensor, "position site layer item d_model"]
+    """States at the positions that are read, in host memory."""
+    log_probs: tuple[tuple[float, ...], ...]
+    """Of each item: the log-probability of every token of its answer, given all tokens before it."""
 
 
 @dataclass(frozen=True)
@@ -92,11 +106,17 @@ def refuse_idle_cuts(edges: EdgeCounts) -> None:
 
 
 def capture(
-    lm: LanguageModel, work: Work, receive: Receive, title: str, progress: Progress | None = None
+    lm: LanguageModel,
+    work: Work,
+    receive: Receive,
+    title: str,
+    progress: Progress | None = None,
+    receive_log_probs: ReceiveLogProbs | None = None,
 ) -> EdgeCounts:
     """Runs all batches and hands each one's states to `receive`, variant by variant; the edges that were lost.
 
-    The caller checks them (`refuse_idle_cuts`), once all parts of a pass are there.
+    The caller checks them (`refuse_idle_cuts`), once all parts of a pass are there. With `receive_log_probs` the first
+    variant must be the clean run of all; the head then runs on its answers too.
     """
     listener = progress or Silent()
     lengths = work.lengths(lm.n_layers)
@@ -108,7 +128,9 @@ def capture(
     checks = _Checks(lm, len(work.variants))
 
     def run(batch: list[int]) -> None:
-        done = _Batch(lm, work, batch)
+        done = _Batch(lm, work, batch, receive_log_probs is not None)
+        if receive_log_probs is not None:
+            receive_log_probs(batch, done.log_probs)
         for index, reading in enumerate(done.rows.readings):
             if reading.items:
                 receive(index, list(reading.items), done.states_of(index))
@@ -128,25 +150,38 @@ def clean_states(
     budget: Budget,
     progress: Progress | None = None,
     compiled: bool = False,
-) -> Tensor:
-    """Clean states of all items in host memory, [position, site, layer, item, d_model], to train probes on."""
+) -> CleanStates:
+    """Clean states of all items, to train probes on, and how likely their answers were, from the same pass."""
+    starts = [sequence.answer_start for sequence in sequences]
+    if min(starts) < 1:
+        raise ValueError(f"item {starts.index(min(starts))} answers from its very first token, which nothing predicts")
+    if min(starts) <= prefix.length:  # the last token before an answer predicts its first one: it must be run here
+        prefix = prefix.first(min(starts) - 1)
     n_positions = len(sequences[0].read_at)
     kept = torch.empty(n_positions, len(SITES), lm.n_layers, len(sequences), lm.d_model, dtype=lm.dtype)
 
     def keep(batch: list[int], states: Tensor) -> None:
         kept[..., batch, :] = states.permute(1, 2, 3, 0, 4)
 
+    log_probs: dict[int, Tensor] = {}
+
     to_host = ToHost(keep)
     work = Work(sequences, prefix, budget=budget, compiled=compiled)
-    capture(lm, work, lambda _, batch, states: to_host.put(batch, states), "clean states", progress)
+    capture(
+        lm, work, lambda _, batch, states: to_host.put(batch, states), "clean states", progress,
+        lambda batch, found: log_probs.update(zip(batch, found, strict=True)),
+    )  # fmt: skip
     to_host.finish()
-    return kept
+    listed = tuple(tuple(log_probs[item].tolist()) for item in range(len(sequences)))
+    if not np.isfinite([one for answer in listed for one in answer]).all():
+        raise not_finite(lm)
+    return CleanStates(kept, listed)
 
 
 class _Batch:
     """One batch, run: its rows, and the states that were read on the way."""
 
-    def __init__(self, lm: LanguageModel, work: Work, batch: list[int]) -> None:
+    def __init__(self, lm: LanguageModel, work: Work, batch: list[int], answers: bool = False) -> None:
         self.rows = BatchRows(work.sequences, batch, work.variants, work.prefix.length, lm.n_layers)
         self.lm = lm
         read = [item for reading in self.rows.readings for item in reading.items]
@@ -158,7 +193,34 @@ class _Batch:
         self._places = torch.empty(0)
         self.packed = Packed(lm, work.sequences, self.rows, work.prefix)
         last = torch.from_numpy(self.rows.places(self.readers, self.read_at, lm.n_layers - 1)).flatten()
-        run_layers(lm, self.packed.ids, self.packed.positions, self.packed, self._visit, work.compiled, last)
+        sequences = [work.sequences[item] for item in self.rows.readings[0].items] if answers else []
+        last = torch.cat((last, torch.from_numpy(self._before_answers(sequences))))
+        stream = run_layers(lm, self.packed.ids, self.packed.positions, self.packed, self._visit, work.compiled, last)
+        self.log_probs = self._scored(stream[0, self.read_at.size :], sequences)
+        """Of each item's answer tokens, where they are asked for."""
+
+    def _before_answers(self, sequences: Sequence[TokenSequence]) -> NDArray[np.int64]:
+        """Places of the tokens that predict the answers': each one's is the token before it."""
+        if not sequences:
+            return np.empty(0, np.int64)
+        read = zip(sequences, self.rows.readings[0].rows, strict=True)
+        rows = [np.full(len(one.ids) - one.answer_start, row) for one, row in read]
+        before = [np.arange(one.answer_start, len(one.ids)) - 1 for one in sequences]
+        return self.rows.places(np.concatenate(rows), np.concatenate(before), self.lm.n_layers - 1)
+
+    @torch.inference_mode()
+    def _scored(self, stream: Float[Tensor, "token d_model"], sequences: Sequence[TokenSequence]) -> list[Tensor]:
+        """Log-probability of every answer token, from the streams of the tokens before them."""
+        lengths = [len(one.ids) - one.answer_start for one in sequences]
+        if not sum(lengths):
+            return [torch.empty(0) for _ in sequences]
+        told = torch.tensor([token for one in sequences for token in one.ids[one.answer_start :]])
+        found, done = [], 0
+        for logits in logits_in_parts(self.lm, stream):
+            chosen = told[done : done + len(logits)].to(logits.device)[:, None]
+            found.append(logits.gather(1, chosen)[:, 0] - logits.logsumexp(dim=-1))
+            done += len(logits)
+        return list(torch.cat(found).split(lengths))
 
     @cached_property
     def _opening(self) -> set[int]:
@@ -174,7 +236,7 @@ class _Batch:
         for site, name in enumerate(SITES):
             self.states[:, :, site, layer] = getattr(output, name)[0, self._places]
 
-    def states_of(self, variant: int) -> Tensor:
+    def states_of(self, variant: int) -> Float[Tensor, "item position site layer d_model"]:
         """The states of one variant's items."""
         start = sum(len(reading.items) for reading in self.rows.readings[:variant])
         return self.states[start : start + len(self.rows.readings[variant].items)]

@@ -9,21 +9,21 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import torch
+from jaxtyping import Float, Int
 from torch import Tensor
 
 from anchorscope.engine.batching import Budget, plan_batches, run_in_batches
-from anchorscope.engine.forward import not_finite, run_layers
+from anchorscope.engine.forward import logits_in_parts, not_finite, run_layers
 from anchorscope.engine.keys_values import Growing, Prefix
 from anchorscope.engine.masks import MASK_WIDTH, additive, visible
 from anchorscope.engine.packed import Packed
 from anchorscope.engine.rows import BatchRows
 from anchorscope.engine.sequences import CLEAN, TokenSequence
-from anchorscope.models.attention import masked_attention, per_group
+from anchorscope.models.attention import Keys, Queries, masked_attention, per_group
 from anchorscope.models.language_model import LanguageModel
 from anchorscope.progress import Progress, Silent
 
 _LEAVE_SHARE = 0.25  # rows leave in groups: moving the keys and values of the rest costs about as much as one step
-_LOGITS_AT_ONCE = 2**28  # rows times vocabulary: a gigabyte of float32
 
 
 IsEnd = Callable[[int, Sequence[int]], bool]
@@ -79,13 +79,13 @@ class _Batch:
     """The rows of one batch while they are being generated."""
 
     def __init__(
-        self, lm: LanguageModel, rows: Sequence[tuple[int, ...]], prefix: Prefix, room: int, at_once: int
+        self, lm: LanguageModel, rows: Sequence[tuple[int, ...]], prefix: Prefix, n_new: int, at_once: int
     ) -> None:
-        """`rows` are whole prompts; at most `at_once` tokens of them run together."""
+        """`rows` are whole prompts that grow by up to `n_new` tokens; at most `at_once` tokens of them run together."""
         self.lm, self.at_once = lm, at_once
         self.lengths = torch.tensor([len(row) for row in rows], device=lm.device)  # positions that are filled
         self.longest = max(len(row) for row in rows)
-        self.cache = Growing(prefix, len(rows), self.longest + room)
+        self.cache = Growing(prefix, len(rows), self.longest + n_new)
         self.tokens: list[list[int]] = [[] for _ in rows]
         self.log_probs: list[list[float]] = [[] for _ in rows]
         self.finished = [False] * len(rows)
@@ -105,7 +105,7 @@ class _Batch:
             for ids, probs, finished in zip(self.tokens, self.log_probs, self.finished, strict=True)
         ]
 
-    def _read(self, rows: Sequence[tuple[int, ...]], prefix: Prefix) -> Tensor:
+    def _read(self, rows: Sequence[tuple[int, ...]], prefix: Prefix) -> Float[Tensor, "row d_model"]:
         """Runs the prompts, some rows at a time, and fills the cache with their keys and values."""
         sequences = [TokenSequence(row, answer_start=len(row), read_at=()) for row in rows]
         ends = torch.empty(len(rows), self.lm.d_model, dtype=self.lm.dtype, device=self.lm.device)
@@ -118,7 +118,7 @@ class _Batch:
             ends[[row.item for row in layout.rows]] = stream[0].to(ends.device)
         return ends
 
-    def _step(self, ids: Tensor) -> Tensor:
+    def _step(self, ids: Int[Tensor, " row"]) -> Float[Tensor, "row d_model"]:
         """Runs one token more of every active row."""
         self.longest += 1
         step = _Step(self.lm, self.cache, self.lengths, self.longest)
@@ -127,12 +127,10 @@ class _Batch:
         return stream[0].to(self.lm.device)
 
     @torch.inference_mode()
-    def _choose(self) -> tuple[Tensor, Tensor]:
+    def _choose(self) -> tuple[Int[Tensor, " row"], Float[Tensor, " row"]]:
         """The likeliest next token of every active row and its log-probability."""
-        some = max(1, _LOGITS_AT_ONCE // int(self.lm.config.vocab_size))
         tokens, log_probs = [], []
-        for part in self.ends.split(some):
-            logits = self.lm.logits(part).float()
+        for logits in logits_in_parts(self.lm, self.ends):
             best, token = logits.max(dim=-1)
             tokens.append(token)
             log_probs.append(best - logits.logsumexp(dim=-1))
@@ -141,13 +139,13 @@ class _Batch:
             raise not_finite(self.lm)
         return torch.cat(tokens), found
 
-    def _note(self, chosen: list[int], best: list[float], is_end: IsEnd, room: int) -> None:
+    def _note(self, chosen: list[int], best: list[float], is_end: IsEnd, most: int) -> None:
         for row, token, log_prob in zip(self.active, chosen, best, strict=True):
             if self.finished[row]:
                 continue
             if is_end(token, self.tokens[row]):
                 self.finished[row] = True
-            elif len(self.tokens[row]) < room:
+            elif len(self.tokens[row]) < most:
                 self.tokens[row].append(token)
                 self.log_probs[row].append(log_prob)
 
@@ -175,7 +173,7 @@ class _Step:
 
     def __init__(self, lm: LanguageModel, cache: Growing, slots: Tensor, longest: int) -> None:
         self.lm, self.cache, self.slots = lm, cache, slots
-        self.n_keys = min(-(-longest // MASK_WIDTH) * MASK_WIDTH, cache.room)
+        self.n_keys = min(-(-longest // MASK_WIDTH) * MASK_WIDTH, cache.n_slots)
         self.rows = torch.arange(len(slots), device=slots.device)
         self.masks: dict[tuple[int | None, torch.device], Tensor] = {}
 
@@ -188,7 +186,9 @@ class _Step:
             self.masks[window, device] = additive(seen, self.lm.dtype).to(device)
         self.mask = self.masks[window, device]
 
-    def attend(self, query: Tensor, key: Tensor, value: Tensor, scaling: float, softcap: float | None) -> Tensor:
+    def attend(
+        self, query: Queries, key: Keys, value: Keys, scaling: float, softcap: float | None
+    ) -> Float[Tensor, "token head d_value"]:
         """Each token sees its row's keys, its own among them."""
         keys, values = self.cache.write(self.layer, self.rows, self.slots, key, value)
         mask = per_group(self.mask, query.shape[1] // key.shape[1])

@@ -4,13 +4,13 @@ Everything that runs a model here (prefix, capture, interventions, decoding) goe
 the blocks and hands each block's output to a visitor. The language-model head is not part of it.
 """
 
-from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from typing import Protocol
 
 import torch
+from jaxtyping import Float, Int
 from torch import Tensor
-from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from anchorscope.engine.keys_values import Prefix, Recorder
 from anchorscope.engine.packed import Packed
@@ -20,6 +20,10 @@ from anchorscope.errors import UserError
 from anchorscope.models.attention import Attends
 from anchorscope.models.families import BlockOutput
 from anchorscope.models.language_model import LanguageModel
+from anchorscope.models.process_settings import attention_kernels
+
+LOGITS_AT_ONCE = 2**28
+"""Tokens times vocabulary that the head gives at a time: a gigabyte of float32."""
 
 Visit = Callable[[int, BlockOutput], None]
 """Called after every block with its index and output."""
@@ -34,15 +38,15 @@ class BatchAttention(Attends, Protocol):
 
 def run_layers(
     lm: LanguageModel,
-    ids: Tensor,
-    positions: Tensor,
+    ids: Int[Tensor, " token"],
+    positions: Int[Tensor, " token"],
     attention: BatchAttention,
     visit: Visit,
     compiled: bool = False,
-    read: Tensor | None = None,
+    read: Int[Tensor, " read"] | None = None,
     layers: int | None = None,
     gradients: bool = False,
-) -> Tensor:
+) -> Float[Tensor, "1 read d_model"]:
     """Runs tokens in one line, ids and positions [token], through all blocks; the stream after the last, [1, token, d].
 
     `read` names the places that are wanted of the last block: after its attention only they are run. `compiled` blocks
@@ -60,7 +64,7 @@ def _walk(
     ids, positions = ids.to(lm.device)[None], positions.to(lm.device)[None]
     stream = lm.embed(ids, positions)
     rotary: dict[str, tuple[Tensor, Tensor] | None] = {}
-    with lm.own_attention(), _kernels(compiled):
+    with nullcontext() if compiled else attention_kernels():  # compiled: much work in few shapes, cuDNN may plan
         for layer in range(layers):
             joining = attention.enter(layer)
             if joining is not None:
@@ -77,19 +81,18 @@ def _walk(
     return stream
 
 
-def _kernels(compiled: bool) -> AbstractContextManager[None]:
-    """The attention kernels to choose from: cuDNN's is the fastest, but plans for a tenth of a second per new shape."""
-    if compiled:  # much work in few shapes
-        return nullcontext()
-    return sdpa_kernel([SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH])
-
-
 def not_finite(lm: LanguageModel) -> UserError:
     """NaN and infinity are told: they would spread into every later number."""
     return UserError(
         f"The states of model {lm.name!r} contain NaN or infinity in {str(lm.dtype).removeprefix('torch.')}; "
         f"try --dtype float32 or bfloat16, or check the weights."
     )
+
+
+def logits_in_parts(lm: LanguageModel, stream: Float[Tensor, "token d_model"]) -> Iterator[Float[Tensor, "part vocab"]]:
+    """Next-token logits in float32, some tokens after the other: those of all at once would fill the memory."""
+    for part in stream.split(max(1, LOGITS_AT_ONCE // int(lm.config.vocab_size))):
+        yield lm.logits(part).float()
 
 
 def compute_prefix(lm: LanguageModel, ids: tuple[int, ...]) -> Prefix:

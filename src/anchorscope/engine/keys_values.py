@@ -5,16 +5,19 @@ transformers' caches truncate sliding layers to their window and cannot share a 
 
 from dataclasses import dataclass
 
+from jaxtyping import Float, Int
 from torch import Tensor
+
+from anchorscope.models.attention import Keys
 
 
 @dataclass(frozen=True)
 class Prefix:
-    """Keys and values of the tokens that all items share, one pair per layer, [pos, head, d_head]."""
+    """Keys and values of the tokens that all items share, one pair per layer."""
 
     ids: tuple[int, ...]
-    keys: tuple[Tensor, ...]
-    values: tuple[Tensor, ...]
+    keys: tuple[Float[Tensor, "pos key_head d_head"], ...]
+    values: tuple[Float[Tensor, "pos key_head d_value"], ...]
 
     @property
     def length(self) -> int:
@@ -33,23 +36,25 @@ class Recorder:
         self.keys: list[Tensor] = []
         self.values: list[Tensor] = []
 
-    def keep(self, layer: int, key: Tensor, value: Tensor) -> None:
-        """Remembers a layer's keys and values, [token, head, d_head]."""
+    def keep(self, layer: int, key: Keys, value: Keys) -> None:
+        """Remembers a layer's keys and values."""
         self.keys.append(key.clone())
         self.values.append(value.clone())
 
 
 class Growing:
-    """Keys and values of answers under way, a row each: slot = position, room for all steps, finished rows leave."""
+    """Keys and values of answers under way, a row each: slot = position, slots for all steps, finished rows leave."""
 
-    def __init__(self, prefix: Prefix, rows: int, room: int) -> None:
+    def __init__(self, prefix: Prefix, rows: int, n_slots: int) -> None:
         self.prefix = prefix
         self.rows = rows
-        self.room = room
+        self.n_slots = n_slots
         self.stores: list[tuple[Tensor, Tensor]] = []
 
-    def write(self, layer: int, rows: Tensor, slots: Tensor, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
-        """Puts tokens [token, head, d_head] into their rows and slots; all of the layer's keys and values."""
+    def write(
+        self, layer: int, rows: Int[Tensor, " token"], slots: Int[Tensor, " token"], key: Keys, value: Keys
+    ) -> tuple[Float[Tensor, "row slot key_head d_head"], Float[Tensor, "row slot key_head d_value"]]:
+        """Puts tokens into their rows and slots; all of the layer's keys and values."""
         if layer == len(self.stores):
             self.stores.append((self._store(key, layer), self._store(value, layer, values=True)))
         keys, values = self.stores[layer]
@@ -57,13 +62,13 @@ class Growing:
         keys[rows, slots], values[rows, slots] = key, value
         return keys, values
 
-    def keep(self, rows: Tensor) -> None:
+    def keep(self, rows: Int[Tensor, " kept"]) -> None:
         """Only these rows go on."""
         self.stores = [(keys[rows.to(keys.device)], values[rows.to(keys.device)]) for keys, values in self.stores]
 
     def _store(self, like: Tensor, layer: int, values: bool = False) -> Tensor:
         # Zeros, because slots that are masked must still hold numbers.
-        store = like.new_zeros(self.rows, self.room, *like.shape[1:])
+        store = like.new_zeros(self.rows, self.n_slots, *like.shape[1:])
         if self.prefix.length:
             store[:, : self.prefix.length] = (self.prefix.values if values else self.prefix.keys)[layer]
         return store

@@ -12,6 +12,7 @@ from itertools import chain
 
 import numpy as np
 import torch
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from anchorscope.engine.sequences import EDGES, Cut
@@ -25,16 +26,15 @@ MASK_WIDTH = 8
 class CutRows:
     """The cuts of a batch's rows, as tensors on the device."""
 
-    keys: Tensor
-    """Which positions are cut keys, bool, [row, key_pos]."""
-    edges: Tensor
-    """Index into `EDGES`, [row]."""
-    answer_start: Tensor
-    """[row]."""
-    zeroing: Tensor
-    """Whether weights are set to 0 after the softmax, instead of a mask before it, bool, [row]."""
-    heads: Tensor | None
-    """The query heads that lose edges, bool, [row, head]; None where all do, in every row."""
+    keys: Bool[Tensor, "row key_pos"]
+    """Which positions are cut keys."""
+    edges: Int[Tensor, " row"]
+    """Index into `EDGES`."""
+    answer_start: Int[Tensor, " row"]
+    zeroing: Bool[Tensor, " row"]
+    """Whether weights are set to 0 after the softmax, instead of a mask before it."""
+    heads: Bool[Tensor, "row head"] | None
+    """The query heads that lose edges; None where all do, in every row."""
 
     @classmethod
     def of(
@@ -56,8 +56,8 @@ class CutRows:
         heads = None if self.heads is None else self.heads[:rows]
         return CutRows(self.keys[:rows], self.edges[:rows], self.answer_start[:rows], self.zeroing[:rows], heads)
 
-    def removed(self, queries: Tensor) -> Tensor:
-        """The edges that are lost, [row, pos, key_pos], for queries at these positions, [row, pos]."""
+    def removed(self, queries: Int[Tensor, "row pos"]) -> Bool[Tensor, "row pos key_pos"]:
+        """The edges that are lost, for queries at these positions."""
         key = torch.arange(self.keys.shape[1], device=queries.device)
         later = queries[:, :, None] > key
         kinds = self.edges[:, None, None]
@@ -78,15 +78,15 @@ def _heads(cuts: Sequence[Cut], n_heads: int, device: torch.device) -> Tensor | 
     return torch.from_numpy(chosen).to(device)
 
 
-def visible(queries: Tensor, n_keys: int, window: int | None) -> Tensor:
-    """Which keys queries at these positions [row, pos] may see, [row, pos, key_pos]."""
+def visible(queries: Int[Tensor, "row pos"], n_keys: int, window: int | None) -> Bool[Tensor, "row pos key_pos"]:
+    """Which keys queries at these positions may see."""
     key = torch.arange(n_keys, device=queries.device)
     query = queries[:, :, None]
     allowed = key <= query
     return allowed if window is None else allowed & (key > query - window)
 
 
-def additive(allowed: Tensor, dtype: torch.dtype) -> Tensor:
+def additive(allowed: Bool[Tensor, "*edge"], dtype: torch.dtype) -> Float[Tensor, "*edge"]:
     """0 where attention is allowed and minus infinity elsewhere."""
     mask = torch.zeros(allowed.shape, dtype=dtype, device=allowed.device)
     return mask.masked_fill_(~allowed, float("-inf"))

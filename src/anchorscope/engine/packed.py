@@ -10,6 +10,7 @@ from itertools import chain
 
 import numpy as np
 import torch
+from jaxtyping import Bool, Float, Int
 from numpy.typing import NDArray
 from torch import Tensor
 
@@ -17,13 +18,13 @@ from anchorscope.engine.keys_values import Prefix
 from anchorscope.engine.masks import MASK_WIDTH, CutRows, additive, visible
 from anchorscope.engine.rows import BatchRows
 from anchorscope.engine.sequences import TokenSequence
-from anchorscope.models.attention import Edit, masked_attention, per_group
+from anchorscope.models.attention import Edit, Keys, Queries, Weights, masked_attention, per_group
 from anchorscope.models.language_model import LanguageModel
 
-Keep = Callable[[int, Tensor, Tensor], None]
-"""Given a layer's keys and values of all tokens, [token, head, d_head]."""
-Watch = Callable[[int, Tensor], None]
-"""Given a layer's attention weights, [row, key_head, group · pos, key_pos], before they are used."""
+Keep = Callable[[int, Keys, Keys], None]
+"""Given a layer's keys and values of all tokens."""
+Watch = Callable[[int, Weights], None]
+"""Given a layer's attention weights, before they are used."""
 
 
 @dataclass(frozen=True)
@@ -34,18 +35,18 @@ class _Plan:
     """Rows, queries and keys of a row."""
     even: bool
     """Whether all rows are equally long, so that queries need no gathering."""
-    queries: Tensor
-    """Place of each row's queries, [row · pos]."""
-    back: Tensor
-    """Where in [row · pos] each token of the line is."""
-    keys: Tensor
-    """Place of each row's keys among prefix and tokens, [row · key_pos]."""
-    mask: Tensor
-    """To add to the scores, [row, pos, key_pos]; [row, head, pos, key_pos] where some heads are cut and others not."""
-    zeroed: Tensor | None
-    """The weights to set to 0, bool, as many dimensions as the mask; None for none."""
-    lost: Tensor | None
-    """How many edges each row's cut takes here, [row]; None where nothing is to be cut."""
+    queries: Int[Tensor, " row_pos"]
+    """Index in the line of each row's queries."""
+    back: Int[Tensor, " token"]
+    """Where among all rows' queries each token of the line is."""
+    keys: Int[Tensor, " row_key_pos"]
+    """Index of each row's keys among prefix and tokens."""
+    mask: Float[Tensor, "row pos key_pos"] | Float[Tensor, "row head pos key_pos"]
+    """To add to the scores; per head where some heads are cut and others not."""
+    zeroed: Bool[Tensor, "row pos key_pos"] | Bool[Tensor, "row head pos key_pos"] | None
+    """The weights to set to 0; None for none."""
+    lost: Int[Tensor, " row"] | None
+    """How many edges each row's cut takes here; None where nothing is to be cut."""
     masks: dict[tuple[str, int], Tensor] = field(default_factory=dict)
     """Mask and zeroed weights for heads that share their keys, by how many do."""
 
@@ -112,8 +113,10 @@ class Packed:
         joining = self.rows.joining(layer)
         return None if joining is None else torch.from_numpy(joining)
 
-    def attend(self, query: Tensor, key: Tensor, value: Tensor, scaling: float, softcap: float | None) -> Tensor:
-        """Attention of all tokens in this layer, [token, head, d_head]."""
+    def attend(
+        self, query: Queries, key: Keys, value: Keys, scaling: float, softcap: float | None
+    ) -> Float[Tensor, "token head d_value"]:
+        """Attention of all tokens in this layer."""
         if self.keep is not None:
             self.keep(self.layer, key, value)
         plan, (rows, n, n_keys) = self.plan, self.plan.shape
@@ -132,7 +135,7 @@ class Packed:
             self.lost[self.layer] = plan.lost
         return found if plan.even else found.index_select(0, plan.back)
 
-    def _watched(self, weights: Tensor) -> Tensor:
+    def _watched(self, weights: Weights) -> Weights:
         assert self.watch is not None
         self.watch(self.layer, weights)
         return weights

@@ -6,12 +6,12 @@ back to the attention weights and nowhere else: no parameter collects any. Each 
 their gradient is there, so that the gradients of all layers are never held together.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import torch
+from jaxtyping import Float, Float32
 from numpy.typing import NDArray
 from torch import Tensor
 
@@ -30,23 +30,26 @@ from anchorscope.progress import Progress, Silent
 ALL = "all"
 """The set of all keys, which is always there."""
 
-Loss = Callable[[list[int], Tensor], Tensor]
-"""Given items and their states [batch, position, site, layer, d_model], up to the highest layer that one of them needs:
-each item's loss, [batch], or several, [batch, loss]. Tensors that it multiplies the states with must not have been made
-in inference mode (torch cannot go back through them; a clone will do)."""
+Loss = Callable[
+    [list[int], Float[Tensor, "item position site layer d_model"]],
+    Float[Tensor, " item"] | Float[Tensor, "item loss"],
+]
+"""Given items and their states, up to the highest layer that one of them needs: each item's loss, or several. Tensors
+that it multiplies the states with must not have been made in inference mode (torch cannot go back through them; a clone
+will do)."""
 
 
 @dataclass(frozen=True)
 class Saliency:
     """What was found."""
 
-    values: NDArray[np.float32]
-    """[item, loss, set, layer, head], heads as the queries have them; 0 above the layer that an item's loss reads."""
+    values: Float32[np.ndarray, "item loss set layer head"]
+    """Heads as the queries have them; 0 above the layer that an item's loss reads."""
     sets: tuple[str, ...]
     """Names of the sets of keys: those asked for, then `ALL`."""
 
-    def of(self, name: str) -> NDArray[np.float32]:
-        """One set's values, [item, loss, layer, head]."""
+    def of(self, name: str) -> Float32[np.ndarray, "item loss layer head"]:
+        """One set's values."""
         return self.values[:, :, self.sets.index(name)]
 
 
@@ -71,7 +74,7 @@ def saliency(
     """
     listener, n_items = progress or Silent(), len(sequences)
     tops = [lm.n_layers - 1 if top is None else top] * n_items if top is None or isinstance(top, int) else list(top)
-    work = _Work(lm, sequences, _outside_inference_mode(prefix), tuple(keys.items()), loss, tops)
+    work = _Work(lm.without_learning(), sequences, _outside_inference_mode(prefix), tuple(keys.items()), loss, tops)
     work.refuse()
     lengths = [len(sequence.ids) - prefix.length for sequence in sequences]
     # A budget of its own: passes without gradients, which need far less, keep theirs where memory runs out here.
@@ -88,8 +91,7 @@ def saliency(
         found.update(zip(batch, work.run(batch), strict=True))
         listener.advance(len(batch))
 
-    with _no_gradients_of_parameters(lm):
-        run_in_batches(batches, lengths, own, run)
+    run_in_batches(batches, lengths, own, run)
     listener.finish()
     values = np.stack([found[item] for item in range(n_items)])
     if not np.isfinite(values).all():
@@ -234,16 +236,3 @@ def _outside_inference_mode(prefix: Prefix) -> Prefix:
     """Copies of the prefix's tensors: torch goes back through none that was made in inference mode."""
     keys, values = (tuple(one.clone() for one in part) for part in (prefix.keys, prefix.values))
     return Prefix(prefix.ids, keys, values)
-
-
-@contextmanager
-def _no_gradients_of_parameters(lm: LanguageModel) -> Iterator[None]:
-    """While it lasts, no parameter is asked for a gradient, so that torch keeps nothing for them; then as before."""
-    learning = [parameter for parameter in lm.model.parameters() if parameter.requires_grad]
-    for parameter in learning:
-        parameter.requires_grad_(False)
-    try:
-        yield
-    finally:
-        for parameter in learning:
-            parameter.requires_grad_(True)

@@ -21,7 +21,7 @@ class CleanStates:
     states: Float[Tensor, "position site layer item d_model"]
     """In host memory, in the model's precision."""
     log_probs: list[tuple[float, ...]]
-    """Log-probability of every token of each item's answer."""
+    """Log-probability of every token of each item's answer, where some were not generated here; else empty."""
 
 
 def run_clean(
@@ -29,13 +29,13 @@ def run_clean(
     compiled: bool,
 ) -> CleanStates:  # fmt: skip
     """Runs the used items as they are."""
-    located = items[0].located
-    work = planner.states(
-        "clean states", [item.sequence(positions) for item in items], located.input_ids[: located.prefix_length],
-        compiled=compiled,
-    )  # fmt: skip
+    located, supplied = items[0].located, any(item.answer.log_probs is None for item in items)
+    # The last token before an answer predicts its first one: where that is asked for, it must be run here.
+    first = min(item.located.answer_start for item in items) - 1 if supplied else located.prefix_length
+    shared = located.input_ids[: min(first, located.prefix_length)]
+    work = planner.states("clean states", [item.sequence(positions) for item in items], shared, compiled=compiled)
     places = tuple((position, site) for position in range(len(positions)) for site in range(len(SITES)))
-    found = run_states(executor, replace(work, keep=(places,), log_probs=True), progress)
+    found = run_states(executor, replace(work, keep=(places,), log_probs=supplied), progress)
     (clean,) = found.variants
     assert clean.states is not None, "a pass that is told to keep states keeps them"
     states = clean.states.unflatten(0, (len(positions), len(SITES)))

@@ -6,7 +6,7 @@ resamples. What concerns one item is then one contiguous row, and a value and it
 
 import math
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -15,6 +15,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from anchorscope.models.process_settings import one_thread, true_float32
 from anchorscope.stats.estimate import LEVEL, percentile_interval
 
 Floats = NDArray[np.floating]
@@ -71,15 +72,8 @@ class Draws:
 @contextmanager
 def resampling(device: torch.device) -> Iterator[None]:
     """Products in full single precision; on a processor one thread, as tables that fit its cache are not divided."""
-    threads, precision = torch.get_num_threads(), torch.get_float32_matmul_precision()
-    torch.set_float32_matmul_precision("highest")
-    if device.type == "cpu":
-        torch.set_num_threads(1)
-    try:
+    with true_float32(), one_thread() if device.type == "cpu" else nullcontext():
         yield
-    finally:
-        torch.set_num_threads(threads)
-        torch.set_float32_matmul_precision(precision)
 
 
 def row_chunks(n_rows: int, n_items: int, counts: Tensor) -> Iterator[slice]:

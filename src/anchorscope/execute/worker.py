@@ -13,13 +13,13 @@ from torch import Tensor
 from anchorscope.answers.generate import Answer, answer_questions
 from anchorscope.engine.batching import Budget, plan_batches
 from anchorscope.engine.capture import EdgeCounts, Work, capture
-from anchorscope.engine.forward import compute_prefix
+from anchorscope.engine.forward import compute_prefix, not_finite
 from anchorscope.engine.keys_values import Prefix
 from anchorscope.engine.rows import tokens_of
 from anchorscope.engine.saliency import Saliency, saliency
 from anchorscope.engine.sequences import SITES
-from anchorscope.engine.to_host import ToHost
 from anchorscope.models.language_model import LanguageModel
+from anchorscope.models.memory import ToHost
 from anchorscope.plan.passes import AnswersPass, OutOfFoldProbes, Place, SaliencyPass, StatesPass
 from anchorscope.probes.scoring import Scorer
 from anchorscope.progress import Progress
@@ -116,11 +116,16 @@ class Worker:
             shard.sequences, self.prefix(shard.prefix), shard.variants, self._budget(shard.batch_tokens),
             self._batches(shard), compiled=shard.compiled,
         )  # fmt: skip
+        log_probs: dict[int, Tensor] = {}
         edges = capture(
             self.lm, work, lambda variant, batch, states: collected[variant].receive(batch, states), shard.title,
             progress,
+            (lambda batch, found: log_probs.update(zip(batch, found, strict=True))) if shard.log_probs else None,
         )  # fmt: skip
-        return StatesPart(tuple(one.part() for one in collected), edges, {})
+        told = {item: tuple(found.tolist()) for item, found in log_probs.items()}
+        if not np.isfinite([one for answer in told.values() for one in answer]).all():
+            raise not_finite(self.lm)
+        return StatesPart(tuple(one.part() for one in collected), edges, told)
 
     def _answers(self, shard: AnswersPass, progress: Progress) -> AnswersPart:
         prefix, budget = self.prefix(shard.prefix), self._budget(shard.batch_tokens)

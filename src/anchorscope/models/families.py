@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
+from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from anchorscope.models.attention import Attends
@@ -103,7 +104,7 @@ FAMILIES: tuple[Family, ...] = (
         norm_before_mlp="ln_2",
     ),
 )
-"""All layouts; a model that is listed nowhere is tried with each of them, see `self_check`."""
+"""All layouts; a model that is listed nowhere is tried with each of them, see `wrapping`."""
 
 
 def listed_family(model_type: str) -> Family | None:
@@ -144,23 +145,23 @@ def _norms(family: Family) -> Iterator[str]:
 class BlockOutput:
     """What one block did to the residual stream."""
 
-    attention: Tensor
-    """What attention added, [batch, pos, d_model]."""
-    mlp: Tensor
-    """What the feed-forward part added, [batch, pos, d_model]."""
-    residual: Tensor
-    """The stream after the block, [batch, pos, d_model]."""
+    attention: Float[Tensor, "1 token d_model"]
+    """What attention added."""
+    mlp: Float[Tensor, "1 token d_model"]
+    """What the feed-forward part added."""
+    residual: Float[Tensor, "1 token d_model"]
+    """The stream after the block."""
 
 
 def run_block(
     family: Family,
     block: Any,
-    stream: Tensor,
+    stream: Float[Tensor, "1 token d_model"],
     rotary: tuple[Tensor, Tensor] | None,
     attends: Attends,
-    read: Tensor | None = None,
+    read: Int[Tensor, " read"] | None = None,
 ) -> BlockOutput:
-    """One decoder block on the residual stream; `attends` says which tokens see which (under `own_attention`).
+    """One decoder block on the residual stream; `attends` says which tokens see which.
 
     With `read`, the places of some tokens, only these go on after attention: all that is wanted of a last block.
     """

@@ -1,21 +1,23 @@
 """A causal language model with its tokenizer and the table of its parts: all that the engine works on."""
 
-import hashlib
-import json
+import copy
+import threading
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import Any
 
 import torch
+from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from anchorscope.errors import UserError
-from anchorscope.models.attention import Attends, own_attention
+from anchorscope.models.attention import NAME, Attends
 from anchorscope.models.families import BlockOutput, Family, part_at, run_block
+from anchorscope.models.fingerprint import model_fingerprint, tokenizer_fingerprint
+from anchorscope.models.twin import make_twin
 
-_SAMPLED_VALUES = 4096  # per tensor: enough to tell two checkpoints apart, in a second even for 32 billion parameters
+_ROTARY = threading.Lock()  # some rotary embeddings keep a table that grows with the longest sequence
 
 
 @dataclass(frozen=True)
@@ -34,6 +36,8 @@ class ModelIdentity:
     dtype: str
     fingerprint: str
     """sha256 of the weights, see `LanguageModel.fingerprint`."""
+    tokenizer: str
+    """sha256 of the tokenizer, see `tokenizer_fingerprint`."""
     random_weights: bool = False
     """Whether the weights were drawn at random."""
 
@@ -47,17 +51,28 @@ class LanguageModel:
     source: str
     """What the user named: a hub id, a folder, a file."""
     model: Any
-    """The transformers model, in evaluation mode."""
+    """The transformers model as it was given, the user's own object: read, and never written to or switched over."""
     tokenizer: Any
     """Its tokenizer."""
     family: Family
     """Where its parts are."""
     random_weights: bool = False
     """Whether the weights were drawn at random: such a model knows nothing, and every output says so."""
+    twin: Any = field(init=False, repr=False, compare=False)
+    """What the engine runs: the same weights in modules of its own, in evaluation mode, with the engine's attention."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "twin", make_twin(self.model, NAME))
 
     def with_family(self, family: Family) -> "LanguageModel":
         """The same model, read by another table."""
         return replace(self, family=family)
+
+    def without_learning(self) -> "LanguageModel":
+        """The same model, none of whose parameters asks for a gradient; those of the user's object stay as they are."""
+        other = copy.copy(self)
+        object.__setattr__(other, "twin", make_twin(self.twin, NAME, learns=False))
+        return other
 
     @property
     def config(self) -> Any:
@@ -67,12 +82,17 @@ class LanguageModel:
     @property
     def stack(self) -> nn.Module:
         """The decoder stack."""
-        return part_at(self.model, self.family.stack)
+        return part_at(self.twin, self.family.stack)
 
     @property
     def layers(self) -> nn.ModuleList:
         """The blocks, in order."""
         return getattr(self.stack, self.family.layers)
+
+    @property
+    def model_stack(self) -> Any:
+        """The decoder stack of the model as it was given: for whoever runs it without the engine."""
+        return part_at(self.model, self.family.stack)
 
     @property
     def n_layers(self) -> int:
@@ -110,8 +130,10 @@ class LanguageModel:
         known = getattr(self.tokenizer, "bos_token_id", None)
         return (known if known is not None else self.config.bos_token_id) if self.family.needs_bos else None
 
-    def embed(self, ids: Tensor, positions: Tensor) -> Tensor:
-        """The stream before the first block, from token ids [batch, pos] at positions [batch or 1, pos]."""
+    def embed(
+        self, ids: Int[Tensor, "batch pos"], positions: Int[Tensor, "#batch pos"]
+    ) -> Float[Tensor, "batch pos d_model"]:
+        """The stream before the first block, from token ids at their positions."""
         stream = self.embedding(ids)
         if self.family.position_embedding is None:
             return stream
@@ -123,13 +145,16 @@ class LanguageModel:
             )
         return stream + table(positions)
 
-    def rotary(self, layer: int, stream: Tensor, positions: Tensor) -> tuple[Tensor, Tensor] | None:
-        """Cosines and sines of a layer for the given positions, [batch or 1, pos]; None for a model without."""
+    def rotary(
+        self, layer: int, stream: Float[Tensor, "batch pos d_model"], positions: Int[Tensor, "#batch pos"]
+    ) -> tuple[Tensor, Tensor] | None:
+        """Cosines and sines of a layer for the given positions; None for a model without."""
         if self.family.rotary is None:
             return None
         module = getattr(self.stack, self.family.rotary)
         given = (self.config.layer_types[layer],) if self.family.rotary_per_layer_type else ()
-        return module(stream, positions.to(stream.device), *given)
+        with _ROTARY:
+            return module(stream, positions.to(stream.device), *given)
 
     def rotary_kind(self, layer: int) -> str:
         """Layers of one kind share their rotary embedding."""
@@ -138,30 +163,26 @@ class LanguageModel:
     def run_block(
         self,
         layer: int,
-        stream: Tensor,
+        stream: Float[Tensor, "1 token d_model"],
         rotary: tuple[Tensor, Tensor] | None,
         attends: Attends,
         compiled: bool = False,
-        read: Tensor | None = None,
+        read: Int[Tensor, " read"] | None = None,
     ) -> BlockOutput:
-        """One block, under `own_attention`; what it is given follows it to its device."""
+        """One block; what it is given follows it to its device."""
         device = self.layer_device(layer)
         there = None if rotary is None else (rotary[0].to(device), rotary[1].to(device))
         run = compiled_run_block() if compiled else run_block
         wanted = None if read is None else read.to(device)
         return run(self.family, self.layers[layer], stream.to(device), there, attends, wanted)
 
-    def own_attention(self) -> AbstractContextManager[None]:
-        """While it lasts, blocks ask the engine what their tokens see."""
-        return own_attention(self.config)
-
     def layer_device(self, layer: int) -> torch.device:
         """Where a block's weights are."""
         return next(self.layers[layer].parameters()).device
 
-    def logits(self, stream: Tensor) -> Tensor:
+    def logits(self, stream: Float[Tensor, "*token d_model"]) -> Float[Tensor, "*token vocab"]:
         """Next-token logits from the stream after the last block."""
-        norm, head = getattr(self.stack, self.family.final_norm), self.model.get_output_embeddings()
+        norm, head = getattr(self.stack, self.family.final_norm), self.twin.get_output_embeddings()
         logits = head(norm(stream.to(head.weight.device)))  # the two are placed together
         cap = getattr(self.config, "final_logit_softcapping", None)
         return logits if cap is None else torch.tanh(logits / cap) * cap
@@ -186,26 +207,13 @@ class LanguageModel:
             device=", ".join(dict.fromkeys(str(self.layer_device(layer)) for layer in range(self.n_layers))),
             dtype=str(self.dtype).removeprefix("torch."),
             fingerprint=self.fingerprint(),
+            tokenizer=tokenizer_fingerprint(self.tokenizer),
             random_weights=self.random_weights,
         )
 
     def fingerprint(self) -> str:
-        """sha256 over the configuration and the name, shape, precision and evenly spaced values of every tensor."""
-        settings = self.model.config.to_dict()
-        for name in ("_name_or_path", "transformers_version"):
-            settings.pop(name, None)  # where a model lies and who saved it changes no number
-        digest = hashlib.sha256(json.dumps(settings, sort_keys=True, default=str).encode())
-        for name, tensor in sorted(self.model.state_dict().items()):
-            if not isinstance(tensor, Tensor) or tensor.is_quantized:  # some quantised layers keep packed weights
-                digest.update(f"{name} {tensor!r}".encode())
-                continue
-            flat = tensor.detach().reshape(-1)
-            count = min(_SAMPLED_VALUES, flat.numel())
-            places = torch.arange(count, device=flat.device) * (flat.numel() - 1) // max(1, count - 1)
-            values = flat[places].to("cpu", torch.float32).contiguous()
-            digest.update(f"{name} {tuple(tensor.shape)} {tensor.dtype}".encode())
-            digest.update(values.numpy().tobytes())
-        return digest.hexdigest()
+        """sha256 over the configuration and every bit of the weights, see `models/fingerprint.py`."""
+        return model_fingerprint(self.model)
 
 
 @cache

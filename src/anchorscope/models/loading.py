@@ -5,7 +5,6 @@ is asked for explicitly.
 """
 
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -14,11 +13,15 @@ from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_N
 
 from anchorscope.errors import UserError, unknown
 from anchorscope.models import shapes
-from anchorscope.models.embedded import EMBEDDED, installed_path, quiet_transformers
+from anchorscope.models.converted import convert
 from anchorscope.models.families import listed_family
 from anchorscope.models.language_model import LanguageModel
 from anchorscope.models.memory import is_out_of_memory
+from anchorscope.models.process_settings import quiet_transformers
+from anchorscope.models.sources import gguf_file, locate
+from anchorscope.models.sources import source_signature as source_signature
 from anchorscope.models.wrapping import wrap
+from anchorscope.progress import Progress
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 """Precisions by their names on the command line."""
@@ -39,13 +42,23 @@ class ModelFacts:
     random_weights: bool
 
 
-def load(source: str, dtype: str = "float32", device: str = "cpu", trust_remote_code: bool = False) -> LanguageModel:
-    """The model that `source` names, on one device, or spread over all GPUs where the device is `balanced`."""
+def load(
+    source: str,
+    dtype: str = "float32",
+    device: str = "cpu",
+    trust_remote_code: bool = False,
+    progress: Progress | None = None,
+) -> LanguageModel:
+    """The model that `source` names, on one device, or spread over all GPUs where the device is `balanced`.
+
+    A GGUF file is converted first, once; `progress` is told.
+    """
     if dtype not in DTYPES:
         raise unknown("dtype", dtype, DTYPES)
     target = checked_device(device)
     try:
         with quiet_transformers():
+            make_ready(source, progress)
             name, config, tokenizer, place, extra = _read_all_but_weights(source, trust_remote_code)
             if shapes.is_shape(source):
                 if device == BALANCED:
@@ -55,6 +68,7 @@ def load(source: str, dtype: str = "float32", device: str = "cpu", trust_remote_
                 model = _read_weights(place, source, extra, config, dtype, device)
             if device != BALANCED:
                 model = model.to(target)
+            model.eval()  # ours: one made from a shape comes ready for training
             return wrap(model, tokenizer, name=name, source=source, random_weights=shapes.is_shape(source))
     except (RuntimeError, MemoryError) as error:
         if not is_out_of_memory(error):
@@ -63,6 +77,23 @@ def load(source: str, dtype: str = "float32", device: str = "cpu", trust_remote_
             f"The weights of model {source!r} do not fit into the memory of {device} in {dtype}; choose a smaller "
             f"--dtype or model, or spread it over several GPUs with --device {BALANCED}."
         ) from None
+
+
+def make_ready(source: str, progress: Progress | None = None) -> None:
+    """What has to be done once before a model can be loaded: a GGUF file is converted into the cache."""
+    file = gguf_file(source)
+    if file is None:
+        return
+    with quiet_transformers():
+        _read_all_but_weights(source, trust_remote_code=False)  # one that cannot be used is refused before
+        try:
+            convert(file, progress, lambda loaded: _refuse_gaps(loaded, source))
+        except UserError:
+            raise
+        except Exception as error:  # whatever a broken file makes the library say
+            if is_out_of_memory(error):
+                raise
+            raise UserError(f"The weights of model {source!r} cannot be loaded: {_first_line(error)}") from error
 
 
 def read_facts(source: str, trust_remote_code: bool = False) -> ModelFacts:
@@ -115,66 +146,14 @@ def checked_device(device: str) -> torch.device:
 def _read_all_but_weights(source: str, trust_remote_code: bool) -> tuple[str, Any, Any, str, dict[str, Any]]:
     """Display name, configuration, tokenizer, where the weights are, and options to read them with."""
     if shapes.is_shape(source):
-        place, _, extra = _locate("smollm2-135m")
+        place, _, extra = locate("smollm2-135m")
         tokenizer = _read_tokenizer(place, source, extra)
         return shapes.title(source), shapes.config_of(source, len(tokenizer)), tokenizer, place, extra
-    place, name, extra = _locate(source)
+    place, name, extra = locate(source)
     extra["trust_remote_code"] = trust_remote_code
     config = _read_config(place, source, extra)
     _refuse_non_causal(config, source)
     return name, config, _read_tokenizer(place, source, extra), place, extra
-
-
-def _locate(source: str) -> tuple[str, str, dict[str, Any]]:
-    """Where transformers finds it, the display name, and extra loading options."""
-    if source in EMBEDDED:
-        folder = installed_path(source)
-        if folder is None:
-            raise UserError(
-                f"The embedded model {source!r} is not installed yet; run: anchorscope models --install {source}"
-            )
-        return str(folder), EMBEDDED[source].title, {}
-    path = Path(source).expanduser()
-    if len(source) > 1000:  # no file system takes such a name, and some raise instead of saying no
-        raise UserError(f"Model {source[:40]!r}… is {len(source)} characters long; give a name, a folder or a file.")
-    if path.is_file():
-        if path.suffix.lower() != ".gguf":
-            raise UserError(
-                f"Model file {source!r} is not a GGUF file; give a folder with safetensors, a .gguf file or a hub id."
-            )
-        return str(path.parent), path.stem, {"gguf_file": path.name}
-    if path.is_dir():
-        _check_folder(path, source)
-        return str(path), path.resolve().name, {}
-    if source.count("/") == 1 and not source.startswith((".", "/", "~")):
-        return source, source.rsplit("/", 1)[1], {}
-    if "/" in source:
-        raise UserError(
-            f"Model folder {source!r} does not exist; give a folder with safetensors, a .gguf file, "
-            f"or a hub id (OWNER/NAME)."
-        )
-    raise unknown(
-        "model", source, EMBEDDED, "A hub id (OWNER/NAME), a folder, a .gguf file or shape:NAME is allowed too."
-    )
-
-
-def _check_folder(path: Path, source: str) -> None:
-    if not (path / "config.json").is_file():
-        found = ", ".join(sorted(entry.name for entry in path.iterdir())[:5]) or "nothing"
-        raise UserError(
-            f"Model folder {source!r} has no config.json (found: {found}); give the folder that holds the model itself."
-        )
-    if not any(path.glob("*.safetensors")):
-        found = (
-            ", ".join(
-                sorted(entry.name for entry in path.iterdir() if entry.suffix in (".bin", ".pt", ".pth", ".gguf"))
-            )
-            or "no weights"
-        )
-        raise UserError(
-            f"Model folder {source!r} has no safetensors weights (found: {found}); pickled weights are not loaded "
-            f"because they can run code. Save the model again with save_pretrained(), or name a .gguf file itself."
-        )
 
 
 def _read_config(place: str, source: str, extra: dict[str, Any]) -> Any:
@@ -206,10 +185,8 @@ def _read_tokenizer(place: str, source: str, extra: dict[str, Any]) -> Any:
 
 
 def _read_weights(place: str, source: str, extra: dict[str, Any], config: Any, dtype: str, device: str) -> Any:
-    if "gguf_file" in extra and device == BALANCED:
-        raise UserError(f"A GGUF file ({source!r}) is loaded onto one device, not {BALANCED}; choose cuda or cpu.")
-    chosen: dict[str, Any] = {} if "gguf_file" in extra else {"use_safetensors": True}
-    if device != "cpu" and "gguf_file" not in extra:  # straight to the GPU: the host may not have the room
+    chosen: dict[str, Any] = {"use_safetensors": True}
+    if device != "cpu":  # straight to the GPU: the host may not have the room
         chosen["device_map"] = BALANCED if device == BALANCED else {"": device}
     try:
         model, loaded = AutoModelForCausalLM.from_pretrained(

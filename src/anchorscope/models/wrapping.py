@@ -1,11 +1,27 @@
-"""A transformers model that is in memory (loaded here, or by the user: adapters, quantised weights), made ready."""
+"""A transformers model that is in memory (loaded here, or by the user: adapters, quantised weights), made ready.
+
+Does the table fit the model? Our own walk through the blocks must give what the model's own forward pass gives. It is
+run on a few tokens whenever a model is wrapped, and proves two things: that layout, order and scale of the parts are
+right (states and logits agree with the model's own), and that attention obeys the mask (with a token cut off, later
+states do not depend on which token it is; with nothing cut, they do). A model that is listed in no table is tried with
+every layout, so that a new architecture of a common build works at once; if none proves itself, it is refused.
+"""
 
 from typing import Any
 
+import torch
+from torch import Tensor
+
 from anchorscope.errors import UserError
-from anchorscope.models.families import FAMILIES
+from anchorscope.models.attention import OneSequence
+from anchorscope.models.families import FAMILIES, listed_family, missing_part
 from anchorscope.models.language_model import LanguageModel
-from anchorscope.models.self_check import fitted
+from anchorscope.models.twin import make_twin
+
+_TOKENS = 12
+_CUT = 3  # a token with others before and after it
+_TOLERANCE = {torch.float32: 1e-3, torch.float16: 3e-2}  # relative; any other precision as below
+_COARSE = 1e-1  # bfloat16 over tens of layers; a wrong layout is off by about the size of the states themselves
 
 
 def wrap(
@@ -15,11 +31,10 @@ def wrap(
     source: str = "an object already loaded",
     random_weights: bool = False,
 ) -> LanguageModel:
-    """The model with the table of its parts, proven on it."""
+    """The model with the table of its parts, proven on it. The object itself is not written to, now or later."""
     title = name or str(getattr(model.config, "_name_or_path", "") or model.config.model_type)
     if hasattr(model, "get_base_model"):
         model = model.get_base_model()  # adapters live inside the base model's own parts
-    model.eval()
     elsewhere = {tensor.device.type for tensor in model.parameters()} - {"cpu", "cuda"}
     if "meta" in elsewhere:
         raise UserError(
@@ -31,4 +46,128 @@ def wrap(
             f"Model {title!r} is on a device that is not supported (found: {', '.join(sorted(elsewhere))}); "
             f"allowed: cpu, cuda. Move it with model.to(...)."
         )
-    return fitted(LanguageModel(title, source, model, tokenizer, FAMILIES[0], random_weights))
+    return _fitted(LanguageModel(title, source, model, tokenizer, FAMILIES[0], random_weights))
+
+
+def _fitted(lm: LanguageModel) -> LanguageModel:
+    """The same model with the table that has proven itself on it."""
+    kind = lm.model.config.model_type
+    listed = listed_family(kind)
+    if listed is not None:
+        return _proven(lm.with_family(listed))
+    refusals = []
+    for family in FAMILIES:
+        missing = missing_part(lm.model, family)
+        if missing is not None:
+            refusals.append(f"{family.name}: {missing}")
+            continue
+        candidate = lm.with_family(family)
+        reason = disagreement(candidate)
+        if reason is None:
+            return candidate
+        refusals.insert(0, f"{family.name}: {reason}")  # the nearest miss says most
+    known = ", ".join(sorted(kind for family in FAMILIES for kind in family.model_types))
+    raise UserError(
+        f"Model {lm.name!r} is of the architecture {kind!r}, which follows no layout known here "
+        f"({refusals[0]}); known: {known}. Choose a model of one of these."
+    )
+
+
+def _proven(lm: LanguageModel) -> LanguageModel:
+    missing = missing_part(lm.model, lm.family)
+    if missing is not None:
+        raise UserError(
+            f"Model {lm.name!r} does not have the parts of its architecture ({missing}); "
+            f"give the plain causal language model, without a wrapper around it."
+        )
+    reason = disagreement(lm)
+    if reason is not None:
+        raise UserError(
+            f"Model {lm.name!r} does not compute what its architecture {lm.model.config.model_type!r} says ({reason}); "
+            f"check the weights and the configuration, or try --dtype float32."
+        )
+    return lm
+
+
+@torch.inference_mode()
+def disagreement(lm: LanguageModel) -> str | None:
+    """How our walk through the blocks differs from the model's own forward pass, in words; None if it does not."""
+    ids, other = _two_sequences(lm)
+    try:
+        own, logits = _walk(lm, ids, cut=None)
+        wanted, wanted_logits = _of_the_model(lm, ids)
+        cut, _ = _walk(lm, ids, cut=_CUT)
+        cut_other, _ = _walk(lm, other, cut=_CUT)
+    except (TypeError, ValueError, AttributeError, RuntimeError, IndexError, KeyError) as error:
+        if isinstance(error, torch.OutOfMemoryError):
+            raise
+        return f"its parts cannot be called as the layout says: {(str(error) or type(error).__name__).splitlines()[0]}"
+    if not all(bool(torch.isfinite(one).all()) for one in (*wanted, wanted_logits)):
+        return f"its own states contain NaN or infinity in {str(lm.dtype).removeprefix('torch.')}"
+    tolerance = _TOLERANCE.get(lm.dtype, _COARSE)
+    for layer, (mine, theirs) in enumerate(zip(own[:-1], wanted, strict=True)):
+        off = _difference(mine, theirs)
+        if not off <= tolerance:
+            return f"states after block {layer} are off by {off:.1%}"
+    off = _difference(logits, wanted_logits)
+    if not off <= tolerance:
+        return f"logits are off by {off:.1%}"
+    later = slice(_CUT + 1, None)
+    seen = max(_largest(a[:, later], b[:, later]) for a, b in zip(cut, cut_other, strict=True))
+    if not seen <= tolerance:
+        return f"attention does not obey the mask: a token that is cut off still changes later states by {seen:.1%}"
+    if all(torch.equal(a[:, later], b[:, later]) for a, b in zip(own, cut, strict=True)):
+        return "attention does not obey the mask: cutting a token off changes nothing"
+    return None
+
+
+def _two_sequences(lm: LanguageModel) -> tuple[Tensor, Tensor]:
+    """Tokens from the low end of the vocabulary, where no image and no padding tokens are; and one token changed."""
+    generator = torch.Generator().manual_seed(0)
+    vocabulary = int(lm.config.vocab_size)
+    low, high = min(5, vocabulary - 2), min(1000, vocabulary)
+    ids = torch.randint(low, high, (1, _TOKENS), generator=generator)
+    other = ids.clone()
+    other[0, _CUT] = low + (ids[0, _CUT] - low + 1) % (high - low)
+    return ids.to(lm.device), other.to(lm.device)
+
+
+def _walk(lm: LanguageModel, ids: Tensor, cut: int | None) -> tuple[list[Tensor], Tensor]:
+    """States after every block, and the logits; `cut` is a position that later ones may not look at."""
+    positions = torch.arange(ids.shape[1], device=lm.device)[None]
+    stream = lm.embed(ids, positions)
+    states = []
+    for layer in range(lm.n_layers):
+        attends = OneSequence(_mask(lm, layer, cut))
+        stream = lm.run_block(layer, stream, lm.rotary(layer, stream, positions), attends).residual
+        states.append(stream)
+    return states, lm.logits(stream)
+
+
+def _mask(lm: LanguageModel, layer: int, cut: int | None) -> Tensor:
+    """What a layer adds to its scores: minus infinity for what is later, outside its window, or cut."""
+    distance = torch.arange(_TOKENS)[:, None] - torch.arange(_TOKENS)[None, :]
+    hidden = (distance < 0) | (distance >= (lm.sliding_window(layer) or _TOKENS))
+    if cut is not None:
+        hidden[cut + 1 :, cut] = True
+    return torch.zeros(_TOKENS, _TOKENS, dtype=lm.dtype).masked_fill_(hidden, float("-inf"))
+
+
+def _of_the_model(lm: LanguageModel, ids: Tensor) -> tuple[list[Tensor], Tensor]:
+    """The model's own states after every block but the last (whose state it only gives normed), and its logits."""
+    chosen = lm.config._attn_implementation
+    # A kernel that needs a GPU or a compiler is no yardstick; eager attention, which every model has, serves as well.
+    model = make_twin(lm.model, chosen if chosen in ("eager", "sdpa") else "eager", moves_inputs=True)
+    given: Any = model(input_ids=ids, output_hidden_states=True, use_cache=False)
+    return list(given.hidden_states[1:-1]), given.logits
+
+
+def _difference(mine: Tensor, theirs: Tensor) -> float:
+    """Relative difference of a typical token: in low precision a mixture of experts may send one elsewhere."""
+    mine, theirs = mine.float(), theirs.float().to(mine.device)
+    return float(((mine - theirs).norm(dim=-1) / theirs.norm(dim=-1).clamp_min(1e-12)).median())
+
+
+def _largest(a: Tensor, b: Tensor) -> float:
+    a, b = a.float(), b.float()
+    return float(((a - b).norm(dim=-1) / b.norm(dim=-1).clamp_min(1e-12)).max())

@@ -11,7 +11,6 @@ smaller, and the result says so.
 
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from threading import Semaphore
 from typing import TypeVar
@@ -22,6 +21,7 @@ from torch import Tensor
 
 from anchorscope.errors import UserError
 from anchorscope.models.memory import free_memory, is_out_of_memory
+from anchorscope.models.process_settings import workers_of_one_thread
 
 Result = TypeVar("Result")
 
@@ -108,7 +108,7 @@ def in_chunks(
             with at_once:
                 return work(chunk, plan)
 
-        with _one_thread_each(torch.get_num_threads()) as pool:
+        with workers_of_one_thread(torch.get_num_threads()) as pool:
             yield from pool.map(limited, states.split(plan.problems))
         return
     start = 0
@@ -187,23 +187,3 @@ def _fetched(chunk: Tensor, device: torch.device) -> Tensor:
     stream.synchronize()  # this thread waits, the solver does not
     copied.record_stream(torch.cuda.default_stream(device))
     return copied
-
-
-@contextmanager
-def true_float32() -> Iterator[None]:
-    """Matrix products with all bits of float32, whatever the rest of the program allows."""
-    before = torch.get_float32_matmul_precision()
-    torch.set_float32_matmul_precision("highest")
-    try:
-        yield
-    finally:
-        torch.set_float32_matmul_precision(before)
-
-
-@contextmanager
-def _one_thread_each(workers: int) -> Iterator[ThreadPoolExecutor]:
-    try:
-        with ThreadPoolExecutor(workers, initializer=torch.set_num_threads, initargs=(1,)) as pool:
-            yield pool
-    finally:
-        torch.set_num_threads(workers)

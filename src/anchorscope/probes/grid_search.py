@@ -15,7 +15,8 @@ from jaxtyping import Bool, Float, Int, Shaped
 from torch import Tensor
 from torch.nn.functional import softplus
 
-from anchorscope.probes.chunks import ChunkPlan, in_chunks, plan_chunks, true_float32
+from anchorscope.models.process_settings import true_float32
+from anchorscope.probes.chunks import ChunkPlan, in_chunks, plan_chunks
 from anchorscope.probes.logistic import TrainingSets, solve
 from anchorscope.probes.standardise import standardise
 from anchorscope.progress import Progress, Silent

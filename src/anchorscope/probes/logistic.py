@@ -12,7 +12,8 @@ from jaxtyping import Bool, Float, Int, Shaped
 from torch import Tensor
 from torch.nn.functional import one_hot, pad
 
-from anchorscope.probes.chunks import ChunkPlan, in_chunks, plan_chunks, true_float32
+from anchorscope.models.process_settings import true_float32
+from anchorscope.probes.chunks import ChunkPlan, in_chunks, plan_chunks
 from anchorscope.probes.conjugate_gradient import TOLERANCE as TOLERANCE
 from anchorscope.probes.conjugate_gradient import Columns, Solution, minimise
 from anchorscope.probes.standardise import Standardised, standardise

@@ -12,7 +12,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from anchorscope.probes.chunks import true_float32
+from anchorscope.models.process_settings import true_float32
 from anchorscope.probes.crossfit import ProbeSet
 from anchorscope.probes.final_probe import FinalProbe
 

@@ -54,23 +54,6 @@ def auc_of(
     return _estimate(rows.filter(place & (pl.col("layer") == layer) & (pl.col("intervention") == intervention)), "auc")
 
 
-def curve_of(findings: Findings, dataset: str, group: str, assignment: str) -> list[Estimate]:
-    """The knockout curve of a group over all its items, layer by layer; empty if the group has no items."""
-    rows = findings.curves.filter(
-        (pl.col("dataset") == dataset)
-        & (pl.col("site") == findings.site)
-        & (pl.col("position") == findings.position)
-        & (pl.col("intervention") == "knockout")
-        & (pl.col("assignment") == assignment)
-        & (pl.col("group") == group)
-        & (pl.col("truth") == "all")
-        & (pl.col("n") > 0)
-    ).sort("layer")
-    found = [_estimate(rows[i], "delta_p") for i in range(rows.height)]
-    curve = [estimate for estimate in found if estimate is not None]
-    return curve if len(curve) == len(found) else []
-
-
 def headline_layer(findings: Findings, dataset: str) -> int | None:
     """The middle one of the folds' reference layers: where a single layer must stand for all folds."""
     layers = findings.reference_layers.get(dataset, ())

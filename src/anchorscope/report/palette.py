@@ -1,4 +1,4 @@
-"""Colours, line styles and display names: one look for every figure.
+"""Colours, line styles and display names: the same in every figure.
 
 The group is carried by the line style (Q-Anchored solid, A-Anchored dashed) and the dataset by colour and marker, so
 that a grey print and a colour-blind reader lose nothing. The four datasets of the paper keep the paper's colours;
@@ -16,7 +16,6 @@ LINE_STYLES: dict[str, str | tuple[int, tuple[float, ...]]] = {Q_ANCHORED: "-", 
 
 # The greys stay clearly lighter than every series, so that controls and marks never look like a result.
 CONTROL_GREY = "#7a7a7a"
-MARK_GREY = "#b5b5b5"
 INK = "#222222"
 QUIET_INK = "#5a5a5a"
 
@@ -33,7 +32,7 @@ _FIXED = {
 }
 
 # Further pairs: darker members of the same family, a cool one for Q and a warm one for A.
-_FURTHER = (
+_OTHER_PAIRS = (
     ("#393b79", "#e6550d", "P"),
     ("#637939", "#843c39", "X"),
     ("#7b4173", "#bd9e39", "<"),
@@ -42,7 +41,7 @@ _FURTHER = (
 
 
 @dataclass(frozen=True)
-class Look:
+class DatasetStyle:
     """How one dataset is drawn."""
 
     q_colour: str
@@ -62,14 +61,14 @@ def display_name(dataset: str) -> str:
     return _NAMES.get(dataset, dataset)
 
 
-def looks(datasets: Sequence[str]) -> dict[str, Look]:
-    """A look for every dataset, in order; unknown ones share the further pairs among themselves."""
-    chosen: dict[str, Look] = {}
+def dataset_styles(datasets: Sequence[str]) -> dict[str, DatasetStyle]:
+    """Colours and marker of every dataset, in order; unknown ones share the other pairs among themselves."""
+    chosen: dict[str, DatasetStyle] = {}
     unknown = 0
     for dataset in datasets:
         if dataset in _FIXED:
-            chosen[dataset] = Look(*_FIXED[dataset])
+            chosen[dataset] = DatasetStyle(*_FIXED[dataset])
         else:
-            chosen[dataset] = Look(*_FURTHER[unknown % len(_FURTHER)])
+            chosen[dataset] = DatasetStyle(*_OTHER_PAIRS[unknown % len(_OTHER_PAIRS)])
             unknown += 1
     return chosen

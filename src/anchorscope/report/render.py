@@ -5,18 +5,38 @@ from pathlib import Path
 from typing import Any
 
 from anchorscope.progress import Progress, Silent
-from anchorscope.report.charts.draughtsmen import save_all
-from anchorscope.report.charts.figures import displays
-from anchorscope.report.claims import claims_records, judge
+from anchorscope.report.charts.auc_charts import ProbeAucChart, SurvivingSignalChart
+from anchorscope.report.charts.delta_p import DeltaPChart
+from anchorscope.report.charts.display import Display
+from anchorscope.report.charts.parallel import save_all
+from anchorscope.report.charts.reference_layer import ReferenceLayerChart
+from anchorscope.report.charts.truth_split import TruthSplitChart
+from anchorscope.report.experiments.exact_tokens import ExactTokensChart
+from anchorscope.report.experiments.section import experiment_figures
 from anchorscope.report.findings import Findings
-from anchorscope.report.page import write_report
-from anchorscope.report.readings import read
+from anchorscope.report.run_page import write_report
+from anchorscope.report.statements.claims import claims_records, judge
+from anchorscope.report.statements.run_readings import read
+
+
+def figures_of(findings: Findings) -> list[Display]:
+    """Every figure of a run, computed and not yet drawn; those of the experiments come last."""
+    words = [ExactTokensChart.from_findings(findings)] if ExactTokensChart.was_made(findings) else []
+    return [
+        DeltaPChart.from_findings(findings),
+        ProbeAucChart.from_findings(findings),
+        SurvivingSignalChart.from_findings(findings),
+        TruthSplitChart.from_findings(findings),
+        ReferenceLayerChart.from_findings(findings),
+        *words,
+        *experiment_figures(findings),
+    ]
 
 
 def write_all(findings: Findings, out: Path, progress: Progress | None = None) -> list[dict[str, Any]]:
     """Write the figures, observations.json, report.md and report.html; return the observations."""
     out.mkdir(parents=True, exist_ok=True)
-    listener, figures = progress or Silent(), displays(findings)
+    listener, figures = progress or Silent(), figures_of(findings)
     listener.start("figures", len(figures))
     save_all(figures, out, listener)
     listener.finish()

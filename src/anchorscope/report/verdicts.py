@@ -1,9 +1,13 @@
-"""From an interval to a verdict: what the numbers allow to be said, and no more.
+"""From an interval to a verdict: the thresholds of every statement, and the three rules that judge by them.
 
-A claim holds if the whole interval lies on its side of the threshold, does not hold if the whole interval lies on the
-other side, and is undecided otherwise; without an interval it is undecided. Differences and ratios of two estimates
-take the widest interval that the two allow. That is cautious: it needs no joint bootstrap and can only turn a verdict
-into "undecided".
+Readings of a run (`above`, `below`, `between`) go by the interval alone: one holds if the whole interval lies on its
+side of the threshold, does not hold if the whole interval lies on the other side, and is undecided otherwise; without
+an interval it is undecided. Differences and ratios of two estimates take the widest interval that the two allow. That
+is cautious: it needs no joint bootstrap and can only turn a verdict into "undecided".
+
+Claims of earlier readers (`inside`) need the value itself on the claim's side as well, so that two claims that exclude
+each other can never both hold, however odd the draws are; an interval that only touches the threshold refutes. Changes
+from model to model (`one_direction`) are refuted as well where they surely are too small to be seen.
 """
 
 import math
@@ -13,6 +17,73 @@ from typing import Literal
 from anchorscope.stats.estimate import Estimate
 
 Verdict = Literal["holds", "does not hold", "undecided"]
+WORST_FIRST: tuple[Verdict, ...] = ("does not hold", "undecided", "holds")
+"""What speaks most against a statement comes first."""
+
+# Thresholds, in points of ΔP where nothing else is said; none was chosen after a curve was seen. The report's own
+# readings and the claims of earlier readers use the same words. Where they mean different sizes, both stand here side
+# by side: the reading's is the smallest that random cuts do not reach, the claim's what a reader of a chart sees.
+
+NEAR_ZERO = 5.0
+"""Starts near zero, reading and claim. In the first layers little has been cut yet, and random cuts alone move a curve
+by a few points; earlier readers give such a value as "about 0" and not as "about −10"."""
+FIRST_LOW = (-20.0, -10.0)
+"""Starts low, claim: where reading 2 sees the Q-Anchored lines begin."""
+SEEN_BY_EYE = 10.0
+"""A tenth of the charts' axis: earlier readers call a line flat that stays within it, and see a rise or fall beyond."""
+STAYS_FLAT = SEEN_BY_EYE
+"""Flat, reading and claim: keeps within this of zero at every layer."""
+
+MIN_TROUGH = 5.0
+"""Falls, reading. Random cuts alone move a curve by a few points; a shallower dip means nothing."""
+A_FALLS_TO = -20.0
+"""Falls, claim about A-Anchored: the shallowest fall of such a line that reading 3 gives."""
+CLEAR_LEAD = 5.0
+"""Falls early, claim: points by which the first third must fall more than the others."""
+
+MIN_RECOVERY = 5.0
+"""Comes back, reading. A rise that can be told from noise; the interval accounts for the lowest layer being picked."""
+CLAIMED_RECOVERY = SEEN_BY_EYE
+"""Comes back, claim: twice the reading's. A curve that rises by 7 points comes back in a reading and not in a claim."""
+
+LEVEL_PART = 0.25
+"""Level, reading: share of the depth, counted from the end, over which a curve keeps within `curve_shape.FLAT` (5)."""
+CLAIMED_LEVEL = SEEN_BY_EYE
+"""Level, claim: keeps within this of its end from the middle layer on."""
+SMOOTH = 5.0
+"""Smooth, reading. A layer that lies farther off the middle of its neighbours makes a visible jag."""
+MIDDLE_THIRD = (1 / 3 - 1e-9, 2 / 3 + 1e-9)
+"""Shares of the depth, reading and claim. A layer at exactly a third (layer 9 of 28) belongs to it."""
+
+SAME_ORDER = 5.0
+"""Datasets keep their order, reading and claim: two curves that change places by less have hardly done so."""
+END_TOGETHER = 10.0
+"""Datasets close together, reading: at the last layer. On a chart of a hundred points they look like one bundle."""
+CLAIMED_SIMILAR = 30.0
+"""Datasets alike, claim: at every layer. The widest that reading 5 gives lines that it calls very similar."""
+CLOSING = 0.0
+"""Datasets draw nearer, reading and claim: any clear approach counts as one."""
+
+SMALL_RATIO = 0.25
+"""A control that does a quarter of the knockout's effect would explain too much of it."""
+NOOP_FLIPS = 0.03
+"""About 120 items without a single flip are enough to stay under it; any knockout worth reading flips far more."""
+LABEL_SORTING = 0.5
+"""Difference of the true shares. Above it, guessing the label from the group is right at least three times in four."""
+NO_SIGNAL_AUC = 0.5
+"""Guessing."""
+
+TWO_SIZES = 1.2
+"""Largest over smallest number of parameters. Below it the difference lies in how parameters are counted."""
+GREATER = (1.2, 1.3)
+"""Reading 1: the larger model's values are 20–30 % greater."""
+SAME_RATE = (0.8, 1.25)
+"""A ratio within a quarter, either way, is what reading 5 can have meant by "somewhat similar"."""
+DISCOVERY_RATE = 0.05
+"""Of the cells or heads that pass it, this share is expected to be chance."""
+SMALL_EFFECT = 0.2
+"""Standard deviations of the items. Any cut lowers items that were chosen because they were called right, a random one
+too; with many items even that little is told from zero."""
 
 _COMBINED = "widest interval of the two"
 
@@ -42,6 +113,29 @@ def between(estimate: Estimate | None, low: float, high: float) -> Verdict:
     if low < estimate.ci_low and estimate.ci_high < high:
         return "holds"
     return "does not hold" if estimate.ci_high < low or estimate.ci_low > high else "undecided"
+
+
+def inside(estimate: Estimate, over: float, under: float) -> Verdict:
+    """Does it lie between the two, the value as well as the interval? An edge that is only touched is not inside."""
+    there = over < estimate.value < under
+    if there and estimate.ci_low > over and estimate.ci_high < under:
+        return "holds"
+    apart = estimate.ci_high <= over or estimate.ci_low >= under
+    return "does not hold" if not there and apart else "undecided"
+
+
+def one_direction(change: Estimate, turned: bool, negligible: float) -> Verdict:
+    """Is a change one at all? `turned` says that a step on the way surely went the other way."""
+    if not has_interval(change):
+        return "undecided"
+    if turned or (change.ci_low > -negligible and change.ci_high < negligible):
+        return "does not hold"
+    return "holds" if surely(change, 1 if change.value >= 0 else -1) else "undecided"
+
+
+def surely(change: Estimate, sign: int) -> bool:
+    """Whether the whole interval lies on one side of zero."""
+    return has_interval(change) and (change.ci_low > 0 if sign > 0 else change.ci_high < 0)
 
 
 def all_of(verdicts: Sequence[Verdict]) -> Verdict:

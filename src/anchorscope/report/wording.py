@@ -1,6 +1,7 @@
 """Numbers as the report writes them: a real minus sign, intervals in brackets, "not available" for what is missing."""
 
 import math
+from collections.abc import Callable, Iterable, Sequence
 
 from anchorscope.report.verdicts import has_interval
 from anchorscope.stats.estimate import Estimate
@@ -46,3 +47,17 @@ def short_percent(found: Estimate | None) -> str:
 def count(value: object) -> str:
     """A whole number with thin groups of three, or "not available"."""
     return f"{value:,}".replace(",", "\u202f") if isinstance(value, int) else MISSING
+
+
+def listing(names: Sequence[str]) -> str:
+    """a, b and c."""
+    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
+
+
+def spanned(values: Iterable[float], shown: Callable[[float], str]) -> str:
+    """The smallest to the largest value, or the one; empty where there is none."""
+    found = sorted(value for value in values if value == value)
+    if not found:
+        return ""
+    first, last = shown(found[0]), shown(found[-1])
+    return first if first == last else f"{first} to {last}"

@@ -122,7 +122,7 @@ class DatasetSteps(MeasurementSteps):
             items=self.items_with_log_probs,
             used=self.used,
             states=lambda: self.clean.value.states[position, site],
-            cut_states=lambda: {name: states[0] for name, states in self.cut_states.value.items()},
+            cut_states=self.headline_cut_states,
             scoring=self.scoring,
             splits=self.splits,
             measured=self.measured[job.recipe.site, job.recipe.position],
@@ -151,7 +151,7 @@ class DatasetSteps(MeasurementSteps):
     @property
     def result_key(self) -> str:
         """The key of all that this dataset contributes to the results."""
-        steps: list[Step[Any]] = [self.tables, *self.experiments.values()]
+        steps: list[Step[Any]] = [self.tables, self.final_probes, *self.experiments.values()]
         return canonical_hash([step.key for step in steps])
 
     def result(self) -> DatasetResult:
@@ -175,9 +175,11 @@ class DatasetSteps(MeasurementSteps):
             experiments=experiments_frame(job.record.identity.name, self.name, headline, found),
             experiment_items=experiment_items_frame(self.name, item_ids, found),
             unavailable=unavailable_frame(self.name, missing),
-            probes=probe_tensors(self.name, PROBES, sets),
+            probes=probe_tensors(self.name, PROBES, sets, self.final_probes.value),
             reference_layers=tuple(sets["/".join(headline)].reference[0].tolist()),
             unconverged=tuple(one for fitted in sets.values() for one in fitted.unconverged),
+            kept=self.kept(),
+            notes=tuple(dict.fromkeys(note for fitted in sets.values() for note in fitted.notes)),
         )
 
     def left_out(self, reason: str) -> LeftOut:

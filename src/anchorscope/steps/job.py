@@ -3,7 +3,6 @@
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from importlib import metadata
-from pathlib import Path
 from typing import Any
 
 from anchorscope.answers.prompt import make_template
@@ -17,6 +16,7 @@ from anchorscope.execute.executor import LocalExecutor
 from anchorscope.interventions.intervention import Writer
 from anchorscope.models.language_model import LanguageModel, ModelIdentity
 from anchorscope.models.loading import load as load_model
+from anchorscope.models.loading import make_ready, source_signature
 from anchorscope.models.wrapping import wrap
 from anchorscope.plan.passes import Planner
 from anchorscope.prepare import solver_device
@@ -55,8 +55,9 @@ class Job:
         """The model, loaded when the first step needs it."""
         if self.loaded is not None:
             return wrap(*self.loaded)
-        self.progress.start("load model", 1)
         recipe = self.recipe
+        make_ready(recipe.model, self.progress)
+        self.progress.start("load model", 1)
         lm = load_model(recipe.model, recipe.dtype, recipe.device, recipe.trust_remote_code)
         self.progress.advance(1)
         self.progress.finish()
@@ -130,12 +131,3 @@ class Job:
         """What a step is made from: its code's epoch, libraries, named options of the recipe, and other values."""
         chosen = {name: getattr(self.recipe, name) for name in options}
         return MadeFrom(epoch, {**chosen, **others}, {name: metadata.version(name) for name in libraries})
-
-
-def source_signature(model: str) -> str | None:
-    """Size and time of change of the files that a model's name points to; None where it cannot be told."""
-    place = Path(model)
-    if not place.exists():
-        return None
-    files = sorted(one for one in place.rglob("*") if one.is_file()) if place.is_dir() else [place]
-    return canonical_hash([(str(one), one.stat().st_size, one.stat().st_mtime_ns) for one in files])

@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 
 from anchorscope.evidence.areas import areas
 from anchorscope.evidence.draws import Draws, estimates, ratio
-from anchorscope.report.experiments.confusion import CONFUSION_SCHEMA
-from anchorscope.report.experiments.recovery import RECOVERY_SCHEMA
+from anchorscope.report.recovery_chart import RECOVERY_SCHEMA
+from anchorscope.report.validation_page import CONFUSION_SCHEMA
 from anchorscope.stats.estimate import group_weights
 from anchorscope.stats.streams import stream
 from anchorscope.validation.scores import Items, Score

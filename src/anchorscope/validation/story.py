@@ -2,6 +2,7 @@
 
 import polars as pl
 
+from anchorscope.catalogue import METHODS
 from anchorscope.report.wording import count, number
 from anchorscope.validation.scores import CONTROLS, Items
 
@@ -14,8 +15,7 @@ MAIN_WAYS = {
 SHOWN = ("plain", "cross-fitted a", "cross-fitted b", "corrected", "retained")
 """Rules whose confusion the page shows: those by which a run sorts its items."""
 _METHODS = (
-    "knockout", "direct", "zeroing", "patch-same", "patch-random", "answer-template", "answer-bare", "single",
-    "single heads", "question_to_answer, loss", "question_to_answer, log_odds", "share, log_odds",
+    *METHODS, "single", "single heads", "question_to_answer, loss", "question_to_answer, log_odds", "share, log_odds",
 )  # fmt: skip
 BIASED = 0.1
 """A rule whose recall differs by more than this between true and false answers, interval and all, follows the label."""

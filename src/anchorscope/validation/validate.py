@@ -19,7 +19,7 @@ from anchorscope.planted import planted_model_folder
 from anchorscope.planted.items import Shares, planted_items, write_items
 from anchorscope.progress import Progress, Silent
 from anchorscope.recipe import make_recipe
-from anchorscope.report.experiments.validation import Validation, write_validation
+from anchorscope.report.validation_page import Validation, write_validation
 from anchorscope.validation.recovery import confusion_table, recovery_table
 from anchorscope.validation.scores import Items, read_items, read_scores
 from anchorscope.validation.story import MAIN_WAYS, SHOWN, sentences

@@ -14,13 +14,18 @@ sys.path.insert(0, str(Path(__file__).parents[2]))  # pytest's import mode does 
 from compared_runs import model_findings  # isort: skip
 
 from anchorscope.progress import Silent
-from anchorscope.report.comparison import render
+from anchorscope.report.comparison import comparison_page
 from anchorscope.report.comparison.compared import Compared, Flag
-from anchorscope.report.comparison.data import OWN, comparison_data
-from anchorscope.report.comparison.side_by_side import side_by_side
-from anchorscope.report.comparison.story import comparison_summary, spanned
-from anchorscope.report.comparison.tables import groups_table, models_table, results_table
-from anchorscope.report.readings import read
+from anchorscope.report.comparison.comparison_page import OWN, comparison_data
+from anchorscope.report.comparison.comparison_text import (
+    comparison_summary,
+    groups_table,
+    models_table,
+    results_table,
+    side_by_side,
+)
+from anchorscope.report.statements.run_readings import read
+from anchorscope.report.wording import spanned
 
 MARKUP = "<img src=x onerror=alert(1)></script><script>alert(2)</script>"
 
@@ -43,8 +48,8 @@ def pages(compared: Compared, tmp_path_factory: pytest.TempPathFactory) -> dict[
 def written(compared: Compared, folder: Path) -> dict[str, str]:
     """Both pages without figures: drawing takes the time and has tests of its own."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(render, "save_all", lambda *_: None)
-        render.write_comparison(compared, folder, Silent())
+        patch.setattr(comparison_page, "save_all", lambda *_: None)
+        comparison_page.write_comparison(compared, folder, Silent())
     return {kind: (folder / f"report.{kind}").read_text(encoding="utf-8") for kind in ("html", "md")}
 
 

@@ -9,9 +9,9 @@ sys.path.insert(0, str(Path(__file__).parents[1]))  # pytest's import mode does 
 
 from report_further_synthetic import make_further
 
-from anchorscope.report.claims import judge
-from anchorscope.report.page import write_report
-from anchorscope.report.readings import read
+from anchorscope.report.run_page import write_report
+from anchorscope.report.statements.claims import judge
+from anchorscope.report.statements.run_readings import read
 
 
 @pytest.fixture(scope="session")

@@ -12,17 +12,17 @@ from hypothesis import strategies as st
 from report_further_synthetic import GROUPS, LAYERS, make_further
 from report_synthetic import make_findings
 
-from anchorscope.report.charts.drawing import Legend
-from anchorscope.report.charts.figures import displays
-from anchorscope.report.experiments.canvas import Grid, canvas, rows_that_fit
-from anchorscope.report.experiments.contents import CHARTS, further_displays
-from anchorscope.report.experiments.heat import draw_heat
+from anchorscope.report.charts.heatmap import draw_heat
+from anchorscope.report.charts.layout import Grid, Legend, canvas, rows_that_fit
 from anchorscope.report.experiments.interventions import InterventionsChart
 from anchorscope.report.experiments.layers import LayersChart, window_width
 from anchorscope.report.experiments.saliency import SaliencyChart
+from anchorscope.report.experiments.section import experiment_charts, experiment_figures
 from anchorscope.report.experiments.self_awareness import SelfAwarenessChart
 from anchorscope.report.experiments.sensitivity import moved_by
+from anchorscope.report.render import figures_of
 
+CHARTS = experiment_charts()
 NAMES = {
     "interventions", "patching", "answer_only", "direct_edges", "zeroing", "layers", "heads", "saliency", "boundary",
     "self_awareness", "agreement", "sensitivity",
@@ -38,11 +38,11 @@ def texts(figure) -> list[str]:
 
 
 def test_a_run_without_further_experiments_draws_none_of_them():
-    assert further_displays(make_findings(("atlas",))) == []
+    assert experiment_figures(make_findings(("atlas",))) == []
 
 
 def test_every_experiment_has_its_figure_among_those_of_the_report(further):
-    names = [figure.name for figure in displays(further)]
+    names = [figure.name for figure in figures_of(further)]
     assert set(names) > NAMES
     assert len(set(names)) == len(names)
 

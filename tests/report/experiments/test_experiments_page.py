@@ -10,16 +10,17 @@ from hypothesis import strategies as st
 from report_further_synthetic import Experiments, make_further
 from report_synthetic import make_findings
 
-from anchorscope.report.claims import judge
-from anchorscope.report.experiments.cells import chance, group_cells
-from anchorscope.report.experiments.contents import CHARTS, further_sections
+from anchorscope.report.experiments.experiment_rows import find, select
 from anchorscope.report.experiments.heads import head_of
-from anchorscope.report.experiments.records import find, select
+from anchorscope.report.experiments.section import experiment_charts, experiment_sections
 from anchorscope.report.findings import EXPERIMENT_ITEM_SCHEMA, EXPERIMENT_SCHEMA, UNAVAILABLE_SCHEMA
-from anchorscope.report.page import FURTHER_FILES, write_report
-from anchorscope.report.readings import read
+from anchorscope.report.run_page import EXPERIMENT_FILES, write_report
+from anchorscope.report.statements.claims import judge
+from anchorscope.report.statements.run_readings import read
+from anchorscope.report.text_table import group_cells, p_value_cell
 from anchorscope.report.wording import points
 
+CHARTS = experiment_charts()
 ORDER = (
     "interventions", "patching", "answer-only", "layers", "heads", "zeroing", "saliency", "boundary", "self-awareness",
     "agreement", "sensitivity", "unavailable",
@@ -44,19 +45,19 @@ def test_empty_tables_have_the_columns_of_the_files():
     assert dict(findings.experiments.schema) == EXPERIMENT_SCHEMA
     assert dict(findings.experiment_items.schema) == EXPERIMENT_ITEM_SCHEMA
     assert dict(findings.unavailable.schema) == UNAVAILABLE_SCHEMA
-    assert further_sections(findings) == []
+    assert experiment_sections(findings) == []
 
 
 def test_subsections_come_in_the_agreed_order(further):
-    assert tuple(section.slug for section in further_sections(further)) == ORDER
+    assert tuple(section.slug for section in experiment_sections(further)) == ORDER
 
 
 @pytest.mark.parametrize("experiment", [slug for slug in ORDER[3:-1] if slug != "zeroing"])
 def test_a_subsection_appears_only_where_its_rows_exist(further, experiment):
-    (section,) = further_sections(only(further, experiment))
+    (section,) = experiment_sections(only(further, experiment))
     assert section.slug == experiment
     assert section.tables
-    assert [plate.name for plate in section.plates] == [experiment.replace("-", "_")]
+    assert [figure.name for figure in section.figures] == [experiment.replace("-", "_")]
 
 
 @pytest.mark.parametrize(
@@ -66,16 +67,16 @@ def test_a_subsection_appears_only_where_its_rows_exist(further, experiment):
      ("template", ["interventions"]), ("subject", [])],
 )  # fmt: skip
 def test_interventions_bring_their_subsections(further, name, slugs):
-    assert [section.slug for section in further_sections(only(further, interventions=(name,)))] == slugs
+    assert [section.slug for section in experiment_sections(only(further, interventions=(name,)))] == slugs
 
 
-def test_every_plate_has_a_figure_and_every_figure_a_plate(further):
-    plates = [plate.name for section in further_sections(further) for plate in section.plates]
-    assert sorted(plates) == sorted(chart.name for chart in CHARTS)
+def test_every_figure_of_a_section_is_drawn_and_every_one_drawn_is_shown(further):
+    shown = [figure.name for section in experiment_sections(further) for figure in section.figures]
+    assert sorted(shown) == sorted(chart.name for chart in CHARTS)
 
 
 def test_tables_are_whole(further):
-    for section in further_sections(further):
+    for section in experiment_sections(further):
         assert section.text
         for _, table in section.tables:
             assert all(len(row) == len(table.head) for row in table.rows), section.slug
@@ -88,7 +89,7 @@ def test_the_page_shows_the_numbers(page):
         text = (page / name).read_text(encoding="utf-8")
         for wanted in (
             "Further evidence", "Knowledge boundary", "−52.0 [−54.0, −50.0]", "head 2, layers 6–8", "&lt; 0.001",
-            "0.87", "83.0\u00a0%", "popularity: none of 160 items", *FURTHER_FILES,
+            "0.87", "83.0\u00a0%", "popularity: none of 160 items", *EXPERIMENT_FILES,
         ):  # fmt: skip
             assert wanted.replace("_", "\\_") in text or wanted in text, (name, wanted)
     ids = re.findall(r'id="([^"]+)"', (page / "report.html").read_text(encoding="utf-8"))
@@ -125,9 +126,9 @@ def test_a_group_that_is_missing_is_a_dash_and_not_a_zero():
 
 def test_rows_of_another_place_and_values_that_are_none_are_left_out(further):
     elsewhere = further.experiments.with_columns(site=pl.lit("attention"))
-    assert further_sections(replace(only(further), experiments=elsewhere)) == []
+    assert experiment_sections(replace(only(further), experiments=elsewhere)) == []
     nothing = further.experiments.with_columns(value=pl.lit(float("nan")))
-    assert further_sections(replace(only(further), experiments=nothing)) == []
+    assert experiment_sections(replace(only(further), experiments=nothing)) == []
 
 
 def test_all_answers_are_those_without_a_truth_too():
@@ -155,10 +156,10 @@ def test_heads_are_read_back(head, first, last):
      (float("nan"), None, "–"), (0.2, float("nan"), "0.200")],
 )  # fmt: skip
 def test_chances_are_written_with_the_discovery_rate_where_there_is_one(p, q, text):
-    assert chance(p, q) == text
+    assert p_value_cell(p, q) == text
 
 
 def test_a_rule_that_is_not_known_here_keeps_its_name(further):
     renamed = only(further, "boundary").experiments.with_columns(assignment=pl.lit("weighed anew"))
-    (section,) = further_sections(replace(only(further), experiments=renamed))
+    (section,) = experiment_sections(replace(only(further), experiments=renamed))
     assert section.tables[0][1].rows[0][2] == "weighed anew"

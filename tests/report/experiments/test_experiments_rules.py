@@ -8,14 +8,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from report_further_synthetic import make_further
 
+from anchorscope import catalogue
 from anchorscope.interventions.registry import INTERVENTIONS, REWRITINGS
-from anchorscope.report.experiments.contents import CHARTS, further_sections
-from anchorscope.report.experiments.families import FAMILIES, PatchingChart
-from anchorscope.report.experiments.interventions import CONTROLS, NAMES, InterventionsChart, effects_table
-from anchorscope.report.experiments.layers import LayersChart, proved
+from anchorscope.report.experiments.intervention_curves import InterventionCurves, PatchingChart
+from anchorscope.report.experiments.interventions import InterventionsChart, effects_table
+from anchorscope.report.experiments.layers import LayersChart, significant
+from anchorscope.report.experiments.section import experiment_charts, experiment_sections
 from anchorscope.report.experiments.sensitivity import SensitivityChart
 from anchorscope.report.findings import EXPERIMENT_SCHEMA
 
+CHARTS = experiment_charts()
+FAMILIES = [chart for chart in CHARTS if issubclass(chart, InterventionCurves)]
 REFIT = -98.7
 """What the probe trained on cut states measures; belongs to the main table and nowhere here."""
 
@@ -62,7 +65,7 @@ def test_a_panel_per_rule_that_the_run_has(further, three, chart):
 def test_what_the_refitted_probe_measures_is_not_mixed_in(three):
     assert REFIT not in PatchingChart.from_findings(three).data["delta_p"].to_list()
     assert REFIT not in InterventionsChart.from_findings(three).data["value"].to_list()
-    cells = [cell for section in further_sections(three) for _, table in section.tables for row in table.rows
+    cells = [cell for section in experiment_sections(three) for _, table in section.tables for row in table.rows
              for cell in row]  # fmt: skip
     assert not any("98.7" in cell for cell in cells)
 
@@ -88,7 +91,7 @@ def test_figures_of_three_rules_fit_a_page(chart):
 @given(st.none() | st.floats(0, 1), st.none() | st.floats(allow_infinity=False))
 def test_a_cell_is_proved_if_told_from_zero_and_not_small(q, size):
     row = dict.fromkeys(EXPERIMENT_SCHEMA) | {"q_value": q, "effect_size": size}
-    found = proved(pl.DataFrame([row], schema=EXPERIMENT_SCHEMA)).height
+    found = significant(pl.DataFrame([row], schema=EXPERIMENT_SCHEMA)).height
     assert found == (q is not None and q < 0.05 and not (size is not None and abs(size) < 0.2))
 
 
@@ -99,7 +102,7 @@ def test_small_cells_are_hatched_and_not_counted(further):
         sizes = pl.when(cells).then(size).otherwise(pl.col("effect_size"))
         run = replace(further, experiments=further.experiments.with_columns(effect_size=sizes))
         (hatch,) = LayersChart.from_findings(run).plot().axes[0].patches
-        (layers,) = [section for section in further_sections(run) if section.slug == "layers"]
+        (layers,) = [section for section in experiment_sections(run) if section.slug == "layers"]
         (table,) = [table for title, table in layers.tables if title.startswith("Cells")]
         return len(hatch.get_path().vertices) // 5, int(table.rows[0][4]) + int(table.rows[0][5])
 
@@ -122,6 +125,6 @@ def test_other_cuts_stand_among_the_rules_and_rules_of_a_seed_apart(three):
 
 def test_the_registry_knows_the_same_names_and_controls():
     registered = {**INTERVENTIONS, **REWRITINGS}
-    assert set(NAMES) == set(registered)
-    assert set(CONTROLS) == {name for name, one in registered.items() if one.control}
-    assert tuple(NAMES)[-len(CONTROLS) :] == CONTROLS
+    assert set(catalogue.INTERVENTIONS) == set(registered)
+    assert set(catalogue.CONTROLS) == {name for name, one in registered.items() if one.control}
+    assert tuple(catalogue.INTERVENTIONS)[-len(catalogue.CONTROLS) :] == catalogue.CONTROLS

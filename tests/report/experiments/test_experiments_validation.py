@@ -6,9 +6,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 from report_further_synthetic import confusion, recovery
 
-from anchorscope.report.experiments.confusion import CALLED, PLANTED, ConfusionChart, confusion_tables, with_totals
-from anchorscope.report.experiments.recovery import RECOVERY_SCHEMA, RecoveryChart, other_recovery_table, recovery_table
-from anchorscope.report.experiments.validation import Validation, write_validation
+from anchorscope.report.recovery_chart import RECOVERY_SCHEMA, RecoveryChart, other_recovery_table, recovery_table
+from anchorscope.report.validation_page import (
+    CALLED,
+    PLANTED,
+    ConfusionChart,
+    Validation,
+    confusion_tables,
+    with_totals,
+    write_validation,
+)
 
 
 def test_the_recovery_table_has_all_true_and_false_side_by_side():

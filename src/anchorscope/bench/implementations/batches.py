@@ -60,7 +60,12 @@ def attention_kernel(model: Any, name: str) -> Iterator[None]:
 def attention_parts(lm: LanguageModel) -> list[Any]:
     """The module of each block whose output attention adds to the stream."""
     name = lm.family.norm_after_attention or lm.family.attention
-    return [getattr(block, name) for block in lm.layers]
+    return [getattr(block, name) for block in model_layers(lm)]
+
+
+def model_layers(lm: LanguageModel) -> Any:
+    """The blocks of the model itself: those of the engine's twin ask the engine what their tokens see."""
+    return getattr(lm.model_stack, lm.family.layers)
 
 
 @contextmanager

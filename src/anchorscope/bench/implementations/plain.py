@@ -25,6 +25,7 @@ from anchorscope.bench.implementations.batches import (
     cut_mask,
     kernel_of,
     last_states,
+    model_layers,
     padded,
 )
 from anchorscope.bench.workload import Item, Workload
@@ -93,7 +94,7 @@ def mask_of_layer(lm: LanguageModel, layer: int, mask: Tensor) -> Iterator[None]
     def give(module: Any, args: Any, kwargs: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
         return args, {**kwargs, "attention_mask": mask}
 
-    handle = getattr(lm.layers[layer], lm.family.attention).register_forward_pre_hook(give, with_kwargs=True)
+    handle = getattr(model_layers(lm)[layer], lm.family.attention).register_forward_pre_hook(give, with_kwargs=True)
     try:
         yield
     finally:
@@ -145,7 +146,7 @@ class PlainBatched(TunedBatches):
         ids, last = padded(items, self.lm.device)
         kept: list[Tensor] = []
         with last_states(self.lm, kept, torch.arange(len(items), device=self.lm.device), last):
-            self.lm.stack(input_ids=ids, attention_mask=mask, use_cache=False)
+            self.lm.model_stack(input_ids=ids, attention_mask=mask, use_cache=False)
         return torch.stack(kept).cpu()
 
     def _restarts(self, items: list[Item], batch: list[int], states: Tensor) -> None:
@@ -162,12 +163,12 @@ class PlainBatched(TunedBatches):
                 for later in range(layer, lm.n_layers):
                     mask = cut if later == layer else None
                     rotary = lm.rotary(later, stream, positions)
-                    stream = _first(lm.layers[later](stream, attention_mask=mask, position_embeddings=rotary))
+                    stream = _first(model_layers(lm)[later](stream, attention_mask=mask, position_embeddings=rotary))
             states[layer, layer:, batch] = torch.stack(kept).cpu()
 
     def _streams(self, ids: Tensor) -> list[Tensor]:
         """The stream before every block; the last hidden state is normed and not needed."""
-        given: Any = self.lm.stack(input_ids=ids, output_hidden_states=True, use_cache=False)
+        given: Any = self.lm.model_stack(input_ids=ids, output_hidden_states=True, use_cache=False)
         return list(given.hidden_states[:-1])
 
 

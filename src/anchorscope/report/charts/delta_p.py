@@ -13,26 +13,26 @@ from typing import ClassVar, final
 import polars as pl
 from matplotlib.figure import Figure
 
-from anchorscope.report.charts.curve_lines import (
+from anchorscope.report.assignment_rules import PANEL_TITLES, RETAINED_TITLE
+from anchorscope.report.charts.display import Display
+from anchorscope.report.charts.layout import Legend
+from anchorscope.report.charts.line_chart import (
     CURVE_COLUMNS,
     POINTS_NOTE,
-    draw_groups,
-    draw_random,
+    Panel,
+    delta_p_axes,
     drawable,
     group_handles,
-    mark_reference,
+    group_lines,
+    line_chart,
     missing_groups,
     random_handle,
+    random_lines,
     reference_handle,
-    room_for_marks,
 )
-from anchorscope.report.charts.display import Display
-from anchorscope.report.charts.drawing import Legend, empty_panel, layer_axis, sheet, zero_line
 from anchorscope.report.findings import Findings
-from anchorscope.report.palette import Look, looks
+from anchorscope.report.palette import DatasetStyle, dataset_styles
 
-PANELS = {"plain": "plain (as in the paper)", "corrected": "corrected for the shift"}
-RETAINED = {"retained": "retained (probe trained on cut states)"}
 _PANEL_INCHES = (4.35, 3.3)
 
 
@@ -45,8 +45,8 @@ class DeltaPChart(Display):
     """Title of the chart."""
     n_layers: int
     """Length of the x axis."""
-    looks: Mapping[str, Look]
-    """Look of every dataset, in order."""
+    styles: Mapping[str, DatasetStyle]
+    """Colours and marker of every dataset, in order."""
     reference_layers: Mapping[str, tuple[int, ...]]
     """Per dataset, l* of every fold."""
 
@@ -55,7 +55,7 @@ class DeltaPChart(Display):
     @property
     def panels(self) -> dict[str, str]:
         """Titles of the panels by assignment; runs without probes that were trained again have two."""
-        return PANELS | (RETAINED if self.data["assignment"].is_in(list(RETAINED)).any() else {})
+        return PANEL_TITLES | (RETAINED_TITLE if self.data["assignment"].is_in(list(RETAINED_TITLE)).any() else {})
 
     @classmethod
     def from_findings(cls, findings: Findings) -> "DeltaPChart":
@@ -83,9 +83,9 @@ class DeltaPChart(Display):
         reference_layers: Mapping[str, tuple[int, ...]],
     ) -> "DeltaPChart":
         """Choose the rows to draw: all items, knockout and random control, all panels."""
-        sees_no_shift = pl.col("assignment").is_in(list(RETAINED)) & (pl.col("variant") == "refit")
+        sees_no_shift = pl.col("assignment").is_in(list(RETAINED_TITLE)) & (pl.col("variant") == "refit")
         wanted = (
-            (pl.col("assignment").is_in(list(PANELS)) | sees_no_shift)
+            (pl.col("assignment").is_in(list(PANEL_TITLES)) | sees_no_shift)
             & (pl.col("truth") == "all")
             & pl.col("intervention").is_in(["knockout", "random"])
             & pl.col("dataset").is_in(datasets)
@@ -94,30 +94,25 @@ class DeltaPChart(Display):
         drawn = drawn.sort("assignment", "intervention", "dataset", "group", "layer", descending=[True] + [False] * 4)
         folds = [layers.count(layer) for layer, layers in _marks(drawn, reference_layers)]
         data = drawn.with_columns(pl.Series("reference_folds", folds, dtype=pl.Int64))
-        empty = missing_groups(drawn.filter(pl.col("intervention") == "knockout"), datasets, PANELS, "assignment")
-        return cls(data, (POINTS_NOTE, *empty), model, n_layers, looks(datasets), reference_layers)
+        empty = missing_groups(drawn.filter(pl.col("intervention") == "knockout"), datasets, PANEL_TITLES, "assignment")
+        return cls(data, (POINTS_NOTE, *empty), model, n_layers, dataset_styles(datasets), reference_layers)
 
     def draw(self) -> Figure:
         """Draw all panels with a shared y axis, and one legend below."""
         knockout = self.data.filter(pl.col("intervention") == "knockout")
         random = self.data.filter(pl.col("intervention") == "random")
-        handles = [*group_handles(self.looks, knockout), *([random_handle()] if random.height else [])]
+        handles = [*group_handles(self.styles, knockout), *([random_handle()] if random.height else [])]
         handles += [reference_handle()] if self.reference_layers else []
-        legend = Legend(handles, 3 if len(self.looks) == 3 else 4, self.notes)
-        page = sheet(self.model, (1, len(self.panels)), _PANEL_INCHES, legend)
-        for axes, (assignment, title) in zip(page.axes[0], self.panels.items(), strict=True):
+        panels = []
+        for assignment, title in self.panels.items():
             here = pl.col("assignment") == assignment
-            zero_line(axes)
-            mark_reference(axes, self.reference_layers, self.looks)
-            draw_random(axes, random.filter(here))
-            draw_groups(axes, knockout.filter(here), self.looks)
-            if not knockout.filter(here).height:
-                empty_panel(axes, "no items in either group")
-            axes.set_title(title)
-            layer_axis(axes, self.n_layers)
-        page.axes[0][0].set_ylabel("ΔP")
-        room_for_marks(page.axes[0][0], len(self.looks))
-        return page.figure
+            mine = knockout.filter(here)
+            lines = [*random_lines(random.filter(here)), *group_lines(mine, self.styles)]
+            empty = "" if mine.height else "no items in either group"
+            panels.append(Panel(title, lines, empty, (), self.reference_layers, self.styles))
+        axes_of = delta_p_axes(self.n_layers, mark_rows=len(self.styles))
+        legend = Legend(handles, 3 if len(self.styles) == 3 else 4, self.notes)
+        return line_chart(self.model, panels, (1, len(panels)), _PANEL_INCHES, axes_of, legend)
 
 
 def _marks(drawn: pl.DataFrame, layers: Mapping[str, tuple[int, ...]]) -> list[tuple[int, tuple[int, ...]]]:

@@ -13,21 +13,22 @@ from typing import ClassVar, final
 import polars as pl
 from matplotlib.figure import Figure
 
-from anchorscope.report.charts.curve_lines import (
+from anchorscope.report.charts.display import Display
+from anchorscope.report.charts.layout import Legend
+from anchorscope.report.charts.line_chart import (
     CURVE_COLUMNS,
     POINTS_NOTE,
-    draw_groups,
+    Panel,
+    delta_p_axes,
     drawable,
     group_handles,
-    mark_reference,
+    group_lines,
+    line_chart,
     missing_groups,
     reference_handle,
-    room_for_marks,
 )
-from anchorscope.report.charts.display import Display
-from anchorscope.report.charts.drawing import Legend, empty_panel, layer_axis, sheet, zero_line
 from anchorscope.report.findings import Findings
-from anchorscope.report.palette import Look, looks
+from anchorscope.report.palette import DatasetStyle, dataset_styles
 
 CROSS_FITTED = "cross-fitted"
 _PANEL_INCHES = (2.75, 2.7)
@@ -42,8 +43,8 @@ class ReferenceLayerChart(Display):
     """Title of the chart."""
     n_layers: int
     """Length of the x axis."""
-    looks: Mapping[str, Look]
-    """Look of every dataset, in order."""
+    styles: Mapping[str, DatasetStyle]
+    """Colours and marker of every dataset, in order."""
     reference_layers: Mapping[str, tuple[int, ...]]
     """Per dataset, l* of every fold, before it is moved."""
     panels: Mapping[str, str]
@@ -71,30 +72,22 @@ class ReferenceLayerChart(Display):
             panels[CROSS_FITTED] = "cross-fitted"
             shifts[CROSS_FITTED] = 0
         notes = (POINTS_NOTE, *missing_groups(data, findings.datasets, panels, "panel"))
-        look, layers = looks(findings.datasets), findings.reference_layers
-        return cls(data, notes, findings.model, findings.n_layers, look, layers, panels, shifts)
+        colours, layers = dataset_styles(findings.datasets), findings.reference_layers
+        return cls(data, notes, findings.model, findings.n_layers, colours, layers, panels, shifts)
 
     def draw(self) -> Figure:
         """One row of panels with a shared y axis."""
-        panels = self.panels or {"": "not available"}
-        handles = [*group_handles(self.looks, self.data), *([reference_handle()] if self.reference_layers else [])]
+        handles = [*group_handles(self.styles, self.data), *([reference_handle()] if self.reference_layers else [])]
+        panels = []
+        for key, title in (self.panels or {"": "not available"}).items():
+            rows = self.data.filter(pl.col("panel") == key)
+            moved = {} if key == CROSS_FITTED else self._moved(key)  # there every half has an l* of its own
+            empty = "" if rows.height else "no items in either group"
+            panels.append(Panel(title, group_lines(rows, self.styles), empty, (), moved, self.styles))
         title = f"{self.model}: which layer and which probe sorts"
-        page = sheet(
-            title, (1, len(panels)), _PANEL_INCHES, Legend(handles, 5 if len(self.looks) < 3 else 4, self.notes)
-        )
-        for axes, (key, title) in zip(page.axes[0], panels.items(), strict=True):
-            zero_line(axes)
-            table = self.data.filter(pl.col("panel") == key)
-            if key != CROSS_FITTED:  # there every half has an l* of its own
-                mark_reference(axes, self._moved(key), self.looks)
-            draw_groups(axes, table, self.looks)
-            if not table.height:
-                empty_panel(axes, "no items in either group")
-            axes.set_title(title)
-            layer_axis(axes, self.n_layers)
-        page.axes[0][0].set_ylabel("ΔP")
-        room_for_marks(page.axes[0][0], len(self.looks))
-        return page.figure
+        axes_of = delta_p_axes(self.n_layers, mark_rows=len(self.styles))
+        legend = Legend(handles, 5 if len(self.styles) < 3 else 4, self.notes)
+        return line_chart(title, panels, (1, len(panels)), _PANEL_INCHES, axes_of, legend)
 
     def _moved(self, key: str) -> dict[str, tuple[int, ...]]:
         """The sorting layers of one panel; a moved layer stays within the model."""

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import polars as pl
 
-from anchorscope.report.charts.curve_lines import drawable
+from anchorscope.report.charts.line_chart import drawable
 from anchorscope.report.findings import Findings
 
 REFIT = "refit"

@@ -12,32 +12,28 @@ import polars as pl
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from anchorscope.report.charts.display import Display
-from anchorscope.report.charts.drawing import Legend, empty_panel
-from anchorscope.report.experiments.canvas import Grid, canvas
-from anchorscope.report.experiments.cells import NOTHING, chance, shown
-from anchorscope.report.experiments.heat import draw_heat, text_colour
-from anchorscope.report.experiments.records import (
+from anchorscope.catalogue import METHODS
+from anchorscope.report.assignment_rules import rule_name
+from anchorscope.report.charts.heatmap import draw_heat, text_colour
+from anchorscope.report.charts.layout import Grid, Legend, canvas, empty_panel
+from anchorscope.report.experiments.experiment_rows import (
     TRUTHS,
-    absent_notes,
     datasets_in,
     estimate_of,
     find,
     present,
-    rule_name,
     rules_in,
     select,
     statistics,
 )
-from anchorscope.report.experiments.section import Plate, Section, filled
+from anchorscope.report.experiments.section import ExperimentChart, SectionSpec
 from anchorscope.report.findings import Findings
 from anchorscope.report.palette import Q_ANCHORED, display_name
-from anchorscope.report.tables import Table
+from anchorscope.report.text_table import NOTHING, Table, p_value_cell, shown
 from anchorscope.report.wording import count, estimate, number, percent
 
 _COLUMNS = ("dataset", "assignment", "truth", "variant", "against", "value", "ci_low", "ci_high", "n", "p_value",
             "q_value")  # fmt: skip
-METHODS = ("knockout", "direct", "zeroing", "patch-same", "patch-random", "answer-template", "answer-bare")
 _CELL = 0.44
 _ON_HATCH = {"facecolor": "white", "edgecolor": "none", "alpha": 0.75, "pad": 0.6}
 
@@ -49,33 +45,28 @@ def method_name(method: str) -> str:
 
 @final
 @dataclass(frozen=True)
-class AgreementChart(Display):
+class AgreementChart(ExperimentChart):
     """Kappa of every pair of methods."""
-
-    model: str
-    """Title of the chart."""
-    datasets: tuple[str, ...]
-    """One row of panels per dataset and rule."""
 
     name: ClassVar[str] = "agreement"
 
+    alt: ClassVar[str] = "Kappa between every pair of methods, for all, true and false answers"
+    caption: ClassVar[str] = "Each pair once, below the diagonal."
+
     @classmethod
-    def from_findings(cls, findings: Findings) -> "AgreementChart":
-        """Choose the kappas."""
+    def rows(cls, findings: Findings) -> pl.DataFrame:
+        """The kappas."""
         rows = statistics(findings, "agreement", "kappa")
-        data = rows.with_columns(pl.col("truth").fill_null("all")).select(_COLUMNS)
-        notes = (
+        return rows.with_columns(pl.col("truth").fill_null("all")).select(_COLUMNS)
+
+    @classmethod
+    def explained(cls, findings: Findings) -> tuple[str, ...]:
+        """What kappa is, and what the label does to it."""
+        return (
             "Cohen's kappa of being called Q-Anchored: 0 is chance, 1 full agreement; hatched where its 95 % interval "
             "holds zero. "
             "Agreement that comes from the label alone vanishes within true and within false answers.",
-            *absent_notes(findings, data),
         )
-        return cls(data, notes, findings.model, datasets_in(findings, data))
-
-    @classmethod
-    def was_made(cls, findings: Findings) -> bool:
-        """Whether there is something to draw."""
-        return bool(statistics(findings, "agreement", "kappa").height)
 
     def draw(self) -> Figure:
         """A row per dataset and rule, a column for all, true and false answers."""
@@ -102,13 +93,13 @@ class AgreementChart(Display):
     @staticmethod
     def _draw_panel(axes: Axes, table: pl.DataFrame, methods: list[str]) -> None:
         values = np.full((len(methods) - 1,) * 2, np.nan)
-        unproved = np.full(values.shape, False)
+        not_significant = np.full(values.shape, False)
         for row in table.to_dicts():
             low, high = sorted((methods.index(row["variant"]), methods.index(row["against"])))
             values[high - 1, low] = row["value"]
             found = estimate_of(row | {"method": ""})
-            unproved[high - 1, low] = not (found.ci_low > 0 or found.ci_high < 0)
-        draw_heat(axes, values, unproved, 1.0, signs=False)
+            not_significant[high - 1, low] = not (found.ci_low > 0 or found.ci_high < 0)
+        draw_heat(axes, values, not_significant, 1.0, signs=False)
         axes.set_facecolor("none")
         axes.set_ylim(len(methods) - 1.5, -0.5)
         for spine in axes.spines.values():
@@ -117,30 +108,9 @@ class AgreementChart(Display):
             empty_panel(axes, "too few items")
         for row, column in np.argwhere(np.isfinite(values)):
             value = float(values[row, column])
-            box = _ON_HATCH if unproved[row, column] else None
+            box = _ON_HATCH if not_significant[row, column] else None
             axes.text(column, row, number(value, 2), ha="center", va="center", color=text_colour(value, 1.0), bbox=box,
                       fontsize=7.6)  # fmt: skip
-
-
-def agreement_section(findings: Findings) -> Section | None:
-    """Whether the methods agree."""
-    table = statistics(findings, "agreement")
-    if not table.height:
-        return None
-    text = (
-        "Do cutting, patching, dropping the question and saliency call the same items Q-Anchored? Each method sorts "
-        "the items by its own flips at l*; saliency has no flips, so it calls as many items as the knockout does, "
-        "those with the largest share.",
-        "Kappa is agreement beyond chance. Methods that all push verdicts towards “false” agree on true answers "
-        "without any pathway, so read the panels within true and within false answers. The AUC needs no threshold: "
-        "how well a method's own score finds the items that the knockout calls Q-Anchored.",
-    )
-    plate = Plate("agreement", "Kappa between every pair of methods, for all, true and false answers",
-                  "Each pair once, below the diagonal.")  # fmt: skip
-    return Section("agreement", "Agreement", text, filled(
-        ("What each method calls Q-Anchored", _methods_table(findings, table)),
-        ("Pairs with the knockout; all pairs are in the figure and in experiments.csv", _pairs_table(findings, table)),
-    ), (plate,) if AgreementChart.was_made(findings) else ())  # fmt: skip
 
 
 def _methods_table(findings: Findings, table: pl.DataFrame) -> Table:
@@ -173,10 +143,10 @@ def _pairs_table(findings: Findings, table: pl.DataFrame) -> Table:
             for first, second in chosen.unique(maintain_order=True).iter_rows():
                 mine = select(here, variant=first, against=second)
                 kappas = [find(mine, quantity="kappa", truth=truth) for truth in TRUTHS]
-                everyone = select(mine, truth="all")
-                row = select(everyone, quantity="kappa")
-                p = chance(*row.select("p_value", "q_value").row(0)) if row.height else NOTHING
-                numbers = [find(everyone, quantity=f"n_{name}") for name in _TABLE]
+                all_answers = select(mine, truth="all")
+                row = select(all_answers, quantity="kappa")
+                p = p_value_cell(*row.select("p_value", "q_value").row(0)) if row.height else NOTHING
+                numbers = [find(all_answers, quantity=f"n_{name}") for name in _TABLE]
                 counts = [number(one.value, 0) if one else NOTHING for one in numbers]
                 about = (display_name(dataset), rule_name(rule), f"{method_name(first)} · {method_name(second)}")
                 rows.append((*about, *(shown(one, estimate) for one in kappas), p, *counts))
@@ -191,3 +161,23 @@ def _methods(table: pl.DataFrame) -> list[str]:
     """The methods, first those that cut, then the others as they come."""
     both = pl.concat([table["variant"], table["against"]]).drop_nulls().unique(maintain_order=True).to_list()
     return [*(name for name in METHODS if name in both), *(name for name in both if name not in METHODS)]
+
+
+SECTION = SectionSpec(
+    slug="agreement",
+    title="Agreement",
+    rows=lambda findings: statistics(findings, "agreement"),
+    text=(
+        "Do cutting, patching, dropping the question and saliency call the same items Q-Anchored? Each method sorts "
+        "the items by its own flips at l*; saliency has no flips, so it calls as many items as the knockout does, "
+        "those with the largest share.",
+        "Kappa is agreement beyond chance. Methods that all push verdicts towards “false” agree on true answers "
+        "without any pathway, so read the panels within true and within false answers. The AUC needs no threshold: "
+        "how well a method's own score finds the items that the knockout calls Q-Anchored.",
+    ),
+    charts=(AgreementChart,),
+    tables=(
+        ("What each method calls Q-Anchored", _methods_table),
+        ("Pairs with the knockout; all pairs are in the figure and in experiments.csv", _pairs_table),
+    ),
+)

@@ -12,26 +12,22 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from anchorscope.report.charts.display import Display
-from anchorscope.report.charts.drawing import Legend, empty_panel
-from anchorscope.report.experiments.canvas import Grid, canvas, rows_that_fit
-from anchorscope.report.experiments.cells import GROUP_HEAD, Show, difference_cells, group_cells, shown
-from anchorscope.report.experiments.forest import Mark, draw_forest, group_marks_handles, group_style, legend_look
-from anchorscope.report.experiments.records import (
-    absent_notes,
+from anchorscope.report.assignment_rules import rule_name
+from anchorscope.report.charts.forest import Mark, draw_forest, group_marks_handles, group_style, legend_style
+from anchorscope.report.charts.layout import Grid, Legend, canvas, empty_panel, rows_that_fit
+from anchorscope.report.experiments.experiment_rows import (
     datasets_in,
     estimate_of,
     find,
     present,
-    rule_name,
     rules_in,
     select,
     statistics,
 )
-from anchorscope.report.experiments.section import Plate, Section, filled
+from anchorscope.report.experiments.section import ExperimentChart, SectionSpec
 from anchorscope.report.findings import Findings
-from anchorscope.report.palette import CONTROL_GREY, GROUPS, Look, display_name, looks
-from anchorscope.report.tables import Table
+from anchorscope.report.palette import CONTROL_GREY, GROUPS, DatasetStyle, dataset_styles, display_name
+from anchorscope.report.text_table import GROUP_HEAD, Show, Table, difference_cells, group_cells, shown
 from anchorscope.report.wording import count, estimate, percent
 
 WEIGHTED, AS_DRAWN = "weighted", "as drawn"
@@ -48,38 +44,33 @@ _COLUMNS = ("dataset", "variant", "assignment", "group", "quantity", "value", "c
 
 @final
 @dataclass(frozen=True)
-class BoundaryChart(Display):
+class BoundaryChart(ExperimentChart):
     """What is known of the answers of both groups, under every rule."""
-
-    model: str
-    """Title of the chart."""
-    datasets: tuple[str, ...]
-    """One row of panels per dataset."""
 
     name: ClassVar[str] = "boundary"
 
-    @classmethod
-    def from_findings(cls, findings: Findings) -> "BoundaryChart":
-        """Choose both groups' values, all answers together."""
-        rows = select(statistics(findings, "boundary", *QUANTITIES), truth="all")
-        data = rows.filter(pl.col("group").is_in(list(GROUPS))).select(_COLUMNS)
-        notes = (
-            "Large marks: weighted by inverse sampling probability. Small grey marks: as drawn, where half of the "
-            "answers are true by design. Lines: 95 % intervals.",
-            *absent_notes(findings, data),
-        )
-        return cls(data, notes, findings.model, datasets_in(findings, data))
+    alt: ClassVar[str] = "Accuracy, don't-know rate, popularity and confidence of both groups"
+    caption: ClassVar[str] = "Each panel has a scale of its own."
 
     @classmethod
-    def was_made(cls, findings: Findings) -> bool:
-        """Whether there is something to draw."""
-        return bool(statistics(findings, "boundary", *QUANTITIES).filter(pl.col("group").is_in(list(GROUPS))).height)
+    def rows(cls, findings: Findings) -> pl.DataFrame:
+        """Both groups' values, all answers together."""
+        rows = select(statistics(findings, "boundary", *QUANTITIES), truth="all")
+        return rows.filter(pl.col("group").is_in(list(GROUPS))).select(_COLUMNS)
+
+    @classmethod
+    def explained(cls, findings: Findings) -> tuple[str, ...]:
+        """What the two kinds of marks are."""
+        return (
+            "Large marks: weighted by inverse sampling probability. Small grey marks: as drawn, where half of the "
+            "answers are true by design. Lines: 95 % intervals.",
+        )
 
     def draw(self) -> Figure:
         """A row per dataset, a column per quantity, a line per rule and group."""
         quantities, rules = present(self.data, "quantity", tuple(QUANTITIES)), rules_in(self.data)
-        look = looks(self.datasets)
-        handles = group_marks_handles(legend_look(list(look.values())))
+        colours = dataset_styles(self.datasets)
+        handles = group_marks_handles(legend_style(list(colours.values())))
         handles.append(Line2D([], [], label=AS_DRAWN, **_AS_DRAWN))
         heights = rows_that_fit(len(self.datasets), 0.35 + 0.5 * len(rules), 0.78)
         grid = Grid([1.95] * len(quantities), heights, labels=0.35, gap_x=0.3)
@@ -87,17 +78,17 @@ class BoundaryChart(Display):
         for panels, dataset in zip(page.axes, self.datasets, strict=True):
             for place, (axes, quantity) in enumerate(zip(panels, quantities, strict=True)):
                 rows = select(self.data, dataset=dataset, quantity=quantity)
-                self._draw_panel(axes, rows, rules if place == 0 else [""] * len(rules), rules, look[dataset])
+                self._draw_panel(axes, rows, rules if place == 0 else [""] * len(rules), rules, colours[dataset])
                 axes.set_title(QUANTITIES[quantity][0], fontsize=9)
                 axes.set_xlabel("share" if QUANTITIES[quantity][1] is percent else "")
             panels[0].set_ylabel(display_name(dataset))
         return page.figure
 
     @staticmethod
-    def _draw_panel(axes: Axes, rows: pl.DataFrame, labels: list[str], rules: list[str], look: Look) -> None:
+    def _draw_panel(axes: Axes, rows: pl.DataFrame, labels: list[str], rules: list[str], colours: DatasetStyle) -> None:
         marks = []
         for row in rows.to_dicts():
-            style = _AS_DRAWN if row["variant"] == AS_DRAWN else group_style(row["group"], look)
+            style = _AS_DRAWN if row["variant"] == AS_DRAWN else group_style(row["group"], colours)
             offset = (-0.22 if row["group"] == GROUPS[0] else 0.22) + (0.13 if row["variant"] == AS_DRAWN else 0.0)
             marks.append(Mark(rules.index(row["assignment"]), offset, estimate_of(row), style))
         draw_forest(axes, labels, marks, null=None)
@@ -110,30 +101,6 @@ class BoundaryChart(Display):
 
 _AS_DRAWN: dict[str, Any] = {"color": CONTROL_GREY, "marker": "o", "markersize": 2.6, "markerfacecolor": CONTROL_GREY,
                              "markeredgecolor": CONTROL_GREY, "linewidth": 0.8, "linestyle": "none"}  # fmt: skip
-
-
-def boundary_section(findings: Findings) -> Section | None:
-    """What the model knows, by pathway."""
-    table = statistics(findings, "boundary")
-    if not table.height:
-        return None
-    text = (
-        "Do the pathways differ in what the model knows? For both groups: how many answers are true, how often the "
-        "model says that it does not know when the prompt allows it, how well known the subject is, and how sure the "
-        "model was of its words.",
-        "Items were drawn so that half of the answers are true. The weighted numbers undo that: each item counts for "
-        "the answers that it was drawn from. Relations in which no answer was right, or none wrong, have no drawn "
-        "item; the coverage says what share of all answers is spoken for.",
-        "A rule that sorts by label makes groups that differ in everything that goes with truth. So the second table "
-        "compares true with true and false with false.",
-    )
-    plate = Plate("boundary", "Accuracy, don't-know rate, popularity and confidence of both groups",
-                  "Each panel has a scale of its own.")  # fmt: skip
-    return Section("boundary", "Knowledge boundary", text, filled(
-        ("All answers", _groups_table(findings, table)),
-        ("Q − A within true and within false answers", _within_table(findings, table)),
-        ("Share of all answered questions that the weighted items stand for", _coverage_table(findings, table)),
-    ), (plate,) if BoundaryChart.was_made(findings) else ())  # fmt: skip
 
 
 def _groups_table(findings: Findings, table: pl.DataFrame) -> Table:
@@ -172,3 +139,26 @@ def _coverage_table(findings: Findings, table: pl.DataFrame) -> Table:
         found = find(select(table, dataset=dataset))
         rows.append((display_name(dataset), shown(found, percent), count(found.n if found else None)))
     return Table(("dataset", "coverage", "items"), tuple(rows))
+
+
+SECTION = SectionSpec(
+    slug="boundary",
+    title="Knowledge boundary",
+    rows=lambda findings: statistics(findings, "boundary"),
+    text=(
+        "Do the pathways differ in what the model knows? For both groups: how many answers are true, how often the "
+        "model says that it does not know when the prompt allows it, how well known the subject is, and how sure the "
+        "model was of its words.",
+        "Items were drawn so that half of the answers are true. The weighted numbers undo that: each item counts for "
+        "the answers that it was drawn from. Relations in which no answer was right, or none wrong, have no drawn "
+        "item; the coverage says what share of all answers is spoken for.",
+        "A rule that sorts by label makes groups that differ in everything that goes with truth. So the second table "
+        "compares true with true and false with false.",
+    ),
+    charts=(BoundaryChart,),
+    tables=(
+        ("All answers", _groups_table),
+        ("Q − A within true and within false answers", _within_table),
+        ("Share of all answered questions that the weighted items stand for", _coverage_table),
+    ),
+)

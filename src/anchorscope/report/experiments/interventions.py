@@ -4,112 +4,76 @@ The knockout is one way to take the question away. Where its controls do as much
 take the same words away does something else, the chart says less than it seems to.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar, final
 
 import polars as pl
 from matplotlib.figure import Figure
 
-from anchorscope.report.charts.display import Display
-from anchorscope.report.charts.drawing import Legend
-from anchorscope.report.experiments.canvas import Grid, canvas, rows_that_fit
-from anchorscope.report.experiments.cells import NOTHING, shown
-from anchorscope.report.experiments.forest import (
+from anchorscope.catalogue import CONTROLS, INTERVENTIONS, intervention_label
+from anchorscope.report.assignment_rules import EXPERIMENT_TITLES, rule_name, rule_title
+from anchorscope.report.charts.forest import (
     Mark,
     draw_forest,
     group_marks_handles,
     group_offset,
     group_style,
-    legend_look,
+    legend_style,
 )
-from anchorscope.report.experiments.records import (
-    RULE_TITLES,
-    absent_notes,
+from anchorscope.report.charts.layout import Grid, Legend, canvas, rows_that_fit
+from anchorscope.report.experiments.experiment_rows import (
     datasets_in,
     estimate_of,
     find,
     interventions,
     present,
-    rule_name,
-    rule_title,
     rules_in,
     select,
 )
-from anchorscope.report.experiments.section import Plate, Section, filled
+from anchorscope.report.experiments.section import ExperimentChart, SectionSpec
 from anchorscope.report.findings import Findings
-from anchorscope.report.palette import GROUPS, display_name, looks
-from anchorscope.report.tables import Table
+from anchorscope.report.palette import GROUPS, dataset_styles, display_name
+from anchorscope.report.text_table import NOTHING, Table, shown
 from anchorscope.report.wording import count, percent, points
 
-NAMES: Mapping[str, str] = {
-    "knockout": "key words cut (the chart)",
-    "direct": "key words cut, for the answer's tokens only",
-    "zeroing": "key words' weights set to zero",
-    "subject": "subject cut",
-    "property": "property cut",
-    "content": "every content word cut",
-    "patch-same": "key words of the same relation put in",
-    "patch-random": "key words of any other item put in",
-    "answer-template": "question dropped, template kept",
-    "answer-bare": "nothing but the answer",
-    "random": "as many random tokens cut",
-    "template": "template tokens cut",
-    "patch-control": "as many other words put in",
-    "patch-self": "own key words put in again",
-    "none": "nothing cut",
-}
-"""What an intervention does, in the order in which they are shown: ways to take the question away, then controls."""
-CONTROLS = ("random", "template", "patch-control", "patch-self", "none")
-"""Those that should do little: a list of its own, since the registry of interventions would bring torch along."""
 _COLUMNS = ("dataset", "assignment", "intervention", "group", "value", "ci_low", "ci_high", "n", "method")
-FURTHER = tuple(name for name in NAMES if name not in ("knockout", "random", "none", "subject", "property", "content"))
+OTHERS = tuple(one.name for one in INTERVENTIONS.values() if one.experiment not in ("knockout", "exact-tokens"))
 """Those that a run without further experiments does not have."""
-
-
-def intervention_name(name: str) -> str:
-    """An intervention in words; one that has no words here keeps its name."""
-    return NAMES.get(name, name)
 
 
 @final
 @dataclass(frozen=True)
-class InterventionsChart(Display):
+class InterventionsChart(ExperimentChart):
     """ΔP at the reference layer of both groups under every intervention."""
-
-    model: str
-    """Title of the chart."""
-    datasets: tuple[str, ...]
-    """One row of panels per dataset."""
 
     name: ClassVar[str] = "interventions"
 
+    alt: ClassVar[str] = "ΔP at the reference layer of Q-Anchored and A-Anchored items under every intervention"
+    caption: ClassVar[str] = "Filled: Q-Anchored. Open: A-Anchored."
+
     @classmethod
-    def from_findings(cls, findings: Findings) -> "InterventionsChart":
-        """Choose ΔP at l* of both groups, under the rules that sort by the knockout."""
+    def rows(cls, findings: Findings) -> pl.DataFrame:
+        """ΔP at l* of both groups under the rules that sort by the knockout, on datasets with another intervention."""
         rows = interventions(findings).filter(pl.col("quantity") == "delta_p_reference")
-        rows = rows.filter(pl.col("group").is_in(list(GROUPS)) & pl.col("assignment").is_in(list(RULE_TITLES)))
-        made = rows.filter(pl.col("intervention").is_in(list(FURTHER)))["dataset"].unique().to_list()
-        data = rows.filter(pl.col("dataset").is_in(made)).select(_COLUMNS)
-        notes = (
+        rows = rows.filter(pl.col("group").is_in(list(GROUPS)) & pl.col("assignment").is_in(list(EXPERIMENT_TITLES)))
+        made = rows.filter(pl.col("intervention").is_in(list(OTHERS)))["dataset"].unique().to_list()
+        return rows.filter(pl.col("dataset").is_in(made)).select(_COLUMNS)
+
+    @classmethod
+    def explained(cls, findings: Findings) -> tuple[str, ...]:
+        """What is measured, and what is built in."""
+        return (
             "ΔP at the reference layer l*, in percentage points. Lines: 95 % intervals. The groups are the knockout's, "
             "so what it does to them is partly built in, and in part what other cuts of the same words do. The clean "
             "probe measures under every rule.",
-            *absent_notes(findings, data),
         )
-        return cls(data, notes, findings.model, datasets_in(findings, data))
-
-    @classmethod
-    def was_made(cls, findings: Findings) -> bool:
-        """Whether the run holds an intervention besides the knockout, its controls and the choices of words."""
-        return bool(findings.summary["intervention"].is_in(list(FURTHER)).any())
 
     def draw(self) -> Figure:
         """A row per dataset, a column per rule, a line per intervention."""
-        names, rules = present(self.data, "intervention", tuple(NAMES)), rules_in(self.data)
-        look = looks(self.datasets)
+        names, rules = present(self.data, "intervention", tuple(INTERVENTIONS)), rules_in(self.data)
+        colours = dataset_styles(self.datasets)
         heights = rows_that_fit(len(self.datasets), 0.5 + 0.265 * len(names), 0.78)
-        legend = Legend(group_marks_handles(legend_look(list(look.values()))), 2, self.notes)
+        legend = Legend(group_marks_handles(legend_style(list(colours.values()))), 2, self.notes)
         wide = 3.3 if len(rules) < 3 else 2.75
         page = canvas(f"{self.model}: all interventions", Grid([wide] * len(rules), heights, labels=2.35), legend)
         for line, dataset in zip(page.axes, self.datasets, strict=True):
@@ -118,10 +82,10 @@ class InterventionsChart(Display):
                 rows = select(self.data, dataset=dataset, assignment=rule)
                 marks = [
                     Mark(names.index(row["intervention"]), group_offset(row["group"]), estimate_of(row),
-                         group_style(row["group"], look[dataset]))
+                         group_style(row["group"], colours[dataset]))
                     for row in rows.to_dicts()
                 ]  # fmt: skip
-                draw_forest(axes, [intervention_name(name) if place == 0 else "" for name in names], marks)
+                draw_forest(axes, [intervention_label(name) if place == 0 else "" for name in names], marks)
                 first_control = next((i for i, name in enumerate(names) if name in CONTROLS), None)
                 if first_control:  # what should do nothing stands below a line
                     axes.axhline(first_control - 0.5, color="#9a9a9a", linewidth=0.8, linestyle=(0, (4.0, 2.5)))
@@ -139,17 +103,19 @@ class InterventionsChart(Display):
         return low - pad, high + pad
 
 
-def effects_table(findings: Findings, wanted: tuple[str, ...], made_of: tuple[str, ...] = FURTHER) -> Table:
+def effects_table(findings: Findings, wanted: tuple[str, ...], made_of: tuple[str, ...] = OTHERS) -> Table:
     """ΔP at l* and flips of both groups under some interventions, on datasets that have one of `made_of`."""
     table = interventions(findings)
     table = table.filter(pl.col("intervention").is_in(list(wanted)))
     rows = []
     for dataset in datasets_in(findings, table.filter(pl.col("intervention").is_in(list(made_of)))):
         for name in present(select(table, dataset=dataset), "intervention", wanted):
-            for rule in RULE_TITLES:
+            for rule in EXPERIMENT_TITLES:
                 mine = select(table, dataset=dataset, intervention=name, assignment=rule)
                 if mine.height:
-                    rows.append((display_name(dataset), intervention_name(name), rule_name(rule), *_effect_cells(mine)))
+                    rows.append(
+                        (display_name(dataset), intervention_label(name), rule_name(rule), *_effect_cells(mine))
+                    )
     head = ("dataset", "what is done", "rule", "Q-Anchored ΔP", "items", "A-Anchored ΔP", "items", "Q − A")
     return Table((*head, "Q flips", "A flips", "all flips"), tuple(rows), 3)
 
@@ -164,11 +130,16 @@ def _effect_cells(rows: pl.DataFrame) -> tuple[str, ...]:
     return (*cells, *(shown(found, percent) for found in flips))
 
 
-def interventions_section(findings: Findings) -> Section | None:
-    """All interventions in one table and one figure."""
-    if not InterventionsChart.was_made(findings):
-        return None
-    text = (
+def _others(findings: Findings) -> pl.DataFrame:
+    """Rows of the summary about interventions besides the knockout, its controls and the choices of words."""
+    return findings.summary.filter(pl.col("intervention").is_in(list(OTHERS)))
+
+
+SECTION = SectionSpec(
+    slug="interventions",
+    title="All interventions",
+    rows=_others,
+    text=(
         "The same items, the same probes and the same two groups under every intervention of this run. Above the "
         "dashed line the question's key words are taken away in one way or another; below it nothing of importance "
         "should be lost, so the marks should lie near zero.",
@@ -177,10 +148,7 @@ def interventions_section(findings: Findings) -> Section | None:
         "not share the knockout's numerical accidents, so it is the stronger confirmation. A flip is a changed "
         "verdict of an item that was called right before. Under the retained rule a probe that was trained on the cut "
         "states sorts the items; what is measured here is the clean probe's verdict, as under the other rules.",
-    )
-    plate = Plate(
-        "interventions", "ΔP at the reference layer of Q-Anchored and A-Anchored items under every intervention",
-        "Filled: Q-Anchored. Open: A-Anchored.",
-    )  # fmt: skip
-    tables = filled(("", effects_table(findings, tuple(NAMES))))
-    return Section("interventions", "All interventions", text, tables, (plate,))
+    ),
+    charts=(InterventionsChart,),
+    tables=(("", lambda findings, _: effects_table(findings, tuple(INTERVENTIONS))),),
+)

@@ -12,26 +12,22 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from anchorscope.report.charts.curve_lines import mark_reference, reference_handle, room_for_marks
-from anchorscope.report.charts.display import Display
-from anchorscope.report.charts.drawing import Legend, empty_panel, layer_axis, line_with_band, sheet, zero_line
-from anchorscope.report.experiments.cells import NOTHING, chance, shown
-from anchorscope.report.experiments.records import (
-    absent_notes,
+from anchorscope.report.assignment_rules import rule_name, rule_title
+from anchorscope.report.charts.layout import Legend
+from anchorscope.report.charts.line_chart import Line, Panel, auc_axes, line_chart, mark_reference, reference_handle
+from anchorscope.report.experiments.experiment_rows import (
     datasets_in,
     estimate_of,
     find,
     present,
-    rule_name,
-    rule_title,
     rules_in,
     select,
     statistics,
 )
-from anchorscope.report.experiments.section import Plate, Section, filled
+from anchorscope.report.experiments.section import ExperimentChart, SectionSpec
 from anchorscope.report.findings import Findings
-from anchorscope.report.palette import CONTROL_GREY, display_name, looks
-from anchorscope.report.tables import Table
+from anchorscope.report.palette import CONTROL_GREY, dataset_styles, display_name
+from anchorscope.report.text_table import NOTHING, Table, p_value_cell, shown
 from anchorscope.report.wording import count, estimate
 
 LINES: dict[str, tuple[str, dict[str, Any]]] = {
@@ -61,67 +57,65 @@ _COLUMNS = ("dataset", "assignment", "quantity", "variant", "probe_layer", "valu
 
 @final
 @dataclass(frozen=True)
-class SelfAwarenessChart(Display):
+class SelfAwarenessChart(ExperimentChart):
     """AUC of the pathway per layer, with what the label alone and permuted pathways reach."""
-
-    model: str
-    """Title of the chart."""
-    n_layers: int
-    """Length of the x axis."""
-    datasets: tuple[str, ...]
-    """One row of panels per dataset."""
-    reference_layers: dict[str, tuple[int, ...]]
-    """Per dataset, l* of every fold."""
 
     name: ClassVar[str] = "self_awareness"
 
+    alt: ClassVar[str] = "AUC of the pathway per layer, within truth, and with permuted pathways"
+    caption: ClassVar[str] = "Ticks: the reference layers, where the pathway was assigned."
+
     @classmethod
-    def from_findings(cls, findings: Findings) -> "SelfAwarenessChart":
-        """Choose both lines, the level lines and the permutations."""
+    def rows(cls, findings: Findings) -> pl.DataFrame:
+        """Both lines, the level lines and the permutations."""
         rows = select(statistics(findings, "self-awareness", *LINES, *LEVELS, PERMUTED), truth="all")
-        data = rows.select(_COLUMNS).sort("dataset", "assignment", "quantity", "variant", "probe_layer")
-        notes = (
+        return rows.select(_COLUMNS).sort("dataset", "assignment", "quantity", "variant", "probe_layer")
+
+    @classmethod
+    def explained(cls, findings: Findings) -> tuple[str, ...]:
+        """What the lines, the bands and the grey bars are."""
+        return (
             "AUC of telling Q-Anchored from A-Anchored items, out of fold; 0.5 is guessing. Bands: 95 % intervals. "
             "Grey bars: mean and 95 % range with the pathways permuted and the probe fitted again.",
-            *absent_notes(findings, data),
         )
-        layers = {name: tuple(found) for name, found in findings.reference_layers.items()}
-        return cls(data, notes, findings.model, findings.n_layers, datasets_in(findings, data), layers)
 
     @classmethod
     def was_made(cls, findings: Findings) -> bool:
-        """Whether there is something to draw."""
+        """Whether a probe of the pathway was fitted: level lines alone are no figure."""
         return bool(statistics(findings, "self-awareness", "auc").height)
 
     def draw(self) -> Figure:
         """A row per dataset, a column per rule."""
         rules = rules_in(self.data)
-        size = (4.35, 2.8) if len(rules) > 1 else (6.2, 3.0)
-        legend = Legend(self._handles(), 3, self.notes)
-        page = sheet(f"{self.model}: the pathway, read from clean states",
-                     (max(1, len(self.datasets)), max(1, len(rules))), size, legend)  # fmt: skip
-        for row, dataset in zip(page.axes, self.datasets, strict=False):
-            for axes, rule in zip(row, rules, strict=False):
-                self._draw_panel(axes, select(self.data, dataset=dataset, assignment=rule))
-                mark_reference(axes, {dataset: self.reference_layers.get(dataset, ())}, looks((dataset,)))
-                axes.set_title(f"{display_name(dataset)}, {rule_title(rule)}")
-                layer_axis(axes, self.n_layers)
-            row[0].set_ylabel("AUC")
-        room_for_marks(page.axes[0][0], 1)
-        return page.figure
+        panels = [self._panel(dataset, rule) for dataset in self.datasets for rule in rules]
+        return line_chart(
+            f"{self.model}: the pathway, read from clean states", panels,
+            (max(1, len(self.datasets)), max(1, len(rules))), (4.35, 2.8) if len(rules) > 1 else (6.2, 3.0),
+            auc_axes(self.n_layers, mark_rows=1, value="value"), Legend(self._handles(), 3, self.notes),
+        )  # fmt: skip
 
-    def _draw_panel(self, axes: Axes, table: pl.DataFrame) -> None:
-        zero_line(axes, 0.5)
-        if not table.height:
-            empty_panel(axes, "too few items")
-        for quantity, (_, style) in LEVELS.items():
-            for height in select(table, quantity=quantity, probe_layer=None)["value"]:
-                axes.axhline(height, zorder=2, **style)
+    def _panel(self, dataset: str, rule: str) -> Panel:
+        table = select(self.data, dataset=dataset, assignment=rule)
+        levels: list[tuple[float, dict[str, Any]]] = [
+            (height, {"zorder": 2} | style)
+            for quantity, (_, style) in LEVELS.items()
+            for height in select(table, quantity=quantity, probe_layer=None)["value"]
+        ]
+        lines = []
         for quantity, (_, style) in LINES.items():
             rows = select(table, quantity=quantity).filter(pl.col("probe_layer").is_not_null())
             if rows.height:
-                rows = rows.with_columns(layer=pl.col("probe_layer"))
-                line_with_band(axes, rows, "value", markevery=max(1, min(4, rows.height // 6)), zorder=3, **style)
+                every = {"markevery": max(1, min(4, rows.height // 6)), "zorder": 3}
+                lines.append(Line(rows.with_columns(layer=pl.col("probe_layer")), every | style))
+
+        def finish(axes: Axes) -> None:
+            self._draw_permuted(axes, table)
+            mark_reference(axes, {dataset: self.reference_layers.get(dataset, ())}, dataset_styles((dataset,)))
+
+        title = f"{display_name(dataset)}, {rule_title(rule)}"
+        return Panel(title, lines, "" if table.height else "too few items", levels, finish=finish)
+
+    def _draw_permuted(self, axes: Axes, table: pl.DataFrame) -> None:
         permuted = select(table, quantity=PERMUTED).filter(pl.col("probe_layer").is_not_null())
         kinds = _kinds(self.data)
         for row in permuted.to_dicts():
@@ -140,28 +134,6 @@ class SelfAwarenessChart(Display):
                 label = f"permuted {kind}" if kind else "pathways permuted"
                 handles.append(Line2D([], [], label=label, **_permuted_style(place)))
         return [*handles, *([reference_handle()] if self.reference_layers else [])]
-
-
-def self_awareness_section(findings: Findings) -> Section | None:
-    """What clean states say about the pathway."""
-    table = select(statistics(findings, "self-awareness"), truth="all")
-    if not table.height:
-        return None
-    text = (
-        "Does the model's untouched state already tell which pathway an answer takes? A linear probe predicts "
-        "Q-Anchored against A-Anchored from clean states, cross-fitted as all probes here.",
-        "Under a rule that sorts by label, a probe that knows the truth knows the pathway too. So compare with the "
-        "label alone, and read the AUC within true and within false answers: what is left there is more than the "
-        "label. The pathway was assigned at l*; “below” is the layer under the lowest one that assigned any item, "
-        "which has not seen the assigning state.",
-        "The best layer is picked after the fact and flatters itself. p is the share of permutations that reach the "
-        "value, on the layers that were fitted again with permuted pathways: an AUC within their range shows nothing.",
-    )
-    plate = Plate("self_awareness", "AUC of the pathway per layer, within truth, and with permuted pathways",
-                  "Ticks: the reference layers, where the pathway was assigned.")  # fmt: skip
-    tables = filled(("", _scores_table(findings, table)), ("Pathways permuted", _permuted_table(findings, table)))
-    return Section("self-awareness", "Self-awareness", text, tables,
-                   (plate,) if SelfAwarenessChart.was_made(findings) else ())  # fmt: skip
 
 
 def _scores_table(findings: Findings, table: pl.DataFrame) -> Table:
@@ -185,7 +157,7 @@ def _score_cells(rows: pl.DataFrame) -> tuple[str, ...]:
         return (NOTHING, NOTHING, NOTHING)
     row = rows.sort("value", descending=True).row(0, named=True)
     where = f" at layer {row['probe_layer']}" if row["quantity"] in LINES else ""
-    return (estimate(estimate_of(row), 3) + where, chance(row["p_value"]), count(row["n"]))
+    return (estimate(estimate_of(row), 3) + where, p_value_cell(row["p_value"]), count(row["n"]))
 
 
 def _permuted_table(findings: Findings, table: pl.DataFrame) -> Table:
@@ -213,3 +185,25 @@ def _kinds(table: pl.DataFrame) -> list[str]:
 def _permuted_style(place: int) -> dict[str, Any]:
     marker = "vD^<>"[place % 5]
     return {"color": CONTROL_GREY, "marker": marker, "markersize": 4.2, "linestyle": "none", "markeredgewidth": 0.0}
+
+
+SECTION = SectionSpec(
+    slug="self-awareness",
+    title="Self-awareness",
+    rows=lambda findings: select(statistics(findings, "self-awareness"), truth="all"),
+    text=(
+        "Does the model's untouched state already tell which pathway an answer takes? A linear probe predicts "
+        "Q-Anchored against A-Anchored from clean states, cross-fitted as all probes here.",
+        "Under a rule that sorts by label, a probe that knows the truth knows the pathway too. So compare with the "
+        "label alone, and read the AUC within true and within false answers: what is left there is more than the "
+        "label. The pathway was assigned at l*; “below” is the layer under the lowest one that assigned any item, "
+        "which has not seen the assigning state.",
+        "The best layer is picked after the fact and flatters itself. p is the share of permutations that reach the "
+        "value, on the layers that were fitted again with permuted pathways: an AUC within their range shows nothing.",
+    ),
+    charts=(SelfAwarenessChart,),
+    tables=(
+        ("", _scores_table),
+        ("Pathways permuted", _permuted_table),
+    ),
+)

@@ -10,21 +10,24 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
 
-from anchorscope.report.charts.display import Display
-from anchorscope.report.charts.drawing import Legend, empty_panel, line_with_band, zero_line
-from anchorscope.report.experiments.canvas import Grid, canvas, rows_that_fit
-from anchorscope.report.experiments.forest import Mark, draw_forest
-from anchorscope.report.experiments.records import (
-    absent_notes,
+from anchorscope.report.assignment_rules import rule_name
+from anchorscope.report.charts.forest import Mark, draw_forest
+from anchorscope.report.charts.layout import Grid, Legend, canvas, empty_panel, rows_that_fit, zero_line
+from anchorscope.report.charts.line_chart import line_with_band
+from anchorscope.report.experiments.experiment_rows import (
     datasets_in,
     estimate_of,
+    find,
     present,
     rules_in,
     select,
     statistics,
 )
+from anchorscope.report.experiments.section import ExperimentChart, SectionSpec
 from anchorscope.report.findings import Findings
-from anchorscope.report.palette import INK, display_name
+from anchorscope.report.palette import GROUPS, INK, display_name
+from anchorscope.report.text_table import NOTHING, Table, p_value_cell, shown
+from anchorscope.report.wording import count, estimate, percent, points
 
 QUANTITIES: dict[str, tuple[str, dict[str, Any]]] = {
     "q_share": ("share of Q-Anchored", {"color": "#0072b2", "marker": "o", "markersize": 4.2, "markeredgewidth": 0.0}),
@@ -66,33 +69,28 @@ def rule_words(variant: str) -> str:
 
 @final
 @dataclass(frozen=True)
-class SensitivityChart(Display):
+class SensitivityChart(ExperimentChart):
     """Shares and agreement for every choice that could have been made otherwise."""
-
-    model: str
-    """Title of the chart."""
-    datasets: tuple[str, ...]
-    """One row of panels per dataset."""
 
     name: ClassVar[str] = "sensitivity"
 
+    alt: ClassVar[str] = "Share of Q-Anchored items and agreement for other layers, rules and seeds"
+    caption: ClassVar[str] = "The dotted line is the layer that the run used."
+
     @classmethod
-    def from_findings(cls, findings: Findings) -> "SensitivityChart":
-        """Choose the shares and kappas, all answers together."""
+    def rows(cls, findings: Findings) -> pl.DataFrame:
+        """The shares and kappas, all answers together."""
         rows = select(statistics(findings, "sensitivity", *QUANTITIES), truth="all")
-        data = rows.filter(pl.col("group").is_null() | (pl.col("group") == "Q-Anchored")).select(_COLUMNS)
-        notes = (
+        return rows.filter(pl.col("group").is_null() | (pl.col("group") == "Q-Anchored")).select(_COLUMNS)
+
+    @classmethod
+    def explained(cls, findings: Findings) -> tuple[str, ...]:
+        """What kappa is, and how the rules are told apart."""
+        return (
             "Kappa: 1 is full agreement with the run's own groups, 0 is chance. Bands and lines: 95 % intervals; for "
             "all seeds together, the range. Left: solid plain, dashed corrected, dotted retained rule. Right: filled "
             "plain, open corrected, grey retained.",
-            *absent_notes(findings, data),
         )
-        return cls(data, notes, findings.model, datasets_in(findings, data))
-
-    @classmethod
-    def was_made(cls, findings: Findings) -> bool:
-        """Whether there is something to draw."""
-        return bool(statistics(findings, "sensitivity", *QUANTITIES).height)
 
     def draw(self) -> Figure:
         """A row per dataset: the moved layer, the rules, the seeds."""
@@ -132,21 +130,23 @@ class SensitivityChart(Display):
     @staticmethod
     def _draw_rules(axes: Axes, table: pl.DataFrame) -> None:
         names = rules_tried(table)
-        _draw_ways(axes, table.filter(pl.col("variant").is_in(names)), names, [rule_words(name) for name in names])
+        _draw_choices(axes, table.filter(pl.col("variant").is_in(names)), names, [rule_words(name) for name in names])
 
     @staticmethod
     def _draw_seeds(axes: Axes, table: pl.DataFrame) -> None:
         names = seeds_in(table)
         labels = ["all of them" if name == "seeds" else name for name in names]
-        _draw_ways(axes, table.filter(pl.col("variant").is_in(names)), names, labels, by_rule=True)
+        _draw_choices(axes, table.filter(pl.col("variant").is_in(names)), names, labels, by_rule=True)
 
 
-def _draw_ways(axes: Axes, table: pl.DataFrame, names: list[str], labels: list[str], *, by_rule: bool = False) -> None:
-    """One line per way; the rules that a seed was tried with stand beside each other."""
-    places = list(QUANTITIES)
+def _draw_choices(
+    axes: Axes, table: pl.DataFrame, names: list[str], labels: list[str], *, by_rule: bool = False
+) -> None:
+    """One line per choice; the rules that a seed was tried with stand beside each other."""
+    quantities = list(QUANTITIES)
     marks = []
     for row in table.to_dicts():
-        style, offset = dict(QUANTITIES[row["quantity"]][1]), (places.index(row["quantity"]) - 1) * 0.22
+        style, offset = dict(QUANTITIES[row["quantity"]][1]), (quantities.index(row["quantity"]) - 1) * 0.22
         if by_rule and row["assignment"] != "plain":
             face = _FACES.get(row["assignment"], "white")
             style |= {"markerfacecolor": face, "markeredgecolor": style["color"], "markeredgewidth": 1.0}
@@ -157,3 +157,86 @@ def _draw_ways(axes: Axes, table: pl.DataFrame, names: list[str], labels: list[s
     if not marks:
         axes.set_xticks([])
         empty_panel(axes, "not available")
+
+
+_HEAD = ("Q share", "items", "true among Q", "true among A", "Q share, true − false", "p", "kappa")
+
+
+def _choices_table(findings: Findings, table: pl.DataFrame, kind: str) -> Table:
+    rows = []
+    for dataset in datasets_in(findings, table):
+        mine = select(table, dataset=dataset)
+        for name in rules_tried(mine) if kind == "rule" else seeds_in(mine):
+            tried = select(mine, variant=name)
+            # A rule is an assignment of its own; a seed was tried with several.
+            for rule in [None] if kind == "rule" else rules_in(tried):
+                here = tried if rule is None else select(tried, assignment=rule)
+                words = rule_words(name) if rule is None else f"{name}, {rule_name(rule)}"
+                rows.append((display_name(dataset), words, *_choice_cells(here)))
+    return Table(("dataset", kind, *_HEAD), tuple(row for row in rows if set(row[2:]) != {NOTHING}), 2)
+
+
+def _choice_cells(rows: pl.DataFrame) -> tuple[str, ...]:
+    share = find(rows, quantity="q_share", truth="all")
+    true = [find(rows, quantity="true_share", group=group) for group in GROUPS]
+    bias = select(rows, quantity="label_bias")
+    gap = find(bias) if bias.height else None
+    p = p_value_cell(bias.row(0, named=True)["p_value"]) if bias.height else NOTHING
+    cells = (shown(share, percent), count(share.n) if share else NOTHING, *(shown(one, percent) for one in true))
+    return (*cells, shown(gap, percent), p, shown(find(rows, quantity="kappa", truth="all"), estimate))
+
+
+def _seeds_table(findings: Findings, table: pl.DataFrame) -> Table:
+    table, rows = select(table.filter(pl.col("quantity").str.starts_with("delta_p_reference")), truth="all"), []
+    for dataset in datasets_in(findings, table):
+        for name in seeds_in(select(table, dataset=dataset)):
+            mine = select(table, dataset=dataset, variant=name)
+            both = [find(mine, quantity="delta_p_reference", group=group) for group in GROUPS]
+            gap = find(mine, quantity="delta_p_reference_difference")
+            label = "all of them: mean [range]" if name == "seeds" else name
+            rows.append((display_name(dataset), label, *(shown(one, points) for one in (*both, gap))))
+    return Table(("dataset", "seed", *GROUPS, "Q − A"), tuple(rows), 2)
+
+
+def _moved_table(findings: Findings, table: pl.DataFrame) -> Table:
+    near = findings.n_layers // 4
+    offsets = pl.Series("offset", [moved_by(variant) for variant in table["variant"]], dtype=pl.Int64)
+    moved = table.with_columns(offsets).filter(pl.col("offset").abs() <= near)
+    rows = []
+    for dataset in datasets_in(findings, moved):
+        for rule in rules_in(moved):
+            mine = select(moved, dataset=dataset, assignment=rule)
+            kappas = select(mine, quantity="kappa", truth="all").sort("value")
+            shares = select(mine, quantity="q_share", truth="all").sort("value")
+            cells = [f"{estimate(estimate_of(row))} at {row['variant']}" for row in kappas.head(1).to_dicts()]
+            cells += [percent(estimate_of(row)) for one in (shares.head(1), shares.tail(1)) for row in one.to_dicts()]
+            if len(cells) == 3:
+                tried = len(present(mine, "variant"))
+                rows.append((display_name(dataset), rule_name(rule), str(tried), *cells))
+    head = ("dataset", "rule", "layers tried", "lowest kappa", "smallest Q share", "largest Q share")
+    return Table(head, tuple(rows), 2)
+
+
+SECTION = SectionSpec(
+    slug="sensitivity",
+    title="Sensitivity",
+    rows=lambda findings: statistics(findings, "sensitivity"),
+    text=(
+        "Would other choices have made other groups? The sorting layer is moved, other rules decide what counts as a "
+        "flip, other words are cut, and folds and probes are drawn again with other seeds. No new pass of the model is "
+        "needed for that.",
+        "Kappa says how far the same items are called Q-Anchored; the share of true answers among Q and A says "
+        "whether a rule sorts by label. Groups that change with the seed are made by the probes and not by the "
+        "model. That two rules agree does not make either of them right.",
+    ),
+    charts=(SensitivityChart,),
+    tables=(
+        (
+            "Other rules, and the plain rule after other cuts; kappa with the plain rule",
+            lambda findings, rows: _choices_table(findings, rows, "rule"),
+        ),
+        ("Other seeds; kappa with the run's own seed", lambda findings, rows: _choices_table(findings, rows, "seed")),
+        ("ΔP at l* with other seeds, plain rule", _seeds_table),
+        ("The sorting layer moved: the lowest agreement within a quarter of the depth", _moved_table),
+    ),
+)

@@ -1,0 +1,183 @@
+"""Models that are made on this machine and kept: folders with float32 safetensors, converted once from a GGUF file.
+
+Reading a GGUF takes long, because every tensor is dequantised; the folder loads in seconds and gives the same numbers
+bit for bit. A folder is made under another name and renamed when it is whole; its manifest, which lists every file with
+size and sha256, is written last. What is stopped leaves nothing that a later one would trust. One process at a time
+makes a folder; the others wait and use what it made.
+
+When a folder is used, all sizes are compared with the manifest, and the hashes of all small files. The weights' hash,
+which would cost as much as reading them, is compared only where their modification time is no longer the one that was
+noted: whoever writes into a file changes it.
+"""
+
+import json
+import os
+import shutil
+import tempfile
+from collections.abc import Callable, Mapping
+from hashlib import sha256
+from importlib import metadata
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from anchorscope.errors import UserError
+
+MANIFEST = "anchorscope.json"
+MEGABYTE = 1 << 20
+_SMALL = 32 * MEGABYTE  # files up to this size are hashed whenever they are used
+_NEEDED = ("torch", "transformers", "accelerate", "gguf", "filelock")
+_ELSEWHERE = "set ANCHORSCOPE_CACHE to another folder."
+
+
+def cache_dir() -> Path:
+    """The folder for what can be fetched again: `ANCHORSCOPE_CACHE`, else the user's cache directory of this system."""
+    if chosen := os.environ.get("ANCHORSCOPE_CACHE"):
+        return Path(chosen).expanduser()
+    try:
+        import platformdirs
+    except ModuleNotFoundError:  # a GPU box may have nothing but torch and transformers
+        return Path.home() / ".cache" / "anchorscope"
+    return Path(platformdirs.user_cache_dir("anchorscope", appauthor=False))
+
+
+def prepare_shelf(shelf: Path, what: str, need: int) -> None:
+    """Makes the folder that models are kept in, after a look at everything that would otherwise fail minutes later.
+
+    `what` begins the message, as in "Installing 'NAME'"; `need` is the number of bytes.
+    """
+    if missing := [package for package in _NEEDED if find_spec(package) is None]:
+        raise UserError(f"{what} needs packages that are missing; pip install {' '.join(missing)}")
+    try:
+        shelf.mkdir(parents=True, exist_ok=True)
+        free = shutil.disk_usage(shelf).free
+    except OSError as error:
+        raise UserError(f"Cannot use the model cache {str(shelf)!r} ({error.strerror}); {_ELSEWHERE}") from error
+    if not os.access(shelf, os.W_OK):
+        raise UserError(f"Cannot write into the model cache {str(shelf)!r}; {_ELSEWHERE}")
+    if free < need:
+        raise UserError(
+            f"{what} needs {need // MEGABYTE} MB, found {free // MEGABYTE} MB free in "
+            f"{str(shelf)!r}; make room, or {_ELSEWHERE}"
+        )
+
+
+def make_once(target: Path, find: Callable[[], Path | None], build: Callable[[Path], None]) -> Path:
+    """The folder `target`, made by `build` unless `find` finds it whole.
+
+    `build` is given a work folder and leaves in it a folder `model` with its manifest.
+    """
+    from filelock import FileLock  # torch brings it
+
+    shelf, name = target.parent, target.name
+    with FileLock(shelf / f".{name}.lock"):
+        if found := find():
+            return found
+        for stale in shelf.glob(f".{name}.making-*"):  # under the lock nobody else works here: its maker was killed
+            shutil.rmtree(stale, ignore_errors=True)
+        work = Path(tempfile.mkdtemp(prefix=f".{name}.making-", dir=shelf))
+        try:
+            build(work)
+            _publish(work, target, find)
+        finally:
+            shutil.rmtree(work, ignore_errors=True)
+    return target
+
+
+def _publish(work: Path, target: Path, find: Callable[[], Path | None]) -> None:
+    """Give the finished folder its name; where another process was faster (a file system without locks), use theirs."""
+    if find():
+        return
+    for file in (work / "model").iterdir():
+        _to_disk(file)
+    _to_disk(work / "model")
+    if target.exists():
+        os.rename(target, work / "damaged")  # goes away with the work folder
+    try:
+        os.rename(work / "model", target)
+    except OSError:
+        if find() is None:
+            raise
+    _to_disk(target.parent)
+
+
+def _to_disk(path: Path) -> None:
+    """Waits until a file or folder is on the disk: a power cut must not leave a whole name with half a content."""
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    except OSError:  # a file system that cannot
+        pass
+    finally:
+        os.close(handle)
+
+
+def write_manifest(folder: Path, record: Mapping[str, Any]) -> None:
+    """The last file of a folder: without it, or where its list does not fit, the folder does not count."""
+    versions = {name: metadata.version(name) for name in ("torch", "transformers", "gguf")}
+    files = {
+        file.name: {"size": file.stat().st_size, "mtime_ns": file.stat().st_mtime_ns, "sha256": file_sha256(file)}
+        for file in sorted(folder.iterdir())
+        if file.name != MANIFEST
+    }
+    text = json.dumps({**record, "versions": versions, "files": files}, indent=2) + "\n"
+    (folder / MANIFEST).write_text(text, encoding="utf-8")
+
+
+def read_manifest(folder: Path) -> dict[str, Any] | None:
+    """What a folder's manifest says; None where there is none that can be read."""
+    try:
+        record = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
+        files = record["files"]
+        usable = all(Path(name).name == name and name not in ("", "..") for name in files)
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return None
+    return record if usable else None
+
+
+def damage(folder: Path, record: Mapping[str, Any]) -> str | None:
+    """Which file is not as the manifest says, in words; None where all are."""
+    for name, told in record["files"].items():
+        known = told if isinstance(told, dict) else {"size": told}  # as earlier versions wrote it
+        try:
+            found = (folder / name).stat()
+        except OSError:
+            return f"{name} is missing"
+        if found.st_size != known.get("size"):
+            return f"{name} has {found.st_size} bytes instead of {known.get('size')}"
+        is_looked_at = found.st_size <= _SMALL or found.st_mtime_ns != known.get("mtime_ns")
+        if "sha256" in known and is_looked_at and file_sha256(folder / name) != known["sha256"]:
+            return f"{name} has other bytes than were written"
+    return None
+
+
+def file_sha256(file: Path) -> str:
+    """Hash of a file's bytes."""
+    digest = sha256()
+    with file.open("rb") as stream:
+        while block := stream.read(MEGABYTE):
+            digest.update(block)
+    return digest.hexdigest()
+
+
+def convert_gguf(gguf: Path, folder: Path) -> dict[str, Any]:
+    """Write the GGUF's model and tokenizer as a float32 safetensors folder; what transformers says of gaps in it."""
+    import torch
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    from anchorscope.models.process_settings import quiet_transformers
+
+    with quiet_transformers():
+        place, file = str(gguf.parent), gguf.name
+        model, loaded = AutoModelForCausalLM.from_pretrained(
+            place, gguf_file=file, dtype=torch.float32, output_loading_info=True
+        )
+        tokenizer = AutoTokenizer.from_pretrained(place, gguf_file=file)
+        # The weights are plain float32 now; with these two marks left on, transformers refuses to save them.
+        del model.config.quantization_config
+        model.hf_quantizer = None
+        model.save_pretrained(folder)
+        tokenizer.save_pretrained(folder)
+    for saved in folder.iterdir():  # safetensors writes files that only their owner can read; a cache may be shared
+        shutil.copymode(folder / "config.json", saved)
+    return dict(loaded)

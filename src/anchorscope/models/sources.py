@@ -1,0 +1,134 @@
+"""What a model's name points to, found without reading any weights: a folder, a file, a hub id, or a shape."""
+
+import hashlib
+import json
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from anchorscope.errors import UserError, unknown
+from anchorscope.models import shapes
+from anchorscope.models.converted import EPOCH, converted_path
+from anchorscope.models.embedded import EMBEDDED, installed_path
+
+_LONGEST_NAME = 1000  # no file system takes more, and some raise instead of saying no
+
+
+def locate(source: str) -> tuple[str, str, dict[str, Any]]:
+    """Where transformers finds it, the display name, and extra loading options.
+
+    A GGUF file that was converted before is its conversion; another one has the option `gguf_file`.
+    """
+    if source in EMBEDDED:
+        folder = installed_path(source)
+        if folder is None:
+            raise UserError(
+                f"The embedded model {source!r} is not installed yet; run: anchorscope models --install {source}"
+            )
+        return str(folder), EMBEDDED[source].title, {}
+    path = Path(source).expanduser()
+    if len(source) > _LONGEST_NAME:
+        raise UserError(f"Model {source[:40]!r}… is {len(source)} characters long; give a name, a folder or a file.")
+    if path.is_file():
+        if path.suffix.lower() != ".gguf":
+            raise UserError(
+                f"Model file {source!r} is not a GGUF file; give a folder with safetensors, a .gguf file or a hub id."
+            )
+        converted = converted_path(path)
+        if converted is not None:
+            return str(converted), path.stem, {}
+        return str(path.parent), path.stem, {"gguf_file": path.name}
+    if path.is_dir():
+        _check_folder(path, source)
+        return str(path), path.resolve().name, {}
+    if _is_hub_id(source):
+        return source, source.rsplit("/", 1)[1], {}
+    if "/" in source:
+        raise UserError(
+            f"Model folder {source!r} does not exist; give a folder with safetensors, a .gguf file, "
+            f"or a hub id (OWNER/NAME)."
+        )
+    raise unknown(
+        "model", source, EMBEDDED, "A hub id (OWNER/NAME), a folder, a .gguf file or shape:NAME is allowed too."
+    )
+
+
+def gguf_file(source: str) -> Path | None:
+    """The GGUF file that a name points to; None for anything else."""
+    if source in EMBEDDED or shapes.is_shape(source) or len(source) > _LONGEST_NAME:
+        return None
+    path = Path(source).expanduser()
+    return path if path.suffix.lower() == ".gguf" and path.is_file() else None
+
+
+def source_signature(model: str) -> str | None:
+    """A cheap signature of what a name points to: names, sizes and modification times of its files, no content.
+
+    As long as it stays the same, the weights need not be loaded to know that they are the same. None where it cannot be
+    told: no such model is here.
+    """
+    if shapes.is_shape(model):
+        return model
+    try:
+        if model in EMBEDDED:
+            folder = installed_path(model)
+            return None if folder is None else _signature("embedded", folder, _files(folder))
+        file = gguf_file(model)
+        if file is not None:
+            return _signature(f"GGUF, epoch {EPOCH}", file.parent, [file])
+        path = Path(model).expanduser()
+        if len(model) <= _LONGEST_NAME and path.is_dir():
+            return _signature("folder", path, _files(path))
+        snapshot = _snapshot(model)
+        return None if snapshot is None else _signature(f"hub, {snapshot.name}", snapshot, _files(snapshot))
+    except OSError:  # a file that went away, or a name that no file system takes
+        return None
+
+
+def _signature(kind: str, folder: Path, files: Iterable[Path]) -> str:
+    told = [
+        (str(file.relative_to(folder)), file.stat().st_size, file.stat().st_mtime_ns) for file in sorted(files)
+    ]
+    return hashlib.sha256(json.dumps([kind, told]).encode()).hexdigest()
+
+
+def _files(folder: Path) -> list[Path]:
+    """All files of a folder but hidden ones, which version control and caches of the hub's client leave there."""
+    return [
+        file
+        for file in folder.rglob("*")
+        if file.is_file() and not any(part.startswith(".") for part in file.relative_to(folder).parts)
+    ]
+
+
+def _is_hub_id(source: str) -> bool:
+    return source.count("/") == 1 and not source.startswith((".", "/", "~"))
+
+
+def _snapshot(model: str) -> Path | None:
+    """The folder in the hub's cache that a hub id would be loaded from; its name is the commit."""
+    from huggingface_hub import try_to_load_from_cache
+    from huggingface_hub.errors import HFValidationError
+
+    if not _is_hub_id(model):
+        return None
+    try:
+        found = try_to_load_from_cache(model, "config.json")
+    except HFValidationError:
+        return None
+    return Path(found).parent if isinstance(found, str) else None
+
+
+def _check_folder(path: Path, source: str) -> None:
+    if not (path / "config.json").is_file():
+        found = ", ".join(sorted(entry.name for entry in path.iterdir())[:5]) or "nothing"
+        raise UserError(
+            f"Model folder {source!r} has no config.json (found: {found}); give the folder that holds the model itself."
+        )
+    if not any(path.glob("*.safetensors")):
+        pickled = (entry.name for entry in path.iterdir() if entry.suffix in (".bin", ".pt", ".pth", ".gguf"))
+        found = ", ".join(sorted(pickled)) or "no weights"
+        raise UserError(
+            f"Model folder {source!r} has no safetensors weights (found: {found}); pickled weights are not loaded "
+            f"because they can run code. Save the model again with save_pretrained(), or name a .gguf file itself."
+        )

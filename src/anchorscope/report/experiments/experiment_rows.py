@@ -1,0 +1,81 @@
+"""Find rows of experiments.csv and of the summary. Nothing is filled in: a row that is not there is None."""
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import polars as pl
+
+from anchorscope.report.assignment_rules import RULES
+from anchorscope.report.findings import Findings
+from anchorscope.report.palette import display_name
+from anchorscope.stats.estimate import Estimate
+
+TRUTHS = {"all": "all answers", "true": "true answers", "false": "false answers"}
+
+
+def statistics(findings: Findings, experiment: str, *quantities: str) -> pl.DataFrame:
+    """Rows of one experiment at the headline place that have a value; all of its quantities where none is named."""
+    here = pl.lit(True)
+    for column, value in (("site", findings.site), ("position", findings.position)):
+        here &= pl.col(column).is_null() | (pl.col(column) == value)
+    wanted = here & (pl.col("experiment") == experiment) & pl.col("dataset").is_in(list(findings.datasets))
+    if quantities:
+        wanted &= pl.col("quantity").is_in(list(quantities))
+    return findings.experiments.filter(wanted & pl.col("value").is_finite())
+
+
+def interventions(findings: Findings) -> pl.DataFrame:
+    """Rows of the summary at the headline place that belong to an intervention and have a value."""
+    here = (pl.col("site") == findings.site) & (pl.col("position") == findings.position)
+    known = pl.col("dataset").is_in(list(findings.datasets)) & pl.col("value").is_finite()
+    return findings.summary.filter(here & known & pl.col("intervention").is_not_null())
+
+
+def select(table: pl.DataFrame, **columns: str | int | None) -> pl.DataFrame:
+    """Rows whose columns are as asked; None asks for null, and the truth "all" is also what has no truth at all."""
+    fits = pl.lit(True)
+    for column, value in columns.items():
+        if value is None:
+            fits &= pl.col(column).is_null()
+        elif column == "truth" and value == "all":
+            fits &= pl.col(column).is_null() | (pl.col(column) == "all")
+        else:
+            fits &= pl.col(column) == value
+    return table.filter(fits)
+
+
+def find(table: pl.DataFrame, **columns: str | int | None) -> Estimate | None:
+    """The first row that fits, as an estimate."""
+    rows = select(table, **columns)
+    return estimate_of(rows.row(0, named=True)) if rows.height else None
+
+
+def estimate_of(row: Mapping[str, Any]) -> Estimate:
+    """A row as an estimate; a missing end of the interval is NaN."""
+    low, high = (math.nan if row[name] is None else float(row[name]) for name in ("ci_low", "ci_high"))
+    return Estimate(float(row["value"]), low, high, row["n"] or 0, row["method"] or "")
+
+
+def present(table: pl.DataFrame, column: str, order: Sequence[str] = ()) -> list[str]:
+    """Values of a column: those of the order first, the others as they come."""
+    values = [str(value) for value in table[column].drop_nulls().unique(maintain_order=True)]
+    return [*(name for name in order if name in values), *(name for name in values if name not in order)]
+
+
+def rules_in(table: pl.DataFrame) -> list[str]:
+    """The assignment rules that a table has rows of."""
+    return present(table, "assignment", tuple(RULES))
+
+
+def absent_notes(findings: Findings, table: pl.DataFrame) -> tuple[str, ...]:
+    """One note that names the datasets without a row."""
+    there = set(table["dataset"])
+    missing = [display_name(name) for name in findings.datasets if name not in there]
+    return (f"Not measured here: {', '.join(missing)}.",) if missing else ()
+
+
+def datasets_in(findings: Findings, table: pl.DataFrame) -> tuple[str, ...]:
+    """The run's datasets that a table has rows of."""
+    there = set(table["dataset"])
+    return tuple(name for name in findings.datasets if name in there)

@@ -1,0 +1,124 @@
+"""Writes a page: one HTML file that opens from disk without a network, or the same in Markdown.
+
+Questions, answers and names are other people's text. In HTML every value is escaped by the template engine; in Markdown
+every value loses its markup the same way. Figures are embedded as SVG images and data as JSON that holds no character
+that could end it, so that the page can be mailed as it is. The page may run exactly one script, its own small scripts
+joined into one, whose hash its content policy names: whatever a question, an answer or a model's name may smuggle in
+has another hash and stays dead, and nothing is loaded.
+"""
+
+import base64
+import hashlib
+import html
+import json
+import re
+from collections.abc import Callable, Mapping, Sequence
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
+
+FRAME_SCRIPTS = ("dom", "theme", "contents", "printing")
+"""What every page needs: light and dark, the bar of contents, printing."""
+CHART_SCRIPTS = (
+    *FRAME_SCRIPTS, "hash_state", "chart_scale", "chart_strokes", "chart_readout", "line_chart", "legend", "controls",
+    "chart_export", "chart_view",
+)  # fmt: skip
+"""What every page with a chart needs, in the order in which they build on each other."""
+REPORT_SCRIPTS = (*CHART_SCRIPTS, "delta_p_view", "probe_view", "item_store", "item", "item_list", "explorer")
+"""The scripts of report.html."""
+STYLES = ("chart", "explorer", "compare")
+"""Style sheets beside the page's own."""
+
+_DANGEROUS = str.maketrans({letter: f"\\u{ord(letter):04x}" for letter in "<>&\u2028\u2029"})
+
+# Marks that mean something anywhere in a line, and those that do only where a line begins. "](" makes a link.
+_MARKS = re.compile(r"[\\`*_|~$]|(?<=\])\(|^[-+#=\[!]")
+_SPACES = re.compile(r"[^\S\u00a0\u202f]+")  # every blank and line break but the two that keep a number in one piece
+
+
+def write_page(
+    name: str,
+    content: Mapping[str, Any],
+    out: Path,
+    *,
+    scripts: Sequence[str] = FRAME_SCRIPTS,
+    data: Mapping[str, Any] | None = None,
+) -> None:
+    """Write NAME from its template NAME.j2, as HTML with figures, scripts and data inside or as Markdown.
+
+    A template of HTML extends page.html.j2. The scripts find the data by their names, as `pageData(NAME)`.
+    """
+    if name.endswith(".html"):
+        page = _environment(autoescape=True, finalize=None)
+        script = joined_script(scripts)
+        page.globals |= {
+            "figure": lambda figure: _embedded(out / "figures" / f"{figure}.svg"),
+            "policy": content_policy(script),
+            "script": Markup(script),
+            "styles": Markup(joined_styles()),
+            "data": {key: embedded_json(value) for key, value in (data or {}).items()},
+        }
+    else:
+        page = _environment(autoescape=False, finalize=_plain_text)
+    (out / name).write_text(page.get_template(f"{name}.j2").render(content), encoding="utf-8")
+
+
+def joined_script(names: Sequence[str]) -> str:
+    """The scripts of these names as one, closed against everything else on the page."""
+    parts = "\n".join(_text(f"{name}.js") for name in names)
+    return f'(() => {{\n"use strict";\n{parts}\n}})();\n'
+
+
+def joined_styles() -> str:
+    """The style sheets that lie beside the scripts."""
+    return "\n".join(_text(f"{name}.css") for name in STYLES)
+
+
+def content_policy(script: str) -> str:
+    """What the page may do: show embedded images, use its own styles, run this one script. Nothing is loaded."""
+    nothing = [f"{what} 'none'" for what in ("default-src", "base-uri", "form-action")]
+    allowed = [*nothing, "img-src data:", "style-src 'unsafe-inline'"]
+    if script:
+        digest = base64.b64encode(hashlib.sha256(script.encode("utf-8")).digest()).decode("ascii")
+        allowed.append(f"script-src 'sha256-{digest}'")
+    return "; ".join(allowed)
+
+
+def embedded_json(value: Any) -> Markup:
+    """JSON that can stand in a script element: no character in it can end the element or begin a comment."""
+    text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    return Markup(text.translate(_DANGEROUS))
+
+
+def _environment(*, autoescape: bool, finalize: Callable[[object], object] | None) -> Environment:
+    return Environment(
+        loader=PackageLoader("anchorscope.report"),
+        autoescape=autoescape,
+        finalize=finalize,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )
+
+
+def _embedded(path: Path) -> str:
+    """The figure as a data address; as an image, nothing inside it can run or collide with the page."""
+    if not path.is_file():
+        return ""
+    return "data:image/svg+xml;base64," + base64.b64encode(path.read_bytes()).decode("ascii")
+
+
+def _plain_text(value: object) -> object:
+    """Text in Markdown: one line, its markup switched off. Parts of the template itself are marked as safe."""
+    if isinstance(value, Markup) or not isinstance(value, str):
+        return value
+    line = _SPACES.sub(" ", value).strip()
+    return html.escape(_MARKS.sub(lambda mark: "\\" + mark.group(), line), quote=False)
+
+
+def _text(name: str) -> str:
+    return (files("anchorscope.report") / "scripts" / name).read_text(encoding="utf-8")

@@ -1,0 +1,122 @@
+"""Settings of the whole process come back as they were, however many threads hold them, in whichever order."""
+
+import gc
+import threading
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from typing import Any
+
+import pytest
+import torch
+
+from anchorscope.models.process_settings import (
+    attention_kernels,
+    few_collections,
+    one_thread,
+    quiet_transformers,
+    true_float32,
+    workers_of_one_thread,
+)
+
+
+def cudnn() -> bool:
+    return torch.backends.cuda.cudnn_sdp_enabled()
+
+
+def verbosity() -> int:
+    from transformers.utils import logging
+
+    return logging.get_verbosity()
+
+
+SETTINGS: dict[str, tuple[Callable[[], AbstractContextManager[Any]], Callable[[], Any], Any]] = {
+    "float32": (true_float32, torch.get_float32_matmul_precision, "highest"),
+    "garbage": (few_collections, lambda: gc.get_threshold()[0], 100_000),
+    "kernels": (attention_kernels, cudnn, False),
+    "quiet": (quiet_transformers, verbosity, 40),
+    "threads": (one_thread, torch.get_num_threads, 1),
+}
+
+
+@pytest.fixture(params=sorted(SETTINGS))
+def setting(request: pytest.FixtureRequest) -> Any:
+    """A setting, how it is read, what it is while it is held; another value is set before."""
+    before = torch.get_float32_matmul_precision(), torch.get_num_threads()
+    torch.set_float32_matmul_precision("medium")
+    torch.set_num_threads(3)
+    yield SETTINGS[request.param]
+    torch.set_float32_matmul_precision(before[0])
+    torch.set_num_threads(before[1])
+
+
+def test_a_setting_is_held_and_put_back(setting: Any) -> None:
+    hold, read, held = setting
+    before = read()
+    assert before != held
+    with hold():
+        assert read() == held
+        with hold():
+            assert read() == held
+        assert read() == held
+    assert read() == before
+    with pytest.raises(KeyboardInterrupt), hold():
+        raise KeyboardInterrupt
+    assert read() == before
+
+
+def test_the_last_thread_puts_it_back(setting: Any) -> None:
+    hold, read, held = setting
+    before, inside, leave, seen = read(), threading.Event(), threading.Event(), []
+
+    def other() -> None:
+        with hold():
+            inside.set()
+            leave.wait(30)
+            seen.append(read())
+
+    thread = threading.Thread(target=other)
+    with hold():
+        thread.start()
+        inside.wait(30)
+    leave.set()  # only now, when the first holder has gone
+    thread.join()
+    assert seen == [held]
+    assert read() == before
+    fresh: list[Any] = []
+    thread = threading.Thread(target=lambda: fresh.append(read()))
+    thread.start()
+    thread.join()
+    assert fresh == [before]
+
+
+def test_many_threads_in_any_order_leave_nothing_behind(setting: Any) -> None:
+    hold, read, held = setting
+    before, wrong = read(), []
+
+    def work() -> None:
+        for _ in range(200):
+            with hold():
+                if read() != held:
+                    wrong.append(read())
+
+    threads = [threading.Thread(target=work) for _ in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not wrong
+    assert read() == before
+
+
+def test_workers_have_one_thread_each_and_the_caller_keeps_its_own() -> None:
+    before = torch.get_num_threads()
+    torch.set_num_threads(3)
+    try:
+        with workers_of_one_thread(2) as pool:
+            assert set(pool.map(lambda _: torch.get_num_threads(), range(8))) == {1}
+        assert torch.get_num_threads() == 3
+        with one_thread(), workers_of_one_thread(2) as pool:
+            list(pool.map(lambda _: None, range(8)))
+        assert torch.get_num_threads() == 3
+    finally:
+        torch.set_num_threads(before)

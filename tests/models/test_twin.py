@@ -1,0 +1,252 @@
+"""The user's model is theirs: whatever runs, in whichever thread, interrupted or not, it computes what it did."""
+
+import copy
+import sys
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from accelerate import dispatch_model
+from accelerate.hooks import AlignDevicesHook, ModelHook, add_hook_to_module
+from peft import LoraConfig, get_peft_model
+from torch import Tensor
+
+sys.path.insert(0, str(Path(__file__).parents[1]))  # pytest's import mode does not make helper modules importable
+
+from anchorscope.engine.capture import Work, capture
+from anchorscope.engine.forward import compute_prefix
+from anchorscope.engine.keys_values import Prefix
+from anchorscope.engine.saliency import saliency
+from anchorscope.engine.sequences import CLEAN, Cut, TokenSequence, Variant
+from anchorscope.models.attention import NAME
+from anchorscope.models.language_model import LanguageModel
+from anchorscope.models.twin import make_twin
+from anchorscope.models.wrapping import wrap
+from conftest import byte_tokenizer, tiny_model
+
+ITEMS = [TokenSequence((256, *range(40, 60), seed), answer_start=18, read_at=(15, 20, 21)) for seed in range(3)]
+WAYS = [CLEAN, Variant({item: Cut((8, 9, 10)) for item in range(len(ITEMS))})]
+NONE = Prefix(ids=(), keys=(), values=())
+IDS = torch.tensor([ITEMS[0].ids])
+
+
+def passes(lm: LanguageModel, meanwhile: Callable[[], None] = lambda: None) -> Tensor:
+    """States of all items, clean and cut; `meanwhile` is called while they are handed over."""
+    found = {}
+
+    def receive(variant: int, batch: list[int], states: Tensor) -> None:
+        meanwhile()
+        found.update({(variant, item): one.clone() for item, one in zip(batch, states, strict=True)})
+
+    capture(lm, Work(ITEMS, NONE, WAYS, batches=[[0, 1, 2]]), receive, "test")
+    return torch.stack([found[key] for key in sorted(found)])
+
+
+def is_moved(module: Any) -> Any:
+    """A block as accelerate leaves it: its forward is replaced, and the new one holds on to the block itself."""
+    return add_hook_to_module(module, AlignDevicesHook(execution_device="cpu", io_same_device=True))
+
+
+def with_hooks(model: Any) -> Any:
+    for block in model.model.layers:
+        for part in (block, block.self_attn, block.mlp, block.mlp.up_proj):
+            is_moved(part)
+    return model
+
+
+def with_adapter(model: Any) -> Any:
+    return get_peft_model(model, LoraConfig(r=4, target_modules=["q_proj", "v_proj"], init_lora_weights=False))
+
+
+def dispatched(model: Any) -> Any:
+    return dispatch_model(model, {"": "cpu"}, main_device="cpu", force_hooks=True)
+
+
+KINDS: dict[str, Callable[[], Any]] = {
+    "eager": lambda: tiny_model("llama", attn_implementation="eager"),
+    "sdpa": lambda: tiny_model("gemma2"),
+    "training": lambda: tiny_model("gpt2").train(),
+    "tied": lambda: tiny_model("llama", tie_word_embeddings=True),
+    "hooks": lambda: with_hooks(tiny_model("llama")),
+    "dispatched": lambda: dispatched(tiny_model("llama")),
+    "adapter": lambda: with_adapter(tiny_model("llama")),
+}
+
+
+@pytest.fixture(params=sorted(KINDS))
+def model(request: pytest.FixtureRequest) -> Any:
+    return KINDS[request.param]()
+
+
+def logits(model: Any) -> Tensor:
+    torch.manual_seed(0)  # a model in training mode draws its dropout
+    with torch.no_grad():
+        return model(IDS, use_cache=False).logits
+
+
+def everything(model: Any) -> list[Any]:
+    """All that could be changed in a model, by value where it can be, else by identity."""
+    plain = (bool, int, float, str, type(None))
+    told: list[Any] = [model.config.to_json_string(use_diff=False), model.config._attn_implementation]
+    for name, module in model.named_modules():
+        held = {key: value if isinstance(value, plain) else id(value) for key, value in vars(module).items()}
+        hooks = [len(value) for key, value in sorted(vars(module).items()) if key.endswith("_hooks")]
+        told.append((name, id(module), held, hooks, [id(one) for one in module._modules.values()]))
+    told += [(id(one), one.requires_grad, one._version, one.grad is None) for one in model.parameters()]
+    return [*told, *((id(one), one._version) for one in model.buffers())]
+
+
+def test_nothing_is_written_to_the_users_model(model: Any) -> None:
+    logits(model)  # transformers itself leaves its marks in the first pass
+    before, kept = logits(model), everything(model)
+    lm = wrap(model, byte_tokenizer())
+    assert everything(model) == kept
+
+    def look() -> None:
+        assert torch.equal(logits(model), before)
+        with ThreadPoolExecutor(1) as other:
+            assert torch.equal(other.submit(logits, model).result(), before)
+
+    passes(lm, look)
+    compute_prefix(lm, ITEMS[0].ids[:5])
+    saliency(lm, ITEMS, NONE, {"first": [(8,)] * 3}, lambda batch, states: states[:, -1, 2, -1].pow(2).sum(-1))
+    lm.fingerprint()
+    assert torch.equal(logits(model), before)
+    assert everything(model) == kept
+
+
+def test_a_pass_that_is_interrupted_leaves_no_trace(model: Any) -> None:
+    logits(model)
+    before, kept, lm = logits(model), everything(model), wrap(model, byte_tokenizer())
+    wanted = passes(lm)
+
+    def stop(*given: Any) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        passes(lm, stop)
+    hook = getattr(lm.layers[2], lm.family.mlp).register_forward_pre_hook(stop)  # in the middle of a block
+    with pytest.raises(KeyboardInterrupt):
+        passes(lm)
+    hook.remove()
+    assert torch.equal(logits(model), before)
+    assert everything(model) == kept
+    assert torch.equal(passes(lm), wanted)
+
+
+@pytest.mark.parametrize("kind", ["llama", "gemma3_text", "qwen3_moe"])
+def test_many_threads_give_what_one_gives(kind: str) -> None:
+    model = tiny_model(kind)
+    lm, before = wrap(model, byte_tokenizer()), logits(model)
+    wanted, start = passes(lm), threading.Barrier(4)
+
+    def work(_: int) -> list[Tensor]:
+        start.wait()
+        return [passes(lm) for _ in range(25)]
+
+    with ThreadPoolExecutor(4) as pool:
+        for found in pool.map(work, range(4)):
+            for one in found:
+                torch.testing.assert_close(one, wanted, rtol=1e-5, atol=1e-5)
+    assert torch.equal(logits(model), before)
+
+
+def test_a_model_in_training_is_run_without_dropout() -> None:
+    model = tiny_model("gpt2", resid_pdrop=0.5, attn_pdrop=0.5, embd_pdrop=0.5)
+    calm = passes(wrap(copy.deepcopy(model), byte_tokenizer()))
+    torch.testing.assert_close(passes(wrap(model.train(), byte_tokenizer())), calm, rtol=1e-5, atol=1e-5)
+    assert model.training
+    assert all(module.training for module in model.modules())
+
+
+def test_weights_that_change_later_are_seen() -> None:
+    model = tiny_model("llama")
+    lm = wrap(model, byte_tokenizer())
+    before = passes(lm)
+    with torch.no_grad():
+        model.model.layers[1].mlp.up_proj.weight[0] += 1  # trained on
+    trained = passes(lm)
+    model.model.layers[2].mlp.up_proj.weight = torch.nn.Parameter(torch.zeros(48, 32))  # replaced
+    replaced = passes(lm)
+    assert not torch.equal(before, trained)
+    assert not torch.equal(trained, replaced)
+    assert lm.twin.lm_head.weight is model.lm_head.weight
+
+
+def test_a_twin_has_parts_and_settings_of_its_own() -> None:
+    model = tiny_model("gemma3_text")
+    twin = make_twin(model, NAME)
+    theirs = {id(module) for module in model.modules()}
+    assert not theirs & {id(module) for module in twin.modules()}
+    assert len({id(module.config) for module in twin.modules() if hasattr(module, "config")}) == 1
+    assert twin.config is not model.config
+    assert (twin.config._attn_implementation, model.config._attn_implementation) == (NAME, "sdpa")
+    assert [id(one) for one in twin.parameters()] == [id(one) for one in model.parameters()]
+    assert [id(one) for one in twin.buffers()] == [id(one) for one in model.buffers()]
+    twin.lm_head.register_forward_hook(lambda *given: None)
+    assert not model.lm_head._forward_hooks
+
+
+def test_hooks_of_accelerate_are_left_behind_or_turned_to_the_twin() -> None:
+    class Counts(ModelHook):
+        """Remembers which modules it was called for."""
+
+        def __init__(self) -> None:
+            self.seen: list[Any] = []
+
+        def pre_forward(self, module: Any, *args: Any, **kwargs: Any) -> tuple[Any, Any]:
+            self.seen.append(module)
+            return args, kwargs
+
+    model, hook = tiny_model("llama"), Counts()
+    part = add_hook_to_module(model.model.layers[0].mlp, hook)
+    plain = make_twin(model, NAME)
+    assert not {"_hf_hook", "_old_forward", "forward"} & set(vars(plain.model.layers[0].mlp))
+    moving = make_twin(model, "eager", moves_inputs=True)
+    torch.testing.assert_close(logits(moving), logits(model))
+    assert hook.seen == [moving.model.layers[0].mlp, part]  # each was called for its own
+
+
+def test_a_forward_of_the_users_own_runs_on_the_twin() -> None:
+    model = tiny_model("llama")
+    part = model.model.layers[0].mlp
+
+    def doubled(self: Any, stream: Tensor) -> Tensor:
+        assert self is not part or not torch.is_inference_mode_enabled()
+        return 2 * type(self).forward(self, stream)
+
+    part.forward = doubled.__get__(part)
+    lm = wrap(model, byte_tokenizer())  # the self-check compares with the model's own pass, doubled too
+    assert lm.layers[0].mlp.forward.__self__ is lm.layers[0].mlp
+    assert (passes(lm) - passes(wrap(tiny_model("llama"), byte_tokenizer()))).abs().max() > 1e-3
+
+
+def test_a_rotary_embedding_that_grows_does_so_in_the_twin_only() -> None:
+    rope = {"rope_type": "dynamic", "factor": 2.0, "rope_theta": 10000.0}
+    model = tiny_model("llama", max_position_embeddings=16, rope_parameters=rope)
+    before = model.model.rotary_emb.inv_freq.clone()
+    lm = wrap(model, byte_tokenizer())
+    passes(lm)  # 22 tokens
+    assert torch.equal(model.model.rotary_emb.inv_freq, before)
+    assert not torch.equal(lm.stack.rotary_emb.inv_freq, before)
+
+
+def test_gradients_are_asked_of_no_parameter() -> None:
+    model = tiny_model("llama", tie_word_embeddings=True)
+    model.model.norm.weight.requires_grad_(False)
+    lm = wrap(model, byte_tokenizer()).without_learning()
+    assert not any(one.requires_grad for one in lm.twin.parameters())
+    assert sum(one.requires_grad for one in model.parameters()) == len(list(model.parameters())) - 1
+    assert lm.twin.lm_head.weight is lm.twin.model.embed_tokens.weight
+    assert lm.twin.lm_head.weight.data_ptr() == model.lm_head.weight.data_ptr()
+
+
+def test_our_attention_refuses_a_mask_that_is_not_ours() -> None:
+    lm = wrap(tiny_model("llama"), byte_tokenizer())
+    with pytest.raises(ValueError, match="attention does not obey the mask"):
+        lm.twin(IDS)
+    assert torch.isfinite(lm.model(IDS).logits).all()
