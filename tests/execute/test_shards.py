@@ -59,7 +59,7 @@ def work(tiny_llama: LanguageModel) -> StatesPass:
     ]
     planned = planner_of(tiny_llama, 150).states("all", make_sequences(), PREFIX, variants)
     keep = (((1, 2), (0, 1)), ((0, 0),), (), ((1, 1),))
-    return replace(planned, probes=make_probes(tiny_llama), keep=keep)
+    return replace(planned, probes=make_probes(tiny_llama), keep=keep, log_probs=True)
 
 
 @pytest.fixture(scope="module")
@@ -87,6 +87,8 @@ def assert_equal(found: StatesPart, wanted: StatesPart) -> None:
     assert np.array_equal(found.edges.lost, wanted.edges.lost)
     assert np.array_equal(found.edges.asked, wanted.edges.asked)
     assert found.edges.untouched == wanted.edges.untouched
+    assert found.log_probs == wanted.log_probs
+    assert sorted(found.log_probs) == list(range(N))
 
 
 class ManyWorkers:

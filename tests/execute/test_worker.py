@@ -55,7 +55,7 @@ def make_work(lm: LanguageModel, batch_tokens: int = 200, compiled: bool = False
     planned = planner_of(lm, batch_tokens).states("some", sequences, sequences[0].ids[:N_PREFIX], variants,
                                                   compiled=compiled)  # fmt: skip
     places = ((1, 2), (0, 0))
-    return replace(planned, probes=make_probes(lm), keep=(places, places))
+    return replace(planned, probes=make_probes(lm), keep=(places, places), log_probs=True)
 
 
 def run_part(worker: Worker, shard: Shard) -> StatesPart:
@@ -76,6 +76,9 @@ def assert_close(found: StatesPart, wanted: StatesPart) -> None:
     assert np.array_equal(found.edges.lost, wanted.edges.lost)
     assert np.array_equal(found.edges.asked, wanted.edges.asked)
     assert found.edges.untouched == wanted.edges.untouched
+    assert sorted(found.log_probs) == sorted(wanted.log_probs) == list(range(N))
+    for item, log_probs in wanted.log_probs.items():
+        assert found.log_probs[item] == pytest.approx(log_probs, abs=1e-4)
 
 
 @pytest.fixture(scope="module")
