@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from anchorscope.engine.batching import Budget
-from anchorscope.engine.capture import Work, capture
+from anchorscope.engine.capture import Work, capture, refuse_idle_cuts
 from anchorscope.engine.forward import compute_prefix
 from anchorscope.engine.keys_values import Prefix
 from anchorscope.engine.sequences import CLEAN, SITES, Cut, TokenSequence, Variant
@@ -57,7 +57,8 @@ def run(
         found.update(zip(batch, states.clone(), strict=True))
 
     variant = CLEAN if cuts is None else Variant(dict(enumerate(cuts)))
-    capture(lm, Work(items, prefix, [variant], batches=batches or [range(len(items))]), receive, "test")
+    work = Work(items, prefix, [variant], batches=batches or [range(len(items))])
+    refuse_idle_cuts(capture(lm, work, receive, "test"))
     return torch.stack([found[index] for index in range(len(items))])
 
 
@@ -70,7 +71,7 @@ def together(
     def receive(variant: int, batch: list[int], states: Tensor) -> None:
         found.update({(variant, item): one.clone() for item, one in zip(batch, states, strict=True)})
 
-    capture(lm, Work(items, prefix, variants, Budget(budget)), receive, "test")
+    refuse_idle_cuts(capture(lm, Work(items, prefix, variants, Budget(budget)), receive, "test"))
     return found
 
 

@@ -9,7 +9,7 @@ import torch
 from engine_cases import LENGTHS, SHARED, make_cuts, no_prefix, run, shared_prefix
 
 from anchorscope.engine.batching import Budget
-from anchorscope.engine.capture import Work, capture, clean_states
+from anchorscope.engine.capture import Work, capture, clean_states, refuse_idle_cuts
 from anchorscope.engine.decode import decode
 from anchorscope.engine.packed import Packed
 from anchorscope.engine.rows import BatchRows
@@ -128,7 +128,7 @@ def test_a_hidden_cut_is_refused_whatever_runs_beside_it(mixed_windows: Language
 
     def go(*variants: Variant) -> None:
         work = Work([far, near], no_prefix(), variants, Budget(budget))
-        capture(mixed_windows, work, lambda *_: None, "test")
+        refuse_idle_cuts(capture(mixed_windows, work, lambda *_: None, "test"))
 
     with pytest.raises(UserError, match="sliding window"):
         go(Variant({0: seen, 1: seen}), Variant({0: hidden, 1: hidden}))  # another variant's edges do not count

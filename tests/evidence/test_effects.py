@@ -6,19 +6,29 @@ import numpy as np
 import pytest
 import torch
 
-from anchorscope.engine.batching import Budget
-from anchorscope.engine.capture import clean_states
-from anchorscope.engine.forward import compute_prefix
-from anchorscope.engine.sequences import SITES, TokenSequence
+from anchorscope.engine.sequences import SITES
 from anchorscope.errors import InterventionNotApplied
-from anchorscope.evidence.effects import Effect, measure, refuse_no_op, refuse_no_ops, score_states
+from anchorscope.evidence.clean import run_clean
+from anchorscope.evidence.effects import (
+    CutStates,
+    Effect,
+    Scoring,
+    measure,
+    refuse_no_op,
+    refuse_no_ops,
+    score_states,
+)
 from anchorscope.evidence.gather import measured_places, refit_logits
-from anchorscope.interventions.intervention import Intervention, ItemTokens
+from anchorscope.execute.executor import LocalExecutor
+from anchorscope.interventions.intervention import Intervention
 from anchorscope.interventions.registry import INTERVENTIONS
+from anchorscope.items import Item
 from anchorscope.models.language_model import LanguageModel
+from anchorscope.plan.interventions import passes_of, plan_cut
 from anchorscope.probes.crossfit import ProbeSet, make_splits
 from anchorscope.probes.scoring import Scorer
 from anchorscope.progress import Silent
+from made_items import make_item, make_setting, planner_of
 
 N, N_LAYERS, D, N_FOLDS, N_PREFIX = 30, 4, 32, 3, 5
 
@@ -31,41 +41,39 @@ def random_probes(seed: int) -> ProbeSet:
 
 
 @pytest.fixture(scope="module")
-def items() -> list[ItemTokens]:
+def items() -> list[Item]:
     rng = np.random.default_rng(0)
     found = []
     for index in range(N):
-        length = int(rng.integers(12, 20))
-        ids = (7, 8, 9, 10, 11, *rng.integers(0, 256, length).tolist())
-        sequence = TokenSequence(ids, answer_start=len(ids) - 3, read_at=(len(ids) - 1, len(ids) - 2))
-        found.append(ItemTokens(sequence, question_tokens=(6, 7, 8 + index % 3), prefix_length=N_PREFIX))
+        ids = (7, 8, 9, 10, 11, *rng.integers(0, 256, int(rng.integers(12, 20))).tolist())
+        found.append(make_item(ids, len(ids) - 3, (6, 7, 8 + index % 3), N_PREFIX, name=f"item-{index}"))
     return found
 
 
 class Bench:
     """A tiny model, probes, and clean states and scores of all items."""
 
-    def __init__(self, lm: LanguageModel, items: list[ItemTokens]) -> None:
-        self.lm, self.items = lm, items
-        self.prefix = compute_prefix(lm, items[0].sequence.ids[:N_PREFIX])
+    def __init__(self, lm: LanguageModel, items: list[Item]) -> None:
+        self.lm, self.items, self.executor = lm, items, LocalExecutor(lambda: lm)
+        self.setting = make_setting(("final", "answer_end"))
         self.folds = np.arange(N) % N_FOLDS
-        self.sets = [[random_probes(10 * q + s) for s in range(len(SITES))] for q in range(2)]
-        self.scorer = Scorer(self.sets, self.folds, lm.device)
-        self.states = clean_states(lm, [item.sequence for item in items], self.prefix, Budget(200)).states
-        self.clean = score_states(self.scorer, self.states)
+        self.sets = tuple(tuple(random_probes(10 * q + s) for s in range(len(SITES))) for q in range(2))
+        self.scoring = Scoring(self.sets, self.folds)
+        clean = run_clean(self.executor, planner_of(lm, 200), items, self.setting.positions, Silent(), compiled=False)
+        self.states = clean.states
+        self.clean = score_states(self.scoring.scorer("cpu"), self.states)
 
     def run(self, intervention: Intervention, batch_tokens: int = 200) -> Effect:
-        return self.run_all([intervention], batch_tokens)[0]
+        return self.run_all([intervention], batch_tokens)[0][0]
 
-    def run_all(self, interventions: list[Intervention], batch_tokens: int = 200) -> list[Effect]:
-        return measure(
-            self.lm, self.items, self.prefix, self.scorer, interventions, "all", (1, 2), Budget(batch_tokens), 0,
-            Silent(),
-        )  # fmt: skip
+    def run_all(self, interventions: list[Intervention], batch_tokens: int = 200) -> tuple[list[Effect], CutStates]:
+        planned = [plan_cut(one, self.items, self.setting) for one in interventions]
+        passes = passes_of(planned, self.items, self.setting, planner_of(self.lm, batch_tokens))
+        return measure(self.executor, passes, self.scoring, self.setting, [(1, 2)], Silent())
 
 
 @pytest.fixture(scope="module")
-def bench(tiny_llama: LanguageModel, items: list[ItemTokens]) -> Bench:
+def bench(tiny_llama: LanguageModel, items: list[Item]) -> Bench:
     return Bench(tiny_llama, items)
 
 
@@ -88,20 +96,21 @@ def test_the_knockout_runs_every_item_and_counts_its_keys(bench: Bench) -> None:
 
 
 def test_states_under_the_knockout_are_kept_at_the_headline_place_only(bench: Bench) -> None:
-    effect = bench.run(INTERVENTIONS["knockout"])
-    assert effect.states is not None
-    assert effect.states.shape == (N_LAYERS, N, D)
+    (effect,), kept = bench.run_all([INTERVENTIONS["knockout"]])
+    assert set(kept) == {"knockout"}
+    (states,) = kept["knockout"]
+    assert states.shape == (N_LAYERS, N, D)
     probes = bench.sets[1][2]
     for item in (0, 7, 23):
-        wanted = (effect.states[:, item].float() * probes.weight[0, bench.folds[item]]).sum(-1)
+        wanted = (states[:, item].float() * probes.weight[0, bench.folds[item]]).sum(-1)
         wanted = wanted + probes.bias[0, bench.folds[item]]
         assert effect.logits[item, 1, 2, 0] == pytest.approx(wanted.numpy(), abs=1e-4)
 
 
 def test_cutting_nothing_changes_nothing_whatever_the_batches(bench: Bench) -> None:
-    effect = bench.run(INTERVENTIONS["none"], batch_tokens=60)
+    (effect,), kept = bench.run_all([INTERVENTIONS["none"]], batch_tokens=60)
     assert effect.n_cut.tolist() == [0] * N
-    assert effect.states is None
+    assert not kept
     assert effect.logits == pytest.approx(bench.clean, abs=1e-4)
 
 
@@ -162,14 +171,13 @@ def test_a_refit_never_scores_an_item_with_a_probe_that_saw_it(bench: Bench) -> 
     groups, folds = np.arange(60), np.arange(60) % N_FOLDS
     states = torch.as_tensor(rng.normal(size=(2, 60, 6)), dtype=torch.float32)
     states[1, :, 0] += torch.as_tensor(np.where(labels, 4.0, -4.0))
-    effect = Effect("knockout", "all", np.arange(60), np.ones(60, np.int64), np.zeros((60, 1)), states)
     splits = make_splits(labels, groups, folds, seed=0)
-    found = refit_logits(effect, splits, Silent())
+    found = refit_logits("knockout", states, splits, Silent())
     assert found.shape == (2, 60)
     assert ((found[1] > 0) == labels).mean() > 0.95
     # Other labels in a fold change the probes of the other folds only.
     flipped = np.where(folds == 1, ~labels, labels)
-    other = refit_logits(effect, replace(splits, labels=flipped), Silent())
+    other = refit_logits("knockout", states, replace(splits, labels=flipped), Silent())
     assert other[:, folds == 1] == pytest.approx(found[:, folds == 1], abs=1e-5)
     assert np.abs(other[:, folds != 1] - found[:, folds != 1]).max() > 0.1
 
@@ -178,7 +186,7 @@ def test_a_batch_that_is_run_again_for_lack_of_memory_counts_once(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     together = [INTERVENTIONS["knockout"], INTERVENTIONS["random"]]
-    wanted = bench.run_all(together)
+    wanted, wanted_states = bench.run_all(together)
     score, calls = Scorer.score, []
 
     def short_of_memory(self: Scorer, items: list[int], states: torch.Tensor) -> torch.Tensor:
@@ -188,28 +196,35 @@ def test_a_batch_that_is_run_again_for_lack_of_memory_counts_once(
         return score(self, items, states)
 
     monkeypatch.setattr(Scorer, "score", short_of_memory)
-    found = bench.run_all(together, batch_tokens=400)
+    found, states = bench.run_all(together, batch_tokens=400)
     assert calls[0] > calls[2]  # halved
     for one, other in zip(found, wanted, strict=True):
         assert one.items.tolist() == other.items.tolist() == list(range(N))
         assert one.n_cut.tolist() == other.n_cut.tolist()
         assert one.logits == pytest.approx(other.logits, abs=1e-4)
+    assert set(states) == set(wanted_states) == {"knockout", "random"}
+    for name in states:
+        assert torch.allclose(states[name], wanted_states[name], atol=1e-4)
 
 
 def test_interventions_that_run_together_give_what_each_gives_alone(bench: Bench) -> None:
-    names = ["random", "knockout", "none"]
-    together = bench.run_all([INTERVENTIONS[name] for name in names])
-    assert [one.intervention for one in together] == names
-    for name, found in zip(names, together, strict=True):
-        alone = bench.run(INTERVENTIONS[name])
+    names = ["random", "knockout", "direct", "zeroing", "template", "none"]
+    together, kept = bench.run_all([INTERVENTIONS[name] for name in names])
+    assert sorted(one.intervention for one in together) == sorted(names)
+    for found in together:
+        (alone,), states = bench.run_all([INTERVENTIONS[found.intervention]])
+        assert found.variant == alone.variant == ("direct" if found.intervention == "direct" else "all")
         assert found.items.tolist() == alone.items.tolist()
+        assert found.n_cut.tolist() == alone.n_cut.tolist()
         assert found.logits == pytest.approx(alone.logits, abs=1e-4)
-        assert (found.states is None) == (alone.states is None)
+        assert set(states) == {found.intervention} & {"random", "knockout"}
+        for name in states:
+            assert torch.allclose(kept[name], states[name], atol=1e-4)
 
 
 def test_a_cut_that_does_no_more_than_noise_is_refused(bench: Bench) -> None:
     # Batches differ from the clean pass's, so that a cut that was never made shows as noise, not as equal bits.
-    cut, still = bench.run_all([INTERVENTIONS["knockout"], INTERVENTIONS["none"]])
+    (cut, still), _ = bench.run_all([INTERVENTIONS["knockout"], INTERVENTIONS["none"]])
     refuse_no_ops([cut, still], bench.clean)
     noise = np.random.default_rng(0).normal(0, 1e-4, cut.logits.shape).astype(np.float32)
     quiet = replace(cut, logits=bench.clean[cut.items] + noise)

@@ -5,17 +5,16 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from anchorscope.evidence.measuring import Plan, measure_all
-from anchorscope.interventions.rewriting import Spoken, Writer
 
-from anchorscope.engine.batching import Budget
-from anchorscope.engine.forward import compute_prefix
-from anchorscope.engine.sequences import SITES, TokenSequence
-from anchorscope.interventions.intervention import ItemTokens
+from anchorscope.engine.sequences import SITES
+from anchorscope.evidence.effects import Scoring, measure
+from anchorscope.execute.executor import LocalExecutor
+from anchorscope.interventions.registry import of_experiments
 from anchorscope.models.language_model import LanguageModel
+from anchorscope.plan.interventions import passes_of, plan_experiment
 from anchorscope.probes.crossfit import ProbeSet
-from anchorscope.probes.scoring import Scorer
 from anchorscope.progress import Silent
+from made_items import make_item, make_setting, planner_of
 
 N = 10
 
@@ -27,27 +26,26 @@ def probes(lm: LanguageModel) -> ProbeSet:
     return ProbeSet(weight, torch.zeros(3, 2, lm.n_layers), ones, ones, ())
 
 
-def measured(lm: LanguageModel, question: int, **plan: Any) -> tuple[list[str], list[str]]:
+def measured(lm: LanguageModel, question: int, **setting: Any) -> tuple[list[str], list[str]]:
     """Names of what was measured, and reasons; every item has its exact token at one place, the answer at 20."""
     rng = np.random.default_rng(0)
-    items = []
-    for _ in range(N):
-        sequence = TokenSequence((256, 5, 6, *rng.integers(0, 256, 21).tolist()), answer_start=20, read_at=(23,))
-        tokens = ItemTokens(sequence, (question,), prefix_length=3)
-        items.append(Spoken(None, None, None, None, tokens))  # type: ignore[arg-type]  # nothing is rewritten here
-    scorer = Scorer([[probes(lm) for _ in SITES]], np.arange(N) % 2, lm.device)
-    settings = {"evidence": ("edges",), "edges": "all", "headline": (0, 1), "needed": 5, "most_items": None, "seed": 0}
-    found = measure_all(
-        lm, items, Writer(lm.tokenizer, None), compute_prefix(lm, items[0].tokens.sequence.ids[:3]), scorer,
-        Plan(**(settings | plan)), Budget(300), Silent(),
-    )  # type: ignore[arg-type]  # fmt: skip
-    return [one.intervention for one in found.effects], [one.reason for one in found.missing]
+    items = [
+        make_item((256, 5, 6, *rng.integers(0, 256, 21).tolist()), 20, (question,), 3, name=f"item-{index}")
+        for index in range(N)
+    ]
+    chosen = make_setting(**({"positions": ("final",)} | setting))
+    planner = planner_of(lm, 300)
+    planned, missing = plan_experiment(of_experiments(("knockout", "edges")), items, chosen, planner.windows, needed=5)
+    sets = tuple(tuple(probes(lm) for _ in SITES) for _ in chosen.positions)
+    passes = passes_of(planned, items, chosen, planner)
+    effects, _ = measure(LocalExecutor(lambda: lm), passes, Scoring(sets, np.arange(N) % 2), chosen, [(0, 1)], Silent())
+    return [one.intervention for one in effects], [one.reason for one in missing]
 
 
 @pytest.mark.parametrize("tiny", ["mistral", "gemma3_text"], indirect=True)
 def test_direct_edges_that_a_window_hides_are_left_out_and_the_rest_is_measured(tiny: LanguageModel) -> None:
     near, far = measured(tiny, question=17), measured(tiny, question=5)
-    assert near == (["knockout", "random", "none", "direct"], [])
+    assert near == (["knockout", "random", "direct", "none"], [])
     assert far[0] == ["knockout", "random", "none"]
     assert "sliding window already hides the exact tokens" in far[1][0]
 
@@ -56,7 +54,7 @@ def test_direct_edges_repeat_the_knockout_or_do_not_reach_what_is_read(tiny_llam
     names, (reason,) = measured(tiny_llama, 5, edges="direct")
     assert names == ["knockout", "random", "none"]
     assert "run with --edges all" in reason
-    names, (reason,) = measured(tiny_llama, 5, before_answer=True)
+    names, (reason,) = measured(tiny_llama, 5, positions=("final", "answer_before"))
     assert names == ["knockout", "random", "none"]
     assert "a position before the answer's tokens is read" in reason
-    assert measured(tiny_llama, 5)[0] == ["knockout", "random", "none", "direct"]
+    assert measured(tiny_llama, 5)[0] == ["knockout", "random", "direct", "none"]

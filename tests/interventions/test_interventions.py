@@ -1,40 +1,44 @@
 """Laws of every registered intervention: which tokens it may cut, and that its cut does to a run what it says."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
 import pytest
 import torch
-from anchorscope.evidence.experiments.registry import EXPERIMENTS
-from anchorscope.evidence.measuring import Missing, available
-from anchorscope.interventions.controls import random_candidates
 from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
+import made_items
 from anchorscope.catalogue import EVIDENCE
-from anchorscope.engine.capture import Work, capture
+from anchorscope.engine.capture import Work, capture, refuse_idle_cuts
 from anchorscope.engine.forward import compute_prefix
 from anchorscope.engine.keys_values import Prefix
 from anchorscope.engine.sequences import CLEAN, EDGES, Cut, TokenSequence, Variant
 from anchorscope.errors import InterventionNotApplied
-from anchorscope.interventions.intervention import Intervention, ItemTokens, item_tokens
-from anchorscope.interventions.registry import INTERVENTIONS, REWRITINGS, chosen, chosen_rewritings
+from anchorscope.evidence.experiments.experiment import chosen_experiments
+from anchorscope.interventions.cuts import random_candidates
+from anchorscope.interventions.intervention import Intervention
+from anchorscope.interventions.registry import INTERVENTIONS, of_experiments
+from anchorscope.items import Item
 from anchorscope.models.language_model import LanguageModel
+from anchorscope.plan.interventions import Missing, plan_experiment
 from anchorscope.spans.locate import Located, QuestionParts
+from made_items import make_setting
 
-every_intervention = pytest.mark.parametrize("intervention", INTERVENTIONS.values(), ids=INTERVENTIONS.keys())
+CUTS = {name: one for name, one in INTERVENTIONS.items() if one.keys is not None}
+every_cut = pytest.mark.parametrize("intervention", CUTS.values(), ids=CUTS.keys())
 
 
-def make_item(prefix: int, question: tuple[int, ...], answer_start: int, length: int) -> ItemTokens:
-    sequence = TokenSequence(ids=tuple(range(length)), answer_start=answer_start, read_at=(length - 1,))
+def make_item(prefix: int, question: tuple[int, ...], answer_start: int, length: int) -> Item:
     half = (len(question) + 1) // 2
     parts = QuestionParts(subject=question[:half], property=question[half:], content=question)
-    return ItemTokens(sequence=sequence, question_tokens=question, prefix_length=prefix, parts=parts)
+    return made_items.make_item(tuple(range(length)), answer_start, question, prefix, parts)
 
 
 @st.composite
-def items(draw: st.DrawFn) -> ItemTokens:
+def items(draw: st.DrawFn) -> Item:
     """An item with exact question tokens somewhere between the shared prefix and the answer."""
     prefix = draw(st.integers(0, 5))
     answer_start = prefix + draw(st.integers(2, 12))
@@ -45,32 +49,36 @@ def items(draw: st.DrawFn) -> ItemTokens:
 def test_interventions_are_registered_under_their_own_names() -> None:
     assert {name: one.name for name, one in INTERVENTIONS.items()} == {name: name for name in INTERVENTIONS}
     assert {"knockout", "random", "none"} <= set(INTERVENTIONS)
-    assert all(one.about and "\n" not in one.about for one in INTERVENTIONS.values())
 
 
-@every_intervention
+def test_every_intervention_either_cuts_edges_or_writes_texts_anew() -> None:
+    assert all((one.keys is None) != (one.rewrite is None) for one in INTERVENTIONS.values())
+
+
+@every_cut
 @given(item=items(), edges=st.sampled_from(EDGES), seed=st.integers(0, 99))
 def test_keys_lie_between_the_shared_prefix_and_the_answer(
-    intervention: Intervention, item: ItemTokens, edges: str, seed: int
+    intervention: Intervention, item: Item, edges: str, seed: int
 ) -> None:
     cut = intervention.cut(item, edges, np.random.default_rng(seed))
     assert list(cut.keys) == sorted(set(cut.keys))
     assert cut.n_cut == len(set(cut.keys))
     assert cut.edges == (intervention.edges or edges)
     assert cut.how == intervention.how
-    first, stop = (1, item.prefix_length) if intervention.whole else (item.prefix_length, item.sequence.answer_start)
+    prefix, answer = item.located.prefix_length, item.located.answer_start
+    first, stop = (1, prefix) if intervention.whole else (prefix, answer)
     assert all(first <= key < stop for key in cut.keys)
     assert all(type(key) is int for key in cut.keys)  # a NumPy integer would not be written to JSON
 
 
-@every_intervention
+@every_cut
 @given(item=items(), seed=st.integers(0, 99))
-def test_the_same_seed_gives_the_same_cut(intervention: Intervention, item: ItemTokens, seed: int) -> None:
+def test_the_same_seed_gives_the_same_cut(intervention: Intervention, item: Item, seed: int) -> None:
     first, second = (intervention.cut(item, "all", np.random.default_rng(seed)) for _ in range(2))
     assert first == second
 
 
-@every_intervention
+@every_cut
 def test_an_item_without_exact_tokens_is_refused_by_whatever_would_cut_them(intervention: Intervention) -> None:
     # An item that keeps all its edges would count as one that the question does not matter to.
     item, rng = make_item(prefix=2, question=(), answer_start=6, length=8), np.random.default_rng(0)
@@ -82,23 +90,23 @@ def test_an_item_without_exact_tokens_is_refused_by_whatever_would_cut_them(inte
 
 
 @given(items())
-def test_the_knockout_cuts_the_exact_question_tokens(item: ItemTokens) -> None:
+def test_the_knockout_cuts_the_exact_question_tokens(item: Item) -> None:
     cut = INTERVENTIONS["knockout"].cut(item, "all", np.random.default_rng(0))
-    assert cut.keys == item.question_tokens
+    assert cut.keys == item.located.question_tokens
 
 
 @given(items(), st.integers(0, 99))
-def test_the_random_control_cuts_as_many_other_tokens_as_there_are(item: ItemTokens, seed: int) -> None:
+def test_the_random_control_cuts_as_many_other_tokens_as_there_are(item: Item, seed: int) -> None:
     keys = INTERVENTIONS["random"].cut(item, "all", np.random.default_rng(seed)).keys
     others = [
         position
-        for position in range(len(item.sequence.ids))
-        if 0 < position < item.sequence.answer_start  # the first token is the attention sink
-        and position >= item.prefix_length
-        and position not in item.question_tokens
+        for position in range(len(item.located.input_ids))
+        if 0 < position < item.located.answer_start  # the first token is the attention sink
+        and position >= item.located.prefix_length
+        and position not in item.located.question_tokens
     ]
     assert set(keys) <= set(others)
-    assert len(keys) == min(len(item.question_tokens), len(others))
+    assert len(keys) == min(len(item.located.question_tokens), len(others))
     assert random_candidates(item) == others
 
 
@@ -117,101 +125,135 @@ def test_the_random_control_draws_every_candidate_and_another_set_with_another_s
 
 
 @given(items())
-def test_the_no_op_control_cuts_nothing(item: ItemTokens) -> None:
+def test_the_no_op_control_cuts_nothing(item: Item) -> None:
     none = INTERVENTIONS["none"]
     assert none.cut(item, "all", np.random.default_rng(0)) == Cut(keys=(), edges="all")
     assert not none.changes
 
 
 @given(items())
-def test_other_choices_cut_the_part_that_they_are_named_after(item: ItemTokens) -> None:
+def test_other_choices_cut_the_part_that_they_are_named_after(item: Item) -> None:
     for name in ("subject", "property", "content"):
         one = INTERVENTIONS[name]
-        assert one.cut(item, "all", np.random.default_rng(0)).keys == getattr(item.parts, name)
-        assert one.applies(item) == bool(getattr(item.parts, name))
+        assert one.cut(item, "all", np.random.default_rng(0)).keys == getattr(item.located.parts, name)
+        assert one.applies(item) == bool(getattr(item.located.parts, name))
 
 
-def test_experiments_are_chosen_by_name_and_the_knockout_is_always_made() -> None:
-    assert [one.name for one in chosen(("knockout",))] == ["knockout", "random", "none"]
-    assert [one.name for one in chosen(("zeroing",))] == ["knockout", "random", "none", "zeroing"]
-    assert [one.name for one in chosen(EVIDENCE)] == list(INTERVENTIONS)
-    assert chosen_rewritings(("knockout",)) == []
-    assert [one.name for one in chosen_rewritings(EVIDENCE)] == list(REWRITINGS)
-    every = {one.evidence for one in (*INTERVENTIONS.values(), *REWRITINGS.values())} | set(EXPERIMENTS)
+@every_cut
+@given(item=items(), first=st.integers(0, 3), heads=st.sets(st.integers(0, 3), min_size=1))
+def test_the_same_within_some_layers_and_heads_cuts_the_same_keys_there_only(
+    intervention: Intervention, item: Item, first: int, heads: set[int]
+) -> None:
+    layers, chosen = range(first, first + 2), tuple(sorted(heads))
+    within = intervention.within("part", layers, chosen)
+    whole, part = (one.cut(item, "all", np.random.default_rng(3)) for one in (intervention, within))
+    assert part == replace(whole, heads=chosen)
+    assert (within.variant, within.layers, within.name) == ("part", layers, intervention.name)
+    assert not within.keeps_states
+    assert intervention.layers is None  # the registered one stays as it is
+    assert whole.heads is None
+
+
+def test_interventions_are_chosen_by_their_experiment() -> None:
+    assert [one.name for one in of_experiments(("knockout",))] == ["knockout", "random", "none"]
+    assert [one.name for one in of_experiments(("zeroing",))] == ["zeroing"]
+    assert [one.name for one in of_experiments(EVIDENCE)] == list(INTERVENTIONS)
+    every = {one.entry.experiment for one in of_experiments(EVIDENCE)} | {
+        one.name for one in chosen_experiments(EVIDENCE)
+    }
     assert every == set(EVIDENCE)
 
 
+def planned_names(
+    experiment: str, some: Sequence[Item], edges: str = "all", needed: int = 8
+) -> tuple[list[str], list[Missing]]:
+    setting = make_setting(("final",), edges=edges)
+    planned, missing = plan_experiment(of_experiments((experiment,)), some, setting, [None] * 4, needed)
+    return [one.intervention.name for one in planned], missing
+
+
 def test_what_would_only_repeat_the_knockout_is_left_out() -> None:
-    assert "direct" in [one.name for one in chosen(EVIDENCE, "all")]
-    assert "direct" not in [one.name for one in chosen(EVIDENCE, "direct")]
+    some = [make_item(3, (4, 5), 8, 9)] * 10
+    assert planned_names("edges", some, "all") == (["direct"], [])
+    names, (missing,) = planned_names("edges", some, "direct")
+    assert names == []
+    assert missing == Missing("edges", "the knockout itself cuts direct edges only; run with --edges all for both")
 
 
 def test_what_too_few_questions_say_is_not_available_and_the_reason_is_told() -> None:
     parts = [QuestionParts((4,), (5,) if index < 7 else (), (4, 5)) for index in range(10)]
-    some = [replace(make_item(3, (4, 5), 8, 9), parts=one) for one in parts]
-    kept, missing = available(chosen(("exact-tokens",)), some, needed=8)
-    assert [one.name for one in kept] == ["knockout", "random", "none", "subject", "content"]
+    some = [made_items.make_item(tuple(range(9)), 8, (4, 5), 3, one) for one in parts]
     reason = "property (the property alone is cut): 7 of 10 questions say such words, 8 needed"
-    assert missing == [Missing("exact-tokens", reason)]
+    assert planned_names("exact-tokens", some) == (["subject", "content"], [Missing("exact-tokens", reason)])
+    assert planned_names("exact-tokens", some, needed=7) == (["subject", "property", "content"], [])
 
 
 def test_without_a_shared_prefix_there_is_no_template_to_cut() -> None:
-    kept, (missing,) = available(chosen(("template",)), [make_item(1, (4, 5), 8, 9)] * 10, needed=8)
-    assert "template" not in [one.name for one in kept]
+    names, (missing,) = planned_names("template", [make_item(1, (4, 5), 8, 9)] * 10)
+    assert names == []
     assert missing.experiment == "template"
     assert "0 of 10 questions have template tokens" in missing.reason
 
 
-def test_only_the_no_op_control_says_that_it_changes_nothing() -> None:
-    assert [name for name, one in INTERVENTIONS.items() if not one.changes] == ["none"]
+def test_only_the_no_op_controls_say_that_they_change_nothing() -> None:
+    assert [name for name, one in INTERVENTIONS.items() if not one.changes] == ["none", "patch-self"]
 
 
 def test_an_item_is_read_at_the_named_positions_in_their_order() -> None:
     located = Located(
         input_ids=tuple(range(20)), answer_start=15, question_tokens=(8, 9), answer_tokens=(16, 17),
-        positions=(18, 17, 15), rule="rules", parts=QuestionParts((8,), (9,), (8, 9)),
+        positions=(18, 17, 15), rule="rules", parts=QuestionParts((8,), (9,), (8, 9)), prefix_length=6,
     )  # fmt: skip
-    item = item_tokens(located, ("answer_before", "final"), prefix_length=6)
-    assert item.sequence == TokenSequence(ids=tuple(range(20)), answer_start=15, read_at=(15, 18))
-    assert item.question_tokens == (8, 9)
-    assert item.prefix_length == 6
+    item = replace(make_item(0, (1,), 2, 4), tokens=located)
+    wanted = TokenSequence(ids=tuple(range(20)), answer_start=15, read_at=(15, 18))
+    assert item.sequence(("answer_before", "final")) == wanted
+
+
+def test_an_item_without_an_answer_has_no_tokens_to_run() -> None:
+    with pytest.raises(AssertionError, match="item item has no answer to use"):
+        replace(make_item(0, (1,), 2, 4), tokens=None).sequence(("final",))
 
 
 @pytest.fixture(scope="module")
-def tokens() -> list[ItemTokens]:
+def some() -> list[Item]:
     """Items to run; whatever may be cut is near enough to the end for the sliding window."""
     generator = torch.Generator().manual_seed(3)
     made = []
     for length in (17, 24, 20):
         ids = (256, 5, 6, 7, *torch.randint(0, 256, (length - 4,), generator=generator).tolist())
-        sequence = TokenSequence(ids, answer_start=length - 2, read_at=tuple(range(length - 10, length)))
         question = (length - 7, length - 5, length - 4)
         parts = QuestionParts(subject=question[1:], property=question[:1], content=question)
-        made.append(ItemTokens(sequence, question, prefix_length=length - 8, parts=parts))
+        made.append(made_items.make_item(ids, length - 2, question, length - 8, parts))
     return made
 
 
-def run(lm: LanguageModel, tokens: list[ItemTokens], prefix: Prefix, cuts: list[Cut] | None) -> Tensor:
+def sequence(item: Item) -> TokenSequence:
+    """Read at the last ten tokens."""
+    length = len(item.located.input_ids)
+    return replace(item.sequence(("final",)), read_at=tuple(range(length - 10, length)))
+
+
+def run(lm: LanguageModel, some: list[Item], prefix: Prefix, cuts: list[Cut] | None) -> Tensor:
     """States [item, position, site, layer, d_model], all items in one batch."""
     found: list[Tensor] = []
     variant = CLEAN if cuts is None else Variant(dict(enumerate(cuts)))
-    work = Work([item.sequence for item in tokens], prefix, [variant], batches=[range(len(tokens))])
-    capture(lm, work, lambda _, batch, states: found.append(states), "test")
+    work = Work([sequence(item) for item in some], prefix, [variant], batches=[range(len(some))])
+    refuse_idle_cuts(capture(lm, work, lambda _, batch, states: found.append(states), "test"))
     return found[0]
 
 
 @pytest.mark.parametrize("edges", EDGES)
-@every_intervention
+@every_cut
 def test_a_run_changes_after_the_first_cut_key_and_only_there(
-    tiny: LanguageModel, tokens: list[ItemTokens], intervention: Intervention, edges: str
+    tiny: LanguageModel, some: list[Item], intervention: Intervention, edges: str
 ) -> None:
     rng = np.random.default_rng(0)
-    cuts = [intervention.cut(item, edges, rng) for item in tokens]
-    prefix = compute_prefix(tiny, tokens[0].sequence.ids[:4]).first(1 if intervention.whole else 4)
-    clean, after = run(tiny, tokens, prefix, None), run(tiny, tokens, prefix, cuts)
-    for index, (item, cut) in enumerate(zip(tokens, cuts, strict=True)):
-        first = min(cut.keys, default=len(item.sequence.ids))
-        kept = [place for place, position in enumerate(item.sequence.read_at) if position <= first]
+    cuts = [intervention.cut(item, edges, rng) for item in some]
+    prefix = compute_prefix(tiny, some[0].located.input_ids[:4]).first(1 if intervention.whole else 4)
+    clean, after = run(tiny, some, prefix, None), run(tiny, some, prefix, cuts)
+    for index, (item, cut) in enumerate(zip(some, cuts, strict=True)):
+        first = min(cut.keys, default=len(item.located.input_ids))
+        kept = [place for place, position in enumerate(sequence(item).read_at) if position <= first]
         assert torch.allclose(after[index, kept], clean[index, kept], rtol=1e-5, atol=1e-5)  # two batches
         changed = (after[index, -1] - clean[index, -1]).abs().amax(-1) > 1e-4
         # Where an item is cut, its last token feels it at every site from the second layer on at the latest; the

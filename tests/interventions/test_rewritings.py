@@ -5,26 +5,33 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from anchorscope.answers.conversation import Conversation
-from anchorscope.evidence.rewritten import measure_rewritten, rewrite
-from anchorscope.interventions.rewriting import Rewriting, Spoken, Writer
 
+from anchorscope.answers.label import Label
+from anchorscope.answers.prompt import make_template
+from anchorscope.catalogue import INTERVENTIONS as ENTRIES
+from anchorscope.catalogue import REWRITE
 from anchorscope.datasets.question import Question
-from anchorscope.engine.batching import Budget
-from anchorscope.engine.capture import Work, capture, clean_states
+from anchorscope.engine.capture import Work, capture
+from anchorscope.engine.keys_values import Prefix
 from anchorscope.errors import InterventionNotApplied
-from anchorscope.evidence.effects import score_states
-from anchorscope.interventions.intervention import item_tokens
+from anchorscope.evidence.clean import run_clean
+from anchorscope.evidence.effects import Scoring, measure, score_states
+from anchorscope.execute.executor import LocalExecutor, run_answers
+from anchorscope.interventions.intervention import Intervention, ItemRun, Writer
 from anchorscope.interventions.patching import DONORS, exchanged, other_words
-from anchorscope.interventions.registry import REWRITINGS
+from anchorscope.interventions.registry import INTERVENTIONS
+from anchorscope.items import Item
 from anchorscope.models.language_model import LanguageModel
+from anchorscope.plan.interventions import passes_of, plan_experiment, plan_rewrite
+from anchorscope.plan.passes import plan_answers
 from anchorscope.probes.crossfit import ProbeSet
-from anchorscope.probes.scoring import Scorer
 from anchorscope.progress import Silent
-from anchorscope.spans.locate import locate
+from anchorscope.spans.locate import locate_all
 from anchorscope.spans.positions import POSITIONS
-from anchorscope.spans.question_spans import locate_question_words
+from anchorscope.spans.question_spans import QuestionSpans, locate_question_words
+from made_items import make_setting, planner_of
 
+REWRITINGS = {name: one for name, one in INTERVENTIONS.items() if one.rewrite is not None}
 every_rewriting = pytest.mark.parametrize("rewriting", REWRITINGS.values(), ids=REWRITINGS.keys())
 ANY_DONOR = {"patch-same", "patch-random"}
 
@@ -48,22 +55,20 @@ class World:
     """A tiny model and its items."""
 
     def __init__(self, lm: LanguageModel) -> None:
-        self.lm, questions = lm, make_questions()
-        self.talk = Conversation(lambda: lm, questions, Budget(400))
-        answers = self.talk.answer(8, Silent())
-        self.items = []
-        for question, prompt, answer in zip(questions, self.talk.prompts, answers, strict=True):
-            words = locate_question_words(question)
-            tokens = item_tokens(locate(lm.tokenizer, question, words, prompt, answer), POSITIONS, self.prefix_length)
-            self.items.append(Spoken(question, words, prompt, answer, tokens))
-        self.writer = Writer(lm.tokenizer, self.talk.template)
+        self.lm, self.executor, self.planner = lm, LocalExecutor(lambda: lm), planner_of(lm, 400)
+        template, questions = make_template("few-shot", lm.tokenizer, lm.needs_bos), make_questions()
+        work = plan_answers(questions, lm.tokenizer, template, 8, 400)
+        answers = run_answers(self.executor, work, Silent())
+        words = [locate_question_words(question) for question in questions]
+        tokens = locate_all(lm.tokenizer, questions, words, work.prompts, answers)
+        label = Label(truthful=True, group=0, status="used", weight=1.0)
+        self.items = [Item(question, answer, label, located)
+                      for question, answer, located in zip(questions, answers, tokens, strict=True)]  # fmt: skip
+        self.prompts, self.prefix = work.prompts, work.prefix
+        self.setting = make_setting(POSITIONS, writer=lambda: Writer(lm.tokenizer, template))
 
-    @property
-    def prefix_length(self) -> int:
-        return self.talk.prefix.length
-
-    def runs(self, rewriting: Rewriting, seed: int = 0):
-        return rewrite(rewriting, self.items, self.writer, seed, None)
+    def runs(self, rewriting: Intervention, seed: int = 0, items: list[Item] | None = None) -> list[ItemRun]:
+        return list(plan_rewrite(rewriting, items or self.items, replace(self.setting, seed=seed)).runs)
 
 
 @pytest.fixture(scope="module")
@@ -71,21 +76,21 @@ def world(tiny_llama: LanguageModel) -> World:
     return World(tiny_llama)
 
 
-def named(items: list[Spoken], item_id: str) -> Spoken:
+def named(items: list[Item], item_id: str) -> Item:
     return next(item for item in items if item.question.item_id == item_id)
 
 
 def test_rewritings_are_registered_under_their_own_names() -> None:
     assert {name: one.name for name, one in REWRITINGS.items()} == {name: name for name in REWRITINGS}
-    assert all(one.about and "\n" not in one.about for one in REWRITINGS.values())
+    assert set(REWRITINGS) == {name for name, one in ENTRIES.items() if one.kind == REWRITE}
 
 
 @every_rewriting
-def test_the_answer_is_kept_and_read_at_the_same_places(world: World, rewriting: Rewriting) -> None:
+def test_the_answer_is_kept_and_read_at_the_same_places(world: World, rewriting: Intervention) -> None:
     runs = world.runs(rewriting)
     assert {one.item for one in runs} == set(range(len(world.items)))
     for one in runs:
-        item, new, old = world.items[one.item], one.sequence, world.items[one.item].tokens.sequence
+        item, new, old = world.items[one.item], one.sequence, world.items[one.item].sequence(POSITIONS)
         assert new.ids[new.answer_start :] == item.answer.ids == old.ids[old.answer_start :]
         assert [at - new.answer_start for at in new.read_at] == [at - old.answer_start for at in old.read_at]
         assert all(0 <= at < len(new.ids) for at in new.read_at)
@@ -94,7 +99,7 @@ def test_the_answer_is_kept_and_read_at_the_same_places(world: World, rewriting:
 
 
 @every_rewriting
-def test_the_same_seed_gives_the_same_texts(world: World, rewriting: Rewriting) -> None:
+def test_the_same_seed_gives_the_same_texts(world: World, rewriting: Intervention) -> None:
     assert world.runs(rewriting, 3) == world.runs(rewriting, 3)
 
 
@@ -141,7 +146,7 @@ def test_the_question_is_dropped_and_the_template_stays_or_not(world: World) -> 
     (kept,) = texts(world, "answer-template", "capital-0")
     assert kept == ""
     bare = world.runs(REWRITINGS["answer-bare"])[0].sequence
-    assert bare.ids == (world.items[0].prompt.ids[0], *world.items[0].answer.ids)
+    assert bare.ids == (world.prompts[0].ids[0], *world.items[0].answer.ids)
 
 
 def test_parts_change_places_with_parts(world: World) -> None:
@@ -151,18 +156,22 @@ def test_parts_change_places_with_parts(world: World) -> None:
     assert exchanged(capital, capital) == capital.question.question
 
 
-def respoken(world: World, text: str, **words: str) -> Spoken:
+def with_words(item: Item, words: QuestionSpans) -> Item:
+    return replace(item, tokens=replace(item.located, words=words))
+
+
+def respoken(world: World, text: str, **words: str) -> Item:
     """A question of one's own; subject and property words as given."""
     question = replace(world.items[0].question, question=text, subject=words.get("subject"), relation=None,
                        property_words=tuple(filter(None, [words.get("asked")])))  # fmt: skip
-    return replace(world.items[0], question=question, words=locate_question_words(question))
+    return with_words(replace(world.items[0], question=question), locate_question_words(question))
 
 
 def test_a_name_said_twice_is_replaced_twice_and_what_the_donor_lacks_stays(world: World) -> None:
     twice = respoken(world, "Is Arbel the Arbel whose capital is old?", subject="Arbel", asked="capital")
     donor = named(world.items, "capital-3")
     assert exchanged(twice, donor) == "Is New Gorhul the New Gorhul whose capital is old?"
-    silent = replace(donor, words=replace(donor.words, property_spans=()))
+    silent = with_words(donor, replace(donor.words, property_spans=()))
     assert exchanged(named(world.items, "anthem-1"), silent) == "Which anthem does New Gorhul sing in winter?"
 
 
@@ -177,7 +186,7 @@ def test_a_donor_whose_answer_would_be_right_is_not_used(world: World) -> None:
                 answer=replace(item.answer, text="Bo x"))
         for index, item in enumerate(world.items)
     ]  # fmt: skip
-    for one in rewrite(REWRITINGS["patch-random"], items, world.writer, 0, None):
+    for one in world.runs(REWRITINGS["patch-random"], items=items):
         text = world.lm.tokenizer.decode(one.sequence.ids)
         asked = text.rsplit("Question: ", 1)[1]
         assert any(place in asked for place in PLACES[:2]), asked
@@ -185,14 +194,13 @@ def test_a_donor_whose_answer_would_be_right_is_not_used(world: World) -> None:
 
 def test_items_without_a_relation_have_no_donor_of_the_same(world: World) -> None:
     items = [replace(item, question=replace(item.question, relation=None)) for item in world.items]
-    assert rewrite(REWRITINGS["patch-same"], items, world.writer, 0, None) == []
+    assert world.runs(REWRITINGS["patch-same"], items=items) == []
 
 
 def test_a_self_patch_that_changes_the_text_is_refused(world: World) -> None:
-    broken = [replace(item, tokens=replace(item.tokens, sequence=replace(item.tokens.sequence, ids=(1, 2, 3))))
-              for item in world.items]  # fmt: skip
+    broken = [replace(item, tokens=replace(item.located, input_ids=(1, 2, 3))) for item in world.items]
     with pytest.raises(InterventionNotApplied, match="patch-self: 16 texts are not what they were"):
-        rewrite(REWRITINGS["patch-self"], broken, world.writer, 0, None)
+        world.runs(REWRITINGS["patch-self"], items=broken)
 
 
 def random_probes(lm: LanguageModel, seed: int) -> ProbeSet:
@@ -203,21 +211,31 @@ def random_probes(lm: LanguageModel, seed: int) -> ProbeSet:
 
 
 @every_rewriting
-def test_scores_are_those_of_a_fresh_pass_over_the_new_text(world: World, rewriting: Rewriting) -> None:
+def test_scores_are_those_of_a_fresh_pass_over_the_new_text(world: World, rewriting: Intervention) -> None:
     lm = world.lm
-    folds = np.arange(len(world.items)) % 2
-    scorer = Scorer([[random_probes(lm, 9 * q + s) for s in range(3)] for q in range(3)], folds, lm.device)
-    runs = world.runs(rewriting)
-    effect = measure_rewritten(lm, rewriting, runs, world.talk.prefix, scorer, Budget(300), Silent())
+    sets = tuple(tuple(random_probes(lm, 9 * q + s) for s in range(3)) for q in range(3))
+    scoring = Scoring(sets, np.arange(len(world.items)) % 2)
+    planned = plan_rewrite(rewriting, world.items, world.setting)
+    (work,) = passes_of([planned], world.items, world.setting, world.planner)
+    assert work.work.prefix == world.prefix[: len(work.work.prefix)]
+    ((effect,), states) = measure(world.executor, [work], scoring, world.setting, [(0, 0)], Silent())
+    assert not states
+    runs = planned.runs
     assert effect.items.tolist() == [one.item for one in runs]
+    assert effect.run is not None
+    assert effect.run.tolist() == [one.run for one in runs]
+    assert effect.n_cut.tolist() == [one.n_changed for one in runs]
+    assert (effect.intervention, effect.variant) == (rewriting.name, rewriting.variant)
+    scorer = scoring.scorer("cpu")
     for place in range(0, len(runs), 7):  # each alone, from its first token on
         found = []
-        work = Work([runs[place].sequence], world.talk.prefix.first(0))
-        capture(lm, work, lambda _, batch, states, into=found: into.append(states), "alone")
-        alone = scorer.score([runs[place].item], found[0])[0].numpy()
-        assert np.abs(effect.logits[place] - alone).max() < 1e-4
-    sequences = [item.tokens.sequence for item in world.items]
-    clean = score_states(scorer, clean_states(lm, sequences, world.talk.prefix, Budget(300)).states)
+        alone = Work([runs[place].sequence], Prefix(ids=(), keys=(), values=()))
+        capture(lm, alone, lambda _, batch, states, into=found: into.append(states), "alone")
+        wanted = scorer.score([runs[place].item], found[0])[0].numpy()
+        assert np.abs(effect.logits[place] - wanted).max() < 1e-4
+    clean = score_states(
+        scorer, run_clean(world.executor, world.planner, world.items, POSITIONS, Silent(), False).states
+    )
     moved = np.abs(effect.logits - clean[effect.items]).max(axis=(1, 2, 3, 4))
     assert (moved > 1e-3).all() if rewriting.changes else (moved < 1e-4).all()
 
@@ -227,7 +245,7 @@ def test_an_answer_that_is_right_to_every_question_has_donors_all_the_same(world
         replace(item, question=replace(item.question, answers=("Bo x",)), answer=replace(item.answer, text="Bo x"))
         for item in world.items
     ]
-    runs = rewrite(REWRITINGS["patch-random"], items, world.writer, 0, None)
+    runs = world.runs(REWRITINGS["patch-random"], items=items)
     assert {one.item for one in runs} == set(range(len(items)))
 
 
@@ -235,3 +253,28 @@ def test_a_question_patched_with_itself_stays_as_it_is_however_its_names_are_wri
     for text in ("Is ARBEL the Arbel of arbel?", "What  is the capital of New Gorhul, or New gorhul ?"):
         item = respoken(world, text, subject="Arbel" if "Arbel" in text else "New Gorhul", asked="capital")
         assert exchanged(item, item) == " ".join(text.split())
+
+
+def test_too_few_items_to_rewrite_are_told_with_the_reason(world: World) -> None:
+    few = [replace(item, question=replace(item.question, relation=None)) if index else item
+           for index, item in enumerate(world.items)]  # fmt: skip
+    some = [replace(item, question=replace(item.question, relation=None)) if index < 2 else item
+            for index, item in enumerate(world.items)]  # fmt: skip
+    found = {}
+    for name, items in (("few", few), ("some", some), ("all", world.items)):
+        planned, missing = plan_experiment([REWRITINGS["patch-same"]], items, world.setting, [None] * 4, 13)
+        found[name] = [one.intervention.name for one in planned], [one.reason for one in missing]
+    assert found["all"] == (["patch-same"], [])
+    about = "patch-same (E_Q replaced by that of an item of the same relation)"
+    why = "their relation is not known, or no other item of it fits"
+    assert found["few"] == ([], [f"{about}: 0 items can be run, 13 needed; {why}"])
+    assert found["some"] == (["patch-same"], [f"{about}: 2 of 16 items cannot be run; {why}"])
+
+
+def test_no_more_items_are_rewritten_than_are_asked_for_and_always_the_same_ones(world: World) -> None:
+    setting = replace(world.setting, most_items=5)
+    few = {name: {run.item for run in plan_rewrite(one, world.items, setting).runs} for name, one in REWRITINGS.items()}
+    assert {len(items) for items in few.values()} == {5}
+    assert len({frozenset(items) for items in few.values()}) == 1  # so that methods are compared on the same items
+    least = replace(REWRITINGS["patch-self"], max_items=3)
+    assert {run.item for run in plan_rewrite(least, world.items, setting).runs} < few["patch-self"]

@@ -129,12 +129,12 @@ def capture(
 
     def run(batch: list[int]) -> None:
         done = _Batch(lm, work, batch, receive_log_probs is not None)
-        checks.note(done)
         if receive_log_probs is not None:
             receive_log_probs(batch, done.log_probs)
         for index, reading in enumerate(done.rows.readings):
             if reading.items:
                 receive(index, list(reading.items), done.states_of(index))
+        checks.note(done)  # only now: a batch that is run again, as memory ran out, counts once
         listener.advance(len(batch))
 
     run_in_batches(batches, lengths, work.budget, run)

@@ -11,10 +11,11 @@ from numpy import ndarray
 from torch import Tensor
 
 from anchorscope.answers.generate import Answer, answer_questions
-from anchorscope.engine.batching import Budget
+from anchorscope.engine.batching import Budget, plan_batches
 from anchorscope.engine.capture import EdgeCounts, Work, capture
 from anchorscope.engine.forward import compute_prefix, not_finite
 from anchorscope.engine.keys_values import Prefix
+from anchorscope.engine.rows import tokens_of
 from anchorscope.engine.saliency import Saliency, saliency
 from anchorscope.engine.sequences import SITES
 from anchorscope.models.language_model import LanguageModel
@@ -92,6 +93,16 @@ class Worker:
 
         return Budget(min(tokens, self._fits or tokens), lower)
 
+    def _batches(self, shard: StatesPass) -> Sequence[Sequence[int]]:
+        """The planned batches; once memory ran out, smaller ones, so that what does not fit is not tried again."""
+        if self._fits is None or self._fits >= shard.batch_tokens:
+            return shard.batches
+        lengths = [
+            tokens_of(sequence, item, shard.variants, len(shard.prefix), self.lm.n_layers)
+            for item, sequence in enumerate(shard.sequences)
+        ]
+        return plan_batches(lengths, self._fits, [item for batch in shard.batches for item in batch])
+
     def prefix(self, ids: tuple[int, ...]) -> Prefix:
         """Keys and values of shared leading tokens; the last few are remembered."""
         return self._prefix(ids)
@@ -103,7 +114,7 @@ class Worker:
         ]
         work = Work(
             shard.sequences, self.prefix(shard.prefix), shard.variants, self._budget(shard.batch_tokens),
-            shard.batches, compiled=shard.compiled,
+            self._batches(shard), compiled=shard.compiled,
         )  # fmt: skip
         log_probs: dict[int, Tensor] = {}
         edges = capture(

@@ -1,4 +1,4 @@
-"""Grounds made by hand: states with a planted truth signal and planted pathways, real probes on them, and no model.
+"""Inputs made by hand: states with a planted truth signal and planted pathways, real probes on them, and no model.
 
 Coordinate 0 of the states says whether the answer is true; coordinate 1 says, if asked to, which pathway an item takes;
 the rest is noise. The cut turns coordinate 0 of the items that hang on the question and leaves the others alone.
@@ -9,27 +9,24 @@ from typing import Any
 
 import numpy as np
 import torch
-from anchorscope.answers.conversation import Conversation
-from anchorscope.evidence.experiments.ground import Asked, Ground, Settings
 from numpy.typing import NDArray
-from torch import Tensor
 
 from anchorscope.answers.generate import Answer
 from anchorscope.answers.label import Label
 from anchorscope.datasets.question import Question
-from anchorscope.engine.batching import Budget
-from anchorscope.engine.sequences import TokenSequence
-from anchorscope.evidence.effects import Effect, score_states
+from anchorscope.evidence.effects import Scoring, score_states
+from anchorscope.evidence.experiments.inputs import ExperimentInputs
 from anchorscope.evidence.gather import refit_logits
 from anchorscope.evidence.items import Measured
-from anchorscope.interventions.intervention import ItemTokens
-from anchorscope.models.language_model import LanguageModel
+from anchorscope.execute.executor import LocalExecutor
+from anchorscope.items import Item
+from anchorscope.plan.passes import Planner
 from anchorscope.probes.crossfit import fit_probes, make_splits
 from anchorscope.probes.folds import grouped_folds
-from anchorscope.probes.scoring import Scorer
 from anchorscope.progress import Silent
 from anchorscope.stats.estimate import group_weights
 from anchorscope.stats.streams import unnamed
+from made_items import make_item, make_setting, no_model
 
 N_UNUSED = 20
 """Questions that were asked and not drawn; they stand after the used ones."""
@@ -42,7 +39,7 @@ def planted(n: int) -> tuple[Bools, Bools]:
     return np.arange(n) % 2 == 0, (np.arange(n) // 2) % 2 == 0
 
 
-def make_ground(
+def make_inputs(
     n: int = 160,
     n_layers: int = 6,
     width: int = 12,
@@ -58,14 +55,14 @@ def make_ground(
     asks: Bools | None = None,
     groups: NDArray[np.int64] | None = None,
     **overrides: Any,
-) -> Ground:
-    """A ground whose pathways are known.
+) -> ExperimentInputs:
+    """Inputs whose pathways are known.
 
     `truth_signal` and `pathway_signal` are how far the two kinds stand apart from 0, in deviations of the noise, at the
     best layer (two thirds up); `after_cut` is what is left of the truth signal of items with `asks` after the knockout,
     and `shift` what the knockout takes from coordinate 0 of all. `retained` adds the assignment by what remains to a
     probe trained under the cut: nothing, where the cut turns half of the items, so let `after_cut` be near 0 for it.
-    `overrides` replace any field of the ground.
+    `overrides` replace any field of the inputs.
     """
     rng = np.random.default_rng(seed)
     own_labels, own_asks = planted(n)
@@ -87,58 +84,44 @@ def make_ground(
     splits = make_splits(labels, groups, grouped_folds(groups, labels, n_folds, unnamed(0, "test", len(labels))), seed)
     clean = torch.as_tensor(states, dtype=torch.float32)
     (probes,) = fit_probes(clean[None], splits, ["synthetic"])
-    scorer = Scorer([[probes]], splits.folds, torch.device("cpu"))
-    runs = {"knockout": cut, "random": elsewhere, "none": still}
-    effects = {name: _effect(name, torch.as_tensor(run, dtype=torch.float32), scorer) for name, run in runs.items()}
-    before = score_states(scorer, clean[None, None])
-    refits = {name: refit_logits(effects[name], splits, Silent()) for name in ("knockout", "random")}
-    place = Measured(
+    scoring = Scoring(((probes,),), splits.folds)
+    scorer = scoring.scorer("cpu")
+    runs = {name: torch.as_tensor(run, dtype=torch.float32)
+            for name, run in (("knockout", cut), ("random", elsewhere), ("none", still))}  # fmt: skip
+    cut_states = {name: runs[name] for name in ("knockout", "random")}
+    refits = {name: refit_logits(name, run, splits, Silent()) for name, run in cut_states.items()} if retained else {}
+    measured = Measured(
         labels=labels,
         groups=groups,
         folds=splits.folds,
         probes=splits.probes,
-        before=_by_probe(before),
-        after={name: _by_probe(effect.logits) for name, effect in effects.items()},
-        ran={name: effect.items for name, effect in effects.items()},
-        n_cut={name: effect.n_cut for name, effect in effects.items()},
+        before=_by_probe(score_states(scorer, clean[None, None])),
+        after={name: _by_probe(score_states(scorer, run[None, None])) for name, run in runs.items()},
+        ran=dict.fromkeys(runs, np.arange(n)),
+        n_cut={name: np.full(n, 0 if name == "none" else 2) for name in runs},
         reference=probes.reference,
-        refits=refits if retained else {},
-    )
-    everyone = _everyone(labels, groups, rng)
-    ground = Ground(
-        dataset="synthetic",
-        model=_no_model,
-        talk=Conversation(_no_model, [one.question for one in everyone], Budget(1024)),
-        everyone=everyone,
-        used=np.arange(n),
-        tokens=[ItemTokens(TokenSequence((0, 1, 2, 3, 4), 4, (4,)), (1, 2), 1) for _ in range(n)],
-        states=clean,
-        probes=probes,
-        scorer=lambda: scorer,
-        splits=splits,
-        place=place,
         refits=refits,
-        effects=effects,
+    )
+    inputs = ExperimentInputs(
+        dataset="synthetic",
+        items=_items(labels, groups, rng),
+        used=np.arange(n),
+        states=lambda: clean,
+        cut_states=lambda: cut_states,
+        scoring=scoring,
+        splits=splits,
+        measured=measured,
         headline=(0, 0),
         weights=group_weights(groups, resamples, rng),
-        settings=Settings(seed=seed, edges="all", most_items=None, window=None, max_new_tokens=8),
-        budget=Budget(1024),
+        setting=make_setting(("final",), seed=seed),
+        window=None,
+        max_new_tokens=8,
+        executor=LocalExecutor(no_model),
+        planner=Planner(n_layers, n_heads=2, windows=(None,) * n_layers, batch_tokens=1024),
         device="cpu",
         progress=Silent(),
     )
-    return replace(ground, **overrides)
-
-
-def _effect(name: str, states: Tensor, scorer: Scorer) -> Effect:
-    n = states.shape[1]
-    return Effect(
-        intervention=name,
-        variant="all",
-        items=np.arange(n),
-        n_cut=np.full(n, 0 if name == "none" else 2),
-        logits=score_states(scorer, states[None, None]),
-        states=None if name == "none" else states,
-    )
+    return replace(inputs, **overrides)
 
 
 def _by_probe(logits: NDArray[np.float32]) -> NDArray[np.float32]:
@@ -146,10 +129,10 @@ def _by_probe(logits: NDArray[np.float32]) -> NDArray[np.float32]:
     return logits[:, 0, 0].transpose(1, 2, 0)
 
 
-def _everyone(labels: Bools, groups: NDArray[np.int64], rng: np.random.Generator) -> list[Asked]:
+def _items(labels: Bools, groups: NDArray[np.int64], rng: np.random.Generator) -> list[Item]:
     """The used items, then some that were asked and not drawn."""
     n, last = len(labels), int(groups.max())
-    asked = []
+    items, tokens = [], make_item((0, 1, 2, 3, 4), 4, (1, 2), 1).tokens
     for index in range(n + N_UNUSED):
         used = index < n
         truthful = bool(labels[index]) if used else index % 4 == 0
@@ -161,9 +144,5 @@ def _everyone(labels: Bools, groups: NDArray[np.int64], rng: np.random.Generator
         )  # fmt: skip
         answer = Answer(f"shade {index if truthful else -1}", (4,), (float(-rng.exponential()),), "answered")
         label = Label(truthful, group, "used" if used else "unbalanced", 1.25 if used else 0.0)
-        asked.append(Asked(question, answer, label))
-    return asked
-
-
-def _no_model() -> LanguageModel:
-    raise AssertionError("this experiment was not expected to need the model")
+        items.append(Item(question, answer, label, tokens))
+    return items

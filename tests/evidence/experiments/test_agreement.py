@@ -4,8 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from anchorscope.evidence.experiments.ground import Ground
-from experiments_synthetic import make_ground, planted
+from experiments_synthetic import make_inputs, planted
 from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
@@ -14,6 +13,7 @@ from sklearn.metrics import cohen_kappa_score
 from anchorscope.evidence.experiments.agreement import EXPERIMENT, TABLE
 from anchorscope.evidence.experiments.compare import FEW
 from anchorscope.evidence.experiments.found import Found, ItemValues, Statistic
+from anchorscope.evidence.experiments.inputs import ExperimentInputs
 from anchorscope.evidence.experiments.method_calls import RULES, SALIENCY, correct_before, method_calls
 from anchorscope.evidence.items import KNOCKOUT, Measured
 from anchorscope.evidence.pathways import GROUPS
@@ -24,14 +24,14 @@ LABELS, ASKS = planted(N)
 SIGN = np.where(LABELS, 1.0, -1.0)
 
 
-def with_methods(ground: Ground, **after: tuple[NDArray[np.int64], NDArray[np.floating]]) -> Ground:
-    """The ground with more interventions: runs and log-odds [run], the same at every layer."""
-    place = ground.place
+def with_methods(inputs: ExperimentInputs, **after: tuple[NDArray[np.int64], NDArray[np.floating]]) -> ExperimentInputs:
+    """The inputs with more interventions: runs and log-odds [run], the same at every layer."""
+    place = inputs.measured
     names = {name.replace("_", "-"): given for name, given in after.items()}
     shape = place.before.shape[:2]
     return replace(
-        ground,
-        place=replace(
+        inputs,
+        measured=replace(
             place,
             after={**place.after, **{name: np.broadcast_to(odds, (*shape, len(odds))).astype(np.float32)
                                      for name, (_, odds) in names.items()}},
@@ -42,12 +42,12 @@ def with_methods(ground: Ground, **after: tuple[NDArray[np.int64], NDArray[np.fl
 
 
 @pytest.fixture(scope="module")
-def base() -> Ground:
-    return make_ground(n=N, truth_signal=2.5)
+def base() -> ExperimentInputs:
+    return make_inputs(n=N, truth_signal=2.5)
 
 
 @pytest.fixture(scope="module")
-def ground(base: Ground) -> Ground:
+def inputs(base: ExperimentInputs) -> ExperimentInputs:
     """Patching follows the planted pathways, with three donors; without the question everything looks false."""
     rng = np.random.default_rng(0)
     everyone = np.arange(N)
@@ -61,8 +61,8 @@ def ground(base: Ground) -> Ground:
 
 
 @pytest.fixture(scope="module")
-def found(ground: Ground) -> Found:
-    return EXPERIMENT.run(ground)
+def found(inputs: ExperimentInputs) -> Found:
+    return EXPERIMENT.run(inputs)
 
 
 def pair(found: Found, quantity: str, first: str, second: str, rule: str = "plain", truth: str = "all") -> Statistic:
@@ -73,12 +73,12 @@ def pair(found: Found, quantity: str, first: str, second: str, rule: str = "plai
 
 
 @pytest.mark.parametrize("rule", RULES)
-def test_the_knockouts_calls_are_those_of_the_pathways(ground: Ground, rule: str) -> None:
-    knockout, *_ = method_calls(ground, rule)
-    calls = ground.calls[rule]
+def test_the_knockouts_calls_are_those_of_the_pathways(inputs: ExperimentInputs, rule: str) -> None:
+    knockout, *_ = method_calls(inputs, rule)
+    calls = inputs.calls[rule]
     assert knockout.method == KNOCKOUT
     assert (knockout.sample() == calls.flipped).all()
-    assert (correct_before(ground.place) == calls.correct).all()
+    assert (correct_before(inputs.measured) == calls.correct).all()
 
 
 @pytest.mark.parametrize("truth", ["all", "true", "false"])
@@ -92,7 +92,7 @@ def test_methods_that_follow_the_same_pathways_agree_also_within_a_label(found: 
     assert pair(found, "auc", "patch-same", KNOCKOUT, rule, truth).estimate.ci_low > 0.8
 
 
-def test_agreement_by_the_label_alone_vanishes_within_it(base: Ground) -> None:
+def test_agreement_by_the_label_alone_vanishes_within_it(base: ExperimentInputs) -> None:
     rng = np.random.default_rng(1)
     everyone = np.arange(N)
     noisy = lambda: (everyone, -1.0 + rng.normal(0, 1.2, N))  # noqa: E731
@@ -127,7 +127,7 @@ def test_a_method_that_calls_all_true_answers_has_no_kappa_within_them(found: Fo
     """Every true answer flips and no false one does: a constant call of one side is enough."""
     assert set(plain_kappas(found, "patch-same", "answer-bare")) == {"all"}
     assert pair(found, "both_q", "patch-same", "answer-bare", truth="true").estimate.value > 0.3  # the table stays
-    twins = EXPERIMENT.run(with_methods(make_ground(n=N), answer_bare=(np.arange(N), np.full(N, -9.0)),
+    twins = EXPERIMENT.run(with_methods(make_inputs(n=N), answer_bare=(np.arange(N), np.full(N, -9.0)),
                                         answer_template=(np.arange(N), np.full(N, -9.0))))  # fmt: skip
     assert pair(twins, "kappa", "answer-template", "answer-bare").estimate.value == 1
     lines = [line for line in twins.missing if "no kappa under the plain rule" in line]
@@ -139,10 +139,10 @@ def test_a_method_that_calls_all_true_answers_has_no_kappa_within_them(found: Fo
 
 @pytest.mark.parametrize("side", [False, True])
 @pytest.mark.parametrize("number", [FEW - 1, FEW])
-def test_kappa_needs_some_items_of_each_call_of_both_methods(base: Ground, side: bool, number: int) -> None:
+def test_kappa_needs_some_items_of_each_call_of_both_methods(base: ExperimentInputs, side: bool, number: int) -> None:
     """Two methods that agree on a handful of rare calls would get a tiny p-value from them."""
     rare = np.isin(np.arange(N), np.flatnonzero(base.calls["plain"].correct & LABELS)[:number])
-    before = base.place.before[0, base.reference, np.arange(N)]
+    before = base.measured.before[0, base.reference, np.arange(N)]
     odds = np.where(rare ^ side, -before, before)
     made = with_methods(base, answer_bare=(np.arange(N), odds), answer_template=(np.arange(N), odds))
     found = EXPERIMENT.run(made)
@@ -164,13 +164,13 @@ def test_groups_that_do_not_follow_the_draw_are_said_not_to(found: Found) -> Non
 @pytest.mark.parametrize("names", [(KNOCKOUT, "patch-same"), ("patch-same", "answer-template"), (KNOCKOUT, "zeroing")])
 @pytest.mark.parametrize("truth", ["all", "true", "false"])
 def test_kappa_and_table_are_what_counting_gives(
-    ground: Ground, found: Found, rule: str, names: tuple[str, str], truth: str
+    inputs: ExperimentInputs, found: Found, rule: str, names: tuple[str, str], truth: str
 ) -> None:
-    calls = {one.method: one for one in method_calls(ground, rule)}
+    calls = {one.method: one for one in method_calls(inputs, rule)}
     first, second = (calls[name] for name in names)
-    inside = ground.calls["plain"].correct & first.ran & second.ran
+    inside = inputs.calls["plain"].correct & first.ran & second.ran
     if truth != "all":
-        inside &= ground.place.labels == (truth == "true")
+        inside &= inputs.measured.labels == (truth == "true")
     a, b = first.sample()[inside], second.sample()[inside]
     row = pair(found, "kappa", *names, rule, truth)
     assert row.estimate.n == inside.sum()
@@ -182,30 +182,30 @@ def test_kappa_and_table_are_what_counting_gives(
     assert pair(found, "both_q", *names, rule, truth).estimate.value == pytest.approx((a & b).mean())
     share = next(r for r in found.statistics if (r.quantity, r.variant, r.assignment, r.truth) ==
                  ("q_share", second.method, rule, truth))  # fmt: skip
-    own = ground.calls["plain"].correct & second.ran & (
-        np.ones(N, bool) if truth == "all" else ground.place.labels == (truth == "true")
+    own = inputs.calls["plain"].correct & second.ran & (
+        np.ones(N, bool) if truth == "all" else inputs.measured.labels == (truth == "true")
     )  # fmt: skip
     assert share.estimate.value == pytest.approx(second.sample()[own].mean())
 
 
-def test_auc_compares_scores_of_one_fold_only(ground: Ground, found: Found) -> None:
-    calls = {one.method: one for one in method_calls(ground, "plain")}
-    inside = ground.calls["plain"].correct
-    wanted = auc(calls["patch-same"].score[inside], calls[KNOCKOUT].sample()[inside], ground.place.folds[inside])
+def test_auc_compares_scores_of_one_fold_only(inputs: ExperimentInputs, found: Found) -> None:
+    calls = {one.method: one for one in method_calls(inputs, "plain")}
+    inside = inputs.calls["plain"].correct
+    wanted = auc(calls["patch-same"].score[inside], calls[KNOCKOUT].sample()[inside], inputs.measured.folds[inside])
     assert pair(found, "auc", "patch-same", KNOCKOUT).estimate.value == pytest.approx(float(wanted))
 
 
-def test_a_rule_that_only_the_knockout_can_follow_is_compared_by_scores_alone(ground: Ground) -> None:
-    left = {KNOCKOUT: np.where(ASKS, 0.1, 0.9) * ground.place.before[0]}
-    ground = replace(ground, place=replace(ground.place, refits=left))
-    found = EXPERIMENT.run(ground)
+def test_a_rule_that_only_the_knockout_can_follow_is_compared_by_scores_alone(inputs: ExperimentInputs) -> None:
+    left = {KNOCKOUT: np.where(ASKS, 0.1, 0.9) * inputs.measured.before[0]}
+    inputs = replace(inputs, measured=replace(inputs.measured, refits=left))
+    found = EXPERIMENT.run(inputs)
     rows = [row for row in found.statistics if row.assignment == "retained"]
     assert {row.quantity for row in rows} == {"auc"}
     assert {row.variant for row in rows} >= {KNOCKOUT, "patch-same"}
     assert pair(found, "auc", KNOCKOUT, KNOCKOUT, "retained").estimate.ci_low > 0.8
-    inside = ground.calls["retained"].correct
-    score = {one.method: one.score for one in method_calls(ground, "plain")}["patch-same"]
-    wanted = auc(score[inside], ASKS[inside], ground.place.folds[inside])
+    inside = inputs.calls["retained"].correct
+    score = {one.method: one.score for one in method_calls(inputs, "plain")}["patch-same"]
+    wanted = auc(score[inside], ASKS[inside], inputs.measured.folds[inside])
     assert pair(found, "auc", "patch-same", KNOCKOUT, "retained").estimate.value == pytest.approx(float(wanted))
 
 
@@ -223,9 +223,11 @@ def place_of(before: float, runs: list[float]) -> Measured:
 
 
 @given(runs=st.lists(st.floats(-5, 5).filter(lambda odds: odds != 0), min_size=1, max_size=6))
-def test_the_majority_of_an_items_runs_decides_and_their_mean_if_it_is_a_tie(base: Ground, runs: list[float]) -> None:
-    ground = replace(base, place=place_of(1.0, runs))
-    _, patched = method_calls(ground, "plain")
+def test_the_majority_of_an_items_runs_decides_and_their_mean_if_it_is_a_tie(
+    base: ExperimentInputs, runs: list[float]
+) -> None:
+    inputs = replace(base, measured=place_of(1.0, runs))
+    _, patched = method_calls(inputs, "plain")
     flips = sum(odds < 0 for odds in runs)
     if 2 * flips == len(runs):
         wanted = bool(np.float64(np.mean(runs)) <= 0)
@@ -240,12 +242,13 @@ def test_the_majority_of_an_items_runs_decides_and_their_mean_if_it_is_a_tie(bas
     assert patched.score[0] == pytest.approx(lost.mean())
 
 
-def test_the_corrected_rule_takes_each_methods_own_shift(base: Ground) -> None:
+def test_the_corrected_rule_takes_each_methods_own_shift(base: ExperimentInputs) -> None:
     everyone = np.arange(N)
-    before = base.place.before[0, base.reference, everyone]
+    before = base.measured.before[0, base.reference, everyone]
     moved = with_methods(base, patch_random=(everyone, before - 2))
     moved = replace(
-        moved, place=replace(moved.place, after={**moved.place.after, "patch-random": base.place.before - 2})
+        moved,
+        measured=replace(moved.measured, after={**moved.measured.after, "patch-random": base.measured.before - 2}),
     )
     plain, corrected = (method_calls(moved, rule)[-1] for rule in RULES)
     right = base.calls["plain"].correct
@@ -254,19 +257,19 @@ def test_the_corrected_rule_takes_each_methods_own_shift(base: Ground) -> None:
     assert np.abs(corrected.score).max() < 1e-3
 
 
-def test_saliency_calls_as_many_as_the_knockout(base: Ground) -> None:
+def test_saliency_calls_as_many_as_the_knockout(base: ExperimentInputs) -> None:
     some = np.arange(0, N, 2) + (np.arange(0, N, 2) // 2) % 2  # both labels and pathways, half of the items
     values = np.where(ASKS, 0.8, 0.1)[some] + np.random.default_rng(0).normal(0, 0.01, len(some))
     values[3] = np.nan
     other = ItemValues("question_to_answer", some, -values, "loss")
-    ground = replace(base, further={"saliency": Found(values=(other, ItemValues("share", some, values, "log_odds")))})
-    found = EXPERIMENT.run(ground)
+    inputs = replace(base, earlier={"saliency": Found(values=(other, ItemValues("share", some, values, "log_odds")))})
+    found = EXPERIMENT.run(inputs)
     for rule in RULES:
-        knockout, saliency = method_calls(ground, rule)
+        knockout, saliency = method_calls(inputs, rule)
         known = np.zeros(N, dtype=bool)
         known[some] = np.isfinite(values)
         assert (saliency.ran == known).all()
-        among = known & ground.calls[rule].correct
+        among = known & inputs.calls[rule].correct
         assert saliency.sample()[among].sum() == knockout.sample()[among].sum()
         assert (
             saliency.score[among][saliency.sample()[among]].min()
@@ -279,7 +282,7 @@ def test_saliency_calls_as_many_as_the_knockout(base: Ground) -> None:
         assert pair(found, "auc", SALIENCY, KNOCKOUT, rule).estimate.value > 0.8
 
 
-def test_one_method_alone_has_nobody_to_agree_with(base: Ground) -> None:
+def test_one_method_alone_has_nobody_to_agree_with(base: ExperimentInputs) -> None:
     found = EXPERIMENT.run(base)
     assert not found.statistics
     assert found.missing == (
@@ -287,7 +290,7 @@ def test_one_method_alone_has_nobody_to_agree_with(base: Ground) -> None:
     )
 
 
-def test_too_few_common_items_are_named(base: Ground) -> None:
+def test_too_few_common_items_are_named(base: ExperimentInputs) -> None:
     few = np.arange(12)
     found = EXPERIMENT.run(with_methods(base, patch_same=(few, -SIGN[few])))
     assert not [row for row in found.statistics if row.truth in ("true", "false") and row.variant == "patch-same"]

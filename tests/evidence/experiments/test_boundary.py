@@ -3,55 +3,57 @@
 from copy import deepcopy
 from dataclasses import replace
 from itertools import pairwise
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from anchorscope.evidence.experiments.ground import Asked, Ground
-from experiments_synthetic import N_UNUSED, make_ground, planted
+from experiments_synthetic import N_UNUSED, make_inputs, planted
 from numpy.typing import NDArray
 from transformers import LlamaConfig, LlamaForCausalLM
 
 from anchorscope.answers.template import FEW_SHOT_TEMPLATE
-from anchorscope.engine.batching import Budget
 from anchorscope.evidence.experiments import boundary
 from anchorscope.evidence.experiments.boundary import AS_DRAWN, EXPERIMENT, WEIGHTED, ask_again
 from anchorscope.evidence.experiments.found import Found, Statistic
+from anchorscope.evidence.experiments.inputs import ExperimentInputs
 from anchorscope.evidence.pathways import GROUPS, Q_ANCHORED
+from anchorscope.execute.executor import LocalExecutor
+from anchorscope.interventions.intervention import Writer
+from anchorscope.items import Item
 from anchorscope.models.language_model import LanguageModel
 from anchorscope.models.wrapping import wrap
+from made_items import planner_of
 
 N = 160
 SAID = {True: "I don't know", False: "Paris"}
 
 
 @pytest.fixture(scope="module")
-def ground() -> Ground:
+def inputs() -> ExperimentInputs:
     """The pathways of `planted`, with a signal so strong that all are found."""
-    return make_ground(n=N, truth_signal=6.0)
+    return make_inputs(n=N, truth_signal=6.0)
 
 
-def with_items(ground: Ground, change: Any) -> Ground:
-    """The same ground with other used items: `change(index, item)` gives the new one."""
-    changed = [change(index, one) if index < ground.n else one for index, one in enumerate(ground.everyone)]
-    return replace(ground, everyone=changed)
+def with_items(inputs: ExperimentInputs, change: Any) -> ExperimentInputs:
+    """The same inputs with other used items: `change(index, item)` gives the new one."""
+    changed = [change(index, one) if index < inputs.n else one for index, one in enumerate(inputs.items)]
+    return replace(inputs, items=changed)
 
 
-def with_popularity(ground: Ground, log10: NDArray[np.floating]) -> Ground:
-    def change(index: int, item: Asked) -> Asked:
+def with_popularity(inputs: ExperimentInputs, log10: NDArray[np.floating]) -> ExperimentInputs:
+    def change(index: int, item: Item) -> Item:
         metadata = {} if np.isnan(log10[index]) else {"s_pop": float(10 ** log10[index])}
         return replace(item, question=replace(item.question, metadata=metadata))
 
-    return with_items(ground, change)
+    return with_items(inputs, change)
 
 
-def run_saying(ground: Ground, refuses: NDArray[np.bool_], monkeypatch: pytest.MonkeyPatch) -> Found:
+def run_saying(inputs: ExperimentInputs, refuses: NDArray[np.bool_], monkeypatch: pytest.MonkeyPatch) -> Found:
     """The experiment with a model that refuses the questions of some items."""
-    who = {item.question.item_id: bool(refuses[index]) for index, item in enumerate(ground.items)}
+    who = {item.question.item_id: bool(refuses[index]) for index, item in enumerate(inputs.used_items)}
     monkeypatch.setattr(boundary, "ask_again", lambda _, questions: [SAID[who[one.item_id]] for one in questions])
-    return EXPERIMENT.run(ground)
+    return EXPERIMENT.run(inputs)
 
 
 def rows(found: Found, quantity: str, **about: Any) -> list[Statistic]:
@@ -66,12 +68,14 @@ def only(found: Found, quantity: str, **about: Any) -> Statistic:
     return row
 
 
-def test_a_planted_difference_is_found_under_every_rule(ground: Ground, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_planted_difference_is_found_under_every_rule(
+    inputs: ExperimentInputs, monkeypatch: pytest.MonkeyPatch
+) -> None:
     _, asks = planted(N)
     noise = np.random.default_rng(0).normal(0, 0.5, N)
     refuses = np.random.default_rng(1).random(N) < np.where(asks, 0.1, 0.6)
-    found = run_saying(with_popularity(ground, 3 + asks + noise), refuses, monkeypatch)
-    for assignment in ground.calls:
+    found = run_saying(with_popularity(inputs, 3 + asks + noise), refuses, monkeypatch)
+    for assignment in inputs.calls:
         for truth in ("all", "true", "false"):
             about = {"assignment": assignment, "truth": truth, "variant": AS_DRAWN}
             popularity = only(found, "popularity_difference", **about)
@@ -82,36 +86,38 @@ def test_a_planted_difference_is_found_under_every_rule(ground: Ground, monkeypa
             rate = only(found, "dont_know_rate_difference", **about)
             assert rate.estimate.ci_high < 0
             assert rate.p_value < 0.01
-        members = ground.calls[assignment].members(Q_ANCHORED)
+        members = inputs.calls[assignment].members(Q_ANCHORED)
         mean = only(found, "dont_know_rate", assignment=assignment, group=Q_ANCHORED, truth="all", variant=AS_DRAWN)
         assert mean.estimate.value == pytest.approx(refuses[members].mean())
         assert mean.estimate.n == members.sum()
 
 
-def test_where_there_is_no_difference_the_interval_covers_zero(ground: Ground, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_where_there_is_no_difference_the_interval_covers_zero(
+    inputs: ExperimentInputs, monkeypatch: pytest.MonkeyPatch
+) -> None:
     rng = np.random.default_rng(3)
-    found = run_saying(with_popularity(ground, 3 + rng.normal(size=N)), rng.random(N) < 0.3, monkeypatch)
+    found = run_saying(with_popularity(inputs, 3 + rng.normal(size=N)), rng.random(N) < 0.3, monkeypatch)
     for quantity in ("popularity_difference", "dont_know_rate_difference", "confidence_mean_difference"):
         row = only(found, quantity, assignment="plain", truth="all", variant=AS_DRAWN)
         assert row.estimate.ci_low < 0 < row.estimate.ci_high, quantity
         assert row.p_value > 0.05
 
 
-def test_weights_undo_the_balance(ground: Ground, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_weights_undo_the_balance(inputs: ExperimentInputs, monkeypatch: pytest.MonkeyPatch) -> None:
     labels, _ = planted(N)
     weights = np.where(labels, 1.0, 3.0)
     heavy = with_items(
-        ground, lambda index, item: replace(item, label=replace(item.label, weight=float(weights[index])))
+        inputs, lambda index, item: replace(item, label=replace(item.label, weight=float(weights[index])))
     )
     found = run_saying(heavy, np.zeros(N, bool), monkeypatch)
     assert only(found, "accuracy", variant=AS_DRAWN, group=None).estimate.value == pytest.approx(0.5)
     assert only(found, "accuracy", variant=WEIGHTED, group=None).estimate.value == pytest.approx(0.25)
-    members = ground.calls["plain"].members(Q_ANCHORED)
+    members = inputs.calls["plain"].members(Q_ANCHORED)
     row = only(found, "accuracy", variant=WEIGHTED, assignment="plain", group=Q_ANCHORED)
     assert row.estimate.value == pytest.approx(np.average(labels[members], weights=weights[members]))
     assert "weighted by inverse sampling probability" in row.estimate.method
     assert not rows(found, "accuracy", truth="true"), "the accuracy of true answers says nothing"
-    even = run_saying(ground, np.zeros(N, bool), monkeypatch)  # all weights are the same: both variants agree
+    even = run_saying(inputs, np.zeros(N, bool), monkeypatch)  # all weights are the same: both variants agree
     for group in GROUPS:
         values = {
             row.estimate.value for row in rows(even, "confidence_min", assignment="plain", group=group, truth="all")
@@ -121,11 +127,13 @@ def test_weights_undo_the_balance(ground: Ground, monkeypatch: pytest.MonkeyPatc
     assert sizes[0] == pytest.approx(sizes[1], rel=0.02)
 
 
-def test_coverage_tells_what_the_weights_cannot_bring_back(ground: Ground, monkeypatch: pytest.MonkeyPatch) -> None:
-    found = run_saying(ground, np.zeros(N, bool), monkeypatch)
+def test_coverage_tells_what_the_weights_cannot_bring_back(
+    inputs: ExperimentInputs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = run_saying(inputs, np.zeros(N, bool), monkeypatch)
     coverage = only(found, "coverage").estimate
     assert coverage.value == pytest.approx(1), "weights of 1.25 stand for all"
-    light = with_items(ground, lambda _, item: replace(item, label=replace(item.label, weight=1.0)))
+    light = with_items(inputs, lambda _, item: replace(item, label=replace(item.label, weight=1.0)))
     found = run_saying(light, np.zeros(N, bool), monkeypatch)
     coverage = only(found, "coverage").estimate
     assert coverage.value == pytest.approx(N / (N + N_UNUSED))
@@ -136,8 +144,10 @@ def test_coverage_tells_what_the_weights_cannot_bring_back(ground: Ground, monke
     assert f"{N_UNUSED} of {N + N_UNUSED} answered questions" in told
 
 
-def test_groups_that_do_not_follow_the_draw_are_said_not_to(ground: Ground, monkeypatch: pytest.MonkeyPatch) -> None:
-    found = run_saying(ground, np.zeros(N, bool), monkeypatch)
+def test_groups_that_do_not_follow_the_draw_are_said_not_to(
+    inputs: ExperimentInputs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = run_saying(inputs, np.zeros(N, bool), monkeypatch)
     assert {row.assignment for row in rows(found, "accuracy_difference")} == {"plain", "corrected"}
     for row in found.statistics:
         assert row.estimate.method.endswith(", groups of the sample") == (row.assignment == "corrected")
@@ -145,9 +155,9 @@ def test_groups_that_do_not_follow_the_draw_are_said_not_to(ground: Ground, monk
 
 @pytest.mark.parametrize("always", [True, False])
 def test_a_model_that_always_or_never_refuses_has_a_rate_and_no_test(
-    ground: Ground, monkeypatch: pytest.MonkeyPatch, always: bool
+    inputs: ExperimentInputs, monkeypatch: pytest.MonkeyPatch, always: bool
 ) -> None:
-    found = run_saying(ground, np.full(N, always), monkeypatch)
+    found = run_saying(inputs, np.full(N, always), monkeypatch)
     for row in rows(found, "dont_know_rate"):
         assert row.estimate.value == pytest.approx(float(always))
     differences = rows(found, "dont_know_rate_difference")
@@ -158,12 +168,12 @@ def test_a_model_that_always_or_never_refuses_has_a_rate_and_no_test(
         assert row.effect_size is None
 
 
-def test_supplied_answers_are_not_asked_again(ground: Ground) -> None:
-    def given(_: int, item: Asked) -> Asked:
+def test_supplied_answers_are_not_asked_again(inputs: ExperimentInputs) -> None:
+    def given(_: int, item: Item) -> Item:
         question = replace(item.question, model_answer=item.answer.text)
         return replace(item, question=question, answer=replace(item.answer, log_probs=None))
 
-    found = EXPERIMENT.run(with_items(ground, given))  # this ground has no model: asking would fail
+    found = EXPERIMENT.run(with_items(inputs, given))  # this inputs has no model: asking would fail
     assert not rows(found, "dont_know_rate")
     assert not rows(found, "confidence_mean")
     assert rows(found, "accuracy")
@@ -173,16 +183,16 @@ def test_supplied_answers_are_not_asked_again(ground: Ground) -> None:
 
 
 def test_items_without_popularity_are_left_out_and_none_at_all_is_told(
-    ground: Ground, monkeypatch: pytest.MonkeyPatch
+    inputs: ExperimentInputs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     log10 = np.where(np.arange(N) < 100, 2.0 + np.arange(N) / N, np.nan)
-    found = run_saying(with_popularity(ground, log10), np.zeros(N, bool), monkeypatch)
+    found = run_saying(with_popularity(inputs, log10), np.zeros(N, bool), monkeypatch)
     row = only(found, "popularity", group=None, assignment=None, truth="all", variant=AS_DRAWN)
     assert row.estimate.n == 100
     assert row.estimate.value == pytest.approx(log10[:100].mean())
     (values,) = [one for one in found.values if one.quantity == "popularity"]
     assert values.items.tolist() == list(range(100))
-    found = run_saying(with_popularity(ground, np.full(N, np.nan)), np.zeros(N, bool), monkeypatch)
+    found = run_saying(with_popularity(inputs, np.full(N, np.nan)), np.zeros(N, bool), monkeypatch)
     assert not rows(found, "popularity")
     (told,) = [line for line in found.missing if line.startswith("popularity")]
     assert "PopQA" in told
@@ -199,14 +209,14 @@ def test_items_without_popularity_are_left_out_and_none_at_all_is_told(
     ],
 )  # fmt: skip
 def test_popularity_is_read_where_a_column_says_so(
-    ground: Ground, metadata: dict[str, Any], wanted: float | None
+    inputs: ExperimentInputs, metadata: dict[str, Any], wanted: float | None
 ) -> None:
-    found = boundary._popularity(replace(ground.items[0].question, metadata=metadata))
+    found = boundary._popularity(replace(inputs.used_items[0].question, metadata=metadata))
     assert np.isnan(found) if wanted is None else found == pytest.approx(wanted)
 
 
 def test_groups_that_are_too_small_have_a_reason_and_no_row(monkeypatch: pytest.MonkeyPatch) -> None:
-    few = make_ground(n=N, truth_signal=6.0, asks=np.arange(N) < 4)
+    few = make_inputs(n=N, truth_signal=6.0, asks=np.arange(N) < 4)
     found = run_saying(few, np.zeros(N, bool), monkeypatch)
     assert not rows(found, "accuracy", assignment="plain", group=Q_ANCHORED)
     assert not rows(found, "accuracy_difference", assignment="plain")
@@ -244,13 +254,14 @@ def speaker(lm: LanguageModel, script: str) -> LanguageModel:
 
 @pytest.mark.parametrize(("script", "rate"), [("Unclear", 1.0), ("Paris", 0.0)])
 def test_the_model_is_asked_with_the_prompt_that_allows_it(
-    ground: Ground, tiny_llama: LanguageModel, script: str, rate: float
+    inputs: ExperimentInputs, tiny_llama: LanguageModel, script: str, rate: float
 ) -> None:
     lm = speaker(tiny_llama, script)
-    talk = SimpleNamespace(template=FEW_SHOT_TEMPLATE)
-    settings = replace(ground.settings, most_items=30, max_new_tokens=10)
-    asked = replace(ground, model=lambda: lm, talk=talk, settings=settings, budget=Budget(4096))
-    assert ask_again(asked, [item.question for item in ground.items[:3]]) == [script] * 3
+    setting = replace(inputs.setting, most_items=30, writer=lambda: Writer(lm.tokenizer, FEW_SHOT_TEMPLATE))
+    asked = replace(
+        inputs, setting=setting, max_new_tokens=10, executor=LocalExecutor(lambda: lm), planner=planner_of(lm, 4096)
+    )
+    assert ask_again(asked, [item.question for item in inputs.used_items[:3]]) == [script] * 3
     found = EXPERIMENT.run(asked)
     (values,) = [one for one in found.values if one.quantity == "dont_know"]
     assert values.items.tolist() == asked.some_items().tolist()

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from experiments_synthetic import make_ground
+from experiments_synthetic import make_inputs
 from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
@@ -135,23 +135,23 @@ def test_the_common_shift_reaches_the_other_rules() -> None:
 
 
 def test_three_rules_are_the_assignments_of_the_main_job() -> None:
-    ground = make_ground(shift=1.0, seed=2, after_cut=-0.1, retained=True)
-    seen = seen_at_reference(ground)
-    assert set(ground.calls) == {"plain", "corrected", "retained"}
-    for name in ground.calls:
-        calls = ground.calls[name]
+    inputs = make_inputs(shift=1.0, seed=2, after_cut=-0.1, retained=True)
+    seen = seen_at_reference(inputs)
+    assert set(inputs.calls) == {"plain", "corrected", "retained"}
+    for name in inputs.calls:
+        calls = inputs.calls[name]
         assert (seen.correct == calls.correct).all()
         assert (RULES[name].flipped(seen) == calls.flipped).all()
         assert 0 < calls.flipped[calls.correct].mean() < 1
 
 
 def test_the_refit_is_read_at_each_items_own_reference_layer() -> None:
-    ground = make_ground(seed=3)
-    place = replace(ground.place, reference=np.array([[0, 1, 2, 3]] * 3))
-    seen = seen_at_reference(replace(ground, place=place))
-    folds = ground.place.folds
+    inputs = make_inputs(seed=3, retained=True)
+    place = replace(inputs.measured, reference=np.array([[0, 1, 2, 3]] * 3))
+    seen = seen_at_reference(replace(inputs, measured=place))
+    folds = inputs.measured.folds
     assert seen.refit is not None
-    wanted = [ground.refits["knockout"][folds[item], item] for item in range(ground.n)]
+    wanted = [inputs.measured.refits["knockout"][folds[item], item] for item in range(inputs.n)]
     assert seen.refit.tolist() == wanted
 
 

@@ -4,13 +4,19 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from anchorscope.evidence.experiments.ground import Ground
-from anchorscope.evidence.experiments.windows import Outcome, Way, run_ways
-from experiments_synthetic import make_ground
-from windows_synthetic import tiny_ground
+from experiments_synthetic import make_inputs
+from partial_cuts_synthetic import tiny_inputs
 
 from anchorscope.evidence.experiments.found import Found, Statistic
-from anchorscope.evidence.experiments.heads import ALL_HEADS, EXPERIMENT, analyse, head_ways, most_frequent_reference
+from anchorscope.evidence.experiments.heads import (
+    ALL_HEADS,
+    EXPERIMENT,
+    analyse,
+    head_knockouts,
+    most_frequent_reference,
+)
+from anchorscope.evidence.experiments.inputs import ExperimentInputs
+from anchorscope.evidence.experiments.partial_cuts import Outcome, partial_knockout, run_partial_cuts
 from anchorscope.evidence.items import KNOCKOUT
 from anchorscope.evidence.pathways import GROUPS
 from anchorscope.models.language_model import LanguageModel
@@ -28,41 +34,45 @@ def rows_of(found: Found, quantity: str, **wanted: object) -> dict[str | None, S
 
 
 @pytest.fixture(scope="module")
-def ground() -> Ground:
-    made = make_ground(n=200)
-    return replace(made, place=replace(made.place, reference=np.tile([4, 4, 3, 2], (3, 1))))
+def inputs() -> ExperimentInputs:
+    made = make_inputs(n=200)
+    return replace(made, measured=replace(made.measured, reference=np.tile([4, 4, 3, 2], (3, 1))))
 
 
-def outcomes_of(ground: Ground, planted: int | None) -> list[Outcome]:
+def outcomes_of(inputs: ExperimentInputs, planted: int | None) -> list[Outcome]:
     rng = np.random.default_rng(0)
-    before, after = ground.place.before[0], ground.place.after[KNOCKOUT][0]
+    before, after = inputs.measured.before[0], inputs.measured.after[KNOCKOUT][0]
     found = []
-    for way in (way for family in head_ways(3, 4, 3) for way in family):
+    for way in (way for family in head_knockouts(3, 4, 3) for way in family):
         logits = before + rng.normal(0, 0.3, before.shape)
         if planted is not None and (way.heads is None or planted in way.heads):
             logits = after.copy()
-        found.append(Outcome(way, np.arange(ground.n), logits))
+        found.append(Outcome(way, np.arange(inputs.n), logits))
     return found
 
 
 def test_every_head_is_cut_in_one_layer_and_in_a_window_that_ends_there() -> None:
-    single, window = head_ways(2, 4, 3)
-    assert single == [Way("head 0", range(4, 5), (0,)), Way("head 1", range(4, 5), (1,)), Way(ALL_HEADS, range(4, 5))]
+    single, window = head_knockouts(2, 4, 3)
+    assert single == [
+        partial_knockout("head 0", range(4, 5), (0,)),
+        partial_knockout("head 1", range(4, 5), (1,)),
+        partial_knockout(ALL_HEADS, range(4, 5)),
+    ]
     assert [way.variant for way in window] == ["head 0, layers 2–4", "head 1, layers 2–4", "all heads, layers 2–4"]
     assert {way.layers for way in window} == {range(2, 5)}
-    (alone,) = head_ways(2, 0, 3)  # there is nothing before the first layer
+    (alone,) = head_knockouts(2, 0, 3)  # there is nothing before the first layer
     assert {way.layers for way in alone} == {range(1)}
 
 
-def test_the_layer_is_that_of_most_folds(ground: Ground) -> None:
-    assert most_frequent_reference(ground) == 4
+def test_the_layer_is_that_of_most_folds(inputs: ExperimentInputs) -> None:
+    assert most_frequent_reference(inputs) == 4
 
 
 @pytest.mark.parametrize("assignment", ["plain", "corrected"])
-def test_the_head_that_reads_the_question_is_found(ground: Ground, assignment: str) -> None:
-    found = analyse(ground, outcomes_of(ground, READS))
+def test_the_head_that_reads_the_question_is_found(inputs: ExperimentInputs, assignment: str) -> None:
+    found = analyse(inputs, outcomes_of(inputs, READS))
     rows = rows_of(found, "delta_p_reference_difference", assignment=assignment, truth="all")
-    assert set(rows) == {way.variant for family in head_ways(3, 4, 3) for way in family}
+    assert set(rows) == {way.variant for family in head_knockouts(3, 4, 3) for way in family}
     for variant, row in rows.items():
         assert row.q_value is not None
         if variant is not None and (variant.startswith((f"head {READS}", ALL_HEADS))):
@@ -76,21 +86,21 @@ def test_the_head_that_reads_the_question_is_found(ground: Ground, assignment: s
     assert in_layer["head 0"].estimate.n < in_window["head 0, layers 2–4"].estimate.n  # more items can see it
 
 
-def test_no_head_is_found_where_none_reads(ground: Ground) -> None:
-    found = analyse(ground, outcomes_of(ground, None))
+def test_no_head_is_found_where_none_reads(inputs: ExperimentInputs) -> None:
+    found = analyse(inputs, outcomes_of(inputs, None))
     rows = [row for row in found.statistics if row.truth == "all" and row.assignment == "plain"]
     assert np.mean([row.estimate.ci_low <= 0 <= row.estimate.ci_high for row in rows]) > 0.7
     assert min(row.q_value for row in rows if row.q_value is not None) > 1e-3
 
 
 def test_the_whole_experiment_on_a_model(tiny_llama: LanguageModel) -> None:
-    ground = tiny_ground(tiny_llama)
-    found = EXPERIMENT.run(ground)
+    inputs = tiny_inputs(tiny_llama)
+    found = EXPERIMENT.run(inputs)
     first = rows_of(found, "delta_p_reference", assignment="plain", truth="all", group=GROUPS[0])
-    assert set(first) == {way.variant for family in head_ways(4, 3, 2) for way in family}
+    assert set(first) == {way.variant for family in head_knockouts(4, 3, 2) for way in family}
     # All heads of a layer together are that layer.
-    ((layer,), _) = run_ways(ground, [Way("single", range(3, 4))], "layers")
-    ((heads,), _) = run_ways(ground, [Way("heads", range(3, 4), (0, 1, 2, 3))], "heads")
-    ((one,), _) = run_ways(ground, [Way("head", range(3, 4), (2,))], "heads")
+    ((layer,), _) = run_partial_cuts(inputs, [partial_knockout("single", range(3, 4))], "layers")
+    ((heads,), _) = run_partial_cuts(inputs, [partial_knockout("heads", range(3, 4), (0, 1, 2, 3))], "heads")
+    ((one,), _) = run_partial_cuts(inputs, [partial_knockout("head", range(3, 4), (2,))], "heads")
     assert heads.logits == pytest.approx(layer.logits, abs=1e-4)
     assert np.abs(one.logits - layer.logits)[3].max() > 1e-2

@@ -6,14 +6,15 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-import windows_synthetic
-from anchorscope.evidence.experiments.ground import Ground
-from experiments_synthetic import make_ground, planted
+from experiments_synthetic import make_inputs, planted
 from numpy.typing import NDArray
+from partial_cuts_synthetic import tiny_inputs
 from torch import Tensor
 
+from anchorscope.engine.forward import compute_prefix
 from anchorscope.engine.saliency import ALL, saliency
 from anchorscope.evidence.experiments.found import Found, Statistic
+from anchorscope.evidence.experiments.inputs import ExperimentInputs
 from anchorscope.evidence.experiments.modes import within_folds
 from anchorscope.evidence.experiments.saliency import EXPERIMENT, LOG_ODDS, LOSS, Flow, analyse, measure_flow
 from anchorscope.evidence.items import true_label_probability
@@ -26,17 +27,15 @@ Floats = NDArray[np.floating]
 
 
 @pytest.fixture(scope="module")
-def ground() -> Ground:
+def inputs() -> ExperimentInputs:
     """The pathways of `planted`, with a signal so strong that all are found."""
-    return make_ground(n=N, truth_signal=6.0)
+    return make_inputs(n=N, truth_signal=6.0)
 
 
 @pytest.fixture(scope="module")
-def tiny(tiny_llama: LanguageModel) -> Ground:
+def tiny(tiny_llama: LanguageModel) -> ExperimentInputs:
     """A tiny model with random probes, read at the second position and the third site."""
-    here = windows_synthetic.tiny_ground(tiny_llama)
-    position, site = windows_synthetic.HEADLINE
-    return replace(here, probes=windows_synthetic._probes(tiny_llama, 10 * position + site))
+    return tiny_inputs(tiny_llama)
 
 
 def flow(log10: Floats, log_wrong: Floats | float = -1.0, share: Floats | float = 0.5) -> Flow:
@@ -58,31 +57,31 @@ def only(found: Found, quantity: str, **about: Any) -> Statistic:
 # What is measured.
 
 
-def test_both_losses_and_the_share_are_what_the_definition_says(tiny: Ground) -> None:
+def test_both_losses_and_the_share_are_what_the_definition_says(
+    tiny: ExperimentInputs, tiny_llama: LanguageModel
+) -> None:
     """The probe's own cross-entropy goes back through the model here; the experiment multiplies with P(wrong)."""
     items = np.arange(0, tiny.n, 3)
     measured = measure_flow(tiny, items)
     position, site = tiny.headline
-    full = tiny.place.probe("full")
-    sequences = [
-        replace(tiny.tokens[item].sequence, read_at=(tiny.tokens[item].sequence.read_at[position],)) for item in items
-    ]
+    full = tiny.measured.probe("full")
+    sequences = [tiny.used_items[item].sequence(tiny.setting.positions[position : position + 1]) for item in items]
 
     def losses(batch: list[int], states: Tensor) -> Tensor:
         found = []
         for row, index in enumerate(batch):
             item = items[index]
-            fold, layer = tiny.place.folds[item], tiny.reference[item]
+            fold, layer = tiny.measured.folds[item], tiny.reference[item]
             probe = tiny.probes.weight[full, fold, layer], tiny.probes.bias[full, fold, layer]
             z = states[row, 0, site, layer] @ probe[0] + probe[1]
-            assert float(z.detach()) == pytest.approx(float(tiny.place.before[full, layer, item]), abs=1e-3)
-            label = torch.tensor(float(tiny.place.labels[item]))
+            assert float(z.detach()) == pytest.approx(float(tiny.measured.before[full, layer, item]), abs=1e-3)
+            label = torch.tensor(float(tiny.measured.labels[item]))
             found.append(torch.stack([torch.nn.functional.binary_cross_entropy_with_logits(z, label), z]))
         return torch.stack(found)
 
-    keys = {"question": [tiny.tokens[item].question_tokens for item in items]}
+    keys = {"question": [tiny.used_items[item].located.question_tokens for item in items]}
     tops = [int(layer) for layer in tiny.reference[items]]
-    wanted = saliency(tiny.model(), sequences, tiny.talk.prefix, keys, losses, tops)
+    wanted = saliency(tiny_llama, sequences, compute_prefix(tiny_llama, tiny.prefix), keys, losses, tops)
     sums = {name: wanted.of(name).sum(axis=(2, 3)) for name in ("question", ALL)}
     assert measured.loss[items] == pytest.approx(sums["question"][:, 0], rel=1e-3)
     assert measured.log_odds[items] == pytest.approx(sums["question"][:, 1], rel=1e-3)
@@ -92,12 +91,14 @@ def test_both_losses_and_the_share_are_what_the_definition_says(tiny: Ground) ->
     others = np.setdiff1d(np.arange(tiny.n), items)
     assert np.isnan(measured.log_odds[others]).all()
     assert np.isnan(measured.loss[others]).all()
-    clean = tiny.place.before[full, tiny.reference, np.arange(tiny.n)]
-    assert np.exp(measured.log_wrong) == pytest.approx(1 - true_label_probability(clean, tiny.place.labels), abs=1e-5)
+    clean = tiny.measured.before[full, tiny.reference, np.arange(tiny.n)]
+    assert np.exp(measured.log_wrong) == pytest.approx(
+        1 - true_label_probability(clean, tiny.measured.labels), abs=1e-5
+    )
 
 
-def test_a_run_states_everything_with_interval_and_method_and_is_the_same_again(tiny: Ground) -> None:
-    tiny = replace(tiny, settings=replace(tiny.settings, most_items=40))
+def test_a_run_states_everything_with_interval_and_method_and_is_the_same_again(tiny: ExperimentInputs) -> None:
+    tiny = replace(tiny, setting=replace(tiny.setting, most_items=40))
     found = EXPERIMENT.run(tiny)
     assert {(one.quantity, one.variant) for one in found.values} == {
         ("question_to_answer", LOSS), ("question_to_answer", LOG_ODDS), ("share", LOG_ODDS),
@@ -117,18 +118,18 @@ def test_a_run_states_everything_with_interval_and_method_and_is_the_same_again(
     assert EXPERIMENT.run(tiny).statistics == found.statistics
 
 
-def test_too_few_items_are_told(tiny: Ground) -> None:
-    found = EXPERIMENT.run(replace(tiny, settings=replace(tiny.settings, most_items=4)))
+def test_too_few_items_are_told(tiny: ExperimentInputs) -> None:
+    found = EXPERIMENT.run(replace(tiny, setting=replace(tiny.setting, most_items=4)))
     assert found == Found(missing=("saliency: only 4 items, 10 needed",))
 
 
 # What is said of it.
 
 
-def test_a_planted_difference_is_found_and_makes_two_modes(ground: Ground) -> None:
+def test_a_planted_difference_is_found_and_makes_two_modes(inputs: ExperimentInputs) -> None:
     _, asks = planted(N)
     log10 = np.where(asks, 1.0, -1.0) + np.random.default_rng(0).normal(0, 0.4, N)
-    found = analyse(ground, flow(log10, share=np.where(asks, 0.6, 0.2)))
+    found = analyse(inputs, flow(log10, share=np.where(asks, 0.6, 0.2)))
     for variant in (LOSS, LOG_ODDS):
         for truth in ("all", "true", "false"):
             difference = only(
@@ -151,9 +152,9 @@ def test_a_planted_difference_is_found_and_makes_two_modes(ground: Ground) -> No
     assert found.missing == ()
 
 
-def test_where_nothing_is_planted_nothing_is_found(ground: Ground) -> None:
-    found = analyse(ground, flow(np.random.default_rng(1).normal(0, 0.4, N)))
-    for assignment in ground.calls:
+def test_where_nothing_is_planted_nothing_is_found(inputs: ExperimentInputs) -> None:
+    found = analyse(inputs, flow(np.random.default_rng(1).normal(0, 0.4, N)))
+    for assignment in inputs.calls:
         area = only(found, "auc", variant=LOG_ODDS, assignment=assignment, truth="all")
         assert area.estimate.ci_low < 0.5 < area.estimate.ci_high
         assert area.p_value > 0.05
@@ -167,23 +168,23 @@ def test_where_nothing_is_planted_nothing_is_found(ground: Ground) -> None:
     assert only(found, "bimodality_coefficient", variant=LOG_ODDS, group=None, truth="all").estimate.ci_high < 5 / 9
 
 
-def test_a_mode_near_zero_that_is_only_confidence_shows_in_the_loss_alone(ground: Ground) -> None:
+def test_a_mode_near_zero_that_is_only_confidence_shows_in_the_loss_alone(inputs: ExperimentInputs) -> None:
     rng = np.random.default_rng(2)
     sure = rng.random(N) < 0.5
     log_wrong = np.log(10) * (np.where(sure, -4.0, -0.5) + rng.normal(0, 0.2, N))
-    found = analyse(ground, flow(rng.normal(0, 0.3, N), log_wrong))
+    found = analyse(inputs, flow(rng.normal(0, 0.3, N), log_wrong))
     assert only(found, "dip", variant=LOSS, group=None, truth="all").p_value < 0.01
     assert only(found, "dip", variant=LOG_ODDS, group=None, truth="all").p_value > 0.05
     share = only(found, "confidence_variance_share", variant=LOSS).estimate
     assert share.ci_low > 0.9
-    even = only(analyse(ground, flow(rng.normal(0, 0.3, N))), "confidence_variance_share", variant=LOSS).estimate
+    even = only(analyse(inputs, flow(rng.normal(0, 0.3, N))), "confidence_variance_share", variant=LOSS).estimate
     assert even.value == pytest.approx(0, abs=1e-9), "the same confidence everywhere explains nothing"
 
 
-def test_modes_that_are_only_folds_vanish_within_folds(ground: Ground) -> None:
-    folds = ground.place.folds
+def test_modes_that_are_only_folds_vanish_within_folds(inputs: ExperimentInputs) -> None:
+    folds = inputs.measured.folds
     log10 = np.where(folds % 2 == 0, -2.0, 2.0) + np.random.default_rng(3).normal(0, 0.4, N)
-    found = analyse(ground, flow(log10))
+    found = analyse(inputs, flow(log10))
     assert only(found, "dip", variant=LOG_ODDS, group=None, truth="all").p_value < 0.01
     assert only(found, "dip_within_folds", variant=LOG_ODDS, group=None, truth="all").p_value > 0.05
     area = only(found, "auc", variant=LOG_ODDS, assignment="plain", truth="all").estimate
@@ -197,24 +198,24 @@ def test_values_minus_their_folds_median_keep_what_is_not_known() -> None:
     assert np.isnan(found[[2, 4]]).all()
 
 
-def test_items_without_any_flow_are_told_and_left_out_of_logarithms(ground: Ground) -> None:
+def test_items_without_any_flow_are_told_and_left_out_of_logarithms(inputs: ExperimentInputs) -> None:
     log10 = np.random.default_rng(4).normal(0, 0.4, N)
     given = flow(log10)
     zeros = np.arange(N) % 20 == 0
-    found = analyse(ground, replace(given, log_odds=np.where(zeros, 0.0, given.log_odds)))
+    found = analyse(inputs, replace(given, log_odds=np.where(zeros, 0.0, given.log_odds)))
     assert "in 10 of 200 items exactly nothing flows" in found.missing[0]
     row = only(found, "log10_question_to_answer", variant=LOG_ODDS, group=None, truth="all")
     assert row.estimate.n == N - 10
     assert row.estimate.value == pytest.approx(log10[~zeros].mean())
     ranked = only(found, "auc", variant=LOG_ODDS, assignment="plain", truth="all")
-    assert ranked.estimate.n == ground.calls["plain"].correct.sum(), "zero is the lowest rank, not an unknown one"
+    assert ranked.estimate.n == inputs.calls["plain"].correct.sum(), "zero is the lowest rank, not an unknown one"
     for line in found.statistics:
         assert np.isfinite([line.estimate.value, line.estimate.ci_low, line.estimate.ci_high]).all()
 
 
-def test_no_flow_at_all_gives_reasons_and_no_row_of_zeros(ground: Ground) -> None:
+def test_no_flow_at_all_gives_reasons_and_no_row_of_zeros(inputs: ExperimentInputs) -> None:
     nothing = Flow(np.zeros(N), np.full(N, np.nan), np.full(N, -1.0))
-    found = analyse(ground, nothing)
+    found = analyse(inputs, nothing)
     assert found.statistics == ()
     told = " / ".join(found.missing)
     assert "in 200 of 200 items exactly nothing flows" in told
@@ -223,7 +224,7 @@ def test_no_flow_at_all_gives_reasons_and_no_row_of_zeros(ground: Ground) -> Non
 
 
 def test_small_groups_have_a_reason_and_no_row() -> None:
-    few = make_ground(n=N, truth_signal=6.0, asks=np.arange(N) < 4)
+    few = make_inputs(n=N, truth_signal=6.0, asks=np.arange(N) < 4)
     found = analyse(few, flow(np.random.default_rng(5).normal(size=N)))
     assert not rows(found, "auc", assignment="plain")
     assert not rows(found, "dip", assignment="plain", group="Q-Anchored")
@@ -232,9 +233,9 @@ def test_small_groups_have_a_reason_and_no_row() -> None:
     assert told.startswith("log10_question_to_answer, share, auc, auc_share, dip, bimodality_coefficient: ")
 
 
-def test_areas_count_the_items_that_are_compared_with_any(ground: Ground) -> None:
+def test_areas_count_the_items_that_are_compared_with_any(inputs: ExperimentInputs) -> None:
     labels, asks = planted(N)
-    one_sided = make_ground(n=N, truth_signal=6.0, asks=asks & labels)  # every false answer hangs on itself
+    one_sided = make_inputs(n=N, truth_signal=6.0, asks=asks & labels)  # every false answer hangs on itself
     found = analyse(one_sided, flow(np.random.default_rng(6).normal(size=N)))
     calls = one_sided.calls["plain"]
     assert not (calls.members("Q-Anchored") & ~labels).any(), "the case that is meant"

@@ -1,14 +1,14 @@
-"""Sensitivity: what moves with the layer, the rule and the seed, on grounds whose pathways are known."""
+"""Sensitivity: what moves with the layer, the rule and the seed, on inputs whose pathways are known."""
 
 from dataclasses import replace
 
 import numpy as np
 import pytest
-from anchorscope.evidence.experiments.ground import Ground
-from experiments_synthetic import make_ground, planted
+from experiments_synthetic import make_inputs, planted
 
 from anchorscope.evidence.experiments.experiment import Found, Statistic
 from anchorscope.evidence.experiments.flip_rules import RULES
+from anchorscope.evidence.experiments.inputs import ExperimentInputs
 from anchorscope.evidence.experiments.other_seeds import SEEDS, measured_anew
 from anchorscope.evidence.experiments.sensitivity import EXPERIMENT
 from anchorscope.evidence.items import Measured
@@ -32,21 +32,21 @@ def only(found: Found, quantity: str, variant: str, **columns: object) -> Statis
 
 
 @pytest.fixture(scope="module")
-def fair() -> tuple[Ground, Found]:
+def fair() -> tuple[ExperimentInputs, Found]:
     """The cut moves nobody who does not hang on the question."""
-    ground = make_ground(n=200, seed=1)
-    return ground, EXPERIMENT.run(ground)
+    inputs = make_inputs(n=200, seed=1)
+    return inputs, EXPERIMENT.run(inputs)
 
 
 @pytest.fixture(scope="module")
-def shifted() -> tuple[Ground, Found]:
+def shifted() -> tuple[ExperimentInputs, Found]:
     """The cut moves everybody towards "false", as real ones do."""
-    ground = make_ground(n=200, seed=2, shift=1.5)
-    return ground, EXPERIMENT.run(ground)
+    inputs = make_inputs(n=200, seed=2, shift=1.5)
+    return inputs, EXPERIMENT.run(inputs)
 
 
 def test_the_label_bias_of_the_plain_rule_is_seen_and_that_the_corrected_one_has_none(
-    fair: tuple[Ground, Found], shifted: tuple[Ground, Found]
+    fair: tuple[ExperimentInputs, Found], shifted: tuple[ExperimentInputs, Found]
 ) -> None:
     for rule in ("plain", "any flip", "half the margin"):
         assert only(shifted[1], "label_bias", f"rule: {rule}").estimate.ci_low > 0.1
@@ -64,8 +64,8 @@ def test_the_label_bias_of_the_plain_rule_is_seen_and_that_the_corrected_one_has
     assert difference.p_value < 0.01
 
 
-def test_every_rule_is_there_or_said_to_be_missing(fair: tuple[Ground, Found]) -> None:
-    _, found = fair
+def test_every_rule_is_there_or_said_to_be_missing() -> None:
+    found = EXPERIMENT.run(make_inputs(n=200, seed=1, truth_signal=3.0, retained=True))
     for name in RULES:
         share = only(found, "q_share", f"rule: {name}", truth="all").estimate
         assert 0 <= share.ci_low <= share.value <= share.ci_high <= 1
@@ -79,15 +79,15 @@ def test_every_rule_is_there_or_said_to_be_missing(fair: tuple[Ground, Found]) -
     assert only(found, "q_share", "rule: half the margin", truth="all").assignment is None
 
 
-def test_the_reference_layer_is_moved_everywhere_it_can_go(fair: tuple[Ground, Found]) -> None:
-    ground, found = fair
-    reference = ground.reference
+def test_the_reference_layer_is_moved_everywhere_it_can_go(fair: tuple[ExperimentInputs, Found]) -> None:
+    inputs, found = fair
+    reference = inputs.reference
     moves = range(-reference.max(), 6 - reference.min())
     variants = {move: f"l* {'+' if move > 0 else '−'} {abs(move)}" if move else "l*" for move in moves}
     seen = {row.variant for row in found.statistics if str(row.variant).startswith("l*")}
     assert seen == set(variants.values())
     for move, variant in variants.items():
-        calls = plain_calls(ground.place, move=move)
+        calls = plain_calls(inputs.measured, move=move)
         row = only(found, "q_share", variant, assignment="plain", truth="all")
         assert row.estimate.value == pytest.approx(calls.flipped[calls.correct].mean())
         assert row.estimate.n == calls.correct.sum()
@@ -98,9 +98,9 @@ def test_the_reference_layer_is_moved_everywhere_it_can_go(fair: tuple[Ground, F
             assert all(row.against == "l*" and 0 < row.estimate.value <= 1 for row in kappas)
 
 
-def test_unmoved_layers_give_the_runs_own_groups(shifted: tuple[Ground, Found]) -> None:
-    ground, found = shifted
-    for assignment, calls in ground.calls.items():
+def test_unmoved_layers_give_the_runs_own_groups(shifted: tuple[ExperimentInputs, Found]) -> None:
+    inputs, found = shifted
+    for assignment, calls in inputs.calls.items():
         for variant in ("l*", f"rule: {assignment}"):
             row = only(found, "q_share", variant, assignment=assignment, truth="all").estimate
             assert row.value == pytest.approx(calls.flipped[calls.correct].mean())
@@ -111,7 +111,7 @@ def test_unmoved_layers_give_the_runs_own_groups(shifted: tuple[Ground, Found]) 
         assert one == other
 
 
-def test_a_family_of_layers_has_its_false_discoveries_controlled(shifted: tuple[Ground, Found]) -> None:
+def test_a_family_of_layers_has_its_false_discoveries_controlled(shifted: tuple[ExperimentInputs, Found]) -> None:
     _, found = shifted
     rows = [row for row in found.statistics if row.quantity == "label_bias" and str(row.variant).startswith("l*")]
     tested = [row for row in rows if row.p_value is not None]
@@ -120,12 +120,12 @@ def test_a_family_of_layers_has_its_false_discoveries_controlled(shifted: tuple[
     assert any(row.q_value > row.p_value for row in tested)  # type: ignore[operator]
 
 
-def test_other_seeds_find_the_planted_pathways_again(fair: tuple[Ground, Found]) -> None:
-    ground, found = fair
+def test_other_seeds_find_the_planted_pathways_again(fair: tuple[ExperimentInputs, Found]) -> None:
+    inputs, found = fair
     for seed in range(1, 1 + SEEDS):
-        variant = f"seed {ground.settings.seed + seed}"
+        variant = f"seed {inputs.setting.seed + seed}"
         kappa = only(found, "kappa", variant, assignment="plain")
-        assert kappa.against == f"seed {ground.settings.seed}"
+        assert kappa.against == f"seed {inputs.setting.seed}"
         assert kappa.estimate.value > 0.7
         assert only(found, "delta_p_reference", variant, group=Q, truth="all").estimate.ci_high < -30
         stays = only(found, "delta_p_reference", variant, group=A, truth="all").estimate
@@ -137,9 +137,9 @@ def test_other_seeds_find_the_planted_pathways_again(fair: tuple[Ground, Found])
         assert {row.truth for row in pick(found, "delta_p_reference", variant)} == {"all", "true", "false"}
 
 
-def test_seeds_are_summed_up_by_mean_and_range(fair: tuple[Ground, Found]) -> None:
-    ground, found = fair
-    seeds = [f"seed {ground.settings.seed + seed}" for seed in range(1, 1 + SEEDS)]
+def test_seeds_are_summed_up_by_mean_and_range(fair: tuple[ExperimentInputs, Found]) -> None:
+    inputs, found = fair
+    seeds = [f"seed {inputs.setting.seed + seed}" for seed in range(1, 1 + SEEDS)]
     for quantity, columns in (
         ("kappa", {"assignment": "corrected"}),
         ("q_share", {"assignment": "plain", "truth": "true"}),
@@ -152,31 +152,31 @@ def test_seeds_are_summed_up_by_mean_and_range(fair: tuple[Ground, Found]) -> No
 
 
 def test_another_seed_deals_out_other_folds_and_its_probes_never_saw_an_items_group(
-    fair: tuple[Ground, Found],
+    fair: tuple[ExperimentInputs, Found],
 ) -> None:
-    ground, _ = fair
-    measured = measured_anew(ground, 11)
+    inputs, _ = fair
+    measured = measured_anew(inputs, 11)
     assert isinstance(measured, Measured)
-    assert (measured.folds != ground.place.folds).any()
+    assert (measured.folds != inputs.measured.folds).any()
     for group in np.unique(measured.groups):
         assert len(np.unique(measured.folds[measured.groups == group])) == 1
-    own = measured_anew(replace(ground, states=ground.states.clone()), 11)
+    own = measured_anew(replace(inputs, states=lambda: inputs.states().clone()), 11)
     assert isinstance(own, Measured)
     assert (own.before == measured.before).all()
     # An item's own state teaches none of the probes that score it.
     item = 7
-    states = ground.states.clone()
+    states = inputs.states().clone()
     states[:, measured.groups == measured.groups[item]] += 3
-    other = measured_anew(replace(ground, states=states), 11)
+    other = measured_anew(replace(inputs, states=lambda: states), 11)
     assert isinstance(other, Measured)
     same_fold = np.flatnonzero((measured.folds == measured.folds[item]) & (measured.groups != measured.groups[item]))
     assert other.before[:, :, same_fold] == pytest.approx(measured.before[:, :, same_fold], abs=5e-3)  # the solver's
     assert (other.before[:, :, item] != measured.before[:, :, item]).any()
 
 
-def test_the_same_ground_gives_the_same_numbers(shifted: tuple[Ground, Found]) -> None:
-    ground, found = shifted
-    again = EXPERIMENT.run(ground)
+def test_the_same_inputs_give_the_same_numbers(shifted: tuple[ExperimentInputs, Found]) -> None:
+    inputs, found = shifted
+    again = EXPERIMENT.run(inputs)
     assert (again.statistics, again.missing) == (found.statistics, found.missing)
     for one, other in zip(again.values, found.values, strict=True):
         assert (one.quantity, one.variant) == (other.quantity, other.variant)
@@ -185,10 +185,10 @@ def test_the_same_ground_gives_the_same_numbers(shifted: tuple[Ground, Found]) -
 
 
 def test_the_assignment_by_what_remains_is_moved_and_seeded_like_the_others() -> None:
-    ground = make_ground(n=200, seed=4, after_cut=0.0, retained=True, resamples=50)
-    found = EXPERIMENT.run(ground)
+    inputs = make_inputs(n=200, seed=4, after_cut=0.0, retained=True, resamples=50)
+    found = EXPERIMENT.run(inputs)
     _, asks = planted(200)
-    calls = ground.calls["retained"]
+    calls = inputs.calls["retained"]
     assert (calls.flipped == asks)[calls.correct].mean() > 0.8
     for variant in ("l*", "rule: retained"):
         row = only(found, "q_share", variant, assignment="retained", truth="all").estimate
@@ -202,30 +202,30 @@ def test_the_assignment_by_what_remains_is_moved_and_seeded_like_the_others() ->
 
 
 def test_a_rule_that_joins_the_assignments_is_compared_too() -> None:
-    ground = make_ground(seed=3, resamples=50)
-    calls = {**ground.calls, "by hand": Calls(np.ones(160, bool), np.arange(160) % 4 == 0)}
-    ground.__dict__["calls"] = calls  # where the cached property would put them
-    found = EXPERIMENT.run(ground)
+    inputs = make_inputs(seed=3, resamples=50)
+    calls = {**inputs.calls, "by hand": Calls(np.ones(160, bool), np.arange(160) % 4 == 0)}
+    inputs.__dict__["calls"] = calls  # where the cached property would put them
+    found = EXPERIMENT.run(inputs)
     row = only(found, "q_share", "rule: by hand", truth="all")
     assert (row.assignment, row.estimate.value) == ("by hand", 0.25)
     assert only(found, "true_share", "rule: by hand", group=Q).estimate.value == 1
 
 
-def with_cuts(ground: Ground, **cuts: tuple[np.ndarray, np.ndarray]) -> Ground:
-    """The ground with cuts of other words: the items that have them, and which of those the cut turns."""
-    place = ground.place
+def with_cuts(inputs: ExperimentInputs, **cuts: tuple[np.ndarray, np.ndarray]) -> ExperimentInputs:
+    """The inputs with cuts of other words: the items that have them, and which of those the cut turns."""
+    place = inputs.measured
     turned = {
         name: np.where(turns, -1, 1) * place.before[:, :, items] for name, (items, turns) in cuts.items()
     }  # fmt: skip
     ran = {name: items for name, (items, _) in cuts.items()}
     numbers = {name: np.ones(len(items), np.int64) for name, items in ran.items()}
-    return replace(ground, place=replace(place, after={**place.after, **turned}, ran={**place.ran, **ran},
+    return replace(inputs, measured=replace(place, after={**place.after, **turned}, ran={**place.ran, **ran},
                                          n_cut={**place.n_cut, **numbers}))  # fmt: skip
 
 
 def test_other_words_cut_make_groups_of_their_own() -> None:
-    base = make_ground(n=200, seed=1, resamples=100)
-    plain, labels = base.calls["plain"], base.place.labels
+    base = make_inputs(n=200, seed=1, resamples=100)
+    plain, labels = base.calls["plain"], base.measured.labels
     everyone, some = np.arange(200), np.arange(0, 200, 3)
     found = EXPERIMENT.run(with_cuts(
         base, subject=(everyone, plain.flipped), property=(some, labels[some]), content=(everyone, ~plain.flipped),
@@ -249,7 +249,7 @@ def test_other_words_cut_make_groups_of_their_own() -> None:
     assert any("kappa with plain" in line and "cut: random" in line for line in found.missing)  # it turns nearly nobody
 
 
-def test_words_that_were_not_cut_are_said_not_to_be(fair: tuple[Ground, Found]) -> None:
+def test_words_that_were_not_cut_are_said_not_to_be(fair: tuple[ExperimentInputs, Found]) -> None:
     _, found = fair
     assert {row.variant for row in found.statistics if str(row.variant).startswith("cut: ")} == {"cut: random"}
     (line,) = [line for line in found.missing if line.startswith("cut: ")]
@@ -257,7 +257,7 @@ def test_words_that_were_not_cut_are_said_not_to_be(fair: tuple[Ground, Found]) 
 
 
 def test_nobody_who_hangs_on_the_question_is_said_not_to_be_there() -> None:
-    found = EXPERIMENT.run(make_ground(after_cut=1.0, resamples=50))
+    found = EXPERIMENT.run(make_inputs(after_cut=1.0, resamples=50))
     assert not pick(found, "true_share", "rule: plain", group=Q)
     assert not pick(found, "kappa", "seed 1")
     assert not pick(found, "delta_p_reference_difference", "seed 1")
@@ -268,9 +268,8 @@ def test_nobody_who_hangs_on_the_question_is_said_not_to_be_there() -> None:
 
 
 def test_what_was_not_kept_is_said_to_be_missing() -> None:
-    ground = make_ground(resamples=50)
-    effects = {**ground.effects, "knockout": replace(ground.effects["knockout"], states=None)}
-    found = EXPERIMENT.run(replace(ground, effects=effects, refits={}))
+    inputs = make_inputs(resamples=50)
+    found = EXPERIMENT.run(replace(inputs, cut_states=lambda: {"random": inputs.cut_states()["random"]}))
     assert not [row for row in found.statistics if str(row.variant).startswith("seed")]
     assert not [row for row in found.statistics if row.variant in ("rule: refit flip", "rule: retained")]
     assert sum("states under the knockout were not kept" in line for line in found.missing) == 1
@@ -280,12 +279,12 @@ def test_what_was_not_kept_is_said_to_be_missing() -> None:
 
 
 def test_an_item_without_a_number_is_not_counted() -> None:
-    ground = make_ground(resamples=50)
-    after = ground.place.after["knockout"].copy()
-    item = int(np.flatnonzero(ground.calls["plain"].correct)[0])
+    inputs = make_inputs(resamples=50)
+    after = inputs.measured.after["knockout"].copy()
+    item = int(np.flatnonzero(inputs.calls["plain"].correct)[0])
     after[:, :, item] = np.nan
-    place = replace(ground.place, after={**ground.place.after, "knockout": after})
-    whole, lacking = EXPERIMENT.run(ground), EXPERIMENT.run(replace(ground, place=place))
+    place = replace(inputs.measured, after={**inputs.measured.after, "knockout": after})
+    whole, lacking = EXPERIMENT.run(inputs), EXPERIMENT.run(replace(inputs, measured=place))
     for variant in ("rule: plain", "rule: loss > 25", "l*"):
         columns = {"truth": "all"} | ({"assignment": "plain"} if variant == "l*" else {})
         numbers = [only(found, "q_share", variant, **columns).estimate.n for found in (whole, lacking)]
@@ -293,7 +292,7 @@ def test_an_item_without_a_number_is_not_counted() -> None:
 
 
 def test_folds_that_another_seed_cannot_deal_out_are_said_to_be_so() -> None:
-    ground = make_ground(resamples=50)
-    one_sided = np.where(ground.place.labels, 0, 1)  # all true answers in one group
-    found = EXPERIMENT.run(replace(ground, place=replace(ground.place, groups=one_sided)))
+    inputs = make_inputs(resamples=50)
+    one_sided = np.where(inputs.measured.labels, 0, 1)  # all true answers in one group
+    found = EXPERIMENT.run(replace(inputs, measured=replace(inputs.measured, groups=one_sided)))
     assert sum("leave only true or only false answers" in line for line in found.missing) == SEEDS

@@ -1,7 +1,7 @@
 """Telling pathways apart by a score: only items that stand in a stratum with both pathways are compared."""
 
 import numpy as np
-from experiments_synthetic import make_ground
+from experiments_synthetic import make_inputs
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -16,16 +16,16 @@ def test_who_is_compared_has_somebody_of_the_other_pathway_beside_it(calls: list
 
 
 def test_groups_that_do_not_follow_the_draw_are_said_not_to() -> None:
-    ground = make_ground(resamples=50)
-    found = separation(ground, "auc", "so", np.random.default_rng(0).normal(size=ground.n))
-    assert {row.assignment for row in found.statistics} == set(ground.calls)
+    inputs = make_inputs(resamples=50)
+    found = separation(inputs, "auc", "so", np.random.default_rng(0).normal(size=inputs.n))
+    assert {row.assignment for row in found.statistics} == set(inputs.calls)
     for row in found.statistics:
         assert row.estimate.method.endswith(", groups of the sample") == (row.assignment == "corrected")
 
 
 def test_a_score_that_always_tells_has_an_area_and_no_test() -> None:
-    ground = make_ground(resamples=50)
-    found = separation(ground, "auc", "so", ground.calls["plain"].flipped.astype(float))
+    inputs = make_inputs(resamples=50)
+    found = separation(inputs, "auc", "so", inputs.calls["plain"].flipped.astype(float))
     rows = [row for row in found.statistics if row.assignment == "plain"]
     assert rows
     for row in rows:

@@ -7,7 +7,7 @@ from torch import Tensor
 from anchorscope.bench.workload import FOLDS, Workload
 from anchorscope.engine.batching import Budget, plan_batches
 from anchorscope.engine.budget import automatic_tokens
-from anchorscope.engine.capture import Work, capture
+from anchorscope.engine.capture import Work, capture, refuse_idle_cuts
 from anchorscope.engine.decode import decode, decoded_lengths
 from anchorscope.engine.forward import compute_prefix
 from anchorscope.engine.sequences import CLEAN, SITES, Variant
@@ -83,7 +83,8 @@ class Own:
         variants = [CLEAN, Variant(dict(enumerate(workload.cuts)))]
         prefix = compute_prefix(lm, workload.items[0].ids[: workload.shared])
         work = Work(workload.sequences, prefix, variants, self.budget, compiled=self.compiled)
-        capture(lm, work, lambda variant, batch, found: scores.append(scorer.score(batch, found)), "bench")
+        edges = capture(lm, work, lambda variant, batch, found: scores.append(scorer.score(batch, found)), "bench")
+        refuse_idle_cuts(edges)
         return torch.cat(scores).cpu()
 
     def generate(self, workload: Workload) -> list[tuple[int, ...]]:
@@ -111,11 +112,12 @@ class Own:
 
         to_host = ToHost(keep)
         prefix = compute_prefix(lm, workload.items[0].ids[: workload.shared])
-        capture(
+        edges = capture(
             lm,
             Work(workload.sequences, prefix, variants, self.budget, compiled=self.compiled),
             lambda variant, batch, found: to_host.put((variant, batch), found[:, 0, _ATTENTION].clone()),
             "bench",
         )
+        refuse_idle_cuts(edges)
         to_host.finish()
         return states

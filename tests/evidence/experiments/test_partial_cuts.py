@@ -5,76 +5,85 @@ from itertools import pairwise
 import numpy as np
 import pytest
 import torch
-from anchorscope.evidence.experiments.ground import Ground
-from anchorscope.evidence.experiments.windows import Way, run_ways, window_starts, window_width
 from hypothesis import given
 from hypothesis import strategies as st
+from partial_cuts_synthetic import N, tiny_inputs, tiny_items
 from transformers import Qwen2Config, Qwen2ForCausalLM
-from windows_synthetic import N, tiny_ground, tiny_tokens
 
 from anchorscope.engine.masks import CutRows, visible
 from anchorscope.engine.sequences import EDGES, Cut, TokenSequence
-from anchorscope.evidence.experiments import windows
+from anchorscope.evidence.experiments import partial_cuts
+from anchorscope.evidence.experiments.inputs import ExperimentInputs
+from anchorscope.evidence.experiments.partial_cuts import (
+    partial_knockout,
+    run_partial_cuts,
+    window_starts,
+    window_width,
+)
 from anchorscope.evidence.items import KNOCKOUT
 from anchorscope.models.language_model import LanguageModel
 from anchorscope.models.wrapping import wrap
+from anchorscope.probes.scoring import Scorer
 
-WAYS = [
-    Way("all", range(4)),
-    *(Way("single", range(layer, layer + 1)) for layer in range(4)),
-    Way("window 2", range(1, 3)),
-    Way("head 1", range(2, 3), (1,)),
+CUTS = [
+    partial_knockout("all", range(4)),
+    *(partial_knockout("single", range(layer, layer + 1)) for layer in range(4)),
+    partial_knockout("window 2", range(1, 3)),
+    partial_knockout("head 1", range(2, 3), (1,)),
 ]
 
 
 @pytest.fixture(scope="module")
-def ground(tiny_llama: LanguageModel) -> Ground:
-    return tiny_ground(tiny_llama)
+def inputs(tiny_llama: LanguageModel) -> ExperimentInputs:
+    return tiny_inputs(tiny_llama)
 
 
-def test_a_cut_in_all_layers_is_the_knockout_and_below_a_cut_nothing_changes(ground: Ground) -> None:
-    outcomes, missing = run_ways(ground, WAYS, "layers")
-    assert [one.way for one in outcomes] == WAYS
+def test_a_cut_in_all_layers_is_the_knockout_and_below_a_cut_nothing_changes(inputs: ExperimentInputs) -> None:
+    outcomes, missing = run_partial_cuts(inputs, CUTS, "layers")
+    assert [one.intervention for one in outcomes] == CUTS
     assert not missing
-    clean = ground.place.before[0]
-    assert outcomes[0].logits == pytest.approx(ground.place.after[KNOCKOUT][0], abs=1e-4)
+    clean = inputs.measured.before[0]
+    assert outcomes[0].logits == pytest.approx(inputs.measured.after[KNOCKOUT][0], abs=1e-4)
     for one in outcomes:
         assert one.items.tolist() == list(range(N))
-        assert one.logits[: one.way.first] == pytest.approx(clean[: one.way.first], abs=1e-4)
-        assert (np.abs(one.logits - clean)[one.way.first] > 1e-4).mean() > 0.95, one.way
+        assert one.logits[: one.first] == pytest.approx(clean[: one.first], abs=1e-4)
+        assert (np.abs(one.logits - clean)[one.first] > 1e-4).mean() > 0.95, one.variant
 
 
-def test_how_many_ways_share_a_pass_changes_no_number(ground: Ground, monkeypatch: pytest.MonkeyPatch) -> None:
-    wanted, _ = run_ways(ground, WAYS, "layers")
-    monkeypatch.setattr(windows, "MOST_AT_ONCE", 3)
-    found, _ = run_ways(ground, WAYS, "layers")
+def test_how_many_cuts_share_a_pass_changes_no_number(
+    inputs: ExperimentInputs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wanted, _ = run_partial_cuts(inputs, CUTS, "layers")
+    monkeypatch.setattr(partial_cuts, "MOST_AT_ONCE", 3)
+    found, _ = run_partial_cuts(inputs, CUTS, "layers")
     for one, other in zip(found, wanted, strict=True):
-        assert one.way == other.way
+        assert one.intervention == other.intervention
         assert one.logits == pytest.approx(other.logits, abs=1e-4)
 
 
-def test_memory_that_runs_out_on_the_way_leaves_no_gap(ground: Ground, monkeypatch: pytest.MonkeyPatch) -> None:
-    wanted, _ = run_ways(ground, WAYS[1:4], "layers")
-    scorer, calls = ground.scorer(), []
-    score = scorer.score
+def test_memory_that_runs_out_on_the_way_leaves_no_gap(
+    inputs: ExperimentInputs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wanted, _ = run_partial_cuts(inputs, CUTS[1:4], "layers")
+    score, calls = Scorer.score, []
 
-    def short_of_memory(items: list[int], states: torch.Tensor) -> torch.Tensor:
+    def short_of_memory(self: Scorer, items: list[int], states: torch.Tensor) -> torch.Tensor:
         calls.append(len(items))
         if len(calls) == 2:
             raise torch.OutOfMemoryError
-        return score(items, states)
+        return score(self, items, states)
 
-    monkeypatch.setattr(scorer, "score", short_of_memory)
-    found, _ = run_ways(ground, WAYS[1:4], "layers")
+    monkeypatch.setattr(Scorer, "score", short_of_memory)
+    found, _ = run_partial_cuts(inputs, CUTS[1:4], "layers")
     assert calls[0] > calls[2]  # halved
     for one, other in zip(found, wanted, strict=True):
         assert one.logits == pytest.approx(other.logits, abs=1e-4)
 
 
 def test_few_items_are_run_where_few_are_asked_for(tiny_llama: LanguageModel) -> None:
-    ground = tiny_ground(tiny_llama, most_items=11)
-    ((one,), _) = run_ways(ground, [Way("single", range(1, 2))], "layers")
-    assert one.items.tolist() == ground.some_items().tolist()
+    inputs = tiny_inputs(tiny_llama, most_items=11)
+    ((one,), _) = run_partial_cuts(inputs, [partial_knockout("single", range(1, 2))], "layers")
+    assert one.items.tolist() == inputs.some_items().tolist()
     assert one.logits.shape == (4, 11)
     assert np.isfinite(one.logits).all()
 
@@ -91,9 +100,9 @@ def test_windows_cover_every_layer_and_end_with_the_last(n_layers: int, width: i
 
 
 def test_a_window_is_a_quarter_of_the_depth_or_what_is_asked_for(tiny_llama: LanguageModel) -> None:
-    assert window_width(tiny_ground(tiny_llama)) == 2
-    assert window_width(tiny_ground(tiny_llama, window=3)) == 3
-    assert window_width(tiny_ground(tiny_llama, window=99)) == 4  # there are no more
+    assert window_width(tiny_inputs(tiny_llama)) == 2
+    assert window_width(tiny_inputs(tiny_llama, window=3)) == 3
+    assert window_width(tiny_inputs(tiny_llama, window=99)) == 4  # there are no more
 
 
 @given(
@@ -123,18 +132,18 @@ def short_sighted(tiny_llama: LanguageModel) -> LanguageModel:
 
 
 def test_layers_that_cannot_see_the_question_are_named_and_not_run(short_sighted: LanguageModel) -> None:
-    ground = tiny_ground(short_sighted, tiny_tokens(gap=12), edges="direct")
-    outcomes, missing = run_ways(ground, WAYS, "layers")
-    assert [(one.way.variant, one.way.first) for one in outcomes] == [("single", 0), ("single", 1)]
+    inputs = tiny_inputs(short_sighted, tiny_items(gap=12), edges="direct")
+    outcomes, missing = run_partial_cuts(inputs, CUTS, "layers")
+    assert [(one.variant, one.first) for one in outcomes] == [("single", 0), ("single", 1)]
     (line,) = missing
     assert line.startswith("all from layer 0, single from layer 2, single from layer 3, window 2 from layer 1, head 1")
     assert line.endswith("choose --edges all")
 
 
 def test_items_whose_question_is_hidden_do_not_count(short_sighted: LanguageModel) -> None:
-    ground = tiny_ground(short_sighted, tiny_tokens(), edges="direct")
-    outcomes, (line,) = run_ways(ground, WAYS, "layers")
-    n_run = {(one.way.variant, one.way.first): len(one.items) for one in outcomes}
+    inputs = tiny_inputs(short_sighted, tiny_items(), edges="direct")
+    outcomes, (line,) = run_partial_cuts(inputs, CUTS, "layers")
+    n_run = {(one.variant, one.first): len(one.items) for one in outcomes}
     assert n_run["single", 0] == n_run["all", 0] == n_run["window 2", 1] == N  # another layer sees the question
     assert 0 < n_run["single", 2] == n_run["single", 3] < N
     assert f"single from layer 2 ({n_run['single', 2]} of {N})" in line

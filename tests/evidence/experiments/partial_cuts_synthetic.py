@@ -1,0 +1,83 @@
+"""Inputs on a tiny random model: real passes and random probes, for experiments that cut some layers only."""
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import torch
+from experiments_synthetic import make_inputs
+
+from anchorscope.engine.sequences import SITES
+from anchorscope.evidence.clean import run_clean
+from anchorscope.evidence.effects import Scoring, measure, score_states
+from anchorscope.evidence.experiments.inputs import ExperimentInputs
+from anchorscope.execute.executor import LocalExecutor
+from anchorscope.interventions.cuts import KNOCKOUT, NONE
+from anchorscope.items import Item
+from anchorscope.models.language_model import LanguageModel
+from anchorscope.plan.interventions import passes_of, plan_cut
+from anchorscope.probes.crossfit import ProbeSet
+from anchorscope.progress import Silent
+from made_items import make_item, make_setting, planner_of
+
+N, N_FOLDS, N_PREFIX, HEADLINE = 140, 3, 5, (1, 2)
+POSITIONS = ("final", "answer_end")
+
+
+def tiny_items(gap: int = 0) -> list[Item]:
+    """Items of different lengths, with some tokens more between question and answer if asked for."""
+    rng = np.random.default_rng(0)
+    found = []
+    for index in range(N):
+        ids = (7, 8, 9, 10, 11, *rng.integers(0, 256, int(rng.integers(9, 14)) + gap).tolist())
+        found.append(make_item(ids, len(ids) - 3, (5, 6, 7, 8 + index % 3), N_PREFIX, name=f"item-{index}"))
+    return found
+
+
+def tiny_inputs(
+    lm: LanguageModel, items: list[Item] | None = None, window: int | None = None, **setting: Any
+) -> ExperimentInputs:
+    """Random probes, labels that they get right in four of five cases, and the knockout in all layers."""
+    items = items or tiny_items()
+    base = make_inputs(n=N, n_layers=2, n_folds=N_FOLDS, resamples=200)
+    executor, planner = LocalExecutor(lambda: lm), planner_of(lm, 400)
+    folds = base.splits.folds
+    sets = tuple(tuple(_probes(lm, 10 * q + s) for s in range(len(SITES))) for q in range(2))
+    scoring = Scoring(sets, folds)
+    states = run_clean(executor, planner, items, POSITIONS, Silent(), compiled=False).states
+    plain = make_setting(POSITIONS)
+    planned = [plan_cut(one, items, plain) for one in (KNOCKOUT, NONE)]
+    effects, _ = measure(executor, passes_of(planned, items, plain, planner), scoring, plain, [HEADLINE], Silent())
+    at = lambda logits: logits[:, HEADLINE[0], HEADLINE[1]].transpose(1, 2, 0)  # noqa: E731
+    before = at(score_states(scoring.scorer("cpu"), states))
+    reference = np.tile([lm.n_layers - 1, lm.n_layers - 1, lm.n_layers - 2], (3, 1))
+    own = before[0, reference[0][folds], np.arange(N)]
+    labels = np.where(np.random.default_rng(1).random(N) < 0.8, own > 0, own <= 0)
+    measured = replace(
+        base.measured,
+        labels=labels,
+        before=before,
+        after={one.intervention: at(one.logits) for one in effects},
+        ran={one.intervention: one.items for one in effects},
+        n_cut={one.intervention: one.n_cut for one in effects},
+        reference=reference,
+    )
+    return replace(
+        base,
+        items=items,
+        states=lambda: states[HEADLINE],
+        scoring=scoring,
+        measured=measured,
+        headline=HEADLINE,
+        setting=make_setting(POSITIONS, **setting),
+        window=window,
+        executor=executor,
+        planner=planner,
+    )
+
+
+def _probes(lm: LanguageModel, seed: int) -> ProbeSet:
+    shape = (3, N_FOLDS, lm.n_layers)
+    generator = torch.Generator().manual_seed(seed)
+    weight = 0.3 * torch.randn(*shape, lm.d_model, generator=generator)
+    return ProbeSet(weight, torch.zeros(shape), np.ones(shape), np.ones(shape), ())

@@ -1,0 +1,267 @@
+"""A pass cut into shards gives, merged by item, what it gives whole; and no cut passes in silence over all of them."""
+
+import pickle
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from transformers import Qwen2Config, Qwen2ForCausalLM
+
+from anchorscope.engine.capture import EdgeCounts, refuse_idle_cuts
+from anchorscope.engine.sequences import CLEAN, SITES, Cut, TokenSequence, Variant
+from anchorscope.errors import UserError
+from anchorscope.execute.executor import LocalExecutor, run_states
+from anchorscope.execute.merge import merge_states
+from anchorscope.execute.worker import Part, Shard, StatesPart, VariantPart, Worker
+from anchorscope.models.language_model import LanguageModel
+from anchorscope.models.wrapping import wrap
+from anchorscope.plan.passes import OutOfFoldProbes, StatesPass
+from anchorscope.probes.crossfit import ProbeSet
+from anchorscope.progress import Progress, Silent
+from made_items import planner_of
+
+N, N_FOLDS = 26, 3
+PREFIX = (7, 8, 9, 10, 11)
+
+
+def make_sequences() -> list[TokenSequence]:
+    rng = np.random.default_rng(0)
+    lengths = [len(PREFIX) + int(own) for own in rng.integers(8, 20, N)]
+    return [
+        TokenSequence((*PREFIX, *rng.integers(0, 256, length - 5).tolist()), length - 3, (length - 1, length - 2))
+        for length in lengths
+    ]
+
+
+def make_probes(lm: LanguageModel) -> OutOfFoldProbes:
+    def probes(seed: int) -> ProbeSet:
+        generator = torch.Generator().manual_seed(seed)
+        ones = np.ones((2, N_FOLDS, lm.n_layers))
+        weight = torch.randn(2, N_FOLDS, lm.n_layers, lm.d_model, generator=generator)
+        return ProbeSet(weight, torch.randn(2, N_FOLDS, lm.n_layers, generator=generator), ones, ones, ())
+
+    sets = tuple(tuple(probes(10 * position + site) for site in range(len(SITES))) for position in range(2))
+    return OutOfFoldProbes(sets, np.arange(N) % N_FOLDS)
+
+
+@pytest.fixture(scope="module")
+def work(tiny_llama: LanguageModel) -> StatesPass:
+    """Clean, cut, some of the items cut in some layers, and one item only; states are kept of three of the four."""
+    variants = [
+        CLEAN,
+        Variant({item: Cut((6, 7 + item % 2)) for item in range(N)}),
+        Variant({item: Cut((5,), heads=(1,)) for item in range(0, N, 3)}, range(2, 4)),
+        Variant({4: Cut((8,))}),
+    ]
+    planned = planner_of(tiny_llama, 150).states("all", make_sequences(), PREFIX, variants)
+    keep = (((1, 2), (0, 1)), ((0, 0),), (), ((1, 1),))
+    return replace(planned, probes=make_probes(tiny_llama), keep=keep, log_probs=True)
+
+
+@pytest.fixture(scope="module")
+def whole(tiny_llama: LanguageModel, work: StatesPass) -> StatesPart:
+    return run_part(Worker(tiny_llama), work)
+
+
+def run_part(worker: Worker, shard: StatesPass) -> StatesPart:
+    part = worker.run(shard, Silent())
+    assert isinstance(part, StatesPart)
+    return part
+
+
+def assert_equal(found: StatesPart, wanted: StatesPart) -> None:
+    """To the last bit: the very same batches were run."""
+    assert len(found.variants) == len(wanted.variants)
+    for one, other in zip(found.variants, wanted.variants, strict=True):
+        assert one.items.tolist() == other.items.tolist()
+        assert one.logits is not None
+        assert other.logits is not None
+        assert np.array_equal(one.logits, other.logits)
+        assert (one.states is None) == (other.states is None)
+        if one.states is not None and other.states is not None:
+            assert torch.equal(one.states, other.states)
+    assert np.array_equal(found.edges.lost, wanted.edges.lost)
+    assert np.array_equal(found.edges.asked, wanted.edges.asked)
+    assert found.edges.untouched == wanted.edges.untouched
+    assert found.log_probs == wanted.log_probs
+    assert sorted(found.log_probs) == list(range(N))
+
+
+class ManyWorkers:
+    """Every shard goes to a worker of its own, as on another machine: pickled on its way there and back."""
+
+    def __init__(self, lm: LanguageModel, n_shards: int) -> None:
+        self.lm, self.n_shards, self.sizes = lm, n_shards, []
+
+    def map(self, shards: Sequence[Shard], progress: Progress) -> Iterator[Part]:
+        for shard in shards:
+            self.sizes.append(len(shard.batches))
+            yield pickle.loads(pickle.dumps(Worker(self.lm).run(pickle.loads(pickle.dumps(shard)), progress)))
+
+
+@pytest.mark.parametrize("number", [1, 2, 3, 5, 99])
+def test_shards_give_the_same_numbers_as_the_whole(
+    tiny_llama: LanguageModel, work: StatesPass, whole: StatesPart, number: int
+) -> None:
+    executor = ManyWorkers(tiny_llama, number)
+    found = run_states(executor, work, Silent())
+    assert len(executor.sizes) == min(number, len(work.batches))
+    assert sum(executor.sizes) == len(work.batches) > 5  # so that five shards are five
+    assert_equal(found, whole)
+    assert whole.edges.lost[1].all()  # there was something to add up
+    assert not whole.edges.lost[2, :2].any()
+
+
+def test_the_order_in_which_parts_come_back_does_not_matter(
+    tiny_llama: LanguageModel, work: StatesPass, whole: StatesPart
+) -> None:
+    worker = Worker(tiny_llama)
+    parts = [run_part(worker, shard) for shard in work.shards(4)]
+    assert_equal(merge_states(parts[::-1]), whole)
+    assert_equal(merge_states([parts[2], parts[0], parts[3], parts[1]]), whole)
+
+
+def test_a_shard_that_runs_no_item_of_a_variant_takes_part_all_the_same(
+    tiny_llama: LanguageModel, work: StatesPass
+) -> None:
+    worker = Worker(tiny_llama)
+    parts = [run_part(worker, shard) for shard in work.shards(3)]
+    runs = [part.variants[3].items.tolist() for part in parts]
+    assert sorted(runs) == [[], [], [4]]
+    for part, items in zip(parts, runs, strict=True):
+        states = part.variants[3].states
+        assert states is not None
+        assert states.shape[2] == len(items)
+
+
+def test_the_parts_of_a_variant_are_those_of_its_items(work: StatesPass, whole: StatesPart) -> None:
+    assert [one.items.tolist() for one in whole.variants] == [
+        list(range(N)), list(range(N)), list(range(0, N, 3)), [4],
+    ]  # fmt: skip
+    for variant, places in zip(whole.variants, work.keep, strict=True):
+        assert variant.logits is not None
+        assert variant.logits.shape == (len(variant.items), 2, len(SITES), 2, 4)
+        assert (variant.states is None) == (not places)
+        if variant.states is not None:
+            assert variant.states.shape == (len(places), 4, len(variant.items), 32)
+
+
+def test_log_probs_are_merged_by_sequence() -> None:
+    variant = VariantPart(np.array([1], dtype=np.int64), None, None)
+    edges = EdgeCounts(np.zeros((1, 2), np.int64), np.zeros((1, 2), bool), untouched=False)
+    parts = [StatesPart((variant,), edges, {1: (-0.5,)}), StatesPart((variant,), edges, {0: (-1.0, -2.0)})]
+    assert merge_states(parts).log_probs == {0: (-1.0, -2.0), 1: (-0.5,)}
+
+
+# A cut that took nothing is noticed over all parts together.
+
+
+def counts(lost: list[list[int]], asked: list[list[bool]], untouched: bool = False) -> EdgeCounts:
+    return EdgeCounts(np.array(lost, dtype=np.int64), np.array(asked, dtype=bool), untouched)
+
+
+def is_refused(edges: EdgeCounts) -> bool:
+    try:
+        refuse_idle_cuts(edges)
+    except UserError:
+        return True
+    return False
+
+
+def edge_counts() -> st.SearchStrategy[list[EdgeCounts]]:
+    """Parts of a pass with two variants and three layers; who was not asked lost nothing."""
+
+    def make(cells: list[tuple[int, bool]]) -> EdgeCounts:
+        lost = np.array([number if asked else 0 for number, asked in cells]).reshape(2, 3)
+        return EdgeCounts(lost, np.array([asked for _, asked in cells]).reshape(2, 3), untouched=False)
+
+    cell = st.tuples(st.integers(0, 2), st.booleans())
+    return st.lists(st.lists(cell, min_size=6, max_size=6).map(make), min_size=1, max_size=5)
+
+
+@given(parts=edge_counts())
+def test_merged_counts_are_refused_where_some_layer_lost_nothing_in_any_part(parts: list[EdgeCounts]) -> None:
+    idle = [
+        any(part.asked[cell] for part in parts) and not any(part.lost[cell] for part in parts)
+        for cell in np.ndindex(2, 3)
+    ]
+    assert is_refused(EdgeCounts.sum(parts)) == any(idle)
+
+
+@pytest.mark.parametrize("place", [0, 1])
+def test_an_item_that_lost_nothing_anywhere_is_noticed_in_whichever_part_it_is(place: int) -> None:
+    parts = [counts([[3, 3]], [[True, True]]) for _ in range(2)]
+    refuse_idle_cuts(EdgeCounts.sum(parts))
+    parts[place] = replace(parts[place], untouched=True)
+    with pytest.raises(UserError, match="takes no attention edge from it in any layer"):
+        refuse_idle_cuts(EdgeCounts.sum(parts))
+
+
+@pytest.fixture(scope="module")
+def short_sighted(tiny_llama: LanguageModel) -> LanguageModel:
+    """Two layers that see everything, then two that see six tokens."""
+    torch.manual_seed(0)
+    config = Qwen2Config(
+        vocab_size=260, hidden_size=32, intermediate_size=48, num_hidden_layers=4, num_attention_heads=4,
+        num_key_value_heads=2, use_sliding_window=True, sliding_window=6, max_window_layers=2,
+    )  # fmt: skip
+    return wrap(Qwen2ForCausalLM(config).eval(), tiny_llama.tokenizer, name="short-sighted")
+
+
+def direct_cuts(lm: LanguageModel, keys: Sequence[int], layers: range | None = None) -> StatesPass:
+    """Items of 30 tokens, the answer from 27 on, each with its cut of direct edges, and a batch of its own."""
+    sequences = [TokenSequence(tuple(range(item, item + 30)), 27, (29,)) for item in range(len(keys))]
+    variant = Variant({item: Cut((key,), "direct") for item, key in enumerate(keys)}, layers)
+    work = planner_of(lm, 30).states("direct", sequences, (), [variant])
+    assert len(work.batches) == len(keys)
+    return work
+
+
+FAR, NEAR = 5, 25
+"""Keys that a window of six hides from the answer, or does not."""
+
+
+def test_a_part_that_took_nothing_in_a_layer_is_fine_where_another_did(short_sighted: LanguageModel) -> None:
+    work = direct_cuts(short_sighted, [FAR, NEAR])
+    worker = Worker(short_sighted)
+    idle, seen = (run_part(worker, shard) for shard in work.shards(2))
+    assert is_refused(idle.edges)  # alone its cut took nothing in the upper layers
+    with pytest.raises(UserError, match=r"In layers \[2, 3\] the sliding window"):
+        merge_states([idle])
+    refuse_idle_cuts(seen.edges)
+    merged = merge_states([idle, seen])
+    assert merged.edges.lost[0].all()
+    assert_same_counts(merged.edges, run_part(worker, work).edges)
+
+
+def test_parts_that_all_took_nothing_in_a_layer_are_refused_together(short_sighted: LanguageModel) -> None:
+    work = direct_cuts(short_sighted, [FAR, FAR + 1, FAR + 2])
+    for number in (1, 2, 3):
+        with pytest.raises(UserError, match=r"In layers \[2, 3\] the sliding window"):
+            run_states(ManyWorkers(short_sighted, number), work, Silent())
+
+
+def test_an_untouched_item_is_noticed_however_many_others_were_touched(short_sighted: LanguageModel) -> None:
+    work = direct_cuts(short_sighted, [NEAR, NEAR + 1, FAR, NEAR], range(2, 4))
+    worker = Worker(short_sighted)
+    fine = [not is_refused(run_part(worker, shard).edges) for shard in work.shards(4)]
+    assert fine == [True, True, False, True]
+    for number in (1, 2, 4):
+        with pytest.raises(UserError, match="takes no attention edge from it in any layer"):
+            run_states(ManyWorkers(short_sighted, number), work, Silent())
+
+
+def assert_same_counts(found: EdgeCounts, wanted: EdgeCounts) -> None:
+    assert np.array_equal(found.lost, wanted.lost)
+    assert np.array_equal(found.asked, wanted.asked)
+    assert found.untouched == wanted.untouched
+
+
+def test_a_local_executor_gives_what_a_worker_gives(
+    tiny_llama: LanguageModel, work: StatesPass, whole: StatesPart
+) -> None:
+    assert_equal(run_states(LocalExecutor(lambda: tiny_llama), work, Silent()), whole)

@@ -1,0 +1,303 @@
+"""A worker: states and scores of every item in its own slot, whatever memory allows, and no model before it is due."""
+
+import copy
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from anchorscope.answers.template import FEW_SHOT_TEMPLATE
+from anchorscope.datasets.question import Question
+from anchorscope.engine.sequences import CLEAN, SITES, Cut, TokenSequence, Variant
+from anchorscope.errors import UserError
+from anchorscope.execute import worker as worker_module
+from anchorscope.execute.executor import LocalExecutor, run_answers, run_saliency, run_states
+from anchorscope.execute.worker import Part, Shard, StatesPart, Worker
+from anchorscope.models.language_model import LanguageModel
+from anchorscope.models.wrapping import wrap
+from anchorscope.plan.passes import OutOfFoldProbes, SaliencyPass, StatesPass, plan_answers
+from anchorscope.probes.crossfit import ProbeSet
+from anchorscope.probes.scoring import Scorer
+from anchorscope.progress import Silent
+from made_items import no_model, planner_of
+
+N, N_FOLDS, N_PREFIX = 20, 2, 5
+
+
+def make_sequences() -> list[TokenSequence]:
+    rng = np.random.default_rng(1)
+    found = []
+    for _ in range(N):
+        ids = (7, 8, 9, 10, 11, *rng.integers(0, 256, int(rng.integers(8, 20))).tolist())
+        found.append(TokenSequence(ids, len(ids) - 3, (len(ids) - 1, len(ids) - 2)))
+    return found
+
+
+def make_probes(lm: LanguageModel) -> OutOfFoldProbes:
+    shape = (2, N_FOLDS, lm.n_layers)
+    sets = []
+    for position in range(2):
+        generator = torch.Generator().manual_seed(position)
+        weights = torch.randn(len(SITES), *shape, lm.d_model, generator=generator)
+        sets.append(
+            tuple(ProbeSet(weight, torch.zeros(shape), np.ones(shape), np.ones(shape), ()) for weight in weights)
+        )
+    return OutOfFoldProbes(tuple(sets), np.arange(N) % N_FOLDS)
+
+
+def make_work(lm: LanguageModel, batch_tokens: int = 200, compiled: bool = False) -> StatesPass:
+    """Clean, and every second item cut; both keep states at two places."""
+    sequences = make_sequences()
+    variants = [CLEAN, Variant({item: Cut((6, 7)) for item in range(1, N, 2)})]
+    planned = planner_of(lm, batch_tokens).states("some", sequences, sequences[0].ids[:N_PREFIX], variants,
+                                                  compiled=compiled)  # fmt: skip
+    places = ((1, 2), (0, 0))
+    return replace(planned, probes=make_probes(lm), keep=(places, places), log_probs=True)
+
+
+def run_part(worker: Worker, shard: Shard) -> StatesPart:
+    part: Part = worker.run(shard, Silent())
+    assert isinstance(part, StatesPart)
+    return part
+
+
+def assert_close(found: StatesPart, wanted: StatesPart) -> None:
+    """Other batches: equal up to the order of float32 sums; what is counted is equal."""
+    for one, other in zip(found.variants, wanted.variants, strict=True):
+        assert one.items.tolist() == other.items.tolist()
+        assert one.logits is not None
+        assert one.logits == pytest.approx(other.logits, abs=1e-3)
+        assert one.states is not None
+        assert other.states is not None
+        assert torch.allclose(one.states, other.states, atol=1e-4)
+    assert np.array_equal(found.edges.lost, wanted.edges.lost)
+    assert np.array_equal(found.edges.asked, wanted.edges.asked)
+    assert found.edges.untouched == wanted.edges.untouched
+    assert sorted(found.log_probs) == sorted(wanted.log_probs) == list(range(N))
+    for item, log_probs in wanted.log_probs.items():
+        assert found.log_probs[item] == pytest.approx(log_probs, abs=1e-4)
+
+
+@pytest.fixture(scope="module")
+def whole(tiny_llama: LanguageModel) -> StatesPart:
+    return run_part(Worker(tiny_llama), make_work(tiny_llama))
+
+
+def test_every_item_is_in_its_own_slot(tiny_llama: LanguageModel, whole: StatesPart) -> None:
+    work = make_work(tiny_llama)
+    for index, variant in enumerate(work.variants):
+        part = whole.variants[index]
+        assert part.items.tolist() == [item for item in range(N) if variant.runs(item)]
+        assert part.states is not None
+        assert part.states.shape == (2, tiny_llama.n_layers, len(part.items), tiny_llama.d_model)
+        for slot, item in enumerate(part.items.tolist()):  # each alone
+            alone = run_part(Worker(tiny_llama), replace(work, batches=((item,),))).variants[index]
+            assert alone.items.tolist() == [item]
+            assert alone.states is not None
+            assert torch.allclose(part.states[:, :, slot], alone.states[:, :, 0], atol=1e-4)
+            assert part.logits is not None
+            assert alone.logits is not None
+            assert part.logits[slot] == pytest.approx(alone.logits[0], abs=1e-3)
+    first, second = (one.states for one in whole.variants)
+    assert first is not None
+    assert second is not None
+    assert not torch.allclose(first[:, :, 1::2], second, atol=1e-2)  # the cut was made
+
+
+def test_kept_places_are_in_the_order_in_which_they_were_asked_for(tiny_llama: LanguageModel) -> None:
+    work, worker = make_work(tiny_llama), Worker(tiny_llama)
+    places = [(position, site) for position in range(2) for site in range(len(SITES))]
+    everything = run_part(worker, replace(work, keep=(tuple(places),))).variants[0].states
+    assert everything is not None
+    for keep in (((1, 2), (0, 0)), ((0, 1),), ((0, 2), (1, 0), (1, 1))):
+        found = run_part(worker, replace(work, keep=(keep,))).variants
+        assert found[0].states is not None
+        assert torch.equal(found[0].states, everything[[places.index(place) for place in keep]])
+        assert found[1].states is None  # nothing is kept of a variant that is not spoken of
+
+
+def test_scores_are_those_of_the_states_by_each_items_own_fold(tiny_llama: LanguageModel, whole: StatesPart) -> None:
+    probes = make_probes(tiny_llama)
+    for part in whole.variants:
+        assert part.states is not None
+        assert part.logits is not None
+        for place, (position, site) in enumerate(((1, 2), (0, 0))):
+            weight = probes.sets[position][site].weight[:, probes.folds[part.items]]  # [probe, item, layer, d_model]
+            wanted = torch.einsum("lid,pild->ipl", part.states[place], weight)
+            assert part.logits[:, position, site] == pytest.approx(wanted.numpy(), abs=1e-2)
+
+
+def test_only_the_log_odds_that_are_wanted_come_back(tiny_llama: LanguageModel, whole: StatesPart) -> None:
+    work = make_work(tiny_llama)
+    assert work.probes is not None
+    one = run_part(Worker(tiny_llama), replace(work, probes=replace(work.probes, only=(1, 2, 1))))
+    none = run_part(Worker(tiny_llama), replace(work, probes=None))
+    for found, silent, wanted in zip(one.variants, none.variants, whole.variants, strict=True):
+        assert found.logits is not None
+        assert wanted.logits is not None
+        assert np.array_equal(found.logits, wanted.logits[:, 1:2, 2:3, 1:2])  # the same batches, so the same bits
+        assert silent.logits is None
+        assert silent.states is not None
+
+
+def out_of_memory_once(monkeypatch: pytest.MonkeyPatch, at: int) -> list[int]:
+    """Lets the so-manieth call of the scorer run out of memory; the sizes of all calls."""
+    score, calls = Scorer.score, []
+
+    def short_of_memory(self: Scorer, items: list[int], states: torch.Tensor) -> torch.Tensor:
+        calls.append(len(items))
+        if len(calls) == at:
+            raise torch.OutOfMemoryError
+        return score(self, items, states)
+
+    monkeypatch.setattr(Scorer, "score", short_of_memory)
+    return calls
+
+
+@pytest.mark.parametrize("at", [1, 2, 3])
+def test_memory_that_runs_out_inside_a_batch_changes_nothing_and_is_told(
+    tiny_llama: LanguageModel, whole: StatesPart, monkeypatch: pytest.MonkeyPatch, at: int
+) -> None:
+    calls = out_of_memory_once(monkeypatch, at)  # before, within or after the first batch's first variant
+    told: list[int] = []
+    work = make_work(tiny_llama)
+    assert_close(run_part(Worker(tiny_llama, told.append), work), whole)
+    assert calls[at] < calls[(at - 1) // 2 * 2]  # halved
+    assert len(told) == 1
+    assert 0 < told[0] < work.batch_tokens
+
+
+def with_little_memory(lm: LanguageModel, tokens: int) -> tuple[LanguageModel, list[int]]:
+    """The same model on a device that holds no more than so many tokens; how many each batch had."""
+    small, seen = wrap(copy.deepcopy(lm.model), lm.tokenizer), []
+
+    def check(module: Any, given: tuple[torch.Tensor, ...]) -> None:
+        seen.append(given[0].numel())
+        if given[0].numel() > tokens:
+            raise torch.OutOfMemoryError
+
+    small.embedding.register_forward_pre_hook(check)
+    return small, seen
+
+
+def test_what_fits_is_remembered_for_the_next_shard(tiny_llama: LanguageModel, whole: StatesPart) -> None:
+    small, seen = with_little_memory(tiny_llama, 60)
+    told: list[int] = []
+    worker, work = Worker(small, told.append), make_work(tiny_llama)
+    assert_close(run_part(worker, work), whole)
+    assert max(seen) > 60
+    first, lowered = len(seen), list(told)
+    assert lowered
+    assert lowered == sorted(lowered, reverse=True)
+    assert_close(run_part(worker, work), whole)
+    assert max(seen[first:]) <= 60  # nothing is tried a second time that is known not to fit
+    assert told == lowered
+
+
+def test_a_sequence_that_does_not_fit_alone_is_refused(tiny_llama: LanguageModel) -> None:
+    small, _ = with_little_memory(tiny_llama, 10)
+    with pytest.raises(UserError, match="Memory does not suffice for a single item"):
+        run_part(Worker(small), make_work(tiny_llama))
+
+
+def test_keys_and_values_of_a_shared_beginning_are_computed_once(
+    tiny_llama: LanguageModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: list[tuple[int, ...]] = []
+    compute = worker_module.compute_prefix
+
+    def counted(lm: LanguageModel, ids: tuple[int, ...]) -> object:
+        made.append(ids)
+        return compute(lm, ids)
+
+    monkeypatch.setattr(worker_module, "compute_prefix", counted)
+    worker, work = Worker(tiny_llama), make_work(tiny_llama)
+    for shard in (*work.shards(3), replace(work, prefix=work.prefix[:1]), work):
+        run_part(worker, shard)
+    assert made == [work.prefix, work.prefix[:1]]
+
+
+class Counting:
+    """Loads a model when asked, and counts how often."""
+
+    def __init__(self, lm: LanguageModel) -> None:
+        self.lm, self.loads = lm, 0
+
+    def __call__(self) -> LanguageModel:
+        self.loads += 1
+        return self.lm
+
+
+def test_no_model_is_loaded_before_the_first_shard_and_one_for_all(tiny_llama: LanguageModel) -> None:
+    load = Counting(tiny_llama)
+    executor = LocalExecutor(load)
+    work = make_work(tiny_llama)
+    parts = executor.map(work.shards(2), Silent())
+    assert list(executor.map([], Silent())) == []
+    assert executor.n_shards == 1
+    assert load.loads == 0  # nothing was asked of it yet
+    assert len(list(parts)) == 2
+    run_states(executor, work, Silent())
+    assert load.loads == 1
+
+
+def test_a_lack_of_memory_is_told_by_the_executor(tiny_llama: LanguageModel, whole: StatesPart) -> None:
+    small, _ = with_little_memory(tiny_llama, 60)
+    told: list[int] = []
+    assert_close(run_states(LocalExecutor(lambda: small, told.append), make_work(tiny_llama), Silent()), whole)
+    assert told
+
+
+def test_answers_that_are_given_need_no_pass_and_others_are_generated(tiny_llama: LanguageModel) -> None:
+    questions = [
+        Question("facts", f"item-{index}", f"What is {index}?", ("x",), model_answer="Bo x" if index % 2 else None,
+                 truthful=True if index % 2 else None)
+        for index in range(4)
+    ]  # fmt: skip
+    work = plan_answers(questions, tiny_llama.tokenizer, FEW_SHOT_TEMPLATE, 5, 400)
+    answers = run_answers(LocalExecutor(lambda: tiny_llama), work, Silent())
+    assert [answer.text for answer in answers[1::2]] == ["Bo x", "Bo x"]
+    assert all(answer.log_probs is None for answer in answers[1::2])
+    assert all(answer.log_probs is not None for answer in answers[::2])
+    assert all(0 < len(answer.ids) <= 5 or answer.status != "answered" for answer in answers[::2])
+
+
+def test_saliency_is_of_the_probe_at_each_items_own_layer(tiny_llama: LanguageModel) -> None:
+    sequences = tuple(replace(one, read_at=one.read_at[:1]) for one in make_sequences()[:6])
+    generator = torch.Generator().manual_seed(3)
+    weight = torch.randn(6, tiny_llama.d_model, generator=generator)
+    work = SaliencyPass(sequences, sequences[0].ids[:N_PREFIX], {"question": ((6, 7),) * 6}, "mlp",
+                        (3, 2, 1, 3, 2, 1), weight, torch.zeros(6), 400)  # fmt: skip
+    executor = LocalExecutor(lambda: tiny_llama)
+    whole = run_saliency(executor, work, Silent()).of("question")
+    for item in range(6):  # each alone: nothing of another item's probe or layer comes in
+        own = slice(item, item + 1)
+        one = replace(work, sequences=sequences[own], keys={"question": ((6, 7),)}, layers=work.layers[own],
+                      weight=weight[own], bias=torch.zeros(1))  # fmt: skip
+        alone = run_saliency(executor, one, Silent()).of("question")
+        assert whole[item].sum() > 0
+        n_layers = alone.shape[-2]
+        assert whole[item][..., :n_layers, :] == pytest.approx(alone[0], rel=1e-3, abs=1e-6)
+    other = run_saliency(executor, replace(work, layers=(1, 2, 3, 1, 2, 3)), Silent()).of("question")
+    assert not np.allclose(other[0], whole[0])
+    assert np.allclose(other[1], whole[1], atol=1e-5)
+
+
+def test_a_worker_that_hands_back_something_else_is_noticed(tiny_llama: LanguageModel) -> None:
+    class Confused:
+        n_shards = 1
+
+        def map(self, shards: Any, progress: Any) -> Any:
+            return iter([worker_module.AnswersPart([])])
+
+    with pytest.raises(AssertionError, match="a worker gave AnswersPart where StatesPart was due"):
+        run_states(Confused(), make_work(tiny_llama), Silent())
+
+
+def test_a_load_that_fails_is_not_hidden() -> None:
+    load: Callable[[], LanguageModel] = no_model
+    with pytest.raises(AssertionError, match="nobody was expected to need the model"):
+        _ = LocalExecutor(load).worker

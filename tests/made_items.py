@@ -1,0 +1,55 @@
+"""Items made by hand: tokens as a test wants them, without a dataset or a tokenizer."""
+
+from collections.abc import Callable
+from typing import Any
+
+from anchorscope.answers.generate import Answer
+from anchorscope.answers.label import Label
+from anchorscope.datasets.question import Question
+from anchorscope.engine.budget import compile_threshold
+from anchorscope.interventions.intervention import Setting, Writer
+from anchorscope.items import Item
+from anchorscope.models.language_model import LanguageModel
+from anchorscope.plan.passes import Planner
+from anchorscope.spans.locate import Located, QuestionParts
+
+
+def make_item(
+    ids: tuple[int, ...],
+    answer_start: int,
+    question_tokens: tuple[int, ...],
+    prefix_length: int,
+    parts: QuestionParts | None = None,
+    name: str = "item",
+) -> Item:
+    """An item of these tokens, read at its last token, the last but one, and the one before the answer."""
+    end = len(ids)
+    located = Located(
+        input_ids=ids,
+        answer_start=answer_start,
+        question_tokens=question_tokens,
+        answer_tokens=tuple(range(answer_start, end)),
+        positions=(end - 1, end - 2, answer_start - 1),
+        rule="rules",
+        parts=parts or QuestionParts((), (), ()),
+        prefix_length=prefix_length,
+    )
+    question = Question(dataset="made", item_id=name, question=f"What of {name}?", answers=("so",))
+    answer = Answer("so", ids[answer_start:], None, "answered")
+    return Item(question, answer, Label(truthful=True, group=0, status="used", weight=1.0), located)
+
+
+def no_model() -> Any:
+    """For what must not need a model."""
+    raise AssertionError("nobody was expected to need the model")
+
+
+def make_setting(positions: tuple[str, ...], writer: Callable[[], Writer] = no_model, **others: Any) -> Setting:
+    """What interventions are given: all edges, seed 0, all items, unless a test wants others."""
+    return Setting(**{"positions": positions, "edges": "all", "seed": 0, "writer": writer, **others})
+
+
+def planner_of(lm: LanguageModel, batch_tokens: int) -> Planner:
+    """As a run makes it of its model."""
+    windows = tuple(lm.sliding_window(layer) for layer in range(lm.n_layers))
+    return Planner(lm.n_layers, lm.n_heads, windows, batch_tokens, compile_threshold(lm))

@@ -1,0 +1,112 @@
+"""The catalogue names what is there, all of it and nothing else, and brings no torch along."""
+
+from importlib import import_module
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from anchorscope.catalogue import (
+    CUT,
+    EVIDENCE,
+    EXPERIMENTS,
+    INTERVENTIONS,
+    REWRITE,
+    interventions_of,
+    with_needs,
+)
+from anchorscope.evidence.experiments import experiment
+from anchorscope.evidence.experiments.experiment import Experiment, chosen_experiments
+from anchorscope.interventions.registry import INTERVENTIONS as REGISTERED
+from anchorscope.validation.scores import Score
+
+DOCS = Path(__file__).parent.parent / "docs"
+WITH_HOME = {name: one for name, one in EXPERIMENTS.items() if one.home is not None}
+
+
+def test_every_intervention_of_the_catalogue_is_registered_and_the_other_way_round() -> None:
+    assert set(INTERVENTIONS) == set(REGISTERED)
+    for name, entry in INTERVENTIONS.items():
+        assert entry.name == name
+        assert REGISTERED[name].entry is entry
+        assert entry.kind == (CUT if REGISTERED[name].rewrite is None else REWRITE)
+
+
+def test_every_intervention_belongs_to_an_experiment_and_says_what_it_does_in_one_line() -> None:
+    for entry in INTERVENTIONS.values():
+        assert entry.experiment in EXPERIMENTS
+        for text in (entry.about, entry.label):
+            assert text
+            assert "\n" not in text
+
+
+def test_every_experiment_computes_something_or_has_interventions() -> None:
+    of_interventions = {one.experiment for one in INTERVENTIONS.values()}
+    assert of_interventions | set(WITH_HOME) == set(EXPERIMENTS)
+    assert not of_interventions & set(WITH_HOME)
+
+
+@pytest.mark.parametrize("name", WITH_HOME)
+def test_an_experiment_is_found_where_the_catalogue_says(name: str) -> None:
+    module, _, attribute = str(EXPERIMENTS[name].home).partition(":")
+    found = getattr(import_module(module), attribute)
+    assert isinstance(found, Experiment)
+    assert found.name == name
+    assert found.about
+    assert chosen_experiments([name]) == [found]
+
+
+def test_no_experiment_stands_beside_the_catalogue() -> None:
+    folder = Path(str(experiment.__file__)).parent
+    defined = {path.stem for path in folder.glob("*.py") if "\nEXPERIMENT = " in path.read_text(encoding="utf-8")}
+    assert defined == {str(one.home).partition(":")[0].rpartition(".")[2] for one in WITH_HOME.values()}
+
+
+@pytest.mark.parametrize("name", EXPERIMENTS)
+def test_an_experiments_page_is_there_and_names_it(name: str) -> None:
+    entry = EXPERIMENTS[name]
+    assert entry.name == name
+    assert entry.asks.endswith("?")
+    page = (DOCS / entry.docs).read_text(encoding="utf-8")
+    assert name in page.lower()
+
+
+def test_controls_are_flagged_and_shown_below_everything_that_takes_the_question_away() -> None:
+    controls = {name for name, one in INTERVENTIONS.items() if one.control}
+    assert controls == {"random", "template", "patch-control", "patch-self", "none"}
+    assert set(list(INTERVENTIONS)[-len(controls) :]) == controls
+    assert {name for name, one in REGISTERED.items() if not one.changes} <= controls
+
+
+def test_the_control_flag_decides_whose_calls_validation_expects_to_tell_nothing() -> None:
+    scores = {name: Score(one.experiment, name, np.zeros(3)) for name, one in INTERVENTIONS.items()}
+    assert {name: score.is_control for name, score in scores.items()} == {
+        name: one.control for name, one in INTERVENTIONS.items()
+    }
+
+
+def test_no_two_interventions_look_the_same_in_a_figure() -> None:
+    labels = [one.label for one in INTERVENTIONS.values()]
+    assert len(set(labels)) == len(labels)
+
+
+def test_what_an_experiment_needs_is_run_before_it() -> None:
+    assert with_needs(()) == ("knockout",)
+    assert with_needs(("all",)) == EVIDENCE
+    for name, entry in EXPERIMENTS.items():
+        asked = with_needs((name,))
+        assert {"knockout", name, *entry.needs} == set(asked)
+        assert all(asked.index(other) < asked.index(name) for other in entry.needs)
+        assert list(asked) == sorted(asked, key=EVIDENCE.index)
+
+
+def test_what_compares_all_others_comes_after_them() -> None:
+    compares = [one.compares for one in EXPERIMENTS.values()]
+    assert compares == sorted(compares)
+    assert any(compares)
+
+
+def test_the_knockout_and_its_controls_are_among_the_interventions_of_any_run() -> None:
+    assert {one.name for one in interventions_of(())} == {"knockout", "random", "none"}
+    assert {one.name for one in interventions_of(("zeroing",))} == {"knockout", "random", "none", "zeroing"}
+    assert interventions_of(EVIDENCE) == list(INTERVENTIONS.values())
