@@ -9,7 +9,7 @@ import hashlib
 import json
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +32,35 @@ def replacing(place: Path) -> Iterator[Path]:
     finally:
         with contextlib.suppress(OSError):
             _remove(half_made)
+
+
+@contextlib.contextmanager
+def folder_beside(place: Path) -> Iterator[Path]:
+    """An empty folder to write into, named after `place`; it is gone afterwards, with whatever is still in it."""
+    half_made = place.with_name(f"{place.name}{PARTIAL}")
+    _remove(half_made)
+    make_folder(half_made)
+    try:
+        yield half_made
+    finally:
+        with contextlib.suppress(OSError):
+            _remove(half_made)
+
+
+def move_files(made: Path, place: Path, names: Iterable[str]) -> None:
+    """Moves files, which are on the disk already, to the same names in another folder; its other files stay."""
+    folders = {(place / name).parent for name in names}
+    for folder in folders:
+        make_folder(folder)
+    for name in names:
+        os.replace(made / name, place / name)
+    for folder in folders:
+        sync_folder(folder)
+
+
+def files_below(folder: Path) -> list[str]:
+    """The files of a folder and those below it, by their relative paths, written with `/`."""
+    return sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file())
 
 
 def write_json(place: Path, record: Any) -> None:

@@ -66,7 +66,8 @@ class DatasetSteps(MeasurementSteps):
     def tables(self) -> Step[dict[str, pl.DataFrame]]:
         """Curves, scores, pathways and summary."""
         options = ("site", "position", "bootstrap", "seed")
-        made_from = self.job.made_from(1, TABLE_LIBRARIES, *options, device=self.job.solver)
+        model = self.job.record.identity.name  # it stands in the tables, and the model's key does not know it
+        made_from = self.job.made_from(1, TABLE_LIBRARIES, *options, device=self.job.solver, model=model)
         parents: list[Step[Any]] = [*self.effects.values(), self.clean_scores, self.probes, self.refits]
         parents += [self.labels, self.log_probs]
         return self._step("tables", parents, made_from, FRAMES,
