@@ -16,6 +16,7 @@ from matplotlib.figure import Figure
 
 from anchorscope.artefacts.finished import open_finished
 from anchorscope.errors import UserError
+from anchorscope.folders import named_folder
 from anchorscope.pipeline import run_recipe
 from anchorscope.progress import Progress
 from anchorscope.recipe import make_recipe
@@ -109,9 +110,9 @@ def run(
         here = {"device": str(model.device), "dtype": str(model.dtype).removeprefix("torch.")}
         recipe = make_recipe({"model": name, "datasets": given, **here, **options})
         loaded = (model, tokenizer)
-    return Run(run_recipe(recipe, Path(out), loaded=loaded, fresh=fresh, progress=progress))
+    return Run(run_recipe(recipe, named_folder(out), loaded=loaded, fresh=fresh, progress=progress))
 
 
 def open_run(path: str | Path) -> Run:
     """A finished run folder."""
-    return Run(Path(path))
+    return Run(named_folder(path))
