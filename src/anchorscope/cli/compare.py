@@ -36,8 +36,8 @@ def compare(
     allowed = tuple(part for text in allow or () for part in text.split(",") if part)
     with user_errors(stopped=_STOPPED):
         made = compare_runs(
-            runs, out=named_folder(out), relative_depth=relative_depth, assignment=assignment, order=order, allow=allowed,
-            progress=listener(quiet),
+            runs, out=named_folder(out), relative_depth=relative_depth, assignment=assignment, order=order,
+            allow=allowed, progress=listener(quiet),
         )  # fmt: skip
     chart, report = Path(out) / "figures" / "delta_p.png", Path(out) / "report.html"
     differences = made.manifest["differences"]
