@@ -1,4 +1,4 @@
-"""The run folder: steps are there whole or not at all, the manifest comes last, and nobody else's files are touched."""
+"""The run folder: the manifest comes last, only listed files are ever removed, and nobody else's files are touched."""
 
 import hashlib
 import json
@@ -9,385 +9,344 @@ import sys
 import tempfile
 import textwrap
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from anchorscope.checkpoints import Format, records
+from anchorscope.artefacts import run_folder
+from anchorscope.artefacts.durable import canonical_hash, folder_beside
+from anchorscope.artefacts.finished import read_manifest
+from anchorscope.artefacts.formats import records
+from anchorscope.artefacts.run_folder import RunFolder, open_run
+from anchorscope.artefacts.step import MadeFrom
 from anchorscope.errors import UserError
-from anchorscope.recipe import Recipe, make_recipe, read_recipe
-from anchorscope.store import RESULTS, RunFolder, open_run, read_manifest, replacing
 
-RECIPE = make_recipe({"seed": 3, "limit": 10})
 NUMBERS = records(list[int])
-
-
-class Counted:
-    """A step's work that says how often it was done."""
-
-    def __init__(self, value: Any = (1, 2)) -> None:
-        self.value, self.times = value, 0
-
-    def __call__(self) -> Any:
-        self.times += 1
-        return list(self.value)
+OURS = {"index.json", ".lock"}
 
 
 def below(path: Path) -> dict[str, bytes]:
-    """Every file under a folder, with its content."""
-    return {str(p.relative_to(path)): p.read_bytes() for p in sorted(path.rglob("*")) if p.is_file()}
+    """Every file under a folder, with its content, but for the lock."""
+    files = {p.relative_to(path).as_posix(): p.read_bytes() for p in sorted(path.rglob("*")) if p.is_file()}
+    return {name: content for name, content in files.items() if name != ".lock"}
 
 
-def finish(path: Path, recipe: Recipe = RECIPE, fresh: bool = False) -> None:
-    """A small finished run."""
-    with open_run(path, recipe, fresh) as folder:
-        folder.step("facts/answers.json", lambda: [1], NUMBERS)
-        (path / "curves.csv").write_text("layer\n0\n")
-        (path / "figures").mkdir(exist_ok=True)
-        (path / "figures" / "delta_p.csv").write_text("x\n")
-        folder.finish({"steps": folder.records()})
+def make(folder: RunFolder, name: str = "facts/answers", value: Any = (1,), large: bool = False) -> Any:
+    """A step, made or read."""
+    return folder.step(name, (), MadeFrom(), NUMBERS, lambda: list(value), large).value
 
 
-# Steps.
+def publish(folder: RunFolder, files: dict[str, str] | None = None, key: str = "key") -> None:
+    """Small results."""
+    with folder_beside(folder.path / "results") as made:
+        for name, content in (files or {"curves.csv": "layer\n0\n", "figures/delta_p.csv": "x\n"}).items():
+            (made / name).parent.mkdir(parents=True, exist_ok=True)
+            (made / name).write_text(content)
+        (made / "recipe.toml").write_text("seed = 3\n")
+        folder.publish(made, {"steps": []}, key)
 
 
-def test_a_step_is_made_once_and_read_afterwards(tmp_path: Path) -> None:
-    work = Counted()
-    with open_run(tmp_path / "run", RECIPE, False) as folder:
-        assert folder.step("facts/one.json", work, NUMBERS) == [1, 2]
-        assert folder.step("facts/one.json", work, NUMBERS) == [1, 2]
-    with open_run(tmp_path / "run", RECIPE, False) as folder:
-        assert folder.step("facts/one.json", work, NUMBERS) == [1, 2]
-        assert folder.stored("facts/one.json", NUMBERS) == [1, 2]
-        assert folder.stored("facts/two.json", NUMBERS) is None
-    assert work.times == 1
+def finish(path: Path, files: dict[str, str] | None = None, key: str = "key") -> list[str]:
+    """A small finished run; what was told."""
+    told: list[str] = []
+    with open_run(path, told.append) as folder:
+        folder.write_recipe("seed = 3\n")
+        make(folder)
+        publish(folder, files, key)
+    return told
 
 
-def test_steps_are_recorded_with_time_and_memory_in_their_order(tmp_path: Path) -> None:
-    with open_run(tmp_path / "run", RECIPE, False) as folder:
-        folder.step("facts/b.json", Counted(), NUMBERS)
-        folder.step("facts/a.json", Counted(), NUMBERS)
-    with open_run(tmp_path / "run", RECIPE, False) as folder:
-        folder.step("facts/b.json", Counted(), NUMBERS)
-        folder.step("facts/c.json", Counted(), NUMBERS)
-        found = folder.records()
-    assert [record["step"] for record in found] == ["facts/b.json", "facts/a.json", "facts/c.json"]
-    assert all(record["seconds"] >= 0 and record["peak_memory_mb"]["host"] > 1 for record in found)
-
-
-@pytest.mark.parametrize("error", [RuntimeError, KeyboardInterrupt, SystemExit])
-def test_a_step_that_fails_leaves_no_file_and_no_record(tmp_path: Path, error: type[BaseException]) -> None:
-    def fail() -> list[int]:
-        raise error
-
-    with open_run(tmp_path / "run", RECIPE, False) as folder:
-        with pytest.raises(error):
-            folder.step("facts/one.json", fail, NUMBERS)
-        assert folder.records() == []
-        assert not (folder.work / "facts" / "one.json").exists()
-
-
-@pytest.mark.parametrize("error", [RuntimeError, KeyboardInterrupt])
-@pytest.mark.parametrize("as_folder", [False, True])
-def test_a_step_that_fails_while_it_is_written_leaves_nothing(
-    tmp_path: Path, error: type[BaseException], as_folder: bool
-) -> None:
-    def write_half(value: Any, path: Path) -> None:
-        if as_folder:
-            path.mkdir()
-            path = path / "part.json"
-        path.write_text("[1, ")
-        raise error
-
-    with open_run(tmp_path / "run", RECIPE, False) as folder:
-        with pytest.raises(error):
-            folder.step("facts/one", Counted(), Format(write_half, NUMBERS.read))
-        assert list((folder.work / "facts").iterdir()) == []
-        assert folder.records() == []
-        assert folder.step("facts/one", Counted(), NUMBERS) == [1, 2]
-
-
-@pytest.mark.parametrize("as_folder", [False, True])
-def test_what_a_killed_process_left_half_written_is_ignored(tmp_path: Path, as_folder: bool) -> None:
-    with open_run(tmp_path / "run", RECIPE, False) as folder:
-        left = folder.work / "facts" / "one.json.partial"
-        left.parent.mkdir()
-        if as_folder:
-            left.mkdir()
-            (left / "old.parquet").write_text("old")
-        else:
-            left.write_text("[1, ")
-        work = Counted()
-        assert folder.step("facts/one.json", work, NUMBERS) == [1, 2]
-        assert work.times == 1
-        assert not left.exists()
-
-
-def test_a_process_killed_while_writing_leaves_no_step(tmp_path: Path) -> None:
-    code = f"""
-        import os, signal
-        from pathlib import Path
-        from types import SimpleNamespace as Format
-        from anchorscope.recipe import make_recipe
-        from anchorscope.store import open_run
-
-        def write(value, path):
-            path.write_text("[1, ")
-            os.kill(os.getpid(), signal.SIGKILL)
-
-        with open_run(Path({str(tmp_path / "run")!r}), make_recipe({{"seed": 3, "limit": 10}}), False) as folder:
-            folder.step("facts/whole.json", lambda: [5], Format(write=lambda v, p: p.write_text("[5]")))
-            folder.step("facts/half.json", lambda: [6], Format(write=write))
-    """
-    done = subprocess.run([sys.executable, "-c", textwrap.dedent(code)], capture_output=True, text=True, check=False)
-    assert done.returncode == -signal.SIGKILL, done.stderr
-    whole, half = Counted(), Counted()
-    with open_run(tmp_path / "run", RECIPE, False) as folder:
-        assert folder.step("facts/whole.json", whole, NUMBERS) == [5]
-        assert folder.step("facts/half.json", half, NUMBERS) == [1, 2]
-        assert [record["step"] for record in folder.records()] == ["facts/whole.json", "facts/half.json"]
-    assert (whole.times, half.times) == (0, 1)
-
-
-def test_a_record_that_was_cut_off_is_passed_over(tmp_path: Path) -> None:
-    with open_run(tmp_path / "run", RECIPE, False) as folder:
-        folder.step("facts/a.json", Counted(), NUMBERS)
-        with (folder.work / "steps.jsonl").open("a") as log:
-            log.write('{"step": "facts/b.js')
-        assert [record["step"] for record in folder.records()] == ["facts/a.json"]
-
-
-def test_the_record_after_one_that_was_cut_off_is_kept(tmp_path: Path) -> None:
-    with open_run(tmp_path / "run", RECIPE, False) as folder:
-        folder.work.joinpath("steps.jsonl").write_text('{"step": "facts/b.js')
-        folder.step("facts/b.json", Counted(), NUMBERS)
-        assert [record["step"] for record in folder.records()] == ["facts/b.json"]
-
-
-def test_replacing_keeps_the_old_content_until_the_new_is_whole(tmp_path: Path) -> None:
-    place = tmp_path / "file"
-    place.write_text("old")
-
-    def fail() -> None:
-        with replacing(place) as half_made:
-            half_made.write_text("new")
-            assert place.read_text() == "old"
-            raise RuntimeError
-
-    with pytest.raises(RuntimeError):
-        fail()
-    assert below(tmp_path) == {"file": b"old"}
-    with replacing(place) as half_made:
-        half_made.write_text("new")
-    assert below(tmp_path) == {"file": b"new"}
-
-
-def test_replacing_takes_whole_folders(tmp_path: Path) -> None:
-    for content in ("old", "new"):
-        with replacing(tmp_path / "folder") as half_made:
-            half_made.mkdir()
-            (half_made / content).write_text(content)
-    assert below(tmp_path) == {"folder/new": b"new"}
+def refused(path: Path, match: str) -> str:
+    """The one line with which a folder is refused; nothing in it is touched."""
+    before = below(path) if path.is_dir() else None
+    with pytest.raises(UserError, match=match) as told, open_run(path):
+        pytest.fail("the folder was opened")
+    assert before is None or below(path) == before
+    return str(told.value)
 
 
 # The end.
 
 
-def test_the_manifest_holds_the_sha256_of_every_other_file(tmp_path: Path) -> None:
+def test_the_manifest_holds_the_sha256_of_every_result_and_a_seal(tmp_path: Path) -> None:
     finish(tmp_path / "run")
-    found = read_manifest(tmp_path / "run")["sha256"]
+    found = json.loads((tmp_path / "run" / "manifest.json").read_text())
     files = below(tmp_path / "run")
-    assert set(files) == {"recipe.toml", "curves.csv", "figures/delta_p.csv", "manifest.json"}
-    assert found == {
-        name: hashlib.sha256(content).hexdigest() for name, content in files.items() if name != "manifest.json"
-    }
+    results = {"recipe.toml", "curves.csv", "figures/delta_p.csv"}
+    assert {name for name in files if not name.startswith("work/")} == {*results, "manifest.json", "index.json"}
+    assert found["sha256"] == {name: hashlib.sha256(files[name]).hexdigest() for name in results}
+    seal = found.pop("seal")
+    assert seal == canonical_hash(found)
+    assert found["schema_version"] == 2
 
 
-def test_the_manifest_is_written_last(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail(place: Path) -> Iterator[Path]:
-        raise OSError("no space left")
-
-    with open_run(tmp_path / "run", RECIPE, False) as folder:
-        folder.step("facts/answers.json", Counted(), NUMBERS)
-        (folder.path / "curves.csv").write_text("x")
-        with monkeypatch.context() as patch:
-            patch.setattr("anchorscope.store.replacing", fail)
-            with pytest.raises(OSError, match="no space"):
-                folder.finish({})
-        assert not folder.finished
-        assert (folder.work / "facts" / "answers.json").exists()
-        folder.finish({})
-        assert folder.finished
-        assert not folder.work.exists()
+def test_the_index_lists_every_file_that_the_run_wrote(tmp_path: Path) -> None:
+    finish(tmp_path / "run")
+    index = json.loads((tmp_path / "run" / "index.json").read_text())
+    files = below(tmp_path / "run")
+    listed = {**index["results"], **{k: v for one in index["steps"].values() for k, v in one["files"].items()}}
+    assert set(listed) == set(files) - OURS
+    for name, known in listed.items():
+        assert known == {"size": len(files[name]), "sha256": hashlib.sha256(files[name]).hexdigest()}
+    assert index["arriving"] == {}
+    assert index["leaving"] == []
 
 
 def test_a_manifest_holds_no_nan(tmp_path: Path) -> None:
-    with open_run(tmp_path / "run", RECIPE, False) as folder:
+    with open_run(tmp_path / "run") as folder, folder_beside(folder.path / "results") as made:
         with pytest.raises(ValueError, match="JSON"):
-            folder.finish({"value": float("nan")})
-        assert not folder.finished
+            folder.publish(made, {"value": float("nan")}, "key")
         assert not list(folder.path.glob("manifest*"))
 
 
-def test_a_folder_without_a_manifest_is_no_finished_run(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="not a finished run"):
-        read_manifest(tmp_path)
-    (tmp_path / "manifest.json").write_text('{"steps"')
-    with pytest.raises(UserError, match="not a finished run"):
-        read_manifest(tmp_path)
-
-
-def test_a_finished_run_is_opened_again_as_it_is(tmp_path: Path) -> None:
+def test_a_finished_run_is_known_by_its_key_and_left_as_it_is(tmp_path: Path) -> None:
     finish(tmp_path / "run")
     before = below(tmp_path / "run")
-    with open_run(tmp_path / "run", RECIPE, False) as folder:
-        assert folder.finished
+    with open_run(tmp_path / "run") as folder:
+        assert folder.is_published("key")
+        assert not folder.is_published("another")
     assert below(tmp_path / "run") == before
-    assert not (tmp_path / "run" / "work").exists()
 
 
-def test_a_run_that_was_killed_after_its_manifest_is_finished_and_tidied_up(tmp_path: Path) -> None:
-    finish(tmp_path / "run")
-    left = tmp_path / "run" / "work" / "facts"
-    left.mkdir(parents=True)
-    (left / "states.safetensors").write_text("left")
-    with open_run(tmp_path / "run", RECIPE, False) as folder:
-        assert folder.finished
-    assert not (tmp_path / "run" / "work").exists()
+def test_large_steps_go_at_the_end_and_the_others_stay(tmp_path: Path) -> None:
+    with open_run(tmp_path / "run") as folder:
+        make(folder)
+        make(folder, "facts/states", large=True)
+        publish(folder)
+        assert len(below(folder.work)) == 1
+        assert folder.index.steps["facts/states"].dropped
+        assert make(folder, "facts/states", (5,), large=True) == [5]  # where it is needed after all, it is made again
+
+
+def test_new_results_take_the_place_of_the_old_ones(tmp_path: Path) -> None:
+    finish(tmp_path / "run", {"curves.csv": "old", "figures/heads.csv": "old"})
+    told = finish(tmp_path / "run", {"curves.csv": "new", "figures/delta_p.csv": "new"}, "other")
+    files = below(tmp_path / "run")
+    assert {name: text for name, text in files.items() if "csv" in name} == {
+        "curves.csv": b"new", "figures/delta_p.csv": b"new"
+    }  # fmt: skip
+    assert told == []
+    read_manifest(tmp_path / "run")
+
+
+@pytest.mark.parametrize("moment", ["sync_tree", "sync_folder", "move_files"])
+@pytest.mark.parametrize("again", [{}, {"curves.csv": "newest", "new.csv": "newest"}])
+@pytest.mark.parametrize("first", [True, False])
+def test_results_that_were_stopped_on_their_way_are_known_and_replaced(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, moment: str, again: dict[str, str], first: bool
+) -> None:
+    """Nothing of ours is moved aside as if it were the user's, and none of it stays behind."""
+    path = tmp_path / "run"
+    if not first:
+        finish(path, {"curves.csv": "old", "figures/heads.csv": "old"})
+    middle = {"curves.csv": "middle", "figures/delta_p.csv": "middle", "z.csv": "middle"}
+    original = getattr(run_folder, moment)
+
+    def stop(*given: Any) -> None:
+        if moment == "move_files":  # some files are in place, others not
+            original(given[0], given[1], given[2][:2])
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(run_folder, moment, stop)
+        with pytest.raises(KeyboardInterrupt):
+            finish(path, middle, "middle")
+    assert (path / "manifest.json").exists() == (moment == "sync_tree" and not first)
+    told = finish(path, again or middle, "again")
+    assert told == []
+    new = again or middle
+    assert {name: text.decode() for name, text in below(path).items() if name.endswith("csv")} == new
+    with open_run(path) as folder:
+        assert folder.is_published("again")
+
+
+def test_a_run_that_was_killed_after_its_manifest_is_finished(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def stop(*_: Any) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(RunFolder, "_settle", stop)
+        with pytest.raises(KeyboardInterrupt):
+            finish(tmp_path / "run")
+    read_manifest(tmp_path / "run")
+    assert finish(tmp_path / "run") == []
+    assert not list((tmp_path / "run").rglob("*.changed-*"))
+
+
+# What is not the run's own.
+
+
+def test_a_result_that_the_user_changed_is_moved_aside_and_told(tmp_path: Path) -> None:
+    path = tmp_path / "run"
+    finish(path)
+    for number in (1, 2):
+        (path / "curves.csv").write_text(f"mine {number}")
+        with open_run(path, (told := []).append) as folder:
+            assert not folder.is_published("key")
+        assert told == [
+            "the finished run was changed: curves.csv has 6 bytes instead of 8; its results are written again"
+        ]
+        assert finish(path) == [
+            f"curves.csv was not what the run had written; it was moved to curves.csv.changed-{number}"
+        ]
+        assert (path / f"curves.csv.changed-{number}").read_text() == f"mine {number}"
+        assert (path / "curves.csv").read_text() == "layer\n0\n"
+
+
+@pytest.mark.parametrize("name", ["curves.csv", "manifest.json", "recipe.toml", "figures", "figures/delta_p.csv"])
+def test_a_foreign_file_where_a_result_goes_is_moved_aside(tmp_path: Path, name: str) -> None:
+    """Before the first results are there."""
+    path = tmp_path / "run"
+    with open_run(path) as folder:
+        make(folder)
+    (path / name).parent.mkdir(exist_ok=True)
+    (path / name).write_text("mine")
+    told = finish(path)
+    assert told == [f"{name} was not what the run had written; it was moved to {Path(name).name}.changed-1"]
+    assert (path / f"{name}.changed-1").read_text() == "mine"
+    read_manifest(path)
+
+
+def test_a_folder_or_a_link_where_a_result_goes_is_moved_aside(tmp_path: Path) -> None:
+    path = tmp_path / "run"
+    finish(path)
+    (path / "curves.csv").unlink()
+    (path / "curves.csv").mkdir()
+    (path / "curves.csv" / "mine").write_text("mine")
+    (path / "recipe.toml").unlink()
+    (path / "recipe.toml").symlink_to("nowhere")
+    finish(path)
+    assert (path / "curves.csv.changed-1" / "mine").read_text() == "mine"
+    assert (path / "recipe.toml.changed-1").is_symlink()
+    read_manifest(path)
+
+
+def test_a_changed_result_without_a_successor_stays(tmp_path: Path) -> None:
+    path = tmp_path / "run"
+    finish(path, {"figures/heads.csv": "old", "figures/layers.csv": "old"})
+    (path / "figures" / "heads.csv").write_text("mine")
+    told = finish(path, {"curves.csv": "new"}, "other")
+    assert told == ["figures/heads.csv is no result of this run any more; it was changed, so that it stays"]
+    assert (path / "figures" / "heads.csv").read_text() == "mine"
+    assert not (path / "figures" / "layers.csv").exists()
+
+
+def test_the_users_own_files_survive_everything(tmp_path: Path) -> None:
+    path = tmp_path / "run"
+    finish(path)
+    mine = ("notes.txt", "figures/mine.png", "work/mine.txt", "work/facts/mine.txt", "report.md.changed-7")
+    for name in mine:
+        (path / name).write_text("mine")
+    with open_run(path) as folder:
+        folder.forget_steps()
+        make(folder, value=(2,))
+    finish(path, {"new.csv": "new"}, "other")
+    stopped_by(UserError("wrong"), path, "facts/questions")
+    assert {name: (path / name).read_text() for name in mine} == dict.fromkeys(mine, "mine")
+
+
+def test_a_dataset_may_have_any_name(tmp_path: Path) -> None:
+    names = ["lock", "model", "steps", "work", "recipe", "results", "index"]
+    with open_run(tmp_path / "run") as folder:
+        make(folder, "model", (9,))
+        for number, name in enumerate(names):
+            make(folder, f"{name}/answers", (number,))
+        publish(folder)
+    with open_run(tmp_path / "run") as folder:
+        assert [make(folder, f"{name}/answers", (-1,)) for name in names] == [[number] for number in range(len(names))]
+        assert make(folder, "model", (-1,)) == [9]
 
 
 # Whose folder.
 
 
-def test_the_recipe_is_written_before_the_first_step(tmp_path: Path) -> None:
-    with open_run(tmp_path / "deep" / "run", RECIPE, False) as folder:
-        assert make_recipe(read_recipe(folder.path / "recipe.toml")) == RECIPE
-
-
-def test_a_finished_run_of_another_recipe_is_refused_with_the_difference(tmp_path: Path) -> None:
-    finish(tmp_path / "run")
-    before = below(tmp_path / "run")
-    other = make_recipe({"seed": 4, "limit": 10, "site": "residual"})
-    with pytest.raises(UserError) as refused, open_run(tmp_path / "run", other, False):
-        pytest.fail("the folder was opened")
-    message = str(refused.value)
-    assert "another recipe (site was 'mlp', now 'residual'; seed was 3, now 4)" in message
-    assert "--out" in message
-    assert "--fresh" in message
-    assert "limit" not in message
-    assert below(tmp_path / "run") == before
-
-
-def test_an_unfinished_run_of_another_recipe_is_refused_once_states_are_there(tmp_path: Path) -> None:
-    with open_run(tmp_path / "run", RECIPE, False) as folder:
-        folder.step("facts/answers.json", Counted(), NUMBERS)
-        folder.step("facts/states.safetensors", Counted(), NUMBERS)
-    before = below(tmp_path / "run")
-    with (
-        pytest.raises(UserError, match="site was 'mlp', now 'residual'"),
-        open_run(tmp_path / "run", make_recipe({"seed": 3, "limit": 10, "site": "residual"}), False),
-    ):
-        pytest.fail("the folder was opened")
-    assert below(tmp_path / "run") == before
-
-
-def test_answers_still_serve_where_only_later_options_changed(tmp_path: Path) -> None:
-    with open_run(tmp_path / "run", RECIPE, False) as folder:
-        for name in ("questions", "answers", "labels", "tokens"):
-            folder.step(f"facts/{name}.json", Counted(), NUMBERS)
-    other = make_recipe({"seed": 3, "limit": 10, "balance": "dataset"})
-    with open_run(tmp_path / "run", other, False) as folder:
-        assert folder.stored("facts/questions.json", NUMBERS) == folder.stored("facts/answers.json", NUMBERS) == [1, 2]
-        assert folder.stored("facts/labels.json", NUMBERS) is folder.stored("facts/tokens.json", NUMBERS) is None
-    assert make_recipe(read_recipe(tmp_path / "run" / "recipe.toml")) == other
-
-
-def test_answers_do_not_serve_another_seed_or_model(tmp_path: Path) -> None:
-    with open_run(tmp_path / "run", RECIPE, False) as folder:
-        folder.step("facts/answers.json", Counted(), NUMBERS)
-    others = [{"seed": 4}, {"model": "other"}, {"limit": 11}, {"datasets": ("file:x.csv",)}, {"dtype": "float32"}]
-    for options in others:
-        other = make_recipe({"seed": 3, "limit": 10, **options})
-        with pytest.raises(UserError, match="another recipe"), open_run(tmp_path / "run", other, False):
-            pytest.fail("the folder was opened")
-
-
-def test_a_folder_that_holds_other_things_is_refused_and_not_touched(tmp_path: Path) -> None:
-    (tmp_path / "thesis.tex").write_text("mine")
-    (tmp_path / "figures").mkdir()
-    with (
-        pytest.raises(UserError, match=r"holds other things \(figures, thesis\.tex\); choose an empty or new one"),
-        open_run(tmp_path, RECIPE, False),
-    ):
-        pytest.fail("the folder was opened")
-    assert sorted(entry.name for entry in tmp_path.iterdir()) == ["figures", "thesis.tex"]
-
-
 @pytest.mark.parametrize("name", ["work", "figures"])
-def test_a_folder_that_only_looks_like_a_run_is_refused_even_with_fresh(tmp_path: Path, name: str) -> None:
+@pytest.mark.parametrize("beside", ["thesis.tex", "recipe.toml", "report.md", "manifest.json"])
+def test_a_folder_that_only_looks_like_a_run_is_refused_and_not_touched(tmp_path: Path, name: str, beside: str) -> None:
     (tmp_path / name).mkdir()
-    (tmp_path / name / "thesis.tex").write_text("mine")
-    (tmp_path / "report.md").write_text("mine")
-    for fresh in (False, True):
-        with pytest.raises(UserError, match="holds other things"), open_run(tmp_path, RECIPE, fresh):
-            pytest.fail("the folder was opened")
-    assert below(tmp_path) == {f"{name}/thesis.tex": b"mine", "report.md": b"mine"}
+    (tmp_path / name / "mine.txt").write_text("mine")
+    (tmp_path / beside).write_text("# written by hand\nseed = 3\n")
+    message = refused(tmp_path, "holds other things")
+    assert beside in message
+    assert "choose an empty or new one with --out" in message
+    assert {entry.name for entry in tmp_path.iterdir()} == {name, beside}
 
 
-def test_fresh_does_not_delete_what_stands_beside_somebodys_own_recipe(tmp_path: Path) -> None:
+def test_a_run_of_an_older_version_is_refused_and_not_touched(tmp_path: Path) -> None:
     (tmp_path / "recipe.toml").write_text("seed = 3\n")
-    (tmp_path / "figures").mkdir()
-    (tmp_path / "figures" / "mine.png").write_text("mine")
-    with pytest.raises(UserError, match="holds other things"), open_run(tmp_path, RECIPE, True):
-        pytest.fail("the folder was opened")
-    assert below(tmp_path) == {"recipe.toml": b"seed = 3\n", "figures/mine.png": b"mine"}
+    (tmp_path / "manifest.json").write_text('{"sha256": {}}')
+    assert "made by an older version" in refused(tmp_path, "can be shown and compared, but not gone on with")
 
 
-@pytest.mark.parametrize("left", [[".lock"], [".lock", "recipe.toml.partial"]])
-def test_a_run_killed_in_its_first_moment_does_not_block_the_folder(tmp_path: Path, left: list[str]) -> None:
+def test_a_finished_run_without_its_index_is_refused_and_not_touched(tmp_path: Path) -> None:
+    finish(tmp_path / "run")
+    (tmp_path / "run" / "index.json").unlink()
+    assert "has lost its index.json" in refused(tmp_path / "run", "can be shown and compared, but not gone on with")
+
+
+@pytest.mark.parametrize(
+    "harm",
+    [
+        lambda text: text.replace('"sha256": "', '"sha256": "0', 1), lambda text: text[: len(text) // 2],
+        lambda text: "", lambda text: "[]", lambda text: '{"seal": 1}', lambda text: text.replace("run", "rum", 1),
+    ],
+)  # fmt: skip
+def test_a_damaged_index_is_told_and_nothing_touched(tmp_path: Path, harm: Callable[[str], str]) -> None:
+    finish(tmp_path / "run")
+    place = tmp_path / "run" / "index.json"
+    place.write_text(harm(place.read_text()))
+    assert "--out" in refused(tmp_path / "run", r"index\.json' is damaged.*nothing was changed")
+
+
+def test_an_index_of_another_version_is_told_and_nothing_touched(tmp_path: Path) -> None:
+    finish(tmp_path / "run")
+    place = tmp_path / "run" / "index.json"
+    content = json.loads(place.read_text()) | {"schema_version": 99}
+    content.pop("seal")
+    place.write_text(json.dumps({**content, "seal": canonical_hash(content)}))
+    refused(tmp_path / "run", r"another version of anchorscope \(format 99, this one writes 2\)")
+
+
+@pytest.mark.parametrize("left", [[], [".lock"], [".lock", "index.json.partial"]])
+def test_an_empty_folder_and_one_of_a_run_killed_in_its_first_moment_may_be_used(
+    tmp_path: Path, left: list[str]
+) -> None:
     for name in left:
-        (tmp_path / name).write_text("seed = ")
-    with open_run(tmp_path, RECIPE, False) as folder:
-        assert make_recipe(read_recipe(folder.path / "recipe.toml")) == RECIPE
+        (tmp_path / name).write_text('{"mark')
+    with open_run(tmp_path) as folder:
+        assert folder.is_new
+    with open_run(tmp_path) as folder:
+        assert not folder.is_new
 
 
-def test_answers_of_an_unknown_recipe_are_not_trusted(tmp_path: Path) -> None:
-    with open_run(tmp_path / "run", RECIPE, False) as folder:
-        folder.step("facts/answers.json", Counted(), NUMBERS)
-    (tmp_path / "run" / "recipe.toml").unlink()
-    with pytest.raises(UserError, match="holds other things"), open_run(tmp_path / "run", RECIPE, False):
-        pytest.fail("the folder was opened")
+def test_the_recipe_is_there_from_the_start_and_follows_an_unfinished_run(tmp_path: Path) -> None:
+    path = tmp_path / "deep" / "run"
+    for text in ("seed = 1\n", "seed = 2\n"):
+        with open_run(path) as folder:
+            folder.write_recipe(text)
+        assert (path / "recipe.toml").read_text() == text
+    finish(path)
+    with open_run(path) as folder:
+        folder.write_recipe("seed = 4\n")
+    assert (path / "recipe.toml").read_text() == "seed = 3\n"  # the finished run's, up to the end of the next
+    read_manifest(path)
 
 
-@pytest.mark.parametrize("name", ["lock", "model", "steps", "work", "recipe"])
-def test_a_dataset_may_have_any_name(tmp_path: Path, name: str) -> None:
-    with open_run(tmp_path / "run", RECIPE, False) as folder:
-        folder.step("model.json", Counted(), NUMBERS)
-        assert folder.step(f"{name}/questions.json", Counted(), NUMBERS) == [1, 2]
+def test_what_is_remembered_is_there_in_the_next_process(tmp_path: Path) -> None:
+    with open_run(tmp_path / "run") as folder:
+        assert folder.remembered("batch_tokens") is None
+        folder.remember("batch_tokens", 12)
+    with open_run(tmp_path / "run") as folder:
+        assert folder.remembered("batch_tokens") == 12
 
 
-def test_an_empty_folder_may_be_used(tmp_path: Path) -> None:
-    with open_run(tmp_path, RECIPE, False) as folder:
-        assert folder.path == tmp_path
-
-
-@pytest.mark.parametrize("fresh", [False, True])
-def test_a_file_in_the_way_is_told_and_kept(tmp_path: Path, fresh: bool) -> None:
+def test_a_file_in_the_way_is_told_and_kept(tmp_path: Path) -> None:
     (tmp_path / "run").write_text("mine")
-    with pytest.raises(UserError) as refused, open_run(tmp_path / "run", RECIPE, fresh):
-        pytest.fail("the folder was opened")
-    assert "--out" in str(refused.value)
+    assert "--out" in refused(tmp_path / "run", "is a file, not a folder")
+    refused(tmp_path / "run" / "sub" / "run", r"cannot be written \(Not a directory\); choose another with --out")
     assert (tmp_path / "run").read_text() == "mine"
-
-
-def test_a_folder_under_a_file_cannot_be_made(tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("mine")
-    with (
-        pytest.raises(UserError, match=r"cannot be written \(Not a directory\); choose another with --out"),
-        open_run(tmp_path / "file" / "sub" / "run", RECIPE, False),
-    ):
-        pytest.fail("the folder was opened")
 
 
 @pytest.fixture
@@ -406,10 +365,7 @@ def unwritable() -> Iterator[Path]:
 
 def test_a_folder_that_is_not_writable_is_told(unwritable: Path) -> None:
     for path in (unwritable, unwritable / "run"):
-        with (
-            pytest.raises(UserError, match=r"cannot be written \(Permission denied\); choose another with --out"),
-            open_run(path, RECIPE, False),
-        ):
+        with pytest.raises(UserError, match=r"Permission denied.*--out"), open_run(path):
             pytest.fail("the folder was opened")
     assert list(unwritable.iterdir()) == []
 
@@ -418,41 +374,35 @@ def test_a_folder_that_may_not_be_entered_is_told(unwritable: Path) -> None:
     closed = unwritable.parent / f"{unwritable.name}-closed"
     closed.mkdir(mode=0o000)
     try:
-        with pytest.raises(UserError, match="Permission denied"), open_run(closed / "run", RECIPE, False):
-            pytest.fail("the folder was opened")
+        for path in (closed, closed / "run"):
+            with pytest.raises(UserError, match=r"Permission denied.*--out"), open_run(path):
+                pytest.fail("the folder was opened")
     finally:
         closed.rmdir()
 
 
 def test_a_place_where_nobody_may_write_is_told() -> None:
-    with pytest.raises(UserError, match="cannot be written"), open_run(Path("/proc/anchorscope"), RECIPE, False):
+    with pytest.raises(UserError, match="cannot be written"), open_run(Path("/proc/anchorscope")):
         pytest.fail("the folder was opened")
 
 
 # Starting over.
 
 
-def test_fresh_starts_over_with_another_recipe_and_removes_what_a_run_wrote(tmp_path: Path) -> None:
-    finish(tmp_path / "run")
+def test_starting_over_forgets_all_steps_and_keeps_the_results_until_new_ones_come(tmp_path: Path) -> None:
     path = tmp_path / "run"
-    for name in RESULTS:
-        if "." in name:
-            (path / name).write_text("old")
-    (path / "notes.txt").write_text("mine")
-    other = make_recipe({"seed": 4})
-    with open_run(path, other, True) as folder:
-        assert not folder.finished
-        assert {p.name for p in path.iterdir()} - {".lock"} == {"notes.txt", "recipe.toml", "work"}
-    assert make_recipe(read_recipe(path / "recipe.toml")) == other
-    assert (path / "notes.txt").read_text() == "mine"
-
-
-def test_fresh_forgets_the_steps_of_an_unfinished_run(tmp_path: Path) -> None:
-    with open_run(tmp_path / "run", RECIPE, False) as folder:
-        folder.step("facts/answers.json", Counted(), NUMBERS)
-    with open_run(tmp_path / "run", RECIPE, True) as folder:
-        assert folder.stored("facts/answers.json", NUMBERS) is None
-        assert folder.records() == []
+    finish(path)
+    results = {name: content for name, content in below(path).items() if name != "index.json" and "work" not in name}
+    with open_run(path) as folder:
+        folder.remember("batch_tokens", 12)
+        folder.forget_steps()
+        assert not folder.is_published("key")
+        assert folder.remembered("batch_tokens") is None
+        assert make(folder, value=(7,)) == [7]
+    assert {name: below(path)[name] for name in results} == results
+    read_manifest(path)
+    finish(path, {"curves.csv": "new"}, "other")
+    assert below(path)["curves.csv"] == b"new"
 
 
 # Mistakes.
@@ -460,54 +410,62 @@ def test_fresh_forgets_the_steps_of_an_unfinished_run(tmp_path: Path) -> None:
 
 def stopped_by(error: BaseException, path: Path, step: str) -> None:
     """A run that makes one step and then ends with an error."""
-    with pytest.raises(type(error)), open_run(path, RECIPE, False) as folder:
+    with pytest.raises(type(error)), open_run(path) as folder:
         _step_and_raise(folder, step, error)
 
 
 def _step_and_raise(folder: RunFolder, step: str, error: BaseException) -> None:
-    folder.step(step, Counted(), NUMBERS)
+    folder.write_recipe("seed = 3\n")
+    make(folder, step)
     raise error
 
 
 def test_a_mistake_before_any_answer_leaves_no_folder(tmp_path: Path) -> None:
-    stopped_by(UserError("no such model"), tmp_path / "run", "facts/questions.json")
+    stopped_by(UserError("no such model"), tmp_path / "run", "facts/questions")
     assert not (tmp_path / "run").exists()
 
 
 def test_a_mistake_in_an_empty_folder_leaves_it_empty(tmp_path: Path) -> None:
-    stopped_by(UserError("no such model"), tmp_path, "facts/questions.json")
+    stopped_by(UserError("no such model"), tmp_path, "facts/questions")
     assert list(tmp_path.iterdir()) == []
 
 
 def test_a_mistake_after_the_answers_keeps_them(tmp_path: Path) -> None:
-    stopped_by(UserError("too few"), tmp_path / "run", "facts/answers.json")
-    with open_run(tmp_path / "run", RECIPE, False) as folder:
-        assert folder.stored("facts/answers.json", NUMBERS) == [1, 2]
-        assert not folder.finished
+    stopped_by(UserError("too few"), tmp_path / "run", "facts/answers")
+    with open_run(tmp_path / "run") as folder:
+        assert make(folder, value=(9,)) == [1]
+
+
+def test_a_mistake_in_a_run_that_was_there_before_takes_nothing_away(tmp_path: Path) -> None:
+    stopped_by(RuntimeError(), tmp_path / "run", "facts/questions")
+    (tmp_path / "run" / "notes.txt").write_text("mine")
+    before = below(tmp_path / "run")
+    stopped_by(UserError("no such model"), tmp_path / "run", "facts/questions")
+    assert below(tmp_path / "run") == before
+    with open_run(tmp_path / "run") as folder:  # and the folder is still a run
+        assert make(folder, "facts/questions", (9,)) == [1]
 
 
 @pytest.mark.parametrize("error", [RuntimeError(), KeyboardInterrupt()])
 def test_an_error_of_ours_and_an_interrupt_keep_everything(tmp_path: Path, error: BaseException) -> None:
-    stopped_by(error, tmp_path / "run", "facts/questions.json")
-    assert (tmp_path / "run" / "work" / "facts" / "questions.json").exists()
+    stopped_by(error, tmp_path / "run", "facts/questions")
+    with open_run(tmp_path / "run") as folder:
+        assert make(folder, "facts/questions", (9,)) == [1]
 
 
 # Two at once.
 
 
 @pytest.fixture
-def other_process(tmp_path: Path) -> Iterator[Callable[[Path], subprocess.Popen[str]]]:
+def other_process() -> Iterator[Callable[[Path], subprocess.Popen[str]]]:
     """Starts a process that has a run folder open until its standard input closes."""
     started: list[subprocess.Popen[str]] = []
     code = """
         import sys
         from pathlib import Path
-        from types import SimpleNamespace as Format
-        from anchorscope.recipe import make_recipe
-        from anchorscope.store import open_run
+        from anchorscope.artefacts.run_folder import open_run
 
-        with open_run(Path(sys.argv[1]), make_recipe({"seed": 3, "limit": 10}), False) as folder:
-            folder.step("facts/answers.json", lambda: [7], Format(write=lambda v, p: p.write_text("[7]")))
+        with open_run(Path(sys.argv[1])):
             print("open", flush=True)
             sys.stdin.read()
     """
@@ -522,55 +480,36 @@ def other_process(tmp_path: Path) -> Iterator[Callable[[Path], subprocess.Popen[
 
     yield start
     for process in started:
-        process.communicate()
+        with suppress(ValueError, OSError):
+            process.communicate()
 
 
-def test_a_second_process_in_the_same_folder_is_refused(
+def test_a_second_process_in_the_same_folder_is_refused_until_the_first_is_gone(
     tmp_path: Path, other_process: Callable[[Path], subprocess.Popen[str]]
 ) -> None:
     process = other_process(tmp_path / "run")
-    before = below(tmp_path / "run" / "work")
-    with (
-        pytest.raises(UserError, match=r"Another process is running in .*; wait for it, or choose another folder"),
-        open_run(tmp_path / "run", RECIPE, False),
-    ):
-        pytest.fail("the folder was opened")
-    assert below(tmp_path / "run" / "work") == before
+    refused(tmp_path / "run", r"Another process is running in .*; wait for it, or choose another folder")
+    with open_run(tmp_path / "second") as folder:  # elsewhere they do not meet
+        make(folder)
     process.communicate()
     assert process.returncode == 0
-    with open_run(tmp_path / "run", RECIPE, False) as folder:
-        assert folder.stored("facts/answers.json", NUMBERS) == [7]
+    with open_run(tmp_path / "run") as folder:
+        make(folder)
 
 
-def test_fresh_does_not_pull_the_folder_from_under_another_process(
+def test_the_lock_of_a_killed_process_is_free(
     tmp_path: Path, other_process: Callable[[Path], subprocess.Popen[str]]
 ) -> None:
     process = other_process(tmp_path / "run")
-    with pytest.raises(UserError, match="Another process"), open_run(tmp_path / "run", RECIPE, True):
-        pytest.fail("the folder was opened")
-    assert (tmp_path / "run" / "work" / "facts" / "answers.json").read_text() == "[7]"
-    process.communicate()
-    with open_run(tmp_path / "run", RECIPE, True) as folder:
-        assert folder.stored("facts/answers.json", NUMBERS) is None
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    with open_run(tmp_path / "run") as folder:
+        make(folder)
 
 
-def test_two_processes_in_two_folders_do_not_meet(
-    tmp_path: Path, other_process: Callable[[Path], subprocess.Popen[str]]
-) -> None:
-    other_process(tmp_path / "first")
-    with open_run(tmp_path / "second", RECIPE, False) as folder:
-        assert isinstance(folder, RunFolder)
+def test_a_folder_that_cannot_be_locked_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def no_locks(*_: Any, **__: Any) -> None:
+        raise OSError("no locks available")
 
-
-def test_the_records_are_json_lines(tmp_path: Path) -> None:
-    with open_run(tmp_path / "run", RECIPE, False) as folder:
-        folder.step("facts/a.json", Counted(), NUMBERS)
-        lines = (folder.work / "steps.jsonl").read_text().split("\n")
-    assert [json.loads(line)["step"] for line in lines if line] == ["facts/a.json"]
-
-
-def test_a_mistake_does_not_delete_a_recipe_that_no_run_wrote(tmp_path: Path) -> None:
-    (tmp_path / "recipe.toml").write_text("# written by hand\nseed = 3\n", encoding="utf-8")
-    with pytest.raises(UserError, match="holds other things"), open_run(tmp_path, make_recipe({"seed": 3}), True):
-        pass
-    assert (tmp_path / "recipe.toml").read_text(encoding="utf-8").startswith("# written by hand")
+    monkeypatch.setattr("filelock.FileLock.acquire", no_locks)
+    refused(tmp_path / "run", r"cannot be locked \(no locks available\)")

@@ -5,6 +5,7 @@ as well. A name therefore always stands for a complete file.
 """
 
 import contextlib
+import errno
 import hashlib
 import json
 import os
@@ -73,7 +74,10 @@ def make_folder(path: Path) -> None:
     """A folder and those above it, there after a power cut."""
     if not path.is_dir():
         make_folder(path.parent)
-        path.mkdir(exist_ok=True)
+        with contextlib.suppress(FileExistsError):
+            path.mkdir()
+        if not path.is_dir():
+            raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(path))
         sync_folder(path.parent)
 
 

@@ -215,11 +215,11 @@ def open_run(path: Path, tell: Callable[[str], None] = lambda what: None) -> Ite
     A run that this call began, and in which no question was answered, is taken away again when the user's mistake ends
     it.
     """
-    if path.exists() and not path.is_dir():
-        raise UserError(f"{str(path)!r} is a file, not a folder; choose another with --out.")
-    refuse_foreign(path)
-    made_here = not path.exists()
     with _os_errors_told(path):
+        if path.exists() and not path.is_dir():
+            raise UserError(f"{str(path)!r} is a file, not a folder; choose another with --out.")
+        refuse_foreign(path)
+        made_here = not path.exists()
         make_folder(path)
     with _locked(path):
         with _os_errors_told(path):
