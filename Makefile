@@ -1,10 +1,10 @@
-# make demo: from a fresh clone to the chart.   make test: every check that must pass.
+# make demo: from a fresh clone to the chart.   make test: every check that must pass.   make check: the quick ones.
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --disable-pip-version-check --quiet --constraint constraints.txt
 
-.PHONY: demo test install clean
+.PHONY: demo test check install clean
 
 demo: $(VENV)/installed
 	$(BIN)/anchorscope models --install smollm2-135m
@@ -17,6 +17,12 @@ test: $(VENV)/test-installed
 	$(BIN)/lint-imports
 	sh tools/install_chromium.sh
 	OMP_NUM_THREADS=1 $(BIN)/pytest --numprocesses auto --dist loadfile --no-loadscope-reorder
+
+check: $(VENV)/test-installed
+	$(BIN)/ruff check src tests
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	OMP_NUM_THREADS=1 $(BIN)/pytest --numprocesses auto --dist loadfile --no-loadscope-reorder --quick -m 'not embedded'
 
 install: $(VENV)/installed
 

@@ -1,22 +1,29 @@
-"""What all tests share: tiny models built from configuration (no downloads), and settings."""
+"""What all tests share: tiny models built from configuration (no downloads), and settings.
+
+Large libraries are imported where they are used: the process that hands out tests to the others reads this file too,
+and rooms that need no model are tested without waiting for one.
+"""
+
+from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 os.environ["HF_HUB_OFFLINE"] = "1"  # read when the hub library is imported, so before it: no test may use the network
 
 import pytest
-import torch
 from hypothesis import settings
-from tokenizers import Tokenizer, decoders, models, pre_tokenizers
-from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedModel, PreTrainedTokenizerFast
 
-from anchorscope.models.language_model import LanguageModel
-from anchorscope.models.wrapping import wrap
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel, PreTrainedTokenizerFast
+
+    from anchorscope.models.language_model import LanguageModel
 
 settings.register_profile("anchorscope", deadline=None)  # shared machines are slow at times
+settings.register_profile("quick", deadline=None, max_examples=10)
 settings.load_profile("anchorscope")
 
 SIZES = {
@@ -51,9 +58,22 @@ TINY: dict[str, dict[str, Any]] = {
 """What each architecture's tiny model has beside `SIZES`; sliding windows are shorter than the tests' sequences, and
 soft caps low enough to bend the scores."""
 
+REPRESENTATIVES = ("gemma2", "gpt2", "gpt_neox", "olmo3", "qwen3_moe")
+"""The architectures that stand for all in laws of rows, masks, variants and batches.
 
-LONGEST = ("test_embedded_run", "test_validate", "test_recompute")
-"""Files with one long run each: begun first, so that no worker is left alone with one at the end."""
+What a family changes is a block: its norms, its projections, its scores. What these laws are about is the engine around
+it, which asks a family only for what is listed here, and between them the five have all of it: soft caps and heads of
+their own width (Gemma 2); a learned embedding of positions, no rotary one, ungrouped heads (GPT-2); both parts of a
+block reading the same stream (GPT-NeoX); two rotary embeddings by the kind of layer, and norms only after a part
+(OLMo 3); experts that divide the tokens of a batch among them (Qwen 3 MoE). Heads that share keys, sliding windows, and
+layers that slide in turn with layers that do not are in several. `models/test_representatives.py` compares this with
+the table of families.
+
+Laws about a family itself (the same numbers as transformers', the proof at loading, decoding) are marked `every_family`
+and run over all of `TINY`."""
+
+LONGEST = ("test_embedded_run", "test_validate", "test_pipeline", "test_further_runs", "test_decode", "test_saliency")
+"""Files of more than twenty seconds: begun first, so that no worker is left alone with one at the end."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -62,8 +82,46 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: place.get(item.path.stem, len(LONGEST)))
 
 
+WHOLE = re.compile(r"\b(subprocess|CliRunner|run_recipe|open_page|draughtsmen)\b|\.plot\(|write_validation")
+"""What the files of slow tests say: they start programs, commands, whole runs or a browser, or draw figures."""
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    about = "only files without whole runs or figures, one family, few examples of a property (make check)"
+    parser.addoption("--quick", action="store_true", help=about)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if config.getoption("quick"):
+        settings.load_profile("quick")
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """The quick tier does not even import files with whole runs."""
+    if config.getoption("quick") and collection_path.name.startswith("test_"):
+        return bool(WHOLE.search(collection_path.read_text(encoding="utf-8"))) or None
+    return None
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """A law over `tiny` runs on the representatives, or where it is marked `every_family` on every family.
+
+    A test that names the families itself (`parametrize("tiny", …, indirect=True)`) runs on those.
+    """
+    named = any("tiny" in mark.args[0] for mark in metafunc.definition.iter_markers("parametrize"))
+    if "tiny" in metafunc.fixturenames and not named:
+        every = any(metafunc.definition.iter_markers("every_family"))
+        kinds = sorted(TINY) if every else REPRESENTATIVES
+        metafunc.parametrize(
+            "tiny", REPRESENTATIVES[:1] if metafunc.config.getoption("quick") else kinds, indirect=True, scope="session"
+        )
+
+
 def tiny_model(kind: str, **changes: Any) -> PreTrainedModel:
     """A tiny random model of an architecture, the same at every call."""
+    import torch
+    from transformers import AutoConfig, AutoModelForCausalLM
+
     torch.manual_seed(0)
     model = AutoModelForCausalLM.from_config(AutoConfig.for_model(kind, **{**SIZES, **TINY[kind], **changes})).eval()
     with torch.no_grad():
@@ -75,6 +133,9 @@ def tiny_model(kind: str, **changes: Any) -> PreTrainedModel:
 
 def byte_tokenizer() -> PreTrainedTokenizerFast:
     """A tokenizer with one token per byte: every text is possible, no training needed."""
+    from tokenizers import Tokenizer, decoders, models, pre_tokenizers
+    from transformers import PreTrainedTokenizerFast
+
     alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
     vocabulary = {symbol: index for index, symbol in enumerate(alphabet)}
     tokenizer = Tokenizer(models.BPE(vocab=vocabulary, merges=[]))
@@ -87,12 +148,14 @@ def byte_tokenizer() -> PreTrainedTokenizerFast:
 
 def build_tiny(family: str) -> LanguageModel:
     """A tiny random model with its tokenizer."""
+    from anchorscope.models.wrapping import wrap
+
     return wrap(tiny_model(family), byte_tokenizer(), name=f"tiny {family}")
 
 
-@pytest.fixture(scope="session", params=sorted(TINY))
+@pytest.fixture(scope="session")
 def tiny(request: pytest.FixtureRequest) -> LanguageModel:
-    """Every family in turn; read only."""
+    """The representatives in turn, or every family where a test is marked `every_family`; read only."""
     return build_tiny(request.param)
 
 

@@ -10,6 +10,7 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parent))  # pytest's import mode does not make helper modules importable
 
 from small_facts import quick_options, write_questions  # isort: skip
+from unprinted import unprinted  # isort: skip
 
 import anchorscope
 from anchorscope.models.language_model import LanguageModel
@@ -18,7 +19,8 @@ from anchorscope.models.language_model import LanguageModel
 def test_a_loaded_model_runs_and_gives_data_frames_and_a_figure(tiny_llama: LanguageModel, tmp_path: Path) -> None:
     options = quick_options(write_questions(tmp_path / "facts.jsonl"))
     here = tmp_path / "run"
-    run = anchorscope.run(tiny_llama.model, tokenizer=tiny_llama.tokenizer, out=here, **options)
+    with unprinted():
+        run = anchorscope.run(tiny_llama.model, tokenizer=tiny_llama.tokenizer, out=here, **options)
     assert run.items.filter(pl.col("status") == "used").height == 80
     assert run.effects["intervention"].unique().sort().to_list() == ["knockout", "none", "random"]
     assert set(run.curves["assignment"].unique()) == {"plain", "cross-fitted", "corrected", "retained"}

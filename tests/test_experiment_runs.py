@@ -3,6 +3,7 @@
 import json
 import sys
 from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 sys.path.insert(0, str(Path(__file__).parent))  # pytest's import mode does not make helper modules importable
 
 from small_facts import liven, quick_options, rows, write_questions  # isort: skip
+from unprinted import unprinted  # isort: skip
 
 from anchorscope.errors import TooFewAnswers, UserError
 from anchorscope.models.embedded import installed_path
@@ -39,9 +41,17 @@ def model_folder(save_tiny: Callable[[str], Path]) -> Path:
     return folder
 
 
-def run(folder: Path, model: Path | str, chosen: list[dict[str, Any]] | None = None, **options: Any) -> Path:
+def run(
+    folder: Path, model: Path | str, chosen: list[dict[str, Any]] | None = None, figures: bool = False, **options: Any
+) -> Path:
     questions = write_questions(folder / "facts.jsonl", chosen)
-    return run_recipe(make_recipe(quick_options(questions, model=str(model), **options)), folder / "run")
+    return finish(quick_options(questions, model=str(model), **options), folder / "run", figures)
+
+
+def finish(options: dict[str, Any], out: Path, figures: bool = False) -> Path:
+    """A run to its end, with printed figures where one is looked at."""
+    with nullcontext() if figures else unprinted():
+        return run_recipe(make_recipe(options), out)
 
 
 def manifest(out: Path) -> dict[str, Any]:
@@ -52,7 +62,7 @@ def test_other_choices_of_words_give_curves_a_figure_and_a_table(model_folder: P
     chosen = rows()
     for row in chosen[:12]:  # these questions say nothing but their subject, so the property cannot be cut in them
         row["exact_question"] = [row["subject"]]
-    out = run(tmp_path, model_folder, chosen, evidence=("exact-tokens",))
+    out = run(tmp_path, model_folder, chosen, figures=True, evidence=("exact-tokens",))
     effects = pl.read_parquet(out / "effects.parquet")
     ran = dict(effects.group_by("intervention").agg(pl.col("item_id").n_unique()).iter_rows())
     assert ran == {"knockout": 80, "random": 80, "none": 80, "subject": 80, "property": 68, "content": 80}
@@ -80,7 +90,7 @@ def test_a_dataset_with_too_few_answers_is_reported_and_the_others_go_on(model_f
     few = write_questions(tmp_path / "few.jsonl", others)
     questions = write_questions(tmp_path / "facts.jsonl")
     options = quick_options(questions, model=str(model_folder)) | {"datasets": (f"file:{few}", f"file:{questions}")}
-    out = run_recipe(make_recipe(options), tmp_path / "run")
+    out = finish(options, tmp_path / "run")
     (warning,) = manifest(out)["warnings"]
     assert warning.startswith("not measured: Dataset 'few' has too few answers")
     items = pl.read_parquet(out / "items.parquet")
@@ -144,7 +154,7 @@ needs_tokenizer = pytest.mark.skipif(installed_path("smollm2-135m") is None, rea
 def test_random_weights_are_refused_unless_allowed_and_marked_everywhere(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"random weights and knows nothing.*--allow-random-weights"):
         run(tmp_path, "shape:llama-3.2-1b/64")
-    out = run(tmp_path, "shape:llama-3.2-1b/64", allow_random_weights=True)
+    out = run(tmp_path, "shape:llama-3.2-1b/64", figures=True, allow_random_weights=True)
     mark = "RANDOM WEIGHTS"
     assert mark in manifest(out)["model"]["name"]
     assert mark in manifest(out)["warnings"][0]

@@ -21,11 +21,12 @@ sys.path.insert(0, str(Path(__file__).parent))  # pytest's import mode does not 
 
 from small_facts import liven, quick_options, rows, write_questions  # isort: skip
 
+from anchorscope.store import RunFolder
+
 from anchorscope import publish
 from anchorscope.errors import UserError
 from anchorscope.pipeline import run_recipe
 from anchorscope.recipe import Recipe, make_recipe, read_recipe
-from anchorscope.store import RunFolder
 
 SITES, PROBES = ("attention", "mlp", "residual"), ("full", "a", "b")
 N_LAYERS, N_FOLDS, D_MODEL, N_USED = 4, 3, 32, 80

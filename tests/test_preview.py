@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from anchorscope.answers.choose import Asked
+from anchorscope.answers.choose import QuestionSample
 from anchorscope.answers.prompt import build_prompts, make_template, prefix_length
 from anchorscope.datasets.question import Question
 from anchorscope.interventions.registry import chosen
@@ -60,10 +60,10 @@ def facts(lm: LanguageModel, needs_bos: int | None = None, random_weights: bool 
     return ModelFacts("small", 4, 32, 1234, tokenizer, needs_bos, random_weights)
 
 
-def asked(*questions: Question) -> Asked:
+def asked(*questions: Question) -> QuestionSample:
     """The questions as a run would ask them; one more row was left out."""
-    counts = {name: 0 for name in Asked.__dataclass_fields__ if name != "questions"}
-    return Asked(questions=list(questions), **{**counts, "read": len(questions), "few_shot": 1})
+    counts = {name: 0 for name in QuestionSample.__dataclass_fields__ if name != "questions"}
+    return QuestionSample(questions=list(questions), **{**counts, "read": len(questions), "few_shot": 1})
 
 
 def recipe(prompt: str, **options: Any) -> Recipe:

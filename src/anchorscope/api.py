@@ -13,15 +13,17 @@ from typing import Any
 
 import polars as pl
 from matplotlib.figure import Figure
+from torch import Tensor
 
 from anchorscope.artefacts.finished import open_finished
+from anchorscope.artefacts.kept_states import place_of, read_header, read_layer
 from anchorscope.errors import UserError
 from anchorscope.folders import named_folder
 from anchorscope.pipeline import run_recipe
 from anchorscope.progress import Progress
 from anchorscope.recipe import make_recipe
 from anchorscope.report.charts.delta_p import DeltaPChart
-from anchorscope.report.findings import EXPERIMENT_SCHEMA
+from anchorscope.schema import EXPERIMENT_SCHEMA
 
 
 class Run:
@@ -80,6 +82,29 @@ class Run:
         """The readings: what the curves do, in words, each with its number, interval and verdict."""
         found: list[dict[str, Any]] = json.loads((self.path / "observations.json").read_text(encoding="utf-8"))
         return found
+
+    def states(self, dataset: str, layer: int, intervention: str = "clean", site: str | None = None,
+               position: str | None = None) -> Tensor:  # fmt: skip
+        """States [item, d_model] of one layer that were kept (`--keep states,states-cut`); `state_items` names rows.
+
+        Site and position are the chart's where they are not named. The file is memory-mapped: only this layer is read.
+        """
+        recipe = self._finished.recipe
+        return read_layer(self._states(dataset, intervention), site or recipe.site, position or recipe.position, layer)
+
+    def state_items(self, dataset: str, intervention: str = "clean") -> list[str]:
+        """The items of kept states, in order."""
+        return [str(name) for name in read_header(self._states(dataset, intervention))["item_ids"]]
+
+    def _states(self, dataset: str, intervention: str) -> Path:
+        place = self.path / place_of(dataset, intervention)
+        if not place.is_file():
+            wanted = "states" if intervention == "clean" else "states-cut"
+            raise UserError(
+                f"The run {str(self.path)!r} kept no {intervention} states of {dataset!r}; run it again into the same "
+                f"folder with --keep {wanted}."
+            )
+        return place
 
     def figure(self) -> Figure:
         """The ΔP chart."""

@@ -9,6 +9,8 @@ from dataclasses import dataclass
 
 POSITIONS = ("final", "answer_end", "answer_before")
 """Where probes can read: the answer's last token; the last token of the entity in it; the token just before that."""
+KEEP = ("states", "states-cut")
+"""What `--keep` takes: states of the clean run, and states under the knockout and the random control."""
 CUT, REWRITE = "cut", "rewrite"
 """What an intervention changes: attention edges are cut, or the text is written anew."""
 

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
-from anchorscope.answers.choose import Asked, choose_questions
+from anchorscope.answers.choose import QuestionSample, choose_questions
 from anchorscope.datasets.catalog import DatasetSpec, absolute, open_dataset, parse_columns, parse_spec
 from anchorscope.errors import UserError
 from anchorscope.models.embedded import EMBEDDED
@@ -72,7 +72,7 @@ def solver_device(device: str) -> str:
     return "cuda" if device == BALANCED else device
 
 
-def ask(recipe: Recipe, spec: DatasetSpec) -> Asked:
+def ask(recipe: Recipe, spec: DatasetSpec) -> QuestionSample:
     """The questions of one dataset that a recipe asks."""
     reading = open_dataset(spec, recipe.on_bad_row, parse_columns(recipe.columns))
     asked = choose_questions(reading, recipe.limit, recipe.seed, recipe.yes_no)

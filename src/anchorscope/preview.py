@@ -10,9 +10,7 @@ from itertools import pairwise
 from statistics import median
 from typing import Any
 
-import numpy as np
-
-from anchorscope.answers.choose import Asked
+from anchorscope.answers.choose import QuestionSample
 from anchorscope.answers.generate import given_answer
 from anchorscope.answers.prompt import Prompt, build_prompts, make_template, prefix_length
 from anchorscope.answers.template import Template
@@ -30,6 +28,7 @@ from anchorscope.spans.locate import locate, question_tokens
 from anchorscope.spans.positions import POSITIONS
 from anchorscope.spans.question_spans import locate_question_words
 from anchorscope.spans.tokens import offsets_by_decoding
+from anchorscope.stats.streams import drawn, priorities
 
 
 def preview_recipe(recipe: Recipe, shown: int = 3) -> "Preview":
@@ -117,7 +116,9 @@ class Preview:
         return asdict(self)
 
 
-def build_preview(recipe: Recipe, facts: ModelFacts, asked: Sequence[tuple[str, Asked]], shown: int = 3) -> Preview:
+def build_preview(
+    recipe: Recipe, facts: ModelFacts, asked: Sequence[tuple[str, QuestionSample]], shown: int = 3
+) -> Preview:
     """The dry run of a recipe; `asked` are the questions of each dataset, `shown` how many of each to show."""
     template = make_template(recipe.prompt, facts.tokenizer, facts.needs_bos)
     positions = tuple(dict.fromkeys(("final", recipe.position)))
@@ -153,15 +154,13 @@ def build_preview(recipe: Recipe, facts: ModelFacts, asked: Sequence[tuple[str, 
 
 
 def _dataset(
-    name: str, asked: Asked, template: Template, facts: ModelFacts, recipe: Recipe, shown: int
+    name: str, asked: QuestionSample, template: Template, facts: ModelFacts, recipe: Recipe, shown: int
 ) -> ShownDataset:
     questions = asked.questions
     prompts = build_prompts(facts.tokenizer, questions, template)
     shared = prefix_length(prompts)
     own = [len(prompt.ids) - shared for prompt in prompts]
-    drawn = np.random.default_rng([recipe.seed, 5]).choice(
-        len(questions), size=min(shown, len(questions)), replace=False
-    )
+    shown_first = drawn(priorities(recipe.seed, "preview", [question.item_id for question in questions]), shown)
     counts = {one.name: value for one in fields(asked) if isinstance(value := getattr(asked, one.name), int)}
     return ShownDataset(
         name=name,
@@ -173,7 +172,7 @@ def _dataset(
         own=(min(own), float(median(own)), max(own)),
         items=tuple(
             _item(questions[i], prompts[i], template, facts.tokenizer, shared, recipe.exact_tokens)
-            for i in sorted(drawn)
+            for i in shown_first
         ),
     )
 

@@ -12,17 +12,15 @@ from typing import Any
 import tomli_w
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
-from anchorscope.answers.balance import BALANCE
 from anchorscope.answers.choose import YES_NO
-from anchorscope.answers.groups import GROUP_BY
 from anchorscope.answers.prompt import PROMPTS
-from anchorscope.catalogue import EVIDENCE, with_needs
+from anchorscope.answers.training_items import BALANCE, GROUP_BY
+from anchorscope.catalogue import EVIDENCE, KEEP, with_needs
 from anchorscope.datasets.catalog import parse_columns, parse_spec
 from anchorscope.datasets.reading import ON_BAD_ROW
 from anchorscope.engine.sequences import EDGES, SITES
 from anchorscope.errors import UserError, unknown
-from anchorscope.spans.positions import POSITIONS
-from anchorscope.spans.sources import EXACT_TOKENS
+from anchorscope.spans.positions import EXACT_TOKENS, POSITIONS
 
 CHOICES: dict[str, tuple[str, ...]] = {
     "site": SITES,
@@ -93,6 +91,10 @@ class Recipe(BaseModel):
     """Outer folds."""
     bootstrap: int = Field(default=2000, ge=100)
     """Resamples behind every interval."""
+    keep: tuple[str, ...] = ()
+    """What stays in the run folder beside the results: states (clean), states-cut (under the knockout and random)."""
+    keep_layers: str | None = None
+    """The layers whose states are kept, like 3,10-14; all where not given."""
     trust_remote_code: bool = False
     """Whether code that comes with a model may run."""
     allow_random_weights: bool = False
@@ -112,6 +114,14 @@ class Recipe(BaseModel):
             if name not in (*EVIDENCE, "all"):
                 raise unknown("evidence", name, (*EVIDENCE, "all"))
         return with_needs(value)
+
+    @field_validator("keep")
+    @classmethod
+    def _keepable(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        for name in value:
+            if name not in KEEP:
+                raise unknown("value of --keep", name, KEEP)
+        return tuple(name for name in KEEP if name in value)
 
     @field_validator("columns")
     @classmethod

@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from anchorscope.answers.balance import BALANCE, Drawn, draw
+from anchorscope.answers.training_items import BALANCE, Drawn, draw
+from anchorscope.stats.streams import unnamed
 
 RELATIONS = st.sampled_from(["capital", "author", "symbol", None])
 ITEMS = st.lists(st.tuples(st.booleans(), RELATIONS), min_size=1, max_size=60)
@@ -15,7 +16,7 @@ ITEMS = st.lists(st.tuples(st.booleans(), RELATIONS), min_size=1, max_size=60)
 
 def drawn(items: list[tuple[bool, str | None]], balance: str, most: int, seed: int = 0) -> Drawn:
     labels = np.array([label for label, _ in items], dtype=bool)
-    return draw(labels, [relation for _, relation in items], balance, most, np.random.default_rng(seed))
+    return draw(labels, [relation for _, relation in items], balance, most, unnamed(seed, "test", len(labels)))
 
 
 def cells(items: list[tuple[bool, str | None]], result: Drawn) -> dict[str | None, tuple[Counter, Counter]]:

@@ -9,10 +9,10 @@ from copy import deepcopy
 
 import pytest
 import torch
+from anchorscope.answers.conversation import Conversation
 from transformers import LlamaConfig, LlamaForCausalLM
 
-from anchorscope.answers.conversation import Conversation
-from anchorscope.answers.generate import BLANK_ROOM, THINKING_ROOM, Answer
+from anchorscope.answers.generate import EXTRA_BLANK_TOKENS, EXTRA_THINKING_TOKENS, Answer
 from anchorscope.datasets.question import Question
 from anchorscope.engine.batching import Budget
 from anchorscope.models.language_model import LanguageModel
@@ -83,7 +83,7 @@ def test_blanks_do_not_take_the_answers_room(tiny_llama: LanguageModel) -> None:
     assert [answer.status for answer in said(lm, room=5)] == ["answered"] * 2
     short = said(lm, room=4)
     assert [(answer.text, answer.status) for answer in short] == [("Pari", "truncated")] * 2
-    assert BLANK_ROOM > 1
+    assert EXTRA_BLANK_TOKENS > 1
 
 
 @pytest.mark.parametrize("special", [(), ("tags",)], ids=["plain tags", "special tags"])
@@ -105,7 +105,7 @@ def test_a_thinking_block_without_an_end_is_truncated(tiny_llama: LanguageModel)
     lm = speaker(tiny_llama, "<think>", "\n", "hm")  # and "m" for ever
     for answer in said(lm, room=5):
         assert (answer.text, answer.ids, answer.status) == ("", (), "truncated")
-        assert len(answer.before) == 5 + THINKING_ROOM
+        assert len(answer.before) == 5 + EXTRA_THINKING_TOKENS
 
 
 def test_only_an_answer_that_begins_with_the_tag_is_skipped(tiny_llama: LanguageModel) -> None:

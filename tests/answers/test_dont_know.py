@@ -15,9 +15,7 @@ from test_template_chat import KINDS, chat  # isort: skip
 
 from anchorscope.answers.dont_know import ALLOWED, PERMISSION, UNANSWERABLE, allow_dont_know, says_dont_know
 from anchorscope.answers.prompt import make_template
-from anchorscope.answers.template import FEW_SHOT_TEMPLATE, Template
-from anchorscope.answers.template_chat import INSTRUCTION
-from anchorscope.answers.template_examples import FEW_SHOT
+from anchorscope.answers.template import FEW_SHOT, FEW_SHOT_TEMPLATE, INSTRUCTION, Template
 from anchorscope.models.embedded import installed_path
 from anchorscope.models.language_model import LanguageModel
 

@@ -18,8 +18,7 @@ from pathlib import Path
 import pytest
 
 from anchorscope.answers.grade import grade
-from anchorscope.answers.grade_dates import as_date
-from anchorscope.answers.grade_numbers import numbers_in
+from anchorscope.answers.grade_numbers import as_date, numbers_in
 from anchorscope.datasets import atlas
 from anchorscope.datasets.text import words
 

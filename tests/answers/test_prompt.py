@@ -9,8 +9,7 @@ from tokenizers import normalizers, pre_tokenizers
 from transformers import AutoTokenizer
 
 from anchorscope.answers.prompt import Prompt, build_prompts, make_template, prefix_length
-from anchorscope.answers.template import FEW_SHOT_TEMPLATE
-from anchorscope.answers.template_examples import FEW_SHOT
+from anchorscope.answers.template import FEW_SHOT, FEW_SHOT_TEMPLATE
 from anchorscope.datasets.question import Question
 from anchorscope.errors import UserError
 from anchorscope.models.embedded import installed_path

@@ -13,9 +13,7 @@ from hypothesis import strategies as st
 from transformers import AutoTokenizer
 
 from anchorscope.answers.prompt import Prompt, build_prompts, make_template, prefix_length
-from anchorscope.answers.template import Template
-from anchorscope.answers.template_chat import INSTRUCTION
-from anchorscope.answers.template_examples import FEW_SHOT
+from anchorscope.answers.template import FEW_SHOT, INSTRUCTION, Template
 from anchorscope.datasets.question import Question
 from anchorscope.errors import UserError
 from anchorscope.models.embedded import installed_path

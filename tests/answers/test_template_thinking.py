@@ -5,7 +5,7 @@ from copy import deepcopy
 import pytest
 
 from anchorscope.answers.prompt import make_template
-from anchorscope.answers.template_thinking import after_thinking
+from anchorscope.answers.template import after_thinking
 from anchorscope.models.language_model import LanguageModel
 
 TURNS = "{% for message in messages %}[{{ message.role }}]{{ CONTENT }}[end]{% endfor %}"

@@ -16,9 +16,10 @@ sys.path.insert(0, str(Path(__file__).parent))  # pytest's import mode does not 
 
 from small_facts import quick_options, write_questions  # isort: skip
 
+from anchorscope.finished import open_finished
+
 from anchorscope import publish
 from anchorscope.errors import UserError
-from anchorscope.finished import open_finished
 from anchorscope.pipeline import run_recipe
 from anchorscope.recipe import make_recipe
 from anchorscope.report.findings import EFFECT_SCHEMA, SAMPLE_SCHEMA, Findings

@@ -3,12 +3,12 @@
 import numpy as np
 import polars as pl
 import pytest
+from anchorscope.results import ITEM_SCHEMA, confidence, effects_frame, items_frame
 
 from anchorscope.answers.generate import Answer
 from anchorscope.answers.label import Label
 from anchorscope.datasets.question import Question
 from anchorscope.evidence.effects import Effect
-from anchorscope.results import ITEM_SCHEMA, confidence, effects_frame, items_frame
 from anchorscope.spans.locate import Located, QuestionParts
 
 NO_WAYS = pl.DataFrame(schema=dict.fromkeys(("site", "position", "assignment", "item_id", "pathway"), pl.String()))

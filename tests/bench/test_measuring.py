@@ -8,7 +8,7 @@ import torch
 
 from anchorscope.bench.growth import measure_growth
 from anchorscope.bench.meter import Measured, matmul_peak, measure
-from anchorscope.bench.row import Row, with_speedups
+from anchorscope.bench.table import Row, with_speedups
 from anchorscope.bench.targets import TARGETS, Circumstances, judge
 
 CPU = torch.device("cpu")

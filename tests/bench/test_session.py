@@ -1,4 +1,4 @@
-"""A whole benchmark: the contract of its record, missing ways, and the door of a bare machine."""
+"""A whole benchmark: the contract of its record, missing implementations, and the door of a bare machine."""
 
 import json
 import subprocess
@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from anchorscope.bench import answers, probe_fits
+from anchorscope.bench import generation, probe_fits
 from anchorscope.bench.__main__ import main
+from anchorscope.bench.implementations import HOMES
 from anchorscope.bench.options import Options
 from anchorscope.bench.session import run_benchmark
 from anchorscope.bench.setting import Setting
 from anchorscope.bench.table import render
-from anchorscope.bench.ways.registry import HOMES
 from anchorscope.errors import UserError
 
 SRC = Path(__file__).parents[2] / "src"
@@ -26,7 +26,7 @@ def quick(save_tiny) -> dict[str, object]:
             "own": 13}  # fmt: skip
 
 
-def test_the_record_is_the_contract_and_a_missing_way_has_a_note(quick, monkeypatch):
+def test_the_record_is_the_contract_and_a_missing_implementation_has_a_note(quick, monkeypatch):
     for name in ("nnsight", "transformer-lens"):
         monkeypatch.setitem(HOMES, name, (*HOMES[name][:2], "no_such_package"))
     said: list[str] = []
@@ -56,17 +56,17 @@ def test_a_library_that_fails_is_told_and_ours_is_not_hidden(quick, monkeypatch)
         def __init__(self, lm: object) -> None:
             raise OSError("no such thing")
 
-    monkeypatch.setattr("anchorscope.bench.ways.plain_batched.PlainBatched", Broken)
+    monkeypatch.setattr("anchorscope.bench.implementations.plain.PlainBatched", Broken)
     options = Options(**quick, work=("knockout",), ways=("plain-batched",))
     with pytest.raises(OSError, match="no such thing"):
         run_benchmark(options, lambda text: None)
-    monkeypatch.setitem(HOMES, "plain-batched", ("plain_batched", "PlainBatched", "json"))  # now it is another's
+    monkeypatch.setitem(HOMES, "plain-batched", ("plain", "PlainBatched", "json"))  # now it is another's
     (row,) = run_benchmark(options, lambda text: None)["rows"]
     assert row["note"] == "fails here with OSError: no such thing"
 
 
 def test_probes_of_both_solvers_agree(setting: Setting, monkeypatch):
-    monkeypatch.setattr("anchorscope.bench.ways.sklearn_probes.os.cpu_count", lambda: 1)  # a tiny fit, no processes
+    monkeypatch.setattr("anchorscope.bench.probe_fits.os.cpu_count", lambda: 1)  # a tiny fit, no processes
     ours, loop = probe_fits.rows(setting)
     assert (ours.way, loop.way, ours.unit) == ("anchorscope", "scikit-learn", "fits")
     assert ours.items == 4 * 5 * 8
@@ -75,7 +75,7 @@ def test_probes_of_both_solvers_agree(setting: Setting, monkeypatch):
 
 
 def test_generation_of_both_is_the_same(setting: Setting):
-    ours, theirs = answers.rows(setting, setting.workload(6))
+    ours, theirs = generation.rows(setting, setting.workload(6))
     assert (ours.way, theirs.way, ours.items, theirs.items) == ("anchorscope", "plain-batched", 6, 6)
     assert ours.max_difference == 0
     assert theirs.speedup is None  # set once all rows of a work are there

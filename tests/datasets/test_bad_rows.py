@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from sample_files import OWN, json_lines, json_list, parquet, read, refusal, write
 
-from anchorscope.datasets.bad_rows import ROW_LIMIT
+from anchorscope.datasets.raw_rows import ROW_LIMIT
 
 ROW = {"question": "What is the capital of France?", "answers": ["Paris", "Paname"]}
 

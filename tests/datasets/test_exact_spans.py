@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sample_files import json_lines, read, table, write
 
-from anchorscope.datasets.bad_rows import Unusable
-from anchorscope.datasets.exact_spans import spans_of
+from anchorscope.datasets.question_rows import spans_of
+from anchorscope.datasets.raw_rows import Unusable
 
 QUESTION = "Who wrote Dracula, and who filmed Dracula?"
 

@@ -28,11 +28,10 @@ from sample_files import (
     write,
 )  # fmt: skip
 
-from anchorscope.datasets.formats import FORMATS
-from anchorscope.datasets.formats.popqa_relations import RELATIONS as POPQA_RELATIONS
-from anchorscope.datasets.formats.popqa_relations import Relation
-from anchorscope.datasets.formats.quoting import quoted_once
-from anchorscope.datasets.lists_in_text import list_from_text
+from anchorscope.datasets.formats import FORMATS, quoted_once
+from anchorscope.datasets.popqa_relations import RELATIONS as POPQA_RELATIONS
+from anchorscope.datasets.popqa_relations import Relation
+from anchorscope.datasets.raw_rows import list_from_text
 from anchorscope.errors import UserError
 
 EVERY = pytest.mark.parametrize("sample", SAMPLES, ids=[sample.name for sample in SAMPLES])

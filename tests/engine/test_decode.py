@@ -54,6 +54,7 @@ def answer(
     return decode(lm, prompts, prefix, batches or [list(range(len(prompts)))], room, end)
 
 
+@pytest.mark.every_family
 @pytest.mark.parametrize("shared", [True, False])
 def test_answers_are_those_of_transformers_generate(
     tiny: LanguageModel, prompts: list[tuple[int, ...]], shared: bool
@@ -124,6 +125,7 @@ def test_answers_stop_before_the_line_break(tiny: LanguageModel, prompts: list[t
         assert "\n" not in talker.tokenizer.decode(list(one.ids))
 
 
+@pytest.mark.every_family
 @pytest.mark.parametrize("shared", [True, False])
 def test_log_probabilities_are_those_of_a_full_forward_pass(
     tiny: LanguageModel, prompts: list[tuple[int, ...]], shared: bool
@@ -160,6 +162,7 @@ def test_rows_that_leave_do_not_change_the_others(
             assert one.log_probs == pytest.approx(other.log_probs, abs=1e-5)
 
 
+@pytest.mark.every_family
 def test_eager_attention_gives_the_same_answers(tiny: LanguageModel, prompts: list[tuple[int, ...]]) -> None:
     # There a row that sees nothing, as one of padding might without a prefix, becomes NaN and spreads.
     model = copy.deepcopy(tiny.model)

@@ -11,6 +11,8 @@ from anchorscope.engine.sequences import EDGES, Cut, TokenSequence
 from anchorscope.models.language_model import LanguageModel
 from anchorscope.models.wrapping import wrap
 
+pytestmark = pytest.mark.every_family
+
 
 def test_captured_states_are_those_of_the_models_own_forward_pass(
     tiny: LanguageModel, items: list[TokenSequence]

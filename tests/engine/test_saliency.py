@@ -84,6 +84,7 @@ def assert_close(found: NDArray[np.float32], wanted: NDArray[np.float32]) -> Non
     np.testing.assert_allclose(found, wanted, rtol=1e-3, atol=1e-5 * float(np.abs(wanted).max()))
 
 
+@pytest.mark.every_family
 def test_saliency_is_that_of_torchs_gradients_of_eager_attention(
     tiny: LanguageModel, items: list[TokenSequence]
 ) -> None:
@@ -264,6 +265,7 @@ def test_a_single_item_that_does_not_fit_is_refused(tiny_llama: LanguageModel, i
         salient(small, items, budget=Budget(10_000))
 
 
+@pytest.mark.every_family
 def test_what_is_kept_for_the_way_back_is_within_what_is_planned(
     tiny: LanguageModel, items: list[TokenSequence]
 ) -> None:

@@ -2,7 +2,10 @@
 
 import numpy as np
 import pytest
+from sklearn.feature_extraction.text import CountVectorizer
+from sklearn.linear_model import LogisticRegression
 
+from anchorscope.datasets.text import words
 from anchorscope.evidence.baselines import relation_only, words_only
 from anchorscope.stats.auc import auc
 
@@ -67,3 +70,23 @@ def test_words_without_any_use_score_near_chance() -> None:
     labels, folds = rng.random(300) < 0.5, np.arange(300) % 3
     questions = [f"about {a} {b}" for a, b in zip(rng.integers(0, 6, 300), rng.integers(0, 6, 300), strict=True)]
     assert abs(auc(words_only(questions, questions, labels, folds), labels, folds) - 0.5) < 0.12
+
+
+def test_words_scores_are_those_of_scikit_learn_at_its_optimum() -> None:
+    rng = np.random.default_rng(2)
+    n, vocabulary = 240, np.array([f"word{index}" for index in range(300)])
+    questions = [" ".join(rng.choice(vocabulary, 7)) for _ in range(n)]
+    answers = [" ".join(rng.choice(vocabulary, 2)) for _ in range(n)]
+    labels, folds = rng.random(n) < 0.5, rng.integers(0, 4, n)
+    documents = [
+        [f"q {word}" for word in words(question)] + [f"a {word}" for word in words(answer)]
+        for question, answer in zip(questions, answers, strict=True)
+    ]
+    present = CountVectorizer(analyzer=list, binary=True).fit_transform(documents)
+    wanted = np.empty(n)
+    for fold in range(4):
+        inside = folds == fold
+        model = LogisticRegression(max_iter=10_000, tol=1e-9).fit(present[~inside], labels[~inside])
+        wanted[inside] = model.decision_function(present[inside])
+    assert words_only(questions, answers, labels, folds) == pytest.approx(wanted, abs=1e-4)
+    assert np.abs(wanted).max() > 0.5

@@ -11,7 +11,7 @@ from anchorscope.evidence.corrected import CELLS, Corrected, cell_sums, correct_
 from anchorscope.evidence.draws import Draws
 from anchorscope.evidence.items import Measured
 from anchorscope.evidence.pathways import Q_ANCHORED, noise_at_reference
-from anchorscope.stats.bootstrap import group_weights
+from anchorscope.stats.estimate import group_weights
 
 
 def drawn(measured: Measured) -> np.ndarray:

@@ -18,7 +18,7 @@ from anchorscope.evidence.curves import TRUTHS, Curve, corrected_curves, cross_f
 from anchorscope.evidence.draws import Draws
 from anchorscope.evidence.items import Measured, probability, true_label_probability
 from anchorscope.evidence.pathways import GROUPS, noise_at_reference
-from anchorscope.stats.bootstrap import group_weights
+from anchorscope.stats.estimate import group_weights
 
 Q, A = GROUPS
 Keyed = dict[tuple[str, str], Curve]

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from anchorscope.evidence.draws import Draws, estimates, ratio, resampling, total
+from anchorscope.evidence.draws import Draws, _interval_by_sorting, estimates, ratio, resampling, total
 from anchorscope.stats.estimate import percentile_interval
 
 WEIGHTS = np.random.default_rng(0).poisson(1, (30, 8)).astype(np.float32)
@@ -18,6 +18,14 @@ def test_the_first_draw_is_the_sample_itself() -> None:
     some = np.array([5, 2])
     taken = DRAWS.take(some).counts[:, 1:].numpy().T
     assert (taken == WEIGHTS[:, some]).all()
+
+
+def test_items_are_taken_by_number_or_by_mask() -> None:
+    two = DRAWS.take(np.array([3, 4]))
+    assert two.take(np.array([False, True])).counts.tolist() == [DRAWS.counts[4].tolist()]  # not the items 0 and 1
+    assert two.take(np.array([1, 0])).counts.tolist() == DRAWS.counts[[4, 3]].tolist()
+    assert two.take(np.arange(2)).counts.tolist() == DRAWS.counts[[3, 4]].tolist()
+    assert two.take(np.arange(0)).counts.shape == (0, 31)
 
 
 def test_sums_and_numbers_are_those_of_repeated_items() -> None:
@@ -42,6 +50,21 @@ def test_the_value_is_the_samples_and_the_interval_the_resamples() -> None:
     assert value.tolist() == samples[:, 0].tolist()
     wanted = percentile_interval(samples.numpy()[:, 1:], axis=1)
     assert (low.tolist(), high.tolist()) == (wanted[0].tolist(), wanted[1].tolist())
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("n", [1, 2, 40, 41, 300])
+def test_sorting_on_a_device_gives_the_same_interval_to_the_last_bit(dtype: torch.dtype, n: int) -> None:
+    rng = np.random.default_rng(n)
+    samples = torch.from_numpy(rng.normal(size=(3, 4, n))).to(dtype)
+    samples[0, 1][rng.random(n) < 0.3] = torch.nan
+    samples[1, 2] = torch.nan
+    samples[2, 0, : n // 2] = torch.inf
+    wanted = percentile_interval(samples.numpy(), axis=-1)
+    for found, end in zip(_interval_by_sorting(samples), wanted, strict=True):
+        assert found.dtype == np.float64
+        np.testing.assert_array_equal(found, end)
+    assert np.isnan(wanted[0][1, 2])
 
 
 def fail_while_resampling() -> None:

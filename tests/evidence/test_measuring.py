@@ -5,13 +5,13 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from anchorscope.evidence.measuring import Plan, measure_all
+from anchorscope.interventions.rewriting import Spoken, Writer
 
 from anchorscope.engine.batching import Budget
 from anchorscope.engine.forward import compute_prefix
 from anchorscope.engine.sequences import SITES, TokenSequence
-from anchorscope.evidence.measuring import Plan, measure_all
 from anchorscope.interventions.intervention import ItemTokens
-from anchorscope.interventions.rewriting import Spoken, Writer
 from anchorscope.models.language_model import LanguageModel
 from anchorscope.probes.crossfit import ProbeSet
 from anchorscope.probes.scoring import Scorer

@@ -12,8 +12,7 @@ from anchorscope.evidence.draws import Draws
 from anchorscope.evidence.items import Measured
 from anchorscope.evidence.pathways import permuted_flip_share, plain_calls
 from anchorscope.evidence.summary import Row, summarise
-from anchorscope.stats.bootstrap import group_weights
-from anchorscope.stats.estimate import Estimate
+from anchorscope.stats.estimate import Estimate, group_weights
 
 Q, A = "Q-Anchored", "A-Anchored"
 

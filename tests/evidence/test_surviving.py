@@ -7,7 +7,7 @@ from sklearn.metrics import brier_score_loss, log_loss, roc_auc_score
 
 from anchorscope.evidence.draws import Draws
 from anchorscope.evidence.surviving import Scored, baseline_score, layer_scores
-from anchorscope.stats.bootstrap import group_weights
+from anchorscope.stats.estimate import group_weights
 
 MEASURED = random_measured(seed=11)
 DRAWS = Draws.of(group_weights(MEASURED.groups, 200, np.random.default_rng(0)))

@@ -5,6 +5,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+from anchorscope.evidence.experiments.registry import EXPERIMENTS
+from anchorscope.evidence.measuring import Missing, available
+from anchorscope.interventions.controls import random_candidates
 from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
@@ -15,9 +18,6 @@ from anchorscope.engine.forward import compute_prefix
 from anchorscope.engine.keys_values import Prefix
 from anchorscope.engine.sequences import CLEAN, EDGES, Cut, TokenSequence, Variant
 from anchorscope.errors import InterventionNotApplied
-from anchorscope.evidence.experiments.registry import EXPERIMENTS
-from anchorscope.evidence.measuring import Missing, available
-from anchorscope.interventions.controls import random_candidates
 from anchorscope.interventions.intervention import Intervention, ItemTokens, item_tokens
 from anchorscope.interventions.registry import INTERVENTIONS, REWRITINGS, chosen, chosen_rewritings
 from anchorscope.models.language_model import LanguageModel

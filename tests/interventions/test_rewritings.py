@@ -5,18 +5,18 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-
 from anchorscope.answers.conversation import Conversation
+from anchorscope.evidence.rewritten import measure_rewritten, rewrite
+from anchorscope.interventions.rewriting import Rewriting, Spoken, Writer
+
 from anchorscope.datasets.question import Question
 from anchorscope.engine.batching import Budget
 from anchorscope.engine.capture import Work, capture, clean_states
 from anchorscope.errors import InterventionNotApplied
 from anchorscope.evidence.effects import score_states
-from anchorscope.evidence.rewritten import measure_rewritten, rewrite
 from anchorscope.interventions.intervention import item_tokens
 from anchorscope.interventions.patching import DONORS, exchanged, other_words
 from anchorscope.interventions.registry import REWRITINGS
-from anchorscope.interventions.rewriting import Rewriting, Spoken, Writer
 from anchorscope.models.language_model import LanguageModel
 from anchorscope.probes.crossfit import ProbeSet
 from anchorscope.probes.scoring import Scorer

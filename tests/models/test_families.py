@@ -32,6 +32,7 @@ def refused(make: Callable[[], Any]) -> str:
     return text
 
 
+@pytest.mark.every_family
 def test_every_part_is_where_the_table_says(tiny: LanguageModel) -> None:
     assert tiny.model.config.model_type in tiny.family.model_types
     assert tiny.n_layers == len(tiny.layers) == 4
@@ -49,6 +50,7 @@ def test_every_listed_architecture_has_a_tiny_model(kind: str, save_tiny: Callab
     assert json.loads((save_tiny(kind) / "config.json").read_text())["model_type"] == kind
 
 
+@pytest.mark.every_family
 def test_a_block_is_the_sum_of_its_parts(tiny: LanguageModel) -> None:
     stream = torch.randn(1, 6, 32, generator=torch.Generator().manual_seed(0))
     rotary = tiny.rotary(1, stream, torch.arange(6)[None])
@@ -63,6 +65,7 @@ def test_a_block_is_the_sum_of_its_parts(tiny: LanguageModel) -> None:
     torch.testing.assert_close(stream + found.attention + found.mlp, found.residual, rtol=1e-6, atol=1e-6)
 
 
+@pytest.mark.every_family
 def test_logits_are_the_models_own(tiny: LanguageModel) -> None:
     ids = torch.tensor([[256, 5, 80, 13]])
     streams: list[torch.Tensor] = []
@@ -75,6 +78,7 @@ def test_logits_are_the_models_own(tiny: LanguageModel) -> None:
         assert torch.equal(tiny.logits(streams[0]), wanted)
 
 
+@pytest.mark.every_family
 def test_windows_are_known_layer_by_layer(tiny: LanguageModel) -> None:
     all_slide, every_other_slides = ("mistral", "phi3"), ("gemma2", "gemma3_text", "olmo3")
     kind = tiny.model.config.model_type
@@ -155,6 +159,7 @@ def test_the_text_model_inside_one_with_images_is_found() -> None:
     assert lm.sliding_window(0) == 8
 
 
+@pytest.mark.every_family
 def test_gemma_is_given_its_first_token(tiny: LanguageModel) -> None:
     assert tiny.needs_bos == (256 if "gemma" in tiny.model.config.model_type else None)
 
@@ -197,6 +202,7 @@ def test_the_users_attention_kernel_is_left_as_it_is(tiny_llama: LanguageModel, 
     assert model.config._attn_implementation == kernel
 
 
+@pytest.mark.every_family
 def test_identity_says_which_model_gave_the_numbers(tiny: LanguageModel) -> None:
     identity = tiny.identity()
     assert identity.name == tiny.name
@@ -212,6 +218,7 @@ def test_the_same_weights_have_the_same_fingerprint(tiny: LanguageModel) -> None
     assert wrap(copy.deepcopy(tiny.model), tiny.tokenizer, name="another name").fingerprint() == tiny.fingerprint()
 
 
+@pytest.mark.every_family
 def test_one_changed_weight_in_any_tensor_changes_the_fingerprint(tiny: LanguageModel) -> None:
     model = copy.deepcopy(tiny.model)
     lm = wrap(model, tiny.tokenizer)

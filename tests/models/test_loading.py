@@ -63,6 +63,7 @@ class _LeavesAMarker:
         return Path.write_text, (self.marker, "ran")
 
 
+@pytest.mark.every_family
 def test_a_saved_folder_gives_the_same_numbers(tiny: LanguageModel, save_tiny: Callable[[str], Path]) -> None:
     place = save_tiny(tiny.model.config.model_type)
     lm = load(str(place))

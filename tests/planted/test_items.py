@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from anchorscope.answers.grade import grade
-from anchorscope.answers.groups import group_items
+from anchorscope.answers.training_items import group_items
 from anchorscope.datasets.catalog import open_dataset, parse_spec
 from anchorscope.datasets.text import question_key
 from anchorscope.errors import UserError

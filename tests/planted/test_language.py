@@ -9,7 +9,7 @@ from anchorscope.datasets.text import words
 from anchorscope.planted.cells import ALWAYS, CELLS, NEUTRAL, NEVER
 from anchorscope.planted.language import WORDINGS, the_language
 from anchorscope.planted.tokenizer import make_tokenizer
-from anchorscope.spans.empty_words import EMPTY_WORDS
+from anchorscope.spans.function_words import EMPTY_WORDS
 from anchorscope.spans.question_spans import locate_question_words
 
 LANGUAGE = the_language()

@@ -10,12 +10,12 @@ from anchorscope.answers.prompt import build_prompts, make_template, prefix_leng
 from anchorscope.datasets.question import Question
 from anchorscope.models.language_model import LanguageModel
 from anchorscope.models.loading import load
+from anchorscope.planted import planted_model_folder
 from anchorscope.planted.cells import CELLS
 from anchorscope.planted.items import PlantedItem, Shares, planted_items
 from anchorscope.planted.language import RIGHT_VERDICT, WRONG_VERDICT, the_language
 from anchorscope.planted.tokenizer import make_tokenizer
 from anchorscope.planted.train import GOAL, HEADS, LAYERS, WIDTH
-from anchorscope.planted.weights import planted_model_folder
 from anchorscope.spans.locate import Located, locate_all
 from anchorscope.spans.question_spans import locate_question_words
 from anchorscope.stats.auc import auc

@@ -12,12 +12,13 @@ from sklearn.metrics import log_loss, roc_auc_score
 from sklearn.preprocessing import StandardScaler
 
 from anchorscope.errors import UserError
-from anchorscope.probes import crossfit, descent
-from anchorscope.probes.coordinates import Coordinates
+from anchorscope.probes import conjugate_gradient, grid_search
+from anchorscope.probes.chunks import ChunkPlan
 from anchorscope.probes.crossfit import INNER_FOLDS, PROBES, STRENGTHS, ProbeSet, Splits, fit_probes, make_splits
 from anchorscope.probes.folds import grouped_folds
 from anchorscope.probes.logistic import TrainingSets, solve
-from anchorscope.probes.room import Room
+from anchorscope.probes.standardise import Standardised
+from anchorscope.stats.streams import unnamed
 
 N_FOLDS, N_LAYERS = 4, 3
 SIGNAL = (0.0, 1.2, 0.5)
@@ -40,7 +41,7 @@ def example() -> Example:
     labels, groups = rng.random(n) < 0.5, rng.integers(0, 70, size=n)
     directions = rng.normal(size=(N_LAYERS, 1, d)) * np.array(SIGNAL)[:, None, None]
     states = rng.normal(size=(N_LAYERS, n, d)) + labels[None, :, None] * directions
-    folds = grouped_folds(groups, labels, N_FOLDS, np.random.default_rng(1))
+    folds = grouped_folds(groups, labels, N_FOLDS, unnamed(1, "test", len(labels)))
     return Example(torch.tensor(states, dtype=torch.float32), groups, make_splits(labels, groups, folds, seed=3))
 
 
@@ -69,7 +70,7 @@ def test_every_probe_learns_from_other_folds_and_the_halves_share_no_group(
     drawn: tuple[np.ndarray, np.ndarray, int],
 ) -> None:
     labels, groups, seed = drawn
-    folds = grouped_folds(groups, labels, N_FOLDS, np.random.default_rng(seed))
+    folds = grouped_folds(groups, labels, N_FOLDS, unnamed(seed, "test", len(labels)))
     splits = make_splits(labels, groups, folds, seed)
     assert splits.probes == PROBES == ("full", "a", "b")
     for fold in range(N_FOLDS):
@@ -85,7 +86,7 @@ def test_every_probe_learns_from_other_folds_and_the_halves_share_no_group(
 @given(labelled_groups())
 def test_inner_folds_cover_the_training_items_and_keep_groups_whole(drawn: tuple[np.ndarray, np.ndarray, int]) -> None:
     labels, groups, seed = drawn
-    folds = grouped_folds(groups, labels, N_FOLDS, np.random.default_rng(seed))
+    folds = grouped_folds(groups, labels, N_FOLDS, unnamed(seed, "test", len(labels)))
     splits = make_splits(labels, groups, folds, seed)
     assert ((splits.inner >= 0) == splits.training).all()
     flat = splits.training.reshape(-1, len(labels)), splits.inner.reshape(-1, len(labels))
@@ -107,7 +108,7 @@ def test_inner_folds_cover_the_training_items_and_keep_groups_whole(drawn: tuple
 )
 def test_too_few_groups_for_true_and_false_on_every_side_are_refused(groups: np.ndarray) -> None:
     labels = np.arange(80) < 40
-    folds = grouped_folds(groups, labels, N_FOLDS, np.random.default_rng(0))
+    folds = grouped_folds(groups, labels, N_FOLDS, unnamed(0, "test", len(labels)))
     with pytest.raises(UserError) as caught:
         make_splits(labels, groups, folds, seed=0)
     text = str(caught.value)
@@ -235,7 +236,7 @@ def test_some_of_the_probes_can_be_fitted_alone(example: Example, fitted: ProbeS
 
 
 def test_probes_that_did_not_converge_are_named(example: Example, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(descent, "MAX_ITERATIONS", 1)
+    monkeypatch.setattr(conjugate_gradient, "MAX_ITERATIONS", 1)
     found = fit_one(example.states, example.splits).unconverged
     possible = {
         f"mlp/final layer {layer} probe {probe} fold {fold}{what}"
@@ -257,31 +258,31 @@ def test_the_name_of_an_unconverged_probe_points_at_the_right_one(
     hard = torch.tensor(example.splits.training[PROBES.index("b"), 2])
     one_by_one = iter(range(2 * N_LAYERS))
 
-    def one_fails(known: Coordinates, sets: TrainingSets, columns_at_once: int) -> descent.Solution:
-        found = solve(known, sets, columns_at_once)
+    def one_fails(data: Standardised, sets: TrainingSets, columns_at_once: int) -> conjugate_gradient.Solution:
+        found = solve(data, sets, columns_at_once)
         if len(sets.members) > len(sets.scaled_on):
             return replace(found, converged=torch.ones_like(found.converged))
         here = next(one_by_one) == N_LAYERS + 1  # the second place's second layer
         return replace(found, converged=(sets.members != hard).any(1)[None] | torch.tensor(not here))
 
-    monkeypatch.setattr(crossfit, "solve", one_fails)
-    monkeypatch.setattr(crossfit, "find_room", lambda *_: Room(1, 1000, None))
+    monkeypatch.setattr(grid_search, "solve", one_fails)
+    monkeypatch.setattr(grid_search, "plan_chunks", lambda *_, **__: ChunkPlan(1, 1000, None))
     monkeypatch.setattr(torch, "get_num_threads", lambda: 1)  # so that the chunks come in order
     both = fit_probes(torch.stack([example.states, example.states]), example.splits, ["mlp/final", "residual/final"])
     assert [one.unconverged for one in both] == [(), ("residual/final layer 1 probe b fold 2",)]
 
 
 def test_an_inner_fold_that_did_not_converge_is_named_too(example: Example, monkeypatch: pytest.MonkeyPatch) -> None:
-    per_probe = crossfit.INNER_FOLDS * len(crossfit.STRENGTHS)
+    per_probe = INNER_FOLDS * len(STRENGTHS)
 
-    def one_fails(known: Coordinates, sets: TrainingSets, columns_at_once: int) -> descent.Solution:
-        found = solve(known, sets, columns_at_once)
+    def one_fails(data: Standardised, sets: TrainingSets, columns_at_once: int) -> conjugate_gradient.Solution:
+        found = solve(data, sets, columns_at_once)
         converged = torch.ones_like(found.converged)
         if len(sets.members) > len(sets.scaled_on):
             converged[:, (PROBES.index("a") * N_FOLDS + 1) * per_probe + 5] = False  # one strength of one inner fold
         return replace(found, converged=converged)
 
-    monkeypatch.setattr(crossfit, "solve", one_fails)
+    monkeypatch.setattr(grid_search, "solve", one_fails)
     assert fit_one(example.states, example.splits).unconverged == tuple(
         f"mlp/final layer {layer} probe a fold 1 (inner folds)" for layer in range(N_LAYERS)
     )

@@ -5,6 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from anchorscope.probes.folds import grouped_folds
+from anchorscope.stats.streams import unnamed
 
 ITEMS = st.lists(st.tuples(st.integers(0, 15), st.booleans()), min_size=1, max_size=60)
 
@@ -16,7 +17,7 @@ def columns(items: list[tuple[int, bool]]) -> tuple[np.ndarray, np.ndarray]:
 @given(ITEMS, st.integers(2, 6), st.integers(0, 99))
 def test_groups_are_never_torn(items: list[tuple[int, bool]], n_folds: int, seed: int) -> None:
     groups, labels = columns(items)
-    folds = grouped_folds(groups, labels, n_folds, np.random.default_rng(seed))
+    folds = grouped_folds(groups, labels, n_folds, unnamed(seed, "test", len(labels)))
     assert folds.shape == groups.shape
     assert ((folds >= 0) & (folds < n_folds)).all()
     for group in set(groups):
@@ -26,15 +27,15 @@ def test_groups_are_never_torn(items: list[tuple[int, bool]], n_folds: int, seed
 @given(ITEMS, st.integers(2, 6), st.integers(0, 99))
 def test_the_same_seed_gives_the_same_folds(items: list[tuple[int, bool]], n_folds: int, seed: int) -> None:
     groups, labels = columns(items)
-    first, second = (grouped_folds(groups, labels, n_folds, np.random.default_rng(seed)) for _ in range(2))
+    first, second = (grouped_folds(groups, labels, n_folds, unnamed(seed, "test", len(labels))) for _ in range(2))
     assert (first == second).all()
 
 
 @given(ITEMS, st.integers(2, 6), st.integers(0, 99))
 def test_the_names_of_groups_do_not_matter(items: list[tuple[int, bool]], n_folds: int, seed: int) -> None:
     groups, labels = columns(items)
-    found = grouped_folds(groups, labels, n_folds, np.random.default_rng(seed))
-    renamed = grouped_folds(7 * groups - 40, labels, n_folds, np.random.default_rng(seed))
+    found = grouped_folds(groups, labels, n_folds, unnamed(seed, "test", len(labels)))
+    renamed = grouped_folds(7 * groups - 40, labels, n_folds, unnamed(seed, "test", len(labels)))
     assert (found == renamed).all()
 
 
@@ -42,7 +43,7 @@ def test_the_names_of_groups_do_not_matter(items: list[tuple[int, bool]], n_fold
 def test_true_and_false_spread_evenly_up_to_the_largest_group(sizes: list[tuple[int, bool]], n_folds: int) -> None:
     groups = np.repeat(np.arange(len(sizes)), [size for size, _ in sizes])
     labels = np.repeat([label for _, label in sizes], [size for size, _ in sizes])
-    folds = grouped_folds(groups, labels, n_folds, np.random.default_rng(0))
+    folds = grouped_folds(groups, labels, n_folds, unnamed(0, "test", len(labels)))
     for label in (True, False):
         counts = np.bincount(folds[labels == label], minlength=n_folds)
         largest = max((size for size, kind in sizes if kind == label), default=0)
@@ -52,7 +53,7 @@ def test_true_and_false_spread_evenly_up_to_the_largest_group(sizes: list[tuple[
 def test_large_groups_are_dealt_first_so_that_small_ones_can_even_them_out() -> None:
     groups = np.array([*[0] * 8, *range(1, 9)])
     for seed in range(5):
-        folds = grouped_folds(groups, np.ones(16, dtype=bool), 2, np.random.default_rng(seed))
+        folds = grouped_folds(groups, np.ones(16, dtype=bool), 2, unnamed(seed, "test", 16))
         assert list(np.bincount(folds)) == [8, 8]
 
 
@@ -60,7 +61,7 @@ def test_mixed_groups_spread_evenly_too() -> None:
     rng = np.random.default_rng(4)
     groups = rng.integers(0, 150, size=600)
     labels = rng.random(600) < 0.3
-    folds = grouped_folds(groups, labels, 5, np.random.default_rng(0))
+    folds = grouped_folds(groups, labels, 5, unnamed(0, "test", len(labels)))
     sizes = np.bincount(groups)
     for label in (True, False):
         counts = np.bincount(folds[labels == label], minlength=5)
@@ -69,5 +70,5 @@ def test_mixed_groups_spread_evenly_too() -> None:
 
 def test_another_seed_gives_other_folds() -> None:
     groups, labels = np.arange(60), np.arange(60) % 2 == 0
-    first, second = (grouped_folds(groups, labels, 5, np.random.default_rng(seed)) for seed in (0, 1))
+    first, second = (grouped_folds(groups, labels, 5, unnamed(seed, "test", len(labels))) for seed in (0, 1))
     assert (first != second).any()

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import polars as pl
+from anchorscope.results import effects_frame
 from report_synthetic import SUMMARY_SCHEMA, make_findings, summary_row
 
 from anchorscope.engine.sequences import SITES
@@ -13,7 +14,6 @@ from anchorscope.evidence.effects import Effect
 from anchorscope.evidence.items import Measured
 from anchorscope.evidence.pathways import noise_at_reference, plain_calls
 from anchorscope.report.findings import EXPERIMENT_ITEM_SCHEMA, Findings, headline_effects
-from anchorscope.results import effects_frame
 
 FOLDS = 5
 SITE = SITES.index("mlp")

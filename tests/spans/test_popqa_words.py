@@ -15,7 +15,7 @@ from tokenizers import Tokenizer
 
 from anchorscope.datasets.question import Question
 from anchorscope.models.embedded import installed_path
-from anchorscope.spans.places import Span, words_as_written
+from anchorscope.spans.char_spans import Span, words_as_written
 from anchorscope.spans.question_spans import QuestionSpans, locate_question_words
 from anchorscope.spans.tokens import tokens_in_spans
 

@@ -1,4 +1,4 @@
-"""Our AUC against scikit-learn's, with ties, weights and strata."""
+"""Our AUC against scikit-learn's and against counting pairs, with ties and strata."""
 
 import numpy as np
 import pytest
@@ -6,29 +6,38 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.metrics import roc_auc_score
 
-from anchorscope.stats.auc import auc, resampled_auc
+from anchorscope.stats.auc import auc
 
 
-@given(st.lists(st.tuples(st.integers(0, 4), st.booleans(), st.integers(1, 3)), min_size=2, max_size=40))
-def test_equals_scikit_learn_with_ties_and_weights(rows):
+@given(st.lists(st.tuples(st.integers(0, 4), st.booleans()), min_size=2, max_size=40))
+def test_equals_scikit_learn_with_ties(rows: list[tuple[int, bool]]) -> None:
     scores = np.array([float(row[0]) for row in rows])
     labels = np.array([row[1] for row in rows])
-    weights = np.array([[float(row[2]) for row in rows]])
-    ours = resampled_auc(scores, labels, weights)[0]
+    ours = auc(scores, labels)
     if labels.all() or not labels.any():
         assert np.isnan(ours)
     else:
-        assert ours == pytest.approx(roc_auc_score(labels, scores, sample_weight=weights[0]))
+        assert ours == pytest.approx(roc_auc_score(labels, scores))
 
 
-def test_strata_are_weighted_by_their_pairs():
+@given(st.integers(0, 2**32 - 1), st.integers(1, 30), st.integers(1, 4))
+def test_counts_the_pairs_of_one_stratum(seed: int, n: int, n_strata: int) -> None:
+    rng = np.random.default_rng(seed)
+    scores, labels, strata = rng.integers(0, 5, n) / 2, rng.random(n) < 0.5, rng.integers(0, n_strata, n)
+    compared = labels[:, None] & ~labels & (strata[:, None] == strata)
+    won = (scores[:, None] > scores) + 0.5 * (scores[:, None] == scores)
+    wanted = won[compared].mean() if compared.any() else np.nan
+    assert auc(scores, labels, strata) == pytest.approx(wanted, nan_ok=True)
+
+
+def test_strata_are_weighted_by_their_pairs() -> None:
     scores = np.array([1.0, 0.0, 0.0, 1.0, 1.0])
     labels = np.array([True, False, True, False, False])
     strata = np.array([0, 0, 1, 1, 1])
     assert auc(scores, labels, strata) == pytest.approx((1 * 1.0 + 2 * 0.0) / 3)  # 1 pair won, 2 pairs lost
 
 
-def test_many_rows_at_once_equal_one_by_one():
+def test_many_rows_at_once_equal_one_by_one() -> None:
     rng = np.random.default_rng(0)
     scores = rng.normal(size=(3, 4, 30))
     labels = rng.random(30) < 0.5
@@ -36,3 +45,13 @@ def test_many_rows_at_once_equal_one_by_one():
     together = auc(scores, labels, strata)
     assert together.shape == (3, 4)
     assert together[2, 1] == pytest.approx(auc(scores[2, 1], labels, strata))
+
+
+def test_every_row_may_have_labels_of_its_own() -> None:
+    rng = np.random.default_rng(1)
+    scores, labels, strata = rng.normal(size=(6, 25)), rng.random((6, 25)) < 0.5, rng.integers(0, 2, 25)
+    labels[3] = True  # no pair
+    together = auc(scores, labels, strata)
+    assert np.isnan(together).tolist() == [False, False, False, True, False, False]
+    one_by_one = [float(auc(*row, strata)) for row in zip(scores, labels, strict=True)]
+    assert together.tolist() == pytest.approx(one_by_one, nan_ok=True)

@@ -5,8 +5,7 @@ import pytest
 from sklearn.metrics import cohen_kappa_score
 
 from anchorscope.stats.agreement import kappa
-from anchorscope.stats.bootstrap import group_weights
-from anchorscope.stats.estimate import percentile_interval
+from anchorscope.stats.estimate import group_weights, percentile_interval
 
 
 def interval_of_the_mean(values, weights):

@@ -1,28 +1,34 @@
 """The whole evidence on the planted model, as a user runs it: every experiment is made, rated and told."""
 
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
 import polars as pl
 import pytest
+from anchorscope.evidence.experiments.registry import EXPERIMENTS
 from typer.testing import CliRunner
+
+sys.path.insert(0, str(Path(__file__).parents[1]))  # pytest's import mode does not make helper modules importable
+
+from unprinted import unprinted  # isort: skip
 
 from anchorscope.catalogue import EVIDENCE
 from anchorscope.cli.main import app
-from anchorscope.evidence.experiments.registry import EXPERIMENTS
 from anchorscope.interventions.registry import INTERVENTIONS, REWRITINGS
 from anchorscope.planted.items import Shares
 from anchorscope.report.findings import EXPERIMENT_ITEM_SCHEMA, EXPERIMENT_SCHEMA
 from anchorscope.validation.scores import METHODS_OF
 from anchorscope.validation.validate import Options, read_summary, validate
 
-ITEMS = 400
+ITEMS = 240
 
 
 @pytest.fixture(scope="module")
 def out(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return validate(tmp_path_factory.mktemp("validate") / "v", Options(items=ITEMS, bootstrap=100, device="cpu"))
+    with unprinted():  # of the run; the validation's own figures are printed
+        return validate(tmp_path_factory.mktemp("validate") / "v", Options(items=ITEMS, bootstrap=100, device="cpu"))
 
 
 @pytest.fixture(scope="module")
@@ -97,7 +103,7 @@ def test_the_page_shows_the_figures_and_the_rules(out: Path) -> None:
 def test_going_on_gives_the_same_and_other_items_are_refused(out: Path, found: dict[str, Any]) -> None:
     validate(out, Options(items=ITEMS, bootstrap=100, device="cpu"))
     assert read_summary(out) == found
-    told = CliRunner().invoke(app, ["validate", "--out", str(out), "--items", "240"])
+    told = CliRunner().invoke(app, ["validate", "--out", str(out), "--items", "300"])
     assert told.exit_code == 2
     assert "holds a validation with other items; start over with --fresh" in told.output
     assert read_summary(out) == found

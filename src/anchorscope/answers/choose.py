@@ -8,12 +8,10 @@ the file or on its other questions, and a smaller limit draws from a larger one'
 import heapq
 from dataclasses import dataclass
 
-from anchorscope.answers.template_examples import FEW_SHOT
-from anchorscope.datasets.question import Question
+from anchorscope.answers.template import FEW_SHOT
+from anchorscope.datasets.question import Question, asks_yes_no
 from anchorscope.datasets.reading import Reading
-from anchorscope.datasets.small_hash import small_hash
-from anchorscope.datasets.text import normalise, question_key, words_once
-from anchorscope.datasets.yes_no import asks_yes_no
+from anchorscope.datasets.text import normalise, question_key, small_hash, words_once
 from anchorscope.errors import UserError, unknown
 
 YES_NO = ("drop", "keep")
@@ -23,8 +21,8 @@ _FEW_SHOT_SUBJECTS = frozenset(normalise(example.subject) for example in FEW_SHO
 
 
 @dataclass(frozen=True)
-class Asked:
-    """The questions of one dataset, and what became of the others."""
+class QuestionSample:
+    """The questions of one dataset that are asked, and how many of its rows are not, by reason."""
 
     questions: list[Question]
     read: int
@@ -49,14 +47,14 @@ def _words(text: str) -> str:
     return " ".join(words_once(text))
 
 
-def choose_questions(reading: Reading, limit: int | None, seed: int, yes_no: str = "drop") -> Asked:
+def choose_questions(reading: Reading, limit: int | None, seed: int, yes_no: str = "drop") -> QuestionSample:
     """Draws the questions to ask; they keep their order."""
     if yes_no not in YES_NO:
         raise unknown("value of --yes-no", yes_no, YES_NO)
     seen: set[int] = set()
     drawn: list[tuple[int, int, Question]] = []  # a heap by falling hash, once it is full
     left_out = dict.fromkeys(("wordless", "repeated", "few-shot", "yes/no"), 0)
-    for place, question in enumerate(reading):
+    for position, question in enumerate(reading):
         words = _words(question.question)
         key = small_hash(words or question.question, seed)
         if key in seen:
@@ -67,12 +65,12 @@ def choose_questions(reading: Reading, limit: int | None, seed: int, yes_no: str
         if reason:
             left_out[reason] += 1
         elif limit is None or len(drawn) < limit:
-            heapq.heappush(drawn, (-key, place, question))
+            heapq.heappush(drawn, (-key, position, question))
         else:
-            heapq.heappushpop(drawn, (-key, place, question))
+            heapq.heappushpop(drawn, (-key, position, question))
     if not drawn:
         raise UserError(_nothing(reading, left_out))
-    return Asked(
+    return QuestionSample(
         questions=[question for _, _, question in sorted(drawn, key=lambda one: one[1])],
         read=reading.rows,
         bad=len(reading.bad_rows) + left_out["wordless"],

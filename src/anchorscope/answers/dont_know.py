@@ -11,9 +11,7 @@ name that merely begins with such words is an answer: "Unknown Pleasures", "I Do
 import re
 from dataclasses import replace
 
-from anchorscope.answers.template import Template
-from anchorscope.answers.template_chat import INSTRUCTION
-from anchorscope.answers.template_examples import FEW_SHOT, Example
+from anchorscope.answers.template import FEW_SHOT, INSTRUCTION, Example, Template
 
 ALLOWED = "I don't know"
 """What the model is told to say."""
@@ -84,16 +82,16 @@ _AROUND = " \t\"'*_([{<«»>}])"
 
 def says_dont_know(text: str) -> bool:
     """Whether an answer says that the answer is not known."""
-    said = " ".join(text.translate(_MARKS).split()).strip(_AROUND)
-    if said.isupper():
-        said = said.lower()  # in capitals throughout, they tell nothing of names
-    while apology := _APOLOGY.match(said):
-        said = said[apology.end() :].strip(_AROUND)
-    sentence, state = _SENTENCE.match(said), _STATE.match(said)
-    if sentence is not None and _goes_on(said[sentence.end() :]):
+    answer = " ".join(text.translate(_MARKS).split()).strip(_AROUND)
+    if answer.isupper():
+        answer = answer.lower()  # in capitals throughout, they tell nothing of names
+    while apology := _APOLOGY.match(answer):
+        answer = answer[apology.end() :].strip(_AROUND)
+    sentence, state = _SENTENCE.match(answer), _STATE.match(answer)
+    if sentence is not None and _goes_on(answer[sentence.end() :]):
         return True
     return state is not None and (
-        bool(_ENDS.match(said[state.end() :])) or bool(_STATE_GOES_ON.match(said[state.end() :]))
+        bool(_ENDS.match(answer[state.end() :])) or bool(_STATE_GOES_ON.match(answer[state.end() :]))
     )
 
 

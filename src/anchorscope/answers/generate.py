@@ -10,8 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from anchorscope.answers.prompt import Prompt
-from anchorscope.answers.template import FEW_SHOT_TEMPLATE, Template
-from anchorscope.answers.template_thinking import CLOSE, OPEN, after_thinking
+from anchorscope.answers.template import CLOSE, FEW_SHOT_TEMPLATE, OPEN, Template, after_thinking
 from anchorscope.datasets.question import Question
 from anchorscope.engine.batching import Budget, plan_batches
 from anchorscope.engine.decode import Decoded, decode, decoded_lengths
@@ -19,9 +18,9 @@ from anchorscope.engine.keys_values import Prefix
 from anchorscope.models.language_model import LanguageModel, decode_all_exactly, decode_exactly
 from anchorscope.progress import Progress
 
-BLANK_ROOM = 4
+EXTRA_BLANK_TOKENS = 4
 """Blank tokens that a chat answer may begin with, beyond the longest answer."""
-THINKING_ROOM = 1024
+EXTRA_THINKING_TOKENS = 1024
 """Tokens that a thinking block may take, beyond the longest answer; an item that thinks longer is truncated."""
 
 
@@ -53,21 +52,21 @@ def answer_questions(
     chat = template.kind == "chat"
     ends = _Ends(lm, chat)
 
-    def ask(asked: Sequence[int], room: int) -> dict[int, Decoded]:
-        ids = [prompts[index].ids for index in asked]
-        batches = plan_batches(decoded_lengths(ids, prefix, room), budget.tokens)
-        decoded = decode(lm, ids, prefix, batches, room, ends.is_end, progress, budget) if asked else []
-        return dict(zip(asked, decoded, strict=True))
+    def decode_answers(indices: Sequence[int], max_tokens: int) -> dict[int, Decoded]:
+        ids = [prompts[index].ids for index in indices]
+        batches = plan_batches(decoded_lengths(ids, prefix, max_tokens), budget.tokens)
+        decoded = decode(lm, ids, prefix, batches, max_tokens, ends.is_end, progress, budget) if indices else []
+        return dict(zip(indices, decoded, strict=True))
 
-    asked = [index for index, question in enumerate(questions) if question.model_answer is None]
-    decoded = ask(asked, max_new_tokens + (BLANK_ROOM if chat else 0))
+    indices = [index for index, question in enumerate(questions) if question.model_answer is None]
+    decoded = decode_answers(indices, max_new_tokens + (EXTRA_BLANK_TOKENS if chat else 0))
     if chat:  # few models think when told not to, so only theirs are asked again, with room for it
         thinking = [index for index, one in decoded.items() if _thinks(decode_exactly(lm.tokenizer, one.ids))]
-        decoded |= ask(thinking, max_new_tokens + THINKING_ROOM)
-    spoken = {index: _spoken(lm.tokenizer, one, max_new_tokens, chat) for index, one in decoded.items()}
-    texts = dict(zip(spoken, decode_all_exactly(lm.tokenizer, [one.ids for one in spoken.values()]), strict=True))
+        decoded |= decode_answers(thinking, max_new_tokens + EXTRA_THINKING_TOKENS)
+    tokens_of = {index: _split_answer(lm.tokenizer, one, max_new_tokens, chat) for index, one in decoded.items()}
+    texts = dict(zip(tokens_of, decode_all_exactly(lm.tokenizer, [one.ids for one in tokens_of.values()]), strict=True))
     return [
-        spoken[index].answer(texts[index])
+        tokens_of[index].answer(texts[index])
         if question.model_answer is None
         else given_answer(lm.tokenizer, template, prompts[index], question.model_answer)
         for index, question in enumerate(questions)
@@ -77,11 +76,11 @@ def answer_questions(
 def given_answer(tokenizer: Any, template: Template, prompt: Prompt, text: str) -> Answer:
     """An answer that was given elsewhere, as the model would see it after the prompt."""
     ids = template.answer_ids(tokenizer, prompt.text, prompt.ids, text)
-    return _Spoken(ids, None, True, ()).answer(decode_exactly(tokenizer, ids))
+    return _AnswerTokens(ids, None, True, ()).answer(decode_exactly(tokenizer, ids))
 
 
 @dataclass(frozen=True)
-class _Spoken:
+class _AnswerTokens:
     """An answer's tokens, not yet text."""
 
     ids: tuple[int, ...]
@@ -91,17 +90,17 @@ class _Spoken:
 
     def answer(self, text: str) -> Answer:
         """The answer, with the text of its tokens."""
-        said = text.strip()
-        status = "truncated" if not self.finished else "answered" if said else "empty"
-        return Answer(text=said, ids=self.ids, log_probs=self.log_probs, status=status, before=self.before)
+        visible = text.strip()
+        status = "truncated" if not self.finished else "answered" if visible else "empty"
+        return Answer(text=visible, ids=self.ids, log_probs=self.log_probs, status=status, before=self.before)
 
 
-def _spoken(tokenizer: Any, decoded: Decoded, room: int, chat: bool) -> _Spoken:
+def _split_answer(tokenizer: Any, decoded: Decoded, max_tokens: int, chat: bool) -> _AnswerTokens:
     """What the model said, apart from what it wrote before."""
     start = _tokens_before(tokenizer, decoded.ids) if chat else 0
     ids, log_probs = decoded.ids[start:], decoded.log_probs[start:]
-    finished = decoded.finished and len(ids) <= room
-    return _Spoken(ids[:room], log_probs[:room], finished, decoded.ids[:start])
+    finished = decoded.finished and len(ids) <= max_tokens
+    return _AnswerTokens(ids[:max_tokens], log_probs[:max_tokens], finished, decoded.ids[:start])
 
 
 def _thinks(text: str) -> bool:
@@ -142,5 +141,5 @@ class _Ends:
         line, has_break, _ = self.texts[token].partition("\n")
         if not has_break or not self.chat:
             return bool(has_break)
-        said = after_thinking(decode_exactly(self.tokenizer, so_far))
-        return said is not None and bool((said + line).strip())
+        visible = after_thinking(decode_exactly(self.tokenizer, so_far))
+        return visible is not None and bool((visible + line).strip())

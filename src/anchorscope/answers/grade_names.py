@@ -9,7 +9,8 @@ import re
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
 
-from anchorscope.answers.grade_lists import (
+from anchorscope.answers.grade_question import ParsedQuestion
+from anchorscope.answers.grade_words import (
     ALWAYS_CLASSES,
     BEFORE_OF,
     CLASSES,
@@ -18,9 +19,12 @@ from anchorscope.answers.grade_lists import (
     PREPOSITIONS,
     SUFFIXES,
     TITLES,
+    readings,
+    roman_value,
+    same_but_spacing,
+    same_noun,
+    singular,
 )
-from anchorscope.answers.grade_question import Asked
-from anchorscope.answers.grade_words import readings, roman_value, same_but_spacing, same_noun, singular
 from anchorscope.datasets.text import located_words, words
 
 _PARENTHESES = re.compile(r"\s*\(([^()]*)\)")
@@ -72,10 +76,10 @@ def without_titles(name: Sequence[str]) -> tuple[str, ...]:
     return kept
 
 
-def without_classes(name: Sequence[str], asked: Asked | None) -> tuple[str, ...]:
+def without_classes(name: Sequence[str], question: ParsedQuestion | None) -> tuple[str, ...]:
     """A name without the kind of thing that it names, where the question says it already: "River", "Battle of"."""
-    droppable = ALWAYS_CLASSES if asked is None else ALWAYS_CLASSES | (CLASSES & asked.words)
-    if asked is not None and "mountain" in asked.words:
+    droppable = ALWAYS_CLASSES if question is None else ALWAYS_CLASSES | (CLASSES & question.words)
+    if question is not None and "mountain" in question.words:
         droppable |= {"mt"}
     kept = tuple(name)
     if len(kept) > 2 and kept[1] == "of" and kept[0] in droppable | BEFORE_OF:
@@ -110,15 +114,16 @@ def _compatible(one: str, other: str) -> bool:
 def same_person(answer: str, core: Sequence[str], alias: str) -> bool:
     """Whether the answer's name is the accepted person's: the surname, or fitting first names and the surname."""
     accepted = without_titles(readings(words(alias))[0])
-    said = without_titles(core)
-    if len(accepted) < 2 or said[-1] != accepted[-1] or not _looks_like_a_person(alias):
+    given = without_titles(core)
+    if len(accepted) < 2 or given[-1] != accepted[-1] or not _looks_like_a_person(alias):
         return False
-    if len(said[-1]) < _SHORTEST_SURNAME or (roman_value(said[-1]) or _HIGHEST_REGNAL) < _HIGHEST_REGNAL:
+    if len(given[-1]) < _SHORTEST_SURNAME or (roman_value(given[-1]) or _HIGHEST_REGNAL) < _HIGHEST_REGNAL:
         return False
-    if len(said) < len(accepted) and accepted[-len(said) :] == said:
+    if len(given) < len(accepted) and accepted[-len(given) :] == given:
         return True
     one = _spread(accepted[:-1], _initials(alias))
-    others = [_spread(said[at:-1], _initials(answer)) for at in range(len(said) - 1)]  # "English author Mary Blunt"
+    # The answer may describe before it names: "English author Mary Blunt".
+    others = [_spread(given[index:-1], _initials(answer)) for index in range(len(given) - 1)]
     return any(_first_names_fit(one, other) for other in others)
 
 
@@ -132,12 +137,12 @@ def _first_names_fit(one: Sequence[str], other: Sequence[str]) -> bool:
 
 def _looks_like_a_person(alias: str) -> bool:
     """Two to six words of letters, written as a name."""
-    heard = located_words(alias, numbers=False)
-    return 2 <= len(heard) <= 6 and all(
+    located = located_words(alias, numbers=False)
+    return 2 <= len(located) <= 6 and all(
         word.text.isalpha()
         and word.text not in NOT_IN_A_PERSON
         and (alias[word.start].isupper() or word.text in PARTICLES)
-        for word in heard
+        for word in located
     )
 
 
@@ -149,9 +154,9 @@ def _misspelt(one: Sequence[str], other: Sequence[str]) -> bool:
     short, long = sorted(differing[0], key=len)
     if len(short) < _SHORTEST_MISSPELT or len(long) - len(short) > 1 or not (short + long).isalpha():
         return False
-    at = next((i for i, (a, b) in enumerate(zip(short, long, strict=False)) if a != b), len(short))
-    swapped = short[:at] + short[at + 1 : at + 2] + short[at : at + 1] + short[at + 2 :]
-    return short[at:] == long[at + 1 :] or short[at + 1 :] == long[at + 1 :] or swapped == long
+    index = next((i for i, (a, b) in enumerate(zip(short, long, strict=False)) if a != b), len(short))
+    swapped = short[:index] + short[index + 1 : index + 2] + short[index : index + 1] + short[index + 2 :]
+    return short[index:] == long[index + 1 :] or short[index + 1 :] == long[index + 1 :] or swapped == long
 
 
 def _is_acronym(short: str, long: Sequence[str]) -> bool:
@@ -173,11 +178,11 @@ def _parts(text: str) -> frozenset[tuple[str, ...]]:
     return frozenset(part for part in listed if part)
 
 
-def same_name(answer: str, core: tuple[str, ...], alias: str, asked: Asked | None) -> bool:
+def same_name(answer: str, core: tuple[str, ...], alias: str, question: ParsedQuestion | None) -> bool:
     """Whether the whole answer is another way to write the accepted one."""
     is_noun = alias.strip()[:1].islower()
-    cores = list(dict.fromkeys((*readings(core), without_titles(core), without_classes(core, asked))))
-    for form in _known_forms(alias, asked):
+    cores = list(dict.fromkeys((*readings(core), without_titles(core), without_classes(core, question))))
+    for form in _known_forms(alias, question):
         if any(one == form or (is_noun and _plural(one, form)) or same_but_spacing(one, form) for one in cores):
             return True
         if _misspelt(core, form):
@@ -186,17 +191,17 @@ def same_name(answer: str, core: tuple[str, ...], alias: str, asked: Asked | Non
             return True
     if "and" in core and _parts(answer) == _parts(alias):
         return True
-    if _same_place(answer, alias) or (asked is not None and asked.chooses(words(alias), core)):
+    if _same_place(answer, alias) or (question is not None and question.chooses(words(alias), core)):
         return True
-    return asked is not None and asked.person and same_person(answer, core, _PARENTHESES.sub("", alias))
+    return question is not None and question.asks_person and same_person(answer, core, _PARENTHESES.sub("", alias))
 
 
-def _known_forms(alias: str, asked: Asked | None) -> Iterator[tuple[str, ...]]:
+def _known_forms(alias: str, question: ParsedQuestion | None) -> Iterator[tuple[str, ...]]:
     for form in forms(alias):
-        if asked is not None and asked.several and "," in alias:
+        if question is not None and question.asks_several and "," in alias:
             continue
         yield form
-        untitled, unclassed = without_titles(form), without_classes(form, asked)
+        untitled, unclassed = without_titles(form), without_classes(form, question)
         yield from (other for other in (untitled, unclassed) if other != form and sum(map(len, other)) > 2)
 
 

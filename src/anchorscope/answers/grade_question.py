@@ -10,8 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
-from anchorscope.answers.grade_lists import OPENERS, PERSONS, SUFFIXES
-from anchorscope.answers.grade_words import singular, stands_in
+from anchorscope.answers.grade_words import OPENERS, PERSONS, SUFFIXES, singular, stands_in
 from anchorscope.datasets.text import ARTICLES, Word, located_words, occurrences
 
 _PERSON = re.compile(
@@ -35,71 +34,74 @@ _SHORTEST_PART = 4
 
 
 @dataclass(frozen=True)
-class Asked:
+class ParsedQuestion:
     """A question as the grader sees it."""
 
     text: str
-    heard: tuple[Word, ...]
+    located: tuple[Word, ...]
     words: frozenset[str]
     """Its words, and the singular of each."""
-    person: bool
+    asks_person: bool
     """Whether it asks for a person, so that a surname may be enough."""
-    several: bool
+    asks_several: bool
     """Whether it asks for more than one thing, so that one of them is not enough."""
-    choice: bool
+    offers_choice: bool
     """Whether it offers the answers to choose from."""
-    capital: bool
+    asks_capital: bool
     """Whether it asks for a capital, which may have the name of its country."""
 
     def gives(self, alias: Sequence[str], answer: Sequence[str]) -> bool:
         """Whether naming `alias` in this answer only repeats the question."""
-        texts = [word.text for word in self.heard]
-        spoken = [word for word in answer if word not in ARTICLES]
+        texts = [word.text for word in self.located]
+        answer_words = [word for word in answer if word not in ARTICLES]
         plain = [text for text in texts if text not in ARTICLES]
-        if self.choice:
+        if self.offers_choice:
             return False
-        if len(spoken) > len(alias) and stands_in(spoken, plain):
+        if len(answer_words) > len(alias) and stands_in(answer_words, plain):
             return True
         places = list(occurrences(alias, texts))
         if not places:
-            joined = [word.text for word in located_words(self.text)]  # "womens", where `heard` has "women" and "'s"
+            joined = [word.text for word in located_words(self.text)]  # "womens", where `located` has "women" and "'s"
             return any(True for _ in occurrences(alias, joined)) or self._shortens_a_name(alias)
-        if self.capital or any(self._inside_a_name(first, after) for first, after in places):
+        if self.asks_capital or any(self._inside_a_name(first, after) for first, after in places):
             return False
         named = any(self._written_as_name(first, after) for first, after in places)
-        restated = len(answer) >= _SENTENCE and len(self.words.intersection(spoken)) >= _SENTENCE // 2
+        restated = len(answer) >= _SENTENCE and len(self.words.intersection(answer_words)) >= _SENTENCE // 2
         return named or restated
 
     def prefers_another(self, alias: Sequence[str], answer: Sequence[str]) -> bool:
         """Whether an answer to a choice names another option first ("B is older than A") or as well ("A and B")."""
-        if not self.choice:
+        if not self.offers_choice:
             return False
         first, after = next(iter(occurrences(alias, answer)), (0, len(answer)))
-        names = {word.text for at, word in enumerate(self.heard) if self._capital(at) and word.text not in alias}
+        capitalised = {word.text for index, word in enumerate(self.located) if self._is_capitalised(index)}
+        names = capitalised.difference(alias)
         if any(word in names and len(word) > 3 for word in answer[:first]):
             return True
         return tuple(answer[after : after + 1]) == ("and",) and any(word in names for word in answer[after + 1 :])
 
     def is_another_option(self, alias: Sequence[str], answer: Sequence[str]) -> bool:
         """Whether the question offers this accepted answer and, apart from it, what the answer says."""
-        texts = [word.text for word in self.heard if word.text not in ARTICLES]
-        return self.choice and stands_in(alias, texts) and stands_in(answer, texts) and not stands_in(answer, alias)
+        texts = [word.text for word in self.located if word.text not in ARTICLES]
+        if not self.offers_choice or stands_in(answer, alias):
+            return False
+        return stands_in(alias, texts) and stands_in(answer, texts)
 
     def chooses(self, alias: Sequence[str], answer: Sequence[str]) -> bool:
         """Whether a choice is answered by a part of this option that no other part of the question has."""
-        texts = [word.text for word in self.heard if word.text not in ARTICLES]
-        if not self.choice or not stands_in(answer, alias) or sum(map(len, answer)) < _SHORTEST_PART:
+        texts = [word.text for word in self.located if word.text not in ARTICLES]
+        if not self.offers_choice or not stands_in(answer, alias) or sum(map(len, answer)) < _SHORTEST_PART:
             return False
         return len(list(occurrences(answer, texts))) == len(list(occurrences(alias, texts))) == 1
 
-    def _capital(self, at: int) -> bool:
+    def _is_capitalised(self, index: int) -> bool:
         """Whether a word is written as a name."""
-        word = self.heard[at]
-        return self.text[word.start].isupper() and not (at == 0 and word.text in OPENERS)
+        word = self.located[index]
+        return self.text[word.start].isupper() and not (index == 0 and word.text in OPENERS)
 
-    def _adjacent(self, at: int) -> bool:
-        """Whether only white space or a hyphen stands between word `at` and the next."""
-        return not self.text[self.heard[at].end : self.heard[at + 1].start].strip(" -–'’")
+    def _adjacent(self, index: int) -> bool:
+        """Whether only white space or a hyphen stands between word `index` and the next."""
+        return not self.text[self.located[index].end : self.located[index + 1].start].strip(" -–'’")
 
     def _inside_a_name(self, first: int, after: int) -> bool:
         """Whether the words are a part of a longer name, or say by whom or where something is."""
@@ -107,52 +109,52 @@ class Asked:
 
     def _name_goes_on(self, after: int) -> bool:
         """After the words: "Geneva Airport", "Sonnet 18", "Robert Downey, Jr.", "Bach's Mass"."""
-        rest = self.heard[after : after + 2]
+        rest = self.located[after : after + 2]
         if not rest:
             return False
         if rest[0].text == "'s":
-            return len(rest) == 2 and self._capital(after + 1)
-        is_name = self._capital(after) or rest[0].text[0].isdigit()
+            return len(rest) == 2 and self._is_capitalised(after + 1)
+        is_name = self._is_capitalised(after) or rest[0].text[0].isdigit()
         return rest[0].text in SUFFIXES or (is_name and self._adjacent(after - 1))
 
     def _name_came_before(self, first: int, after: int) -> bool:
         """Before the words: "Canton of Geneva", "Lake Geneva", "songs by Bach", "Mass (Bach work)", "Lima, Peru?"."""
-        before = self.heard[first - 1].text
-        between = self.text[self.heard[first - 1].end : self.heard[first].start].strip()
+        before = self.located[first - 1].text
+        between = self.text[self.located[first - 1].end : self.located[first].start].strip()
         if before == "by" or between.endswith("("):
             return True
         if not self._adjacent(first - 1):
-            return between == "," and after == len(self.heard) and self._capital(first - 1)
-        of_name = before == "of" and first > 1 and self._capital(first - 2) and self._adjacent(first - 2)
-        return of_name or (self._capital(first - 1) and before not in OPENERS)
+            return between == "," and after == len(self.located) and self._is_capitalised(first - 1)
+        of_name = before == "of" and first > 1 and self._is_capitalised(first - 2) and self._adjacent(first - 2)
+        return of_name or (self._is_capitalised(first - 1) and before not in OPENERS)
 
     def _written_as_name(self, first: int, after: int) -> bool:
-        start, end = self.heard[first].start, self.heard[after - 1].end
+        start, end = self.located[first].start, self.located[after - 1].end
         quoted = self.text[start - 1 : start] in tuple("'\"‘“’”") and self.text[end : end + 1] in tuple("'\"’”")
-        return quoted or any(self._capital(at) for at in range(first, after))
+        return quoted or any(self._is_capitalised(index) for index in range(first, after))
 
     def _shortens_a_name(self, alias: Sequence[str]) -> bool:
         """Whether the words are a name of the question without its middle: "Mary Blunt" of "Mary Ann Blunt"."""
-        texts = [word.text for word in self.heard]
+        texts = [word.text for word in self.located]
         if len(alias) < 2 or alias[0] not in texts or alias[-1] not in texts:
             return False
         start, end = texts.index(alias[0]), texts.index(alias[-1])
         run = texts[start : end + 1]
         shortened = len(alias) <= len(run) <= len(alias) + 2 and set(run).issuperset(alias)
-        return shortened and all(self._capital(at) for at in range(start, end + 1))
+        return shortened and all(self._is_capitalised(index) for index in range(start, end + 1))
 
 
 @lru_cache(maxsize=1 << 10)
-def ask(question: str) -> Asked:
+def parse_question(question: str) -> ParsedQuestion:
     """Reads a question."""
-    heard = tuple(located_words(question, split_possessive=True))
-    texts = {word.text for word in heard}
-    return Asked(
+    located = tuple(located_words(question, split_possessive=True))
+    texts = {word.text for word in located}
+    return ParsedQuestion(
         text=question,
-        heard=heard,
+        located=located,
         words=frozenset(texts | {singular(text) for text in texts}),
-        person=bool(_PERSON.search(question)),
-        several=bool(_SEVERAL.search(question)),
-        choice=bool(_CHOICE.search(question)),
-        capital="capital" in texts,
+        asks_person=bool(_PERSON.search(question)),
+        asks_several=bool(_SEVERAL.search(question)),
+        offers_choice=bool(_CHOICE.search(question)),
+        asks_capital="capital" in texts,
     )

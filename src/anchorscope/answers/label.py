@@ -5,12 +5,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from anchorscope.answers.balance import draw
 from anchorscope.answers.generate import Answer
 from anchorscope.answers.grade import grade
-from anchorscope.answers.groups import group_items
+from anchorscope.answers.training_items import draw, group_items
 from anchorscope.datasets.question import Question
 from anchorscope.errors import TooFewAnswers
+from anchorscope.stats.streams import priorities
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,8 @@ def label_answers(
         truthful[index] = _graded(questions[index], answers[index]) if given is None else given
     labels = np.array([truthful[index] for index in graded], dtype=bool)
     relations = [questions[index].relation for index in graded]
-    drawn = draw(labels, relations, balance, max_per_class, np.random.default_rng([seed, 2]))
+    order = priorities(seed, "balance", [questions[index].item_id for index in graded])
+    drawn = draw(labels, relations, balance, max_per_class, order)
     used = {index: (bool(drawn.used[place]), float(drawn.weight[place])) for place, index in enumerate(graded)}
     result = []
     for index, answer in enumerate(answers):

@@ -8,8 +8,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
-from anchorscope.answers.template import FEW_SHOT_TEMPLATE, ZERO_SHOT_TEMPLATE, Offsets, Template
-from anchorscope.answers.template_chat import chat_template
+from anchorscope.answers.template import FEW_SHOT_TEMPLATE, ZERO_SHOT_TEMPLATE, Offsets, Template, chat_template
 from anchorscope.datasets.question import Question
 from anchorscope.engine.sequences import shared_prefix_length
 from anchorscope.errors import unknown
@@ -32,7 +31,7 @@ class Prompt:
     @cached_property
     def own_start(self) -> int:
         """The first token with a character that is not in the head."""
-        return next((at for at, (_, end) in enumerate(self.offsets) if end > self.question_start), len(self.ids))
+        return next((index for index, (_, end) in enumerate(self.offsets) if end > self.question_start), len(self.ids))
 
 
 def make_template(kind: str, tokenizer: Any, needs_bos: int | None = None) -> Template:

@@ -19,6 +19,7 @@ from anchorscope.evidence.effects import Effect, Measurements
 from anchorscope.evidence.experiments.found import Found, ItemValues, Statistic
 from anchorscope.plan.interventions import Missing
 from anchorscope.probes.crossfit import ProbeSet
+from anchorscope.probes.final_probe import FinalProbe
 
 _TENSORS, _RECORDS = "tensors.safetensors", "records.json"
 
@@ -33,14 +34,14 @@ def records(kind: Any) -> Format:
     return Format(write, lambda folder: adapter.validate_json((folder / _RECORDS).read_bytes()))
 
 
-def _write_probe_sets(sets: Mapping[str, ProbeSet], folder: Path) -> None:
+def _write_probe_sets(sets: Mapping[str, ProbeSet] | Mapping[str, FinalProbe], folder: Path) -> None:
     """Probe sets by name, with everything that a resumed run needs."""
     tensors: dict[str, Tensor] = {}
     for name, fitted in sets.items():
         tensors[f"{name}/weight"], tensors[f"{name}/bias"] = fitted.weight.contiguous(), fitted.bias.contiguous()
         tensors[f"{name}/strength"] = torch.as_tensor(fitted.strength)
         tensors[f"{name}/inner_auc"] = torch.as_tensor(fitted.inner_auc)
-    notes = {name: json.dumps(fitted.unconverged) for name, fitted in sets.items()}
+    notes = {name: json.dumps([fitted.unconverged, fitted.notes]) for name, fitted in sets.items()}
     save_file(tensors, folder / _TENSORS, metadata=notes)
 
 
@@ -49,13 +50,24 @@ def _read_probe_sets(folder: Path) -> dict[str, ProbeSet]:
     tensors = load_file(folder / _TENSORS)
     with safe_open(folder / _TENSORS, "pt") as handle:
         notes = handle.metadata()
-    return {
-        name: ProbeSet(
+    found = {}
+    for name, note in notes.items():
+        unconverged, told = json.loads(note)
+        found[name] = ProbeSet(
             tensors[f"{name}/weight"], tensors[f"{name}/bias"], tensors[f"{name}/strength"].numpy(),
-            tensors[f"{name}/inner_auc"].numpy(), tuple(json.loads(note)),
-        )
-        for name, note in notes.items()
-    }  # fmt: skip
+            tensors[f"{name}/inner_auc"].numpy(), tuple(unconverged), tuple(told),
+        )  # fmt: skip
+    return found
+
+
+def _write_final_probes(probes: Mapping[str, FinalProbe], folder: Path) -> None:
+    """Probes that learned from all items, by site and position: as probe sets without folds."""
+    _write_probe_sets(probes, folder)
+
+
+def _read_final_probes(folder: Path) -> dict[str, FinalProbe]:
+    """The same, read back."""
+    return {name: FinalProbe(**vars(one)) for name, one in _read_probe_sets(folder).items()}
 
 
 def _write_effect(effect: Effect, path: Path) -> None:
@@ -167,6 +179,8 @@ TENSORS = Format(_write_tensors, _read_tensors)
 """Tensors by name."""
 PROBE_SETS = Format(_write_probe_sets, _read_probe_sets)
 """Probe sets by name."""
+FINAL_PROBES = Format(_write_final_probes, _read_final_probes)
+"""Probes that learned from all items."""
 ARRAYS = Format(_write_arrays, _read_arrays)
 """NumPy arrays by name."""
 MEASUREMENTS = Format(_write_measurements, _read_measurements)

@@ -12,7 +12,7 @@ import numpy as np
 import polars as pl
 from torch import Tensor
 
-from anchorscope.answers.choose import Asked as QuestionSample
+from anchorscope.answers.choose import QuestionSample
 from anchorscope.answers.generate import Answer
 from anchorscope.catalogue import POSITIONS
 from anchorscope.engine.sequences import SITES
@@ -21,6 +21,7 @@ from anchorscope.evidence.experiments.found import Found, Statistic
 from anchorscope.items import Item
 from anchorscope.plan.interventions import Missing
 from anchorscope.probes.crossfit import ProbeSet
+from anchorscope.probes.final_probe import FinalProbe
 from anchorscope.schema import (
     EFFECT_SCHEMA,
     EXPERIMENT_ITEM_SCHEMA,
@@ -29,8 +30,8 @@ from anchorscope.schema import (
     PATHWAY_COLUMNS,
     UNAVAILABLE_SCHEMA,
 )
+from anchorscope.spans.char_spans import Span
 from anchorscope.spans.locate import Located
-from anchorscope.spans.places import Span
 
 
 def confidence(answer: Answer) -> tuple[float | None, float | None]:
@@ -189,9 +190,17 @@ def counts_frame(dataset: str, sample: QuestionSample, items: Sequence[Item]) ->
     }])  # fmt: skip
 
 
-def probe_tensors(dataset: str, probes: Sequence[str], fitted: Mapping[str, ProbeSet]) -> dict[str, Tensor]:
-    """probes.safetensors: `DATASET/SITE/POSITION/PROBE/weight` [fold, layer, d_model] and `/bias` [fold, layer]."""
+def probe_tensors(
+    dataset: str, probes: Sequence[str], fitted: Mapping[str, ProbeSet], final: Mapping[str, FinalProbe]
+) -> dict[str, Tensor]:
+    """probes.safetensors: `DATASET/SITE/POSITION/PROBE/weight` [fold, layer, d_model] and `/bias` [fold, layer].
+
+    The probe `final`, which learned from all items, has no folds: [layer, d_model] and [layer].
+    """
     tensors = {}
+    for place, one in final.items():
+        tensors[f"{dataset}/{place}/final/weight"] = one.weight.contiguous()
+        tensors[f"{dataset}/{place}/final/bias"] = one.bias.contiguous()
     for place, found in fitted.items():
         for index, probe in enumerate(probes):
             name = f"{dataset}/{place}/{probe}"

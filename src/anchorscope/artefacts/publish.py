@@ -13,9 +13,10 @@ import polars as pl
 from safetensors.torch import save_file
 from torch import Tensor
 
-from anchorscope.answers.template_examples import FEW_SHOT
+from anchorscope.answers.template import FEW_SHOT
 from anchorscope.artefacts.durable import PARTIAL, folder_beside
 from anchorscope.artefacts.finished import FinishedRun
+from anchorscope.artefacts.kept_states import KeptStates
 from anchorscope.artefacts.run_folder import RESULTS, RunFolder
 from anchorscope.artefacts.step import peak_memory_mb
 from anchorscope.models.language_model import ModelIdentity
@@ -48,6 +49,10 @@ class DatasetResult:
     """What they found of single items."""
     unavailable: pl.DataFrame
     """What was asked for and cannot be done on this dataset, with the reason."""
+    kept: Sequence[KeptStates] = ()
+    """States that are kept."""
+    notes: tuple[str, ...] = ()
+    """What happened on the way: where memory ran out while probes were fitted."""
 
 
 @dataclass(frozen=True)
@@ -99,6 +104,8 @@ def _publish(
     for name in ("curves", "reference_curves", "probe_scores", "summary", "experiments"):
         frames[name].write_csv(made / f"{name}.csv")
     save_file({name: tensor for one in results for name, tensor in one.probes.items()}, made / "probes.safetensors")
+    for kept in (kept for one in results for kept in one.kept):
+        kept.write(made)
     (made / "recipe.toml").write_text(to_toml(run.recipe), encoding="utf-8")
     steps = [
         {"step": name, "seconds": one.seconds, "peak_memory_mb": max(one.peak_memory_mb.values()),
@@ -138,6 +145,7 @@ def _warnings(identity: ModelIdentity, results: Sequence[DatasetResult], left_ou
             reason = textwrap.shorten(rows["reason"][0], 240, placeholder=" …")
             found.append(f"not available on {one.name}, {experiment}: {reason}{more}")
         found += [f"probe not converged: {name}" for name in one.unconverged]
+        found += one.notes
     return found
 
 

@@ -6,6 +6,7 @@ otherwise it is made. So a changed question file, model, version or option redoe
 finished run can be extended without doing anything twice.
 """
 
+import json
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -64,12 +65,13 @@ class Step(Generic[T]):
     ) -> None:
         self.folder, self.name, self.form, self._make = folder, name, form, make
         self.large = large  # a large result is dropped when the run is finished, and made again where it is needed
-        self.made_from: dict[str, Any] = {
+        parts = {
             "epoch": made_from.epoch,
             "options": dict(made_from.options),
             "libraries": dict(made_from.libraries),
             "parents": {parent.name: parent.key for parent in parents},
         }
+        self.made_from: dict[str, Any] = json.loads(json.dumps(parts))  # as it is read back: lists, no tuples
         self.key: str = canonical_hash({"step": name, **self.made_from})
         self._held: list[T] = []
 
@@ -149,11 +151,15 @@ class Step(Generic[T]):
             for name in {**before[kind], **now[kind]}
             if before[kind].get(name) != now[kind].get(name)
         ]
-        changed = [name for name, key in now["parents"].items() if before["parents"].get(name) != key]
+        known = before["parents"]
+        changed = [name for name, key in now["parents"].items() if name in known and known[name] != key]
+        added = [name for name in now["parents"] if name not in known]
         if before["epoch"] != now["epoch"]:
             reasons.append("this version computes it differently")
         if not reasons and changed:
             reasons.append(f"{', '.join(changed)} changed")
+        if not reasons and added:
+            reasons.append(f"{', '.join(added)} came in")
         return "; ".join(reasons) or "it stood here under another name"
 
 

@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 from torch import nn
 
+from anchorscope.bench.implementations.own import Own
 from anchorscope.bench.meter import Measured, measure
 from anchorscope.bench.setting import Setting
-from anchorscope.bench.ways.own import Own
 from anchorscope.bench.workload import LEAST_OWN, Workload
 from anchorscope.models.language_model import LanguageModel
 
@@ -48,7 +48,7 @@ class Growth:
 
 
 def measure_growth(setting: Setting) -> list[Growth]:
-    """All three axes, by our own way."""
+    """All three axes, by our own implementation."""
     return [_of_items(setting), _of_length(setting), _of_layers(setting)]
 
 

@@ -10,10 +10,10 @@ from anchorscope.errors import UserError, unknown
 
 WORK = ("knockout", "single-layer", "probes", "generation")
 """What is measured: clean and cut over all layers; a cut in every single layer; probe fitting; greedy answers."""
-WAYS = ("anchorscope", "plain", "plain-batched", "transformer-lens", "nnsight", "scikit-learn")
+IMPLEMENTATIONS = ("anchorscope", "plain", "plain-batched", "transformer-lens", "nnsight", "scikit-learn")
 """Who does it: this package; a plain loop; the same done well (for answers: transformers' own `generate`); two
 libraries; a loop of fits."""
-WAYS_OF = {
+IMPLEMENTATIONS_OF = {
     "knockout": ("anchorscope", "plain", "plain-batched", "transformer-lens", "nnsight"),
     "single-layer": ("anchorscope", "plain", "plain-batched", "transformer-lens", "nnsight"),
     "probes": ("anchorscope", "scikit-learn"),
@@ -31,7 +31,7 @@ class Options:
     """One benchmark."""
 
     work: tuple[str, ...] = _choice(WORK, f"What to measure, with commas: {', '.join(WORK)}.")
-    ways: tuple[str, ...] = _choice(WAYS, f"Who is to do it, with commas: {', '.join(WAYS)}.")
+    ways: tuple[str, ...] = _choice(IMPLEMENTATIONS, f"Who is to do it, with commas: {', '.join(IMPLEMENTATIONS)}.")
     model: str = _choice("smollm2-135m", "Embedded model, hub id, folder, GGUF file, or shape:NAME (random weights).")
     device: str = _choice("auto", "auto, cpu, cuda or cuda:N.")
     dtype: str = _choice("auto", "auto (float32 on the CPU, bfloat16 on a GPU), float32, bfloat16 or float16.")
@@ -48,12 +48,12 @@ class Options:
 
     def __post_init__(self) -> None:
         _refuse_unknown("work", self.work, WORK)
-        _refuse_unknown("way", self.ways, WAYS)
-        allowed = {way for work in self.work for way in WAYS_OF[work]}
+        _refuse_unknown("way", self.ways, IMPLEMENTATIONS)
+        allowed = {way for work in self.work for way in IMPLEMENTATIONS_OF[work]}
         if not allowed & set(self.ways):
             raise UserError(
                 f"None of the ways {', '.join(self.ways)} can do {', '.join(self.work)}; "
-                f"allowed for it: {', '.join(way for way in WAYS if way in allowed)}."
+                f"allowed for it: {', '.join(way for way in IMPLEMENTATIONS if way in allowed)}."
             )
         for name, least in (("items", 2), ("probe_items", 60), ("repeats", 1), ("new_tokens", 1), ("seed", 0)):
             _refuse_small(name, getattr(self, name), least)
@@ -68,9 +68,9 @@ class Options:
         """Whether items are random tokens: asked for by their lengths, or a model that knows no words."""
         return self.model.startswith("shape:") or self.shared is not None or self.own is not None
 
-    def ways_of(self, work: str) -> list[str]:
+    def implementations_of(self, work: str) -> list[str]:
         """The chosen ways of one work, in the order in which they are shown."""
-        return [way for way in WAYS_OF[work] if way in self.ways]
+        return [way for way in IMPLEMENTATIONS_OF[work] if way in self.ways]
 
 
 def split(text: str) -> tuple[str, ...]:

@@ -1,14 +1,14 @@
-"""A whole benchmark, told from top to bottom: load, measure the machine, race the ways, judge the targets."""
+"""A whole benchmark, from top to bottom: load, measure the machine, time all implementations, judge the targets."""
 
 from typing import Any
 
-from anchorscope.bench import answers, probe_fits
+from anchorscope.bench import generation, probe_fits
 from anchorscope.bench.growth import measure_growth
 from anchorscope.bench.meter import held_mb, machine, matmul_peak
 from anchorscope.bench.options import Options
-from anchorscope.bench.row import Row, with_speedups
 from anchorscope.bench.setting import Say, Setting, load_model
-from anchorscope.bench.states import StateWays
+from anchorscope.bench.states import StateImplementations
+from anchorscope.bench.table import Row, with_speedups
 from anchorscope.bench.targets import Circumstances, judge
 from anchorscope.bench.workload import Workload
 
@@ -47,16 +47,16 @@ def run_benchmark(options: Options, say: Say) -> dict[str, Any]:
 
 def _measure(setting: Setting, workload: Workload) -> list[Row]:
     rows: list[Row] = []
-    ways = StateWays(setting, workload)
+    knockouts = StateImplementations(setting, workload)
     for work in setting.options.work:
-        if not setting.options.ways_of(work):
+        if not setting.options.implementations_of(work):
             continue
         if work in ("knockout", "single-layer"):
-            rows += ways.rows(work)
+            rows += knockouts.rows(work)
             continue
-        ways.close()  # copies of the model would count as memory of what comes next
-        rows += probe_fits.rows(setting) if work == "probes" else answers.rows(setting, workload)
-    ways.close()
+        knockouts.close()  # copies of the model would count as memory of what comes next
+        rows += probe_fits.rows(setting) if work == "probes" else generation.rows(setting, workload)
+    knockouts.close()
     return rows
 
 

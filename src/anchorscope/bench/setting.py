@@ -24,7 +24,7 @@ _TOKENIZER_OF = "smollm2-135m"  # serves all shapes
 
 @dataclass(frozen=True)
 class Setting:
-    """One benchmark under way."""
+    """One benchmark that is running."""
 
     options: Options
     lm: LanguageModel
@@ -92,7 +92,7 @@ def _real(options: Options, lm: LanguageModel, n: int) -> Workload:
 
 
 def _refuse_windows(lm: LanguageModel, workload: Workload) -> None:
-    # The other ways are given one mask for all layers, which would erase a window.
+    # The other implementations are given one mask for all layers, which would erase a window.
     longest = max(item.length for item in workload.items)
     windows = [window for layer in range(lm.n_layers) if (window := lm.sliding_window(layer)) is not None]
     if windows and min(windows) < longest:

@@ -1,7 +1,7 @@
 """The works that give states: the knockout over all layers, and the knockout of every single layer.
 
-Every way is tuned, then checked on a few items against the plain loop in float32 (which also warms it up), then timed
-in turns with the others. Ways that are slow run fewer items: rates are compared, not seconds.
+Every implementation is tuned, then checked on a few items against the plain loop in float32 (which also warms it up),
+then timed in turns with the others. Slow ones run fewer items: rates are compared, not seconds.
 """
 
 import copy
@@ -13,12 +13,11 @@ from statistics import median
 import torch
 from torch import Tensor
 
-from anchorscope.bench.row import Row
+from anchorscope.bench.implementations import CannotDo, Implementation, is_foreign, make
+from anchorscope.bench.implementations.own import Own
+from anchorscope.bench.implementations.plain import Plain
 from anchorscope.bench.setting import Setting
-from anchorscope.bench.ways.own import Own
-from anchorscope.bench.ways.plain import Plain
-from anchorscope.bench.ways.registry import is_foreign, make
-from anchorscope.bench.ways.way import CannotDo, Way
+from anchorscope.bench.table import Row
 from anchorscope.bench.workload import Workload
 from anchorscope.models.language_model import LanguageModel
 from anchorscope.models.memory import is_out_of_memory
@@ -30,25 +29,25 @@ _CHECKED = {"knockout": 8, "single-layer": 2}  # items whose states are compared
 
 
 @dataclass
-class StateWays:
-    """The ways that give states, each made and tuned once for both works."""
+class StateImplementations:
+    """The implementations that give states, each made and tuned once for both works."""
 
     setting: Setting
     workload: Workload
-    ways: dict[str, Way] = field(default_factory=dict)
+    implementations: dict[str, Implementation] = field(default_factory=dict)
     told: dict[str, str] = field(default_factory=dict)
-    """What each way chose when it was tuned."""
+    """What each implementation chose when it was tuned."""
     rates: dict[str, float] = field(default_factory=dict)
-    """Tokens per second of each way's knockout after tuning, to know how many items it can afford."""
+    """Tokens per second of each knockout after tuning, to know how many items an implementation can afford."""
     missing: dict[str, str] = field(default_factory=dict)
-    """Why a way cannot run at all."""
+    """Why an implementation cannot run at all."""
 
     def rows(self, work: str) -> list[Row]:
-        """One row per chosen way."""
-        names = self.setting.options.ways_of(work)
+        """One row per chosen implementation."""
+        names = self.setting.options.implementations_of(work)
         for name in names:
             self._prepare(name)
-        ready = [name for name in names if name in self.ways]
+        ready = [name for name in names if name in self.implementations]
         reference = _Reference(self.setting, work, self.workload) if ready else None
         rows: dict[str, Row] = {}
         runs: dict[str, Callable[[], object]] = {}
@@ -66,9 +65,9 @@ class StateWays:
                 rows[name] = replace(row, note=f"fails here with {type(error).__name__}: {str(error)[:160]}")
                 continue
             parts[name] = self._affordable(name, work)
-            runs[name] = lambda name=name: _run(self.ways[name], work, parts[name])  # type: ignore[misc]
+            runs[name] = lambda name=name: _run(self.implementations[name], work, parts[name])  # type: ignore[misc]
         for name, taken in self.setting.race(runs, work).items():
-            tokens = self.ways[name].tokens(work, parts[name])
+            tokens = self.implementations[name].tokens(work, parts[name])
             rows[name] = rows[name].timed(
                 len(parts[name].items), taken, self.setting.held, tokens, self.setting.peak_tokens_per_s
             )
@@ -77,8 +76,8 @@ class StateWays:
         return [rows[name] if name in rows else Row(work, name, note=self.missing[name]) for name in names]
 
     def _streaming(self, row: Row) -> Row:
-        """The row with what the same work takes when probes read the states on their way."""
-        own, setting = self.ways["anchorscope"], self.setting
+        """The row with what the same work takes when probes read the states as they come."""
+        own, setting = self.implementations["anchorscope"], self.setting
         assert isinstance(own, Own)
         own.stream(self.workload)  # its first products are slow
         taken = setting.race({"streaming": lambda: own.stream(self.workload)}, "knockout")["streaming"]
@@ -89,23 +88,23 @@ class StateWays:
         )
 
     def close(self) -> None:
-        """Lets all ways go."""
-        for way in self.ways.values():
-            way.close()
-        self.ways.clear()
+        """Closes all implementations."""
+        for implementation in self.implementations.values():
+            implementation.close()
+        self.implementations.clear()
 
     def _prepare(self, name: str) -> None:
-        if name in self.ways or name in self.missing:
+        if name in self.implementations or name in self.missing:
             return
         self.setting.say(f"{name}: prepared")
         try:
-            way = make(name, self.setting.lm)
-            self.told[name] = way.tune(self.workload)
-            part = self.workload.first(self._batch(way))
+            implementation = make(name, self.setting.lm)
+            self.told[name] = implementation.tune(self.workload)
+            part = self.workload.first(self._batch(implementation))
             began = time.perf_counter()
-            way.knockout(part)
-            self.rates[name] = way.tokens("knockout", part) / (time.perf_counter() - began)
-            self.ways[name] = way
+            implementation.knockout(part)
+            self.rates[name] = implementation.tokens("knockout", part) / (time.perf_counter() - began)
+            self.implementations[name] = implementation
             self.setting.say(f"{name}: {self.told[name]}")
         except CannotDo as error:
             self.missing[name] = str(error)
@@ -119,24 +118,24 @@ class StateWays:
                 raise
 
     def _checked(self, row: Row, reference: "_Reference | None") -> Row:
-        assert reference is not None  # there is one wherever a way is ready
-        found = _run(self.ways[row.way], row.work, reference.part)
+        assert reference is not None  # there is one wherever an implementation is ready
+        found = _run(self.implementations[row.way], row.work, reference.part)
         return reference.compare(row, found)
 
     def _affordable(self, name: str, work: str) -> Workload:
         """As many items as one repeat has the time for: whole batches, or a part of one, but never very few."""
-        way, n = self.ways[name], len(self.workload.items)
-        each = way.tokens(work, self.workload) / n / self.rates[name]
-        batch, fits = max(2, self._batch(way)), int(self.setting.options.seconds / each)
+        implementation, n = self.implementations[name], len(self.workload.items)
+        each = implementation.tokens(work, self.workload) / n / self.rates[name]
+        batch, fits = max(2, self._batch(implementation)), int(self.setting.options.seconds / each)
         return self.workload.first(min(n, fits // batch * batch if fits >= batch else max(_LEAST, fits)))
 
-    def _batch(self, way: Way) -> int:
-        """Items that a way runs together; ours sees all of them, and makes its batches itself."""
-        return int(getattr(way, "size", len(self.workload.items)))
+    def _batch(self, implementation: Implementation) -> int:
+        """Items that an implementation runs together; ours sees all of them, and makes its batches itself."""
+        return int(getattr(implementation, "size", len(self.workload.items)))
 
 
-def _run(way: Way, work: str, workload: Workload) -> Tensor:
-    return way.knockout(workload) if work == "knockout" else way.single_layer(workload)
+def _run(implementation: Implementation, work: str, workload: Workload) -> Tensor:
+    return implementation.knockout(workload) if work == "knockout" else implementation.single_layer(workload)
 
 
 class _Reference:

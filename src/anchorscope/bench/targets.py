@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from anchorscope.bench.row import Row
+from anchorscope.bench.table import Row
 
 
 @dataclass(frozen=True)
@@ -109,11 +109,11 @@ def _judged(target: Target, rows: Sequence[Row]) -> dict[str, Any]:
     return {"target": target.text, "bound": target.bound, "measured": measured, "met": met}
 
 
-def _measured(target: Target, by_way: dict[str, Row]) -> float | None:
-    own = by_way.get("anchorscope")
+def _measured(target: Target, by_implementation: dict[str, Row]) -> float | None:
+    own = by_implementation.get("anchorscope")
     if target.measure != "speedup":
         return None if own is None else getattr(own, target.measure)
-    found = [by_way[way].speedup for way in target.against if way in by_way]
+    found = [by_implementation[name].speedup for name in target.against if name in by_implementation]
     known = [speedup for speedup in found if speedup is not None]
     # Of several, the faster counts: all of them have to be there.
     return min(known) if len(known) == len(target.against) else None

@@ -1,4 +1,4 @@
-"""What every way is given: token sequences with a common beginning, the keys to cut, and where to read.
+"""What every implementation is given: token sequences with a common beginning, the keys to cut, and where to read.
 
 Two kinds. Real items are questions with answers in the two-shot template, their exact tokens found as in a run; half of
 the answers are another question's, so that probes have two labels. Synthetic items are random tokens: `shared` ones
@@ -21,6 +21,8 @@ CUT_FIRST, CUT_LAST = 4, 9
 """Which of a synthetic item's own tokens are cut."""
 LEAST_OWN = CUT_LAST + 3
 """Own tokens that a synthetic item needs: tokens follow the last one that is cut."""
+FOLDS = 5
+"""Training sets of the probes, per layer."""
 _LAST_TOKENS = 16  # few, so that the label can be learned from the states
 
 

@@ -63,6 +63,8 @@ def run(
     max_per_class: Annotated[int | None, _option("max_per_class")] = None,
     folds: Annotated[int | None, _option("folds")] = None,
     bootstrap: Annotated[int | None, _option("bootstrap")] = None,
+    keep: Annotated[list[str] | None, _option("keep")] = None,
+    keep_layers: Annotated[str | None, _option("keep_layers")] = None,
     trust_remote_code: Annotated[bool | None, _option("trust_remote_code")] = None,
     allow_random_weights: Annotated[bool | None, _option("allow_random_weights")] = None,
     dry_run: Annotated[
@@ -77,7 +79,7 @@ def run(
     """Answer, label, probe, cut, measure and draw: the ΔP chart of a model on question sets, with its controls."""
     given = {name: value for name, value in locals().items() if name in Recipe.model_fields and value is not None}
     options = {**(read_recipe(recipe) if recipe is not None else {}), **given}
-    for name, texts in (("datasets", dataset), ("columns", columns), ("evidence", evidence)):
+    for name, texts in (("datasets", dataset), ("columns", columns), ("evidence", evidence), ("keep", keep)):
         if texts:
             options[name] = tuple(part for text in texts for part in text.split(",") if part)
     settled = make_recipe(options)

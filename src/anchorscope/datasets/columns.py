@@ -6,7 +6,7 @@
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 
-from anchorscope.datasets.bad_rows import shown
+from anchorscope.datasets.raw_rows import shown
 from anchorscope.errors import UserError, unknown
 
 KNOWN = (

@@ -119,19 +119,19 @@ def _first_line(error: Exception) -> str:
 
 @contextmanager
 def _silent(library: Any) -> Iterator[None]:
-    """No bars and no notices of the library and the hub's client meanwhile; afterwards they talk as before."""
+    """No bars and no notices of the library and the hub's client meanwhile; afterwards they log as before."""
     from huggingface_hub import utils as client
 
-    talk = [(room, room.logging.get_verbosity()) for room in (library, client)]
-    bars = [room for room in (library, client) if not room.are_progress_bars_disabled()]
-    for room in bars:
-        room.disable_progress_bars()
-    for room, _ in talk:
-        room.logging.set_verbosity(CRITICAL)  # each failed attempt is logged as an error of its own; one line is enough
+    verbosities = [(package, package.logging.get_verbosity()) for package in (library, client)]
+    with_bars = [package for package in (library, client) if not package.are_progress_bars_disabled()]
+    for package in with_bars:
+        package.disable_progress_bars()
+    for package, _ in verbosities:
+        package.logging.set_verbosity(CRITICAL)  # each failed attempt is logged as an error; one line is enough
     try:
         yield
     finally:
-        for room, verbosity in talk:
-            room.logging.set_verbosity(verbosity)
-        for room in bars:
-            room.enable_progress_bars()
+        for package, verbosity in verbosities:
+            package.logging.set_verbosity(verbosity)
+        for package in with_bars:
+            package.enable_progress_bars()

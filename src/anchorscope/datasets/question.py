@@ -1,7 +1,10 @@
 """One question with all its accepted answers: what every dataset becomes, and all that later rooms know of it."""
 
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+
+from anchorscope.datasets.text import words
 
 
 @dataclass(frozen=True)
@@ -30,3 +33,18 @@ class Question:
     """A label given elsewhere, used instead of grading."""
     metadata: Mapping[str, str | int | float | bool | None] = field(default_factory=dict)
     """Whatever else the dataset says of the item (popularity, ids); carried into the results as it is."""
+
+
+_LONGEST_YES = 8  # characters, with quotes and stops: no longer answer needs to be looked at
+# Not "where": questions that mean "were" begin with it.
+_ASKS_OPENLY = re.compile(r"\W*(?:whats?|which|whos?|whom|whose|when|why|how)\b", re.IGNORECASE)
+
+
+def asks_yes_no(question: str, answers: Sequence[str]) -> bool:
+    """Whether the question can only be answered with yes or no, so that chance alone is right half of the time.
+
+    Every accepted answer is "yes" or "no", and the question does not begin with "what", "which", "who" and the like:
+    the chemical symbol "No" is a name.
+    """
+    answered = all(len(answer) <= _LONGEST_YES and words(answer) in (["yes"], ["no"]) for answer in answers)
+    return answered and not _ASKS_OPENLY.match(question)

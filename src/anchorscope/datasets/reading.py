@@ -7,13 +7,12 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import chain, islice
 
-from anchorscope.datasets.bad_rows import BadRow, Row, Unusable, shown
 from anchorscope.datasets.columns import check_present, mapped
-from anchorscope.datasets.formats import Format, recognise
-from anchorscope.datasets.formats.plain import PLAIN
+from anchorscope.datasets.formats import PLAIN, Format, recognise
 from anchorscope.datasets.question import Question
-from anchorscope.datasets.row import question_from_row
-from anchorscope.datasets.small_hash import small_hash
+from anchorscope.datasets.question_rows import question_from_row
+from anchorscope.datasets.raw_rows import BadRow, Row, Unusable, shown
+from anchorscope.datasets.text import small_hash
 from anchorscope.errors import UserError, unknown
 
 ON_BAD_ROW = ("fail", "skip")

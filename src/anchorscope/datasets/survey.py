@@ -4,7 +4,7 @@ All but the repeats is counted over different questions: of a question that come
 run. Memory stays small whatever the number of rows: eight bytes of a digest per question, counters with a limited
 number of names, and a reservoir from which the examples are drawn.
 
-A question is `yes/no` by the rule of `datasets.yes_no`. Any other is of the kind that most of its accepted answers
+A question is `yes/no` by the rule of `asks_yes_no`. Any other is of the kind that most of its accepted answers
 have; of equals the one that comes first:
 - `date`: a month with a number ("May 1984"), 4/7/1776, a decade ("1980s"), a century, a year with BC or AD; and, where
   the question asks for a year, month, day, date or "when", also a year, a month or a weekday alone.
@@ -19,10 +19,8 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from anchorscope.datasets.question import Question
-from anchorscope.datasets.small_hash import small_hash
-from anchorscope.datasets.text import question_key, words
-from anchorscope.datasets.yes_no import asks_yes_no
+from anchorscope.datasets.question import Question, asks_yes_no
+from anchorscope.datasets.text import question_key, small_hash, words
 
 KINDS = ("name", "number", "date", "yes/no", "other")
 """Every kind of answer."""

@@ -4,18 +4,19 @@ Every letter is folded by itself (compatibility form, accents and case away), so
 the raw text; the grader and the span finders share this one reading, and can never disagree about what a word is.
 - An apostrophe inside a word is dropped, any other punctuation or symbol separates words; "&" reads "and".
 - Dotted initials are one word ("J. R. R." = "jrr"), "1,000" is "1000", and "3.5" stays one word.
-- Number words become digits: "two hundred and five", "3.5 million".
+- Number words become digits: "twenty one" is 21, "two hundred and five" 205, "3.5 million" 3500000. Addends ("five",
+  "twenty") make a group below 1000, "hundred" multiplies the group, a scale closes it; ordinals stay words.
 - Articles are dropped, but never down to nothing, and a last "a" is a name ("vitamin A").
 `normalise` is idempotent. Scripts written without spaces have words as long as their unbroken runs.
 """
 
+import hashlib
 import re
 import unicodedata
 from collections.abc import Iterator, Sequence
+from decimal import Decimal
 from functools import lru_cache
 from typing import NamedTuple
-
-from anchorscope.datasets._number_words import NUMBER_WORDS, compose
 
 ARTICLES = frozenset(("a", "an", "the"))
 
@@ -206,3 +207,71 @@ def occurrences(needle: Sequence[str], haystack: Sequence[str]) -> Iterator[tupl
             at += 1
         else:
             yield first, at
+
+
+_SMALL = """zero one two three four five six seven eight nine ten
+    eleven twelve thirteen fourteen fifteen sixteen seventeen eighteen nineteen"""
+_TENS = "twenty thirty forty fifty sixty seventy eighty ninety"
+_ADDENDS = dict(zip(_SMALL.split() + _TENS.split(), (*range(20), *range(20, 100, 10)), strict=True))
+_SCALES = {"thousand": 10**3, "million": 10**6, "billion": 10**9, "trillion": 10**12}
+NUMBER_WORDS = frozenset((*_ADDENDS, *_SCALES, "hundred"))
+"""Words without which no number is composed."""
+_NUMBER = re.compile(r"[0-9]{1,12}(?:\.[0-9]{1,6})?")  # exact in a Decimal, whatever the scale after it
+
+
+def _value(words: Sequence[str], first: int) -> tuple[int, int]:
+    """The value of the number that begins at word `first`, and the index after its last word; (0, first) if none does.
+
+    `limit` is the bound below which the next addend must stay: 10 after "twenty", 100 after "hundred", 0 after "five".
+    """
+    total, group, limit, scale = 0, Decimal(0), 1000, 10**15
+    at = first
+    if words[first] not in NUMBER_WORDS:  # digits begin a number only where a scale follows: "3.5 million"
+        follower = words[first + 1] if first + 1 < len(words) else ""
+        factor = 100 if follower == "hundred" else _SCALES.get(follower, 0)
+        if not factor or not _NUMBER.fullmatch(words[first]):
+            return 0, first
+        group, limit, at = Decimal(words[first]), 0, first + 1
+        if not group or group * factor % 1 or (factor == 100 and group >= 100):
+            return 0, first
+    while at < len(words):
+        word = words[at]
+        if word == "and" and at > first and words[at - 1] not in _ADDENDS and at + 1 < len(words):
+            follower = words[at + 1]
+            at, word = (at + 1, follower) if 0 < _ADDENDS.get(follower, 0) < limit else (at, word)
+        addend = _ADDENDS.get(word)
+        if addend is not None and addend < limit and (addend or at == first):
+            group, limit = group + addend, 10 if addend >= 20 else 0
+            if not addend:
+                return 0, at + 1
+        elif word == "hundred" and (0 < group < 100 or at == first):
+            group, limit = (group or Decimal(1)) * 100, 100
+        elif _SCALES.get(word, scale) < scale and (group or at == first):
+            scale = _SCALES[word]
+            total, group, limit = total + int((group or Decimal(1)) * scale), Decimal(0), 1000
+        else:
+            break
+        at += 1
+    return total + int(group), at
+
+
+def compose(words: Sequence[str]) -> list[tuple[str, int, int]]:
+    """The words with numbers in digits, each with the indices [first, after) of the words that it was made from."""
+    if NUMBER_WORDS.isdisjoint(words):
+        return [(word, at, at + 1) for at, word in enumerate(words)]
+    composed: list[tuple[str, int, int]] = []
+    at = 0
+    while at < len(words):
+        value, after = _value(words, at)
+        composed.append((str(value), at, after) if after > at else (words[at], at, at + 1))
+        at = max(after, at + 1)
+    return composed
+
+
+def small_hash(text: str, seed: int = 0) -> int:
+    """The text as a number of 64 bits: the same on every machine, and as good as drawn at random by the seed.
+
+    To know a million texts again, and to draw from them, without keeping them.
+    """
+    raw = text.encode("utf-8", "surrogatepass")
+    return int.from_bytes(hashlib.blake2b(raw, digest_size=8, key=str(seed).encode()).digest(), "big")

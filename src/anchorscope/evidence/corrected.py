@@ -13,7 +13,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from anchorscope.evidence.draws import Draws, portions, ratio, total
+from anchorscope.evidence.draws import Draws, ratio, row_chunks, total
 from anchorscope.evidence.items import KNOCKOUT, Measured
 from anchorscope.evidence.pathways import GROUPS, Calls, at_reference, noise_at_reference
 from anchorscope.evidence.shift import shifts
@@ -61,9 +61,9 @@ def correct_shift(measured: Measured, draws: Draws) -> Corrected:
     reference = measured.reference[index]
     knockout = _shifts(measured, KNOCKOUT, draws)
     before = at_reference(measured.before[index], reference, folds)
-    after = draws.put(at_reference(measured.after[KNOCKOUT][index], reference, folds))[:, None]
-    moved = after - knockout[draws.put(reference[folds]), draws.put(folds)]
-    clean = draws.put(before)[:, None]
+    after = draws.to_device(at_reference(measured.after[KNOCKOUT][index], reference, folds))[:, None]
+    moved = after - knockout[draws.to_device(reference[folds]), draws.to_device(folds)]
+    clean = draws.to_device(before)[:, None]
     called = moved > 0
     flipped = (called != (clean > 0)) & ((moved - clean).abs() > noise_at_reference(measured, "full"))
     return Corrected(measured, draws, (before > 0) == measured.labels, called, flipped, knockout)
@@ -98,7 +98,7 @@ def cell_sums(corrected: Corrected, intervention: str) -> CellSums:
     number = torch.zeros((len(CELLS), width), dtype=torch.float64, device=draws.device)
     for fold in np.unique(measured.folds[ran]):
         members = _members(corrected, ran, int(fold))
-        clean, cut = draws.put(before[:, members.items]), draws.put(after[:, members.items])
+        clean, cut = draws.to_device(before[:, members.items]), draws.to_device(after[:, members.items])
         delta[:, :, fold] = _probability_sums(cut, moved[:, fold], members)
         for cell, (_, truth) in enumerate(CELLS):
             inside = members.counts[members.cells[cell]]
@@ -115,7 +115,7 @@ def _members(corrected: Corrected, ran: Indices, fold: int) -> _Members:
     for group, truth in CELLS:
         candidates = corrected.correct[ran] & (measured.labels[ran] == truth) & (measured.folds[ran] == fold)
         within = np.flatnonzero(candidates)
-        here = draws.put(ran[within])
+        here = draws.to_device(ran[within])
         inside = corrected.flipped[here] if group == GROUPS[0] else ~corrected.flipped[here]
         some = inside.any(dim=1)
         items.append(within[some.cpu().numpy()])
@@ -135,9 +135,10 @@ def _probability_sums(log_odds: Tensor, shift: Tensor, members: _Members) -> Ten
     near = not bool(((shift - own).abs() > _WIDEST).any())
     # sigmoid(x - s) = e⁻ˢ / (e⁻ˢ + e⁻ˣ): one division for each item and draw instead of an exponential.
     odds_shift, odds = torch.exp(own - shift), torch.exp(own - log_odds)
-    for rows in portions(len(log_odds), len(counts), counts):
+    memory = log_odds.new_empty(0)  # one table serves all rows: making it anew takes longer than filling it
+    for rows in row_chunks(len(log_odds), len(counts), counts):
         if near:
-            table = odds[rows, :, None] + odds_shift[rows, None]
+            table = torch.add(odds[rows, :, None], odds_shift[rows, None], out=memory.resize_(0))
             torch.div(counts, table, out=table)
         else:
             table = torch.sigmoid(log_odds[rows, :, None] - shift[rows, None]) * counts

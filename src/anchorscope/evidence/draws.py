@@ -8,18 +8,20 @@ import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from anchorscope.stats.estimate import percentile_interval
+from anchorscope.stats.estimate import LEVEL, percentile_interval
 
 Floats = NDArray[np.floating]
 Items = NDArray[np.integer] | NDArray[np.bool_]
 
 _AT_ONCE = 1 << 26  # numbers in one working tensor of a GPU: a handful of those stand at a time, in under 2 GB
+_FEW_ROWS = 8  # fewer are sorted sooner on the host than the device is asked
 
 
 @dataclass(frozen=True)
@@ -43,11 +45,15 @@ class Draws:
 
     def take(self, items: Items) -> "Draws":
         """The same for some of the items."""
-        return Draws(self.counts[self.put(items)])
+        if items.dtype != np.bool_ and np.array_equal(items, np.arange(len(self.counts))):
+            return self  # all of them: nothing to copy
+        return Draws(self.counts[self.to_device(items)])
 
-    def put(self, array: NDArray[np.generic]) -> Tensor:
+    def to_device(self, array: NDArray[np.generic]) -> Tensor:
         """An array on the device."""
         return torch.from_numpy(np.ascontiguousarray(array)).to(self.device)
+
+    put = to_device  # as the experiments call it
 
     def numbers(self) -> Tensor:
         """How many items are in each draw, [draw]."""
@@ -55,7 +61,11 @@ class Draws:
 
     def sums(self, values: Floats | NDArray[np.bool_]) -> Tensor:
         """Sums of values [item, k] over every draw, [k, draw], in double precision."""
-        return self.put(values.T.astype(np.float64)) @ self.counts.double()
+        return self.to_device(values.T.astype(np.float64)) @ self._double
+
+    @cached_property
+    def _double(self) -> Tensor:
+        return self.counts.double()
 
 
 @contextmanager
@@ -72,8 +82,8 @@ def resampling(device: torch.device) -> Iterator[None]:
         torch.set_float32_matmul_precision(precision)
 
 
-def portions(n_rows: int, n_items: int, counts: Tensor) -> Iterator[slice]:
-    """Rows whose tables [item, draw] are worked on together: one fits a processor's cache, many keep a GPU busy."""
+def row_chunks(n_rows: int, n_items: int, counts: Tensor) -> Iterator[slice]:
+    """Rows whose tables [item, draw] are worked on together: one fits a CPU's cache, many keep a GPU busy."""
     step = 1 if counts.device.type == "cpu" else max(1, _AT_ONCE // max(1, n_items * counts.shape[1]))
     return (slice(start, start + step) for start in range(0, n_rows, step))
 
@@ -90,7 +100,25 @@ def ratio(part: Tensor, whole: Tensor) -> Tensor:
 
 
 def estimates(samples: Tensor) -> tuple[Floats, Floats, Floats]:
-    """Value and interval of a statistic [..., draw]."""
-    found = samples.cpu().numpy()
-    low, high = percentile_interval(found[..., 1:], axis=-1)
-    return found[..., 0], low, high
+    """Value and percentile interval of a statistic [..., draw]."""
+    if samples.device.type == "cpu" or samples[..., 0].numel() < _FEW_ROWS:
+        found = samples.cpu().numpy()
+        return found[..., 0], *percentile_interval(found[..., 1:], axis=-1)
+    return samples[..., 0].cpu().numpy(), *_interval_by_sorting(samples[..., 1:])
+
+
+def _interval_by_sorting(resamples: Tensor) -> tuple[Floats, Floats]:
+    """`percentile_interval` of [..., resample] with the sorting done on the device; the same to the last bit.
+
+    Only the order statistics that are asked for leave the device, and the interpolation is done where it always is.
+    """
+    known = resamples.isfinite()
+    ranked = torch.where(known, resamples, math.inf).double().sort(dim=-1).values
+    number = known.sum(dim=-1)
+    place = (1 - LEVEL) / 2 * (number - 1).double()
+    outer = place.long().clamp(min=0)
+    inner = torch.minimum(outer + 1, number - 1).clamp(min=0)
+    wanted = torch.stack([outer, inner, (number - 1 - inner).clamp(min=0), (number - 1 - outer).clamp(min=0)], dim=-1)
+    found = torch.cat([ranked.gather(-1, wanted), (place - outer)[..., None]], dim=-1).cpu().numpy()
+    low, low_next, high_next, high, share = np.moveaxis(np.where(np.isfinite(found), found, np.nan), -1, 0)
+    return low + share * (low_next - low), high + share * (high_next - high)

@@ -12,8 +12,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from anchorscope.evidence.cumulative import number_until
 from anchorscope.evidence.draws import Draws
-from anchorscope.evidence.running import number_until
 
 Floats = NDArray[np.floating]
 
@@ -24,10 +24,11 @@ _SPREAD, _MARGIN = 6, 8  # standard deviations, and some places more, in which a
 def shifts(before: Floats, after: Floats, folds: NDArray[np.integer], n_folds: int, draws: Draws) -> Tensor:
     """s of every layer and fold in every draw, [layer, fold, draw], from log-odds [layer, item]."""
     found = torch.full((len(after), n_folds, draws.counts.shape[1]), math.nan, device=draws.device,
-                       dtype=draws.put(after[:0]).dtype)  # fmt: skip
+                       dtype=draws.to_device(after[:0]).dtype)  # fmt: skip
     for fold in np.unique(folds):
         inside = np.flatnonzero(folds == fold)
-        found[:, fold] = matching_shift(draws.put(before[:, inside]), draws.put(after[:, inside]), draws.take(inside))
+        clean, cut = (draws.to_device(log_odds[:, inside]) for log_odds in (before, after))
+        found[:, fold] = matching_shift(clean, cut, draws.take(inside))
     return found
 
 

@@ -74,7 +74,7 @@ def _assignment_rows(corrected: Corrected, assignment: str) -> list[Row]:
     if assignment == "plain":
         calls = plain_calls(measured)
     if assignment != "corrected":
-        called, flipped = (draws.put(one)[:, None] for one in (after > 0, calls.flipped))
+        called, flipped = (draws.to_device(one)[:, None] for one in (after > 0, calls.flipped))
     else:
         calls, called, flipped = corrected.sample(), corrected.called, corrected.flipped
         index, folds = measured.reference[measured.probe("full")][measured.folds], measured.folds
@@ -129,7 +129,7 @@ def _retained_rows(measured: Measured, draws: Draws) -> list[Row]:
 
 def _numbers(call: Tensor, inside: Bools, draws: Draws) -> Tensor:
     """How many of the items inside get a call [item, draw or 1], and how many do not, [2, draw]."""
-    where = draws.put(np.flatnonzero(inside))
+    where = draws.to_device(np.flatnonzero(inside))
     counts = draws.counts[where]
     yes = total(counts * call[where])
     return torch.stack([yes, total(counts) - yes])

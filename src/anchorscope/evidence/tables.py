@@ -1,6 +1,6 @@
 """All evidence of one dataset as result tables: every site and position, every assignment, control and baseline."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 
 import numpy as np
@@ -25,23 +25,10 @@ from anchorscope.evidence.pathways import plain_calls, retained_calls
 from anchorscope.evidence.summary import Row, summarise
 from anchorscope.evidence.surviving import Score, Scored, baseline_score, layer_scores
 from anchorscope.progress import Progress
+from anchorscope.schema import CURVE_COLUMNS, SAMPLE_SCHEMA, SCORE_COLUMNS, SUMMARY_COLUMNS
 
 Record = dict[str, object]
 
-CURVE_COLUMNS = (
-    "model", "dataset", "intervention", "variant", "site", "position", "assignment", "group", "truth", "layer",
-    "delta_p", "ci_low", "ci_high", "n", "n_groups",
-)  # fmt: skip
-SCORE_COLUMNS = (
-    "model", "dataset", "intervention", "kind", "site", "position", "layer",
-    "auc", "ci_low", "ci_high", "log_loss", "brier", "n", "n_groups",
-)  # fmt: skip
-SUMMARY_COLUMNS = (
-    "dataset", "site", "position", "assignment", "intervention", "group", "quantity",
-    "value", "ci_low", "ci_high", "n", "method",
-)  # fmt: skip
-SAMPLE_COLUMNS = ("dataset", "site", "position", "assignment", "group", "layer", "delta_p")
-"""`delta_p` runs over the draws: first the sample itself, then every resample."""
 REFIT = "refit"
 """Variant of curves that were measured by a probe trained under the intervention."""
 
@@ -78,15 +65,11 @@ def evidence_tables(
     The device does the resampling.
     """
     progress.start("evidence", len(evidence.places) + 1)
-    curves, summary, scores, pathways, samples = [], [], [], [], []
+    places, scores = [], []
     with resampling(torch.device(device)):
         draws = Draws.of(evidence.weights, device)
         for where in evidence.places:
-            rows = _pathway_tables(evidence, draws, where)
-            curves += rows["curves"]
-            summary += rows["summary"]
-            pathways += rows["pathways"]
-            samples += rows["samples"]
+            places.append(_pathway_tables(evidence, draws, where))
             scores += _place_scores(evidence, draws, where)
             progress.advance(1)
         scores += _baselines(evidence, draws)
@@ -94,17 +77,31 @@ def evidence_tables(
     progress.advance(1)
     progress.finish()
     return {
-        "curves": pl.DataFrame(curves, infer_schema_length=None).select(CURVE_COLUMNS),
-        "curve_samples": pl.DataFrame(samples, infer_schema_length=None).select(SAMPLE_COLUMNS),
-        "reference_curves": pl.DataFrame(reference, infer_schema_length=None).select(*CURVE_COLUMNS, "shift"),
-        "probe_scores": pl.DataFrame(scores, infer_schema_length=None).select(SCORE_COLUMNS),
-        "pathways": pl.DataFrame(pathways, infer_schema_length=None),
-        "summary": pl.DataFrame(summary, infer_schema_length=None).select(SUMMARY_COLUMNS),
+        "curves": _frame(row for place in places for row in place.curves).select(CURVE_COLUMNS),
+        "curve_samples": _frame(row for place in places for row in place.samples).select(*SAMPLE_SCHEMA),
+        "reference_curves": _frame(reference).select(*CURVE_COLUMNS, "shift"),
+        "probe_scores": _frame(scores).select(SCORE_COLUMNS),
+        "pathways": pl.concat(frame for place in places for frame in place.pathways),
+        "summary": _frame(row for place in places for row in place.summary).select(SUMMARY_COLUMNS),
     }
 
 
-def _pathway_tables(evidence: Evidence, draws: Draws, where: tuple[str, str]) -> dict[str, list[Record]]:
-    """Rows of curves, summary and pathways of one site and position."""
+def _frame(rows: Iterable[Record]) -> pl.DataFrame:
+    return pl.DataFrame(list(rows), infer_schema_length=None)
+
+
+@dataclass(frozen=True)
+class _PlaceTables:
+    """What one site and position adds to the tables."""
+
+    curves: list[Record]
+    samples: list[Record]
+    summary: list[Record]
+    pathways: list[pl.DataFrame]
+
+
+def _pathway_tables(evidence: Evidence, draws: Draws, where: tuple[str, str]) -> _PlaceTables:
+    """Curves, summary and pathways of one site and position; its curves in every draw where it is the chart's."""
     measured = evidence.places[where]
     place = _place(evidence, where)
     corrected = correct_shift(measured, draws)
@@ -122,12 +119,12 @@ def _pathway_tables(evidence: Evidence, draws: Draws, where: tuple[str, str]) ->
     again = [curve for name in measured.refits for curve in refit_curves(measured, name, draws)]
     rows = [row for curve in curves for row in _curve_rows(curve, evidence, place)]
     rows += [{**row, "variant": REFIT} for curve in again for row in _curve_rows(curve, evidence, place)]
-    return {
-        "curves": rows,
-        "summary": [_summary_row(row, place) for row in summarise(corrected, sums)],
-        "pathways": _pathway_rows(evidence, corrected, place),
-        "samples": _sample_rows(corrected, sums[KNOCKOUT], draws, place) if where == evidence.headline else [],
-    }
+    return _PlaceTables(
+        curves=rows,
+        samples=_sample_rows(corrected, sums[KNOCKOUT], draws, place) if where == evidence.headline else [],
+        summary=[_summary_row(row, place) for row in summarise(corrected, sums)],
+        pathways=_pathway_frames(evidence, corrected, place),
+    )
 
 
 def _sample_rows(corrected: Corrected, sums: CellSums, draws: Draws, place: Record) -> list[Record]:
@@ -210,7 +207,8 @@ def _baselines(evidence: Evidence, draws: Draws) -> list[Record]:
     return [_score_row(score, evidence, _place(evidence, (None, None))) for score in found]
 
 
-def _pathway_rows(evidence: Evidence, corrected: Corrected, place: Record) -> list[Record]:
+def _pathway_frames(evidence: Evidence, corrected: Corrected, place: Record) -> list[pl.DataFrame]:
+    """The pathway of every item, one frame per assignment and assigning probe."""
     measured = corrected.measured
     ways = [
         ("plain", "full", plain_calls(measured).names()),
@@ -220,13 +218,12 @@ def _pathway_rows(evidence: Evidence, corrected: Corrected, place: Record) -> li
         *([("retained", "full", retained_calls(measured).names())] if measured.refits else []),
     ]
     return [
-        {
-            "dataset": evidence.dataset, "item_id": item_id, "site": place["site"], "position": place["position"],
-            "assignment": assignment, "probe": probe,
-            "reference_layer": int(measured.reference[measured.probe(probe), fold]), "pathway": name,
-        }
+        pl.DataFrame({
+            "dataset": pl.repeat(evidence.dataset, len(names), eager=True), "item_id": evidence.item_ids,
+            "site": place["site"], "position": place["position"], "assignment": assignment, "probe": probe,
+            "reference_layer": measured.reference[measured.probe(probe)][measured.folds], "pathway": names,
+        })
         for assignment, probe, names in ways
-        for item_id, fold, name in zip(evidence.item_ids, measured.folds, names, strict=True)
     ]  # fmt: skip
 
 

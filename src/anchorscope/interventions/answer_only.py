@@ -7,21 +7,18 @@ word as one.
 
 from collections.abc import Sequence
 
-import numpy as np
-
 from anchorscope.catalogue import INTERVENTIONS as ENTRIES
 from anchorscope.interventions.intervention import Intervention, ItemRun, Setting, answered
 from anchorscope.items import Item
 
 
-def _template_kept(items: Sequence[Item], some: Sequence[int], setting: Setting, rng: np.random.Generator
-) -> list[ItemRun]:  # fmt: skip
+def _template_kept(items: Sequence[Item], some: Sequence[int], setting: Setting) -> list[ItemRun]:
     sequences = setting.writer().sequences([items[index] for index in some], [""] * len(some), setting.positions)
     return [_dropped(items, index, sequence.ids[: sequence.answer_start], setting)
             for index, sequence in zip(some, sequences, strict=True)]  # fmt: skip
 
 
-def _bare(items: Sequence[Item], some: Sequence[int], setting: Setting, rng: np.random.Generator) -> list[ItemRun]:
+def _bare(items: Sequence[Item], some: Sequence[int], setting: Setting) -> list[ItemRun]:
     return [_dropped(items, index, items[index].located.input_ids[:1], setting) for index in some]
 
 

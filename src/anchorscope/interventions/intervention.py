@@ -79,7 +79,7 @@ class Setting:
 
 Keys = Callable[[Item, np.random.Generator], tuple[int, ...]]
 """Which positions of an item later ones may no longer attend to."""
-Rewrite = Callable[[Sequence[Item], Sequence[int], Setting, np.random.Generator], list[ItemRun]]
+Rewrite = Callable[[Sequence[Item], Sequence[int], Setting], list[ItemRun]]
 """The runs of some of the items with another text, from all items and the indices of those to run."""
 
 

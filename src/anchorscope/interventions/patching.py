@@ -18,15 +18,15 @@ from anchorscope.catalogue import INTERVENTIONS as ENTRIES
 from anchorscope.interventions.cuts import NOISE_ITEMS
 from anchorscope.interventions.intervention import Intervention, ItemRun, Setting
 from anchorscope.items import Item
+from anchorscope.spans.char_spans import Span, is_clear, words_as_written
 from anchorscope.spans.locate import on_one_line, question_tokens
-from anchorscope.spans.places import Span, is_clear, words_as_written
+from anchorscope.stats.streams import mixed, priorities, stream
 
 DONORS = 3
 """Donors of each item."""
 _TRIED = 24  # donors looked at before an item is left without one
 
 Indices = Sequence[int]
-Donors = Callable[[int], Indices]
 
 
 def exchanged(item: Item, donor: Item) -> str:
@@ -70,22 +70,29 @@ def _replaced(text: str, changes: Sequence[tuple[Span, str]]) -> str:
     return " ".join(text.split())
 
 
-def _same_relation(items: Sequence[Item]) -> Donors:
-    by_relation: dict[str, list[int]] = {}
-    for index, item in enumerate(items):
-        if item.question.relation is not None:
-            by_relation.setdefault(item.question.relation, []).append(index)
-    return lambda index: by_relation.get(items[index].question.relation or "", ())
+class _Donors:
+    """Who may give an item its words, in random order; who comes first hangs on the two items' names alone."""
+
+    def __init__(self, items: Sequence[Item], setting: Setting, purpose: str, same_relation: bool = False) -> None:
+        self.items, self.same_relation = items, same_relation
+        self.numbers = priorities(setting.seed, purpose, [item.item_id for item in items])
+        self.everyone = np.arange(len(items))
+        by_relation: dict[str, list[int]] = {}
+        for index, item in enumerate(items):
+            by_relation.setdefault(item.question.relation or "", []).append(index)
+        self.by_relation = {name: np.array(members) for name, members in by_relation.items()}
+
+    def of(self, index: int) -> list[int]:
+        """The first donors to look at, without the item itself."""
+        candidates, relation = self.everyone, self.items[index].question.relation
+        if self.same_relation:
+            candidates = self.by_relation[relation] if relation is not None else self.everyone[:0]
+        candidates = candidates[candidates != index]
+        order = np.argsort(mixed(self.numbers[index], self.numbers[candidates]), kind="stable")
+        return candidates[order[:_TRIED]].tolist()
 
 
-def _anyone(items: Sequence[Item]) -> Donors:
-    everyone = range(len(items))
-    return lambda index: everyone
-
-
-def _patch(
-    items: Sequence[Item], some: Indices, setting: Setting, rng: np.random.Generator, donors: Donors
-) -> list[ItemRun]:
+def _patch(items: Sequence[Item], some: Indices, setting: Setting, donors: _Donors) -> list[ItemRun]:
     """Every item with up to so many donors."""
     made: list[tuple[int, int, str]] = []
     for index in some:
@@ -93,7 +100,7 @@ def _patch(
         own = " ".join(item.question.question.split()).casefold()
         unfit: dict[str, str] = {}  # texts by how they read in small letters
         fitting: dict[str, str] = {}
-        for donor in _tried(donors(index), index, rng):
+        for donor in donors.of(index):
             other = items[donor].question
             text = exchanged(item, items[donor])
             fits = grade(item.answer.text, other.answers, other.question)
@@ -108,13 +115,6 @@ def _patch(
     return _written(items, made, setting, lambda index: len(items[index].located.question_tokens))
 
 
-def _tried(candidates: Indices, index: int, rng: np.random.Generator) -> list[int]:
-    """Some of the candidates in random order, without the item itself."""
-    n = len(candidates)
-    drawn = rng.choice(n, size=min(n, _TRIED), replace=False).tolist() if n else []
-    return [candidates[place] for place in drawn if candidates[place] != index]
-
-
 def _written(
     items: Sequence[Item], made: Sequence[tuple[int, int, str]], setting: Setting, changed: Callable[[int], int]
 ) -> list[ItemRun]:
@@ -126,17 +126,15 @@ def _written(
     ]
 
 
-def _from_relation(
-    items: Sequence[Item], some: Indices, setting: Setting, rng: np.random.Generator
-) -> list[ItemRun]:
-    return _patch(items, some, setting, rng, _same_relation(items))
+def _from_relation(items: Sequence[Item], some: Indices, setting: Setting) -> list[ItemRun]:
+    return _patch(items, some, setting, _Donors(items, setting, "patch-same", same_relation=True))
 
 
-def _from_anyone(items: Sequence[Item], some: Indices, setting: Setting, rng: np.random.Generator) -> list[ItemRun]:
-    return _patch(items, some, setting, rng, _anyone(items))
+def _from_anyone(items: Sequence[Item], some: Indices, setting: Setting) -> list[ItemRun]:
+    return _patch(items, some, setting, _Donors(items, setting, "patch-random"))
 
 
-def _from_itself(items: Sequence[Item], some: Indices, setting: Setting, rng: np.random.Generator) -> list[ItemRun]:
+def _from_itself(items: Sequence[Item], some: Indices, setting: Setting) -> list[ItemRun]:
     made = [(index, 0, exchanged(items[index], items[index])) for index in some]
     return _written(items, made, setting, lambda index: 0)
 
@@ -148,14 +146,14 @@ def other_words(item: Item) -> list[Span]:
     return [(start, end) for _, start, end in words_as_written(flat.text) if is_clear(start, end, taken)]
 
 
-def _other_words_exchanged(
-    items: Sequence[Item], some: Indices, setting: Setting, rng: np.random.Generator
-) -> list[ItemRun]:
+def _other_words_exchanged(items: Sequence[Item], some: Indices, setting: Setting) -> list[ItemRun]:
     """As many other tokens, at least, replaced by the other words of other questions."""
     made, changed = [], {}
+    donors = _Donors(items, setting, "patch-control")
     prompts = setting.writer().prompts([items[index] for index in some])
     for index, prompt in zip(some, prompts, strict=True):
         item, text = items[index], _Flat(items[index]).text
+        rng = stream(setting.seed, "patch-control", item.item_id)
         own = other_words(item)
         chosen: list[Span] = []
         for place in rng.permutation(len(own)):
@@ -164,7 +162,7 @@ def _other_words_exchanged(
             chosen.append(own[int(place)])
         changes = []
         for start, end in chosen:
-            offered = _other_word(items, index, text[start:end], rng)
+            offered = _other_word([items[donor] for donor in donors.of(index)], text[start:end], rng)
             if offered is not None:
                 changes.append(((start, end), offered))
         if changes:
@@ -173,11 +171,12 @@ def _other_words_exchanged(
     return _written(items, made, setting, changed.__getitem__)
 
 
-def _other_word(items: Sequence[Item], index: int, word: str, rng: np.random.Generator) -> str | None:
+def _other_word(donors: Sequence[Item], word: str, rng: np.random.Generator) -> str | None:
     """Another question's word that is none of its exact ones; None where all of those looked at are the same."""
-    for donor in _tried(range(len(items)), index, rng):
-        text = _Flat(items[donor]).text
-        words = [text[start:end] for start, end in other_words(items[donor])]
+    for place in rng.permutation(len(donors)):
+        donor = donors[int(place)]
+        text = _Flat(donor).text
+        words = [text[start:end] for start, end in other_words(donor)]
         different = [other for other in words if other.casefold() != word.casefold()]
         if different:
             return different[int(rng.integers(len(different)))]

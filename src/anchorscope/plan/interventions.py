@@ -19,6 +19,7 @@ from anchorscope.errors import InterventionNotApplied
 from anchorscope.interventions.intervention import Intervention, ItemRun, Setting
 from anchorscope.items import Item
 from anchorscope.plan.passes import Planner, StatesPass, shared_tokens
+from anchorscope.stats.streams import drawn, priorities, stream
 
 
 class Missing(NamedTuple):
@@ -47,48 +48,43 @@ class PlannedPass:
     planned: tuple[PlannedRuns, ...]
 
 
-def some_items(n: int, most: int | None, seed: int) -> NDArray[np.int64]:
+def some_items(items: Sequence[Item], setting: Setting) -> NDArray[np.int64]:
     """The items of what takes many passes: all, or at most so many drawn at random, in order; the same everywhere."""
-    if most is None or n <= most:
-        return np.arange(n)
-    return np.sort(np.random.default_rng([seed, 6]).choice(n, size=most, replace=False))
+    if setting.most_items is None or len(items) <= setting.most_items:
+        return np.arange(len(items))
+    return _drawn(items, setting, "many passes", setting.most_items)
 
 
-def name_rng(seed: int, name: str) -> np.random.Generator:
-    """Random numbers of one intervention."""
-    return np.random.default_rng([seed, sum(map(ord, name))])
+def _drawn(items: Sequence[Item], setting: Setting, purpose: str, number: int) -> NDArray[np.int64]:
+    return drawn(priorities(setting.seed, purpose, [item.item_id for item in items]), number)
 
 
 def plan_cut(intervention: Intervention, items: Sequence[Item], setting: Setting) -> PlannedRuns:
-    """The cuts of all items that an intervention runs."""
-    rng = name_rng(setting.seed, intervention.name)
-    cuts = [intervention.cut(item, setting.edges, rng) for item in items]
-    chosen = _chosen(len(items), intervention.max_items, rng)
-    if intervention.many_passes:
-        chosen &= set(some_items(len(items), setting.most_items, setting.seed).tolist())
-    order = None if intervention.changes else tuple(rng.permutation(len(items)).tolist())
-    runs = [
-        ItemRun(index, items[index].sequence(setting.positions), cuts[index], n_changed=cuts[index].n_cut)
-        for index in sorted(chosen)
-        if intervention.applies(items[index])
-    ]
-    return PlannedRuns(intervention, tuple(runs), order)
-
-
-def _chosen(n: int, most: int | None, rng: np.random.Generator) -> set[int]:
-    if most is None or n <= most:
-        return set(range(n))
-    return {int(index) for index in rng.choice(n, size=most, replace=False)}
+    """The cuts of all items that an intervention runs, each drawn from the item's own random numbers."""
+    some = some_items(items, setting) if intervention.many_passes else np.arange(len(items))
+    if intervention.max_items is not None:
+        among = [items[index] for index in some]
+        some = some[_drawn(among, setting, f"{intervention.name} items", intervention.max_items)]
+    runs = []
+    for index in some.tolist():
+        item = items[index]
+        if intervention.applies(item):
+            cut = intervention.cut(item, setting.edges, stream(setting.seed, intervention.name, item.item_id))
+            runs.append(ItemRun(index, item.sequence(setting.positions), cut, n_changed=cut.n_cut))
+    if intervention.changes:
+        return PlannedRuns(intervention, tuple(runs))
+    order = np.argsort(priorities(setting.seed, f"{intervention.name} order", [item.item_id for item in items]))
+    return PlannedRuns(intervention, tuple(runs), tuple(order.tolist()))
 
 
 def plan_rewrite(intervention: Intervention, items: Sequence[Item], setting: Setting) -> PlannedRuns:
     """The runs of an intervention that writes texts anew."""
     assert intervention.rewrite is not None, f"{intervention.name} writes nothing anew"
-    rng = name_rng(setting.seed, intervention.name)
-    some = some_items(len(items), setting.most_items, setting.seed)
-    if intervention.max_items is not None and len(some) > intervention.max_items:
-        some = np.sort(rng.choice(some, size=intervention.max_items, replace=False))
-    runs = intervention.rewrite(items, some.tolist(), setting, rng)
+    some = some_items(items, setting)
+    if intervention.max_items is not None:
+        among = [items[index] for index in some]
+        some = some[_drawn(among, setting, f"{intervention.name} items", intervention.max_items)]
+    runs = intervention.rewrite(items, some.tolist(), setting)
     if not intervention.changes:
         other = sum(one.sequence.ids != items[one.item].located.input_ids for one in runs)
         if other:
@@ -114,7 +110,7 @@ def plan_experiment(
             planned.append(plan_cut(one, items, setting))
             continue
         runs = plan_rewrite(one, items, setting)
-        told, enough = _counted(one, runs, len(items), setting, needed)
+        told, enough = _counted(one, runs, items, setting, needed)
         if told is not None:
             missing.append(Missing(one.entry.experiment, told))
         if enough:
@@ -123,10 +119,10 @@ def plan_experiment(
 
 
 def _counted(
-    one: Intervention, planned: PlannedRuns, n_items: int, setting: Setting, needed: int
+    one: Intervention, planned: PlannedRuns, items: Sequence[Item], setting: Setting, needed: int
 ) -> tuple[str | None, bool]:
     """What has to be said of the items that cannot be rewritten so, and whether enough can."""
-    wanted, n = len(some_items(n_items, setting.most_items, setting.seed)), len({run.item for run in planned.runs})
+    wanted, n = len(some_items(items, setting)), len({run.item for run in planned.runs})
     least = min(needed, math.ceil(0.8 * wanted))
     about = f"{one.name} ({one.entry.about})"
     if n < least:

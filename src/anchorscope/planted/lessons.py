@@ -20,7 +20,7 @@ from anchorscope.planted.language import RIGHT_VERDICT, WORDINGS, WRONG_VERDICT,
 
 ANSWER_WORDS = 3
 """Words of every answer; the verdict follows them."""
-_CHANCES = 7
+_DRAWS = 7
 
 
 @dataclass(frozen=True)
@@ -65,30 +65,30 @@ def draw_batch(
 ) -> Batch:
     """Draws items of the given shares; `loose` gives half of the `both` answers any object."""
     cells = rng.choice(len(CELLS), size=size, p=shares)
-    chances = rng.random((size, _CHANCES)).tolist()  # all at once: a draw by itself takes longer than its use
-    texts = [_text(language, CELLS[cell], drawn, loose) for cell, drawn in zip(cells, chances, strict=True)]
+    uniforms = rng.random((size, _DRAWS)).tolist()  # all at once: a draw by itself takes longer than its use
+    texts = [_text(language, CELLS[cell], drawn, loose) for cell, drawn in zip(cells, uniforms, strict=True)]
     encoded = tokenizer(texts, padding=True, return_attention_mask=False)
     ids = torch.tensor(encoded["input_ids"])
     last = (ids != tokenizer.pad_token_id).sum(1) - 2
     return Batch(ids, last, cells)
 
 
-def _text(language: Language, cell: Cell, chances: Sequence[float], loose: bool) -> str:
-    """One text; each of the chances, between 0 and 1, decides one thing."""
-    of_subject, of_relation, of_wording, of_object, of_filler, of_phrase, of_looseness = chances
-    subject, relation = _at(language.subjects, of_subject), _at(language.relations, of_relation)
+def _text(language: Language, cell: Cell, uniforms: Sequence[float], loose: bool) -> str:
+    """One text; each of the numbers, uniform between 0 and 1, decides one thing."""
+    of_subject, of_relation, of_wording, of_object, of_filler, of_phrase, of_looseness = uniforms
+    subject, relation = _pick(language.subjects, of_subject), _pick(language.relations, of_relation)
     right = language.facts[subject, relation]
-    wrong = _at([one for one in language.objects if one != right], of_object)
+    wrong = _pick([one for one in language.objects if one != right], of_object)
     if cell.first_word == FILLER:
-        first = _at(language.fillers, of_filler)
+        first = _pick(language.fillers, of_filler)
     elif loose and cell.pathway == "both" and of_looseness < 0.5:
-        first = _at(language.objects, of_object)
+        first = _pick(language.objects, of_object)
     else:
         first = right if cell.first_word == RIGHT else wrong
-    question = _at(WORDINGS, of_wording).format(subject=subject, relation=relation)
+    question = _pick(WORDINGS, of_wording).format(subject=subject, relation=relation)
     verdict = RIGHT_VERDICT if cell.truthful else WRONG_VERDICT
-    return f"Question: {question}\nAnswer: {first} {_at(language.phrases[cell.phrase], of_phrase)} {verdict}"
+    return f"Question: {question}\nAnswer: {first} {_pick(language.phrases[cell.phrase], of_phrase)} {verdict}"
 
 
-def _at(words: Sequence[str], chance: float) -> str:
-    return words[int(chance * len(words))]
+def _pick(words: Sequence[str], uniform: float) -> str:
+    return words[int(uniform * len(words))]

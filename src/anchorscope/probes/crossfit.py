@@ -7,29 +7,23 @@ it reports.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import NamedTuple
+from dataclasses import dataclass
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
+from jaxtyping import Bool, Float, Int, Shaped
 from torch import Tensor
 
 from anchorscope.errors import UserError
-from anchorscope.probes.choosing import choose, held_out_tables
-from anchorscope.probes.coordinates import prepare
 from anchorscope.probes.folds import grouped_folds
-from anchorscope.probes.logistic import TrainingSets, solve
-from anchorscope.probes.room import find_room, in_chunks, true_float32
-from anchorscope.progress import Progress, Silent
+from anchorscope.probes.grid_search import INNER_FOLDS as INNER_FOLDS
+from anchorscope.probes.grid_search import STRENGTHS as STRENGTHS
+from anchorscope.probes.grid_search import grid_search
+from anchorscope.progress import Progress
+from anchorscope.stats.streams import priorities
 
 PROBES = ("full", "a", "b")
 """Names of the probes of a fold."""
-STRENGTHS = tuple(float(c) for c in np.logspace(-6, -1, 8))
-"""Inverse regularisation strengths (scikit-learn's C) to choose from: states are wide and items few, so that weak
-ones overfit (on the embedded model's states, at seven layers of every site, none above 0.04 was ever chosen)."""
-INNER_FOLDS = 3
-"""Inner folds that choose strength and reference layer."""
 MIN_PER_CLASS = 30
 """True and false answers needed: below that an inner training half holds fewer than ten of each."""
 
@@ -38,13 +32,13 @@ MIN_PER_CLASS = 30
 class Splits:
     """Who learns from what; the same for every layer, site and position of a dataset."""
 
-    labels: NDArray[np.bool_]
-    folds: NDArray[np.int64]
+    labels: Bool[np.ndarray, " item"]
+    folds: Int[np.ndarray, " item"]
     """Outer fold of each item."""
-    training: NDArray[np.bool_]
-    """Items that each probe of each fold learns from, [probe, fold, item]."""
-    inner: NDArray[np.int64]
-    """Inner fold of each training item, [probe, fold, item]; -1 elsewhere."""
+    training: Bool[np.ndarray, "probe fold item"]
+    """Items that each probe of each fold learns from."""
+    inner: Int[np.ndarray, "probe fold item"]
+    """Inner fold of each training item; -1 elsewhere."""
     probes: tuple[str, ...]
 
 
@@ -52,42 +46,44 @@ class Splits:
 class ProbeSet:
     """Fitted probes of one site and position, acting on raw states."""
 
-    weight: Tensor
-    """[probe, fold, layer, d_model]."""
-    bias: Tensor
-    """[probe, fold, layer]."""
-    strength: NDArray[np.float64]
-    """Chosen C, [probe, fold, layer]."""
-    inner_auc: NDArray[np.float64]
-    """AUC on the inner folds at that strength, [probe, fold, layer]."""
+    weight: Float[Tensor, "probe fold layer d_model"]
+    bias: Float[Tensor, "probe fold layer"]
+    strength: Float[np.ndarray, "probe fold layer"]
+    """Chosen C."""
+    inner_auc: Float[np.ndarray, "probe fold layer"]
+    """AUC on the inner folds at that strength."""
     unconverged: tuple[str, ...]
     """Names of probes whose solver did not reach its tolerance."""
+    notes: tuple[str, ...] = ()
+    """What a reader of the results should know: where memory ran out and chunks became smaller than planned."""
 
     @property
-    def reference(self) -> NDArray[np.int64]:
-        """The reference layer l* of each probe and fold, [probe, fold]."""
+    def reference(self) -> Int[np.ndarray, "probe fold"]:
+        """The reference layer l* of each probe and fold."""
         return np.argmax(self.inner_auc, axis=-1)
 
 
 def make_splits(
-    labels: NDArray[np.bool_],
-    groups: NDArray[np.integer],
-    folds: NDArray[np.int64],
+    labels: Bool[np.ndarray, " item"],
+    groups: Int[np.ndarray, " item"],
+    folds: Int[np.ndarray, " item"],
     seed: int,
     probes: tuple[str, ...] = PROBES,
+    item_ids: Sequence[str] | None = None,
 ) -> Splits:
-    """Halves and inner folds for given outer folds."""
+    """Halves and inner folds for given outer folds; items are drawn by their names, or by their places without any."""
+    ids = [str(place) for place in range(len(labels))] if item_ids is None else item_ids
     n_folds, n = int(folds.max()) + 1, len(labels)
     training = np.zeros((len(probes), n_folds, n), dtype=bool)
     inner = np.full((len(probes), n_folds, n), -1, dtype=np.int64)
     for fold in range(n_folds):
-        rng = np.random.default_rng([seed, fold])
         others = np.flatnonzero(folds != fold)
-        half = grouped_folds(groups[others], labels[others], 2, rng)
+        half = grouped_folds(groups[others], labels[others], 2, priorities(seed, f"halves {fold}", ids)[others])
         for place, probe in enumerate(probes):
             learns = others if probe == "full" else others[half == (0 if probe == "a" else 1)]
             training[place, fold, learns] = True
-            inner[place, fold, learns] = grouped_folds(groups[learns], labels[learns], INNER_FOLDS, rng)
+            order = priorities(seed, f"inner {probe} {fold}", ids)[learns]
+            inner[place, fold, learns] = grouped_folds(groups[learns], labels[learns], INNER_FOLDS, order)
     splits = Splits(labels=labels, folds=folds, training=training, inner=inner, probes=probes)
     _refuse_one_sided(splits, len(np.unique(groups)))
     return splits
@@ -107,97 +103,32 @@ def _refuse_one_sided(splits: Splits, n_groups: int) -> None:
 
 
 def fit_probes(
-    states: Tensor,
+    states: Shaped[Tensor, "place layer item d_model"],
     splits: Splits,
     names: Sequence[str],
     device: str | torch.device = "cpu",
     progress: Progress | None = None,
     memory: int | None = None,
 ) -> list[ProbeSet]:
-    """All probes on states [place, layer, item, d_model], one set per place; `names` tell the places apart in warnings.
+    """All probes on the states, one set per place; `names` tell the places apart in warnings.
 
-    States may be in host memory and in any precision: they come to the device chunk by chunk. `memory` limits what is
-    used there, in bytes.
+    States may be in host memory and in any precision: they come to the device chunk by chunk. `memory` limits what one
+    chunk takes there, in bytes.
     """
-    listener = progress or Silent()
-    n_places, n_layers = states.shape[:2]
-    assert len(names) == n_places, f"{len(names)} names for {n_places} places"
-    listener.start(f"probes {names[0]}" if n_places == 1 else "probes", n_places * n_layers)
-    fitter = _Fitter(states.flatten(0, 1), splits, torch.device(device), memory)
-    found = []
-    with true_float32():
-        for _, chunk in in_chunks(fitter.states, fitter.room, fitter.device, fitter.fit):
-            found.append(chunk)
-            listener.advance(len(chunk.bias))
-    listener.finish()
-    whole = _Fitted(*(torch.cat(parts).unflatten(0, (n_places, n_layers)) for parts in zip(*found, strict=True)))
-    return [_probe_set(_Fitted(*(part[place] for part in whole)), splits, name) for place, name in enumerate(names)]
-
-
-class _Fitted(NamedTuple):
-    """Probes of some problems in host memory, [problem, training set, …]."""
-
-    weight: Tensor
-    bias: Tensor
-    strength: Tensor
-    inner_auc: Tensor
-    converged: Tensor
-    inner_converged: Tensor
-    """Whether all fits of the inner folds were."""
-
-
-class _Fitter:
-    """Both stages for a chunk of problems: inner folds choose the strengths, then all training items teach."""
-
-    def __init__(self, states: Tensor, splits: Splits, device: torch.device, memory: int | None) -> None:
-        n_items = len(splits.labels)
-        scaled_on = splits.training.reshape(-1, n_items)
-        inner = splits.inner.reshape(-1, n_items)
-        learned = scaled_on[:, None, :] & (inner[:, None, :] != np.arange(INNER_FOLDS)[:, None])
-        members = np.repeat(learned.reshape(-1, n_items), len(STRENGTHS), axis=0)
-        self.states, self.device = states, device
-        self.choices = torch.tensor(STRENGTHS, dtype=torch.double, device=device)
-        final = TrainingSets(
-            labels=torch.as_tensor(splits.labels),
-            members=torch.as_tensor(scaled_on),
-            scaled_on=torch.as_tensor(scaled_on),
-            scaling=torch.arange(len(scaled_on)),
-            strengths=torch.empty(0),  # what the first stage chooses
-        )
-        first = replace(
-            final,
-            members=torch.as_tensor(members),
-            scaling=torch.arange(len(scaled_on)).repeat_interleave(INNER_FOLDS * len(STRENGTHS)),
-            strengths=torch.tensor(STRENGTHS).repeat(len(members) // len(STRENGTHS)),
-        )
-        self.final, self.first = final.to(device), first.to(device)
-        self.held_out = held_out_tables(inner, splits.labels, INNER_FOLDS, device)
-        self.room = find_room(states, len(members), device, memory)
-
-    @torch.no_grad()
-    def fit(self, states: Tensor) -> _Fitted:
-        known = prepare(states, self.final.scaled_on, self.room.items)
-        first = solve(known, self.first, self.room.columns)
-        chosen, inner_auc = choose(first.logits.unflatten(1, (-1, INNER_FOLDS, len(STRENGTHS))), self.held_out)
-        inner_converged = first.converged.unflatten(1, (-1, INNER_FOLDS * len(STRENGTHS))).all(-1)
-        del first
-        strength = self.choices[chosen]
-        found = solve(known, replace(self.final, strengths=strength), self.room.columns)
-        weight, bias = known.to_raw(found.weight, found.intercept, self.final.scaling)
-        return _Fitted(
-            *(part.cpu() for part in (weight, bias, strength, inner_auc, found.converged, inner_converged))
-        )
-
-
-def _probe_set(fitted: _Fitted, splits: Splits, name: str) -> ProbeSet:
-    """The probes of one place, from [layer, training set, …]."""
+    assert len(names) == len(states), f"{len(names)} names for {len(states)} places"
+    title = f"probes {names[0]}" if len(names) == 1 else "probes"
     shape = splits.training.shape[:2]
-    weight, bias, strength, inner_auc = (
-        part.movedim(0, 1).unflatten(0, shape).contiguous() for part in fitted[:4]
+    training, inner = (part.reshape(-1, len(splits.labels)) for part in (splits.training, splits.inner))
+    found, notes = grid_search(
+        states, splits.labels, training, inner, torch.device(device), progress, title, memory
     )  # fmt: skip
-    unconverged = []
-    for what, converged in (("", fitted.converged), (" (inner folds)", fitted.inner_converged)):
-        for layer, place in (~converged).nonzero().tolist():
-            probe, fold = divmod(place, shape[1])
-            unconverged.append(f"{name} layer {layer} probe {splits.probes[probe]} fold {fold}{what}")
-    return ProbeSet(weight, bias, strength.numpy(), inner_auc.numpy(), tuple(unconverged))
+    training_sets = [f"probe {probe} fold {fold}" for probe in splits.probes for fold in range(shape[1])]
+    sets = []
+    for name, one in zip(names, found, strict=True):
+        weight, bias, strength, inner_auc = (
+            part.movedim(0, 1).unflatten(0, shape).contiguous()
+            for part in (one.weight, one.bias, one.strength, one.inner_auc)
+        )
+        unconverged = one.unconverged(name, training_sets)
+        sets.append(ProbeSet(weight, bias, strength.numpy(), inner_auc.numpy(), unconverged, notes))
+    return sets

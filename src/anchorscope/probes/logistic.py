@@ -1,36 +1,37 @@
-"""Logistic regression for many layers, training sets and strengths at once.
+"""L2-regularised logistic regression for many layers, training sets and strengths at once.
 
 The objective is scikit-learn's: C · Σ loss + ½‖w‖², intercept unpenalised, features standardised on the training set.
-A problem is the states of one layer; its columns (training set × strength) share them. `coordinates` knows the states,
-`descent` finds the minimum, `room` says how much is done at once.
+A problem is the states of one layer; its columns (training set × strength) share them. `standardise` prepares the
+states, `conjugate_gradient` finds the minimum, `chunks` says how much is done at once.
 """
 
 from dataclasses import dataclass, fields
 
 import torch
+from jaxtyping import Bool, Float, Int, Shaped
 from torch import Tensor
 from torch.nn.functional import one_hot, pad
 
-from anchorscope.probes.coordinates import Coordinates, prepare
-from anchorscope.probes.descent import TOLERANCE as TOLERANCE
-from anchorscope.probes.descent import Columns, Solution, minimise
-from anchorscope.probes.room import find_room, in_chunks, true_float32
+from anchorscope.probes.chunks import ChunkPlan, in_chunks, plan_chunks, true_float32
+from anchorscope.probes.conjugate_gradient import TOLERANCE as TOLERANCE
+from anchorscope.probes.conjugate_gradient import Columns, Solution, minimise
+from anchorscope.probes.standardise import Standardised, standardise
 
 
 @dataclass(frozen=True)
 class TrainingSets:
     """Which items each column learns from."""
 
-    labels: Tensor
-    """1 for true, 0 for false, [item]."""
-    members: Tensor
-    """1 where a column learns from an item, [column, item]."""
-    scaled_on: Tensor
-    """1 where an item belongs to the training set that the features are standardised on, [scaling, item]."""
-    scaling: Tensor
-    """The scaling that each column uses, [column]."""
-    strengths: Tensor
-    """C of each column, [column] or [problem, column]."""
+    labels: Shaped[Tensor, " item"]
+    """1 for true, 0 for false."""
+    members: Bool[Tensor, "column item"]
+    """1 where a column learns from an item."""
+    scaled_on: Bool[Tensor, "scaling item"]
+    """1 where an item belongs to the training set that the features are standardised on."""
+    scaling: Int[Tensor, " column"]
+    """The scaling that each column uses."""
+    strengths: Float[Tensor, "*problem column"]
+    """C of each column."""
 
     def to(self, device: torch.device) -> "TrainingSets":
         """The same on a device."""
@@ -41,45 +42,50 @@ class TrainingSets:
 class Fit:
     """Fitted probes, acting on the raw states."""
 
-    weight: Tensor
-    """[problem, column, d_model]."""
-    bias: Tensor
-    """[problem, column]."""
-    logits: Tensor
-    """Log-odds of "true" for every item, learned from or not, [problem, column, item]."""
-    converged: Tensor
-    """[problem, column], bool."""
-    iterations: Tensor
-    """Steps that each column took, [problem, column]."""
+    weight: Float[Tensor, "problem column d_model"]
+    bias: Float[Tensor, "problem column"]
+    logits: Float[Tensor, "problem column item"]
+    """Log-odds of "true" for every item, learned from or not."""
+    converged: Bool[Tensor, "problem column"]
+    iterations: Int[Tensor, "problem column"]
+    """Steps that each column took."""
+    notes: tuple[str, ...] = ()
+    """Where memory ran out and chunks became smaller than planned."""
 
 
 def fit_layers(
-    states: Tensor, sets: TrainingSets, device: str | torch.device = "cpu", memory: int | None = None
+    states: Shaped[Tensor, "problem item d_model"],
+    sets: TrainingSets,
+    device: str | torch.device = "cpu",
+    memory: int | None = None,
 ) -> Fit:
-    """Fits every column on the states [problem, item, d_model] of every problem; the result is in host memory.
+    """Fits every column on the states of every problem; the result is in host memory.
 
-    Strengths are [column]. `memory` limits what is used of the device, in bytes; by default what is free there.
+    Strengths are [column]. `memory` limits what one chunk of problems takes on the device, in bytes.
     """
     device = torch.device(device)
     sets = sets.to(device)
-    room = find_room(states, len(sets.members), device, memory)
+    n_problems, n_items, width = states.shape
+    plan = plan_chunks((n_problems, n_items, width), len(sets.members), device, memory, states.element_size())
 
     @torch.no_grad()
-    def fit(chunk: Tensor) -> Fit:
-        known = prepare(chunk, sets.scaled_on, room.items)
-        found = solve(known, sets, room.columns)
-        raw = known.to_raw(found.weight, found.intercept, sets.scaling)
-        return Fit(*(part.cpu() for part in (*raw, found.logits, found.converged, found.iterations)))
+    def fit(chunk: Tensor, plan: ChunkPlan) -> list[Tensor]:
+        data = standardise(chunk, sets.scaled_on, plan.items)
+        found = solve(data, sets, plan.columns)
+        raw = data.to_raw(found.weight, found.intercept, sets.scaling)
+        return [part.cpu() for part in (*raw, found.logits, found.converged, found.iterations)]
 
+    notes: list[str] = []
     with true_float32():
-        fits = [fitted for _, fitted in in_chunks(states, room, device, fit)]
-    return Fit(*(torch.cat([getattr(one, field.name) for one in fits]) for field in fields(Fit)))
+        fits = list(in_chunks(states, plan, device, fit, notes))
+    weight, bias, logits, converged, iterations = (torch.cat(parts) for parts in zip(*fits, strict=True))
+    return Fit(weight, bias, logits, converged, iterations, tuple(notes))
 
 
-def solve(known: Coordinates, sets: TrainingSets, columns_at_once: int) -> Solution:
-    """Fits every column in prepared coordinates, so many columns of every problem at once."""
+def solve(data: Standardised, sets: TrainingSets, columns_at_once: int) -> Solution:
+    """Fits every column on standardised states, so many columns of every problem at once."""
     parts = [
-        minimise(known, _columns(known, sets, part))
+        minimise(data, _columns(data, sets, part))
         for part in torch.arange(len(sets.members), device=sets.members.device).split(columns_at_once)
     ]
     if len(parts) == 1:
@@ -87,16 +93,17 @@ def solve(known: Coordinates, sets: TrainingSets, columns_at_once: int) -> Solut
     return Solution(*(torch.cat([getattr(one, field.name) for one in parts], dim=1) for field in fields(Solution)))
 
 
-def _columns(known: Coordinates, sets: TrainingSets, places: Tensor) -> Columns:
+def _columns(data: Standardised, sets: TrainingSets, places: Tensor) -> Columns:
     n_scalings = len(sets.scaled_on)
     members = pad(sets.members[places].float(), (0, n_scalings))  # the scalings' means are rows, and teach nothing
-    count = members.sum(-1).clamp(min=1)
+    n_samples = members.sum(-1).clamp(min=1)
     scaling = sets.scaling[places]
+    penalty = 1 / (sets.strengths[..., places].float() * n_samples)
     return Columns(
-        share=(members / count[:, None])[None],
+        sample_weight=(members / n_samples[:, None])[None],
         labels=pad(sets.labels.float(), (0, n_scalings)),
-        own=one_hot(scaling, n_scalings).float()[None],
-        gain=(1 / known.deviation).float()[:, scaling],
-        penalty=(1 / (sets.strengths[..., places].float() * count)).expand(len(known.variances), -1).contiguous(),
-        count=count[None],
+        scaling_one_hot=one_hot(scaling, n_scalings).float()[None],
+        inverse_deviation=(1 / data.deviation).float()[:, scaling],
+        penalty=penalty.expand(len(data.eigenvalues), -1).contiguous(),
+        n_samples=n_samples[None],
     )

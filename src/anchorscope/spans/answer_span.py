@@ -13,7 +13,8 @@ import re
 from collections.abc import Iterator
 
 from anchorscope.datasets.text import ARTICLES
-from anchorscope.spans.empty_words import (
+from anchorscope.spans.char_spans import Span, merged, words_as_written
+from anchorscope.spans.function_words import (
     FUNCTION_WORDS,
     PREPOSITIONS,
     PRONOUNS,
@@ -22,8 +23,7 @@ from anchorscope.spans.empty_words import (
     word_set,
 )
 from anchorscope.spans.names import name_spans, number_spans, quotation_spans
-from anchorscope.spans.places import Span, merged, words_as_written
-from anchorscope.spans.statement import Heard, Part, hear, statement
+from anchorscope.spans.statement import AnswerWords, Part, read_answer, statement
 
 LONGEST_ENTITY = 5
 """Answers of more words than this are read as sentences; "The Lord of the Rings" and "Paris, France" are not."""
@@ -39,12 +39,12 @@ _PARTICIPLES = word_set("found made known set built born held written sung")
 
 def answer_entity(answer: str, question: str | None = None) -> Span:
     """Characters [start, end) of the entity in the answer; never empty unless the answer is."""
-    heard = hear(answer, question)
-    if heard.words:
-        first, after = _entity(heard, statement(heard), _wanted(question))
-        start, end = _trimmed(answer, heard.words[first].start, heard.words[after - 1].end)
-        if first == 0 and after == len(heard.words):  # a whole answer keeps its symbols: "C++"
-            start, end = _trimmed(answer, heard.words[first].start, len(answer))
+    parsed = read_answer(answer, question)
+    if parsed.words:
+        first, after = _entity(parsed, statement(parsed), _wanted(question))
+        start, end = _trimmed(answer, parsed.words[first].start, parsed.words[after - 1].end)
+        if first == 0 and after == len(parsed.words):  # a whole answer keeps its symbols: "C++"
+            start, end = _trimmed(answer, parsed.words[first].start, len(answer))
         if start < end:
             return start, end
     start, end = _trimmed(answer, 0, len(answer))
@@ -66,7 +66,7 @@ def _trimmed(answer: str, start: int, end: int) -> Span:
 def _wanted(question: str | None) -> str:
     """What kind of thing is asked for: a `name`, a `number`, or `any`."""
     texts = [word.text for word in words_as_written(question or "")]
-    asking = next((at for at, text in enumerate(texts) if text in QUESTION_WORDS), None)
+    asking = next((index for index, text in enumerate(texts) if text in QUESTION_WORDS), None)
     if asking is None:
         return "any"
     if not _ASKS_FOR_NUMBER.isdisjoint(texts[asking : asking + 2]):
@@ -74,39 +74,43 @@ def _wanted(question: str | None) -> str:
     return "name" if texts[asking] in _ASKS_FOR_NAME else "any"
 
 
-def _entity(heard: Heard, part: Part, wanted: str) -> Part:
+def _entity(parsed: AnswerWords, part: Part, wanted: str) -> Part:
     """The entity in what an answer states."""
-    part = _without_lead(heard, (part[0], _contrast(heard, part)), wanted != "any")
+    part = _without_lead(parsed, (part[0], _contrast(parsed, part)), wanted != "any")
     # A title of many words ("In the Heat of the Night") is no sentence: nothing in it is written small but its links.
-    title = not any(heard.is_lower(at) and heard.text(at) not in TITLE_LINKS for at in range(*part))
-    clause = part[0], _clause_end(heard, part, title)
-    if wanted == "any" and part[0] > 0 and heard.text(part[0] - 1) in ("a", "an"):
-        return _noun_phrase(heard, clause)
+    title = not any(parsed.is_lower(index) and parsed.word(index) not in TITLE_LINKS for index in range(*part))
+    clause = part[0], _clause_end(parsed, part, title)
+    if wanted == "any" and part[0] > 0 and parsed.word(part[0] - 1) in ("a", "an"):
+        return _noun_phrase(parsed, clause)
     few = clause[1] - clause[0] <= LONGEST_ENTITY
     if (title and wanted != "number") or (few and wanted == "any"):
         return clause
-    found = _first_candidate(heard, part if wanted == "name" else clause, wanted)
-    return found or _without_asked_tail(heard, clause)
+    found = _first_candidate(parsed, part if wanted == "name" else clause, wanted)
+    return found or _without_asked_tail(parsed, clause)
 
 
-def _contrast(heard: Heard, part: Part) -> int:
+def _contrast(parsed: AnswerWords, part: Part) -> int:
     """Where a part goes on with "but" or the like, or its end."""
-    ends = (at + 1 for at in range(part[0], part[1] - 1) if heard.gap(at).strip() and heard.text(at + 1) in _CONTRASTS)
-    return next(ends, part[1])
+    contrasts = (
+        index + 1
+        for index in range(part[0], part[1] - 1)
+        if parsed.gap_after(index).strip() and parsed.word(index + 1) in _CONTRASTS
+    )
+    return next(contrasts, part[1])
 
 
-def _without_lead(heard: Heard, part: Part, names_place: bool) -> Part:
+def _without_lead(parsed: AnswerWords, part: Part, names_place: bool) -> Part:
     """A part without leading articles, pronouns, prepositions, and "born in"; never empty.
 
     "In" with a capital letter may begin a title, unless the question asks who, where or when (`names_place`).
     """
     first, after = part
-    while after - first > 1 and heard.gap(first).isspace():
-        text, following = heard.text(first), heard.text(first + 1)
-        small = heard.is_lower(first)
+    while after - first > 1 and parsed.gap_after(first).isspace():
+        text, following = parsed.word(first), parsed.word(first + 1)
+        small = parsed.is_lower(first)
         phrase = small and text not in FUNCTION_WORDS and following in PREPOSITIONS and after - first > 2
-        verb = phrase and following != "of" and first > 0 and heard.text(first - 1) not in ARTICLES
-        if phrase and (text in heard.asked or (verb and not heard.is_lower(_next_content(heard, first + 2, after)))):
+        verb = phrase and following != "of" and first > 0 and parsed.word(first - 1) not in ARTICLES
+        if phrase and (text in parsed.asked or (verb and not parsed.is_lower(_next_content(parsed, first + 2, after)))):
             first += 2
             continue
         place = text in (PREPOSITIONS if small else _PLACE_PREPOSITIONS if names_place else ())
@@ -116,79 +120,81 @@ def _without_lead(heard: Heard, part: Part, names_place: bool) -> Part:
     return first, after
 
 
-def _next_content(heard: Heard, first: int, after: int) -> int:
+def _next_content(parsed: AnswerWords, first: int, after: int) -> int:
     """The first word from `first` on that is no article, or the last one before `after`."""
-    return next((at for at in range(first, after) if heard.text(at) not in ARTICLES), after - 1)
+    return next((index for index in range(first, after) if parsed.word(index) not in ARTICLES), after - 1)
 
 
-def _clause_end(heard: Heard, part: Part, title: bool) -> int:
+def _clause_end(parsed: AnswerWords, part: Part, title: bool) -> int:
     """The index after the first clause: it ends at a mark, unless a name goes on behind it ("Paris, France").
 
     Inside a name or title no mark ends it, unless what follows only repeats the question.
     """
     first, after = part
     whole: set[int] | None = None  # words inside a name, found when the first mark asks for them
-    for at in range(first, after - 1):
-        if not _CLAUSE_MARK.search(heard.gap(at) + heard.answer[heard.words[at + 1].start]):
+    for index in range(first, after - 1):
+        if not _CLAUSE_MARK.search(parsed.gap_after(index) + parsed.text[parsed.words[index + 1].start]):
             continue
         if whole is None:
-            whole = {inside for found in _candidates(heard, "any") for inside in range(found[0], found[1] - 1)}
-        small = heard.is_lower(at + 1) or heard.text(at + 1) in FUNCTION_WORDS
-        goes_on = title or at in whole or not small
-        if not goes_on or not heard.says_something_new((at + 1, after)):
-            return at + 1
+            whole = {inside for found in _candidates(parsed, "any") for inside in range(found[0], found[1] - 1)}
+        small = parsed.is_lower(index + 1) or parsed.word(index + 1) in FUNCTION_WORDS
+        goes_on = title or index in whole or not small
+        if not goes_on or not parsed.says_something_new((index + 1, after)):
+            return index + 1
     return after
 
 
-def _noun_phrase(heard: Heard, part: Part) -> Part:
+def _noun_phrase(parsed: AnswerWords, part: Part) -> Part:
     """Words from the first on, up to a word of grammar, less a participle before it ("candle used in")."""
     first, after = part
     end = first + 1
-    while end < after and heard.text(end) not in FUNCTION_WORDS:
+    while end < after and parsed.word(end) not in FUNCTION_WORDS:
         end += 1
-    last = heard.text(end - 1)
+    last = parsed.word(end - 1)
     participle = end < after and end - first > 1 and (last.endswith("ed") or last in _PARTICIPLES)
     return first, end - 1 if participle else end
 
 
-def _candidates(heard: Heard, wanted: str) -> Iterator[Part]:
+def _candidates(parsed: AnswerWords, wanted: str) -> Iterator[Part]:
     """Names, quotations and numbers of the whole answer, as words."""
-    named = [*quotation_spans(heard.answer, heard.words), *name_spans(heard.answer, heard.words)]
-    numbers = list(number_spans(heard.answer, heard.words))
+    named = [*quotation_spans(parsed.text, parsed.words), *name_spans(parsed.text, parsed.words)]
+    numbers = list(number_spans(parsed.text, parsed.words))
     spans = {"name": named, "number": numbers, "any": [*named, *numbers]}[wanted]
     for start, end in merged(spans):
-        inside = [at for at, word in enumerate(heard.words) if start <= word.start and word.end <= end]
+        inside = [index for index, word in enumerate(parsed.words) if start <= word.start and word.end <= end]
         if inside:
             yield inside[0], inside[-1] + 1
 
 
-def _first_candidate(heard: Heard, part: Part, wanted: str) -> Part | None:
+def _first_candidate(parsed: AnswerWords, part: Part, wanted: str) -> Part | None:
     """The first name, quotation or number in a part that is not in the question; one that only describes comes last."""
     describing: Part | None = None
-    for found in _candidates(heard, wanted):
+    for found in _candidates(parsed, wanted):
         first, after = max(found[0], part[0]), min(found[1], part[1])
-        if first >= after or not heard.says_something_new((first, after)):
+        if first >= after or not parsed.says_something_new((first, after)):
             continue
-        if wanted == "name" and _only_describes(heard, (first, after), part[1]):
-            describing = describing or (first, _noun_phrase(heard, (after - 1, part[1]))[1])
+        if wanted == "name" and _only_describes(parsed, (first, after), part[1]):
+            describing = describing or (first, _noun_phrase(parsed, (after - 1, part[1]))[1])
             continue
         return first, after
     return describing
 
 
-def _only_describes(heard: Heard, name: Part, end: int) -> bool:
+def _only_describes(parsed: AnswerWords, name: Part, end: int) -> bool:
     """Whether a name stands before a common noun: "the American director"; a verb may be: "Stoker wrote"."""
     first, after = name
-    if after >= end or heard.gap(after - 1).strip() or not heard.is_lower(after) or heard.text(after) in FUNCTION_WORDS:
+    if after >= end or parsed.gap_after(after - 1).strip():
         return False
-    return heard.text(after) not in heard.asked or (first > 0 and heard.text(first - 1) in ARTICLES)
+    if not parsed.is_lower(after) or parsed.word(after) in FUNCTION_WORDS:
+        return False
+    return parsed.word(after) not in parsed.asked or (first > 0 and parsed.word(first - 1) in ARTICLES)
 
 
-def _without_asked_tail(heard: Heard, part: Part) -> Part:
+def _without_asked_tail(parsed: AnswerWords, part: Part) -> Part:
     """A part without last words that are in the question, some in lower case: "Stoker wrote Dracula"; never empty."""
     first, after = part
     end = after
-    while end > first + 1 and not heard.is_new(end - 1):
+    while end > first + 1 and not parsed.is_new(end - 1):
         end -= 1
-    small = any(heard.is_lower(at) for at in range(end, after))
-    return (first, end) if small and heard.says_something_new((first, end)) else part
+    small = any(parsed.is_lower(index) for index in range(end, after))
+    return (first, end) if small and parsed.says_something_new((first, end)) else part

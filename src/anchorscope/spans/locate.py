@@ -2,17 +2,20 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
+from itertools import islice
 from typing import Any
 
 from anchorscope.answers.generate import Answer
 from anchorscope.answers.prompt import Prompt, prefix_length
 from anchorscope.datasets.question import Question
+from anchorscope.models.language_model import decode_all_exactly, decode_exactly
 from anchorscope.spans.answer_span import answer_entity
-from anchorscope.spans.places import Span
+from anchorscope.spans.char_spans import Span
 from anchorscope.spans.question_spans import QuestionSpans
-from anchorscope.spans.tokens import Offsets, offsets_by_beginnings, tokens_in_spans
+from anchorscope.spans.tokens import WINDOW, Offsets, offsets_by_decoding, offsets_from_prefixes, tokens_in_spans
 
-_DECODED_TOGETHER = 64  # answers: those of a user may be long, and all their beginnings are in memory at once
+_DECODED_TOGETHER = 64  # answers: all prefixes of theirs are in memory at once
 
 
 @dataclass(frozen=True)
@@ -48,15 +51,15 @@ class Located:
 
 def locate(tokenizer: Any, question: Question, words: QuestionSpans, prompt: Prompt, answer: Answer) -> Located:
     """Finds the exact tokens of an answered item; `words` are the question's."""
-    return _located(question, words, prompt, answer, next(_hear(tokenizer, [answer])))
+    return _located(question, words, prompt, answer, next(_decoded(tokenizer, [answer])))
 
 
 def _located(
-    question: Question, words: QuestionSpans, prompt: Prompt, answer: Answer, heard: tuple[str, Offsets]
+    question: Question, words: QuestionSpans, prompt: Prompt, answer: Answer, decoded: tuple[str, Offsets]
 ) -> Located:
-    """The same for an answer whose text and tokens' places are known (`heard`)."""
+    """The same for an answer whose text and tokens' offsets in it are known (`decoded`)."""
     start = len(prompt.ids) + len(answer.before)
-    answer_tokens = [start + index for index in _answer_tokens(question, answer, *heard)]
+    answer_tokens = [start + index for index in _answer_tokens(question, answer, *decoded)]
     return Located(
         input_ids=prompt.ids + answer.before + answer.ids,
         answer_start=start,
@@ -81,10 +84,10 @@ def locate_all(
     answers: Sequence[Answer],
 ) -> list[Located | None]:
     """Exact tokens of every item; None where there is no answer to use."""
-    heard = _hear(tokenizer, [answer for answer in answers if answer.status == "answered"])
+    decoded = _decoded(tokenizer, [answer for answer in answers if answer.status == "answered"])
     shared = prefix_length(prompts) if prompts else 0
     return [
-        replace(_located(*item, next(heard)), prefix_length=shared) if item[-1].status == "answered" else None
+        replace(_located(*item, next(decoded)), prefix_length=shared) if item[-1].status == "answered" else None
         for item in zip(questions, words, prompts, answers, strict=True)
     ]
 
@@ -95,20 +98,20 @@ def question_tokens(question: Question, spans: Sequence[Span], prompt: Prompt) -
     placed = spans if flat == question.question else on_one_line(question.question, spans)
     shifted = [(start + prompt.question_start, end + prompt.question_start) for start, end in placed]
     own = prompt.own_start
-    return tuple([own + at for at in tokens_in_spans(prompt.offsets[own:], shifted, prompt.text)])
+    return tuple([own + index for index in tokens_in_spans(prompt.offsets[own:], shifted, prompt.text)])
 
 
-def _hear(tokenizer: Any, answers: Sequence[Answer]) -> Iterator[tuple[str, Offsets]]:
-    """The text of every answer and the characters of each of its tokens; many answers are decoded in one call."""
+def _decoded(tokenizer: Any, answers: Sequence[Answer]) -> Iterator[tuple[str, Offsets]]:
+    """The text of every answer and the characters of each of its tokens; many short answers are decoded in one call."""
     for first in range(0, len(answers), _DECODED_TOGETHER):
-        some = [answer.ids for answer in answers[first : first + _DECODED_TOGETHER]]
-        beginnings = [list(ids[:end]) for ids in some for end in range(1, len(ids) + 1)]
-        # As it is: a tokenizer that tidies up spaces would move every later character.
-        texts = tokenizer.batch_decode(beginnings, clean_up_tokenization_spaces=False) if beginnings else []
-        at = 0
-        for ids in some:
-            yield offsets_by_beginnings(texts[at : at + len(ids)])
-            at += len(ids)
+        batch = [answer.ids for answer in answers[first : first + _DECODED_TOGETHER]]
+        prefixes = [ids[:end] for ids in batch if len(ids) <= WINDOW for end in range(1, len(ids) + 1)]
+        texts = iter(decode_all_exactly(tokenizer, prefixes))
+        for ids in batch:
+            if len(ids) <= WINDOW:
+                yield offsets_from_prefixes(list(islice(texts, len(ids))))
+            else:
+                yield offsets_by_decoding(partial(decode_exactly, tokenizer), ids)
 
 
 def _answer_tokens(question: Question, answer: Answer, text: str, offsets: Offsets) -> list[int]:
@@ -122,9 +125,9 @@ def on_one_line(text: str, spans: Sequence[Span]) -> list[Span]:
     if " ".join(text.split()) == text:
         return list(spans)
 
-    def moved(at: int) -> int:
-        before = " ".join(text[:at].split())
-        gap = at < len(text) and at > 0 and text[at - 1].isspace() and bool(before)
+    def moved(index: int) -> int:
+        before = " ".join(text[:index].split())
+        gap = index < len(text) and index > 0 and text[index - 1].isspace() and bool(before)
         return len(before) + int(gap)
 
     return [(moved(start), moved(end)) for start, end in spans]

@@ -12,7 +12,8 @@ import re
 from collections.abc import Iterator, Sequence
 
 from anchorscope.datasets.text import ARTICLES, Word
-from anchorscope.spans.empty_words import (
+from anchorscope.spans.char_spans import Span
+from anchorscope.spans.function_words import (
     EMPTY_WORDS,
     FUNCTION_WORDS,
     NAME_LINKS,
@@ -21,7 +22,6 @@ from anchorscope.spans.empty_words import (
     TITLE_LINKS,
     word_set,
 )
-from anchorscope.spans.places import Span
 
 LONGEST_LINK = 3
 """So many small words may stand between two capitalised ones of a name: "Journey to the Centre of the Earth"."""
@@ -69,13 +69,13 @@ def _capitals_tell(words: Sequence[Word], large: Sequence[bool]) -> bool:
 def _starts(text: str, words: Sequence[Word]) -> Iterator[int]:
     """Indices of the words that begin a sentence."""
     yield 0
-    for at in range(1, len(words)):
-        before = words[at - 1]
-        if words[at].start - before.end < 2:  # no room for a mark and a space
+    for index in range(1, len(words)):
+        before = words[index - 1]
+        if words[index].start - before.end < 2:  # no room for a mark and a space
             continue
-        ended = _SENTENCE_END.search(text, before.end, words[at].start + 1) is not None
+        ended = _SENTENCE_END.search(text, before.end, words[index].start + 1) is not None
         if ended and before.text not in _NO_SENTENCE_END and len(before.text) > 1:
-            yield at
+            yield index
 
 
 def _joined(text: str, one: Word, other: Word) -> bool:
@@ -91,18 +91,18 @@ def _joined(text: str, one: Word, other: Word) -> bool:
 def _name_words(text: str, words: Sequence[Word], large: Sequence[bool]) -> list[bool]:
     """For each word, whether it is written as a part of a name."""
     starts = set(_starts(text, words))
-    asking = next((at for at, word in enumerate(words) if word.text in QUESTION_WORDS), -1)
+    asking = next((index for index, word in enumerate(words) if word.text in QUESTION_WORDS), -1)
     found = list(large)
-    for at, word in enumerate(words):
-        goes_on = at + 1 < len(words) and _joined(text, word, words[at + 1])
-        if at == asking:
-            found[at] = large[at] and at > 0 and words[at - 1].text in ARTICLES
-        elif at in starts:
+    for index, word in enumerate(words):
+        goes_on = index + 1 < len(words) and _joined(text, word, words[index + 1])
+        if index == asking:
+            found[index] = large[index] and index > 0 and words[index - 1].text in ARTICLES
+        elif index in starts:
             initials = len(word.text) > 1 and text[word.start : word.end].isupper()
-            named_after = initials or (goes_on and (large[at + 1] or words[at + 1].text in _NAME_GOES_ON))
-            found[at] = large[at] and word.text not in EMPTY_WORDS and named_after
-        elif word.text in _ALWAYS_LARGE and at + 1 < len(words):
-            found[at] = large[at] and (found[at - 1] or (goes_on and large[at + 1]))
+            named_after = initials or (goes_on and (large[index + 1] or words[index + 1].text in _NAME_GOES_ON))
+            found[index] = large[index] and word.text not in EMPTY_WORDS and named_after
+        elif word.text in _ALWAYS_LARGE and index + 1 < len(words):
+            found[index] = large[index] and (found[index - 1] or (goes_on and large[index + 1]))
     return found
 
 
@@ -116,21 +116,21 @@ def name_spans(text: str, words: Sequence[Word]) -> Iterator[Span]:
     if len(words) < 2 or not _capitals_tell(words, large):
         return
     named = _name_words(text, words, large)
-    at = 0
-    while at < len(words):
-        if not named[at]:
-            at += 1
+    index = 0
+    while index < len(words):
+        if not named[index]:
+            index += 1
             continue
-        last = _name_end(text, words, named, at, NAME_LINKS)
+        last = _name_end(text, words, named, index, NAME_LINKS)
         if last + 2 < len(words):  # a title may end the text: "Who wrote Death in Venice?"
-            longer = _name_end(text, words, named, at, TITLE_LINKS)
+            longer = _name_end(text, words, named, index, TITLE_LINKS)
             if longer == len(words) - 1 and not (
                 any(word.text == "and" for word in words[last:longer])
-                and ((at > 0 and named[at - 1]) or any(word.text in _TWO_NAMES for word in words))
+                and ((index > 0 and named[index - 1]) or any(word.text in _TWO_NAMES for word in words))
             ):
                 last = longer
-        yield words[at].start, words[last].end
-        at = last + 1
+        yield words[index].start, words[last].end
+        index = last + 1
 
 
 def _name_end(text: str, words: Sequence[Word], named: Sequence[bool], first: int, links: frozenset[str]) -> int:
@@ -149,12 +149,12 @@ def _name_end(text: str, words: Sequence[Word], named: Sequence[bool], first: in
 
 def number_spans(text: str, words: Sequence[Word]) -> Iterator[Span]:
     """Numbers in digits, with the month beside them."""
-    for at, word in enumerate(words):
+    for index, word in enumerate(words):
         if not _has_digit(word):
             continue
-        first = last = at
-        if at > 0 and words[at - 1].text in _MONTHS:
-            first = at - 1
-        elif at + 1 < len(words) and words[at + 1].text in _MONTHS:
-            last = at + 1
+        first = last = index
+        if index > 0 and words[index - 1].text in _MONTHS:
+            first = index - 1
+        elif index + 1 < len(words) and words[index + 1].text in _MONTHS:
+            last = index + 1
         yield words[first].start, words[last].end

@@ -1,4 +1,4 @@
-"""The exact question words E_Q, as places in the question's text: the subject, and the property asked for.
+"""The exact question words E_Q, as spans of the question's text: the subject, and the property asked for.
 
 Three sources, in the order in which they are trusted:
 - `own`: spans that the user has marked. They are E_Q, all of it; which of them is the subject is not known, so they
@@ -17,8 +17,8 @@ from typing import Literal
 from anchorscope.datasets.question import Question
 from anchorscope.datasets.text import Word
 from anchorscope.errors import UserError
-from anchorscope.spans.empty_words import EMPTY_WORDS
-from anchorscope.spans.places import Span, less, merged, phrase_places, words_as_written
+from anchorscope.spans.char_spans import Span, merged, phrase_spans, subtract_spans, words_as_written
+from anchorscope.spans.function_words import EMPTY_WORDS
 from anchorscope.spans.plain_text import read_plain_text
 
 Rule = Literal["own", "metadata", "rules", "model"]
@@ -41,9 +41,9 @@ class QuestionSpans:
     """What found E_Q: the user's own spans, the dataset's subject and property words, or (also) rules for the text."""
 
 
-def _subject_places(subject: str, text: str, words: Sequence[Word]) -> list[Span]:
+def _subject_spans(subject: str, text: str, words: Sequence[Word]) -> list[Span]:
     """Every occurrence of the dataset's subject."""
-    found = phrase_places(subject, text, words)
+    found = phrase_spans(subject, text, words)
     # A subject such as "What" or "It" is also a word of the template; only its last occurrence can be the name.
     return found[-1:] if all(word.text in EMPTY_WORDS for word in words_as_written(subject)) else found
 
@@ -68,7 +68,7 @@ def locate_question_words(question: Question, use_metadata: bool = True) -> Ques
 
     def found(subject: Sequence[Span], asked: Sequence[Span], rule: Rule) -> QuestionSpans:
         core = merged(subject)
-        rest = merged(less(merged(asked), core, words))
+        rest = merged(subtract_spans(merged(asked), core, words))
         return QuestionSpans(merged([*core, *rest]), core, rest, merged([*core, *rest, *read.content]), rule)
 
     if not use_metadata:
@@ -76,16 +76,16 @@ def locate_question_words(question: Question, use_metadata: bool = True) -> Ques
     own = _own_spans(question)
     if own:
         return found(own, (), "own")
-    subject = _subject_places(question.subject, text, words) if question.subject else []
+    subject = _subject_spans(question.subject, text, words) if question.subject else []
     # A relation's name is the next best thing to property words: "capital" is also how the question puts it.
     phrases = question.property_words or ((question.relation,) if question.relation else ())
-    places = [phrase_places(phrase, text, words) for phrase in phrases]
-    asked = [span for spans in places for span in spans]
-    if subject and places and all(places):
+    spans_by_phrase = [phrase_spans(phrase, text, words) for phrase in phrases]
+    asked = [span for spans in spans_by_phrase for span in spans]
+    if subject and spans_by_phrase and all(spans_by_phrase):
         return found(subject, asked, "metadata")
     if subject:  # whatever else is said may be the property
         return found(subject, [*asked, *read.subject, *read.property_spans], "rules")
-    about = less(read.subject, asked, words) or read.subject or asked
+    about = subtract_spans(read.subject, asked, words) or read.subject or asked
     return found(about, [*asked, *read.property_spans], "rules")
 
 

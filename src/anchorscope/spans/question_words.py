@@ -1,12 +1,23 @@
-"""The exact words of all questions of a dataset, by whoever is asked to choose them."""
+"""The exact words of all questions of a dataset: by the rules of `question_spans`, or named by the model itself.
+
+The model is shown three questions with their key words, then asked. What it names counts only where it stands in the
+question; where it names nothing of the question, the dataset and the rules speak instead. It is there to see how much
+the result hangs on who chooses the words.
+"""
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
+from anchorscope.answers.prompt import build_prompts, prefix_length
+from anchorscope.answers.template import FEW_SHOT_TEMPLATE
 from anchorscope.datasets.question import Question
-from anchorscope.engine.batching import Budget
-from anchorscope.models.language_model import LanguageModel
+from anchorscope.engine.batching import Budget, plan_batches
+from anchorscope.engine.decode import decode, decoded_lengths
+from anchorscope.engine.forward import compute_prefix
+from anchorscope.models.language_model import LanguageModel, decode_exactly
 from anchorscope.progress import Progress
-from anchorscope.spans.ask_model import ask_for_key_words
+from anchorscope.spans.char_spans import Span, merged, phrase_spans, subtract_spans, words_as_written
+from anchorscope.spans.function_words import EMPTY_WORDS
 from anchorscope.spans.question_spans import QuestionSpans, locate_question_words
 
 
@@ -23,7 +34,61 @@ def question_words(
     found = [locate_question_words(question) for question in questions]
     asked = [index for index, words in enumerate(found) if words.rule != "own" and words.spans]
     if asked:
-        said = ask_for_key_words(model(), [questions[index] for index in asked], budget, progress)
-        for index, words in zip(asked, said, strict=True):
+        named = ask_for_key_words(model(), [questions[index] for index in asked], budget, progress)
+        for index, words in zip(asked, named, strict=True):
             found[index] = words
     return found
+
+
+_SHOWN = (
+    ("What is the capital of Japan?", "capital, Japan"),
+    ("Who wrote Romeo and Juliet?", "wrote, Romeo and Juliet"),
+    ("In what year was the company that makes the iPhone founded?", "year, company, makes, iPhone, founded"),
+)
+_LONGEST = 24  # tokens; a list that does not end by then is used as far as it goes
+
+
+def ask_for_key_words(
+    lm: LanguageModel, questions: Sequence[Question], budget: Budget, progress: Progress | None = None
+) -> list[QuestionSpans]:
+    """The exact words of every question, as the model names them."""
+    head = "".join(f"Question: {question}\nKey words: {words}\n" for question, words in _SHOWN)
+    asking = replace(FEW_SHOT_TEMPLATE, head=f"{head}Question: ", tail="\nKey words:", first_token=lm.needs_bos)
+    asked = build_prompts(lm.tokenizer, questions, asking)
+    prompts = [prompt.ids for prompt in asked]
+    prefix = compute_prefix(lm, prompts[0][: prefix_length(asked)])
+    batches = plan_batches(decoded_lengths(prompts, prefix, _LONGEST), budget.tokens)
+    special = frozenset(lm.tokenizer.all_special_ids)
+
+    def is_end(token: int, so_far: Sequence[int]) -> bool:
+        return token in special or "\n" in decode_exactly(lm.tokenizer, [token])
+
+    named = decode(lm, prompts, prefix, batches, _LONGEST, is_end, progress, budget, "key words")
+    return [
+        named_words(question, decode_exactly(lm.tokenizer, one.ids))
+        for question, one in zip(questions, named, strict=True)
+    ]
+
+
+def named_words(question: Question, named: str) -> QuestionSpans:
+    """The words of a question that a list names; those of the rules if it names none."""
+    ruled = locate_question_words(question)
+    text = question.question
+    words = words_as_written(text)
+    phrases = [phrase for part in named.split(",") if (phrase := part.strip(" .;\"'"))]
+    named_spans = [span for phrase in phrases for span in phrase_spans(phrase, text, words)]
+    kept = merged(span for span in named_spans if not _is_empty(text, span))
+    if not kept:
+        return ruled
+    subject = [span for span in kept if _overlaps(span, ruled.subject)] or list(kept)
+    asked = subtract_spans(kept, merged(subject), words)
+    content = merged([*kept, *ruled.content])
+    return QuestionSpans(kept, merged(subject), merged(asked), content, "model")
+
+
+def _is_empty(text: str, span: Span) -> bool:
+    return all(word.text in EMPTY_WORDS for word in words_as_written(text[span[0] : span[1]]))
+
+
+def _overlaps(span: Span, others: Sequence[Span]) -> bool:
+    return any(span[0] < end and start < span[1] for start, end in others)

@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from anchorscope.datasets.text import ARTICLES, Word
-from anchorscope.spans.empty_words import FUNCTION_WORDS, PRONOUNS, word_set
-from anchorscope.spans.places import words_as_written
+from anchorscope.spans.char_spans import words_as_written
+from anchorscope.spans.function_words import FUNCTION_WORDS, PRONOUNS, word_set
 
 Part = tuple[int, int]
 """Words [first, after) of an answer."""
@@ -21,7 +21,7 @@ _SENTENCE_END = re.compile(r"[.!?…][\"'”’)]*\s")
 _ABBREVIATIONS = word_set("st dr mr mrs ms jr sr mt ft no vs prof gen lt col rev hon sgt capt")
 _COPULAS = word_set("is are was were be became remains")
 _RELATIVES = word_set("who which that whom where")
-_TALK = word_set("answer correct guess mistaken recall remember response sources")  # said of any answer
+_META_WORDS = word_set("answer correct guess mistaken recall remember response sources")  # said of any answer
 _BEFORE = """the answer is|the correct answer is|the right answer is|the final answer is|my answer is|answer is
     |my guess is|i think that|i think|i believe that|i believe|i guess|i suppose|i would say|id say|i am sure|im sure
     |i am not sure but|im not sure but|i am not certain but|i dont know but|as far as i know|in my opinion|it seems that
@@ -47,126 +47,131 @@ _LAST_WORDS_BEHIND = frozenset(phrase[-1] for phrase, _ in _PHRASES_BEHIND)
 
 
 @dataclass(frozen=True)
-class Heard:
+class AnswerWords:
     """An answer as words, and the content words of the question that it answers."""
 
-    answer: str
+    text: str
     words: Sequence[Word]
     asked: frozenset[str]
 
-    def text(self, at: int) -> str:
+    def word(self, index: int) -> str:
         """A word, folded."""
-        return self.words[at].text
+        return self.words[index].text
 
-    def gap(self, at: int) -> str:
+    def gap_after(self, index: int) -> str:
         """What stands between a word and the next one."""
-        following = self.words[at + 1].start if at + 1 < len(self.words) else len(self.answer)
-        return self.answer[self.words[at].end : following]
+        following = self.words[index + 1].start if index + 1 < len(self.words) else len(self.text)
+        return self.text[self.words[index].end : following]
 
-    def is_lower(self, at: int) -> bool:
+    def is_lower(self, index: int) -> bool:
         """Whether a word is written without a capital letter or digit."""
-        return self.answer[self.words[at].start : self.words[at].end].islower()
+        return self.text[self.words[index].start : self.words[index].end].islower()
 
-    def is_new(self, at: int) -> bool:
+    def is_new(self, index: int) -> bool:
         """Whether a word has content that is not in the question."""
-        return not any(self.text(at) in known for known in (FUNCTION_WORDS, self.asked, _TALK))
+        return not any(self.word(index) in known for known in (FUNCTION_WORDS, self.asked, _META_WORDS))
 
     def says_something_new(self, part: Part) -> bool:
         """Whether any word of a part does."""
-        return any(self.is_new(at) for at in range(*part))
+        return any(self.is_new(index) for index in range(*part))
 
 
-def hear(answer: str, question: str | None) -> Heard:
+def read_answer(answer: str, question: str | None) -> AnswerWords:
     """The words of an answer, beside those of its question."""
     asked = (word.text for word in words_as_written(question or ""))
-    return Heard(answer, words_as_written(answer), frozenset(asked) - FUNCTION_WORDS)
+    return AnswerWords(answer, words_as_written(answer), frozenset(asked) - FUNCTION_WORDS)
 
 
-def _sentence_end(heard: Heard, first: int) -> int:
+def _sentence_end(parsed: AnswerWords, first: int) -> int:
     """The index after the last word of the sentence that begins at a word."""
-    for at in range(first, len(heard.words) - 1):
-        abbreviated = heard.text(at) in _ABBREVIATIONS or len(heard.text(at)) == 1
-        goes_on = abbreviated and heard.gap(at).startswith(".") and heard.text(at + 1) not in FUNCTION_WORDS
-        if _SENTENCE_END.search(heard.gap(at)) and not goes_on:
-            return at + 1
-    return len(heard.words)
+    for index in range(first, len(parsed.words) - 1):
+        takes_period = parsed.word(index) in _ABBREVIATIONS or len(parsed.word(index)) == 1
+        abbreviated = takes_period and parsed.gap_after(index).startswith(".")
+        goes_on = abbreviated and parsed.word(index + 1) not in FUNCTION_WORDS
+        if _SENTENCE_END.search(parsed.gap_after(index)) and not goes_on:
+            return index + 1
+    return len(parsed.words)
 
 
-def _without_hedges(heard: Heard, part: Part) -> Part:
+def _without_hedges(parsed: AnswerWords, part: Part) -> Part:
     """A part without what is said before and behind the answer; never empty."""
     first, after = part
-    hedged = heard.text(first) in _FIRST_WORDS_BEFORE or heard.text(after - 1) in _LAST_WORDS_BEHIND
+    hedged = parsed.word(first) in _FIRST_WORDS_BEFORE or parsed.word(after - 1) in _LAST_WORDS_BEHIND
     if not hedged:  # so it is for most answers
         return part
-    texts = [word.text for word in heard.words]
+    texts = [word.text for word in parsed.words]
     changed = True
     while changed:
         changed = False
         for phrase, needs_mark in _PHRASES_BEFORE:
             end = first + len(phrase)
-            if end < after and texts[first:end] == phrase and (not needs_mark or heard.gap(end - 1).strip(" '\"")):
+            if end < after and texts[first:end] == phrase:
+                if needs_mark and not parsed.gap_after(end - 1).strip(" '\""):
+                    continue
                 first, changed = end, True
         for phrase, needs_mark in _PHRASES_BEHIND:
             start = after - len(phrase)
-            if first < start and texts[start:after] == phrase and (not needs_mark or heard.gap(start - 1).strip()):
+            if first < start and texts[start:after] == phrase:
+                if needs_mark and not parsed.gap_after(start - 1).strip():
+                    continue
                 after, changed = start, True
     return first, after
 
 
-def _copula(heard: Heard, part: Part) -> int | None:
+def _copula(parsed: AnswerWords, part: Part) -> int | None:
     """The form of "be" that parts a sentence: not one inside a title ("This Is It") or after "who"."""
     first, after = part
-    for at in range(first + 1, after - 1):
-        short = heard.text(at) == "'s" and heard.text(at - 1) in PRONOUNS
-        plain = heard.text(at) in _COPULAS and heard.text(at - 1) not in _RELATIVES
-        if short or (plain and (heard.is_lower(at) or heard.answer.isupper())):
-            return at
+    for index in range(first + 1, after - 1):
+        short = parsed.word(index) == "'s" and parsed.word(index - 1) in PRONOUNS
+        plain = parsed.word(index) in _COPULAS and parsed.word(index - 1) not in _RELATIVES
+        if short or (plain and (parsed.is_lower(index) or parsed.text.isupper())):
+            return index
     return None
 
 
-def _describes(heard: Heard, part: Part) -> bool:
+def _describes(parsed: AnswerWords, part: Part) -> bool:
     """Whether a part is a pronoun, or an article with a common noun: "it", "the capital of France"."""
     first, after = part
-    if heard.text(first) in PRONOUNS:
+    if parsed.word(first) in PRONOUNS:
         return True
-    return heard.text(first) in ARTICLES and after - first > 1 and heard.is_lower(first + 1)
+    return parsed.word(first) in ARTICLES and after - first > 1 and parsed.is_lower(first + 1)
 
 
-def _answering_side(heard: Heard, left: Part, right: Part) -> Part:
+def _answering_side(parsed: AnswerWords, left: Part, right: Part) -> Part:
     """The side of a form of "be" that answers."""
-    new_left, new_right = heard.says_something_new(left), heard.says_something_new(right)
+    new_left, new_right = parsed.says_something_new(left), parsed.says_something_new(right)
     if new_left != new_right:
         return left if new_left else right
-    return left if heard.text(right[0]) in ARTICLES and not _describes(heard, left) else right
+    return left if parsed.word(right[0]) in ARTICLES and not _describes(parsed, left) else right
 
 
-def statement(heard: Heard) -> Part:
+def statement(parsed: AnswerWords) -> Part:
     """The words of the answer that state something; empty only for an answer without words."""
     first = 0
     while True:
-        part = _without_hedges(heard, (first, _sentence_end(heard, first)))
-        more = part[1] < len(heard.words)
-        if not (more and _is_only_a_hedge(heard, part)):
+        part = _without_hedges(parsed, (first, _sentence_end(parsed, first)))
+        more = part[1] < len(parsed.words)
+        if not (more and _is_only_a_hedge(parsed, part)):
             break
         first = part[1]
-    part = _after_heading(heard, part)
-    copula = _copula(heard, part)
+    part = _after_heading(parsed, part)
+    copula = _copula(parsed, part)
     if copula is None:
         return part
-    return _without_hedges(heard, _answering_side(heard, (part[0], copula), (copula + 1, part[1])))
+    return _without_hedges(parsed, _answering_side(parsed, (part[0], copula), (copula + 1, part[1])))
 
 
-def _after_heading(heard: Heard, part: Part) -> Part:
+def _after_heading(parsed: AnswerWords, part: Part) -> Part:
     """A part without a heading that only repeats the question: "Capital of France: Paris"."""
     first, after = part
-    for at in range(first, after - 1):
-        headed = heard.gap(at).strip().startswith(":") and not heard.says_something_new((first, at + 1))
-        if headed and heard.asked and heard.says_something_new((at + 1, after)):
-            return at + 1, after
+    for index in range(first, after - 1):
+        headed = parsed.gap_after(index).strip().startswith(":") and not parsed.says_something_new((first, index + 1))
+        if headed and parsed.asked and parsed.says_something_new((index + 1, after)):
+            return index + 1, after
     return part
 
 
-def _is_only_a_hedge(heard: Heard, part: Part) -> bool:
+def _is_only_a_hedge(parsed: AnswerWords, part: Part) -> bool:
     """Whether a first sentence says nothing: "Sure!", "Hmm."."""
-    said = [heard.text(at) for at in range(*part)]
-    return any(said == phrase for phrase, _ in [*_PHRASES_BEFORE, *_PHRASES_BEHIND])
+    texts = [parsed.word(index) for index in range(*part)]
+    return any(texts == phrase for phrase, _ in [*_PHRASES_BEFORE, *_PHRASES_BEHIND])

@@ -4,17 +4,22 @@ A token belongs to a span if one of its characters lies in it, white space not c
 the space before a span to nothing. Tokens do not respect characters: a byte-level tokenizer may cut an emoji into four
 tokens, all of which then have that one character; and special tokens have no characters, so that no span holds them.
 
-Generated ids come without offsets. `offsets_by_decoding` finds them by decoding longer and longer beginnings: what a
-token adds to the text is its place. Text is never tokenised again, since that may give other tokens.
+Generated ids come without offsets. `offsets_by_decoding` finds them by decoding longer and longer prefixes: what a
+token adds to the text is its place. Text is never tokenised again, since that may give other tokens. The prefixes of a
+long answer are decoded from a window of tokens before their end (`_prefix_texts`), and one at a time: all of them at
+once would need memory quadratic in the answer's length, 24 GB for 50,000 letters.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import takewhile
 
 Offsets = list[tuple[int, int]]
 """Characters [start, end) of a text that each token has a part in."""
 UNFINISHED = "\ufffd"
 """What a decoder writes for bytes that are no character yet."""
+WINDOW = 256
+"""Answers of at most so many tokens are decoded from their first token on; longer ones from at most about so many."""
+_CONTEXT = 32  # tokens before a place in the text without which its decoding may differ: spaces, unfinished characters
 
 
 def tokens_in_spans(offsets: Sequence[tuple[int, int]], spans: Sequence[tuple[int, int]], text: str) -> list[int]:
@@ -42,10 +47,47 @@ def _shared(first: str, second: str) -> int:
 
 def offsets_by_decoding(decode: Callable[[list[int]], str], ids: Sequence[int]) -> tuple[str, Offsets]:
     """The text of generated ids, and the characters [start, end) of it that each id has a part in."""
-    return offsets_by_beginnings([decode(list(ids[: index + 1])) for index in range(len(ids))])
+    if len(ids) > WINDOW:
+        text, offsets = offsets_from_prefixes(_prefix_texts(decode, ids))
+        if text == decode(list(ids)):
+            return text, offsets
+    return offsets_from_prefixes(decode(list(ids[:end])) for end in range(1, len(ids) + 1))
 
 
-def offsets_by_beginnings(beginnings: Sequence[str]) -> tuple[str, Offsets]:
+def _prefix_texts(decode: Callable[[list[int]], str], ids: Sequence[int]) -> Iterator[str]:
+    """The texts of ids[:1], ids[:2] and so on, each decoded from a window of ids at its end.
+
+    The text of ids[:end] is `head`, the text of ids[:base], and what decode(ids[first:end]) adds to `lead`, which is
+    decode(ids[first:base]). The window moves on only where it gives the text that the one before gives; where an id
+    changes characters of `lead` (one more byte can undo a whole run of them), the window begins anew at the first id.
+    """
+    first, head, lead = 0, "", ""
+    complete: list[int] = []  # ends of prefixes, in the window, whose last character is finished
+    for end in range(1, len(ids) + 1):
+        part = decode(list(ids[first:end]))
+        if not part.startswith(lead):
+            first, head, lead, complete = 0, "", "", []
+            part = decode(list(ids[:end]))
+        text = head + part[len(lead) :]
+        yield text
+        if text.endswith(UNFINISHED):
+            continue
+        complete.append(end)
+        if end - first < WINDOW:
+            continue
+        base = max((one for one in complete if one <= end - _CONTEXT), default=0)
+        start = max((one for one in complete if one <= base - _CONTEXT), default=0)
+        next_lead = decode(list(ids[start:base]))
+        if start <= first or not next_lead or UNFINISHED in next_lead:
+            continue
+        next_head = head + decode(list(ids[first:base]))[len(lead) :]
+        next_part = decode(list(ids[start:end]))
+        if next_part.startswith(next_lead) and next_head + next_part[len(next_lead) :] == text:
+            first, head, lead = start, next_head, next_lead
+            complete = [one for one in complete if one > start]
+
+
+def offsets_from_prefixes(prefixes: Iterable[str]) -> tuple[str, Offsets]:
     """The same from the texts of ids[:1], ids[:2] and so on up to all of them.
 
     An id that ends inside a character shares the whole character with the ids that finish it; an id that adds nothing
@@ -54,7 +96,7 @@ def offsets_by_beginnings(beginnings: Sequence[str]) -> tuple[str, Offsets]:
     text, settled = "", 0  # the text so far, and how much of it later ids cannot change any more
     offsets: Offsets = []
     waiting: list[int] = []  # ids whose last character is not finished yet
-    for index, longer in enumerate(beginnings):
+    for index, longer in enumerate(prefixes):
         if longer == text and not waiting:
             offsets.append((len(text), len(text)))
             continue

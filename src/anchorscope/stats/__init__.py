@@ -1,3 +1,4 @@
-"""Numbers: AUC with ties, the bootstrap over groups, shapes of sampled curves, agreement, densities, modes.
+"""Numbers: AUC with ties, the bootstrap over groups, shapes of sampled curves, agreement, densities, modes, and a
+logistic regression on sparse data.
 
-NumPy only."""
+NumPy and SciPy only."""

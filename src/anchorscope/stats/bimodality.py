@@ -13,6 +13,8 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
+from anchorscope.stats.streams import stream
+
 Floats = NDArray[np.floating]
 Indices = NDArray[np.intp]
 
@@ -41,7 +43,7 @@ def dips(values: Floats, counts: Floats) -> Floats:
         return np.full(len(counts), np.nan)
     order = np.argsort(values, kind="stable")
     different, starts = np.unique(values[order], return_index=True)
-    return _in_portions(different, np.add.reduceat(np.asarray(counts, float)[:, order], starts, axis=1))
+    return _in_chunks(different, np.add.reduceat(np.asarray(counts, float)[:, order], starts, axis=1))
 
 
 def dip_p_value(found: float, n: int, seed: int, samples: int = SAMPLES) -> float:
@@ -55,8 +57,8 @@ def dip_p_value(found: float, n: int, seed: int, samples: int = SAMPLES) -> floa
 @lru_cache(maxsize=64)
 def null_dips(n: int, seed: int, samples: int = SAMPLES) -> Floats:
     """Dips of uniform samples of n values; the same at every call with this seed."""
-    uniform = np.sort(np.random.default_rng([seed, n]).random((samples, n)), axis=1)
-    found = _in_portions(uniform, np.ones(uniform.shape))
+    uniform = np.sort(stream(seed, "dip test", str(n)).random((samples, n)), axis=1)
+    found = _in_chunks(uniform, np.ones(uniform.shape))
     found.setflags(write=False)  # all callers share it
     return found
 
@@ -87,7 +89,7 @@ def coefficient_of_powers(powers: Floats, n: Floats | float) -> Floats:
         return np.where((n > 3) & (variance > 1e-12 * second), found, np.nan)
 
 
-def _in_portions(values: Floats, counts: Floats) -> Floats:
+def _in_chunks(values: Floats, counts: Floats) -> Floats:
     """Dips of rows of sorted values, [value] or [row, value], that come so often, [row, value]."""
     step = max(1, _AT_ONCE // counts.shape[1])
     rows = np.broadcast_to(values, counts.shape)

@@ -1,4 +1,7 @@
-"""A number with its interval: what every statistic here is, never a bare float."""
+"""A number with its interval: what every statistic here is, never a bare float; and the bootstrap behind the intervals.
+
+The bootstrap draws whole groups with replacement, as items of one group are not independent.
+"""
 
 from dataclasses import dataclass
 
@@ -48,3 +51,19 @@ def _central(samples: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray
     low = ranked[..., outer] + (place - outer) * (ranked[..., inner] - ranked[..., outer])
     high = ranked[..., n - 1 - outer] + (place - outer) * (ranked[..., n - 1 - inner] - ranked[..., n - 1 - outer])
     return low, high
+
+
+RESAMPLES = 2000
+"""Resamples behind every interval."""
+
+
+def group_weights(groups: NDArray[np.integer], resamples: int, rng: np.random.Generator) -> NDArray[np.float32]:
+    """How often each item's group is drawn, [resample, item]."""
+    _, member = np.unique(groups, return_inverse=True)
+    n_groups = int(member.max()) + 1 if len(member) else 0
+    drawn = (
+        rng.multinomial(n_groups, np.full(n_groups, 1 / n_groups), size=resamples)
+        if n_groups
+        else np.zeros((resamples, 0))
+    )
+    return drawn[:, member].astype(np.float32)

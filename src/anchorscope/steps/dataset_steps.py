@@ -38,7 +38,8 @@ from anchorscope.evidence.tables import Evidence, evidence_tables
 from anchorscope.items import Item
 from anchorscope.plan.interventions import Missing
 from anchorscope.probes.crossfit import MIN_PER_CLASS, PROBES
-from anchorscope.stats.bootstrap import group_weights
+from anchorscope.stats.estimate import group_weights
+from anchorscope.stats.streams import stream
 from anchorscope.steps.job import MODEL_LIBRARIES, TABLE_LIBRARIES
 from anchorscope.steps.measurement_steps import MeasurementSteps
 
@@ -60,7 +61,7 @@ class DatasetSteps(MeasurementSteps):
     def weights(self) -> NDArray[np.float32]:
         """Bootstrap weights over groups, [resample, item]."""
         recipe = self.job.recipe
-        return group_weights(self.groups, recipe.bootstrap, np.random.default_rng([recipe.seed, 3]))
+        return group_weights(self.groups, recipe.bootstrap, stream(recipe.seed, "bootstrap", self.name))
 
     @cached_property
     def tables(self) -> Step[dict[str, pl.DataFrame]]:
@@ -122,7 +123,7 @@ class DatasetSteps(MeasurementSteps):
             items=self.items_with_log_probs,
             used=self.used,
             states=lambda: self.clean.value.states[position, site],
-            cut_states=lambda: {name: states[0] for name, states in self.cut_states.value.items()},
+            cut_states=self.headline_cut_states,
             scoring=self.scoring,
             splits=self.splits,
             measured=self.measured[job.recipe.site, job.recipe.position],
@@ -151,7 +152,7 @@ class DatasetSteps(MeasurementSteps):
     @property
     def result_key(self) -> str:
         """The key of all that this dataset contributes to the results."""
-        steps: list[Step[Any]] = [self.tables, *self.experiments.values()]
+        steps: list[Step[Any]] = [self.tables, self.final_probes, *self.experiments.values()]
         return canonical_hash([step.key for step in steps])
 
     def result(self) -> DatasetResult:
@@ -175,9 +176,11 @@ class DatasetSteps(MeasurementSteps):
             experiments=experiments_frame(job.record.identity.name, self.name, headline, found),
             experiment_items=experiment_items_frame(self.name, item_ids, found),
             unavailable=unavailable_frame(self.name, missing),
-            probes=probe_tensors(self.name, PROBES, sets),
+            probes=probe_tensors(self.name, PROBES, sets, self.final_probes.value),
             reference_layers=tuple(sets["/".join(headline)].reference[0].tolist()),
             unconverged=tuple(one for fitted in sets.values() for one in fitted.unconverged),
+            kept=self.kept(),
+            notes=tuple(dict.fromkeys(note for fitted in sets.values() for note in fitted.notes)),
         )
 
     def left_out(self, reason: str) -> LeftOut:

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from anchorscope.answers.choose import Asked as QuestionSample
+from anchorscope.answers.choose import QuestionSample
 from anchorscope.answers.generate import Answer
 from anchorscope.answers.label import Label, label_answers
 from anchorscope.answers.prompt import build_prompts
@@ -32,6 +32,7 @@ from anchorscope.probes.crossfit import Splits, make_splits
 from anchorscope.probes.folds import grouped_folds
 from anchorscope.spans.locate import Located, locate_all
 from anchorscope.spans.question_words import question_words
+from anchorscope.stats.streams import priorities
 from anchorscope.steps.job import MODEL_LIBRARIES, Job
 
 
@@ -123,8 +124,9 @@ class ItemSteps:
         """Folds, halves and inner folds of the used items."""
         recipe = self.job.recipe
         truth = np.array([item.label.truthful for item in self.used_items], dtype=bool)
-        folds = grouped_folds(self.groups, truth, recipe.folds, np.random.default_rng([recipe.seed, 4]))
-        return make_splits(truth, self.groups, folds, recipe.seed)
+        ids = [item.item_id for item in self.used_items]
+        folds = grouped_folds(self.groups, truth, recipe.folds, priorities(recipe.seed, "folds", ids))
+        return make_splits(truth, self.groups, folds, recipe.seed, item_ids=ids)
 
 
 def question_source(job: Job, spec: DatasetSpec) -> Source:

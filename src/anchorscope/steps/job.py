@@ -27,7 +27,7 @@ MODEL_LIBRARIES = ("torch", "transformers")
 """What passes through a model are computed by."""
 FIT_LIBRARIES = ("torch",)
 """What probes are fitted by."""
-TABLE_LIBRARIES = ("torch", "numpy", "scikit-learn")
+TABLE_LIBRARIES = ("torch", "numpy", "scipy")
 """What tables are computed by."""
 
 

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from functools import cached_property, partial
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
@@ -11,10 +12,21 @@ from anchorscope.artefacts.formats import (
     ARRAY,
     ARRAYS,
     CLEAN_STATES,
+    FINAL_PROBES,
     MEASUREMENTS,
     PROBE_SETS,
     TENSORS,
     records,
+)
+from anchorscope.artefacts.index import damage
+from anchorscope.artefacts.kept_states import CLEAN as CLEAN_RUN
+from anchorscope.artefacts.kept_states import (
+    KeptStates,
+    kept_bytes,
+    parse_layers,
+    place_of,
+    read_whole,
+    refuse_full_disk,
 )
 from anchorscope.artefacts.step import Step
 from anchorscope.engine.sequences import SITES
@@ -24,7 +36,10 @@ from anchorscope.evidence.gather import refit_logits
 from anchorscope.interventions.intervention import Setting
 from anchorscope.interventions.registry import of_experiments
 from anchorscope.plan.interventions import PlannedRuns, passes_of, plan_experiment
+from anchorscope.plan.passes import Place
 from anchorscope.probes.crossfit import MIN_PER_CLASS, ProbeSet, fit_probes
+from anchorscope.probes.final_probe import FinalProbe, fit_final_probes
+from anchorscope.stats.streams import priorities
 from anchorscope.steps.item_steps import ItemSteps
 from anchorscope.steps.job import FIT_LIBRARIES, MODEL_LIBRARIES
 
@@ -41,7 +56,38 @@ class MeasurementSteps(ItemSteps):
 
     def _run_clean(self) -> CleanStates:
         job = self.job
+        kept = self._kept_whole(CLEAN_RUN, self.clean.key)
+        if kept is not None and self.log_probs.is_kept:
+            return CleanStates(kept, self.log_probs.value)
+        self._tell_size()
         return run_clean(job.executor, job.planner, self.used_items, job.positions, job.progress, self._is_compiled())
+
+    @property
+    def kept_layers(self) -> tuple[int, ...]:
+        """The layers whose states are kept, where any are."""
+        return parse_layers(self.job.recipe.keep_layers, self.job.record.identity.n_layers)
+
+    def _kept_whole(self, intervention: str, key: str) -> Tensor | None:
+        """States of an earlier run in this folder, if they were kept whole and are what was written."""
+        folder, name = self.job.folder, place_of(self.name, intervention)
+        known = folder.index.results.get(name)
+        if known is None or damage(folder.path, {name: known}) is not None:
+            return None
+        return read_whole(folder.path / name, key, self.job.record.identity.n_layers)
+
+    def _tell_size(self) -> None:
+        """How much room kept states will take is told before they are made."""
+        job, keep = self.job, self.job.recipe.keep
+        n_files = ("states" in keep) + 2 * ("states-cut" in keep)
+        if n_files:
+            identity = job.record.identity
+            size = kept_bytes(
+                n_files, len(job.positions), len(self.kept_layers), len(self.used_items), identity.d_model,
+                getattr(torch, identity.dtype).itemsize,
+            )  # fmt: skip
+            refuse_full_disk(job.folder.path, size)
+            of = f"{', '.join(keep)} of {len(self.used_items)} items"
+            job.progress.note(f"{self.name}: {of} take {size / 1e6:,.1f} MB in the run folder")
 
     def _is_compiled(self) -> bool:
         own = sum(len(item.located.input_ids) - item.located.prefix_length for item in self.used_items)
@@ -61,10 +107,29 @@ class MeasurementSteps(ItemSteps):
         return self._step("probes", (self.clean,), made_from, PROBE_SETS, self._fit)
 
     def _fit(self) -> dict[str, ProbeSet]:
-        names = [f"{site}/{position}" for position in self.job.positions for site in SITES]
         states = self.clean.value.states.flatten(0, 1)
-        fitted = fit_probes(states, self.splits, names, self.job.solver, self.job.progress)
-        return dict(zip(names, fitted, strict=True))
+        fitted = fit_probes(states, self.splits, self.place_names, self.job.solver, self.job.progress)
+        return dict(zip(self.place_names, fitted, strict=True))
+
+    @cached_property
+    def final_probes(self) -> Step[dict[str, FinalProbe]]:
+        """Probes that learn from all items, for use on new ones: at every site and position."""
+        made_from = self.job.made_from(1, FIT_LIBRARIES, "seed", device=self.job.solver)
+        return self._step("final-probes", (self.clean,), made_from, FINAL_PROBES, self._fit_final)
+
+    def _fit_final(self) -> dict[str, FinalProbe]:
+        ids = [item.item_id for item in self.used_items]
+        order = priorities(self.job.recipe.seed, "final probe", ids)
+        states = self.clean.value.states.flatten(0, 1)
+        fitted = fit_final_probes(
+            states, self.splits.labels, self.groups, self.place_names, order, self.job.solver, self.job.progress
+        )
+        return dict(zip(self.place_names, fitted, strict=True))
+
+    @property
+    def place_names(self) -> list[str]:
+        """Every site and position, as probes are filed under."""
+        return [f"{site}/{position}" for position in self.job.positions for site in SITES]
 
     @cached_property
     def scoring(self) -> Scoring:
@@ -115,30 +180,62 @@ class MeasurementSteps(ItemSteps):
     def _run(self, planned: Sequence[PlannedRuns]) -> tuple[list[Effect], CutStates]:
         job = self.job
         passes = passes_of(planned, self.used_items, self.setting, job.planner, self._is_compiled())
-        return measure(job.executor, passes, self.scoring, self.setting, [job.headline], job.progress)
+        return measure(job.executor, passes, self.scoring, self.setting, self.cut_places, job.progress)
+
+    @property
+    def cut_places(self) -> list[Place]:
+        """Where states under the knockout and the random control are kept: at the headline, or everywhere."""
+        if "states-cut" not in self.job.recipe.keep:
+            return [self.job.headline]
+        return [(position, site) for position in range(len(self.job.positions)) for site in range(len(SITES))]
+
+    def headline_cut_states(self) -> dict[str, Tensor]:
+        """Those at the headline, [layer, item, d_model] each."""
+        place = self.cut_places.index(self.job.headline)
+        return {name: states[place] for name, states in self.cut_states.value.items()}
 
     @cached_property
     def cut_states(self) -> Step[dict[str, Tensor]]:
         """States under the interventions that keep them, [place, layer, item, d_model]; large, as the clean ones."""
-        made_from = self.job.made_from(1, MODEL_LIBRARIES, "edges", "seed", "site", "position")
+        places = [list(place) for place in self.cut_places]
+        made_from = self.job.made_from(1, MODEL_LIBRARIES, "edges", "seed", positions=self.job.positions, places=places)
         parents = (self.tokens, self.labels, self.job.model)
         return self._step("cut-states", parents, made_from, TENSORS, self._run_cut_states, large=True)
 
     def _run_cut_states(self) -> dict[str, Tensor]:
         """Only where the log-odds are there and the states are not: another site, or a run that is extended."""
         keeping = [one for one in of_experiments(["knockout"]) if one.keeps_states]
+        kept = {one.name: self._kept_whole(one.name, self.cut_states.key) for one in keeping}
+        if all(states is not None for states in kept.values()):
+            return {name: states.flatten(0, 1) for name, states in kept.items() if states is not None}
         planned, _ = plan_experiment(keeping, self.used_items, self.setting, self.job.planner.windows, 0)
         return dict(self._run(planned)[1])
+
+    def kept(self) -> list[KeptStates]:
+        """The states that the run keeps."""
+        job, found = self.job, []
+        ids = tuple(item.item_id for item in self.used_items)
+        if "states" in job.recipe.keep:
+            states = self.clean.value.states
+            found.append(
+                KeptStates(self.name, CLEAN_RUN, states, job.positions, self.kept_layers, ids, self.clean.key)
+            )
+        if "states-cut" in job.recipe.keep:
+            for name, cut in self.cut_states.value.items():
+                states = cut.unflatten(0, (len(job.positions), len(SITES)))
+                key = self.cut_states.key
+                found.append(KeptStates(self.name, name, states, job.positions, self.kept_layers, ids, key))
+        return found
 
     @cached_property
     def refits(self) -> Step[dict[str, NDArray[np.floating]]]:
         """Out-of-fold log-odds of probes trained on the cut states, [layer, item]."""
-        made_from = self.job.made_from(1, FIT_LIBRARIES, "folds", "seed", device=self.job.solver)
+        made_from = self.job.made_from(1, FIT_LIBRARIES, "folds", "seed", "site", "position", device=self.job.solver)
         return self._step("refits", (self.cut_states, self.labels), made_from, ARRAYS, self._refit)
 
     def _refit(self) -> dict[str, NDArray[np.floating]]:
         job = self.job
         return {
-            name: refit_logits(name, states[0], self.splits, job.progress, job.solver)
-            for name, states in self.cut_states.value.items()
+            name: refit_logits(name, states, self.splits, job.progress, job.solver)
+            for name, states in self.headline_cut_states().items()
         }

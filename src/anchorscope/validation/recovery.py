@@ -16,7 +16,8 @@ from anchorscope.evidence.areas import areas
 from anchorscope.evidence.draws import Draws, estimates, ratio
 from anchorscope.report.experiments.confusion import CONFUSION_SCHEMA
 from anchorscope.report.experiments.recovery import RECOVERY_SCHEMA
-from anchorscope.stats.bootstrap import group_weights
+from anchorscope.stats.estimate import group_weights
+from anchorscope.stats.streams import stream
 from anchorscope.validation.scores import Items, Score
 
 Bools = NDArray[np.bool_]
@@ -26,7 +27,7 @@ METHOD = "bootstrap over groups"
 
 def recovery_table(items: Items, scores: Sequence[Score], resamples: int, seed: int) -> pl.DataFrame:
     """One row per experiment, way of doing it, truth and quantity."""
-    draws = Draws.of(group_weights(items.groups, resamples, np.random.default_rng([seed, 7])))
+    draws = Draws.of(group_weights(items.groups, resamples, stream(seed, "validation")))
     rows = []
     for score in scores:
         for quantity, truth, samples, n in (*_areas(items, score, draws), *_recalls(items, score, draws)):

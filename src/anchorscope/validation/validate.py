@@ -15,8 +15,8 @@ from anchorscope.artefacts.durable import replacing
 from anchorscope.catalogue import EVIDENCE
 from anchorscope.errors import UserError
 from anchorscope.pipeline import run_recipe
+from anchorscope.planted import planted_model_folder
 from anchorscope.planted.items import Shares, planted_items, write_items
-from anchorscope.planted.weights import planted_model_folder
 from anchorscope.progress import Progress, Silent
 from anchorscope.recipe import make_recipe
 from anchorscope.report.experiments.validation import Validation, write_validation

@@ -9,7 +9,6 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parent))
 
 import experiments_synthetic
-
 from anchorscope.evidence.experiments.ground import Ground
 
 

@@ -9,17 +9,17 @@ from typing import Any
 
 import numpy as np
 import torch
+from anchorscope.answers.conversation import Conversation
+from anchorscope.evidence.experiments.ground import Asked, Ground, Settings
 from numpy.typing import NDArray
 from torch import Tensor
 
-from anchorscope.answers.conversation import Conversation
 from anchorscope.answers.generate import Answer
 from anchorscope.answers.label import Label
 from anchorscope.datasets.question import Question
 from anchorscope.engine.batching import Budget
 from anchorscope.engine.sequences import TokenSequence
 from anchorscope.evidence.effects import Effect, score_states
-from anchorscope.evidence.experiments.ground import Asked, Ground, Settings
 from anchorscope.evidence.gather import refit_logits
 from anchorscope.evidence.items import Measured
 from anchorscope.interventions.intervention import ItemTokens
@@ -28,7 +28,8 @@ from anchorscope.probes.crossfit import fit_probes, make_splits
 from anchorscope.probes.folds import grouped_folds
 from anchorscope.probes.scoring import Scorer
 from anchorscope.progress import Silent
-from anchorscope.stats.bootstrap import group_weights
+from anchorscope.stats.estimate import group_weights
+from anchorscope.stats.streams import unnamed
 
 N_UNUSED = 20
 """Questions that were asked and not drawn; they stand after the used ones."""
@@ -83,7 +84,7 @@ def make_ground(
     elsewhere = states + rng.normal(0, 0.2, states.shape)
     still = states + rng.normal(0, 1e-4, states.shape)
 
-    splits = make_splits(labels, groups, grouped_folds(groups, labels, n_folds, rng), seed)
+    splits = make_splits(labels, groups, grouped_folds(groups, labels, n_folds, unnamed(0, "test", len(labels))), seed)
     clean = torch.as_tensor(states, dtype=torch.float32)
     (probes,) = fit_probes(clean[None], splits, ["synthetic"])
     scorer = Scorer([[probes]], splits.folds, torch.device("cpu"))

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from anchorscope.evidence.experiments.ground import Ground
 from experiments_synthetic import make_ground, planted
 from hypothesis import given
 from hypothesis import strategies as st
@@ -13,7 +14,6 @@ from sklearn.metrics import cohen_kappa_score
 from anchorscope.evidence.experiments.agreement import EXPERIMENT, TABLE
 from anchorscope.evidence.experiments.compare import FEW
 from anchorscope.evidence.experiments.found import Found, ItemValues, Statistic
-from anchorscope.evidence.experiments.ground import Ground
 from anchorscope.evidence.experiments.method_calls import RULES, SALIENCY, correct_before, method_calls
 from anchorscope.evidence.items import KNOCKOUT, Measured
 from anchorscope.evidence.pathways import GROUPS

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from anchorscope.evidence.experiments.ground import Asked, Ground
 from experiments_synthetic import N_UNUSED, make_ground, planted
 from numpy.typing import NDArray
 from transformers import LlamaConfig, LlamaForCausalLM
@@ -18,7 +19,6 @@ from anchorscope.engine.batching import Budget
 from anchorscope.evidence.experiments import boundary
 from anchorscope.evidence.experiments.boundary import AS_DRAWN, EXPERIMENT, WEIGHTED, ask_again
 from anchorscope.evidence.experiments.found import Found, Statistic
-from anchorscope.evidence.experiments.ground import Asked, Ground
 from anchorscope.evidence.pathways import GROUPS, Q_ANCHORED
 from anchorscope.models.language_model import LanguageModel
 from anchorscope.models.wrapping import wrap

@@ -5,6 +5,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+from anchorscope.evidence.experiments.ground import Ground
+from anchorscope.evidence.experiments.windows import Outcome, Way
 from experiments_synthetic import make_ground
 
 from anchorscope.evidence.corrected import cell_sums, correct_shift, curve_samples, reference_samples
@@ -12,8 +14,6 @@ from anchorscope.evidence.curves import TRUTHS
 from anchorscope.evidence.experiments.compare import FEW
 from anchorscope.evidence.experiments.cut_effects import Effects, cumulative, effects_of
 from anchorscope.evidence.experiments.cut_statistics import reference_statistics
-from anchorscope.evidence.experiments.ground import Ground
-from anchorscope.evidence.experiments.windows import Outcome, Way
 from anchorscope.evidence.items import KNOCKOUT, true_label_probability
 from anchorscope.evidence.pathways import GROUPS
 

@@ -4,13 +4,13 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from anchorscope.evidence.experiments.ground import Ground
+from anchorscope.evidence.experiments.windows import Outcome, Way, run_ways
 from experiments_synthetic import make_ground
 from windows_synthetic import tiny_ground
 
 from anchorscope.evidence.experiments.found import Found, Statistic
-from anchorscope.evidence.experiments.ground import Ground
 from anchorscope.evidence.experiments.heads import ALL_HEADS, EXPERIMENT, analyse, head_ways, most_frequent_reference
-from anchorscope.evidence.experiments.windows import Outcome, Way, run_ways
 from anchorscope.evidence.items import KNOCKOUT
 from anchorscope.evidence.pathways import GROUPS
 from anchorscope.models.language_model import LanguageModel

@@ -4,13 +4,13 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from anchorscope.evidence.experiments.ground import Ground
+from anchorscope.evidence.experiments.windows import Outcome, Way
 from experiments_synthetic import make_ground
 from windows_synthetic import tiny_ground
 
 from anchorscope.evidence.experiments.found import Found, Statistic
-from anchorscope.evidence.experiments.ground import Ground
 from anchorscope.evidence.experiments.layers import EXPERIMENT, SINGLE, analyse
-from anchorscope.evidence.experiments.windows import Outcome, Way
 from anchorscope.evidence.items import KNOCKOUT
 from anchorscope.evidence.pathways import GROUPS
 from anchorscope.models.language_model import LanguageModel

@@ -6,11 +6,10 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from anchorscope.evidence.experiments.pathway_permutations import dealt_anew, null_areas, null_scores, share_at_least
+from anchorscope.evidence.experiments.pathway_permutations import dealt_anew, null_scores, share_at_least
 from anchorscope.probes.crossfit import make_splits
 from anchorscope.probes.logistic import TrainingSets, fit_layers
 from anchorscope.progress import Silent
-from anchorscope.stats.auc import auc
 
 
 @given(seed=st.integers(0, 2**32 - 1), n=st.integers(4, 60), n_strata=st.integers(1, 4))
@@ -23,19 +22,6 @@ def test_dealing_anew_keeps_every_stratum_as_it_is(seed: int, n: int, n_strata: 
         inside = strata == stratum
         assert (dealt[:, inside].sum(axis=1) == labels[inside].sum()).all()
         assert not 0 < labels[inside].sum() < inside.sum() or (dealt[:, inside] != labels[inside]).any()
-
-
-@given(seed=st.integers(0, 2**32 - 1))
-def test_areas_of_permutations_are_those_of_the_slow_way(seed: int) -> None:
-    rng = np.random.default_rng(seed)
-    scores = rng.integers(0, 5, (3, 40)).astype(float)  # with ties
-    labels, strata = rng.random((3, 40)) < 0.5, rng.integers(0, 3, 40)
-    wanted = [float(auc(row, dealt, strata)) for row, dealt in zip(scores, labels, strict=True)]
-    assert null_areas(scores, labels, strata) == pytest.approx(wanted, nan_ok=True)
-
-
-def test_areas_without_a_pair_are_undefined() -> None:
-    assert np.isnan(null_areas(np.zeros((1, 4)), np.ones((1, 4), bool), np.zeros(4, int))).all()
 
 
 def test_probes_of_permuted_labels_are_those_fitted_one_by_one() -> None:

@@ -7,13 +7,13 @@ import numpy as np
 import pytest
 import torch
 import windows_synthetic
+from anchorscope.evidence.experiments.ground import Ground
 from experiments_synthetic import make_ground, planted
 from numpy.typing import NDArray
 from torch import Tensor
 
 from anchorscope.engine.saliency import ALL, saliency
 from anchorscope.evidence.experiments.found import Found, Statistic
-from anchorscope.evidence.experiments.ground import Ground
 from anchorscope.evidence.experiments.modes import within_folds
 from anchorscope.evidence.experiments.saliency import EXPERIMENT, LOG_ODDS, LOSS, Flow, analyse, measure_flow
 from anchorscope.evidence.items import true_label_probability

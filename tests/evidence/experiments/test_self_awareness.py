@@ -6,10 +6,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+from anchorscope.evidence.experiments.ground import Ground
 from experiments_synthetic import make_ground, planted
 
 from anchorscope.evidence.experiments.experiment import Found, Statistic
-from anchorscope.evidence.experiments.ground import Ground
 from anchorscope.evidence.experiments.self_awareness import EXPERIMENT, FREELY, PERMUTATIONS, WITHIN_TRUTH
 from anchorscope.evidence.pathways import Calls
 from anchorscope.stats.auc import auc

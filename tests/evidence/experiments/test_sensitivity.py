@@ -4,11 +4,11 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from anchorscope.evidence.experiments.ground import Ground
 from experiments_synthetic import make_ground, planted
 
 from anchorscope.evidence.experiments.experiment import Found, Statistic
 from anchorscope.evidence.experiments.flip_rules import RULES
-from anchorscope.evidence.experiments.ground import Ground
 from anchorscope.evidence.experiments.other_seeds import SEEDS, measured_anew
 from anchorscope.evidence.experiments.sensitivity import EXPERIMENT
 from anchorscope.evidence.items import Measured

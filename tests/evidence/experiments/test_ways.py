@@ -10,7 +10,7 @@ from sklearn.metrics import cohen_kappa_score
 from anchorscope.evidence.draws import Draws
 from anchorscope.evidence.experiments.found import Statistic
 from anchorscope.evidence.experiments.ways import Few, Way, kappa_row, mean_rows, notes, share_rows
-from anchorscope.stats.bootstrap import group_weights
+from anchorscope.stats.estimate import group_weights
 
 Q, A = "Q-Anchored", "A-Anchored"
 

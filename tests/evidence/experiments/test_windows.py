@@ -5,6 +5,8 @@ from itertools import pairwise
 import numpy as np
 import pytest
 import torch
+from anchorscope.evidence.experiments.ground import Ground
+from anchorscope.evidence.experiments.windows import Way, run_ways, window_starts, window_width
 from hypothesis import given
 from hypothesis import strategies as st
 from transformers import Qwen2Config, Qwen2ForCausalLM
@@ -13,8 +15,6 @@ from windows_synthetic import N, tiny_ground, tiny_tokens
 from anchorscope.engine.masks import CutRows, visible
 from anchorscope.engine.sequences import EDGES, Cut, TokenSequence
 from anchorscope.evidence.experiments import windows
-from anchorscope.evidence.experiments.ground import Ground
-from anchorscope.evidence.experiments.windows import Way, run_ways, window_starts, window_width
 from anchorscope.evidence.items import KNOCKOUT
 from anchorscope.models.language_model import LanguageModel
 from anchorscope.models.wrapping import wrap

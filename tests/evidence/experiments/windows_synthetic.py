@@ -6,6 +6,9 @@ from typing import Any
 
 import numpy as np
 import torch
+from anchorscope.evidence.experiments.ground import Ground
+from anchorscope.interventions.controls import NONE
+from anchorscope.interventions.knockout import KNOCKOUT
 from experiments_synthetic import make_ground
 
 from anchorscope.engine.batching import Budget
@@ -13,10 +16,7 @@ from anchorscope.engine.capture import clean_states
 from anchorscope.engine.forward import compute_prefix
 from anchorscope.engine.sequences import SITES, TokenSequence
 from anchorscope.evidence.effects import measure, score_states
-from anchorscope.evidence.experiments.ground import Ground
-from anchorscope.interventions.controls import NONE
 from anchorscope.interventions.intervention import ItemTokens
-from anchorscope.interventions.knockout import KNOCKOUT
 from anchorscope.models.language_model import LanguageModel
 from anchorscope.probes.crossfit import ProbeSet
 from anchorscope.probes.scoring import Scorer

@@ -22,6 +22,7 @@ from anchorscope.plan.interventions import some_items
 from anchorscope.plan.passes import Planner
 from anchorscope.probes.crossfit import ProbeSet, Splits
 from anchorscope.progress import Progress
+from anchorscope.stats.streams import stream
 
 
 @dataclass(frozen=True)
@@ -100,8 +101,8 @@ class ExperimentInputs:
 
     def rng(self, name: str) -> np.random.Generator:
         """Random numbers of one experiment: the same in every run with this seed."""
-        return np.random.default_rng([self.setting.seed, 5, *name.encode()])
+        return stream(self.setting.seed, "experiment", self.dataset, name)
 
     def some_items(self) -> NDArray[np.int64]:
         """The items of an experiment that takes many passes: all, or so many drawn at random, in order."""
-        return some_items(self.n, self.setting.most_items, self.setting.seed)
+        return some_items(self.used_items, self.setting)

@@ -1,6 +1,5 @@
 """The same states with other folds and other probes: what another seed would have made of them."""
 
-import numpy as np
 import torch
 
 from anchorscope.errors import UserError
@@ -11,6 +10,7 @@ from anchorscope.evidence.items import KNOCKOUT, Measured
 from anchorscope.probes.crossfit import fit_probes, make_splits
 from anchorscope.probes.folds import grouped_folds
 from anchorscope.probes.scoring import Scorer
+from anchorscope.stats.streams import priorities
 
 SEEDS = 3
 """Other seeds that are tried."""
@@ -27,10 +27,10 @@ def measured_anew(inputs: ExperimentInputs, seed: int) -> Measured | str:
     """Log-odds before and after the knockout by probes of another seed, or why there are none."""
     place, device = inputs.measured, torch.device(inputs.device)
     clean, cut = inputs.states(), inputs.cut_states()[KNOCKOUT]
-    rng = np.random.default_rng([seed, 4])  # as the run itself deals out its folds
-    folds = grouped_folds(place.groups, place.labels, int(place.folds.max()) + 1, rng)
+    ids = [item.item_id for item in inputs.used_items]
+    folds = grouped_folds(place.groups, place.labels, int(place.folds.max()) + 1, priorities(seed, "folds", ids))
     try:
-        splits = make_splits(place.labels, place.groups, folds, seed, ("full",))
+        splits = make_splits(place.labels, place.groups, folds, seed, ("full",), ids)
     except UserError:
         return f"seed {seed}: its folds leave only true or only false answers on some side"
     (probes,) = fit_probes(clean[None], splits, [f"seed {seed}"], device, inputs.progress)

@@ -8,7 +8,6 @@ fitted anew, at the strength that the real pathways chose. Items are dealt out o
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from scipy.stats import rankdata
 from torch import Tensor
 
 from anchorscope.probes.crossfit import Splits
@@ -53,20 +52,6 @@ def null_scores(
         found.append(logits[:, torch.as_tensor(splits.folds), torch.arange(n)])
         progress.advance(len(labels))
     return torch.stack(found, dim=1).numpy()
-
-
-def null_areas(scores: Floats, labels: Bools, strata: NDArray[np.integer]) -> Floats:
-    """AUC of permuted labels by their own probes' scores, both [permutation, item], within strata, [permutation]."""
-    wins, pairs = np.zeros(len(scores)), np.zeros(len(scores))
-    for stratum in np.unique(strata):
-        inside = strata == stratum
-        dealt = labels[:, inside]
-        true = dealt.sum(axis=1)
-        # Ranks among all, of the true ones, less those that they would have among themselves: the pairs they win.
-        wins += (rankdata(scores[:, inside], axis=1) * dealt).sum(axis=1) - true * (true + 1) / 2
-        pairs += true * (dealt.shape[1] - true)
-    with np.errstate(invalid="ignore"):
-        return wins / pairs
 
 
 def share_at_least(value: float, null: Floats) -> float | None:

@@ -25,11 +25,12 @@ from anchorscope.evidence.draws import Draws, resampling
 from anchorscope.evidence.effects import score_states
 from anchorscope.evidence.experiments.compare import FEW, METHOD, estimate_of, in_groups_of
 from anchorscope.evidence.experiments.experiment import Experiment, ExperimentInputs, Found, ItemValues, Statistic
-from anchorscope.evidence.experiments.pathway_permutations import dealt_anew, null_areas, null_scores, share_at_least
+from anchorscope.evidence.experiments.pathway_permutations import dealt_anew, null_scores, share_at_least
 from anchorscope.evidence.experiments.separation import comparable
 from anchorscope.evidence.pathways import GROUPS, Calls, at_reference
 from anchorscope.probes.crossfit import Splits, fit_probes, make_splits
 from anchorscope.probes.scoring import Scorer
+from anchorscope.stats.auc import auc
 from anchorscope.stats.estimate import Estimate, percentile_interval
 
 PERMUTATIONS = 99
@@ -105,7 +106,7 @@ class _Null:
         if not np.isin(reading.layers, self.layers).all():
             return None
         places = np.array([self.layers.index(layer) for layer in reading.layers])
-        found = null_areas(self.scores[:, places, np.arange(len(places))], self.labels, strata)
+        found = auc(self.scores[:, places, np.arange(len(places))], self.labels, strata)
         return found if np.isfinite(found).any() else None
 
 

@@ -1,0 +1,134 @@
+"""States that a run keeps on request (`--keep states,states-cut`): one file per dataset and intervention.
+
+`states/DATASET/clean.safetensors` (and `knockout`, `random`) holds a tensor [item, d_model] per `SITE/POSITION/LAYER`,
+in the model's precision. Files are memory-mapped when they are opened: one layer is read without the others. The items
+are named, in order, in the file's header.
+"""
+
+import json
+import shutil
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from jaxtyping import Float
+from safetensors import safe_open
+from safetensors.torch import save_file
+from torch import Tensor
+
+from anchorscope.engine.sequences import SITES
+from anchorscope.errors import UserError
+
+CLEAN = "clean"
+
+
+@dataclass(frozen=True)
+class KeptStates:
+    """States of one dataset under one intervention, at every site and position."""
+
+    dataset: str
+    intervention: str
+    states: Float[Tensor, "position site layer item d_model"]
+    positions: tuple[str, ...]
+    layers: tuple[int, ...]
+    """The layers that are kept."""
+    item_ids: tuple[str, ...]
+    key: str
+    """Of the step that made them."""
+
+    @property
+    def place(self) -> str:
+        """The file, relative to the run folder."""
+        return place_of(self.dataset, self.intervention)
+
+    def write(self, folder: Path) -> None:
+        """Writes the file below a folder."""
+        tensors = {
+            f"{site}/{position}/{layer}": self.states[q, s, layer].contiguous()
+            for q, position in enumerate(self.positions)
+            for s, site in enumerate(SITES)
+            for layer in self.layers
+        }
+        header = {"key": self.key, "item_ids": self.item_ids, "positions": self.positions, "layers": self.layers}
+        place = folder / self.place
+        place.parent.mkdir(parents=True, exist_ok=True)
+        save_file(tensors, place, metadata={"anchorscope": json.dumps(header)})
+
+
+def place_of(dataset: str, intervention: str) -> str:
+    """Where states are kept, relative to the run folder."""
+    return f"states/{dataset}/{intervention}.safetensors"
+
+
+def read_header(place: Path) -> dict[str, list[str] | list[int] | str]:
+    """Key, items, positions and layers of a file of states."""
+    with safe_open(place, "pt") as handle:
+        return dict(json.loads(handle.metadata()["anchorscope"]))
+
+
+def read_layer(place: Path, site: str, position: str, layer: int) -> Float[Tensor, "item d_model"]:
+    """The states of one layer; nothing else is read."""
+    with safe_open(place, "pt") as handle:
+        name = f"{site}/{position}/{layer}"
+        if name not in handle.keys():  # noqa: SIM118 - the handle is no mapping
+            held = ", ".join(sorted({one.rsplit("/", 1)[0] for one in handle.keys()}))  # noqa: SIM118
+            layers = json.loads(handle.metadata()["anchorscope"])["layers"]
+            raise UserError(f"{place} has no states at {name}; it has {held}, at layers {_ranges(layers)}.")
+        return handle.get_tensor(name)
+
+
+def read_whole(place: Path, key: str, n_layers: int) -> Float[Tensor, "position site layer item d_model"] | None:
+    """All states of a file, if it holds every layer of the step with this key; else None."""
+    header = read_header(place)
+    if header["key"] != key or header["layers"] != list(range(n_layers)):
+        return None
+    with safe_open(place, "pt") as handle:
+        return torch.stack([
+            torch.stack([
+                torch.stack([handle.get_tensor(f"{site}/{position}/{layer}") for layer in range(n_layers)])
+                for site in SITES
+            ])
+            for position in header["positions"]
+        ])  # fmt: skip
+
+
+def kept_bytes(n_files: int, n_positions: int, n_layers: int, n_items: int, d_model: int, itemsize: int) -> int:
+    """How large kept states will be."""
+    return n_files * n_positions * len(SITES) * n_layers * n_items * d_model * itemsize
+
+
+def refuse_full_disk(folder: Path, size: int) -> None:
+    """Keeping states must not end a run for lack of space after hours: told before anything is run."""
+    free = shutil.disk_usage(folder).free
+    if size * 2 > free:  # once as a step, once as a result
+        raise UserError(
+            f"Keeping states takes {size / 1e9:.1f} GB, twice that for a moment, and {str(folder)!r} has "
+            f"{free / 1e9:.1f} GB free; name fewer layers with --keep-layers, or leave --keep out."
+        )
+
+
+def parse_layers(text: str | None, n_layers: int) -> tuple[int, ...]:
+    """Layers as `--keep-layers` names them: `3,10-14`; all where nothing is named."""
+    if text is None:
+        return tuple(range(n_layers))
+    found: set[int] = set()
+    for part in text.split(","):
+        first, _, last = part.partition("-")
+        if not first.strip().isdigit() or (last and not last.strip().isdigit()):
+            raise UserError(f"--keep-layers has {part!r}; name layers and ranges, like 3,10-14.")
+        found |= set(range(int(first), int(last or first) + 1))
+    beyond = [layer for layer in found if layer >= n_layers]
+    if beyond or not found:
+        raise UserError(f"--keep-layers names layer {max(found, default=0)}; the model has layers 0 to {n_layers - 1}.")
+    return tuple(sorted(found))
+
+
+def _ranges(layers: Sequence[int]) -> str:
+    found: list[list[int]] = []
+    for layer in layers:
+        if found and layer == found[-1][-1] + 1:
+            found[-1] = [found[-1][0], layer]
+        else:
+            found.append([layer])
+    return ", ".join("–".join(map(str, one)) for one in found)

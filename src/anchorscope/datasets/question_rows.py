@@ -1,0 +1,196 @@
+"""A row under known names becomes a `Question`, or the reason why not.
+
+The column `exact_question` holds the user's own exact words of a question, as pieces of its text or as character spans:
+["Dracula", "wrote"] marks every place where these stand, letter for letter; [[10, 17]] marks characters [start, end) of
+the question as the file writes it. Both become spans of the question as it is asked, with single spaces.
+"""
+
+import math
+import re
+from collections.abc import Mapping, Sequence
+
+from anchorscope.datasets.columns import KNOWN
+from anchorscope.datasets.question import Question
+from anchorscope.datasets.raw_rows import Unusable, list_from_text, shown
+
+_TRUTH = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
+# Also a list without its end, so that no cut is taken for a text.
+_LIST = re.compile(r"""\[(\s*(["']|\Z)|.*\]\Z)""", re.DOTALL)
+_SINGLE = (str, int, float)
+_MEANT = frozenset((*KNOWN, "answer"))
+
+
+def _clean(value: str, name: str) -> str:
+    """The string itself, if it can be tokenised and stored."""
+    if "\0" in value:
+        raise Unusable(f"{name} holds a NUL byte")
+    if not value.isascii():
+        try:
+            value.encode()
+        except UnicodeEncodeError as error:
+            raise Unusable(f"{name} is not valid UTF-8 text{_byte(value[error.start])}") from None
+    return value
+
+
+def _byte(character: str) -> str:
+    """The byte that stood where no UTF-8 can be read; nothing if the surrogate was written as such."""
+    code = ord(character) - 0xDC00
+    return f" (byte 0x{code:02x}); save the file as UTF-8" if 0x80 <= code <= 0xFF else ""
+
+
+def _optional(row: Mapping[str, object], name: str) -> str | None:
+    """A string column that may be absent or empty."""
+    value = row.get(name)
+    if value is None:
+        return None
+    if not isinstance(value, str):
+        raise Unusable(f"{name} must be a string, not {shown(value)}")
+    return _clean(value, name).strip() or None
+
+
+def _list(value: object, name: str) -> list[object]:
+    """A column with several values, in any of its spellings."""
+    if isinstance(value, str):
+        text = value.strip()
+        if not _LIST.match(text):
+            return [*text.split("|")] if text else []
+        value = list_from_text(text)
+        if value is None:
+            raise Unusable(f'{name} looks like a list but is none: {shown(text)}; use ["a", "b"] or a|b')
+    if value is None:
+        return []
+    if not isinstance(value, list):
+        raise Unusable(f"{name} must be a list of strings or one string, not {shown(value)}")
+    return value
+
+
+def _strings(row: Mapping[str, object], name: str) -> list[str]:
+    """A column with several strings, each of them once."""
+    found: dict[str, None] = {}
+    for entry in _list(row.get(name), name):
+        if not isinstance(entry, str):
+            raise Unusable(f"{name} must hold strings only, not {shown(entry)}")
+        if not entry.strip():
+            raise Unusable(f"{name} holds an empty string")
+        found[_clean(entry, name).strip()] = None
+    return list(found)
+
+
+def _item_id(row: Mapping[str, object], number: int) -> str:
+    """The row's own id, or its number."""
+    value = row.get("id")
+    if isinstance(value, int) and not isinstance(value, bool):
+        return str(value)
+    if value is not None and not isinstance(value, str):
+        raise Unusable(f"id must be a string or a whole number, not {shown(value)}")
+    return _optional(row, "id") or str(number)
+
+
+def _truthful(row: Mapping[str, object]) -> bool | None:
+    """The user's own label."""
+    value = row.get("truthful")
+    if value is None or value == "":
+        return None
+    label = _TRUTH.get(str(value).strip().lower()) if isinstance(value, str | int) else None
+    if label is None:
+        raise Unusable(f"truthful must be one of {', '.join(_TRUTH)}, not {shown(value)}")
+    if row.get("model_answer") is None:
+        raise Unusable("truthful is given without the model_answer that it judges")
+    return label
+
+
+def _metadata(row: Mapping[str, object]) -> dict[str, str | int | float | bool | None]:
+    """Every other column that holds a single value."""
+    kept: dict[str, str | int | float | bool | None] = {}
+    for name, value in row.items():
+        if name in _MEANT or not (value is None or isinstance(value, _SINGLE)):
+            continue
+        if isinstance(value, str):
+            if "\0" in value or not value.isascii():
+                _clean(value, shown(name))
+        elif isinstance(value, float) and not math.isfinite(value):
+            raise Unusable(f"{shown(name)} is no finite number")
+        kept[_clean(name, "a column's name")] = value
+    return kept
+
+
+def question_from_row(row: Mapping[str, object], dataset: str, number: int) -> Question:
+    """One row as a question; `number` is its id where it has none."""
+    written = _optional(row, "question")
+    if written is None:
+        state = "absent" if row.get("question") is None else "empty"
+        raise Unusable(f"the question is {state}; columns: {shown([*row])}")
+    answers = tuple(dict.fromkeys([*_strings(row, "answers"), *_strings(row, "answer")]))
+    if not answers:
+        raise Unusable(f"there are no answers; columns: {shown([*row])}")
+    model_answer = row.get("model_answer")
+    if model_answer is not None and not isinstance(model_answer, str):
+        raise Unusable(f"model_answer must be a string, not {shown(model_answer)}")
+    marked = _list(row.get("exact_question"), "exact_question")
+    return Question(
+        dataset=dataset,
+        item_id=_item_id(row, number),
+        question=" ".join(written.split()),
+        answers=answers,
+        subject=_optional(row, "subject"),
+        relation=_optional(row, "relation"),
+        property_words=tuple(_strings(row, "property_words")),
+        exact_spans=spans_of(str(row["question"]), marked) if marked else (),
+        model_answer=None if model_answer is None else _clean(model_answer, "model_answer"),
+        truthful=_truthful(row),
+        metadata=_metadata(row),
+    )
+
+
+Span = tuple[int, int]
+"""Characters [start, end)."""
+
+
+def spans_of(written: str, marked: Sequence[object]) -> tuple[Span, ...]:
+    """The marked spans of the question of single spaces, sorted, with overlapping ones made one."""
+    text = " ".join(written.split())
+    spans: list[Span] = []
+    for mark in marked:
+        if isinstance(mark, str):
+            spans += _spans_of_piece(text, " ".join(mark.split()))
+        else:
+            spans.append(_moved_span(written, mark))
+    merged: list[Span] = []
+    for start, end in sorted(spans):
+        if merged and start < merged[-1][1]:
+            merged[-1] = (merged[-1][0], max(end, merged[-1][1]))
+        else:
+            merged.append((start, end))
+    return tuple(merged)
+
+
+def _spans_of_piece(text: str, piece: str) -> list[Span]:
+    """Every place where the piece stands."""
+    if not piece:
+        raise Unusable("exact_question holds an empty string")
+    found = []
+    start = text.find(piece)
+    while start >= 0:
+        found.append((start, start + len(piece)))
+        start = text.find(piece, start + len(piece))
+    if not found:
+        raise Unusable(f"exact_question: {shown(piece)} does not stand in the question {shown(text)}")
+    return found
+
+
+def _moved_span(written: str, mark: object) -> Span:
+    """A [start, end) pair of the written text as a span of the text of single spaces."""
+    if not isinstance(mark, list | tuple) or [type(bound) for bound in mark] != [int, int]:
+        raise Unusable(f"exact_question must hold pieces of the question or [start, end] pairs, not {shown(mark)}")
+    start, end = mark
+    if not 0 <= start < end <= len(written):
+        raise Unusable(
+            f"exact_question: {shown([*mark])} is no [start, end) in a question of {len(written)} characters"
+        )
+    piece = written[start:end]
+    if not piece.strip():
+        raise Unusable(f"exact_question: {shown([*mark])} marks nothing but white space")
+    start += len(piece) - len(piece.lstrip())
+    # What stands before the span decides how far it moved.
+    moved = len(" ".join((written[:start] + "x").split())) - 1
+    return moved, moved + len(" ".join(piece.split()))

@@ -1,0 +1,209 @@
+"""How much is solved at once: problems, columns and items that fit the memory, and how the next ones come.
+
+On a GPU one chunk of problems is solved while the next is copied. On a CPU every core solves a chunk of its own: the
+matrices are too small to share one between cores, and small chunks stay in the cache.
+
+What is solved together decides the last bits of the result. So a chunk's size comes from the problems' shape and the
+device's total memory, never from what is free at the moment or from the number of threads; these decide only how many
+chunks are solved at the same time. Where a GPU's memory does not suffice after all, the chunks that are left become
+smaller, and the result says so.
+"""
+
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from threading import Semaphore
+from typing import TypeVar
+
+import torch
+from jaxtyping import Shaped
+from torch import Tensor
+
+from anchorscope.errors import UserError
+from anchorscope.models.memory import free_memory, is_out_of_memory
+
+Result = TypeVar("Result")
+
+_FLOAT = 4  # bytes
+_PER_ITEM, _PER_FEATURE = 10, 12  # numbers of each column, per item and per feature, that the solver holds at its peak
+_STREAMED_PER_FEATURE = 5  # numbers per feature of a streamed item: as it comes, in float64, in float32
+_CPU_CHUNK_BYTES = 2**30  # of one chunk
+_CPU_BYTES = 2**32  # of all chunks that are solved at the same time; the states themselves are there already
+_CPU_VALUES = 2**21  # states that a core works on at once
+_CPU_PROBLEMS = 8  # more at once save no more overhead
+_GPU_SHARE = 1 / 4  # of all its memory: the model is there too, and chunks that are larger gain nothing
+_OTHER_BYTES = 2**32  # of devices that do not tell how much they have
+_OVERLAP_BYTES = 2**30  # from so much on, copying is worth hiding behind the solving
+_MIN_CHUNKS = 4  # so that a CPU's cores have work, and a GPU something to copy meanwhile
+
+
+@dataclass(frozen=True)
+class ChunkPlan:
+    """What is on the device at once."""
+
+    problems: int
+    columns: int
+    items: int | None
+    """Items that are brought to the device at a time, for every product anew; None where they can stay."""
+
+    def bytes(self, n_items: int, width: int) -> int:
+        """What a chunk takes at its peak, by the same count that made the plan."""
+        item_values, column_values = _values(n_items, width)
+        if self.items is not None:
+            item_values = self.items * _STREAMED_PER_FEATURE * width
+        return _FLOAT * self.problems * (item_values + self.columns * column_values)
+
+
+def plan_chunks(
+    shape: tuple[int, int, int], n_columns: int, device: torch.device, memory: int | None = None, itemsize: int = _FLOAT
+) -> ChunkPlan:
+    """What fits: first fewer problems at once, then fewer columns, and only then are items streamed.
+
+    `shape` is (problems, items, d_model), of states with so many bytes per number; `memory` in bytes.
+    """
+    n_problems, n_items, width = shape
+    budget = (memory or _chunk_bytes(device)) // _FLOAT
+    item_values, column_values = _values(n_items, width)
+    if item_values + column_values > budget:
+        half = budget // 2
+        return ChunkPlan(
+            1, max(1, min(n_columns, half // column_values)), max(1, half // (_STREAMED_PER_FEATURE * width))
+        )
+    columns = max(1, min(n_columns, (budget - item_values) // column_values))
+    problems = min(n_problems, max(1, budget // (item_values + columns * column_values)))
+    if device.type == "cpu":
+        problems = min(problems, max(1, _CPU_VALUES // (n_items * width)), _CPU_PROBLEMS)
+    if device.type == "cpu" or n_problems * n_items * width * itemsize > _OVERLAP_BYTES:
+        problems = min(problems, -(-n_problems // _MIN_CHUNKS))
+    return ChunkPlan(problems, columns, None)
+
+
+def halved(plan: ChunkPlan, n_items: int, width: int, device: torch.device) -> ChunkPlan | None:
+    """A plan for half as many problems, or for half the memory of a single one; None where nothing can be less."""
+    if plan.problems > 1:
+        return replace(plan, problems=plan.problems // 2)
+    memory = max(_FLOAT, plan.bytes(n_items, width) // 2)
+    found = plan_chunks((1, n_items, width), plan.columns, device, memory)
+    if plan.items is not None:
+        found = ChunkPlan(1, found.columns, max(1, plan.items // 2))
+    return None if found == plan else found
+
+
+def in_chunks(
+    states: Shaped[Tensor, "problem item d_model"],
+    plan: ChunkPlan,
+    device: torch.device,
+    work: Callable[[Tensor, ChunkPlan], Result],
+    notes: list[str] | None = None,
+) -> Iterator[Result]:
+    """What `work` makes of each chunk's states under the plan, in order.
+
+    Where memory did not suffice on a device other than the CPU, a line about it is added to `notes`.
+    """
+    if device.type == "cpu":
+        at_once = Semaphore(max(1, _CPU_BYTES // plan.bytes(*states.shape[1:])))
+
+        def limited(chunk: Tensor) -> Result:
+            with at_once:
+                return work(chunk, plan)
+
+        with _one_thread_each(torch.get_num_threads()) as pool:
+            yield from pool.map(limited, states.split(plan.problems))
+        return
+    start = 0
+    while start < len(states):
+        for found in _while_memory_suffices(states[start:], plan, device, work):
+            yield found
+            start += plan.problems
+        if start < len(states):
+            plan = _after_running_out(plan, states, device, [] if notes is None else notes)
+
+
+def _while_memory_suffices(
+    states: Tensor, plan: ChunkPlan, device: torch.device, work: Callable[[Tensor, ChunkPlan], Result]
+) -> Iterator[Result]:
+    """The chunks' results, up to the first for which memory does not suffice."""
+    chunks = states.split(plan.problems)
+    with ThreadPoolExecutor(1) as pool:
+        # Streamed states stay where they are; others are copied by the side, while the chunk before is solved.
+        fetch = (lambda chunk: chunk) if plan.items else (lambda chunk: _fetched(chunk, device))
+        coming = pool.submit(fetch, chunks[0])
+        for place in range(len(chunks)):
+            try:
+                here = coming.result()
+                if place + 1 < len(chunks):
+                    coming = pool.submit(fetch, chunks[place + 1])
+                found = work(here, plan)
+            except (RuntimeError, MemoryError) as error:
+                if not is_out_of_memory(error):
+                    raise
+                return
+            yield found
+
+
+def _after_running_out(plan: ChunkPlan, states: Tensor, device: torch.device, notes: list[str]) -> ChunkPlan:
+    """A smaller plan; told in `notes`."""
+    free_memory()  # what the failed chunk held is nobody's by now
+    n_items, width = states.shape[1:]
+    smaller = halved(plan, n_items, width, device)
+    if smaller is None:
+        raise UserError(
+            f"Memory of {device} does not suffice for a single probe on {n_items} items of width {width}; free some of "
+            f"it, or fit the probes on another --device."
+        )
+    notes.append(
+        f"memory ran out on {device} while probes were fitted: instead of {_in_words(plan)} {_in_words(smaller)} were "
+        f"solved together, which can change the last digits"
+    )
+    return smaller
+
+
+def _in_words(plan: ChunkPlan) -> str:
+    streamed = "" if plan.items is None else f" on {plan.items} items at a time"
+    return f"{plan.problems} layers with {plan.columns} fits each{streamed}"
+
+
+def _values(n_items: int, width: int) -> tuple[int, int]:
+    """Numbers that a problem's items take (as they come, standardised, and once more in between), and one column's."""
+    return n_items * width * 3, n_items * _PER_ITEM + width * _PER_FEATURE
+
+
+def _chunk_bytes(device: torch.device) -> int:
+    """What one chunk may take: a constant, or a share of a GPU's whole memory, rounded down to a power of two."""
+    if device.type == "cpu":
+        return _CPU_CHUNK_BYTES
+    if device.type != "cuda":
+        return _OTHER_BYTES
+    return 1 << (int(_GPU_SHARE * torch.cuda.get_device_properties(device).total_memory).bit_length() - 1)
+
+
+def _fetched(chunk: Tensor, device: torch.device) -> Tensor:
+    if device.type != "cuda" or chunk.device == device:
+        return chunk.to(device)
+    stream = torch.cuda.Stream(device)
+    with torch.cuda.stream(stream):
+        copied = chunk.pin_memory().to(device, non_blocking=True)
+    stream.synchronize()  # this thread waits, the solver does not
+    copied.record_stream(torch.cuda.default_stream(device))
+    return copied
+
+
+@contextmanager
+def true_float32() -> Iterator[None]:
+    """Matrix products with all bits of float32, whatever the rest of the program allows."""
+    before = torch.get_float32_matmul_precision()
+    torch.set_float32_matmul_precision("highest")
+    try:
+        yield
+    finally:
+        torch.set_float32_matmul_precision(before)
+
+
+@contextmanager
+def _one_thread_each(workers: int) -> Iterator[ThreadPoolExecutor]:
+    try:
+        with ThreadPoolExecutor(workers, initializer=torch.set_num_threads, initargs=(1,)) as pool:
+            yield pool
+    finally:
+        torch.set_num_threads(workers)

@@ -1,0 +1,184 @@
+"""Grid search over the regularisation strength by grouped inner folds, then a refit on the whole training set.
+
+What scikit-learn calls LogisticRegressionCV(refit=True), for all layers and training sets at once: the inner folds'
+log-loss on the items they hold out selects a strength per layer and training set; all training items then teach the
+probe at that strength. Both stages see the same standardised states, on the device.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from jaxtyping import Bool, Float, Int, Shaped
+from torch import Tensor
+from torch.nn.functional import softplus
+
+from anchorscope.probes.chunks import ChunkPlan, in_chunks, plan_chunks, true_float32
+from anchorscope.probes.logistic import TrainingSets, solve
+from anchorscope.probes.standardise import standardise
+from anchorscope.progress import Progress, Silent
+
+STRENGTHS = tuple(float(c) for c in np.logspace(-6, -1, 8))
+"""Inverse regularisation strengths (scikit-learn's C) to choose from: states are wide and items few, so that weak
+ones overfit (on the embedded model's states, at seven layers of every site, none above 0.04 was ever chosen)."""
+INNER_FOLDS = 3
+"""Inner folds that choose strength and reference layer."""
+
+
+@dataclass(frozen=True)
+class HeldOut:
+    """Items that are held out by each inner fold, true and false ones apart, as padded tables of item numbers."""
+
+    true_items: Int[Tensor, "training_set inner_fold place"]
+    is_true: Float[Tensor, "training_set inner_fold place"]
+    """1 where a place of `true_items` is an item, 0 where it is padding."""
+    false_items: Int[Tensor, "training_set inner_fold other_place"]
+    is_false: Float[Tensor, "training_set inner_fold other_place"]
+
+
+class Searched(NamedTuple):
+    """Fitted probes of one place, in host memory."""
+
+    weight: Float[Tensor, "layer training_set d_model"]
+    bias: Float[Tensor, "layer training_set"]
+    strength: Float[Tensor, "layer training_set"]
+    """The C that the inner folds chose."""
+    inner_auc: Float[Tensor, "layer training_set"]
+    """AUC within the inner folds at that strength."""
+    converged: Bool[Tensor, "layer training_set"]
+    inner_converged: Bool[Tensor, "layer training_set"]
+    """Whether all fits of the inner folds were."""
+
+    def unconverged(self, place: str, training_sets: Sequence[str]) -> tuple[str, ...]:
+        """Names of the probes whose solver did not reach its tolerance, the refits first."""
+        return tuple(
+            f"{place} layer {layer} {training_sets[index]}{stage}"
+            for stage, converged in (("", self.converged), (" (inner folds)", self.inner_converged))
+            for layer, index in (~converged).nonzero().tolist()
+        )
+
+
+def held_out_tables(
+    inner: Int[np.ndarray, "training_set item"], labels: Bool[np.ndarray, " item"], n_inner: int, device: torch.device
+) -> HeldOut:
+    """Tables for inner folds, -1 where an item is not in the training set."""
+    held = inner[:, None, :] == np.arange(n_inner)[:, None]
+
+    def table(chosen: np.ndarray) -> tuple[Tensor, Tensor]:
+        most = int(chosen.sum(-1).max())
+        items = np.argsort(~chosen, axis=-1, kind="stable")[..., :most]
+        real = np.take_along_axis(chosen, items, axis=-1)
+        return torch.as_tensor(items, device=device), torch.as_tensor(real.astype(np.float32), device=device)
+
+    return HeldOut(*table(held & labels), *table(held & ~labels))
+
+
+def select_strength(
+    logits: Float[Tensor, "problem training_set inner_fold strength item"], tables: HeldOut
+) -> tuple[Int[Tensor, "problem training_set"], Float[Tensor, "problem training_set"]]:
+    """Index of the strength with the lowest held-out log-loss, and its AUC within the inner folds.
+
+    Each inner fold's `logits` are of probes that learned without it.
+    """
+    true = logits.take_along_dim(tables.true_items[None, :, :, None], dim=-1)
+    false = logits.take_along_dim(tables.false_items[None, :, :, None], dim=-1)
+    loss = (softplus(-true).double() * tables.is_true[:, :, None]).sum(-1)
+    loss += (softplus(false).double() * tables.is_false[:, :, None]).sum(-1)
+    chosen = loss.sum(2).argmin(-1)
+    at = chosen[:, :, None, None, None]
+    true, false = (part.take_along_dim(at, dim=3)[:, :, :, 0] for part in (true, false))
+    return chosen, inner_fold_auc(true, false, tables)
+
+
+def inner_fold_auc(
+    true: Float[Tensor, "problem training_set inner_fold place"],
+    false: Float[Tensor, "problem training_set inner_fold other_place"],
+    tables: HeldOut,
+) -> Float[Tensor, "problem training_set"]:
+    """Pair-weighted mean of the AUCs within the inner folds, ties half, from the scores of true and of false items.
+
+    The definition is that of `stats.auc.auc` with inner folds as strata, and a test holds both together. It is written
+    anew because here thousands of small sets, of unequal size and therefore padded, are counted in one go on the
+    device: sorting the false items tells how many of them each true item beats.
+    """
+    ranked = torch.where(tables.is_false > 0, false, torch.inf).sort(-1).values
+    true = true.contiguous()
+    below, not_above = (torch.searchsorted(ranked, true, right=right) for right in (False, True))
+    won = ((below + not_above).double() / 2 * tables.is_true).sum((-1, -2))
+    pairs = (tables.is_true.double().sum(-1) * tables.is_false.double().sum(-1)).sum(-1)
+    return won / pairs
+
+
+def grid_search(
+    states: Shaped[Tensor, "place layer item d_model"],
+    labels: Bool[np.ndarray, " item"],
+    training: Bool[np.ndarray, "training_set item"],
+    inner: Int[np.ndarray, "training_set item"],
+    device: torch.device,
+    progress: Progress | None = None,
+    title: str = "probes",
+    memory: int | None = None,
+) -> tuple[list[Searched], tuple[str, ...]]:
+    """Probes of every place, layer and training set, and notes where memory ran out.
+
+    `inner` gives each training item's inner fold, -1 elsewhere. States may be in host memory and in any precision: they
+    come to the device chunk by chunk. `memory` limits what one chunk takes there, in bytes.
+    """
+    listener = progress or Silent()
+    n_places, n_layers = states.shape[:2]
+    listener.start(title, n_places * n_layers)
+    search = _Search(labels, training, inner, device)
+    problems = states.flatten(0, 1)
+    n_problems, n_items, width = problems.shape
+    plan = plan_chunks((n_problems, n_items, width), search.n_columns, device, memory, states.element_size())
+    found: list[Searched] = []
+    notes: list[str] = []
+    with true_float32():
+        for chunk in in_chunks(problems, plan, device, search.fit, notes):
+            found.append(chunk)
+            listener.advance(len(chunk.bias))
+    listener.finish()
+    whole = [torch.cat(parts).unflatten(0, (n_places, n_layers)) for parts in zip(*found, strict=True)]
+    return [Searched(*(part[place] for part in whole)) for place in range(n_places)], tuple(notes)
+
+
+class _Search:
+    """Both stages for a chunk of problems."""
+
+    def __init__(self, labels: np.ndarray, training: np.ndarray, inner: np.ndarray, device: torch.device) -> None:
+        n_sets, n_items = training.shape
+        learned = training[:, None, :] & (inner[:, None, :] != np.arange(INNER_FOLDS)[:, None])
+        members = np.repeat(learned.reshape(-1, n_items), len(STRENGTHS), axis=0)
+        self.n_columns = len(members)
+        self.strengths = torch.tensor(STRENGTHS, dtype=torch.double, device=device)
+        refit = TrainingSets(
+            labels=torch.as_tensor(labels),
+            members=torch.as_tensor(training),
+            scaled_on=torch.as_tensor(training),
+            scaling=torch.arange(n_sets),
+            strengths=torch.empty(0),  # what the grid chooses
+        )
+        grid = replace(
+            refit,
+            members=torch.as_tensor(members),
+            scaling=torch.arange(n_sets).repeat_interleave(INNER_FOLDS * len(STRENGTHS)),
+            strengths=torch.tensor(STRENGTHS).repeat(len(members) // len(STRENGTHS)),
+        )
+        self.refit, self.grid = refit.to(device), grid.to(device)
+        self.held_out = held_out_tables(inner, labels, INNER_FOLDS, device)
+
+    @torch.no_grad()
+    def fit(self, states: Tensor, plan: ChunkPlan) -> Searched:
+        """Probes of a chunk of problems, [problem, training set, …]."""
+        data = standardise(states, self.refit.scaled_on, plan.items)
+        inner = solve(data, self.grid, plan.columns)
+        logits = inner.logits.unflatten(1, (-1, INNER_FOLDS, len(STRENGTHS)))
+        chosen, inner_auc = select_strength(logits, self.held_out)
+        inner_converged = inner.converged.unflatten(1, (-1, INNER_FOLDS * len(STRENGTHS))).all(-1)
+        del inner, logits
+        strength = self.strengths[chosen]
+        found = solve(data, replace(self.refit, strengths=strength), plan.columns)
+        weight, bias = data.to_raw(found.weight, found.intercept, self.refit.scaling)
+        return Searched(*(part.cpu() for part in (weight, bias, strength, inner_auc, found.converged, inner_converged)))

@@ -1,0 +1,237 @@
+"""Standardised states as a design matrix, and its leading eigenvectors, which precondition every fit.
+
+Features are brought to one scale before float32 sees them: outlier features (values of hundreds with a deviation of
+one) would cost it its digits. That affine map, `FeatureScale`, is shared by all training sets of a problem. What each
+training set standardises on top of it, by its own mean and deviation, is folded into the solver's columns; the means
+stand as further rows below the items, so that one matrix product serves both. All problems (layers, sites, positions)
+of a chunk share every call, [problem, …].
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Protocol
+
+import torch
+from jaxtyping import Bool, Float, Float64, Int, Shaped
+from torch import Tensor
+
+RANK = 64
+"""Leading eigenvectors of the states' covariance that the preconditioner holds; more cost more than they save."""
+_POWER_ITERATIONS = 2  # of the subspace iteration that finds them; a third makes the solver hardly faster
+_SHIFT_ITEMS = 7  # their median lies among the bulk of the items even where a few are wild
+_CPU_VALUES = 2**17  # numbers that are held in float64 at once: on a CPU what its cache holds,
+_DEVICE_VALUES = 2**25  # elsewhere enough to keep the device busy
+
+
+@dataclass(frozen=True)
+class FeatureScale:
+    """An affine map per feature, (x − center) / scale, in float64."""
+
+    center: Float64[Tensor, "problem 1 d_model"]
+    scale: Float64[Tensor, "problem 1 d_model"]
+
+    def apply(self, states: Shaped[Tensor, "problem item d_model"]) -> Float[Tensor, "problem item d_model"]:
+        """States after the map, float32, on its device; computed in float64."""
+        device = self.center.device
+        found = torch.empty(states.shape, device=device)
+        start = 0
+        for block in _item_blocks(states, device):
+            exact = (block.to(device).double() - self.center).div_(self.scale)
+            found[:, start : start + block.shape[1]] = exact
+            start += block.shape[1]
+        return found
+
+
+class DesignMatrix(Protocol):
+    """X of several problems: items as rows, then one row per scaling, its mean. Named like SciPy's LinearOperator."""
+
+    def matmat(self, weight: Float[Tensor, "problem column d_model"]) -> Float[Tensor, "problem column row"]:
+        """X · w for every column."""
+
+    def rmatmat(self, residual: Float[Tensor, "problem column row"]) -> Float[Tensor, "problem column d_model"]:
+        """Xᵀ · r for every column."""
+
+
+class ResidentMatrix:
+    """A design matrix that stays on the device."""
+
+    def __init__(self, rows: Float[Tensor, "problem row d_model"]) -> None:
+        self._rows = rows
+        # A CPU multiplies few columns up to twice as fast if both operands lie in memory order; a GPU does not mind.
+        transposed = rows.transpose(1, 2)
+        self._transposed = transposed.contiguous() if rows.device.type == "cpu" else transposed
+
+    def matmat(self, weight: Float[Tensor, "problem column d_model"]) -> Float[Tensor, "problem column row"]:
+        """As in `DesignMatrix`."""
+        return torch.bmm(weight, self._transposed)
+
+    def rmatmat(self, residual: Float[Tensor, "problem column row"]) -> Float[Tensor, "problem column d_model"]:
+        """As in `DesignMatrix`."""
+        return torch.bmm(residual, self._rows)
+
+
+class StreamedMatrix:
+    """A design matrix larger than the device's memory: every product brings its items over anew, block by block."""
+
+    def __init__(
+        self,
+        states: Shaped[Tensor, "problem item d_model"],
+        scale: FeatureScale,
+        means: Float[Tensor, "problem scaling d_model"],
+        block_items: int,
+    ) -> None:
+        self._states, self._scale, self._means, self._block_items = states, scale, means, block_items
+
+    def matmat(self, weight: Float[Tensor, "problem column d_model"]) -> Float[Tensor, "problem column row"]:
+        """As in `DesignMatrix`."""
+        return torch.cat([torch.bmm(weight, block.transpose(1, 2)) for block in self._blocks()], dim=2)
+
+    def rmatmat(self, residual: Float[Tensor, "problem column row"]) -> Float[Tensor, "problem column d_model"]:
+        """As in `DesignMatrix`."""
+        total = torch.zeros(*residual.shape[:2], self._means.shape[2], device=residual.device)
+        start = 0
+        for block in self._blocks():
+            total.baddbmm_(residual[:, :, start : start + block.shape[1]], block)
+            start += block.shape[1]
+        return total
+
+    def _blocks(self) -> Iterator[Tensor]:
+        for block in self._states.split(self._block_items, dim=1):
+            yield self._scale.apply(block)
+        yield self._means
+
+
+@dataclass(frozen=True)
+class Standardised:
+    """The states of several problems, ready for columns of any of their training sets."""
+
+    design: DesignMatrix
+    n_items: int
+    scale: FeatureScale
+    mean: Float64[Tensor, "problem scaling d_model"]
+    """Of each training set that is standardised on ("scaling"), after `scale`."""
+    deviation: Float64[Tensor, "problem scaling d_model"]
+    """Likewise; 1 where a feature does not vary."""
+    eigenvectors: Float[Tensor, "problem rank d_model"]
+    """Leading ones of the standardised states' covariance, orthonormal."""
+    eigenvalues: Float[Tensor, "problem rank"]
+    """The variances along them."""
+    residual_variance: Float[Tensor, " problem"]
+    """Mean variance along all other directions."""
+
+    def to_raw(
+        self,
+        weight: Float[Tensor, "problem column d_model"],
+        intercept: Float[Tensor, "problem column"],
+        scaling: Int[Tensor, " column"],
+    ) -> tuple[Float[Tensor, "problem column d_model"], Float[Tensor, "problem column"]]:
+        """Weights and biases that act on the raw states, of columns standardised by their scaling."""
+        scaled = weight.double() / self.deviation[:, scaling]
+        raw = scaled / self.scale.scale
+        bias = intercept.double() - (self.mean[:, scaling] * scaled).sum(-1) - (self.scale.center * raw).sum(-1)
+        return raw.float(), bias.float()
+
+
+def standardise(
+    states: Shaped[Tensor, "problem item d_model"],
+    scaled_on: Bool[Tensor, "scaling item"],
+    block_items: int | None = None,
+) -> Standardised:
+    """Standardises states by each of the training sets `scaled_on`, on the device of `scaled_on`.
+
+    With `block_items` the states stay where they are, and every product brings so many items to the device at a time.
+    """
+    shift = _bulk_median(states, scaled_on.device)
+    counts = scaled_on.double().sum(1)
+    mean, square = _shifted_moments(states, scaled_on.double() / counts[:, None], shift)
+    variance = square - mean.square()
+    # What double precision cannot tell from zero is a feature that does not vary here, and is left as it is.
+    varies = variance > 1e-12 * square
+    deviation = variance.clamp(min=0).sqrt()
+    # Per feature the scale is that of the training set where it varies least: an item that is wild and outside that
+    # training set must not cost those inside it their digits.
+    least = torch.where(varies, deviation, torch.inf).argmin(1, keepdim=True)
+    center = mean.gather(1, least)
+    unit = torch.where(varies.gather(1, least), deviation.gather(1, least), 1.0)
+    scale = FeatureScale(shift + center, unit)
+    scaled_mean = (mean - center) / unit
+    scaled_deviation = torch.where(varies, deviation / unit, 1.0)
+    design: DesignMatrix
+    if block_items is None:
+        design = ResidentMatrix(torch.cat([scale.apply(states), scaled_mean.float()], dim=1))
+    else:
+        design = StreamedMatrix(states, scale, scaled_mean.float(), block_items)
+
+    typical = scaled_deviation.mean(1, keepdim=True)
+    weight = counts[:, None] / counts.sum()  # of each training set among all, an item counting once in each
+    pooled_variance = (weight * square).sum(1) - (weight * mean).sum(1).square()
+    trace = (pooled_variance / (typical * unit)[:, 0].square()).sum(-1)
+    row_weight = torch.nn.functional.pad(scaled_on.float().sum(0) / counts.sum().float(), (0, len(scaled_on)))
+    eigenvectors, eigenvalues = _subspace_iteration(design, row_weight, (1 / typical).float())
+    residual = (trace.float() - eigenvalues.sum(-1)).clamp(min=0) / max(1, states.shape[2] - eigenvectors.shape[1])
+    return Standardised(
+        design, states.shape[1], scale, scaled_mean, scaled_deviation, eigenvectors, eigenvalues, residual
+    )
+
+
+def _item_blocks(states: Tensor, device: torch.device) -> Iterator[Tensor]:
+    """The states [problem, item, d_model] in blocks small enough to hold in float64, in order of the items."""
+    values = _CPU_VALUES if device.type == "cpu" else _DEVICE_VALUES
+    yield from states.split(max(1, values // (len(states) * states.shape[2])), dim=1)
+
+
+def _bulk_median(states: Tensor, device: torch.device) -> Tensor:
+    """Each feature's median over a few items: a shift that is near the bulk of the values."""
+    sample = torch.linspace(0, states.shape[1] - 1, min(_SHIFT_ITEMS, states.shape[1])).round().long()
+    return states[:, sample.to(states.device)].to(device).double().median(1, keepdim=True).values
+
+
+def _shifted_moments(states: Tensor, row_weight: Tensor, shift: Tensor) -> tuple[Tensor, Tensor]:
+    """Means and mean squares of the shifted states under each training set, float64 [problem, scaling, d_model].
+
+    The shifted-data algorithm for the variance: without a shift near the mean, mean square − mean² would cancel.
+    """
+    mean = torch.zeros(len(states), len(row_weight), states.shape[2], dtype=torch.double, device=row_weight.device)
+    square = torch.zeros_like(mean)
+    start = 0
+    for block in _item_blocks(states, row_weight.device):
+        shifted = block.to(row_weight.device).double() - shift
+        here = row_weight[:, start : start + block.shape[1]]
+        mean += here @ shifted
+        square += here @ shifted.square_()
+        start += block.shape[1]
+    return mean, square
+
+
+def _subspace_iteration(design: DesignMatrix, row_weight: Tensor, scale: Tensor) -> tuple[Tensor, Tensor]:
+    """Leading eigenvectors and eigenvalues of the weighted covariance of the scaled states.
+
+    Randomised subspace iteration (Halko, Martinsson and Tropp 2011) with a Rayleigh–Ritz step at the end.
+    """
+    n_problems, _, width = scale.shape
+    rank = min(RANK, int((row_weight > 0).sum()), width)
+    # Drawn on the CPU, so that every device starts from the same numbers.
+    drawn = torch.randn(rank, width, generator=torch.Generator().manual_seed(0)).to(scale.device)
+    basis = drawn.expand(n_problems, -1, -1)
+
+    def centred_product(vectors: Tensor) -> Tensor:
+        found = design.matmat(vectors * scale)
+        return found - (found * row_weight).sum(-1, keepdim=True)
+
+    for _ in range(_POWER_ITERATIONS):
+        basis = _orthonormalise(design.rmatmat(centred_product(basis) * row_weight) * scale)
+    projected = centred_product(basis).double()
+    eigenvalues, rotation = torch.linalg.eigh((projected * row_weight) @ projected.transpose(1, 2))
+    return rotation.transpose(1, 2).float() @ basis, eigenvalues.clamp(min=0).float()
+
+
+def _orthonormalise(rows: Tensor) -> Tensor:
+    """An orthonormal basis of the span of rows [problem, row, d_model]; rows that add nothing become zero.
+
+    By the eigenvectors of the Gram matrix (SVQB, Stathopoulos and Wu 2002): unlike QR it is one product for all rows.
+    """
+    exact = rows.double()
+    eigenvalues, rotation = torch.linalg.eigh(exact @ exact.transpose(1, 2))
+    independent = eigenvalues > 1e-12 * eigenvalues.amax(-1, keepdim=True)
+    inverse_length = torch.where(independent, eigenvalues.clamp(min=1e-300).rsqrt(), 0.0)
+    return ((rotation * inverse_length[:, None, :]).transpose(1, 2) @ exact).float()

@@ -1,0 +1,50 @@
+"""Random numbers, one stream per seed, purpose and item, so that no two draws share theirs.
+
+What is drawn for an item hangs on the seed, on what it is drawn for, and on the item's own name: not on its place in a
+list, not on the items around it, and not on who draws it. Items that are added later change no earlier draw.
+"""
+
+import hashlib
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+Priorities = NDArray[np.uint64]
+_BETWEEN = "\x1f"  # stands in no name
+
+
+def stream(seed: int, purpose: str, *names: str) -> np.random.Generator:
+    """The random numbers of one purpose, or of one item (or pair of items …) in it."""
+    text = _BETWEEN.join((str(seed), purpose, *names))
+    return np.random.default_rng(int.from_bytes(hashlib.blake2b(text.encode(), digest_size=16).digest(), "little"))
+
+
+def priorities(seed: int, purpose: str, names: Sequence[str]) -> Priorities:
+    """A random number of 64 bits for each name; whoever comes first in their order is drawn first."""
+    start = hashlib.blake2b(f"{seed}{_BETWEEN}{purpose}{_BETWEEN}".encode(), digest_size=8)
+    found = np.empty(len(names), dtype=np.uint64)
+    for place, name in enumerate(names):
+        one = start.copy()
+        one.update(name.encode())
+        found[place] = int.from_bytes(one.digest(), "little")
+    return found
+
+
+def unnamed(seed: int, purpose: str, number: int) -> Priorities:
+    """Random numbers of so many things that have no names but their places."""
+    return priorities(seed, purpose, [str(place) for place in range(number)])
+
+
+def mixed(first: Priorities | np.uint64, second: Priorities | np.uint64) -> Priorities:
+    """Random numbers of pairs, from those of their members (the finishing steps of splitmix64)."""
+    with np.errstate(over="ignore"):
+        value = np.asarray(first, np.uint64) ^ (np.asarray(second, np.uint64) * np.uint64(0x9E3779B97F4A7C15))
+        value = (value ^ (value >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+        value = (value ^ (value >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+        return value ^ (value >> np.uint64(31))
+
+
+def drawn(order: Priorities, number: int) -> NDArray[np.int64]:
+    """The places of so many names with the smallest numbers, in the order of the list."""
+    return np.sort(np.argsort(order, kind="stable")[:number])

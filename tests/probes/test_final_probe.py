@@ -1,0 +1,141 @@
+"""The probe fitted on all items: the strength and the minimum are scikit-learn's, groups stay whole, and the
+cross-fitted probes do not notice it."""
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sklearn.linear_model import LogisticRegression
+from sklearn.metrics import log_loss
+from sklearn.preprocessing import StandardScaler
+
+from anchorscope.errors import UserError
+from anchorscope.probes import conjugate_gradient
+from anchorscope.probes.crossfit import INNER_FOLDS, STRENGTHS, Splits, fit_probes, make_splits
+from anchorscope.probes.final_probe import FinalProbe, final_inner_folds, fit_final_probes
+from anchorscope.probes.folds import grouped_folds
+from anchorscope.stats.auc import auc
+from anchorscope.stats.streams import unnamed
+
+ITEMS, LAYERS, WIDTH = 150, 3, 10
+SIGNAL = (0.0, 1.2, 0.5)
+"""How strongly each layer tells true from false."""
+NAMES = ["mlp/final", "residual/final"]
+SEED = 5
+
+
+def order(n: int) -> np.ndarray:
+    return unnamed(SEED, "test", n)
+
+
+@pytest.fixture(scope="module")
+def labels() -> np.ndarray:
+    return np.random.default_rng(2).random(ITEMS) < 0.5
+
+
+@pytest.fixture(scope="module")
+def groups() -> np.ndarray:
+    return np.random.default_rng(3).integers(0, 70, size=ITEMS)
+
+
+@pytest.fixture(scope="module")
+def states(labels: np.ndarray) -> torch.Tensor:
+    draw = np.random.default_rng(4)
+    directions = draw.normal(size=(2, LAYERS, 1, WIDTH)) * np.array(SIGNAL)[:, None, None]
+    found = draw.normal(size=(2, LAYERS, ITEMS, WIDTH)) + labels[:, None] * directions
+    return torch.tensor(found, dtype=torch.float32)
+
+
+@pytest.fixture(scope="module")
+def fitted(states: torch.Tensor, labels: np.ndarray, groups: np.ndarray) -> list[FinalProbe]:
+    return fit_final_probes(states, labels, groups, NAMES, order(len(labels)))
+
+
+def test_shapes_and_reference_layer(fitted: list[FinalProbe]) -> None:
+    assert len(fitted) == 2
+    for one in fitted:
+        assert one.weight.shape == (LAYERS, WIDTH)
+        assert one.bias.shape == one.strength.shape == one.inner_auc.shape == (LAYERS,)
+        assert one.reference == np.argmax(SIGNAL)
+        assert one.unconverged == one.notes == ()
+
+
+def test_strength_and_probe_are_those_of_scikit_learn(
+    states: torch.Tensor, labels: np.ndarray, groups: np.ndarray, fitted: list[FinalProbe]
+) -> None:
+    inner = final_inner_folds(labels, groups, order(len(labels)))
+    chosen = set()
+    for place, layer in ((0, 0), (0, 1), (1, 1), (1, 2)):
+        x = states[place, layer].double().numpy()
+        scaled = StandardScaler().fit_transform(x)
+        losses, held_out = [], np.zeros((len(STRENGTHS), ITEMS))
+        for index, strength in enumerate(STRENGTHS):
+            model = LogisticRegression(C=strength, tol=1e-8, max_iter=20_000)
+            for fold in range(INNER_FOLDS):
+                model.fit(scaled[inner != fold], labels[inner != fold])
+                held_out[index, inner == fold] = model.decision_function(scaled[inner == fold])
+            losses.append(log_loss(labels, 1 / (1 + np.exp(-held_out[index]))))
+        best = int(np.argmin(losses))
+        chosen.add(best)
+        assert fitted[place].strength[layer] == STRENGTHS[best]
+        # At strong penalties float32 cannot tell a few pairs apart.
+        assert fitted[place].inner_auc[layer] == pytest.approx(float(auc(held_out[best], labels, inner)), abs=2e-3)
+        wanted = LogisticRegression(C=STRENGTHS[best], tol=1e-8, max_iter=20_000).fit(scaled, labels)
+        found = x @ fitted[place].weight[layer].double().numpy() + float(fitted[place].bias[layer])
+        assert np.abs(found - wanted.decision_function(scaled)).max() < 0.02
+    assert len(chosen) > 1  # or a constant choice would pass
+
+
+def test_it_is_the_cross_fitted_machinery_with_one_training_set_that_has_everything(
+    states: torch.Tensor, labels: np.ndarray, groups: np.ndarray, fitted: list[FinalProbe]
+) -> None:
+    inner = final_inner_folds(labels, groups, order(len(labels)))
+    everything = Splits(
+        labels, np.zeros(ITEMS, dtype=int), np.ones((1, 1, ITEMS), dtype=bool), inner[None, None], ("full",)
+    )
+    for one, other in zip(fitted, fit_probes(states, everything, NAMES), strict=True):
+        assert torch.equal(one.weight, other.weight[0, 0])
+        assert torch.equal(one.bias, other.bias[0, 0])
+
+
+def test_cross_fitted_probes_are_unchanged_by_its_presence(
+    states: torch.Tensor, labels: np.ndarray, groups: np.ndarray
+) -> None:
+    def cross_fitted() -> torch.Tensor:
+        folds = grouped_folds(groups, labels, 4, unnamed(1, "test", len(labels)))
+        return fit_probes(states, make_splits(labels, groups, folds, seed=3), NAMES)[1].weight
+
+    before = cross_fitted()
+    kept = states.clone()
+    fit_final_probes(states, labels, groups, NAMES, order(len(labels)))
+    assert torch.equal(states, kept)
+    assert torch.equal(cross_fitted(), before)
+
+
+@settings(max_examples=30)
+@given(st.integers(0, 10_000), st.integers(40, 200))
+def test_inner_folds_keep_groups_whole_and_have_both_labels(seed: int, n_groups: int) -> None:
+    draw = np.random.default_rng(seed)
+    labels, groups = draw.random(ITEMS) < 0.5, draw.integers(0, n_groups, size=ITEMS)
+    inner = final_inner_folds(labels, groups, unnamed(seed, "test", ITEMS))
+    assert set(inner) == set(range(INNER_FOLDS))
+    for group in set(groups):
+        assert len(set(inner[groups == group])) == 1
+    for fold in range(INNER_FOLDS):
+        assert 0 < labels[inner == fold].sum() < (inner == fold).sum()
+
+
+@pytest.mark.parametrize("groups", [np.zeros(80, dtype=int), np.arange(80) // 40], ids=["one group", "by label"])
+def test_too_few_groups_are_refused(groups: np.ndarray) -> None:
+    with pytest.raises(UserError, match=f"80 items fall into {len(set(groups))} groups"):
+        final_inner_folds(np.arange(80) < 40, groups, order(80))
+
+
+def test_probes_that_did_not_converge_are_named(
+    states: torch.Tensor, labels: np.ndarray, groups: np.ndarray, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(conjugate_gradient, "MAX_ITERATIONS", 1)
+    one, other = fit_final_probes(states, labels, groups, NAMES, order(len(labels)))
+    assert "mlp/final layer 1 probe on all items" in one.unconverged
+    assert "residual/final layer 1 probe on all items (inner folds)" in other.unconverged
