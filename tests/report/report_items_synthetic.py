@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import polars as pl
-from anchorscope.results import effects_frame
+from anchorscope.artefacts.frames import effects_frame
 from report_synthetic import SUMMARY_SCHEMA, make_findings, summary_row
 
 from anchorscope.engine.sequences import SITES
