@@ -103,7 +103,7 @@ class DatasetSteps(MeasurementSteps):
 
     def _experiment(self, experiment: Experiment, earlier: Mapping[str, Step[Found]]) -> Step[Found]:
         options = ("site", "position", "edges", "evidence_items", "window", "max_new_tokens", "bootstrap", "seed")
-        made_from = self.job.made_from(1, (*MODEL_LIBRARIES, "numpy"), *options, device=self.job.solver)
+        made_from = self.job.made_from(1, (*MODEL_LIBRARIES, "numpy", "scipy"), *options, device=self.job.solver)
         parents: list[Step[Any] | Source] = [self.effects["knockout"], self.refits, self.log_probs, self.job.model]
         if EXPERIMENTS[experiment.name].compares:
             parents += [*self.effects.values(), *earlier.values()]
