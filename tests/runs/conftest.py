@@ -30,7 +30,7 @@ def small_recipe(save_tiny: Callable[[str], Path], tmp_path_factory: pytest.Temp
 @pytest.fixture(scope="session")
 def small_run(small_recipe: Recipe, tmp_path_factory: pytest.TempPathFactory) -> SmallRun:
     folder = tmp_path_factory.mktemp("small")
-    with stopping("facts/tables"), pytest.raises(Stop):
+    with stopping("facts/tables", "write"), pytest.raises(Stop):
         quick(small_recipe, folder / "run")
     half_done = Path(shutil.copytree(folder / "run", folder / "half"))
     quick(small_recipe, folder / "run")

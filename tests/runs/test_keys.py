@@ -9,8 +9,6 @@ from typing import Any
 
 import polars as pl
 import pytest
-from small_facts import rows, write_questions
-from whole_runs import Notes, SmallRun, quick, tables_of, watching
 
 from anchorscope.artefacts.run_folder import open_run
 from anchorscope.catalogue import EVIDENCE, EXPERIMENTS
@@ -20,6 +18,8 @@ from anchorscope.recipe import Recipe, make_recipe
 from anchorscope.steps import item_steps, job
 from anchorscope.steps.dataset_steps import DatasetSteps
 from anchorscope.steps.job import Job
+from small_facts import rows, write_questions
+from whole_runs import Notes, SmallRun, quick, tables_of, watching
 
 EFFECTS = {f"effects-{name}" for name in EVIDENCE if of_experiments([name])}
 FOUND = {f"experiment-{name}" for name, one in EXPERIMENTS.items() if one.home is not None}
