@@ -197,6 +197,7 @@ class RunFolder:
         )  # fmt: skip
         os.replace(place, aside)
         sync_folder(place.parent)
+        self.index.results.pop(name, None)
         self.tell(f"{name} was not what the run had written; it was moved to {aside.name}")
 
     def abandon(self) -> None:
