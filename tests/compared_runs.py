@@ -14,8 +14,10 @@ sys.path.insert(0, str(Path(__file__).parent / "report"))  # pytest's import mod
 
 from report_synthetic import GROUPS, make_findings, trough  # isort: skip
 
+from anchorscope.artefacts.durable import canonical_hash, sha256
 from anchorscope.recipe import make_recipe, to_toml
 from anchorscope.report.findings import SAMPLE_SCHEMA, Findings
+from anchorscope.schema import SCHEMA_VERSION
 
 DRAWS = 60
 _RULES = ("plain", "corrected", "cross-fitted", "retained")
@@ -87,7 +89,9 @@ def write_run(folder: Path, findings: Findings, *, fingerprint: str | None = Non
         "reference_layers": {name: list(layers) for name, layers in findings.reference_layers.items()},
         "unavailable": [],
         "steps": findings.steps.to_dicts(),
-        "sha256": {},
+        "sha256": {path.name: sha256(path) for path in sorted(folder.iterdir())},
     }  # fmt: skip
-    (folder / "manifest.json").write_text(json.dumps(manifest), encoding="utf-8")
+    sealed = {"schema_version": SCHEMA_VERSION, **manifest}
+    text = json.dumps({**sealed, "seal": canonical_hash(sealed)})
+    (folder / "manifest.json").write_text(text, encoding="utf-8")
     return folder

@@ -14,6 +14,9 @@ sys.path.insert(0, str(Path(__file__).parent))  # pytest's import mode does not 
 from small_facts import quick_options, rows, write_questions  # isort: skip
 
 import anchorscope
+from anchorscope.artefacts.formats import records
+from anchorscope.artefacts.run_folder import open_run
+from anchorscope.artefacts.step import MadeFrom
 from anchorscope.datasets.catalog import parse_spec
 from anchorscope.errors import UserError
 from anchorscope.models import loading
@@ -27,19 +30,26 @@ def model(save_tiny: Callable[[str], Path]) -> Path:
     return save_tiny("llama")
 
 
+def below(path: Path) -> dict[str, bytes]:
+    """Every file under a folder, with its content."""
+    return {str(p.relative_to(path)): p.read_bytes() for p in sorted(path.rglob("*")) if p.is_file()}
+
+
 @pytest.mark.parametrize(
     "change", [{"device": "tpu"}, {"model": "/nowhere/at/all"}, {"datasets": ("file:/nowhere/at/all.csv",)}]
 )
 def test_starting_over_with_a_mistake_keeps_the_run_that_is_there(
     change: dict[str, Any], model: Path, tmp_path: Path
 ) -> None:
-    (tmp_path / "run").mkdir()
-    for name in ("recipe.toml", "manifest.json"):
-        (tmp_path / "run" / name).write_text('model = "smollm2-135m"\n' if name == "recipe.toml" else "{}")
+    with open_run(tmp_path / "run") as folder:
+        folder.write_recipe('model = "smollm2-135m"\n')
+        folder.step("facts/answers", (), MadeFrom(), records(list[int]), lambda: [1]).value  # noqa: B018
+    before = below(tmp_path / "run")
     options = quick_options(write_questions(tmp_path / "facts.jsonl"), model=str(model)) | change
     with pytest.raises(UserError):
         run_recipe(make_recipe(options), tmp_path / "run", fresh=True)
-    assert sorted(entry.name for entry in (tmp_path / "run").iterdir()) == ["manifest.json", "recipe.toml"]
+    assert below(tmp_path / "run") == before
+    assert len(before) == 3 + 1  # index, recipe, lock, and one step
 
 
 def test_a_cut_that_the_probe_cannot_feel_is_refused() -> None:

@@ -23,7 +23,7 @@ from small_facts import liven, quick_options, rows, write_questions  # isort: sk
 
 from anchorscope.store import RunFolder
 
-from anchorscope import publish
+from anchorscope.artefacts import publish
 from anchorscope.errors import UserError
 from anchorscope.pipeline import run_recipe
 from anchorscope.recipe import Recipe, make_recipe, read_recipe

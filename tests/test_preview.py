@@ -11,7 +11,7 @@ import pytest
 from anchorscope.answers.choose import QuestionSample
 from anchorscope.answers.prompt import build_prompts, make_template, prefix_length
 from anchorscope.datasets.question import Question
-from anchorscope.interventions.registry import chosen
+from anchorscope.interventions.registry import of_experiments
 from anchorscope.models.language_model import LanguageModel
 from anchorscope.models.loading import ModelFacts
 from anchorscope.preview import Preview, ShownItem, build_preview, preview_recipe, render_preview
@@ -137,7 +137,7 @@ def test_the_numbers_are_those_of_the_recipe(tiny_llama: LanguageModel) -> None:
     assert preview.positions == ("final",)
     assert preview.probes == 3 * 1 * 4 * 7 * 3
     assert (preview.most_items, preview.edges, preview.headline) == (100, "direct", ("residual", "final"))
-    assert list(preview.passes) == ["clean", *(one.name for one in chosen(["knockout"]))]
+    assert list(preview.passes) == ["clean", *(one.name for one in of_experiments(["knockout"]))]
     assert "1 position ×" in render_preview(preview)
 
 
@@ -155,7 +155,7 @@ def test_a_program_reads_the_same(tiny_llama: LanguageModel) -> None:
 def test_the_experiments_are_those_that_were_asked_for(tiny_llama: LanguageModel) -> None:
     wanted = recipe("few-shot", evidence=("knockout", "exact-tokens"))
     preview = build_preview(wanted, facts(tiny_llama), [("here", asked(NIL))])
-    assert list(preview.passes) == ["clean", *(one.name for one in chosen(["exact-tokens"]))]
+    assert list(preview.passes) == ["clean", *(one.name for one in of_experiments(["knockout", "exact-tokens"]))]
     assert "subject" in preview.passes
 
 

@@ -18,7 +18,7 @@ import recompute as again  # isort: skip
 from recompute import mask_without, recompute, states_of  # isort: skip
 from small_facts import liven, quick_options, write_questions  # isort: skip
 
-from anchorscope import publish
+from anchorscope.artefacts import publish
 from anchorscope.pipeline import run_recipe
 from anchorscope.recipe import make_recipe
 

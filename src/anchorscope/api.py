@@ -18,6 +18,7 @@ from torch import Tensor
 from anchorscope.artefacts.finished import open_finished
 from anchorscope.artefacts.kept_states import place_of, read_header, read_layer
 from anchorscope.errors import UserError
+from anchorscope.folders import named_folder
 from anchorscope.pipeline import run_recipe
 from anchorscope.progress import Progress
 from anchorscope.recipe import make_recipe
@@ -84,7 +85,7 @@ class Run:
 
     def states(self, dataset: str, layer: int, intervention: str = "clean", site: str | None = None,
                position: str | None = None) -> Tensor:  # fmt: skip
-        """Kept states [item, d_model] of one layer (`--keep states,states-cut`); `state_items` names the rows.
+        """States [item, d_model] of one layer that were kept (`--keep states,states-cut`); `state_items` names rows.
 
         Site and position are the chart's where they are not named. The file is memory-mapped: only this layer is read.
         """
@@ -134,9 +135,9 @@ def run(
         here = {"device": str(model.device), "dtype": str(model.dtype).removeprefix("torch.")}
         recipe = make_recipe({"model": name, "datasets": given, **here, **options})
         loaded = (model, tokenizer)
-    return Run(run_recipe(recipe, Path(out), loaded=loaded, fresh=fresh, progress=progress))
+    return Run(run_recipe(recipe, named_folder(out), loaded=loaded, fresh=fresh, progress=progress))
 
 
 def open_run(path: str | Path) -> Run:
     """A finished run folder."""
-    return Run(Path(path))
+    return Run(named_folder(path))

@@ -15,7 +15,7 @@ from typing import Any
 
 from anchorscope.artefacts.durable import canonical_hash
 from anchorscope.artefacts.publish import DatasetResult, LeftOut, RunFacts, publish
-from anchorscope.artefacts.run_folder import RunFolder, open_run, write_text
+from anchorscope.artefacts.run_folder import RunFolder, open_run
 from anchorscope.catalogue import EVIDENCE, with_needs
 from anchorscope.datasets.catalog import parse_spec
 from anchorscope.errors import TooFewAnswers
@@ -48,8 +48,7 @@ def run_recipe(
         datasets = [DatasetSteps(job, parse_spec(text)) for text in recipe.datasets]
         for one in datasets:
             one.questions.value  # noqa: B018 - all files are read before anything slow
-        if folder.is_new:
-            write_text(out / "recipe.toml", to_toml(recipe))
+        folder.write_recipe(to_toml(recipe))
         key = canonical_hash([recipe.model_dump(mode="json"), [one.result_key for one in datasets]])
         if not folder.is_published(key):
             results, left_out = _results(datasets)

@@ -37,15 +37,6 @@ CHOICES: dict[str, tuple[str, ...]] = {
 """Options that take one of a few words."""
 
 
-AFTER_ANSWERS = frozenset(
-    (
-        "site", "position", "edges", "balance", "group_by", "exact_tokens", "evidence", "evidence_items", "window",
-        "max_per_class", "folds", "bootstrap",
-    )
-)  # fmt: skip
-"""Options that do not touch questions and answers: changed in a run that got no further, its answers still serve."""
-
-
 class Recipe(BaseModel):
     """One run."""
 

@@ -18,7 +18,8 @@ sys.path.insert(0, str(Path(__file__).parents[1]))  # pytest's import mode does 
 
 from small_facts import rows, write_questions  # isort: skip
 
-from anchorscope import pipeline, publish
+from anchorscope import pipeline
+from anchorscope.artefacts import publish
 from anchorscope.cli.main import app
 
 ROOT = Path(__file__).parents[2]

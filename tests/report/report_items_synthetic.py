@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import numpy as np
 import polars as pl
-from anchorscope.results import effects_frame
 from report_synthetic import SUMMARY_SCHEMA, make_findings, summary_row
 
+from anchorscope.artefacts.frames import effects_frame
 from anchorscope.engine.sequences import SITES
 from anchorscope.evidence.curves import Curve, plain_curves
 from anchorscope.evidence.draws import Draws

@@ -7,16 +7,15 @@ from typing import Any
 
 import polars as pl
 import pytest
-from anchorscope.evidence.experiments.registry import EXPERIMENTS
 from typer.testing import CliRunner
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # pytest's import mode does not make helper modules importable
 
 from unprinted import unprinted  # isort: skip
 
-from anchorscope.catalogue import EVIDENCE
+from anchorscope.catalogue import EVIDENCE, EXPERIMENTS
 from anchorscope.cli.main import app
-from anchorscope.interventions.registry import INTERVENTIONS, REWRITINGS
+from anchorscope.interventions.registry import INTERVENTIONS
 from anchorscope.planted.items import Shares
 from anchorscope.report.findings import EXPERIMENT_ITEM_SCHEMA, EXPERIMENT_SCHEMA
 from anchorscope.validation.scores import METHODS_OF
@@ -67,7 +66,7 @@ def test_what_changes_nothing_finds_nothing(found: dict[str, Any], experiment: s
 def test_the_run_behind_it_is_an_ordinary_one_with_all_tables(out: Path) -> None:
     run = out / "run"
     experiments = pl.read_csv(run / "experiments.csv", schema=EXPERIMENT_SCHEMA)
-    assert set(experiments["experiment"]) == set(EXPERIMENTS)
+    assert set(experiments["experiment"]) == {name for name, one in EXPERIMENTS.items() if one.home is not None}
     assert experiments.filter(pl.col("value").is_null()).height == 0
     assert experiments.filter(pl.col("method").is_null() | (pl.col("n") < 1)).height == 0
     within = experiments.filter(pl.col("ci_low").is_not_null() & ~pl.col("quantity").str.contains("permuted"))
@@ -79,7 +78,7 @@ def test_the_run_behind_it_is_an_ordinary_one_with_all_tables(out: Path) -> None
     items = pl.read_parquet(run / "experiment_items.parquet")
     assert dict(items.schema) == {name: kind() for name, kind in EXPERIMENT_ITEM_SCHEMA.items()}
     effects = pl.read_parquet(run / "effects.parquet")
-    assert set(effects["intervention"]) == {*INTERVENTIONS, *REWRITINGS}
+    assert set(effects["intervention"]) == set(INTERVENTIONS)
     keys = ["dataset", "item_id", "intervention", "variant", "probe", "site", "position"]
     assert effects.select(keys).is_unique().all()  # an item with several donors has a row for each
     donors = effects.filter(pl.col("intervention") == "patch-random")["variant"].unique().sort().to_list()
@@ -87,8 +86,7 @@ def test_the_run_behind_it_is_an_ordinary_one_with_all_tables(out: Path) -> None
 
 
 def test_interventions_are_all_assigned_to_an_experiment() -> None:
-    every = {**INTERVENTIONS, **REWRITINGS}
-    assert {name: one.evidence for name, one in every.items()} == METHODS_OF
+    assert {name: one.entry.experiment for name, one in INTERVENTIONS.items()} == METHODS_OF
 
 
 def test_the_page_shows_the_figures_and_the_rules(out: Path) -> None:

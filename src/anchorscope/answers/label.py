@@ -66,6 +66,6 @@ def require_enough(dataset: str, labels: Sequence[Label], needed: int, balance: 
     raise TooFewAnswers(
         f"Dataset {dataset!r} has too few answers to train probes on: {true} true and {false} false are usable "
         f"({all_true} true and {all_false} false before balancing), {needed} of each are needed; "
-        f"ask more questions (a higher --limit, with --fresh or another --out){wider}, "
+        f"ask more questions (a higher --limit){wider}, "
         f"or use a model that answers more of them right."
     )

@@ -5,11 +5,12 @@ as well. A name therefore always stands for a complete file.
 """
 
 import contextlib
+import errno
 import hashlib
 import json
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +35,35 @@ def replacing(place: Path) -> Iterator[Path]:
             _remove(half_made)
 
 
+@contextlib.contextmanager
+def folder_beside(place: Path) -> Iterator[Path]:
+    """An empty folder to write into, named after `place`; it is gone afterwards, with whatever is still in it."""
+    half_made = place.with_name(f"{place.name}{PARTIAL}")
+    _remove(half_made)
+    make_folder(half_made)
+    try:
+        yield half_made
+    finally:
+        with contextlib.suppress(OSError):
+            _remove(half_made)
+
+
+def move_files(made: Path, place: Path, names: Iterable[str]) -> None:
+    """Moves files, which are on the disk already, to the same names in another folder; its other files stay."""
+    folders = {(place / name).parent for name in names}
+    for folder in folders:
+        make_folder(folder)
+    for name in names:
+        os.replace(made / name, place / name)
+    for folder in folders:
+        sync_folder(folder)
+
+
+def files_below(folder: Path) -> list[str]:
+    """The files of a folder and those below it, by their relative paths, written with `/`."""
+    return sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file())
+
+
 def write_json(place: Path, record: Any) -> None:
     """A JSON file; NaN is refused, since JSON has none."""
     with replacing(place) as half_made:
@@ -44,7 +74,10 @@ def make_folder(path: Path) -> None:
     """A folder and those above it, there after a power cut."""
     if not path.is_dir():
         make_folder(path.parent)
-        path.mkdir(exist_ok=True)
+        with contextlib.suppress(FileExistsError):
+            path.mkdir()
+        if not path.is_dir():
+            raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(path))
         sync_folder(path.parent)
 
 

@@ -111,7 +111,7 @@ def read_manifest(path: Path) -> dict[str, Any]:
             f"{str(path)!r} is not a finished run (its manifest.json is damaged); the command that made the run "
             f"writes it again."
         ) from None
-    if not isinstance(found, dict) or "sha256" not in found or not (path / "recipe.toml").is_file():
+    if not isinstance(found, dict) or "recipe.toml" not in found.get("sha256", ()):
         raise UserError(f"{str(path)!r} is not a finished run of anchorscope (manifest.json is of something else).")
     version = found.get("schema_version", 1)  # the first had no number
     if version > SCHEMA_VERSION:

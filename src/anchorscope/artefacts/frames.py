@@ -209,15 +209,11 @@ def probe_tensors(
     return tensors
 
 
-def experiments_frame(
-    model: str, dataset: str, headline: tuple[str, str], found: Mapping[str, Found]
-) -> pl.DataFrame:
+def experiments_frame(model: str, dataset: str, headline: tuple[str, str], found: Mapping[str, Found]) -> pl.DataFrame:
     """experiments.csv: one statistic per row."""
     site, position = headline
     place = {"model": model, "dataset": dataset, "site": site, "position": position}
-    rows = [
-        {**place, "experiment": name, **_row(one)} for name, result in found.items() for one in result.statistics
-    ]
+    rows = [{**place, "experiment": name, **_row(one)} for name, result in found.items() for one in result.statistics]
     return pl.DataFrame(rows, schema=EXPERIMENT_SCHEMA)
 
 

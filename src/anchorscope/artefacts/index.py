@@ -44,6 +44,10 @@ class Index:
     steps: dict[str, StepRecord] = field(default_factory=dict)
     results: dict[str, FileFacts] = field(default_factory=dict)
     """The result files, by path relative to the run folder."""
+    arriving: dict[str, FileFacts] = field(default_factory=dict)
+    """Files that may stand in their place already, though neither a step nor a result lists them yet."""
+    leaving: list[str] = field(default_factory=list)
+    """Files that no step and no result lists any more, and that may still be there."""
     notes: dict[str, Any] = field(default_factory=dict)
     """Numbers that a resumed run has to know."""
     events: list[str] = field(default_factory=list)
@@ -56,6 +60,8 @@ class Index:
             "schema_version": SCHEMA_VERSION,
             "steps": {name: vars(record) for name, record in self.steps.items()},
             "results": self.results,
+            "arriving": self.arriving,
+            "leaving": self.leaving,
             "notes": self.notes,
             "events": self.events,
         }
@@ -86,7 +92,8 @@ def read_index(folder: Path) -> Index:
             f"{found['schema_version']}, this one writes {SCHEMA_VERSION}); choose another folder with --out."
         )
     steps = {name: StepRecord(**record) for name, record in found["steps"].items()}
-    return Index(steps, found["results"], found["notes"], found["events"])
+    others = ("results", "arriving", "leaving", "notes", "events")
+    return Index(steps, **{name: found[name] for name in others})
 
 
 def facts_of(folder: Path, names: list[str]) -> dict[str, FileFacts]:

@@ -1,12 +1,12 @@
 """The end of a run: result files, figures and report, put in place together; the manifest seals them."""
 
 import platform
-import shutil
 import textwrap
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from importlib import metadata
+from pathlib import Path
 from typing import Any
 
 import polars as pl
@@ -14,10 +14,10 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from anchorscope.answers.template import FEW_SHOT
-from anchorscope.artefacts.durable import make_folder
+from anchorscope.artefacts.durable import PARTIAL, folder_beside
 from anchorscope.artefacts.finished import FinishedRun
 from anchorscope.artefacts.kept_states import KeptStates
-from anchorscope.artefacts.run_folder import RunFolder
+from anchorscope.artefacts.run_folder import RESULTS, RunFolder
 from anchorscope.artefacts.step import peak_memory_mb
 from anchorscope.models.language_model import ModelIdentity
 from anchorscope.models.shapes import MARK
@@ -84,9 +84,15 @@ def publish(
     progress: Progress,
 ) -> None:  # fmt: skip
     """Writes the run's results beside the old ones, reads them back for the report, and puts all in place at once."""
-    began, made = time.monotonic(), folder.work / "results"
-    shutil.rmtree(made, ignore_errors=True)
-    make_folder(made)
+    with folder_beside(folder.path / RESULTS.removesuffix(PARTIAL)) as made:
+        _publish(made, folder, run, results, left_out, key, progress)
+
+
+def _publish(
+    made: Path, folder: RunFolder, run: RunFacts, results: Sequence[DatasetResult], left_out: Sequence[LeftOut],
+    key: str, progress: Progress,
+) -> None:  # fmt: skip
+    began = time.monotonic()
     frames = {
         "items": pl.concat([*(one.items for one in results), *(one.items for one in left_out)]),
         "effects": pl.concat([one.effects for one in results]),
@@ -128,7 +134,6 @@ def publish(
     manifest["steps"] = [*steps, {**report, "peak_memory_mb": max(peaks.values()), "peaks": peaks}]
     manifest["elapsed_seconds"] = round(run.seconds + time.monotonic() - began, 3)
     folder.publish(made, manifest, key)
-    shutil.rmtree(made, ignore_errors=True)
 
 
 def _warnings(identity: ModelIdentity, results: Sequence[DatasetResult], left_out: Sequence[LeftOut]) -> list[str]:

@@ -7,21 +7,37 @@ while it is being extended, up to the moment when the new results take the place
 """
 
 import contextlib
+import hashlib
 import json
 import os
+import re
+import shutil
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any, TypeVar
 
-from anchorscope.artefacts.durable import canonical_hash, make_folder, replacing, sync_folder, sync_tree, write_json
+from anchorscope.artefacts.durable import (
+    PARTIAL,
+    canonical_hash,
+    files_below,
+    make_folder,
+    move_files,
+    replacing,
+    sync_folder,
+    sync_tree,
+    write_json,
+)
 from anchorscope.artefacts.index import INDEX, Index, damage, facts_of, is_run, read_index
-from anchorscope.artefacts.step import Clock, Format, MadeFrom, Source, Step
+from anchorscope.artefacts.step import Format, MadeFrom, Source, Step
 from anchorscope.errors import UserError
 from anchorscope.schema import SCHEMA_VERSION
 
 LOCK = ".lock"
 """Held while a process runs in the folder."""
 MANIFEST = "manifest.json"
+RESULTS = f"results{PARTIAL}"
+"""Where results are written before they are put in their place."""
+_HALF_MADE = re.compile(rf"[a-z-]+-[0-9a-f]{{12}}{re.escape(PARTIAL)}|{re.escape(RESULTS)}")
 T = TypeVar("T")
 
 
@@ -31,7 +47,7 @@ class RunFolder:
     def __init__(self, path: Path, index: Index, tell: Callable[[str], None], is_new: bool) -> None:
         self.path, self.index, self._tell, self.is_new = path, index, tell, is_new
         self.work = path / "work"
-        self.clock = Clock()
+        self.seconds_in_steps = 0.0  # that making steps has taken in this process
 
     def step(
         self,
@@ -64,11 +80,28 @@ class RunFolder:
         files = [name for record in self.index.steps.values() for name in record.files]
         self.index.steps.clear()
         self.index.notes.clear()
-        self.index.save(self.path)
-        self.remove_files(files)
+        self.drop(files)
 
-    def remove_files(self, names: Iterable[str]) -> None:
-        """Removes files of this run, and the folders that are empty then; the caller has taken them off the index."""
+    def drop(self, names: Iterable[str]) -> None:
+        """Saves the index, in which these files stand no more, and removes them."""
+        self.index.leaving += names
+        self.index.save(self.path)
+        self._remove(self.index.leaving)
+        self.index.leaving.clear()
+
+    def tidy(self) -> None:
+        """Removes what a run that was killed left: files on their way out, steps on their way in."""
+        names = [name for name in self.index.arriving if name.startswith(f"{self.work.name}/")]
+        for name in names:
+            self.index.arriving.pop(name)
+        if names or self.index.leaving:
+            self.drop(names)
+        for half_made in (*self.work.glob("*"), *self.work.glob("*/*"), self.path / RESULTS):
+            if _HALF_MADE.fullmatch(half_made.name) and half_made.is_dir():
+                shutil.rmtree(half_made)
+
+    def _remove(self, names: Iterable[str]) -> None:
+        """Removes files of this run, and the folders that are empty then."""
         for name in names:
             place = self.path / name
             place.unlink(missing_ok=True)
@@ -87,58 +120,91 @@ class RunFolder:
             self.tell(f"the finished run was changed: {wrong}; its results are written again")
         return wrong is None
 
+    def write_recipe(self, text: str) -> None:
+        """Writes the recipe of a run that is not finished; a finished one keeps its own up to the end."""
+        name, content = "recipe.toml", text.encode()
+        facts = {name: {"size": len(content), "sha256": hashlib.sha256(content).hexdigest()}}
+        if MANIFEST in self.index.results or damage(self.path, facts) is None:
+            return
+        self._clear_way([name])
+        self.index.arriving |= facts
+        self.index.save(self.path)
+        with replacing(self.path / name) as half_made:
+            half_made.write_bytes(content)
+        self.index.results |= facts
+        self.index.arriving.pop(name)
+        self.index.save(self.path)
+
     def publish(self, made: Path, manifest: dict[str, Any], key: str) -> None:
         """Puts results, written in a folder of their own, into their place; the manifest comes last."""
-        sync_tree(made)
-        names = sorted(str(path.relative_to(made)) for path in made.rglob("*") if path.is_file())
-        self.index.notes.pop("published", None)
-        self.index.save(self.path)
-        self._clear_way([*names, MANIFEST])
-        (self.path / MANIFEST).unlink(missing_ok=True)  # from here on the folder is not a finished run
-        for name in names:
-            make_folder((self.path / name).parent)
-            os.replace(made / name, self.path / name)
-            sync_folder((self.path / name).parent)
-        old = set(self.index.results) - {*names, MANIFEST}
-        self.index.results = facts_of(self.path, names)
-        self.index.save(self.path)
-        self.remove_files(old)
-        hashes = {name: known["sha256"] for name, known in self.index.results.items()}
+        names = files_below(made)
+        facts = facts_of(made, names)
+        hashes = {name: known["sha256"] for name, known in facts.items()}
         sealed = {"schema_version": SCHEMA_VERSION, **manifest, "sha256": hashes}
-        write_json(self.path / MANIFEST, {**sealed, "seal": canonical_hash(sealed)})
+        write_json(made / MANIFEST, {**sealed, "seal": canonical_hash(sealed)})
+        sync_tree(made)
+        last = facts_of(made, [MANIFEST])
+        self._clear_way([*names, MANIFEST])
+        old = self._old_results({*names, MANIFEST})
+        self.index.notes.pop("published", None)
+        self.index.arriving = facts | last
+        self.index.save(self.path)
+        (self.path / MANIFEST).unlink(missing_ok=True)  # from here on the folder is not a finished run
+        sync_folder(self.path)
+        move_files(made, self.path, names)
+        self.index.results, self.index.arriving = facts, last
+        self.drop(old)
+        move_files(made, self.path, [MANIFEST])
+        self.index.results, self.index.arriving = facts | last, {}
         self._settle(key)
 
     def _settle(self, key: str) -> None:
-        """The end: large steps that are not to be kept go."""
-        self.index.results |= facts_of(self.path, [MANIFEST])
+        """The end: large steps go."""
         self.index.notes["published"] = key
         dropped = [record for record in self.index.steps.values() if record.large and not record.dropped]
         files = [name for record in dropped for name in record.files]
         for record in dropped:
             record.dropped, record.files = True, {}
-        self.index.save(self.path)
-        self.remove_files(files)
+        self.drop(files)
+
+    def _is_own(self, name: str) -> bool:
+        """Whether a file is one that this run wrote as a result, unchanged."""
+        known = [one[name] for one in (self.index.results, self.index.arriving) if name in one]
+        return any(damage(self.path, {name: facts}) is None for facts in known)
+
+    def _old_results(self, new: set[str]) -> list[str]:
+        """Results that have no successor; one that was changed stays, and is the user's from now on."""
+        old = sorted({*self.index.results, *self.index.arriving} - new)
+        for name in old:
+            if (self.path / name).exists() and not self._is_own(name):
+                self.tell(f"{name} is no result of this run any more; it was changed, so that it stays")
+        return [name for name in old if self._is_own(name)]
 
     def _clear_way(self, names: Sequence[str]) -> None:
         """Moves aside what stands where a result goes and is not the run's own: changed since, or never written."""
         for name in names:
-            place = self.path / name
-            known = self.index.results.get(name)
-            if not os.path.lexists(place) or (known is not None and damage(self.path, {name: known}) is None):
-                continue
-            if name in (MANIFEST, "recipe.toml") and known is None and place.is_file():
-                continue  # written by this run before its index knew: at its start, or in a run that was cut off
-            aside = next(
-                one for number in range(1, 10_000)
-                if not os.path.lexists(one := place.with_name(f"{place.name}.changed-{number}"))
-            )  # fmt: skip
-            os.replace(place, aside)
-            self.tell(f"{name} was not what the run had written; it was moved to {aside.name}")
+            for part in reversed(PurePosixPath(name).parents[:-1]):  # a file where a folder has to be
+                if os.path.lexists(self.path / part) and not (self.path / part).is_dir():
+                    self._move_aside(str(part))
+            if os.path.lexists(self.path / name) and not self._is_own(name):
+                self._move_aside(name)
+
+    def _move_aside(self, name: str) -> None:
+        place = self.path / name
+        aside = next(
+            one for number in range(1, 10_000)
+            if not os.path.lexists(one := place.with_name(f"{place.name}.changed-{number}"))
+        )  # fmt: skip
+        os.replace(place, aside)
+        sync_folder(place.parent)
+        self.index.results.pop(name, None)
+        self.tell(f"{name} was not what the run had written; it was moved to {aside.name}")
 
     def abandon(self) -> None:
         """Takes away what a run left that never got anywhere; a folder that it made goes with it."""
         files = [name for record in self.index.steps.values() for name in record.files]
-        self.remove_files([*files, "recipe.toml", INDEX])
+        results = [name for name in self.index.results if self._is_own(name)]
+        self._remove([*files, *results, INDEX])
         with contextlib.suppress(OSError):
             self.work.rmdir()
 
@@ -147,28 +213,28 @@ class RunFolder:
 def open_run(path: Path, tell: Callable[[str], None] = lambda what: None) -> Iterator[RunFolder]:
     """The run folder, ready and locked; a folder that holds anything but a run is refused.
 
-    A folder that this call made, and in which no question was answered, is taken away again when the user's mistake
-    ends the run.
+    A run that this call began, and in which no question was answered, is taken away again when the user's mistake ends
+    it.
     """
-    if path.exists() and not path.is_dir():
-        raise UserError(f"{str(path)!r} is a file, not a folder; choose another with --out.")
-    refuse_foreign(path)
-    made_here = not path.exists()
     with _os_errors_told(path):
+        if path.exists() and not path.is_dir():
+            raise UserError(f"{str(path)!r} is a file, not a folder; choose another with --out.")
+        refuse_foreign(path)
+        made_here = not path.exists()
         make_folder(path)
     with _locked(path):
         with _os_errors_told(path):
             refuse_foreign(path)  # another process may have been here in the meantime
             is_new = not is_run(path)
             index = Index() if is_new else read_index(path)
+            folder = RunFolder(path, index, tell, is_new)
             if is_new:
                 index.save(path)
-        folder = RunFolder(path, index, tell, is_new)
+            folder.tidy()
         try:
             yield folder
         except UserError:
-            got_nowhere = not any(name.endswith("/answers") for name in index.steps) and not index.results
-            if got_nowhere:
+            if is_new and not any(name.endswith("/answers") for name in index.steps):
                 folder.abandon()
                 (path / LOCK).unlink(missing_ok=True)
                 if made_here:
@@ -182,21 +248,23 @@ def refuse_foreign(path: Path) -> None:
     if not path.is_dir() or is_run(path):
         return
     entries = sorted(entry.name for entry in path.iterdir() if entry.name not in (LOCK, f"{INDEX}.partial"))
-    if {"recipe.toml", MANIFEST} <= set(entries) and _is_old_manifest(path / MANIFEST):
+    if {"recipe.toml", MANIFEST} <= set(entries) and (found := _our_manifest(path / MANIFEST)) is not None:
+        older = f"was made by an older version of anchorscope, which left no list of its files ({INDEX})"
         raise UserError(
-            f"The run in {str(path)!r} was made by an older version of anchorscope, which left no list of its files; "
-            f"it can be shown and compared, but not gone on with. Choose another folder with --out."
+            f"The run in {str(path)!r} {f'has lost its {INDEX}' if 'schema_version' in found else older}; it can be "
+            f"shown and compared, but not gone on with. Choose another folder with --out."
         )
     if entries:
-        found = ", ".join(entries[:5])
-        raise UserError(f"Folder {str(path)!r} holds other things ({found}); choose an empty or new one with --out.")
+        listed = ", ".join(entries[:5])
+        raise UserError(f"Folder {str(path)!r} holds other things ({listed}); choose an empty or new one with --out.")
 
 
-def _is_old_manifest(place: Path) -> bool:
+def _our_manifest(place: Path) -> dict[str, Any] | None:
     try:
-        return "sha256" in json.loads(place.read_text(encoding="utf-8"))
+        found = json.loads(place.read_text(encoding="utf-8"))
+        return found if "sha256" in found else None
     except (OSError, ValueError, TypeError):
-        return False
+        return None
 
 
 @contextlib.contextmanager
@@ -228,9 +296,3 @@ def _os_errors_told(path: Path) -> Iterator[None]:
     except OSError as error:
         reason = error.strerror
         raise UserError(f"Folder {str(path)!r} cannot be written ({reason}); choose another with --out.") from None
-
-
-def write_text(place: Path, text: str) -> None:
-    """A text file, whole or not at all."""
-    with replacing(place) as half_made:
-        half_made.write_text(text, encoding="utf-8")

@@ -9,13 +9,12 @@ finished run can be extended without doing anything twice.
 import json
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
-from anchorscope.artefacts.durable import canonical_hash, make_folder, replacing
+from anchorscope.artefacts.durable import canonical_hash, files_below, folder_beside, make_folder, move_files, sync_tree
 from anchorscope.artefacts.index import StepRecord, damage, facts_of
 
 if TYPE_CHECKING:
@@ -23,27 +22,6 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 _KEY_SHOWN = 12
-
-
-class Clock:
-    """Seconds of steps that ask for one another: each step's own, without those that it made others for."""
-
-    def __init__(self) -> None:
-        self._of_others: list[float] = []
-        """Of every step under way: seconds that steps inside it took."""
-
-    @contextmanager
-    def step(self) -> Iterator[Callable[[], float]]:
-        """A step under way; what it gives tells the step's own seconds so far."""
-        _reset_device_peak()
-        began = time.monotonic()
-        self._of_others.append(0.0)
-        try:
-            yield lambda: time.monotonic() - began - self._of_others[-1]
-        finally:
-            self._of_others.pop()
-            if self._of_others:
-                self._of_others[-1] += time.monotonic() - began
 
 
 class Format(NamedTuple):
@@ -112,8 +90,7 @@ class Step(Generic[T]):
 
     def put(self, value: T) -> None:
         """Takes a result that another step's work brought along."""
-        with self.folder.clock.step() as own:
-            self._store(value, own)
+        self._store(value, 0.0)
         self._held = [value]
 
     def release(self) -> None:
@@ -129,29 +106,41 @@ class Step(Generic[T]):
             self.folder.tell(f"{self.name} is made again: {wrong}")
         elif record is not None and record.key != self.key:
             self.folder.tell(f"{self.name} is made anew: {self._reason(record)}")
-        with self.folder.clock.step() as own:
-            made = self._make()
-            self._store(made, own)
+        _reset_device_peak()
+        began, inner = time.monotonic(), self.folder.seconds_in_steps
+        made = self._make()  # other steps may be made on the way; their time is theirs
+        own = time.monotonic() - began - (self.folder.seconds_in_steps - inner)
+        self.folder.seconds_in_steps += own
+        self._store(made, own)
         return made
 
     def _place(self) -> Path:
         return self.folder.work / f"{self.name}-{self.key[:_KEY_SHOWN]}"
 
-    def _store(self, value: T, own: Callable[[], float]) -> None:
-        """Writes the result, then the index, then removes what it takes the place of."""
+    def _store(self, value: T, seconds: float) -> None:
+        """Writes the result, then the index, then removes what it takes the place of.
+
+        The index is told beforehand which files are about to come, so that a run that is killed in between knows them
+        for its own.
+        """
         place, folder = self._place(), self.folder
         make_folder(place.parent)
-        with replacing(place) as half_made:
-            half_made.mkdir()
+        with folder_beside(place) as half_made:
             self.form.write(value, half_made)
-        names = sorted(str(path.relative_to(folder.path)) for path in place.rglob("*") if path.is_file())
+            sync_tree(half_made)
+            names = files_below(half_made)
+            where = place.relative_to(folder.path).as_posix()
+            files = {f"{where}/{name}": known for name, known in facts_of(half_made, names).items()}
+            folder.index.arriving |= files
+            folder.index.save(folder.path)
+            move_files(half_made, place, names)
         before = folder.index.steps.pop(self.name, None)
         folder.index.steps[self.name] = StepRecord(
-            self.key, self.made_from, facts_of(folder.path, names), round(own(), 3), peak_memory_mb(), self.large,
-        )  # fmt: skip
-        folder.index.save(folder.path)
-        if before is not None:
-            folder.remove_files(set(before.files) - set(names))
+            self.key, self.made_from, files, round(seconds, 3), peak_memory_mb(), self.large
+        )
+        for name in files:
+            folder.index.arriving.pop(name)
+        folder.drop([] if before is None else [name for name in before.files if name not in files])
 
     def _reason(self, record: StepRecord) -> str:
         """How what it was made from differs from what it is made from now."""

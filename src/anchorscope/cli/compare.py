@@ -7,6 +7,7 @@ import typer
 
 from anchorscope.cli.terminal import emit_json, listener, say, user_errors
 from anchorscope.comparing.rules import REFUSABLE
+from anchorscope.folders import named_folder
 
 _STOPPED = "stopped; nothing half made was kept, the same command starts again"
 _ALLOW = (
@@ -17,7 +18,7 @@ _ALLOW = (
 
 def compare(
     runs: Annotated[list[Path], typer.Argument(metavar="RUN", help="Folders of finished runs, at least two.")],
-    out: Annotated[Path, typer.Option(help="The folder for the chart, the tables and the page.")],
+    out: Annotated[str, typer.Option(help="The folder for the chart, the tables and the page.")],
     relative_depth: Annotated[
         bool, typer.Option("--relative-depth", help="The x axis from 0 (first layer) to 1 (last) instead of layers.")
     ] = False,
@@ -35,10 +36,10 @@ def compare(
     allowed = tuple(part for text in allow or () for part in text.split(",") if part)
     with user_errors(stopped=_STOPPED):
         made = compare_runs(
-            runs, out=out, relative_depth=relative_depth, assignment=assignment, order=order, allow=allowed,
-            progress=listener(quiet),
+            runs, out=named_folder(out), relative_depth=relative_depth, assignment=assignment, order=order,
+            allow=allowed, progress=listener(quiet),
         )  # fmt: skip
-    chart, report = out / "figures" / "delta_p.png", out / "report.html"
+    chart, report = Path(out) / "figures" / "delta_p.png", Path(out) / "report.html"
     differences = made.manifest["differences"]
     for one in differences:
         say(f"warning: {one['text']}", quiet)

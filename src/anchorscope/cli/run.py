@@ -7,6 +7,7 @@ import typer
 
 from anchorscope.catalogue import EVIDENCE
 from anchorscope.cli.terminal import emit_json, listener, say
+from anchorscope.folders import named_folder
 from anchorscope.recipe import CHOICES, Recipe, make_recipe, read_recipe
 
 
@@ -31,7 +32,7 @@ def run(
     recipe: Annotated[
         Path | None, typer.Argument(help="A recipe file (.toml); without one, the options and their defaults.")
     ] = None,
-    out: Annotated[Path | None, typer.Option(help="The run folder. Default: runs/MODEL-DATASETS.")] = None,
+    out: Annotated[str | None, typer.Option(help="The run folder. Default: runs/MODEL-DATASETS.")] = None,
     model: Annotated[str | None, _option("model")] = None,
     dataset: Annotated[
         list[str] | None, typer.Option(help=f"{_about('datasets')} Several with commas, or repeat the option.")
@@ -84,7 +85,7 @@ def run(
     settled = make_recipe(options)
     if dry_run:
         return _show_preview(settled, as_json)
-    folder = out or _default_folder(settled)
+    folder = _default_folder(settled) if out is None else named_folder(out)
     if not quiet:
         say(f"anchorscope: {settled.model} on {', '.join(settled.datasets)} into {folder}")
 

@@ -1,7 +1,6 @@
 """`anchorscope validate`: the whole evidence on a model whose pathways are known, and how well each experiment does."""
 
 from dataclasses import fields, replace
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -9,12 +8,13 @@ import typer
 from anchorscope.catalogue import EVIDENCE
 from anchorscope.cli.terminal import emit_json, listener, say
 from anchorscope.errors import UserError
+from anchorscope.folders import named_folder
 
 _SHARES = "question-true=0.2,question-false=0.2,answer-true=0.2,answer-false=0.2,both-true=0.1,both-false=0.1"
 
 
 def validate(
-    out: Annotated[Path, typer.Option(help="The folder for the run, the tables and the page.")] = Path("runs/validate"),
+    out: Annotated[str, typer.Option(help="The folder for the run, the tables and the page.")] = "runs/validate",
     items: Annotated[int, typer.Option(help="Planted items.", min=120)] = 1200,
     shares: Annotated[
         str | None, typer.Option(help=f"Shares of the six kinds of items; they add up to 1. Default: {_SHARES}.")
@@ -40,16 +40,17 @@ def validate(
     options = Options(items=items, evidence=named, seed=seed, bootstrap=bootstrap, device=device)
     if shares is not None:
         options = replace(options, shares=_read_shares(shares))
+    folder = named_folder(out)
     if not quiet:
-        say(f"anchorscope: validating on {items} planted items into {out}")
-    run_validation(out, options, fresh=fresh, progress=listener(quiet))
-    found = read_summary(out)
+        say(f"anchorscope: validating on {items} planted items into {folder}")
+    run_validation(folder, options, fresh=fresh, progress=listener(quiet))
+    found = read_summary(folder)
     if as_json:
         emit_json(found)
     elif not quiet:
         for line in found["summary"]:
             say(line)
-        say(f"page: {out / 'validation.html'}")
+        say(f"page: {folder / 'validation.html'}")
 
 
 def _read_shares(text: str) -> Any:  # `Shares`, which is imported where it is needed

@@ -59,6 +59,8 @@ OPTIONS: dict[str, Rule] = {
     "max_per_class": _flag("another number of items may be used"),
     "folds": _flag("probes learned from another share of the items"),
     "bootstrap": _flag("intervals rest on another number of resamples"),
+    "keep": _ignore("it says what stays in the folder, not what is measured"),
+    "keep_layers": _ignore("it says what stays in the folder, not what is measured"),
     "trust_remote_code": _ignore("it says what may be loaded, not what is measured"),
     "allow_random_weights": _ignore("the weights themselves are looked at; see FOUND"),
 }

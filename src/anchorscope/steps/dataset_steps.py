@@ -67,7 +67,8 @@ class DatasetSteps(MeasurementSteps):
     def tables(self) -> Step[dict[str, pl.DataFrame]]:
         """Curves, scores, pathways and summary."""
         options = ("site", "position", "bootstrap", "seed")
-        made_from = self.job.made_from(1, TABLE_LIBRARIES, *options, device=self.job.solver)
+        model = self.job.record.identity.name  # it stands in the tables, and the model's key does not know it
+        made_from = self.job.made_from(1, TABLE_LIBRARIES, *options, device=self.job.solver, model=model)
         parents: list[Step[Any]] = [*self.effects.values(), self.clean_scores, self.probes, self.refits]
         parents += [self.labels, self.log_probs]
         return self._step("tables", parents, made_from, FRAMES,
@@ -102,7 +103,7 @@ class DatasetSteps(MeasurementSteps):
 
     def _experiment(self, experiment: Experiment, earlier: Mapping[str, Step[Found]]) -> Step[Found]:
         options = ("site", "position", "edges", "evidence_items", "window", "max_new_tokens", "bootstrap", "seed")
-        made_from = self.job.made_from(1, (*MODEL_LIBRARIES, "numpy"), *options, device=self.job.solver)
+        made_from = self.job.made_from(1, (*MODEL_LIBRARIES, "numpy", "scipy"), *options, device=self.job.solver)
         parents: list[Step[Any] | Source] = [self.effects["knockout"], self.refits, self.log_probs, self.job.model]
         if EXPERIMENTS[experiment.name].compares:
             parents += [*self.effects.values(), *earlier.values()]

@@ -3,18 +3,20 @@
 import numpy as np
 import polars as pl
 import pytest
-from anchorscope.results import ITEM_SCHEMA, confidence, effects_frame, items_frame
 
 from anchorscope.answers.generate import Answer
 from anchorscope.answers.label import Label
+from anchorscope.artefacts.frames import confidence, effects_frame, items_frame
 from anchorscope.datasets.question import Question
 from anchorscope.evidence.effects import Effect
+from anchorscope.items import Item
+from anchorscope.schema import ITEM_SCHEMA
 from anchorscope.spans.locate import Located, QuestionParts
 
 NO_WAYS = pl.DataFrame(schema=dict.fromkeys(("site", "position", "assignment", "item_id", "pathway"), pl.String()))
 
 
-def an_item(number: int) -> tuple[Question, Answer, Label, Located | None]:
+def an_item(number: int) -> Item:
     """An item of any number; every fifth has no answer, every third no log-probabilities."""
     rng = np.random.default_rng(number)
     spans = tuple((2 * at, 2 * at + 1) for at in range(number % 3))
@@ -23,15 +25,16 @@ def an_item(number: int) -> tuple[Question, Answer, Label, Located | None]:
     answer = Answer("x", ids, None if number % 3 == 0 else tuple(-rng.random(len(ids))), "answered")
     label = Label(bool(number % 2), number, "used", 1.0)
     place = Located((1, *ids), 1, (0,), ids, (number, 2, 1), "rules", QuestionParts((), (), ()))
-    return question, answer, label, None if number % 5 == 0 else place
+    return Item(question, answer, label, None if number % 5 == 0 else place)
 
 
 def test_items_are_what_the_records_say() -> None:
-    questions, answers, labels, located = (list(column) for column in zip(*map(an_item, range(300)), strict=True))
-    frame = items_frame(questions, answers, labels, located, {3: 4}, NO_WAYS, ("mlp", "final"))
+    items = [an_item(number) for number in range(300)]
+    frame = items_frame(items, {3: 4}, NO_WAYS, ("mlp", "final"))
     assert dict(frame.schema) == ITEM_SCHEMA
     rows = frame.to_dicts()
-    for row, question, answer, place in zip(rows, questions, answers, located, strict=True):
+    for row, item in zip(rows, items, strict=True):
+        question, answer, place = item.question, item.answer, item.tokens
         assert (row["confidence_mean"], row["confidence_min"]) == confidence(answer)  # to the last bit
         assert row["answers"] == list(question.answers)
         assert row["property_words"] == []

@@ -12,13 +12,12 @@ import polars as pl
 import pytest
 from polars.testing import assert_frame_equal
 
-sys.path.insert(0, str(Path(__file__).parent))  # pytest's import mode does not make helper modules importable
+sys.path.insert(0, str(Path(__file__).parents[1]))  # pytest's import mode does not make helper modules importable
 
 from small_facts import quick_options, write_questions  # isort: skip
 
-from anchorscope.finished import open_finished
-
-from anchorscope import publish
+from anchorscope.artefacts import publish
+from anchorscope.artefacts.finished import open_finished
 from anchorscope.errors import UserError
 from anchorscope.pipeline import run_recipe
 from anchorscope.recipe import make_recipe

@@ -1,0 +1,120 @@
+"""Files are there whole or not at all, and on the disk before anything speaks of them."""
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from anchorscope.artefacts.durable import (
+    canonical_hash,
+    files_below,
+    folder_beside,
+    make_folder,
+    move_files,
+    replacing,
+    write_json,
+)
+
+
+def below(path: Path) -> dict[str, bytes]:
+    """Every file under a folder, with its content."""
+    return {str(p.relative_to(path)): p.read_bytes() for p in sorted(path.rglob("*")) if p.is_file()}
+
+
+@pytest.mark.parametrize("error", [RuntimeError, KeyboardInterrupt, SystemExit])
+def test_replacing_keeps_the_old_content_until_the_new_is_whole(tmp_path: Path, error: type[BaseException]) -> None:
+    place = tmp_path / "file"
+    place.write_text("old")
+
+    def fail() -> None:
+        with replacing(place) as half_made:
+            half_made.write_text("new")
+            assert place.read_text() == "old"
+            raise error
+
+    with pytest.raises(error):
+        fail()
+    assert below(tmp_path) == {"file": b"old"}
+    with replacing(place) as half_made:
+        half_made.write_text("new")
+    assert below(tmp_path) == {"file": b"new"}
+
+
+def test_replacing_takes_whole_folders(tmp_path: Path) -> None:
+    for content in ("old", "new"):
+        with replacing(tmp_path / "folder") as half_made:
+            half_made.mkdir()
+            (half_made / content).write_text(content)
+    assert below(tmp_path) == {"folder/new": b"new"}
+
+
+def test_what_a_killed_process_left_half_made_is_not_taken_up(tmp_path: Path) -> None:
+    left = tmp_path / "step.partial"
+    left.mkdir()
+    (left / "old").write_text("old")
+    with folder_beside(tmp_path / "step") as half_made:
+        assert half_made == left
+        assert list(half_made.iterdir()) == []
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_moved_files_take_the_place_of_their_namesakes_only(tmp_path: Path) -> None:
+    made, place = tmp_path / "made", tmp_path / "place"
+    for folder, content in ((made, "new"), (place, "old")):
+        (folder / "deep").mkdir(parents=True)
+        (folder / "deep" / "one").write_text(content)
+    (place / "deep" / "mine").write_text("mine")
+    (made / "two").write_text("new")
+    move_files(made, place, files_below(made))
+    assert below(place) == {"deep/one": b"new", "deep/mine": b"mine", "two": b"new"}
+    assert files_below(made) == []
+
+
+def test_json_has_no_nan_and_a_refused_record_leaves_the_old_one(tmp_path: Path) -> None:
+    write_json(tmp_path / "one.json", {"é": 1})
+    with pytest.raises(ValueError, match="JSON"):
+        write_json(tmp_path / "one.json", {"é": float("nan")})
+    assert below(tmp_path) == {"one.json": '{\n "é": 1\n}'.encode()}
+
+
+def test_the_hash_of_a_record_depends_on_its_content_alone() -> None:
+    record = {"a": [1, "x", None], "b": {"c": 1.5, "d": True}}
+    assert canonical_hash(record) == canonical_hash({"b": {"d": True, "c": 1.5}, "a": [1, "x", None]})
+    others = [{**record, "a": [1, "x"]}, {**record, "e": None}, {**record, "b": {"c": 1.25, "d": True}}, {"a": [1]}]
+    assert len({canonical_hash(one) for one in (record, *others)}) == 5
+
+
+@pytest.fixture
+def synced(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The names that were brought to the disk, and renamed, in order."""
+    seen: list[str] = []
+    fsync, replace = os.fsync, os.replace
+
+    def name_of(handle: int) -> str:
+        return Path(os.readlink(f"/proc/self/fd/{handle}")).name
+
+    def watched(call: Callable[[int], None]) -> Callable[[int], None]:
+        return lambda handle: (seen.append(f"fsync {name_of(handle)}"), call(handle))[1]
+
+    def renamed(old: Path, new: Path) -> None:
+        seen.append(f"rename {Path(new).name}")
+        replace(old, new)
+
+    monkeypatch.setattr(os, "fsync", watched(fsync))
+    monkeypatch.setattr(os, "replace", renamed)
+    return seen
+
+
+def test_a_file_reaches_the_disk_before_its_name_and_the_name_before_anything_else(
+    tmp_path: Path, synced: list[str]
+) -> None:
+    write_json(tmp_path / "one.json", [])
+    assert synced == ["fsync one.json.partial", "rename one.json", f"fsync {tmp_path.name}"]
+
+
+def test_a_new_folder_reaches_the_disk_with_those_above_it(tmp_path: Path, synced: list[str]) -> None:
+    make_folder(tmp_path / "a" / "b")
+    assert synced == [f"fsync {tmp_path.name}", "fsync a"]
+    make_folder(tmp_path / "a" / "b")
+    assert len(synced) == 2

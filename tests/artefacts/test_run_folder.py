@@ -1,0 +1,515 @@
+"""The run folder: the manifest comes last, only listed files are ever removed, and nobody else's files are touched."""
+
+import hashlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import textwrap
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from anchorscope.artefacts import run_folder
+from anchorscope.artefacts.durable import canonical_hash, folder_beside
+from anchorscope.artefacts.finished import read_manifest
+from anchorscope.artefacts.formats import records
+from anchorscope.artefacts.run_folder import RunFolder, open_run
+from anchorscope.artefacts.step import MadeFrom
+from anchorscope.errors import UserError
+
+NUMBERS = records(list[int])
+OURS = {"index.json", ".lock"}
+
+
+def below(path: Path) -> dict[str, bytes]:
+    """Every file under a folder, with its content, but for the lock."""
+    files = {p.relative_to(path).as_posix(): p.read_bytes() for p in sorted(path.rglob("*")) if p.is_file()}
+    return {name: content for name, content in files.items() if name != ".lock"}
+
+
+def make(folder: RunFolder, name: str = "facts/answers", value: Any = (1,), large: bool = False) -> Any:
+    """A step, made or read."""
+    return folder.step(name, (), MadeFrom(), NUMBERS, lambda: list(value), large).value
+
+
+def publish(folder: RunFolder, files: dict[str, str] | None = None, key: str = "key") -> None:
+    """Small results."""
+    with folder_beside(folder.path / "results") as made:
+        for name, content in (files or {"curves.csv": "layer\n0\n", "figures/delta_p.csv": "x\n"}).items():
+            (made / name).parent.mkdir(parents=True, exist_ok=True)
+            (made / name).write_text(content)
+        (made / "recipe.toml").write_text("seed = 3\n")
+        folder.publish(made, {"steps": []}, key)
+
+
+def finish(path: Path, files: dict[str, str] | None = None, key: str = "key") -> list[str]:
+    """A small finished run; what was told."""
+    told: list[str] = []
+    with open_run(path, told.append) as folder:
+        folder.write_recipe("seed = 3\n")
+        make(folder)
+        publish(folder, files, key)
+    return told
+
+
+def refused(path: Path, match: str) -> str:
+    """The one line with which a folder is refused; nothing in it is touched."""
+    before = below(path) if path.is_dir() else None
+    with pytest.raises(UserError, match=match) as told, open_run(path):
+        pytest.fail("the folder was opened")
+    assert before is None or below(path) == before
+    return str(told.value)
+
+
+# The end.
+
+
+def test_the_manifest_holds_the_sha256_of_every_result_and_a_seal(tmp_path: Path) -> None:
+    finish(tmp_path / "run")
+    found = json.loads((tmp_path / "run" / "manifest.json").read_text())
+    files = below(tmp_path / "run")
+    results = {"recipe.toml", "curves.csv", "figures/delta_p.csv"}
+    assert {name for name in files if not name.startswith("work/")} == {*results, "manifest.json", "index.json"}
+    assert found["sha256"] == {name: hashlib.sha256(files[name]).hexdigest() for name in results}
+    seal = found.pop("seal")
+    assert seal == canonical_hash(found)
+    assert found["schema_version"] == 2
+
+
+def test_the_index_lists_every_file_that_the_run_wrote(tmp_path: Path) -> None:
+    finish(tmp_path / "run")
+    index = json.loads((tmp_path / "run" / "index.json").read_text())
+    files = below(tmp_path / "run")
+    listed = {**index["results"], **{k: v for one in index["steps"].values() for k, v in one["files"].items()}}
+    assert set(listed) == set(files) - OURS
+    for name, known in listed.items():
+        assert known == {"size": len(files[name]), "sha256": hashlib.sha256(files[name]).hexdigest()}
+    assert index["arriving"] == {}
+    assert index["leaving"] == []
+
+
+def test_a_manifest_holds_no_nan(tmp_path: Path) -> None:
+    with open_run(tmp_path / "run") as folder, folder_beside(folder.path / "results") as made:
+        with pytest.raises(ValueError, match="JSON"):
+            folder.publish(made, {"value": float("nan")}, "key")
+        assert not list(folder.path.glob("manifest*"))
+
+
+def test_a_finished_run_is_known_by_its_key_and_left_as_it_is(tmp_path: Path) -> None:
+    finish(tmp_path / "run")
+    before = below(tmp_path / "run")
+    with open_run(tmp_path / "run") as folder:
+        assert folder.is_published("key")
+        assert not folder.is_published("another")
+    assert below(tmp_path / "run") == before
+
+
+def test_large_steps_go_at_the_end_and_the_others_stay(tmp_path: Path) -> None:
+    with open_run(tmp_path / "run") as folder:
+        make(folder)
+        make(folder, "facts/states", large=True)
+        publish(folder)
+        assert len(below(folder.work)) == 1
+        assert folder.index.steps["facts/states"].dropped
+        assert make(folder, "facts/states", (5,), large=True) == [5]  # where it is needed after all, it is made again
+
+
+def test_new_results_take_the_place_of_the_old_ones(tmp_path: Path) -> None:
+    finish(tmp_path / "run", {"curves.csv": "old", "figures/heads.csv": "old"})
+    told = finish(tmp_path / "run", {"curves.csv": "new", "figures/delta_p.csv": "new"}, "other")
+    files = below(tmp_path / "run")
+    assert {name: text for name, text in files.items() if "csv" in name} == {
+        "curves.csv": b"new", "figures/delta_p.csv": b"new"
+    }  # fmt: skip
+    assert told == []
+    read_manifest(tmp_path / "run")
+
+
+@pytest.mark.parametrize("moment", ["sync_tree", "sync_folder", "move_files"])
+@pytest.mark.parametrize("again", [{}, {"curves.csv": "newest", "new.csv": "newest"}])
+@pytest.mark.parametrize("first", [True, False])
+def test_results_that_were_stopped_on_their_way_are_known_and_replaced(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, moment: str, again: dict[str, str], first: bool
+) -> None:
+    """Nothing of ours is moved aside as if it were the user's, and none of it stays behind."""
+    path = tmp_path / "run"
+    if not first:
+        finish(path, {"curves.csv": "old", "figures/heads.csv": "old"})
+    middle = {"curves.csv": "middle", "figures/delta_p.csv": "middle", "z.csv": "middle"}
+    original = getattr(run_folder, moment)
+
+    def stop(*given: Any) -> None:
+        if moment == "move_files":  # some files are in place, others not
+            original(given[0], given[1], given[2][:2])
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(run_folder, moment, stop)
+        with pytest.raises(KeyboardInterrupt):
+            finish(path, middle, "middle")
+    assert (path / "manifest.json").exists() == (moment == "sync_tree" and not first)
+    told = finish(path, again or middle, "again")
+    assert told == []
+    new = again or middle
+    assert {name: text.decode() for name, text in below(path).items() if name.endswith("csv")} == new
+    with open_run(path) as folder:
+        assert folder.is_published("again")
+
+
+def test_a_run_that_was_killed_after_its_manifest_is_finished(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def stop(*_: Any) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(RunFolder, "_settle", stop)
+        with pytest.raises(KeyboardInterrupt):
+            finish(tmp_path / "run")
+    read_manifest(tmp_path / "run")
+    assert finish(tmp_path / "run") == []
+    assert not list((tmp_path / "run").rglob("*.changed-*"))
+
+
+# What is not the run's own.
+
+
+def test_a_result_that_the_user_changed_is_moved_aside_and_told(tmp_path: Path) -> None:
+    path = tmp_path / "run"
+    finish(path)
+    for number in (1, 2):
+        (path / "curves.csv").write_text(f"mine {number}")
+        with open_run(path, (told := []).append) as folder:
+            assert not folder.is_published("key")
+        assert told == [
+            "the finished run was changed: curves.csv has 6 bytes instead of 8; its results are written again"
+        ]
+        assert finish(path) == [
+            f"curves.csv was not what the run had written; it was moved to curves.csv.changed-{number}"
+        ]
+        assert (path / f"curves.csv.changed-{number}").read_text() == f"mine {number}"
+        assert (path / "curves.csv").read_text() == "layer\n0\n"
+
+
+@pytest.mark.parametrize("name", ["curves.csv", "manifest.json", "recipe.toml", "figures", "figures/delta_p.csv"])
+def test_a_foreign_file_where_a_result_goes_is_moved_aside(tmp_path: Path, name: str) -> None:
+    """Before the first results are there."""
+    path = tmp_path / "run"
+    with open_run(path) as folder:
+        make(folder)
+    (path / name).parent.mkdir(exist_ok=True)
+    (path / name).write_text("mine")
+    told = finish(path)
+    assert told == [f"{name} was not what the run had written; it was moved to {Path(name).name}.changed-1"]
+    assert (path / f"{name}.changed-1").read_text() == "mine"
+    read_manifest(path)
+
+
+def test_a_folder_or_a_link_where_a_result_goes_is_moved_aside(tmp_path: Path) -> None:
+    path = tmp_path / "run"
+    finish(path)
+    (path / "curves.csv").unlink()
+    (path / "curves.csv").mkdir()
+    (path / "curves.csv" / "mine").write_text("mine")
+    (path / "recipe.toml").unlink()
+    (path / "recipe.toml").symlink_to("nowhere")
+    finish(path)
+    assert (path / "curves.csv.changed-1" / "mine").read_text() == "mine"
+    assert (path / "recipe.toml.changed-1").is_symlink()
+    read_manifest(path)
+
+
+def test_a_changed_result_without_a_successor_stays(tmp_path: Path) -> None:
+    path = tmp_path / "run"
+    finish(path, {"figures/heads.csv": "old", "figures/layers.csv": "old"})
+    (path / "figures" / "heads.csv").write_text("mine")
+    told = finish(path, {"curves.csv": "new"}, "other")
+    assert told == ["figures/heads.csv is no result of this run any more; it was changed, so that it stays"]
+    assert (path / "figures" / "heads.csv").read_text() == "mine"
+    assert not (path / "figures" / "layers.csv").exists()
+
+
+def test_the_users_own_files_survive_everything(tmp_path: Path) -> None:
+    path = tmp_path / "run"
+    finish(path)
+    mine = ("notes.txt", "figures/mine.png", "work/mine.txt", "work/facts/mine.txt", "report.md.changed-7")
+    for name in mine:
+        (path / name).write_text("mine")
+    with open_run(path) as folder:
+        folder.forget_steps()
+        make(folder, value=(2,))
+    finish(path, {"new.csv": "new"}, "other")
+    stopped_by(UserError("wrong"), path, "facts/questions")
+    assert {name: (path / name).read_text() for name in mine} == dict.fromkeys(mine, "mine")
+
+
+def test_a_dataset_may_have_any_name(tmp_path: Path) -> None:
+    names = ["lock", "model", "steps", "work", "recipe", "results", "index"]
+    with open_run(tmp_path / "run") as folder:
+        make(folder, "model", (9,))
+        for number, name in enumerate(names):
+            make(folder, f"{name}/answers", (number,))
+        publish(folder)
+    with open_run(tmp_path / "run") as folder:
+        assert [make(folder, f"{name}/answers", (-1,)) for name in names] == [[number] for number in range(len(names))]
+        assert make(folder, "model", (-1,)) == [9]
+
+
+# Whose folder.
+
+
+@pytest.mark.parametrize("name", ["work", "figures"])
+@pytest.mark.parametrize("beside", ["thesis.tex", "recipe.toml", "report.md", "manifest.json"])
+def test_a_folder_that_only_looks_like_a_run_is_refused_and_not_touched(tmp_path: Path, name: str, beside: str) -> None:
+    (tmp_path / name).mkdir()
+    (tmp_path / name / "mine.txt").write_text("mine")
+    (tmp_path / beside).write_text("# written by hand\nseed = 3\n")
+    message = refused(tmp_path, "holds other things")
+    assert beside in message
+    assert "choose an empty or new one with --out" in message
+    assert {entry.name for entry in tmp_path.iterdir()} == {name, beside}
+
+
+def test_a_run_of_an_older_version_is_refused_and_not_touched(tmp_path: Path) -> None:
+    (tmp_path / "recipe.toml").write_text("seed = 3\n")
+    (tmp_path / "manifest.json").write_text('{"sha256": {}}')
+    assert "made by an older version" in refused(tmp_path, "can be shown and compared, but not gone on with")
+
+
+def test_a_finished_run_without_its_index_is_refused_and_not_touched(tmp_path: Path) -> None:
+    finish(tmp_path / "run")
+    (tmp_path / "run" / "index.json").unlink()
+    assert "has lost its index.json" in refused(tmp_path / "run", "can be shown and compared, but not gone on with")
+
+
+@pytest.mark.parametrize(
+    "harm",
+    [
+        lambda text: text.replace('"sha256": "', '"sha256": "0', 1), lambda text: text[: len(text) // 2],
+        lambda text: "", lambda text: "[]", lambda text: '{"seal": 1}', lambda text: text.replace("run", "rum", 1),
+    ],
+)  # fmt: skip
+def test_a_damaged_index_is_told_and_nothing_touched(tmp_path: Path, harm: Callable[[str], str]) -> None:
+    finish(tmp_path / "run")
+    place = tmp_path / "run" / "index.json"
+    place.write_text(harm(place.read_text()))
+    assert "--out" in refused(tmp_path / "run", r"index\.json' is damaged.*nothing was changed")
+
+
+def test_an_index_of_another_version_is_told_and_nothing_touched(tmp_path: Path) -> None:
+    finish(tmp_path / "run")
+    place = tmp_path / "run" / "index.json"
+    content = json.loads(place.read_text()) | {"schema_version": 99}
+    content.pop("seal")
+    place.write_text(json.dumps({**content, "seal": canonical_hash(content)}))
+    refused(tmp_path / "run", r"another version of anchorscope \(format 99, this one writes 2\)")
+
+
+@pytest.mark.parametrize("left", [[], [".lock"], [".lock", "index.json.partial"]])
+def test_an_empty_folder_and_one_of_a_run_killed_in_its_first_moment_may_be_used(
+    tmp_path: Path, left: list[str]
+) -> None:
+    for name in left:
+        (tmp_path / name).write_text('{"mark')
+    with open_run(tmp_path) as folder:
+        assert folder.is_new
+    with open_run(tmp_path) as folder:
+        assert not folder.is_new
+
+
+def test_the_recipe_is_there_from_the_start_and_follows_an_unfinished_run(tmp_path: Path) -> None:
+    path = tmp_path / "deep" / "run"
+    for text in ("seed = 1\n", "seed = 2\n"):
+        with open_run(path) as folder:
+            folder.write_recipe(text)
+        assert (path / "recipe.toml").read_text() == text
+    finish(path)
+    with open_run(path) as folder:
+        folder.write_recipe("seed = 4\n")
+    assert (path / "recipe.toml").read_text() == "seed = 3\n"  # the finished run's, up to the end of the next
+    read_manifest(path)
+
+
+def test_what_is_remembered_is_there_in_the_next_process(tmp_path: Path) -> None:
+    with open_run(tmp_path / "run") as folder:
+        assert folder.remembered("batch_tokens") is None
+        folder.remember("batch_tokens", 12)
+    with open_run(tmp_path / "run") as folder:
+        assert folder.remembered("batch_tokens") == 12
+
+
+def test_a_file_in_the_way_is_told_and_kept(tmp_path: Path) -> None:
+    (tmp_path / "run").write_text("mine")
+    assert "--out" in refused(tmp_path / "run", "is a file, not a folder")
+    refused(tmp_path / "run" / "sub" / "run", r"cannot be written \(Not a directory\); choose another with --out")
+    assert (tmp_path / "run").read_text() == "mine"
+
+
+@pytest.fixture
+def unwritable() -> Iterator[Path]:
+    """A folder that this process may enter and read but not write to, even where root runs the tests."""
+    folder = Path(tempfile.mkdtemp())
+    folder.chmod(0o555)
+    was_root = os.geteuid() == 0
+    if was_root:
+        os.seteuid(65534)
+    yield folder
+    if was_root:
+        os.seteuid(0)
+    folder.rmdir()
+
+
+def test_a_folder_that_is_not_writable_is_told(unwritable: Path) -> None:
+    for path in (unwritable, unwritable / "run"):
+        with pytest.raises(UserError, match=r"Permission denied.*--out"), open_run(path):
+            pytest.fail("the folder was opened")
+    assert list(unwritable.iterdir()) == []
+
+
+def test_a_folder_that_may_not_be_entered_is_told(unwritable: Path) -> None:
+    closed = unwritable.parent / f"{unwritable.name}-closed"
+    closed.mkdir(mode=0o000)
+    try:
+        for path in (closed, closed / "run"):
+            with pytest.raises(UserError, match=r"Permission denied.*--out"), open_run(path):
+                pytest.fail("the folder was opened")
+    finally:
+        closed.rmdir()
+
+
+def test_a_place_where_nobody_may_write_is_told() -> None:
+    with pytest.raises(UserError, match="cannot be written"), open_run(Path("/proc/anchorscope")):
+        pytest.fail("the folder was opened")
+
+
+# Starting over.
+
+
+def test_starting_over_forgets_all_steps_and_keeps_the_results_until_new_ones_come(tmp_path: Path) -> None:
+    path = tmp_path / "run"
+    finish(path)
+    results = {name: content for name, content in below(path).items() if name != "index.json" and "work" not in name}
+    with open_run(path) as folder:
+        folder.remember("batch_tokens", 12)
+        folder.forget_steps()
+        assert not folder.is_published("key")
+        assert folder.remembered("batch_tokens") is None
+        assert make(folder, value=(7,)) == [7]
+    assert {name: below(path)[name] for name in results} == results
+    read_manifest(path)
+    finish(path, {"curves.csv": "new"}, "other")
+    assert below(path)["curves.csv"] == b"new"
+
+
+# Mistakes.
+
+
+def stopped_by(error: BaseException, path: Path, step: str) -> None:
+    """A run that makes one step and then ends with an error."""
+    with pytest.raises(type(error)), open_run(path) as folder:
+        _step_and_raise(folder, step, error)
+
+
+def _step_and_raise(folder: RunFolder, step: str, error: BaseException) -> None:
+    folder.write_recipe("seed = 3\n")
+    make(folder, step)
+    raise error
+
+
+def test_a_mistake_before_any_answer_leaves_no_folder(tmp_path: Path) -> None:
+    stopped_by(UserError("no such model"), tmp_path / "run", "facts/questions")
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_mistake_in_an_empty_folder_leaves_it_empty(tmp_path: Path) -> None:
+    stopped_by(UserError("no such model"), tmp_path, "facts/questions")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_mistake_after_the_answers_keeps_them(tmp_path: Path) -> None:
+    stopped_by(UserError("too few"), tmp_path / "run", "facts/answers")
+    with open_run(tmp_path / "run") as folder:
+        assert make(folder, value=(9,)) == [1]
+
+
+def test_a_mistake_in_a_run_that_was_there_before_takes_nothing_away(tmp_path: Path) -> None:
+    stopped_by(RuntimeError(), tmp_path / "run", "facts/questions")
+    (tmp_path / "run" / "notes.txt").write_text("mine")
+    before = below(tmp_path / "run")
+    stopped_by(UserError("no such model"), tmp_path / "run", "facts/questions")
+    assert below(tmp_path / "run") == before
+    with open_run(tmp_path / "run") as folder:  # and the folder is still a run
+        assert make(folder, "facts/questions", (9,)) == [1]
+
+
+@pytest.mark.parametrize("error", [RuntimeError(), KeyboardInterrupt()])
+def test_an_error_of_ours_and_an_interrupt_keep_everything(tmp_path: Path, error: BaseException) -> None:
+    stopped_by(error, tmp_path / "run", "facts/questions")
+    with open_run(tmp_path / "run") as folder:
+        assert make(folder, "facts/questions", (9,)) == [1]
+
+
+# Two at once.
+
+
+@pytest.fixture
+def other_process() -> Iterator[Callable[[Path], subprocess.Popen[str]]]:
+    """Starts a process that has a run folder open until its standard input closes."""
+    started: list[subprocess.Popen[str]] = []
+    code = """
+        import sys
+        from pathlib import Path
+        from anchorscope.artefacts.run_folder import open_run
+
+        with open_run(Path(sys.argv[1])):
+            print("open", flush=True)
+            sys.stdin.read()
+    """
+
+    def start(path: Path) -> subprocess.Popen[str]:
+        command = [sys.executable, "-c", textwrap.dedent(code), str(path)]
+        process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        started.append(process)
+        assert process.stdout is not None
+        assert process.stdout.readline() == "open\n"
+        return process
+
+    yield start
+    for process in started:
+        with suppress(ValueError, OSError):
+            process.communicate()
+
+
+def test_a_second_process_in_the_same_folder_is_refused_until_the_first_is_gone(
+    tmp_path: Path, other_process: Callable[[Path], subprocess.Popen[str]]
+) -> None:
+    process = other_process(tmp_path / "run")
+    refused(tmp_path / "run", r"Another process is running in .*; wait for it, or choose another folder")
+    with open_run(tmp_path / "second") as folder:  # elsewhere they do not meet
+        make(folder)
+    process.communicate()
+    assert process.returncode == 0
+    with open_run(tmp_path / "run") as folder:
+        make(folder)
+
+
+def test_the_lock_of_a_killed_process_is_free(
+    tmp_path: Path, other_process: Callable[[Path], subprocess.Popen[str]]
+) -> None:
+    process = other_process(tmp_path / "run")
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    with open_run(tmp_path / "run") as folder:
+        make(folder)
+
+
+def test_a_folder_that_cannot_be_locked_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def no_locks(*_: Any, **__: Any) -> None:
+        raise OSError("no locks available")
+
+    monkeypatch.setattr("filelock.FileLock.acquire", no_locks)
+    refused(tmp_path / "run", r"cannot be locked \(no locks available\)")

@@ -1,0 +1,312 @@
+"""Steps: made once, read afterwards, made again exactly where something that they are made from changed."""
+
+import json
+import os
+import re
+import signal
+from collections.abc import Callable
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from anchorscope.artefacts.formats import records
+from anchorscope.artefacts.run_folder import RunFolder, open_run
+from anchorscope.artefacts.step import Format, MadeFrom, Source, Step
+
+NUMBERS = records(list[int])
+
+
+class Counted:
+    """A step's work that says how often it was done."""
+
+    def __init__(self, value: Any = (1, 2)) -> None:
+        self.value, self.times = value, 0
+
+    def __call__(self) -> Any:
+        self.times += 1
+        return list(self.value)
+
+
+def a_step(
+    folder: RunFolder, name: str = "facts/one", work: Callable[[], Any] | None = None, *,
+    parents: tuple[Any, ...] = (), form: Format = NUMBERS, large: bool = False, **made_from: Any,
+) -> Step[Any]:  # fmt: skip
+    return folder.step(name, parents, MadeFrom(**made_from), form, work or Counted(), large)
+
+
+def index_of(path: Path) -> dict[str, Any]:
+    return json.loads((path / "index.json").read_text())
+
+
+def below(path: Path) -> dict[str, bytes]:
+    """Every file under a folder, with its content."""
+    return {str(p.relative_to(path)): p.read_bytes() for p in sorted(path.rglob("*")) if p.is_file()}
+
+
+def test_a_step_is_made_once_and_read_afterwards(tmp_path: Path) -> None:
+    work = Counted()
+    for _ in range(2):
+        with open_run(tmp_path / "run") as folder:
+            assert a_step(folder, work=work).value == [1, 2]
+            assert a_step(folder, work=work).value == [1, 2]
+    assert work.times == 1
+
+
+def test_a_step_that_nobody_asks_for_is_neither_made_nor_read(tmp_path: Path) -> None:
+    def never(*_: Any) -> Any:
+        raise AssertionError
+
+    with open_run(tmp_path / "run") as folder:
+        step = a_step(folder, work=never)
+        assert not step.is_kept
+        a_step(folder).value  # noqa: B018 - it is made
+        assert step.is_kept
+        assert a_step(folder, form=Format(never, never)).is_kept
+
+
+def test_a_step_that_another_ones_work_brings_along_is_kept(tmp_path: Path) -> None:
+    with open_run(tmp_path / "run") as folder:
+        a_step(folder).put([7])
+    with open_run(tmp_path / "run") as folder:
+        assert a_step(folder, work=Counted()).value == [7]
+
+
+def test_steps_are_recorded_with_time_and_memory_in_their_order(tmp_path: Path) -> None:
+    for names in (("b", "a"), ("b", "c")):
+        with open_run(tmp_path / "run") as folder:
+            for name in names:
+                a_step(folder, f"facts/{name}").value  # noqa: B018
+    steps = index_of(tmp_path / "run")["steps"]
+    assert list(steps) == ["facts/b", "facts/a", "facts/c"]
+    assert all(one["seconds"] >= 0 and one["peak_memory_mb"]["host"] > 1 for one in steps.values())
+
+
+def test_the_time_of_a_step_is_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [0.0]
+    monkeypatch.setattr("anchorscope.artefacts.step.time.monotonic", lambda: now[0])
+
+    def lasting(seconds: float, first: Step[Any] | None = None) -> Callable[[], list[int]]:
+        def work() -> list[int]:
+            if first is not None:
+                first.value  # noqa: B018
+            now[0] += seconds
+            return []
+
+        return work
+
+    with open_run(tmp_path / "run") as folder:
+        inner = a_step(folder, "facts/inner", lasting(5))
+        middle = a_step(folder, "facts/middle", lasting(3, inner))
+        a_step(folder, "facts/outer", lasting(2, middle)).value  # noqa: B018
+        found = {name: record.seconds for name, record in folder.index.steps.items()}
+    assert found == {"facts/inner": 5, "facts/middle": 3, "facts/outer": 2}
+
+
+@pytest.mark.parametrize("error", [RuntimeError, KeyboardInterrupt, SystemExit])
+def test_a_step_that_fails_leaves_no_file_and_no_record(tmp_path: Path, error: type[BaseException]) -> None:
+    def fail() -> list[int]:
+        raise error
+
+    with open_run(tmp_path / "run") as folder:
+        with pytest.raises(error):
+            a_step(folder, work=fail).value  # noqa: B018
+        assert folder.index.steps == {}
+        assert not folder.work.exists()
+
+
+@pytest.mark.parametrize("error", [RuntimeError, KeyboardInterrupt])
+def test_a_step_that_fails_while_it_is_written_leaves_nothing(tmp_path: Path, error: type[BaseException]) -> None:
+    def write_half(value: Any, path: Path) -> None:
+        (path / "part.json").write_text("[1, ")
+        raise error
+
+    with open_run(tmp_path / "run") as folder:
+        with pytest.raises(error):
+            a_step(folder, form=Format(write_half, NUMBERS.read)).value  # noqa: B018
+        assert list((folder.work / "facts").iterdir()) == []
+        assert folder.index.steps == {}
+        assert a_step(folder).value == [1, 2]
+
+
+@contextmanager
+def killed(when: Callable[[], None]) -> Any:
+    """Runs a block in a process of its own, which kills itself where it calls what `when` has prepared."""
+    child = os.fork()
+    if child == 0:  # pragma: no cover - another process
+        with suppress(BaseException):
+            when()
+        os._exit(1)
+    _, status = os.waitpid(child, 0)
+    assert os.WIFSIGNALED(status)
+    assert os.WTERMSIG(status) == signal.SIGKILL
+    yield
+
+
+def die(*_: Any) -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def test_a_process_killed_while_writing_leaves_the_steps_before_and_no_litter(tmp_path: Path) -> None:
+    def run() -> None:
+        with open_run(tmp_path / "run") as folder:
+            a_step(folder, "facts/whole", Counted([5])).value  # noqa: B018
+            a_step(folder, "facts/half", form=Format(die, NUMBERS.read)).value  # noqa: B018
+
+    whole, half = Counted(), Counted()
+    with killed(run), open_run(tmp_path / "run") as folder:
+        assert len(list((folder.work / "facts").iterdir())) == 1  # the half-made one is gone, whatever comes now
+        assert a_step(folder, "facts/whole", whole).value == [5]
+        assert a_step(folder, "facts/half", half).value == [1, 2]
+    assert (whole.times, half.times) == (0, 1)
+
+
+def test_files_of_a_process_killed_before_its_index_knew_are_removed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The result is in its place, the index does not list it yet; other options then never ask for it again."""
+
+    def run() -> None:
+        with open_run(tmp_path / "run") as folder:
+            monkeypatch.setattr(RunFolder, "drop", die)
+            a_step(folder, options={"a": 1}).value  # noqa: B018
+
+    with killed(run):
+        assert len(below(tmp_path / "run" / "work")) == 1
+        with open_run(tmp_path / "run") as folder:
+            assert below(folder.work) == {}
+            a_step(folder, options={"a": 2}).value  # noqa: B018
+            assert len(below(folder.work)) == 1
+            assert folder.index.arriving == {}
+
+
+def test_files_of_a_process_killed_before_it_removed_the_old_ones_are_removed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with open_run(tmp_path / "run") as folder:
+        a_step(folder, options={"a": 1}).value  # noqa: B018
+
+    def run() -> None:
+        with open_run(tmp_path / "run") as folder:
+            monkeypatch.setattr(RunFolder, "_remove", die)
+            a_step(folder, options={"a": 2}).value  # noqa: B018
+
+    with killed(run):
+        assert len(below(tmp_path / "run" / "work")) == 2
+        with open_run(tmp_path / "run") as folder:
+            listed = [name for record in folder.index.steps.values() for name in record.files]
+            assert [f"work/{name}" for name in below(folder.work)] == listed
+            assert len(listed) == 1
+
+
+# Keys.
+
+MADE_FROM = {"epoch": 1, "options": {"a": 1, "b": "x"}, "libraries": {"torch": "2.1"}}
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        ({"options": {"a": 2, "b": "x"}}, "a was 1, now 2"),
+        ({"options": {"a": 1}}, "b was 'x', now not given"),
+        ({"options": {"a": 1, "b": "x", "c": ["y"]}}, r"c was not given, now \['y'\]"),
+        ({"libraries": {"torch": "2.2"}}, "torch was '2.1', now '2.2'"),
+        ({"epoch": 2}, "this version computes it differently"),
+        ({"parents": (Source("file", "two"),)}, "file changed"),
+        ({"parents": (Source("other file", "one"),)}, "other file changed"),
+    ],
+)
+def test_whatever_a_step_is_made_from_makes_it_anew_and_says_why(
+    tmp_path: Path, change: dict[str, Any], why: str
+) -> None:
+    whole = {"parents": (Source("file", "one"),), **MADE_FROM}
+    with open_run(tmp_path / "run") as folder:
+        a_step(folder, work=Counted([1]), **whole).value  # noqa: B018
+    told: list[str] = []
+    with open_run(tmp_path / "run", told.append) as folder:
+        step = a_step(folder, work=Counted([2]), **{**whole, **change})
+        assert not step.is_kept
+        assert step.value == [2]
+    (line,) = told
+    assert line.startswith("facts/one is made anew: ")
+    assert re.search(why, line)
+    assert len(below(tmp_path / "run" / "work")) == 1  # the old result is gone
+    with open_run(tmp_path / "run", told.append) as folder:
+        assert a_step(folder, work=Counted([3]), **{**whole, **change}).value == [2]
+        assert folder.index.events == told
+    assert len(told) == 1
+
+
+def test_equal_inputs_in_another_order_are_the_same_step(tmp_path: Path) -> None:
+    with open_run(tmp_path / "run") as folder:
+        first = a_step(folder, options={"a": 1, "b": 2}, libraries={"x": "1", "y": "2"})
+        second = a_step(folder, options={"b": 2, "a": 1}, libraries={"y": "2", "x": "1"})
+        assert first.key == second.key
+        assert a_step(folder, "facts/two", options={"a": 1, "b": 2}, libraries={"x": "1", "y": "2"}).key != first.key
+
+
+def test_what_depends_on_a_changed_step_is_made_anew_and_nothing_else(tmp_path: Path) -> None:
+    made: list[str] = []
+
+    def chain(folder: RunFolder, option: int) -> list[Step[Any]]:
+        def work(name: str) -> Callable[[], list[int]]:
+            return lambda: [made.append(name), 1][1:]
+
+        first = a_step(folder, "first", work("first"))
+        second = a_step(folder, "second", work("second"), parents=(first,), options={"o": option})
+        third = a_step(folder, "third", work("third"), parents=(second,))
+        return [first, second, third, a_step(folder, "fourth", work("fourth"), parents=(first,))]
+
+    for option in (1, 2):
+        with open_run(tmp_path / "run") as folder:
+            for step in chain(folder, option):
+                step.value  # noqa: B018
+    assert made == ["first", "second", "third", "fourth", "second", "third"]
+
+
+# Damage.
+
+
+def _flip(place: Path) -> None:
+    content = bytearray(place.read_bytes())
+    content[len(content) // 2] ^= 1
+    place.write_bytes(content)
+
+
+@pytest.mark.parametrize(
+    ("harm", "told"),
+    [
+        (_flip, "is not what was written"),
+        (lambda place: place.write_bytes(place.read_bytes()[:-2]), "bytes instead of"),
+        (lambda place: place.write_bytes(b""), "has 0 bytes instead of"),
+        (Path.unlink, "is missing"),
+    ],
+)
+def test_a_damaged_step_is_made_again_and_told(tmp_path: Path, harm: Callable[[Path], Any], told: str) -> None:
+    with open_run(tmp_path / "run") as folder:
+        a_step(folder, work=Counted([1])).value  # noqa: B018
+        (name,) = folder.index.steps["facts/one"].files
+    harm(tmp_path / "run" / name)
+    lines: list[str] = []
+    with open_run(tmp_path / "run", lines.append) as folder:
+        assert a_step(folder, work=Counted([1])).value == [1]
+    (line,) = lines
+    assert line.startswith(f"facts/one is made again: {name} ")
+    assert told in line
+    with open_run(tmp_path / "run", lines.append) as folder:
+        assert a_step(folder, work=Counted([2])).value == [1]
+    assert len(lines) == 1
+
+
+def test_a_users_file_in_a_steps_folder_stays(tmp_path: Path) -> None:
+    with open_run(tmp_path / "run") as folder:
+        a_step(folder).value  # noqa: B018
+        (name,) = folder.index.steps["facts/one"].files
+    mine = (tmp_path / "run" / name).with_name("mine.txt")
+    mine.write_text("mine")
+    (tmp_path / "run" / name).unlink()
+    for options in ({}, {"a": 1}):  # made again, then made anew elsewhere
+        with open_run(tmp_path / "run") as folder:
+            assert a_step(folder, options=options).value == [1, 2]
+    assert mine.read_text() == "mine"

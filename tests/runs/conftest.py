@@ -1,0 +1,37 @@
+"""One small run, finished and half done, that the tests of this folder copy and go on with."""
+
+import shutil
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parents[1]))  # pytest's import mode does not make helper modules importable
+
+from small_facts import liven, quick_options, write_questions  # isort: skip
+from whole_runs import SmallRun, Stop, quick, stopping, tables_of  # isort: skip
+
+from anchorscope.recipe import Recipe, make_recipe
+
+
+@pytest.fixture(scope="session")
+def small_recipe(save_tiny: Callable[[str], Path], tmp_path_factory: pytest.TempPathFactory) -> Recipe:
+    from transformers import AutoModelForCausalLM
+
+    model = save_tiny("llama")
+    weights = AutoModelForCausalLM.from_pretrained(model)
+    liven(weights)
+    weights.save_pretrained(model)
+    questions = write_questions(tmp_path_factory.mktemp("questions") / "facts.jsonl")
+    return make_recipe(quick_options(questions, model=str(model)))
+
+
+@pytest.fixture(scope="session")
+def small_run(small_recipe: Recipe, tmp_path_factory: pytest.TempPathFactory) -> SmallRun:
+    folder = tmp_path_factory.mktemp("small")
+    with stopping("facts/tables", "write"), pytest.raises(Stop):
+        quick(small_recipe, folder / "run")
+    half_done = Path(shutil.copytree(folder / "run", folder / "half"))
+    quick(small_recipe, folder / "run")
+    return SmallRun(small_recipe, folder / "run", half_done, tables_of(folder / "run"))

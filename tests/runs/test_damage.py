@@ -1,0 +1,162 @@
+"""Damage: a flipped bit, half a file, an empty one, none. It is told, and the run gives the same numbers again."""
+
+import json
+import random
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from click.testing import Result
+from typer.testing import CliRunner
+
+from anchorscope.artefacts.finished import open_finished
+from anchorscope.cli.main import app
+from anchorscope.errors import UserError
+from whole_runs import SmallRun, files_of, quick, tables_of, watching
+
+
+def flip(place: Path) -> None:
+    content = bytearray(place.read_bytes())
+    content[random.Random(place.name).randrange(len(content))] ^= 1 << random.Random(place.name).randrange(8)
+    place.write_bytes(content)
+
+
+def halve(place: Path) -> None:
+    place.write_bytes(place.read_bytes()[: place.stat().st_size // 2])
+
+
+def empty(place: Path) -> None:
+    place.write_bytes(b"")
+
+
+HARM: dict[str, Callable[[Path], None]] = {"flip": flip, "halve": halve, "empty": empty, "remove": Path.unlink}
+STEPS = (
+    "model", "facts/questions", "facts/answers", "facts/labels", "facts/tokens", "facts/clean-states",
+    "facts/log-probs", "facts/probes", "facts/clean-scores", "facts/effects-knockout", "facts/cut-states",
+    "facts/refits",
+)  # fmt: skip
+"""Steps of the half-done run."""
+UNREAD = {"facts/cut-states"}
+"""All that is made from these is there, so that nobody looks at them any more."""
+RESULTS = (
+    "recipe.toml", "manifest.json", "items.parquet", "probes.safetensors", "probe_scores.csv", "effects.parquet",
+    "pathways.parquet", "curves.csv", "curve_samples.parquet", "reference_curves.csv", "summary.csv",
+    "experiments.csv", "experiment_items.parquet",
+)  # fmt: skip
+"""Of the finished run, which was made without figures."""
+
+
+def files_of_steps(out: Path) -> dict[str, list[str]]:
+    return {name: list(one["files"]) for name, one in json.loads((out / "index.json").read_text())["steps"].items()}
+
+
+def test_the_tables_above_name_every_file(small_run: SmallRun) -> None:
+    kept = files_of_steps(small_run.half_done)
+    assert set(kept) == set(STEPS)
+    assert set(files_of(small_run.half_done)) == {
+        "index.json", "recipe.toml", *(name for names in kept.values() for name in names)
+    }  # fmt: skip
+    assert {name for name in files_of(small_run.finished) if not name.startswith("work/")} == {*RESULTS, "index.json"}
+
+
+@pytest.mark.parametrize("number", range(len(STEPS)))
+def test_a_damaged_step_of_a_half_done_run_is_made_again_and_told(
+    number: int, small_run: SmallRun, tmp_path: Path
+) -> None:
+    step, harm = STEPS[number], list(HARM)[number % len(HARM)]
+    out = small_run.copy("half_done", tmp_path / "run")
+    name = sorted(files_of_steps(out)[step])[-1]
+    HARM[harm](out / name)
+    with watching() as made:
+        told = quick(small_run.recipe, out)
+    assert tables_of(out) == small_run.tables
+    if step in UNREAD:
+        assert made == ["facts/tables", "facts/final-probes"]
+        assert told == []
+    else:
+        assert any(line.startswith(f"{step} is made again: {name} ") for line in told), (harm, told)
+        assert made.count(step) == 1
+        assert set(json.loads((out / "manifest.json").read_text())["events"]) == set(told)
+
+
+@pytest.mark.parametrize("harm", HARM)
+def test_a_half_done_run_of_which_everything_is_damaged_begins_again(
+    harm: str, small_run: SmallRun, tmp_path: Path
+) -> None:
+    out = small_run.copy("half_done", tmp_path / "run")
+    for names in files_of_steps(out).values():
+        for name in names:
+            HARM[harm](out / name)
+    HARM[harm](out / "recipe.toml")
+    told = quick(small_run.recipe, out)
+    assert tables_of(out) == small_run.tables
+    assert sum("is made again" in line for line in told) >= len(STEPS) - len(UNREAD)
+    assert not list(out.glob("work/**/*.changed-*"))
+
+
+@pytest.mark.parametrize("harm", HARM)
+@pytest.mark.parametrize("name", RESULTS)
+def test_a_damaged_result_is_told_in_one_line(harm: str, name: str, small_run: SmallRun, tmp_path: Path) -> None:
+    out = small_run.copy("finished", tmp_path / "run")
+    HARM[harm](out / name)
+    with pytest.raises(UserError) as told:
+        open_finished(out)
+    message = str(told.value)
+    assert name in message
+    assert "\n" not in message
+    assert "damaged" in message or "not a finished run" in message
+
+
+@pytest.mark.parametrize("number", range(len(RESULTS)))
+def test_the_same_command_repairs_a_damaged_result_without_doing_any_step_again(
+    number: int, small_run: SmallRun, tmp_path: Path
+) -> None:
+    name, harm = RESULTS[number], list(HARM)[number % len(HARM)]
+    out = small_run.copy("finished", tmp_path / "run")
+    HARM[harm](out / name)
+    left = (out / name).read_bytes() if harm != "remove" else None
+    with watching() as made:
+        told = quick(small_run.recipe, out)
+    assert made == []
+    assert told[0].startswith(f"the finished run was changed: {name} ")
+    assert tables_of(out) == small_run.tables
+    open_finished(out)
+    aside = out / f"{name}.changed-1"
+    assert (aside.read_bytes() if aside.exists() else None) == left  # it may have been the user who changed it
+    assert quick(small_run.recipe, out) == []
+
+
+def command(*arguments: str | Path) -> Result:
+    return CliRunner().invoke(app, [str(argument) for argument in arguments])
+
+
+@pytest.mark.parametrize("name", ["curves.csv", "manifest.json", "items.parquet"])
+@pytest.mark.parametrize("harm", ["flip", "remove"])
+def test_commands_that_read_a_damaged_run_end_with_one_line(
+    name: str, harm: str, small_run: SmallRun, tmp_path: Path
+) -> None:
+    out = small_run.copy("finished", tmp_path / "run")
+    HARM[harm](out / name)
+    for arguments in (("show", out), ("compare", out, small_run.finished, "--out", tmp_path / "c")):
+        result = command(*arguments)
+        assert result.exit_code == 2
+        assert result.stdout == ""
+        (line,) = result.stderr.splitlines()
+        assert line.startswith("error: ")
+        assert name in line
+    assert not (tmp_path / "c").exists()
+
+
+@pytest.mark.parametrize("which", ["half_done", "finished"])
+@pytest.mark.parametrize("harm", HARM)
+def test_without_its_index_a_folder_is_not_touched(which: str, harm: str, small_run: SmallRun, tmp_path: Path) -> None:
+    out = small_run.copy(which, tmp_path / "run")
+    HARM[harm](out / "index.json")
+    before = files_of(out)
+    for fresh in (False, True):
+        with pytest.raises(UserError, match=r"--out") as told:
+            quick(small_run.recipe, out, fresh=fresh)
+        assert "\n" not in str(told.value)
+    assert files_of(out) == before
+    if which == "finished":
+        open_finished(out)  # the results are whole, and can be read

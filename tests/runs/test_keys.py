@@ -1,0 +1,246 @@
+"""Which options, files and versions a step hangs on: what each of them makes anew, exactly, and that it is said."""
+
+import os
+import shutil
+from collections.abc import Iterable
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+
+from anchorscope.artefacts.run_folder import open_run
+from anchorscope.catalogue import EVIDENCE, EXPERIMENTS
+from anchorscope.datasets.catalog import parse_spec
+from anchorscope.interventions.registry import of_experiments
+from anchorscope.recipe import Recipe, make_recipe
+from anchorscope.steps import item_steps, job
+from anchorscope.steps.dataset_steps import DatasetSteps
+from anchorscope.steps.job import Job
+from small_facts import rows, write_questions
+from whole_runs import Notes, SmallRun, quick, tables_of, watching
+
+EFFECTS = {f"effects-{name}" for name in EVIDENCE if of_experiments([name])}
+FOUND = {f"experiment-{name}" for name, one in EXPERIMENTS.items() if one.home is not None}
+COMPARING = {f"experiment-{name}" for name, one in EXPERIMENTS.items() if one.compares}
+MANY_PASSES = {"effects-patching", "effects-answer-only", "effects-template"}
+TABLES = {"tables", *FOUND}
+CUT = {"cut-states", "refits", *TABLES}
+PROBED = {"probes", "clean-scores", *EFFECTS, "refits", *TABLES}
+STATES = {"clean-states", "log-probs", "final-probes", *PROBED, "cut-states"}
+ANSWERS = {"answers", "labels", "tokens", *STATES}
+ALL = {"questions", *ANSWERS}
+
+OPTIONS: dict[str, tuple[Any, set[str]]] = {
+    "columns": (("answers=answers",), ALL),
+    "limit": (83, ALL),
+    "yes_no": ("keep", ALL),
+    "on_bad_row": ("skip", ALL),
+    "seed": (1, ALL),
+    "prompt": ("zero-shot", ANSWERS),
+    "max_new_tokens": (17, ANSWERS),
+    "batch_tokens": (500, ANSWERS),
+    "dtype": ("bfloat16", ANSWERS | {"model"}),
+    "balance": ("none", STATES | {"labels"}),
+    "group_by": ("answer", STATES | {"labels"}),
+    "max_per_class": (31, STATES | {"labels"}),
+    "exact_tokens": ("rules", STATES | {"tokens"}),
+    "position": ("answer_end", STATES),
+    "folds": (4, PROBED),
+    "edges": ("direct", EFFECTS | CUT),
+    "evidence_items": (61, MANY_PASSES | TABLES),
+    "site": ("residual", CUT),
+    "keep": (("states", "states-cut"), CUT),
+    "window": (2, FOUND),
+    "bootstrap": (101, TABLES),
+    "evidence": (tuple(name for name in EVIDENCE if name != "zeroing"), {"tables", *COMPARING}),
+    "trust_remote_code": (True, {"model"}),
+    "keep_layers": ("1", set()),
+    "allow_random_weights": (True, set()),
+}
+"""Another value of every option, and the steps that it makes anew."""
+ELSEWHERE = {"model", "datasets", "device"}
+"""Tested below, or (another device) not to be had on every machine."""
+
+
+def keys(recipe: Recipe, out: Path) -> dict[str, str]:
+    """The key of every step of a run with all experiments; nothing is made but the record of the model."""
+    with open_run(out) as folder:
+        work = Job(folder, recipe, None, Notes())
+        found: dict[str, str] = {}
+        for text in recipe.datasets:
+            one = DatasetSteps(work, parse_spec(text))
+            steps = [
+                one.questions, one.answers, one.labels, one.tokens, one.clean, one.log_probs, one.probes,
+                one.final_probes, one.clean_scores, *one.effects.values(), one.cut_states, one.refits, one.tables,
+                *one.experiments.values(),
+            ]  # fmt: skip
+            found |= {step.name: step.key for step in steps}
+        assert work.record is not None
+        return found | {"model": folder.index.steps["model"].key}
+
+
+def anew(before: dict[str, str], after: dict[str, str]) -> set[str]:
+    """The steps whose keys changed, without the dataset's name."""
+    changed = {name for name in after if before.get(name) != after[name]}
+    return {name.removeprefix("facts/") for name in changed}
+
+
+@pytest.fixture(scope="module")
+def everything(small_recipe: Recipe) -> Recipe:
+    return small_recipe.model_copy(update={"evidence": EVIDENCE, "evidence_items": 60})
+
+
+@pytest.fixture(scope="module")
+def known(everything: Recipe, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, str]]:
+    """A folder that knows its model, and the keys of all steps there."""
+    out = tmp_path_factory.mktemp("keys") / "run"
+    return out, keys(everything, out)
+
+
+def test_every_option_of_a_recipe_is_here() -> None:
+    assert set(OPTIONS) | ELSEWHERE == set(Recipe.model_fields)
+    assert not set(OPTIONS) & ELSEWHERE
+
+
+@pytest.mark.parametrize("option", OPTIONS)
+def test_an_option_makes_anew_exactly_what_hangs_on_it(
+    option: str, everything: Recipe, known: tuple[Path, dict[str, str]], tmp_path: Path
+) -> None:
+    folder, before = known
+    value, expected = OPTIONS[option]
+    out = Path(shutil.copytree(folder, tmp_path / "run"))
+    assert anew(before, keys(everything.model_copy(update={option: value}), out)) == expected
+
+
+def test_other_weights_make_all_but_the_questions_anew_and_another_name_of_the_same_only_the_tables(
+    everything: Recipe, known: tuple[Path, dict[str, str]], tmp_path: Path
+) -> None:
+    import torch
+    from transformers import AutoModelForCausalLM
+
+    folder, before = known
+    other = Path(shutil.copytree(everything.model, tmp_path / "other"))
+    out = Path(shutil.copytree(folder, tmp_path / "run"))
+    assert anew(before, keys(everything.model_copy(update={"model": str(other)}), out)) == {"model", "tables"}
+    weights = AutoModelForCausalLM.from_pretrained(other)
+    with torch.no_grad():
+        weights.model.layers[0].mlp.up_proj.weight += 1
+    weights.save_pretrained(other)
+    changed = anew(before, keys(everything.model_copy(update={"model": str(other)}), out))
+    assert changed == ANSWERS | {"model"}
+
+
+def test_the_content_of_a_question_file_counts_and_its_date_does_not(
+    everything: Recipe, known: tuple[Path, dict[str, str]], tmp_path: Path
+) -> None:
+    folder, _ = known
+    out = Path(shutil.copytree(folder, tmp_path / "run"))
+    facts, more = write_questions(tmp_path / "facts.jsonl"), write_questions(tmp_path / "more.jsonl", rows()[:80])
+    both = everything.model_copy(update={"datasets": (f"file:{facts}", f"file:{more}")})
+    before = keys(both, out)
+    os.utime(facts, (1, 1))
+    os.utime(more, (1, 1))
+    assert anew(before, keys(both, out)) == set()
+    write_questions(facts, rows()[:-1])
+    assert anew(before, keys(both, out)) == ALL  # of this dataset; the other is untouched
+
+
+@pytest.mark.parametrize(
+    ("library", "expected"),
+    [
+        ("torch", ANSWERS | {"model"}),
+        ("transformers", ANSWERS | {"model"}),
+        ("numpy", TABLES),
+        ("scipy", TABLES),
+        ("polars", set()),
+    ],
+)
+def test_another_version_of_a_library_makes_anew_what_it_computes(
+    library: str, expected: set[str], everything: Recipe, known: tuple[Path, dict[str, str]], tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    folder, before = known
+    out, version = Path(shutil.copytree(folder, tmp_path / "run")), metadata.version
+    monkeypatch.setattr(job.metadata, "version", lambda name: "99" if name == library else version(name))
+    assert anew(before, keys(everything, out)) == expected
+
+
+def test_code_that_computes_differently_makes_anew_what_follows_from_it(
+    everything: Recipe, known: tuple[Path, dict[str, str]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder, before = known
+    out, made_from = Path(shutil.copytree(folder, tmp_path / "run")), Job.made_from
+
+    def raised(self: Job, epoch: int, libraries: tuple[str, ...], *options: str, **others: Any) -> Any:
+        return made_from(self, epoch + ("exact_tokens" in options), libraries, *options, **others)
+
+    monkeypatch.setattr(item_steps.Job, "made_from", raised)
+    assert anew(before, keys(everything, out)) == STATES | {"tokens"}
+
+
+# The same in whole runs.
+
+RUNS: list[tuple[dict[str, Any], Iterable[str], str]] = [
+    ({"bootstrap": 101}, ["tables"], "facts/tables is made anew: bootstrap was 100, now 101"),
+    ({"site": "residual"}, ["cut-states", "refits", "tables"], "facts/tables is made anew: site was 'mlp', now"),
+    ({"evidence": ("patching",)}, ["effects-patching", "tables"], "facts/tables is made anew: facts/effects-patching"),
+]
+
+
+@pytest.mark.parametrize(("change", "expected", "why"), RUNS)
+def test_an_extended_run_does_only_what_is_new_and_gives_what_one_asked_for_all_at_once_gives(
+    change: dict[str, Any], expected: list[str], why: str, small_run: SmallRun, tmp_path: Path
+) -> None:
+    recipe = make_recipe({**small_run.recipe.model_dump(), **change})
+    out = small_run.copy("finished", tmp_path / "run")
+    with watching() as made:
+        told = quick(recipe, out)
+    assert sorted(made) == sorted(f"facts/{name}" for name in expected)
+    assert any(line.startswith(why) for line in told), told
+    quick(recipe, tmp_path / "at once")
+    assert tables_of(out) == tables_of(tmp_path / "at once")
+    with watching() as made:
+        assert quick(recipe, out) == []
+    assert made == []
+
+
+def test_a_run_that_is_asked_for_less_keeps_the_experiments_that_it_has_and_says_so(
+    small_run: SmallRun, tmp_path: Path
+) -> None:
+    out = small_run.copy("finished", tmp_path / "run")
+    more = make_recipe({**small_run.recipe.model_dump(), "evidence": ("template",)})
+    quick(more, out)
+    both = tables_of(out)
+    with watching() as made:
+        assert quick(small_run.recipe, out) == ["experiments that are there already are kept: template"]
+    assert made == []
+    assert tables_of(out) == both
+    fresh = quick(small_run.recipe, out, fresh=True)  # starting over forgets them
+    assert fresh == []
+    assert tables_of(out) == small_run.tables
+    assert "template" not in pl.read_parquet(out / "effects.parquet")["intervention"].unique()
+
+
+def test_a_question_file_that_changed_is_read_again_and_one_that_is_gone_is_told(
+    small_run: SmallRun, tmp_path: Path
+) -> None:
+    out = small_run.copy("finished", tmp_path / "run")
+    place = write_questions(tmp_path / "facts.jsonl")
+    recipe = small_run.recipe.model_copy(update={"datasets": (f"file:{place}",)})
+    with watching() as made:
+        quick(recipe, out)  # the same content elsewhere
+    assert made == []
+    assert tables_of(out) == small_run.tables
+    place.unlink()
+    with watching() as made:
+        (line,) = quick(recipe, out)
+    assert line == f"{place} is not there any more; the questions that were read from it are used"
+    assert made == []
+    write_questions(place, rows()[:78])
+    with watching() as made:
+        told = quick(recipe, out)
+    assert told[0] == "facts/questions is made anew: question file of facts changed"
+    assert {name.removeprefix("facts/") for name in made} == ALL - EFFECTS - FOUND | {"effects-knockout"}
+    assert tables_of(out) != small_run.tables

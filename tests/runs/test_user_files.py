@@ -1,0 +1,150 @@
+"""No file of the user's is ever lost, whatever is asked for; what cannot be used stays, and what is moved is told."""
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import Result
+from typer.testing import CliRunner
+
+import anchorscope
+from anchorscope.artefacts.finished import open_finished
+from anchorscope.cli.main import app
+from anchorscope.errors import UserError
+from anchorscope.recipe import make_recipe
+from whole_runs import SmallRun, Stop, files_of, quick, stopping, tables_of
+
+MINE = {
+    "notes.txt": b"mine", "figures/mine.png": b"mine", "work/mine.txt": b"mine", "work/facts/mine.txt": b"mine",
+    "work/results/mine.csv": b"mine", "states/mine.safetensors": b"mine",
+}  # fmt: skip
+"""What a user may have put into a run folder."""
+
+
+@pytest.fixture(autouse=True)
+def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ANCHORSCOPE_CACHE", str(tmp_path / "cache"))
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+
+
+def write(folder: Path, files: dict[str, bytes]) -> None:
+    for name, content in files.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_bytes(content)
+
+
+def command(*arguments: Any) -> Result:
+    return CliRunner().invoke(app, [str(argument) for argument in arguments])
+
+
+def one_line(result: Result) -> str:
+    assert (result.exit_code, result.stdout) == (2, ""), result.output
+    *before, last = result.stderr.splitlines()
+    assert all(line.startswith("anchorscope: ") for line in before)
+    return last
+
+
+@pytest.mark.parametrize("fresh", [[], ["--fresh"]])
+@pytest.mark.parametrize("out", ["own", "."])
+@pytest.mark.parametrize("mistake", [[], ["--dataset", "atals"], ["--seed", "5"], ["--device", "tpu"]])
+def test_a_folder_of_the_users_own_that_looks_like_a_run_is_refused_and_kept(
+    fresh: list[str], out: str, mistake: list[str], small_run: SmallRun, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    recipe = (small_run.finished / "recipe.toml").read_bytes()
+    own = tmp_path / "here" if out == "." else tmp_path / "own"
+    write(own, {"recipe.toml": recipe, "report.md": b"mine", **MINE})
+    before = files_of(own)
+    line = one_line(command("run", own / "recipe.toml", "--out", "." if out == "." else own, *fresh, *mistake))
+    assert line.startswith("error: ")
+    assert "holds other things" in line or mistake
+    assert files_of(own) == before
+    assert not (own / ".lock").exists()
+
+
+@pytest.mark.parametrize("name", ["", " ", "\t"])
+@pytest.mark.parametrize("words", [["run"], ["validate"], ["compare", "a", "b"]])
+def test_an_empty_name_of_a_folder_is_one_line_and_never_this_folder(name: str, words: list[str]) -> None:
+    assert "folder's name is empty" in one_line(command(*words, "--out", name))
+    assert list(Path.cwd().iterdir()) == []
+
+
+def test_an_empty_name_of_a_folder_is_told_in_python_too() -> None:
+    for name in ("", "  "):
+        with pytest.raises(UserError, match="folder's name is empty"):
+            anchorscope.run(out=name)
+        with pytest.raises(UserError, match="folder's name is empty"):
+            anchorscope.open_run(name)
+
+
+def test_the_users_files_in_a_run_folder_survive_whatever_the_run_does(small_run: SmallRun, tmp_path: Path) -> None:
+    out = small_run.copy("half_done", tmp_path / "run")
+    write(out, MINE)
+
+    def mine() -> dict[str, bytes]:
+        return {name: content for name, content in files_of(out).items() if name in MINE}
+
+    quick(small_run.recipe, out)  # gone on with
+    assert mine() == MINE
+    assert tables_of(out) == small_run.tables
+    more = make_recipe({**small_run.recipe.model_dump(), "bootstrap": 101})
+    with stopping("facts/tables", "write"), pytest.raises(Stop):
+        quick(more, out)
+    assert mine() == MINE
+    open_finished(out)  # still the finished run that it was
+    assert tables_of(out) == small_run.tables
+    quick(more, out)  # extended
+    assert mine() == MINE
+    with pytest.raises(UserError, match="too few"):
+        quick(make_recipe({**small_run.recipe.model_dump(), "limit": 20}), out)  # a mistake
+    assert mine() == MINE
+    open_finished(out)
+    quick(small_run.recipe, out, fresh=True)  # started over
+    assert mine() == MINE
+    assert tables_of(out) == small_run.tables
+    assert not list(out.rglob("*.changed-*"))
+
+
+def test_a_report_that_the_user_edited_is_moved_aside_and_told(small_run: SmallRun, tmp_path: Path) -> None:
+    out = small_run.copy("finished", tmp_path / "run")
+    write(out, {"summary.csv": b"my own", "recipe.toml": b"# my own\n"})
+    told = quick(small_run.recipe, out)
+    assert "summary.csv was not what the run had written; it was moved to summary.csv.changed-1" in told
+    assert (out / "summary.csv.changed-1").read_bytes() == b"my own"
+    assert (out / "recipe.toml.changed-1").read_bytes() == b"# my own\n"
+    assert tables_of(out) == small_run.tables
+
+
+def test_a_recipe_that_the_user_edited_in_a_half_done_run_is_moved_aside(small_run: SmallRun, tmp_path: Path) -> None:
+    out = small_run.copy("half_done", tmp_path / "run")
+    write(out, {"recipe.toml": b"# my own\n"})
+    quick(small_run.recipe, out)
+    assert (out / "recipe.toml.changed-1").read_bytes() == b"# my own\n"
+    assert (out / "recipe.toml").read_bytes() == (small_run.finished / "recipe.toml").read_bytes()
+
+
+def test_a_second_process_in_a_folder_gets_one_line_and_exit_code_2(small_run: SmallRun, tmp_path: Path) -> None:
+    out = small_run.copy("finished", tmp_path / "run")
+    code = (
+        "import sys\nfrom pathlib import Path\nfrom anchorscope.artefacts.run_folder import open_run\n"
+        "with open_run(Path(sys.argv[1])):\n    print('open', flush=True)\n    sys.stdin.read()\n"
+    )
+    holder = subprocess.Popen([sys.executable, "-c", code, str(out)], stdin=-1, stdout=-1, text=True)
+    assert holder.stdout is not None
+    try:
+        assert holder.stdout.readline() == "open\n"
+        before = files_of(out)
+        for more in ([], ["--fresh"], ["--seed", "3"]):
+            line = one_line(command("run", out / "recipe.toml", "--out", out, *more))
+            assert line.startswith("error: Another process is running in")
+        assert files_of(out) == before
+        open_finished(out)  # reading needs no lock
+    finally:
+        holder.kill()
+        holder.communicate()
+    result = command("run", out / "recipe.toml", "--out", out, "--quiet")  # the lock died with its process
+    assert (result.exit_code, result.output) == (0, "")
+    shutil.rmtree(out)

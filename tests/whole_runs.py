@@ -1,0 +1,118 @@
+"""Whole runs on a tiny model: made without figures, watched step by step, and compared to the last byte.
+
+Imported by putting this folder on `sys.path`, since pytest's import mode does not make helper modules importable.
+"""
+
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from anchorscope.artefacts import publish
+from anchorscope.artefacts.step import Step
+from anchorscope.pipeline import run_recipe
+from anchorscope.progress import Silent
+from anchorscope.recipe import Recipe
+
+TABLES = (
+    "items.parquet", "effects.parquet", "pathways.parquet", "curves.csv", "curve_samples.parquet",
+    "reference_curves.csv", "probe_scores.csv", "summary.csv", "experiments.csv", "experiment_items.parquet",
+    "probes.safetensors",
+)  # fmt: skip
+"""All numbers of a run."""
+
+
+class Notes(Silent):
+    """Remembers what the user has to know."""
+
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+
+    def note(self, text: str) -> None:
+        self.lines.append(text)
+
+
+def quick(recipe: Recipe, out: Path, **options: Any) -> list[str]:
+    """A run without figures and report, which take longer than everything else together; what was told."""
+    notes = Notes()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(publish, "write_all", lambda *_: None)
+        run_recipe(recipe, out, progress=notes, **options)
+    return notes.lines
+
+
+@contextmanager
+def watching() -> Iterator[list[str]]:
+    """The steps that are made by the runs inside, in the order in which they are done."""
+    made, store = [], Step._store
+
+    def watched(self: Step[Any], value: Any, seconds: float) -> None:
+        store(self, value, seconds)
+        made.append(self.name)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Step, "_store", watched)
+        yield made
+
+
+@dataclass(frozen=True)
+class SmallRun:
+    """A recipe, its finished run, and one that was stopped before its tables; all of it read only."""
+
+    recipe: Recipe
+    finished: Path
+    half_done: Path
+    tables: dict[str, bytes]
+
+    def copy(self, which: str, to: Path) -> Path:
+        """One of the folders, to go on with."""
+        return Path(shutil.copytree(getattr(self, which), to))
+
+
+class Stop(BaseException):
+    """Ctrl-C or a crash, at a chosen moment."""
+
+
+@contextmanager
+def stopping(name: str, moment: str = "work") -> Iterator[None]:
+    """Ends the run inside a step: before its work, or in the middle of writing its result."""
+    read_or_make, store = Step._read_or_make, Step._store
+
+    def stopped(self: Step[Any]) -> Any:
+        if self.name == name and moment == "work":
+            raise Stop
+        return read_or_make(self)
+
+    def half(self: Step[Any], value: Any, seconds: float) -> None:
+        if self.name == name and moment == "write":
+            write = self.form.write
+
+            def write_half(value: Any, folder: Path) -> None:
+                write(value, folder)
+                for path in folder.iterdir():
+                    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+                raise Stop
+
+            self.form = self.form._replace(write=write_half)
+        store(self, value, seconds)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Step, "_read_or_make", stopped)
+        patch.setattr(Step, "_store", half)
+        yield
+
+
+def tables_of(out: Path) -> dict[str, bytes]:
+    """Every number of a finished run."""
+    assert (out / "manifest.json").is_file()
+    return {name: (out / name).read_bytes() for name in TABLES}
+
+
+def files_of(path: Path) -> dict[str, bytes]:
+    """Every file under a folder, with its content, but for the lock."""
+    files = {one.relative_to(path).as_posix(): one.read_bytes() for one in sorted(path.rglob("*")) if one.is_file()}
+    return {name: content for name, content in files.items() if name != ".lock"}

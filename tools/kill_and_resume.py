@@ -1,0 +1,141 @@
+"""Kills runs at random moments (SIGKILL, while they write, rename or remove a file), goes on, and compares the numbers.
+
+    python tools/kill_and_resume.py --model FOLDER --dataset file:QUESTIONS --moments 30
+
+One process imports everything and forks a child for every run, so that a moment costs a run and not an import. A third
+of the runs are killed a second time while they go on. The last line sums up; the exit code is 1 if anything differs: a
+table, a file that the index does not list, a file of ours moved aside as if it were the user's, a lost note of the user.
+"""
+
+import argparse
+import json
+import os
+import random
+import signal
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")  # threads do not survive a fork
+os.environ.setdefault("POLARS_MAX_THREADS", "1")
+
+from anchorscope.artefacts import publish
+from anchorscope.errors import UserError
+from anchorscope.pipeline import run_recipe
+from anchorscope.recipe import Recipe, make_recipe
+
+WRITES = ("replace", "fsync", "unlink", "rmdir", "mkdir")
+"""Calls of `os` that change the disk, or bring a change to it."""
+MINE = "notes.txt"
+
+
+def main() -> int:
+    """The program."""
+    words = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    words.add_argument("--model", default="smollm2-135m")
+    words.add_argument("--dataset", default="atlas")
+    words.add_argument("--moments", type=int, default=30)
+    words.add_argument("--seed", type=int, default=0)
+    words.add_argument("--option", action="append", default=[], metavar="NAME=NUMBER", help="of the recipe")
+    given = words.parse_args()
+    options = {name: int(value) for name, _, value in (one.partition("=") for one in given.option)}
+    recipe = make_recipe({
+        "model": given.model, "datasets": (given.dataset,), "device": "cpu", "bootstrap": 100, "folds": 3, **options
+    })  # fmt: skip
+    began = time.monotonic()
+    with tempfile.TemporaryDirectory() as folder:
+        wrong = kill_and_resume(recipe, Path(folder), given.moments, random.Random(given.seed))
+    for line in wrong:
+        print(line)
+    print(f"{given.moments} kills, {len(wrong)} wrong, {time.monotonic() - began:.0f} s")
+    return 1 if wrong else 0
+
+
+def kill_and_resume(recipe: Recipe, folder: Path, moments: int, rng: random.Random) -> list[str]:
+    """What went wrong, one line each."""
+    counted = folder / "writes"
+    assert forked(lambda: run(recipe, folder / "whole", counted=counted)) == 0, "the run itself does not end well"
+    n_writes, reference = int(counted.read_text()), numbers(folder / "whole")
+    moments_of = sorted(rng.sample(range(n_writes), min(moments, n_writes)))
+    wrong: list[str] = []
+    for number, moment in enumerate(moments_of):
+        out = folder / f"run-{number}"
+        again = [moment] + ([rng.randrange(max(1, n_writes - moment))] if number % 3 == 0 else [])
+        for die_at in again:
+            left = forked(lambda at=die_at: run(recipe, out, die_at=at))  # type: ignore[misc]
+            if left not in (0, -signal.SIGKILL):
+                wrong.append(f"killed at {again} of {n_writes}: went on with exit code {left}")
+            if (out / "index.json").exists():  # before that, a file of the user's makes the folder theirs
+                (out / MINE).write_text("mine")
+        left = forked(lambda: run(recipe, out))
+        problem = f"exit code {left}" if left else differences(out, reference)
+        if problem:
+            wrong.append(f"killed at {again} of {n_writes}: {problem}")
+    return wrong
+
+
+def forked(work: Callable[[], None]) -> int:
+    """The exit code of a child that does the work, or minus the signal that ended it."""
+    child = os.fork()
+    if child == 0:
+        try:
+            work()
+        except UserError as error:
+            print(f"refused: {error}", file=sys.stderr)
+            os._exit(2)
+        except BaseException as error:
+            print(f"failed: {error!r}", file=sys.stderr)
+            os._exit(1)
+        os._exit(0)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+
+def run(recipe: Recipe, out: Path, die_at: int | None = None, counted: Path | None = None) -> None:
+    """A run without figures, which dies at its n-th write (just before or just after it) or counts its writes."""
+    publish.write_all = lambda *_: None  # type: ignore[assignment]
+    seen = [0]
+
+    def watched(call: Callable[..., Any]) -> Callable[..., Any]:
+        def counting(*arguments: Any, **named: Any) -> Any:
+            seen[0] += 1
+            if seen[0] - 1 == die_at and seen[0] % 2:
+                os.kill(os.getpid(), signal.SIGKILL)
+            result = call(*arguments, **named)
+            if seen[0] - 1 == die_at:
+                os.kill(os.getpid(), signal.SIGKILL)
+            return result
+
+        return counting
+
+    for name in WRITES:
+        setattr(os, name, watched(getattr(os, name)))
+    run_recipe(recipe, out)
+    if counted is not None:
+        counted.write_text(str(seen[0]))
+
+
+def numbers(out: Path) -> dict[str, bytes]:
+    """All result files but the manifest, which has times in it."""
+    named = json.loads((out / "manifest.json").read_text())["sha256"]
+    return {name: (out / name).read_bytes() for name in named}
+
+
+def differences(out: Path, reference: dict[str, bytes]) -> str:
+    """What is not as after a run that was never killed."""
+    found = numbers(out)
+    index = json.loads((out / "index.json").read_text())
+    listed = {*index["results"], *(name for one in index["steps"].values() for name in one["files"])}
+    there = {one.relative_to(out).as_posix() for one in out.rglob("*") if one.is_file()}
+    changed = [name for name in {*found, *reference} if found.get(name) != reference.get(name)]
+    told = [f"other numbers in {', '.join(sorted(changed))}"] if changed else []
+    odd = sorted((there - listed) ^ ({"index.json", ".lock", MINE} & {*there, "index.json", ".lock"}))
+    told += [f"files that nobody lists: {', '.join(odd)}"] if odd else []
+    told += [f"listed and not there: {', '.join(sorted(listed - there))}"] if listed - there else []
+    return "; ".join(told)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
