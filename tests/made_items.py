@@ -11,7 +11,7 @@ from anchorscope.interventions.intervention import Setting, Writer
 from anchorscope.items import Item
 from anchorscope.models.language_model import LanguageModel
 from anchorscope.plan.passes import Planner
-from anchorscope.spans.locate import Located, QuestionParts
+from anchorscope.spans.locate import ItemTokens, QuestionParts
 
 
 def make_item(
@@ -24,7 +24,7 @@ def make_item(
 ) -> Item:
     """An item of these tokens, read at its last token, the last but one, and the one before the answer."""
     end = len(ids)
-    located = Located(
+    located = ItemTokens(
         input_ids=ids,
         answer_start=answer_start,
         question_tokens=question_tokens,

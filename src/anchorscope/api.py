@@ -18,10 +18,9 @@ from torch import Tensor
 from anchorscope.artefacts.finished import open_finished
 from anchorscope.artefacts.kept_states import place_of, read_header, read_layer
 from anchorscope.errors import UserError
-from anchorscope.folders import named_folder
 from anchorscope.pipeline import run_recipe
 from anchorscope.progress import Progress
-from anchorscope.recipe import make_recipe
+from anchorscope.recipe import make_recipe, named_folder
 from anchorscope.report.charts.delta_p import DeltaPChart
 from anchorscope.schema import EXPERIMENT_SCHEMA
 

@@ -9,8 +9,13 @@ from dataclasses import dataclass
 
 POSITIONS = ("final", "answer_end", "answer_before")
 """Where probes can read: the answer's last token; the last token of the entity in it; the token just before that."""
+EXACT_TOKENS = ("auto", "rules", "model")
+"""Who chooses the question's exact words: the user's spans, else the dataset's subject and property, else rules; the
+rules alone; the model itself."""
 KEEP = ("states", "states-cut")
 """What `--keep` takes: states of the clean run, and states under the knockout and the random control."""
+KNOCKOUT = "knockout"
+"""The intervention that assigns pathways."""
 CUT, REWRITE = "cut", "rewrite"
 """What an intervention changes: attention edges are cut, or the text is written anew."""
 

@@ -8,7 +8,7 @@ from anchorscope.answers.label import Label
 from anchorscope.catalogue import POSITIONS
 from anchorscope.datasets.question import Question
 from anchorscope.engine.sequences import TokenSequence
-from anchorscope.spans.locate import Located
+from anchorscope.spans.locate import ItemTokens
 from anchorscope.spans.question_spans import QuestionSpans
 
 
@@ -19,7 +19,7 @@ class Item:
     question: Question
     answer: Answer
     label: Label
-    tokens: Located | None
+    tokens: ItemTokens | None
     """None where there is no answer to use."""
 
     @property
@@ -33,7 +33,7 @@ class Item:
         return self.label.status == "used"
 
     @property
-    def located(self) -> Located:
+    def located(self) -> ItemTokens:
         """The tokens of an item that has an answer."""
         assert self.tokens is not None, f"item {self.item_id} has no answer to use"
         return self.tokens

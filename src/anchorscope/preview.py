@@ -14,6 +14,7 @@ from anchorscope.answers.choose import QuestionSample
 from anchorscope.answers.generate import given_answer
 from anchorscope.answers.prompt import Prompt, build_prompts, make_template, prefix_length
 from anchorscope.answers.template import Template
+from anchorscope.catalogue import POSITIONS
 from anchorscope.datasets.catalog import parse_spec
 from anchorscope.datasets.question import Question
 from anchorscope.engine.sequences import SITES
@@ -25,7 +26,6 @@ from anchorscope.prepare import ask, resolve
 from anchorscope.probes.crossfit import PROBES
 from anchorscope.recipe import Recipe
 from anchorscope.spans.locate import locate, question_tokens
-from anchorscope.spans.positions import POSITIONS
 from anchorscope.spans.question_spans import locate_question_words
 from anchorscope.spans.tokens import offsets_by_decoding
 from anchorscope.stats.streams import drawn, priorities

@@ -13,14 +13,13 @@ import tomli_w
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from anchorscope.answers.choose import YES_NO
+from anchorscope.answers.label import BALANCE, GROUP_BY
 from anchorscope.answers.prompt import PROMPTS
-from anchorscope.answers.training_items import BALANCE, GROUP_BY
-from anchorscope.catalogue import EVIDENCE, KEEP, with_needs
+from anchorscope.catalogue import EVIDENCE, EXACT_TOKENS, KEEP, POSITIONS, with_needs
 from anchorscope.datasets.catalog import parse_columns, parse_spec
 from anchorscope.datasets.reading import ON_BAD_ROW
 from anchorscope.engine.sequences import EDGES, SITES
 from anchorscope.errors import UserError, unknown
-from anchorscope.spans.positions import EXACT_TOKENS, POSITIONS
 
 CHOICES: dict[str, tuple[str, ...]] = {
     "site": SITES,
@@ -182,3 +181,10 @@ def read_recipe(path: Path) -> dict[str, Any]:
 def to_toml(recipe: Recipe) -> str:
     """The recipe as TOML; options that are not set are left out."""
     return tomli_w.dumps({name: value for name, value in recipe.model_dump(mode="json").items() if value is not None})
+
+
+def named_folder(given: str | Path) -> Path:
+    """The folder of that name; an empty name, which a shell makes of a variable that is not set, is refused."""
+    if not str(given).strip():
+        raise UserError(f"The folder's name is empty ({str(given)!r}); give one with --out, or '.' for this folder.")
+    return Path(given)

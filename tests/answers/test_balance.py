@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from anchorscope.answers.training_items import BALANCE, Drawn, draw
+from anchorscope.answers.label import BALANCE, Drawn, draw
 from anchorscope.stats.streams import unnamed
 
 RELATIONS = st.sampled_from(["capital", "author", "symbol", None])

@@ -5,7 +5,7 @@ from collections.abc import Hashable, Sequence
 from hypothesis import given
 from hypothesis import strategies as st
 
-from anchorscope.answers.training_items import group_items
+from anchorscope.answers.label import group_items
 from anchorscope.datasets.question import Question
 
 

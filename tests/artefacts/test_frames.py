@@ -11,7 +11,7 @@ from anchorscope.datasets.question import Question
 from anchorscope.evidence.effects import Effect
 from anchorscope.items import Item
 from anchorscope.schema import ITEM_SCHEMA
-from anchorscope.spans.locate import Located, QuestionParts
+from anchorscope.spans.locate import ItemTokens, QuestionParts
 
 NO_WAYS = pl.DataFrame(schema=dict.fromkeys(("site", "position", "assignment", "item_id", "pathway"), pl.String()))
 
@@ -24,7 +24,7 @@ def an_item(number: int) -> Item:
     ids = tuple(range(number % 40))
     answer = Answer("x", ids, None if number % 3 == 0 else tuple(-rng.random(len(ids))), "answered")
     label = Label(bool(number % 2), number, "used", 1.0)
-    place = Located((1, *ids), 1, (0,), ids, (number, 2, 1), "rules", QuestionParts((), (), ()))
+    place = ItemTokens((1, *ids), 1, (0,), ids, (number, 2, 1), "rules", QuestionParts((), (), ()))
     return Item(question, answer, label, None if number % 5 == 0 else place)
 
 

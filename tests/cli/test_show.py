@@ -17,7 +17,7 @@ from compared_runs import write_run  # isort: skip
 from report_items_synthetic import make_items, with_texts  # isort: skip
 
 from anchorscope.cli import item_page
-from anchorscope.cli.item_plot import layer_plot
+from anchorscope.cli.item_page import layer_plot
 from anchorscope.cli.main import app
 from anchorscope.report.items.item_records import record
 

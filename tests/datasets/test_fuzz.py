@@ -25,8 +25,8 @@ from sample_files import (
 )
 
 from anchorscope.datasets.catalog import DatasetSpec, open_dataset
-from anchorscope.datasets.columns import KNOWN
 from anchorscope.datasets.question import Question
+from anchorscope.datasets.raw_rows import KNOWN
 from anchorscope.datasets.reading import Reading
 from anchorscope.errors import UserError
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from sample_files import json_lines, json_list, parquet, read, refusal, table, write
 
-from anchorscope.datasets.columns import KNOWN, parse_columns
+from anchorscope.datasets.raw_rows import KNOWN, parse_columns
 from anchorscope.errors import UserError
 
 ROW = {"question": "What is the capital of France?", "answers": ["Paris", "Paname"]}

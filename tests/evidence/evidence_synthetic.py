@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from anchorscope.evidence.items import Measured
+from anchorscope.evidence.measured import Measured
 
 PROBES = ("full", "a", "b")
 

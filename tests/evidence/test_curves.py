@@ -16,7 +16,7 @@ from evidence_synthetic import (
 from anchorscope.evidence.corrected import cell_sums, correct_shift
 from anchorscope.evidence.curves import TRUTHS, Curve, corrected_curves, cross_fitted_curves, plain_curves
 from anchorscope.evidence.draws import Draws
-from anchorscope.evidence.items import Measured, probability, true_label_probability
+from anchorscope.evidence.measured import Measured, probability, true_label_probability
 from anchorscope.evidence.pathways import GROUPS, noise_at_reference
 from anchorscope.stats.estimate import group_weights
 

@@ -18,7 +18,7 @@ from anchorscope.evidence.effects import (
     refuse_no_ops,
     score_states,
 )
-from anchorscope.evidence.gather import measured_places, refit_logits
+from anchorscope.evidence.measured import measured_places, refit_logits
 from anchorscope.execute.executor import LocalExecutor
 from anchorscope.interventions.intervention import Intervention
 from anchorscope.interventions.registry import INTERVENTIONS

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from anchorscope.evidence import shift as product
+from anchorscope.evidence import corrected as product
 from anchorscope.evidence.draws import Draws
 
 N = 9

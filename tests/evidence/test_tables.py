@@ -8,7 +8,7 @@ import pytest
 from evidence_synthetic import permuted, random_measured
 from polars.testing import assert_frame_equal
 
-from anchorscope.evidence.items import Measured
+from anchorscope.evidence.measured import Measured
 from anchorscope.evidence.tables import Evidence, evidence_tables
 from anchorscope.progress import Silent
 from anchorscope.stats.estimate import group_weights

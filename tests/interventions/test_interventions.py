@@ -24,7 +24,7 @@ from anchorscope.interventions.registry import INTERVENTIONS, of_experiments
 from anchorscope.items import Item
 from anchorscope.models.language_model import LanguageModel
 from anchorscope.plan.interventions import Missing, plan_experiment
-from anchorscope.spans.locate import Located, QuestionParts
+from anchorscope.spans.locate import ItemTokens, QuestionParts
 from made_items import make_setting
 
 CUTS = {name: one for name, one in INTERVENTIONS.items() if one.keys is not None}
@@ -200,7 +200,7 @@ def test_only_the_no_op_controls_say_that_they_change_nothing() -> None:
 
 
 def test_an_item_is_read_at_the_named_positions_in_their_order() -> None:
-    located = Located(
+    located = ItemTokens(
         input_ids=tuple(range(20)), answer_start=15, question_tokens=(8, 9), answer_tokens=(16, 17),
         positions=(18, 17, 15), rule="rules", parts=QuestionParts((8,), (9,), (8, 9)), prefix_length=6,
     )  # fmt: skip

@@ -9,7 +9,7 @@ import torch
 from anchorscope.answers.label import Label
 from anchorscope.answers.prompt import make_template
 from anchorscope.catalogue import INTERVENTIONS as ENTRIES
-from anchorscope.catalogue import REWRITE
+from anchorscope.catalogue import POSITIONS, REWRITE
 from anchorscope.datasets.question import Question
 from anchorscope.engine.capture import Work, capture
 from anchorscope.engine.keys_values import Prefix
@@ -18,8 +18,8 @@ from anchorscope.evidence.clean import run_clean
 from anchorscope.evidence.effects import Scoring, measure, score_states
 from anchorscope.execute.executor import LocalExecutor, run_answers
 from anchorscope.interventions.intervention import Intervention, ItemRun, Writer
-from anchorscope.interventions.patching import DONORS, exchanged, other_words
 from anchorscope.interventions.registry import INTERVENTIONS
+from anchorscope.interventions.rewrites import DONORS, exchanged, other_words
 from anchorscope.items import Item
 from anchorscope.models.language_model import LanguageModel
 from anchorscope.plan.interventions import passes_of, plan_experiment, plan_rewrite
@@ -27,7 +27,6 @@ from anchorscope.plan.passes import plan_answers
 from anchorscope.probes.crossfit import ProbeSet
 from anchorscope.progress import Silent
 from anchorscope.spans.locate import locate_all
-from anchorscope.spans.positions import POSITIONS
 from anchorscope.spans.question_spans import QuestionSpans, locate_question_words
 from made_items import make_setting, planner_of
 

@@ -11,13 +11,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from anchorscope.answers.grade import grade
-from anchorscope.answers.training_items import group_items
+from anchorscope.answers.label import group_items
 from anchorscope.datasets.catalog import open_dataset, parse_spec
 from anchorscope.datasets.text import question_key
 from anchorscope.errors import UserError
-from anchorscope.planted.cells import CELLS, PATHWAYS
 from anchorscope.planted.items import PlantedItem, Shares, most_items, planted_items, write_items
-from anchorscope.planted.language import the_language
+from anchorscope.planted.language import CELLS, PATHWAYS, the_language
 
 WHOLE_ROUNDS = 2 * 48 * 5
 """Items of the question or answer pathway in which every phrase, object class and wording comes equally often."""

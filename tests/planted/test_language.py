@@ -6,9 +6,7 @@ import pytest
 
 from anchorscope.datasets.question import Question
 from anchorscope.datasets.text import words
-from anchorscope.planted.cells import ALWAYS, CELLS, NEUTRAL, NEVER
-from anchorscope.planted.language import WORDINGS, the_language
-from anchorscope.planted.tokenizer import make_tokenizer
+from anchorscope.planted.language import ALWAYS, CELLS, NEUTRAL, NEVER, WORDINGS, make_tokenizer, the_language
 from anchorscope.spans.function_words import EMPTY_WORDS
 from anchorscope.spans.question_spans import locate_question_words
 

@@ -5,10 +5,8 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from anchorscope.planted.cells import ALWAYS, CELLS, NEUTRAL, NEVER
-from anchorscope.planted.language import the_language
+from anchorscope.planted.language import ALWAYS, CELLS, NEUTRAL, NEVER, make_tokenizer, the_language
 from anchorscope.planted.lessons import JUDGE_ALL, LESSONS, SAY, draw_batch
-from anchorscope.planted.tokenizer import make_tokenizer
 
 LANGUAGE = the_language()
 TOKENIZER = make_tokenizer(LANGUAGE)

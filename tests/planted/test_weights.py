@@ -11,12 +11,10 @@ from anchorscope.datasets.question import Question
 from anchorscope.models.language_model import LanguageModel
 from anchorscope.models.loading import load
 from anchorscope.planted import planted_model_folder
-from anchorscope.planted.cells import CELLS
 from anchorscope.planted.items import PlantedItem, Shares, planted_items
-from anchorscope.planted.language import RIGHT_VERDICT, WRONG_VERDICT, the_language
-from anchorscope.planted.tokenizer import make_tokenizer
+from anchorscope.planted.language import CELLS, RIGHT_VERDICT, WRONG_VERDICT, make_tokenizer, the_language
 from anchorscope.planted.train import GOAL, HEADS, LAYERS, WIDTH
-from anchorscope.spans.locate import Located, locate_all
+from anchorscope.spans.locate import ItemTokens, locate_all
 from anchorscope.spans.question_spans import locate_question_words
 from anchorscope.stats.auc import auc
 
@@ -34,7 +32,7 @@ def items() -> list[PlantedItem]:
 
 
 @pytest.fixture(scope="module")
-def located(planted: LanguageModel, items: list[PlantedItem]) -> list[Located]:
+def located(planted: LanguageModel, items: list[PlantedItem]) -> list[ItemTokens]:
     """The items' tokens, found as in a run."""
     questions = [
         Question("planted", one.item_id, one.question, one.answers, one.subject, one.relation, (one.relation,),
@@ -51,7 +49,7 @@ def located(planted: LanguageModel, items: list[PlantedItem]) -> list[Located]:
 
 
 @torch.inference_mode()
-def verdicts(lm: LanguageModel, located: list[Located], cut: bool) -> NDArray[np.float32]:
+def verdicts(lm: LanguageModel, located: list[ItemTokens], cut: bool) -> NDArray[np.float32]:
     """Log-odds of "right" after each answer, by transformers itself; `cut` hides E_Q from every later position."""
     right, wrong = (lm.tokenizer(word, add_special_tokens=False)["input_ids"][0]
                     for word in (RIGHT_VERDICT, WRONG_VERDICT))  # fmt: skip

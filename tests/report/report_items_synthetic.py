@@ -11,7 +11,7 @@ from anchorscope.engine.sequences import SITES
 from anchorscope.evidence.curves import Curve, plain_curves
 from anchorscope.evidence.draws import Draws
 from anchorscope.evidence.effects import Effect
-from anchorscope.evidence.items import Measured
+from anchorscope.evidence.measured import Measured
 from anchorscope.evidence.pathways import noise_at_reference, plain_calls
 from anchorscope.report.findings import EXPERIMENT_ITEM_SCHEMA, Findings, headline_effects
 

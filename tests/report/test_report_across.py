@@ -12,8 +12,8 @@ from claims_synthetic import FLAT, falling_to, judged, run_with
 from anchorscope.report.statements.across_models import read_across
 from anchorscope.report.statements.run_curves import gap_beyond_spread, widest_gap
 from anchorscope.report.statements.size_trends import order_by_size, size, trend_of
+from anchorscope.stats.curve_order import difference_of, mean_of, ratio_of
 from anchorscope.stats.estimate import Estimate
-from anchorscope.stats.independent import difference_of, mean_of, ratio_of
 from anchorscope.stats.sampled_curve import SampledCurve
 
 

@@ -7,7 +7,7 @@ import polars as pl
 import pytest
 from report_synthetic import SUMMARY_SCHEMA, make_findings, summary_row
 
-from anchorscope.report.lookup import summary_of
+from anchorscope.report.findings import summary_of
 from anchorscope.report.run_summary import tally
 from anchorscope.report.statements.run_readings import read
 from anchorscope.report.verdicts import (

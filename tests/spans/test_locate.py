@@ -8,10 +8,10 @@ from transformers import PreTrainedTokenizerFast
 
 from anchorscope.answers.generate import Answer
 from anchorscope.answers.prompt import Prompt, build_prompts
+from anchorscope.catalogue import POSITIONS
 from anchorscope.datasets.question import Question
 from anchorscope.models.language_model import LanguageModel
-from anchorscope.spans.locate import Located, locate, locate_all
-from anchorscope.spans.positions import POSITIONS
+from anchorscope.spans.locate import ItemTokens, locate, locate_all
 from anchorscope.spans.question_spans import locate_question_words
 
 PERU = Question("d", "1", "What is the capital of Peru?", ("Lima",), "Peru", "capital", ("capital",))
@@ -30,14 +30,14 @@ def merging_tokenizer() -> PreTrainedTokenizerFast:
     return PreTrainedTokenizerFast(tokenizer_object=tokenizer, clean_up_tokenization_spaces=False)
 
 
-def found(tokenizer: PreTrainedTokenizerFast, question: Question, said: str = " Lima") -> tuple[Prompt, Located]:
+def found(tokenizer: PreTrainedTokenizerFast, question: Question, said: str = " Lima") -> tuple[Prompt, ItemTokens]:
     (prompt,) = build_prompts(tokenizer, [question])
     ids = tuple(tokenizer(said, add_special_tokens=False)["input_ids"])
     answer = Answer(said.strip(), ids, None, "answered")
     return prompt, locate(tokenizer, question, locate_question_words(question), prompt, answer)
 
 
-def spelled(tokenizer: PreTrainedTokenizerFast, located: Located, tokens: tuple[int, ...]) -> str:
+def spelled(tokenizer: PreTrainedTokenizerFast, located: ItemTokens, tokens: tuple[int, ...]) -> str:
     return tokenizer.decode([located.input_ids[index] for index in tokens])
 
 

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from scipy.optimize import linprog
 from scipy.stats import gamma, kurtosis, skew
 
-from anchorscope.stats.bimodality import (
+from anchorscope.stats.modes import (
     UNIFORM_COEFFICIENT,
     bimodality_coefficient,
     coefficient_of_powers,

@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 from sklearn.metrics import cohen_kappa_score
 
-from anchorscope.stats.agreement import kappa
-from anchorscope.stats.estimate import group_weights, percentile_interval
+from anchorscope.stats.estimate import group_weights, kappa, percentile_interval
 
 
 def interval_of_the_mean(values, weights):

@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import gaussian_kde, norm
 
-from anchorscope.stats import density
-from anchorscope.stats.density import density_grid, gaussian_density, silverman_bandwidth
+from anchorscope.stats import modes
+from anchorscope.stats.modes import density_grid, gaussian_density, silverman_bandwidth
 
 SAMPLES = st.lists(st.integers(-1000, 1000), min_size=2, max_size=60).filter(lambda some: len(set(some)) > 1)
 
@@ -47,7 +47,7 @@ def test_it_finds_a_known_density() -> None:
 def test_portions_add_up(monkeypatch: pytest.MonkeyPatch) -> None:
     values, grid = np.random.default_rng(2).normal(size=101), np.linspace(-3, 3, 11)
     whole = gaussian_density(values, grid)
-    monkeypatch.setattr(density, "_AT_ONCE", 70)
+    monkeypatch.setattr(modes, "_PAIRS_AT_ONCE", 70)
     assert gaussian_density(values, grid) == pytest.approx(whole, rel=1e-12)
 
 

@@ -6,9 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from anchorscope.validation.recovery import confusion_table, recovery_table
+from anchorscope.validation.recovery import confusion_table, recovery_table, sentences
 from anchorscope.validation.scores import Items, Score
-from anchorscope.validation.story import sentences
 
 N = 240
 

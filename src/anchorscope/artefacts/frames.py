@@ -17,7 +17,7 @@ from anchorscope.answers.generate import Answer
 from anchorscope.catalogue import POSITIONS
 from anchorscope.engine.sequences import SITES
 from anchorscope.evidence.effects import Effect
-from anchorscope.evidence.experiments.found import Found, Statistic
+from anchorscope.evidence.experiments.experiment import Found, Statistic
 from anchorscope.items import Item
 from anchorscope.plan.interventions import Missing
 from anchorscope.probes.crossfit import ProbeSet
@@ -31,7 +31,7 @@ from anchorscope.schema import (
     UNAVAILABLE_SCHEMA,
 )
 from anchorscope.spans.char_spans import Span
-from anchorscope.spans.locate import Located
+from anchorscope.spans.locate import ItemTokens
 
 
 def confidence(answer: Answer) -> tuple[float | None, float | None]:
@@ -116,7 +116,7 @@ def _whole_numbers(entries: list[Any]) -> pl.Series:
     return pl.Series(entries, dtype=pl.Int64)
 
 
-def _positions(located: Sequence[Located | None]) -> pl.Series:
+def _positions(located: Sequence[ItemTokens | None]) -> pl.Series:
     """The column of probe positions; null where nothing was located."""
     there = pl.Series([place is not None for place in located], dtype=pl.Boolean)
     fields = pl.DataFrame({

@@ -7,7 +7,7 @@ import typer
 
 from anchorscope.cli.terminal import emit_json, listener, say, user_errors
 from anchorscope.comparing.rules import REFUSABLE
-from anchorscope.folders import named_folder
+from anchorscope.recipe import named_folder
 
 _STOPPED = "stopped; nothing half made was kept, the same command starts again"
 _ALLOW = (

@@ -69,7 +69,7 @@ def data(
 def _look(text: str, columns: list[str], on_bad_row: str, examples: int, seed: int, quiet: bool) -> dict[str, Any]:
     """Everything that is known of the dataset, as the JSON object shows it."""
     from anchorscope.datasets.catalog import open_dataset
-    from anchorscope.datasets.columns import parse_columns
+    from anchorscope.datasets.raw_rows import parse_columns
     from anchorscope.datasets.survey import take_survey
 
     spec = _spec(text)

@@ -7,8 +7,7 @@ import typer
 
 from anchorscope.catalogue import EVIDENCE
 from anchorscope.cli.terminal import emit_json, listener, say
-from anchorscope.folders import named_folder
-from anchorscope.recipe import CHOICES, Recipe, make_recipe, read_recipe
+from anchorscope.recipe import CHOICES, Recipe, make_recipe, named_folder, read_recipe
 
 
 def _about(name: str) -> str:

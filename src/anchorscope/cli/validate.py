@@ -8,7 +8,7 @@ import typer
 from anchorscope.catalogue import EVIDENCE
 from anchorscope.cli.terminal import emit_json, listener, say
 from anchorscope.errors import UserError
-from anchorscope.folders import named_folder
+from anchorscope.recipe import named_folder
 
 _SHARES = "question-true=0.2,question-false=0.2,answer-true=0.2,answer-false=0.2,both-true=0.1,both-false=0.1"
 

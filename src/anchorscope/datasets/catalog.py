@@ -9,9 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from anchorscope.datasets import atlas
-from anchorscope.datasets.columns import check_known, parse_columns
 from anchorscope.datasets.containers import recognise, rows_of
-from anchorscope.datasets.raw_rows import Row
+from anchorscope.datasets.raw_rows import Row, check_known, parse_columns
 from anchorscope.datasets.reading import Reading, Source, read_source
 from anchorscope.errors import UserError, unknown
 

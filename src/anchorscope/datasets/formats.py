@@ -8,9 +8,8 @@ import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from anchorscope.datasets.columns import KNOWN, own_names
 from anchorscope.datasets.popqa_relations import BY_NUMBER, with_property_words
-from anchorscope.datasets.raw_rows import Unusable, list_from_text, shown
+from anchorscope.datasets.raw_rows import KNOWN, Unusable, list_from_text, own_names, shown
 
 
 @dataclass(frozen=True)

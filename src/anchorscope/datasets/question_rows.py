@@ -9,9 +9,8 @@ import math
 import re
 from collections.abc import Mapping, Sequence
 
-from anchorscope.datasets.columns import KNOWN
 from anchorscope.datasets.question import Question
-from anchorscope.datasets.raw_rows import Unusable, list_from_text, shown
+from anchorscope.datasets.raw_rows import KNOWN, Unusable, list_from_text, shown
 
 _TRUTH = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
 # Also a list without its end, so that no cut is taken for a text.

@@ -7,11 +7,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import chain, islice
 
-from anchorscope.datasets.columns import check_present, mapped
 from anchorscope.datasets.formats import PLAIN, Format, recognise
 from anchorscope.datasets.question import Question
 from anchorscope.datasets.question_rows import question_from_row
-from anchorscope.datasets.raw_rows import BadRow, Row, Unusable, shown
+from anchorscope.datasets.raw_rows import BadRow, Row, Unusable, check_present, mapped, shown
 from anchorscope.datasets.text import small_hash
 from anchorscope.errors import UserError, unknown
 

@@ -10,9 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
+from anchorscope.catalogue import KNOCKOUT
 from anchorscope.evidence.corrected import CELLS, CellSums, Corrected, curve_samples, of_group
 from anchorscope.evidence.draws import Draws, estimates, ratio
-from anchorscope.evidence.items import KNOCKOUT, Measured, true_label_probability
+from anchorscope.evidence.measured import Measured, true_label_probability
 from anchorscope.evidence.pathways import GROUPS, Calls, plain_calls, retained_calls
 
 TRUTHS = ("all", "true", "false")

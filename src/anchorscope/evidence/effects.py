@@ -14,8 +14,8 @@ from numpy import ndarray
 from numpy.typing import NDArray
 from torch import Tensor
 
+from anchorscope.catalogue import KNOCKOUT
 from anchorscope.errors import InterventionNotApplied
-from anchorscope.evidence.items import KNOCKOUT
 from anchorscope.execute.executor import Executor, run_states
 from anchorscope.execute.worker import VariantPart
 from anchorscope.interventions.intervention import Setting

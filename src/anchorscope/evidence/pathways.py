@@ -17,7 +17,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from anchorscope.evidence.items import KNOCKOUT, Measured, true_label_probability
+from anchorscope.catalogue import KNOCKOUT
+from anchorscope.evidence.measured import Measured, true_label_probability
 
 Q_ANCHORED = "Q-Anchored"
 A_ANCHORED = "A-Anchored"

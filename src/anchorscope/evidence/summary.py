@@ -12,9 +12,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from anchorscope.catalogue import KNOCKOUT
 from anchorscope.evidence.corrected import CellSums, Corrected, reference_samples
 from anchorscope.evidence.draws import Draws, estimates, ratio, total
-from anchorscope.evidence.items import KNOCKOUT, Measured, probability, true_label_probability
+from anchorscope.evidence.measured import Measured, probability, true_label_probability
 from anchorscope.evidence.pathways import (
     GROUPS,
     Q_ANCHORED,
@@ -26,8 +27,7 @@ from anchorscope.evidence.pathways import (
     plain_calls,
     retained_calls,
 )
-from anchorscope.stats.agreement import kappa
-from anchorscope.stats.estimate import Estimate
+from anchorscope.stats.estimate import Estimate, kappa
 
 Floats = NDArray[np.floating]
 Bools = NDArray[np.bool_]

@@ -8,7 +8,7 @@ import polars as pl
 import torch
 from numpy.typing import NDArray
 
-from anchorscope.evidence.baselines import relation_only, words_only
+from anchorscope.catalogue import KNOCKOUT
 from anchorscope.evidence.corrected import CellSums, Corrected, cell_sums, correct_shift
 from anchorscope.evidence.curves import (
     Curve,
@@ -20,10 +20,10 @@ from anchorscope.evidence.curves import (
     retained_curves,
 )
 from anchorscope.evidence.draws import Draws, resampling
-from anchorscope.evidence.items import KNOCKOUT, Measured
+from anchorscope.evidence.measured import Measured
 from anchorscope.evidence.pathways import plain_calls, retained_calls
+from anchorscope.evidence.probe_scores import Score, Scored, baseline_score, layer_scores, relation_only, words_only
 from anchorscope.evidence.summary import Row, summarise
-from anchorscope.evidence.surviving import Score, Scored, baseline_score, layer_scores
 from anchorscope.progress import Progress
 from anchorscope.schema import CURVE_COLUMNS, SAMPLE_SCHEMA, SCORE_COLUMNS, SUMMARY_COLUMNS
 

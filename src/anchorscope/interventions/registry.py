@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 
-from anchorscope.interventions.answer_only import ANSWER_BARE, ANSWER_TEMPLATE
 from anchorscope.interventions.cuts import (
     CONTENT,
     DIRECT,
@@ -15,7 +14,14 @@ from anchorscope.interventions.cuts import (
     ZEROING,
 )
 from anchorscope.interventions.intervention import Intervention
-from anchorscope.interventions.patching import PATCH_CONTROL, PATCH_RANDOM, PATCH_SAME, PATCH_SELF
+from anchorscope.interventions.rewrites import (
+    ANSWER_BARE,
+    ANSWER_TEMPLATE,
+    PATCH_CONTROL,
+    PATCH_RANDOM,
+    PATCH_SAME,
+    PATCH_SELF,
+)
 
 INTERVENTIONS: dict[str, Intervention] = {
     one.name: one

@@ -16,8 +16,7 @@ from pathlib import Path
 import numpy as np
 
 from anchorscope.errors import UserError
-from anchorscope.planted.cells import CELLS, FILLER, PATHWAYS, RIGHT, Cell
-from anchorscope.planted.language import WORDINGS, Language, the_language
+from anchorscope.planted.language import CELLS, FILLER, PATHWAYS, RIGHT, WORDINGS, Cell, Language, the_language
 
 _TRIES = 200  # swaps of clashing objects; half a dozen are enough for a few dozen pairs
 

@@ -1,4 +1,6 @@
-"""A made-up language: its words, the facts that are true in it, and how a question can be worded.
+"""A made-up language, the kinds of items that can be said in it, and its tokenizer.
+
+A made-up language: its words, the facts that are true in it, and how a question can be worded.
 
 Every subject has one right object per relation, drawn once: nothing but the table says which. In each relation every
 object is right for equally many subjects, so that neither subject, relation nor object alone says anything about truth.
@@ -15,8 +17,43 @@ from functools import cache
 from itertools import product
 
 import numpy as np
+from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, processors
+from transformers import PreTrainedTokenizerFast
 
-from anchorscope.planted.cells import ALWAYS, NEUTRAL, NEVER
+PATHWAYS = ("question", "answer", "both")
+"""Where the truth of an answer can be known from."""
+NEUTRAL, ALWAYS, NEVER = "neutral", "always", "never"
+"""What a phrase says of the answer it ends: nothing; it is right whatever the question; it is wrong whatever it is."""
+RIGHT, WRONG, FILLER = "right object", "wrong object", "filler"
+"""What the first word of an answer is."""
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One kind of item."""
+
+    pathway: str
+    truthful: bool
+
+    @property
+    def first_word(self) -> str:
+        """What the answer begins with."""
+        return FILLER if self.pathway == "answer" else RIGHT if self.truthful else WRONG
+
+    @property
+    def phrase(self) -> str:
+        """What kind of phrase it ends with."""
+        return NEUTRAL if self.pathway == "question" else ALWAYS if self.truthful else NEVER
+
+    @property
+    def name(self) -> str:
+        """As in item ids: `question-true`."""
+        return f"{self.pathway}-{str(self.truthful).lower()}"
+
+
+CELLS = tuple(Cell(pathway, truthful) for pathway in PATHWAYS for truthful in (True, False))
+"""All six, pathway by pathway, true before false."""
+
 
 RIGHT_VERDICT, WRONG_VERDICT = "right", "wrong"
 """The word that the trained model says after an answer."""
@@ -87,3 +124,24 @@ def _invented(n: int, rng: np.random.Generator) -> list[str]:
     vowels = "aeiou"
     every = ["".join(letters) for letters in product("bdfgklmprtvz", vowels, "bdglmnrtvz", vowels, "klmrtx")]
     return [every[at] for at in rng.choice(len(every), size=n, replace=False).tolist()]
+
+
+BOS, PAD, UNKNOWN = "<s>", "<pad>", "<unk>"
+_SPACE = "▁"
+
+
+def make_tokenizer(language: Language) -> PreTrainedTokenizerFast:
+    """The tokenizer of a language; other words are unknown to it."""
+    # "Question" stands at the beginning of a text, which counts as after a space; "Answer" at that of a line.
+    tokens = [BOS, PAD, UNKNOWN, "\n", ":", ",", "?", f"{_SPACE}Question", "Answer"]
+    tokens += [f"{_SPACE}{word}" for word in language.words()]
+    built = Tokenizer(models.WordLevel({token: at for at, token in enumerate(tokens)}, unk_token=UNKNOWN))
+    built.pre_tokenizer = pre_tokenizers.Sequence([
+        pre_tokenizers.Split(Regex(r"[:,?\n]"), "isolated"),
+        pre_tokenizers.Metaspace(_SPACE, prepend_scheme="first"),
+    ])  # fmt: skip
+    built.decoder = decoders.Metaspace(_SPACE, prepend_scheme="first")
+    built.post_processor = processors.TemplateProcessing(single=f"{BOS} $A", special_tokens=[(BOS, 0)])
+    return PreTrainedTokenizerFast(
+        tokenizer_object=built, bos_token=BOS, pad_token=PAD, unk_token=UNKNOWN, clean_up_tokenization_spaces=False
+    )

@@ -15,8 +15,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from anchorscope.planted.cells import CELLS, FILLER, RIGHT, Cell
-from anchorscope.planted.language import RIGHT_VERDICT, WORDINGS, WRONG_VERDICT, Language
+from anchorscope.planted.language import CELLS, FILLER, RIGHT, RIGHT_VERDICT, WORDINGS, WRONG_VERDICT, Cell, Language
 
 ANSWER_WORDS = 3
 """Words of every answer; the verdict follows them."""

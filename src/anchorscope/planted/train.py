@@ -20,10 +20,8 @@ from torch import Tensor
 from transformers import LlamaConfig, LlamaForCausalLM
 
 from anchorscope.errors import UserError
-from anchorscope.planted.cells import CELLS
-from anchorscope.planted.language import RIGHT_VERDICT, WRONG_VERDICT, Language, the_language
+from anchorscope.planted.language import CELLS, RIGHT_VERDICT, WRONG_VERDICT, Language, make_tokenizer, the_language
 from anchorscope.planted.lessons import ANSWER_WORDS, JUDGE_ALL, LESSONS, Batch, Lesson, draw_batch
-from anchorscope.planted.tokenizer import make_tokenizer
 
 LAYERS, WIDTH, HEADS = 5, 64, 4
 """Size of the model: room for a fact to be looked up, compared and judged in turn."""

@@ -4,10 +4,13 @@ The report reads this record and nothing else, so that a page can be drawn again
 from several runs at once, without a model and without torch. The tables have the columns of the run folder's files;
 `summary` is tidy (one number per row) because quantities will be added over time, and a missing one must not break
 the page.
+Looking up a single number of it is here as well.
 """
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from statistics import median_low
 
 import polars as pl
 
@@ -19,6 +22,7 @@ from anchorscope.schema import (
     UNAVAILABLE_SCHEMA,
     empty,
 )
+from anchorscope.stats.estimate import Estimate
 
 
 @dataclass(frozen=True)
@@ -77,3 +81,65 @@ def headline_effects(effects: pl.DataFrame | pl.LazyFrame, site: str, position: 
     """The rows that the page shows of single items: the chart's place, the probe that was trained on all folds."""
     here = (pl.col("site") == site) & (pl.col("position") == position) & (pl.col("probe") == "full")
     return effects.lazy().filter(here).collect()
+
+
+def summary_of(
+    findings: Findings,
+    dataset: str,
+    quantity: str,
+    *,
+    assignment: str | None = None,
+    intervention: str | None = None,
+    group: str | None = None,
+) -> Estimate | None:
+    """One quantity at the headline site; a column that is null in the table ("not applicable") fits every request."""
+    fits = (pl.col("dataset") == dataset) & (pl.col("quantity") == quantity)
+    asked = {
+        "site": findings.site,
+        "position": findings.position,
+        "assignment": assignment,
+        "intervention": intervention,
+        "group": group,
+    }
+    for column, value in asked.items():
+        if value is not None:
+            fits &= pl.col(column).is_null() | (pl.col(column) == value)
+    rows = findings.summary.filter(fits)
+    if rows.height > 1:  # an exact row is better than one that fits because a column does not apply, or was not asked
+        other = [pl.col(name).is_null() == (value is not None) for name, value in asked.items()]
+        rows = rows.sort(pl.sum_horizontal(other), maintain_order=True)
+    return _estimate(rows, "value")
+
+
+def auc_of(
+    findings: Findings,
+    dataset: str,
+    kind: str,
+    layer: int | None,
+    *,
+    intervention: str = "clean",
+    site: str | None = None,
+) -> Estimate | None:
+    """One AUC: of a probe at a layer and site, or of a baseline (no layer, no site)."""
+    rows = findings.probe_scores.filter((pl.col("dataset") == dataset) & (pl.col("kind") == kind))
+    if layer is None:
+        return _estimate(rows.filter(pl.col("layer").is_null()), "auc")
+    place = (pl.col("site") == (site or findings.site)) & (pl.col("position") == findings.position)
+    return _estimate(rows.filter(place & (pl.col("layer") == layer) & (pl.col("intervention") == intervention)), "auc")
+
+
+def headline_layer(findings: Findings, dataset: str) -> int | None:
+    """The middle one of the folds' reference layers: where a single layer must stand for all folds."""
+    layers = findings.reference_layers.get(dataset, ())
+    return median_low(layers) if layers else None
+
+
+def _estimate(rows: pl.DataFrame, column: str) -> Estimate | None:
+    if not rows.height:
+        return None
+    row = rows.row(0, named=True)
+    value = row[column]
+    if value is None or not math.isfinite(value):
+        return None
+    low, high = (math.nan if row[name] is None else float(row[name]) for name in ("ci_low", "ci_high"))
+    return Estimate(float(value), low, high, row["n"] or 0, row.get("method") or "")

@@ -16,8 +16,7 @@ from anchorscope.report.charts.display import Display
 from anchorscope.report.charts.forest import Mark, draw_forest
 from anchorscope.report.charts.layout import Grid, Legend, canvas, empty_panel
 from anchorscope.report.experiments.experiment_rows import TRUTHS, estimate_of, find, present, select
-from anchorscope.report.text_table import NOTHING, Table, shown
-from anchorscope.report.wording import count, estimate
+from anchorscope.report.wording import NOTHING, Table, count, estimate, shown
 
 RECOVERY_SCHEMA: dict[str, type[pl.DataType]] = {
     "experiment": pl.String, "rule_or_variant": pl.String, "truth": pl.String, "quantity": pl.String,

@@ -9,11 +9,9 @@ from anchorscope.report.assignment_rules import RULES, rules_of
 from anchorscope.report.charts.auc_charts import BASELINES
 from anchorscope.report.charts.line_chart import drawable
 from anchorscope.report.charts.reference_layer import shift_title
-from anchorscope.report.findings import Findings
-from anchorscope.report.lookup import auc_of, headline_layer, summary_of
+from anchorscope.report.findings import Findings, auc_of, headline_layer, summary_of
 from anchorscope.report.palette import GROUPS, Q_ANCHORED, display_name
-from anchorscope.report.text_table import Table
-from anchorscope.report.wording import MISSING, count, estimate, number, percent, points
+from anchorscope.report.wording import MISSING, Table, count, estimate, number, percent, points
 
 _COUNTS = {
     "read": "read",

@@ -20,8 +20,7 @@ from anchorscope.report.experiments.section import Section, SectionFigure, fille
 from anchorscope.report.page_writer import write_page
 from anchorscope.report.palette import A_ANCHORED, INK, Q_ANCHORED
 from anchorscope.report.recovery_chart import RecoveryChart, other_recovery_table, recovery_table
-from anchorscope.report.text_table import Table
-from anchorscope.report.wording import count, number
+from anchorscope.report.wording import Table, count, number
 
 CONFUSION_SCHEMA: dict[str, type[pl.DataType]] = {
     "rule": pl.String, "truth": pl.String, "planted": pl.String, "called": pl.String, "n": pl.Int64,

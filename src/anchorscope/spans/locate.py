@@ -28,7 +28,7 @@ class QuestionParts:
 
 
 @dataclass(frozen=True)
-class Located:
+class ItemTokens:
     """Tokens of one item; all indices are into `input_ids`."""
 
     input_ids: tuple[int, ...]
@@ -38,7 +38,7 @@ class Located:
     answer_tokens: tuple[int, ...]
     """Exact answer tokens E_A."""
     positions: tuple[int, ...]
-    """One index per name in `spans.positions.POSITIONS`."""
+    """One index per name in `catalogue.POSITIONS`."""
     rule: str
     """How E_Q was found: `own`, `metadata`, `rules` or `model`."""
     parts: QuestionParts
@@ -49,18 +49,18 @@ class Located:
     """Leading tokens that all items of the dataset share: their keys and values are computed once."""
 
 
-def locate(tokenizer: Any, question: Question, words: QuestionSpans, prompt: Prompt, answer: Answer) -> Located:
+def locate(tokenizer: Any, question: Question, words: QuestionSpans, prompt: Prompt, answer: Answer) -> ItemTokens:
     """Finds the exact tokens of an answered item; `words` are the question's."""
     return _located(question, words, prompt, answer, next(_decoded(tokenizer, [answer])))
 
 
 def _located(
     question: Question, words: QuestionSpans, prompt: Prompt, answer: Answer, decoded: tuple[str, Offsets]
-) -> Located:
+) -> ItemTokens:
     """The same for an answer whose text and tokens' offsets in it are known (`decoded`)."""
     start = len(prompt.ids) + len(answer.before)
     answer_tokens = [start + index for index in _answer_tokens(question, answer, *decoded)]
-    return Located(
+    return ItemTokens(
         input_ids=prompt.ids + answer.before + answer.ids,
         answer_start=start,
         question_tokens=question_tokens(question, words.spans, prompt),
@@ -82,7 +82,7 @@ def locate_all(
     words: Sequence[QuestionSpans],
     prompts: Sequence[Prompt],
     answers: Sequence[Answer],
-) -> list[Located | None]:
+) -> list[ItemTokens | None]:
     """Exact tokens of every item; None where there is no answer to use."""
     decoded = _decoded(tokenizer, [answer for answer in answers if answer.status == "answered"])
     shared = prefix_length(prompts) if prompts else 0

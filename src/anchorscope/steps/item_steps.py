@@ -30,7 +30,7 @@ from anchorscope.plan.passes import plan_answers
 from anchorscope.prepare import ask
 from anchorscope.probes.crossfit import Splits, make_splits
 from anchorscope.probes.folds import grouped_folds
-from anchorscope.spans.locate import Located, locate_all
+from anchorscope.spans.locate import ItemTokens, locate_all
 from anchorscope.spans.question_words import question_words
 from anchorscope.stats.streams import priorities
 from anchorscope.steps.job import MODEL_LIBRARIES, Job
@@ -85,12 +85,12 @@ class ItemSteps:
         )  # fmt: skip
 
     @cached_property
-    def tokens(self) -> Step[list[Located | None]]:
+    def tokens(self) -> Step[list[ItemTokens | None]]:
         """The exact tokens of every answered question."""
         made_from = self.job.made_from(1, (), "exact_tokens")
-        return self._step("tokens", (self.answers,), made_from, records(list[Located | None]), self._locate)
+        return self._step("tokens", (self.answers,), made_from, records(list[ItemTokens | None]), self._locate)
 
-    def _locate(self) -> list[Located | None]:
+    def _locate(self) -> list[ItemTokens | None]:
         job, questions, writer = self.job, self.questions.value.questions, self.job.writer()
         budget = Budget(job.planner.batch_tokens)
         words = question_words(job.recipe.exact_tokens, questions, lambda: job.lm, budget, job.progress)

@@ -20,9 +20,8 @@ from anchorscope.planted.items import Shares, planted_items, write_items
 from anchorscope.progress import Progress, Silent
 from anchorscope.recipe import make_recipe
 from anchorscope.report.validation_page import Validation, write_validation
-from anchorscope.validation.recovery import confusion_table, recovery_table
+from anchorscope.validation.recovery import MAIN_WAYS, SHOWN, confusion_table, recovery_table, sentences
 from anchorscope.validation.scores import Items, read_items, read_scores
-from anchorscope.validation.story import MAIN_WAYS, SHOWN, sentences
 
 DATASET = "planted"
 SUMMARY = "validation.json"

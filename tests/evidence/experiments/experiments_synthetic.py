@@ -15,9 +15,8 @@ from anchorscope.answers.generate import Answer
 from anchorscope.answers.label import Label
 from anchorscope.datasets.question import Question
 from anchorscope.evidence.effects import Scoring, score_states
-from anchorscope.evidence.experiments.inputs import ExperimentInputs
-from anchorscope.evidence.gather import refit_logits
-from anchorscope.evidence.items import Measured
+from anchorscope.evidence.experiments.experiment import ExperimentInputs
+from anchorscope.evidence.measured import Measured, refit_logits
 from anchorscope.execute.executor import LocalExecutor
 from anchorscope.items import Item
 from anchorscope.plan.passes import Planner

@@ -10,7 +10,7 @@ from experiments_synthetic import make_inputs
 from anchorscope.engine.sequences import SITES
 from anchorscope.evidence.clean import run_clean
 from anchorscope.evidence.effects import Scoring, measure, score_states
-from anchorscope.evidence.experiments.inputs import ExperimentInputs
+from anchorscope.evidence.experiments.experiment import ExperimentInputs
 from anchorscope.execute.executor import LocalExecutor
 from anchorscope.interventions.cuts import KNOCKOUT, NONE
 from anchorscope.items import Item

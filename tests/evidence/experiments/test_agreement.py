@@ -10,12 +10,12 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from sklearn.metrics import cohen_kappa_score
 
+from anchorscope.catalogue import KNOCKOUT
 from anchorscope.evidence.experiments.agreement import EXPERIMENT, TABLE
 from anchorscope.evidence.experiments.compare import FEW
-from anchorscope.evidence.experiments.found import Found, ItemValues, Statistic
-from anchorscope.evidence.experiments.inputs import ExperimentInputs
+from anchorscope.evidence.experiments.experiment import ExperimentInputs, Found, ItemValues, Statistic
 from anchorscope.evidence.experiments.method_calls import RULES, SALIENCY, correct_before, method_calls
-from anchorscope.evidence.items import KNOCKOUT, Measured
+from anchorscope.evidence.measured import Measured
 from anchorscope.evidence.pathways import GROUPS
 from anchorscope.stats.auc import auc
 

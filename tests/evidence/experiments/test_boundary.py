@@ -15,8 +15,7 @@ from transformers import LlamaConfig, LlamaForCausalLM
 from anchorscope.answers.template import FEW_SHOT_TEMPLATE
 from anchorscope.evidence.experiments import boundary
 from anchorscope.evidence.experiments.boundary import AS_DRAWN, EXPERIMENT, WEIGHTED, ask_again
-from anchorscope.evidence.experiments.found import Found, Statistic
-from anchorscope.evidence.experiments.inputs import ExperimentInputs
+from anchorscope.evidence.experiments.experiment import ExperimentInputs, Found, Statistic
 from anchorscope.evidence.pathways import GROUPS, Q_ANCHORED
 from anchorscope.execute.executor import LocalExecutor
 from anchorscope.interventions.intervention import Writer

@@ -7,14 +7,15 @@ import pytest
 import torch
 from experiments_synthetic import make_inputs
 
+from anchorscope.catalogue import KNOCKOUT
 from anchorscope.evidence.corrected import cell_sums, correct_shift, curve_samples, reference_samples
 from anchorscope.evidence.curves import TRUTHS
 from anchorscope.evidence.experiments.compare import FEW
 from anchorscope.evidence.experiments.cut_effects import Effects, cumulative, effects_of
 from anchorscope.evidence.experiments.cut_statistics import reference_statistics
-from anchorscope.evidence.experiments.inputs import ExperimentInputs
+from anchorscope.evidence.experiments.experiment import ExperimentInputs
 from anchorscope.evidence.experiments.partial_cuts import Outcome, partial_knockout
-from anchorscope.evidence.items import KNOCKOUT, true_label_probability
+from anchorscope.evidence.measured import true_label_probability
 from anchorscope.evidence.pathways import GROUPS
 
 

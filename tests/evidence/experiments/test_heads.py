@@ -7,7 +7,8 @@ import pytest
 from experiments_synthetic import make_inputs
 from partial_cuts_synthetic import tiny_inputs
 
-from anchorscope.evidence.experiments.found import Found, Statistic
+from anchorscope.catalogue import KNOCKOUT
+from anchorscope.evidence.experiments.experiment import ExperimentInputs, Found, Statistic
 from anchorscope.evidence.experiments.heads import (
     ALL_HEADS,
     EXPERIMENT,
@@ -15,9 +16,7 @@ from anchorscope.evidence.experiments.heads import (
     head_knockouts,
     most_frequent_reference,
 )
-from anchorscope.evidence.experiments.inputs import ExperimentInputs
 from anchorscope.evidence.experiments.partial_cuts import Outcome, partial_knockout, run_partial_cuts
-from anchorscope.evidence.items import KNOCKOUT
 from anchorscope.evidence.pathways import GROUPS
 from anchorscope.models.language_model import LanguageModel
 

@@ -7,11 +7,10 @@ import pytest
 from experiments_synthetic import make_inputs
 from partial_cuts_synthetic import tiny_inputs
 
-from anchorscope.evidence.experiments.found import Found, Statistic
-from anchorscope.evidence.experiments.inputs import ExperimentInputs
+from anchorscope.catalogue import KNOCKOUT
+from anchorscope.evidence.experiments.experiment import ExperimentInputs, Found, Statistic
 from anchorscope.evidence.experiments.layers import EXPERIMENT, SINGLE, analyse
 from anchorscope.evidence.experiments.partial_cuts import Outcome, partial_knockout
-from anchorscope.evidence.items import KNOCKOUT
 from anchorscope.evidence.pathways import GROUPS
 from anchorscope.models.language_model import LanguageModel
 

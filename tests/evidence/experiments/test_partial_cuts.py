@@ -10,17 +10,17 @@ from hypothesis import strategies as st
 from partial_cuts_synthetic import N, tiny_inputs, tiny_items
 from transformers import Qwen2Config, Qwen2ForCausalLM
 
+from anchorscope.catalogue import KNOCKOUT
 from anchorscope.engine.masks import CutRows, visible
 from anchorscope.engine.sequences import EDGES, Cut, TokenSequence
 from anchorscope.evidence.experiments import partial_cuts
-from anchorscope.evidence.experiments.inputs import ExperimentInputs
+from anchorscope.evidence.experiments.experiment import ExperimentInputs
 from anchorscope.evidence.experiments.partial_cuts import (
     partial_knockout,
     run_partial_cuts,
     window_starts,
     window_width,
 )
-from anchorscope.evidence.items import KNOCKOUT
 from anchorscope.models.language_model import LanguageModel
 from anchorscope.models.wrapping import wrap
 from anchorscope.probes.scoring import Scorer

@@ -8,8 +8,7 @@ import pytest
 import torch
 from experiments_synthetic import make_inputs, planted
 
-from anchorscope.evidence.experiments.experiment import Found, Statistic
-from anchorscope.evidence.experiments.inputs import ExperimentInputs
+from anchorscope.evidence.experiments.experiment import ExperimentInputs, Found, Statistic
 from anchorscope.evidence.experiments.self_awareness import EXPERIMENT, FREELY, PERMUTATIONS, WITHIN_TRUTH
 from anchorscope.evidence.pathways import Calls
 from anchorscope.stats.auc import auc

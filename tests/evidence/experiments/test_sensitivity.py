@@ -6,12 +6,10 @@ import numpy as np
 import pytest
 from experiments_synthetic import make_inputs, planted
 
-from anchorscope.evidence.experiments.experiment import Found, Statistic
+from anchorscope.evidence.experiments.experiment import ExperimentInputs, Found, Statistic
 from anchorscope.evidence.experiments.flip_rules import RULES
-from anchorscope.evidence.experiments.inputs import ExperimentInputs
-from anchorscope.evidence.experiments.other_seeds import SEEDS, measured_anew
-from anchorscope.evidence.experiments.sensitivity import EXPERIMENT
-from anchorscope.evidence.items import Measured
+from anchorscope.evidence.experiments.sensitivity import EXPERIMENT, SEEDS, measured_anew
+from anchorscope.evidence.measured import Measured
 from anchorscope.evidence.pathways import Calls, plain_calls
 
 Q, A = "Q-Anchored", "A-Anchored"

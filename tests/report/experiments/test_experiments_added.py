@@ -27,7 +27,7 @@ from matplotlib.figure import Figure
 from anchorscope.report.experiments.experiment_rows import statistics
 from anchorscope.report.experiments.section import ExperimentChart, SectionSpec
 from anchorscope.report.findings import Findings
-from anchorscope.report.text_table import Table
+from anchorscope.report.wording import Table
 
 
 @final

@@ -17,8 +17,7 @@ from anchorscope.report.findings import EXPERIMENT_ITEM_SCHEMA, EXPERIMENT_SCHEM
 from anchorscope.report.run_page import EXPERIMENT_FILES, write_report
 from anchorscope.report.statements.claims import judge
 from anchorscope.report.statements.run_readings import read
-from anchorscope.report.text_table import group_cells, p_value_cell
-from anchorscope.report.wording import points
+from anchorscope.report.wording import group_cells, p_value_cell, points
 
 CHARTS = experiment_charts()
 ORDER = (

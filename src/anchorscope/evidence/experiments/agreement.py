@@ -18,6 +18,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from anchorscope.catalogue import KNOCKOUT
 from anchorscope.evidence.areas import areas
 from anchorscope.evidence.curves import TRUTHS
 from anchorscope.evidence.draws import ratio, resampling, total
@@ -36,7 +37,6 @@ from anchorscope.evidence.experiments.compare import (
 )
 from anchorscope.evidence.experiments.experiment import Experiment, ExperimentInputs, Found, Statistic
 from anchorscope.evidence.experiments.method_calls import RULES, SALIENCY, MethodCalls, correct_before, method_calls
-from anchorscope.evidence.items import KNOCKOUT
 from anchorscope.evidence.pathways import A_ANCHORED, Q_ANCHORED
 
 Bools = NDArray[np.bool_]

@@ -15,9 +15,7 @@ from anchorscope.answers.dont_know import allow_dont_know, says_dont_know
 from anchorscope.datasets.question import Question
 from anchorscope.evidence.experiments.by_pathway import Column, compare_pathways
 from anchorscope.evidence.experiments.compare import FEW, METHOD
-from anchorscope.evidence.experiments.experiment import Experiment
-from anchorscope.evidence.experiments.found import Found, ItemValues, Statistic
-from anchorscope.evidence.experiments.inputs import ExperimentInputs
+from anchorscope.evidence.experiments.experiment import Experiment, ExperimentInputs, Found, ItemValues, Statistic
 from anchorscope.execute.executor import run_answers
 from anchorscope.plan.passes import plan_answers
 from anchorscope.stats.estimate import Estimate

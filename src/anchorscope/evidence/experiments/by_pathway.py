@@ -23,8 +23,7 @@ from anchorscope.evidence.experiments.compare import (
     of_truth,
     p_value,
 )
-from anchorscope.evidence.experiments.found import Statistic
-from anchorscope.evidence.experiments.inputs import ExperimentInputs
+from anchorscope.evidence.experiments.experiment import ExperimentInputs, Statistic
 from anchorscope.evidence.pathways import A_ANCHORED, GROUPS, Q_ANCHORED
 
 Floats = NDArray[np.floating]

@@ -14,8 +14,7 @@ from scipy.stats import false_discovery_control, norm
 from torch import Tensor
 
 from anchorscope.evidence.draws import Draws, ratio
-from anchorscope.stats.agreement import kappa
-from anchorscope.stats.estimate import Estimate, percentile_interval
+from anchorscope.stats.estimate import Estimate, kappa, percentile_interval
 
 Floats = NDArray[np.floating]
 Bools = NDArray[np.bool_]

@@ -15,16 +15,23 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from anchorscope.evidence.corrected import CellSums, Corrected, cell_sums, correct_shift, curve_samples, of_group
+from anchorscope.catalogue import KNOCKOUT
+from anchorscope.evidence.corrected import (
+    CellSums,
+    Corrected,
+    cell_sums,
+    correct_shift,
+    curve_samples,
+    of_group,
+    shifts,
+)
 from anchorscope.evidence.curves import TRUTHS
 from anchorscope.evidence.draws import Draws, ratio
 from anchorscope.evidence.experiments.compare import group_means, of_truth
-from anchorscope.evidence.experiments.found import ItemValues
-from anchorscope.evidence.experiments.inputs import ExperimentInputs
+from anchorscope.evidence.experiments.experiment import ExperimentInputs, ItemValues
 from anchorscope.evidence.experiments.partial_cuts import Outcome, partial_knockout
-from anchorscope.evidence.items import KNOCKOUT, true_label_probability
+from anchorscope.evidence.measured import true_label_probability
 from anchorscope.evidence.pathways import GROUPS
-from anchorscope.evidence.shift import shifts
 
 CORRECTED = "corrected"
 """The assignment whose ΔP is corrected too."""

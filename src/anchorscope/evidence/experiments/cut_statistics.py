@@ -18,7 +18,7 @@ from anchorscope.evidence.experiments.compare import (
     q_values,
 )
 from anchorscope.evidence.experiments.cut_effects import Effects
-from anchorscope.evidence.experiments.found import Statistic
+from anchorscope.evidence.experiments.experiment import Statistic
 from anchorscope.evidence.pathways import A_ANCHORED, GROUPS, Q_ANCHORED
 from anchorscope.stats.estimate import Estimate
 

@@ -11,9 +11,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from anchorscope.catalogue import KNOCKOUT
+from anchorscope.evidence.corrected import shifts
 from anchorscope.evidence.draws import Draws
-from anchorscope.evidence.experiments.inputs import ExperimentInputs
-from anchorscope.evidence.items import KNOCKOUT, true_label_probability
+from anchorscope.evidence.experiments.experiment import ExperimentInputs
+from anchorscope.evidence.measured import true_label_probability
 from anchorscope.evidence.pathways import (
     RETAINED,
     assign,
@@ -22,7 +24,6 @@ from anchorscope.evidence.pathways import (
     noise_at_reference,
     prior_log_odds,
 )
-from anchorscope.evidence.shift import shifts
 
 Floats = NDArray[np.floating]
 Bools = NDArray[np.bool_]

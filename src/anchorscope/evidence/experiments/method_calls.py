@@ -13,11 +13,12 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from anchorscope.catalogue import KNOCKOUT
+from anchorscope.evidence.corrected import shifts
 from anchorscope.evidence.draws import Draws
-from anchorscope.evidence.experiments.inputs import ExperimentInputs
-from anchorscope.evidence.items import KNOCKOUT, Measured, true_label_probability
+from anchorscope.evidence.experiments.experiment import ExperimentInputs
+from anchorscope.evidence.measured import Measured, true_label_probability
 from anchorscope.evidence.pathways import at_reference, noise_at_reference
-from anchorscope.evidence.shift import shifts
 
 METHODS = (KNOCKOUT, "direct", "zeroing", "patch-same", "patch-random", "answer-template", "answer-bare")
 """Interventions that ask whether an item needs its question; the others are controls."""

@@ -10,11 +10,10 @@ from anchorscope.evidence.curves import TRUTHS
 from anchorscope.evidence.draws import Draws, ratio
 from anchorscope.evidence.experiments.by_pathway import Compared, too_few
 from anchorscope.evidence.experiments.compare import FEW, METHOD, estimate_of, of_truth
-from anchorscope.evidence.experiments.found import Statistic
-from anchorscope.evidence.experiments.inputs import ExperimentInputs
+from anchorscope.evidence.experiments.experiment import ExperimentInputs, Statistic
 from anchorscope.evidence.pathways import GROUPS
-from anchorscope.stats.bimodality import SAMPLES, coefficient_of_powers, dip, dip_p_value, dips
 from anchorscope.stats.estimate import Estimate
+from anchorscope.stats.modes import SAMPLES, coefficient_of_powers, dip, dip_p_value, dips
 
 Floats = NDArray[np.floating]
 Bools = NDArray[np.bool_]

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from anchorscope.engine.sequences import Cut, Variant
-from anchorscope.evidence.experiments.inputs import ExperimentInputs
+from anchorscope.evidence.experiments.experiment import ExperimentInputs
 from anchorscope.execute.executor import run_states
 from anchorscope.interventions.cuts import KNOCKOUT
 from anchorscope.interventions.intervention import Intervention

@@ -25,9 +25,7 @@ from anchorscope.engine.saliency import ALL
 from anchorscope.engine.sequences import SITES
 from anchorscope.evidence.experiments.by_pathway import Column, compare_pathways
 from anchorscope.evidence.experiments.compare import FEW, METHOD
-from anchorscope.evidence.experiments.experiment import Experiment
-from anchorscope.evidence.experiments.found import Found, ItemValues
-from anchorscope.evidence.experiments.inputs import ExperimentInputs
+from anchorscope.evidence.experiments.experiment import Experiment, ExperimentInputs, Found, ItemValues
 from anchorscope.evidence.experiments.modes import bimodality
 from anchorscope.evidence.experiments.separation import explained_by, separation
 from anchorscope.evidence.pathways import at_reference

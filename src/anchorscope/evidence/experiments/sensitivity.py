@@ -19,17 +19,71 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from anchorscope.catalogue import KNOCKOUT
+from anchorscope.errors import UserError
 from anchorscope.evidence.corrected import Corrected, correct_shift
 from anchorscope.evidence.draws import resampling
+from anchorscope.evidence.effects import score_states
+from anchorscope.evidence.experiments.assignment_rows import (
+    Assigned,
+    Few,
+    kappa_row,
+    mean_rows,
+    notes,
+    share_rows,
+)
 from anchorscope.evidence.experiments.compare import q_values
 from anchorscope.evidence.experiments.experiment import Experiment, ExperimentInputs, Found, ItemValues, Statistic
 from anchorscope.evidence.experiments.flip_rules import RULES, Seen, seen_at_reference
 from anchorscope.evidence.experiments.method_calls import MethodCalls, correct_before, intervention_calls
-from anchorscope.evidence.experiments.other_seeds import SEEDS, measured_anew, no_other_seeds
-from anchorscope.evidence.experiments.ways import Few, Way, kappa_row, mean_rows, notes, share_rows
-from anchorscope.evidence.items import KNOCKOUT, Measured, true_label_probability
+from anchorscope.evidence.measured import Measured, refit_logits, true_label_probability
 from anchorscope.evidence.pathways import assign, at_reference, noise_at_reference
+from anchorscope.probes.crossfit import fit_probes, make_splits
+from anchorscope.probes.folds import grouped_folds
+from anchorscope.probes.scoring import Scorer
 from anchorscope.stats.estimate import Estimate
+from anchorscope.stats.streams import priorities
+
+SEEDS = 3
+"""Other seeds that are tried."""
+
+
+def no_other_seeds(inputs: ExperimentInputs) -> str | None:
+    """Why other probes cannot be put on the cut states, if so."""
+    if KNOCKOUT not in inputs.cut_states():
+        return f"other seeds: the states under the {KNOCKOUT} were not kept, so no other probe can score them"
+    return None
+
+
+def measured_anew(inputs: ExperimentInputs, seed: int) -> Measured | str:
+    """Log-odds before and after the knockout by probes of another seed, or why there are none."""
+    place, device = inputs.measured, torch.device(inputs.device)
+    clean, cut = inputs.states(), inputs.cut_states()[KNOCKOUT]
+    ids = [item.item_id for item in inputs.used_items]
+    folds = grouped_folds(place.groups, place.labels, int(place.folds.max()) + 1, priorities(seed, "folds", ids))
+    try:
+        splits = make_splits(place.labels, place.groups, folds, seed, ("full",), ids)
+    except UserError:
+        return f"seed {seed}: its folds leave only true or only false answers on some side"
+    (probes,) = fit_probes(clean[None], splits, [f"seed {seed}"], device, inputs.progress)
+    scorer = Scorer([[probes]], folds, device)
+    before, after = (
+        score_states(scorer, states[None, None])[:, 0, 0].transpose(1, 2, 0)  # [probe, layer, item]
+        for states in (clean, cut)
+    )
+    return Measured(
+        labels=place.labels,
+        groups=place.groups,
+        folds=folds,
+        probes=splits.probes,
+        before=before,
+        after={KNOCKOUT: after},
+        ran={KNOCKOUT: place.ran[KNOCKOUT]},
+        n_cut={KNOCKOUT: place.n_cut[KNOCKOUT]},
+        reference=probes.reference,
+        refits={KNOCKOUT: refit_logits(KNOCKOUT, cut, splits, inputs.progress, device)},
+    )
+
 
 UNMOVED = "l*"
 CUTS = ("subject", "property", "content", "random")
@@ -51,7 +105,9 @@ def run(inputs: ExperimentInputs) -> Found:
     return Found((*moved, *ruled, *cut, *seeded), _rule_values(seen_at_reference(inputs)), tuple(missing))
 
 
-def _ways(inputs: ExperimentInputs, measured: Measured, shift: Tensor, variant: str, move: int = 0) -> dict[str, Way]:
+def _assigned(
+    inputs: ExperimentInputs, measured: Measured, shift: Tensor, variant: str, move: int = 0
+) -> dict[str, Assigned]:
     """The assignments by some probes, the reference layer moved by some layers.
 
     `shift` is the common shift [layer, fold, draw]. The noise floor is that of the run's own probes: the no-op control
@@ -70,13 +126,13 @@ def _ways(inputs: ExperimentInputs, measured: Measured, shift: Tensor, variant: 
     flipped = ((less > 0) != (clean > 0)) & ((less - clean).abs() > noise)
     layer = round(float(layers.mean()))
     found = {
-        "plain": Way(variant, known, draws.put(calls.flipped)[:, None], "plain", layer),
-        "corrected": Way(variant, known, flipped, "corrected", layer),
+        "plain": Assigned(variant, known, draws.put(calls.flipped)[:, None], "plain", layer),
+        "corrected": Assigned(variant, known, flipped, "corrected", layer),
     }
     if KNOCKOUT in measured.refits:
         left = at_reference(measured.refits[KNOCKOUT], reference, folds, move)
         lost = RULES["retained"].flipped(Seen(before, after, left, measured.labels, folds, noise))
-        found["retained"] = Way(variant, known & np.isfinite(left), draws.put(lost)[:, None], "retained", layer)
+        found["retained"] = Assigned(variant, known & np.isfinite(left), draws.put(lost)[:, None], "retained", layer)
     return found
 
 
@@ -84,16 +140,16 @@ def _moved(inputs: ExperimentInputs, corrected: Corrected) -> Rows:
     """The reference layer moved by every possible number of layers; folds that have no more stay at the last one."""
     place, draws = inputs.measured, inputs.draws
     moves = range(-int(inputs.reference.max()), place.n_layers - int(inputs.reference.min()))
-    own = _ways(inputs, place, corrected.knockout, UNMOVED)
+    own = _assigned(inputs, place, corrected.knockout, UNMOVED)
     rows: list[Statistic] = []
     few: list[Few] = []
     inputs.progress.start("sensitivity", len(moves))
     for move in moves:
         variant = UNMOVED if move == 0 else f"{UNMOVED} {'−' if move < 0 else '+'} {abs(move)}"
-        for assignment, way in _ways(inputs, place, corrected.knockout, variant, move).items():
-            parts = [share_rows(way, place.labels, draws)]
+        for assignment, moved in _assigned(inputs, place, corrected.knockout, variant, move).items():
+            parts = [share_rows(moved, place.labels, draws)]
             if move:
-                parts.append(kappa_row(way, own[assignment], UNMOVED, draws))
+                parts.append(kappa_row(moved, own[assignment], UNMOVED, draws))
             rows += [row for part in parts for row in part[0]]
             few += [one for part in parts for one in part[1]]
         inputs.progress.advance(1)
@@ -116,20 +172,20 @@ def _with_q_values(rows: list[Statistic]) -> list[Statistic]:
 
 def _ruled(inputs: ExperimentInputs, corrected: Corrected) -> tuple[list[Statistic], list[Few], list[str]]:
     """Other rules on the same log-odds."""
-    ways, lacking = _rule_ways(inputs, corrected)
+    assigned, lacking = _assigned_by_rules(inputs, corrected)
     rows, few = [], []
-    for name, way in ways.items():
-        parts = [share_rows(way, inputs.measured.labels, inputs.draws)]
+    for name, one in assigned.items():
+        parts = [share_rows(one, inputs.measured.labels, inputs.draws)]
         if name != "plain":
-            parts.append(kappa_row(way, ways["plain"], "plain", inputs.draws))
+            parts.append(kappa_row(one, assigned["plain"], "plain", inputs.draws))
         rows += [row for part in parts for row in part[0]]
         few += [one for part in parts for one in part[1]]
     return rows, few, lacking
 
 
-def _rule_ways(inputs: ExperimentInputs, corrected: Corrected) -> tuple[dict[str, Way], list[str]]:
+def _assigned_by_rules(inputs: ExperimentInputs, corrected: Corrected) -> tuple[dict[str, Assigned], list[str]]:
     seen, draws = seen_at_reference(inputs), inputs.draws
-    ways, lacking = {}, []
+    assigned, lacking = {}, []
     for name, rule in RULES.items():
         if rule.needs_refit and seen.refit is None:
             lacking.append(f"rule {name!r}: no probe was trained on states under the {KNOCKOUT}")
@@ -137,22 +193,22 @@ def _rule_ways(inputs: ExperimentInputs, corrected: Corrected) -> tuple[dict[str
         known = seen.correct & np.isfinite(rule.score(seen))
         # The shift that the corrected rule takes away is an estimate: every draw makes its own.
         flipped = corrected.flipped if name == "corrected" else draws.put(rule.flipped(seen))[:, None]
-        ways[name] = Way(f"rule: {name}", known, flipped, name if name in inputs.calls else None)
+        assigned[name] = Assigned(f"rule: {name}", known, flipped, name if name in inputs.calls else None)
     for name, calls in inputs.calls.items():
         if name not in RULES:
-            ways[name] = Way(f"rule: {name}", calls.correct, draws.put(calls.flipped)[:, None], name)
-    return ways, lacking
+            assigned[name] = Assigned(f"rule: {name}", calls.correct, draws.put(calls.flipped)[:, None], name)
+    return assigned, lacking
 
 
 def _cut(inputs: ExperimentInputs) -> tuple[list[Statistic], list[Few], list[str]]:
     """The plain assignment made by other cuts."""
     place, draws = inputs.measured, inputs.draws
-    own = _cut_way(inputs, intervention_calls(place, KNOCKOUT, "plain", draws))
+    own = _assigned_by_cut(inputs, intervention_calls(place, KNOCKOUT, "plain", draws))
     rows: list[Statistic] = []
     few: list[Few] = []
     for name in (one for one in CUTS if one in place.after):
-        way = _cut_way(inputs, intervention_calls(place, name, "plain", draws))
-        for found, reasons in (share_rows(way, place.labels, draws), kappa_row(way, own, "plain", draws)):
+        one = _assigned_by_cut(inputs, intervention_calls(place, name, "plain", draws))
+        for found, reasons in (share_rows(one, place.labels, draws), kappa_row(one, own, "plain", draws)):
             rows += found
             few += reasons
     absent = [name for name in CUTS if name not in place.after]
@@ -163,10 +219,10 @@ def _cut(inputs: ExperimentInputs) -> tuple[list[Statistic], list[Few], list[str
     ]
 
 
-def _cut_way(inputs: ExperimentInputs, calls: MethodCalls) -> Way:
+def _assigned_by_cut(inputs: ExperimentInputs, calls: MethodCalls) -> Assigned:
     """Only items that the cut was run on, and that have a number after it, have a pathway by it."""
     known = correct_before(inputs.measured) & calls.ran & np.isfinite(calls.score)
-    return Way(f"cut: {calls.method}", known, calls.flipped, "plain")
+    return Assigned(f"cut: {calls.method}", known, calls.flipped, "plain")
 
 
 def _rule_values(seen: Seen) -> tuple[ItemValues, ...]:
@@ -188,7 +244,7 @@ def _seeded(inputs: ExperimentInputs, corrected: Corrected) -> tuple[list[Statis
     if why_not:
         return [], [], [why_not]
     labels, draws, own_name = inputs.measured.labels, inputs.draws, f"seed {inputs.setting.seed}"
-    own = _ways(inputs, inputs.measured, corrected.knockout, own_name)
+    own = _assigned(inputs, inputs.measured, corrected.knockout, own_name)
     rows: list[Statistic] = []
     few: list[Few] = []
     lacking: list[str] = []
@@ -198,10 +254,10 @@ def _seeded(inputs: ExperimentInputs, corrected: Corrected) -> tuple[list[Statis
             lacking.append(measured)
             continue
         with resampling(torch.device(inputs.device)):
-            ways = _ways(inputs, measured, correct_shift(measured, draws).knockout, f"seed {seed}")
-            parts = [share_rows(way, labels, draws) for way in ways.values()]
-            parts += [kappa_row(way, own[name], own_name, draws) for name, way in ways.items() if name in own]
-            parts.append(mean_rows(ways["plain"], "delta_p_reference", _delta_p(measured), labels, draws))
+            assigned = _assigned(inputs, measured, correct_shift(measured, draws).knockout, f"seed {seed}")
+            parts = [share_rows(one, labels, draws) for one in assigned.values()]
+            parts += [kappa_row(one, own[name], own_name, draws) for name, one in assigned.items() if name in own]
+            parts.append(mean_rows(assigned["plain"], "delta_p_reference", _delta_p(measured), labels, draws))
         rows += [row for part in parts for row in part[0]]
         few += [one for part in parts for one in part[1]]
     return [*rows, *_over_seeds(rows)], few, lacking

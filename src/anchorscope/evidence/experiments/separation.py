@@ -12,8 +12,7 @@ from anchorscope.evidence.curves import TRUTHS
 from anchorscope.evidence.draws import ratio, resampling
 from anchorscope.evidence.experiments.by_pathway import Compared, too_few
 from anchorscope.evidence.experiments.compare import FEW, METHOD, estimate_of, in_groups_of, of_truth, p_value
-from anchorscope.evidence.experiments.found import Statistic
-from anchorscope.evidence.experiments.inputs import ExperimentInputs
+from anchorscope.evidence.experiments.experiment import ExperimentInputs, Statistic
 from anchorscope.evidence.pathways import GROUPS, Q_ANCHORED
 
 Floats = NDArray[np.floating]

@@ -10,14 +10,12 @@ from typing import Any
 
 from anchorscope.report.assignment_rules import RULES
 from anchorscope.report.comparison.compared import Compared, panel_title
-from anchorscope.report.findings import Findings
-from anchorscope.report.lookup import auc_of, headline_layer, summary_of
+from anchorscope.report.findings import Findings, auc_of, headline_layer, summary_of
 from anchorscope.report.palette import A_ANCHORED, GROUPS, Q_ANCHORED, display_name
 from anchorscope.report.statements.curve_readings import short_number
 from anchorscope.report.statements.run_curves import RunCurves
 from anchorscope.report.statements.size_trends import size
-from anchorscope.report.text_table import Table
-from anchorscope.report.wording import MISSING, count, estimate, listing, number, percent, points, spanned
+from anchorscope.report.wording import MISSING, Table, count, estimate, listing, number, percent, points, spanned
 from anchorscope.stats.curve_shape import trough
 from anchorscope.stats.estimate import Estimate
 

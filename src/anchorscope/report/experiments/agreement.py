@@ -29,8 +29,7 @@ from anchorscope.report.experiments.experiment_rows import (
 from anchorscope.report.experiments.section import ExperimentChart, SectionSpec
 from anchorscope.report.findings import Findings
 from anchorscope.report.palette import Q_ANCHORED, display_name
-from anchorscope.report.text_table import NOTHING, Table, p_value_cell, shown
-from anchorscope.report.wording import count, estimate, number, percent
+from anchorscope.report.wording import NOTHING, Table, count, estimate, number, p_value_cell, percent, shown
 
 _COLUMNS = ("dataset", "assignment", "truth", "variant", "against", "value", "ci_low", "ci_high", "n", "p_value",
             "q_value")  # fmt: skip

@@ -27,8 +27,17 @@ from anchorscope.report.experiments.experiment_rows import (
 from anchorscope.report.experiments.section import ExperimentChart, SectionSpec
 from anchorscope.report.findings import Findings
 from anchorscope.report.palette import CONTROL_GREY, GROUPS, DatasetStyle, dataset_styles, display_name
-from anchorscope.report.text_table import GROUP_HEAD, Show, Table, difference_cells, group_cells, shown
-from anchorscope.report.wording import count, estimate, percent
+from anchorscope.report.wording import (
+    GROUP_HEAD,
+    Show,
+    Table,
+    count,
+    difference_cells,
+    estimate,
+    group_cells,
+    percent,
+    shown,
+)
 
 WEIGHTED, AS_DRAWN = "weighted", "as drawn"
 QUANTITIES: dict[str, tuple[str, Show]] = {

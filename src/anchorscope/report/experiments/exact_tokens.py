@@ -27,11 +27,9 @@ from anchorscope.report.charts.line_chart import (
     items_note,
     line_chart,
 )
-from anchorscope.report.findings import Findings
-from anchorscope.report.lookup import summary_of
+from anchorscope.report.findings import Findings, summary_of
 from anchorscope.report.palette import CONTROL_GREY, GROUPS, INK, LINE_STYLES, display_name
-from anchorscope.report.text_table import Table
-from anchorscope.report.wording import percent, points
+from anchorscope.report.wording import Table, percent, points
 
 CUTS: dict[str, tuple[str, str, str]] = {
     "knockout": ("subject and property (the chart)", INK, ""),

@@ -28,9 +28,8 @@ from anchorscope.report.experiments.experiment_rows import (
 from anchorscope.report.experiments.section import ExperimentChart, SectionSpec
 from anchorscope.report.findings import Findings
 from anchorscope.report.palette import GROUPS, LINE_STYLES, DatasetStyle, dataset_styles, display_name
-from anchorscope.report.text_table import GROUP_HEAD, NOTHING, Table, group_cells, p_value_cell, shown
 from anchorscope.report.verdicts import DISCOVERY_RATE
-from anchorscope.report.wording import points
+from anchorscope.report.wording import GROUP_HEAD, NOTHING, Table, group_cells, p_value_cell, points, shown
 
 _ALL = -1
 _VARIANT = re.compile(r"(?:head (?P<head>\d+)|all heads)(?:, (?P<depth>layers? .+))?")

@@ -33,8 +33,7 @@ from anchorscope.report.experiments.experiment_rows import (
 from anchorscope.report.experiments.section import ExperimentChart, SectionSpec
 from anchorscope.report.findings import Findings
 from anchorscope.report.palette import GROUPS, dataset_styles, display_name
-from anchorscope.report.text_table import NOTHING, Table, shown
-from anchorscope.report.wording import count, percent, points
+from anchorscope.report.wording import NOTHING, Table, count, percent, points, shown
 
 _COLUMNS = ("dataset", "assignment", "intervention", "group", "value", "ci_low", "ci_high", "n", "method")
 OTHERS = tuple(one.name for one in INTERVENTIONS.values() if one.experiment not in ("knockout", "exact-tokens"))

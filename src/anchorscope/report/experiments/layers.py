@@ -44,9 +44,8 @@ from anchorscope.report.experiments.interventions import effects_table
 from anchorscope.report.experiments.section import ExperimentChart, SectionSpec
 from anchorscope.report.findings import Findings
 from anchorscope.report.palette import GROUPS, LINE_STYLES, DatasetStyle, dataset_styles, display_name
-from anchorscope.report.text_table import Table, difference_cells, shown
 from anchorscope.report.verdicts import DISCOVERY_RATE, SMALL_EFFECT
-from anchorscope.report.wording import count, estimate, number, percent, points
+from anchorscope.report.wording import Table, count, difference_cells, estimate, number, percent, points, shown
 
 SINGLE = "single"
 _LEAST_REACH = 5.0  # points: a map of noise must not look like one of effects

@@ -28,9 +28,18 @@ from anchorscope.report.experiments.experiment_rows import (
 from anchorscope.report.experiments.section import ExperimentChart, SectionSpec
 from anchorscope.report.findings import Findings
 from anchorscope.report.palette import A_ANCHORED, GROUPS, INK, Q_ANCHORED, display_name
-from anchorscope.report.text_table import GROUP_HEAD, NOTHING, Show, Table, group_cells, p_value_cell
-from anchorscope.report.wording import count, estimate, percent
-from anchorscope.stats.density import density_grid, gaussian_density
+from anchorscope.report.wording import (
+    GROUP_HEAD,
+    NOTHING,
+    Show,
+    Table,
+    count,
+    estimate,
+    group_cells,
+    p_value_cell,
+    percent,
+)
+from anchorscope.stats.modes import density_grid, gaussian_density
 
 QUANTITY = "question_to_answer"
 FEW = 10

@@ -17,7 +17,7 @@ from anchorscope.report.charts.display import Display
 from anchorscope.report.experiments.experiment_rows import absent_notes, datasets_in
 from anchorscope.report.findings import Findings
 from anchorscope.report.palette import display_name
-from anchorscope.report.text_table import Table
+from anchorscope.report.wording import Table
 
 
 @dataclass(frozen=True)

@@ -27,8 +27,7 @@ from anchorscope.report.experiments.experiment_rows import (
 from anchorscope.report.experiments.section import ExperimentChart, SectionSpec
 from anchorscope.report.findings import Findings
 from anchorscope.report.palette import CONTROL_GREY, dataset_styles, display_name
-from anchorscope.report.text_table import NOTHING, Table, p_value_cell, shown
-from anchorscope.report.wording import count, estimate
+from anchorscope.report.wording import NOTHING, Table, count, estimate, p_value_cell, shown
 
 LINES: dict[str, tuple[str, dict[str, Any]]] = {
     "auc": ("probe on clean states", {"color": "#0072b2", "marker": "o", "markersize": 3.4, "markeredgewidth": 0.0}),

@@ -26,8 +26,7 @@ from anchorscope.report.experiments.experiment_rows import (
 from anchorscope.report.experiments.section import ExperimentChart, SectionSpec
 from anchorscope.report.findings import Findings
 from anchorscope.report.palette import GROUPS, INK, display_name
-from anchorscope.report.text_table import NOTHING, Table, p_value_cell, shown
-from anchorscope.report.wording import count, estimate, percent, points
+from anchorscope.report.wording import NOTHING, Table, count, estimate, p_value_cell, percent, points, shown
 
 QUANTITIES: dict[str, tuple[str, dict[str, Any]]] = {
     "q_share": ("share of Q-Anchored", {"color": "#0072b2", "marker": "o", "markersize": 4.2, "markeredgewidth": 0.0}),

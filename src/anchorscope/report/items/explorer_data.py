@@ -19,7 +19,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from anchorscope.catalogue import CONTROLS, intervention_label, interventions_in
-from anchorscope.evidence.items import probability
+from anchorscope.evidence.measured import probability
 from anchorscope.report.findings import Findings
 from anchorscope.report.items.item_effects import ItemEffects, item_effects, reference_layers
 from anchorscope.report.items.item_records import ordered_rules, pathways_of_items

@@ -12,9 +12,8 @@ import polars as pl
 from numpy.typing import NDArray
 
 from anchorscope.catalogue import INTERVENTIONS
-from anchorscope.evidence.items import true_label_probability
-from anchorscope.report.findings import Findings
-from anchorscope.report.lookup import summary_of
+from anchorscope.evidence.measured import true_label_probability
+from anchorscope.report.findings import Findings, summary_of
 
 Floats = NDArray[np.float64]
 Whole = NDArray[np.int64]

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from anchorscope.evidence.items import probability
+from anchorscope.evidence.measured import probability
 from anchorscope.report.assignment_rules import RULES
 from anchorscope.report.findings import Findings
 from anchorscope.report.items.item_effects import ItemEffects, headline_pathways, item_effects, reference_layers

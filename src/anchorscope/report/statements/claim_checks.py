@@ -40,7 +40,7 @@ from anchorscope.report.verdicts import (
     STAYS_FLAT,
 )
 from anchorscope.report.wording import estimate, points
-from anchorscope.stats.curve_order import closing, crossing
+from anchorscope.stats.curve_order import closing, crossing, difference_of
 from anchorscope.stats.curve_shape import (
     first,
     last,
@@ -52,7 +52,6 @@ from anchorscope.stats.curve_shape import (
     volatility,
 )
 from anchorscope.stats.estimate import Estimate
-from anchorscope.stats.independent import difference_of
 from anchorscope.stats.sampled_curve import SampledCurve
 
 Check = Callable[[Sequence[RunCurves]], list[Part]]

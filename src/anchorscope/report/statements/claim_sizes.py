@@ -8,10 +8,9 @@ from anchorscope.report.statements.run_curves import RunCurves, depth_below_zero
 from anchorscope.report.statements.size_trends import order_by_size
 from anchorscope.report.verdicts import GREATER, SAME_RATE
 from anchorscope.report.wording import estimate, points
-from anchorscope.stats.curve_order import spread
+from anchorscope.stats.curve_order import difference_of, mean_of, ratio_of, spread
 from anchorscope.stats.curve_shape import decline, volatility
 from anchorscope.stats.estimate import Estimate
-from anchorscope.stats.independent import difference_of, mean_of, ratio_of
 from anchorscope.stats.sampled_curve import SampledCurve
 
 TWO_SIZES_NEEDED = "needs runs of two model sizes: anchorscope compare"

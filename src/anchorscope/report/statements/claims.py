@@ -11,8 +11,8 @@ from anchorscope.report.statements import claim_sizes
 from anchorscope.report.statements.claim import RANDOM_WEIGHTS, Claim, Judged, Judgement, Part, missing, worst
 from anchorscope.report.statements.reading_record import record
 from anchorscope.report.statements.run_curves import RunCurves
-from anchorscope.report.text_table import Table
 from anchorscope.report.verdicts import Verdict
+from anchorscope.report.wording import Table
 
 LLAMA, QWEN = "Llama-3.2 1B and 3B", "Qwen3 8B and 32B"
 READINGS = {1: LLAMA, 2: LLAMA, 3: LLAMA, 4: QWEN, 5: QWEN}

@@ -2,7 +2,7 @@
 how good the probe itself is."""
 
 from anchorscope.report.charts.auc_charts import BASELINES
-from anchorscope.report.lookup import auc_of, headline_layer
+from anchorscope.report.findings import auc_of, headline_layer
 from anchorscope.report.palette import A_ANCHORED, Q_ANCHORED
 from anchorscope.report.statements.reading_record import About, Reading
 from anchorscope.report.verdicts import (

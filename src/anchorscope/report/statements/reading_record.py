@@ -9,8 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from anchorscope.report.assignment_rules import RULES
-from anchorscope.report.findings import Findings
-from anchorscope.report.lookup import summary_of
+from anchorscope.report.findings import Findings, summary_of
 from anchorscope.report.palette import display_name
 from anchorscope.report.verdicts import Verdict
 from anchorscope.report.wording import MISSING, number

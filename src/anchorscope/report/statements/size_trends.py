@@ -10,9 +10,8 @@ from anchorscope.report.statements.run_curves import RunCurves
 from anchorscope.report.verdicts import TWO_SIZES, Verdict, one_direction, surely
 from anchorscope.report.wording import number
 from anchorscope.stats import curve_shape as shape
-from anchorscope.stats.curve_order import spread
+from anchorscope.stats.curve_order import difference_of, mean_of, spread
 from anchorscope.stats.estimate import Estimate
-from anchorscope.stats.independent import difference_of, mean_of
 from anchorscope.stats.sampled_curve import SampledCurve
 
 

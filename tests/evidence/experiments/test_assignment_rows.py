@@ -8,15 +8,22 @@ from hypothesis import strategies as st
 from sklearn.metrics import cohen_kappa_score
 
 from anchorscope.evidence.draws import Draws
-from anchorscope.evidence.experiments.found import Statistic
-from anchorscope.evidence.experiments.ways import Few, Way, kappa_row, mean_rows, notes, share_rows
+from anchorscope.evidence.experiments.assignment_rows import (
+    Assigned,
+    Few,
+    kappa_row,
+    mean_rows,
+    notes,
+    share_rows,
+)
+from anchorscope.evidence.experiments.experiment import Statistic
 from anchorscope.stats.estimate import group_weights
 
 Q, A = "Q-Anchored", "A-Anchored"
 
 
-def make_way(correct: np.ndarray, flipped: np.ndarray, variant: str = "so") -> Way:
-    return Way(variant, correct, torch.as_tensor(flipped)[:, None], "plain", 3)
+def make_way(correct: np.ndarray, flipped: np.ndarray, variant: str = "so") -> Assigned:
+    return Assigned(variant, correct, torch.as_tensor(flipped)[:, None], "plain", 3)
 
 
 def draws_of(n: int, resamples: int = 200, seed: int = 0) -> Draws:
@@ -51,7 +58,7 @@ def test_draws_that_call_an_item_differently_are_counted_with_their_own_calls() 
     draws = draws_of(100, 50)
     labels, correct = rng.random(100) < 0.5, rng.random(100) < 0.9
     flipped = torch.as_tensor(rng.random((100, 51)) < 0.5)
-    rows, _ = share_rows(Way("so", correct, flipped), labels, draws)
+    rows, _ = share_rows(Assigned("so", correct, flipped), labels, draws)
     counts = draws.counts.numpy()[correct]
     shares = (counts * flipped.numpy()[correct]).sum(axis=0) / counts.sum(axis=0)
     (row,) = [one for one in rows if one.quantity == "q_share" and one.truth == "all"]

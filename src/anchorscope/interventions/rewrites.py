@@ -7,6 +7,12 @@ and as a control as many other words are replaced by other questions' other word
 Parts change places with parts: the donor's subject for the subject, its property for the property; a part that the
 donor's question does not say stays. A donor to whose question the kept answer would be right is used only where none of
 those looked at is another: some answers are right whatever the question.
+
+Answer only: the question is dropped and the answer read by itself, afresh.
+
+Once with the template kept, an empty line where the question was, and once bare. Bare is not quite nothing: the
+sequence keeps its first token, since models use it as a sink for idle attention and would treat the answer's first
+word as one.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -16,7 +22,7 @@ import numpy as np
 from anchorscope.answers.grade import grade
 from anchorscope.catalogue import INTERVENTIONS as ENTRIES
 from anchorscope.interventions.cuts import NOISE_ITEMS
-from anchorscope.interventions.intervention import Intervention, ItemRun, Setting
+from anchorscope.interventions.intervention import Intervention, ItemRun, Setting, answered
 from anchorscope.items import Item
 from anchorscope.spans.char_spans import Span, is_clear, words_as_written
 from anchorscope.spans.locate import on_one_line, question_tokens
@@ -197,3 +203,22 @@ PATCH_CONTROL = Intervention(
     ENTRIES["patch-control"], rewrite=_other_words_exchanged, variant="control",
     why_few="the questions say nothing but their exact words",
 )  # fmt: skip
+
+
+def _template_kept(items: Sequence[Item], some: Sequence[int], setting: Setting) -> list[ItemRun]:
+    sequences = setting.writer().sequences([items[index] for index in some], [""] * len(some), setting.positions)
+    return [_dropped(items, index, sequence.ids[: sequence.answer_start], setting)
+            for index, sequence in zip(some, sequences, strict=True)]  # fmt: skip
+
+
+def _bare(items: Sequence[Item], some: Sequence[int], setting: Setting) -> list[ItemRun]:
+    return [_dropped(items, index, items[index].located.input_ids[:1], setting) for index in some]
+
+
+def _dropped(items: Sequence[Item], index: int, before: tuple[int, ...], setting: Setting) -> ItemRun:
+    sequence = answered(before, items[index], setting.positions)
+    return ItemRun(index, sequence, n_changed=len(items[index].located.input_ids) - len(sequence.ids))
+
+
+ANSWER_TEMPLATE = Intervention(ENTRIES["answer-template"], rewrite=_template_kept, variant="no question")
+ANSWER_BARE = Intervention(ENTRIES["answer-bare"], rewrite=_bare, variant="bare")

@@ -25,7 +25,7 @@ from anchorscope.evidence.experiments.compare import (
     of_truth,
     p_value,
 )
-from anchorscope.evidence.experiments.found import Statistic
+from anchorscope.evidence.experiments.experiment import Statistic
 from anchorscope.evidence.pathways import A_ANCHORED, GROUPS, Q_ANCHORED
 
 DIFFERENCE = f"{Q_ANCHORED} − {A_ANCHORED}"
@@ -36,7 +36,7 @@ Bools = NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
-class Way:
+class Assigned:
     """One way to assign pathways to the items."""
 
     variant: str
@@ -83,86 +83,88 @@ def notes(few: Iterable[Few]) -> list[str]:
     return lines
 
 
-def share_rows(way: Way, labels: Bools, draws: Draws) -> tuple[list[Statistic], list[Few]]:
+def share_rows(assigned: Assigned, labels: Bools, draws: Draws) -> tuple[list[Statistic], list[Few]]:
     """The share of Q-Anchored items, of true and false answers apart, and the share of true answers in both groups."""
     rows, few = [], []
-    numbers = _numbers(way, labels, draws)  # [group, truth, draw]
+    numbers = _numbers(assigned, labels, draws)  # [group, truth, draw]
     places = {"all": slice(None), "true": slice(1), "false": slice(1, None)}
     shares = {}
     for truth in TRUTHS:
-        n = int((way.correct & of_truth(labels, truth)).sum())
+        n = int((assigned.correct & of_truth(labels, truth)).sum())
         if n < FEW:
-            few.append(Few(f"are called right{'' if truth == 'all' else f' and {truth}'}", way.variant, n))
+            few.append(Few(f"are called right{'' if truth == 'all' else f' and {truth}'}", assigned.variant, n))
             continue
         inside = numbers[:, places[truth]].sum(dim=1)
         shares[truth] = ratio(inside[0], inside.sum(dim=0))
-        rows.append(way.row("q_share", shares[truth], n, truth=truth))
-    flipped = way.members(Q_ANCHORED)
-    if "true" in shares and "false" in shares and 0 < flipped.sum() < way.correct.sum():
-        apart = [flipped[way.correct & (labels == kind)].astype(float) for kind in (True, False)]
+        rows.append(assigned.row("q_share", shares[truth], n, truth=truth))
+    flipped = assigned.members(Q_ANCHORED)
+    if "true" in shares and "false" in shares and 0 < flipped.sum() < assigned.correct.sum():
+        apart = [flipped[assigned.correct & (labels == kind)].astype(float) for kind in (True, False)]
         bias = shares["true"] - shares["false"]
-        rows.append(way.row("label_bias", bias, sum(map(len, apart)), against="true − false", p_value=p_value(bias),
-                            effect_size=cohens_d(*apart)))  # fmt: skip
+        rows.append(
+            assigned.row("label_bias", bias, sum(map(len, apart)), against="true − false", p_value=p_value(bias),
+                         effect_size=cohens_d(*apart))
+        )  # fmt: skip
     of_group = ratio(numbers[:, 0], numbers.sum(dim=1))
-    found, more = group_rows(way, "true_share", of_group, labels.astype(float), way.correct, "all")
+    found, more = group_rows(assigned, "true_share", of_group, labels.astype(float), assigned.correct, "all")
     return rows + found, few + more
 
 
-def _numbers(way: Way, labels: Bools, draws: Draws) -> Tensor:
+def _numbers(assigned: Assigned, labels: Bools, draws: Draws) -> Tensor:
     """How many items are of each group and label, in every draw, [group, truth, draw]."""
     found = []
     for kind in (True, False):
-        where = draws.put(np.flatnonzero(way.correct & (labels == kind)))
+        where = draws.put(np.flatnonzero(assigned.correct & (labels == kind)))
         counts = draws.counts[where]
-        asking = total(counts * way.flipped[where])
+        asking = total(counts * assigned.flipped[where])
         found.append(torch.stack([asking, total(counts) - asking]))
     return torch.stack(found, dim=1)
 
 
 def mean_rows(
-    way: Way, quantity: str, values: Floats, labels: Bools, draws: Draws
+    assigned: Assigned, quantity: str, values: Floats, labels: Bools, draws: Draws
 ) -> tuple[list[Statistic], list[Few]]:
     """Means of a number per item over both groups, by truth label, and their differences; for ways fixed in advance."""
     rows, few = [], []
     for truth in TRUTHS:
-        inside = way.correct & of_truth(labels, truth) & np.isfinite(values)
-        samples = torch.cat([group_means(values[:, None], inside & way.members(group), draws) for group in GROUPS])
-        found, more = group_rows(way, quantity, samples, values, inside, truth)
+        inside = assigned.correct & of_truth(labels, truth) & np.isfinite(values)
+        samples = torch.cat([group_means(values[:, None], inside & assigned.members(group), draws) for group in GROUPS])
+        found, more = group_rows(assigned, quantity, samples, values, inside, truth)
         rows += found
         few += more
     return rows, few
 
 
 def group_rows(
-    way: Way, quantity: str, samples: Tensor, values: Floats, inside: Bools, truth: str
+    assigned: Assigned, quantity: str, samples: Tensor, values: Floats, inside: Bools, truth: str
 ) -> tuple[list[Statistic], list[Few]]:
     """Rows of a mean of both groups, [group, draw], and of its difference, whose effect size comes from the values."""
     rows, few, of_groups = [], [], []
     for place, group in enumerate(GROUPS):
-        own = values[inside & way.members(group)]
+        own = values[inside & assigned.members(group)]
         of_groups.append(own)
         if len(own) < FEW:
-            few.append(Few(f"are {group}{'' if truth == 'all' else f' and {truth}'}", way.variant, len(own)))
+            few.append(Few(f"are {group}{'' if truth == 'all' else f' and {truth}'}", assigned.variant, len(own)))
         else:
-            rows.append(way.row(quantity, samples[place], len(own), group=group, truth=truth))
+            rows.append(assigned.row(quantity, samples[place], len(own), group=group, truth=truth))
     if not few:
         difference = samples[0] - samples[1]
-        rows.append(way.row(
+        rows.append(assigned.row(
             f"{quantity}_difference", difference, sum(map(len, of_groups)), truth=truth, against=DIFFERENCE,
             p_value=p_value(difference), effect_size=cohens_d(*of_groups),
         ))  # fmt: skip
     return rows, few
 
 
-def kappa_row(way: Way, other: Way, name: str, draws: Draws) -> tuple[list[Statistic], list[Few]]:
+def kappa_row(assigned: Assigned, other: Assigned, name: str, draws: Draws) -> tuple[list[Statistic], list[Few]]:
     """Cohen's kappa of the pathways that two ways give, among the items that are called right both ways."""
-    both = np.flatnonzero(way.correct & other.correct)
+    both = np.flatnonzero(assigned.correct & other.correct)
     if len(both) < FEW:
-        return [], [Few(f"are called right both so and by {name}", way.variant, len(both))]
+        return [], [Few(f"are called right both so and by {name}", assigned.variant, len(both))]
     where = draws.put(both)
-    counts, first, second = draws.counts[where], way.flipped[where], other.flipped[where]
+    counts, first, second = draws.counts[where], assigned.flipped[where], other.flipped[where]
     table = [total(counts * (first == one) * (second == two)) for one in (True, False) for two in (True, False)]
     samples, rarest = kappa_samples(torch.stack(table))
     if rarest < FEW:
-        return [], [Few(f"are of the rarer pathway, for kappa with {name},", way.variant, rarest)]
-    return [way.row("kappa", samples, len(both), against=name)], []
+        return [], [Few(f"are of the rarer pathway, for kappa with {name},", assigned.variant, rarest)]
+    return [assigned.row("kappa", samples, len(both), against=name)], []

@@ -1,6 +1,11 @@
-"""From effects, which come intervention by intervention, to what analyses read: one (site, position) at a time."""
+"""The used items of one dataset at one site and position, as all analyses see them: arrays, no model.
+
+Effects come intervention by intervention; here they are put together place by place. Probes trained on the states under
+an intervention (`refit`) are scored here too.
+"""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
 import torch
@@ -10,9 +15,50 @@ from torch import Tensor
 
 from anchorscope.engine.sequences import SITES
 from anchorscope.evidence.effects import Effect
-from anchorscope.evidence.items import Measured
 from anchorscope.probes.crossfit import ProbeSet, Splits, fit_probes
 from anchorscope.progress import Progress
+
+
+@dataclass(frozen=True)
+class Measured:
+    """Log-odds before and after every intervention."""
+
+    labels: NDArray[np.bool_]
+    groups: NDArray[np.int64]
+    folds: NDArray[np.int64]
+    probes: tuple[str, ...]
+    """Names along the probe axis."""
+    before: NDArray[np.floating]
+    """Clean log-odds, [probe, layer, item]."""
+    after: Mapping[str, NDArray[np.floating]]
+    """Log-odds per intervention, [probe, layer, item of `ran`]."""
+    ran: Mapping[str, NDArray[np.int64]]
+    """Which items each intervention was run on."""
+    n_cut: Mapping[str, NDArray[np.int64]]
+    """Number of keys cut per intervention and item of `ran`."""
+    reference: NDArray[np.int64]
+    """Reference layer per probe and fold."""
+    refits: Mapping[str, NDArray[np.floating]] = field(default_factory=dict)
+    """Out-of-fold log-odds [layer, item] of probes trained on the states under an intervention, where there are any."""
+
+    @property
+    def n_layers(self) -> int:
+        """Number of layers."""
+        return int(self.before.shape[1])
+
+    def probe(self, name: str) -> int:
+        """Index of a probe."""
+        return self.probes.index(name)
+
+
+def probability(log_odds: NDArray[np.floating]) -> NDArray[np.floating]:
+    """Probability of "truthful"; log-odds of any size are allowed."""
+    return 0.5 * (1 + np.tanh(0.5 * log_odds))
+
+
+def true_label_probability(log_odds: NDArray[np.floating], labels: NDArray[np.bool_]) -> NDArray[np.floating]:
+    """Probability that the probe gives to the item's true label; items along the last axis."""
+    return probability(np.where(labels, log_odds, -log_odds))
 
 
 def measured_places(
