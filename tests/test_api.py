@@ -42,6 +42,11 @@ def test_every_public_name_is_there_and_importing_costs_nothing() -> None:
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
+def test_an_empty_name_of_a_folder_is_told() -> None:
+    with pytest.raises(anchorscope.UserError, match="folder's name is empty"):
+        anchorscope.run(out=" ")
+
+
 def test_an_unfinished_folder_is_told(tmp_path: Path) -> None:
     with pytest.raises(anchorscope.UserError, match="not a finished run"):
         anchorscope.open_run(tmp_path)

@@ -4,9 +4,7 @@ import hashlib
 import json
 import shutil
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -20,19 +18,19 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 sys.path.insert(0, str(Path(__file__).parent))  # pytest's import mode does not make helper modules importable
 
 from small_facts import liven, quick_options, rows, write_questions  # isort: skip
+from whole_runs import Stop, quick, stopping, tables_of, watching  # isort: skip
 
-from anchorscope.store import RunFolder
-
-from anchorscope.artefacts import publish
+from anchorscope.artefacts import publish, run_folder
 from anchorscope.errors import UserError
 from anchorscope.pipeline import run_recipe
 from anchorscope.recipe import Recipe, make_recipe, read_recipe
+from anchorscope.steps import job
 
 SITES, PROBES = ("attention", "mlp", "residual"), ("full", "a", "b")
 N_LAYERS, N_FOLDS, D_MODEL, N_USED = 4, 3, 32, 80
 FILES = (
-    "recipe.toml", "manifest.json", "items.parquet", "probes.safetensors", "probe_scores.csv", "effects.parquet",
-    "pathways.parquet", "curves.csv", "curve_samples.parquet", "observations.json",
+    "recipe.toml", "manifest.json", "index.json", "items.parquet", "probes.safetensors", "probe_scores.csv",
+    "effects.parquet", "pathways.parquet", "curves.csv", "curve_samples.parquet", "observations.json",
     "figures/delta_p.png", "figures/delta_p.svg", "figures/delta_p.pdf", "figures/delta_p.csv",
     "report.html", "report.md",
 )  # fmt: skip
@@ -72,40 +70,6 @@ def recipe(model_folder: Path, questions: Path) -> Recipe:
     return make_recipe(quick_options(questions, model=str(model_folder)))
 
 
-@dataclass
-class Watched:
-    """Which steps a run made, in order, and a copy of the folder after each of them."""
-
-    made: list[str] = field(default_factory=list)
-    copies: dict[str, Path] = field(default_factory=dict)
-
-
-@contextmanager
-def watching(keep: Path | None = None) -> Iterator[Watched]:
-    """Watches the steps of the runs inside."""
-    seen, step = Watched(), RunFolder.step
-
-    def watched(self: RunFolder, name: str, make: Callable[[], Any], form: Any) -> Any:
-        done = []
-        result = step(self, name, lambda: (done.append(name), make())[1], form)
-        if done:
-            seen.made.append(name)
-            if keep is not None:
-                seen.copies[name] = Path(shutil.copytree(self.path, keep / str(len(seen.made))))
-        return result
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(RunFolder, "step", watched)
-        yield seen
-
-
-def quick(recipe: Recipe, out: Path, **options: Any) -> Path:
-    """A run without figures and report, which take longer than everything else together."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(publish, "write_all", lambda *_: None)
-        return run_recipe(recipe, out, **options)
-
-
 @pytest.fixture(scope="module")
 def out(recipe: Recipe, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """One run with everything, chart and report included."""
@@ -113,12 +77,9 @@ def out(recipe: Recipe, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def watched(recipe: Recipe, tmp_path_factory: pytest.TempPathFactory) -> Watched:
-    """The steps of an uninterrupted run."""
-    folder = tmp_path_factory.mktemp("watched")
-    with watching(keep=folder) as seen:
-        quick(recipe, folder / "run")
-    return seen
+def steps(out: Path) -> list[str]:
+    """The steps of a run, in the order in which they are done."""
+    return list(json.loads((out / "index.json").read_text())["steps"])
 
 
 def table(out: Path, name: str) -> pl.DataFrame:
@@ -127,14 +88,8 @@ def table(out: Path, name: str) -> pl.DataFrame:
 
 def same_results(first: Path, second: Path) -> None:
     """Every number of two runs is the same to the last bit."""
-    for name in TABLES:
-        if name.endswith("csv"):
-            assert (first / name).read_bytes() == (second / name).read_bytes(), name
-        else:
-            assert_frame_equal(table(first, name), table(second, name), check_exact=True)
-    one, other = (load_file(out / "probes.safetensors") for out in (first, second))
-    assert set(one) == set(other)
-    assert all(torch.equal(tensor, other[name]) for name, tensor in one.items())
+    one, other = tables_of(first), tables_of(second)
+    assert [name for name in one if one[name] != other[name]] == []
 
 
 # The contract.
@@ -143,8 +98,18 @@ def same_results(first: Path, second: Path) -> None:
 def test_every_file_of_the_contract_is_there_and_nothing_half_written(out: Path) -> None:
     assert [name for name in FILES if not (out / name).is_file()] == []
     assert all((out / name).stat().st_size > 0 for name in FILES)
-    assert not (out / "work").exists()
+    assert {path.name for path in out.iterdir()} - {Path(name).parts[0] for name in FILES} == {
+        ".lock", "work", "experiments.csv", "experiment_items.parquet", "reference_curves.csv", "summary.csv"
+    }  # fmt: skip
     assert not list(out.rglob("*.partial"))
+
+
+def test_large_steps_are_dropped_at_the_end_and_the_others_kept(out: Path) -> None:
+    index = json.loads((out / "index.json").read_text())["steps"]
+    dropped = {name for name, one in index.items() if one["dropped"]}
+    assert dropped == {"facts/clean-states", "facts/cut-states"}
+    folders = {path.name.rpartition("-")[0] for path in (out / "work" / "facts").iterdir()}
+    assert folders == {name.removeprefix("facts/") for name in index if "/" in name} - {"clean-states", "cut-states"}
 
 
 def test_items_have_the_contracts_columns_and_kinds(out: Path) -> None:
@@ -221,7 +186,11 @@ def test_effects_have_the_contracts_columns_and_a_row_per_score(out: Path) -> No
 def test_probes_have_the_contracts_names_and_shapes(out: Path) -> None:
     probes = load_file(out / "probes.safetensors")
     names = [f"facts/{site}/final/{probe}" for site in SITES for probe in PROBES]
-    assert set(probes) == {f"{name}/{part}" for name in names for part in ("weight", "bias")}
+    final = [f"facts/{site}/final/final" for site in SITES]  # these learned from all items
+    assert set(probes) == {f"{name}/{part}" for name in (*names, *final) for part in ("weight", "bias")}
+    for name in final:
+        assert probes[f"{name}/weight"].shape == (N_LAYERS, D_MODEL)
+        assert probes[f"{name}/bias"].shape == (N_LAYERS,)
     for name in names:
         assert probes[f"{name}/weight"].shape == (N_FOLDS, N_LAYERS, D_MODEL)
         assert probes[f"{name}/bias"].shape == (N_FOLDS, N_LAYERS)
@@ -258,9 +227,12 @@ def test_pathways_of_the_headline_stand_beside_the_items(out: Path) -> None:
 def test_the_manifest_says_what_was_run_and_seals_every_file(out: Path, model_folder: Path) -> None:
     manifest = json.loads((out / "manifest.json").read_text())
     files = {str(path.relative_to(out)): path for path in out.rglob("*") if path.is_file()}
-    hashes = {name: hashlib.sha256(path.read_bytes()).hexdigest() for name, path in files.items()}
-    hashes.pop("manifest.json")
+    own = {".lock", "index.json", "manifest.json"}
+    results = {name: path for name, path in files.items() if name not in own and not name.startswith("work/")}
+    hashes = {name: hashlib.sha256(path.read_bytes()).hexdigest() for name, path in results.items()}
     assert manifest["sha256"] == hashes
+    assert manifest["schema_version"] == 2
+    assert manifest["events"] == []
     assert manifest["seed"] == 0
     assert manifest["model"]["source"] == str(model_folder)
     assert (manifest["model"]["n_layers"], manifest["model"]["d_model"]) == (N_LAYERS, D_MODEL)
@@ -271,6 +243,9 @@ def test_the_manifest_says_what_was_run_and_seals_every_file(out: Path, model_fo
               "false": 40, "used": 80, "used_true": 40, "bad": 0, "repeated": 0, "relations": 2}  # fmt: skip
     assert {name: counts[name] for name in wanted} == wanted
     assert all(step["seconds"] >= 0 and step["peak_memory_mb"] > 0 for step in manifest["steps"])
+    assert sum(step["seconds"] for step in manifest["steps"]) <= manifest["elapsed_seconds"] + 0.1  # none counts twice
+    keys = {name: one["key"] for name, one in json.loads((out / "index.json").read_text())["steps"].items()}
+    assert {step["step"]: step["key"] for step in manifest["steps"] if step["step"] != "report"} == keys
     assert len(manifest["reference_layers"]["facts"]) == N_FOLDS
 
 
@@ -287,24 +262,27 @@ def test_observations_are_a_list_of_readings(out: Path) -> None:
 
 def test_a_finished_run_is_not_done_again(recipe: Recipe, out: Path) -> None:
     before = {path: path.stat().st_mtime_ns for path in out.rglob("*") if path.is_file()}
-    with watching() as seen:
+    with watching() as made:
         run_recipe(recipe, out)
-    assert seen.made == []
+    assert made == []
     assert {path: path.stat().st_mtime_ns for path in out.rglob("*") if path.is_file()} == before
 
 
 def test_two_runs_of_one_recipe_give_the_same_numbers(recipe: Recipe, out: Path, tmp_path: Path) -> None:
-    same_results(out, quick(recipe, tmp_path / "again"))
+    quick(recipe, tmp_path / "again")
+    same_results(out, tmp_path / "again")
 
 
 def test_the_recipe_that_a_run_wrote_repeats_it(out: Path, tmp_path: Path) -> None:
     written = make_recipe(read_recipe(out / "recipe.toml"))
     assert (written.device, written.dtype) == ("cpu", "float32")
-    same_results(out, quick(written, tmp_path / "again"))
+    quick(written, tmp_path / "again")
+    same_results(out, tmp_path / "again")
 
 
 def test_another_seed_gives_other_numbers(recipe: Recipe, out: Path, tmp_path: Path) -> None:
-    other = quick(recipe.model_copy(update={"seed": 1}), tmp_path / "other")
+    other = tmp_path / "other"
+    quick(recipe.model_copy(update={"seed": 1}), other)
     for name in ("items.parquet", "curves.csv", "effects.parquet"):
         assert not table(out, name).equals(table(other, name)), name
 
@@ -312,90 +290,94 @@ def test_another_seed_gives_other_numbers(recipe: Recipe, out: Path, tmp_path: P
 # Stopped and resumed.
 
 
-def test_a_run_killed_after_a_step_goes_on_from_there(
-    recipe: Recipe, out: Path, watched: Watched, tmp_path: Path
-) -> None:
-    assert len(watched.made) == len(set(watched.made)) >= 10
-    for place, name in list(enumerate(watched.made))[::-2]:  # the test below stops inside every single one
-        resumed = Path(shutil.copytree(watched.copies[name], tmp_path / str(place)))
-        with watching() as seen:
-            quick(recipe, resumed)
-        assert seen.made == watched.made[place + 1 :], f"stopped after {name}"
-        same_results(out, resumed)
-
-
-class Stop(BaseException):
-    """Ctrl-C or a crash, at a chosen moment."""
-
-
-@contextmanager
-def stopping(name: str, moment: str) -> Iterator[None]:
-    """Ends the run inside a step: before its work, or in the middle of writing its result."""
-    step = RunFolder.step
-
-    def stopped(self: RunFolder, at: str, make: Callable[[], Any], form: Any) -> Any:
-        def never() -> Any:
-            raise Stop
-
-        def half(value: Any, path: Path) -> None:
-            form.write(value, path)
-            if path.is_file():
-                path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
-            raise Stop
-
-        if at != name:
-            return step(self, at, make, form)
-        return step(self, at, never, form) if moment == "work" else step(self, at, make, type(form)(half, form.read))
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(RunFolder, "step", stopped)
-        yield
-
-
 @pytest.mark.parametrize("moment", ["work", "write"])
-def test_a_run_stopped_inside_every_step_in_turn_ends_with_the_same_numbers(
-    recipe: Recipe, out: Path, watched: Watched, tmp_path: Path, moment: str
+def test_a_run_stopped_inside_every_step_in_turn_does_none_twice_and_ends_with_the_same_numbers(
+    recipe: Recipe, out: Path, steps: list[str], tmp_path: Path, moment: str
 ) -> None:
-    for place, name in enumerate(watched.made):
-        with watching() as seen, stopping(name, moment), pytest.raises(Stop):
+    assert len(steps) == len(set(steps)) >= 13
+    done: list[str] = []
+    for name in steps:
+        if name == "facts/cut-states" and moment == "work":
+            continue  # the work of another step brings these along
+        with watching() as made, stopping(name, moment), pytest.raises(Stop):
             quick(recipe, tmp_path / "run")
-        assert seen.made == watched.made[max(place - 1, 0) : place], f"stopped inside {name}"
+        done += made
         assert not (tmp_path / "run" / "manifest.json").exists()
-    quick(recipe, tmp_path / "run")
+        assert not list((tmp_path / "run").rglob("*.partial"))
+    with watching() as made:
+        quick(recipe, tmp_path / "run")
+    done += made
+    if moment == "work":
+        assert sorted(done) == sorted(steps)
+    else:  # what the stopped one's work had brought along is there, and its own is made again
+        assert set(done) == set(steps)
     same_results(out, tmp_path / "run")
 
 
-@pytest.mark.parametrize("place", ["anchorscope.publish.save_file", "anchorscope.publish.write_all",
-                                   "anchorscope.store.sha256"])  # fmt: skip
-def test_a_run_stopped_while_its_results_are_written_is_not_taken_for_finished(
-    recipe: Recipe, out: Path, watched: Watched, tmp_path: Path, place: str
-) -> None:
+def _stopped(place: tuple[object, str], recipe: Recipe, run: Path) -> None:
     def stop(*_: Any) -> None:
         raise Stop
 
-    run = Path(shutil.copytree(watched.copies[watched.made[-1]], tmp_path / "run"))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(publish, "write_all", lambda *_: None)
-        patch.setattr(place, stop)
+        patch.setattr(*place, stop)
         with pytest.raises(Stop):
             run_recipe(recipe, run)
-    assert not (run / "manifest.json").exists()
-    with watching() as seen:
-        quick(recipe, run)
-    assert seen.made == []
+
+
+@pytest.mark.parametrize(
+    "place", [(publish, "save_file"), (publish, "write_all"), (run_folder, "sync_tree"), (run_folder, "move_files")]
+)
+def test_a_run_stopped_while_its_results_are_written_is_not_taken_for_finished_and_loads_no_model_to_go_on(
+    recipe: Recipe, out: Path, tmp_path: Path, place: tuple[object, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = Path(shutil.copytree(out, tmp_path / "run"))
+    more = make_recipe({**recipe.model_dump(), "bootstrap": 110})
+    _stopped(place, more, run)
+    stands = place != (run_folder, "move_files")
+    assert (run / "manifest.json").exists() == stands  # the finished run that was there, up to the last moment
+    if stands:
+        same_results(out, run)
+
+    def load(*_: Any) -> None:
+        pytest.fail("a model was loaded")
+
+    monkeypatch.setattr(job, "load_model", load)
+    with watching() as made:
+        quick(more, run)
+    assert made == []
+    quick(recipe, run)
     same_results(out, run)
+    assert not list(run.rglob("*.changed-*"))
 
 
-def test_a_run_does_not_go_on_with_other_weights(
-    recipe: Recipe, watched: Watched, model_folder: Path, tmp_path: Path
+def test_a_run_with_all_passes_done_makes_its_tables_without_a_model(
+    recipe: Recipe, out: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with stopping("facts/tables", "write"), pytest.raises(Stop):
+        quick(recipe, tmp_path / "run")
+    loaded: list[str] = []
+    monkeypatch.setattr(job, "load_model", lambda *_: loaded.append("model"))
+    with watching() as made:
+        quick(recipe, tmp_path / "run")
+    assert loaded == []
+    assert made == ["facts/tables", "facts/final-probes"]
+    same_results(out, tmp_path / "run")
+
+
+def test_other_weights_under_the_same_name_make_everything_but_the_questions_anew(
+    recipe: Recipe, out: Path, steps: list[str], model_folder: Path, tmp_path: Path
 ) -> None:
     other = AutoModelForCausalLM.from_pretrained(model_folder)
     with torch.no_grad():
         other.model.layers[0].mlp.up_proj.weight += 1
-    run = Path(shutil.copytree(watched.copies["facts/labels.json"], tmp_path / "run"))
+    run = Path(shutil.copytree(out, tmp_path / "run"))
     loaded = (other.eval(), AutoTokenizer.from_pretrained(model_folder))
-    with pytest.raises(UserError, match="not those that this run began with"):
-        quick(recipe, run, loaded=loaded)
+    with watching() as made:
+        told = quick(recipe, run, loaded=loaded)
+    assert sorted(made) == sorted(set(steps) - {"facts/questions"})
+    assert "facts/answers is made anew: model changed" in told
+    assert not table(out, "effects.parquet").equals(table(run, "effects.parquet"))
 
 
 # Other ways to run it.
@@ -405,7 +387,8 @@ def test_a_model_that_is_already_loaded_gives_the_same_numbers(
     recipe: Recipe, out: Path, model_folder: Path, tmp_path: Path
 ) -> None:
     model = AutoModelForCausalLM.from_pretrained(model_folder, dtype=torch.float32)
-    again = quick(recipe, tmp_path / "run", loaded=(model, AutoTokenizer.from_pretrained(model_folder)))
+    again = tmp_path / "run"
+    quick(recipe, again, loaded=(model, AutoTokenizer.from_pretrained(model_folder)))
     for name in TABLES:
         first, second = (table(folder, name) for folder in (out, again))
         if "model" in first.columns:
@@ -416,7 +399,8 @@ def test_a_model_that_is_already_loaded_gives_the_same_numbers(
 @pytest.mark.parametrize("options", [{"edges": "direct"}, {"position": "answer_end", "site": "residual"},
                                      {"balance": "none", "group_by": "answer"}])  # fmt: skip
 def test_other_options_run_through(recipe: Recipe, out: Path, tmp_path: Path, options: dict[str, str]) -> None:
-    run = quick(recipe.model_copy(update=options), tmp_path / "run")
+    run = tmp_path / "run"
+    quick(recipe.model_copy(update=options), run)
     effects, curves, items = (table(run, name) for name in ("effects.parquet", "curves.csv", "items.parquet"))
     assert set(effects["variant"]) == set(curves["variant"]) - {"refit"} == {options.get("edges", "all")}
     positions = {"final", options.get("position", "final")}
@@ -435,7 +419,8 @@ def test_other_options_run_through(recipe: Recipe, out: Path, tmp_path: Path, op
 def test_two_datasets_stand_in_one_run(recipe: Recipe, out: Path, questions: Path, tmp_path: Path) -> None:
     second = write_questions(tmp_path / "more.jsonl", rows()[:80])
     both = recipe.model_copy(update={"datasets": (*recipe.datasets, f"file:{second}")})
-    run = quick(both, tmp_path / "run")
+    run = tmp_path / "run"
+    quick(both, run)
     for name in TABLES:
         frame = table(run, name)
         assert set(frame["dataset"]) == {"facts", "more"}
@@ -451,9 +436,9 @@ def test_too_few_answers_are_refused_and_the_answers_kept(recipe: Recipe, tmp_pa
     assert not (tmp_path / "run" / "manifest.json").exists()
     assert not list((tmp_path / "run").rglob("*.partial"))
     more = recipe.model_copy(update={"datasets": (f"file:{few}",), "balance": "none"})
-    with watching() as seen, pytest.raises(UserError, match="26 true and 24 false are usable"):
+    with watching() as made, pytest.raises(UserError, match="26 true and 24 false are usable"):
         quick(more, tmp_path / "run")
-    assert seen.made == ["few/labels.json"]
+    assert made == ["few/labels"]
 
 
 def save_talker(model_folder: Path, folder: Path) -> Path:
@@ -480,11 +465,13 @@ def test_answers_are_generated_and_graded_where_none_are_given(
     def run(accepted: list[str], out: Path) -> Path:
         rows_of_file = [{**row, "answer": answer} for row, answer in zip(asked, accepted, strict=True)]
         path = write_questions(tmp_path / f"{out.name}.jsonl", rows_of_file)
-        return quick(recipe.model_copy(update={"model": str(talker), "datasets": (f"file:{path}",)}), out)
+        quick(recipe.model_copy(update={"model": str(talker), "datasets": (f"file:{path}",)}), out)
+        return out
 
     with pytest.raises(UserError, match="0 true and"):
         run(["Never"] * 82, tmp_path / "unknown")
-    answers = json.loads((tmp_path / "unknown/work/unknown/answers.json").read_text())
+    (place,) = (tmp_path / "unknown/work/unknown").glob("answers-*/records.json")
+    answers = json.loads(place.read_text())
     said = [answer["text"] for answer in answers]
     assert len(set(said)) > 5
     # Half of the questions accept what the model says to them.

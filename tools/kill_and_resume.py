@@ -4,7 +4,7 @@
 
 One process imports everything and forks a child for every run, so that a moment costs a run and not an import. A third
 of the runs are killed a second time while they go on. The last line sums up; the exit code is 1 if anything differs: a
-table, a file that the index does not list, a file of ours moved aside as if it were the user's, a lost note of the user.
+table, a file that the index does not list, a file of ours moved aside as if it were the user's, a lost note of theirs.
 """
 
 import argparse
@@ -16,6 +16,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -49,8 +50,8 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as folder:
         wrong = kill_and_resume(recipe, Path(folder), given.moments, random.Random(given.seed))
     for line in wrong:
-        print(line)
-    print(f"{given.moments} kills, {len(wrong)} wrong, {time.monotonic() - began:.0f} s")
+        sys.stdout.write(f"{line}\n")
+    sys.stdout.write(f"{given.moments} kills, {len(wrong)} wrong, {time.monotonic() - began:.0f} s\n")
     return 1 if wrong else 0
 
 
@@ -65,12 +66,12 @@ def kill_and_resume(recipe: Recipe, folder: Path, moments: int, rng: random.Rand
         out = folder / f"run-{number}"
         again = [moment] + ([rng.randrange(max(1, n_writes - moment))] if number % 3 == 0 else [])
         for die_at in again:
-            left = forked(lambda at=die_at: run(recipe, out, die_at=at))  # type: ignore[misc]
+            left = forked(partial(run, recipe, out, die_at=die_at))
             if left not in (0, -signal.SIGKILL):
                 wrong.append(f"killed at {again} of {n_writes}: went on with exit code {left}")
             if (out / "index.json").exists():  # before that, a file of the user's makes the folder theirs
                 (out / MINE).write_text("mine")
-        left = forked(lambda: run(recipe, out))
+        left = forked(partial(run, recipe, out))
         problem = f"exit code {left}" if left else differences(out, reference)
         if problem:
             wrong.append(f"killed at {again} of {n_writes}: {problem}")
@@ -84,10 +85,10 @@ def forked(work: Callable[[], None]) -> int:
         try:
             work()
         except UserError as error:
-            print(f"refused: {error}", file=sys.stderr)
+            sys.stderr.write(f"refused: {error}\n")
             os._exit(2)
         except BaseException as error:
-            print(f"failed: {error!r}", file=sys.stderr)
+            sys.stderr.write(f"failed: {error!r}\n")
             os._exit(1)
         os._exit(0)
     return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])

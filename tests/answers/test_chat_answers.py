@@ -6,17 +6,19 @@ the head sends every token to the one that follows it in a script. It says what 
 
 from collections.abc import Sequence
 from copy import deepcopy
+from dataclasses import fields
 
 import pytest
 import torch
-from anchorscope.answers.conversation import Conversation
 from transformers import LlamaConfig, LlamaForCausalLM
 
 from anchorscope.answers.generate import EXTRA_BLANK_TOKENS, EXTRA_THINKING_TOKENS, Answer
+from anchorscope.answers.prompt import make_template
 from anchorscope.datasets.question import Question
-from anchorscope.engine.batching import Budget
+from anchorscope.execute.executor import LocalExecutor, run_answers
 from anchorscope.models.language_model import LanguageModel
 from anchorscope.models.wrapping import wrap
+from anchorscope.plan.passes import AnswersPass, plan_answers
 from anchorscope.progress import Silent
 from anchorscope.spans.locate import locate
 from anchorscope.spans.question_spans import locate_question_words
@@ -50,8 +52,14 @@ def speaker(lm: LanguageModel, *script: str, special: Sequence[str] = ()) -> Lan
     return wrap(model, tokenizer)
 
 
-def said(lm: LanguageModel, room: int = 8) -> list[Answer]:
-    return Conversation(lambda: lm, QUESTIONS, Budget(4096), "chat").answer(room, Silent())
+def asked(lm: LanguageModel, questions: Sequence[Question], max_new_tokens: int = 8) -> AnswersPass:
+    """The questions as a run would put them in a chat."""
+    template = make_template("chat", lm.tokenizer, lm.needs_bos)
+    return plan_answers(questions, lm.tokenizer, template, max_new_tokens, 4096)
+
+
+def said(lm: LanguageModel, max_new_tokens: int = 8) -> list[Answer]:
+    return run_answers(LocalExecutor(lambda: lm), asked(lm, QUESTIONS, max_new_tokens), Silent())
 
 
 def spell(lm: LanguageModel, ids: Sequence[int]) -> str:
@@ -67,7 +75,7 @@ def test_an_answer_ends_at_a_line_break_and_at_every_special_token(tiny_llama: L
 
 def test_a_line_break_before_any_visible_character_is_no_end(tiny_llama: LanguageModel) -> None:
     lm = speaker(tiny_llama, "\n", " ", "Paris", "</s>")
-    for answer in said(lm, room=5):
+    for answer in said(lm, max_new_tokens=5):
         assert (answer.text, answer.status) == ("Paris", "answered")
         assert spell(lm, answer.ids) == "Paris"
         assert spell(lm, answer.before) == "\n "
@@ -80,8 +88,8 @@ def test_an_answer_of_blanks_alone_is_empty(tiny_llama: LanguageModel) -> None:
 
 def test_blanks_do_not_take_the_answers_room(tiny_llama: LanguageModel) -> None:
     lm = speaker(tiny_llama, "\n", "Paris", "</s>")
-    assert [answer.status for answer in said(lm, room=5)] == ["answered"] * 2
-    short = said(lm, room=4)
+    assert [answer.status for answer in said(lm, max_new_tokens=5)] == ["answered"] * 2
+    short = said(lm, max_new_tokens=4)
     assert [(answer.text, answer.status) for answer in short] == [("Pari", "truncated")] * 2
     assert EXTRA_BLANK_TOKENS > 1
 
@@ -90,20 +98,19 @@ def test_blanks_do_not_take_the_answers_room(tiny_llama: LanguageModel) -> None:
 def test_a_thinking_block_that_comes_anyway_is_context(tiny_llama: LanguageModel, special: tuple[str, ...]) -> None:
     script = ("<think>", "\n", "hm, wel", "</think>", "\t", "Paris", "</s>")
     lm = speaker(tiny_llama, *script, special=special)
-    for question, answer in zip(QUESTIONS, said(lm, room=5), strict=True):
+    for question, answer in zip(QUESTIONS, said(lm, max_new_tokens=5), strict=True):
         assert (answer.text, answer.status) == ("Paris", "answered")
         assert spell(lm, answer.before) == "<think>\nhm, wel</think>\t"
-        talk = Conversation(lambda: lm, [question], Budget(4096), "chat")
-        words = locate_question_words(question)
-        located = locate(lm.tokenizer, question, words, talk.prompts[0], answer)
-        assert located.input_ids == talk.prompts[0].ids + answer.before + answer.ids
-        assert located.answer_start == len(talk.prompts[0].ids) + len(answer.before)
+        (prompt,) = asked(lm, [question]).prompts
+        located = locate(lm.tokenizer, question, locate_question_words(question), prompt, answer)
+        assert located.input_ids == prompt.ids + answer.before + answer.ids
+        assert located.answer_start == len(prompt.ids) + len(answer.before)
         assert spell(lm, [located.input_ids[at] for at in located.answer_tokens]) == "Paris"
 
 
 def test_a_thinking_block_without_an_end_is_truncated(tiny_llama: LanguageModel) -> None:
     lm = speaker(tiny_llama, "<think>", "\n", "hm")  # and "m" for ever
-    for answer in said(lm, room=5):
+    for answer in said(lm, max_new_tokens=5):
         assert (answer.text, answer.ids, answer.status) == ("", (), "truncated")
         assert len(answer.before) == 5 + EXTRA_THINKING_TOKENS
 
@@ -119,9 +126,9 @@ def test_a_first_token_that_the_model_needs_reaches_the_engine(tiny_llama: Langu
     class Needy(LanguageModel):
         needs_bos = 256
 
-    needy = Needy(lm.name, lm.source, lm.model, lm.tokenizer, lm.family)
-    talk = Conversation(lambda: needy, QUESTIONS, Budget(4096), "chat")
-    assert [prompt.ids[0] for prompt in talk.prompts] == [256, 256]
-    assert talk.prefix.ids == talk.prompts[0].ids[: talk.prefix.length]
-    assert talk.prefix.length == len(talk.template.head) + 1
-    assert [answer.text for answer in talk.answer(8, Silent())] == ["Paris", "Paris"]
+    needy = Needy(**{field.name: getattr(lm, field.name) for field in fields(lm) if field.init})
+    work = asked(needy, QUESTIONS)
+    assert [prompt.ids[0] for prompt in work.prompts] == [256, 256]
+    assert work.prefix == work.prompts[0].ids[: len(work.prefix)]
+    assert len(work.prefix) == len(work.template.head) + 1
+    assert [answer.text for answer in said(needy)] == ["Paris", "Paris"]

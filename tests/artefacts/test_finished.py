@@ -6,6 +6,7 @@ import sys
 from collections.abc import Callable
 from dataclasses import fields
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -17,6 +18,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))  # pytest's import mode does 
 from small_facts import quick_options, write_questions  # isort: skip
 
 from anchorscope.artefacts import publish
+from anchorscope.artefacts.durable import canonical_hash
 from anchorscope.artefacts.finished import open_finished
 from anchorscope.errors import UserError
 from anchorscope.pipeline import run_recipe
@@ -78,21 +80,61 @@ def test_exact_words_are_places_in_the_question(published: tuple[Path, Findings]
         assert row["relation"] in words
 
 
-def test_a_run_of_an_older_version_is_told_with_the_way_out(published: tuple[Path, Findings], tmp_path: Path) -> None:
-    out, _ = published
-    for name in ("manifest.json", "recipe.toml", "items.parquet"):
-        (tmp_path / name).write_bytes((out / name).read_bytes())
-    with pytest.raises(UserError, match=r"has no .*: it was made by an older version.*anchorscope run"):
-        open_finished(tmp_path).findings  # noqa: B018
+def rewritten(out: Path, change: Callable[[dict[str, Any]], None], seal: bool = True) -> Path:
+    """Changes the manifest of a copied run."""
+    found = json.loads((out / "manifest.json").read_text())
+    change(found)
+    if seal:
+        found.pop("seal", None)
+        found["seal"] = canonical_hash(found)
+    (out / "manifest.json").write_text(json.dumps(found))
+    return out
 
 
-@pytest.mark.parametrize("name", ["items.parquet", "effects.parquet", "curve_samples.parquet"])
-def test_a_damaged_file_is_told_by_name(published: tuple[Path, Findings], tmp_path: Path, name: str) -> None:
-    out, _ = published
-    shutil.copytree(out, tmp_path / "run")
-    (tmp_path / "run" / name).write_bytes((out / name).read_bytes()[:100])
-    with pytest.raises(UserError, match=rf"has a damaged {name}\. Repeat it with"):
-        open_finished(tmp_path / "run").findings  # noqa: B018
+@pytest.fixture
+def copied(published: tuple[Path, Findings], tmp_path: Path) -> Path:
+    return Path(shutil.copytree(published[0], tmp_path / "run"))
+
+
+def as_first_version(manifest: dict[str, Any]) -> None:
+    """The first had no version, no seal, and fewer files."""
+    del manifest["schema_version"], manifest["seal"], manifest["sha256"]["curve_samples.parquet"]
+
+
+def test_a_run_of_the_first_version_is_read(copied: Path) -> None:
+    (copied / "index.json").unlink()
+    rewritten(copied, as_first_version, seal=False)
+    assert open_finished(copied).findings.n_layers == 4
+
+
+def test_a_run_of_an_older_version_is_told_with_the_way_out(copied: Path) -> None:
+    rewritten(copied, as_first_version, seal=False)
+    (copied / "curve_samples.parquet").unlink()
+    with pytest.raises(UserError, match=r"has no curve_samples.parquet: it was made by an older.*anchorscope run"):
+        open_finished(copied).findings  # noqa: B018
+
+
+def test_a_run_of_a_newer_version_is_told(copied: Path) -> None:
+    rewritten(copied, lambda manifest: manifest.update(schema_version=99))
+    with pytest.raises(UserError, match=r"newer version of anchorscope \(format 99, this one reads up to 2\)"):
+        open_finished(copied)
+
+
+@pytest.mark.parametrize("change", [{"seed": 5}, {"schema_version": 2.5}, {"extra": 1}])
+def test_a_manifest_that_was_changed_is_told(copied: Path, change: dict[str, Any]) -> None:
+    rewritten(copied, lambda manifest: manifest.update(change), seal=False)
+    with pytest.raises(UserError, match=r"not a finished run|newer version"):
+        open_finished(copied)
+
+
+@pytest.mark.parametrize("name", ["items.parquet", "effects.parquet", "curve_samples.parquet", "recipe.toml"])
+def test_a_changed_file_is_told_by_name_with_the_way_out(copied: Path, name: str) -> None:
+    (copied / name).write_bytes((copied / name).read_bytes()[:100])
+    with pytest.raises(UserError, match=rf"is damaged: {name} was changed after it was written\..*anchorscope run"):
+        open_finished(copied)
+    (copied / name).unlink()
+    with pytest.raises(UserError, match=rf"is damaged: {name} is missing"):
+        open_finished(copied)
 
 
 def test_a_folder_that_is_no_run_is_told(tmp_path: Path) -> None:

@@ -214,7 +214,7 @@ MADE_FROM = {"epoch": 1, "options": {"a": 1, "b": "x"}, "libraries": {"torch": "
         ({"libraries": {"torch": "2.2"}}, "torch was '2.1', now '2.2'"),
         ({"epoch": 2}, "this version computes it differently"),
         ({"parents": (Source("file", "two"),)}, "file changed"),
-        ({"parents": (Source("other file", "one"),)}, "other file changed"),
+        ({"parents": (Source("other file", "one"),)}, "other file came in"),
     ],
 )
 def test_whatever_a_step_is_made_from_makes_it_anew_and_says_why(

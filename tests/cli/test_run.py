@@ -8,6 +8,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+import polars as pl
 import pytest
 import torch
 from click.testing import Result
@@ -324,15 +325,36 @@ def test_a_folder_with_other_things_is_one_line_and_not_touched(model: Path, que
     assert [path.name for path in (tmp_path / "mine").iterdir()] == ["thesis.tex"]
 
 
-def test_another_recipe_in_the_same_folder_is_one_line_and_the_run_stays(
+def test_other_options_in_the_same_folder_go_on_with_what_still_serves_and_say_what_does_not(
+    finished: tuple[Path, Result], model: Path, questions: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(publish, "write_all", lambda *_: None)
+    out = Path(shutil.copytree(finished[0], tmp_path / "run"))
+    before = pl.read_csv(out / "curves.csv")
+    result = run("--model", model, "--dataset", f"file:{questions}", "--out", out, *QUICK, "--site", "residual")
+    assert result.exit_code == 0, result.output
+    assert "facts/tables is made anew: site was 'mlp', now 'residual'" in result.stderr.splitlines()
+    assert "facts/answers" not in result.stderr
+    after = pl.read_csv(out / "curves.csv")
+    assert before.columns == after.columns
+    assert not before.equals(after)
+    assert 'site = "residual"' in (out / "recipe.toml").read_text()
+
+
+def test_a_mistake_in_a_folder_with_a_finished_run_keeps_it(
     finished: tuple[Path, Result], model: Path, questions: Path
 ) -> None:
     out, _ = finished
     before = {path: path.stat().st_mtime_ns for path in out.rglob("*") if path.is_file()}
-    message = mistake("--model", model, "--dataset", f"file:{questions}", "--out", out, *QUICK, "--seed", "5")
-    assert "another recipe (seed was 0, now 5)" in message
-    assert "--fresh" in message
-    assert {path: path.stat().st_mtime_ns for path in out.rglob("*") if path.is_file()} == before
+    for wrong in (["--model", "smollm2-135n"], ["--dataset", "atals"], ["--dataset", "file:none.csv"]):
+        for fresh in ([], ["--fresh"]):
+            given = ["--model", model, "--dataset", f"file:{questions}"]
+            given[given.index(wrong[0]) + 1] = wrong[1]
+            mistake(*given, "--out", out, *QUICK, *fresh)
+    results = {path: path.stat().st_mtime_ns for path in out.rglob("*") if path.is_file()}
+    assert {path: time for path, time in results.items() if path.name != "index.json"} == {
+        path: time for path, time in before.items() if path.name != "index.json"
+    }
 
 
 def test_a_mistake_that_is_mended_needs_no_other_folder(model: Path, questions: Path, tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""No file of the user's is ever lost, whatever is asked for; what cannot be used stays, and what is moved is told."""
+"""No file of the user's is ever lost, whatever is asked for; what stands in the way is moved aside and told."""
 
 import shutil
 import subprocess

@@ -1,5 +1,7 @@
 """An answered item in tokens: the exact question words inside the prompt, the exact answer, where probes read."""
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -176,6 +178,7 @@ def test_many_items_are_located_as_each_one_is_alone(tiny_llama: LanguageModel) 
     together = locate_all(tokenizer, questions, words, prompts, answers)
     assert [place is None for place in together] == [not text for text in said]
     for place, answer, prompt in zip(together, answers, prompts, strict=True):
-        assert place is None or place == locate(tokenizer, PERU, words[0], prompt, answer)
+        if place is not None:
+            assert replace(place, prefix_length=0) == locate(tokenizer, PERU, words[0], prompt, answer)
     assert spelled(tokenizer, together[1], together[1].answer_tokens) == "Lima"
     assert spelled(tokenizer, together[197], together[197].answer_tokens) == "Bogotá🙂"

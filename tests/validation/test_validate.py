@@ -124,6 +124,18 @@ def test_mistakes_are_told_in_one_line_and_leave_nothing(tmp_path: Path, options
     assert not (tmp_path / "v" / "run").exists()
 
 
+@pytest.mark.parametrize("fresh", [[], ["--fresh"]])
+@pytest.mark.parametrize("mine", ["recovery.csv", "figures/mine.png", "planted.jsonl", "run/notes.txt"])
+def test_a_folder_of_the_users_own_is_refused_and_kept(tmp_path: Path, mine: str, fresh: list[str]) -> None:
+    (tmp_path / mine).parent.mkdir(exist_ok=True)
+    (tmp_path / mine).write_text("mine")
+    result = CliRunner().invoke(app, ["validate", "--out", str(tmp_path), "--items", "240", *fresh])
+    assert result.exit_code == 2
+    (line,) = [line for line in result.output.splitlines() if line.startswith("error:")]
+    assert "choose" in line
+    assert (tmp_path / mine).read_text() == "mine"
+
+
 def test_shares_are_read_and_kinds_that_are_not_named_get_nothing() -> None:
     from anchorscope.cli.validate import _read_shares
 

@@ -86,8 +86,10 @@ class RunFolder:
         """Saves the index, in which these files stand no more, and removes them."""
         self.index.leaving += names
         self.index.save(self.path)
-        self._remove(self.index.leaving)
-        self.index.leaving.clear()
+        if self.index.leaving:
+            self._remove(self.index.leaving)
+            self.index.leaving.clear()
+            self.index.save(self.path)
 
     def tidy(self) -> None:
         """Removes what a run that was killed left: files on their way out, steps on their way in."""

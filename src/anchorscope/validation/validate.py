@@ -11,7 +11,8 @@ from typing import Any
 
 import polars as pl
 
-from anchorscope.artefacts.durable import replacing
+from anchorscope.artefacts.durable import PARTIAL, replacing
+from anchorscope.artefacts.index import is_run
 from anchorscope.catalogue import EVIDENCE
 from anchorscope.errors import UserError
 from anchorscope.pipeline import run_recipe
@@ -46,7 +47,8 @@ def validate(out: Path, options: Options, fresh: bool = False, progress: Progres
     """Runs everything into a folder: the run itself, recovery.csv, confusion.csv, the figures and the page."""
     listener = progress or Silent()
     questions = out / f"{DATASET}.jsonl"
-    _plant(questions, options, fresh)
+    _refuse_foreign(out)
+    _plant(questions, options, fresh and is_run(out / "run"))
     recipe = make_recipe({
         "model": str(planted_model_folder()), "datasets": (f"file:{questions}",), "prompt": "zero-shot",
         "balance": "none", "max_per_class": max(options.items, 30), "evidence": options.evidence, "seed": options.seed,
@@ -72,6 +74,17 @@ def validate(out: Path, options: Options, fresh: bool = False, progress: Progres
 def read_summary(out: Path) -> dict[str, Any]:
     """What a validation found, for programs."""
     return json.loads((out / SUMMARY).read_text(encoding="utf-8"))
+
+
+def _refuse_foreign(out: Path) -> None:
+    """Refuses a folder that holds anything but a validation: its tables and figures would be written over."""
+    ours = (f"{DATASET}.jsonl", f"{DATASET}.new.jsonl")  # all that is there before the run has its own marker
+    if out.is_dir() and not is_run(out / "run"):
+        names = (entry.name for entry in out.iterdir())
+        foreign = sorted(name for name in names if name.removesuffix(PARTIAL) not in ours and name != "run")
+        if foreign:
+            found = ", ".join(foreign[:5])
+            raise UserError(f"Folder {str(out)!r} holds other things ({found}); choose an empty or new one with --out.")
 
 
 def _plant(path: Path, options: Options, fresh: bool) -> None:
