@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import numpy as np
 import polars as pl
-from anchorscope.artefacts.frames import effects_frame
 from report_synthetic import SUMMARY_SCHEMA, make_findings, summary_row
 
+from anchorscope.artefacts.frames import effects_frame
 from anchorscope.engine.sequences import SITES
 from anchorscope.evidence.curves import Curve, plain_curves
 from anchorscope.evidence.draws import Draws
@@ -51,7 +51,7 @@ def effects_of(measured: Measured, dataset: str, ids: list[str]) -> pl.DataFrame
         _, first, runs = np.unique(ran, return_index=True, return_counts=True)
         run = np.arange(len(ran)) - np.repeat(first, runs) if name == "patch-same" else None
         variant = "donor" if run is not None else "all"
-        effects.append(Effect(name, variant, ran, measured.n_cut[name], placed(measured.after[name]), None, run))
+        effects.append(Effect(name, variant, ran, measured.n_cut[name], placed(measured.after[name]), run))
     return effects_frame(dataset, ids, ("full",), ("final",), placed(measured.before), effects)
 
 
