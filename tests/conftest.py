@@ -73,7 +73,8 @@ Laws about a family itself (the same numbers as transformers', the proof at load
 and run over all of `TINY`."""
 
 LONGEST = (
-    "test_embedded_run", "test_validate", "test_pipeline", "test_experiment_runs", "test_decode", "test_saliency",
+    "test_embedded_run", "test_validate", "test_kill", "test_pipeline", "test_experiment_runs", "test_damage",
+    "test_keys", "test_decode", "test_saliency",
 )  # fmt: skip
 """Files of more than twenty seconds: begun first, so that no worker is left alone with one at the end."""
 

@@ -51,7 +51,7 @@ def effects_of(measured: Measured, dataset: str, ids: list[str]) -> pl.DataFrame
         _, first, runs = np.unique(ran, return_index=True, return_counts=True)
         run = np.arange(len(ran)) - np.repeat(first, runs) if name == "patch-same" else None
         variant = "donor" if run is not None else "all"
-        effects.append(Effect(name, variant, ran, measured.n_cut[name], placed(measured.after[name]), None, run))
+        effects.append(Effect(name, variant, ran, measured.n_cut[name], placed(measured.after[name]), run))
     return effects_frame(dataset, ids, ("full",), ("final",), placed(measured.before), effects)
 
 
