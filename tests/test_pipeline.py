@@ -18,7 +18,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 sys.path.insert(0, str(Path(__file__).parent))  # pytest's import mode does not make helper modules importable
 
 from small_facts import liven, quick_options, rows, write_questions  # isort: skip
-from whole_runs import Stop, quick, stopping, tables_of, watching  # isort: skip
+from whole_runs import Stop, quick, same_kernels, stopping, tables_of, watching  # isort: skip
 
 from anchorscope.artefacts import publish, run_folder
 from anchorscope.errors import UserError
@@ -73,6 +73,7 @@ def recipe(model_folder: Path, questions: Path) -> Recipe:
 @pytest.fixture(scope="module")
 def out(recipe: Recipe, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """One run with everything, chart and report included."""
+    same_kernels()
     return run_recipe(recipe, tmp_path_factory.mktemp("whole") / "run")
 
 

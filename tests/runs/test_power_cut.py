@@ -82,7 +82,7 @@ def test_whatever_is_listed_is_on_the_disk_before_the_list(small_run: SmallRun, 
         assert tables_of(out) == small_run.tables
         assert disk.checked.count("manifest.json") == 1
         assert disk.checked.count("index.json") > 2 * len(json.loads((out / "index.json").read_text())["steps"])
-        assert disk.checked[-2:] == ["manifest.json", "index.json"]
+        assert set(disk.checked[disk.checked.index("manifest.json") + 1 :]) == {"index.json"}
         quick(make_recipe({**small_run.recipe.model_dump(), "bootstrap": 101}), out)  # extended
         (out / "curves.csv").write_text("mine")
         quick(small_run.recipe, out, fresh=True)  # started over, with a file of the user's in the way
