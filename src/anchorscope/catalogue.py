@@ -12,6 +12,10 @@ POSITIONS = ("final", "answer_end", "answer_before")
 EXACT_TOKENS = ("auto", "rules", "model")
 """Who chooses the question's exact words: the user's spans, else the dataset's subject and property, else rules; the
 rules alone; the model itself."""
+BALANCE = ("relation", "dataset", "none")
+"""Where true and false answers are balanced: within each relation, within the dataset, or not at all."""
+GROUP_BY = ("subject", "answer")
+"""What may tie items together: question and subject, or (as a leak check) the model's answer."""
 KEEP = ("states", "states-cut")
 """What `--keep` takes: states of the clean run, and states under the knockout and the random control."""
 KNOCKOUT = "knockout"

@@ -13,9 +13,8 @@ import tomli_w
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from anchorscope.answers.choose import YES_NO
-from anchorscope.answers.label import BALANCE, GROUP_BY
 from anchorscope.answers.prompt import PROMPTS
-from anchorscope.catalogue import EVIDENCE, EXACT_TOKENS, KEEP, POSITIONS, with_needs
+from anchorscope.catalogue import BALANCE, EVIDENCE, EXACT_TOKENS, GROUP_BY, KEEP, POSITIONS, with_needs
 from anchorscope.datasets.catalog import parse_columns, parse_spec
 from anchorscope.datasets.reading import ON_BAD_ROW
 from anchorscope.engine.sequences import EDGES, SITES

@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from anchorscope.answers.label import BALANCE, Drawn, draw
+from anchorscope.answers.label import Drawn, draw
+from anchorscope.catalogue import BALANCE
 from anchorscope.stats.streams import unnamed
 
 RELATIONS = st.sampled_from(["capital", "author", "symbol", None])

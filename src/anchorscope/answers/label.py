@@ -13,8 +13,6 @@ from anchorscope.datasets.text import normalise, question_key
 from anchorscope.errors import TooFewAnswers
 from anchorscope.stats.streams import Priorities, drawn, mixed, priorities
 
-BALANCE = ("relation", "dataset", "none")
-"""Balance true and false within each relation, within the dataset, or not at all."""
 Indices = NDArray[np.int64]
 
 
@@ -68,10 +66,6 @@ def _thin_out(cells: Sequence[Sequence[Indices]], pairs: Sequence[int], most: in
     numbers = [mixed(order[true[:n]], order[false[:n]]) for (true, false), n in zip(cells, pairs, strict=True)]
     chosen = drawn(np.concatenate(numbers), most)
     return np.bincount(np.repeat(np.arange(len(pairs)), pairs)[chosen], minlength=len(pairs)).tolist()
-
-
-GROUP_BY = ("subject", "answer")
-"""What may tie items together: question and subject (default), or the model's answer."""
 
 
 def group_items(questions: Sequence[Question], answers: Sequence[str], group_by: str) -> NDArray[np.int64]:
