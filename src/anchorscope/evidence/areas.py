@@ -72,7 +72,8 @@ def _won_pairs(
     of_strata[1].index_add_(0, stratum[false], false_counts)
     # The sums run through all strata taken together: those before an item's own do not count.
     earlier = of_strata[1].cumsum(dim=0) - of_strata[1]
-    return wins - (of_strata[0] * earlier).double().sum(dim=0), of_strata.double().prod(dim=0).sum(dim=0)
+    pairs = of_strata[0].double() * of_strata[1].double()  # `prod` would be compiled first, for two seconds
+    return wins - (of_strata[0] * earlier).double().sum(dim=0), pairs.sum(dim=0)
 
 
 def _ranks_by_stratum(scores: Tensor, stratum: Tensor) -> Tensor:
