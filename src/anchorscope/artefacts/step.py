@@ -9,16 +9,13 @@ finished run can be extended without doing anything twice.
 import json
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 from anchorscope.artefacts.durable import canonical_hash, files_below, folder_beside, make_folder, move_files, sync_tree
-from anchorscope.artefacts.index import StepRecord, damage, facts_of
-
-if TYPE_CHECKING:
-    from anchorscope.artefacts.run_folder import RunFolder
+from anchorscope.artefacts.index import Index, StepRecord, damage, facts_of
 
 T = TypeVar("T")
 _KEY_SHOWN = 12
@@ -50,12 +47,27 @@ class MadeFrom:
     """Versions of the libraries that compute it."""
 
 
+class StepFolder(Protocol):
+    """What a step needs of the run folder that keeps it."""
+
+    path: Path
+    work: Path
+    index: Index
+    seconds_in_steps: float
+
+    def tell(self, what: str) -> None:
+        """Something that the user has to know."""
+
+    def drop(self, names: Iterable[str]) -> None:
+        """Saves the index, in which these files stand no more, and removes them."""
+
+
 class Step(Generic[T]):
     """One step of a run: its key, and its result once it is asked for."""
 
     def __init__(
         self,
-        folder: "RunFolder",
+        folder: StepFolder,
         name: str,
         parents: "Sequence[Step[Any] | Source]",
         made_from: MadeFrom,
