@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from anchorscope.models.language_model import LanguageModel
 
-settings.register_profile("anchorscope", deadline=None)  # shared machines are slow at times
+settings.register_profile("anchorscope", deadline=None, max_examples=40)  # shared machines are slow at times
 settings.register_profile("quick", deadline=None, max_examples=10)
 settings.load_profile("anchorscope")
 

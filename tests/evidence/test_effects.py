@@ -14,11 +14,12 @@ from anchorscope.evidence.effects import (
     Effect,
     Scoring,
     measure,
+    measured_places,
+    refit_logits,
     refuse_no_op,
     refuse_no_ops,
     score_states,
 )
-from anchorscope.evidence.measured import measured_places, refit_logits
 from anchorscope.execute.executor import LocalExecutor
 from anchorscope.interventions.intervention import Intervention
 from anchorscope.interventions.registry import INTERVENTIONS

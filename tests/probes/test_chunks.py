@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 import torch
 
+from anchorscope.models.process_settings import true_float32
 from anchorscope.probes import conjugate_gradient
-from anchorscope.probes.chunks import ChunkPlan, in_chunks, plan_chunks, true_float32
+from anchorscope.probes.chunks import ChunkPlan, in_chunks, plan_chunks
 from anchorscope.probes.logistic import Fit, TrainingSets, fit_layers
 
 CPU = torch.device("cpu")

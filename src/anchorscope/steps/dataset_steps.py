@@ -30,8 +30,9 @@ from anchorscope.artefacts.publish import DatasetResult, LeftOut
 from anchorscope.artefacts.step import Source, Step
 from anchorscope.catalogue import EXPERIMENTS
 from anchorscope.evidence.clean import with_log_probs
+from anchorscope.evidence.effects import measured_places
 from anchorscope.evidence.experiments.experiment import Experiment, ExperimentInputs, Found, chosen_experiments
-from anchorscope.evidence.measured import Measured, measured_places
+from anchorscope.evidence.measured import Measured
 from anchorscope.evidence.tables import Evidence, evidence_tables
 from anchorscope.items import Item
 from anchorscope.plan.interventions import Missing

@@ -31,8 +31,16 @@ from anchorscope.artefacts.kept_states import (
 from anchorscope.artefacts.step import Step
 from anchorscope.engine.sequences import SITES
 from anchorscope.evidence.clean import CleanStates, run_clean
-from anchorscope.evidence.effects import CutStates, Effect, Measurements, Scoring, measure, refuse_no_ops, score_states
-from anchorscope.evidence.measured import refit_logits
+from anchorscope.evidence.effects import (
+    CutStates,
+    Effect,
+    Measurements,
+    Scoring,
+    measure,
+    refit_logits,
+    refuse_no_ops,
+    score_states,
+)
 from anchorscope.interventions.intervention import Setting
 from anchorscope.interventions.registry import of_experiments
 from anchorscope.plan.interventions import PlannedRuns, passes_of, plan_experiment

@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 from anchorscope.answers.generate import Answer
 from anchorscope.answers.label import Label
 from anchorscope.datasets.question import Question
-from anchorscope.evidence.effects import Scoring, score_states
+from anchorscope.evidence.effects import Scoring, refit_logits, score_states
 from anchorscope.evidence.experiments.experiment import ExperimentInputs
-from anchorscope.evidence.measured import Measured, refit_logits
+from anchorscope.evidence.measured import Measured
 from anchorscope.execute.executor import LocalExecutor
 from anchorscope.items import Item
 from anchorscope.plan.passes import Planner

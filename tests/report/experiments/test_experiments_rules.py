@@ -8,8 +8,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from report_further_synthetic import make_further
 
-from anchorscope import catalogue
-from anchorscope.interventions.registry import INTERVENTIONS, REWRITINGS
 from anchorscope.report.experiments.intervention_curves import InterventionCurves, PatchingChart
 from anchorscope.report.experiments.interventions import InterventionsChart, effects_table
 from anchorscope.report.experiments.layers import LayersChart, significant
@@ -121,10 +119,3 @@ def test_other_cuts_stand_among_the_rules_and_rules_of_a_seed_apart(three):
     assert "cut: subject" in [label.get_text() for label in figure.axes[1].get_yticklabels()]
     places = [(line.get_ydata()[0], line.get_color()) for line in figure.axes[2].lines if line.get_marker() != "None"]
     assert len(set(places)) == len(places)
-
-
-def test_the_registry_knows_the_same_names_and_controls():
-    registered = {**INTERVENTIONS, **REWRITINGS}
-    assert set(catalogue.INTERVENTIONS) == set(registered)
-    assert set(catalogue.CONTROLS) == {name for name, one in registered.items() if one.control}
-    assert tuple(catalogue.INTERVENTIONS)[-len(catalogue.CONTROLS) :] == catalogue.CONTROLS

@@ -23,7 +23,7 @@ from anchorscope.catalogue import KNOCKOUT
 from anchorscope.errors import UserError
 from anchorscope.evidence.corrected import Corrected, correct_shift
 from anchorscope.evidence.draws import resampling
-from anchorscope.evidence.effects import score_states
+from anchorscope.evidence.effects import refit_logits, score_states
 from anchorscope.evidence.experiments.assignment_rows import (
     Assigned,
     Few,
@@ -36,7 +36,7 @@ from anchorscope.evidence.experiments.compare import q_values
 from anchorscope.evidence.experiments.experiment import Experiment, ExperimentInputs, Found, ItemValues, Statistic
 from anchorscope.evidence.experiments.flip_rules import RULES, Seen, seen_at_reference
 from anchorscope.evidence.experiments.method_calls import MethodCalls, correct_before, intervention_calls
-from anchorscope.evidence.measured import Measured, refit_logits, true_label_probability
+from anchorscope.evidence.measured import Measured, true_label_probability
 from anchorscope.evidence.pathways import assign, at_reference, noise_at_reference
 from anchorscope.probes.crossfit import fit_probes, make_splits
 from anchorscope.probes.folds import grouped_folds
