@@ -1,6 +1,7 @@
 """What the engine's tests share: items with a common beginning, one pass over them, and the definition of a cut."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -89,3 +90,30 @@ def loses(item: TokenSequence, cut: Cut, query: int, key: int) -> bool:
 def assert_same(found: Tensor, wanted: Tensor) -> None:
     """Equal up to the order of float32 sums."""
     torch.testing.assert_close(found, wanted, rtol=1e-5, atol=1e-5)
+
+
+@dataclass(frozen=True)
+class CleanPass:
+    """What a clean pass over all items gives."""
+
+    states: Tensor
+    """[position, site, layer, item, d_model]."""
+    log_probs: tuple[tuple[float, ...], ...]
+    """Of each item: the log-probability of every token of its answer."""
+
+
+def clean_states(
+    lm: LanguageModel, items: Sequence[TokenSequence], prefix: Prefix, budget: Budget | None = None
+) -> CleanPass:
+    """States and log-probabilities of the clean run; the last token before an answer is run here, not shared."""
+    first = min(item.answer_start for item in items) - 1
+    states: dict[int, Tensor] = {}
+    log_probs: dict[int, Tensor] = {}
+    capture(
+        lm, Work(items, prefix.first(min(first, prefix.length)), budget=budget),
+        lambda _, batch, found: states.update(zip(batch, found.clone(), strict=True)), "test", None,
+        lambda batch, found: log_probs.update(zip(batch, found, strict=True)),
+    )  # fmt: skip
+    every = range(len(items))
+    told = tuple(tuple(log_probs[index].tolist()) for index in every)
+    return CleanPass(torch.stack([states[index] for index in every], dim=3), told)

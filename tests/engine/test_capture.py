@@ -4,10 +4,21 @@ import copy
 
 import pytest
 import torch
-from engine_cases import ATTENTION, MLP, SHARED, assert_same, loses, make_cuts, no_prefix, run, shared_prefix
+from engine_cases import (
+    ATTENTION,
+    MLP,
+    SHARED,
+    assert_same,
+    clean_states,
+    loses,
+    make_cuts,
+    no_prefix,
+    run,
+    shared_prefix,
+)
 
 from anchorscope.engine.batching import Budget
-from anchorscope.engine.capture import Work, capture, clean_states
+from anchorscope.engine.capture import Work, capture
 from anchorscope.engine.forward import compute_prefix
 from anchorscope.engine.sequences import EDGES, SITES, Cut, TokenSequence
 from anchorscope.models.language_model import LanguageModel

@@ -6,11 +6,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from engine_cases import SHARED, assert_same, make_items, no_prefix, run, shared_prefix
+from engine_cases import SHARED, assert_same, clean_states, make_items, no_prefix, run, shared_prefix
 
 from anchorscope.engine import forward
 from anchorscope.engine.batching import Budget
-from anchorscope.engine.capture import clean_states
 from anchorscope.engine.decode import decode
 from anchorscope.engine.forward import compute_prefix
 from anchorscope.engine.keys_values import Prefix

@@ -6,12 +6,11 @@ from typing import Any
 
 import pytest
 import torch
-from engine_cases import assert_same, no_prefix, run, shared_prefix
+from engine_cases import assert_same, clean_states, no_prefix, run, shared_prefix
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from anchorscope.engine.batching import Budget, plan_batches, run_in_batches
-from anchorscope.engine.capture import clean_states
 from anchorscope.engine.decode import decode
 from anchorscope.engine.sequences import TokenSequence
 from anchorscope.errors import UserError

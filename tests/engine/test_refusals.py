@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import pytest
 import torch
-from engine_cases import LENGTHS, SHARED, make_cuts, no_prefix, run, shared_prefix
+from engine_cases import LENGTHS, SHARED, clean_states, make_cuts, no_prefix, run, shared_prefix
 
 from anchorscope.engine.batching import Budget
-from anchorscope.engine.capture import Work, capture, clean_states, refuse_idle_cuts
+from anchorscope.engine.capture import Work, capture, refuse_idle_cuts
 from anchorscope.engine.decode import decode
 from anchorscope.engine.packed import Packed
 from anchorscope.engine.rows import BatchRows

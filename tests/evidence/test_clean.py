@@ -8,7 +8,7 @@ import torch
 
 from anchorscope.answers.generate import Answer
 from anchorscope.engine.batching import Budget
-from anchorscope.engine.capture import clean_states
+from anchorscope.engine.capture import Work, capture
 from anchorscope.engine.forward import compute_prefix
 from anchorscope.engine.sequences import SITES
 from anchorscope.evidence.clean import CleanStates, run_clean, with_log_probs
@@ -41,7 +41,12 @@ def test_states_are_the_engines_at_every_position_and_site(
     tiny_llama: LanguageModel, items: list[Item], clean: CleanStates
 ) -> None:
     sequences = [item.sequence(POSITIONS) for item in items]
-    wanted = clean_states(tiny_llama, sequences, compute_prefix(tiny_llama, (7, 8, 9, 10)), Budget(1000)).states
+    found: dict[int, torch.Tensor] = {}
+    capture(
+        tiny_llama, Work(sequences, compute_prefix(tiny_llama, (7, 8, 9, 10)), budget=Budget(1000)),
+        lambda _, batch, states: found.update(zip(batch, states.clone(), strict=True)), "test",
+    )  # fmt: skip
+    wanted = torch.stack([found[index] for index in range(N)], dim=3)
     assert clean.states.shape == (2, len(SITES), tiny_llama.n_layers, N, tiny_llama.d_model)
     torch.testing.assert_close(clean.states, wanted, rtol=1e-4, atol=1e-4)
 

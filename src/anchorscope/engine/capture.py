@@ -24,7 +24,6 @@ from anchorscope.engine.sequences import CLEAN, SITES, TokenSequence, Variant, r
 from anchorscope.errors import InterventionNotApplied, UserError
 from anchorscope.models.families import BlockOutput
 from anchorscope.models.language_model import LanguageModel
-from anchorscope.models.memory import ToHost
 from anchorscope.progress import Progress, Silent
 
 
@@ -59,16 +58,6 @@ Receive = Callable[[int, list[int], Float[Tensor, "item position site layer d_mo
 
 ReceiveLogProbs = Callable[[list[int], list[Float[Tensor, " answer_token"]]], None]
 """Called per batch with the items' indices and the log-probabilities of each one's answer tokens, on the device."""
-
-
-@dataclass(frozen=True)
-class CleanStates:
-    """What the clean pass over all items gives."""
-
-    states: Float[Tensor, "position site layer item d_model"]
-    """States at the positions that are read, in host memory."""
-    log_probs: tuple[tuple[float, ...], ...]
-    """Of each item: the log-probability of every token of its answer, given all tokens before it."""
 
 
 @dataclass(frozen=True)
@@ -143,41 +132,6 @@ def capture(
     return counts
 
 
-def clean_states(
-    lm: LanguageModel,
-    sequences: Sequence[TokenSequence],
-    prefix: Prefix,
-    budget: Budget,
-    progress: Progress | None = None,
-    compiled: bool = False,
-) -> CleanStates:
-    """Clean states of all items, to train probes on, and how likely their answers were, from the same pass."""
-    starts = [sequence.answer_start for sequence in sequences]
-    if min(starts) < 1:
-        raise ValueError(f"item {starts.index(min(starts))} answers from its very first token, which nothing predicts")
-    if min(starts) <= prefix.length:  # the last token before an answer predicts its first one: it must be run here
-        prefix = prefix.first(min(starts) - 1)
-    n_positions = len(sequences[0].read_at)
-    kept = torch.empty(n_positions, len(SITES), lm.n_layers, len(sequences), lm.d_model, dtype=lm.dtype)
-
-    def keep(batch: list[int], states: Tensor) -> None:
-        kept[..., batch, :] = states.permute(1, 2, 3, 0, 4)
-
-    log_probs: dict[int, Tensor] = {}
-
-    to_host = ToHost(keep)
-    work = Work(sequences, prefix, budget=budget, compiled=compiled)
-    capture(
-        lm, work, lambda _, batch, states: to_host.put(batch, states), "clean states", progress,
-        lambda batch, found: log_probs.update(zip(batch, found, strict=True)),
-    )  # fmt: skip
-    to_host.finish()
-    listed = tuple(tuple(log_probs[item].tolist()) for item in range(len(sequences)))
-    if not np.isfinite([one for answer in listed for one in answer]).all():
-        raise not_finite(lm)
-    return CleanStates(kept, listed)
-
-
 class _Batch:
     """One batch, run: its rows, and the states that were read on the way."""
 
@@ -190,9 +144,9 @@ class _Batch:
         self.readers = np.array([row for reading in self.rows.readings for row in reading.rows])
         shape = (*self.read_at.shape, len(SITES), lm.n_layers, lm.d_model)
         self.states = torch.empty(shape, dtype=lm.dtype, device=lm.device)
-        self._places = torch.empty(0)
+        self._tokens_read = torch.empty(0)
         self.packed = Packed(lm, work.sequences, self.rows, work.prefix)
-        last = torch.from_numpy(self.rows.places(self.readers, self.read_at, lm.n_layers - 1)).flatten()
+        last = torch.from_numpy(self.rows.token_indices(self.readers, self.read_at, lm.n_layers - 1)).flatten()
         sequences = [work.sequences[item] for item in self.rows.readings[0].items] if answers else []
         last = torch.cat((last, torch.from_numpy(self._before_answers(sequences))))
         stream = run_layers(lm, self.packed.ids, self.packed.positions, self.packed, self._visit, work.compiled, last)
@@ -203,10 +157,12 @@ class _Batch:
         """Places of the tokens that predict the answers': each one's is the token before it."""
         if not sequences:
             return np.empty(0, np.int64)
+        if any(one.answer_start < 1 for one in sequences):
+            raise ValueError("an item answers from its very first token, which nothing predicts")
         read = zip(sequences, self.rows.readings[0].rows, strict=True)
         rows = [np.full(len(one.ids) - one.answer_start, row) for one, row in read]
         before = [np.arange(one.answer_start, len(one.ids)) - 1 for one in sequences]
-        return self.rows.places(np.concatenate(rows), np.concatenate(before), self.lm.n_layers - 1)
+        return self.rows.token_indices(np.concatenate(rows), np.concatenate(before), self.lm.n_layers - 1)
 
     @torch.inference_mode()
     def _scored(self, stream: Float[Tensor, "token d_model"], sequences: Sequence[TokenSequence]) -> list[Tensor]:
@@ -229,12 +185,12 @@ class _Batch:
     def _visit(self, layer: int, output: BlockOutput) -> None:
         device = output.residual.device  # of this layer; the states come together where the embedding is
         if layer == self.lm.n_layers - 1:  # of the last block there is nothing but what is read
-            self._places = torch.arange(self.read_at.size, device=device).view(self.read_at.shape)
-        elif layer in self._opening or self._places.device != device:
-            places = self.rows.places(self.readers, self.read_at, layer)
-            self._places = torch.from_numpy(places).to(device)
+            self._tokens_read = torch.arange(self.read_at.size, device=device).view(self.read_at.shape)
+        elif layer in self._opening or self._tokens_read.device != device:
+            indices = self.rows.token_indices(self.readers, self.read_at, layer)
+            self._tokens_read = torch.from_numpy(indices).to(device)
         for site, name in enumerate(SITES):
-            self.states[:, :, site, layer] = getattr(output, name)[0, self._places]
+            self.states[:, :, site, layer] = getattr(output, name)[0, self._tokens_read]
 
     def states_of(self, variant: int) -> Float[Tensor, "item position site layer d_model"]:
         """The states of one variant's items."""
@@ -258,6 +214,7 @@ class _Checks:
     def note(self, batch: _Batch) -> None:
         """A batch was run."""
         self.finite.append(torch.isfinite(batch.states).all())
+        self.finite += [torch.isfinite(found).all().to(self.lm.device) for found in batch.log_probs]
         rows, lost = batch.rows, batch.packed.lost
         asked = [layer for layer in range(self.lm.n_layers) if rows.cut_at(layer).any()]
         silent = [layer for layer in asked if layer not in lost]

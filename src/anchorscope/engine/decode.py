@@ -154,11 +154,11 @@ class _Batch:
         going = [place for place, row in enumerate(self.active) if not self.finished[row]]
         if len(self.active) - len(going) < _LEAVE_SHARE * len(self.active):
             return chosen
-        places = torch.tensor(going, device=self.lm.device)
+        indices = torch.tensor(going, device=self.lm.device)
         self.active = [self.active[place] for place in going]
-        self.lengths = self.lengths[places]
-        self.cache.keep(places)
-        return chosen[places]
+        self.lengths = self.lengths[indices]
+        self.cache.keep(indices)
+        return chosen[indices]
 
 
 def _keeper(cache: Growing, rows: Tensor, slots: Tensor) -> Callable[[int, Tensor, Tensor], None]:

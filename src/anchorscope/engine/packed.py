@@ -152,8 +152,8 @@ class Packed:
         offsets = torch.arange(n, device=here)
         queries = first + offsets  # positions
         key = torch.arange(self.n_keys, device=here)
-        places = torch.where(key < first, clean + key - n_prefix, own + key - first) + n_prefix
-        places = torch.where(key < n_prefix, key, places).masked_fill(key >= stop, 0)
+        indices = torch.where(key < first, clean + key - n_prefix, own + key - first) + n_prefix
+        indices = torch.where(key < n_prefix, key, indices).masked_fill(key >= stop, 0)
         allowed = visible(queries, self.n_keys, window)
         beyond = (queries >= stop)[:, :, None]
         lost = zeroed = None
@@ -176,7 +176,7 @@ class Packed:
             even=n * n_rows == total,
             queries=(own + offsets).clamp(max=total - 1).reshape(-1).to(device),
             back=torch.from_numpy(back).to(device),
-            keys=places.reshape(-1).to(device),
+            keys=indices.reshape(-1).to(device),
             mask=additive(allowed, self.lm.dtype).to(device),
             zeroed=None if zeroed is None else zeroed.to(device),
             lost=lost,

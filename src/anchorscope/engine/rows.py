@@ -93,7 +93,7 @@ class BatchRows:
         open_rows = self.open_at(layer)
         return (self.opens[:open_rows] <= layer) & (layer < self.closes[:open_rows])
 
-    def places(self, rows: NDArray[np.int64], positions: NDArray[np.int64], layer: int) -> NDArray[np.int64]:
+    def token_indices(self, rows: NDArray[np.int64], positions: NDArray[np.int64], layer: int) -> NDArray[np.int64]:
         """Places of positions [row, …] as rows see them in a layer: their own tokens, or the clean row's before."""
         column = (slice(None), *([None] * (positions.ndim - 1)))
         first, opens = self.first[rows][column], self.opens[rows][column]

@@ -176,11 +176,11 @@ class _Batch:
         sets = _key_sets([[sets[item] for item in batch] for _, sets in work.keys], sequences, packed.n_keys)
         device = self.lm.device
         self.sums = _Sums(torch.from_numpy(queries).to(device), torch.from_numpy(sets).to(device), self.lm)
-        self.places = rows.places(np.arange(len(batch)), np.array([one.read_at for one in sequences]), 0)
+        self.tokens_read = rows.token_indices(np.arange(len(batch)), np.array([one.read_at for one in sequences]), 0)
         self.first_weights = torch.empty(0)
         self.read: list[Tensor] = []
         """States of each layer at the positions that are read."""
-        read = torch.from_numpy(self.places).flatten()
+        read = torch.from_numpy(self.tokens_read).flatten()
         run_layers(
             self.lm, packed.ids, packed.positions, packed, self._visit, read=read, layers=self.layers, gradients=True
         )
@@ -206,10 +206,10 @@ class _Batch:
         weights.register_hook(lambda gradient: sums.add(layer, known, gradient))
 
     def _visit(self, layer: int, output: BlockOutput) -> None:
-        places = torch.from_numpy(self.places).to(output.residual.device)
+        indices = torch.from_numpy(self.tokens_read).to(output.residual.device)
         if layer == self.layers - 1:  # of the last block there is nothing but what is read
-            places = torch.arange(self.places.size, device=places.device).view(self.places.shape)
-        here = torch.stack([getattr(output, name)[0, places] for name in SITES], dim=2)
+            indices = torch.arange(self.tokens_read.size, device=indices.device).view(self.tokens_read.shape)
+        here = torch.stack([getattr(output, name)[0, indices] for name in SITES], dim=2)
         self.read.append(here.to(self.lm.device))
 
 

@@ -13,7 +13,7 @@ from torch import Tensor
 from anchorscope.answers.generate import Answer, answer_questions
 from anchorscope.engine.batching import Budget, plan_batches
 from anchorscope.engine.capture import EdgeCounts, Work, capture
-from anchorscope.engine.forward import compute_prefix, not_finite
+from anchorscope.engine.forward import compute_prefix
 from anchorscope.engine.keys_values import Prefix
 from anchorscope.engine.rows import tokens_of
 from anchorscope.engine.saliency import Saliency, saliency
@@ -123,8 +123,6 @@ class Worker:
             (lambda batch, found: log_probs.update(zip(batch, found, strict=True))) if shard.log_probs else None,
         )  # fmt: skip
         told = {item: tuple(found.tolist()) for item, found in log_probs.items()}
-        if not np.isfinite([one for answer in told.values() for one in answer]).all():
-            raise not_finite(self.lm)
         return StatesPart(tuple(one.part() for one in collected), edges, told)
 
     def _answers(self, shard: AnswersPass, progress: Progress) -> AnswersPart:
