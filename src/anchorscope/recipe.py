@@ -80,7 +80,7 @@ class Recipe(BaseModel):
     dtype: str = "auto"
     """Precision of the model; auto is float32 on the CPU and bfloat16 on a GPU."""
     batch_tokens: int | None = Field(default=None, ge=1)
-    """Tokens run together; found from the free memory where not given, and halved whenever memory runs out."""
+    """Tokens run together; found from the size of the memory where not given, and halved whenever memory runs out."""
     max_new_tokens: int = Field(default=16, ge=1, le=512)
     """Longest answer; longer ones count as truncated."""
     max_per_class: int = Field(default=1500, ge=30)
