@@ -65,3 +65,10 @@ def test_without_a_second_interpreter_all_is_drawn_here(
     count, files = drawn(findings, tmp_path)
     assert count == 2
     assert len(files) == 2 * len(KINDS)
+
+
+@pytest.mark.parametrize(("asked", "most"), [("1", 1), ("3", 3), ("", 8), ("many", 8), ("0", 8)])
+def test_no_more_processes_than_the_user_allows(monkeypatch: pytest.MonkeyPatch, asked: str, most: int) -> None:
+    monkeypatch.setattr(parallel.os, "sched_getaffinity", lambda process: set(range(8)), raising=False)
+    monkeypatch.setenv("OMP_NUM_THREADS", asked)
+    assert parallel._cores() == most

@@ -50,10 +50,12 @@ def draw_task(task: str) -> None:
 
 
 def _cores() -> int:
-    """How many cores this process may use; one, where no second interpreter can be started."""
+    """How many cores this process may use: `OMP_NUM_THREADS` at most; one, where no second interpreter can start."""
     if not sys.executable:
         return 1
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    there = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    asked = os.environ.get("OMP_NUM_THREADS", "")
+    return min(there, int(asked)) if asked.isdigit() and int(asked) else there
 
 
 def _save(share: Sequence[Display], out: Path, progress: Progress) -> None:
