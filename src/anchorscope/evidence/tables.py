@@ -202,7 +202,7 @@ def _baselines(evidence: Evidence, draws: Draws) -> list[Record]:
         ("confidence-mean", evidence.confidence_mean),
         ("confidence-min", evidence.confidence_min),
     ):
-        if all(value is not None for value in confidence):  # answers from elsewhere come without it
+        if all(value is not None for value in confidence):  # known of every answer, or no baseline
             found.append(baseline_score(kind, np.array(confidence, dtype=float), scored))
     return [_score_row(score, evidence, _place(evidence, (None, None))) for score in found]
 
