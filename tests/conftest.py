@@ -85,7 +85,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: place.get(item.path.stem, len(LONGEST)))
 
 
-WHOLE = re.compile(r"\b(subprocess|CliRunner|run_recipe|open_page|draughtsmen)\b|\.plot\(|write_validation")
+WHOLE = re.compile(
+    r"\b(subprocess|CliRunner|run_recipe|open_page|parallel|small_recipe|whole_runs|compared_runs|measure_growth|compiled_)"
+    r"|\.plot\(|write_validation|def written|\(written|anchorscope\.bench|ExperimentInputs|make_inputs"
+)
 """What the files of slow tests say: they start programs, commands, whole runs or a browser, or draw figures."""
 
 
