@@ -12,12 +12,12 @@ from anchorscope.catalogue import (
     EXPERIMENTS,
     INTERVENTIONS,
     REWRITE,
-    interventions_of,
     with_needs,
 )
 from anchorscope.evidence.experiments import experiment
 from anchorscope.evidence.experiments.experiment import Experiment, chosen_experiments
 from anchorscope.interventions.registry import INTERVENTIONS as REGISTERED
+from anchorscope.interventions.registry import of_experiments
 from anchorscope.validation.scores import Score
 
 DOCS = Path(__file__).parent.parent / "docs"
@@ -107,6 +107,6 @@ def test_what_compares_all_others_comes_after_them() -> None:
 
 
 def test_the_knockout_and_its_controls_are_among_the_interventions_of_any_run() -> None:
-    assert {one.name for one in interventions_of(())} == {"knockout", "random", "none"}
-    assert {one.name for one in interventions_of(("zeroing",))} == {"knockout", "random", "none", "zeroing"}
-    assert interventions_of(EVIDENCE) == list(INTERVENTIONS.values())
+    assert {one.name for one in of_experiments(with_needs(()))} == {"knockout", "random", "none"}
+    assert {one.name for one in of_experiments(with_needs(("zeroing",)))} == {"knockout", "random", "none", "zeroing"}
+    assert of_experiments(EVIDENCE) == list(REGISTERED.values())

@@ -153,10 +153,6 @@ def with_needs(wanted: Sequence[str]) -> tuple[str, ...]:
     return tuple(name for name in EVIDENCE if name in asked)
 
 
-def interventions_of(wanted: Sequence[str]) -> list[InterventionEntry]:
-    """The interventions of the named experiments; the knockout and its controls are always among them."""
-    return [one for one in INTERVENTIONS.values() if one.experiment in ("knockout", *wanted)]
-
 
 def intervention_label(name: str) -> str:
     """An intervention in a few words; one that has no entry here keeps its name."""

@@ -105,10 +105,6 @@ class Step(Generic[T]):
         self._store(value, 0.0)
         self._held = [value]
 
-    def release(self) -> None:
-        """Lets go of the result in memory; it is read again where it is needed."""
-        self._held = []
-
     def _read_or_make(self) -> T:
         record = self.folder.index.steps.get(self.name)
         if record is not None and record.key == self.key and not record.dropped:
