@@ -55,6 +55,18 @@ SUMMARY_COLUMNS = (
 """summary.csv: one quantity per row."""
 PATHWAY_COLUMNS = ("dataset", "item_id", "site", "position", "assignment", "probe", "reference_layer", "pathway")
 """pathways.parquet."""
+QUESTION_SHARE_SCHEMA: dict[str, type[pl.DataType]] = {
+    "model": pl.String, "dataset": pl.String, "intervention": pl.String, "site": pl.String, "position": pl.String,
+    "layer": pl.Int64, "group": pl.String, "truth": pl.String, "share": pl.Float64, "ci_low": pl.Float64,
+    "ci_high": pl.Float64, "n": pl.Int64, "n_groups": pl.Int64, "method": pl.String,
+}  # fmt: skip
+"""question_share.csv: the question share per layer, of all items and of the held-out thirds, with its controls."""
+QUESTION_SHARE_TEST_SCHEMA: dict[str, type[pl.DataType]] = {
+    "model": pl.String, "dataset": pl.String, "site": pl.String, "position": pl.String, "layer": pl.Int64,
+    "quantity": pl.String, "intervention": pl.String, "group": pl.String, "value": pl.Float64, "ci_low": pl.Float64,
+    "ci_high": pl.Float64, "p_value": pl.Float64, "n": pl.Int64, "method": pl.String,
+}  # fmt: skip
+"""question_share_tests.csv: what is tested of the question share at the headline place and layer, one per row."""
 EXPERIMENT_SCHEMA: dict[str, type[pl.DataType]] = {
     "model": pl.String, "dataset": pl.String, "site": pl.String, "position": pl.String, "experiment": pl.String,
     "variant": pl.String, "against": pl.String, "assignment": pl.String, "group": pl.String, "truth": pl.String,
