@@ -72,7 +72,7 @@ def share_frame(dataset: str, world: World, layers: int = LAYERS) -> pl.DataFram
     return pl.DataFrame(rows, schema=QUESTION_SHARE_SCHEMA)
 
 
-def tests_frame(dataset: str, world: World, layers: int = LAYERS) -> pl.DataFrame:
+def frame_of_tests(dataset: str, world: World, layers: int = LAYERS) -> pl.DataFrame:
     """question_share_tests.csv of one dataset."""
     here = rise_and_fall(layers)[LAYER]
     share, random, given = (here * value for value in (world.share, world.random, world.given))
@@ -115,7 +115,7 @@ def with_shares(findings: Findings, *worlds: World) -> Findings:
     return replace(
         findings,
         question_share=pl.concat(share_frame(name, world) for name, world in pairs),
-        question_share_tests=pl.concat(tests_frame(name, world) for name, world in pairs),
+        question_share_tests=pl.concat(frame_of_tests(name, world) for name, world in pairs),
     )
 
 

@@ -35,6 +35,8 @@ class Tested:
     """The number with its interval."""
     p_value: float
     """As the run tested it, or from the interval; NaN where neither is known."""
+    p_from_interval: bool
+    """Whether the run gave none."""
     layer: int | None
     """Where it was read."""
     group: str
@@ -98,9 +100,10 @@ def _tests(findings: Findings, dataset: str) -> pl.DataFrame:
 def _tested(row: dict[str, object]) -> Tested:
     found = _estimate(row, "value")
     told = row["p_value"]
-    p = float(told) if isinstance(told, float) else _from_interval(found)
+    given = isinstance(told, float) and not math.isnan(told)
+    p = float(told) if isinstance(told, float) and given else _from_interval(found)
     layer = row["layer"]
-    return Tested(found, p, layer if isinstance(layer, int) else None, str(row["group"] or ""))
+    return Tested(found, p, not given, layer if isinstance(layer, int) else None, str(row["group"] or ""))
 
 
 def _from_interval(found: Estimate) -> float:

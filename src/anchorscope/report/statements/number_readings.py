@@ -39,7 +39,8 @@ def random_is_small(about: About) -> Reading:
     words = f"cutting random tokens moves the Q-Anchored group by less than {SMALL_RATIO:.0%} of the knockout's effect"
     numbers = f"ΔP {points(random)} against {points(knockout)}, ratio {estimate(ratio)}"
     verdict = below(ratio, SMALL_RATIO)
-    return about.reading("random_small", words.replace("%", " %"), numbers, ratio, verdict, unit="ratio")
+    return about.reading("random_small", words.replace("%", " %"), numbers, ratio, verdict, unit="ratio",
+                         standing="control")  # fmt: skip
 
 
 def noop_changes_nothing(about: About) -> Reading:
@@ -47,7 +48,8 @@ def noop_changes_nothing(about: About) -> Reading:
     rate = with_zero_bound(about.summary("flip_rate", "none"))
     words = f"running the same path with nothing cut flips fewer than {number(100 * NOOP_FLIPS, 0)} % of the verdicts"
     items = f" of {rate.n} items" if rate else ""
-    return about.reading("noop", words, f"{percent(rate)}{items}", rate, below(rate, NOOP_FLIPS), unit="share")
+    return about.reading("noop", words, f"{percent(rate)}{items}", rate, below(rate, NOOP_FLIPS), unit="share",
+                         standing="control")  # fmt: skip
 
 
 def sorts_by_label(about: About) -> Reading:
