@@ -11,12 +11,12 @@ from anchorscope.report.shares import (
     LOWER,
     MIDDLE,
     UPPER,
-    Tested,
-    all_tested,
+    ShareResult,
+    result_of,
+    results_of,
     share_at,
     share_layer,
     share_rows,
-    tested,
 )
 from anchorscope.report.wording import NOTHING, Table, count, estimate, number, p_value_cell
 
@@ -60,8 +60,8 @@ def share_table(findings: Findings) -> Table:
 
 def ladder_table(findings: Findings) -> Table:
     """AUC of the probe, and of what reads truth without the model's understanding."""
-    names = dict.fromkeys(one.group for dataset in findings.datasets for one in all_tested(findings, dataset, "auc"))
-    rows = [(name, *(_cell(tested(findings, dataset, "auc", name), lambda one: estimate(one.estimate, 3))
+    names = dict.fromkeys(one.group for dataset in findings.datasets for one in results_of(findings, dataset, "auc"))
+    rows = [(name, *(_cell(result_of(findings, dataset, "auc", name), lambda one: estimate(one.estimate, 3))
                      for dataset in findings.datasets)) for name in names]  # fmt: skip
     return Table(("AUC", *_heads(findings)), tuple(rows))
 
@@ -71,7 +71,7 @@ def tests_table(findings: Findings) -> Table:
     rows = []
     for dataset in findings.datasets:
         for quantity, words in _QUANTITIES.items():
-            for one in all_tested(findings, dataset, quantity):
+            for one in results_of(findings, dataset, quantity):
                 what = words.format(one.group.replace("_", " ") or "it")
                 p = NOTHING if one.p_from_interval else p_value_cell(one.p_value)
                 rows.append((display_name(dataset), what, _value(quantity, one), p, count(one.estimate.n)))
@@ -102,12 +102,12 @@ def _with_interval(row: dict[str, float | None]) -> str:
     return number(share or 0.0, 2) + (f" [{', '.join(known)}]" if len(known) == 2 else "")
 
 
-def _value(quantity: str, one: Tested) -> str:
+def _value(quantity: str, one: ShareResult) -> str:
     whole = quantity in ("minimum_n", "directions")
     return count(round(one.estimate.value)) if whole else estimate(one.estimate, 3 if quantity == "mixture_gain" else 2)
 
 
-def _cell(found: Tested | None, show: Callable[[Tested], str]) -> str:
+def _cell(found: ShareResult | None, show: Callable[[ShareResult], str]) -> str:
     return NOTHING if found is None else show(found)
 
 

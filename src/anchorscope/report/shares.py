@@ -28,7 +28,7 @@ _IN_AN_INTERVAL = 2 * NormalDist().inv_cdf(0.975)
 
 
 @dataclass(frozen=True)
-class Tested:
+class ShareResult:
     """One row of question_share_tests.csv."""
 
     estimate: Estimate
@@ -67,8 +67,10 @@ def share_at(
     truth: str = "all",
 ) -> Estimate | None:  # fmt: skip
     """The share of one set of items at one layer."""
+    if layer is None:
+        return None
     rows = share_rows(findings, dataset, intervention, group, truth).filter(pl.col("layer") == layer)
-    return _estimate(rows.row(0, named=True), "share") if layer is not None and rows.height else None
+    return _estimate(rows.row(0, named=True), "share") if rows.height else None
 
 
 def share_layer(findings: Findings, dataset: str) -> int | None:
@@ -77,15 +79,15 @@ def share_layer(findings: Findings, dataset: str) -> int | None:
     return int(layers[0]) if len(layers) else headline_layer(findings, dataset)
 
 
-def all_tested(findings: Findings, dataset: str, quantity: str) -> list[Tested]:
+def results_of(findings: Findings, dataset: str, quantity: str) -> list[ShareResult]:
     """All rows of a quantity, in file order."""
     rows = _tests(findings, dataset).filter((pl.col("quantity") == quantity) & pl.col("value").is_finite())
     return [_tested(row) for row in rows.iter_rows(named=True)]
 
 
-def tested(findings: Findings, dataset: str, quantity: str, *groups: str) -> Tested | None:
+def result_of(findings: Findings, dataset: str, quantity: str, *groups: str) -> ShareResult | None:
     """The row of a quantity: of the first of these groups that has one, or its first."""
-    found = all_tested(findings, dataset, quantity)
+    found = results_of(findings, dataset, quantity)
     named = [one for group in groups for one in found if one.group == group]
     return next(iter(named or ([] if groups else found)), None)
 
@@ -97,13 +99,13 @@ def _tests(findings: Findings, dataset: str) -> pl.DataFrame:
     return findings.question_share_tests.filter(here & (pl.col("dataset") == dataset))
 
 
-def _tested(row: dict[str, object]) -> Tested:
+def _tested(row: dict[str, object]) -> ShareResult:
     found = _estimate(row, "value")
     told = row["p_value"]
     given = isinstance(told, float) and not math.isnan(told)
     p = float(told) if isinstance(told, float) and given else _from_interval(found)
     layer = row["layer"]
-    return Tested(found, p, not given, layer if isinstance(layer, int) else None, str(row["group"] or ""))
+    return ShareResult(found, p, not given, layer if isinstance(layer, int) else None, str(row["group"] or ""))
 
 
 def _from_interval(found: Estimate) -> float:

@@ -144,7 +144,7 @@ class QuestionShareChart(Display):
         for group, words in ((UPPER, "upper third"), (LOWER, "lower third")):
             if self.data.filter(pl.col("group") == group).height:
                 handles.append(Line2D([], [], label=words, **_third_style(group, only)))
-        mark = {"color": INK, "linestyle": "none", "marker": "|", "markersize": 9, "markeredgewidth": 2.2}
+        mark: dict[str, Any] = {"color": INK, "linestyle": "none", "marker": "|", "markersize": 9, "markeredgewidth": 2.2}
         return [*handles, Line2D([], [], label="layer that is tested", **mark)] if self.layers else handles
 
 

@@ -57,7 +57,7 @@ function shareChoices(shares) {
   const plainly = (values) => values.map((value) => ({ value, name: value }));
   return [
     { name: "shown", label: "Show", options: SHARE_SHOWN.map(([value, name, title]) => ({ value, name, title })) },
-    { name: "truth", label: "Answers", options: shares.truths.map(([value, title]) => ({ value, name: value, title })) },
+    { name: "truth", label: "Answers", options: plainly(shares.truths.map(([truth]) => truth)) },
     { name: "site", label: "Site", options: plainly(shares.sites) },
     { name: "position", label: "Position", options: plainly(shares.positions) },
     { name: "bands", label: "95 % bands", flag: true },
@@ -92,8 +92,9 @@ function shareLines(data, find, view) {
     const line = (id, name, look, cut, group) => {
       const found = find(dataset.id, cut, group, view);
       const note = found && !look.quiet ? `n = ${found.n}` : "";
-      const about = { ...record, intervention: cut, group, n: found && found.n };
-      return found ? [{ id: `${id}${i}`, name: `${name} (${dataset.name})`, note, record: about, ...look, ...found }] : [];
+      if (!found) return [];
+      const about = { ...record, intervention: cut, group, n: found.n };
+      return [{ id: `${id}${i}`, name: `${name} (${dataset.name})`, note, record: about, ...look, ...found }];
     };
     const marker = dataset.marker;
     if (view.shown === "thirds") {
@@ -134,8 +135,8 @@ function shareCaption(data, view) {
     ? "the share of the probe's evidence that needs the question's key words, beside what the controls give"
     : "the same for the third of the items with the lowest and with the highest predicted share, held out: lines that "
       + "lie on each other mean that items do not differ";
-  return `Shown: ${what}; ${truth}; read at ${view.site}, ${view.position}. Ticks at the foot: the layer that is tested.`
-    + " Where a line leaves the axis there is too little evidence to divide by.";
+  return `Shown: ${what}; ${truth}; read at ${view.site}, ${view.position}. `
+    + "Ticks at the foot: the layer that is tested. Where a line leaves the axis there is too little evidence to divide by.";
 }
 
 for (const node of document.querySelectorAll("#share-view")) {

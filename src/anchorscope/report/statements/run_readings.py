@@ -26,7 +26,7 @@ from anchorscope.report.statements.reading_record import About, Reading, built_i
 from anchorscope.report.statements.run_curves import RunCurves
 from anchorscope.report.statements.share_controls import SHARE_CONTROLS, control_readings
 from anchorscope.report.statements.share_shape import description_readings, shape_readings
-from anchorscope.report.statements.share_tests import QUESTIONS, tested_readings
+from anchorscope.report.statements.share_tests import QUESTIONS, question_readings
 
 _NUMBERS: dict[str | None, tuple[Callable[[About], Reading], ...]] = {
     "plain": (q_below_a, sorts_by_label, towards_false, random_is_small, noop_changes_nothing),
@@ -84,7 +84,7 @@ def _of_shares(findings: Findings) -> list[Reading]:
     told = [About(findings, dataset, None) for dataset in findings.datasets]
     further = [reading for about in told for make in (control_readings, shape_readings, description_readings)
                for reading in make(about)]  # fmt: skip
-    return [*tested_readings(findings), *further]
+    return [*question_readings(findings), *further]
 
 
 def _judged(reading: Reading) -> Reading:

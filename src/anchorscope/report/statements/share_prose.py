@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from anchorscope.report.findings import Findings
 from anchorscope.report.palette import display_name
-from anchorscope.report.shares import LOWER, UPPER, has_shares, share_at, share_layer, tested
+from anchorscope.report.shares import LOWER, UPPER, has_shares, result_of, share_at, share_layer
 from anchorscope.report.statements.layer_band import layer_names
 from anchorscope.report.statements.phrases import Phrases, Point, ReadingIndex
 from anchorscope.report.statements.reading_record import Reading
@@ -152,14 +152,15 @@ def _items(findings: Findings, readings: ReadingIndex) -> str:
     told: dict[str, list[str]] = {"holds": [], "does not hold": [], "undecided": []}
     for dataset in findings.datasets:
         verdict, name = readings.verdict(dataset, None, "items_differ"), display_name(dataset)
-        found = tested(findings, dataset, "thirds_difference")
+        found = result_of(findings, dataset, "thirds_difference")
         layer = found.layer if found else None
         on = f"on {name} " if several else ""
         if verdict == "undecided":
             n = f"at n = {found.estimate.n}{needed_items(findings, dataset, 'thirds_difference')}" if found else ""
             told[verdict].append(f"{on}{n}".strip())
             continue
-        thirds = [(short_percent if several else short_share)(share_at(findings, dataset, layer, group=group)) for group in (LOWER, UPPER)]
+        show = short_percent if several else short_share
+        thirds = [show(share_at(findings, dataset, layer, group=group)) for group in (LOWER, UPPER)]
         told[verdict].append(f"{on}({thirds[0]} in the lower third, {thirds[1]} in the upper, held out)")
     sentences = []
     if told["holds"]:

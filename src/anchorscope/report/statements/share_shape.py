@@ -1,6 +1,6 @@
 """The question share described: where along the depth it rises, is highest and falls; by truth; beside its nulls."""
 
-from anchorscope.report.shares import share_at, tested
+from anchorscope.report.shares import result_of, share_at
 from anchorscope.report.statements.layer_band import LayerBand, share_band
 from anchorscope.report.statements.reading_record import About, Reading, at_layers
 from anchorscope.report.verdicts import NEGLIGIBLE_SHARE, Verdict, above, below, difference
@@ -16,9 +16,9 @@ def shape_readings(about: About) -> list[Reading]:
         ("share_peak", "the share is highest in the interior of the model, not at its first or last layer",
          _peak(about, band)),
         ("share_rises", f"from the first layer on the share rises by more than {tenth} points",
-         _change(band, "rise", band and band.rise)),
+         _change(band, "rise", band.rise if band else None)),
         ("share_falls", f"towards the last layer the share falls by more than {tenth} points",
-         _change(band, "fall", band and band.fall)),
+         _change(band, "fall", band.fall if band else None)),
     )  # fmt: skip
     return [about.reading(claim, words, numbers, found, verdict, layer=layer, unit=unit, scope="curve")
             for claim, words, (numbers, found, verdict, layer, unit) in told]  # fmt: skip
@@ -52,7 +52,7 @@ def _change(band: LayerBand | None, name: str, found: Estimate | None) -> _Shape
 def description_readings(about: About) -> list[Reading]:
     """What else is said of the share at its layer: by truth, and what weaker readers of truth reach."""
     findings, dataset = about.findings, about.dataset or ""
-    gap = tested(findings, dataset, "true_minus_false")
+    gap = result_of(findings, dataset, "true_minus_false")
     found = gap.estimate if gap else None
     wide = f"±{number(100 * NEGLIGIBLE_SHARE, 0)} points"
     same: Verdict = "undecided"
@@ -69,8 +69,8 @@ def description_readings(about: About) -> list[Reading]:
 def _ladder(about: About) -> list[Reading]:
     """Does the probe read truth better than everything that needs no understanding?"""
     findings, dataset = about.findings, about.dataset or ""
-    probe = tested(findings, dataset, "auc", "probe")
-    nulls = {name: found.estimate for name in NULLS if (found := tested(findings, dataset, "auc", name)) is not None}
+    probe = result_of(findings, dataset, "auc", "probe")
+    nulls = {name: found.estimate for name in NULLS if (found := result_of(findings, dataset, "auc", name)) is not None}
     if probe is None or not nulls:
         return []
     best = max(nulls, key=lambda name: nulls[name].value)

@@ -10,13 +10,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from anchorscope.report.findings import Findings
-from anchorscope.report.shares import LOWER, UPPER, Tested, all_tested, share_at, tested
+from anchorscope.report.shares import LOWER, UPPER, ShareResult, result_of, results_of, share_at
 from anchorscope.report.statements.reading_record import About, Reading
 from anchorscope.report.verdicts import above_zero
 from anchorscope.report.wording import count, estimate, p_value_cell
 from anchorscope.stats.holm import holm
 
-Numbers = Callable[[Findings, str, Tested], str]
+Numbers = Callable[[Findings, str, ShareResult], str]
 
 
 @dataclass(frozen=True)
@@ -33,21 +33,21 @@ class Question:
     """What stands beside it, without p-value and items."""
 
 
-def _share(findings: Findings, dataset: str, found: Tested) -> str:
+def _share(findings: Findings, dataset: str, found: ShareResult) -> str:
     return f"Λ {estimate(found.estimate)} at layer {found.layer}"
 
 
-def _above_random(findings: Findings, dataset: str, found: Tested) -> str:
+def _above_random(findings: Findings, dataset: str, found: ShareResult) -> str:
     random = share_at(findings, dataset, found.layer, "random")
     return f"Λ − that of random words {estimate(found.estimate)}; random words alone {estimate(random)}"
 
 
-def _thirds(findings: Findings, dataset: str, found: Tested) -> str:
+def _thirds(findings: Findings, dataset: str, found: ShareResult) -> str:
     lower, upper = (share_at(findings, dataset, found.layer, group=group) for group in (LOWER, UPPER))
     return f"upper − lower third, held out: {estimate(found.estimate)}; {estimate(lower)} and {estimate(upper)}"
 
 
-def _given(findings: Findings, dataset: str, found: Tested) -> str:
+def _given(findings: Findings, dataset: str, found: ShareResult) -> str:
     return f"Λ {estimate(found.estimate)} once {found.group or 'they'} are taken out"
 
 
@@ -69,7 +69,7 @@ def family_words(findings: Findings) -> str:
     return f"{len(QUESTIONS)} questions" + (f" on {datasets} datasets" if datasets > 1 else "")
 
 
-def tested_readings(findings: Findings) -> list[Reading]:
+def question_readings(findings: Findings) -> list[Reading]:
     """The tested readings of all datasets, their p-values corrected together."""
     asked = [(dataset, question, _widest(findings, dataset, question))
              for dataset in findings.datasets for question in QUESTIONS]  # fmt: skip
@@ -78,13 +78,13 @@ def tested_readings(findings: Findings) -> list[Reading]:
             for (dataset, question, found), p in zip(asked, corrected, strict=True)]  # fmt: skip
 
 
-def _widest(findings: Findings, dataset: str, question: Question) -> Tested | None:
+def _widest(findings: Findings, dataset: str, question: Question) -> ShareResult | None:
     """The row that is tested; of several sets that were taken out, the one that names most."""
-    rows = all_tested(findings, dataset, question.quantity)
+    rows = results_of(findings, dataset, question.quantity)
     return max(rows, key=lambda row: row.group.count(","), default=None)
 
 
-def _tested(about: About, question: Question, found: Tested | None, corrected: float) -> Reading:
+def _tested(about: About, question: Question, found: ShareResult | None, corrected: float) -> Reading:
     findings, dataset = about.findings, about.dataset or ""
     if found is None:
         return about.reading(question.claim, question.words, "", None, "undecided", unit="share of the evidence",
@@ -100,13 +100,13 @@ def _tested(about: About, question: Question, found: Tested | None, corrected: f
 
 def needed_items(findings: Findings, dataset: str, quantity: str) -> str:
     """How many items would decide it, where the run says so."""
-    found = tested(findings, dataset, "minimum_n", quantity) or tested(findings, dataset, "minimum_n", "all", "")
+    found = result_of(findings, dataset, "minimum_n", quantity) or result_of(findings, dataset, "minimum_n", "all", "")
     if found is None or not math.isfinite(found.estimate.value) or found.estimate.value <= found.estimate.n:
         return ""
     return f", about {count(round(found.estimate.value))} would decide it"
 
 
-def _p(found: Tested, corrected: float) -> str:
+def _p(found: ShareResult, corrected: float) -> str:
     origin = " (from the interval)" if found.p_from_interval else ""
     return f"p {_shown(found.p_value)}{origin}, corrected {_shown(corrected)}"
 
