@@ -144,8 +144,10 @@ class QuestionShareChart(Display):
         for group, words in ((UPPER, "upper third"), (LOWER, "lower third")):
             if self.data.filter(pl.col("group") == group).height:
                 handles.append(Line2D([], [], label=words, **_third_style(group, only)))
-        mark: dict[str, Any] = {"color": INK, "linestyle": "none", "marker": "|", "markersize": 9, "markeredgewidth": 2.2}
-        return [*handles, Line2D([], [], label="layer that is tested", **mark)] if self.layers else handles
+        tick: dict[str, Any] = {"marker": "|", "markersize": 9, "markeredgewidth": 2.2}
+        if self.layers:
+            handles.append(Line2D([], [], label="layer that is tested", color=INK, linestyle="none", **tick))
+        return handles
 
 
 def _knockout_style(colours: DatasetStyle) -> dict[str, Any]:
