@@ -111,7 +111,7 @@ class MeasurementSteps(ItemSteps):
     @cached_property
     def probes(self) -> Step[dict[str, ProbeSet]]:
         """The cross-fitted probes of every site and position."""
-        made_from = self.job.made_from(1, FIT_LIBRARIES, "folds", "seed", device=self.job.solver)
+        made_from = self.job.made_from(2, FIT_LIBRARIES, "folds", "seed", device=self.job.solver)
         return self._step("probes", (self.clean,), made_from, PROBE_SETS, self._fit)
 
     def _fit(self) -> dict[str, ProbeSet]:
@@ -122,7 +122,7 @@ class MeasurementSteps(ItemSteps):
     @cached_property
     def final_probes(self) -> Step[dict[str, FinalProbe]]:
         """Probes that learn from all items, for use on new ones: at every site and position."""
-        made_from = self.job.made_from(1, FIT_LIBRARIES, "seed", device=self.job.solver)
+        made_from = self.job.made_from(2, FIT_LIBRARIES, "seed", device=self.job.solver)
         return self._step("final-probes", (self.clean,), made_from, FINAL_PROBES, self._fit_final)
 
     def _fit_final(self) -> dict[str, FinalProbe]:
@@ -130,7 +130,7 @@ class MeasurementSteps(ItemSteps):
         order = priorities(self.job.recipe.seed, "final probe", ids)
         states = self.clean.value.states.flatten(0, 1)
         fitted = fit_final_probes(
-            states, self.splits.labels, self.groups, self.place_names, order, self.job.solver, self.job.progress
+            states, self.splits.strata, self.groups, self.place_names, order, self.job.solver, self.job.progress
         )
         return dict(zip(self.place_names, fitted, strict=True))
 
@@ -238,7 +238,7 @@ class MeasurementSteps(ItemSteps):
     @cached_property
     def refits(self) -> Step[dict[str, NDArray[np.floating]]]:
         """Out-of-fold log-odds of probes trained on the cut states, [layer, item]."""
-        made_from = self.job.made_from(1, FIT_LIBRARIES, "folds", "seed", "site", "position", device=self.job.solver)
+        made_from = self.job.made_from(2, FIT_LIBRARIES, "folds", "seed", "site", "position", device=self.job.solver)
         return self._step("refits", (self.cut_states, self.labels), made_from, ARRAYS, self._refit)
 
     def _refit(self) -> dict[str, NDArray[np.floating]]:

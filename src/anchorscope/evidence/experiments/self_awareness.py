@@ -131,8 +131,11 @@ def _of_assignment(inputs: ExperimentInputs, assignment: str, calls: Calls) -> F
         return Found(missing=tuple(few))
     items = np.flatnonzero(calls.correct)
     asks, folds = calls.flipped[items], inputs.splits.folds[items]
+    known = [str(stratum) for stratum in inputs.splits.strata[items]]  # pathways are even within relation and truth
     try:
-        splits = make_splits(asks, inputs.measured.groups[items], folds, inputs.setting.seed, ("full",))
+        splits = make_splits(
+            asks, inputs.measured.groups[items], folds, inputs.setting.seed, ("full",), relations=known
+        )
     except UserError:
         counted = " and ".join(f"{number} {group}" for group, number in numbers.items())
         return Found(missing=(
