@@ -198,7 +198,7 @@ def refit_logits(
     device: str | torch.device = "cpu",
 ) -> NDArray[np.floating]:
     """Out-of-fold log-odds [layer, item] of probes trained, on the device, on the states under an intervention."""
-    only_full = Splits(splits.labels, splits.folds, splits.training[:1], splits.inner[:1], splits.probes[:1])
+    only_full = replace(splits, training=splits.training[:1], inner=splits.inner[:1], probes=splits.probes[:1])
     (fitted,) = fit_probes(states[None], only_full, [f"refit {intervention}"], device, progress)
     scores = [
         layer.float() @ weight.T + bias  # [item, fold]

@@ -29,6 +29,7 @@ from anchorscope.artefacts.kept_states import (
     refuse_full_disk,
 )
 from anchorscope.artefacts.step import Step
+from anchorscope.catalogue import KNOCKOUT
 from anchorscope.engine.sequences import SITES
 from anchorscope.evidence.clean import CleanStates, run_clean
 from anchorscope.evidence.effects import (
@@ -41,13 +42,14 @@ from anchorscope.evidence.effects import (
     refuse_no_ops,
     score_states,
 )
+from anchorscope.evidence.permuted_labels import permuted_areas
 from anchorscope.interventions.intervention import Setting
 from anchorscope.interventions.registry import of_experiments
 from anchorscope.plan.interventions import PlannedRuns, passes_of, plan_experiment
 from anchorscope.plan.passes import Place
 from anchorscope.probes.crossfit import MIN_PER_CLASS, ProbeSet, fit_probes
 from anchorscope.probes.final_probe import FinalProbe, fit_final_probes
-from anchorscope.stats.streams import priorities
+from anchorscope.stats.streams import priorities, stream
 from anchorscope.steps.item_steps import ItemSteps
 from anchorscope.steps.job import FIT_LIBRARIES, MODEL_LIBRARIES
 
@@ -111,7 +113,7 @@ class MeasurementSteps(ItemSteps):
     @cached_property
     def probes(self) -> Step[dict[str, ProbeSet]]:
         """The cross-fitted probes of every site and position."""
-        made_from = self.job.made_from(1, FIT_LIBRARIES, "folds", "seed", device=self.job.solver)
+        made_from = self.job.made_from(2, FIT_LIBRARIES, "folds", "seed", device=self.job.solver)
         return self._step("probes", (self.clean,), made_from, PROBE_SETS, self._fit)
 
     def _fit(self) -> dict[str, ProbeSet]:
@@ -122,7 +124,7 @@ class MeasurementSteps(ItemSteps):
     @cached_property
     def final_probes(self) -> Step[dict[str, FinalProbe]]:
         """Probes that learn from all items, for use on new ones: at every site and position."""
-        made_from = self.job.made_from(1, FIT_LIBRARIES, "seed", device=self.job.solver)
+        made_from = self.job.made_from(2, FIT_LIBRARIES, "seed", device=self.job.solver)
         return self._step("final-probes", (self.clean,), made_from, FINAL_PROBES, self._fit_final)
 
     def _fit_final(self) -> dict[str, FinalProbe]:
@@ -130,7 +132,7 @@ class MeasurementSteps(ItemSteps):
         order = priorities(self.job.recipe.seed, "final probe", ids)
         states = self.clean.value.states.flatten(0, 1)
         fitted = fit_final_probes(
-            states, self.splits.labels, self.groups, self.place_names, order, self.job.solver, self.job.progress
+            states, self.splits.strata, self.groups, self.place_names, order, self.job.solver, self.job.progress
         )
         return dict(zip(self.place_names, fitted, strict=True))
 
@@ -238,7 +240,7 @@ class MeasurementSteps(ItemSteps):
     @cached_property
     def refits(self) -> Step[dict[str, NDArray[np.floating]]]:
         """Out-of-fold log-odds of probes trained on the cut states, [layer, item]."""
-        made_from = self.job.made_from(1, FIT_LIBRARIES, "folds", "seed", "site", "position", device=self.job.solver)
+        made_from = self.job.made_from(2, FIT_LIBRARIES, "folds", "seed", "site", "position", device=self.job.solver)
         return self._step("refits", (self.cut_states, self.labels), made_from, ARRAYS, self._refit)
 
     def _refit(self) -> dict[str, NDArray[np.floating]]:
@@ -247,3 +249,16 @@ class MeasurementSteps(ItemSteps):
             name: refit_logits(name, states, self.splits, job.progress, job.solver)
             for name, states in self.headline_cut_states().items()
         }
+
+    @cached_property
+    def permuted_refits(self) -> Step[dict[str, NDArray[np.floating]]]:
+        """AUC of probes trained on the cut states and permuted labels, [permutation]: what chance is for the refit."""
+        made_from = self.job.made_from(1, FIT_LIBRARIES, "folds", "seed", "site", "position", device=self.job.solver)
+        parents = (self.cut_states, self.probes, self.labels)
+        return self._step("permuted-refits", parents, made_from, ARRAYS, self._permute)
+
+    def _permute(self) -> dict[str, NDArray[np.floating]]:
+        job, states = self.job, self.headline_cut_states()[KNOCKOUT]
+        reference = self.probes.value[f"{job.recipe.site}/{job.recipe.position}"].reference[0]
+        rng = stream(job.recipe.seed, "permuted labels", self.name)
+        return {KNOCKOUT: permuted_areas(states, self.splits, reference, rng, torch.device(job.solver), job.progress)}

@@ -6,7 +6,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from anchorscope.evidence.experiments.pathway_permutations import dealt_anew, null_scores, share_at_least
+from anchorscope.evidence.permuted_labels import dealt_anew, null_scores, share_at_least
 from anchorscope.probes.crossfit import make_splits
 from anchorscope.probes.logistic import TrainingSets, fit_layers
 from anchorscope.progress import Silent
