@@ -30,9 +30,11 @@ is a JSON object."""
 EFFECT_SCHEMA: dict[str, pl.DataType] = {
     "dataset": pl.String(), "item_id": pl.String(), "intervention": pl.String(), "variant": pl.String(),
     "probe": pl.String(), "site": pl.String(), "position": pl.String(), "n_cut": pl.Int64(),
+    "n_candidates": pl.Int64(), "attention_ratio": pl.Float64(),
     "logit_clean": pl.List(pl.Float32()), "logit_after": pl.List(pl.Float32()),
 }  # fmt: skip
-"""effects.parquet."""
+"""effects.parquet; `n_candidates` tokens there were to draw the cut ones from, `attention_ratio` is the attention that
+the cut tokens receive in the clean run over that of E_Q; null where it does not apply."""
 CURVE_COLUMNS = (
     "model", "dataset", "intervention", "variant", "site", "position", "assignment", "group", "truth", "layer",
     "delta_p", "ci_low", "ci_high", "n", "n_groups",

@@ -44,6 +44,10 @@ class Effect:
     logits: Float[ndarray, "run position site probe layer"]
     run: Int[ndarray, " run"] | None = None
     """Which run of its item each row is, where an item may be run several times; None where it is run once."""
+    n_candidates: Int[ndarray, " run"] | None = None
+    """How many tokens there were to draw the cut ones from; None where none are drawn."""
+    attention_ratio: Float[ndarray, " run"] | None = None
+    """The attention that the cut tokens receive in the clean run, over that of E_Q; None where it is not known."""
 
 
 @dataclass(frozen=True)
@@ -55,7 +59,8 @@ class Measurements:
 
 
 CutStates = Mapping[str, Tensor]
-"""States under each intervention that keeps them, [place, layer, item, d_model], in host memory."""
+"""States under each intervention that keeps them, [place, layer, item, d_model], in host memory; each draw of a control
+that is drawn several times has its own: `random`, `random 2` …"""
 
 
 @dataclass(frozen=True)
@@ -79,7 +84,10 @@ def measure(
     executor: Executor, passes: Sequence[PlannedPass], scoring: Scoring, setting: Setting, keep: Sequence[Place],
     progress: Progress,
 ) -> tuple[list[Effect], CutStates]:  # fmt: skip
-    """Runs planned interventions; states are kept at some places of those that keep them."""
+    """Runs planned interventions; states are kept at some places of those that keep them.
+
+    Of a control that is drawn several times all states are kept, and the log-odds of its first draw.
+    """
     effects: dict[str, Effect] = {}
     states: dict[str, Tensor] = {}
     for one in passes:
@@ -88,9 +96,10 @@ def measure(
         work = replace(one.work, probes=scoring.probes(rewritten), keep=tuple(kept))
         found = run_states(executor, work, progress)
         for runs, part in zip(one.planned, found.variants, strict=True):
-            effects[runs.intervention.name] = _effect(runs, part, setting)
+            if runs.intervention.draw == 0:
+                effects[runs.intervention.name] = _effect(runs, part, setting)
             if part.states is not None:
-                states[runs.intervention.name] = part.states
+                states[runs.intervention.draw_name] = part.states
     return list(effects.values()), states
 
 
@@ -109,7 +118,14 @@ def _effect(planned: PlannedRuns, part: VariantPart, setting: Setting) -> Effect
         n_cut=np.array([run.n_changed for run in planned.runs], dtype=np.int64),
         logits=part.logits,
         run=np.array([run.run for run in planned.runs], dtype=np.int64) if rewritten else None,
+        n_candidates=_known([run.n_candidates for run in planned.runs], np.int64),
+        attention_ratio=_known([run.attention_ratio for run in planned.runs], np.float64),
     )
+
+
+def _known(values: Sequence[float | None], kind: type[np.number]) -> NDArray[np.number] | None:
+    """What is known of every run; None where it is not."""
+    return None if not values or None in values else np.array(values, dtype=kind)
 
 
 def score_states(scorer: Scorer, states: Float[Tensor, "position site layer item d_model"]) -> NDArray[np.float32]:

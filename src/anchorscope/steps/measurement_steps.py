@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from functools import cached_property, partial
+from typing import Any
 
 import numpy as np
 import torch
@@ -28,7 +29,7 @@ from anchorscope.artefacts.kept_states import (
     read_whole,
     refuse_full_disk,
 )
-from anchorscope.artefacts.step import Step
+from anchorscope.artefacts.step import Source, Step
 from anchorscope.catalogue import KNOCKOUT
 from anchorscope.engine.sequences import SITES
 from anchorscope.evidence.clean import CleanStates, run_clean
@@ -43,18 +44,18 @@ from anchorscope.evidence.effects import (
     score_states,
 )
 from anchorscope.evidence.permuted_labels import permuted_areas
-from anchorscope.interventions.intervention import Setting
-from anchorscope.interventions.registry import of_experiments
+from anchorscope.interventions.intervention import Intervention, Setting
+from anchorscope.interventions.registry import of_experiments, with_draws
 from anchorscope.plan.interventions import PlannedRuns, passes_of, plan_experiment
 from anchorscope.plan.passes import Place
 from anchorscope.probes.crossfit import MIN_PER_CLASS, ProbeSet, fit_probes
 from anchorscope.probes.final_probe import FinalProbe, fit_final_probes
 from anchorscope.stats.streams import priorities, stream
-from anchorscope.steps.item_steps import ItemSteps
+from anchorscope.steps.attention_steps import AttentionSteps
 from anchorscope.steps.job import FIT_LIBRARIES, MODEL_LIBRARIES
 
 
-class MeasurementSteps(ItemSteps):
+class MeasurementSteps(AttentionSteps):
     """One dataset of a run, measured."""
 
     @cached_property
@@ -88,7 +89,7 @@ class MeasurementSteps(ItemSteps):
     def _tell_size(self) -> None:
         """How much room kept states will take is told before they are made."""
         job, keep = self.job, self.job.recipe.keep
-        n_files = ("states" in keep) + 2 * ("states-cut" in keep)
+        n_files = ("states" in keep) + len(self._keeping) * ("states-cut" in keep)
         if n_files:
             identity = job.record.identity
             size = kept_bytes(
@@ -101,7 +102,15 @@ class MeasurementSteps(ItemSteps):
 
     def _is_compiled(self) -> bool:
         own = sum(len(item.located.input_ids) - item.located.prefix_length for item in self.used_items)
-        return self.job.planner.worth_compiling(own * (1 + len(of_experiments(["knockout"]))))
+        return self.job.planner.worth_compiling(own * (1 + len(self._interventions("knockout"))))
+
+    def _interventions(self, experiment: str) -> list[Intervention]:
+        return with_draws(of_experiments([experiment]), self.job.recipe.random_cuts)
+
+    @property
+    def _keeping(self) -> list[Intervention]:
+        """The interventions whose states are kept, every draw of each."""
+        return [one for one in self._interventions("knockout") if one.keeps_states]
 
     @cached_property
     def log_probs(self) -> Step[list[tuple[float, ...]]]:
@@ -163,7 +172,9 @@ class MeasurementSteps(ItemSteps):
     def setting(self) -> Setting:
         """What interventions are given beside the items."""
         job = self.job
-        return Setting(job.positions, job.recipe.edges, job.recipe.seed, job.writer, job.recipe.evidence_items)
+        return Setting(
+            job.positions, job.recipe.edges, job.recipe.seed, job.writer, job.recipe.evidence_items, self.masses
+        )
 
     @cached_property
     def effects(self) -> dict[str, Step[Measurements]]:
@@ -171,15 +182,22 @@ class MeasurementSteps(ItemSteps):
         return {name: self._effects(name) for name in self.job.recipe.evidence if of_experiments([name])}
 
     def _effects(self, experiment: str) -> Step[Measurements]:
-        many = any(one.many_passes or one.rewrite is not None for one in of_experiments([experiment]))
-        options = ("edges", "seed", "evidence_items") if many else ("edges", "seed")
+        registered = of_experiments([experiment])
+        options = ["edges", "seed"]
+        if any(one.many_passes or one.rewrite is not None for one in registered):
+            options.append("evidence_items")
+        if any(one.repeats for one in registered):
+            options.append("random_cuts")
         made_from = self.job.made_from(1, MODEL_LIBRARIES, *options)
-        parents = (self.probes, self.clean_scores, self.tokens, self.labels, self.job.model)
+        parents: list[Step[Any] | Source] = [
+            self.probes, self.clean_scores, self.tokens, self.labels, self.job.model,
+            *([self.attention_mass] if any(one.by_attention for one in registered) else []),
+        ]  # fmt: skip
         return self._step(f"effects-{experiment}", parents, made_from, MEASUREMENTS, partial(self._measure, experiment))
 
     def _measure(self, experiment: str) -> Measurements:
         planned, missing = plan_experiment(
-            of_experiments([experiment]), self.used_items, self.setting, self.job.planner.windows, 2 * MIN_PER_CLASS
+            self._interventions(experiment), self.used_items, self.setting, self.job.planner.windows, 2 * MIN_PER_CLASS
         )
         effects, states = self._run(planned)
         refuse_no_ops(effects, self.clean_scores.value)
@@ -208,14 +226,16 @@ class MeasurementSteps(ItemSteps):
     def cut_states(self) -> Step[dict[str, Tensor]]:
         """States under the interventions that keep them, [place, layer, item, d_model]; large, as the clean ones."""
         places = [list(place) for place in self.cut_places]
-        made_from = self.job.made_from(1, MODEL_LIBRARIES, "edges", "seed", positions=self.job.positions, places=places)
-        parents = (self.tokens, self.labels, self.job.model)
+        made_from = self.job.made_from(
+            2, MODEL_LIBRARIES, "edges", "seed", "random_cuts", positions=self.job.positions, places=places
+        )
+        parents = (self.tokens, self.labels, self.attention_mass, self.job.model)
         return self._step("cut-states", parents, made_from, TENSORS, self._run_cut_states, large=True)
 
     def _run_cut_states(self) -> dict[str, Tensor]:
         """Only where the log-odds are there and the states are not: another site, or a run that is extended."""
-        keeping = [one for one in of_experiments(["knockout"]) if one.keeps_states]
-        kept = {one.name: self._kept_whole(one.name, self.cut_states.key) for one in keeping}
+        keeping = self._keeping
+        kept = {one.draw_name: self._kept_whole(one.draw_name, self.cut_states.key) for one in keeping}
         if all(states is not None for states in kept.values()):
             return {name: states.flatten(0, 1) for name, states in kept.items() if states is not None}
         planned, _ = plan_experiment(keeping, self.used_items, self.setting, self.job.planner.windows, 0)
@@ -244,11 +264,9 @@ class MeasurementSteps(ItemSteps):
         return self._step("refits", (self.cut_states, self.labels), made_from, ARRAYS, self._refit)
 
     def _refit(self) -> dict[str, NDArray[np.floating]]:
-        job = self.job
-        return {
-            name: refit_logits(name, states, self.splits, job.progress, job.solver)
-            for name, states in self.headline_cut_states().items()
-        }
+        job, states = self.job, self.headline_cut_states()
+        first = [one.name for one in self._keeping if one.draw == 0]
+        return {name: refit_logits(name, states[name], self.splits, job.progress, job.solver) for name in first}
 
     @cached_property
     def permuted_refits(self) -> Step[dict[str, NDArray[np.floating]]]:
