@@ -11,7 +11,7 @@ import polars as pl
 from report_synthetic import LAYERS, make_findings
 
 from anchorscope.report.findings import Findings
-from anchorscope.schema import QUESTION_SHARE_SCHEMA, QUESTION_SHARE_TEST_SCHEMA
+from anchorscope.schema import SHARE_SCHEMA, SHARE_TEST_SCHEMA
 
 LAYER = 17
 """The headline layer."""
@@ -69,7 +69,7 @@ def share_frame(dataset: str, world: World, layers: int = LAYERS) -> pl.DataFram
                 "layer": layer, "group": group, "truth": truth, "share": float(value), "ci_low": float(value - half),
                 "ci_high": float(value + half), "n": world.n, "n_groups": world.n - 12, "method": METHOD,
             })  # fmt: skip
-    return pl.DataFrame(rows, schema=QUESTION_SHARE_SCHEMA)
+    return pl.DataFrame(rows, schema=SHARE_SCHEMA)
 
 
 def frame_of_tests(dataset: str, world: World, layers: int = LAYERS) -> pl.DataFrame:
@@ -104,7 +104,7 @@ def frame_of_tests(dataset: str, world: World, layers: int = LAYERS) -> pl.DataF
          "ci_high": None if half is None else float(value + half), "p_value": found, "n": world.n, "method": METHOD}
         for quantity, intervention, group, value, half, found in rows
     ]  # fmt: skip
-    return pl.DataFrame(made, schema=QUESTION_SHARE_TEST_SCHEMA)
+    return pl.DataFrame(made, schema=SHARE_TEST_SCHEMA)
 
 
 def with_shares(findings: Findings, *worlds: World) -> Findings:

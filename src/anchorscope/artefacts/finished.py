@@ -15,9 +15,9 @@ from anchorscope.recipe import Recipe, make_recipe, read_recipe
 from anchorscope.report.findings import Findings, headline_effects
 from anchorscope.schema import (
     EXPERIMENT_SCHEMA,
-    QUESTION_SHARE_SCHEMA,
-    QUESTION_SHARE_TEST_SCHEMA,
     SCHEMA_VERSION,
+    SHARE_SCHEMA,
+    SHARE_TEST_SCHEMA,
     UNAVAILABLE_SCHEMA,
     empty,
 )
@@ -62,8 +62,8 @@ class FinishedRun:
             unavailable=pl.DataFrame(self.manifest["unavailable"], schema=UNAVAILABLE_SCHEMA),
             curve_samples=self.parquet("curve_samples"),
             effects=self._headline_effects(),
-            question_share=self.csv_where_made("question_share", QUESTION_SHARE_SCHEMA),
-            question_share_tests=self.csv_where_made("question_share_tests", QUESTION_SHARE_TEST_SCHEMA),
+            question_share=self.csv_where_made("question_share", SHARE_SCHEMA),
+            question_share_tests=self.csv_where_made("question_share_tests", SHARE_TEST_SCHEMA),
             parameters=model["parameters"],
         )
 

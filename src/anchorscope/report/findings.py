@@ -18,9 +18,9 @@ from anchorscope.schema import (
     EFFECT_SCHEMA,
     EXPERIMENT_ITEM_SCHEMA,
     EXPERIMENT_SCHEMA,
-    QUESTION_SHARE_SCHEMA,
-    QUESTION_SHARE_TEST_SCHEMA,
     SAMPLE_SCHEMA,
+    SHARE_SCHEMA,
+    SHARE_TEST_SCHEMA,
     UNAVAILABLE_SCHEMA,
     empty,
 )
@@ -75,9 +75,9 @@ class Findings:
     """The chart's knockout curves (truth all, headline place) in every bootstrap draw (curve_samples.parquet)."""
     effects: pl.DataFrame = field(default_factory=lambda: empty(EFFECT_SCHEMA))
     """Log-odds of single items before and after every intervention (effects.parquet): headline place, probe `full`."""
-    question_share: pl.DataFrame = field(default_factory=lambda: empty(QUESTION_SHARE_SCHEMA))
+    question_share: pl.DataFrame = field(default_factory=lambda: empty(SHARE_SCHEMA))
     """The question share per layer with its controls (question_share.csv); older runs have none."""
-    question_share_tests: pl.DataFrame = field(default_factory=lambda: empty(QUESTION_SHARE_TEST_SCHEMA))
+    question_share_tests: pl.DataFrame = field(default_factory=lambda: empty(SHARE_TEST_SCHEMA))
     """What is tested of it at the headline layer (question_share_tests.csv)."""
     parameters: int = 0
     """How large the model is; 0 where that is not known."""
@@ -132,6 +132,15 @@ def auc_of(
         return _estimate(rows.filter(pl.col("layer").is_null()), "auc")
     place = (pl.col("site") == (site or findings.site)) & (pl.col("position") == findings.position)
     return _estimate(rows.filter(place & (pl.col("layer") == layer) & (pl.col("intervention") == intervention)), "auc")
+
+
+def nested_auc(
+    findings: Findings, dataset: str, intervention: str = "clean", *, kind: str = "nested", site: str | None = None
+) -> Estimate | None:
+    """The headline AUC of a site: every fold at its own reference layer, so that no layer is picked by its score."""
+    here = {"dataset": dataset, "kind": kind, "intervention": intervention, "site": site or findings.site,
+            "position": findings.position}  # fmt: skip
+    return _estimate(findings.probe_scores.filter(*(pl.col(name) == value for name, value in here.items())), "auc")
 
 
 def headline_layer(findings: Findings, dataset: str) -> int | None:
