@@ -82,19 +82,19 @@ def frame_of_tests(dataset: str, world: World, layers: int = LAYERS) -> pl.DataF
         return float(min(1.0, 2 * np.exp(-0.7 * (abs(value) / (spread / 2)) ** 1.3)))
 
     rows = [
-        ("share_above_zero", "knockout", "all", share, half, p(share, half)),
-        ("share_above_random", "random", "all", share - random, 1.1 * half, None),
-        ("share_beyond_floor", "knockout", "all", (share - world.floor) / (1 - world.floor), half, None),
-        ("true_minus_false", "knockout", "all", -0.04 * here, 1.5 * half, 0.4),
-        ("thirds_difference", "knockout", "upper third", apart, 2.2 * half, p(apart, 2.2 * half)),
+        ("share_above_zero", "knockout", None, 2 * share / half, None, p(share, half)),  # T, with no interval
+        ("share_above_random", "knockout", None, share - random, 1.1 * half, None),
+        ("share_beyond_floor", "knockout", None, (share - world.floor) / (1 - world.floor), half, None),
+        ("true_minus_false", "knockout", None, -0.04 * here, 1.5 * half, 0.4),
+        ("thirds_difference", "knockout", None, apart, 2.2 * half, p(apart, 2.2 * half)),
         ("share_given", "knockout", GIVEN, given, 1.2 * half, p(given, 1.2 * half)),
         ("share_by_feature", "knockout", "confidence", 0.10, 1.6 * half, 0.21),
         ("share_by_feature", "knockout", "answer length", -0.02, 1.6 * half, 0.83),
-        ("mixture_gain", "knockout", "all", 0.013, 0.012, None),
+        ("mixture_gain", "knockout", None, 0.013, 0.012, None),
         ("auc", None, "probe", 0.784, 0.03, None), ("auc", None, "question only", 0.61, 0.04, None),
         ("auc", None, "answer only", 0.66, 0.04, None), ("auc", None, "words + confidence", 0.79, 0.03, None),
         ("auc", None, "random weights", 0.62, 0.04, None), ("auc", None, "permuted labels", 0.50, 0.04, None),
-        ("minimum_n", "knockout", "thirds_difference", 1100.0, None, None),
+        ("minimum_n", "knockout", None, 1100.0, None, None), ("kept_slope", "random", None, 0.94, None, None),
         ("directions", None, None, 96.0, None, None),
     ]  # fmt: skip
     made = [

@@ -38,7 +38,7 @@ def test_a_clear_share_holds_with_its_number_and_its_p_values():
     needed = found["share_needed"]
     assert needed["value"] == pytest.approx(0.7, abs=0.01)
     assert (needed["layer"], needed["n"], needed["unit"]) == (LAYER, 360, "share of the evidence")
-    assert "Λ 0.70 [0.62, 0.78] at layer 17" in needed["text"]
+    assert "Λ 0.70 [0.62, 0.78] at layer 17; T = 17.4" in needed["text"]
     assert needed["p_corrected"] >= needed["p_value"]
 
 
@@ -53,10 +53,10 @@ def test_a_wide_interval_decides_nothing_and_tells_how_many_items_would():
     wide = World(share=0.15, random=0.05, lower=0.1, upper=0.2, given=0.1, half=0.3)
     found = readings(wide)
     assert {found[claim]["verdict"] for claim in TESTED} == {"undecided"}
-    assert "n = 360, about 1\u202f100 would decide it" in found["items_differ"]["text"]
+    assert "n = 360, about 16\u202f000 would give ±0.1" in found["items_differ"]["text"]  # (0.66 / 0.1)² times as many
     said = answer(wide)
     assert "is undecided: 15\u00a0% [−15, 45] at layer 17" in said
-    assert "Whether items differ is undecided at n = 360, about 1\u202f100 would decide it." in said
+    assert "Whether items differ is undecided at n = 360, about 16\u202f000 would give ±0.1." in said
 
 
 def test_items_that_do_not_differ_are_told_apart_from_too_few_items():
@@ -167,7 +167,7 @@ def test_a_p_value_that_the_run_did_not_give_comes_from_the_interval():
     assert found.p_value < 1e-6
     half = (found.estimate.ci_high - found.estimate.ci_low) / 2
     edge = run_with_shares(World(share=half, random=0.0, half=half))
-    assert result_of(edge, "atlas", "share_above_zero", "nobody") is None
+    assert result_of(edge, "atlas", "auc", "nobody") is None
     assert len(results_of(edge, "atlas", "share_by_feature")) == 2
 
 

@@ -37,7 +37,8 @@ _QUANTITIES = {
     "share_given": "with {} taken out",
     "share_by_feature": "by {}: difference of Λ",
     "mixture_gain": "two groups over one regression, log-likelihood per held-out item",
-    "minimum_n": "items that would decide {}",
+    "minimum_n": "items for an interval of ±0.1 around Λ",
+    "kept_slope": "log-odds that the state still explains under random cuts, per log-odds before",
     "directions": "principal directions of the states",
 }
 _LAYER_LINES = {

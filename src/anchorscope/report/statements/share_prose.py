@@ -156,7 +156,7 @@ def _items(findings: Findings, readings: ReadingIndex) -> str:
         layer = found.layer if found else None
         on = f"on {name} " if several else ""
         if verdict == "undecided":
-            n = f"at n = {found.estimate.n}{needed_items(findings, dataset, 'thirds_difference')}" if found else ""
+            n = f"at n = {found.estimate.n}{needed_items(found.estimate)}" if found else ""
             told[verdict].append(f"{on}{n}".strip())
             continue
         show = short_percent if several else short_share

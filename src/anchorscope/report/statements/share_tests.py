@@ -10,13 +10,16 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from anchorscope.report.findings import Findings
-from anchorscope.report.shares import LOWER, UPPER, ShareResult, result_of, results_of, share_at
+from anchorscope.report.shares import LOWER, UPPER, ShareResult, results_of, share_at
 from anchorscope.report.statements.reading_record import About, Reading
-from anchorscope.report.verdicts import above_zero
-from anchorscope.report.wording import count, estimate, p_value_cell
+from anchorscope.report.verdicts import above_zero, has_interval
+from anchorscope.report.wording import count, estimate, number, p_value_cell
+from anchorscope.stats.estimate import Estimate
 from anchorscope.stats.holm import holm
 
 Numbers = Callable[[Findings, str, ShareResult], str]
+GOOD_WIDTH = 0.1
+"""Either side of a share. An interval of this width either leaves out zero or says that there is little."""
 
 
 @dataclass(frozen=True)
@@ -34,7 +37,8 @@ class Question:
 
 
 def _share(findings: Findings, dataset: str, found: ShareResult) -> str:
-    return f"Λ {estimate(found.estimate)} at layer {found.layer}"
+    share = share_at(findings, dataset, found.layer)
+    return f"Λ {estimate(share)} at layer {found.layer}; T = {number(found.estimate.value, 1)}"
 
 
 def _above_random(findings: Findings, dataset: str, found: ShareResult) -> str:
@@ -89,21 +93,31 @@ def _tested(about: About, question: Question, found: ShareResult | None, correct
     if found is None:
         return about.reading(question.claim, question.words, "", None, "undecided", unit="share of the evidence",
                              standing="tested")  # fmt: skip
-    verdict = above_zero(found.estimate, corrected)
+    # The first is tested by T, which is no share: its number is the share itself.
+    share = share_at(findings, dataset, found.layer) if question is QUESTIONS[0] else found.estimate
+    verdict = above_zero(share, corrected)
     numbers = f"{question.numbers(findings, dataset, found)}; {_p(found, corrected)}; n = {found.estimate.n}"
     if verdict == "undecided":
-        numbers += needed_items(findings, dataset, question.quantity)
-    return about.reading(question.claim, question.words, numbers, found.estimate, verdict, layer=found.layer,
+        numbers += needed_items(share)
+    return about.reading(question.claim, question.words, numbers, share, verdict, layer=found.layer,
                          unit="share of the evidence", standing="tested", p_value=found.p_value,
                          p_corrected=corrected)  # fmt: skip
 
 
-def needed_items(findings: Findings, dataset: str, quantity: str) -> str:
-    """How many items would decide it, where the run says so."""
-    found = result_of(findings, dataset, "minimum_n", quantity) or result_of(findings, dataset, "minimum_n", "all", "")
-    if found is None or not math.isfinite(found.estimate.value) or found.estimate.value <= found.estimate.n:
+def needed_items(found: Estimate | None) -> str:
+    """How many items would make the interval narrow enough to decide; nothing where it is so already."""
+    if found is None or not has_interval(found):
         return ""
-    return f", about {count(round(found.estimate.value))} would decide it"
+    needed = found.n * ((found.ci_high - found.ci_low) / 2 / GOOD_WIDTH) ** 2
+    if needed <= found.n:
+        return ""
+    return f", about {count(_rounded(needed))} would give ±{number(GOOD_WIDTH, 1)}"
+
+
+def _rounded(n: float) -> int:
+    """Two digits of a rough number."""
+    size = 10 ** max(0, math.floor(math.log10(n)) - 1)
+    return math.ceil(n / size) * size
 
 
 def _p(found: ShareResult, corrected: float) -> str:
