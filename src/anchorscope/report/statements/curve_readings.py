@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from anchorscope.report.palette import A_ANCHORED, GROUPS, Q_ANCHORED, display_name
+from anchorscope.report.statements.layer_band import layer_names
 from anchorscope.report.statements.reading_record import About, Reading, at_layers, of_depth
 from anchorscope.report.verdicts import (
     CLOSING,
@@ -165,7 +166,9 @@ def in_each(about: About, readings: Sequence[Reading]) -> Reading:
     """One claim over all datasets: its verdict is the worst, its number that dataset's."""
     worst = min(readings, key=lambda reading: WORST_FIRST.index(reading["verdict"]))
     verdict = all_of([reading["verdict"] for reading in readings])
-    each = ", ".join(f"{display_name(reading['dataset'])} {short_number(reading)}" for reading in readings)
+    each = ", ".join(
+        f"{display_name(reading['dataset'])} {short_number(reading)}{_failing(reading)}" for reading in readings
+    )
     numbers = f"{MEASURES[worst['claim']]}: {each}"
     made = about.reading(f"all_{worst['claim']}", worst["statement"], numbers, _nothing(), verdict,
                          group=worst["group"], scope="model", unit=worst["unit"], layer=worst["layer"],
@@ -188,7 +191,12 @@ def short_number(reading: Reading) -> str:
     return f"{number(value * scale, digits)}{sign} [{', '.join(ends)}]"
 
 
-_NUMBERS_OF_ONE = ("value", "ci_low", "ci_high", "n", "method", "p_value", "p_corrected")
+_NUMBERS_OF_ONE = ("value", "ci_low", "ci_high", "n", "method", "p_value", "p_corrected", "failing_layers")
+
+
+def _failing(reading: Reading) -> str:
+    layers = reading["failing_layers"]
+    return f" (fails at {layer_names(tuple(layers))})" if layers else ""
 
 
 def _lowest(about: About, group: str, curves: Sequence[SampledCurve]) -> Reading:
