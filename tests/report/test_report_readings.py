@@ -134,6 +134,14 @@ def test_what_survives_is_judged_by_permuted_labels():
     assert reading(rest, "signal_survives", None)["verdict"] == "undecided"
 
 
+@pytest.mark.parametrize(("gain", "verdict"), [(0.06, "holds"), (-0.06, "does not hold"), (0.01, "undecided")])
+def test_what_the_probe_adds_to_confidence(gain, verdict):
+    row = summary_row("atlas", "auc_beyond_confidence", gain, 0.03, intervention="clean", group="nested")
+    found = reading(with_summary(row), "adds_to_confidence", None)
+    assert (found["verdict"], found["value"]) == (verdict, gain)
+    assert "of confidence alone 0.68" in found["text"]
+
+
 def test_better_than_every_baseline_needs_every_baseline():
     findings = make_findings(("atlas",))
     assert reading(findings, "beats_baselines", None)["verdict"] == "holds"

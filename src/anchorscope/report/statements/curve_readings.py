@@ -145,7 +145,7 @@ MEASURES = {
     "separation": "from layer", "trough": "lowest ΔP", "trough_place": "at this part of the depth", "recovery": "rise",
     "a_flat": "farthest from zero", "sorts_by_label": "true share of Q-Anchored − of A-Anchored",
     "random_small": "random cut / knockout", "noop": "flips", "beats_baselines": "AUC − that of the best baseline",
-    "signal_survives": "AUC − that of permuted labels", "share_needed": "Λ",
+    "adds_to_confidence": "AUC gained", "signal_survives": "AUC − that of permuted labels", "share_needed": "Λ",
     "share_beyond_random": "Λ − that of random words", "items_differ": "upper − lower third",
     "share_given": "Λ that remains",
     "share_random_small": "highest random cut / knockout", "share_random_mass_small": "highest random cut / knockout",

@@ -104,6 +104,17 @@ def beats_baselines(about: About) -> Reading:
     return about.reading("beats_baselines", words, numbers, gain, verdict, unit="AUC")
 
 
+def adds_to_confidence(about: About) -> Reading:
+    """Does the probe know something that the model's own confidence does not?"""
+    findings, dataset = about.findings, about.dataset or ""
+    gain = about.summary("auc_beyond_confidence", "clean", "nested")
+    both = nested_auc(findings, dataset, kind="nested+confidence")
+    alone = auc_of(findings, dataset, "confidence-mean", None)
+    words = "the probe adds to the model's own confidence"
+    numbers = f"AUC of both {estimate(both)}, of confidence alone {estimate(alone)}, difference {estimate(gain)}"
+    return about.reading("adds_to_confidence", words, numbers, gain, above(gain, 0.0), unit="AUC")
+
+
 def signal_survives(about: About) -> Reading:
     """Can a probe trained on the cut states still tell, better than one that learned permuted labels?"""
     refit = nested_auc(about.findings, about.dataset or "", "knockout", kind="nested-refit")

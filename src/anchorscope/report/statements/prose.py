@@ -51,6 +51,10 @@ KEY_PHRASES: dict[Key, Phrases] = {
         "The probe is not better than the best simple baseline",
         "The probe is better than every simple baseline",
     ),
+    ("Beside confidence", None, "adds_to_confidence"): Phrases(
+        "the probe adds to the model's own confidence",
+        "The probe adds nothing to the model's own confidence",
+    ),
     ("What survives", None, "signal_survives"): Phrases(
         "a probe trained anew still tells true from false with the key words cut",
         "With the key words cut, a probe trained anew does no better than guessing",

@@ -13,6 +13,7 @@ from anchorscope.report.palette import A_ANCHORED, Q_ANCHORED
 from anchorscope.report.shares import has_shares
 from anchorscope.report.statements.curve_readings import in_each, of_curve, of_group, separation
 from anchorscope.report.statements.number_readings import (
+    adds_to_confidence,
     beats_baselines,
     fewer_flips_than_shuffled,
     noop_changes_nothing,
@@ -33,7 +34,7 @@ _NUMBERS: dict[str | None, tuple[Callable[[About], Reading], ...]] = {
     "corrected": (q_below_a, sorts_by_label, fewer_flips_than_shuffled, random_is_small),
     "retained": (q_below_a, sorts_by_label, fewer_flips_than_shuffled),
     "cross-fitted": (q_below_a,),
-    None: (beats_baselines, signal_survives),
+    None: (beats_baselines, adds_to_confidence, signal_survives),
 }
 """Claims about single numbers, per rule."""
 
@@ -50,8 +51,8 @@ both groups alike in their labels by design. Told without a verdict."""
 
 KEY = (
     *((None, question.claim) for question in QUESTIONS), *((None, claim) for claim in SHARE_CONTROLS),
-    (None, "share_peak"), (None, "beats_baselines"), (None, "signal_survives"), ("plain", "sorts_by_label"),
-    ("plain", "trough_place"), ("plain", "recovery"), ("plain", "a_flat"), ("plain", "random_small"), ("plain", "noop"),
+    *((None, claim) for claim in ("share_peak", "beats_baselines", "adds_to_confidence", "signal_survives")),
+    *(("plain", claim) for claim in ("sorts_by_label", "trough_place", "recovery", "a_flat", "random_small", "noop")),
 )  # fmt: skip
 """What a reader wants to know first."""
 KEY_OF_DATASETS = tuple(("plain", claim) for claim in ("lowest_dataset", "order_stable", "spread_end", "converge"))
