@@ -9,7 +9,7 @@ import pytest
 from report_shares import GIVEN, LAYER, World, run_with_shares, share_frame, with_shares
 from report_synthetic import LAYERS, make_findings
 
-from anchorscope.report.shares import has_shares, result_of, results_of, share_at, share_layer
+from anchorscope.report.shares import has_shares, result_of, results_of, share_at, share_layer, truth_readers
 from anchorscope.report.statements.layer_band import band_of, layer_names, widening
 from anchorscope.report.statements.run_readings import read
 from anchorscope.report.statements.share_prose import lead
@@ -230,3 +230,15 @@ def test_the_share_comes_before_the_rules_and_its_place_in_the_run_is_kept():
     found = read(with_shares(make_findings(("atlas",)), World()))
     assert [one["claim"] for one in found[:4]] == TESTED
     assert all(one["key"] for one in found[:4])
+
+
+def test_what_reads_truth_without_understanding_stands_beside_the_probe():
+    findings = run_with_shares(World())
+    assert list(truth_readers(findings, "atlas"))[:2] == ["probe", "question only"]
+    (found,) = [one for one in read(findings) if one["claim"] == "auc_above_nulls"]
+    assert found["verdict"] == "undecided"
+    assert "best of the others, words + confidence: 0.79 [0.76, 0.82]" in found["text"]
+    bare = findings.question_share_tests.filter(pl.col("quantity") != "auc")  # a run without null experiments
+    readers = truth_readers(replace(findings, question_share_tests=bare), "atlas")
+    assert set(readers) <= {"probe", "words + confidence"}
+    assert readers["probe"].ci_low < readers["probe"].value

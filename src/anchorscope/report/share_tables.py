@@ -1,7 +1,5 @@
 """The tables of the question share: at the layer that is tested, what else was tested there, and layer by layer."""
 
-from collections.abc import Callable
-
 import polars as pl
 
 from anchorscope.report.findings import Findings
@@ -12,11 +10,11 @@ from anchorscope.report.shares import (
     MIDDLE,
     UPPER,
     ShareResult,
-    result_of,
     results_of,
     share_at,
     share_layer,
     share_rows,
+    truth_readers,
 )
 from anchorscope.report.wording import NOTHING, Table, count, estimate, number, p_value_cell
 
@@ -61,10 +59,11 @@ def share_table(findings: Findings) -> Table:
 
 def ladder_table(findings: Findings) -> Table:
     """AUC of the probe, and of what reads truth without the model's understanding."""
-    names = dict.fromkeys(one.group for dataset in findings.datasets for one in results_of(findings, dataset, "auc"))
-    rows = [(name, *(_cell(result_of(findings, dataset, "auc", name), lambda one: estimate(one.estimate, 3))
-                     for dataset in findings.datasets)) for name in names]  # fmt: skip
-    return Table(("AUC", *_heads(findings)), tuple(rows))
+    known = {dataset: truth_readers(findings, dataset) for dataset in findings.datasets}
+    names = dict.fromkeys(name for found in known.values() for name in found)
+    rows = [(name, *(estimate(found[name], 3) if name in found else NOTHING for found in known.values()))
+            for name in names]  # fmt: skip
+    return Table(("AUC", *(display_name(name) for name in known)), tuple(rows))
 
 
 def tests_table(findings: Findings) -> Table:
@@ -106,10 +105,6 @@ def _with_interval(row: dict[str, float | None]) -> str:
 def _value(quantity: str, one: ShareResult) -> str:
     whole = quantity in ("minimum_n", "directions")
     return count(round(one.estimate.value)) if whole else estimate(one.estimate, 3 if quantity == "mixture_gain" else 2)
-
-
-def _cell(found: ShareResult | None, show: Callable[[ShareResult], str]) -> str:
-    return NOTHING if found is None else show(found)
 
 
 def _heads(findings: Findings) -> list[str]:

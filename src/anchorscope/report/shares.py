@@ -11,7 +11,7 @@ from statistics import NormalDist
 
 import polars as pl
 
-from anchorscope.report.findings import Findings, headline_layer
+from anchorscope.report.findings import Findings, auc_of, headline_layer, nested_auc
 from anchorscope.stats.estimate import Estimate
 
 CONTROLS = {
@@ -22,6 +22,8 @@ CONTROLS = {
     "random-weights": "random weights of the same shape",
 }
 """What stands beside the knockout's share, in words."""
+PROBE, WORDS = "probe", "words + confidence"
+"""Two that read truth, as question_share_tests.csv names them."""
 LOWER, MIDDLE, UPPER = "lower third", "middle third", "upper third"
 """Items sorted by the share that the cut state predicts for them, out of fold."""
 _IN_AN_INTERVAL = 2 * NormalDist().inv_cdf(0.975)
@@ -90,6 +92,19 @@ def result_of(findings: Findings, dataset: str, quantity: str, *groups: str) -> 
     found = results_of(findings, dataset, quantity)
     named = [one for group in groups for one in found if one.group == group]
     return next(iter(named or ([] if groups else found)), None)
+
+
+def truth_readers(findings: Findings, dataset: str) -> dict[str, Estimate]:
+    """AUC of the probe, then of what may read truth without the model's understanding, by name.
+
+    The run's own null experiments where they were made. The nested probe, and words with confidence, every run has.
+    """
+    found = {one.group: one.estimate for one in results_of(findings, dataset, "auc")}
+    known = {PROBE: nested_auc(findings, dataset), WORDS: auc_of(findings, dataset, "words+confidence", None)}
+    for name, one in known.items():
+        if one is not None and (name not in found or math.isnan(found[name].ci_low)):
+            found[name] = one
+    return {name: found[name] for name in sorted(found, key=lambda name: name != PROBE)}
 
 
 def _tests(findings: Findings, dataset: str) -> pl.DataFrame:

@@ -1,10 +1,10 @@
 """The question share described: where along the depth it rises, is highest and falls; by truth; beside its nulls."""
 
-from anchorscope.report.shares import result_of, share_at
+from anchorscope.report.shares import PROBE, result_of, share_at, truth_readers
 from anchorscope.report.statements.layer_band import LayerBand, share_band
 from anchorscope.report.statements.reading_record import About, Reading, at_layers
-from anchorscope.report.verdicts import NEGLIGIBLE_SHARE, Verdict, above, below, difference
-from anchorscope.report.wording import estimate, number
+from anchorscope.report.verdicts import NEGLIGIBLE_SHARE, Verdict, above, between, difference
+from anchorscope.report.wording import estimate, listing, number
 from anchorscope.stats.estimate import Estimate
 
 
@@ -55,10 +55,7 @@ def description_readings(about: About) -> list[Reading]:
     gap = result_of(findings, dataset, "true_minus_false")
     found = gap.estimate if gap else None
     wide = f"±{number(100 * NEGLIGIBLE_SHARE, 0)} points"
-    same: Verdict = "undecided"
-    if found is not None:
-        small, large = above(found, -NEGLIGIBLE_SHARE), below(found, NEGLIGIBLE_SHARE)
-        same = "holds" if small == large == "holds" else "does not hold" if "does not hold" in (small, large) else same
+    same = between(found, -NEGLIGIBLE_SHARE, NEGLIGIBLE_SHARE)
     shares = [share_at(findings, dataset, gap.layer, truth=truth) if gap else None for truth in ("true", "false")]
     numbers = f"Λ {estimate(shares[0])} of true, {estimate(shares[1])} of false; difference {estimate(found)}"
     made = [about.reading("share_same_by_truth", f"true and false answers have the same share, within {wide}", numbers,
@@ -69,16 +66,12 @@ def description_readings(about: About) -> list[Reading]:
 def _ladder(about: About) -> list[Reading]:
     """Does the probe read truth better than everything that needs no understanding?"""
     findings, dataset = about.findings, about.dataset or ""
-    probe = result_of(findings, dataset, "auc", "probe")
-    nulls = {name: found.estimate for name in NULLS if (found := result_of(findings, dataset, "auc", name)) is not None}
-    if probe is None or not nulls:
+    readers = truth_readers(findings, dataset)
+    probe = readers.pop(PROBE, None)
+    if probe is None or not readers:
         return []
-    best = max(nulls, key=lambda name: nulls[name].value)
-    gain = difference(probe.estimate, nulls[best])
-    numbers = f"AUC {estimate(probe.estimate)}; best of the others, {best}: {estimate(nulls[best])}"
-    said = "the probe reads truth better than question alone, answer alone, words with confidence, and random weights"
-    return [about.reading("auc_above_nulls", said, numbers, gain, above(gain, 0.0), unit="AUC", layer=probe.layer)]
-
-
-NULLS = ("question only", "answer only", "words + confidence", "random weights", "permuted labels")
-"""What else may read truth, by its group in question_share_tests.csv."""
+    best = max(readers, key=lambda name: readers[name].value)
+    gain = difference(probe, readers[best])
+    numbers = f"AUC {estimate(probe)}; best of the others, {best}: {estimate(readers[best])}"
+    words = f"the probe reads truth better than {listing(list(readers))}"
+    return [about.reading("auc_above_nulls", words, numbers, gain, above(gain, 0.0), unit="AUC")]
