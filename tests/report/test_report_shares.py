@@ -242,3 +242,13 @@ def test_what_reads_truth_without_understanding_stands_beside_the_probe():
     readers = truth_readers(replace(findings, question_share_tests=bare), "atlas")
     assert set(readers) <= {"probe", "words + confidence"}
     assert readers["probe"].ci_low < readers["probe"].value
+
+
+def test_a_share_that_could_not_be_measured_is_said_to_be_so():
+    findings = run_with_shares(World(), datasets=("popqa", "nq"))
+    blank = pl.when((pl.col("dataset") == "nq") & (pl.col("layer") == LAYER)).then(None).otherwise("share")
+    findings = replace(findings, question_share=findings.question_share.with_columns(share=blank))
+    told = lead(findings, read(findings))
+    assert told is not None
+    assert "PopQA about 70\u00a0%" in told.answer
+    assert "NQ could not be measured" in told.answer

@@ -114,7 +114,10 @@ def _shares(findings: Findings, readings: ReadingIndex) -> str:
         return f"How much of the probe's evidence needs the question's key words: {'; '.join(told)}."
     (dataset,) = findings.datasets
     layer, verdict = share_layer(findings, dataset), readings.verdict(dataset, None, "share_needed")
-    share = short_share(share_at(findings, dataset, layer))
+    found = share_at(findings, dataset, layer)
+    if found is None:
+        return "The question share could not be measured at the layer that is tested: there is too little evidence."
+    share = short_share(found)
     random = f"random words take {short_share(share_at(findings, dataset, layer, 'random'))}"
     if verdict == "holds":
         first = f"About {share} of the probe's evidence needs the question's key words at layer {layer}; {random}."
@@ -137,7 +140,10 @@ _BESIDE_RANDOM = {
 def _share_of(findings: Findings, readings: ReadingIndex, dataset: str) -> str:
     """The same of one of several datasets, in a phrase."""
     layer = share_layer(findings, dataset)
-    share = short_share(share_at(findings, dataset, layer))
+    found = share_at(findings, dataset, layer)
+    if found is None:
+        return "could not be measured"
+    share = short_share(found)
     words = {"holds": "about", "does not hold": "next to none,", "undecided": "undecided,"}
     opening = words[readings.verdict(dataset, None, "share_needed")]
     random = short_percent(share_at(findings, dataset, layer, "random"))
