@@ -221,7 +221,8 @@ def test_tables_have_the_contracts_columns_and_no_nan(out: Path) -> None:
     assert curves.height == (three_rules + what_remains) * 2 * 3 * N_LAYERS
     assert set(curves["model"]) == {table(out, "probe_scores.csv")["model"][0]}
     # Answers from elsewhere come without the model's confidence: the clean pass gives it.
-    kinds = {"transfer", "refit", "within-relation", "relation-only", "words", "confidence-mean", "confidence-min"}
+    kinds = {"transfer", "refit", "within-relation", "relation-only", "words", "confidence-mean", "confidence-min",
+             "nested", "nested-refit", "nested-within-relation", "nested+confidence", "words+confidence"}  # fmt: skip
     assert set(table(out, "probe_scores.csv")["kind"]) == kinds
 
 

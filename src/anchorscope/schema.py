@@ -70,6 +70,11 @@ SHARE_TEST_SCHEMA: dict[str, pl.DataType] = {
     "ci_low": pl.Float64(), "ci_high": pl.Float64(), "p_value": pl.Float64(), "n": pl.Int64(), "method": pl.String(),
 }  # fmt: skip
 """question_share_tests.csv: what follows from the share at the headline place and layer, one number per row."""
+SHARE_CALL_SCHEMA: dict[str, pl.DataType] = {
+    "item_id": pl.String(), "question_share": pl.Float64(), "question_share_low": pl.Float64(),
+    "question_share_high": pl.Float64(), "pathway_call": pl.String(),
+}  # fmt: skip
+"""What items.parquet says of a used item's share."""
 SUMMARY_COLUMNS = (
     "dataset", "site", "position", "assignment", "intervention", "group", "quantity",
     "value", "ci_low", "ci_high", "n", "method",
