@@ -107,22 +107,18 @@ class QuestionShareChart(Display):
 
     def _whole(self, dataset: str) -> Panel:
         rows = self._rows(dataset, "all")
-        lines = []
+        lines: list[Line] = []
         for control, style in _CONTROL_LINES.items():
-            mine = rows.filter(pl.col("intervention") == control)
-            if mine.height:
-                lines.append(Line(mine, style, band=control in _WITH_BAND))
-        knockout = rows.filter(pl.col("intervention") == "knockout")
-        if knockout.height:
-            lines.append(Line(knockout, {"zorder": 3} | _knockout_style(self.styles[dataset])))
+            lines += self._line(rows.filter(pl.col("intervention") == control), style, band=control in _WITH_BAND)
+        look = {"zorder": 3} | _knockout_style(self.styles[dataset])
+        lines += self._line(rows.filter(pl.col("intervention") == "knockout"), look)
         return self._panel(dataset, "all items, with controls", lines)
 
     def _thirds(self, dataset: str) -> Panel:
-        lines = []
+        lines: list[Line] = []
         for group in (LOWER, UPPER):
-            rows = self._rows(dataset, group)
-            if rows.height:
-                lines.append(Line(rows, {"zorder": 3} | _third_style(group, self.styles[dataset])))
+            look = {"zorder": 3} | _third_style(group, self.styles[dataset])
+            lines += self._line(self._rows(dataset, group), look)
         return self._panel(dataset, "thirds of the items, held out", lines)
 
     def _panel(self, dataset: str, what: str, lines: Sequence[Line]) -> Panel:
@@ -133,6 +129,13 @@ class QuestionShareChart(Display):
 
     def _rows(self, dataset: str, group: str) -> pl.DataFrame:
         return self.data.filter((pl.col("dataset") == dataset) & (pl.col("group") == group))
+
+    def _line(self, rows: pl.DataFrame, style: Mapping[str, Any], band: bool = True) -> list[Line]:
+        """A line that is broken where a layer has no share; nothing where none has."""
+        if not rows.height:
+            return []
+        every = pl.DataFrame({"layer": range(self.n_layers)}, schema={"layer": pl.Int64})
+        return [Line(every.join(rows, on="layer", how="left").sort("layer"), style, band)]
 
     def _handles(self) -> list[Line2D]:
         """One entry per kind of line; with several datasets, whose colours the panels have, in ink."""
