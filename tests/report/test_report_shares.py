@@ -265,16 +265,18 @@ def test_a_control_beyond_its_limit_is_named_even_where_that_is_not_sure():
 
 def test_a_line_is_broken_where_a_layer_has_no_share():
     findings = run_with_shares(World())
-    blank = pl.when(pl.col("layer") == 12).then(None).otherwise("share")
+    blank = pl.when(pl.col("layer").is_in([12, 14])).then(None).otherwise("share")
     chart = QuestionShareChart.from_findings(
         replace(findings, question_share=findings.question_share.with_columns(share=blank))
     )
-    assert 12 not in set(chart.data["layer"])
+    assert not {12, 14} & set(chart.data["layer"])
     whole, thirds = chart.plot().axes
     for axes in (whole, thirds):
         drawn = [np.asarray(line.get_ydata(), dtype=float) for line in axes.lines if len(line.get_xdata()) == LAYERS]
         assert drawn
         assert all(np.isnan(values[12]) and np.isfinite(values[11]) for values in drawn)
+        dots = [line for line in axes.lines if list(line.get_xdata()) == [13] and line.get_marker() == "."]
+        assert len(dots) == len(drawn)  # a layer alone between two gaps can be seen
 
 
 def test_the_figure_draws_its_table_on_one_axis():

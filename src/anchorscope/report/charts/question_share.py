@@ -53,7 +53,7 @@ _WITH_BAND = ("random",)
 _NOTE = (
     "Λ: the share of the probe's evidence that needs the question's key words; 0 none, 1 all of it. Bands: 95 % "
     "intervals over groups of items. Thirds: items sorted by the share that the cut state predicts, out of fold. "
-    "Where a line leaves the axis there is too little evidence to divide by."
+    "Where a line has a gap or leaves the axis there is too little evidence to divide by."
 )
 
 
@@ -131,11 +131,15 @@ class QuestionShareChart(Display):
         return self.data.filter((pl.col("dataset") == dataset) & (pl.col("group") == group))
 
     def _line(self, rows: pl.DataFrame, style: Mapping[str, Any], band: bool = True) -> list[Line]:
-        """A line that is broken where a layer has no share; nothing where none has."""
+        """A line that is broken where a layer has no share; a layer alone between two gaps is a dot."""
         if not rows.height:
             return []
         every = pl.DataFrame({"layer": range(self.n_layers)}, schema={"layer": pl.Int64})
-        return [Line(every.join(rows, on="layer", how="left").sort("layer"), style, band)]
+        whole = every.join(rows, on="layer", how="left").sort("layer")
+        known = pl.col("share").is_not_null()
+        alone = whole.filter(known & ~known.shift(1, fill_value=False) & ~known.shift(-1, fill_value=False))
+        dots = {"color": style["color"], "linestyle": "none", "marker": ".", "markersize": 5.0, "zorder": 3}
+        return [Line(whole, style, band), *([Line(alone, dots, band=False)] if alone.height else [])]
 
     def _handles(self) -> list[Line2D]:
         """One entry per kind of line; with several datasets, whose colours the panels have, in ink."""

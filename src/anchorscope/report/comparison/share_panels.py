@@ -24,7 +24,7 @@ _COLUMNS = (
 _RANDOM: dict[str, Any] = {"color": CONTROL_GREY, "linestyle": ":", "linewidth": 1.2, "zorder": 2}
 _NOTE = (
     "Λ: the share of the probe's evidence that needs the question's key words. Bands: 95 % intervals over groups of "
-    "items. Where a line leaves the axis there is too little evidence to divide by."
+    "items. Where a line leaves the axis or is missing there is too little evidence to divide by."
 )
 
 
