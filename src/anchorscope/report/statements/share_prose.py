@@ -52,6 +52,12 @@ SHARE_PHRASES: dict[tuple[str, str], Phrases] = {
         "random weights of the same shape have less than a quarter of the share",
         "This control fails: random weights of the same shape have more than a quarter of the share",
     ),
+    ("Other readers of truth", "auc_above_nulls"): Phrases(
+        "the probe reads truth better than what needs no understanding",
+        "The probe reads truth no better than the best of what needs no understanding",
+        "The probe reads truth better than all that needs no understanding",
+        "Whether the probe reads truth better than what needs no understanding is undecided",
+    ),
     ("Along the depth", "share_peak"): Phrases(
         "the share is highest inside the model, not at its first or last layer",
         "The share is highest at an end of the model",
