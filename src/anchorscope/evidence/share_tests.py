@@ -1,7 +1,7 @@
 """What follows from the question share at the headline place and layer: tests, differences, features, single items."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import polars as pl
@@ -11,8 +11,9 @@ from scipy.stats import norm
 from torch import Tensor
 
 from anchorscope.catalogue import KNOCKOUT
-from anchorscope.evidence.question_share import CLEAN, NONE, ShareItems, Shares
+from anchorscope.evidence.question_share import CLEAN, NONE, PERMUTED, ShareItems, Shares, permuted_labels
 from anchorscope.evidence.share_features import features_of, taken_out
+from anchorscope.evidence.share_nulls import RANDOM_WEIGHTS
 from anchorscope.evidence.share_tables import ShareContext, headline_lost
 from anchorscope.items import Item
 from anchorscope.probes.folds import truth_strata
@@ -160,6 +161,25 @@ def _further(
 def _auc(name: str, scores: Floats, items: ShareItems) -> ShareTest:
     return ShareTest("auc", float(auc(scores, items.labels)), intervention=None, group=name, n=len(scores),
                 method="half splits")  # fmt: skip
+
+
+def null_areas(
+    states: Mapping[str, Tensor], shares: Shares, layer: int, items: ShareItems, used: Sequence[Item],
+    confidence: Floats, device: str | torch.device,
+) -> list[ShareTest]:  # fmt: skip
+    """AUC of probes that have less to read, each like the probe itself: by halves, at the same layer."""
+    halves = make_halves(items.groups, truth_strata(items.labels, items.relations), items.seed, items.item_ids)
+    name, features = taken_out(used, confidence)
+    known = {**states, name.replace(", ", " + "): torch.as_tensor(features).float()[None]}
+    found = []
+    for what, one in known.items():
+        scores = clean_evidence(one, halves, items.labels, device).held_out(halves)[0].mean(0).numpy()
+        found.append(_auc(what, scores, items))
+    names = ((PERMUTED, "permuted labels", permuted_labels(items)), (RANDOM_WEIGHTS, "random weights", items.labels))
+    for cut, what, labels in names:
+        if cut in shares.found:
+            found.append(_auc(what, shares.at_headline(cut).clean[layer], replace(items, labels=labels)))
+    return found
 
 
 def _slopes(line: Line, n: int) -> list[ShareTest]:
