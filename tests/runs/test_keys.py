@@ -179,7 +179,7 @@ def test_code_that_computes_differently_makes_anew_what_follows_from_it(
         return made_from(self, epoch + ("exact_tokens" in options), libraries, *options, **others)
 
     monkeypatch.setattr(item_steps.Job, "made_from", raised)
-    assert anew(before, keys(everything, out)) == STATES | {"tokens"}
+    assert anew(before, keys(everything, out)) == USED | {"tokens"}
 
 
 # The same in whole runs.
