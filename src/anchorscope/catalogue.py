@@ -132,6 +132,8 @@ EXPERIMENTS = {
         ExperimentEntry("self-awareness", "can the pathway be read from clean states?", "evidence/self-awareness.md",
                         f"{_EXPERIMENTS}.self_awareness:EXPERIMENT",
                         section=f"{_SECTIONS}.self_awareness:SECTION", place=90),
+        ExperimentEntry("matched", "does the probe know truth where words cannot tell, and from the question?",
+                        "evidence/matched.md", f"{_EXPERIMENTS}.matched:EXPERIMENT"),
         ExperimentEntry("sensitivity", "how far does the result hang on our choices?", "evidence/sensitivity.md",
                         f"{_EXPERIMENTS}.sensitivity:EXPERIMENT", compares=True,
                         section=f"{_SECTIONS}.sensitivity:SECTION", place=110),

@@ -57,6 +57,18 @@ def supplied_items(
     ]
 
 
+def asked_again(
+    writer: Writer, items: Sequence[Item], questions: Sequence[Question], spans: Sequence[QuestionSpans]
+) -> list[Item]:
+    """The items with the very tokens of their answers, after other questions or another template."""
+    prompts = build_prompts(writer.tokenizer, questions, writer.template)
+    located = locate_all(writer.tokenizer, questions, spans, prompts, [item.answer for item in items])
+    return [
+        replace(item, question=question, tokens=tokens)
+        for item, question, tokens in zip(items, questions, located, strict=True)
+    ]
+
+
 def run_supplied(
     inputs: ExperimentInputs, items: Sequence[Item], title: str, cuts: Sequence[Intervention] = CUTS
 ) -> SuppliedStates:
