@@ -10,8 +10,10 @@ So what Λ lacks of 1 among the model's own answers and not here was the answers
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
+from jaxtyping import Bool, Float, Int
 from numpy import ndarray
 
 from anchorscope.datasets.question import Question
@@ -61,16 +63,23 @@ class MatchedSet:
 
     items: Sequence[Item]
     states: SuppliedStates
-    draws: Draws
-    """Over the pairs."""
+    weights: Float[ndarray, "resample item"]
+    """Bootstrap weights over the pairs."""
+    device: str
+    """Where draws are computed."""
+
+    @cached_property
+    def draws(self) -> Draws:
+        """The bootstrap's draws."""
+        return Draws.of(self.weights, self.device)
 
     @property
-    def labels(self) -> ndarray:
+    def labels(self) -> Bool[ndarray, " item"]:
         """Which answers are true."""
         return np.array([bool(item.label.truthful) for item in self.items])
 
     @property
-    def groups(self) -> ndarray:
+    def groups(self) -> Int[ndarray, " item"]:
         """The pair of each item."""
         return np.array([item.label.group for item in self.items], dtype=np.int64)
 
@@ -127,7 +136,7 @@ def _run_pairs(
     assert not told, f"not as often true as false: {told[0]}"
     items = supplied_items(inputs.setting.writer(), texts, words, groups.tolist())
     weights = group_weights(groups, len(inputs.weights), inputs.rng("matched"))
-    return MatchedSet(items, run_supplied(inputs, items, "matched strings"), Draws.of(weights, inputs.device))
+    return MatchedSet(items, run_supplied(inputs, items, "matched strings"), weights, inputs.device)
 
 
 def _baselines(matched: MatchedSet) -> list[Statistic]:
@@ -193,21 +202,18 @@ def _shares(inputs: ExperimentInputs, matched: MatchedSet) -> list[Statistic]:
     place = layers.index(reference)
     sets = (_matched_answers(matched, layers), _free_answers(inputs, layers))
     directions = min(default_directions(len(one.labels), clean.shape[-1]) for one in sets)
-    rows, measured = [], []
-    for one in sets:
-        shares = measure_shares(one, directions, inputs.setting.seed, inputs.device, inputs.progress)
-        measured.append((one, shares))
-        rows += share_rows(one, shares, layers, reference)
-    scores = measured[0][1].evidence[place].mean(axis=0)  # of a pair, both items are always scored by the same probe
+    both = [measure_shares(one, directions, inputs.setting.seed, inputs.device, inputs.progress) for one in sets]
+    rows = [row for one in both for row in share_rows(one, layers, reference)]
+    scores = both[0].evidence[place].mean(axis=0)  # the items of a pair are always scored by the same probe
     rows += _won(scores, matched, reference, "won", ("question", "answer"))
-    return [*rows, share_difference(measured[0], measured[1], place, reference)]
+    return [*rows, share_difference(both[0], both[1], place, reference)]
 
 
 def _matched_answers(matched: MatchedSet, layers: Sequence[int]) -> AnswerSet:
     return AnswerSet(
         MATCHED, matched.labels, matched.groups, [item.question.relation for item in matched.items],
-        [item.item_id for item in matched.items], matched.states.clean[layers],
-        {name: states[layers] for name, states in matched.states.cut.items()}, matched.draws,
+        [item.item_id for item in matched.items], matched.groups % _FOLDS, matched.states.clean[layers],
+        {name: states[layers] for name, states in matched.states.cut.items()}, matched.weights,
     )  # fmt: skip
 
 
@@ -215,8 +221,8 @@ def _free_answers(inputs: ExperimentInputs, layers: Sequence[int]) -> AnswerSet:
     items = inputs.used_items
     return AnswerSet(
         FREE, inputs.measured.labels, inputs.measured.groups, [item.question.relation for item in items],
-        [item.item_id for item in items], inputs.states()[layers],
-        {name: states[layers] for name, states in inputs.cut_states().items()}, inputs.draws,
+        [item.item_id for item in items], inputs.splits.folds, inputs.states()[layers],
+        {name: states[layers] for name, states in inputs.cut_states().items()}, inputs.weights,
     )  # fmt: skip
 
 

@@ -7,6 +7,7 @@ cut, and what is "lost" is what estimation loses.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import torch
@@ -15,19 +16,22 @@ from numpy import ndarray
 from torch import Tensor
 
 from anchorscope.evidence.areas import areas
-from anchorscope.evidence.draws import Draws, ratio, resampling
-from anchorscope.evidence.experiments.compare import estimate_of, of_truth
+from anchorscope.evidence.draws import Draws, resampling
+from anchorscope.evidence.experiments.compare import estimate_of
 from anchorscope.evidence.experiments.experiment import Statistic
 from anchorscope.probes.folds import truth_strata
 from anchorscope.progress import Progress
-from anchorscope.question_share.evidence import Lost, clean_evidence, lost_evidence
+from anchorscope.question_share.clean_evidence import clean_evidence
+from anchorscope.question_share.evidence import GROUPS, Lost, lost_evidence
 from anchorscope.question_share.halves import Halves, make_halves
+from anchorscope.question_share.intervals import ShareDraws
 from anchorscope.question_share.principal import principal_states
-from anchorscope.stats.estimate import Estimate
+from anchorscope.stats.streams import stream
 
 FLOOR = "none"
 """Nothing cut: what estimation alone loses."""
-_TRUTHS = ("all", "true", "false")
+TRUTHS = ("all", "true", "false")
+"""Which answers a share is told of."""
 
 
 @dataclass(frozen=True)
@@ -40,52 +44,63 @@ class AnswerSet:
     groups: Int[ndarray, " item"]
     relations: Sequence[str | None]
     item_ids: Sequence[str]
+    folds: Int[ndarray, " item"]
+    """Groups whole: by these an item's share is predicted from other items."""
     clean: Float[Tensor, "layer item d_model"]
     cut: Mapping[str, Float[Tensor, "layer item d_model"]]
     """Under each cut, by its name."""
-    draws: Draws
-    """Of its own groups."""
+    weights: Float[ndarray, "resample item"]
+    """Bootstrap weights over its own groups."""
 
 
 @dataclass(frozen=True)
 class SetShares:
     """What was measured of a set."""
 
+    answers: AnswerSet
     halves: Halves
     evidence: Float[ndarray, "layer split item"]
     """z: log-odds by the probe of the other half."""
     lost: Mapping[str, Lost]
     """By cut; `none` among them."""
+    seed: int
+    device: str
+
+    @cached_property
+    def draws(self) -> ShareDraws:
+        """The draws of the shares."""
+        rng = stream(self.seed, "experiment", self.answers.name, "splits")
+        return ShareDraws(self.answers.weights, self.halves.n_splits, rng)
+
+    def share(self, cut: str, place: int, group: str = "all") -> Float[Tensor, " draw"]:
+        """Λ of a group of items under a cut, in one of the layers, in every draw."""
+        found = Lost(*(part[place : place + 1] for part in self.lost[cut]))
+        return torch.from_numpy(self.draws.shares(found, GROUPS.index(group))[0])
+
+    def auc(self, place: int) -> Float[Tensor, " draw"]:
+        """AUC in every draw: of each split's scores within its halves, averaged over the splits."""
+        draws, labels = Draws.of(self.answers.weights, self.device), self.answers.labels
+        found = [
+            areas(scores[None].astype(np.float32), labels, first.astype(np.int64), draws)[0]
+            for scores, first in zip(self.evidence[place], self.halves.first, strict=True)
+        ]
+        return torch.stack(found).mean(dim=0)
 
 
-def measure_shares(
-    answers: AnswerSet, directions: int, seed: int, device: str, progress: Progress
-) -> SetShares:
+def measure_shares(answers: AnswerSet, directions: int, seed: int, device: str, progress: Progress) -> SetShares:
     """Half-split probes on the clean states, and what each cut takes from their evidence."""
-    halves = make_halves(answers.groups, truth_strata(answers.labels, answers.relations), seed, answers.item_ids)
+    labels, title = answers.labels, f"{answers.name} answers"
+    halves = make_halves(answers.groups, truth_strata(labels, answers.relations), seed, answers.item_ids)
     clean = principal_states(answers.clean, directions, device)
-    evidence = clean_evidence(clean, halves, answers.labels, device, progress)
+    evidence = clean_evidence(clean, halves, labels, device, progress, f"{title}: probes")
     states = {name: principal_states(cut, directions, device) for name, cut in answers.cut.items()} | {FLOOR: clean}
     lost = {
-        name: lost_evidence(evidence, one, halves, answers.labels, device, progress, f"{answers.name}: share, {name}")
+        name: lost_evidence(
+            evidence, one, halves, labels, answers.folds, device, progress, f"{title}: question share, {name}"
+        )
         for name, one in states.items()
     }
-    return SetShares(halves, evidence.numpy(), lost)
-
-
-def share_samples(lost: Lost, layer: int, inside: Bool[ndarray, " item"], draws: Draws) -> Float[Tensor, " draw"]:
-    """Λ over some items in every draw: evidence lost over evidence had."""
-    sums = draws.sums(np.stack([lost.lost[layer], lost.had[layer]], axis=1) * inside[:, None])
-    return ratio(sums[0], sums[1])
-
-
-def auc_samples(answers: AnswerSet, shares: SetShares, layer: int) -> Float[Tensor, " draw"]:
-    """AUC in every draw: of each split's scores within its halves, averaged over the splits."""
-    found = [
-        areas(scores[None].astype(np.float32), answers.labels, first.astype(np.int64), answers.draws)[0]
-        for scores, first in zip(shares.evidence[layer], shares.halves.first, strict=True)
-    ]
-    return torch.stack(found).mean(dim=0)
+    return SetShares(answers, halves, evidence.held_out(halves).numpy(), lost, seed, device)
 
 
 def share_quantity(cut: str) -> str:
@@ -93,36 +108,30 @@ def share_quantity(cut: str) -> str:
     return "question_share" if cut == "knockout" else f"question_share_{cut}"
 
 
-def share_rows(answers: AnswerSet, shares: SetShares, layers: Sequence[int], reference: int) -> list[Statistic]:
+def share_rows(measured: SetShares, layers: Sequence[int], reference: int) -> list[Statistic]:
     """AUC and Λ of every cut in every layer; within true and within false answers at the reference layer."""
-    method = f"{shares.halves.n_splits} half splits, bootstrap over groups"
+    answers, labels = measured.answers.name, measured.answers.labels
+    method = f"{measured.halves.n_splits} half splits, bootstrap over groups"
+    numbers = {"all": len(labels), "true": int(labels.sum()), "false": int((~labels).sum())}
     rows = []
-    with resampling(answers.draws.device):
+    with resampling(torch.device(measured.device)):
         for place, layer in enumerate(layers):
-            found = estimate_of(auc_samples(answers, shares, place), len(answers.labels), method)
-            rows.append(Statistic("auc", found, answers.name, truth="all", probe_layer=layer))
-            for cut, lost in shares.lost.items():
-                for truth in _TRUTHS if layer == reference else _TRUTHS[:1]:
-                    inside = of_truth(answers.labels, truth)
-                    samples = share_samples(lost, place, inside, answers.draws)
-                    estimate = estimate_of(samples, int(inside.sum()), method)
-                    rows.append(Statistic(share_quantity(cut), estimate, answers.name, truth=truth, probe_layer=layer))
+            found = estimate_of(measured.auc(place), len(labels), method)
+            rows.append(Statistic("auc", found, answers, truth="all", probe_layer=layer))
+            for cut in measured.lost:
+                for truth in TRUTHS if layer == reference else TRUTHS[:1]:
+                    found = estimate_of(measured.share(cut, place, truth), numbers[truth], method)
+                    rows.append(Statistic(share_quantity(cut), found, answers, truth=truth, probe_layer=layer))
     return rows
 
 
-def share_difference(
-    first: tuple[AnswerSet, SetShares], second: tuple[AnswerSet, SetShares], place: int, layer: int
-) -> Statistic:
+def share_difference(first: SetShares, second: SetShares, place: int, layer: int) -> Statistic:
     """Λ of one set less that of another; each is drawn from its own groups."""
-    samples, n = [], 0
-    for answers, shares in (first, second):
-        everyone = np.ones(len(answers.labels), bool)
-        samples.append(share_samples(shares.lost["knockout"], place, everyone, answers.draws).cpu())
-        n += len(answers.labels)
-    found: Estimate = estimate_of(samples[0] - samples[1], n, "difference of two bootstraps over groups, drawn apart")
-    return Statistic(
-        "question_share_difference", found, first[0].name, second[0].name, truth="all", probe_layer=layer
-    )
+    samples = first.share("knockout", place) - second.share("knockout", place)
+    n = len(first.answers.labels) + len(second.answers.labels)
+    found = estimate_of(samples, n, "difference of two bootstraps over groups, drawn apart")
+    names = (first.answers.name, second.answers.name)
+    return Statistic("question_share_difference", found, *names, truth="all", probe_layer=layer)
 
 
 def some_layers(n_layers: int, reference: int, most: int) -> list[int]:

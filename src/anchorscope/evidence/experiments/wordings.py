@@ -34,7 +34,8 @@ from anchorscope.interventions.cuts import KNOCKOUT
 from anchorscope.interventions.intervention import Writer
 from anchorscope.items import Item
 from anchorscope.probes.folds import truth_strata
-from anchorscope.question_share.evidence import Lost, clean_evidence, lost_evidence
+from anchorscope.question_share.clean_evidence import clean_evidence
+from anchorscope.question_share.evidence import Lost, lost_evidence
 from anchorscope.question_share.halves import Halves, make_halves
 from anchorscope.question_share.principal import default_directions, principal_states
 from anchorscope.spans.question_spans import QuestionSpans, locate_question_words
@@ -149,7 +150,8 @@ def _explained(inputs: ExperimentInputs, rows: Rows) -> Lost:
     directions = default_directions(inputs.n, rows.clean.shape[-1])
     clean, cut = (principal_states(part[None], directions, inputs.device) for part in (rows.clean, rows.cut))
     evidence = clean_evidence(clean, halves, labels[rows.item], inputs.device, inputs.progress)
-    return lost_evidence(evidence, cut, halves, labels[rows.item], inputs.device, inputs.progress, "wordings: share")
+    folds = inputs.splits.folds[rows.item]
+    return lost_evidence(evidence, cut, halves, labels[rows.item], folds, inputs.device, inputs.progress, "wordings")
 
 
 def spread(halves: Halves, item: ndarray, learns: Bool[ndarray, " row"]) -> Halves:
