@@ -6,12 +6,14 @@ from typing import Any
 from anchorscope.answers.generate import Answer
 from anchorscope.answers.label import Label
 from anchorscope.datasets.question import Question
+from anchorscope.engine.attention_mass import AttentionMass
 from anchorscope.engine.budget import compile_threshold
 from anchorscope.interventions.intervention import Setting, Writer
 from anchorscope.items import Item
 from anchorscope.models.language_model import LanguageModel
 from anchorscope.plan.passes import Planner
 from anchorscope.spans.locate import ItemTokens, QuestionParts
+from anchorscope.stats.streams import stream
 
 
 def make_item(
@@ -44,9 +46,23 @@ def no_model() -> Any:
     raise AssertionError("nobody was expected to need the model")
 
 
+def make_mass(name: str) -> AttentionMass:
+    """Made-up attention that an item's first 64 tokens receive, always the same for a name."""
+    return AttentionMass(0, tuple(stream(0, "made mass", name).gamma(1.0, size=64).tolist()))
+
+
+class MadeMasses(dict[str, AttentionMass]):
+    """The attention of any item, made up when it is asked for."""
+
+    def get(self, name: str, default: Any = None) -> AttentionMass:
+        """Of the item of this name."""
+        return make_mass(name)
+
+
 def make_setting(positions: tuple[str, ...], writer: Callable[[], Writer] = no_model, **others: Any) -> Setting:
     """What interventions are given: all edges, seed 0, all items, unless a test wants others."""
-    return Setting(**{"positions": positions, "edges": "all", "seed": 0, "writer": writer, **others})
+    made = {"positions": positions, "edges": "all", "seed": 0, "writer": writer, "masses": MadeMasses}
+    return Setting(**{**made, **others})
 
 
 def planner_of(lm: LanguageModel, batch_tokens: int) -> Planner:

@@ -22,7 +22,7 @@ def test_a_loaded_model_runs_and_gives_data_frames_and_a_figure(tiny_llama: Lang
     with unprinted():
         run = anchorscope.run(tiny_llama.model, tokenizer=tiny_llama.tokenizer, out=here, **options)
     assert run.items.filter(pl.col("status") == "used").height == 80
-    assert run.effects["intervention"].unique().sort().to_list() == ["knockout", "none", "random"]
+    assert run.effects["intervention"].unique().sort().to_list() == ["knockout", "none", "random", "random-mass"]
     assert set(run.curves["assignment"].unique()) == {"plain", "cross-fitted", "corrected", "retained"}
     assert run.pathways.height > 0
     assert run.probe_scores.height > 0

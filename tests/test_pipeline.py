@@ -40,7 +40,10 @@ ITEMS = (
     "model_answer truthful confidence_mean confidence_min status weight fold input_ids question_tokens "
     "answer_tokens probe_positions pathway pathway_corrected pathway_retained metadata"
 )
-EFFECTS = "dataset item_id intervention variant probe site position n_cut logit_clean logit_after"
+EFFECTS = (
+    "dataset item_id intervention variant probe site position n_cut n_candidates attention_ratio logit_clean "
+    "logit_after"
+)
 CURVES = (
     "model dataset intervention variant site position assignment group truth layer delta_p ci_low ci_high n n_groups"
 )
@@ -168,8 +171,8 @@ def test_effects_have_the_contracts_columns_and_a_row_per_score(out: Path) -> No
     assert effects.columns == EFFECTS.split()
     assert effects.schema["logit_clean"] == effects.schema["logit_after"] == pl.List(pl.Float32)
     keys = ["item_id", "intervention", "probe", "site", "position"]
-    assert effects.select(keys).unique().height == effects.height == N_USED * 3 * len(PROBES) * len(SITES)
-    assert set(effects["intervention"]) == {"knockout", "random", "none"}
+    assert effects.select(keys).unique().height == effects.height == N_USED * 4 * len(PROBES) * len(SITES)
+    assert set(effects["intervention"]) == {"knockout", "random", "random-mass", "none"}
     assert effects.select("dataset", "variant", "position").unique().rows() == [("facts", "all", "final")]
     for name in ("logit_clean", "logit_after"):
         assert effects[name].list.len().unique().to_list() == [N_LAYERS]
@@ -177,7 +180,14 @@ def test_effects_have_the_contracts_columns_and_a_row_per_score(out: Path) -> No
     n_question = dict(zip(items["item_id"], items["question_tokens"].list.len(), strict=True))
     for item_id, intervention, n_cut in effects.select("item_id", "intervention", "n_cut").unique().iter_rows():
         most = 0 if intervention == "none" else n_question[item_id]
-        assert n_cut == most if intervention != "random" else 0 < n_cut <= most
+        if intervention != "random-mass":  # whose number follows from attention
+            assert n_cut == most if intervention != "random" else 0 < n_cut <= most
+    drawn = effects["intervention"].is_in(["random", "random-mass"])
+    assert (effects["n_candidates"].is_not_null() == drawn).all()
+    ratios = dict(effects.group_by("intervention").agg((pl.col("attention_ratio") - 1).abs().median()).iter_rows())
+    assert ratios["knockout"] == 0
+    assert ratios["none"] == 1
+    assert ratios["random-mass"] < ratios["random"]
     noise = effects.filter(pl.col("intervention") == "none")
     assert (noise["logit_after"].explode() - noise["logit_clean"].explode()).abs().max() < 1e-4
     cut = effects.filter(pl.col("intervention") == "knockout")

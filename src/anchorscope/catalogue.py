@@ -17,7 +17,7 @@ BALANCE = ("relation", "dataset", "none")
 GROUP_BY = ("subject", "answer")
 """What may tie items together: question and subject, or (as a leak check) the model's answer."""
 KEEP = ("states", "states-cut")
-"""What `--keep` takes: states of the clean run, and states under the knockout and the random control."""
+"""What `--keep` takes: states of the clean run, and states under the knockout and the random controls."""
 KNOCKOUT = "knockout"
 """The intervention that assigns pathways."""
 CUT, REWRITE = "cut", "rewrite"
@@ -83,6 +83,8 @@ _ENTRIES = (
     InterventionEntry("answer-bare", "nothing but the answer", "nothing but the answer", "answer-only", REWRITE),
     InterventionEntry("random", "as many other tokens before the answer are cut", "as many random tokens cut",
                       "knockout", control=True),
+    InterventionEntry("random-mass", "other tokens before the answer that receive as much attention are cut",
+                      "as much attention cut elsewhere", "knockout", control=True),
     InterventionEntry("template", "as many tokens of the shared template are cut", "template tokens cut", "template",
                       control=True),
     InterventionEntry("patch-control", "as many other tokens of the question replaced", "as many other words put in",

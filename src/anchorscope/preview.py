@@ -129,8 +129,9 @@ def build_preview(
         many = one.many_passes or one.rewrite is not None
         most = one.max_items or (recipe.evidence_items if many else None)
         fewer = f" (at most {most} items)" if most is not None else ""
+        draws = f", {recipe.random_cuts} times" if one.repeats and recipe.random_cuts > 1 else ""
         refit = "; probes are also fitted on its states" if one.keeps_states else ""
-        passes[one.name] = one.entry.about + fewer + refit
+        passes[one.name] = one.entry.about + draws + fewer + refit
     passes |= {one.name: one.about for one in chosen_experiments(recipe.evidence)}
     return Preview(
         model=facts.name,

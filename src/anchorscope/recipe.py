@@ -60,6 +60,11 @@ class Recipe(BaseModel):
     """What keeps items in one fold: the same question or subject, or (as a leak check) the same answer."""
     exact_tokens: str = "auto"
     """Who chooses the exact question tokens: auto (your spans, else the dataset, else rules), rules, or the model."""
+    random_cuts: int = Field(default=5, ge=1)
+    """Draws of the random control: the question share of each is computed; charts and tables show the first."""
+    directions: int | None = Field(default=None, ge=2)
+    """Principal directions that states are reduced to for the question share; where not given, one for every fourth
+    item and at most 192."""
     evidence: tuple[str, ...] = ("knockout",)
     """Which experiments to run: the knockout with its controls always, and any of the further ones."""
     evidence_items: int | None = Field(default=None, ge=60)
@@ -90,7 +95,8 @@ class Recipe(BaseModel):
     bootstrap: int = Field(default=2000, ge=100)
     """Resamples behind every interval."""
     keep: tuple[str, ...] = ()
-    """What stays in the run folder beside the results: states (clean), states-cut (under the knockout and random)."""
+    """What stays in the run folder beside the results: states (clean), states-cut (under the knockout and the random
+    controls)."""
     keep_layers: str | None = None
     """The layers whose states are kept, like 3,10-14; all where not given."""
     trust_remote_code: bool = False

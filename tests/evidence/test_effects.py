@@ -22,7 +22,7 @@ from anchorscope.evidence.effects import (
 )
 from anchorscope.execute.executor import LocalExecutor
 from anchorscope.interventions.intervention import Intervention
-from anchorscope.interventions.registry import INTERVENTIONS
+from anchorscope.interventions.registry import INTERVENTIONS, with_draws
 from anchorscope.items import Item
 from anchorscope.models.language_model import LanguageModel
 from anchorscope.plan.interventions import passes_of, plan_cut
@@ -209,7 +209,7 @@ def test_a_batch_that_is_run_again_for_lack_of_memory_counts_once(
 
 
 def test_interventions_that_run_together_give_what_each_gives_alone(bench: Bench) -> None:
-    names = ["random", "knockout", "direct", "zeroing", "template", "none"]
+    names = ["random", "knockout", "random-mass", "direct", "zeroing", "template", "none"]
     together, kept = bench.run_all([INTERVENTIONS[name] for name in names])
     assert sorted(one.intervention for one in together) == sorted(names)
     for found in together:
@@ -218,9 +218,34 @@ def test_interventions_that_run_together_give_what_each_gives_alone(bench: Bench
         assert found.items.tolist() == alone.items.tolist()
         assert found.n_cut.tolist() == alone.n_cut.tolist()
         assert found.logits == pytest.approx(alone.logits, abs=1e-4)
-        assert set(states) == {found.intervention} & {"random", "knockout"}
+        assert set(states) == {found.intervention} & {"random", "knockout", "random-mass"}
         for name in states:
             assert torch.allclose(kept[name], states[name], atol=1e-4)
+
+
+def test_of_a_control_drawn_several_times_all_states_are_kept_and_the_log_odds_of_the_first(bench: Bench) -> None:
+    draws = with_draws([INTERVENTIONS["knockout"], INTERVENTIONS["random"]], 3)
+    effects, states = bench.run_all(draws)
+    assert [one.intervention for one in effects] == ["knockout", "random"]
+    assert set(states) == {"knockout", "random", "random 2", "random 3"}
+    for draw in draws[1:]:
+        planned = [plan_cut(draw, bench.items, bench.setting)]
+        passes = passes_of(planned, bench.items, bench.setting, planner_of(bench.lm, 200))
+        _, alone = measure(bench.executor, passes, bench.scoring, bench.setting, [(1, 2)], Silent())
+        assert torch.allclose(states[draw.draw_name], alone[draw.draw_name], atol=1e-4)
+    assert (states["random"] - states["random 2"]).abs().max() > 0.01
+    assert effects[1].logits == pytest.approx(bench.run(INTERVENTIONS["random"]).logits, abs=1e-4)
+
+
+def test_an_effect_tells_from_how_many_tokens_was_drawn_and_what_attention_was_taken(bench: Bench) -> None:
+    (drawn,), _ = bench.run_all([INTERVENTIONS["random-mass"]])
+    assert drawn.n_candidates is not None
+    assert drawn.n_candidates.tolist() == [item.located.answer_start - N_PREFIX - 3 for item in bench.items]
+    assert drawn.attention_ratio is not None
+    assert np.median(np.abs(drawn.attention_ratio - 1)) < 0.05
+    (knockout,), _ = bench.run_all([INTERVENTIONS["knockout"]])
+    assert knockout.n_candidates is None
+    assert knockout.attention_ratio is None  # nobody asked for it
 
 
 def test_a_cut_that_does_no_more_than_noise_is_refused(bench: Bench) -> None:

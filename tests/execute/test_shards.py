@@ -14,11 +14,11 @@ from transformers import Qwen2Config, Qwen2ForCausalLM
 from anchorscope.engine.capture import EdgeCounts, refuse_idle_cuts
 from anchorscope.engine.sequences import CLEAN, SITES, Cut, TokenSequence, Variant
 from anchorscope.errors import UserError
-from anchorscope.execute.executor import LocalExecutor, merge_states, run_states
+from anchorscope.execute.executor import LocalExecutor, merge_states, run_attention, run_states
 from anchorscope.execute.worker import Part, Shard, StatesPart, VariantPart, Worker
 from anchorscope.models.language_model import LanguageModel
 from anchorscope.models.wrapping import wrap
-from anchorscope.plan.passes import OutOfFoldProbes, StatesPass
+from anchorscope.plan.passes import AttentionPass, OutOfFoldProbes, StatesPass
 from anchorscope.probes.crossfit import ProbeSet
 from anchorscope.progress import Progress, Silent
 from made_items import planner_of
@@ -98,7 +98,7 @@ class ManyWorkers:
 
     def map(self, shards: Sequence[Shard], progress: Progress) -> Iterator[Part]:
         for shard in shards:
-            self.sizes.append(len(shard.batches))
+            self.sizes.append(len((shard.clean if isinstance(shard, AttentionPass) else shard).batches))
             yield pickle.loads(pickle.dumps(Worker(self.lm).run(pickle.loads(pickle.dumps(shard)), progress)))
 
 
@@ -113,6 +113,15 @@ def test_shards_give_the_same_numbers_as_the_whole(
     assert_equal(found, whole)
     assert whole.edges.lost[1].all()  # there was something to add up
     assert not whole.edges.lost[2, :2].any()
+
+
+def test_shards_weigh_tokens_by_the_same_attention_as_the_whole(tiny_llama: LanguageModel) -> None:
+    clean = planner_of(tiny_llama, 60).states("attention", make_sequences(), PREFIX)
+    executor = ManyWorkers(tiny_llama, 3)
+    found = run_attention(executor, AttentionPass(clean, "all"), Silent())
+    assert len(executor.sizes) == 3
+    assert found == run_attention(LocalExecutor(lambda: tiny_llama), AttentionPass(clean, "all"), Silent())
+    assert [len(one.received) for one in found] == [len(one.ids) - len(PREFIX) for one in clean.sequences]
 
 
 def test_the_order_in_which_parts_come_back_does_not_matter(

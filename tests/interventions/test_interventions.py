@@ -20,12 +20,15 @@ from anchorscope.errors import InterventionNotApplied
 from anchorscope.evidence.experiments.experiment import chosen_experiments
 from anchorscope.interventions.cuts import random_candidates
 from anchorscope.interventions.intervention import Intervention
-from anchorscope.interventions.registry import INTERVENTIONS, of_experiments
+from anchorscope.interventions.registry import INTERVENTIONS, of_experiments, with_draws
 from anchorscope.items import Item
 from anchorscope.models.language_model import LanguageModel
 from anchorscope.plan.interventions import Missing, plan_experiment
 from anchorscope.spans.locate import ItemTokens, QuestionParts
-from made_items import make_setting
+from made_items import make_mass, make_setting
+
+MASS = make_mass("item")
+"""The attention that the tokens of any item here receive; only who is matched by it looks at it."""
 
 CUTS = {name: one for name, one in INTERVENTIONS.items() if one.keys is not None}
 every_cut = pytest.mark.parametrize("intervention", CUTS.values(), ids=CUTS.keys())
@@ -60,7 +63,7 @@ def test_every_intervention_either_cuts_edges_or_writes_texts_anew() -> None:
 def test_keys_lie_between_the_shared_prefix_and_the_answer(
     intervention: Intervention, item: Item, edges: str, seed: int
 ) -> None:
-    cut = intervention.cut(item, edges, np.random.default_rng(seed))
+    cut = intervention.cut(item, edges, np.random.default_rng(seed), MASS)
     assert list(cut.keys) == sorted(set(cut.keys))
     assert cut.n_cut == len(set(cut.keys))
     assert cut.edges == (intervention.edges or edges)
@@ -74,7 +77,7 @@ def test_keys_lie_between_the_shared_prefix_and_the_answer(
 @every_cut
 @given(item=items(), seed=st.integers(0, 99))
 def test_the_same_seed_gives_the_same_cut(intervention: Intervention, item: Item, seed: int) -> None:
-    first, second = (intervention.cut(item, "all", np.random.default_rng(seed)) for _ in range(2))
+    first, second = (intervention.cut(item, "all", np.random.default_rng(seed), MASS) for _ in range(2))
     assert first == second
 
 
@@ -84,7 +87,7 @@ def test_an_item_without_exact_tokens_is_refused_by_whatever_would_cut_them(inte
     item, rng = make_item(prefix=2, question=(), answer_start=6, length=8), np.random.default_rng(0)
     if intervention.changes:
         with pytest.raises(InterventionNotApplied, match=f"{intervention.name}: .* no exact question tokens"):
-            intervention.cut(item, "all", rng)
+            intervention.cut(item, "all", rng, MASS)
     else:
         assert intervention.cut(item, "all", rng).n_cut == 0
 
@@ -146,7 +149,7 @@ def test_the_same_within_some_layers_and_heads_cuts_the_same_keys_there_only(
 ) -> None:
     layers, chosen = range(first, first + 2), tuple(sorted(heads))
     within = intervention.within("part", layers, chosen)
-    whole, part = (one.cut(item, "all", np.random.default_rng(3)) for one in (intervention, within))
+    whole, part = (one.cut(item, "all", np.random.default_rng(3), MASS) for one in (intervention, within))
     assert part == replace(whole, heads=chosen)
     assert (within.variant, within.layers, within.name) == ("part", layers, intervention.name)
     assert not within.keeps_states
@@ -155,13 +158,30 @@ def test_the_same_within_some_layers_and_heads_cuts_the_same_keys_there_only(
 
 
 def test_interventions_are_chosen_by_their_experiment() -> None:
-    assert [one.name for one in of_experiments(("knockout",))] == ["knockout", "random", "none"]
+    assert [one.name for one in of_experiments(("knockout",))] == ["knockout", "random", "random-mass", "none"]
     assert [one.name for one in of_experiments(("zeroing",))] == ["zeroing"]
     assert [one.name for one in of_experiments(EVIDENCE)] == list(INTERVENTIONS)
     every = {one.entry.experiment for one in of_experiments(EVIDENCE)} | {
         one.name for one in chosen_experiments(EVIDENCE)
     }
     assert every == set(EVIDENCE)
+
+
+def test_only_the_random_control_is_drawn_several_times_and_every_draw_has_a_name_of_its_own() -> None:
+    drawn = with_draws(of_experiments(("knockout",)), 3)
+    names = ["knockout", "random", "random 2", "random 3", "random-mass", "none"]
+    assert [one.draw_name for one in drawn] == names
+    assert [one.name for one in drawn] == ["knockout", "random", "random", "random", "random-mass", "none"]
+    assert with_draws(of_experiments(EVIDENCE), 1) == list(INTERVENTIONS.values())
+
+
+@given(items(), st.integers(0, 99))
+def test_the_control_matched_in_attention_draws_from_the_tokens_of_the_random_one(item: Item, seed: int) -> None:
+    one = INTERVENTIONS["random-mass"]
+    keys = one.cut(item, "all", np.random.default_rng(seed), MASS).keys
+    assert one.candidates is not None
+    assert set(keys) <= set(one.candidates(item)) == set(random_candidates(item))
+    assert bool(keys) == bool(random_candidates(item))
 
 
 def planned_names(
@@ -248,7 +268,7 @@ def test_a_run_changes_after_the_first_cut_key_and_only_there(
     tiny: LanguageModel, some: list[Item], intervention: Intervention, edges: str
 ) -> None:
     rng = np.random.default_rng(0)
-    cuts = [intervention.cut(item, edges, rng) for item in some]
+    cuts = [intervention.cut(item, edges, rng, MASS) for item in some]
     prefix = compute_prefix(tiny, some[0].located.input_ids[:4]).first(1 if intervention.whole else 4)
     clean, after = run(tiny, some, prefix, None), run(tiny, some, prefix, cuts)
     for index, (item, cut) in enumerate(zip(some, cuts, strict=True)):

@@ -2,19 +2,21 @@
 
 import pickle
 from dataclasses import replace
+from itertools import combinations
 
 import numpy as np
 import pytest
 
 from anchorscope.engine.sequences import CLEAN
 from anchorscope.errors import InterventionNotApplied
+from anchorscope.interventions.cuts import random_candidates
 from anchorscope.interventions.intervention import Intervention
-from anchorscope.interventions.registry import INTERVENTIONS, of_experiments
+from anchorscope.interventions.registry import INTERVENTIONS, of_experiments, with_draws
 from anchorscope.items import Item
 from anchorscope.plan.interventions import PlannedRuns, passes_of, plan_cut, plan_experiment, some_items
 from anchorscope.plan.passes import Planner
 from anchorscope.spans.locate import QuestionParts
-from made_items import make_item, make_setting
+from made_items import make_item, make_mass, make_setting, no_model
 
 N, N_PREFIX = 30, 5
 CUTS = {name: one for name, one in INTERVENTIONS.items() if one.keys is not None}
@@ -45,6 +47,7 @@ def passes(items: list[Item], *names: str) -> list[tuple[list[str], tuple[int, .
 def test_cuts_run_together_unless_the_prefix_or_the_softmax_or_the_neighbours_differ(items: list[Item]) -> None:
     prefix = (7, 8, 9, 10, 11)
     assert passes(items, "knockout", "random", "none") == [(["knockout", "random"], prefix), (["none"], prefix)]
+    assert passes(items, "random-mass", "none", "random") == [(["random-mass", "random"], prefix), (["none"], prefix)]
     assert passes(items, "template", "knockout", "zeroing", "direct", "none") == [
         (["template"], prefix[:1]), (["knockout", "direct"], prefix), (["zeroing"], prefix), (["none"], prefix),
     ]  # fmt: skip
@@ -77,7 +80,7 @@ def test_planning_twice_gives_the_same_passes_and_another_seed_other_draws(
     assert first == again
     assert pickle.loads(pickle.dumps(first[0].work)) == first[0].work
     other = plan_cut(intervention, items, replace(SETTING, seed=1))
-    is_random = intervention.name in ("random", "template", "none")
+    is_random = intervention.name in ("random", "random-mass", "template", "none")
     assert (other != first[0].planned[0]) == is_random
 
 
@@ -87,6 +90,44 @@ def test_an_items_cut_does_not_hang_on_who_else_is_there(items: list[Item], inte
     part = items[::-3]
     for run in plan_cut(intervention, part, SETTING).runs:
         assert run.cut == whole[part[run.item].item_id]
+
+
+def test_every_draw_of_the_random_control_is_another_and_all_run_in_one_pass(items: list[Item]) -> None:
+    interventions = with_draws(of_experiments(("knockout",)), 4)
+    planned, missing = plan_experiment(interventions, items, SETTING, PLANNER.windows, needed=5)
+    assert not missing
+    cuts = {one.intervention.draw_name: [run.cut for run in one.runs] for one in planned}
+    draws = [cuts[name] for name in ("random", "random 2", "random 3", "random 4")]
+    assert all(first != second for first, second in combinations(draws, 2))
+    assert cuts["random"] == [run.cut for run in plan_cut(CUTS["random"], items, SETTING).runs]
+    together, alone = passes_of(planned, items, SETTING, PLANNER)
+    assert len(together.work.variants) == 6
+    assert together.work.title == "knockout, random, random-mass"
+    assert [one.intervention.name for one in alone.planned] == ["none"]
+
+
+def test_it_is_told_from_how_many_tokens_was_drawn_and_how_much_attention_they_received(items: list[Item]) -> None:
+    planned, _ = plan_experiment(of_experiments(("knockout",)), items, SETTING, PLANNER.windows, needed=5)
+    for one in planned:
+        for run in one.runs:
+            item = items[run.item]
+            mass = make_mass(item.item_id)
+            ratio = mass.of(run.cut.keys) / mass.of(item.located.question_tokens)
+            assert run.attention_ratio == pytest.approx(ratio)
+            drawn = len(random_candidates(item)) if one.intervention.candidates is not None else None
+            assert run.n_candidates == drawn
+    by_name = {one.intervention.name: np.array([run.attention_ratio for run in one.runs]) for one in planned}
+    assert (by_name["knockout"] == 1).all()
+    assert not by_name["none"].any()
+    assert np.median(np.abs(by_name["random-mass"] - 1)) < 0.02 < np.median(np.abs(by_name["random"] - 1))
+
+
+def test_attention_is_asked_for_only_where_somebody_is_matched_by_it(items: list[Item]) -> None:
+    setting = replace(SETTING, masses=no_model)
+    planned, _ = plan_experiment(of_experiments(("exact-tokens",)), items, setting, PLANNER.windows, needed=5)
+    assert {run.attention_ratio for one in planned for run in one.runs} == {None}
+    with pytest.raises(AssertionError, match="nobody was expected"):
+        plan_experiment(of_experiments(("knockout",)), items, setting, PLANNER.windows, needed=5)
 
 
 def test_the_no_op_control_runs_in_another_order_and_nobody_else_does(items: list[Item]) -> None:

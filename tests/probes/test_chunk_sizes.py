@@ -15,7 +15,7 @@ from anchorscope.errors import UserError
 from anchorscope.probes import chunks
 from anchorscope.probes.chunks import ChunkPlan, halved, in_chunks, plan_chunks
 from anchorscope.probes.crossfit import ProbeSet, fit_probes, make_splits
-from anchorscope.probes.folds import grouped_folds
+from anchorscope.probes.folds import grouped_folds, truth_strata
 from anchorscope.stats.streams import unnamed
 
 CPU, GPU = torch.device("cpu"), torch.device("cuda")
@@ -91,7 +91,8 @@ def test_the_probes_bits_do_not_depend_on_the_number_of_threads() -> None:
     labels, groups = rng.random(150) < 0.5, rng.integers(0, 70, size=150)
     signal = labels[:, None] * rng.normal(size=(2, 5, 1, 40))
     states = torch.tensor(rng.normal(size=(2, 5, 150, 40)) + signal, dtype=torch.float32)
-    splits = make_splits(labels, groups, grouped_folds(groups, labels, 4, unnamed(0, "test", len(labels))), seed=0)
+    folds = grouped_folds(groups, truth_strata(labels), 4, unnamed(0, "test", len(labels)))
+    splits = make_splits(labels, groups, folds, seed=0)
 
     def fit(count: int) -> list[ProbeSet]:
         torch.set_num_threads(count)

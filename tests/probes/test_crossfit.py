@@ -15,7 +15,7 @@ from anchorscope.errors import UserError
 from anchorscope.probes import conjugate_gradient, grid_search
 from anchorscope.probes.chunks import ChunkPlan
 from anchorscope.probes.crossfit import INNER_FOLDS, PROBES, STRENGTHS, ProbeSet, Splits, fit_probes, make_splits
-from anchorscope.probes.folds import grouped_folds
+from anchorscope.probes.folds import grouped_folds, truth_strata
 from anchorscope.probes.logistic import TrainingSets, solve
 from anchorscope.probes.standardise import Standardised
 from anchorscope.stats.streams import unnamed
@@ -41,7 +41,7 @@ def example() -> Example:
     labels, groups = rng.random(n) < 0.5, rng.integers(0, 70, size=n)
     directions = rng.normal(size=(N_LAYERS, 1, d)) * np.array(SIGNAL)[:, None, None]
     states = rng.normal(size=(N_LAYERS, n, d)) + labels[None, :, None] * directions
-    folds = grouped_folds(groups, labels, N_FOLDS, unnamed(1, "test", len(labels)))
+    folds = grouped_folds(groups, truth_strata(labels), N_FOLDS, unnamed(1, "test", len(labels)))
     return Example(torch.tensor(states, dtype=torch.float32), groups, make_splits(labels, groups, folds, seed=3))
 
 
@@ -70,7 +70,7 @@ def test_every_probe_learns_from_other_folds_and_the_halves_share_no_group(
     drawn: tuple[np.ndarray, np.ndarray, int],
 ) -> None:
     labels, groups, seed = drawn
-    folds = grouped_folds(groups, labels, N_FOLDS, unnamed(seed, "test", len(labels)))
+    folds = grouped_folds(groups, truth_strata(labels), N_FOLDS, unnamed(seed, "test", len(labels)))
     splits = make_splits(labels, groups, folds, seed)
     assert splits.probes == PROBES == ("full", "a", "b")
     for fold in range(N_FOLDS):
@@ -86,7 +86,7 @@ def test_every_probe_learns_from_other_folds_and_the_halves_share_no_group(
 @given(labelled_groups())
 def test_inner_folds_cover_the_training_items_and_keep_groups_whole(drawn: tuple[np.ndarray, np.ndarray, int]) -> None:
     labels, groups, seed = drawn
-    folds = grouped_folds(groups, labels, N_FOLDS, unnamed(seed, "test", len(labels)))
+    folds = grouped_folds(groups, truth_strata(labels), N_FOLDS, unnamed(seed, "test", len(labels)))
     splits = make_splits(labels, groups, folds, seed)
     assert ((splits.inner >= 0) == splits.training).all()
     flat = splits.training.reshape(-1, len(labels)), splits.inner.reshape(-1, len(labels))
@@ -108,7 +108,7 @@ def test_inner_folds_cover_the_training_items_and_keep_groups_whole(drawn: tuple
 )
 def test_too_few_groups_for_true_and_false_on_every_side_are_refused(groups: np.ndarray) -> None:
     labels = np.arange(80) < 40
-    folds = grouped_folds(groups, labels, N_FOLDS, unnamed(0, "test", len(labels)))
+    folds = grouped_folds(groups, truth_strata(labels), N_FOLDS, unnamed(0, "test", len(labels)))
     with pytest.raises(UserError) as caught:
         make_splits(labels, groups, folds, seed=0)
     text = str(caught.value)
@@ -228,7 +228,7 @@ def test_layers_do_not_depend_on_each_other(example: Example, fitted: ProbeSet) 
 def test_some_of_the_probes_can_be_fitted_alone(example: Example, fitted: ProbeSet) -> None:
     # A refit wants only `full`; it must be the same probe.
     splits = example.splits
-    only = Splits(splits.labels, splits.folds, splits.training[:1], splits.inner[:1], splits.probes[:1])
+    only = replace(splits, training=splits.training[:1], inner=splits.inner[:1], probes=splits.probes[:1])
     alone = fit_one(example.states, only)
     assert alone.weight.shape[0] == 1
     assert (alone.strength[0] == fitted.strength[0]).all()

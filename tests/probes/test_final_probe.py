@@ -14,7 +14,7 @@ from anchorscope.errors import UserError
 from anchorscope.probes import conjugate_gradient
 from anchorscope.probes.crossfit import INNER_FOLDS, STRENGTHS, Splits, fit_probes, make_splits
 from anchorscope.probes.final_probe import FinalProbe, final_inner_folds, fit_final_probes
-from anchorscope.probes.folds import grouped_folds
+from anchorscope.probes.folds import grouped_folds, truth_strata
 from anchorscope.stats.auc import auc
 from anchorscope.stats.streams import unnamed
 
@@ -49,7 +49,7 @@ def states(labels: np.ndarray) -> torch.Tensor:
 
 @pytest.fixture(scope="module")
 def fitted(states: torch.Tensor, labels: np.ndarray, groups: np.ndarray) -> list[FinalProbe]:
-    return fit_final_probes(states, labels, groups, NAMES, order(len(labels)))
+    return fit_final_probes(states, truth_strata(labels), groups, NAMES, order(len(labels)))
 
 
 def test_shapes_and_reference_layer(fitted: list[FinalProbe]) -> None:
@@ -64,7 +64,7 @@ def test_shapes_and_reference_layer(fitted: list[FinalProbe]) -> None:
 def test_strength_and_probe_are_those_of_scikit_learn(
     states: torch.Tensor, labels: np.ndarray, groups: np.ndarray, fitted: list[FinalProbe]
 ) -> None:
-    inner = final_inner_folds(labels, groups, order(len(labels)))
+    inner = final_inner_folds(truth_strata(labels), groups, order(len(labels)))
     chosen = set()
     for place, layer in ((0, 0), (0, 1), (1, 1), (1, 2)):
         x = states[place, layer].double().numpy()
@@ -90,10 +90,9 @@ def test_strength_and_probe_are_those_of_scikit_learn(
 def test_it_is_the_cross_fitted_machinery_with_one_training_set_that_has_everything(
     states: torch.Tensor, labels: np.ndarray, groups: np.ndarray, fitted: list[FinalProbe]
 ) -> None:
-    inner = final_inner_folds(labels, groups, order(len(labels)))
-    everything = Splits(
-        labels, np.zeros(ITEMS, dtype=int), np.ones((1, 1, ITEMS), dtype=bool), inner[None, None], ("full",)
-    )
+    inner = final_inner_folds(truth_strata(labels), groups, order(len(labels)))
+    no_folds, learns = np.zeros(ITEMS, dtype=int), np.ones((1, 1, ITEMS), dtype=bool)
+    everything = Splits(labels, truth_strata(labels), no_folds, learns, inner[None, None], ("full",))
     for one, other in zip(fitted, fit_probes(states, everything, NAMES), strict=True):
         assert torch.equal(one.weight, other.weight[0, 0])
         assert torch.equal(one.bias, other.bias[0, 0])
@@ -103,12 +102,12 @@ def test_cross_fitted_probes_are_unchanged_by_its_presence(
     states: torch.Tensor, labels: np.ndarray, groups: np.ndarray
 ) -> None:
     def cross_fitted() -> torch.Tensor:
-        folds = grouped_folds(groups, labels, 4, unnamed(1, "test", len(labels)))
+        folds = grouped_folds(groups, truth_strata(labels), 4, unnamed(1, "test", len(labels)))
         return fit_probes(states, make_splits(labels, groups, folds, seed=3), NAMES)[1].weight
 
     before = cross_fitted()
     kept = states.clone()
-    fit_final_probes(states, labels, groups, NAMES, order(len(labels)))
+    fit_final_probes(states, truth_strata(labels), groups, NAMES, order(len(labels)))
     assert torch.equal(states, kept)
     assert torch.equal(cross_fitted(), before)
 
@@ -118,7 +117,7 @@ def test_cross_fitted_probes_are_unchanged_by_its_presence(
 def test_inner_folds_keep_groups_whole_and_have_both_labels(seed: int, n_groups: int) -> None:
     draw = np.random.default_rng(seed)
     labels, groups = draw.random(ITEMS) < 0.5, draw.integers(0, n_groups, size=ITEMS)
-    inner = final_inner_folds(labels, groups, unnamed(seed, "test", ITEMS))
+    inner = final_inner_folds(truth_strata(labels), groups, unnamed(seed, "test", ITEMS))
     assert set(inner) == set(range(INNER_FOLDS))
     for group in set(groups):
         assert len(set(inner[groups == group])) == 1
@@ -129,13 +128,13 @@ def test_inner_folds_keep_groups_whole_and_have_both_labels(seed: int, n_groups:
 @pytest.mark.parametrize("groups", [np.zeros(80, dtype=int), np.arange(80) // 40], ids=["one group", "by label"])
 def test_too_few_groups_are_refused(groups: np.ndarray) -> None:
     with pytest.raises(UserError, match=f"80 items fall into {len(set(groups))} groups"):
-        final_inner_folds(np.arange(80) < 40, groups, order(80))
+        final_inner_folds(truth_strata(np.arange(80) < 40), groups, order(80))
 
 
 def test_probes_that_did_not_converge_are_named(
     states: torch.Tensor, labels: np.ndarray, groups: np.ndarray, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(conjugate_gradient, "MAX_ITERATIONS", 1)
-    one, other = fit_final_probes(states, labels, groups, NAMES, order(len(labels)))
+    one, other = fit_final_probes(states, truth_strata(labels), groups, NAMES, order(len(labels)))
     assert "mlp/final layer 1 probe on all items" in one.unconverged
     assert "residual/final layer 1 probe on all items (inner folds)" in other.unconverged

@@ -1,23 +1,46 @@
-"""Folds: groups stay whole, true and false answers spread evenly, the same seed gives the same folds."""
+"""Folds: groups stay whole, every relation's true and false answers spread evenly, a seed always gives the same."""
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from anchorscope.probes.folds import grouped_folds
-from anchorscope.stats.streams import unnamed
+from anchorscope.evidence.probe_scores import relation_only
+from anchorscope.probes.folds import grouped_folds, truth_strata
+from anchorscope.stats.auc import auc
+from anchorscope.stats.streams import priorities, unnamed
 
-ITEMS = st.lists(st.tuples(st.integers(0, 15), st.booleans()), min_size=1, max_size=60)
+RELATIONS = st.sampled_from(["capital", "author", "colour", None])
+ITEMS = st.lists(st.tuples(st.integers(0, 15), st.booleans(), RELATIONS), min_size=1, max_size=60)
 
 
-def columns(items: list[tuple[int, bool]]) -> tuple[np.ndarray, np.ndarray]:
-    return np.array([group for group, _ in items]), np.array([label for _, label in items], dtype=bool)
+def columns(items: list[tuple[int, bool, str | None]]) -> tuple[np.ndarray, np.ndarray]:
+    """Groups and strata."""
+    labels = np.array([label for _, label, _ in items], dtype=bool)
+    return np.array([group for group, _, _ in items]), truth_strata(labels, [name for _, _, name in items])
+
+
+def dealt(groups: np.ndarray, strata: np.ndarray, n_folds: int, seed: int = 0) -> np.ndarray:
+    return grouped_folds(groups, strata, n_folds, unnamed(seed, "test", len(groups)))
+
+
+def spread(folds: np.ndarray, n_folds: int) -> int:
+    """How many items the fullest fold has more than the emptiest."""
+    return int(np.ptp(np.bincount(folds, minlength=n_folds)))
+
+
+def test_strata_tell_relation_and_truth() -> None:
+    labels = np.array([True, False, True, False, True])
+    strata = truth_strata(labels, ["b", "a", None, None, "a"])
+    assert list(strata % 2 == 1) == list(labels)
+    assert [list(strata // 2).index(one) for one in strata // 2] == [0, 1, 2, 2, 1]
+    assert list(truth_strata(labels)) == list(truth_strata(labels, [None] * 5)) == [1, 0, 1, 0, 1]
 
 
 @given(ITEMS, st.integers(2, 6), st.integers(0, 99))
-def test_groups_are_never_torn(items: list[tuple[int, bool]], n_folds: int, seed: int) -> None:
-    groups, labels = columns(items)
-    folds = grouped_folds(groups, labels, n_folds, unnamed(seed, "test", len(labels)))
+def test_groups_are_never_torn(items: list[tuple[int, bool, str | None]], n_folds: int, seed: int) -> None:
+    groups, strata = columns(items)
+    folds = dealt(groups, strata, n_folds, seed)
     assert folds.shape == groups.shape
     assert ((folds >= 0) & (folds < n_folds)).all()
     for group in set(groups):
@@ -25,50 +48,104 @@ def test_groups_are_never_torn(items: list[tuple[int, bool]], n_folds: int, seed
 
 
 @given(ITEMS, st.integers(2, 6), st.integers(0, 99))
-def test_the_same_seed_gives_the_same_folds(items: list[tuple[int, bool]], n_folds: int, seed: int) -> None:
-    groups, labels = columns(items)
-    first, second = (grouped_folds(groups, labels, n_folds, unnamed(seed, "test", len(labels))) for _ in range(2))
-    assert (first == second).all()
+def test_the_same_seed_gives_the_same_folds(
+    items: list[tuple[int, bool, str | None]], n_folds: int, seed: int
+) -> None:
+    groups, strata = columns(items)
+    assert (dealt(groups, strata, n_folds, seed) == dealt(groups, strata, n_folds, seed)).all()
 
 
 @given(ITEMS, st.integers(2, 6), st.integers(0, 99))
-def test_the_names_of_groups_do_not_matter(items: list[tuple[int, bool]], n_folds: int, seed: int) -> None:
-    groups, labels = columns(items)
-    found = grouped_folds(groups, labels, n_folds, unnamed(seed, "test", len(labels)))
-    renamed = grouped_folds(7 * groups - 40, labels, n_folds, unnamed(seed, "test", len(labels)))
-    assert (found == renamed).all()
+def test_the_names_of_groups_and_relations_do_not_matter(
+    items: list[tuple[int, bool, str | None]], n_folds: int, seed: int
+) -> None:
+    groups, strata = columns(items)
+    found = dealt(groups, strata, n_folds, seed)
+    assert (found == dealt(7 * groups - 40, strata, n_folds, seed)).all()
+    backwards = 2 * (9 - strata // 2) + strata % 2
+    assert (found == dealt(groups, backwards, n_folds, seed)).all()
+
+
+@given(ITEMS, st.integers(2, 6), st.randoms(use_true_random=False))
+def test_the_order_of_items_does_not_matter(
+    items: list[tuple[int, bool, str | None]], n_folds: int, draw: np.random.Generator
+) -> None:
+    places = list(range(len(items)))
+    draw.shuffle(places)
+    found, moved = (
+        grouped_folds(*columns([items[place] for place in some]), n_folds, priorities(0, "test", list(map(str, some))))
+        for some in (range(len(items)), places)
+    )
+    assert (found[places] == moved).all()
 
 
 @given(st.lists(st.tuples(st.integers(1, 6), st.booleans()), min_size=1, max_size=25), st.integers(2, 6))
 def test_true_and_false_spread_evenly_up_to_the_largest_group(sizes: list[tuple[int, bool]], n_folds: int) -> None:
     groups = np.repeat(np.arange(len(sizes)), [size for size, _ in sizes])
     labels = np.repeat([label for _, label in sizes], [size for size, _ in sizes])
-    folds = grouped_folds(groups, labels, n_folds, unnamed(0, "test", len(labels)))
+    folds = dealt(groups, truth_strata(labels), n_folds)
     for label in (True, False):
-        counts = np.bincount(folds[labels == label], minlength=n_folds)
         largest = max((size for size, kind in sizes if kind == label), default=0)
-        assert counts.max() - counts.min() <= largest
+        assert spread(folds[labels == label], n_folds) <= largest
+
+
+@given(st.lists(st.integers(1, 12), min_size=2, max_size=15), st.integers(2, 6), st.integers(0, 99))
+def test_single_items_that_are_balanced_within_relations_are_so_in_every_fold(
+    pairs: list[int], n_folds: int, seed: int
+) -> None:
+    relation = np.repeat(np.arange(len(pairs)), 2 * np.array(pairs))
+    labels = np.concatenate([np.arange(2 * n) % 2 == 0 for n in pairs])
+    folds = dealt(np.arange(len(labels)), 2 * relation + labels, n_folds, seed)
+    assert spread(folds[labels], n_folds) <= 2
+    for name in range(len(pairs)):
+        true, false = (np.bincount(folds[(relation == name) & (labels == t)], minlength=n_folds) for t in (True, False))
+        assert (true == false).all()
+        assert np.ptp(true) <= 2
+
+
+@given(st.lists(st.tuples(st.integers(0, 30), st.booleans()), min_size=1, max_size=80), st.integers(2, 5))
+def test_rare_relations_make_no_fold_uneven(items: list[tuple[int, bool]], n_folds: int) -> None:
+    labels = np.array([label for _, label in items])
+    strata = truth_strata(labels, [str(name) for name, _ in items])
+    folds = dealt(np.arange(len(items)), strata, n_folds)
+    assert spread(folds, n_folds) <= 4
+    assert max(spread(folds[labels == truth], n_folds) for truth in (True, False)) <= 4
+    assert max(spread(folds[strata == cell], n_folds) for cell in strata) <= 3
 
 
 def test_large_groups_are_dealt_first_so_that_small_ones_can_even_them_out() -> None:
     groups = np.array([*[0] * 8, *range(1, 9)])
     for seed in range(5):
-        folds = grouped_folds(groups, np.ones(16, dtype=bool), 2, unnamed(seed, "test", 16))
-        assert list(np.bincount(folds)) == [8, 8]
+        assert list(np.bincount(dealt(groups, truth_strata(np.ones(16, dtype=bool)), 2, seed))) == [8, 8]
 
 
-def test_mixed_groups_spread_evenly_too() -> None:
+@pytest.mark.parametrize("n_relations", [1, 12])
+def test_mixed_groups_spread_evenly_too(n_relations: int) -> None:
     rng = np.random.default_rng(4)
     groups = rng.integers(0, 150, size=600)
     labels = rng.random(600) < 0.3
-    folds = grouped_folds(groups, labels, 5, unnamed(0, "test", len(labels)))
-    sizes = np.bincount(groups)
+    folds = dealt(groups, 2 * rng.integers(0, n_relations, size=600) + labels, 5)
     for label in (True, False):
-        counts = np.bincount(folds[labels == label], minlength=5)
-        assert counts.max() - counts.min() <= sizes.max() // 2  # far better than chance, whose spread would be about 20
+        # Far better than chance, whose spread would be about 20.
+        assert spread(folds[labels == label], 5) <= np.bincount(groups).max() // 2
 
 
 def test_another_seed_gives_other_folds() -> None:
-    groups, labels = np.arange(60), np.arange(60) % 2 == 0
-    first, second = (grouped_folds(groups, labels, 5, unnamed(seed, "test", len(labels))) for seed in (0, 1))
-    assert (first != second).any()
+    groups, strata = np.arange(60), truth_strata(np.arange(60) % 2 == 0)
+    assert (dealt(groups, strata, 5, 0) != dealt(groups, strata, 5, 1)).any()
+
+
+def test_a_relation_does_not_predict_the_opposite_of_the_truth() -> None:
+    """As many true as false answers of every relation: whoever knows the relation knows nothing, not less."""
+    rng = np.random.default_rng(1)
+    relation = np.repeat(np.arange(12), rng.integers(2, 20, size=12) * 2)
+    labels = np.arange(len(relation)) % 2 == 0
+    names = [f"relation {one}" for one in relation]
+    groups = np.arange(len(labels))
+    groups[rng.choice(len(labels), 30, replace=False)] = rng.integers(0, 10, size=30)  # some share a subject
+    found = {}
+    for way, strata in (("truth alone", truth_strata(labels)), ("relation and truth", truth_strata(labels, names))):
+        folds = [dealt(groups, strata, 5, seed) for seed in range(5)]
+        found[way] = np.mean([auc(relation_only(names, labels, one), labels, one) for one in folds])
+    assert found["truth alone"] < 0.4
+    assert found["relation and truth"] == pytest.approx(0.5, abs=0.02)

@@ -11,7 +11,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 from anchorscope.datasets import atlas
 from anchorscope.models.embedded import installed_path
 from anchorscope.probes.crossfit import INNER_FOLDS, STRENGTHS, fit_probes, make_splits
-from anchorscope.probes.folds import grouped_folds
+from anchorscope.probes.folds import grouped_folds, truth_strata
 from anchorscope.stats.streams import unnamed
 
 pytestmark = pytest.mark.embedded
@@ -51,7 +51,8 @@ def states(labels: np.ndarray) -> torch.Tensor:
 
 def test_probes_are_those_of_scikit_learn_on_real_states(states: torch.Tensor, labels: np.ndarray) -> None:
     groups = np.arange(ITEMS)
-    splits = make_splits(labels, groups, grouped_folds(groups, labels, 5, unnamed(0, "test", len(labels))), seed=0)
+    folds = grouped_folds(groups, truth_strata(labels), 5, unnamed(0, "test", len(labels)))
+    splits = make_splits(labels, groups, folds, seed=0)
     (fitted,) = fit_probes(states[None], splits, ["residual/final"])
     assert fitted.unconverged == ()
     for layer, probe, fold in ((0, 0, 1), (1, 1, 4)):

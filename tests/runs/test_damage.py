@@ -33,7 +33,7 @@ HARM: dict[str, Callable[[Path], None]] = {"flip": flip, "halve": halve, "empty"
 STEPS = (
     "model", "facts/questions", "facts/answers", "facts/labels", "facts/tokens", "facts/clean-states",
     "facts/log-probs", "facts/probes", "facts/clean-scores", "facts/effects-knockout", "facts/cut-states",
-    "facts/refits",
+    "facts/refits", "facts/permuted-refits",
 )  # fmt: skip
 """Steps of the half-done run."""
 UNREAD = {"facts/cut-states"}

@@ -26,8 +26,8 @@ FOUND = {f"experiment-{name}" for name, one in EXPERIMENTS.items() if one.home i
 COMPARING = {f"experiment-{name}" for name, one in EXPERIMENTS.items() if one.compares}
 MANY_PASSES = {"effects-patching", "effects-answer-only", "effects-template"}
 TABLES = {"tables", *FOUND}
-CUT = {"cut-states", "refits", *TABLES}
-PROBED = {"probes", "clean-scores", *EFFECTS, "refits", *TABLES}
+CUT = {"cut-states", "refits", "permuted-refits", *TABLES}
+PROBED = {"probes", "clean-scores", *EFFECTS, "refits", "permuted-refits", *TABLES}
 STATES = {"clean-states", "log-probs", "final-probes", *PROBED, "cut-states"}
 ANSWERS = {"answers", "labels", "tokens", *STATES}
 ALL = {"questions", *ANSWERS}
@@ -73,8 +73,8 @@ def keys(recipe: Recipe, out: Path) -> dict[str, str]:
             one = DatasetSteps(work, parse_spec(text))
             steps = [
                 one.questions, one.answers, one.labels, one.tokens, one.clean, one.log_probs, one.probes,
-                one.final_probes, one.clean_scores, *one.effects.values(), one.cut_states, one.refits, one.tables,
-                *one.experiments.values(),
+                one.final_probes, one.clean_scores, *one.effects.values(), one.cut_states, one.refits,
+                one.permuted_refits, one.tables, *one.experiments.values(),
             ]  # fmt: skip
             found |= {step.name: step.key for step in steps}
         assert work.record is not None
@@ -184,7 +184,8 @@ def test_code_that_computes_differently_makes_anew_what_follows_from_it(
 
 RUNS: list[tuple[dict[str, Any], Iterable[str], str]] = [
     ({"bootstrap": 101}, ["tables"], "facts/tables is made anew: bootstrap was 100, now 101"),
-    ({"site": "residual"}, ["cut-states", "refits", "tables"], "facts/tables is made anew: site was 'mlp', now"),
+    ({"site": "residual"}, ["cut-states", "refits", "permuted-refits", "tables"],
+     "facts/tables is made anew: site was 'mlp', now"),
     ({"evidence": ("patching",)}, ["effects-patching", "tables"], "facts/tables is made anew: facts/effects-patching"),
 ]
 

@@ -70,11 +70,13 @@ def _read_final_probes(folder: Path) -> dict[str, FinalProbe]:
     return {name: FinalProbe(**vars(one)) for name, one in _read_probe_sets(folder).items()}
 
 
+_OPTIONAL = ("run", "n_candidates", "attention_ratio")  # what not every intervention has
+
+
 def _write_effect(effect: Effect, path: Path) -> None:
     """One intervention's log-odds."""
     tensors = {name: torch.as_tensor(getattr(effect, name)) for name in ("items", "n_cut", "logits")}
-    if effect.run is not None:
-        tensors["run"] = torch.as_tensor(effect.run)
+    tensors |= {name: torch.as_tensor(known) for name in _OPTIONAL if (known := getattr(effect, name)) is not None}
     save_file(tensors, path, metadata={"intervention": effect.intervention, "variant": effect.variant})
 
 
@@ -85,7 +87,7 @@ def _read_effect(path: Path) -> Effect:
         notes = handle.metadata()
     return Effect(
         notes["intervention"], notes["variant"], tensors["items"].numpy(), tensors["n_cut"].numpy(),
-        tensors["logits"].numpy(), tensors["run"].numpy() if "run" in tensors else None,
+        tensors["logits"].numpy(), **{name: tensors[name].numpy() for name in _OPTIONAL if name in tensors},
     )  # fmt: skip
 
 

@@ -153,11 +153,18 @@ def effects_frame(
                         **{name: [value] * len(effect.items) for name, value in names.items()},
                         "variant": _variants(effect),
                         "n_cut": effect.n_cut,
+                        "n_candidates": _or_null(effect.n_candidates, pl.Int64, len(effect.items)),
+                        "attention_ratio": _or_null(effect.attention_ratio, pl.Float64, len(effect.items)),
                         "logit_clean": _over_layers(clean[effect.items, q, s, p]),
                         "logit_after": _over_layers(effect.logits[:, q, s, p]),
                     })  # fmt: skip
                     frames.append(frame)
     return pl.concat(frames).select(*EFFECT_SCHEMA)
+
+
+def _or_null(values: np.ndarray | None, kind: type[pl.DataType], n: int) -> pl.Series:
+    """A column; of nulls where nothing is known."""
+    return pl.Series([None] * n if values is None else values, dtype=kind)
 
 
 def _variants(effect: Effect) -> list[str]:

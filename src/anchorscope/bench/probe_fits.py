@@ -21,7 +21,7 @@ from anchorscope.bench.setting import Setting
 from anchorscope.bench.table import Row
 from anchorscope.bench.workload import FOLDS
 from anchorscope.probes.crossfit import STRENGTHS
-from anchorscope.probes.folds import grouped_folds
+from anchorscope.probes.folds import grouped_folds, truth_strata
 from anchorscope.probes.logistic import TOLERANCE, TrainingSets, fit_layers
 from anchorscope.stats.auc import auc
 from anchorscope.stats.streams import unnamed
@@ -185,7 +185,7 @@ def make_problem(setting: Setting) -> Problem:
     labels = np.array([item.label for item in workload.items])
     states = Own(setting.lm).clean(workload).to(setting.lm.device)
     order = unnamed(setting.options.seed, "folds", len(labels))
-    return Problem(states, labels, grouped_folds(np.arange(len(labels)), labels, FOLDS, order))
+    return Problem(states, labels, grouped_folds(np.arange(len(labels)), truth_strata(labels), FOLDS, order))
 
 
 def rows(setting: Setting) -> list[Row]:

@@ -4,7 +4,7 @@ States go from the model straight through the probes on the device; only log-odd
 them, states at some places), so memory does not grow with the number of experiments.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -20,7 +20,7 @@ from anchorscope.errors import InterventionNotApplied
 from anchorscope.evidence.measured import Measured
 from anchorscope.execute.executor import Executor, run_states
 from anchorscope.execute.worker import VariantPart
-from anchorscope.interventions.intervention import Setting
+from anchorscope.interventions.intervention import Intervention, Setting
 from anchorscope.plan.interventions import Missing, PlannedPass, PlannedRuns
 from anchorscope.plan.passes import OutOfFoldProbes, Place
 from anchorscope.probes.crossfit import ProbeSet, Splits, fit_probes
@@ -44,6 +44,10 @@ class Effect:
     logits: Float[ndarray, "run position site probe layer"]
     run: Int[ndarray, " run"] | None = None
     """Which run of its item each row is, where an item may be run several times; None where it is run once."""
+    n_candidates: Int[ndarray, " run"] | None = None
+    """How many tokens there were to draw the cut ones from; None where none are drawn."""
+    attention_ratio: Float[ndarray, " run"] | None = None
+    """The attention that the cut tokens receive in the clean run, over that of E_Q; None where it is not known."""
 
 
 @dataclass(frozen=True)
@@ -55,7 +59,8 @@ class Measurements:
 
 
 CutStates = Mapping[str, Tensor]
-"""States under each intervention that keeps them, [place, layer, item, d_model], in host memory."""
+"""States under each intervention that keeps them, [place, layer, item, d_model], in host memory; each draw of a control
+that is drawn several times has its own: `random`, `random 2` …"""
 
 
 @dataclass(frozen=True)
@@ -76,21 +81,25 @@ class Scoring:
 
 
 def measure(
-    executor: Executor, passes: Sequence[PlannedPass], scoring: Scoring, setting: Setting, keep: Sequence[Place],
-    progress: Progress,
+    executor: Executor, passes: Sequence[PlannedPass], scoring: Scoring, setting: Setting,
+    keep: Callable[[Intervention], Sequence[Place]], progress: Progress,
 ) -> tuple[list[Effect], CutStates]:  # fmt: skip
-    """Runs planned interventions; states are kept at some places of those that keep them."""
+    """Runs planned interventions; of those that keep states, the places to `keep` them at are asked for.
+
+    Of a control that is drawn several times all states are kept, and the log-odds of its first draw.
+    """
     effects: dict[str, Effect] = {}
     states: dict[str, Tensor] = {}
     for one in passes:
         rewritten = [run.item for run in one.planned[0].runs] if one.planned[0].intervention.rewrite else None
-        kept = [tuple(keep) if runs.intervention.keeps_states else () for runs in one.planned]
+        kept = [tuple(keep(runs.intervention)) if runs.intervention.keeps_states else () for runs in one.planned]
         work = replace(one.work, probes=scoring.probes(rewritten), keep=tuple(kept))
         found = run_states(executor, work, progress)
         for runs, part in zip(one.planned, found.variants, strict=True):
-            effects[runs.intervention.name] = _effect(runs, part, setting)
+            if runs.intervention.draw == 0:
+                effects[runs.intervention.name] = _effect(runs, part, setting)
             if part.states is not None:
-                states[runs.intervention.name] = part.states
+                states[runs.intervention.draw_name] = part.states
     return list(effects.values()), states
 
 
@@ -109,7 +118,14 @@ def _effect(planned: PlannedRuns, part: VariantPart, setting: Setting) -> Effect
         n_cut=np.array([run.n_changed for run in planned.runs], dtype=np.int64),
         logits=part.logits,
         run=np.array([run.run for run in planned.runs], dtype=np.int64) if rewritten else None,
+        n_candidates=_known([run.n_candidates for run in planned.runs], np.int64),
+        attention_ratio=_known([run.attention_ratio for run in planned.runs], np.float64),
     )
+
+
+def _known(values: Sequence[float | None], kind: type[np.number]) -> NDArray[np.number] | None:
+    """What is known of every run; None where it is not."""
+    return None if not values or None in values else np.array(values, dtype=kind)
 
 
 def score_states(scorer: Scorer, states: Float[Tensor, "position site layer item d_model"]) -> NDArray[np.float32]:
@@ -198,7 +214,7 @@ def refit_logits(
     device: str | torch.device = "cpu",
 ) -> NDArray[np.floating]:
     """Out-of-fold log-odds [layer, item] of probes trained, on the device, on the states under an intervention."""
-    only_full = Splits(splits.labels, splits.folds, splits.training[:1], splits.inner[:1], splits.probes[:1])
+    only_full = replace(splits, training=splits.training[:1], inner=splits.inner[:1], probes=splits.probes[:1])
     (fitted,) = fit_probes(states[None], only_full, [f"refit {intervention}"], device, progress)
     scores = [
         layer.float() @ weight.T + bias  # [item, fold]

@@ -4,12 +4,16 @@
 clean states: the probe's own score). `refit`: a probe trained out of fold on those states, what is still linearly
 readable. `within-relation`: pairs of the same relation only. The baselines stand beside them without a layer.
 
+The best of thirty layers is a maximum, and flatters the probe. The headline is therefore `nested`: every fold is scored
+at its own reference layer, which the inner folds of the others chose. `nested-refit` and `nested-within-relation` are
+read at the same layers.
+
 What a probe must beat: the relation alone, the words alone, the model's own confidence. All are scored out of fold, on
 the probes' own folds.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import scipy.sparse as sp
@@ -19,6 +23,7 @@ from anchorscope.datasets.text import words
 from anchorscope.evidence.areas import areas
 from anchorscope.evidence.draws import Draws, estimates
 from anchorscope.evidence.measured import probability
+from anchorscope.evidence.pathways import at_reference
 from anchorscope.stats.sparse_logistic import fit_sparse_logistic
 
 Floats = NDArray[np.floating]
@@ -66,6 +71,14 @@ def layer_scores(intervention: str, kind: str, logits: Floats, scored: Scored) -
               float(loss[layer]), float(brier[layer]), n, n_groups)
         for layer in range(len(logits))
     ]  # fmt: skip
+
+
+def nested_score(
+    intervention: str, kind: str, logits: Floats, reference: NDArray[np.int64], folds: NDArray[np.int64], scored: Scored
+) -> Score:
+    """The score of log-odds [layer, item], each fold at its own reference layer; it stands for no single layer."""
+    (score,) = layer_scores(intervention, kind, at_reference(logits, reference, folds)[None], scored)
+    return replace(score, layer=None)
 
 
 def baseline_score(kind: str, scores: Floats, scored: Scored) -> Score:

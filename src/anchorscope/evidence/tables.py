@@ -1,7 +1,7 @@
 """All evidence of one dataset as result tables: every site and position, every assignment, control and baseline."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 
 import numpy as np
 import polars as pl
@@ -21,8 +21,17 @@ from anchorscope.evidence.curves import (
 )
 from anchorscope.evidence.draws import Draws, resampling
 from anchorscope.evidence.measured import Measured
-from anchorscope.evidence.pathways import plain_calls, retained_calls
-from anchorscope.evidence.probe_scores import Score, Scored, baseline_score, layer_scores, relation_only, words_only
+from anchorscope.evidence.paired_scores import PROBE_AND_CONFIDENCE, beyond_baselines, beyond_permuted
+from anchorscope.evidence.pathways import at_reference, plain_calls, retained_calls
+from anchorscope.evidence.probe_scores import (
+    Score,
+    Scored,
+    baseline_score,
+    layer_scores,
+    nested_score,
+    relation_only,
+    words_only,
+)
 from anchorscope.evidence.summary import Row, summarise
 from anchorscope.progress import Progress
 from anchorscope.schema import CURVE_COLUMNS, SAMPLE_SCHEMA, SCORE_COLUMNS, SUMMARY_COLUMNS
@@ -55,6 +64,8 @@ class Evidence:
     """(site, position) of the chart."""
     weights: NDArray[np.floating]
     """Bootstrap weights, [resample, item]."""
+    permuted: Mapping[str, NDArray[np.floating]] = field(default_factory=dict)
+    """AUC [permutation] of probes that learned permuted labels under an intervention, at the headline place."""
 
 
 def evidence_tables(
@@ -72,7 +83,8 @@ def evidence_tables(
             places.append(_pathway_tables(evidence, draws, where))
             scores += _place_scores(evidence, draws, where)
             progress.advance(1)
-        scores += _baselines(evidence, draws)
+        found, paired = _baselines(evidence, draws)
+        scores += found
         reference = _reference_rows(evidence, draws)
     progress.advance(1)
     progress.finish()
@@ -82,7 +94,7 @@ def evidence_tables(
         "reference_curves": _frame(reference).select(*CURVE_COLUMNS, "shift"),
         "probe_scores": _frame(scores).select(SCORE_COLUMNS),
         "pathways": pl.concat(frame for place in places for frame in place.pathways),
-        "summary": _frame(row for place in places for row in place.summary).select(SUMMARY_COLUMNS),
+        "summary": _frame([*(row for place in places for row in place.summary), *paired]).select(SUMMARY_COLUMNS),
     }
 
 
@@ -172,39 +184,57 @@ def _place_scores(evidence: Evidence, draws: Draws, where: tuple[str, str]) -> l
     measured = evidence.places[where]
     scored = Scored(measured.labels, measured.groups, measured.folds, draws)
     full = measured.probe("full")
-    scores = layer_scores("clean", "transfer", measured.before[full], scored)
+    reference, before = measured.reference[full], measured.before[full]
+    scores = layer_scores("clean", "transfer", before, scored)
+    scores.append(nested_score("clean", "nested", before, reference, measured.folds, scored))
     if any(relation is not None for relation in evidence.relations):
         _, relation = np.unique([name or "" for name in evidence.relations], return_inverse=True)
         strata = measured.folds * (relation.max() + 1) + relation
         within = Scored(measured.labels, measured.groups, strata, draws)
-        scores += layer_scores("clean", "within-relation", measured.before[full], within)
+        scores += layer_scores("clean", "within-relation", before, within)
+        scores.append(nested_score("clean", "nested-within-relation", before, reference, measured.folds, within))
     for intervention, after in measured.after.items():
         ran = measured.ran[intervention]
         n = len(np.unique(ran))  # an item with several donors is one item
-        found = layer_scores(intervention, "transfer", after[full], scored.take(ran))
+        some = scored.take(ran)
+        found = layer_scores(intervention, "transfer", after[full], some)
+        found.append(nested_score(intervention, "nested", after[full], reference, measured.folds[ran], some))
         scores += [replace(score, n=n) for score in found]
     if where == evidence.headline:
         for intervention, logits in evidence.refits.items():
-            scores += layer_scores(intervention, "refit", logits, scored.take(measured.ran[intervention]))
+            ran = measured.ran[intervention]
+            scores += layer_scores(intervention, "refit", logits, scored.take(ran))
+            scores.append(
+                nested_score(intervention, "nested-refit", logits, reference, measured.folds[ran], scored.take(ran))
+            )
     return [_score_row(score, evidence, _place(evidence, where)) for score in scores]
 
 
-def _baselines(evidence: Evidence, draws: Draws) -> list[Record]:
+def _baselines(evidence: Evidence, draws: Draws) -> tuple[list[Record], list[Record]]:
+    """Scores of what the probe must beat; and rows of the summary: by how much it does, in the same draws."""
     measured = evidence.places[evidence.headline]
     scored = Scored(measured.labels, measured.groups, measured.folds, draws)
-    found = []
+    simpler: dict[str, NDArray[np.floating]] = {}
     if any(relation is not None for relation in evidence.relations):
-        scores = relation_only(evidence.relations, measured.labels, measured.folds)
-        found.append(baseline_score("relation-only", scores, scored))
-    spoken = words_only(evidence.questions, evidence.answers, measured.labels, measured.folds)
-    found.append(baseline_score("words", spoken, scored))
+        simpler["relation-only"] = relation_only(evidence.relations, measured.labels, measured.folds)
+    simpler["words"] = words_only(evidence.questions, evidence.answers, measured.labels, measured.folds)
     for kind, confidence in (
         ("confidence-mean", evidence.confidence_mean),
         ("confidence-min", evidence.confidence_min),
     ):
         if all(value is not None for value in confidence):  # known of every answer, or no baseline
-            found.append(baseline_score(kind, np.array(confidence, dtype=float), scored))
-    return [_score_row(score, evidence, _place(evidence, (None, None))) for score in found]
+            simpler[kind] = np.array(confidence, dtype=float)
+    full = measured.probe("full")
+    nested = at_reference(measured.before[full], measured.reference[full], measured.folds)
+    joined, rows = beyond_baselines(nested, simpler, scored)
+    for intervention, null in evidence.permuted.items():
+        again = at_reference(evidence.refits[intervention], measured.reference[full], measured.folds)
+        rows += beyond_permuted(intervention, again, null, scored)
+    scores = [baseline_score(kind, values, scored) for kind, values in (simpler | joined).items()]
+    nowhere, here = _place(evidence, (None, None)), _place(evidence, evidence.headline)
+    return [_score_row(score, evidence, here if score.kind == PROBE_AND_CONFIDENCE else nowhere) for score in scores], [
+        _summary_row(row, here) for row in rows
+    ]
 
 
 def _pathway_frames(evidence: Evidence, corrected: Corrected, place: Record) -> list[pl.DataFrame]:

@@ -14,11 +14,21 @@ import torch
 from numpy.typing import NDArray
 
 from anchorscope.answers.generate import Answer
+from anchorscope.engine.attention_mass import AttentionMass
 from anchorscope.engine.capture import EdgeCounts, refuse_idle_cuts
 from anchorscope.engine.saliency import Saliency
-from anchorscope.execute.worker import AnswersPart, Part, SaliencyPart, Shard, StatesPart, VariantPart, Worker
+from anchorscope.execute.worker import (
+    AnswersPart,
+    AttentionPart,
+    Part,
+    SaliencyPart,
+    Shard,
+    StatesPart,
+    VariantPart,
+    Worker,
+)
 from anchorscope.models.language_model import LanguageModel
-from anchorscope.plan.passes import AnswersPass, SaliencyPass, StatesPass
+from anchorscope.plan.passes import AnswersPass, AttentionPass, SaliencyPass, StatesPass
 from anchorscope.progress import Progress
 
 
@@ -93,6 +103,14 @@ def run_saliency(executor: Executor, work: SaliencyPass, progress: Progress) -> 
     """Saliency of all items of a pass."""
     (part,) = executor.map(work.shards(executor.n_shards), progress)
     return _of(SaliencyPart, part).found
+
+
+def run_attention(executor: Executor, work: AttentionPass, progress: Progress) -> list[AttentionMass]:
+    """The attention that each sequence's tokens receive, in the order of the sequences."""
+    found: dict[int, AttentionMass] = {}
+    for part in executor.map(work.shards(executor.n_shards), progress):
+        found.update(_of(AttentionPart, part).found)
+    return [found[index] for index in range(len(work.clean.sequences))]
 
 
 def _of(kind: type[Any], part: Part) -> Any:

@@ -11,6 +11,7 @@ from numpy import ndarray
 from torch import Tensor
 
 from anchorscope.answers.generate import Answer, answer_questions
+from anchorscope.engine.attention_mass import AttentionMass, attention_mass
 from anchorscope.engine.batching import Budget, plan_batches
 from anchorscope.engine.capture import EdgeCounts, Work, capture
 from anchorscope.engine.forward import compute_prefix
@@ -20,13 +21,13 @@ from anchorscope.engine.saliency import Saliency, saliency
 from anchorscope.engine.sequences import SITES
 from anchorscope.models.language_model import LanguageModel
 from anchorscope.models.memory import ToHost
-from anchorscope.plan.passes import AnswersPass, OutOfFoldProbes, Place, SaliencyPass, StatesPass
+from anchorscope.plan.passes import AnswersPass, AttentionPass, OutOfFoldProbes, Place, SaliencyPass, StatesPass
 from anchorscope.probes.scoring import Scorer
 from anchorscope.progress import Progress
 
 _PREFIXES = 4  # shared beginnings whose keys and values are held at a time
 
-Shard = StatesPass | AnswersPass | SaliencyPass
+Shard = StatesPass | AnswersPass | SaliencyPass | AttentionPass
 
 
 @dataclass(frozen=True)
@@ -66,7 +67,14 @@ class SaliencyPart:
     found: Saliency
 
 
-Part = StatesPart | AnswersPart | SaliencyPart
+@dataclass(frozen=True)
+class AttentionPart:
+    """The attention that tokens receive, by sequence."""
+
+    found: dict[int, AttentionMass]
+
+
+Part = StatesPart | AnswersPart | SaliencyPart | AttentionPart
 
 
 class Worker:
@@ -84,6 +92,8 @@ class Worker:
             return self._states(shard, progress)
         if isinstance(shard, AnswersPass):
             return self._answers(shard, progress)
+        if isinstance(shard, AttentionPass):
+            return self._attention(shard, progress)
         return self._saliency(shard, progress)
 
     def _budget(self, tokens: int) -> Budget:
@@ -131,6 +141,15 @@ class Worker:
             answer_questions(
                 self.lm, shard.questions, shard.prompts, prefix, budget, shard.max_new_tokens, progress,
                 template=shard.template,
+            )
+        )  # fmt: skip
+
+    def _attention(self, shard: AttentionPass, progress: Progress) -> AttentionPart:
+        clean = shard.clean
+        return AttentionPart(
+            attention_mass(
+                self.lm, clean.sequences, self.prefix(clean.prefix), self._batches(clean), shard.edges,
+                self._budget(clean.batch_tokens), progress, clean.title,
             )
         )  # fmt: skip
 

@@ -2,8 +2,9 @@
 
 The **knockout**: no later position may attend to the question's exact tokens, in any layer; masked before the softmax,
 so that what remains renormalises. Its controls: **random**, as many other tokens cut, without which the chart would say
-nothing about the question's key words; **none**, nothing cut: what that changes is the noise floor below which no
-change counts; **template**, as many tokens of the text that is the same for all questions.
+nothing about the question's key words; **random-mass**, other tokens that receive as much attention; **none**, nothing
+cut: what that changes is the noise floor below which no change counts; **template**, as many tokens of the text that is
+the same for all questions.
 
 **Subject**, **property**, **content** ask how much hangs on which words are cut; groups stay those of the knockout. An
 item whose question does not say such words is not run.
@@ -21,14 +22,18 @@ from collections.abc import Sequence
 import numpy as np
 
 from anchorscope.catalogue import INTERVENTIONS as ENTRIES
+from anchorscope.engine.attention_mass import AttentionMass
 from anchorscope.interventions.intervention import Intervention
+from anchorscope.interventions.mass_matched import as_much_attention
 from anchorscope.items import Item
 
 NOISE_ITEMS = 200
 """Items in a no-op control: enough for a 99th percentile."""
 
+Mass = AttentionMass | None
 
-def question_tokens(item: Item, rng: np.random.Generator) -> tuple[int, ...]:
+
+def question_tokens(item: Item, rng: np.random.Generator, mass: Mass) -> tuple[int, ...]:
     """The keys of the knockout: the exact question tokens E_Q."""
     return item.located.question_tokens
 
@@ -54,36 +59,48 @@ def _as_many(item: Item, candidates: Sequence[int], rng: np.random.Generator) ->
     return tuple(sorted(int(index) for index in rng.choice(candidates, size=wanted, replace=False)))
 
 
-def _random_tokens(item: Item, rng: np.random.Generator) -> tuple[int, ...]:
+def _random_tokens(item: Item, rng: np.random.Generator, mass: Mass) -> tuple[int, ...]:
     return _as_many(item, random_candidates(item), rng)
 
 
-def _template_tokens(item: Item, rng: np.random.Generator) -> tuple[int, ...]:
+def _random_mass(item: Item, rng: np.random.Generator, mass: Mass) -> tuple[int, ...]:
+    assert mass is not None, "tokens are matched by the attention that they receive, and nobody told of it"
+    return as_much_attention(item.located.question_tokens, random_candidates(item), mass, rng)
+
+
+def _template_tokens(item: Item, rng: np.random.Generator, mass: Mass) -> tuple[int, ...]:
     return _as_many(item, template_candidates(item), rng)
 
 
-def _nothing(item: Item, rng: np.random.Generator) -> tuple[int, ...]:
+def _nothing(item: Item, rng: np.random.Generator, mass: Mass) -> tuple[int, ...]:
     return ()
 
 
-def _subject(item: Item, rng: np.random.Generator) -> tuple[int, ...]:
+def _subject(item: Item, rng: np.random.Generator, mass: Mass) -> tuple[int, ...]:
     return item.located.parts.subject
 
 
-def _property(item: Item, rng: np.random.Generator) -> tuple[int, ...]:
+def _property(item: Item, rng: np.random.Generator, mass: Mass) -> tuple[int, ...]:
     return item.located.parts.property
 
 
-def _content(item: Item, rng: np.random.Generator) -> tuple[int, ...]:
+def _content(item: Item, rng: np.random.Generator, mass: Mass) -> tuple[int, ...]:
     return item.located.parts.content
 
 
 KNOCKOUT = Intervention(ENTRIES["knockout"], question_tokens, keeps_states=True)
-RANDOM = Intervention(ENTRIES["random"], _random_tokens, keeps_states=True)
+RANDOM = Intervention(
+    ENTRIES["random"], _random_tokens, keeps_states=True, candidates=random_candidates, repeats=True
+)
+RANDOM_MASS = Intervention(
+    ENTRIES["random-mass"], _random_mass, keeps_states=True, candidates=random_candidates, by_attention=True
+)
 NONE = Intervention(ENTRIES["none"], _nothing, changes=False, max_items=NOISE_ITEMS)
 SUBJECT = Intervention(ENTRIES["subject"], _subject, part="subject")
 PROPERTY = Intervention(ENTRIES["property"], _property, part="property")
 CONTENT = Intervention(ENTRIES["content"], _content, part="content")
-TEMPLATE = Intervention(ENTRIES["template"], _template_tokens, whole=True, many_passes=True)
+TEMPLATE = Intervention(
+    ENTRIES["template"], _template_tokens, whole=True, many_passes=True, candidates=template_candidates
+)
 DIRECT = Intervention(ENTRIES["direct"], question_tokens, edges="direct")
 ZEROING = Intervention(ENTRIES["zeroing"], question_tokens, how="zero")

@@ -5,7 +5,7 @@ intervention knows items and tokens, not probes. Registered ones all pass the sa
 clean run, a real change changes something, states below the first cut key stay as they are.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -14,6 +14,7 @@ import numpy as np
 from anchorscope.answers.prompt import Prompt, build_prompts
 from anchorscope.answers.template import Template
 from anchorscope.catalogue import InterventionEntry
+from anchorscope.engine.attention_mass import AttentionMass
 from anchorscope.engine.sequences import NO_CUT, Cut, TokenSequence
 from anchorscope.errors import InterventionNotApplied
 from anchorscope.items import Item
@@ -33,6 +34,10 @@ class ItemRun:
     """Which of the item's runs this is: 0, 1 …"""
     n_changed: int = 0
     """How many tokens are cut, replaced or dropped."""
+    n_candidates: int | None = None
+    """How many tokens there were to draw from, where some are drawn."""
+    attention_ratio: float | None = None
+    """The attention that the cut tokens receive in the clean run, over that of E_Q; None where nobody asked."""
 
 
 @dataclass(frozen=True)
@@ -62,6 +67,10 @@ def answered(before: tuple[int, ...], item: Item, positions: Sequence[str]) -> T
     return TokenSequence(before + item.answer.ids, len(before), tuple(place + moved for place in old.read_at))
 
 
+def _not_measured() -> Mapping[str, AttentionMass]:
+    raise ValueError("an intervention that is matched in attention needs to know how much each token receives")
+
+
 @dataclass(frozen=True)
 class Setting:
     """What an intervention is given beside the items."""
@@ -75,10 +84,12 @@ class Setting:
     """Gives the tokenizer and the template; asked only by those who write a text anew."""
     most_items: int | None = None
     """Items of an intervention that takes many passes; None for all."""
+    masses: Callable[[], Mapping[str, AttentionMass]] = _not_measured
+    """Gives the attention that each item's tokens receive, by the item's name; asked only by those who match it."""
 
 
-Keys = Callable[[Item, np.random.Generator], tuple[int, ...]]
-"""Which positions of an item later ones may no longer attend to."""
+Keys = Callable[[Item, np.random.Generator, AttentionMass | None], tuple[int, ...]]
+"""Which positions of an item later ones may no longer attend to; only who matches attention is told of it."""
 Rewrite = Callable[[Sequence[Item], Sequence[int], Setting], list[ItemRun]]
 """The runs of some of the items with another text, from all items and the indices of those to run."""
 
@@ -98,7 +109,15 @@ class Intervention:
     max_items: int | None = None
     """How many items are enough; None for all."""
     keeps_states: bool = False
-    """Whether states under it are kept, to fit probes on them anew (`refit`)."""
+    """Whether states under it are kept: the question share needs them, and probes are fitted on them (`refit`)."""
+    candidates: Callable[[Item], Sequence[int]] | None = None
+    """For one that draws its keys: the positions that it draws from."""
+    repeats: bool = False
+    """Whether it is drawn several times (`--random-cuts`)."""
+    draw: int = 0
+    """Which of its draws this is; all results but states are those of the first."""
+    by_attention: bool = False
+    """Whether its keys are chosen by how much attention they receive."""
     part: str | None = None
     """The part of the question without which an item cannot be run; None where every item can."""
     why_few: str = "no item can be run so"
@@ -123,6 +142,11 @@ class Intervention:
         """As in the results' column `intervention`."""
         return self.entry.name
 
+    @property
+    def draw_name(self) -> str:
+        """What the states of one draw are kept under, and drawn for: `random`, `random 2` …"""
+        return self.name if self.draw == 0 else f"{self.name} {self.draw + 1}"
+
     def within(self, variant: str, layers: range, heads: tuple[int, ...] | None = None) -> "Intervention":
         """The same in some layers, or in some heads, only."""
         return replace(self, variant=variant, layers=layers, heads=heads, keeps_states=False)
@@ -133,10 +157,10 @@ class Intervention:
             return False
         return self.part is None or bool(getattr(item.located.parts, self.part))
 
-    def cut(self, item: Item, edges: str, rng: np.random.Generator) -> Cut:
-        """The cut for one item."""
+    def cut(self, item: Item, edges: str, rng: np.random.Generator, mass: AttentionMass | None = None) -> Cut:
+        """The cut for one item; `mass` is the attention that its tokens receive."""
         assert self.keys is not None, f"{self.name} cuts nothing"
         if self.changes and not item.located.question_tokens:
             # Nothing would be cut, nothing would change, and the item would pass for A-Anchored.
             raise InterventionNotApplied(f"{self.name}: an item has no exact question tokens")
-        return Cut(keys=self.keys(item, rng), edges=self.edges or edges, how=self.how, heads=self.heads)
+        return Cut(keys=self.keys(item, rng, mass), edges=self.edges or edges, how=self.how, heads=self.heads)

@@ -1,6 +1,7 @@
 """All interventions, by name, in the order in which they run."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from anchorscope.interventions.cuts import (
     CONTENT,
@@ -9,6 +10,7 @@ from anchorscope.interventions.cuts import (
     NONE,
     PROPERTY,
     RANDOM,
+    RANDOM_MASS,
     SUBJECT,
     TEMPLATE,
     ZEROING,
@@ -26,7 +28,7 @@ from anchorscope.interventions.rewrites import (
 INTERVENTIONS: dict[str, Intervention] = {
     one.name: one
     for one in (
-        KNOCKOUT, RANDOM, NONE, SUBJECT, PROPERTY, CONTENT, TEMPLATE, DIRECT, ZEROING,
+        KNOCKOUT, RANDOM, RANDOM_MASS, NONE, SUBJECT, PROPERTY, CONTENT, TEMPLATE, DIRECT, ZEROING,
         PATCH_SAME, PATCH_RANDOM, PATCH_SELF, PATCH_CONTROL, ANSWER_TEMPLATE, ANSWER_BARE,
     )
 }  # fmt: skip
@@ -35,3 +37,8 @@ INTERVENTIONS: dict[str, Intervention] = {
 def of_experiments(names: Sequence[str]) -> list[Intervention]:
     """The interventions of the named experiments."""
     return [one for one in INTERVENTIONS.values() if one.entry.experiment in names]
+
+
+def with_draws(interventions: Sequence[Intervention], number: int) -> list[Intervention]:
+    """The same, so many draws of each that is drawn several times; the others once."""
+    return [replace(one, draw=draw) for one in interventions for draw in range(number if one.repeats else 1)]

@@ -7,13 +7,14 @@ are written anew are fresh passes.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from anchorscope.engine.attention_mass import AttentionMass
 from anchorscope.engine.sequences import Cut, Variant
 from anchorscope.errors import InterventionNotApplied
 from anchorscope.interventions.intervention import Intervention, ItemRun, Setting
@@ -59,8 +60,16 @@ def _drawn(items: Sequence[Item], setting: Setting, purpose: str, number: int) -
     return drawn(priorities(setting.seed, purpose, [item.item_id for item in items]), number)
 
 
-def plan_cut(intervention: Intervention, items: Sequence[Item], setting: Setting) -> PlannedRuns:
-    """The cuts of all items that an intervention runs, each drawn from the item's own random numbers."""
+def plan_cut(
+    intervention: Intervention, items: Sequence[Item], setting: Setting,
+    masses: Mapping[str, AttentionMass] | None = None,
+) -> PlannedRuns:  # fmt: skip
+    """The cuts of all items that an intervention runs, each drawn from the item's own random numbers.
+
+    Where the attention that tokens receive is known (`masses`), it is told how much of it each cut takes.
+    """
+    if masses is None:
+        masses = setting.masses() if intervention.by_attention else {}
     some = some_items(items, setting) if intervention.many_passes else np.arange(len(items))
     if intervention.max_items is not None:
         among = [items[index] for index in some]
@@ -69,12 +78,19 @@ def plan_cut(intervention: Intervention, items: Sequence[Item], setting: Setting
     for index in some.tolist():
         item = items[index]
         if intervention.applies(item):
-            cut = intervention.cut(item, setting.edges, stream(setting.seed, intervention.name, item.item_id))
-            runs.append(ItemRun(index, item.sequence(setting.positions), cut, n_changed=cut.n_cut))
+            rng, mass = stream(setting.seed, intervention.draw_name, item.item_id), masses.get(item.item_id)
+            cut = intervention.cut(item, setting.edges, rng, mass)
+            drawn_from = None if intervention.candidates is None else len(intervention.candidates(item))
+            ratio = None if mass is None else _ratio(mass.of(cut.keys), mass.of(item.located.question_tokens))
+            runs.append(ItemRun(index, item.sequence(setting.positions), cut, 0, cut.n_cut, drawn_from, ratio))
     if intervention.changes:
         return PlannedRuns(intervention, tuple(runs))
     order = np.argsort(priorities(setting.seed, f"{intervention.name} order", [item.item_id for item in items]))
     return PlannedRuns(intervention, tuple(runs), tuple(order.tolist()))
+
+
+def _ratio(taken: float, wanted: float) -> float | None:
+    return taken / wanted if wanted > 0 else None
 
 
 def plan_rewrite(intervention: Intervention, items: Sequence[Item], setting: Setting) -> PlannedRuns:
@@ -101,13 +117,14 @@ def plan_experiment(
     `windows` are the sliding windows of the layers, `needed` items make an intervention worth a row.
     """
     planned, missing = [], []
+    masses = setting.masses() if any(one.by_attention for one in interventions) else {}
     for one in interventions:
         reason = _unavailable(one, items, setting, windows, needed)
         if reason is not None:
             missing.append(Missing(one.entry.experiment, reason))
             continue
         if one.rewrite is None:
-            planned.append(plan_cut(one, items, setting))
+            planned.append(plan_cut(one, items, setting, masses))
             continue
         runs = plan_rewrite(one, items, setting)
         told, enough = _counted(one, runs, items, setting, needed)
@@ -175,7 +192,7 @@ def passes_of(
     found = []
     for some in together.values():
         kind = some[0].intervention
-        title = ", ".join(one.intervention.name for one in some)
+        title = ", ".join(dict.fromkeys(one.intervention.name for one in some))
         prefix = items[0].located.input_ids[: items[0].located.prefix_length]
         if kind.rewrite is not None:
             sequences = [run.sequence for run in some[0].runs]

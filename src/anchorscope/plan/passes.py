@@ -140,6 +140,20 @@ def shared_tokens(prefix: Sequence[int], sequences: Sequence[TokenSequence]) -> 
 
 
 @dataclass(frozen=True)
+class AttentionPass:
+    """Sequences of whose tokens it is asked how much attention they receive in the clean run."""
+
+    clean: StatesPass
+    """The clean run of all; its states are not kept."""
+    edges: str
+    """Which later tokens count: all, or where edges are `direct` the answer's own."""
+
+    def shards(self, number: int) -> "list[AttentionPass]":
+        """The same work in at most so many shards."""
+        return [replace(self, clean=part) for part in self.clean.shards(number)]
+
+
+@dataclass(frozen=True)
 class SaliencyPass:
     """Sequences to go back through, from a probe's log-odds to the attention weights."""
 

@@ -15,7 +15,7 @@ from jaxtyping import Bool, Float, Int, Shaped
 from torch import Tensor
 
 from anchorscope.errors import UserError
-from anchorscope.probes.folds import grouped_folds
+from anchorscope.probes.folds import grouped_folds, truth_strata
 from anchorscope.probes.grid_search import INNER_FOLDS as INNER_FOLDS
 from anchorscope.probes.grid_search import STRENGTHS as STRENGTHS
 from anchorscope.probes.grid_search import grid_search
@@ -33,6 +33,8 @@ class Splits:
     """Who learns from what; the same for every layer, site and position of a dataset."""
 
     labels: Bool[np.ndarray, " item"]
+    strata: Int[np.ndarray, " item"]
+    """Relation and label of each item as one number: all splits spread each of these evenly (`folds.truth_strata`)."""
     folds: Int[np.ndarray, " item"]
     """Outer fold of each item."""
     training: Bool[np.ndarray, "probe fold item"]
@@ -70,21 +72,25 @@ def make_splits(
     seed: int,
     probes: tuple[str, ...] = PROBES,
     item_ids: Sequence[str] | None = None,
+    relations: Sequence[str | None] | None = None,
 ) -> Splits:
-    """Halves and inner folds for given outer folds; items are drawn by their names, or by their places without any."""
+    """Halves and inner folds for given outer folds; items are drawn by their names, or by their places without any.
+
+    Labels are spread evenly over every split, within each relation where relations are known.
+    """
     ids = [str(place) for place in range(len(labels))] if item_ids is None else item_ids
-    n_folds, n = int(folds.max()) + 1, len(labels)
+    n_folds, n, strata = int(folds.max()) + 1, len(labels), truth_strata(labels, relations)
     training = np.zeros((len(probes), n_folds, n), dtype=bool)
     inner = np.full((len(probes), n_folds, n), -1, dtype=np.int64)
     for fold in range(n_folds):
         others = np.flatnonzero(folds != fold)
-        half = grouped_folds(groups[others], labels[others], 2, priorities(seed, f"halves {fold}", ids)[others])
+        half = grouped_folds(groups[others], strata[others], 2, priorities(seed, f"halves {fold}", ids)[others])
         for place, probe in enumerate(probes):
             learns = others if probe == "full" else others[half == (0 if probe == "a" else 1)]
             training[place, fold, learns] = True
             order = priorities(seed, f"inner {probe} {fold}", ids)[learns]
-            inner[place, fold, learns] = grouped_folds(groups[learns], labels[learns], INNER_FOLDS, order)
-    splits = Splits(labels=labels, folds=folds, training=training, inner=inner, probes=probes)
+            inner[place, fold, learns] = grouped_folds(groups[learns], strata[learns], INNER_FOLDS, order)
+    splits = Splits(labels=labels, strata=strata, folds=folds, training=training, inner=inner, probes=probes)
     _refuse_one_sided(splits, len(np.unique(groups)))
     return splits
 

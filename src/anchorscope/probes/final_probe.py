@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
-from jaxtyping import Bool, Float, Int, Shaped
+from jaxtyping import Float, Int, Shaped
 from torch import Tensor
 
 from anchorscope.errors import UserError
@@ -43,14 +43,17 @@ class FinalProbe:
 
 
 def final_inner_folds(
-    labels: Bool[np.ndarray, " item"], groups: Int[np.ndarray, " item"], order: Priorities
+    strata: Int[np.ndarray, " item"], groups: Int[np.ndarray, " item"], order: Priorities
 ) -> Int[np.ndarray, " item"]:
-    """Inner fold of every item; groups stay whole, and every fold has true and false items."""
-    inner = grouped_folds(groups, labels, INNER_FOLDS, order)
-    present = {(int(fold), bool(label)) for fold, label in zip(inner, labels, strict=True)}
+    """Inner fold of every item; groups stay whole, and every fold has true and false items.
+
+    `strata` are those of `folds.truth_strata`.
+    """
+    inner = grouped_folds(groups, strata, INNER_FOLDS, order)
+    present = {(int(fold), bool(stratum % 2)) for fold, stratum in zip(inner, strata, strict=True)}
     if len(present) < 2 * INNER_FOLDS:
         raise UserError(
-            f"The {len(labels)} items fall into {len(np.unique(groups))} groups, too few for {INNER_FOLDS} inner folds "
+            f"The {len(strata)} items fall into {len(np.unique(groups))} groups, too few for {INNER_FOLDS} inner folds "
             f"with true and false answers in each; ask more questions (--limit), or use another --group-by."
         )
     return inner
@@ -58,7 +61,7 @@ def final_inner_folds(
 
 def fit_final_probes(
     states: Shaped[Tensor, "place layer item d_model"],
-    labels: Bool[np.ndarray, " item"],
+    strata: Int[np.ndarray, " item"],
     groups: Int[np.ndarray, " item"],
     names: Sequence[str],
     order: Priorities,
@@ -68,13 +71,15 @@ def fit_final_probes(
 ) -> list[FinalProbe]:
     """One probe per place and layer that learns from all items; `names` tell the places apart in warnings.
 
-    `order` are random numbers of the items, by which groups are dealt out to the inner folds.
+    `strata` are the items' relations and labels (`folds.truth_strata`), `order` random numbers of the items, by which
+    groups are dealt out to the inner folds.
     `memory` limits what one chunk takes on the device, in bytes.
     """
     assert len(names) == len(states), f"{len(names)} names for {len(states)} places"
-    inner = final_inner_folds(labels, groups, order)[None]
+    inner = final_inner_folds(strata, groups, order)[None]
+    everyone = np.ones_like(inner, dtype=bool)
     found, notes = grid_search(
-        states, labels, np.ones_like(inner, dtype=bool), inner, torch.device(device), progress, "final probes", memory
+        states, strata % 2 == 1, everyone, inner, torch.device(device), progress, "final probes", memory
     )
     return [
         FinalProbe(

@@ -121,16 +121,18 @@ def grid_search(
     progress: Progress | None = None,
     title: str = "probes",
     memory: int | None = None,
+    rescale: bool = True,
 ) -> tuple[list[Searched], tuple[str, ...]]:
     """Probes of every place, layer and training set, and notes where memory ran out.
 
     `inner` gives each training item's inner fold, -1 elsewhere. States may be in host memory and in any precision: they
     come to the device chunk by chunk. `memory` limits what one chunk takes there, in bytes.
+    `rescale` as in `standardise`.
     """
     listener = progress or Silent()
     n_places, n_layers = states.shape[:2]
     listener.start(title, n_places * n_layers)
-    search = _Search(labels, training, inner, device)
+    search = _Search(labels, training, inner, device, rescale)
     problems = states.flatten(0, 1)
     n_problems, n_items, width = problems.shape
     plan = plan_chunks((n_problems, n_items, width), search.n_columns, device, memory, states.element_size())
@@ -148,7 +150,10 @@ def grid_search(
 class _Search:
     """Both stages for a chunk of problems."""
 
-    def __init__(self, labels: np.ndarray, training: np.ndarray, inner: np.ndarray, device: torch.device) -> None:
+    def __init__(
+        self, labels: np.ndarray, training: np.ndarray, inner: np.ndarray, device: torch.device, rescale: bool
+    ) -> None:
+        self.rescale = rescale
         n_sets, n_items = training.shape
         learned = training[:, None, :] & (inner[:, None, :] != np.arange(INNER_FOLDS)[:, None])
         members = np.repeat(learned.reshape(-1, n_items), len(STRENGTHS), axis=0)
@@ -173,7 +178,7 @@ class _Search:
     @torch.no_grad()
     def fit(self, states: Tensor, plan: ChunkPlan) -> Searched:
         """Probes of a chunk of problems, [problem, training set, …]."""
-        data = standardise(states, self.refit.scaled_on, plan.items)
+        data = standardise(states, self.refit.scaled_on, plan.items, rescale=self.rescale)
         inner = solve(data, self.grid, plan.columns)
         logits = inner.logits.unflatten(1, (-1, INNER_FOLDS, len(STRENGTHS)))
         chosen, inner_auc = select_strength(logits, self.held_out)

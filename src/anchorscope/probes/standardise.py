@@ -136,10 +136,15 @@ def standardise(
     states: Shaped[Tensor, "problem item d_model"],
     scaled_on: Bool[Tensor, "scaling item"],
     block_items: int | None = None,
+    rank: int = RANK,
+    iterations: int = _POWER_ITERATIONS,
+    rescale: bool = True,
 ) -> Standardised:
     """Standardises states by each of the training sets `scaled_on`, on the device of `scaled_on`.
 
     With `block_items` the states stay where they are, and every product brings so many items to the device at a time.
+    `rank` leading eigenvectors are found. Without `rescale` only means are taken away: features whose scales mean
+    something, as those of principal directions do, keep them.
     """
     shift = _bulk_median(states, scaled_on.device)
     counts = scaled_on.double().sum(1)
@@ -147,7 +152,7 @@ def standardise(
     variance = square - mean.square()
     # What double precision cannot tell from zero is a feature that does not vary here, and is left as it is.
     varies = variance > 1e-12 * square
-    deviation = variance.clamp(min=0).sqrt()
+    deviation = variance.clamp(min=0).sqrt() if rescale else torch.ones_like(variance)
     # Per feature the scale is that of the training set where it varies least: an item that is wild and outside that
     # training set must not cost those inside it their digits.
     least = torch.where(varies, deviation, torch.inf).argmin(1, keepdim=True)
@@ -167,7 +172,7 @@ def standardise(
     pooled_variance = (weight * square).sum(1) - (weight * mean).sum(1).square()
     trace = (pooled_variance / (typical * unit)[:, 0].square()).sum(-1)
     row_weight = torch.nn.functional.pad(scaled_on.float().sum(0) / counts.sum().float(), (0, len(scaled_on)))
-    eigenvectors, eigenvalues = _subspace_iteration(design, row_weight, (1 / typical).float())
+    eigenvectors, eigenvalues = _subspace_iteration(design, row_weight, (1 / typical).float(), rank, iterations)
     residual = (trace.float() - eigenvalues.sum(-1)).clamp(min=0) / max(1, states.shape[2] - eigenvectors.shape[1])
     return Standardised(
         design, states.shape[1], scale, scaled_mean, scaled_deviation, eigenvectors, eigenvalues, residual
@@ -203,13 +208,15 @@ def _shifted_moments(states: Tensor, row_weight: Tensor, shift: Tensor) -> tuple
     return mean, square
 
 
-def _subspace_iteration(design: DesignMatrix, row_weight: Tensor, scale: Tensor) -> tuple[Tensor, Tensor]:
+def _subspace_iteration(
+    design: DesignMatrix, row_weight: Tensor, scale: Tensor, rank: int, iterations: int
+) -> tuple[Tensor, Tensor]:
     """Leading eigenvectors and eigenvalues of the weighted covariance of the scaled states.
 
     Randomised subspace iteration (Halko, Martinsson and Tropp 2011) with a Rayleigh–Ritz step at the end.
     """
     n_problems, _, width = scale.shape
-    rank = min(RANK, int((row_weight > 0).sum()), width)
+    rank = min(rank, int((row_weight > 0).sum()), width)
     # Drawn on the CPU, so that every device starts from the same numbers.
     drawn = torch.randn(rank, width, generator=torch.Generator().manual_seed(0)).to(scale.device)
     basis = drawn.expand(n_problems, -1, -1)
@@ -218,7 +225,7 @@ def _subspace_iteration(design: DesignMatrix, row_weight: Tensor, scale: Tensor)
         found = design.matmat(vectors * scale)
         return found - (found * row_weight).sum(-1, keepdim=True)
 
-    for _ in range(_POWER_ITERATIONS):
+    for _ in range(iterations):
         basis = _orthonormalise(design.rmatmat(centred_product(basis) * row_weight) * scale)
     projected = centred_product(basis).double()
     eigenvalues, rotation = torch.linalg.eigh((projected * row_weight) @ projected.transpose(1, 2))

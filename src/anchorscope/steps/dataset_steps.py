@@ -67,9 +67,9 @@ class DatasetSteps(MeasurementSteps):
         """Curves, scores, pathways and summary."""
         options = ("site", "position", "bootstrap", "seed")
         model = self.job.record.identity.name  # it stands in the tables, and the model's key does not know it
-        made_from = self.job.made_from(1, TABLE_LIBRARIES, *options, device=self.job.solver, model=model)
+        made_from = self.job.made_from(2, TABLE_LIBRARIES, *options, device=self.job.solver, model=model)
         parents: list[Step[Any]] = [*self.effects.values(), self.clean_scores, self.probes, self.refits]
-        parents += [self.labels, self.log_probs]
+        parents += [self.permuted_refits, self.labels, self.log_probs]
         return self._step("tables", parents, made_from, FRAMES,
                           lambda: evidence_tables(self._evidence(), self.job.progress, self.job.solver))  # fmt: skip
 
@@ -90,6 +90,7 @@ class DatasetSteps(MeasurementSteps):
             refits=self.refits.value,
             headline=(self.job.recipe.site, self.job.recipe.position),
             weights=self.weights,
+            permuted=self.permuted_refits.value,
         )
 
     @cached_property

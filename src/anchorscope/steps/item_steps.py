@@ -29,7 +29,7 @@ from anchorscope.models.shapes import is_shape
 from anchorscope.plan.passes import plan_answers
 from anchorscope.prepare import ask
 from anchorscope.probes.crossfit import Splits, make_splits
-from anchorscope.probes.folds import grouped_folds
+from anchorscope.probes.folds import grouped_folds, truth_strata
 from anchorscope.spans.locate import ItemTokens, locate_all
 from anchorscope.spans.question_words import question_words
 from anchorscope.stats.streams import priorities
@@ -125,8 +125,10 @@ class ItemSteps:
         recipe = self.job.recipe
         truth = np.array([item.label.truthful for item in self.used_items], dtype=bool)
         ids = [item.item_id for item in self.used_items]
-        folds = grouped_folds(self.groups, truth, recipe.folds, priorities(recipe.seed, "folds", ids))
-        return make_splits(truth, self.groups, folds, recipe.seed, item_ids=ids)
+        relations = [item.question.relation for item in self.used_items]
+        order = priorities(recipe.seed, "folds", ids)
+        folds = grouped_folds(self.groups, truth_strata(truth, relations), recipe.folds, order)
+        return make_splits(truth, self.groups, folds, recipe.seed, item_ids=ids, relations=relations)
 
 
 def question_source(job: Job, spec: DatasetSpec) -> Source:

@@ -21,7 +21,7 @@ from anchorscope.execute.executor import LocalExecutor
 from anchorscope.items import Item
 from anchorscope.plan.passes import Planner
 from anchorscope.probes.crossfit import fit_probes, make_splits
-from anchorscope.probes.folds import grouped_folds
+from anchorscope.probes.folds import grouped_folds, truth_strata
 from anchorscope.progress import Silent
 from anchorscope.stats.estimate import group_weights
 from anchorscope.stats.streams import unnamed
@@ -80,7 +80,8 @@ def make_inputs(
     elsewhere = states + rng.normal(0, 0.2, states.shape)
     still = states + rng.normal(0, 1e-4, states.shape)
 
-    splits = make_splits(labels, groups, grouped_folds(groups, labels, n_folds, unnamed(0, "test", len(labels))), seed)
+    folds = grouped_folds(groups, truth_strata(labels), n_folds, unnamed(0, "test", len(labels)))
+    splits = make_splits(labels, groups, folds, seed)
     clean = torch.as_tensor(states, dtype=torch.float32)
     (probes,) = fit_probes(clean[None], splits, ["synthetic"])
     scoring = Scoring(((probes,),), splits.folds)

@@ -25,9 +25,9 @@ from anchorscope.evidence.draws import Draws, resampling
 from anchorscope.evidence.effects import score_states
 from anchorscope.evidence.experiments.compare import FEW, METHOD, estimate_of, in_groups_of
 from anchorscope.evidence.experiments.experiment import Experiment, ExperimentInputs, Found, ItemValues, Statistic
-from anchorscope.evidence.experiments.pathway_permutations import dealt_anew, null_scores, share_at_least
 from anchorscope.evidence.experiments.separation import comparable
 from anchorscope.evidence.pathways import GROUPS, Calls, at_reference
+from anchorscope.evidence.permuted_labels import dealt_anew, null_scores, share_at_least
 from anchorscope.probes.crossfit import Splits, fit_probes, make_splits
 from anchorscope.probes.scoring import Scorer
 from anchorscope.stats.auc import auc
@@ -131,8 +131,11 @@ def _of_assignment(inputs: ExperimentInputs, assignment: str, calls: Calls) -> F
         return Found(missing=tuple(few))
     items = np.flatnonzero(calls.correct)
     asks, folds = calls.flipped[items], inputs.splits.folds[items]
+    known = [str(stratum) for stratum in inputs.splits.strata[items]]  # pathways are even within relation and truth
     try:
-        splits = make_splits(asks, inputs.measured.groups[items], folds, inputs.setting.seed, ("full",))
+        splits = make_splits(
+            asks, inputs.measured.groups[items], folds, inputs.setting.seed, ("full",), relations=known
+        )
     except UserError:
         counted = " and ".join(f"{number} {group}" for group, number in numbers.items())
         return Found(missing=(

@@ -60,9 +60,11 @@ def measured_anew(inputs: ExperimentInputs, seed: int) -> Measured | str:
     place, device = inputs.measured, torch.device(inputs.device)
     clean, cut = inputs.states(), inputs.cut_states()[KNOCKOUT]
     ids = [item.item_id for item in inputs.used_items]
-    folds = grouped_folds(place.groups, place.labels, int(place.folds.max()) + 1, priorities(seed, "folds", ids))
+    relations = [item.question.relation for item in inputs.used_items]
+    n_folds, order = int(place.folds.max()) + 1, priorities(seed, "folds", ids)
+    folds = grouped_folds(place.groups, inputs.splits.strata, n_folds, order)
     try:
-        splits = make_splits(place.labels, place.groups, folds, seed, ("full",), ids)
+        splits = make_splits(place.labels, place.groups, folds, seed, ("full",), ids, relations)
     except UserError:
         return f"seed {seed}: its folds leave only true or only false answers on some side"
     (probes,) = fit_probes(clean[None], splits, [f"seed {seed}"], device, inputs.progress)
