@@ -168,7 +168,8 @@ def matched(found: Experiments) -> None:
 def wordings(found: Experiments) -> None:
     """Shares repeat themselves a little, ΔP mostly by its label."""
     found.add("wordings", "wordings", 8, None)
-    for name, values in (("item_share", (0.45, 0.41, 0.4)), ("delta_p", (0.9, 0.6, 0.5))):
+    measures = {"item_share": (0.45, 0.41, 0.4), "item_ratio": (0.35, 0.31, 0.3), "delta_p": (0.9, 0.6, 0.5)}
+    for name, values in measures.items():
         for truth, value in zip(TRUTHS, values, strict=True):
             about = {"variant": name, "truth": truth, "probe_layer": 0}
             found.add("wordings", "split_half", value / (2 - value), 0.07, **about)

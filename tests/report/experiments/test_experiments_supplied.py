@@ -1,4 +1,4 @@
-"""The sections of matched strings and of other wordings show the numbers of the reference layer, each where it belongs."""
+"""Matched strings and other wordings on the page: the numbers of the reference layer, each where it belongs."""
 
 import polars as pl
 from report_further_synthetic import make_further
@@ -41,5 +41,5 @@ def test_reliability_is_told_within_truth_and_shares_wording_by_wording():
         ("share of an item", "all answers", "0.45 [0.36, 0.54]"),
         ("share of an item", "true answers", "0.41 [0.32, 0.50]"),
     ]
-    assert len(reliable) == 6
+    assert len(reliable) == 9
     assert [row[1] for row in shares] == ["original wording", *(f"wording {number}" for number in range(1, 8))]

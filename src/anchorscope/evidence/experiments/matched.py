@@ -96,13 +96,11 @@ def run(inputs: ExperimentInputs) -> Found:
         return Found(missing=("; ".join([few, *missing]),))
     matched = _run_pairs(inputs, matching, questions, spans, most)
     counted = Estimate(len(matched.items) // SIZE, np.nan, np.nan, len(matched.items), "counted")
-    statistics = [
-        Statistic("pairs", counted, MATCHED),
-        *_baselines(matched),
-        *_free_probe(inputs, matched),
-        *_shares(inputs, matched),
-    ]
-    return Found(tuple(statistics), missing=tuple(missing))
+    shares, idle = _shares(inputs, matched)
+    statistics = (
+        Statistic("pairs", counted, MATCHED), *_baselines(matched), *_free_probe(inputs, matched), *shares,
+    )  # fmt: skip
+    return Found(statistics, missing=(*missing, *idle))
 
 
 def _looked_at(asked: Sequence[Item], most: int, seed: int) -> tuple[list[Question], list[QuestionSpans]]:
@@ -195,18 +193,21 @@ def _won(scores: ndarray, matched: MatchedSet, layer: int, quantity: str, by: Se
     return rows
 
 
-def _shares(inputs: ExperimentInputs, matched: MatchedSet) -> list[Statistic]:
-    """Λ of the matched answers and of the model's own, with the same number of directions."""
+def _shares(inputs: ExperimentInputs, matched: MatchedSet) -> tuple[list[Statistic], list[str]]:
+    """Λ of the matched answers and of the model's own, with the same number of directions; and what is missing."""
     reference, clean = most_frequent_reference(inputs), matched.states.clean
     layers = some_layers(len(clean), reference, MOST_LAYERS)
     place = layers.index(reference)
-    sets = (_matched_answers(matched, layers), _free_answers(inputs, layers))
+    sets = (_matched_answers(matched, layers), _free_answers(inputs, layers, list(matched.states.cut)))
     directions = min(default_directions(len(one.labels), clean.shape[-1]) for one in sets)
     both = [measure_shares(one, directions, inputs.setting.seed, inputs.device, inputs.progress) for one in sets]
-    rows = [row for one in both for row in share_rows(one, layers, reference)]
+    found = [share_rows(one, layers, reference) for one in both]
+    rows, idle = ([one for part in parts for one in part] for parts in zip(*found, strict=True))
     scores = both[0].evidence[place].mean(axis=0)  # the items of a pair are always scored by the same probe
     rows += _won(scores, matched, reference, "won", ("question", "answer"))
-    return [*rows, share_difference(both[0], both[1], place, reference)]
+    if all(one.has_evidence(place) for one in both):
+        rows.append(share_difference(both[0], both[1], place, reference))
+    return rows, idle
 
 
 def _matched_answers(matched: MatchedSet, layers: Sequence[int]) -> AnswerSet:
@@ -217,12 +218,12 @@ def _matched_answers(matched: MatchedSet, layers: Sequence[int]) -> AnswerSet:
     )  # fmt: skip
 
 
-def _free_answers(inputs: ExperimentInputs, layers: Sequence[int]) -> AnswerSet:
-    items = inputs.used_items
+def _free_answers(inputs: ExperimentInputs, layers: Sequence[int], cuts: Sequence[str]) -> AnswerSet:
+    items, cut_states = inputs.used_items, inputs.cut_states()
     return AnswerSet(
         FREE, inputs.measured.labels, inputs.measured.groups, [item.question.relation for item in items],
         [item.item_id for item in items], inputs.splits.folds, inputs.states()[layers],
-        {name: states[layers] for name, states in inputs.cut_states().items()}, inputs.weights,
+        {name: cut_states[name][layers] for name in cuts}, inputs.weights,
     )  # fmt: skip
 
 

@@ -73,7 +73,7 @@ def match_questions(questions: Sequence[Question], seed: int) -> Matching:
         kinds.setdefault(kind_of(questions[index]), []).append(index)
     order = priorities(seed, "matched", [one.item_id for one in questions])
     pairs = [
-        MatchedPair(*sorted(pair), kind)
+        MatchedPair(min(pair), max(pair), kind)
         for kind, members in sorted(kinds.items())
         for pair in _paired(questions, members, order)
     ]
@@ -113,9 +113,8 @@ def matched_questions(questions: Sequence[Question], pairs: Iterable[MatchedPair
         for own, other in ((pair.first, pair.second), (pair.second, pair.first)):
             asked = questions[own]
             for truthful, giver in ((True, own), (False, other)):
-                given = {"model_answer": true_answer(questions[giver]), "truthful": truthful}
-                item_id = f"{asked.item_id}:{'true' if truthful else 'false'}"
-                found.append(replace(asked, item_id=item_id, **given))
+                item_id, given = f"{asked.item_id}:{'true' if truthful else 'false'}", true_answer(questions[giver])
+                found.append(replace(asked, item_id=item_id, model_answer=given, truthful=truthful))
     return found
 
 

@@ -77,6 +77,11 @@ class SetShares:
         found = Lost(*(part[place : place + 1] for part in self.lost[cut]))
         return torch.from_numpy(self.draws.shares(found, GROUPS.index(group))[0])
 
+    def has_evidence(self, place: int) -> bool:
+        """Whether the probes of a layer have evidence that a share could be of."""
+        had = next(iter(self.lost.values())).had[place : place + 1]
+        return bool(self.draws.has_evidence(had)[0])
+
     def auc(self, place: int) -> Float[Tensor, " draw"]:
         """AUC in every draw: of each split's scores within its halves, averaged over the splits."""
         draws, labels = Draws.of(self.answers.weights, self.device), self.answers.labels
@@ -108,21 +113,28 @@ def share_quantity(cut: str) -> str:
     return "question_share" if cut == "knockout" else f"question_share_{cut}"
 
 
-def share_rows(measured: SetShares, layers: Sequence[int], reference: int) -> list[Statistic]:
-    """AUC and Λ of every cut in every layer; within true and within false answers at the reference layer."""
+def share_rows(measured: SetShares, layers: Sequence[int], reference: int) -> tuple[list[Statistic], list[str]]:
+    """AUC and Λ of every cut in every layer, within true and false answers at the reference layer; and what is missing.
+
+    A layer whose probes have no evidence has an AUC and no share.
+    """
     answers, labels = measured.answers.name, measured.answers.labels
     method = f"{measured.halves.n_splits} half splits, bootstrap over groups"
     numbers = {"all": len(labels), "true": int(labels.sum()), "false": int((~labels).sum())}
-    rows = []
+    rows, idle = [], []
     with resampling(torch.device(measured.device)):
         for place, layer in enumerate(layers):
             found = estimate_of(measured.auc(place), len(labels), method)
             rows.append(Statistic("auc", found, answers, truth="all", probe_layer=layer))
+            if not measured.has_evidence(place):
+                idle.append(str(layer))
+                continue
             for cut in measured.lost:
                 for truth in TRUTHS if layer == reference else TRUTHS[:1]:
                     found = estimate_of(measured.share(cut, place, truth), numbers[truth], method)
                     rows.append(Statistic(share_quantity(cut), found, answers, truth=truth, probe_layer=layer))
-    return rows
+    missing = [f"question_share of {answers} answers in layers {', '.join(idle)}: the probe has no evidence there"]
+    return rows, missing if idle else []
 
 
 def share_difference(first: SetShares, second: SetShares, place: int, layer: int) -> Statistic:

@@ -3,10 +3,10 @@
 Each item is asked again in other words, and after other solved examples; its answer, token by token, and its label
 stay. A probe that learned from the original wording of one half of the items scores all wordings of the other half, so
 that their scales agree, and what the cut states explain of its log-odds is learned out of fold, all wordings of an item
-held out together. An item's share is Σ z (z − ẑ) / Σ z² over wordings: the part of its evidence z that the cut state no
-longer explains; no label is used. It is computed once from the even wordings and once from the odd ones: if items
-differ in it, the two agree. ΔP, averaged over wordings in the same way, stands beside it. About single items only
-what is reliable can be said.
+held out together. An item's share is the posterior mean of `question_share.posterior`, given the means of z and ẑ over
+some of its wordings; beside it the plain ratio Σ z (z − ẑ) / Σ z². Neither uses a label. Both are computed once from
+the even wordings and once from the odd ones: if items differ in them, the two agree. ΔP, averaged over wordings in the
+same way, stands beside them. About single items only what is reliable can be said.
 """
 
 from collections.abc import Mapping, Sequence
@@ -34,9 +34,10 @@ from anchorscope.interventions.cuts import KNOCKOUT
 from anchorscope.interventions.intervention import Writer
 from anchorscope.items import Item
 from anchorscope.probes.folds import truth_strata
-from anchorscope.question_share.clean_evidence import clean_evidence
+from anchorscope.question_share.clean_evidence import CleanEvidence, clean_evidence
 from anchorscope.question_share.evidence import Lost, lost_evidence
 from anchorscope.question_share.halves import Halves, make_halves
+from anchorscope.question_share.posterior import ItemShares, Line, fit_line, item_shares
 from anchorscope.question_share.principal import default_directions, principal_states
 from anchorscope.spans.question_spans import QuestionSpans, locate_question_words
 from anchorscope.stats.estimate import Estimate
@@ -74,19 +75,29 @@ def run(inputs: ExperimentInputs) -> Found:
         return Found(missing=(f"only {len(items)} items can be asked in other wordings, {FEWEST} needed; {why}",))
     n_wordings, layer = 1 + (len(others[0]) or len(EXAMPLE_SETS) - 1), most_frequent_reference(inputs)
     rows = _run_wordings(inputs, writer, items, others, n_wordings, layer)
-    lost = _explained(inputs, rows)
+    lost, under_random = _explained(inputs, rows, layer)
     z, explained = (rows.table(part[0], items) for part in (lost.clean, lost.explained))
     changes = _delta_p(inputs, rows, items, layer)
     halves = {EVEN: np.arange(0, n_wordings, 2), ODD: np.arange(1, n_wordings, 2)}
-    shares = {half: _share(z[some], explained[some]) for half, some in halves.items()}
-    means = {half: changes[some].mean(axis=0) for half, some in halves.items()}
+
+    def posterior(some: ndarray) -> ItemShares:
+        return item_shares(z[some].mean(axis=0), explained[some].mean(axis=0), under_random)
+
+    by_half = {
+        "item_share": {half: posterior(some).mean for half, some in halves.items()},
+        "item_ratio": {half: _ratio(z[some], explained[some]) for half, some in halves.items()},
+        "delta_p": {half: changes[some].mean(axis=0) for half, some in halves.items()},
+    }
     statistics = [
         Statistic("wordings", Estimate(n_wordings, np.nan, np.nan, len(items), "counted")),
-        *_reliabilities(inputs, {"item_share": shares, "delta_p": means}, items, layer),
+        *_reliabilities(inputs, by_half, items, layer),
         *_share_by_wording(inputs, rows, lost, items, layer),
     ]
-    values = [ItemValues("item_share", items, _share(z, explained)), ItemValues("delta_p", items, changes.mean(axis=0))]
-    values += [ItemValues("item_share", items, found, half) for half, found in shares.items()]
+    whole = posterior(np.arange(n_wordings))
+    over_all = {"item_share": whole.mean, "item_share_low": whole.low, "item_share_high": whole.high,
+                "item_ratio": _ratio(z, explained), "delta_p": changes.mean(axis=0)}  # fmt: skip
+    values = [ItemValues(name, items, found) for name, found in over_all.items()]
+    values += [ItemValues(name, items, found, half) for name, two in by_half.items() for half, found in two.items()]
     return Found(tuple(statistics), tuple(values), missing)
 
 
@@ -141,17 +152,26 @@ def _asked(item: Item, others: Sequence[Question], number: int) -> tuple[Questio
     return item.question, item.located.words or locate_question_words(item.question)
 
 
-def _explained(inputs: ExperimentInputs, rows: Rows) -> Lost:
-    """Evidence of every row by probes of the original wordings, and what the cut states explain of it."""
-    used, seed = inputs.used_items, inputs.setting.seed
-    labels, relations = inputs.measured.labels, [item.question.relation for item in used]
-    strata, ids = truth_strata(labels, relations), [item.item_id for item in used]
-    halves = spread(make_halves(inputs.measured.groups, strata, seed, ids), rows.item, rows.wording == 0)
+def _explained(inputs: ExperimentInputs, rows: Rows, layer: int) -> tuple[Lost, Line]:
+    """Evidence of every row by probes of the original wordings, what the cut states explain of it, and what random cuts
+    leave of it in the original wording."""
+    used, device, labels = inputs.used_items, inputs.device, inputs.measured.labels
+    strata, ids = truth_strata(labels, [item.question.relation for item in used]), [item.item_id for item in used]
+    own = make_halves(inputs.measured.groups, strata, inputs.setting.seed, ids)
+    halves = spread(own, rows.item, rows.wording == 0)
     directions = default_directions(inputs.n, rows.clean.shape[-1])
-    clean, cut = (principal_states(part[None], directions, inputs.device) for part in (rows.clean, rows.cut))
-    evidence = clean_evidence(clean, halves, labels[rows.item], inputs.device, inputs.progress)
-    folds = inputs.splits.folds[rows.item]
-    return lost_evidence(evidence, cut, halves, labels[rows.item], folds, inputs.device, inputs.progress, "wordings")
+    at_random = inputs.cut_states()["random"][layer]
+    clean, cut, control = (
+        principal_states(part[None], directions, device) for part in (rows.clean, rows.cut, at_random)
+    )
+    evidence = clean_evidence(clean, halves, labels[rows.item], device, inputs.progress)
+    folds = inputs.splits.folds
+    lost = lost_evidence(
+        evidence, cut, halves, labels[rows.item], folds[rows.item], device, inputs.progress, "wordings: key words cut"
+    )
+    originals = CleanEvidence(evidence.principal[:, : inputs.n], evidence.strength, evidence.by_probe[..., : inputs.n])
+    left = lost_evidence(originals, control, own, labels, folds, device, inputs.progress, "wordings: random cut")
+    return lost, fit_line(left.clean[0], left.explained[0])
 
 
 def spread(halves: Halves, item: ndarray, learns: Bool[ndarray, " row"]) -> Halves:
@@ -160,7 +180,7 @@ def spread(halves: Halves, item: ndarray, learns: Bool[ndarray, " row"]) -> Halv
     return Halves(halves.first[:, item], halves.folds[:, item], inner)
 
 
-def _share(z: Float[ndarray, "wording item"], explained: Float[ndarray, "wording item"]) -> Float[ndarray, " item"]:
+def _ratio(z: Float[ndarray, "wording item"], explained: Float[ndarray, "wording item"]) -> Float[ndarray, " item"]:
     return (z * (z - explained)).sum(axis=0) / np.maximum((z**2).sum(axis=0), 1e-12)
 
 

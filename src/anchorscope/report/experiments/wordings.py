@@ -26,10 +26,11 @@ from anchorscope.report.findings import Findings
 from anchorscope.report.palette import CONTROL_GREY, display_name
 from anchorscope.report.wording import Table, count, estimate, shown
 
-MEASURES = {"item_share": "share of an item", "delta_p": "ΔP of an item"}
+MEASURES = {"item_share": "share of an item", "item_ratio": "the same as a plain ratio", "delta_p": "ΔP of an item"}
 """Variant → its words."""
 _STYLES: dict[str, dict[str, Any]] = {
     "item_share": {"color": "#0072b2", "marker": "o", "markersize": 4.6, "markerfacecolor": "#0072b2"},
+    "item_ratio": {"color": "#56b4e9", "marker": "^", "markersize": 4.6, "markerfacecolor": "white"},
     "delta_p": {"color": CONTROL_GREY, "marker": "s", "markersize": 4.6, "markerfacecolor": "white"},
 }
 _COLUMNS = ("dataset", "quantity", "variant", "truth", "value", "ci_low", "ci_high", "n", "method")
@@ -62,13 +63,13 @@ class WordingsChart(ExperimentChart):
         """A row per dataset."""
         handles = [Line2D([], [], label=words, linestyle="none", **_STYLES[name]) for name, words in MEASURES.items()]
         grid = Grid([3.1, 3.1], rows_that_fit(len(self.datasets), 2.2, 0.78), labels=0.9, gap_x=1.4)
-        page = canvas(f"{self.model}: the same items in other wordings", grid, Legend(handles, 2, self.notes))
+        page = canvas(f"{self.model}: the same items in other wordings", grid, Legend(handles, 3, self.notes))
         for panels, dataset in zip(page.axes, self.datasets, strict=True):
             table = select(self.data, dataset=dataset)
             reliable = [
-                Mark(line, -0.15 if name == "item_share" else 0.15, estimate_of(row), _STYLES[name])
+                Mark(line, 0.22 * (place - 1), estimate_of(row), _STYLES[name])
                 for line, truth in enumerate(TRUTHS)
-                for name in MEASURES
+                for place, name in enumerate(MEASURES)
                 for row in table.filter(quantity="reliability", variant=name, truth=truth).to_dicts()
             ]
             draw_forest(panels[0], list(TRUTHS.values()), reliable, null=0.0)
