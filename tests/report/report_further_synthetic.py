@@ -104,6 +104,20 @@ def dose(found: Experiments) -> None:
                 found.add("dose", "share_of_full", share, 0.1, against=f"{kind} 100 %", **about)
 
 
+def mediation(found: Experiments) -> None:
+    """The key words' states carry the truth in the lower half."""
+    found.add("mediation", "gap_log_odds", 3.1, 0.4, truth="all")
+    for quantity, size in (("necessity", 0.6), ("sufficiency", 0.4)):
+        for layer in range(9):
+            share = size / (1 + np.exp(layer - 5))
+            for kind, part in (("opposite truth", 1.0), ("same truth", 0.15), ("other tokens", 0.05)):
+                about = {"variant": kind, "truth": "all", "layer": layer, "p_value": 0.004, "q_value": 0.01}
+                found.add("mediation", quantity, share * part, 0.08, **about)
+                if kind != "opposite truth":
+                    about |= {"variant": "opposite truth", "against": kind}
+                    found.add("mediation", f"{quantity}_difference", share * (1 - part), 0.1, **about)
+
+
 def saliency(found: Experiments) -> None:
     """Statistics of the densities."""
     for variant in ("loss", "log_odds"):
@@ -209,7 +223,7 @@ def sensitivity(found: Experiments) -> None:
         way(f"rule: {name}", 0.6 - 0.03 * place, kappa, 0.8 - 0.08 * place, **assigned)
 
 
-MAKERS = (layers, heads, dose, saliency, boundary, self_awareness, agreement, sensitivity)
+MAKERS = (layers, heads, dose, mediation, saliency, boundary, self_awareness, agreement, sensitivity)
 
 
 def experiments(datasets: tuple[str, ...], seed: int = 3) -> pl.DataFrame:
