@@ -22,7 +22,7 @@ from anchorscope.report.wording import group_cells, p_value_cell, points
 CHARTS = experiment_charts()
 ORDER = (
     "interventions", "patching", "answer-only", "layers", "heads", "dose", "mediation", "zeroing", "saliency",
-    "boundary", "self-awareness", "agreement", "sensitivity", "unavailable",
+    "boundary", "self-awareness", "matched", "wordings", "agreement", "sensitivity", "unavailable",
 )  # fmt: skip
 
 
