@@ -62,6 +62,9 @@ class Recipe(BaseModel):
     """Who chooses the exact question tokens: auto (your spans, else the dataset, else rules), rules, or the model."""
     random_cuts: int = Field(default=5, ge=1)
     """Draws of the random control: the question share of each is computed; charts and tables show the first."""
+    directions: int | None = Field(default=None, ge=2)
+    """Principal directions that states are reduced to for the question share; where not given, one for every fourth
+    item and at most 192."""
     evidence: tuple[str, ...] = ("knockout",)
     """Which experiments to run: the knockout with its controls always, and any of the further ones."""
     evidence_items: int | None = Field(default=None, ge=60)

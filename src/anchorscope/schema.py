@@ -23,7 +23,8 @@ ITEM_SCHEMA: dict[str, pl.DataType] = {
     "question_tokens": pl.List(pl.Int64()), "answer_tokens": pl.List(pl.Int64()),
     "probe_positions": pl.Struct(dict.fromkeys(POSITIONS, pl.Int64())),
     "pathway": pl.String(), "pathway_corrected": pl.String(), "pathway_retained": pl.String(),
-    "metadata": pl.String(),
+    "question_share": pl.Float64(), "question_share_low": pl.Float64(), "question_share_high": pl.Float64(),
+    "pathway_call": pl.String(), "metadata": pl.String(),
 }  # fmt: skip
 """items.parquet; `exact_question` are the user's own spans, `question_words` those that were used for E_Q, `metadata`
 is a JSON object."""
@@ -50,6 +51,22 @@ SCORE_COLUMNS = (
     "auc", "ci_low", "ci_high", "log_loss", "brier", "n", "n_groups",
 )  # fmt: skip
 """probe_scores.csv."""
+SHARE_COLUMNS = (
+    "model", "dataset", "intervention", "site", "position", "layer", "group", "truth", "share", "ci_low", "ci_high",
+    "n", "n_groups", "method",
+)  # fmt: skip
+"""question_share.csv: Λ per cut, place, layer and group."""
+SHARE_ITEM_SCHEMA: dict[str, pl.DataType] = {
+    "dataset": pl.String(), "item_id": pl.String(), "intervention": pl.String(), "site": pl.String(),
+    "position": pl.String(), "lost": pl.List(pl.Float32()), "had": pl.List(pl.Float32()),
+}  # fmt: skip
+"""question_share_items.parquet: lists over layers; the share of any set of items is sum(lost) / sum(had)."""
+SHARE_TEST_SCHEMA: dict[str, pl.DataType] = {
+    "model": pl.String(), "dataset": pl.String(), "site": pl.String(), "position": pl.String(), "layer": pl.Int64(),
+    "quantity": pl.String(), "intervention": pl.String(), "group": pl.String(), "value": pl.Float64(),
+    "ci_low": pl.Float64(), "ci_high": pl.Float64(), "p_value": pl.Float64(), "n": pl.Int64(), "method": pl.String(),
+}  # fmt: skip
+"""question_share_tests.csv: what follows from the share at the headline place and layer, one number per row."""
 SUMMARY_COLUMNS = (
     "dataset", "site", "position", "assignment", "intervention", "group", "quantity",
     "value", "ci_low", "ci_high", "n", "method",

@@ -1,4 +1,6 @@
-"""The null of self-awareness: what is dealt out anew stays in its stratum, and its probes and areas are real ones."""
+"""Permuted labels: what is dealt out anew stays in its stratum, and its probes and areas are real ones."""
+
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -6,10 +8,20 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from anchorscope.evidence.permuted_labels import dealt_anew, null_scores, share_at_least
+from anchorscope.evidence.effects import refit_logits
+from anchorscope.evidence.permuted_labels import (
+    PERMUTATIONS,
+    dealt_anew,
+    null_scores,
+    permuted_areas,
+    share_at_least,
+)
 from anchorscope.probes.crossfit import make_splits
+from anchorscope.probes.folds import grouped_folds, truth_strata
 from anchorscope.probes.logistic import TrainingSets, fit_layers
 from anchorscope.progress import Silent
+from anchorscope.stats.auc import auc
+from anchorscope.stats.streams import unnamed
 
 
 @given(seed=st.integers(0, 2**32 - 1), n=st.integers(4, 60), n_strata=st.integers(1, 4))
@@ -58,3 +70,44 @@ def test_permutations_without_a_value_count_neither_way() -> None:
     assert share_at_least(0.5, null) == pytest.approx(2 / 3)
     assert share_at_least(0.5, np.full(3, np.nan)) is None
     assert share_at_least(np.nan, null) is None
+
+
+def refit_of(signal: float, relations: list[str], seed: int, even: bool = True) -> tuple[np.ndarray, float]:
+    """AUC of permuted labels at one layer, and of the real ones; states know the relation, and the label somewhat."""
+    rng = np.random.default_rng(seed)
+    n = len(relations)
+    labels = np.arange(n) % 2 == 0
+    names, relation = np.unique(relations, return_inverse=True)
+    states = rng.normal(size=(3, n, 12)) + 3 * rng.normal(size=(3, len(names), 12))[:, relation]
+    states += signal * labels[:, None] * rng.normal(size=12)
+    strata = truth_strata(labels, relations if even else None)
+    folds = grouped_folds(np.arange(n), strata, 4, unnamed(seed, "test", n))
+    splits = make_splits(labels, np.arange(n), folds, 0, relations=relations if even else None)
+    splits = replace(splits, strata=truth_strata(labels, relations))
+    cut = torch.as_tensor(states, dtype=torch.float32)
+    reference = np.array([1, 2, 1, 1])
+    null = permuted_areas(cut, splits, reference, rng, torch.device("cpu"), Silent())
+    logits = refit_logits("knockout", cut, splits, Silent())
+    return null, float(auc(logits[reference[folds], np.arange(n)], labels, folds))
+
+
+RELATIONS = [f"relation {index // 12}" for index in range(240)]
+
+
+def test_chance_is_one_half_where_folds_are_even_and_lower_where_they_are_not() -> None:
+    even, uneven = (refit_of(0.0, RELATIONS, 2, even)[0] for even in (True, False))
+    assert even.shape == (PERMUTATIONS,)
+    assert abs(even.mean() - 0.5) < 0.03
+    assert uneven.mean() < 0.47
+
+
+def test_a_signal_lies_above_its_permutations_and_none_among_them() -> None:
+    null, real = refit_of(0.8, RELATIONS, 3)
+    assert real > null.max()
+    null, nothing = refit_of(0.0, RELATIONS, 4)
+    assert null.min() < nothing < null.max()
+
+
+def test_labels_move_even_where_every_relation_is_rare() -> None:
+    null, _ = refit_of(0.5, [f"relation {index // 2}" for index in range(160)], 5)
+    assert null.std() > 0.01

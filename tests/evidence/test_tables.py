@@ -11,6 +11,7 @@ from polars.testing import assert_frame_equal
 from anchorscope.evidence.measured import Measured
 from anchorscope.evidence.tables import Evidence, evidence_tables
 from anchorscope.progress import Silent
+from anchorscope.stats.auc import auc
 from anchorscope.stats.estimate import group_weights
 
 SITES = ("attention", "mlp", "residual")
@@ -124,16 +125,66 @@ def test_every_kind_of_score_is_there(tables: dict[str, pl.DataFrame]) -> None:
         ("knockout", "refit", "mlp", N_LAYERS),
         ("random", "refit", "mlp", N_LAYERS),
     }
-    baselines = scores.filter(pl.col("layer").is_null())
+    nested = scores.filter(pl.col("kind").str.starts_with("nested") & (pl.col("kind") != "nested+confidence"))
+    wanted = {("clean", "nested"), ("clean", "nested-within-relation")}
+    wanted |= {(name, "nested") for name in ("knockout", "random", "none")}
+    assert sorted(nested.select("intervention", "kind", "site", "position", "layer").rows()) == sorted([
+        *((name, kind, site, "final", None) for name, kind in wanted for site in SITES),
+        ("knockout", "nested-refit", "mlp", "final", None),
+        ("random", "nested-refit", "mlp", "final", None),
+    ])
+    joined = scores.filter(pl.col("kind").str.ends_with("+confidence"))
+    assert joined.select("kind", "site", "position", "layer").rows() == [
+        ("nested+confidence", "mlp", "final", None), ("words+confidence", None, None, None)
+    ]  # fmt: skip
+    baselines = scores.filter(pl.col("site").is_null() & (pl.col("kind") != "words+confidence"))
     assert baselines["kind"].to_list() == ["relation-only", "words", "confidence-mean", "confidence-min"]
     assert baselines.select("site", "position", "log_loss", "brier").null_count().row(0) == (4, 4, 4, 4)
     assert set(baselines["intervention"]) == {"clean"}
 
 
+def test_the_nested_score_reads_every_fold_at_its_own_reference_layer(
+    evidence: Evidence, tables: dict[str, pl.DataFrame]
+) -> None:
+    measured = evidence.places["mlp", "final"]
+    reference = measured.reference[measured.probe("full")]
+    assert len(set(reference.tolist())) > 1  # or any one layer would do
+    own, items = reference[measured.folds], np.arange(len(measured.labels))
+    for name, logits in (("clean", measured.before), ("knockout", measured.after["knockout"])):
+        row = tables["probe_scores"].filter(kind="nested", intervention=name, site="mlp").row(0, named=True)
+        wanted = auc(logits[measured.probe("full")][own, items], measured.labels, measured.folds)
+        assert row["auc"] == pytest.approx(float(wanted))
+        assert row["ci_low"] < row["auc"] < row["ci_high"]
+        assert row["n"] == len(items)
+
+
+def test_differences_to_the_baselines_and_to_chance_stand_in_the_summary(evidence: Evidence) -> None:
+    known = replace(evidence, permuted={"knockout": np.linspace(0.4, 0.6, 50)})
+    tables = evidence_tables(known, Silent())
+    here = pl.col("layer").is_null() & (pl.col("site").is_null() | (pl.col("site") == "mlp"))
+    kinds = tables["probe_scores"].filter(here).select(pl.concat_str("intervention", pl.lit(" "), "kind"), "auc")
+    scores = dict(kinds.iter_rows())
+    rows = tables["summary"].filter(pl.col("quantity").str.starts_with("auc"))
+    assert set(rows.select("site", "position").rows()) == {("mlp", "final")}
+    found = {(row["quantity"], row["group"]): row for row in rows.iter_rows(named=True)}
+    for kind in ("relation-only", "words", "confidence-mean", "confidence-min"):
+        wanted = scores["clean nested"] - scores[f"clean {kind}"]
+        assert found["auc_difference", kind]["value"] == pytest.approx(wanted)
+    for kind in ("nested", "words"):
+        wanted = scores[f"clean {kind}+confidence"] - scores["clean confidence-mean"]
+        assert found["auc_beyond_confidence", kind]["value"] == pytest.approx(wanted)
+    assert found["auc_permuted", "refit"]["value"] == pytest.approx(0.5)
+    wanted = scores["knockout nested-refit"] - 0.5
+    assert found["auc_beyond_permuted", "refit"]["value"] == pytest.approx(wanted)
+
+
 def test_baselines_that_cannot_be_computed_are_left_out() -> None:
-    scores = evidence_tables(make_evidence(relations=False, confidence=False), Silent())["probe_scores"]
-    assert scores.filter(pl.col("layer").is_null())["kind"].to_list() == ["words"]
-    assert "within-relation" not in scores["kind"].to_list()
+    tables = evidence_tables(make_evidence(relations=False, confidence=False), Silent())
+    scores = tables["probe_scores"]
+    assert scores.filter(pl.col("site").is_null())["kind"].to_list() == ["words"]
+    assert {"within-relation", "nested-within-relation", "nested+confidence"}.isdisjoint(scores["kind"])
+    compared = tables["summary"].filter(pl.col("quantity").str.starts_with("auc"))
+    assert compared.select("quantity", "group").rows() == [("auc_difference", "words")]
 
 
 def test_within_relation_scores_compare_only_items_of_one_relation_and_fold(

@@ -81,6 +81,13 @@ def probe_scores(rng: np.random.Generator, datasets: tuple[str, ...]) -> pl.Data
                 add(dataset, "random", "transfer", site, layer, clean[layer] - 0.015)
                 if site == "mlp":
                     add(dataset, "knockout", "refit", site, layer, 0.5 + 0.6 * (clean[layer] - 0.5))
+            add(dataset, "clean", "nested", site, None, clean[15] - 0.005)
+            add(dataset, "clean", "nested-within-relation", site, None, clean[15] - 0.075)
+            add(dataset, "knockout", "nested", site, None, 0.5 + 0.3 * (clean[15] - 0.5))
+            add(dataset, "random", "nested", site, None, clean[15] - 0.02)
+            if site == "mlp":
+                add(dataset, "knockout", "nested-refit", site, None, 0.5 + 0.6 * (clean[15] - 0.5))
+                add(dataset, "clean", "nested+confidence", site, None, clean[15] + 0.03)
         for kind, auc in {"relation-only": 0.5, "words": 0.61, "confidence-mean": 0.68, "confidence-min": 0.71}.items():
             add(dataset, "clean", kind, None, None, auc)
     return pl.DataFrame(rows, infer_schema_length=None)
@@ -136,6 +143,13 @@ def summary(datasets: tuple[str, ...]) -> pl.DataFrame:
             summary_row(dataset, "mean_probability_before", 0.50, 0.01, intervention="knockout"),
             summary_row(dataset, "mean_probability_after", 0.17, 0.012, intervention="knockout"),
             summary_row(dataset, "noise_log_odds_p99", 0.0003, intervention="none", n=200),
+            *(summary_row(dataset, "auc_difference", gain, 0.03, intervention="clean", group=kind)
+              for kind, gain in (("relation-only", 0.37), ("words", 0.26), ("confidence-mean", 0.19),
+                                 ("confidence-min", 0.16))),
+            summary_row(dataset, "auc_beyond_confidence", 0.2, 0.03, intervention="clean", group="nested"),
+            summary_row(dataset, "auc_beyond_confidence", 0.01, 0.02, intervention="clean", group="words"),
+            summary_row(dataset, "auc_permuted", 0.5, 0.06, intervention="knockout", group="refit"),
+            summary_row(dataset, "auc_beyond_permuted", 0.22, 0.06, intervention="knockout", group="refit"),
         ]  # fmt: skip
     return pl.DataFrame(rows, schema=SUMMARY_SCHEMA)
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import polars as pl
 import pytest
-from report_synthetic import SUMMARY_SCHEMA, make_findings, summary_row
+from report_synthetic import SUMMARY_SCHEMA, make_findings, summary_row, without
 
 from anchorscope.report.findings import summary_of
 from anchorscope.report.run_summary import tally
@@ -89,16 +89,41 @@ def test_share_against_an_exact_null():
     assert reading(with_summary(*rows), "share_below_null", "corrected")["verdict"] == "holds"
 
 
+def with_difference(findings, kind, row):
+    """The same run, where the probe differs from one baseline by another number."""
+    others = findings.summary.filter((pl.col("quantity") != "auc_difference") | (pl.col("group") != kind))
+    one = pl.DataFrame([row | {"intervention": "clean", "group": kind}], schema=findings.summary.schema)
+    return replace(findings, summary=pl.concat([others, one]))
+
+
 def test_probe_against_the_best_baseline():
     findings = make_findings(("atlas",))
     found = reading(findings, "beats_baselines", None)
     assert found["verdict"] == "holds"
     assert "model's confidence, minimum" in found["text"]
-    strong = findings.probe_scores.with_columns(
-        pl.when(pl.col("kind") == "words").then(0.99).otherwise(pl.col(name)).alias(name)
-        for name in ("auc", "ci_low", "ci_high")
-    )
-    assert reading(replace(findings, probe_scores=strong), "beats_baselines", None)["verdict"] == "does not hold"
+    assert "difference 0.16 [0.13, 0.19]" in found["text"]
+    strong = with_difference(findings, "words", summary_row("atlas", "auc_difference", -0.12, 0.02))
+    assert reading(strong, "beats_baselines", None)["verdict"] == "does not hold"
+
+
+def test_the_baselines_are_judged_in_the_same_draws():
+    """The probe's own interval and the baseline's may overlap by far, and the difference still be clear."""
+    findings = make_findings(("atlas",))
+    wide = findings.probe_scores.with_columns(ci_low=pl.lit(0.0), ci_high=pl.lit(1.0))
+    assert reading(replace(findings, probe_scores=wide), "beats_baselines", None)["verdict"] == "holds"
+    assert reading(without(findings, "auc_difference"), "beats_baselines", None)["verdict"] == "undecided"
+
+
+def test_what_survives_is_judged_by_permuted_labels():
+    findings = make_findings(("atlas",))
+    found = reading(findings, "signal_survives", None)
+    assert (found["verdict"], found["value"]) == ("holds", 0.22)
+    assert "with permuted labels 0.50 [0.44, 0.56]" in found["text"]
+    low = summary_row("atlas", "auc_beyond_permuted", 0.05, 0.06, intervention="knockout", group="refit")
+    rest = without(findings, "auc_beyond_permuted")
+    doubtful = replace(rest, summary=pl.concat([rest.summary, pl.DataFrame([low], schema=rest.summary.schema)]))
+    assert reading(doubtful, "signal_survives", None)["verdict"] == "undecided"
+    assert reading(rest, "signal_survives", None)["verdict"] == "undecided"
 
 
 def test_better_than_every_baseline_needs_every_baseline():
@@ -114,10 +139,8 @@ def test_better_than_every_baseline_needs_every_baseline():
 
 def test_a_weaker_baseline_with_a_wide_interval_counts_too():
     findings = make_findings(("atlas",))
-    unsure = findings.probe_scores.with_columns(
-        pl.when(pl.col("kind") == "words").then(1.0).otherwise(pl.col("ci_high")).alias("ci_high")
-    )
-    assert reading(replace(findings, probe_scores=unsure), "beats_baselines", None)["verdict"] == "undecided"
+    unsure = with_difference(findings, "words", summary_row("atlas", "auc_difference", 0.26, 0.3))
+    assert reading(unsure, "beats_baselines", None)["verdict"] == "undecided"
 
 
 def test_the_headline_site_is_read():

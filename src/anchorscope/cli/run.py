@@ -45,6 +45,7 @@ def run(
     group_by: Annotated[str | None, _option("group_by")] = None,
     exact_tokens: Annotated[str | None, _option("exact_tokens")] = None,
     random_cuts: Annotated[int | None, _option("random_cuts")] = None,
+    directions: Annotated[int | None, _option("directions")] = None,
     evidence: Annotated[
         list[str] | None, typer.Option(
             help=f"{_about('evidence')} Names with commas, or all: {', '.join(EVIDENCE)}.", show_default=False

@@ -4,7 +4,7 @@ States go from the model straight through the probes on the device; only log-odd
 them, states at some places), so memory does not grow with the number of experiments.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -20,7 +20,7 @@ from anchorscope.errors import InterventionNotApplied
 from anchorscope.evidence.measured import Measured
 from anchorscope.execute.executor import Executor, run_states
 from anchorscope.execute.worker import VariantPart
-from anchorscope.interventions.intervention import Setting
+from anchorscope.interventions.intervention import Intervention, Setting
 from anchorscope.plan.interventions import Missing, PlannedPass, PlannedRuns
 from anchorscope.plan.passes import OutOfFoldProbes, Place
 from anchorscope.probes.crossfit import ProbeSet, Splits, fit_probes
@@ -81,10 +81,10 @@ class Scoring:
 
 
 def measure(
-    executor: Executor, passes: Sequence[PlannedPass], scoring: Scoring, setting: Setting, keep: Sequence[Place],
-    progress: Progress,
+    executor: Executor, passes: Sequence[PlannedPass], scoring: Scoring, setting: Setting,
+    keep: Callable[[Intervention], Sequence[Place]], progress: Progress,
 ) -> tuple[list[Effect], CutStates]:  # fmt: skip
-    """Runs planned interventions; states are kept at some places of those that keep them.
+    """Runs planned interventions; of those that keep states, the places to `keep` them at are asked for.
 
     Of a control that is drawn several times all states are kept, and the log-odds of its first draw.
     """
@@ -92,7 +92,7 @@ def measure(
     states: dict[str, Tensor] = {}
     for one in passes:
         rewritten = [run.item for run in one.planned[0].runs] if one.planned[0].intervention.rewrite else None
-        kept = [tuple(keep) if runs.intervention.keeps_states else () for runs in one.planned]
+        kept = [tuple(keep(runs.intervention)) if runs.intervention.keeps_states else () for runs in one.planned]
         work = replace(one.work, probes=scoring.probes(rewritten), keep=tuple(kept))
         found = run_states(executor, work, progress)
         for runs, part in zip(one.planned, found.variants, strict=True):

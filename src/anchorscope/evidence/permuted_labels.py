@@ -4,7 +4,7 @@ Labels are dealt out anew within strata, such as folds and relations, or folds a
 dealt out: whatever a probe gains from telling the strata apart it gains under the null too. Every probe is fitted
 anew, at the strength that the real labels chose. Items are dealt out one by one, those of a group too.
 
-Chance need not be 0.5: with folds that are not even within relations, probes of permuted labels came to 0.44 in the
+Chance need not be 0.5: with folds that are not even within relations, probes of permuted labels came to 0.46 in the
 embedded demo. And an AUC of nothing spreads more widely than its bootstrap says, which knows only the probes as they
 were fitted: with even folds chance is 0.50 there, give or take 0.04.
 """

@@ -228,7 +228,7 @@ def _baselines(evidence: Evidence, draws: Draws) -> tuple[list[Record], list[Rec
     nested = at_reference(measured.before[full], measured.reference[full], measured.folds)
     joined, rows = beyond_baselines(nested, simpler, scored)
     for intervention, null in evidence.permuted.items():
-        again = at_reference(measured.refits[intervention], measured.reference[full], measured.folds)
+        again = at_reference(evidence.refits[intervention], measured.reference[full], measured.folds)
         rows += beyond_permuted(intervention, again, null, scored)
     scores = [baseline_score(kind, values, scored) for kind, values in (simpler | joined).items()]
     nowhere, here = _place(evidence, (None, None)), _place(evidence, evidence.headline)

@@ -24,7 +24,7 @@ from anchorscope.probes.chunks import ChunkPlan, in_chunks, plan_chunks
 from anchorscope.progress import Progress, Silent
 from anchorscope.question_share.clean_evidence import CleanEvidence, probe_response
 from anchorscope.question_share.halves import Halves
-from anchorscope.question_share.ridge import Cells, OutOfFold, choose_penalty, fold_cells, half_cells
+from anchorscope.question_share.ridge import Cells, OutOfFold, Smoother, choose_penalty, fold_cells, half_cells
 
 GROUPS = ("all", "true", "false", "lower third", "middle third", "upper third")
 """Sets of items whose share is told: all, by truth, and thirds by predicted share."""
@@ -69,16 +69,19 @@ def lost_evidence(
     device: str | torch.device = "cpu",
     progress: Progress | None = None,
     title: str = "question share",
+    sets: Bool[np.ndarray, "set item"] | None = None,
+    given: Float[np.ndarray, "item feature"] | None = None,
 ) -> Lost:
     """What is lost of the evidence when the states become `principal` (those under a cut).
 
-    `folds` are those by which shares are predicted.
+    `folds` are those by which shares are predicted. Shares of further `sets` of items follow those of `GROUPS`. What is
+    `given` (standardised features) explains as the cut state does, and what it explains does not count as evidence.
     """
     device = torch.device(device)
     listener = progress or Silent()
     n_problems, n_items, n_directions = principal.shape
     listener.start(title, n_problems)
-    work = _Explainer(halves, torch.as_tensor(labels, device=device), folds, device)
+    work = _Explainer(halves, labels, folds, device, sets, given)
     places = torch.arange(n_problems)[:, None, None]
     plan = plan_chunks((n_problems, _WIDENING * n_items, n_directions), halves.n_splits, device)
 
@@ -101,36 +104,49 @@ class _Explainer:
     """Explains evidence from the states of a chunk of problems, on the device."""
 
     def __init__(
-        self, halves: Halves, labels: Tensor, folds: Int[np.ndarray, " item"], device: torch.device
-    ) -> None:
-        self.halves, self.labels = halves, labels
+        self, halves: Halves, labels: Bool[np.ndarray, " item"], folds: Int[np.ndarray, " item"], device: torch.device,
+        sets: Bool[np.ndarray, "set item"] | None, given: Float[np.ndarray, "item feature"] | None,
+    ) -> None:  # fmt: skip
+        self.halves, self.labels = halves, torch.as_tensor(labels, device=device)
         self.cells, self.fold_cells = half_cells(halves, device), fold_cells(folds, device)
-        self.sign = torch.where(labels, 1.0, -1.0).double()
+        self.sign = torch.where(self.labels, 1.0, -1.0).double()
+        self.sets = None if sets is None else torch.as_tensor(sets, device=device)
+        self.given = None if given is None else torch.as_tensor(given, device=device).double()
 
     def explain(self, evidence: CleanEvidence, states: Tensor) -> tuple[Tensor, ...]:
         """The parts of `Lost`."""
         z = evidence.held_out(self.halves)
         s = self.sign.expand_as(z)
-        data = OutOfFold(states, self.cells)
-        # A probe's scores are one function of the state for all items; those of two probes side by side are not.
-        of_s = data.smoother(choose_penalty(states, s[:, :1]))
-        of_z = data.smoother(_UNDERSMOOTHED * choose_penalty(states, evidence.by_probe.flatten(1, 2)))
-        z_hat = of_z.predict(z)
-        surprise = (s - of_s.predict(s)) / (1 + data.inflation(of_s, of_z))
-        lost_by_split, had_by_split = surprise * (z - z_hat), s * z
+        before: _Residuals = _Residuals(s, z, torch.zeros_like(z), None)
+        if self.given is not None:
+            features = self.given.expand(len(states), -1, -1)
+            # As large as the first direction, so that the penalty hardly holds them back.
+            features = features * states.std(1).amax(-1)[:, None, None]
+            before = self._residuals(features, s, z, evidence)
+            states = torch.cat([states, features], dim=2)
+        after = self._residuals(states, s, z, evidence)
+        lost_by_split, had_by_split = after.surprise * after.unexplained, before.surprise * before.unexplained
         lost, had = lost_by_split.mean(1), had_by_split.mean(1)
         predicted = _predicted_share(states, lost, had, self.fold_cells)
         members = self._members(predicted)
         within = members[:, :, None].to(z.dtype)
         total = (members * had[:, None]).sum(-1)
         share = ((members * lost[:, None]).sum(-1) / total)[..., None, None]
-        excess = lost_by_split[:, None] - share * had_by_split[:, None]
-        by_split = (excess * within).sum(-1) / total[..., None]
-        weighted = surprise[:, None] * within
-        pull = weighted - of_z.adjoint(weighted) - share * s[:, None] * within
-        moved = probe_response(evidence, self.halves, self.labels, pull)
+        by_split = ((lost_by_split[:, None] - share * had_by_split[:, None]) * within).sum(-1) / total[..., None]
+        moved = probe_response(
+            evidence, self.halves, self.labels, after.pull(within) - share * before.pull(within)
+        )
         influence = moved / (self.halves.n_splits * total[..., None])
-        return lost, had, z.mean(1), z_hat.mean(1), predicted, members, influence, by_split
+        return lost, had, z.mean(1), after.explained.mean(1), predicted, members, influence, by_split
+
+    def _residuals(self, states: Tensor, s: Tensor, z: Tensor, evidence: CleanEvidence) -> "_Residuals":
+        data = OutOfFold(states, self.cells)
+        # A probe's scores are one function of the state for all items; those of two probes side by side are not.
+        of_s = data.smoother(choose_penalty(states, s[:, :1]))
+        of_z = data.smoother(_UNDERSMOOTHED * choose_penalty(states, evidence.by_probe.flatten(1, 2)))
+        explained = of_z.predict(z)
+        surprise = (s - of_s.predict(s)) / (1 + data.inflation(of_s, of_z))
+        return _Residuals(surprise, z - explained, explained, of_z)
 
     def _members(self, predicted: Tensor) -> Tensor:
         """Who is in which group, [problem, group, item].
@@ -145,7 +161,28 @@ class _Explainer:
             third[:, inside] = (3 * rank // len(inside)).to(third.dtype)
         everyone = torch.ones_like(third, dtype=torch.bool)
         thirds = [third == place for place in range(3)]
-        return torch.stack([everyone, everyone & self.labels, everyone & ~self.labels, *thirds], dim=1)
+        found = torch.stack([everyone, everyone & self.labels, everyone & ~self.labels, *thirds], dim=1)
+        if self.sets is None:
+            return found
+        return torch.cat([found, self.sets.expand(len(found), -1, -1)], dim=1)
+
+
+class _Residuals(NamedTuple):
+    """What states leave unexplained of label and evidence, [problem, split, item]."""
+
+    surprise: Tensor
+    """s − ŝ, less what estimation adds to its product with z − ẑ."""
+    unexplained: Tensor
+    """z − ẑ."""
+    explained: Tensor
+    """ẑ."""
+    of_z: Smoother | None
+    """The map from z to ẑ; None where nothing explains."""
+
+    def pull(self, within: Tensor) -> Tensor:
+        """How much each item's z counts in the sum of products over the items within, [problem, group, split, item]."""
+        weighted = self.surprise[:, None] * within
+        return weighted if self.of_z is None else weighted - self.of_z.adjoint(weighted)
 
 
 def _predicted_share(states: Tensor, lost: Tensor, had: Tensor, cells: Cells) -> Tensor:

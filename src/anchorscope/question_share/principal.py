@@ -13,6 +13,7 @@ from torch import Tensor
 from anchorscope.models.process_settings import true_float32
 from anchorscope.probes.chunks import ChunkPlan, in_chunks, plan_chunks
 from anchorscope.probes.standardise import standardise
+from anchorscope.progress import Progress
 
 MOST_DIRECTIONS = 192
 """More directions change no result at several thousand items, and cost their square."""
@@ -27,8 +28,9 @@ def default_directions(n_items: int, width: int) -> int:
 
 
 def principal_states(
-    states: Shaped[Tensor, "problem item d_model"], directions: int, device: str | torch.device = "cpu"
-) -> Float[Tensor, "problem item direction"]:
+    states: Shaped[Tensor, "problem item d_model"], directions: int, device: str | torch.device = "cpu",
+    progress: Progress | None = None,
+) -> Float[Tensor, "problem item direction"]:  # fmt: skip
     """The items along the leading principal directions of their standardised states, in host memory."""
     device = torch.device(device)
     n_problems, n_items, width = states.shape
@@ -43,8 +45,13 @@ def principal_states(
         found = data.design.matmat(along)  # the last row is the mean
         return (found[..., :n_items] - found[..., n_items:]).transpose(1, 2).flip(-1).cpu()
 
+    found = []
     with true_float32():
-        return torch.cat(list(in_chunks(states, plan, device, project)))
+        for chunk in in_chunks(states, plan, device, project):
+            found.append(chunk)
+            if progress is not None:
+                progress.advance(len(chunk))
+    return torch.cat(found)
 
 
 def explained_variance(principal: Float[np.ndarray, "item direction"], width: int) -> float:

@@ -128,6 +128,15 @@ def auc_of(
     return _estimate(rows.filter(place & (pl.col("layer") == layer) & (pl.col("intervention") == intervention)), "auc")
 
 
+def nested_auc(
+    findings: Findings, dataset: str, intervention: str = "clean", *, kind: str = "nested", site: str | None = None
+) -> Estimate | None:
+    """The headline AUC of a site: every fold at its own reference layer, so that no layer is picked by its score."""
+    here = {"dataset": dataset, "kind": kind, "intervention": intervention, "site": site or findings.site,
+            "position": findings.position}  # fmt: skip
+    return _estimate(findings.probe_scores.filter(*(pl.col(name) == value for name, value in here.items())), "auc")
+
+
 def headline_layer(findings: Findings, dataset: str) -> int | None:
     """The middle one of the folds' reference layers: where a single layer must stand for all folds."""
     layers = findings.reference_layers.get(dataset, ())

@@ -9,7 +9,7 @@ from typing import Any
 
 from anchorscope.report.assignment_rules import rules_of
 from anchorscope.report.charts.auc_charts import BASELINES
-from anchorscope.report.findings import Findings, auc_of, headline_layer, summary_of
+from anchorscope.report.findings import Findings, auc_of, nested_auc, summary_of
 from anchorscope.report.palette import A_ANCHORED, Q_ANCHORED, display_name
 from anchorscope.report.wording import MISSING, count, listing, number, short_percent, spanned
 from anchorscope.stats.estimate import Estimate
@@ -128,8 +128,7 @@ def _label_sentence(findings: Findings, observations: Observations) -> str:
 
 def _probe_sentence(findings: Findings) -> str:
     def probe(dataset: str) -> Estimate | None:
-        layer = headline_layer(findings, dataset)
-        return None if layer is None else auc_of(findings, dataset, "transfer", layer)
+        return nested_auc(findings, dataset)
 
     def best(dataset: str) -> Estimate | None:
         found = [auc_of(findings, dataset, kind, None) for kind in BASELINES]

@@ -9,7 +9,7 @@ from anchorscope.report.assignment_rules import RULES, rules_of
 from anchorscope.report.charts.auc_charts import BASELINES
 from anchorscope.report.charts.line_chart import drawable
 from anchorscope.report.charts.reference_layer import shift_title
-from anchorscope.report.findings import Findings, auc_of, headline_layer, summary_of
+from anchorscope.report.findings import Findings, auc_of, nested_auc, summary_of
 from anchorscope.report.palette import GROUPS, Q_ANCHORED, display_name
 from anchorscope.report.wording import MISSING, Table, count, estimate, number, percent, points
 
@@ -73,41 +73,37 @@ def trust_table(findings: Findings) -> Table:
 
 
 def probe_table(findings: Findings) -> Table:
-    """AUC of the probes at l*, and of everything simpler."""
-    layers = {dataset: headline_layer(findings, dataset) for dataset in findings.datasets}
+    """AUC of the probes, every fold at its own l*, and of everything simpler."""
     sites = sorted(findings.probe_scores.filter(pl.col("kind") == "transfer")["site"].drop_nulls().unique().to_list())
 
     def row(label: str, kind: str, site: str | None) -> tuple[str, ...]:
-        cells = []
-        for dataset, layer in layers.items():
-            at = layer if site is not None else None
-            found = None if site is not None and layer is None else auc_of(findings, dataset, kind, at, site=site)
-            cells.append(estimate(found, 3))
-        return (label, *cells)
+        found = [
+            nested_auc(findings, dataset, kind=kind, site=site) if site else auc_of(findings, dataset, kind, None)
+            for dataset in findings.datasets
+        ]
+        return (label, *(estimate(one, 3) for one in found))
 
-    rows = [row(f"probe at {site}", "transfer", site) for site in sites]
-    rows.append(row(f"probe at {findings.site}, within relations", "within-relation", findings.site))
+    rows = [row(f"probe at {site}", "nested", site) for site in sites]
+    rows.append(row(f"probe at {findings.site}, within relations", "nested-within-relation", findings.site))
     rows += [row(f"baseline: {label}", kind, None) for kind, label in BASELINES.items()]
-    return Table(("AUC", *_layer_heads(findings)), tuple(rows))
+    return Table(("AUC", *map(display_name, findings.datasets)), tuple(rows))
 
 
 def surviving_table(findings: Findings) -> Table:
-    """AUC at l* under the interventions, headline site."""
+    """AUC under the interventions, every fold at its own l*, headline site; and what permuted labels would give."""
     plan = {
-        "untouched": ("transfer", "clean"),
-        "random tokens cut, same probe": ("transfer", "random"),
-        "question cut, same probe": ("transfer", "knockout"),
-        "question cut, probe trained again": ("refit", "knockout"),
+        "untouched": ("nested", "clean"),
+        "random tokens cut, same probe": ("nested", "random"),
+        "question cut, same probe": ("nested", "knockout"),
+        "question cut, probe trained again": ("nested-refit", "knockout"),
     }
     rows = []
     for label, (kind, intervention) in plan.items():
-        cells = []
-        for dataset in findings.datasets:
-            layer = headline_layer(findings, dataset)
-            found = None if layer is None else auc_of(findings, dataset, kind, layer, intervention=intervention)
-            cells.append(estimate(found, 3))
-        rows.append((label, *cells))
-    return Table(("AUC", *_layer_heads(findings)), tuple(rows))
+        found = [nested_auc(findings, dataset, intervention, kind=kind) for dataset in findings.datasets]
+        rows.append((label, *(estimate(one, 3) for one in found)))
+    chance = [summary_of(findings, dataset, "auc_permuted", group="refit") for dataset in findings.datasets]
+    rows.append(("the same with permuted labels: chance", *(estimate(one, 3) for one in chance)))
+    return Table(("AUC", *map(display_name, findings.datasets)), tuple(rows))
 
 
 def controls_table(findings: Findings) -> Table:
@@ -170,14 +166,6 @@ def _lowest_cell(rows: pl.DataFrame) -> str:
         return "no items"
     row = rows.row(0, named=True)
     return f"{number(row['delta_p'], 1)} at layer {row['layer']}"
-
-
-def _layer_heads(findings: Findings) -> list[str]:
-    heads = []
-    for dataset in findings.datasets:
-        layer = headline_layer(findings, dataset)
-        heads.append(display_name(dataset) + (f", layer {layer}" if layer is not None else ""))
-    return heads
 
 
 PER_GROUP = 5

@@ -70,8 +70,6 @@ NOOP_FLIPS = 0.03
 """About 120 items without a single flip are enough to stay under it; any knockout worth reading flips far more."""
 LABEL_SORTING = 0.5
 """Difference of the true shares. Above it, guessing the label from the group is right at least three times in four."""
-NO_SIGNAL_AUC = 0.5
-"""Guessing."""
 
 TWO_SIZES = 1.2
 """Largest over smallest number of parameters. Below it the difference lies in how parameters are counted."""

@@ -10,7 +10,7 @@ from typing import Any
 
 from anchorscope.report.assignment_rules import RULES
 from anchorscope.report.comparison.compared import Compared, panel_title
-from anchorscope.report.findings import Findings, auc_of, headline_layer, summary_of
+from anchorscope.report.findings import Findings, headline_layer, nested_auc, summary_of
 from anchorscope.report.palette import A_ANCHORED, GROUPS, Q_ANCHORED, display_name
 from anchorscope.report.statements.curve_readings import short_number
 from anchorscope.report.statements.run_curves import RunCurves
@@ -113,13 +113,12 @@ def results_table(compared: Compared) -> Table:
 
 def groups_table(compared: Compared) -> Table:
     """How well the probe does, and what the groups of the plain rule consist of."""
-    head = ("items", "AUC of the probe", "at layer", "Q share", "true among Q", "true among A")
+    head = ("items", "AUC of the probe", "middle l*", "Q share", "true among Q", "true among A")
     return _by_dataset(compared, head, _groups)
 
 
 def _groups(run: Findings, dataset: str) -> list[str]:
-    layer = headline_layer(run, dataset)
-    auc = None if layer is None else auc_of(run, dataset, "transfer", layer)
+    layer, auc = headline_layer(run, dataset), nested_auc(run, dataset)
     used = {row["dataset"]: row.get("used") for row in run.counts.to_dicts()}.get(dataset)
     share = percent(_of(run, dataset, "group_share", "plain", Q_ANCHORED))
     true = [percent(_of(run, dataset, "true_share", "plain", group)) for group in GROUPS]

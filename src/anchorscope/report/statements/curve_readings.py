@@ -144,7 +144,7 @@ MEASURES = {
     "separation": "from layer", "trough": "lowest ΔP", "trough_place": "at this part of the depth", "recovery": "rise",
     "a_flat": "farthest from zero", "sorts_by_label": "true share of Q-Anchored − of A-Anchored",
     "random_small": "random cut / knockout", "noop": "flips", "beats_baselines": "AUC − that of the best baseline",
-    "signal_survives": "AUC",
+    "signal_survives": "AUC − that of permuted labels",
 }  # fmt: skip
 """What is counted where a claim is told for all datasets at once."""
 

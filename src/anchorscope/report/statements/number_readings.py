@@ -2,12 +2,11 @@
 how good the probe itself is."""
 
 from anchorscope.report.charts.auc_charts import BASELINES
-from anchorscope.report.findings import auc_of, headline_layer
+from anchorscope.report.findings import auc_of, nested_auc
 from anchorscope.report.palette import A_ANCHORED, Q_ANCHORED
 from anchorscope.report.statements.reading_record import About, Reading
 from anchorscope.report.verdicts import (
     LABEL_SORTING,
-    NO_SIGNAL_AUC,
     NOOP_FLIPS,
     SMALL_RATIO,
     WORST_FIRST,
@@ -80,38 +79,34 @@ def fewer_flips_than_shuffled(about: About) -> Reading:
 
 
 def beats_baselines(about: About) -> Reading:
-    """Does the probe beat every baseline? Where one is not known, that it does cannot be said.
+    """Does the probe beat every baseline, in the same draws? Where one is not known, that it does cannot be said.
 
     Relations are not known of every dataset; there the words stand for them.
     """
     findings, dataset = about.findings, about.dataset or ""
-    layer = headline_layer(findings, dataset)
-    probe = None if layer is None else auc_of(findings, dataset, "transfer", layer)
     found = {kind: auc_of(findings, dataset, kind, None) for kind in BASELINES}
     known = {kind: value for kind, value in found.items() if value is not None}
     lacking = [BASELINES[kind] for kind in BASELINES if kind not in known and kind != "relation-only"]
     best = max(known, key=lambda kind: known[kind].value, default=None)
-    gain = difference(probe, known[best] if best else None)
-    verdicts = {above(difference(probe, value), 0.0) for value in known.values()} or {"undecided"}
+    gains = {kind: about.summary("auc_difference", "clean", kind) for kind in known}
+    verdicts = {above(gain, 0.0) for gain in gains.values()} or {"undecided"}
     verdict = next(one for one in WORST_FIRST if one in verdicts)
     if lacking and verdict == "holds":
         verdict = "undecided"
     words = "the probe tells true from false better than every baseline"
-    numbers = (
-        f"AUC {estimate(probe)} at layer {layer}; best baseline, {BASELINES[best]}: {estimate(known[best])}"
-        if best
-        else ""
-    )
+    gain = gains[best] if best else None
+    numbers = f"AUC {estimate(nested_auc(findings, dataset))}"
+    if best:
+        numbers += f"; best baseline, {BASELINES[best]}: {estimate(known[best])}, difference {estimate(gain)}"
     numbers += f"; not known: {', '.join(lacking)}" if lacking else ""
-    return about.reading("beats_baselines", words, numbers, gain, verdict, unit="AUC", layer=layer)
+    return about.reading("beats_baselines", words, numbers, gain, verdict, unit="AUC")
 
 
 def signal_survives(about: About) -> Reading:
-    """Can a probe trained on the cut states still tell?"""
-    findings, dataset = about.findings, about.dataset or ""
-    layer = headline_layer(findings, dataset)
-    refit = None if layer is None else auc_of(findings, dataset, "refit", layer, intervention="knockout")
+    """Can a probe trained on the cut states still tell, better than one that learned permuted labels?"""
+    refit = nested_auc(about.findings, about.dataset or "", "knockout", kind="nested-refit")
+    chance = about.summary("auc_permuted", group="refit")
+    beyond = about.summary("auc_beyond_permuted", group="refit")
     words = "with the question's key words cut, a probe trained anew still tells true from false"
-    numbers = f"AUC {estimate(refit)} at layer {layer}, 0.5 is guessing"
-    verdict = above(refit, NO_SIGNAL_AUC)
-    return about.reading("signal_survives", words, numbers, refit, verdict, unit="AUC", layer=layer)
+    numbers = f"AUC {estimate(refit)}; with permuted labels {estimate(chance)}"
+    return about.reading("signal_survives", words, numbers, beyond, above(beyond, 0.0), unit="AUC")

@@ -1,0 +1,112 @@
+"""The question share of one dataset: every site, position, layer and cut, with its floor, controls and nulls."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from anchorscope.catalogue import KNOCKOUT
+from anchorscope.probes.folds import truth_strata
+from anchorscope.progress import Progress
+from anchorscope.question_share.clean_evidence import CleanEvidence, clean_evidence
+from anchorscope.question_share.evidence import Lost, lost_evidence
+from anchorscope.question_share.halves import make_halves
+from anchorscope.stats.streams import stream
+
+CLEAN, NONE, RANDOM, PERMUTED = "clean", "none", "random", "permuted"
+"""Names of states and cuts beside those of interventions: nothing cut, and labels permuted within their relation."""
+
+
+@dataclass(frozen=True)
+class ShareItems:
+    """The used items of a dataset, as the question share sees them."""
+
+    labels: NDArray[np.bool_]
+    groups: NDArray[np.int64]
+    folds: NDArray[np.int64]
+    relations: Sequence[str | None]
+    item_ids: Sequence[str]
+    seed: int
+
+
+@dataclass(frozen=True)
+class Shares:
+    """What every cut took, over problems (place × layer)."""
+
+    found: Mapping[str, Lost]
+    """By cut: `knockout`, `random`, `none` at every place; `random 2` …, `random-mass`, `permuted` at the headline."""
+    n_layers: int
+    headline: int
+    """The headline's number among the places."""
+
+    def at_headline(self, name: str) -> Lost:
+        """A cut at the headline place, over layers."""
+        one = self.found[name]
+        if len(one.lost) == self.n_layers:
+            return one
+        start = self.headline * self.n_layers
+        return Lost(*(part[start : start + self.n_layers] for part in one))
+
+    def random_cuts(self) -> list[Lost]:
+        """All draws of the random control at the headline."""
+        names = [name for name in self.found if name == RANDOM or name.startswith(f"{RANDOM} ")]
+        return [self.at_headline(name) for name in names]
+
+
+def question_shares(
+    principal: Mapping[str, Tensor],
+    items: ShareItems,
+    headline: int,
+    device: str | torch.device,
+    progress: Progress,
+) -> Shares:
+    """Λ's parts from clean and cut states along their principal directions, [place, layer, item, direction] each."""
+    halves = make_halves(items.groups, truth_strata(items.labels, items.relations), items.seed, items.item_ids)
+    n_layers = principal[CLEAN].shape[1]
+    clean = principal[CLEAN].flatten(0, 1)
+    evidence = clean_evidence(clean, halves, items.labels, device, progress)
+    here = slice(headline * n_layers, (headline + 1) * n_layers)
+    cuts = {NONE: principal[CLEAN], **{name: one for name, one in principal.items() if name != CLEAN}}
+    found = {}
+    for name, states in cuts.items():
+        everywhere = len(states) == len(principal[CLEAN])
+        known = evidence if everywhere else evidence.take(here)
+        found[name] = lost_evidence(
+            known, states.flatten(0, 1), halves, items.labels, items.folds, device, progress, f"question share: {name}"
+        )
+    knockout = principal[KNOCKOUT].flatten(0, 1)[here]
+    had = found[KNOCKOUT].had[here]
+    found[PERMUTED] = permuted_share(clean[here], knockout, had, items, device, progress)
+    return Shares(found, n_layers, headline)
+
+
+def permuted_share(
+    clean: Tensor, cut: Tensor, had: NDArray[np.floating], items: ShareItems, device: str | torch.device,
+    progress: Progress,
+) -> Lost:  # fmt: skip
+    """What labels that mean nothing would lose, as a share of the evidence that is really there.
+
+    Labels are permuted within their relation, probes are fitted on them anew.
+    """
+    labels = permuted_labels(items)
+    halves = make_halves(items.groups, truth_strata(labels, items.relations), items.seed, items.item_ids)
+    evidence: CleanEvidence = clean_evidence(clean, halves, labels, device, progress, "question share: permuted labels")
+    found = lost_evidence(evidence, cut, halves, labels, items.folds, device, progress, "question share: permuted")
+    # Of labels that mean nothing the probes learn nothing: their sums vary with the measured items alone.
+    return found._replace(
+        had=had, influence=np.zeros_like(found.influence), by_split=np.zeros_like(found.by_split)
+    )
+
+
+def permuted_labels(items: ShareItems) -> NDArray[np.bool_]:
+    """Labels permuted within each relation."""
+    rng = stream(items.seed, "permuted labels of the question share")
+    labels = items.labels.copy()
+    names = np.array([one or "" for one in items.relations])
+    for name in np.unique(names):
+        inside = np.flatnonzero(names == name)
+        labels[inside] = labels[rng.permutation(inside)]
+    return labels
