@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from scipy.stats import binom
 from scipy.stats import t as student
 
 from anchorscope.stats.estimate import LEVEL, Estimate
@@ -21,6 +22,8 @@ MOST_BIAS = 0.05
 """Of the share, either way."""
 MOST_ALARMS = 0.05
 """Share of the replicas with one pathway in which two groups are claimed."""
+SURPRISE = 0.05
+"""Chance below which replicas contradict a mark."""
 RATES = ("false_alarms", "power", "covered")
 """Quantities that are yes or no in a replica."""
 
@@ -47,12 +50,12 @@ def mark(
 ) -> Marks:
     """Means over replicas; `in_twin` are those of the world's twin, the same ones where a world has one pathway."""
     values: dict[str, Estimate] = {}
-    for quantity in found[0]:
+    for quantity in dict.fromkeys(name for one in found for name in one):
         name = "power" if quantity == "claims" else quantity
-        values[name] = _mean([one[quantity] for one in found], name in RATES)
+        values[name] = _mean([one.get(quantity, np.nan) for one in found], name in RATES)
     values["false_alarms"] = _mean([one["claims"] for one in in_twin], True)
     if np.isnan(truth.ceiling[0]):
-        values.pop("power")  # with one pathway a claim is a false alarm
+        values.pop("power", None)  # with one pathway a claim is a false alarm
     values = {name: one for name, one in values.items() if np.isfinite(one.value)}
     return Marks(world, rule, n, values, _passes(values, truth))
 
@@ -61,7 +64,13 @@ def _passes(values: dict[str, Estimate], truth: Truth) -> bool:
     reachable = dict(zip(("auc_true", "auc_false"), truth.ceiling, strict=True))
     aucs = [values[name].value >= LEAST_AUC for name in reachable if name in values and reachable[name] >= LEAST_AUC]
     bias = [abs(values["share_bias"].value) <= MOST_BIAS] if "share_bias" in values else []
-    return all([*aucs, *bias, values["false_alarms"].value <= MOST_ALARMS])
+    return all([*aucs, *bias, _few_alarms(values["false_alarms"])])
+
+
+def _few_alarms(found: Estimate) -> bool:
+    """Whether so many false alarms, or more, would be no surprise at the rate that is allowed."""
+    alarms = round(found.value * found.n)
+    return found.value <= MOST_ALARMS or float(binom.sf(alarms - 1, found.n, MOST_ALARMS)) > SURPRISE
 
 
 def _mean(values: Sequence[float], is_rate: bool) -> Estimate:

@@ -14,9 +14,11 @@ MEANINGS = {
     "share_bias": "that share less the planted one",
     "claims": "whether two groups are claimed",
     "covered": "whether the interval of the share holds the true one",
-    "share_calls": "items that are called at all",
-    "wrong_calls": "wrong ones among the calls",
-    "n": "items that the rule speaks of",
+    "items_covered": "items whose own interval holds their share",
+    "called_items": "items that are called at all",
+    "wrong_question_calls": "answer items among those called question",
+    "wrong_answer_calls": "question items among those called answer",
+    "sorted_items": "items that the rule speaks of",
 }
 """Every quantity in words."""
 

@@ -100,4 +100,4 @@ def _way(
     share = float(calls.members(GROUPS[0])[right].mean())
     planted = float(world.shares(kind)[right].mean())
     aucs = auc_by_truth(score, kind, measured.labels, right, measured.folds) if world.has_kinds else {}
-    return aucs | {"share_bias": share - planted, "share": share, "n": float(right.sum())}
+    return aucs | {"share_bias": share - planted, "share": share, "sorted_items": float(right.sum())}

@@ -61,6 +61,11 @@ class World:
         """Share of an item's evidence that is in the question part, by its kind (1: question, 0: answer)."""
         return np.full_like(kind, HALF) if self.division == "half" else kind
 
+    def log_odds_shares(self, kind: Float[np.ndarray, "*shape"]) -> Float[np.ndarray, "*shape"]:
+        """Share of an item's log-odds that the question part contributes, to a probe that weighs both parts alike."""
+        question = np.sqrt(self.shares(kind))
+        return question / (question + np.sqrt(1 - self.shares(kind)))
+
 
 _ALL = (
     World("one-pathway", "every item takes half of its evidence from the question and half from the answer",
