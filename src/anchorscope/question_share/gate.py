@@ -24,5 +24,5 @@ def beyond_zero(lost: Float[np.ndarray, " item"], groups: Int[np.ndarray, " item
 
 
 def may_call(p_value: float, thirds_low: float, gain: float) -> bool:
-    """Whether items are called: p of `beyond_zero`, the lower end of the thirds' difference, the mixture's mean gain."""
+    """Whether items are called: p of `beyond_zero`, lower end of the thirds' difference, mean gain of the mixture."""
     return p_value < SIGNIFICANT and thirds_low > 0 and gain > LEAST_GAIN

@@ -1,4 +1,4 @@
-"""What is measured of a rule in one replica of a world: a few named numbers, those left out that make no sense there."""
+"""What is measured of a rule in one replica of a world: named numbers, without those that make no sense there."""
 
 import numpy as np
 from jaxtyping import Bool, Float, Int

@@ -16,6 +16,7 @@ from anchorscope.validation.worlds.states import Made, make_states
 from anchorscope.validation.worlds.truth import N_ENDLESS, Truth, find_truth
 from anchorscope.validation.worlds.world import WORLDS, World
 
+
 @dataclass(frozen=True)
 class Plan:
     """How many replicas of each kind there are at one number of items."""
