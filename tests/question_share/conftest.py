@@ -30,7 +30,8 @@ class Case:
 
     def lost(self, states: torch.Tensor | None = None) -> Lost:
         """What is lost under the cut, or under other states."""
-        return lost_evidence(self.evidence(), self.cut if states is None else states, self.halves, self.labels, self.folds)
+        states = self.cut if states is None else states
+        return lost_evidence(self.evidence(), states, self.halves, self.labels, self.folds)
 
 
 MakeCase = Callable[..., Case]

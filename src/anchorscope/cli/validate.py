@@ -26,6 +26,7 @@ def validate(
     ] = "all",
     seed: Annotated[int, typer.Option(help="Seed of the items and of every draw.", min=0)] = 0,
     bootstrap: Annotated[int, typer.Option(help="Resamples behind every interval.", min=100)] = 2000,
+    worlds: Annotated[str, typer.Option(help="Which harder worlds: names with commas, or all.")] = "all",
     world_items: Annotated[
         str, typer.Option(help="Numbers of items in the harder worlds, with commas.")
     ] = "300,1000,3000",
@@ -49,6 +50,8 @@ def validate(
         items=items, evidence=named, seed=seed, bootstrap=bootstrap, device=device,
         world_items=_read_sizes(world_items), replicas=replicas,
     )  # fmt: skip
+    if worlds != "all":
+        options = replace(options, worlds=_read_worlds(worlds, options.worlds))
     if shares is not None:
         options = replace(options, shares=_read_shares(shares))
     folder = named_folder(out)
@@ -62,6 +65,15 @@ def validate(
         for line in found["summary"]:
             say(line)
         say(f"page: {folder / 'validation.html'}")
+
+
+def _read_worlds(text: str, known: tuple[str, ...]) -> tuple[str, ...]:
+    """Names with commas."""
+    named = tuple(part.strip() for part in text.split(",") if part.strip())
+    strange = [name for name in named if name not in known]
+    if strange or not named:
+        raise UserError(f"Worlds {text!r}: allowed are {', '.join(known)}, with commas, or all.")
+    return named
 
 
 def _read_sizes(text: str) -> tuple[int, ...]:

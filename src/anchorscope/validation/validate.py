@@ -51,6 +51,8 @@ class Options:
     """Numbers of items in the harder worlds."""
     replicas: int | None = None
     """Replicas of every world; None: the usual few."""
+    worlds: tuple[str, ...] = tuple(WORLDS)
+    """Names of the worlds."""
 
 
 def validate(out: Path, options: Options, fresh: bool = False, progress: Progress | None = None) -> Path:
@@ -72,7 +74,7 @@ def validate(out: Path, options: Options, fresh: bool = False, progress: Progres
     confusion = confusion_table(items, scores)
     found_in_worlds = run_worlds(
         options.replicas, options.world_items, checked_device(choose_device(options.device)), options.seed,
-        progress=listener,
+        options.worlds, listener,
     )  # fmt: skip
     worlds = worlds_table(found_in_worlds)
     for name, table in (("recovery", recovery), ("confusion", confusion), ("worlds", worlds)):
@@ -148,9 +150,11 @@ def _command(options: Options) -> str:
     shares = ",".join(f"{name.replace('_', '-')}={share:g}" for name, share in asdict(options.shares).items())
     sizes = ",".join(map(str, options.world_items))
     replicas = "" if options.replicas is None else f" --replicas {options.replicas}"
+    worlds = "" if options.worlds == tuple(WORLDS) else f" --worlds {','.join(options.worlds)}"
     return (
         f"anchorscope validate --items {options.items} --shares {shares} --evidence {','.join(options.evidence)} "
-        f"--seed {options.seed} --bootstrap {options.bootstrap} --world-items {sizes}{replicas} --out NEW_FOLDER"
+        f"--seed {options.seed} --bootstrap {options.bootstrap} --world-items {sizes}{replicas}{worlds} "
+        f"--out NEW_FOLDER"
     )
 
 

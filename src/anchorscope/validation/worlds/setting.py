@@ -15,8 +15,8 @@ from anchorscope.stats.streams import stream, unnamed
 from anchorscope.validation.worlds.states import Made
 
 N_FOLDS = 5
-RESAMPLES = 300
-"""Behind the intervals within a replica: a claim is a matter of sides, and coverage averages over replicas."""
+RESAMPLES = 1000
+"""Behind the intervals of shares within a replica."""
 
 
 @dataclass(frozen=True)

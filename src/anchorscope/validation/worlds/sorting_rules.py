@@ -25,11 +25,13 @@ from anchorscope.validation.worlds.setting import Setting
 from anchorscope.validation.worlds.states import Made
 from anchorscope.validation.worlds.world import World
 
+_RESAMPLES = 200  # enough to tell on which side of zero an interval lies
+
 
 def sorting_rules(world: World, made: Made, setting: Setting) -> dict[str, list[Quantities]]:
     """What each rule says of every replica."""
     found: dict[str, list[Quantities]] = {rule: [] for rule in ASSIGNMENTS}
-    draws = Draws.of(setting.weights)
+    draws = Draws.of(setting.weights[:_RESAMPLES])
     with resampling(draws.device):
         for replica, measured in enumerate(_measured(made, setting)):
             kind = made.planted.kind[replica]
