@@ -51,11 +51,14 @@ SCORE_COLUMNS = (
     "auc", "ci_low", "ci_high", "log_loss", "brier", "n", "n_groups",
 )  # fmt: skip
 """probe_scores.csv."""
-SHARE_COLUMNS = (
-    "model", "dataset", "intervention", "site", "position", "layer", "group", "truth", "share", "ci_low", "ci_high",
-    "n", "n_groups", "method",
-)  # fmt: skip
+SHARE_SCHEMA: dict[str, pl.DataType] = {
+    "model": pl.String(), "dataset": pl.String(), "intervention": pl.String(), "site": pl.String(),
+    "position": pl.String(), "layer": pl.Int64(), "group": pl.String(), "truth": pl.String(), "share": pl.Float64(),
+    "ci_low": pl.Float64(), "ci_high": pl.Float64(), "n": pl.Int64(), "n_groups": pl.Int64(), "method": pl.String(),
+}  # fmt: skip
 """question_share.csv: Λ per cut, place, layer and group."""
+SHARE_COLUMNS = tuple(SHARE_SCHEMA)
+"""The same, names alone."""
 SHARE_ITEM_SCHEMA: dict[str, pl.DataType] = {
     "dataset": pl.String(), "item_id": pl.String(), "intervention": pl.String(), "site": pl.String(),
     "position": pl.String(), "lost": pl.List(pl.Float32()), "had": pl.List(pl.Float32()),
@@ -67,6 +70,11 @@ SHARE_TEST_SCHEMA: dict[str, pl.DataType] = {
     "ci_low": pl.Float64(), "ci_high": pl.Float64(), "p_value": pl.Float64(), "n": pl.Int64(), "method": pl.String(),
 }  # fmt: skip
 """question_share_tests.csv: what follows from the share at the headline place and layer, one number per row."""
+SHARE_CALL_SCHEMA: dict[str, pl.DataType] = {
+    "item_id": pl.String(), "question_share": pl.Float64(), "question_share_low": pl.Float64(),
+    "question_share_high": pl.Float64(), "pathway_call": pl.String(),
+}  # fmt: skip
+"""What items.parquet says of a used item's share."""
 SUMMARY_COLUMNS = (
     "dataset", "site", "position", "assignment", "intervention", "group", "quantity",
     "value", "ci_low", "ci_high", "n", "method",

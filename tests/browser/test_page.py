@@ -8,6 +8,7 @@ from xml.etree import ElementTree
 
 import polars as pl
 import pytest
+from report_shares import with_shares
 from report_synthetic import LAYERS, make_findings
 
 from anchorscope.report.charts.delta_p import DeltaPChart
@@ -35,7 +36,7 @@ def _with_retained(findings):
 
 @pytest.fixture(scope="module")
 def findings():
-    return _with_retained(make_findings())
+    return with_shares(_with_retained(make_findings()))
 
 
 @pytest.fixture(scope="module")

@@ -7,14 +7,14 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))  # pytest's import mode does not make helper modules importable
 
-from report_synthetic import make_findings
+from report_shares import run_with_shares
 
 from anchorscope.report.render import write_all
 
 
 @pytest.fixture(scope="session")
 def findings():
-    return make_findings()
+    return run_with_shares(datasets=("popqa", "triviaqa"))
 
 
 @pytest.fixture(scope="session")

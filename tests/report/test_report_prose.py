@@ -5,17 +5,29 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from report_sampled import run_of, sampled, valley, with_draws
+from report_shares import World, with_shares
 from report_synthetic import LAYERS
 
 from anchorscope.report.statements.curve_readings import curve_statements
-from anchorscope.report.statements.prose import DATASET_PHRASES, INTERPRETED, KEY_PHRASES, ONE_DATASET, words
+from anchorscope.report.statements.prose import (
+    DATASET_PHRASES,
+    INTERPRETED,
+    KEY_PHRASES,
+    NOT_MEASURED,
+    ONE_DATASET,
+    words,
+)
 from anchorscope.report.statements.prose_chart import NOISE
 from anchorscope.report.statements.run_readings import read
+from anchorscope.report.statements.share_prose import SHARE_PHRASES
 
 VERDICTS = ("holds", "does not hold", "undecided")
 TWO = ("popqa", "triviaqa")
 RULES = ("plain", "corrected", "retained")
-FINDINGS = {datasets: sampled(valley(-40, -10), datasets=datasets, rules=RULES) for datasets in (("atlas",), TWO)}
+FINDINGS = {
+    datasets: with_shares(sampled(valley(-40, -10), datasets=datasets, rules=RULES), World(random_weights=0.02))
+    for datasets in (("atlas",), TWO)
+}
 OBSERVED = {datasets: read(findings) for datasets, findings in FINDINGS.items()}
 
 
@@ -69,6 +81,17 @@ def test_a_key_observation_says_what_its_verdict_says(key, verdict, datasets):
         assert not point.text.startswith(KEY_PHRASES[key].of(other) + " (")
 
 
+@pytest.mark.parametrize("datasets", [("atlas",), TWO])
+@pytest.mark.parametrize("verdict", VERDICTS)
+@pytest.mark.parametrize("key", SHARE_PHRASES, ids=lambda key: key[1])
+def test_so_does_one_about_the_question_share(key, verdict, datasets):
+    label, claim = key
+    found = judged(OBSERVED[datasets], verdict, claim)
+    (bullets,) = section(words(FINDINGS[datasets], found), "observations").lists
+    (point,) = [one for one in bullets.points if one.label == label]
+    assert [other for other in VERDICTS if point.text.startswith(f"{SHARE_PHRASES[key].of(other)} (")] == [verdict]
+
+
 @pytest.mark.parametrize("verdict", VERDICTS)
 @pytest.mark.parametrize("key", DATASET_PHRASES, ids=lambda key: key[2])
 def test_so_does_one_about_the_datasets(key, verdict):
@@ -108,7 +131,8 @@ def test_where_everything_is_undecided_nothing_is_claimed():
             assert "Undecided: that it starts" in bullet
             assert not any(bullet.startswith(f"300 items. It {clause}") for clause in claimed)
         text = all_text(prose)
-        for phrases in (*KEY_PHRASES.values(), *DATASET_PHRASES.values(), *INTERPRETED.values()):
+        all_phrases = (KEY_PHRASES, SHARE_PHRASES, DATASET_PHRASES, INTERPRETED)
+        for phrases in (one for those in all_phrases for one in those.values()):
             assert f"{phrases.of('holds')} (" not in text
             assert f"{phrases.of('does not hold')} (" not in text
             assert phrases.of("holds").rstrip(".") + "." not in text
@@ -130,6 +154,7 @@ def test_a_curve_is_told_from_its_numbers():
     prose = told(sampled(valley(-40, -10, place=12), noise=0.3))
     q, a = section(prose, "series").lists[0].points
     assert q.text.startswith("300 items. It starts within ±5 points of zero")
+    assert "So by construction: ΔP −40.0" in q.text  # no verdict: the rule sorts by it
     assert "lowest at layer 12" in q.text
     assert "comes back by more than 5 points (rise from the lowest layer to the end: 30.0" in q.text
     assert "never gets more than 5 points below zero" in a.text
@@ -163,6 +188,18 @@ def test_without_draws_and_without_numbers_it_still_reads():
     assert "nothing can be said about its shape" in text
     assert "What is drawn: not available" in text
     assert words(bare, []).sections  # no readings at all
+
+
+def test_an_older_run_says_what_it_cannot_tell():
+    assert NOT_MEASURED in text_of(section(told(run_of(("atlas",))), "interpretation"))
+    assert NOT_MEASURED not in text_of(section(told(FINDINGS["atlas",]), "interpretation"))
+
+
+def test_what_every_rule_brings_about_is_told_as_that():
+    (bullets,) = section(told(FINDINGS[TWO]), "observations").lists
+    (point,) = [one for one in bullets.points if one.label == "So by construction"]
+    assert "plain rule: PopQA ΔP −52.0 [−54.5, −49.5] against −5.0" in point.text
+    assert "one pathway as well" in point.text
 
 
 def test_markup_is_left_to_the_template():

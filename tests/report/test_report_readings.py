@@ -11,6 +11,7 @@ from anchorscope.report.findings import summary_of
 from anchorscope.report.run_summary import tally
 from anchorscope.report.statements.run_readings import read
 from anchorscope.report.verdicts import (
+    NO_VERDICT,
     NOOP_FLIPS,
     above,
     all_of,
@@ -20,6 +21,7 @@ from anchorscope.report.verdicts import (
     size_ratio,
     with_zero_bound,
 )
+from anchorscope.report.wording import number
 from anchorscope.stats.estimate import Estimate
 
 
@@ -40,12 +42,18 @@ def reference(q, a, half):
     )
 
 
-@pytest.mark.parametrize(
-    ("q", "a", "half", "verdict"),
-    [(-50, -5, 3, "holds"), (-5, -50, 3, "does not hold"), (-10, -5, 3, "undecided"), (-50, -5, 0, "undecided")],
-)
-def test_q_below_a_follows_the_intervals(q, a, half, verdict):
-    assert reading(reference(q, a, half), "q_below_a")["verdict"] == verdict
+@pytest.mark.parametrize(("q", "a", "half"), [(-50, -5, 3), (-10, -5, 3), (-50, -5, 0)])
+def test_what_the_rule_sorts_by_gets_a_number_and_no_verdict(q, a, half):
+    found = reading(reference(q, a, half), "q_below_a")
+    assert (found["verdict"], found["standing"], found["value"]) == (None, "by construction", q - a)
+    assert found["text"].endswith(": no verdict, so by construction.")
+    assert f"ΔP {number(q, 1)}" in found["text"]
+
+
+def test_the_corrected_rule_makes_the_labels_even_and_so_gets_no_verdict_on_them():
+    findings = make_findings(("atlas",))
+    assert reading(findings, "sorts_by_label")["verdict"] == "holds"
+    assert reading(findings, "sorts_by_label", "corrected")["verdict"] is None
 
 
 @pytest.mark.parametrize(
@@ -126,6 +134,14 @@ def test_what_survives_is_judged_by_permuted_labels():
     assert reading(rest, "signal_survives", None)["verdict"] == "undecided"
 
 
+@pytest.mark.parametrize(("gain", "verdict"), [(0.06, "holds"), (-0.06, "does not hold"), (0.01, "undecided")])
+def test_what_the_probe_adds_to_confidence(gain, verdict):
+    row = summary_row("atlas", "auc_beyond_confidence", gain, 0.03, intervention="clean", group="nested")
+    found = reading(with_summary(row), "adds_to_confidence", None)
+    assert (found["verdict"], found["value"]) == (verdict, gain)
+    assert "of confidence alone 0.68" in found["text"]
+
+
 def test_better_than_every_baseline_needs_every_baseline():
     findings = make_findings(("atlas",))
     assert reading(findings, "beats_baselines", None)["verdict"] == "holds"
@@ -155,8 +171,10 @@ def test_the_headline_site_is_read():
 
 
 def test_every_text_ends_with_its_verdict():
-    for entry in read(make_findings()):
-        assert entry["text"].endswith(f": {entry['verdict']}.")
+    found = read(make_findings())
+    assert any(entry["verdict"] is None for entry in found)
+    for entry in found:
+        assert entry["text"].endswith(f": {entry['verdict'] or NO_VERDICT}.")
 
 
 def test_tally_counts_the_datasets():

@@ -9,10 +9,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from report_sampled import run_of, sampled, valley, with_draws
+from report_shares import with_shares
 from report_synthetic import LAYERS, make_findings
 
 from anchorscope.report.findings import SAMPLE_SCHEMA
 from anchorscope.report.statements.run_readings import read
+from anchorscope.report.verdicts import NO_VERDICT
 
 LAST = LAYERS - 1
 SHAPE_CLAIMS = {"first_layer", "trough", "trough_place", "recovery", "last_layer", "plateau", "volatility"}
@@ -32,8 +34,9 @@ def verdicts(found):
 def test_a_valley_is_read_as_one(place, depth, end):
     read_off = readings(sampled(valley(depth, end, place), noise=0.1, rules=("plain",)))
     found = verdicts(read_off)
-    for claim in ("first_layer", "trough", "trough_place", "recovery", "last_layer", "volatility", "separation"):
+    for claim in ("first_layer", "trough_place", "recovery", "last_layer", "volatility"):
         assert found[claim] == "holds", claim
+    assert found["trough"] is found["separation"] is None  # the rule sorts by just that
     assert found["a_flat"] == "holds"
     assert found["a_trough"] == found["a_recovery"] == "does not hold"
     trough, there = read_off["trough"], read_off["trough_place"]
@@ -45,8 +48,8 @@ def test_a_valley_is_read_as_one(place, depth, end):
 
 def test_the_same_valley_under_heavy_noise_decides_nothing():
     found = verdicts(readings(sampled(valley(-12.0, -4.0), noise=8.0)))
-    assert found["trough"] == found["trough_place"] == found["recovery"] == found["plateau"] == "undecided"
-    assert found["separation"] == found["a_flat"] == found["last_layer"] == found["first_layer"] == "undecided"
+    assert found["trough_place"] == found["recovery"] == found["plateau"] == found["a_trough"] == "undecided"
+    assert found["a_flat"] == found["last_layer"] == found["first_layer"] == "undecided"
 
 
 def test_a_curve_that_only_falls_does_not_recover():
@@ -57,17 +60,18 @@ def test_a_curve_that_only_falls_does_not_recover():
 
 
 def test_a_flat_curve_has_no_trough():
-    found = verdicts(readings(sampled(np.zeros(LAYERS))))
-    assert found["trough"] == "does not hold"
+    flat = readings(sampled(np.zeros(LAYERS)))
+    found = verdicts(flat)
+    assert found["a_trough"] == "does not hold"
     assert found["plateau"] == "holds"
     assert found["last_layer"] == "undecided"
-    assert found["separation"] == "undecided"
+    assert flat["separation"]["value"] is None
 
 
 def test_groups_that_stand_the_other_way_round_do_not_separate():
     swapped = readings(sampled(np.zeros(LAYERS), valley(-40, -30), noise=0.5))
     found = swapped["separation"]
-    assert (found["verdict"], found["value"], found["layer"]) == ("does not hold", None, None)
+    assert (found["verdict"], found["value"], found["layer"]) == (None, None, None)
     assert "at no layer" in found["text"]
     assert verdicts(swapped)["a_flat"] == "does not hold"
     assert verdicts(swapped)["a_trough"] == "holds"
@@ -96,14 +100,14 @@ def test_records_are_alike_and_unique():
     assert {o["claim"] for o in found if o["scope"] == "curve"} == SHAPE_CLAIMS | {
         f"a_{claim}" for claim in (*SHAPE_CLAIMS, "flat")
     }
-    assert all(o["text"].endswith(f": {o['verdict']}.") and o["statement"] in o["text"] for o in found)
+    assert all(o["text"].endswith(f": {o['verdict'] or NO_VERDICT}.") and o["statement"] in o["text"] for o in found)
     json.dumps(found, allow_nan=False)
 
 
 @pytest.mark.parametrize("datasets", [("atlas",), ("popqa", "triviaqa", "nq", "hotpotqa")])
 def test_about_a_dozen_readings_come_first(datasets):
-    found = read(sampled(valley(-40, -10), datasets=datasets))
-    assert 10 <= sum(o["key"] for o in found) <= 18
+    found = read(with_shares(sampled(valley(-40, -10), datasets=datasets)))
+    assert 15 <= sum(o["key"] for o in found) <= 22
     assert {o["scope"] for o in found if o["key"]} <= ({"curve", "dataset"} if len(datasets) == 1 else {"model"})
 
 
@@ -112,8 +116,7 @@ def test_without_draws_the_shape_is_undecided_and_everything_else_is_read():
     assert findings.curve_samples.schema == SAMPLE_SCHEMA
     found = read(findings)
     shaped = [o for o in found if o["scope"] == "curve" or o["claim"] == "separation"]
-    assert shaped
-    assert {o["verdict"] for o in shaped} == {"undecided"}
+    assert {o["verdict"] for o in shaped} == {"undecided", None}
     assert all(o["value"] is None and "not available" in o["text"] for o in shaped)
     assert any(o["verdict"] == "holds" for o in found)
 
@@ -121,8 +124,8 @@ def test_without_draws_the_shape_is_undecided_and_everything_else_is_read():
 def test_few_draws_show_a_value_and_decide_nothing():
     findings = sampled(valley(-40, -10))
     few = findings.curve_samples.with_columns(pl.col("delta_p").list.head(20))
-    found = readings(replace(findings, curve_samples=few))["trough"]
-    assert found["value"] == pytest.approx(-40)
+    found = readings(replace(findings, curve_samples=few))["recovery"]
+    assert found["value"] == pytest.approx(30)
     assert (found["ci_low"], found["verdict"]) == (None, "undecided")
 
 
@@ -132,7 +135,7 @@ def test_a_handful_of_items_shows_values_and_decides_nothing():
     few = {name: pl.when(q).then(3).otherwise(name).alias(name) for name in ("n", "n_groups")}
     summary = findings.summary.with_columns(few["n"].cast(pl.Int64))
     found = readings(replace(findings, curves=findings.curves.with_columns(**few), summary=summary))
-    for claim in ("trough", "recovery", "last_layer", "separation", "q_below_a", "sorts_by_label", "random_small"):
+    for claim in ("recovery", "last_layer", "sorts_by_label", "random_small"):
         assert found[claim]["verdict"] == "undecided", claim
         assert found[claim]["value"] is not None
     assert found["trough"]["n"] == found["q_below_a"]["n"] == 3
@@ -198,16 +201,16 @@ def test_one_dataset_is_not_compared_and_a_missing_curve_leaves_it_open():
     gone = both.curve_samples.filter((pl.col("dataset") != "popqa") | (pl.col("group") != "Q-Anchored"))
     found = readings(replace(both, curve_samples=gone), None)
     assert (found["order_stable"]["verdict"], found["order_stable"]["value"]) == ("undecided", None)
-    assert found["all_trough"]["verdict"] == "undecided"
+    assert found["all_recovery"]["verdict"] == "undecided"
 
 
 def test_what_holds_in_each_dataset_is_said_of_the_model():
     good = several([valley(-40, -10), valley(-60, -30)])
-    found = good["all_trough"]
+    found = good["all_recovery"]
     assert found["verdict"] == "holds"
     assert "Both datasets, plain rule:" in found["text"]
-    assert "PopQA −40.0" in found["text"]
-    assert "TriviaQA −60.0" in found["text"]
-    mixed = several([valley(-40, -10), np.zeros(LAYERS)])["all_trough"]
+    assert "PopQA 30.0" in found["text"]
+    assert "TriviaQA 30.0" in found["text"]
+    mixed = several([valley(-40, -10), np.linspace(0, -60, LAYERS)])["all_recovery"]
     assert mixed["verdict"] == "does not hold"
     assert mixed["value"] == pytest.approx(0.0)  # the number is that of the dataset which speaks against it

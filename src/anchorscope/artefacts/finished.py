@@ -13,7 +13,14 @@ from anchorscope.artefacts.durable import canonical_hash, sha256
 from anchorscope.errors import UserError
 from anchorscope.recipe import Recipe, make_recipe, read_recipe
 from anchorscope.report.findings import Findings, headline_effects
-from anchorscope.schema import EXPERIMENT_SCHEMA, SCHEMA_VERSION, UNAVAILABLE_SCHEMA
+from anchorscope.schema import (
+    EXPERIMENT_SCHEMA,
+    SCHEMA_VERSION,
+    SHARE_SCHEMA,
+    SHARE_TEST_SCHEMA,
+    UNAVAILABLE_SCHEMA,
+    empty,
+)
 
 
 @dataclass(frozen=True)
@@ -55,6 +62,8 @@ class FinishedRun:
             unavailable=pl.DataFrame(self.manifest["unavailable"], schema=UNAVAILABLE_SCHEMA),
             curve_samples=self.parquet("curve_samples"),
             effects=self._headline_effects(),
+            question_share=self.csv_where_made("question_share", SHARE_SCHEMA),
+            question_share_tests=self.csv_where_made("question_share_tests", SHARE_TEST_SCHEMA),
             parameters=model["parameters"],
         )
 
@@ -70,6 +79,10 @@ class FinishedRun:
     def csv(self, name: str, schema: Any = None) -> pl.DataFrame:
         """A table of the folder that was written as text."""
         return self._read(f"{name}.csv", lambda place: pl.read_csv(place, schema=schema, infer_schema_length=None))
+
+    def csv_where_made(self, name: str, schema: Any) -> pl.DataFrame:
+        """A table that older runs do not have: then it is empty."""
+        return self.csv(name, schema) if (self.path / f"{name}.csv").is_file() else empty(schema)
 
     def _read(self, name: str, read: Callable[[Path], pl.DataFrame]) -> pl.DataFrame:
         place = self.path / name

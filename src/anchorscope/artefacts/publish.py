@@ -38,7 +38,7 @@ class DatasetResult:
     effects: pl.DataFrame
     counts: pl.DataFrame
     tables: Mapping[str, pl.DataFrame]
-    """curves, curve_samples, reference_curves, probe_scores, pathways, summary."""
+    """curves, curve_samples, reference_curves, probe_scores, pathways, summary, question_share with items and tests."""
     probes: Mapping[str, Tensor]
     reference_layers: tuple[int, ...]
     """l* of each fold at the headline place."""
@@ -99,9 +99,12 @@ def _publish(
         **{name: pl.concat([one.tables[name] for one in results]) for name in results[0].tables},
         **{name: pl.concat([getattr(one, name) for one in results]) for name in _OF_EXPERIMENTS},
     }
-    for name in ("items", "effects", "pathways", "curve_samples", "experiment_items"):
+    for name in ("items", "effects", "pathways", "curve_samples", "experiment_items", "question_share_items"):
         frames[name].write_parquet(made / f"{name}.parquet")
-    for name in ("curves", "reference_curves", "probe_scores", "summary", "experiments"):
+    for name in (
+        "curves", "reference_curves", "probe_scores", "summary", "experiments", "question_share",
+        "question_share_tests",
+    ):
         frames[name].write_csv(made / f"{name}.csv")
     save_file({name: tensor for one in results for name, tensor in one.probes.items()}, made / "probes.safetensors")
     for kept in (kept for one in results for kept in one.kept):

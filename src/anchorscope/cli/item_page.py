@@ -165,6 +165,10 @@ def _fact_rows(item: ItemRecord) -> Iterator[tuple[str, str]]:
     for name, value in (("subject", item.subject), ("relation", item.relation)):
         if value:
             yield name, harmless(value)
+    if item.question_share is not None:
+        value, low, high = (number(100 * end, 0) for end in item.question_share)
+        call = f"; {item.pathway_call}" if item.pathway_call else ""
+        yield "question share", f"{value} % [{low}, {high}] of its evidence, an estimate for one item{call}"
     if item.pathways:
         yield "pathway", ", ".join(f"{pathway} ({rule})" for rule, pathway in item.pathways.items())
     if item.reference_layer is not None:

@@ -5,7 +5,7 @@ from typing import Annotated, Any
 
 import typer
 
-from anchorscope.catalogue import EVIDENCE
+from anchorscope.catalogue import RATED
 from anchorscope.cli.terminal import emit_json, listener, say
 from anchorscope.errors import UserError
 from anchorscope.recipe import named_folder
@@ -22,7 +22,7 @@ def validate(
         str | None, typer.Option(help=f"Shares of the six kinds of items; they add up to 1. Default: {_SHARES}.")
     ] = None,
     evidence: Annotated[
-        str, typer.Option(help=f"Which experiments to rate: names with commas, or all: {', '.join(EVIDENCE)}.")
+        str, typer.Option(help=f"Which experiments to rate: names with commas, or all: {', '.join(RATED)}.")
     ] = "all",
     seed: Annotated[int, typer.Option(help="Seed of the items and of every draw.", min=0)] = 0,
     bootstrap: Annotated[int, typer.Option(help="Resamples behind every interval.", min=100)] = 2000,

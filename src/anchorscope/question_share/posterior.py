@@ -1,7 +1,7 @@
 """What can be said of single items: a share with an interval, and a call only where two groups show.
 
 Two models look at ẑ (what the cut state explains) against z (the clean log-odds).
-Graded: an item of share λ keeps (1 − λ) of its log-odds, up to the noise that a random cut leaves; the distribution of λ
+Graded: an item of share λ keeps (1 − λ) of its log-odds, up to the noise that a random cut leaves; how λ is distributed
 over the items is found by maximum likelihood without a form (Kiefer and Wolfowitz 1956), and gives every item a
 posterior. An item whose z is near zero tells nothing, and its interval is as wide as the distribution.
 Two groups: question items explain nothing of z, answer items as much as under a random cut or at least half of that;

@@ -1,9 +1,9 @@
 """What the page's charts can show, as compact JSON: one list of whole numbers per curve, not one object per point.
 
-Values are stored in thousandths of a point (ΔP) and ten-thousandths (AUC): what is shown is rounded once more, and must
-not come out differently from the tables. A run with many experiments may have more curves than a page should carry.
-Then what a reader would miss least goes first: further interventions at other sites and positions than the chart's, the
-splits by truth there, the splits of further interventions, other by_site.
+Values are stored in thousandths of a point (ΔP) and ten-thousandths (AUC, question share): what is shown is rounded
+once more, and must not come out differently from the tables. A run with many experiments may have more curves than a
+page should carry. Then what a reader would miss least goes first: further interventions at other sites and positions
+than the chart's, the splits by truth there, the splits of further interventions, other by_site.
 """
 
 import math
@@ -18,6 +18,7 @@ from anchorscope.report.charts.auc_charts import BASELINES
 from anchorscope.report.experiments.experiment_rows import TRUTHS, present
 from anchorscope.report.findings import Findings
 from anchorscope.report.palette import GROUPS, dataset_styles, display_name
+from anchorscope.report.shares import CONTROLS, share_layer
 
 MOST_POINTS = 140_000  # about three megabytes
 MAIN_INTERVENTIONS = ("knockout", "direct", "random", "none")
@@ -27,6 +28,7 @@ SCORE_SCALE = 10_000
 
 _CURVE_KEYS = ("dataset", "site", "position", "intervention", "probe", "assignment", "group", "truth")
 _SCORE_KEYS = ("dataset", "intervention", "kind", "site", "position")
+_SHARE_KEYS = ("dataset", "site", "position", "intervention", "group", "truth")
 
 
 def page_data(findings: Findings, most_points: int = MOST_POINTS) -> dict[str, Any]:
@@ -54,6 +56,24 @@ def page_data(findings: Findings, most_points: int = MOST_POINTS) -> dict[str, A
         "scores": {"scale": SCORE_SCALE, "rows": _rows(
             scores.filter(pl.col("layer").is_not_null()), _SCORE_KEYS, "auc", findings.n_layers, SCORE_SCALE)},
         "baselines": _baselines(scores),
+        "shares": _shares(findings),
+    }  # fmt: skip
+
+
+def _shares(findings: Findings) -> dict[str, Any]:
+    """The question share of every place, with the layer at which it is tested."""
+    known = pl.col("share").is_finite() & pl.col("dataset").is_in(findings.datasets)
+    rows = findings.question_share.filter(known)
+    tested = {name: share_layer(findings, name) for name in findings.datasets} if rows.height else {}
+    return {
+        "scale": SCORE_SCALE,
+        "rows": _rows(rows, _SHARE_KEYS, "share", findings.n_layers, SCORE_SCALE),
+        "controls": [[name, CONTROLS[name]] for name in present(rows, "intervention", tuple(CONTROLS))
+                     if name in CONTROLS],
+        "truths": _named(present(rows, "truth", tuple(TRUTHS)), TRUTHS),
+        "sites": present(rows, "site", (findings.site,)),
+        "positions": present(rows, "position", (findings.position,)),
+        "layers": {name: layer for name, layer in tested.items() if layer is not None},
     }  # fmt: skip
 
 

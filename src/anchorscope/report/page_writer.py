@@ -20,6 +20,8 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
+from anchorscope.report.verdicts import NO_VERDICT
+
 FRAME_SCRIPTS = ("dom", "theme", "contents", "printing")
 """What every page needs: light and dark, the bar of contents, printing."""
 CHART_SCRIPTS = (
@@ -27,7 +29,9 @@ CHART_SCRIPTS = (
     "chart_export", "chart_view",
 )  # fmt: skip
 """What every page with a chart needs, in the order in which they build on each other."""
-REPORT_SCRIPTS = (*CHART_SCRIPTS, "delta_p_view", "probe_view", "item_store", "item", "item_list", "explorer")
+REPORT_SCRIPTS = (
+    *CHART_SCRIPTS, "share_view", "delta_p_view", "probe_view", "item_store", "item", "item_list", "explorer",
+)  # fmt: skip
 """The scripts of report.html."""
 STYLES = ("chart", "explorer", "compare")
 """Style sheets beside the page's own."""
@@ -94,7 +98,7 @@ def embedded_json(value: Any) -> Markup:
 
 
 def _environment(*, autoescape: bool, finalize: Callable[[object], object] | None) -> Environment:
-    return Environment(
+    page = Environment(
         loader=PackageLoader("anchorscope.report"),
         autoescape=autoescape,
         finalize=finalize,
@@ -103,6 +107,8 @@ def _environment(*, autoescape: bool, finalize: Callable[[object], object] | Non
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
+    page.globals["no_verdict"] = NO_VERDICT
+    return page
 
 
 def _embedded(path: Path) -> str:

@@ -9,6 +9,7 @@ from anchorscope.report.charts.auc_charts import ProbeAucChart, SurvivingSignalC
 from anchorscope.report.charts.delta_p import DeltaPChart
 from anchorscope.report.charts.display import Display
 from anchorscope.report.charts.parallel import save_all
+from anchorscope.report.charts.question_share import QuestionShareChart
 from anchorscope.report.charts.reference_layer import ReferenceLayerChart
 from anchorscope.report.charts.truth_split import TruthSplitChart
 from anchorscope.report.experiments.exact_tokens import ExactTokensChart
@@ -21,8 +22,10 @@ from anchorscope.report.statements.run_readings import read
 
 def figures_of(findings: Findings) -> list[Display]:
     """Every figure of a run, computed and not yet drawn; those of the experiments come last."""
+    share = [QuestionShareChart.from_findings(findings)] if QuestionShareChart.was_made(findings) else []
     words = [ExactTokensChart.from_findings(findings)] if ExactTokensChart.was_made(findings) else []
     return [
+        *share,
         DeltaPChart.from_findings(findings),
         ProbeAucChart.from_findings(findings),
         SurvivingSignalChart.from_findings(findings),

@@ -5,17 +5,19 @@ from pathlib import Path
 from typing import Any
 
 from anchorscope.report import run_tables as tables
+from anchorscope.report import share_tables
 from anchorscope.report.chart_data import page_data
 from anchorscope.report.experiments.exact_tokens import cuts_table
 from anchorscope.report.experiments.section import experiment_sections
 from anchorscope.report.findings import Findings
 from anchorscope.report.items.explorer_data import item_data
 from anchorscope.report.page_writer import REPORT_SCRIPTS, write_page
-from anchorscope.report.run_summary import summary_paragraph, warnings
+from anchorscope.report.run_summary import rules_paragraph, run_paragraph, warnings
 from anchorscope.report.run_tables import examples_table
 from anchorscope.report.statements.claim import Judged
 from anchorscope.report.statements.claims import claims_table
 from anchorscope.report.statements.prose import words
+from anchorscope.report.statements.share_prose import lead
 
 FILES = {
     "report.html": "this page",
@@ -35,6 +37,11 @@ FILES = {
     "manifest.json": "versions, seeds, hashes, times; written last",
 }
 
+SHARE_FILES = {
+    "question_share.csv": "the question share Λ per layer, of all items, thirds and controls, with intervals",
+    "question_share_tests.csv": "what was tested of it at one layer, with p-values",
+}
+"""Written where the question share was measured."""
 EXPERIMENT_FILES = {
     "experiments.csv": "every statistic of the further experiments, with interval, n and method",
     "experiment_items.parquet": "what the further experiments measured on each item",
@@ -75,12 +82,13 @@ def write_report(
 def _content(findings: Findings, observations: Sequence[dict[str, Any]], judged: Sequence[Judged]) -> dict[str, Any]:
     return {
         "findings": findings,
-        "key_readings": [reading for reading in observations if reading.get("key", True)],
-        "other_readings": [reading for reading in observations if not reading.get("key", True)],
+        **_readings(observations),
+        **_question_share(findings, observations),
         "prose": words(findings, observations),
         "claims": claims_table([one for one in judged if one.plain.found]),
         "claims_elsewhere": claims_table([one for one in judged if not one.plain.found]),
-        "summary": summary_paragraph(findings, observations),
+        "run_paragraph": run_paragraph(findings),
+        "rules_paragraph": rules_paragraph(findings, observations),
         "warnings": warnings(findings, observations),
         "counts": tables.counts_table(findings),
         "reference": tables.reference_table(findings),
@@ -94,5 +102,30 @@ def _content(findings: Findings, observations: Sequence[dict[str, Any]], judged:
         "steps": tables.steps_table(findings),
         "examples": examples_table(findings),
         "experiments": experiment_sections(findings),
-        "files": FILES | (EXPERIMENT_FILES if findings.experiments.height else {}),
+        "files": (SHARE_FILES if findings.question_share.height else {})
+        | FILES
+        | (EXPERIMENT_FILES if findings.experiments.height else {}),
+    }
+
+
+def _readings(observations: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """The readings by what they are; those of the page's tables that come first are marked as key."""
+    judged = [one for one in observations if one["standing"] != "by construction"]
+    return {
+        "tested_readings": [one for one in judged if one["standing"] == "tested" and one["dataset"] is not None],
+        "control_readings": [one for one in judged if one["standing"] == "control" and one.get("key", True)],
+        "key_readings": [one for one in judged if one["standing"] == "description" and one.get("key", True)],
+        "other_readings": [one for one in judged if one["standing"] != "tested" and not one.get("key", True)],
+        "built_in_readings": [one for one in observations if one["standing"] == "by construction"],
+    }
+
+
+def _question_share(findings: Findings, observations: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """The page's lead; nothing where the run did not measure the question share."""
+    return {
+        "lead": lead(findings, observations),
+        "shares": share_tables.share_table(findings),
+        "ladder": share_tables.ladder_table(findings),
+        "share_tests": share_tables.tests_table(findings),
+        "share_layers": share_tables.layers_table(findings),
     }

@@ -1,9 +1,12 @@
-"""From an interval to a verdict: the thresholds of every statement, and the three rules that judge by them.
+"""From an interval to a verdict: the thresholds of every statement, and the rules that judge by them.
 
 Readings of a run (`above`, `below`, `between`) go by the interval alone: one holds if the whole interval lies on its
 side of the threshold, does not hold if the whole interval lies on the other side, and is undecided otherwise; without
 an interval it is undecided. Differences and ratios of two estimates take the widest interval that the two allow. That
 is cautious: it needs no joint bootstrap and can only turn a verdict into "undecided".
+
+The few readings that answer the question itself (`above_zero`) have p-values, corrected for their number (Holm). They
+do not hold only where the interval leaves no room for anything that matters.
 
 Claims of earlier readers (`inside`) need the value itself on the claim's side as well, so that two claims that exclude
 each other can never both hold, however odd the draws are; an interval that only touches the threshold refutes. Changes
@@ -17,6 +20,8 @@ from typing import Literal
 from anchorscope.stats.estimate import Estimate
 
 Verdict = Literal["holds", "does not hold", "undecided"]
+NO_VERDICT = "no verdict, so by construction"
+"""In the place of a verdict, where the rule that sorts the items brings a statement about by itself."""
 WORST_FIRST: tuple[Verdict, ...] = ("does not hold", "undecided", "holds")
 """What speaks most against a statement comes first."""
 
@@ -64,6 +69,12 @@ CLAIMED_SIMILAR = 30.0
 CLOSING = 0.0
 """Datasets draw nearer, reading and claim: any clear approach counts as one."""
 
+SIGNIFICANT = 0.05
+"""p-values of the tested readings, after Holm's correction over all of a run."""
+NEGLIGIBLE_SHARE = 0.1
+"""Of the evidence. A share, a difference of shares or a floor of estimation below it is of no account."""
+WIDEST_SHARE = 1.0
+"""An interval as wide as the whole scale: such a layer has too little evidence for a share, and is left out."""
 SMALL_RATIO = 0.25
 """A control that does a quarter of the knockout's effect would explain too much of it."""
 NOOP_FLIPS = 0.03
@@ -111,6 +122,15 @@ def between(estimate: Estimate | None, low: float, high: float) -> Verdict:
     if low < estimate.ci_low and estimate.ci_high < high:
         return "holds"
     return "does not hold" if estimate.ci_high < low or estimate.ci_low > high else "undecided"
+
+
+def above_zero(estimate: Estimate | None, corrected_p: float, negligible: float = NEGLIGIBLE_SHARE) -> Verdict:
+    """Is it larger than zero? Yes by its corrected p-value; no where its interval leaves room only for a trifle."""
+    if estimate is None or math.isnan(corrected_p):
+        return "undecided"
+    if corrected_p < SIGNIFICANT and estimate.value > 0:
+        return "holds"
+    return "does not hold" if has_interval(estimate) and estimate.ci_high < negligible else "undecided"
 
 
 def inside(estimate: Estimate, over: float, under: float) -> Verdict:

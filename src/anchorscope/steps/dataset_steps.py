@@ -5,9 +5,7 @@ from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
-import numpy as np
 import polars as pl
-from numpy.typing import NDArray
 
 from anchorscope.answers.label import require_enough
 from anchorscope.artefacts.durable import canonical_hash
@@ -37,13 +35,11 @@ from anchorscope.evidence.tables import Evidence, evidence_tables
 from anchorscope.items import Item
 from anchorscope.plan.interventions import Missing
 from anchorscope.probes.crossfit import MIN_PER_CLASS, PROBES
-from anchorscope.stats.estimate import group_weights
-from anchorscope.stats.streams import stream
 from anchorscope.steps.job import MODEL_LIBRARIES, TABLE_LIBRARIES
-from anchorscope.steps.measurement_steps import MeasurementSteps
+from anchorscope.steps.share_steps import ShareSteps
 
 
-class DatasetSteps(MeasurementSteps):
+class DatasetSteps(ShareSteps):
     """One dataset of a run, from its questions to its results."""
 
     @cached_property
@@ -55,12 +51,6 @@ class DatasetSteps(MeasurementSteps):
             self.splits, self.groups, self.job.positions, self.probes.value, self.clean_scores.value, found,
             self.refits.value, headline,
         )  # fmt: skip
-
-    @cached_property
-    def weights(self) -> NDArray[np.float32]:
-        """Bootstrap weights over groups, [resample, item]."""
-        recipe = self.job.recipe
-        return group_weights(self.groups, recipe.bootstrap, stream(recipe.seed, "bootstrap", self.name))
 
     @cached_property
     def tables(self) -> Step[dict[str, pl.DataFrame]]:
@@ -152,7 +142,7 @@ class DatasetSteps(MeasurementSteps):
     @property
     def result_key(self) -> str:
         """The key of all that this dataset contributes to the results."""
-        steps: list[Step[Any]] = [self.tables, self.final_probes, *self.experiments.values()]
+        steps: list[Step[Any]] = [self.tables, self.share_tables, self.final_probes, *self.experiments.values()]
         return canonical_hash([step.key for step in steps])
 
     def result(self) -> DatasetResult:
@@ -160,6 +150,8 @@ class DatasetSteps(MeasurementSteps):
         job, headline = self.job, (self.job.recipe.site, self.job.recipe.position)
         require_enough(self.name, self.labels.value, MIN_PER_CLASS, job.recipe.balance)
         tables = self.tables.value
+        shared = dict(self.share_tables.value)
+        of_items = shared.pop("item_shares")
         found = {name: step.value for name, step in self.experiments.items()}
         missing = [one for step in self.effects.values() for one in step.value.missing]
         missing += [Missing(name, why) for name, one in found.items() for why in one.missing]
@@ -169,10 +161,10 @@ class DatasetSteps(MeasurementSteps):
         sets = self.probes.value
         return DatasetResult(
             name=self.name,
-            items=items_frame(self.items_with_log_probs, folds, tables["pathways"], headline),
+            items=items_frame(self.items_with_log_probs, folds, tables["pathways"], headline, of_items),
             effects=effects_frame(self.name, item_ids, PROBES, job.positions, self.clean_scores.value, effects),
             counts=counts_frame(self.name, self.questions.value, self.items),
-            tables=tables,
+            tables={**tables, **shared},
             experiments=experiments_frame(job.record.identity.name, self.name, headline, found),
             experiment_items=experiment_items_frame(self.name, item_ids, found),
             unavailable=unavailable_frame(self.name, missing),

@@ -13,7 +13,7 @@ import polars as pl
 
 from anchorscope.artefacts.durable import PARTIAL, replacing
 from anchorscope.artefacts.index import is_run
-from anchorscope.catalogue import EVIDENCE
+from anchorscope.catalogue import RATED
 from anchorscope.errors import UserError
 from anchorscope.models.loading import checked_device, choose_device
 from anchorscope.pipeline import run_recipe
@@ -42,7 +42,8 @@ class Options:
     """Planted items."""
     shares: Shares = field(default_factory=Shares)
     """How many of each kind."""
-    evidence: tuple[str, ...] = EVIDENCE
+    evidence: tuple[str, ...] = RATED
+    """Experiments to rate; `all` for all that can be."""
     seed: int = 0
     bootstrap: int = 2000
     device: str = "auto"
@@ -61,9 +62,10 @@ def validate(out: Path, options: Options, fresh: bool = False, progress: Progres
     questions = out / f"{DATASET}.jsonl"
     _refuse_foreign(out)
     _plant(questions, options, fresh and is_run(out / "run"))
+    wanted = RATED if "all" in options.evidence else options.evidence
     recipe = make_recipe({
         "model": str(planted_model_folder()), "datasets": (f"file:{questions}",), "prompt": "zero-shot",
-        "balance": "none", "max_per_class": max(options.items, 30), "evidence": options.evidence, "seed": options.seed,
+        "balance": "none", "max_per_class": max(options.items, 30), "evidence": wanted, "seed": options.seed,
         "bootstrap": options.bootstrap, "device": options.device, "dtype": options.dtype,
         "evidence_items": max(options.items, 60),
     })  # fmt: skip

@@ -25,7 +25,7 @@ from anchorscope.report.render import figures_of
 CHARTS = experiment_charts()
 NAMES = {
     "interventions", "patching", "answer_only", "direct_edges", "zeroing", "layers", "heads", "saliency", "boundary",
-    "self_awareness", "agreement", "sensitivity",
+    "self_awareness", "matched", "wordings", "agreement", "sensitivity",
 }  # fmt: skip
 
 

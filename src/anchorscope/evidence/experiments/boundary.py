@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from anchorscope.answers.dont_know import allow_dont_know, says_dont_know
+from anchorscope.datasets.popularity import POPULARITY, log_popularity
 from anchorscope.datasets.question import Question
 from anchorscope.evidence.experiments.by_pathway import Column, compare_pathways
 from anchorscope.evidence.experiments.compare import FEW, METHOD
@@ -24,8 +25,6 @@ Floats = NDArray[np.floating]
 
 AS_DRAWN, WEIGHTED = "as drawn", "weighted"
 """Over the used items; and each standing for those that were not drawn."""
-POPULARITY = ("s_pop", "subject_popularity", "popularity", "pageviews", "page_views", "views")
-"""Columns that say how well known a subject is, the first that is there; PopQA's own is `s_pop`."""
 
 
 def run(inputs: ExperimentInputs) -> Found:
@@ -82,7 +81,7 @@ def ask_again(inputs: ExperimentInputs, questions: list[Question]) -> list[str]:
 def _known(inputs: ExperimentInputs) -> tuple[dict[str, Floats], list[str]]:
     """What is known of the items without asking anything, and what is not."""
     found, missing = {}, []
-    popularity = np.array([_popularity(item.question) for item in inputs.used_items])
+    popularity = np.array([log_popularity(item.question) for item in inputs.used_items])
     n = int(np.isfinite(popularity).sum())
     if n >= FEW:
         found["popularity"] = popularity
@@ -103,21 +102,6 @@ def _known(inputs: ExperimentInputs) -> tuple[dict[str, Floats], list[str]]:
             f"without the log-probabilities of their tokens"
         )
     return found, missing
-
-
-def _popularity(question: Question) -> float:
-    """log10 of the subject's popularity; NaN where nothing, or no number above 0, is said."""
-    named = {str(name).strip().lower().replace(" ", "_"): value for name, value in question.metadata.items()}
-    for name in POPULARITY:
-        value = named.get(name)
-        if isinstance(value, bool) or value is None:
-            continue
-        try:
-            number = float(value)
-        except ValueError:
-            continue
-        return float(np.log10(number)) if 0 < number < np.inf else float("nan")
-    return float("nan")
 
 
 def _coverage(inputs: ExperimentInputs, sampling: Floats) -> tuple[Statistic, list[str]]:

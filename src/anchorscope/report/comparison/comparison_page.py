@@ -15,9 +15,11 @@ from anchorscope.report.comparison.comparison_text import (
     groups_table,
     models_table,
     results_table,
+    shares_table,
     side_by_side,
 )
 from anchorscope.report.comparison.model_panels import ModelPanels, panel_charts
+from anchorscope.report.comparison.share_panels import SharePanels
 from anchorscope.report.comparison.trends_chart import TrendsChart
 from anchorscope.report.page_writer import CHART_SCRIPTS, write_page
 from anchorscope.report.palette import GROUPS
@@ -95,6 +97,7 @@ def write_pages(
         "first": charts[0].name,
         "second": charts[1].name,
         "rules": (CHART_TITLES[compared.assignment], CHART_TITLES[compared.second_assignment]),
+        "shares": shares_table(compared) if SharePanels.was_made(compared) else None,
         "models": models_table(compared),
         "groups": groups_table(compared),
         "results": results_table(compared),
@@ -120,7 +123,8 @@ def _title(compared: Compared) -> str:
 def write_comparison(compared: Compared, out: Path, progress: Progress) -> list[dict[str, Any]]:
     """Write the figures, observations.json, report.md and report.html; return the observations."""
     charts = panel_charts(compared)
-    figures = [*charts, TrendsChart.from_compared(compared)]
+    share = [SharePanels.from_compared(compared)] if SharePanels.was_made(compared) else []
+    figures = [*share, *charts, TrendsChart.from_compared(compared)]
     progress.start("figures", len(figures))
     save_all(figures, out, progress)
     progress.finish()

@@ -12,6 +12,7 @@ from anchorscope.report.assignment_rules import RULES
 from anchorscope.report.comparison.compared import Compared, panel_title
 from anchorscope.report.findings import Findings, headline_layer, nested_auc, summary_of
 from anchorscope.report.palette import A_ANCHORED, GROUPS, Q_ANCHORED, display_name
+from anchorscope.report.shares import result_of, share_at, share_layer
 from anchorscope.report.statements.curve_readings import short_number
 from anchorscope.report.statements.run_curves import RunCurves
 from anchorscope.report.statements.size_trends import size
@@ -30,7 +31,7 @@ def comparison_summary(compared: Compared, across: Sequence[dict[str, Any]]) -> 
     if compared.flags:
         n = len(compared.flags)
         opening.append(f"The runs differ in {'one thing' if n == 1 else f'{n} things'} beside the model, listed below.")
-    paragraphs = [opening, [*_curves(real), *_labels(real)]]
+    paragraphs = [_question_shares(real), opening, [*_curves(real), *_labels(real)]]
     if followed:
         told = f"Of {len(followed)} statements about what changes from model to model, {_tally(followed)}."
         paragraphs.append([told])
@@ -42,6 +43,35 @@ def _who(compared: Compared) -> str:
     shared = [display_name(name) for name in compared.shared]
     on = listing(shared) if shared else "datasets of which none is in all runs"
     return f"Compared on {on}: {models}."
+
+
+def _question_shares(runs: Sequence[Findings]) -> list[str]:
+    """How much of the evidence needs the key words, model by model: a range over the datasets."""
+    told = []
+    for run in runs:
+        shares, random = (
+            spanned((found.value for name in run.datasets
+                     if (found := share_at(run, name, share_layer(run, name), cut)) is not None),
+                    lambda value: f"{number(100 * value, 0)}\u00a0%")
+            for cut in ("knockout", "random")
+        )  # fmt: skip
+        if shares:
+            told.append(f"{shares} in {run.model} (random words: {random or MISSING})")
+    return [f"Of the probe's evidence the question's key words are needed for {listing(told)}."] if told else []
+
+
+def shares_table(compared: Compared) -> Table:
+    """Λ at the layer that is tested, beside its random cut and floor, and how far the thirds lie apart."""
+    head = ("at layer", "Λ", "random words", "nothing cut", "upper − lower third", "items")
+    return _by_dataset(compared, head, _shares)
+
+
+def _shares(run: Findings, dataset: str) -> list[str]:
+    layer, thirds = share_layer(run, dataset), result_of(run, dataset, "thirds_difference")
+    found = [share_at(run, dataset, layer, cut) for cut in ("knockout", "random", "none")]
+    items = count(found[0].n if found[0] else None)
+    apart = estimate(thirds.estimate) if thirds else MISSING
+    return [MISSING if layer is None else str(layer), *(estimate(one) for one in found), apart, items]
 
 
 def _curves(runs: Sequence[Findings]) -> list[str]:

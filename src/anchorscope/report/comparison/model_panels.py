@@ -23,8 +23,11 @@ from anchorscope.report.palette import GROUPS, DatasetStyle, dataset_styles, dis
 _COLUMNS = (
     "run", "dataset", "assignment", "group", "layer", "relative_depth", "delta_p", "ci_low", "ci_high", "n", "n_groups",
 )  # fmt: skip
-_WIDTHS = {1: 5.6, 2: 4.35, 3: 3.6, 4: 3.05}  # inches of a panel, by panels in a row
-_HEIGHT, _GAP_X, _GAP_Y = 3.3, 0.42, 0.86
+PANEL_WIDTHS = {1: 5.6, 2: 4.35, 3: 3.6, 4: 3.05}
+"""Inches of a panel, by panels in a row."""
+PANEL_HEIGHT = 3.3
+GAPS = 0.42, 0.86
+"""Between columns and rows."""
 _TITLE_LETTERS, _TITLE_POINTS, _SMALLEST_POINTS = 11.0, 10.0, 6.5  # of a panel's title: letters in an inch, sizes
 
 
@@ -66,11 +69,11 @@ class ModelPanels(Display):
         """Draw the panels, up to four in a row; those left over in the last row stay empty."""
         rows, columns = panel_grid(len(self.panels))
         legend = Legend(group_handles(self.styles, self.data), _legend_columns(self.styles, columns), self.notes)
-        grid = Grid([_WIDTHS[columns]] * columns, [_HEIGHT] * rows, gap_x=_GAP_X, gap_y=_GAP_Y)
+        grid = Grid([PANEL_WIDTHS[columns]] * columns, [PANEL_HEIGHT] * rows, gap_x=GAPS[0], gap_y=GAPS[1])
         page = canvas(self.title, grid, legend)
         for axes, (run, title) in zip(page.panels, self.panels.items(), strict=False):
             self._draw_panel(axes, run)
-            text, points = fitted_title(title, _WIDTHS[columns])
+            text, points = fitted_title(title, PANEL_WIDTHS[columns])
             axes.set_title(text, fontsize=points)
         used = page.panels[: len(self.panels)]
         low, high = min(axes.get_ylim()[0] for axes in used), max(axes.get_ylim()[1] for axes in used)

@@ -22,7 +22,7 @@ from anchorscope.catalogue import CONTROLS, intervention_label, interventions_in
 from anchorscope.evidence.measured import probability
 from anchorscope.report.findings import Findings
 from anchorscope.report.items.item_effects import ItemEffects, item_effects, reference_layers
-from anchorscope.report.items.item_records import ordered_rules, pathways_of_items
+from anchorscope.report.items.item_records import item_share, ordered_rules, pathways_of_items
 from anchorscope.report.palette import display_name
 
 LIMIT = 12_000_000
@@ -34,7 +34,7 @@ WHOLE = 1.0
 """Points per step of the other curves."""
 _ALWAYS_DRAWN = interventions_in("knockout")
 _LONGEST_TEXT, _LONGEST_ACCEPTED, _MOST_ACCEPTED = 3000, 200, 12
-_NUMBERS = 90  # bytes that an item's small numbers and separators take at most, beside its texts
+_NUMBERS = 120  # bytes that an item's small numbers and separators take at most, beside its texts
 _BASE64 = 4 / 3
 
 Rows = NDArray[np.int64]
@@ -177,6 +177,8 @@ def _columns(
         "fold": _column(items, "fold"),
         "layer": [layers[row] for row in rows.tolist()],
         "before": [before.get(row) for row in rows.tolist()],
+        "share": [share and [_rounded(end) for end in share] for share in map(item_share, items.iter_rows(named=True))],
+        "call": _coded(_column(items, "pathway_call")),
         "pathways": {rule: _coded([pathways.get(key, {}).get(rule) for key in keys]) for rule in rules},
     }
 

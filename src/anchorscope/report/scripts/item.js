@@ -76,6 +76,7 @@ function itemFacts(store, item) {
   const rows = [
     ["model’s answer", [element("q", { dir: "auto" }, items.answer[item]), " ", truthBadge(items.truth[item])]],
     ["accepted", element("span", { dir: "auto" }, accepted || "–")],
+    ["question share", shareWords(items.share[item], store.call(item))],
     ["pathway", pathwayList(store, item)],
     ["subject, relation", [items.subject[item], store.relation(item)].filter(Boolean).join(", ")],
     ["probe at l*", probeWords(store, item)],
@@ -84,6 +85,17 @@ function itemFacts(store, item) {
   ];
   return element("dl", { class: "item-facts" }, rows.filter(([, value]) => value !== "" && value !== null)
     .flatMap(([name, value]) => [element("dt", {}, name), element("dd", {}, value)]));
+}
+
+/** What of this item's evidence needs the question; a call is told with how often such calls are wrong. */
+function shareWords(share, call) {
+  if (share === null) return "";
+  const [value, low, high] = share.map((end) => shownNumber(100 * end, 0));
+  const told = `${value} % [${low}, ${high}] of its evidence, an estimate for one item`;
+  if (call === "question" || call === "answer") {
+    return `${told}; called “${call}” (in simulations up to a quarter of such calls are wrong)`;
+  }
+  return call === null ? told : `${told}; ${call}`;
 }
 
 function truthBadge(truth) {

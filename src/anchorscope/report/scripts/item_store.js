@@ -78,6 +78,7 @@ function itemStore(data) {
     title: (item) => data.titles[items.dataset[item]],
     status: (item) => named(items.status, item),
     relation: (item) => named(items.relation, item),
+    call: (item) => named(items.call, item),
     pathway: (rule, item) => (items.pathways[rule] ? named(items.pathways[rule], item) : null),
     find: (dataset, id) => places.get(`${dataset}\n${id}`) ?? -1,
     select: (wanted) => selectItems(wanted, size, items, { searched, named, data }),

@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from anchorscope.report.palette import A_ANCHORED, GROUPS, Q_ANCHORED, display_name
+from anchorscope.report.statements.layer_band import layer_names
 from anchorscope.report.statements.reading_record import About, Reading, at_layers, of_depth
 from anchorscope.report.verdicts import (
     CLOSING,
@@ -144,7 +145,12 @@ MEASURES = {
     "separation": "from layer", "trough": "lowest ΔP", "trough_place": "at this part of the depth", "recovery": "rise",
     "a_flat": "farthest from zero", "sorts_by_label": "true share of Q-Anchored − of A-Anchored",
     "random_small": "random cut / knockout", "noop": "flips", "beats_baselines": "AUC − that of the best baseline",
-    "signal_survives": "AUC − that of permuted labels",
+    "adds_to_confidence": "AUC gained", "signal_survives": "AUC − that of permuted labels", "share_needed": "Λ",
+    "share_beyond_random": "Λ − that of random words", "items_differ": "upper − lower third",
+    "share_given": "Λ that remains",
+    "share_random_small": "highest random cut / knockout", "share_random_mass_small": "highest random cut / knockout",
+    "share_floor_small": "highest with nothing cut", "share_permuted_zero": "farthest from zero",
+    "share_random_weights": "random weights / model", "share_peak": "highest at layer",
 }  # fmt: skip
 """What is counted where a claim is told for all datasets at once."""
 
@@ -160,11 +166,14 @@ def in_each(about: About, readings: Sequence[Reading]) -> Reading:
     """One claim over all datasets: its verdict is the worst, its number that dataset's."""
     worst = min(readings, key=lambda reading: WORST_FIRST.index(reading["verdict"]))
     verdict = all_of([reading["verdict"] for reading in readings])
-    each = ", ".join(f"{display_name(reading['dataset'])} {short_number(reading)}" for reading in readings)
+    each = ", ".join(
+        f"{display_name(reading['dataset'])} {short_number(reading)}{_failing(reading)}" for reading in readings
+    )
     numbers = f"{MEASURES[worst['claim']]}: {each}"
     made = about.reading(f"all_{worst['claim']}", worst["statement"], numbers, _nothing(), verdict,
-                         group=worst["group"], scope="model", unit=worst["unit"], layer=worst["layer"])  # fmt: skip
-    return made | {name: worst[name] for name in ("value", "ci_low", "ci_high", "n", "method")}
+                         group=worst["group"], scope="model", unit=worst["unit"], layer=worst["layer"],
+                         standing=worst["standing"])  # fmt: skip
+    return made | {name: worst[name] for name in _NUMBERS_OF_ONE}
 
 
 def short_number(reading: Reading) -> str:
@@ -180,6 +189,14 @@ def short_number(reading: Reading) -> str:
         return number(value * scale, digits) + sign
     ends = ("none" if end is None else number(end * scale, digits) for end in (low, high))
     return f"{number(value * scale, digits)}{sign} [{', '.join(ends)}]"
+
+
+_NUMBERS_OF_ONE = ("value", "ci_low", "ci_high", "n", "method", "p_value", "p_corrected", "failing_layers")
+
+
+def _failing(reading: Reading) -> str:
+    layers = reading["failing_layers"]
+    return f" (fails at {layer_names(tuple(layers))})" if layers else ""
 
 
 def _lowest(about: About, group: str, curves: Sequence[SampledCurve]) -> Reading:

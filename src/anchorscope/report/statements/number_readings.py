@@ -38,7 +38,8 @@ def random_is_small(about: About) -> Reading:
     words = f"cutting random tokens moves the Q-Anchored group by less than {SMALL_RATIO:.0%} of the knockout's effect"
     numbers = f"ΔP {points(random)} against {points(knockout)}, ratio {estimate(ratio)}"
     verdict = below(ratio, SMALL_RATIO)
-    return about.reading("random_small", words.replace("%", " %"), numbers, ratio, verdict, unit="ratio")
+    return about.reading("random_small", words.replace("%", " %"), numbers, ratio, verdict, unit="ratio",
+                         standing="control")  # fmt: skip
 
 
 def noop_changes_nothing(about: About) -> Reading:
@@ -46,7 +47,8 @@ def noop_changes_nothing(about: About) -> Reading:
     rate = with_zero_bound(about.summary("flip_rate", "none"))
     words = f"running the same path with nothing cut flips fewer than {number(100 * NOOP_FLIPS, 0)} % of the verdicts"
     items = f" of {rate.n} items" if rate else ""
-    return about.reading("noop", words, f"{percent(rate)}{items}", rate, below(rate, NOOP_FLIPS), unit="share")
+    return about.reading("noop", words, f"{percent(rate)}{items}", rate, below(rate, NOOP_FLIPS), unit="share",
+                         standing="control")  # fmt: skip
 
 
 def sorts_by_label(about: About) -> Reading:
@@ -100,6 +102,17 @@ def beats_baselines(about: About) -> Reading:
         numbers += f"; best baseline, {BASELINES[best]}: {estimate(known[best])}, difference {estimate(gain)}"
     numbers += f"; not known: {', '.join(lacking)}" if lacking else ""
     return about.reading("beats_baselines", words, numbers, gain, verdict, unit="AUC")
+
+
+def adds_to_confidence(about: About) -> Reading:
+    """Does the probe know something that the model's own confidence does not?"""
+    findings, dataset = about.findings, about.dataset or ""
+    gain = about.summary("auc_beyond_confidence", "clean", "nested")
+    both = nested_auc(findings, dataset, kind="nested+confidence")
+    alone = auc_of(findings, dataset, "confidence-mean", None)
+    words = "the probe adds to the model's own confidence"
+    numbers = f"AUC of both {estimate(both)}, of confidence alone {estimate(alone)}, difference {estimate(gain)}"
+    return about.reading("adds_to_confidence", words, numbers, gain, above(gain, 0.0), unit="AUC")
 
 
 def signal_survives(about: About) -> Reading:

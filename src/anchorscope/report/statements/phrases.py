@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from anchorscope.report.palette import display_name
 from anchorscope.report.run_summary import tally
 from anchorscope.report.statements.reading_record import Reading
 from anchorscope.report.verdicts import Verdict
@@ -75,6 +76,15 @@ class ReadingIndex:
         return next((r for r in self.readings if (r["dataset"], r["assignment"], r["claim"]) == (dataset, rule, claim)),
                     None)  # fmt: skip
 
+    def has(self, rule: str | None, claim: str) -> bool:
+        """Whether the claim was put to any dataset."""
+        return bool(self._of_datasets(rule, claim))
+
+    def verdict(self, dataset: str, rule: str | None, claim: str) -> Verdict:
+        """The verdict on one dataset; undecided where there is none."""
+        found: Verdict | None = (self.one(dataset, rule, claim) or {}).get("verdict")
+        return found or "undecided"
+
     def agreed(self, rule: str | None, claim: str) -> Verdict | None:
         """The verdict on a claim if all datasets have the same."""
         found: set[Verdict] = {reading["verdict"] for reading in self._of_datasets(rule, claim)}
@@ -92,6 +102,8 @@ class ReadingIndex:
         own = self._of_datasets(rule, claim)
         over = [r for r in self.readings if (r["dataset"], r["assignment"], r["claim"]) == (None, rule, f"all_{claim}")]
         found = over or own
+        if len(found) > 1:
+            return "; ".join(f"{display_name(one['dataset'])} {one['numbers']}" for one in found)
         return str(found[0]["numbers"]) if found else MISSING
 
     def _of_datasets(self, rule: str | None, claim: str) -> list[Reading]:

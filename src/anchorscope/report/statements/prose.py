@@ -5,7 +5,7 @@ What matters first, what it means together, and what it does not show; what is d
 
 from collections.abc import Sequence
 
-from anchorscope.report.assignment_rules import rules_of
+from anchorscope.report.assignment_rules import RULES
 from anchorscope.report.findings import Findings
 from anchorscope.report.palette import A_ANCHORED, Q_ANCHORED
 from anchorscope.report.statements.curve_readings import curve_statements
@@ -13,6 +13,7 @@ from anchorscope.report.statements.phrases import Phrases, Point, Points, Prose,
 from anchorscope.report.statements.phrases import ProseSection as Section
 from anchorscope.report.statements.prose_chart import NOISE, components, overview, series
 from anchorscope.report.statements.reading_record import Reading
+from anchorscope.report.statements.share_prose import share_points
 from anchorscope.report.verdicts import END_TOGETHER
 from anchorscope.report.wording import MISSING, number
 
@@ -31,21 +32,10 @@ def _of_curve(group: str, claim: str) -> Phrases:
 _RETURN = _of_curve(Q_ANCHORED, "recovery")
 
 KEY_PHRASES: dict[Key, Phrases] = {
-    ("Two groups, plain rule", "plain", "separation"): Phrases(
-        "Q-Anchored stays below A-Anchored to the end",
-        "Q-Anchored does not stay below A-Anchored to the end",
-        "From some layer on, Q-Anchored stays below A-Anchored to the end",
-    ),
-    ("Who is in them", "plain", "sorts_by_label"): Phrases(
+    ("Who is in the plain groups", "plain", "sorts_by_label"): Phrases(
         "the plain rule mostly sorts the answers into true and false ones",
         "The plain rule does not simply sort the answers into true and false ones",
     ),
-    ("Two groups, corrected rule", "corrected", "separation"): Phrases(
-        "Q-Anchored stays below A-Anchored to the end once the common shift is taken out",
-        "With the common shift taken out, Q-Anchored does not stay below A-Anchored to the end",
-        "With the common shift taken out, Q-Anchored still stays below A-Anchored from some layer on to the end",
-    ),
-    ("Depth", "plain", "trough"): _of_curve(Q_ANCHORED, "trough"),
     ("Place", "plain", "trough_place"): _of_curve(Q_ANCHORED, "trough_place"),
     ("Return", "plain", "recovery"): Phrases(
         _RETURN.that, f"{_TO_THE_END} t{_RETURN.fails[1:]}", f"{_TO_THE_END} {_RETURN.that}"
@@ -60,6 +50,10 @@ KEY_PHRASES: dict[Key, Phrases] = {
         "the probe is better than the best simple baseline",
         "The probe is not better than the best simple baseline",
         "The probe is better than every simple baseline",
+    ),
+    ("Beside confidence", None, "adds_to_confidence"): Phrases(
+        "the probe adds to the model's own confidence",
+        "The probe adds nothing to the model's own confidence",
     ),
     ("What survives", None, "signal_survives"): Phrases(
         "a probe trained anew still tells true from false with the key words cut",
@@ -95,8 +89,9 @@ ONE_DATASET = "Only one dataset was run, so nothing can be said about the order 
 
 
 def key_observations(findings: Findings, readings: ReadingIndex) -> Section:
-    """The list."""
-    points = [
+    """The list: the question share first, then what the curves of the plain rule do."""
+    points = share_points(readings)
+    points += [
         Point(label, f"{readings.sentence(rule, claim, phrases)} ({readings.numbers(rule, claim)}).")
         for (label, rule, claim), phrases in KEY_PHRASES.items()
     ]
@@ -105,8 +100,22 @@ def key_observations(findings: Findings, readings: ReadingIndex) -> Section:
     else:
         points += [_of_model(readings, label, rule, claim, phrases)
                    for (label, rule, claim), phrases in DATASET_PHRASES.items()]  # fmt: skip
+    points += _built_in(readings)
     warning = (NOISE,) if findings.random_weights else ()
     return Section("Key observations", "words-observations", warning, (Points("", tuple(points)),))
+
+
+def _built_in(readings: ReadingIndex) -> list[Point]:
+    """What every rule brings about by itself, with its numbers and without a verdict."""
+    rules = [rule for rule in RULES if readings.has(rule, "q_below_a")]
+    told = [f"{RULES[rule]}: {readings.numbers(rule, 'q_below_a')}" for rule in rules]
+    if not told:
+        return []
+    text = (
+        "Q-Anchored lies below A-Anchored under any rule that sorts items by what the cut does to them "
+        f"({'; '.join(told)}). It would in a model with one pathway as well."
+    )
+    return [Point("So by construction", text)]
 
 
 def _of_model(readings: ReadingIndex, label: str, rule: str | None, claim: str, phrases: Phrases) -> Point:
@@ -128,19 +137,25 @@ PLAIN = Phrases(
     "How far the groups of the plain chart are the true and the false answers under another name is undecided, so what "
     "separates them should not be read as two pathways.",
 )
-CORRECTED = Phrases(
-    "the groups stay apart to the end once the common shift is taken out",
-    "With the common shift taken out the groups do not stay apart to the end.",
-    "With the common shift taken out the groups still stay apart to the end, so that shift alone does not make the two "
-    "curves.",
-    "Whether the groups stay apart to the end once the common shift is taken out is undecided.",
+NEEDED = Phrases(
+    "part of the probe's evidence needs the question's key words",
+    "Next to none of the probe's evidence needs the question's key words.",
+    "Part of the probe's evidence needs the question's key words, the rest does not.",
+    "Whether any of the probe's evidence needs the question's key words is undecided.",
 )
-RETAINED = Phrases(
-    "the groups stay apart by the retained rule as well",
-    "By the retained rule, which asks a probe that was trained on the cut states, the groups do not stay apart.",
-    "By the retained rule, which asks a probe that was trained on the cut states, the groups stay apart as well.",
-    "By the retained rule, which asks a probe that was trained on the cut states, it is undecided whether the groups "
-    "stay apart.",
+DIFFER = Phrases(
+    "items differ in how much of their evidence needs the key words",
+    "Items do not differ in how much of their evidence needs the key words: this is one pathway, not two.",
+    "Items differ in how much of their evidence needs the key words, as a continuum; this says nothing of two kinds of "
+    "items.",
+    "Whether items differ in how much of their evidence needs the key words is undecided, so two pathways cannot be "
+    "told from one here.",
+)
+GIVEN = Phrases(
+    "the share is more than words, confidence and base rates",
+    "With words, confidence and relation taken out no share remains, so it may be no more than these.",
+    "A share remains with words, confidence and relation taken out, so it is more than these.",
+    "Whether the share is more than words, confidence and base rates is undecided.",
 )
 CONTROL = Phrases(
     "most of the knockout's effect belongs to the words that were cut, not to cutting as such",
@@ -157,18 +172,23 @@ SURVIVES = Phrases(
 )
 
 INTERPRETED: dict[tuple[str | None, str], Phrases] = {
+    (None, "share_needed"): NEEDED,
+    (None, "items_differ"): DIFFER,
+    (None, "share_given"): GIVEN,
     ("plain", "sorts_by_label"): PLAIN,
-    ("corrected", "separation"): CORRECTED,
-    ("retained", "separation"): RETAINED,
     ("plain", "random_small"): CONTROL,
     (None, "signal_survives"): SURVIVES,
 }
 
+NOT_MEASURED = (
+    "This run did not measure the question share, and no rule that sorts items by what the cut does to them can tell "
+    "one pathway from two."
+)
 LIMITS = (
     "Groups are chosen by what the cut does to them at the reference layer, so a distance there is built into the "
-    "rule; the controls, the label shares and the retained rule say more than the distance does. A linear probe that "
-    "reads truth out of a state does not show that the model uses it. The intervals take the fitted probes as given, "
-    "and one run speaks for one model, one site and one position."
+    "rule: in a model with one pathway the curves lie apart as well. A linear probe that reads truth out of a state "
+    "does not show that the model uses it. The intervals take the fitted probes as given, and one run speaks for one "
+    "model, one site and one position."
 )
 
 
@@ -176,11 +196,10 @@ def interpretation(findings: Findings, readings: ReadingIndex) -> Section:
     """The last section."""
     if findings.random_weights:
         return Section("Interpretation", "words-interpretation", (NOISE,))
-    asked = [key for key in INTERPRETED if key[0] is None or key[0] in rules_of(findings)]
+    asked = [key for key in INTERPRETED if readings.has(*key)]
     sentences = [_closed(readings.sentence(rule, claim, INTERPRETED[rule, claim])) for rule, claim in asked]
-    apart = ("Two groups, plain rule", "plain", "separation")
-    opening = _closed(readings.sentence("plain", "separation", KEY_PHRASES[apart]))
-    return Section("Interpretation", "words-interpretation", (" ".join([opening, *sentences]), LIMITS))
+    opening = [] if readings.has(None, "share_needed") else [NOT_MEASURED]
+    return Section("Interpretation", "words-interpretation", (" ".join([*opening, *sentences]), LIMITS))
 
 
 def _closed(sentence: str) -> str:

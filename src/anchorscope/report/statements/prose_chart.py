@@ -8,6 +8,7 @@ from anchorscope.report.palette import A_ANCHORED, GROUPS, Q_ANCHORED, dataset_s
 from anchorscope.report.statements.curve_readings import curve_statements
 from anchorscope.report.statements.phrases import Point, Points, ReadingIndex
 from anchorscope.report.statements.phrases import ProseSection as Section
+from anchorscope.report.verdicts import MIN_TROUGH
 from anchorscope.report.wording import MISSING, listing, number
 
 NOISE = (
@@ -110,12 +111,15 @@ def _curve(findings: Findings, readings: ReadingIndex, dataset: str, rule: str, 
     trough = found["trough"]
     if trough is None or trough["value"] is None:
         return "no curve with bootstrap draws, so nothing can be said about its shape."
-    decided, undecided = [], []
+    fell = trough["ci_high"] is not None and trough["ci_high"] < -MIN_TROUGH
+    decided, undecided, built_in = [], [], []
     for claim, reading in found.items():
-        if reading is None or (claim in _ONLY_AFTER_A_FALL and trough["verdict"] != "holds"):
+        if reading is None or (claim in _ONLY_AFTER_A_FALL and not fell):
             continue
         statement, numbers = statements[claim], f"({reading['numbers']})"
-        if reading["verdict"] == "undecided":
+        if reading["verdict"] is None:
+            built_in.append(numbers[1:-1])
+        elif reading["verdict"] == "undecided":
             undecided.append(f"that it {statement.holds} {numbers}")
         else:
             decided.append(f"{statement.holds if reading['verdict'] == 'holds' else statement.fails} {numbers}")
@@ -124,4 +128,6 @@ def _curve(findings: Findings, readings: ReadingIndex, dataset: str, rule: str, 
         sentences.append(f"It {'; '.join(decided)}.")
     if undecided:
         sentences.append(f"Undecided: {'; '.join(undecided)}.")
+    if built_in:
+        sentences.append(f"So by construction: {'; '.join(built_in)}.")
     return " ".join(sentences)

@@ -1,23 +1,28 @@
 """One reading: a claim that was put before the numbers were seen, its number and interval, and the verdict.
 
 The record is what `observations.json` holds. Its text is one sentence that carries the verdict too, so that it cannot
-be quoted as if the claim held.
+be quoted as if the claim held. What a rule brings about by itself (Q lies below A where items were sorted by just that)
+is told with its number and gets no verdict: it could not have come out otherwise.
 """
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Literal
 
 from anchorscope.report.assignment_rules import RULES
 from anchorscope.report.findings import Findings, summary_of
 from anchorscope.report.palette import display_name
-from anchorscope.report.verdicts import Verdict
+from anchorscope.report.verdicts import NO_VERDICT, Verdict
 from anchorscope.report.wording import MISSING, number
 from anchorscope.stats.estimate import Estimate
 from anchorscope.stats.sampled_curve import FEWEST_GROUPS
 
 Reading = dict[str, Any]
 """A record of observations.json."""
+Standing = Literal["tested", "control", "description", "by construction"]
+"""What a reading is: an answer to the question (its p-values corrected together), a check of the instrument, something
+said of a curve, or what the rule that sorts the items brings about by itself."""
 
 
 @dataclass(frozen=True)
@@ -42,8 +47,10 @@ class About:
         return found
 
     def reading(
-        self, claim: str, words: str, numbers: str, found: Estimate | None, verdict: Verdict, *,
+        self, claim: str, words: str, numbers: str, found: Estimate | None, verdict: Verdict | None, *,
         group: str | None = None, scope: str = "dataset", unit: str = "points", layer: int | None = None,
+        standing: Standing = "description", p_value: float | None = None, p_corrected: float | None = None,
+        failing: Sequence[int] | None = None,
     ) -> Reading:  # fmt: skip
         """The record of one claim; `numbers` are shown where there is an estimate."""
         known = found is not None and not math.isnan(found.value)
@@ -65,6 +72,10 @@ class About:
             scope=scope,
             unit=unit,
             layer=layer if known else None,
+            standing=standing,
+            p_value=p_value,
+            p_corrected=p_corrected,
+            failing=failing,
         ) | {"key": False}
 
     @property
@@ -75,20 +86,28 @@ class About:
 
 
 def record(
-    *, id: str, subject: str, statement: str, numbers: str, found: Estimate | None, verdict: Verdict, claim: str,
-    model: str, dataset: str | None, site: str, position: str, assignment: str | None, scope: str, unit: str,
-    group: str | None = None, layer: int | None = None,
+    *, id: str, subject: str, statement: str, numbers: str, found: Estimate | None, verdict: Verdict | None,
+    claim: str, model: str, dataset: str | None, site: str, position: str, assignment: str | None, scope: str,
+    unit: str, group: str | None = None, layer: int | None = None, standing: Standing = "description",
+    p_value: float | None = None, p_corrected: float | None = None, failing: Sequence[int] | None = None,
 ) -> Reading:  # fmt: skip
-    """What every record of observations.json holds; `found` is the number that it rests on."""
+    """What every record of observations.json holds; `found` is the number that it rests on.
+
+    `failing` are the layers at which a control that is asked of all layers surely fails.
+    """
     return {
         "id": id,
-        "text": f"{subject}: {statement} ({numbers}): {verdict}.",
+        "text": f"{subject}: {statement} ({numbers}): {verdict or NO_VERDICT}.",
         "statement": statement,
         "numbers": numbers,
         "value": finite(found.value if found else None),
         "ci_low": finite(found.ci_low if found else None),
         "ci_high": finite(found.ci_high if found else None),
         "verdict": verdict,
+        "standing": standing,
+        "p_value": finite(p_value),
+        "p_corrected": finite(p_corrected),
+        "failing_layers": None if failing is None else list(failing),
         "claim": claim,
         "model": model,
         "dataset": dataset,
@@ -102,6 +121,12 @@ def record(
         "n": found.n if found else 0,
         "method": found.method if found else "",
     }
+
+
+def built_in(reading: Reading) -> Reading:
+    """The reading without its verdict: the rule itself brings it about."""
+    text = reading["text"].removesuffix(f"{reading['verdict']}.") + f"{NO_VERDICT}."
+    return reading | {"text": text, "verdict": None, "standing": "by construction"}
 
 
 def finite(value: float | None) -> float | None:

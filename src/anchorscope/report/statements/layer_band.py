@@ -1,0 +1,134 @@
+"""A share along the layers with a band that holds for all of them at once, and what can be read off it.
+
+question_share.csv has an interval per layer. "The highest of thirty layers" is picked after the numbers are seen, and a
+control that is asked at thirty layers has thirty chances to fail. So every interval is widened until all of them hold
+together in 95 of 100 samples (Bonferroni, each end taken as normal): cautious where layers move together, as they do,
+and in need of nothing but the table. Layers whose interval is wider than the whole scale are left out: there is too
+little evidence to divide by.
+"""
+
+import math
+from dataclasses import dataclass
+from statistics import NormalDist
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from anchorscope.report.findings import Findings
+from anchorscope.report.shares import share_rows
+from anchorscope.report.verdicts import WIDEST_SHARE
+from anchorscope.report.wording import listing
+from anchorscope.stats.estimate import LEVEL, Estimate
+
+METHOD = "intervals of all layers widened to hold together (Bonferroni)"
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class LayerBand:
+    """A share at the layers where it can be measured."""
+
+    layers: tuple[int, ...]
+    """In order; those without an interval, or with a hopeless one, are not there."""
+    value: Floats
+    """The share, [layer]."""
+    low: Floats
+    """Lower end for all layers at once, [layer]."""
+    high: Floats
+    """Upper end."""
+    n: int
+    """Items that it rests on."""
+
+    def at(self, layers: tuple[int, ...]) -> "LayerBand":
+        """Only these layers; the band stays as wide as it is."""
+        kept = [place for place, layer in enumerate(self.layers) if layer in layers]
+        names = tuple(self.layers[place] for place in kept)
+        return LayerBand(names, self.value[kept], self.low[kept], self.high[kept], self.n)
+
+    def estimate(self, place: int) -> Estimate:
+        """One of its layers, by place."""
+        return Estimate(float(self.value[place]), float(self.low[place]), float(self.high[place]), self.n, METHOD)
+
+    def surely_above(self, height: float) -> tuple[int, ...]:
+        """The layers whose whole band lies above."""
+        return tuple(layer for layer, low in zip(self.layers, self.low, strict=True) if low > height)
+
+    def surely_below(self, height: float) -> tuple[int, ...]:
+        """The layers whose whole band lies below."""
+        return tuple(layer for layer, high in zip(self.layers, self.high, strict=True) if high < height)
+
+    @property
+    def peak(self) -> Estimate:
+        """The highest share at any layer."""
+        return Estimate(float(self.value.max()), float(self.low.max()), float(self.high.max()), self.n, METHOD)
+
+    @property
+    def peak_layer(self) -> Estimate:
+        """Where it is highest; every layer that may be belongs to the interval."""
+        may_be = np.array(self.layers)[self.high >= self.low.max()]
+        highest = self.layers[int(self.value.argmax())]
+        return Estimate(float(highest), float(may_be.min()), float(may_be.max()), self.n, METHOD)
+
+    @property
+    def rise(self) -> Estimate:
+        """The highest share less that of the first layer."""
+        return self._peak_above(0)
+
+    @property
+    def fall(self) -> Estimate:
+        """The highest share less that of the last layer."""
+        return self._peak_above(-1)
+
+    @property
+    def half_way(self) -> Estimate:
+        """The first layer with at least half of the highest share; infinity where no layer surely has it."""
+        most, least, sure = self.value.max() / 2, self.low.max() / 2, self.high.max() / 2
+        ends = (self._first(self.value >= most), self._first(self.high >= least), self._first(self.low >= sure))
+        return Estimate(*ends, self.n, METHOD)
+
+    def _first(self, reached: NDArray[np.bool_]) -> float:
+        return float(self.layers[int(reached.argmax())]) if reached.any() else math.inf
+
+    def _peak_above(self, place: int) -> Estimate:
+        peak = self.peak
+        low, high = peak.ci_low - float(self.high[place]), peak.ci_high - float(self.low[place])
+        return Estimate(peak.value - float(self.value[place]), max(0.0, low), high, self.n, METHOD)
+
+
+def band_of(rows: pl.DataFrame) -> LayerBand | None:
+    """The band of a share, from its rows of question_share.csv; None where no layer can be measured."""
+    table = rows.drop_nulls(["layer", "share", "ci_low", "ci_high"]).sort("layer")
+    share, low, high = (table[name].to_numpy().astype(np.float64) for name in ("share", "ci_low", "ci_high"))
+    known = np.isfinite(share) & np.isfinite(low) & np.isfinite(high) & (high - low <= WIDEST_SHARE)
+    if not known.any():
+        return None
+    wider = widening(int(known.sum()))
+    share, low, high = share[known], low[known], high[known]
+    layers = tuple(int(layer) for layer in table["layer"].to_numpy()[known])
+    n = int(table["n"].max() or 0)  # type: ignore[arg-type]  # a column of whole numbers
+    return LayerBand(layers, share, share - wider * (share - low), share + wider * (high - share), n)
+
+
+def share_band(findings: Findings, dataset: str, intervention: str) -> LayerBand | None:
+    """The band of all items under one intervention."""
+    return band_of(share_rows(findings, dataset, intervention, "all", "all"))
+
+
+def widening(layers: int) -> float:
+    """By how much an interval for one layer grows where so many have to hold together."""
+    outside = (1 - LEVEL) / 2
+    return NormalDist().inv_cdf(1 - outside / layers) / NormalDist().inv_cdf(1 - outside)
+
+
+def layer_names(layers: tuple[int, ...]) -> str:
+    """For example "layer 4", "layers 20–29", "layers 2, 5 and 20–29"."""
+    runs: list[list[int]] = []
+    for layer in sorted(layers):
+        if runs and layer == runs[-1][-1] + 1:
+            runs[-1].append(layer)
+        else:
+            runs.append([layer])
+    names = [str(run[0]) if len(run) == 1 else f"{run[0]}–{run[-1]}" for run in runs]
+    return f"layer{'s' if len(layers) > 1 else ''} {listing(names)}"

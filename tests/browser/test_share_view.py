@@ -1,0 +1,138 @@
+"""The lead chart in a browser: the question share with its controls, the thirds, and the numbers behind them."""
+
+import polars as pl
+import pytest
+from report_shares import World, run_with_shares
+from report_synthetic import LAYERS, make_findings
+
+from anchorscope.report.charts.question_share import QuestionShareChart
+from anchorscope.report.run_page import write_report
+from anchorscope.report.statements.claims import judge
+from anchorscope.report.statements.run_readings import read
+
+CHART = "#share-view .chart"
+CONTROLS = 4  # random words, of equal attention, nothing cut, permuted labels
+
+
+@pytest.fixture(scope="module")
+def findings():
+    return run_with_shares(World(), World(share=0.5, lower=0.4, upper=0.6), datasets=("popqa", "triviaqa"))
+
+
+@pytest.fixture(scope="module")
+def report(findings, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("share")
+    (folder / "figures").mkdir()
+    QuestionShareChart.from_findings(findings).plot().savefig(folder / "figures" / "question_share.svg")
+    write_report(findings, read(findings), judge([findings]), folder)
+    return folder / "report.html"
+
+
+@pytest.fixture(scope="module")
+def page(report, open_page):
+    return open_page(report)
+
+
+@pytest.fixture(autouse=True)
+def _as_it_was(page):
+    yield
+    page.locator("#share-view").get_by_role("button", name="Reset").click()
+
+
+def _share(findings, layer, **about):
+    rows = findings.question_share.filter(pl.col("layer") == layer)
+    wanted = {"dataset": "popqa", "intervention": "knockout", "group": "all", "truth": "all"} | about
+    for column, value in wanted.items():
+        rows = rows.filter(pl.col(column) == value)
+    return rows["share"].item()
+
+
+def _at_layer(page, layer):
+    page.locator(CHART).focus()
+    page.keyboard.press("Home")
+    for _ in range(layer):
+        page.keyboard.press("ArrowRight")
+    rows = page.locator("#share-view .readout tr").all()
+    cells = [(row.locator("th").inner_text(), row.locator(".value").inner_text()) for row in rows]
+    return {name: float(value.replace("−", "-")) for name, value in cells if value}
+
+
+def test_it_leads_the_page(page):
+    sections = page.evaluate("[...document.querySelectorAll('main section')].map((one) => one.id)")
+    assert sections[:3] == ["share", "sure", "chart"]
+    assert page.locator(".answer").inner_text().startswith("How much of the probe's evidence needs the question's")
+
+
+def test_it_draws_the_share_with_its_controls(page, findings):
+    assert page.locator(f"{CHART} .series:not(.quiet) .line").count() == 2
+    assert page.locator(f"{CHART} .series.quiet .line").count() == 2 * CONTROLS
+    assert page.locator(f"{CHART} .band").count() == 2
+    for line in page.locator(f"{CHART} .series .line").all():
+        assert line.get_attribute("d").count("L") == LAYERS - 1
+    assert page.locator("#share-view .legend .toggle").count() == 2 + CONTROLS  # a control is switched for all datasets
+    shown = _at_layer(page, 17)
+    assert shown["Key words cut (PopQA)"] == pytest.approx(_share(findings, 17), abs=0.0051)
+    assert shown["Random words cut (PopQA)"] == pytest.approx(_share(findings, 17, intervention="random"), abs=0.0051)
+
+
+def test_the_thirds_are_two_lines_of_each_dataset(page, findings):
+    page.locator("#share-view").get_by_role("radio", name="Thirds").check()
+    assert page.locator(f"{CHART} .series").count() == 4
+    dashed = {
+        line.get_attribute("data-series")[0]: line.locator(".line").get_attribute("stroke-dasharray")
+        for line in page.locator(f"{CHART} .series").all()
+    }
+    assert dashed["u"] is None
+    assert dashed["l"]
+    shown = _at_layer(page, 17)
+    assert shown["Upper third (TriviaQA)"] == pytest.approx(
+        _share(findings, 17, dataset="triviaqa", group="upper third"), abs=0.0051
+    )
+    truths = page.locator("#share-view").get_by_role("group", name="Answers")
+    assert truths.get_by_role("radio", name="false").is_disabled()  # the run measured thirds of all answers alone
+    assert "qs-shown=thirds" in page.url
+
+
+def test_a_control_is_switched_by_the_legend_for_all_datasets(page):
+    entry = page.locator("#share-view .legend .entry[data-series='c0']")
+    entry.hover()
+    assert page.locator(f"{CHART} .series.faded").count() == 2 * CONTROLS  # all but the two of this control
+    entry.locator(".toggle").click()
+    assert page.locator(f"{CHART} .series.quiet .line").count() == 2 * (CONTROLS - 1)
+    assert entry.locator(".toggle").get_attribute("aria-pressed") == "false"
+    page.locator("#share-view").get_by_label("Controls").uncheck()
+    assert page.locator(f"{CHART} .series.quiet").count() == 0
+
+
+def test_true_and_false_answers_can_be_shown_alone(page, findings):
+    page.locator("#share-view").get_by_role("radio", name="false").check()
+    assert _at_layer(page, 17) == pytest.approx(
+        {f"Key words cut ({name})": _share(findings, 17, dataset=dataset, truth="false")
+         for name, dataset in (("PopQA", "popqa"), ("TriviaQA", "triviaqa"))}, abs=0.0051)  # fmt: skip
+
+
+def test_the_numbers_are_there_as_a_table(page, findings):
+    table = page.locator("#share details table").first
+    assert table.locator("tbody tr").count() == 2 * LAYERS
+    row = table.locator("tbody tr").nth(17).locator("td").all_text_contents()
+    assert row[:2] == ["PopQA", "17"]
+    assert row[2].startswith(f"{_share(findings, 17):.2f} [")
+
+
+def test_an_older_run_has_the_page_without_it(tmp_path, open_page):
+    findings = make_findings(("atlas",))
+    write_report(findings, read(findings), judge([findings]), tmp_path)
+    older = open_page(tmp_path / "report.html")
+    assert older.locator("#share-view").count() == 0
+    assert older.locator("#delta-p-view .chart").is_visible()
+    assert "did not measure the question share" in older.locator("header").first.inner_text()
+
+
+def test_without_scripts_the_printed_figure_is_shown(report, open_page):
+    bare = open_page(report, java_script_enabled=False)
+    assert bare.locator("details[data-live='share-view'] img").is_visible()
+
+
+def test_a_narrow_page_does_not_scroll_sideways(report, open_page):
+    narrow = open_page(report, viewport={"width": 380, "height": 800})
+    assert narrow.evaluate("document.documentElement.scrollWidth") <= 380
