@@ -5,8 +5,6 @@ import pytest
 import torch
 from scipy.optimize import minimize
 
-from anchorscope.question_share.clean_evidence import probe_response
-
 
 def fit(states, labels, strength, weights):
     """Logistic regression with weighted items: scikit-learn's objective, intercept unpenalised."""
@@ -47,7 +45,7 @@ def refitted(case, evidence, item, weight):
 def test_leaving_an_item_out_moves_the_scores_as_the_jackknife_says(case):
     evidence = case.evidence().to(torch.device("cpu"))
     pull = torch.randn(1, 2, 1, 60, dtype=torch.double, generator=torch.Generator().manual_seed(0))
-    found = probe_response(evidence, case.halves, torch.from_numpy(case.labels), pull)[0].numpy()
+    found = evidence.response(case.halves, pull)[0].numpy()
     whole = refitted(case, evidence, 0, 1.0)
     np.testing.assert_allclose(whole, evidence.held_out(case.halves)[0, 0].numpy(), atol=2e-3)  # the same probes
     weights = pull[0, :, 0].numpy()
@@ -60,7 +58,7 @@ def test_leaving_an_item_out_moves_the_scores_as_the_jackknife_says(case):
 def test_a_little_weight_moves_the_scores_by_its_part(case):
     evidence = case.evidence().to(torch.device("cpu"))
     pull = torch.ones(1, 1, 1, 60, dtype=torch.double)
-    found = probe_response(evidence, case.halves, torch.from_numpy(case.labels), pull)[0, 0].numpy()
+    found = evidence.response(case.halves, pull)[0, 0].numpy()
     step = 1e-3
     slopes = np.array([
         (refitted(case, evidence, item, 1 + step) - refitted(case, evidence, item, 1 - step)).sum() / (2 * step)

@@ -92,28 +92,42 @@ def item_shares(
     z: Float[np.ndarray, " item"],
     explained: Float[np.ndarray, " item"],
     under_random: Line,
-    had: Float[np.ndarray, " item"],
-    share: float,
+    had: Float[np.ndarray, " item"] | None = None,
+    share: float = 0.5,
 ) -> ItemShares:
-    """Posterior of the items' shares; `under_random` is what a random cut leaves of z, `share` is Λ of all items."""
+    """Posterior of the items' shares; `under_random` is what a random cut leaves of z.
+
+    With the evidence that each item `had`, the items agree with their common `share` Λ.
+    """
     kept = (1 - GRID) * under_random.slope
     level = fit_line(z, explained).level
     likelihood = np.exp(-0.5 * ((explained[:, None] - level - kept * z[:, None]) / under_random.spread) ** 2) + 1e-12
     distribution = np.full(len(GRID), 1 / len(GRID))
     for _ in range(_STEPS):
         distribution = _posterior(likelihood, distribution).mean(0)
-    # A probe of few items has noise in its z that the cut state explains as well as its evidence; so items seem to keep
-    # more than they do. The distribution is tilted until the items' mean, weighted by their evidence, is Λ.
+    posterior = _posterior(likelihood, distribution)
+    if had is not None:
+        distribution = _tilted(likelihood, distribution, had, share)
+        posterior = _posterior(likelihood, distribution)
+    below = posterior.cumsum(1)
+    low, high = (GRID[np.minimum((below < tail).sum(1), len(GRID) - 1)] for tail in (0.025, 0.975))
+    return ItemShares(posterior @ GRID, low, high, distribution)
+
+
+def _tilted(likelihood: Floats, distribution: Floats, had: Floats, share: float) -> Floats:
+    """The distribution under which the items' mean share, weighted by their evidence, is Λ.
+
+    A probe of few items has noise in its z that the cut state explains as well as its evidence; so items seem to keep
+    more than they do.
+    """
     low, high = -_MOST_TILT, _MOST_TILT
     for _ in range(60):
         tilt = (low + high) / 2
         tilted = (distribution + 1e-6) * np.exp(tilt * (GRID - 0.5))
-        posterior = _posterior(likelihood, tilted / tilted.sum())
-        below_share = had @ (posterior @ GRID) < share * had.sum()
-        low, high = (tilt, high) if below_share else (low, tilt)
-    below = posterior.cumsum(1)
-    ends = [GRID[np.minimum((below < tail).sum(1), len(GRID) - 1)] for tail in (0.025, 0.975)]
-    return ItemShares(posterior @ GRID, *ends, tilted / tilted.sum())
+        tilted /= tilted.sum()
+        below = had @ (_posterior(likelihood, tilted) @ GRID) < share * had.sum()
+        low, high = (tilt, high) if below else (low, tilt)
+    return np.asarray(tilted)
 
 
 def _posterior(likelihood: Floats, distribution: Floats) -> Floats:
