@@ -94,9 +94,9 @@ def clean_evidence(
         factors, steps = zip(*in_chunks(places, plan, device, curvature), strict=True)
     sides = (halves.n_splits, 2)
     return CleanEvidence(
-        principal, found.strength.unflatten(1, sides), scores.unflatten(1, sides), torch.cat(factors).unflatten(1, sides),
-        torch.cat(steps).unflatten(1, sides),
-    )  # fmt: skip
+        principal,
+        *(part.unflatten(1, sides) for part in (found.strength, scores, torch.cat(factors), torch.cat(steps))),
+    )
 
 
 def _with_intercept(states: Tensor) -> Tensor:
