@@ -56,6 +56,8 @@ class ExperimentEntry:
     """Experiments whose results it compares: they are run as well."""
     compares: bool = False
     """Whether it looks at every intervention and experiment of the run, and so is made anew when one is added."""
+    rated: bool = True
+    """Whether it says something of single items that `anchorscope validate` can hold against what was planted."""
     section: str | None = None
     """`module:name` of the `SectionSpec` that shows it; several may share one. Without, it stands in the main part."""
     place: int = 1000
@@ -125,6 +127,12 @@ EXPERIMENTS = {
         ExperimentEntry("heads", "in which heads does the cut matter?", "evidence/heads.md",
                         f"{_EXPERIMENTS}.heads:EXPERIMENT",
                         section=f"{_SECTIONS}.heads:SECTION", place=50),
+        ExperimentEntry("dose", "does one key word carry it, or do all?", "evidence/dose.md",
+                        f"{_EXPERIMENTS}.dose:EXPERIMENT",
+                        section=f"{_SECTIONS}.dose:SECTION", place=55),
+        ExperimentEntry("mediation", "in which layers do the key words' states carry the truth?",
+                        "evidence/mediation.md", f"{_EXPERIMENTS}.mediation:EXPERIMENT",
+                        section=f"{_SECTIONS}.mediation:SECTION", place=57),
         ExperimentEntry("saliency", "what flows from question to answer, and is it two humps?", "evidence/saliency.md",
                         f"{_EXPERIMENTS}.saliency:EXPERIMENT",
                         section=f"{_SECTIONS}.saliency:SECTION", place=70),
@@ -134,6 +142,12 @@ EXPERIMENTS = {
         ExperimentEntry("self-awareness", "can the pathway be read from clean states?", "evidence/self-awareness.md",
                         f"{_EXPERIMENTS}.self_awareness:EXPERIMENT",
                         section=f"{_SECTIONS}.self_awareness:SECTION", place=90),
+        ExperimentEntry("matched", "does the probe know truth where words cannot tell, and from the question?",
+                        "evidence/matched.md", f"{_EXPERIMENTS}.matched:EXPERIMENT", rated=False,
+                        section=f"{_SECTIONS}.matched:SECTION", place=94),
+        ExperimentEntry("wordings", "is an item's share its own, or noise of one wording?", "evidence/wordings.md",
+                        f"{_EXPERIMENTS}.wordings:EXPERIMENT", rated=False,
+                        section=f"{_SECTIONS}.wordings:SECTION", place=96),
         ExperimentEntry("sensitivity", "how far does the result hang on our choices?", "evidence/sensitivity.md",
                         f"{_EXPERIMENTS}.sensitivity:EXPERIMENT", compares=True,
                         section=f"{_SECTIONS}.sensitivity:SECTION", place=110),
@@ -146,6 +160,8 @@ EXPERIMENTS = {
 """In the order in which they run; agreement compares the others, so it comes last."""
 EVIDENCE = tuple(EXPERIMENTS)
 """What `--evidence` takes; the knockout with its controls is always made."""
+RATED = tuple(name for name, one in EXPERIMENTS.items() if one.rated)
+"""What `anchorscope validate` takes."""
 
 
 def with_needs(wanted: Sequence[str]) -> tuple[str, ...]:

@@ -65,6 +65,8 @@ class Recipe(BaseModel):
     directions: int | None = Field(default=None, ge=2)
     """Principal directions that states are reduced to for the question share; where not given, one for every fourth
     item and at most 192."""
+    random_weights: bool = False
+    """Whether the same items also go through random weights of the model's shape: the question share's null."""
     evidence: tuple[str, ...] = ("knockout",)
     """Which experiments to run: the knockout with its controls always, and any of the further ones."""
     evidence_items: int | None = Field(default=None, ge=60)

@@ -87,6 +87,37 @@ def heads(found: Experiments) -> None:
                          variant=f"all heads{where}", assignment=rule, truth="all", layer=first)  # fmt: skip
 
 
+def dose(found: Experiments) -> None:
+    """Every key word takes its part, random tokens hardly any."""
+    for kind, size in (("exact", 1.0), ("random", 0.1)):
+        for share, name in ((0.2, "1 token"), (0.25, "25 %"), (0.5, "50 %"), (0.75, "75 %"), (1.0, "100 %")):
+            about = {"variant": f"{kind} {name}", "truth": "all"}
+            found.add("dose", "tokens_cut", 4 * share, 0.2, **about)
+            found.add("dose", "auc_reference", 0.8 - 0.2 * share * size, 0.04, **about)
+            for truth, factor in TRUTHS.items():
+                found.add("dose", "delta_p_reference", -30 * share * size * factor, 2.0, p_value=0.001, q_value=0.002,
+                          effect_size=-0.5, **about | {"truth": truth})  # fmt: skip
+            if kind == "exact":
+                found.add("dose", "delta_p_reference_difference", -27 * share, 2.5, against=f"random {name}",
+                          p_value=0.0002, effect_size=-0.4, **about)  # fmt: skip
+            if name != "100 %":
+                found.add("dose", "share_of_full", share, 0.1, against=f"{kind} 100 %", **about)
+
+
+def mediation(found: Experiments) -> None:
+    """The key words' states carry the truth in the lower half."""
+    found.add("mediation", "gap_log_odds", 3.1, 0.4, truth="all")
+    for quantity, size in (("necessity", 0.6), ("sufficiency", 0.4)):
+        for layer in range(9):
+            share = size / (1 + np.exp(layer - 5))
+            for kind, part in (("opposite truth", 1.0), ("same truth", 0.15), ("other tokens", 0.05)):
+                about = {"variant": kind, "truth": "all", "layer": layer, "p_value": 0.004, "q_value": 0.01}
+                found.add("mediation", quantity, share * part, 0.08, **about)
+                if kind != "opposite truth":
+                    about |= {"variant": "opposite truth", "against": kind}
+                    found.add("mediation", f"{quantity}_difference", share * (1 - part), 0.1, **about)
+
+
 def saliency(found: Experiments) -> None:
     """Statistics of the densities."""
     for variant in ("loss", "log_odds"):
@@ -144,6 +175,41 @@ def self_awareness(found: Experiments) -> None:
         found.add("self-awareness", "auc_below_within_truth", 0.6, 0.03, assignment=rule, probe_layer=7, p_value=0.04)
 
 
+def matched(found: Experiments) -> None:
+    """The probe knows more than words, and nearly all of it from the question."""
+    found.add("matched", "pairs", 120, None, variant="matched")
+    for name, auc, share in (("matched", 0.7, 0.93), ("free", 0.8, 0.6)):
+        for layer in (0, 4, 8, 11):
+            here = {"variant": name, "truth": "all", "probe_layer": layer}
+            found.add("matched", "auc", auc - 0.02 * abs(layer - 8), 0.04, **here)
+            for cut, value in (("", share), ("_random", 0.1), ("_none", 0.01)):
+                for truth in TRUTHS if layer == 8 else ("all",):
+                    found.add("matched", f"question_share{cut}", value, 0.08, **here | {"truth": truth})
+    own = {"variant": "matched", "truth": "all"}
+    for quantity, value in {"auc_words": 0.5, "auc_relation": 0.5, "auc_confidence_mean": 0.74,
+                            "auc_confidence_min": 0.72}.items():  # fmt: skip
+        found.add("matched", quantity, value, 0.03, **own)
+    found.add("matched", "auc_free_probe", 0.62, 0.03, probe_layer=8, **own)
+    found.add("matched", "won", 0.74, 0.04, against="same question", probe_layer=8, **own)
+    found.add("matched", "won", 0.71, 0.04, against="same answer", probe_layer=8, **own)
+    found.add("matched", "won_free_probe", 0.66, 0.04, against="same question", probe_layer=8, **own)
+    found.add("matched", "question_share_difference", 0.33, 0.12, against="free", probe_layer=8, **own)
+
+
+def wordings(found: Experiments) -> None:
+    """Shares repeat themselves a little, ΔP mostly by its label."""
+    found.add("wordings", "wordings", 8, None)
+    measures = {"item_share": (0.45, 0.41, 0.4), "item_ratio": (0.35, 0.31, 0.3), "delta_p": (0.9, 0.6, 0.5)}
+    for name, values in measures.items():
+        for truth, value in zip(TRUTHS, values, strict=True):
+            about = {"variant": name, "truth": truth, "probe_layer": 0}
+            found.add("wordings", "split_half", value / (2 - value), 0.07, **about)
+            found.add("wordings", "reliability", value, 0.09, **about)
+    for number in range(8):
+        name = f"wording {number}" if number else "original wording"
+        found.add("wordings", "question_share", 0.6 - 0.01 * number, 0.1, variant=name, truth="all", probe_layer=0)
+
+
 def agreement(found: Experiments) -> None:
     """Most agree, saliency does not."""
     for rule, size in RULES.items():
@@ -192,7 +258,9 @@ def sensitivity(found: Experiments) -> None:
         way(f"rule: {name}", 0.6 - 0.03 * place, kappa, 0.8 - 0.08 * place, **assigned)
 
 
-MAKERS = (layers, heads, saliency, boundary, self_awareness, agreement, sensitivity)
+MAKERS = (
+    layers, heads, dose, mediation, saliency, boundary, self_awareness, matched, wordings, agreement, sensitivity,
+)  # fmt: skip
 
 
 def experiments(datasets: tuple[str, ...], seed: int = 3) -> pl.DataFrame:

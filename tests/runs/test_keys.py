@@ -29,7 +29,8 @@ TABLES = {"tables", *FOUND}
 CUT = {"cut-states", "refits", "permuted-refits", *TABLES}
 PROBED = {"probes", "clean-scores", *EFFECTS, "refits", "permuted-refits", *TABLES}
 STATES = {"clean-states", "log-probs", "final-probes", *PROBED, "cut-states"}
-ANSWERS = {"answers", "labels", "tokens", *STATES}
+USED = {"attention-mass", *STATES}
+ANSWERS = {"answers", "labels", "tokens", *USED}
 ALL = {"questions", *ANSWERS}
 
 OPTIONS: dict[str, tuple[Any, set[str]]] = {
@@ -42,13 +43,14 @@ OPTIONS: dict[str, tuple[Any, set[str]]] = {
     "max_new_tokens": (17, ANSWERS),
     "batch_tokens": (500, ANSWERS),
     "dtype": ("bfloat16", ANSWERS | {"model"}),
-    "balance": ("none", STATES | {"labels"}),
-    "group_by": ("answer", STATES | {"labels"}),
-    "max_per_class": (31, STATES | {"labels"}),
-    "exact_tokens": ("rules", STATES | {"tokens"}),
+    "balance": ("none", USED | {"labels"}),
+    "group_by": ("answer", USED | {"labels"}),
+    "max_per_class": (31, USED | {"labels"}),
+    "exact_tokens": ("rules", USED | {"tokens"}),
     "position": ("answer_end", STATES),
     "folds": (4, PROBED),
-    "edges": ("direct", EFFECTS | CUT),
+    "edges": ("direct", EFFECTS | CUT | {"attention-mass"}),
+    "random_cuts": (3, {"effects-knockout"} | CUT),
     "evidence_items": (61, MANY_PASSES | TABLES),
     "site": ("residual", CUT),
     "keep": (("states", "states-cut"), CUT),
@@ -73,8 +75,8 @@ def keys(recipe: Recipe, out: Path) -> dict[str, str]:
             one = DatasetSteps(work, parse_spec(text))
             steps = [
                 one.questions, one.answers, one.labels, one.tokens, one.clean, one.log_probs, one.probes,
-                one.final_probes, one.clean_scores, *one.effects.values(), one.cut_states, one.refits,
-                one.permuted_refits, one.tables, *one.experiments.values(),
+                one.final_probes, one.clean_scores, one.attention_mass, *one.effects.values(), one.cut_states,
+                one.refits, one.permuted_refits, one.tables, *one.experiments.values(),
             ]  # fmt: skip
             found |= {step.name: step.key for step in steps}
         assert work.record is not None
@@ -177,7 +179,7 @@ def test_code_that_computes_differently_makes_anew_what_follows_from_it(
         return made_from(self, epoch + ("exact_tokens" in options), libraries, *options, **others)
 
     monkeypatch.setattr(item_steps.Job, "made_from", raised)
-    assert anew(before, keys(everything, out)) == STATES | {"tokens"}
+    assert anew(before, keys(everything, out)) == USED | {"tokens"}
 
 
 # The same in whole runs.

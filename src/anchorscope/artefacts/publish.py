@@ -102,7 +102,8 @@ def _publish(
     for name in ("items", "effects", "pathways", "curve_samples", "experiment_items", "question_share_items"):
         frames[name].write_parquet(made / f"{name}.parquet")
     for name in (
-        "curves", "reference_curves", "probe_scores", "summary", "experiments", "question_share", "question_share_tests",
+        "curves", "reference_curves", "probe_scores", "summary", "experiments", "question_share",
+        "question_share_tests",
     ):
         frames[name].write_csv(made / f"{name}.csv")
     save_file({name: tensor for one in results for name, tensor in one.probes.items()}, made / "probes.safetensors")

@@ -46,6 +46,7 @@ def run(
     exact_tokens: Annotated[str | None, _option("exact_tokens")] = None,
     random_cuts: Annotated[int | None, _option("random_cuts")] = None,
     directions: Annotated[int | None, _option("directions")] = None,
+    random_weights: Annotated[bool | None, _option("random_weights")] = None,
     evidence: Annotated[
         list[str] | None, typer.Option(
             help=f"{_about('evidence')} Names with commas, or all: {', '.join(EVIDENCE)}.", show_default=False

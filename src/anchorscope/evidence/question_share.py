@@ -83,6 +83,15 @@ def question_shares(
     return Shares(found, n_layers, headline)
 
 
+def knockout_share(
+    principal: Mapping[str, Tensor], items: ShareItems, device: str | torch.device, progress: Progress
+) -> Lost:
+    """What the knockout takes, from clean and cut states at one place, [1, layer, item, direction] each."""
+    halves = make_halves(items.groups, truth_strata(items.labels, items.relations), items.seed, items.item_ids)
+    evidence = clean_evidence(principal[CLEAN][0], halves, items.labels, device, progress)
+    return lost_evidence(evidence, principal[KNOCKOUT][0], halves, items.labels, items.folds, device, progress)
+
+
 def permuted_share(
     clean: Tensor, cut: Tensor, had: NDArray[np.floating], items: ShareItems, device: str | torch.device,
     progress: Progress,

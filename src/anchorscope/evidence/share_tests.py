@@ -1,7 +1,7 @@
 """What follows from the question share at the headline place and layer: tests, differences, features, single items."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import polars as pl
@@ -11,8 +11,9 @@ from scipy.stats import norm
 from torch import Tensor
 
 from anchorscope.catalogue import KNOCKOUT
-from anchorscope.evidence.question_share import CLEAN, NONE, ShareItems, Shares
+from anchorscope.evidence.question_share import CLEAN, NONE, PERMUTED, ShareItems, Shares, permuted_labels
 from anchorscope.evidence.share_features import features_of, taken_out
+from anchorscope.evidence.share_nulls import RANDOM_WEIGHTS
 from anchorscope.evidence.share_tables import ShareContext, headline_lost
 from anchorscope.items import Item
 from anchorscope.probes.folds import truth_strata
@@ -109,7 +110,8 @@ def tested_share(
     differ = thirds.ci_low is not None and thirds.ci_low > 0
     allowed = beyond_zero[1] < SIGNIFICANT and differ and float(mixture.gain.mean()) > LEAST_GAIN
     tests += [_auc("probe", z, items), *_slopes(line, n)]
-    return TestedShare(tests, item_shares(z, explained, line), calls(mixture.probability, allowed))
+    single = item_shares(z, explained, line, found.had[0], float(everyone[0]))
+    return TestedShare(tests, single, calls(mixture.probability, allowed))
 
 
 def _difference(quantity: str, samples: Floats, n: int, two_sided: bool = False, group: str | None = None) -> ShareTest:
@@ -152,6 +154,8 @@ def _further(
         sets = np.stack([side for one in features for side in (one.high, one.low)])
         found = lost_evidence(evidence, states.cut, halves, items.labels, items.folds, device, sets=sets)
         for place, one in enumerate(features):
+            if not all(draws.has_evidence(found.had * side)[0] for side in (one.high, one.low)):
+                continue  # a share of no evidence says nothing
             high, low = (draws.shares(found, len(GROUPS) + 2 * place + side)[0] for side in range(2))
             size = int(one.high.sum() + one.low.sum())
             yield _difference("share_by_feature", high - low, size, two_sided=True, group=one.name)
@@ -160,6 +164,25 @@ def _further(
 def _auc(name: str, scores: Floats, items: ShareItems) -> ShareTest:
     return ShareTest("auc", float(auc(scores, items.labels)), intervention=None, group=name, n=len(scores),
                 method="half splits")  # fmt: skip
+
+
+def null_areas(
+    states: Mapping[str, Tensor], shares: Shares, layer: int, items: ShareItems, used: Sequence[Item],
+    confidence: Floats, device: str | torch.device,
+) -> list[ShareTest]:  # fmt: skip
+    """AUC of probes that have less to read, each like the probe itself: by halves, at the same layer."""
+    halves = make_halves(items.groups, truth_strata(items.labels, items.relations), items.seed, items.item_ids)
+    name, features = taken_out(used, confidence)
+    known = {**states, name.replace(", ", " + "): torch.as_tensor(features).float()[None]}
+    found = []
+    for what, one in known.items():
+        scores = clean_evidence(one, halves, items.labels, device).held_out(halves)[0].mean(0).numpy()
+        found.append(_auc(what, scores, items))
+    names = ((PERMUTED, "permuted labels", permuted_labels(items)), (RANDOM_WEIGHTS, "random weights", items.labels))
+    for cut, what, labels in names:
+        if cut in shares.found:
+            found.append(_auc(what, shares.at_headline(cut).clean[layer], replace(items, labels=labels)))
+    return found
 
 
 def _slopes(line: Line, n: int) -> list[ShareTest]:

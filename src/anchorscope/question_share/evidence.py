@@ -22,7 +22,7 @@ from torch import Tensor
 from anchorscope.models.process_settings import true_float32
 from anchorscope.probes.chunks import ChunkPlan, in_chunks, plan_chunks
 from anchorscope.progress import Progress, Silent
-from anchorscope.question_share.clean_evidence import CleanEvidence, probe_response
+from anchorscope.question_share.clean_evidence import CleanEvidence
 from anchorscope.question_share.halves import Halves
 from anchorscope.question_share.ridge import Cells, OutOfFold, Smoother, choose_penalty, fold_cells, half_cells
 
@@ -133,9 +133,7 @@ class _Explainer:
         total = (members * had[:, None]).sum(-1)
         share = ((members * lost[:, None]).sum(-1) / total)[..., None, None]
         by_split = ((lost_by_split[:, None] - share * had_by_split[:, None]) * within).sum(-1) / total[..., None]
-        moved = probe_response(
-            evidence, self.halves, self.labels, after.pull(within) - share * before.pull(within)
-        )
+        moved = evidence.response(self.halves, after.pull(within) - share * before.pull(within))
         influence = moved / (self.halves.n_splits * total[..., None])
         return lost, had, z.mean(1), after.explained.mean(1), predicted, members, influence, by_split
 

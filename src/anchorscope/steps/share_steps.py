@@ -1,6 +1,8 @@
 """The steps of the question share: what every cut took from the evidence, and what follows from it."""
 
+from collections.abc import Mapping
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -10,19 +12,25 @@ from anchorscope.artefacts.formats import ARRAYS, FRAMES
 from anchorscope.artefacts.step import Step
 from anchorscope.engine.sequences import SITES
 from anchorscope.evidence.clean import with_log_probs
-from anchorscope.evidence.question_share import ShareItems, Shares, question_shares
+from anchorscope.evidence.question_share import ShareItems, Shares, knockout_share, question_shares
+from anchorscope.evidence.share_nulls import RANDOM_WEIGHTS
 from anchorscope.evidence.share_tables import ShareContext, share_frame, share_items_frame
-from anchorscope.evidence.share_tests import headline_states, tested_share, tests_frame
+from anchorscope.evidence.share_tests import headline_states, null_areas, tested_share, tests_frame
 from anchorscope.question_share.evidence import Lost
 from anchorscope.question_share.intervals import ShareDraws
 from anchorscope.schema import SHARE_CALL_SCHEMA
 from anchorscope.stats.estimate import group_weights
 from anchorscope.stats.streams import stream
-from anchorscope.steps.cut_steps import CutSteps
 from anchorscope.steps.job import FIT_LIBRARIES, TABLE_LIBRARIES
+from anchorscope.steps.null_steps import NullSteps
 
 
-class ShareSteps(CutSteps):
+def _parts(found: Mapping[str, Lost]) -> dict[str, NDArray[np.floating]]:
+    """Every array of every cut, by `CUT/PART`."""
+    return {f"{name}/{part}": array for name, one in found.items() for part, array in one._asdict().items()}
+
+
+class ShareSteps(NullSteps):
     """One dataset of a run, its question share measured."""
 
     @property
@@ -48,13 +56,25 @@ class ShareSteps(CutSteps):
     def _lose(self) -> dict[str, NDArray[np.floating]]:
         job = self.job
         shares = question_shares(self.principal.value, self.share_items, self.headline_place, job.solver, job.progress)
-        return {f"{name}/{part}": array for name, one in shares.found.items() for part, array in one._asdict().items()}
+        return _parts(shares.found)
+
+    @cached_property
+    def lost_without_knowledge(self) -> Step[dict[str, NDArray[np.floating]]]:
+        """The same of the knockout through random weights."""
+        made_from = self.job.made_from(1, FIT_LIBRARIES, "folds", "seed", device=self.job.solver)
+        parents = (self.random_weights, self.labels)
+        return self._step(f"lost-{RANDOM_WEIGHTS}", parents, made_from, ARRAYS, self._lose_without_knowledge)
+
+    def _lose_without_knowledge(self) -> dict[str, NDArray[np.floating]]:
+        job, states = self.job, self.random_weights.value
+        return _parts({RANDOM_WEIGHTS: knockout_share(states, self.share_items, job.solver, job.progress)})
 
     @cached_property
     def shares(self) -> Shares:
         """What every cut took."""
         parts: dict[str, dict[str, NDArray[np.floating]]] = {}
-        for name, array in self.lost.value.items():
+        made = self.lost.value | (self.lost_without_knowledge.value if self.job.recipe.random_weights else {})
+        for name, array in made.items():
             cut, _, part = name.rpartition("/")
             parts.setdefault(cut, {})[part] = array
         found = {name: Lost(**parts[name]) for name in sorted(parts)}  # in one order, read or made
@@ -80,7 +100,8 @@ class ShareSteps(CutSteps):
         made_from = self.job.made_from(
             1, TABLE_LIBRARIES, "site", "position", "bootstrap", "seed", device=self.job.solver, model=model
         )
-        parents = (self.lost, self.probes, self.log_probs)
+        parents: list[Step[Any]] = [self.lost, self.probes, self.log_probs, self.null_states]
+        parents += [self.lost_without_knowledge] if self.job.recipe.random_weights else []
         return self._step("question-share", parents, made_from, FRAMES, self._share_tables)
 
     def _share_tables(self) -> dict[str, pl.DataFrame]:
@@ -98,6 +119,8 @@ class ShareSteps(CutSteps):
         tested = tested_share(
             shares, layer, draws, self.share_items, self.used_items, confidence, states, self.n_directions, job.solver
         )
+        nulls = {name: one[0, layer][None] for name, one in self.null_states.value.items()}
+        ladder = null_areas(nulls, shares, layer, self.share_items, self.used_items, confidence, job.solver)
         calls = pl.DataFrame(
             {
                 "item_id": context.item_ids, "question_share": tested.items.mean,
@@ -106,10 +129,11 @@ class ShareSteps(CutSteps):
             },
             schema=SHARE_CALL_SCHEMA,
         )  # fmt: skip
+        headline = (job.recipe.site, job.recipe.position)
         found = {
             "question_share": share_frame(shares, draws, context),
             "question_share_items": share_items_frame(shares, context),
-            "question_share_tests": tests_frame(tested.tests, context, (job.recipe.site, job.recipe.position), layer),
+            "question_share_tests": tests_frame([*tested.tests, *ladder], context, headline, layer),
             "item_shares": calls,
         }
         job.progress.advance(1)

@@ -1,0 +1,112 @@
+"""Items whose answers are supplied by an experiment: their tokens, and their states clean and under the cuts.
+
+Such items are not of the run: a question stands with an answer that the model did not give, or in other words than it
+was asked. Tokens are found as for any answer given elsewhere, and the knockout and its random control are drawn as the
+run draws them. One pass runs all of it: the clean rows are shared by the cuts.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from jaxtyping import Float
+from torch import Tensor
+
+from anchorscope.answers.generate import given_answer
+from anchorscope.answers.label import Label
+from anchorscope.answers.prompt import build_prompts
+from anchorscope.datasets.question import Question
+from anchorscope.engine.sequences import CLEAN, Variant
+from anchorscope.errors import InterventionNotApplied
+from anchorscope.evidence.experiments.experiment import ExperimentInputs
+from anchorscope.execute.executor import run_states
+from anchorscope.interventions.cuts import KNOCKOUT, RANDOM
+from anchorscope.interventions.intervention import Intervention, Writer
+from anchorscope.items import Item
+from anchorscope.plan.interventions import PlannedRuns, plan_cut
+from anchorscope.spans.locate import locate_all
+from anchorscope.spans.question_spans import QuestionSpans
+
+CUTS = (KNOCKOUT, RANDOM)
+"""What is cut, beside the clean run."""
+
+
+@dataclass(frozen=True)
+class SuppliedStates:
+    """States of supplied items at the headline site and position, in host memory."""
+
+    clean: Float[Tensor, "layer item d_model"]
+    cut: Mapping[str, Float[Tensor, "layer item d_model"]]
+    """Under each cut, by its name."""
+    log_probs: tuple[tuple[float, ...], ...]
+    """Log-probability of every token of each answer."""
+
+
+def supplied_items(
+    writer: Writer, questions: Sequence[Question], spans: Sequence[QuestionSpans], groups: Sequence[int]
+) -> list[Item]:
+    """Items of questions that bring their answers and labels; `spans` are the questions' exact words."""
+    prompts = build_prompts(writer.tokenizer, questions, writer.template)
+    answers = [
+        given_answer(writer.tokenizer, writer.template, prompt, str(one.model_answer))
+        for one, prompt in zip(questions, prompts, strict=True)
+    ]
+    located = locate_all(writer.tokenizer, questions, spans, prompts, answers)
+    return [
+        Item(question, answer, Label(question.truthful, group, "used", 1.0), tokens)
+        for question, answer, group, tokens in zip(questions, answers, groups, located, strict=True)
+    ]
+
+
+def asked_again(
+    writer: Writer, items: Sequence[Item], questions: Sequence[Question], spans: Sequence[QuestionSpans]
+) -> list[Item]:
+    """The items with the very tokens of their answers, after other questions or another template."""
+    prompts = build_prompts(writer.tokenizer, questions, writer.template)
+    located = locate_all(writer.tokenizer, questions, spans, prompts, [item.answer for item in items])
+    return [
+        replace(item, question=question, tokens=tokens)
+        for item, question, tokens in zip(items, questions, located, strict=True)
+    ]
+
+
+def run_supplied(
+    inputs: ExperimentInputs, items: Sequence[Item], title: str, cuts: Sequence[Intervention] = CUTS
+) -> SuppliedStates:
+    """Runs items clean and under the cuts; every item has its states under every one of them."""
+    setting = replace(inputs.setting, most_items=None)
+    planned = [plan_cut(one, items, setting) for one in cuts]
+    variants = [CLEAN, *(Variant({run.item: run.cut for run in one.runs}) for one in planned)]
+    first = items[0].located
+    # The token before an answer predicts its first one, so that it has to be run here.
+    shared = min(first.prefix_length, min(item.located.answer_start for item in items) - 1)
+    sequences = [item.sequence(setting.positions) for item in items]
+    work = inputs.planner.states(title, sequences, first.input_ids[:shared], variants)
+    keep = ((inputs.headline,),) * len(variants)
+    found = run_states(inputs.executor, replace(work, keep=keep, log_probs=True), inputs.progress)
+    clean, *others = [_whole(part.states, len(items)) for part in found.variants]
+    for runs, states in zip(planned, others, strict=True):
+        refuse_unmoved(runs, clean, states)
+    return SuppliedStates(
+        clean=clean,
+        cut={one.name: states for one, states in zip(cuts, others, strict=True)},
+        log_probs=tuple(found.log_probs[index] for index in range(len(items))),
+    )
+
+
+def refuse_unmoved(
+    planned: PlannedRuns, clean: Float[Tensor, "layer item d_model"], after: Float[Tensor, "layer item d_model"]
+) -> None:
+    """Raises where an item lost attention edges and yet every one of its states is the same to the last bit."""
+    same = (clean == after).all(dim=2).all(dim=0)
+    silent = sum(bool(same[run.item]) and run.n_changed > 0 for run in planned.runs)
+    if silent:
+        raise InterventionNotApplied(
+            f"{planned.intervention.name}: {silent} items lost attention edges and not one of their states changed"
+        )
+
+
+def _whole(states: Tensor | None, n_items: int) -> Tensor:
+    """The states of a variant at the only place that is kept."""
+    assert states is not None, "a pass that is told to keep states keeps them"
+    assert states.shape[2] == n_items, "every item is run"
+    return states[0]

@@ -1,0 +1,63 @@
+"""States in which there should be little to find: the question alone, the answer alone, and random weights.
+
+What a probe reads there is what it could know without the model's knowledge: how the question is put, how the answer is
+worded, or both as they pass through weights that know nothing.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from torch import Tensor
+
+from anchorscope.catalogue import KNOCKOUT
+from anchorscope.engine.sequences import CLEAN, TokenSequence, Variant
+from anchorscope.execute.executor import Executor, run_states
+from anchorscope.interventions.intervention import Setting
+from anchorscope.interventions.registry import INTERVENTIONS
+from anchorscope.items import Item
+from anchorscope.plan.interventions import plan_cut
+from anchorscope.plan.passes import Place, Planner, shared_tokens
+from anchorscope.progress import Progress
+
+QUESTION_ONLY, ANSWER_ONLY = "question only", "answer only"
+RANDOM_WEIGHTS = "random-weights"
+
+
+def partial_states(
+    executor: Executor, planner: Planner, items: Sequence[Item], setting: Setting, place: Place, progress: Progress
+) -> dict[str, Tensor]:
+    """States at the end of the question, and at the place of the answer without its question, [1, layer, item, …]."""
+    position, site = place
+    asked = [_before_the_answer(item.sequence(setting.positions)) for item in items]
+    rewrite = INTERVENTIONS["answer-template"].rewrite
+    assert rewrite is not None, "the question is dropped by writing the text anew"
+    runs = sorted(rewrite(items, range(len(items)), setting), key=lambda run: run.item)
+    answered = [replace(run.sequence, read_at=(run.sequence.read_at[position],)) for run in runs]
+    prefix = items[0].located.input_ids[: items[0].located.prefix_length]
+    found = {}
+    for name, sequences in ((QUESTION_ONLY, asked), (ANSWER_ONLY, answered)):
+        first = min(sequence.read_at[0] for sequence in sequences)
+        work = planner.states(name, sequences, shared_tokens(prefix[:first], sequences))
+        part = run_states(executor, replace(work, keep=(((0, site),),)), progress).variants[0]
+        assert part.states is not None, "a pass that is told to keep states keeps them"
+        found[name] = part.states
+    return found
+
+
+def _before_the_answer(sequence: TokenSequence) -> TokenSequence:
+    """Read at the last token that has not seen the answer."""
+    return replace(sequence, read_at=(sequence.answer_start - 1,))
+
+
+def random_weight_states(
+    executor: Executor, planner: Planner, items: Sequence[Item], setting: Setting, place: Place, progress: Progress
+) -> dict[str, Tensor]:
+    """Clean and cut states of the same items through a model that knows nothing, [1, layer, item, d_model] each."""
+    planned = plan_cut(INTERVENTIONS[KNOCKOUT], items, setting)
+    cut = Variant({run.item: run.cut for run in planned.runs})
+    prefix = items[0].located.input_ids[: items[0].located.prefix_length]
+    sequences = [item.sequence(setting.positions) for item in items]
+    work = planner.states("random weights", sequences, prefix, (CLEAN, cut))
+    parts = run_states(executor, replace(work, keep=((place,), (place,))), progress).variants
+    named = zip(("clean", KNOCKOUT), parts, strict=True)
+    return {name: part.states for name, part in named if part.states is not None}
