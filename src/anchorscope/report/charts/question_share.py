@@ -109,16 +109,18 @@ class QuestionShareChart(Display):
         rows = self._rows(dataset, "all")
         lines: list[Line] = []
         for control, style in _CONTROL_LINES.items():
-            lines += self._line(rows.filter(pl.col("intervention") == control), style, band=control in _WITH_BAND)
+            lines += broken_lines(
+                rows.filter(pl.col("intervention") == control), self.n_layers, style, band=control in _WITH_BAND
+            )
         look = {"zorder": 3} | _knockout_style(self.styles[dataset])
-        lines += self._line(rows.filter(pl.col("intervention") == "knockout"), look)
+        lines += broken_lines(rows.filter(pl.col("intervention") == "knockout"), self.n_layers, look)
         return self._panel(dataset, "all items, with controls", lines)
 
     def _thirds(self, dataset: str) -> Panel:
         lines: list[Line] = []
         for group in (LOWER, UPPER):
             look = {"zorder": 3} | _third_style(group, self.styles[dataset])
-            lines += self._line(self._rows(dataset, group), look)
+            lines += broken_lines(self._rows(dataset, group), self.n_layers, look)
         return self._panel(dataset, "thirds of the items, held out", lines)
 
     def _panel(self, dataset: str, what: str, lines: Sequence[Line]) -> Panel:
@@ -129,17 +131,6 @@ class QuestionShareChart(Display):
 
     def _rows(self, dataset: str, group: str) -> pl.DataFrame:
         return self.data.filter((pl.col("dataset") == dataset) & (pl.col("group") == group))
-
-    def _line(self, rows: pl.DataFrame, style: Mapping[str, Any], band: bool = True) -> list[Line]:
-        """A line that is broken where a layer has no share; a layer alone between two gaps is a dot."""
-        if not rows.height:
-            return []
-        every = pl.DataFrame({"layer": range(self.n_layers)}, schema={"layer": pl.Int64})
-        whole = every.join(rows, on="layer", how="left").sort("layer")
-        known = pl.col("share").is_not_null()
-        alone = whole.filter(known & ~known.shift(1, fill_value=False) & ~known.shift(-1, fill_value=False))
-        dots = {"color": style["color"], "linestyle": "none", "marker": ".", "markersize": 5.0, "zorder": 3}
-        return [Line(whole, style, band), *([Line(alone, dots, band=False)] if alone.height else [])]
 
     def _handles(self) -> list[Line2D]:
         """One entry per kind of line; with several datasets, whose colours the panels have, in ink."""
@@ -155,6 +146,18 @@ class QuestionShareChart(Display):
         if self.layers:
             handles.append(Line2D([], [], label="layer that is tested", color=INK, linestyle="none", **tick))
         return handles
+
+
+def broken_lines(rows: pl.DataFrame, n_layers: int, style: Mapping[str, Any], band: bool = True) -> list[Line]:
+    """A line that is broken where a layer has no share; a layer alone between two gaps is a dot."""
+    if not rows.height:
+        return []
+    every = pl.DataFrame({"layer": range(n_layers)}, schema={"layer": pl.Int64})
+    whole = every.join(rows, on="layer", how="left").sort("layer")
+    known = pl.col("share").is_not_null()
+    alone = whole.filter(known & ~known.shift(1, fill_value=False) & ~known.shift(-1, fill_value=False))
+    dots = {"color": style["color"], "linestyle": "none", "marker": ".", "markersize": 5.0, "zorder": 3}
+    return [Line(whole, style, band), *([Line(alone, dots, band=False)] if alone.height else [])]
 
 
 def _knockout_style(colours: DatasetStyle) -> dict[str, Any]:
