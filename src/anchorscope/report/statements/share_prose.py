@@ -70,8 +70,8 @@ WHY = (
     "Λ, the question share, compares two readings of the same evidence. A probe that was trained on other items says "
     "how sure it is of each answer's truth. What of this the states no longer explain once the model may not look at "
     "the question's key words, as far as it points the right way, is the evidence that needs them; Λ is that part of "
-    "all of it. 0: the answer alone carries the evidence. 1: nothing is left without the question. No threshold sorts "
-    "the items, so nothing here has to come out as two groups."
+    "all of it. 0: the answer alone carries the evidence. 1: nothing is left without the question. What both say "
+    "counts as the answer's. No threshold sorts the items, so nothing here has to come out as two groups."
 )
 
 
