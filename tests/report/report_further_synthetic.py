@@ -89,11 +89,14 @@ def heads(found: Experiments) -> None:
 
 def dose(found: Experiments) -> None:
     """Every key word takes its part, random tokens hardly any."""
+    found.add("dose", "auc_reference", 0.8, 0.04, variant="nothing cut", truth="all")
+    found.add("dose", "question_share", 0.01, 0.02, variant="nothing cut", truth="all", probe_layer=7)
     for kind, size in (("exact", 1.0), ("random", 0.1)):
         for share, name in ((0.2, "1 token"), (0.25, "25 %"), (0.5, "50 %"), (0.75, "75 %"), (1.0, "100 %")):
             about = {"variant": f"{kind} {name}", "truth": "all"}
             found.add("dose", "tokens_cut", 4 * share, 0.2, **about)
             found.add("dose", "auc_reference", 0.8 - 0.2 * share * size, 0.04, **about)
+            found.add("dose", "question_share", 0.7 * share * size, 0.1, probe_layer=7, **about)
             for truth, factor in TRUTHS.items():
                 found.add("dose", "delta_p_reference", -30 * share * size * factor, 2.0, p_value=0.001, q_value=0.002,
                           effect_size=-0.5, **about | {"truth": truth})  # fmt: skip
