@@ -23,7 +23,7 @@ from anchorscope.catalogue import KNOCKOUT as KNOCKOUT_NAME
 from anchorscope.datasets.question import Question
 from anchorscope.datasets.text import normalise
 from anchorscope.datasets.wordings import reworded
-from anchorscope.evidence.draws import Draws, ratio, resampling
+from anchorscope.evidence.draws import resampling
 from anchorscope.evidence.experiments.compare import estimate_of, of_truth
 from anchorscope.evidence.experiments.experiment import Experiment, ExperimentInputs, Found, ItemValues, Statistic
 from anchorscope.evidence.experiments.heads import most_frequent_reference
@@ -34,9 +34,10 @@ from anchorscope.interventions.cuts import KNOCKOUT
 from anchorscope.interventions.intervention import Writer
 from anchorscope.items import Item
 from anchorscope.probes.folds import truth_strata
-from anchorscope.question_share.clean_evidence import CleanEvidence, clean_evidence
-from anchorscope.question_share.evidence import Lost, lost_evidence
+from anchorscope.question_share.clean_evidence import clean_evidence
+from anchorscope.question_share.evidence import GROUPS, Lost, lost_evidence
 from anchorscope.question_share.halves import Halves, make_halves
+from anchorscope.question_share.intervals import ShareDraws
 from anchorscope.question_share.posterior import ItemShares, Line, fit_line, item_shares
 from anchorscope.question_share.principal import default_directions, principal_states
 from anchorscope.spans.question_spans import QuestionSpans, locate_question_words
@@ -65,6 +66,10 @@ class Rows:
         found[self.wording, self.item] = values
         return found[:, items]
 
+    def sets(self, items: ndarray) -> Bool[ndarray, "wording row"]:
+        """Which rows are some items in each wording."""
+        return (self.wording == np.arange(int(self.wording.max()) + 1)[:, None]) & np.isin(self.item, items)
+
 
 def run(inputs: ExperimentInputs) -> Found:
     """Runs every wording, and compares what odd and even ones say of the items."""
@@ -75,7 +80,7 @@ def run(inputs: ExperimentInputs) -> Found:
         return Found(missing=(f"only {len(items)} items can be asked in other wordings, {FEWEST} needed; {why}",))
     n_wordings, layer = 1 + (len(others[0]) or len(EXAMPLE_SETS) - 1), most_frequent_reference(inputs)
     rows = _run_wordings(inputs, writer, items, others, n_wordings, layer)
-    lost, under_random = _explained(inputs, rows, layer)
+    lost, under_random = _explained(inputs, rows, items, layer)
     z, explained = (rows.table(part[0], items) for part in (lost.clean, lost.explained))
     changes = _delta_p(inputs, rows, items, layer)
     halves = {EVEN: np.arange(0, n_wordings, 2), ODD: np.arange(1, n_wordings, 2)}
@@ -152,7 +157,7 @@ def _asked(item: Item, others: Sequence[Question], number: int) -> tuple[Questio
     return item.question, item.located.words or locate_question_words(item.question)
 
 
-def _explained(inputs: ExperimentInputs, rows: Rows, layer: int) -> tuple[Lost, Line]:
+def _explained(inputs: ExperimentInputs, rows: Rows, items: ndarray, layer: int) -> tuple[Lost, Line]:
     """Evidence of every row by probes of the original wordings, what the cut states explain of it, and what random cuts
     leave of it in the original wording."""
     used, device, labels = inputs.used_items, inputs.device, inputs.measured.labels
@@ -167,9 +172,13 @@ def _explained(inputs: ExperimentInputs, rows: Rows, layer: int) -> tuple[Lost, 
     evidence = clean_evidence(clean, halves, labels[rows.item], device, inputs.progress)
     folds = inputs.splits.folds
     lost = lost_evidence(
-        evidence, cut, halves, labels[rows.item], folds[rows.item], device, inputs.progress, "wordings: key words cut"
+        evidence, cut, halves, labels[rows.item], folds[rows.item], device, inputs.progress, "wordings: key words cut",
+        sets=rows.sets(items),
+    )  # fmt: skip
+    n = inputs.n
+    originals = evidence._replace(
+        principal=evidence.principal[:, :n], by_probe=evidence.by_probe[..., :n], step=evidence.step[..., :n]
     )
-    originals = CleanEvidence(evidence.principal[:, : inputs.n], evidence.strength, evidence.by_probe[..., : inputs.n])
     left = lost_evidence(originals, control, own, labels, folds, device, inputs.progress, "wordings: random cut")
     return lost, fit_line(left.clean[0], left.explained[0])
 
@@ -217,13 +226,13 @@ def _share_by_wording(
     inputs: ExperimentInputs, rows: Rows, lost: Lost, items: ndarray, layer: int
 ) -> list[Statistic]:
     """Λ of the same items in every wording."""
-    draws: Draws = inputs.draws.take(items)
-    tables = [rows.table(part[0], items) for part in (lost.lost, lost.had)]
+    n_splits = lost.by_split.shape[-1]
+    draws = ShareDraws(inputs.weights[:, rows.item], n_splits, inputs.rng("wordings"))
     found = []
-    for number, (gone, had) in enumerate(zip(*tables, strict=True)):
-        sums = draws.sums(np.stack([gone, had], axis=1))
+    for number in range(int(rows.wording.max()) + 1):
+        samples = torch.from_numpy(draws.shares(lost, len(GROUPS) + number)[0])
+        estimate = estimate_of(samples, len(items), f"{n_splits} half splits, bootstrap over groups")
         name = "original wording" if number == 0 else f"wording {number}"
-        estimate = estimate_of(ratio(sums[0], sums[1]), len(items), "half splits, bootstrap over groups")
         found.append(Statistic("question_share", estimate, name, truth="all", probe_layer=layer))
     return found
 
