@@ -54,7 +54,9 @@ class Rows:
     """All wordings of some items, as rows of one table: the original of every used item first."""
 
     clean: Float[Tensor, "row d_model"]
+    """Nothing cut."""
     cut: Float[Tensor, "row d_model"]
+    """The wording's own key words cut."""
     item: ndarray
     """The used item of each row."""
     wording: ndarray
