@@ -12,6 +12,8 @@ from anchorscope.recipe import named_folder
 
 _SHARES = "question-true=0.2,question-false=0.2,answer-true=0.2,answer-false=0.2,both-true=0.1,both-false=0.1"
 
+_FEWEST = 120  # items of a world: every half, fold and inner fold needs true and false ones of every relation
+
 
 def validate(
     out: Annotated[str, typer.Option(help="The folder for the run, the tables and the page.")] = "runs/validate",
@@ -24,6 +26,13 @@ def validate(
     ] = "all",
     seed: Annotated[int, typer.Option(help="Seed of the items and of every draw.", min=0)] = 0,
     bootstrap: Annotated[int, typer.Option(help="Resamples behind every interval.", min=100)] = 2000,
+    worlds: Annotated[str, typer.Option(help="Which harder worlds: names with commas, or all.")] = "all",
+    world_items: Annotated[
+        str, typer.Option(help="Numbers of items in the harder worlds, with commas.")
+    ] = "300,1000,3000",
+    replicas: Annotated[
+        int | None, typer.Option(help="Replicas of every world. Default: a few (20 of 1000 items).", min=1)
+    ] = None,
     device: Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.")] = "auto",
     fresh: Annotated[
         bool, typer.Option("--fresh/--resume", help="Start the folder over, or go on where a run stopped (default).")
@@ -37,7 +46,12 @@ def validate(
     from anchorscope.validation.validate import Options, read_summary  # only here: help has to come at once
     from anchorscope.validation.validate import validate as run_validation
 
-    options = Options(items=items, evidence=named, seed=seed, bootstrap=bootstrap, device=device)
+    options = Options(
+        items=items, evidence=named, seed=seed, bootstrap=bootstrap, device=device,
+        world_items=_read_sizes(world_items), replicas=replicas,
+    )  # fmt: skip
+    if worlds != "all":
+        options = replace(options, worlds=_read_worlds(worlds, options.worlds))
     if shares is not None:
         options = replace(options, shares=_read_shares(shares))
     folder = named_folder(out)
@@ -51,6 +65,25 @@ def validate(
         for line in found["summary"]:
             say(line)
         say(f"page: {folder / 'validation.html'}")
+
+
+def _read_worlds(text: str, known: tuple[str, ...]) -> tuple[str, ...]:
+    """Names with commas."""
+    named = tuple(part.strip() for part in text.split(",") if part.strip())
+    strange = [name for name in named if name not in known]
+    if strange or not named:
+        raise UserError(f"Worlds {text!r}: allowed are {', '.join(known)}, with commas, or all.")
+    return named
+
+
+def _read_sizes(text: str) -> tuple[int, ...]:
+    """Numbers with commas, in rising order."""
+    found = [part.strip() for part in text.split(",") if part.strip()]
+    if not found or not all(part.isdecimal() and int(part) >= _FEWEST for part in found):
+        raise UserError(
+            f"World items {text!r}: allowed are whole numbers of {_FEWEST} or more, with commas, as in 300,1000,3000."
+        )
+    return tuple(sorted({int(part) for part in found}))
 
 
 def _read_shares(text: str) -> Any:  # `Shares`, which is imported where it is needed

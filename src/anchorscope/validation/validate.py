@@ -1,7 +1,7 @@
 """`validate`: the whole evidence on the planted model, marked against what was planted.
 
 The run is an ordinary one, with the ordinary recipe and the ordinary run folder; only the questions, answers and
-weights are ours. What comes out is read from that folder.
+weights are ours. What comes out is read from that folder. The harder worlds, which have no model, come after it.
 """
 
 import json
@@ -15,14 +15,20 @@ from anchorscope.artefacts.durable import PARTIAL, replacing
 from anchorscope.artefacts.index import is_run
 from anchorscope.catalogue import RATED
 from anchorscope.errors import UserError
+from anchorscope.models.loading import checked_device, choose_device
 from anchorscope.pipeline import run_recipe
 from anchorscope.planted import planted_model_folder
 from anchorscope.planted.items import Shares, planted_items, write_items
 from anchorscope.progress import Progress, Silent
 from anchorscope.recipe import make_recipe
+from anchorscope.report.experiments.section import Section
 from anchorscope.report.validation_page import Validation, write_validation
+from anchorscope.report.worlds_section import worlds_section
 from anchorscope.validation.recovery import MAIN_WAYS, SHOWN, confusion_table, recovery_table, sentences
 from anchorscope.validation.scores import Items, read_items, read_scores
+from anchorscope.validation.worlds.run import SIZES, run_worlds
+from anchorscope.validation.worlds.tables import shown_size, worlds_sentences, worlds_summary, worlds_table
+from anchorscope.validation.worlds.world import WORLDS
 
 DATASET = "planted"
 SUMMARY = "validation.json"
@@ -42,10 +48,16 @@ class Options:
     bootstrap: int = 2000
     device: str = "auto"
     dtype: str = "float32"
+    world_items: tuple[int, ...] = tuple(SIZES)
+    """Numbers of items in the harder worlds."""
+    replicas: int | None = None
+    """Replicas of every world; None: the usual few."""
+    worlds: tuple[str, ...] = tuple(WORLDS)
+    """Names of the worlds."""
 
 
 def validate(out: Path, options: Options, fresh: bool = False, progress: Progress | None = None) -> Path:
-    """Runs everything into a folder: the run itself, recovery.csv, confusion.csv, the figures and the page."""
+    """Runs everything into a folder: the run itself, the worlds, the tables, the figures and the page."""
     listener = progress or Silent()
     questions = out / f"{DATASET}.jsonl"
     _refuse_foreign(out)
@@ -62,13 +74,19 @@ def validate(out: Path, options: Options, fresh: bool = False, progress: Progres
     scores = read_scores(run, items)
     recovery = recovery_table(items, scores, options.bootstrap, options.seed)
     confusion = confusion_table(items, scores)
-    for name, table in (("recovery", recovery), ("confusion", confusion)):
+    found_in_worlds = run_worlds(
+        options.replicas, options.world_items, checked_device(choose_device(options.device)), options.seed,
+        options.worlds, listener,
+    )  # fmt: skip
+    worlds = worlds_table(found_in_worlds)
+    for name, table in (("recovery", recovery), ("confusion", confusion), ("worlds", worlds)):
         with replacing(out / f"{name}.csv") as half_made:
             table.write_csv(half_made)
-    told = sentences(items, recovery)
-    write_validation(_page(options, items, recovery, confusion, run, told), out, listener)
+    told = [*sentences(items, recovery), *worlds_sentences(found_in_worlds)]
+    section = worlds_section(worlds, {one.name: one.about for one in WORLDS.values()}, shown_size(found_in_worlds))
+    write_validation(_page(options, items, recovery, confusion, run, told, section), out, listener)
     with replacing(out / SUMMARY) as half_made:
-        found = summary(out, recovery, confusion, run) | {"summary": told}
+        found = summary(out, recovery, confusion, run) | {"worlds": worlds_summary(found_in_worlds), "summary": told}
         half_made.write_text(json.dumps(found, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
     return out
 
@@ -106,8 +124,9 @@ def _plant(path: Path, options: Options, fresh: bool) -> None:
 
 
 def _page(
-    options: Options, items: Items, recovery: pl.DataFrame, confusion: pl.DataFrame, run: Path, told: list[str]
-) -> Validation:
+    options: Options, items: Items, recovery: pl.DataFrame, confusion: pl.DataFrame, run: Path, told: list[str],
+    worlds: Section,
+) -> Validation:  # fmt: skip
     manifest = json.loads((run / "manifest.json").read_text(encoding="utf-8"))
     model = manifest["model"]
     shares = ", ".join(f"{name.replace('_', ' ')} {share:.0%}" for name, share in asdict(options.shares).items())
@@ -124,15 +143,20 @@ def _page(
             "the run": "run/report.html",
         },
         command=_command(options),
+        sections=(worlds,),
     )
 
 
 def _command(options: Options) -> str:
     """What repeats it."""
     shares = ",".join(f"{name.replace('_', '-')}={share:g}" for name, share in asdict(options.shares).items())
+    sizes = ",".join(map(str, options.world_items))
+    replicas = "" if options.replicas is None else f" --replicas {options.replicas}"
+    worlds = "" if options.worlds == tuple(WORLDS) else f" --worlds {','.join(options.worlds)}"
     return (
         f"anchorscope validate --items {options.items} --shares {shares} --evidence {','.join(options.evidence)} "
-        f"--seed {options.seed} --bootstrap {options.bootstrap} --out NEW_FOLDER"
+        f"--seed {options.seed} --bootstrap {options.bootstrap} --world-items {sizes}{replicas}{worlds} "
+        f"--out NEW_FOLDER"
     )
 
 
