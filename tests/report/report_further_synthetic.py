@@ -205,9 +205,10 @@ def wordings(found: Experiments) -> None:
     measures = {"item_share": (0.45, 0.41, 0.4), "item_ratio": (0.35, 0.31, 0.3), "delta_p": (0.9, 0.6, 0.5)}
     for name, values in measures.items():
         for truth, value in zip(TRUTHS, values, strict=True):
-            about = {"variant": name, "truth": truth, "probe_layer": 0}
-            found.add("wordings", "split_half", value / (2 - value), 0.07, **about)
-            found.add("wordings", "reliability", value, 0.09, **about)
+            for probes, more in (("same probes", 0.05), ("other probes", 0.0)):
+                about = {"variant": name, "against": probes, "truth": truth, "probe_layer": 0}
+                found.add("wordings", "split_half", (value + more) / (2 - value - more), 0.07, **about)
+                found.add("wordings", "reliability", value + more, 0.09, **about)
     for number in range(8):
         name = f"wording {number}" if number else "original wording"
         found.add("wordings", "question_share", 0.6 - 0.01 * number, 0.1, variant=name, truth="all", probe_layer=0)
