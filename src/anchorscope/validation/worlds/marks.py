@@ -93,4 +93,4 @@ def wilson(rate: float, n: int) -> tuple[float, float]:
     z = 1.96
     middle = (rate + z**2 / (2 * n)) / (1 + z**2 / n)
     half = z / (1 + z**2 / n) * np.sqrt(rate * (1 - rate) / n + z**2 / (4 * n**2))
-    return max(0.0, float(middle - half)), min(1.0, float(middle + half))
+    return max(0.0, min(rate, float(middle - half))), min(1.0, max(rate, float(middle + half)))

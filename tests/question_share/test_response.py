@@ -5,8 +5,6 @@ import pytest
 import torch
 from scipy.optimize import minimize
 
-from anchorscope.question_share.clean_evidence import probe_response
-
 
 def fit(states, labels, strength, weights):
     """Logistic regression with weighted items: scikit-learn's objective, intercept unpenalised."""
@@ -30,6 +28,13 @@ def case(make_case):
     return make_case(60, 4, 0.7, 0.6, splits=1)
 
 
+def strength_of(evidence, learns, side):
+    """C: the intercept's curvature is C · Σ p(1 − p), as it has no penalty."""
+    factor = evidence.factor[0, 0, side]
+    sure = torch.sigmoid(evidence.by_probe[0, 0, side])[learns]
+    return float((factor @ factor.T)[-1, -1] / (sure * (1 - sure)).sum())
+
+
 def refitted(case, evidence, item, weight):
     """Σ pull·z by both probes of the split, one item having another weight."""
     states = evidence.principal[0].double().numpy()
@@ -39,7 +44,7 @@ def refitted(case, evidence, item, weight):
         learns = first == (side == 0)
         weights = learns.astype(float)
         weights[item] *= weight
-        scores = fit(states, case.labels, float(evidence.strength[0, 0, side]), weights)
+        scores = fit(states, case.labels, strength_of(evidence, learns, side), weights)
         z[~learns] = scores[~learns]
     return z
 
@@ -47,7 +52,7 @@ def refitted(case, evidence, item, weight):
 def test_leaving_an_item_out_moves_the_scores_as_the_jackknife_says(case):
     evidence = case.evidence().to(torch.device("cpu"))
     pull = torch.randn(1, 2, 1, 60, dtype=torch.double, generator=torch.Generator().manual_seed(0))
-    found = probe_response(evidence, case.halves, torch.from_numpy(case.labels), pull)[0].numpy()
+    found = evidence.response(case.halves, pull)[0].numpy()
     whole = refitted(case, evidence, 0, 1.0)
     np.testing.assert_allclose(whole, evidence.held_out(case.halves)[0, 0].numpy(), atol=2e-3)  # the same probes
     weights = pull[0, :, 0].numpy()
@@ -60,7 +65,7 @@ def test_leaving_an_item_out_moves_the_scores_as_the_jackknife_says(case):
 def test_a_little_weight_moves_the_scores_by_its_part(case):
     evidence = case.evidence().to(torch.device("cpu"))
     pull = torch.ones(1, 1, 1, 60, dtype=torch.double)
-    found = probe_response(evidence, case.halves, torch.from_numpy(case.labels), pull)[0, 0].numpy()
+    found = evidence.response(case.halves, pull)[0, 0].numpy()
     step = 1e-3
     slopes = np.array([
         (refitted(case, evidence, item, 1 + step) - refitted(case, evidence, item, 1 - step)).sum() / (2 * step)
