@@ -24,6 +24,7 @@ from anchorscope.errors import UserError
 from anchorscope.pipeline import run_recipe
 from anchorscope.recipe import make_recipe
 from anchorscope.report.findings import EFFECT_SCHEMA, SAMPLE_SCHEMA, Findings
+from anchorscope.report.shares import has_shares
 from anchorscope.stats.estimate import percentile_interval
 
 
@@ -105,6 +106,20 @@ def test_a_run_of_the_first_version_is_read(copied: Path) -> None:
     (copied / "index.json").unlink()
     rewritten(copied, as_first_version, seal=False)
     assert open_finished(copied).findings.n_layers == 4
+
+
+def test_a_run_from_before_the_question_share_is_read_without_it(copied: Path) -> None:
+    names = ("question_share.csv", "question_share_tests.csv", "question_share_items.parquet")
+
+    def without(manifest: dict[str, Any]) -> None:
+        for name in names:
+            manifest["sha256"].pop(name, None)
+            (copied / name).unlink()
+
+    assert has_shares(open_finished(copied).findings)
+    older = open_finished(rewritten(copied, without)).findings
+    assert not has_shares(older)
+    assert (older.question_share.height, older.question_share_tests.height) == (0, 0)
 
 
 def test_a_run_of_an_older_version_is_told_with_the_way_out(copied: Path) -> None:

@@ -1,9 +1,11 @@
 """The explorer of single items in a browser: finds, filters, opens, marks, and shows other people's text as text."""
 
 import base64
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import polars as pl
 import pytest
 from report_items_synthetic import make_items, with_texts
 
@@ -66,6 +68,16 @@ def choose(page, label: str, value: str) -> None:
 
 def count(page) -> str:
     return page.locator(".explorer-list .count").text_content()
+
+
+def test_an_items_share_is_told_with_its_call(findings, tmp_path, open_page):
+    columns = {"question_share": 0.62, "question_share_low": 0.2, "question_share_high": 0.95}
+    told = [pl.lit(value).alias(name) for name, value in columns.items()]
+    items = findings.items.with_columns(*told, pathway_call=pl.lit("undetermined"))
+    shared = replace(findings, items=items)
+    write_report(shared, [], judge([shared]), tmp_path)
+    facts = open_page(tmp_path / "report.html").locator(".item-facts").inner_text()
+    assert "62 % [20, 95] of its evidence, an estimate for one item; undetermined" in facts
 
 
 def test_it_opens_with_the_first_item(page, findings):

@@ -87,6 +87,37 @@ def heads(found: Experiments) -> None:
                          variant=f"all heads{where}", assignment=rule, truth="all", layer=first)  # fmt: skip
 
 
+def dose(found: Experiments) -> None:
+    """Every key word takes its part, random tokens hardly any."""
+    for kind, size in (("exact", 1.0), ("random", 0.1)):
+        for share, name in ((0.2, "1 token"), (0.25, "25 %"), (0.5, "50 %"), (0.75, "75 %"), (1.0, "100 %")):
+            about = {"variant": f"{kind} {name}", "truth": "all"}
+            found.add("dose", "tokens_cut", 4 * share, 0.2, **about)
+            found.add("dose", "auc_reference", 0.8 - 0.2 * share * size, 0.04, **about)
+            for truth, factor in TRUTHS.items():
+                found.add("dose", "delta_p_reference", -30 * share * size * factor, 2.0, p_value=0.001, q_value=0.002,
+                          effect_size=-0.5, **about | {"truth": truth})  # fmt: skip
+            if kind == "exact":
+                found.add("dose", "delta_p_reference_difference", -27 * share, 2.5, against=f"random {name}",
+                          p_value=0.0002, effect_size=-0.4, **about)  # fmt: skip
+            if name != "100 %":
+                found.add("dose", "share_of_full", share, 0.1, against=f"{kind} 100 %", **about)
+
+
+def mediation(found: Experiments) -> None:
+    """The key words' states carry the truth in the lower half."""
+    found.add("mediation", "gap_log_odds", 3.1, 0.4, truth="all")
+    for quantity, size in (("necessity", 0.6), ("sufficiency", 0.4)):
+        for layer in range(9):
+            share = size / (1 + np.exp(layer - 5))
+            for kind, part in (("opposite truth", 1.0), ("same truth", 0.15), ("other tokens", 0.05)):
+                about = {"variant": kind, "truth": "all", "layer": layer, "p_value": 0.004, "q_value": 0.01}
+                found.add("mediation", quantity, share * part, 0.08, **about)
+                if kind != "opposite truth":
+                    about |= {"variant": "opposite truth", "against": kind}
+                    found.add("mediation", f"{quantity}_difference", share * (1 - part), 0.1, **about)
+
+
 def saliency(found: Experiments) -> None:
     """Statistics of the densities."""
     for variant in ("loss", "log_odds"):
@@ -227,7 +258,9 @@ def sensitivity(found: Experiments) -> None:
         way(f"rule: {name}", 0.6 - 0.03 * place, kappa, 0.8 - 0.08 * place, **assigned)
 
 
-MAKERS = (layers, heads, saliency, boundary, self_awareness, matched, wordings, agreement, sensitivity)
+MAKERS = (
+    layers, heads, dose, mediation, saliency, boundary, self_awareness, matched, wordings, agreement, sensitivity,
+)  # fmt: skip
 
 
 def experiments(datasets: tuple[str, ...], seed: int = 3) -> pl.DataFrame:

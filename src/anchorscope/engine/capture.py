@@ -229,7 +229,7 @@ class _Checks:
             total[: len(here)] += here
             self.edges[:, layer].index_add_(0, variants[: len(here)], here)
             self.asked[rows.variant[: len(here)][rows.cut_at(layer)], layer] = True
-        named = torch.from_numpy(rows.variant >= 0).to(self.lm.device)
+        named = torch.from_numpy(np.array([bool(row.cut.keys) for row in rows.rows])).to(self.lm.device)
         self.untouched.append((named & (total == 0)).any())
 
     def finish(self) -> EdgeCounts:

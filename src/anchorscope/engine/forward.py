@@ -14,7 +14,7 @@ from torch import Tensor
 
 from anchorscope.engine.keys_values import Prefix, Recorder
 from anchorscope.engine.packed import Packed
-from anchorscope.engine.rows import BatchRows
+from anchorscope.engine.rows import BatchRows, Joining
 from anchorscope.engine.sequences import CLEAN, TokenSequence
 from anchorscope.errors import UserError
 from anchorscope.models.attention import Attends
@@ -32,8 +32,8 @@ Visit = Callable[[int, BlockOutput], None]
 class BatchAttention(Attends, Protocol):
     """Attention of one batch, told before each layer."""
 
-    def enter(self, layer: int) -> Tensor | None:
-        """Makes ready for a layer; places in the stream from which tokens that join here start, if any do."""
+    def enter(self, layer: int) -> Joining | None:
+        """Makes ready for a layer; the tokens that join here, if any do."""
 
 
 def run_layers(
@@ -68,8 +68,10 @@ def _walk(
         for layer in range(layers):
             joining = attention.enter(layer)
             if joining is not None:
-                stream = torch.cat((stream, stream[:, joining.to(stream.device)]), dim=1)
-                positions = torch.cat((positions, positions[:, joining.to(positions.device)]), dim=1)
+                starts = torch.from_numpy(joining.places).to(stream.device)
+                stream = torch.cat((stream, stream[:, starts]), dim=1)
+                own = torch.from_numpy(joining.positions).to(positions.device)
+                positions = torch.cat((positions, own[None]), dim=1)
                 rotary.clear()
             kind = lm.rotary_kind(layer)
             if kind not in rotary:

@@ -6,7 +6,6 @@ item's clean row and from the row itself. All other parts of a block run on the 
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from itertools import chain
 
 import numpy as np
 import torch
@@ -16,7 +15,7 @@ from torch import Tensor
 
 from anchorscope.engine.keys_values import Prefix
 from anchorscope.engine.masks import MASK_WIDTH, CutRows, additive, visible
-from anchorscope.engine.rows import BatchRows
+from anchorscope.engine.rows import BatchRows, Joining
 from anchorscope.engine.sequences import TokenSequence
 from anchorscope.models.attention import Edit, Keys, Queries, Weights, masked_attention, per_group
 from anchorscope.models.language_model import LanguageModel
@@ -94,13 +93,11 @@ class Packed:
         self.plans: dict[tuple[object, ...], _Plan] = {}
         self.lost: dict[int, Tensor] = {}
         """Edges that each layer's attention was really computed without, per row."""
-        at_once = rows.rows[: rows.open_at(0)]
-        ids = chain.from_iterable(sequences[row.item].ids[row.first : row.stop] for row in at_once)
-        self.ids = torch.from_numpy(np.fromiter(ids, dtype=np.int64))
+        self.ids = torch.from_numpy(rows.ids(sequences))
         self.positions = rows.positions()
 
-    def enter(self, layer: int) -> Tensor | None:
-        """Makes ready for a layer; the places in the stream that rows which begin here start from, if any do."""
+    def enter(self, layer: int) -> Joining | None:
+        """Makes ready for a layer; the tokens of rows that begin here, if any do."""
         self.layer = layer
         device, window = self.lm.layer_device(layer), self.lm.sliding_window(layer)
         n_rows, cut = self.rows.open_at(layer), self.rows.cut_at(layer)
@@ -110,8 +107,7 @@ class Packed:
             self.plans = {name: plan for name, plan in self.plans.items() if not plan.is_large}
             self.plans[known] = self._plan(n_rows, cut, window, device)
         self.plan = self.plans[known]
-        joining = self.rows.joining(layer)
-        return None if joining is None else torch.from_numpy(joining)
+        return self.rows.joining(layer)
 
     def attend(
         self, query: Queries, key: Keys, value: Keys, scaling: float, softcap: float | None

@@ -3,6 +3,10 @@
 Everything before that position is as in the clean run, whatever is cut: so every item has one clean row, as long as
 others need it, and the rows of its variants begin where they differ. A variant whose layers begin higher up joins in
 at its first layer, with the clean row's stream: what lies below is not computed again.
+
+A row that is patched joins in so too, and takes the stream of some positions from its donor's clean row instead of its
+own item's: donors run clean in the same batch, as far as they are needed. At the first layer the stream is made of
+token embeddings, and a patched row begins with its donor's tokens there.
 """
 
 from collections.abc import Sequence
@@ -13,7 +17,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from anchorscope.engine.sequences import NO_CUT, Cut, TokenSequence, Variant
+from anchorscope.engine.sequences import NO_CUT, Cut, Patch, TokenSequence, Variant
 from anchorscope.errors import InterventionNotApplied
 
 
@@ -32,6 +36,18 @@ class Row:
     """The layer at which the row begins, and its cut with it."""
     closes: int = 0
     """The first layer that is not cut any more."""
+    patch: Patch | None = None
+    """The states that it takes from another item where it begins."""
+
+
+@dataclass(frozen=True)
+class Joining:
+    """Tokens that begin in the middle."""
+
+    places: NDArray[np.int64]
+    """Places in the stream that they start from."""
+    positions: NDArray[np.int64]
+    """Their own positions, whatever those of the tokens that they start from."""
 
 
 @dataclass(frozen=True)
@@ -53,12 +69,16 @@ class BatchRows:
         n_prefix: int,
         n_layers: int,
     ) -> None:
-        clean, changed = [], []  # rows, and (variant, row)
+        changed: list[tuple[int, Row]] = []  # (variant, row)
+        needed: dict[int, int] = {}
         for item in items:
-            others, needed = _item_rows(sequences[item], item, variants, n_prefix, n_layers)
+            others, upto = _item_rows(sequences[item], item, variants, n_prefix, n_layers)
             changed += others
-            if needed > n_prefix:
-                clean.append(Row(item, n_prefix, needed))
+            for who, stop in upto.items():
+                if stop > len(sequences[who].ids):
+                    raise InterventionNotApplied(f"a patch takes states of position {stop - 1}, which its donor lacks")
+                needed[who] = max(stop, needed.get(who, n_prefix))
+        clean = [Row(item, n_prefix, stop) for item, stop in needed.items() if stop > n_prefix]
         changed.sort(key=lambda one: one[1].opens)
         self.rows = [*clean, *(row for _, row in changed)]
         self.n_prefix = n_prefix
@@ -71,6 +91,8 @@ class BatchRows:
         self.own = np.concatenate([[0], np.cumsum(self.stop - self.first)])
         """Place of each row's first token; the number of all tokens at the end."""
         clean_row = {row.item: place for place, row in enumerate(clean)}
+        self.clean_start = {row.item: int(self.own[place]) for place, row in enumerate(clean)}
+        """The same by item."""
         self.clean = self.own[[clean_row.get(row.item, 0) for row in self.rows]]
         """Place of the first token of its item's clean row."""
         row_of = {(variant, row.item): len(clean) + place for place, (variant, row) in enumerate(changed)}
@@ -101,45 +123,67 @@ class BatchRows:
         is_own = (positions >= first) & (opens <= layer)
         return np.where(is_own, own + positions - first, clean + positions - self.n_prefix)
 
-    def joining(self, layer: int) -> NDArray[np.int64] | None:
-        """Places in the stream that the rows which begin in the middle, at this layer, start from."""
+    def joining(self, layer: int) -> Joining | None:
+        """The tokens of the rows which begin in the middle, at this layer; None where none does."""
         if layer == 0 or not (self.opens == layer).any():
             return None
-        new = np.flatnonzero(self.opens == layer)
-        starts = self.clean[new] + self.first[new] - self.n_prefix
-        lengths = self.stop[new] - self.first[new]
-        return np.concatenate([np.arange(start, start + n) for start, n in zip(starts, lengths, strict=True)])
+        places, positions = [], []
+        for new in np.flatnonzero(self.opens == layer).tolist():
+            row = self.rows[new]
+            positions.append(np.arange(row.first, row.stop))
+            places.append(self.clean[new] + positions[-1] - self.n_prefix)
+            if row.patch is not None:
+                taken = self.clean_start[row.patch.donor] + np.array(row.patch.donor_positions) - self.n_prefix
+                places[-1][np.array(row.patch.positions) - row.first] = taken
+        return Joining(np.concatenate(places), np.concatenate(positions))
+
+    def ids(self, sequences: Sequence[TokenSequence]) -> NDArray[np.int64]:
+        """Token ids of the rows that begin with the first layer; where one is patched there, its donor's."""
+        found = []
+        for row in self.rows[: self.open_at(0)]:
+            ids = np.array(sequences[row.item].ids[row.first : row.stop], dtype=np.int64)
+            if row.patch is not None:
+                donor = sequences[row.patch.donor].ids
+                ids[np.array(row.patch.positions) - row.first] = [donor[place] for place in row.patch.donor_positions]
+            found.append(ids)
+        return np.concatenate(found)
 
 
 def _item_rows(
     sequence: TokenSequence, item: int, variants: Sequence[Variant], n_prefix: int, n_layers: int
-) -> tuple[list[tuple[int, Row]], int]:
-    """The rows with cuts of one item, and up to where its clean row is needed."""
-    rows, needed, n = [], n_prefix, len(sequence.ids)
+) -> tuple[list[tuple[int, Row]], dict[int, int]]:
+    """The changed rows of one item, and up to where clean rows are needed: its own, and those of its donors."""
+    rows, needed, n = [], {item: n_prefix}, len(sequence.ids)
     for index, variant in enumerate(variants):
         if not variant.runs(item):
             continue
-        cut = variant.cut(item)
-        if not cut.keys:
-            needed = n
+        cut, patch = variant.cut(item), variant.patch(item)
+        if not cut.keys and patch is None:
+            needed[item] = n
             continue
-        refuse_lost_cut(sequence, cut, n_prefix)
         layers = range(n_layers) if variant.layers is None else variant.layers
         if layers.step != 1 or not 0 <= layers.start < layers.stop <= n_layers:
-            raise InterventionNotApplied(f"a cut is asked for in layers {layers}, and there are 0 to {n_layers - 1}")
-        row = Row(item, cut.first_query(sequence), n, cut, layers.start, layers.stop)
+            raise InterventionNotApplied(f"a change is asked for in layers {layers}, and there are 0 to {n_layers - 1}")
+        if patch is None:
+            refuse_lost_cut(sequence, cut, n_prefix)
+            row = Row(item, cut.first_query(sequence), n, cut, layers.start, layers.stop)
+        else:
+            refuse_lost_patch(sequence, patch, n_prefix)
+            row = Row(item, min(patch.positions), n, opens=layers.start, patch=patch)
+            if row.opens:
+                needed[patch.donor] = max(needed.get(patch.donor, n_prefix), max(patch.donor_positions) + 1)
         rows.append((index, row))
         # One that begins in the middle starts from the clean stream at all of its positions.
-        needed = max(needed, n if row.opens else row.first)
+        needed[item] = max(needed[item], n if row.opens else row.first)
     return rows, needed
 
 
 def tokens_of(
     sequence: TokenSequence, item: int, variants: Sequence[Variant], n_prefix: int, n_layers: int
 ) -> int:
-    """How many tokens run for an item, all variants together; 0 where none runs it."""
+    """How many tokens run for an item, all variants together, its donors' too; 0 where none runs it."""
     rows, needed = _item_rows(sequence, item, variants, n_prefix, n_layers)
-    return needed - n_prefix + sum(row.stop - row.first for _, row in rows)
+    return sum(stop - n_prefix for stop in needed.values()) + sum(row.stop - row.first for _, row in rows)
 
 
 def refuse_lost_cut(sequence: TokenSequence, cut: Cut, n_prefix: int) -> None:
@@ -152,3 +196,12 @@ def refuse_lost_cut(sequence: TokenSequence, cut: Cut, n_prefix: int) -> None:
         )
     if cut.first_query(sequence) >= len(sequence.ids):
         raise InterventionNotApplied(f"cutting keys {cut.keys} ({cut.edges}) takes no attention edge from its item")
+
+
+def refuse_lost_patch(sequence: TokenSequence, patch: Patch, n_prefix: int) -> None:
+    """States of the shared prefix are not run here, so that they can be neither replaced nor given."""
+    if min(*patch.positions, *patch.donor_positions, n_prefix) < n_prefix or max(patch.positions) >= len(sequence.ids):
+        raise InterventionNotApplied(
+            f"a patch names positions {patch.positions} and {patch.donor_positions} of its donor, and only those from "
+            f"{n_prefix} on are run, up to {len(sequence.ids) - 1} of the item"
+        )

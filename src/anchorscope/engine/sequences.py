@@ -77,21 +77,51 @@ class Cut:
 
 
 @dataclass(frozen=True)
+class Patch:
+    """States of one item's run to replace, at the entry of one layer, by another item's clean ones (activation
+    patching)."""
+
+    positions: tuple[int, ...]
+    """Positions of the item whose states are replaced, in order."""
+    donor: int
+    """Index of the item that gives its states; it may be the item itself."""
+    donor_positions: tuple[int, ...]
+    """Positions of the donor, one for each."""
+
+    def __post_init__(self) -> None:
+        if not self.positions or len(self.positions) != len(self.donor_positions):
+            raise ValueError(f"a patch of positions {self.positions} by {self.donor_positions}; as many are wanted")
+        if list(self.positions) != sorted(set(self.positions)):
+            raise ValueError(f"a patch of positions {self.positions}; each once, in order")
+
+
+@dataclass(frozen=True)
 class Variant:
-    """One way to run the items: clean, or with a cut each, in some layers or in all."""
+    """One way to run the items: clean, or with a cut each, in some layers or in all, or with a patch each."""
 
     cuts: Mapping[int, Cut] | None = None
     """The cut of each item that is run; None for the clean run of all."""
     layers: range | None = None
-    """The layers that lose the edges; None for all."""
+    """The layers that lose the edges; None for all. A patch is made at the entry of the first, and names it."""
+    patches: Mapping[int, Patch] | None = None
+    """The patch of each item that is run; None where none is patched."""
+
+    def __post_init__(self) -> None:
+        if self.patches is not None and (self.cuts is not None or self.layers is None):
+            raise ValueError("a variant that patches cuts nothing, and names the layer that it patches")
 
     def cut(self, item: int) -> Cut:
         """An item's cut; an empty one in the clean run."""
         return NO_CUT if self.cuts is None else self.cuts[item]
 
+    def patch(self, item: int) -> Patch | None:
+        """An item's patch; None where it has none."""
+        return None if self.patches is None else self.patches[item]
+
     def runs(self, item: int) -> bool:
         """Whether an item is run."""
-        return self.cuts is None or item in self.cuts
+        named = self.cuts if self.patches is None else self.patches
+        return named is None or item in named
 
 
 NO_CUT = Cut(keys=())

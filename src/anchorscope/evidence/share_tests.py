@@ -110,7 +110,8 @@ def tested_share(
     differ = thirds.ci_low is not None and thirds.ci_low > 0
     allowed = beyond_zero[1] < SIGNIFICANT and differ and float(mixture.gain.mean()) > LEAST_GAIN
     tests += [_auc("probe", z, items), *_slopes(line, n)]
-    return TestedShare(tests, item_shares(z, explained, line), calls(mixture.probability, allowed))
+    single = item_shares(z, explained, line, found.had[0], float(everyone[0]))
+    return TestedShare(tests, single, calls(mixture.probability, allowed))
 
 
 def _difference(quantity: str, samples: Floats, n: int, two_sided: bool = False, group: str | None = None) -> ShareTest:
@@ -153,6 +154,8 @@ def _further(
         sets = np.stack([side for one in features for side in (one.high, one.low)])
         found = lost_evidence(evidence, states.cut, halves, items.labels, items.folds, device, sets=sets)
         for place, one in enumerate(features):
+            if not all(draws.has_evidence(found.had * side)[0] for side in (one.high, one.low)):
+                continue  # a share of no evidence says nothing
             high, low = (draws.shares(found, len(GROUPS) + 2 * place + side)[0] for side in range(2))
             size = int(one.high.sum() + one.low.sum())
             yield _difference("share_by_feature", high - low, size, two_sided=True, group=one.name)

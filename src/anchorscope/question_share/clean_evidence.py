@@ -23,6 +23,8 @@ class CleanEvidence(NamedTuple):
 
     principal: Float[Tensor, "problem item direction"]
     """The clean states that the probes read."""
+    strength: Float[Tensor, "problem split side"]
+    """The probes' C."""
     by_probe: Float[Tensor, "problem split side item"]
     """Log-odds of every item by both probes of a split."""
     factor: Float[Tensor, "problem split side feature feature"]
@@ -82,17 +84,19 @@ def clean_evidence(
     @torch.no_grad()
     def curvature(chunk: Tensor, plan: ChunkPlan) -> tuple[Tensor, Tensor]:
         here = slice(int(chunk[0]), int(chunk[-1]) + 1)
-        parts = (principal[here], scores[here], found.strength[here])
-        made = _newton_parts(*(part.to(device).double() for part in parts), training, truth)
+        states, scored, strength = (
+            part[here].to(device).double() for part in (principal, scores, found.strength)
+        )
+        made = _newton_parts(states, scored, strength, training, truth)
         return made[0].float().cpu(), made[1].float().cpu()
 
     with true_float32():
         factors, steps = zip(*in_chunks(places, plan, device, curvature), strict=True)
     sides = (halves.n_splits, 2)
     return CleanEvidence(
-        principal, scores.unflatten(1, sides), torch.cat(factors).unflatten(1, sides),
-        torch.cat(steps).unflatten(1, sides),
-    )  # fmt: skip
+        principal,
+        *(part.unflatten(1, sides) for part in (found.strength, scores, torch.cat(factors), torch.cat(steps))),
+    )
 
 
 def _with_intercept(states: Tensor) -> Tensor:

@@ -24,6 +24,7 @@ SURE = 0.9
 LEAST_GAIN = 0.01
 """Held-out log-likelihood per item by which two groups must beat one regression before anyone is called."""
 QUESTION, ANSWER, UNDETERMINED = "question", "answer", "undetermined"
+_MOST_TILT = 60.0  # beyond it every item is at one end
 _STEPS = 200  # of every EM algorithm here; all have long settled by then
 _LEAST_SPREAD = 0.05  # of z's deviation: no group is sharper than that
 
@@ -88,20 +89,50 @@ def _log_normal(explained: Floats, z: Floats, line: Line) -> Floats:
 
 
 def item_shares(
-    z: Float[np.ndarray, " item"], explained: Float[np.ndarray, " item"], under_random: Line
+    z: Float[np.ndarray, " item"],
+    explained: Float[np.ndarray, " item"],
+    under_random: Line,
+    had: Float[np.ndarray, " item"] | None = None,
+    share: float = 0.5,
 ) -> ItemShares:
-    """Posterior of the items' shares; `under_random` is what a random cut leaves of z."""
+    """Posterior of the items' shares; `under_random` is what a random cut leaves of z.
+
+    With the evidence that each item `had`, the items agree with their common `share` Λ.
+    """
     kept = (1 - GRID) * under_random.slope
-    level = float(np.mean(explained) - np.mean(z) * (np.mean(explained * z) / max(np.mean(z * z), 1e-12)))
+    level = fit_line(z, explained).level
     likelihood = np.exp(-0.5 * ((explained[:, None] - level - kept * z[:, None]) / under_random.spread) ** 2) + 1e-12
     distribution = np.full(len(GRID), 1 / len(GRID))
     for _ in range(_STEPS):
-        posterior = likelihood * distribution
-        posterior /= posterior.sum(1, keepdims=True)
-        distribution = posterior.mean(0)
+        distribution = _posterior(likelihood, distribution).mean(0)
+    posterior = _posterior(likelihood, distribution)
+    if had is not None:
+        distribution = _tilted(likelihood, distribution, had, share)
+        posterior = _posterior(likelihood, distribution)
     below = posterior.cumsum(1)
-    low, high = (GRID[np.minimum((below < level_).sum(1), len(GRID) - 1)] for level_ in (0.025, 0.975))
+    low, high = (GRID[np.minimum((below < tail).sum(1), len(GRID) - 1)] for tail in (0.025, 0.975))
     return ItemShares(posterior @ GRID, low, high, distribution)
+
+
+def _tilted(likelihood: Floats, distribution: Floats, had: Floats, share: float) -> Floats:
+    """The distribution under which the items' mean share, weighted by their evidence, is Λ.
+
+    A probe of few items has noise in its z that the cut state explains as well as its evidence; so items seem to keep
+    more than they do.
+    """
+    low, high = -_MOST_TILT, _MOST_TILT
+    for _ in range(60):
+        tilt = (low + high) / 2
+        tilted = (distribution + 1e-6) * np.exp(tilt * (GRID - 0.5))
+        tilted /= tilted.sum()
+        below = had @ (_posterior(likelihood, tilted) @ GRID) < share * had.sum()
+        low, high = (tilt, high) if below else (low, tilt)
+    return np.asarray(tilted)
+
+
+def _posterior(likelihood: Floats, distribution: Floats) -> Floats:
+    found = likelihood * distribution
+    return np.asarray(found / found.sum(1, keepdims=True))
 
 
 def fit_two_groups(z: Floats, explained: Floats, predicted: Floats, least_slope: float) -> TwoGroups:

@@ -47,7 +47,8 @@ def tiny_inputs(
     states = run_clean(executor, planner, items, POSITIONS, Silent(), compiled=False).states
     plain = make_setting(POSITIONS)
     planned = [plan_cut(one, items, plain) for one in (KNOCKOUT, NONE)]
-    effects, _ = measure(executor, passes_of(planned, items, plain, planner), scoring, plain, [HEADLINE], Silent())
+    passes = passes_of(planned, items, plain, planner)
+    effects, _ = measure(executor, passes, scoring, plain, lambda one: [HEADLINE], Silent())
     at = lambda logits: logits[:, HEADLINE[0], HEADLINE[1]].transpose(1, 2, 0)  # noqa: E731
     before = at(score_states(scoring.scorer("cpu"), states))
     reference = np.tile([lm.n_layers - 1, lm.n_layers - 1, lm.n_layers - 2], (3, 1))

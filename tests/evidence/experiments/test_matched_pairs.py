@@ -20,7 +20,7 @@ from anchorscope.evidence.experiments.matched_pairs import (
     true_answer,
 )
 from anchorscope.evidence.probe_scores import relation_only, words_only
-from anchorscope.probes.folds import grouped_folds
+from anchorscope.probes.folds import grouped_folds, truth_strata
 from anchorscope.stats.auc import auc
 from anchorscope.stats.streams import unnamed
 
@@ -49,7 +49,7 @@ def test_words_answers_and_relations_of_a_real_set_tell_nothing(questions: list[
     assert not imbalances(found, groups)
     labels = np.array([bool(one.truthful) for one in found])
     assert labels.mean() == 0.5
-    folds = grouped_folds(groups, labels, 5, unnamed(0, "test", len(found)))
+    folds = grouped_folds(groups, truth_strata(labels), 5, unnamed(0, "test", len(found)))
     answers = [str(one.model_answer) for one in found]
     words = words_only([one.question for one in found], answers, labels, folds)
     relation = relation_only([one.relation for one in found], labels, folds)
@@ -62,7 +62,7 @@ def test_without_the_groups_the_words_would_mislead(questions: list[Question]) -
     found = matched_questions(questions, match_questions(questions, seed=0).pairs)
     labels = np.array([bool(one.truthful) for one in found])
     by_question = np.arange(len(found)) // 2
-    folds = grouped_folds(by_question, labels, 5, unnamed(0, "test", len(found)))
+    folds = grouped_folds(by_question, truth_strata(labels), 5, unnamed(0, "test", len(found)))
     words = words_only([one.question for one in found], [str(one.model_answer) for one in found], labels, folds)
     assert auc(words, labels, folds) < 0.45
 

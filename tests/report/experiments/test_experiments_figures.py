@@ -24,8 +24,8 @@ from anchorscope.report.render import figures_of
 
 CHARTS = experiment_charts()
 NAMES = {
-    "interventions", "patching", "answer_only", "direct_edges", "zeroing", "layers", "heads", "saliency", "boundary",
-    "self_awareness", "matched", "wordings", "agreement", "sensitivity",
+    "interventions", "patching", "answer_only", "direct_edges", "zeroing", "layers", "heads", "dose", "mediation",
+    "saliency", "boundary", "self_awareness", "matched", "wordings", "agreement", "sensitivity",
 }  # fmt: skip
 
 

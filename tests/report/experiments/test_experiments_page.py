@@ -21,8 +21,8 @@ from anchorscope.report.wording import group_cells, p_value_cell, points
 
 CHARTS = experiment_charts()
 ORDER = (
-    "interventions", "patching", "answer-only", "layers", "heads", "zeroing", "saliency", "boundary", "self-awareness",
-    "matched", "wordings", "agreement", "sensitivity", "unavailable",
+    "interventions", "patching", "answer-only", "layers", "heads", "dose", "mediation", "zeroing", "saliency",
+    "boundary", "self-awareness", "matched", "wordings", "agreement", "sensitivity", "unavailable",
 )  # fmt: skip
 
 

@@ -34,7 +34,7 @@ from anchorscope.interventions.cuts import KNOCKOUT
 from anchorscope.interventions.intervention import Writer
 from anchorscope.items import Item
 from anchorscope.probes.folds import truth_strata
-from anchorscope.question_share.clean_evidence import CleanEvidence, clean_evidence
+from anchorscope.question_share.clean_evidence import clean_evidence
 from anchorscope.question_share.evidence import Lost, lost_evidence
 from anchorscope.question_share.halves import Halves, make_halves
 from anchorscope.question_share.posterior import ItemShares, Line, fit_line, item_shares
@@ -169,7 +169,10 @@ def _explained(inputs: ExperimentInputs, rows: Rows, layer: int) -> tuple[Lost, 
     lost = lost_evidence(
         evidence, cut, halves, labels[rows.item], folds[rows.item], device, inputs.progress, "wordings: key words cut"
     )
-    originals = CleanEvidence(evidence.principal[:, : inputs.n], evidence.strength, evidence.by_probe[..., : inputs.n])
+    originals = evidence._replace(
+        principal=evidence.principal[:, : inputs.n], by_probe=evidence.by_probe[..., : inputs.n],
+        step=evidence.step[..., : inputs.n],
+    )  # fmt: skip
     left = lost_evidence(originals, control, own, labels, folds, device, inputs.progress, "wordings: random cut")
     return lost, fit_line(left.clean[0], left.explained[0])
 

@@ -92,7 +92,8 @@ class ShareRules:
         claims = may_call(p_value, thirds_low, float(mixture.gain.mean()))
         if not looked_at:
             return {"claims": float(claims)}
-        found = item_shares(z, explained, line)
+        had = self.lost.had[replica]
+        found = item_shares(z, explained, line, had, float(self.lost.lost[replica].sum() / had.sum()))
         planted = self.world.log_odds_shares(self.made.planted.kind[replica])
         within = (found.low <= planted + 1e-9) & (planted - 1e-9 <= found.high)
         share = float(found.mean.mean())

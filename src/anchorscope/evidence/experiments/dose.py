@@ -1,0 +1,199 @@
+"""Dose: some of the question's exact tokens cut, from a single one to all, and as many random tokens beside them.
+
+If what the probe needs sits in one token, cutting that one does everything, and the curve jumps once; if it is spread,
+every further token takes its part. Each item's exact tokens are put in one random order, and a dose cuts the first of
+them: doses are nested. The same is done with the tokens that the random control draws from; only items that have as
+many of those count, so that both sides change the same number of tokens in the same items.
+
+Everything is over all items, whatever their pathway: groups made by the knockout would show the knockout's own effect
+again at the full dose.
+"""
+
+import math
+from collections.abc import Mapping
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from anchorscope.engine.sequences import Cut
+from anchorscope.evidence.areas import areas
+from anchorscope.evidence.curves import TRUTHS
+from anchorscope.evidence.draws import Draws, resampling
+from anchorscope.evidence.experiments.chosen_cuts import ItemCuts, Scored, reached, run_chosen_cuts
+from anchorscope.evidence.experiments.compare import (
+    FEW,
+    METHOD,
+    answers_of,
+    estimate_of,
+    group_means,
+    mean_in_deviations,
+    of_truth,
+    p_value,
+    q_values,
+)
+from anchorscope.evidence.experiments.experiment import Experiment, ExperimentInputs, Found, ItemValues, Statistic
+from anchorscope.interventions.cuts import random_candidates
+from anchorscope.stats.estimate import Estimate
+from anchorscope.stats.streams import stream
+
+DOSES: Mapping[str, float] = {"1 token": 0.0, "25 %": 0.25, "50 %": 0.5, "75 %": 0.75, "100 %": 1.0}
+"""Shares of the exact tokens that are cut, rounded up, and never fewer than one."""
+FULL = "100 %"
+EXACT, RANDOM = "exact", "random"
+"""What is cut: exact question tokens, or as many random ones; the variants are `exact 25 %`, `random 25 %` …"""
+
+Floats = NDArray[np.floating]
+
+
+def n_tokens(dose: str, n_exact: int) -> int:
+    """How many tokens a dose cuts of a question with so many exact ones."""
+    return max(1, math.ceil(DOSES[dose] * n_exact))
+
+
+def plan_doses(inputs: ExperimentInputs) -> dict[str, ItemCuts]:
+    """The cuts of every variant: nested, in an order drawn from the item's own random numbers."""
+    cuts: dict[str, dict[int, Cut]] = {f"{kind} {dose}": {} for kind in (EXACT, RANDOM) for dose in DOSES}
+    for index in inputs.some_items().tolist():
+        item = inputs.used_items[index]
+        exact = item.located.question_tokens
+        for kind, tokens in ((EXACT, exact), (RANDOM, tuple(random_candidates(item)))):
+            order = stream(inputs.setting.seed, f"dose {kind}", item.item_id).permutation(np.array(tokens, dtype=int))
+            for dose in DOSES:
+                keys = tuple(sorted(order[: n_tokens(dose, len(exact))].tolist()))
+                if len(keys) == n_tokens(dose, len(exact)):
+                    cuts[f"{kind} {dose}"][index] = Cut(keys, inputs.setting.edges)
+    return {name: reached(inputs, one) for name, one in cuts.items()}
+
+
+def run(inputs: ExperimentInputs) -> Found:
+    """Every dose of both kinds, and what it does."""
+    planned = plan_doses(inputs)
+    few = {name: len(one) for name, one in planned.items() if len(one) < FEW}
+    missing = []
+    if few:
+        told = ", ".join(f"{name} ({n})" for name, n in few.items())
+        missing.append(f"{told}: fewer than {FEW} items have so many tokens that later ones can see")
+    ran = run_chosen_cuts(inputs, {name: one for name, one in planned.items() if name not in few}, "dose")
+    found = analyse(inputs, ran, {name: {item: cut.n_cut for item, cut in planned[name].items()} for name in ran})
+    return Found(found.statistics, found.values, (*missing, *found.missing))
+
+
+def analyse(inputs: ExperimentInputs, ran: Mapping[str, Scored], n_cut: Mapping[str, Mapping[int, int]]) -> Found:
+    """All statistics of cuts by dose; `n_cut` says how many tokens each variant cuts of each item."""
+    rows: list[Statistic] = []
+    inputs.progress.start("dose: statistics", len(ran))
+    with resampling(inputs.draws.device):
+        for name, scored in ran.items():
+            draws = inputs.draws.take(scored.items)
+            numbers = np.array([n_cut[name][item] for item in scored.items.tolist()], dtype=float)
+            everyone = np.ones(len(numbers), dtype=bool)
+            rows += [
+                _row("tokens_cut", group_means(numbers[:, None], everyone, draws)[0], len(numbers), name),
+                _row("auc_reference", _area(inputs, scored, draws), len(numbers), name),
+                *_curve(inputs, scored, draws, name),
+            ]
+            inputs.progress.advance(1)
+        means, missing = _means(inputs, ran)
+        rows += [*means, *_shares(inputs, ran), *_differences(inputs, ran)]
+    inputs.progress.finish()
+    values = [
+        ItemValues("delta_p_reference", scored.items, scored.at_reference(inputs), name)
+        for name, scored in ran.items()
+    ]
+    return Found(tuple(rows), tuple(values), tuple(missing))
+
+
+def _row(quantity: str, samples: Tensor, n: int, variant: str, against: str | None = None, truth: str = "all",
+         method: str = METHOD, **others: float | int | None) -> Statistic:  # fmt: skip
+    return Statistic(quantity, estimate_of(samples, n, method), variant, against, truth=truth, **others)  # type: ignore[arg-type]
+
+
+def _area(inputs: ExperimentInputs, scored: Scored, draws: Draws) -> Tensor:
+    """AUC of the clean probe after the cut, each item at its own fold's reference layer, within folds, [draw]."""
+    place, items = inputs.measured, scored.items
+    scores = scored.logits[inputs.reference[items], np.arange(len(items))]
+    return areas(scores[None], place.labels[items], place.folds[items], draws)[0]
+
+
+def _curve(inputs: ExperimentInputs, scored: Scored, draws: Draws, name: str) -> list[Statistic]:
+    """Mean ΔP at every layer."""
+    everyone = np.ones(len(scored.items), dtype=bool)
+    samples = group_means(scored.delta_p(inputs), everyone, draws)
+    return [_row("delta_p", layer, len(everyone), name, probe_layer=k) for k, layer in enumerate(samples)]
+
+
+def _means(inputs: ExperimentInputs, ran: Mapping[str, Scored]) -> tuple[list[Statistic], list[str]]:
+    """Mean ΔP at the reference layer; q-values over the doses of both kinds."""
+    rows, missing = [], []
+    for truth in TRUTHS:
+        found = []
+        for name, scored in ran.items():
+            values, inside = scored.at_reference(inputs), of_truth(inputs.measured.labels[scored.items], truth)
+            if inside.sum() < FEW:
+                missing.append(f"{name}: {int(inside.sum())} {answers_of(truth)}, {FEW} needed")
+                continue
+            samples = group_means(values[:, None], inside, inputs.draws.take(scored.items))[0]
+            found.append((name, samples, int(inside.sum()), mean_in_deviations(values[inside])))
+        p = [p_value(samples) for _, samples, _, _ in found]
+        q = q_values([np.nan if one is None else one for one in p])
+        rows += [
+            _row("delta_p_reference", samples, n, name, truth=truth, p_value=p[k],
+                 q_value=float(q[k]) if np.isfinite(q[k]) else None, effect_size=size)
+            for k, (name, samples, n, size) in enumerate(found)
+        ]  # fmt: skip
+    return rows, missing
+
+
+def _shares(inputs: ExperimentInputs, ran: Mapping[str, Scored]) -> list[Statistic]:
+    """ΔP of a dose over that of the full dose, in the same items; only where the full dose does something."""
+    rows = []
+    for kind in (EXACT, RANDOM):
+        full = ran.get(f"{kind} {FULL}")
+        if full is None or _holds_zero(_mean(inputs, full.items, full.at_reference(inputs))):
+            continue
+        for dose in DOSES:
+            part = ran.get(f"{kind} {dose}")
+            if dose == FULL or part is None:
+                continue
+            items, mine, whole = _paired(inputs, part, full)
+            samples = _mean(inputs, items, mine)[0] / _mean(inputs, items, whole)[0]
+            rows.append(_row("share_of_full", samples, len(items), f"{kind} {dose}", f"{kind} {FULL}",
+                             method=f"{METHOD}, ratio of means"))  # fmt: skip
+    return rows
+
+
+def _differences(inputs: ExperimentInputs, ran: Mapping[str, Scored]) -> list[Statistic]:
+    """ΔP of exact tokens minus that of as many random ones, in the same items."""
+    rows = []
+    for dose in DOSES:
+        exact, random = ran.get(f"{EXACT} {dose}"), ran.get(f"{RANDOM} {dose}")
+        if exact is None or random is None:
+            continue
+        items, mine, other = _paired(inputs, exact, random)
+        if len(items) >= FEW:
+            samples, _ = _mean(inputs, items, mine - other)
+            rows.append(_row("delta_p_reference_difference", samples, len(items), f"{EXACT} {dose}",
+                             f"{RANDOM} {dose}", p_value=p_value(samples),
+                             effect_size=mean_in_deviations(mine - other)))  # fmt: skip
+    return rows
+
+
+def _paired(inputs: ExperimentInputs, first: Scored, second: Scored) -> tuple[NDArray[np.int64], Floats, Floats]:
+    """The items that both were run on, and the ΔP of each at the reference layer."""
+    items, here, there = np.intersect1d(first.items, second.items, return_indices=True)
+    return items, first.at_reference(inputs)[here], second.at_reference(inputs)[there]
+
+
+def _mean(inputs: ExperimentInputs, items: NDArray[np.int64], values: Floats) -> tuple[Tensor, Estimate]:
+    """The mean in every draw, and its interval."""
+    samples = group_means(values[:, None], np.ones(len(items), dtype=bool), inputs.draws.take(items))[0]
+    return samples, estimate_of(torch.as_tensor(samples), len(items))
+
+
+def _holds_zero(found: tuple[Tensor, Estimate]) -> bool:
+    return bool(found[1].ci_low <= 0 <= found[1].ci_high)
+
+
+EXPERIMENT = Experiment("dose", "one to all of the exact tokens cut, beside as many random ones", run)

@@ -1,0 +1,185 @@
+"""Mediation (activation patching): states of the key words exchanged between a true and a false item, layer by layer.
+
+The knockout asks what is lost when nobody may look at the key words; here they may be looked at, and say something
+else: at the entry of one layer the residual states of the exact question tokens are replaced by those of a partner of
+the same relation and of opposite truth. The text stays, the answer stays, everything below the layer stays. (The
+experiment `patching` writes other words into the text instead, and reads it afresh.)
+
+*Necessity*: the true member gets the false one's states; which share of the pair's difference in log-odds at l* does it
+lose? *Sufficiency*: the false member gets the true one's; which share does it gain? A share of 1 at the first layers
+and 0 later would say that all of it passes through these states, and has left them by then. Beside them: a donor that
+is as true as the target (what putting in anybody's states does), and as many other tokens' states of the partner.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+from torch import Tensor
+
+from anchorscope.engine.sequences import Patch, Variant
+from anchorscope.evidence.draws import Draws, ratio, resampling
+from anchorscope.evidence.experiments.chosen_cuts import Scored
+from anchorscope.evidence.experiments.compare import FEW, estimate_of, known, p_values, q_values
+from anchorscope.evidence.experiments.donors import OPPOSITE, OTHER, SAME, Pair, draw_pairs, plan_patches
+from anchorscope.evidence.experiments.experiment import Experiment, ExperimentInputs, Found, ItemValues, Statistic
+from anchorscope.evidence.experiments.partial_cuts import MOST_AT_ONCE
+from anchorscope.execute.executor import run_states
+
+NECESSITY, SUFFICIENCY = "necessity", "sufficiency"
+_METHOD = "bootstrap over both members' groups, ratio of sums"
+_MEAN = "bootstrap over both members' groups"
+
+Floats = NDArray[np.floating]
+Ran = Mapping[tuple[str, int], Scored]
+"""What was run, by kind of donor and layer."""
+
+
+def run(inputs: ExperimentInputs) -> Found:
+    """Pairs are drawn, their states exchanged at every layer that a probe at l* can see, and shares computed."""
+    pairs = draw_pairs(inputs)
+    if len(pairs) < FEW:
+        return Found(missing=(
+            f"{len(pairs)} pairs of a true and a false answer have the same relation and as many exact tokens, "
+            f"{FEW} needed",
+        ))  # fmt: skip
+    patches = plan_patches(inputs, pairs)
+    few = {kind: len(found) for kind, found in patches.items() if len(found) < 2 * FEW}
+    missing = [f"{kind}: {n} items have such a donor, {2 * FEW} needed" for kind, n in few.items()]
+    ran = run_patches(inputs, {kind: found for kind, found in patches.items() if kind not in few})
+    found = analyse(inputs, pairs, ran)
+    return Found(found.statistics, found.values, (*missing, *found.missing))
+
+
+def run_patches(inputs: ExperimentInputs, patches: Mapping[str, Mapping[int, Patch]]) -> dict[tuple[str, int], Scored]:
+    """Every kind of patch at every layer up to the highest l*; a few share a pass, as each takes a row of an item."""
+    top = int(inputs.reference[inputs.some_items()].max())
+    wanted = [(kind, layer) for kind in patches for layer in range(top + 1)]
+    sequences = [item.sequence(inputs.setting.positions) for item in inputs.used_items]
+    probes = inputs.scoring.probes(only=(*inputs.headline, inputs.measured.probe("full")))
+    n_passes = max(1, math.ceil(len(wanted) / MOST_AT_ONCE))
+    ran = {}
+    for number in range(n_passes):
+        some = wanted[number::n_passes]  # each pass has early and late layers, which cost more and less
+        variants = [Variant(layers=range(layer, layer + 1), patches=patches[kind]) for kind, layer in some]
+        title = f"mediation {number + 1} of {n_passes}"
+        work = inputs.planner.states(title, sequences, inputs.prefix, variants)
+        found = run_states(inputs.executor, replace(work, probes=probes), inputs.progress)
+        for name, part in zip(some, found.variants, strict=True):
+            assert part.logits is not None, "a pass with probes gives log-odds"
+            ran[name] = Scored(part.items, part.logits[:, 0, 0, 0].T)
+    return {name: ran[name] for name in wanted}
+
+
+def analyse(inputs: ExperimentInputs, pairs: Sequence[Pair], ran: Ran) -> Found:
+    """Shares of the pairs' difference, per direction, kind of donor and layer."""
+    before = _at_reference(inputs, inputs.measured.before[inputs.measured.probe("full")], np.arange(inputs.n))
+    gaps = np.array([before[pair.true] - before[pair.false] for pair in pairs])
+    draws = Draws(inputs.draws.counts[[pair.true for pair in pairs]] * inputs.draws.counts[[p.false for p in pairs]])
+    rows, values, missing = [], [], []
+    inputs.progress.start("mediation: statistics", 2)
+    with resampling(draws.device):
+        gap = estimate_of(_ratio(draws, gaps, np.ones_like(gaps)), len(pairs), _MEAN)
+        rows.append(Statistic("gap_log_odds", gap, truth="all"))
+        for quantity, sign in ((NECESSITY, -1.0), (SUFFICIENCY, 1.0)):
+            if gap.ci_low <= 0:
+                missing.append(
+                    f"{quantity}: the members of a pair differ by {gap.value:.2f} [{gap.ci_low:.2f}, "
+                    f"{gap.ci_high:.2f}] in log-odds, no share of which can be told"
+                )
+                continue
+            targets = [pair.true if quantity == NECESSITY else pair.false for pair in pairs]
+            moved = {name: sign * _moved(inputs, scored, before, targets, name[1]) for name, scored in ran.items()}
+            rows += _shares(quantity, moved, gaps, draws)
+            rows += _differences(quantity, moved, gaps, draws)
+            values += _values(quantity, moved, gaps, targets)
+            inputs.progress.advance(1)
+    inputs.progress.finish()
+    return Found(tuple(rows), tuple(values), tuple(missing))
+
+
+def _at_reference(inputs: ExperimentInputs, logits: Floats, items: NDArray[np.int64]) -> Floats:
+    """Log-odds [layer, item] at each item's own reference layer."""
+    return logits[inputs.reference[items], np.arange(len(items))]
+
+
+def _moved(inputs: ExperimentInputs, scored: Scored, before: Floats, targets: Sequence[int], layer: int) -> Floats:
+    """How far each target's log-odds moved, [pair]; NaN for one that was not run, or is probed below the patch."""
+    after = dict(zip(scored.items.tolist(), _at_reference(inputs, scored.logits, scored.items), strict=True))
+    moved = np.array([after.get(target, np.nan) - before[target] for target in targets])
+    return np.where(inputs.reference[list(targets)] >= layer, moved, np.nan)
+
+
+def _ratio(draws: Draws, part: Floats, whole: Floats) -> Tensor:
+    sums = draws.sums(np.stack([part, whole], axis=1))
+    return ratio(sums[0], sums[1])
+
+
+def _share(moved: Floats, gaps: Floats, draws: Draws) -> tuple[Tensor, int]:
+    """Sum of what moved over the sum of the gaps, over the pairs that count, and their number."""
+    there = np.isfinite(moved)
+    return _ratio(draws, np.where(there, moved, 0.0), np.where(there, gaps, 0.0)), int(there.sum())
+
+
+def _shares(quantity: str, moved: Mapping[tuple[str, int], Floats], gaps: Floats, draws: Draws) -> list[Statistic]:
+    """One row per kind of donor and layer; q-values over the layers of a kind."""
+    rows = []
+    for kind in (OPPOSITE, SAME, OTHER):
+        found = [(layer, *_share(one, gaps, draws)) for (name, layer), one in moved.items() if name == kind]
+        found = [one for one in found if one[2] >= FEW]
+        rows += _rows(quantity, found, kind)
+    return rows
+
+
+def _differences(
+    quantity: str, moved: Mapping[tuple[str, int], Floats], gaps: Floats, draws: Draws
+) -> list[Statistic]:
+    """The partner's states against each control, over the pairs that have both."""
+    rows = []
+    for control in (SAME, OTHER):
+        found = []
+        for (kind, layer), one in moved.items():
+            other = moved.get((control, layer))
+            if kind != OPPOSITE or other is None:
+                continue
+            both = np.isfinite(one) & np.isfinite(other)
+            if both.sum() >= FEW:
+                gap = np.where(both, gaps, 0.0)
+                samples = _ratio(draws, np.where(both, one - other, 0.0), gap)
+                found.append((layer, samples, int(both.sum())))
+        rows += _rows(f"{quantity}_difference", found, OPPOSITE, control)
+    return rows
+
+
+def _rows(
+    quantity: str, found: Sequence[tuple[int, Tensor, int]], variant: str, against: str | None = None
+) -> list[Statistic]:
+    p = [float(p_values(samples)) for _, samples, _ in found]
+    q = q_values(p)
+    return [
+        Statistic(quantity, estimate_of(samples, n, _METHOD), variant, against, truth="all", layer=layer,
+                  p_value=known(p[k]), q_value=known(q[k]))
+        for k, (layer, samples, n) in enumerate(found)
+    ]  # fmt: skip
+
+
+def _values(
+    quantity: str, moved: Mapping[tuple[str, int], Floats], gaps: Floats, targets: Sequence[int]
+) -> list[ItemValues]:
+    """What the partner's states move in each target, in log-odds, at the layer where that is most in all."""
+    partner = {layer: one for (kind, layer), one in moved.items() if kind == OPPOSITE}
+    if not partner:
+        return []
+    best = max(partner, key=lambda layer: float(np.nansum(partner[layer])))
+    there, order = np.isfinite(partner[best]), np.argsort(targets)
+    order = order[there[order]]
+    items = np.array(targets)[order]
+    return [
+        ItemValues(f"{quantity}_log_odds", items, partner[best][order], f"layer {best}"),
+        ItemValues("gap_log_odds", items, gaps[order], quantity),
+    ]
+
+
+EXPERIMENT = Experiment("mediation", "states of the key words exchanged between true and false items, per layer", run)

@@ -1,0 +1,131 @@
+"""Activation patching: the states of some positions are another item's from one layer on, and nothing else is."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+from engine_cases import assert_same, make_cuts, no_prefix, run, shared_prefix, together
+from hf_reference import blocks, eager, watch
+from torch import Tensor
+
+from anchorscope.engine.rows import tokens_of
+from anchorscope.engine.sequences import CLEAN, Cut, Patch, TokenSequence, Variant
+from anchorscope.errors import InterventionNotApplied
+from anchorscope.models.language_model import LanguageModel
+
+PLACES = (8, 10, 11)
+"""The positions whose states are replaced."""
+DONOR_PLACES = (7, 9, 12)
+"""Others, so that a state keeps its content and not its position."""
+
+
+def patched(layer: int, donors: dict[int, int], places: tuple[int, ...] = DONOR_PLACES) -> Variant:
+    return Variant(layers=range(layer, layer + 1), patches={i: Patch(PLACES, who, places) for i, who in donors.items()})
+
+
+def reference(lm: LanguageModel, item: TokenSequence, donor: TokenSequence, layer: int) -> Tensor:
+    """By transformers' own forward pass: hooks take the donor's stream before a block, and put it into the item's."""
+    model, stream = eager(lm.model), []
+    block = blocks(model)[layer]
+    hook = block.register_forward_pre_hook(lambda module, given: stream.append(given[0].clone()))
+    watch(model, donor.ids)
+    hook.remove()
+
+    def put(module: object, given: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+        changed = given[0].clone()
+        changed[0, list(PLACES)] = stream[0][0, list(DONOR_PLACES)]
+        return (changed, *given[1:])
+
+    hook = block.register_forward_pre_hook(put)
+    found = watch(model, item.ids)
+    hook.remove()
+    return found[list(item.read_at)]
+
+
+@pytest.mark.every_family
+@pytest.mark.parametrize("layer", [1, 3])
+def test_patched_passes_equal_transformers_with_hooks(
+    tiny: LanguageModel, items: list[TokenSequence], layer: int
+) -> None:
+    found = together(tiny, items, [patched(layer, {0: 2, 3: 1})], shared_prefix(tiny))
+    for item, donor in ((0, 2), (3, 1)):
+        wanted = reference(tiny, items[item], items[donor], layer)
+        # Below the patch a state is the clean one; the hook changes what the block is given, as the engine does.
+        assert_same(found[0, item][:, :, layer:], wanted[:, :, layer:])
+
+
+@pytest.mark.parametrize("shared", [True, False])
+def test_own_states_put_in_again_change_nothing_at_any_layer(
+    tiny: LanguageModel, items: list[TokenSequence], shared: bool
+) -> None:
+    prefix = shared_prefix(tiny) if shared else no_prefix()
+    own = {item: item for item in range(len(items))}
+    found = together(tiny, items, [patched(layer, own, PLACES) for layer in range(4)], prefix, budget=200)
+    clean = run(tiny, items, prefix)
+    for layer in range(4):
+        for item in range(len(items)):
+            assert_same(found[layer, item], clean[item])
+
+
+def test_a_patch_at_the_first_layer_is_the_run_with_the_donors_tokens(
+    tiny: LanguageModel, items: list[TokenSequence]
+) -> None:
+    found = together(tiny, items, [patched(0, {1: 4})], shared_prefix(tiny))
+    ids = list(items[1].ids)
+    for place, other in zip(PLACES, DONOR_PLACES, strict=True):
+        ids[place] = items[4].ids[other]
+    (wanted,) = run(tiny, [replace(items[1], ids=tuple(ids))], shared_prefix(tiny))
+    assert_same(found[0, 1], wanted)
+
+
+def test_states_below_the_patch_and_before_it_are_the_clean_ones_and_the_rest_is_not(
+    tiny: LanguageModel, items: list[TokenSequence]
+) -> None:
+    found = together(tiny, items, [patched(2, {0: 2}), CLEAN], shared_prefix(tiny))
+    changed, clean = found[0, 0], found[1, 0]
+    assert_same(changed[:, :, :2], clean[:, :, :2])
+    before = [place for place, position in enumerate(items[0].read_at) if position < PLACES[0]]
+    assert_same(changed[before], clean[before])
+    assert (changed[-1, :, 3] - clean[-1, :, 3]).abs().max() > 1e-3
+
+
+@pytest.mark.parametrize("budget", [10_000, 100])
+def test_patches_and_cuts_run_together_whoever_else_is_in_the_batch(
+    tiny: LanguageModel, items: list[TokenSequence], budget: int
+) -> None:
+    prefix, cuts = shared_prefix(tiny), Variant(dict(enumerate(make_cuts(items))))
+    variants = [patched(1, {0: 2, 3: 0}), cuts, patched(3, {0: 4})]
+    found = together(tiny, items, variants, prefix, budget)
+    for index, variant in enumerate(variants):
+        alone = together(tiny, items, [variant], prefix)
+        for (_, item), states in alone.items():
+            assert_same(found[index, item], states)
+
+
+def test_tokens_of_donors_are_counted_where_they_are_run(items: list[TokenSequence]) -> None:
+    own = len(items[0].ids) - PLACES[0]
+    assert tokens_of(items[0], 0, [patched(0, {0: 2})], 6, 4) == own + PLACES[0] - 6
+    assert tokens_of(items[0], 0, [patched(1, {0: 2})], 6, 4) == own + len(items[0].ids) - 6 + DONOR_PLACES[-1] + 1 - 6
+    assert tokens_of(items[1], 1, [patched(1, {0: 2})], 6, 4) == 0
+
+
+def test_what_cannot_be_patched_is_refused(tiny_llama: LanguageModel, items: list[TokenSequence]) -> None:
+    for places in ((5, 8, 9), (8, 9, 40)):
+        one = Variant(layers=range(1, 2), patches={0: Patch(places, 2, DONOR_PLACES)})
+        with pytest.raises(InterventionNotApplied, match="a patch names positions"):
+            together(tiny_llama, items, [one], shared_prefix(tiny_llama))
+    one = Variant(layers=range(1, 2), patches={0: Patch(PLACES, 2, (7, 8, 60))})
+    with pytest.raises(InterventionNotApplied, match="position 60, which its donor lacks"):
+        together(tiny_llama, items, [one], shared_prefix(tiny_llama))
+    with pytest.raises(ValueError, match="as many are wanted"):
+        Patch((1, 2), 0, (1,))
+    with pytest.raises(ValueError, match="each once, in order"):
+        Patch((2, 1), 0, (1, 2))
+    with pytest.raises(ValueError, match="cuts nothing"):
+        Variant({0: Cut((7,))}, range(1, 2), {0: Patch(PLACES, 2, DONOR_PLACES)})
+
+
+def test_a_patch_takes_part_in_no_count_of_lost_edges(tiny_llama: LanguageModel, items: list[TokenSequence]) -> None:
+    found = together(tiny_llama, items, [patched(1, {0: 2}), Variant({1: Cut((8,))})], shared_prefix(tiny_llama))
+    assert sorted(found) == [(0, 0), (1, 1)]  # and nobody complained that the patched row lost no edge
+    assert torch.isfinite(found[0, 0]).all()
