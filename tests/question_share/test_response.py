@@ -28,13 +28,6 @@ def case(make_case):
     return make_case(60, 4, 0.7, 0.6, splits=1)
 
 
-def strength_of(evidence, learns, side):
-    """C: the intercept's curvature is C · Σ p(1 − p), as it has no penalty."""
-    factor = evidence.factor[0, 0, side]
-    sure = torch.sigmoid(evidence.by_probe[0, 0, side])[learns]
-    return float((factor @ factor.T)[-1, -1] / (sure * (1 - sure)).sum())
-
-
 def refitted(case, evidence, item, weight):
     """Σ pull·z by both probes of the split, one item having another weight."""
     states = evidence.principal[0].double().numpy()
@@ -44,7 +37,7 @@ def refitted(case, evidence, item, weight):
         learns = first == (side == 0)
         weights = learns.astype(float)
         weights[item] *= weight
-        scores = fit(states, case.labels, strength_of(evidence, learns, side), weights)
+        scores = fit(states, case.labels, float(evidence.strength[0, 0, side]), weights)
         z[~learns] = scores[~learns]
     return z
 
