@@ -156,6 +156,14 @@ def test_what_cannot_be_reached_is_not_asked_for():
     assert mark("w", "r", 300, Truth(0.4, 0.4, 0.8, (0.77, 0.77)), found, found).passes
 
 
+def test_sure_calls_have_to_be_right():
+    sure = [quantities(1.0) | {"wrong_question_calls": 0.02, "wrong_answer_calls": 0.08}] * 5
+    wrong = [quantities(1.0) | {"wrong_question_calls": 0.02, "wrong_answer_calls": 0.2}] * 5
+    silent = [quantities(1.0) | {"wrong_question_calls": np.nan, "wrong_answer_calls": np.nan}] * 5
+    passes = [mark("w", "r", 300, TRUE, one, [quantities()] * 5).passes for one in (sure, wrong, silent)]
+    assert passes == [True, False, True]
+
+
 def test_intervals_of_rates_are_wilsons():
     low, high = wilson(0.1, 50)
     assert (low, high) == (pytest.approx(0.0435, abs=1e-3), pytest.approx(0.2136, abs=1e-3))
