@@ -1,20 +1,18 @@
 """The harder worlds: what is planted is there, truth is what the closed forms say, rules are marked as they deserve."""
 
-import json
-
 import numpy as np
 import pytest
 
 from anchorscope.question_share.gate import beyond_zero, may_call
-from anchorscope.report.worlds_section import TRUTH, WORLDS_SCHEMA, smallest_sizes, worlds_section
+from anchorscope.report.worlds_section import TRUTH, smallest_sizes
 from anchorscope.stats.auc import auc
 from anchorscope.stats.estimate import Estimate
 from anchorscope.stats.streams import stream
 from anchorscope.validation.worlds.marks import Marks, mark, wilson
 from anchorscope.validation.worlds.quantities import auc_by_truth
-from anchorscope.validation.worlds.run import Found, run_worlds
+from anchorscope.validation.worlds.run import Found
 from anchorscope.validation.worlds.states import WIDTH, make_states, plant
-from anchorscope.validation.worlds.tables import shown_size, worlds_sentences, worlds_summary, worlds_table
+from anchorscope.validation.worlds.tables import shown_size, worlds_table
 from anchorscope.validation.worlds.truth import Truth, find_truth
 from anchorscope.validation.worlds.world import WORLDS
 
@@ -197,64 +195,6 @@ def test_what_is_lost_is_tested_over_groups():
     assert beyond_zero(np.zeros(10), np.arange(10)) == (0.0, 0.5)
 
 
-@pytest.fixture(scope="module")
-def found() -> Found:
-    return run_worlds(2, (160, 320), names=("one-pathway", "two-pathway"), endless=20_000)
-
-
-def at(found, world, rule, n=320) -> Marks:
-    (one,) = [one for one in found.marks if (one.world, one.rule, one.n) == (world, rule, n)]
-    return one
-
-
-def test_sorting_rules_claim_two_groups_where_there_is_one_pathway(found):
-    for rule in ("plain", "corrected"):
-        assert at(found, "one-pathway", rule).value("false_alarms") == 1
-        assert not at(found, "one-pathway", rule).passes
-        assert at(found, "one-pathway", rule).value("auc_true") is None
-    assert at(found, "one-pathway", "question share").value("false_alarms") <= 0.5
-
-
-def test_the_question_share_sees_two_kinds_and_how_much_is_the_questions(found):
-    share = at(found, "two-pathway", "question share")
-    assert min(share.value("auc_true"), share.value("auc_false")) > 0.75
-    assert abs(share.value("share_bias")) < 0.2
-    assert abs(at(found, "two-pathway", "plain").value("share_bias")) > 0.1
-
-
-def test_worlds_are_told_to_programs_with_null_where_nothing_is_defined(found):
-    told = worlds_summary(found)
-    assert set(told) == {"one-pathway", "two-pathway"}
-    for rules in json.loads(json.dumps(told, allow_nan=False)).values():
-        assert set(rules) == RULES
-        for numbers in rules.values():
-            assert {"auc_true", "auc_false", "share_bias", "false_alarms", "n", "passes"} <= set(numbers)
-            assert numbers["n"] == 320
-            assert isinstance(numbers["passes"], bool)
-    assert told["one-pathway"]["plain"]["auc_true"] is None
-    assert any("one pathway" in line for line in worlds_sentences(found))
-
-
-def test_the_table_has_every_number_with_replicas_and_method(found):
-    table = worlds_table(found)
-    assert dict(table.schema) == {name: kind() for name, kind in WORLDS_SCHEMA.items()}
-    rules = table.filter(table["rule"] != TRUTH)
-    assert set(rules["rule"]) == RULES
-    assert rules["replicas"].min() >= 1
-    assert rules["value"].is_finite().all()
-    inside = rules.drop_nulls(["ci_low", "ci_high"])
-    assert ((inside["ci_low"] <= inside["value"]) & (inside["value"] <= inside["ci_high"])).all()
-    assert table["method"].null_count() == 0
-
-
-def test_the_same_seed_gives_the_same_worlds():
-    first, again, other = (
-        run_worlds(1, 160, names=("hidden",), endless=5_000, seed=seed).marks for seed in (0, 0, 1)
-    )
-    assert [one.values for one in first] == [one.values for one in again]
-    assert [one.values for one in first] != [one.values for one in other]
-
-
 def marked(rule, n, passes):
     return Marks("w", rule, n, {"false_alarms": Estimate(0.0, 0.0, 0.1, 20, "share of replicas")}, passes)
 
@@ -269,14 +209,3 @@ def test_the_smallest_number_is_that_from_which_on_a_rule_passes():
         ("w", "a"): 3000, ("w", "b"): 1000, ("w", "c"): None
     }  # fmt: skip
     assert shown_size(Found({}, marks)) == 1000
-
-
-def test_the_section_says_who_may_be_believed_when(found):
-    section = worlds_section(worlds_table(found), {"one-pathway": "every item half and half"}, shown_size(found))
-    titles = dict(section.tables)
-    smallest = titles["The smallest number of items from which on a rule passes"]
-    assert smallest.head[0] == "world"
-    assert set(smallest.head[1:]) == RULES
-    assert [row[0] for row in smallest.rows] == ["one-pathway", "two-pathway"]
-    assert all(cell == "no" or cell.startswith("from ") for row in smallest.rows for cell in row[1:])
-    assert "every item half and half" in titles["The worlds"].rows[0]
