@@ -74,7 +74,7 @@ and run over all of `TINY`."""
 
 LONGEST = (
     "test_embedded_run", "test_validate", "test_kill", "test_pipeline", "test_experiment_runs", "test_damage",
-    "test_keys", "test_decode", "test_saliency",
+    "test_keys", "test_decode", "test_saliency", "test_worlds_run",
 )  # fmt: skip
 """Files of more than twenty seconds: begun first, so that no worker is left alone with one at the end."""
 
@@ -86,7 +86,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 WHOLE = re.compile(
-    r"\b(subprocess|CliRunner|run_recipe|open_page|parallel|small_recipe|whole_runs|compared_runs|measure_growth|compiled_)"
+    r"\b(subprocess|CliRunner|run_recipe|open_page|parallel|small_recipe|whole_runs|compared_runs|measure_growth|compiled_|run_worlds)"
     r"|\.plot\(|write_validation|def written|\(written|anchorscope\.bench|ExperimentInputs|make_inputs"
 )
 """What the files of slow tests say: they start programs, commands, whole runs or a browser, or draw figures."""

@@ -22,12 +22,15 @@ from anchorscope.validation.scores import METHODS_OF
 from anchorscope.validation.validate import Options, read_summary, validate
 
 ITEMS = 240
+OPTIONS = Options(
+    items=ITEMS, bootstrap=100, device="cpu", world_items=(160,), replicas=1, worlds=("one-pathway", "relation")
+)
 
 
 @pytest.fixture(scope="module")
 def out(tmp_path_factory: pytest.TempPathFactory) -> Path:
     with unprinted():  # of the run; the validation's own figures are printed
-        return validate(tmp_path_factory.mktemp("validate") / "v", Options(items=ITEMS, bootstrap=100, device="cpu"))
+        return validate(tmp_path_factory.mktemp("validate") / "v", OPTIONS)
 
 
 @pytest.fixture(scope="module")
@@ -98,8 +101,20 @@ def test_the_page_shows_the_figures_and_the_rules(out: Path) -> None:
     assert counts.filter(pl.col("rule") == "plain")["n"].sum() == ITEMS
 
 
+def test_the_harder_worlds_are_in_the_summary_the_table_and_on_the_page(out: Path, found: dict[str, Any]) -> None:
+    assert set(found["worlds"]) == {"one-pathway", "relation"}
+    plain = found["worlds"]["one-pathway"]["plain"]
+    assert plain["auc_true"] is None
+    assert plain["false_alarms"] == 1
+    assert plain["passes"] is False
+    assert set(pl.read_csv(out / "worlds.csv")["world"]) == set(found["worlds"])
+    for name in ("validation.html", "validation.md"):
+        assert "Harder worlds" in (out / name).read_text(encoding="utf-8")
+    assert any("one pathway" in line for line in found["summary"])
+
+
 def test_going_on_gives_the_same_and_other_items_are_refused(out: Path, found: dict[str, Any]) -> None:
-    validate(out, Options(items=ITEMS, bootstrap=100, device="cpu"))
+    validate(out, OPTIONS)
     assert read_summary(out) == found
     told = CliRunner().invoke(app, ["validate", "--out", str(out), "--items", "300"])
     assert told.exit_code == 2
@@ -114,6 +129,9 @@ def test_going_on_gives_the_same_and_other_items_are_refused(out: Path, found: d
         (["--shares", "blue=1"], "is no KIND=NUMBER"),
         (["--items", "9999"], "cannot be drawn"),
         (["--evidence", "saliance"], "saliency"),
+        (["--worlds", "flat"], "allowed are one-pathway"),
+        (["--world-items", "300,few"], "whole numbers of 120 or more"),
+        (["--world-items", "60"], "whole numbers of 120 or more"),
     ],
 )
 def test_mistakes_are_told_in_one_line_and_leave_nothing(tmp_path: Path, options: list[str], told: str) -> None:

@@ -31,7 +31,7 @@ def validate(
         str, typer.Option(help="Numbers of items in the harder worlds, with commas.")
     ] = "300,1000,3000",
     replicas: Annotated[
-        int | None, typer.Option(help="Replicas of every world. Default: a few (20 of 1000 items).", min=1)
+        int | None, typer.Option(help="Replicas of every world. Default: a few (12 of 1000 items).", min=1)
     ] = None,
     device: Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.")] = "auto",
     fresh: Annotated[

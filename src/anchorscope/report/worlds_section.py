@@ -30,9 +30,11 @@ _TEXT = (
     "answer part, each with noise of its own, among directions that tell nothing; the cut redraws the question part.",
     "A rule passes where its AUC for the pathway is at least 0.8 within true and within false answers (where whoever "
     "knows the whole world would reach that), its share is off by at most 0.05, and it claims two groups in at most "
-    "5 % of the replicas of the world's twin, which looks the same and has one pathway. A sorting rule claims two "
-    "groups where the interval of Q less A lies below zero, the question share where that of its thirds lies above, "
-    "the item posterior where it calls anybody.",
+    "5 % of the replicas of the world's twin, which looks the same and has one pathway. Where single items are called, "
+    "at most a tenth of either call may be wrong.",
+    "A sorting rule claims two groups where the interval of Q less A lies below zero, the question share where its "
+    "upper third is more than 2.24 deviations above its lower one (p < 0.0125, as a run tests four questions "
+    "together), the item posterior where it calls anybody.",
     "Share bias: of sorting rules the share of Q-Anchored items less the planted share, of the others the share of the "
     "evidence less what an endless sample gives. Coverage: how often the 95 % interval of the question share holds "
     "the share that an endless sample of the same cut gives. Rates come from few replicas; their intervals are in "

@@ -29,7 +29,7 @@ class Plan:
     """Of them, for single items: a mixture takes as long as all else. Whether there are calls is asked in all twins."""
 
 
-SIZES = {300: Plan(10, 3, 3), 1000: Plan(20, 3, 3), 3000: Plan(2, 2, 1)}
+SIZES = {300: Plan(10, 3, 3), 1000: Plan(12, 3, 3), 3000: Plan(2, 2, 1)}
 """Items of a replica, and how many replicas there are where none are asked for."""
 MORE_OF_ONE_PATHWAY = 3
 """So many times as many replicas of the world that all false alarms begin with."""

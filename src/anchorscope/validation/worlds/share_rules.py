@@ -24,6 +24,7 @@ QUESTION_SHARE = "question share"
 """The rule: Λ of all items; thirds by predicted share that differ claim that items do."""
 ITEM_POSTERIOR = "item posterior"
 """The rule: two groups where the mixture and the thirds agree, and then calls of single items."""
+_CLEARLY = 2.24  # deviations by which thirds have to differ: p < 0.0125, as a run tests four questions together (Holm)
 
 
 @dataclass(frozen=True)
@@ -37,8 +38,10 @@ class ShareRules:
     evidence: CleanEvidence
     lost: Lost
     """What the cut took."""
+    apart: Float[np.ndarray, " replica"]
+    """Λ of the upper less that of the lower third, in deviations of its draws."""
     thirds_low: Float[np.ndarray, " replica"]
-    """Lower end of the interval of Λ of the upper less that of the lower third."""
+    """Lower end of the interval of that difference."""
 
     @classmethod
     def of(cls, world: World, truth: Truth, made: Made, setting: Setting) -> "ShareRules":
@@ -49,7 +52,7 @@ class ShareRules:
         draws = _draws(setting)
         apart = draws.shares(lost, GROUPS.index("upper third")) - draws.shares(lost, GROUPS.index("lower third"))
         thirds_low, _ = percentile_interval(apart[:, 1:], axis=-1)
-        return cls(world, truth, made, setting, evidence, lost, thirds_low)
+        return cls(world, truth, made, setting, evidence, lost, apart[:, 0] / apart[:, 1:].std(axis=1), thirds_low)
 
     def share(self) -> list[Quantities]:
         """Λ and the thirds of every replica."""
@@ -60,7 +63,7 @@ class ShareRules:
                 "share": float(shares[replica, 0]),
                 "share_bias": float(shares[replica, 0]) - self.truth.whole_share,
                 "covered": float(low[replica] <= self.truth.share <= high[replica]),
-                "claims": float(self.thirds_low[replica] > 0),
+                "claims": float(self.apart[replica] > _CLEARLY),
                 "sorted_items": float(len(self.setting.labels)),
             }
             for replica in range(len(shares))
