@@ -31,9 +31,9 @@ from anchorscope.evidence.share_tables import ShareContext, headline_lost
 from anchorscope.items import Item
 from anchorscope.question_share.clean_evidence import clean_evidence
 from anchorscope.question_share.evidence import GROUPS, Lost, lost_evidence
+from anchorscope.question_share.gate import beyond_zero, may_call
 from anchorscope.question_share.intervals import ShareDraws
 from anchorscope.question_share.posterior import (
-    LEAST_GAIN,
     ItemShares,
     Line,
     calls,
@@ -45,8 +45,6 @@ from anchorscope.schema import SHARE_TEST_SCHEMA
 from anchorscope.stats.estimate import percentile_interval
 
 Floats = NDArray[np.floating]
-SIGNIFICANT = 0.05
-"""p below this opens the gate to calls of single items."""
 _GOOD_WIDTH = 0.1  # either side of a share: what `minimum_n` is needed for
 
 
@@ -96,10 +94,10 @@ def tested_share(
     everyone = draws.shares(found, 0)[0]
     by_chance = np.mean([draws.shares(one, 0)[0] for one in random], axis=0)
     n = len(items.labels)
-    beyond_zero = _beyond_zero(found.lost[0], items.groups)
+    statistic, p_value = beyond_zero(found.lost[0], items.groups)
     tests = [
         _difference("share_above_random", everyone - by_chance, n),
-        ShareTest("share_above_zero", *beyond_zero[:1], p_value=beyond_zero[1], n=n, method="T over groups, one-sided"),
+        ShareTest("share_above_zero", statistic, p_value=p_value, n=n, method="T over groups, one-sided"),
         _difference("share_beyond_floor", _beyond_floor(everyone, draws, shares, layer), n),
         _difference("true_minus_false", draws.shares(found, 1)[0] - draws.shares(found, 2)[0], n, two_sided=True),
     ]
@@ -115,9 +113,7 @@ def tested_share(
     mixture = held_out_mixture(z, explained, predicted, items.folds, line)
     gain = draws.sums(mixture.gain) / draws.counts.sum(1)
     tests.append(_difference("mixture_gain", gain, n))
-    # Two groups are claimed where all agree: something is lost, thirds differ held out, and two groups explain better.
-    differ = thirds.ci_low is not None and thirds.ci_low > 0
-    allowed = beyond_zero[1] < SIGNIFICANT and differ and float(mixture.gain.mean()) > LEAST_GAIN
+    allowed = may_call(p_value, -np.inf if thirds.ci_low is None else thirds.ci_low, float(mixture.gain.mean()))
     tests += [_auc("probe", z, items, draws), *_slopes(line, n)]
     single = item_shares(z, explained, line, found.had[0], float(everyone[0]))
     return TestedShare(tests, single, calls(mixture.probability, allowed))
@@ -130,15 +126,6 @@ def _difference(quantity: str, samples: Floats, n: int, two_sided: bool = False,
     standard = float(samples[0]) / spread if spread > 0 else 0.0
     p_value = 2 * norm.sf(abs(standard)) if two_sided else norm.sf(standard)
     return ShareTest(quantity, float(samples[0]), float(low[0]), float(high[0]), float(p_value), group=group, n=n)
-
-
-def _beyond_zero(lost: Floats, groups: NDArray[np.int64]) -> tuple[float, float]:
-    """T and its one-sided p: truth is independent of the clean evidence, given the cut state."""
-    _, member = np.unique(groups, return_inverse=True)
-    sums = np.bincount(member, weights=lost)
-    spread = sums.std(ddof=1) * np.sqrt(len(sums))
-    statistic = float(sums.sum() / spread) if spread > 0 else 0.0
-    return statistic, float(norm.sf(statistic))
 
 
 def _beyond_floor(everyone: Floats, draws: ShareDraws, shares: Shares, layer: int) -> Floats:
