@@ -9,6 +9,7 @@ from experiments_synthetic import make_inputs
 from partial_cuts_synthetic import tiny_inputs, tiny_items
 
 from anchorscope.catalogue import KNOCKOUT
+from anchorscope.evidence.experiments import dose_shares
 from anchorscope.evidence.experiments.chosen_cuts import Scored
 from anchorscope.evidence.experiments.dose import DOSES, EXPERIMENT, analyse, n_tokens, plan_doses
 from anchorscope.evidence.experiments.experiment import ExperimentInputs, Found, Statistic
@@ -87,7 +88,14 @@ def test_an_effect_that_grows_with_the_dose_is_found_so(inputs: ExperimentInputs
     assert {row.probe_layer for row in chosen(found, "delta_p")} == set(range(place.n_layers))
 
 
-def test_the_whole_experiment_on_a_model(tiny_llama: LanguageModel) -> None:
+def test_no_share_is_told_of_few_items(tiny_llama: LanguageModel) -> None:
+    found = EXPERIMENT.run(tiny_inputs(tiny_llama, tiny_items(gap=4)))
+    assert found.missing == ("question_share: 140 items can be run at every dose, 300 needed",)
+    assert not chosen(found, "question_share")
+
+
+def test_the_whole_experiment_on_a_model(tiny_llama: LanguageModel, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(dose_shares, "FEWEST", 100)
     inputs = tiny_inputs(tiny_llama, tiny_items(gap=4))  # all questions have as many other tokens
     found = EXPERIMENT.run(inputs)
     assert not found.missing
