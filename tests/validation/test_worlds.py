@@ -135,8 +135,8 @@ TRUE = Truth(0.5, 0.5, 0.9, (0.97, 0.97))
         ([quantities(1.0, bias=-0.06)] * 20, [quantities()] * 20, False),
         ([quantities(1.0, area=0.79)] * 20, [quantities()] * 20, False),
         ([quantities(1.0)] * 20, [quantities(1.0)] * 20, False),
-        ([quantities(1.0)] * 20, [quantities()] * 18 + [quantities(1.0)] * 2, True),  # no surprise at a rate of 5 %
-        ([quantities(1.0)] * 20, [quantities()] * 15 + [quantities(1.0)] * 5, False),
+        ([quantities(1.0)] * 20, [quantities()] * 19 + [quantities(1.0)], True),
+        ([quantities(1.0)] * 20, [quantities()] * 18 + [quantities(1.0)] * 2, False),
         ([quantities(1.0)] * 200, [quantities()] * 180 + [quantities(1.0)] * 20, False),
     ],
 )  # fmt: skip

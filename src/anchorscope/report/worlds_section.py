@@ -33,8 +33,8 @@ _TEXT = (
     "5 % of the replicas of the world's twin, which looks the same and has one pathway. Where single items are called, "
     "at most a tenth of either call may be wrong.",
     "A sorting rule claims two groups where the interval of Q less A lies below zero, the question share where its "
-    "upper third is more than 2.24 deviations above its lower one (p < 0.0125, as a run tests four questions "
-    "together), the item posterior where it calls anybody.",
+    "upper third is more than 1.96 deviations above its lower one, the item posterior where it calls anybody. Of few "
+    "replicas a single false alarm is more than 5 %: look at their number, and ask for more with --replicas.",
     "Share bias: of sorting rules the share of Q-Anchored items less the planted share, of the others the share of the "
     "evidence less what an endless sample gives. Coverage: how often the 95 % interval of the question share holds "
     "the share that an endless sample of the same cut gives. Rates come from few replicas; their intervals are in "
