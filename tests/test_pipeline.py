@@ -31,6 +31,7 @@ N_LAYERS, N_FOLDS, D_MODEL, N_USED = 4, 3, 32, 80
 FILES = (
     "recipe.toml", "manifest.json", "index.json", "items.parquet", "probes.safetensors", "probe_scores.csv",
     "effects.parquet", "pathways.parquet", "curves.csv", "curve_samples.parquet", "observations.json",
+    "question_share.csv", "question_share_items.parquet",
     "figures/delta_p.png", "figures/delta_p.svg", "figures/delta_p.pdf", "figures/delta_p.csv",
     "report.html", "report.md",
 )  # fmt: skip
@@ -38,7 +39,8 @@ FILES = (
 ITEMS = (
     "dataset item_id question answers subject relation property_words exact_question question_words group "
     "model_answer truthful confidence_mean confidence_min status weight fold input_ids question_tokens "
-    "answer_tokens probe_positions pathway pathway_corrected pathway_retained metadata"
+    "answer_tokens probe_positions pathway pathway_corrected pathway_retained question_share question_share_low "
+    "question_share_high pathway_call metadata"
 )
 EFFECTS = (
     "dataset item_id intervention variant probe site position n_cut n_candidates attention_ratio logit_clean "
@@ -47,6 +49,8 @@ EFFECTS = (
 CURVES = (
     "model dataset intervention variant site position assignment group truth layer delta_p ci_low ci_high n n_groups"
 )
+SHARES = "model dataset intervention site position layer group truth share ci_low ci_high n n_groups method"
+SHARE_ITEMS = "dataset item_id intervention site position lost had"
 SCORES = "model dataset intervention kind site position layer auc ci_low ci_high log_loss brier n n_groups"
 PATHWAYS = "dataset item_id site position assignment reference_layer pathway"
 TABLES = ("items.parquet", "effects.parquet", "pathways.parquet", "curves.csv", "curve_samples.parquet",
@@ -103,17 +107,38 @@ def test_every_file_of_the_contract_is_there_and_nothing_half_written(out: Path)
     assert [name for name in FILES if not (out / name).is_file()] == []
     assert all((out / name).stat().st_size > 0 for name in FILES)
     assert {path.name for path in out.iterdir()} - {Path(name).parts[0] for name in FILES} == {
-        ".lock", "work", "experiments.csv", "experiment_items.parquet", "reference_curves.csv", "summary.csv"
+        ".lock", "work", "experiments.csv", "experiment_items.parquet", "reference_curves.csv", "summary.csv",
+        "question_share_tests.csv",
     }  # fmt: skip
     assert not list(out.rglob("*.partial"))
+
+
+def test_the_question_share_is_in_the_contracts_columns_and_adds_up(out: Path) -> None:
+    shares, items = table(out, "question_share.csv"), table(out, "question_share_items.parquet")
+    assert shares.columns == SHARES.split()
+    assert items.columns == SHARE_ITEMS.split()
+    assert set(shares["intervention"]) == {"knockout", "random", "random-mass", "none", "permuted"}
+    assert set(shares["group"]) == {"all", "lower third", "middle third", "upper third"}
+    sums = items.filter(pl.col("intervention") == "none").select(
+        pl.col("lost").list.sum().abs().sum(), pl.col("had").list.sum().abs().sum()
+    ).row(0)  # fmt: skip
+    assert sums[0] < 0.1 * sums[1]  # with nothing cut next to nothing is lost
+    for row in shares.filter((pl.col("truth") == "all") & (pl.col("group") == "all")).drop_nulls("share").to_dicts():
+        mine = items.filter(
+            (pl.col("intervention") == row["intervention"]) & (pl.col("site") == row["site"])
+            & (pl.col("position") == row["position"])
+        )  # fmt: skip
+        lost, had = (mine[name].list.get(row["layer"]).sum() for name in ("lost", "had"))
+        assert row["share"] == pytest.approx(lost / had, rel=1e-3, abs=1e-3)
 
 
 def test_large_steps_are_dropped_at_the_end_and_the_others_kept(out: Path) -> None:
     index = json.loads((out / "index.json").read_text())["steps"]
     dropped = {name for name, one in index.items() if one["dropped"]}
-    assert dropped == {"facts/clean-states", "facts/cut-states"}
+    large = {"clean-states", "cut-states", "principal-states"}
+    assert dropped == {f"facts/{name}" for name in large}
     folders = {path.name.rpartition("-")[0] for path in (out / "work" / "facts").iterdir()}
-    assert folders == {name.removeprefix("facts/") for name in index if "/" in name} - {"clean-states", "cut-states"}
+    assert folders == {name.removeprefix("facts/") for name in index if "/" in name} - large
 
 
 def test_items_have_the_contracts_columns_and_kinds(out: Path) -> None:
@@ -310,7 +335,7 @@ def test_a_run_stopped_inside_every_step_in_turn_does_none_twice_and_ends_with_t
     assert len(steps) == len(set(steps)) >= 13
     done: list[str] = []
     for name in steps:
-        if name == "facts/cut-states" and moment == "work":
+        if name in ("facts/cut-states", "facts/principal-states") and moment == "work":
             continue  # the work of another step brings these along
         with watching() as made, stopping(name, moment), pytest.raises(Stop):
             quick(recipe, tmp_path / "run")

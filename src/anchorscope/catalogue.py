@@ -131,7 +131,7 @@ EXPERIMENTS = {
                         f"{_EXPERIMENTS}.dose:EXPERIMENT",
                         section=f"{_SECTIONS}.dose:SECTION", place=55),
         ExperimentEntry("mediation", "in which layers do the key words' states carry the truth?",
-                        "evidence/mediation.md", f"{_EXPERIMENTS}.mediation:EXPERIMENT",
+                        "evidence/mediation.md", f"{_EXPERIMENTS}.mediation:EXPERIMENT", rated=False,
                         section=f"{_SECTIONS}.mediation:SECTION", place=57),
         ExperimentEntry("saliency", "what flows from question to answer, and is it two humps?", "evidence/saliency.md",
                         f"{_EXPERIMENTS}.saliency:EXPERIMENT",

@@ -171,7 +171,8 @@ def null_areas(
     """AUC of probes that have less to read, each like the probe itself: by halves, at the same layer."""
     name, features = taken_out(used, confidence)
     words = held_out_scores(torch.as_tensor(features).float()[None], items, device)[0]
-    found = [_auc(what, one, items, draws) for what, one in {**scores, name.replace(", ", " + "): words}.items()]
+    found = [_auc(what, scores[what], items, draws) for what in sorted(scores)]  # in one order, read or made
+    found.append(_auc(name.replace(", ", " + "), words, items, draws))
     names = ((PERMUTED, "permuted labels", permuted_labels(items)), (RANDOM_WEIGHTS, "random weights", items.labels))
     for cut, what, labels in names:
         if cut in shares.found:
