@@ -114,7 +114,7 @@ def test_exchanged_answers_and_other_wordings_are_run_by_a_real_model(model_fold
     assert set(matched.filter(pl.col("quantity") == "auc")["variant"]) == {"matched", "free"}
     assert wordings.filter(pl.col("quantity") == "wordings")["value"].item() == 4
     reliable = wordings.filter(pl.col("quantity") == "reliability")
-    assert reliable.select("variant", "truth").n_unique() == reliable.height == 9
+    assert reliable.select("variant", "against", "truth").n_unique() == reliable.height == 18
     values = pl.read_parquet(out / "experiment_items.parquet").filter(pl.col("experiment") == "wordings")
     assert set(values["quantity"]) == {"item_share", "item_share_low", "item_share_high", "item_ratio", "delta_p"}
     assert values["item_id"].n_unique() == 60

@@ -70,7 +70,7 @@ class Bench:
     def run_all(self, interventions: list[Intervention], batch_tokens: int = 200) -> tuple[list[Effect], CutStates]:
         planned = [plan_cut(one, self.items, self.setting) for one in interventions]
         passes = passes_of(planned, self.items, self.setting, planner_of(self.lm, batch_tokens))
-        return measure(self.executor, passes, self.scoring, self.setting, [(1, 2)], Silent())
+        return measure(self.executor, passes, self.scoring, self.setting, lambda one: [(1, 2)], Silent())
 
 
 @pytest.fixture(scope="module")
@@ -231,7 +231,7 @@ def test_of_a_control_drawn_several_times_all_states_are_kept_and_the_log_odds_o
     for draw in draws[1:]:
         planned = [plan_cut(draw, bench.items, bench.setting)]
         passes = passes_of(planned, bench.items, bench.setting, planner_of(bench.lm, 200))
-        _, alone = measure(bench.executor, passes, bench.scoring, bench.setting, [(1, 2)], Silent())
+        _, alone = measure(bench.executor, passes, bench.scoring, bench.setting, lambda one: [(1, 2)], Silent())
         assert torch.allclose(states[draw.draw_name], alone[draw.draw_name], atol=1e-4)
     assert (states["random"] - states["random 2"]).abs().max() > 0.01
     assert effects[1].logits == pytest.approx(bench.run(INTERVENTIONS["random"]).logits, abs=1e-4)

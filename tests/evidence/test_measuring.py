@@ -38,7 +38,8 @@ def measured(lm: LanguageModel, question: int, **setting: Any) -> tuple[list[str
     planned, missing = plan_experiment(of_experiments(("knockout", "edges")), items, chosen, planner.windows, needed=5)
     sets = tuple(tuple(probes(lm) for _ in SITES) for _ in chosen.positions)
     passes = passes_of(planned, items, chosen, planner)
-    effects, _ = measure(LocalExecutor(lambda: lm), passes, Scoring(sets, np.arange(N) % 2), chosen, [(0, 1)], Silent())
+    scoring = Scoring(sets, np.arange(N) % 2)
+    effects, _ = measure(LocalExecutor(lambda: lm), passes, scoring, chosen, lambda one: [(0, 1)], Silent())
     return [one.intervention for one in effects], [one.reason for one in missing]
 
 

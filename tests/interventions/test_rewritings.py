@@ -217,7 +217,7 @@ def test_scores_are_those_of_a_fresh_pass_over_the_new_text(world: World, rewrit
     planned = plan_rewrite(rewriting, world.items, world.setting)
     (work,) = passes_of([planned], world.items, world.setting, world.planner)
     assert work.work.prefix == world.prefix[: len(work.work.prefix)]
-    ((effect,), states) = measure(world.executor, [work], scoring, world.setting, [(0, 0)], Silent())
+    ((effect,), states) = measure(world.executor, [work], scoring, world.setting, lambda one: [(0, 0)], Silent())
     assert not states
     runs = planned.runs
     assert effect.items.tolist() == [one.item for one in runs]

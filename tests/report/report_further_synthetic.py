@@ -89,11 +89,14 @@ def heads(found: Experiments) -> None:
 
 def dose(found: Experiments) -> None:
     """Every key word takes its part, random tokens hardly any."""
+    found.add("dose", "auc_reference", 0.8, 0.04, variant="nothing cut", truth="all")
+    found.add("dose", "question_share", 0.01, 0.02, variant="nothing cut", truth="all", probe_layer=7)
     for kind, size in (("exact", 1.0), ("random", 0.1)):
         for share, name in ((0.2, "1 token"), (0.25, "25 %"), (0.5, "50 %"), (0.75, "75 %"), (1.0, "100 %")):
             about = {"variant": f"{kind} {name}", "truth": "all"}
             found.add("dose", "tokens_cut", 4 * share, 0.2, **about)
             found.add("dose", "auc_reference", 0.8 - 0.2 * share * size, 0.04, **about)
+            found.add("dose", "question_share", 0.7 * share * size, 0.1, probe_layer=7, **about)
             for truth, factor in TRUTHS.items():
                 found.add("dose", "delta_p_reference", -30 * share * size * factor, 2.0, p_value=0.001, q_value=0.002,
                           effect_size=-0.5, **about | {"truth": truth})  # fmt: skip
@@ -202,9 +205,10 @@ def wordings(found: Experiments) -> None:
     measures = {"item_share": (0.45, 0.41, 0.4), "item_ratio": (0.35, 0.31, 0.3), "delta_p": (0.9, 0.6, 0.5)}
     for name, values in measures.items():
         for truth, value in zip(TRUTHS, values, strict=True):
-            about = {"variant": name, "truth": truth, "probe_layer": 0}
-            found.add("wordings", "split_half", value / (2 - value), 0.07, **about)
-            found.add("wordings", "reliability", value, 0.09, **about)
+            for probes, more in (("same probes", 0.05), ("other probes", 0.0)):
+                about = {"variant": name, "against": probes, "truth": truth, "probe_layer": 0}
+                found.add("wordings", "split_half", (value + more) / (2 - value - more), 0.07, **about)
+                found.add("wordings", "reliability", value + more, 0.09, **about)
     for number in range(8):
         name = f"wording {number}" if number else "original wording"
         found.add("wordings", "question_share", 0.6 - 0.01 * number, 0.1, variant=name, truth="all", probe_layer=0)

@@ -15,6 +15,7 @@ import polars as pl
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from report_shares import with_shares
 from report_synthetic import make_findings
 
 import anchorscope.report
@@ -211,7 +212,7 @@ def test_observations_file_equals_the_readings(findings, written):
 
 @pytest.mark.parametrize("datasets", [("atlas",), ("popqa", "triviaqa", "hotpotqa", "nq", "file:mine.csv")])
 def test_one_dataset_or_five(datasets):
-    for display in figures_of(make_findings(datasets)):
+    for display in figures_of(with_shares(make_findings(datasets))):
         figure = display.plot()
         width, height = figure.get_size_inches()
         assert width < 16

@@ -9,6 +9,7 @@ import pytest
 from report_shares import GIVEN, LAYER, World, run_with_shares, share_frame, with_shares
 from report_synthetic import LAYERS, make_findings
 
+from anchorscope.report.charts.question_share import QuestionShareChart
 from anchorscope.report.shares import has_shares, result_of, results_of, share_at, share_layer, truth_readers
 from anchorscope.report.statements.layer_band import band_of, layer_names, widening
 from anchorscope.report.statements.run_readings import read
@@ -252,3 +253,44 @@ def test_a_share_that_could_not_be_measured_is_said_to_be_so():
     assert told is not None
     assert "PopQA about 70\u00a0%" in told.answer
     assert "NQ could not be measured" in told.answer
+
+
+def test_a_control_beyond_its_limit_is_named_even_where_that_is_not_sure():
+    world = World(random=0.03, half=0.08, spoilt={("random", 20): 0.2})  # more than a quarter of 0.69, by little
+    found = readings(world)["share_random_small"]
+    assert (found["verdict"], found["failing_layers"], found["doubtful_layers"]) == ("undecided", [], [20])
+    assert "Controls beyond their limit, though not surely: random words (layer 20)." in answer(world)
+    assert "beyond their limit" not in answer(World(random=0.03, half=0.03))
+
+
+def test_a_line_is_broken_where_a_layer_has_no_share():
+    findings = run_with_shares(World())
+    blank = pl.when(pl.col("layer").is_in([12, 14])).then(None).otherwise("share")
+    chart = QuestionShareChart.from_findings(
+        replace(findings, question_share=findings.question_share.with_columns(share=blank))
+    )
+    assert not {12, 14} & set(chart.data["layer"])
+    whole, thirds = chart.plot().axes
+    for axes in (whole, thirds):
+        drawn = [np.asarray(line.get_ydata(), dtype=float) for line in axes.lines if len(line.get_xdata()) == LAYERS]
+        assert drawn
+        assert all(np.isnan(values[12]) and np.isfinite(values[11]) for values in drawn)
+        dots = [line for line in axes.lines if list(line.get_xdata()) == [13] and line.get_marker() == "."]
+        assert len(dots) == len(drawn)  # a layer alone between two gaps can be seen
+
+
+def test_the_figure_draws_its_table_on_one_axis():
+    chart = QuestionShareChart.from_findings(run_with_shares(World(), datasets=("popqa", "nq", "triviaqa")))
+    figure = chart.plot()
+    titles = [axes.get_title() for axes in figure.axes]
+    assert titles[0] == "PopQA: all items, with controls"
+    assert titles[3] == "PopQA: thirds of the items, held out"
+    assert len({axes.get_ylim() for axes in figure.axes}) == 1
+    first = [np.asarray(line.get_ydata(), float) for line in figure.axes[0].lines if len(line.get_xdata()) == LAYERS]
+    mine = chart.data.filter((pl.col("dataset") == "popqa") & (pl.col("group") == "all"))
+    series = [rows.sort("layer")["share"].to_numpy() for _, rows in mine.group_by("intervention")]
+    assert len(first) == len(series) == 5
+    for values in series:
+        assert any(np.allclose(values, line) for line in first)
+    labels = [text.get_text() for text in figure.legends[0].get_texts()]
+    assert {"question's key words cut", "random words cut", "upper third", "lower third"} <= set(labels)

@@ -1,7 +1,7 @@
 """The question share of one dataset: every site, position, layer and cut, with its floor, controls and nulls."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -13,7 +13,7 @@ from anchorscope.probes.folds import truth_strata
 from anchorscope.progress import Progress
 from anchorscope.question_share.clean_evidence import CleanEvidence, clean_evidence
 from anchorscope.question_share.evidence import Lost, lost_evidence
-from anchorscope.question_share.halves import make_halves
+from anchorscope.question_share.halves import Halves, make_halves
 from anchorscope.stats.streams import stream
 
 CLEAN, NONE, RANDOM, PERMUTED = "clean", "none", "random", "permuted"
@@ -64,7 +64,7 @@ def question_shares(
     progress: Progress,
 ) -> Shares:
     """Λ's parts from clean and cut states along their principal directions, [place, layer, item, direction] each."""
-    halves = make_halves(items.groups, truth_strata(items.labels, items.relations), items.seed, items.item_ids)
+    halves = share_halves(items)
     n_layers = principal[CLEAN].shape[1]
     clean = principal[CLEAN].flatten(0, 1)
     evidence = clean_evidence(clean, halves, items.labels, device, progress)
@@ -83,13 +83,28 @@ def question_shares(
     return Shares(found, n_layers, headline)
 
 
+def share_halves(items: ShareItems) -> Halves:
+    """The half splits of a dataset's items."""
+    return make_halves(items.groups, truth_strata(items.labels, items.relations), items.seed, items.item_ids)
+
+
 def knockout_share(
-    principal: Mapping[str, Tensor], items: ShareItems, device: str | torch.device, progress: Progress
+    clean: Tensor, cut: Tensor, items: ShareItems, device: str | torch.device, progress: Progress, name: str
 ) -> Lost:
-    """What the knockout takes, from clean and cut states at one place, [1, layer, item, direction] each."""
-    halves = make_halves(items.groups, truth_strata(items.labels, items.relations), items.seed, items.item_ids)
-    evidence = clean_evidence(principal[CLEAN][0], halves, items.labels, device, progress)
-    return lost_evidence(evidence, principal[KNOCKOUT][0], halves, items.labels, items.folds, device, progress)
+    """What a cut takes, from clean and cut states at one place, [layer, item, direction] each."""
+    halves = share_halves(items)
+    evidence = clean_evidence(clean, halves, items.labels, device, progress, f"question share: probes, {name}")
+    title = f"question share: {name}"
+    return lost_evidence(evidence, cut, halves, items.labels, items.folds, device, progress, title)
+
+
+def held_out_scores(
+    states: Tensor, items: ShareItems, device: str | torch.device, progress: Progress | None = None, name: str = ""
+) -> NDArray[np.floating]:
+    """Log-odds [layer, item] by probes of the other half, mean over the splits."""
+    halves = share_halves(items)
+    found = clean_evidence(states, halves, items.labels, device, progress, f"question share: probes, {name}")
+    return found.held_out(halves).mean(1).numpy()
 
 
 def permuted_share(
@@ -101,7 +116,7 @@ def permuted_share(
     Labels are permuted within their relation, probes are fitted on them anew.
     """
     labels = permuted_labels(items)
-    halves = make_halves(items.groups, truth_strata(labels, items.relations), items.seed, items.item_ids)
+    halves = share_halves(replace(items, labels=labels))
     evidence: CleanEvidence = clean_evidence(clean, halves, labels, device, progress, "question share: permuted labels")
     found = lost_evidence(evidence, cut, halves, labels, items.folds, device, progress, "question share: permuted")
     # Of labels that mean nothing the probes learn nothing: their sums vary with the measured items alone.

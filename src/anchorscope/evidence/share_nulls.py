@@ -51,13 +51,15 @@ def _before_the_answer(sequence: TokenSequence) -> TokenSequence:
 
 def random_weight_states(
     executor: Executor, planner: Planner, items: Sequence[Item], setting: Setting, place: Place, progress: Progress
-) -> dict[str, Tensor]:
+) -> tuple[Tensor, Tensor]:
     """Clean and cut states of the same items through a model that knows nothing, [1, layer, item, d_model] each."""
     planned = plan_cut(INTERVENTIONS[KNOCKOUT], items, setting)
     cut = Variant({run.item: run.cut for run in planned.runs})
     prefix = items[0].located.input_ids[: items[0].located.prefix_length]
     sequences = [item.sequence(setting.positions) for item in items]
     work = planner.states("random weights", sequences, prefix, (CLEAN, cut))
-    parts = run_states(executor, replace(work, keep=((place,), (place,))), progress).variants
-    named = zip(("clean", KNOCKOUT), parts, strict=True)
-    return {name: part.states for name, part in named if part.states is not None}
+    clean, after = run_states(executor, replace(work, keep=((place,), (place,))), progress).variants
+    before, cut_off = clean.states, after.states
+    assert before is not None, "a pass that is told to keep states keeps them"
+    assert cut_off is not None, "and those under the cut"
+    return before, cut_off

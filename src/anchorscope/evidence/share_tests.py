@@ -2,27 +2,38 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 import polars as pl
 import torch
+from jaxtyping import Float
 from numpy.typing import NDArray
 from scipy.stats import norm
 from torch import Tensor
 
 from anchorscope.catalogue import KNOCKOUT
-from anchorscope.evidence.question_share import CLEAN, NONE, PERMUTED, ShareItems, Shares, permuted_labels
+from anchorscope.evidence.areas import areas
+from anchorscope.evidence.draws import Draws, estimates
+from anchorscope.evidence.question_share import (
+    CLEAN,
+    NONE,
+    PERMUTED,
+    ShareItems,
+    Shares,
+    held_out_scores,
+    permuted_labels,
+    share_halves,
+)
 from anchorscope.evidence.share_features import features_of, taken_out
 from anchorscope.evidence.share_nulls import RANDOM_WEIGHTS
 from anchorscope.evidence.share_tables import ShareContext, headline_lost
 from anchorscope.items import Item
-from anchorscope.probes.folds import truth_strata
 from anchorscope.question_share.clean_evidence import clean_evidence
 from anchorscope.question_share.evidence import GROUPS, Lost, lost_evidence
-from anchorscope.question_share.halves import make_halves
+from anchorscope.question_share.gate import beyond_zero, may_call
 from anchorscope.question_share.intervals import ShareDraws
 from anchorscope.question_share.posterior import (
-    LEAST_GAIN,
     ItemShares,
     Line,
     calls,
@@ -31,12 +42,9 @@ from anchorscope.question_share.posterior import (
     item_shares,
 )
 from anchorscope.schema import SHARE_TEST_SCHEMA
-from anchorscope.stats.auc import auc
 from anchorscope.stats.estimate import percentile_interval
 
 Floats = NDArray[np.floating]
-SIGNIFICANT = 0.05
-"""p below this opens the gate to calls of single items."""
 _GOOD_WIDTH = 0.1  # either side of a share: what `minimum_n` is needed for
 
 
@@ -64,12 +72,11 @@ class TestedShare:
     calls: list[str]
 
 
-@dataclass(frozen=True)
-class HeadlineStates:
-    """Principal states at the headline place and layer, [1, item, direction] each."""
+class HeadlineStates(NamedTuple):
+    """Principal states at the headline place and layer."""
 
-    clean: Tensor
-    cut: Tensor
+    clean: Float[Tensor, "1 item direction"]
+    cut: Float[Tensor, "1 item direction"]
 
 
 def headline_states(principal: Mapping[str, Tensor], place: int, layer: int) -> HeadlineStates:
@@ -87,10 +94,10 @@ def tested_share(
     everyone = draws.shares(found, 0)[0]
     by_chance = np.mean([draws.shares(one, 0)[0] for one in random], axis=0)
     n = len(items.labels)
-    beyond_zero = _beyond_zero(found.lost[0], items.groups)
+    statistic, p_value = beyond_zero(found.lost[0], items.groups)
     tests = [
         _difference("share_above_random", everyone - by_chance, n),
-        ShareTest("share_above_zero", *beyond_zero[:1], p_value=beyond_zero[1], n=n, method="T over groups, one-sided"),
+        ShareTest("share_above_zero", statistic, p_value=p_value, n=n, method="T over groups, one-sided"),
         _difference("share_beyond_floor", _beyond_floor(everyone, draws, shares, layer), n),
         _difference("true_minus_false", draws.shares(found, 1)[0] - draws.shares(found, 2)[0], n, two_sided=True),
     ]
@@ -106,10 +113,8 @@ def tested_share(
     mixture = held_out_mixture(z, explained, predicted, items.folds, line)
     gain = draws.sums(mixture.gain) / draws.counts.sum(1)
     tests.append(_difference("mixture_gain", gain, n))
-    # Two groups are claimed where all agree: something is lost, thirds differ held out, and two groups explain better.
-    differ = thirds.ci_low is not None and thirds.ci_low > 0
-    allowed = beyond_zero[1] < SIGNIFICANT and differ and float(mixture.gain.mean()) > LEAST_GAIN
-    tests += [_auc("probe", z, items), *_slopes(line, n)]
+    allowed = may_call(p_value, -np.inf if thirds.ci_low is None else thirds.ci_low, float(mixture.gain.mean()))
+    tests += [_auc("probe", z, items, draws), *_slopes(line, n)]
     single = item_shares(z, explained, line, found.had[0], float(everyone[0]))
     return TestedShare(tests, single, calls(mixture.probability, allowed))
 
@@ -123,15 +128,6 @@ def _difference(quantity: str, samples: Floats, n: int, two_sided: bool = False,
     return ShareTest(quantity, float(samples[0]), float(low[0]), float(high[0]), float(p_value), group=group, n=n)
 
 
-def _beyond_zero(lost: Floats, groups: NDArray[np.int64]) -> tuple[float, float]:
-    """T and its one-sided p: truth is independent of the clean evidence, given the cut state."""
-    _, member = np.unique(groups, return_inverse=True)
-    sums = np.bincount(member, weights=lost)
-    spread = sums.std(ddof=1) * np.sqrt(len(sums))
-    statistic = float(sums.sum() / spread) if spread > 0 else 0.0
-    return statistic, float(norm.sf(statistic))
-
-
 def _beyond_floor(everyone: Floats, draws: ShareDraws, shares: Shares, layer: int) -> Floats:
     floor = draws.shares(headline_lost(shares, NONE, layer), 0)[0]
     return (everyone - floor) / (1 - floor)
@@ -142,7 +138,7 @@ def _further(
     device: str | torch.device,
 ) -> Iterator[ShareTest]:  # fmt: skip
     """The share once words, confidence and relation are taken out, and features that go with it."""
-    halves = make_halves(items.groups, truth_strata(items.labels, items.relations), items.seed, items.item_ids)
+    halves = share_halves(items)
     evidence = clean_evidence(states.clean, halves, items.labels, device)
     name, given = taken_out(used, confidence)
     n = len(used)
@@ -161,27 +157,25 @@ def _further(
             yield _difference("share_by_feature", high - low, size, two_sided=True, group=one.name)
 
 
-def _auc(name: str, scores: Floats, items: ShareItems) -> ShareTest:
-    return ShareTest("auc", float(auc(scores, items.labels)), intervention=None, group=name, n=len(scores),
-                method="half splits")  # fmt: skip
+def _auc(name: str, scores: Floats, items: ShareItems, draws: ShareDraws) -> ShareTest:
+    """The AUC of held-out scores, with the bootstrap's interval."""
+    one = np.zeros(len(scores), dtype=np.int64)
+    value, low, high = estimates(areas(scores[None], items.labels, one, Draws.of(draws.counts[1:]))[0])
+    return ShareTest("auc", float(value), float(low), float(high), intervention=None, group=name, n=len(scores))
 
 
 def null_areas(
-    states: Mapping[str, Tensor], shares: Shares, layer: int, items: ShareItems, used: Sequence[Item],
-    confidence: Floats, device: str | torch.device,
+    scores: Mapping[str, Floats], shares: Shares, layer: int, items: ShareItems, used: Sequence[Item],
+    confidence: Floats, draws: ShareDraws, device: str | torch.device,
 ) -> list[ShareTest]:  # fmt: skip
     """AUC of probes that have less to read, each like the probe itself: by halves, at the same layer."""
-    halves = make_halves(items.groups, truth_strata(items.labels, items.relations), items.seed, items.item_ids)
     name, features = taken_out(used, confidence)
-    known = {**states, name.replace(", ", " + "): torch.as_tensor(features).float()[None]}
-    found = []
-    for what, one in known.items():
-        scores = clean_evidence(one, halves, items.labels, device).held_out(halves)[0].mean(0).numpy()
-        found.append(_auc(what, scores, items))
+    words = held_out_scores(torch.as_tensor(features).float()[None], items, device)[0]
+    found = [_auc(what, one, items, draws) for what, one in {**scores, name.replace(", ", " + "): words}.items()]
     names = ((PERMUTED, "permuted labels", permuted_labels(items)), (RANDOM_WEIGHTS, "random weights", items.labels))
     for cut, what, labels in names:
         if cut in shares.found:
-            found.append(_auc(what, shares.at_headline(cut).clean[layer], replace(items, labels=labels)))
+            found.append(_auc(what, shares.at_headline(cut).clean[layer], replace(items, labels=labels), draws))
     return found
 
 

@@ -12,11 +12,12 @@ A share varies with the items that are measured, with those that taught the prob
 all three.
 """
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from jaxtyping import Bool, Float, Int
+from numpy.typing import NDArray
 from torch import Tensor
 
 from anchorscope.models.process_settings import true_float32
@@ -52,6 +53,13 @@ class Lost(NamedTuple):
     """How a group's share moves per unit of weight that an item has in teaching the probes."""
     by_split: Float[np.ndarray, "problem group split"]
     """How far each split alone would take a group's share from the mean of all."""
+
+    def stored(self) -> dict[str, NDArray[Any]]:
+        """The parts by name, numbers in single precision: as they are kept."""
+        return {
+            name: array.astype(np.float32) if array.dtype == np.float64 else array
+            for name, array in self._asdict().items()
+        }
 
     def shares(self) -> Float[np.ndarray, "problem group"]:
         """Λ of every group; NaN where it had no evidence at all."""

@@ -11,7 +11,7 @@ RULES = {
 """As sentences and tables name them, in the order in which they are shown."""
 PANEL_TITLES = {"plain": "plain (as in the paper)", "corrected": "corrected for the shift"}
 """Titles of the panels that every ΔP figure has."""
-RETAINED_TITLE = {"retained": "retained (probe trained on cut states)"}
+RETAINED_TITLE = {"retained": "retained (exploratory, probe of cut states)"}
 """The panel that is there where probes were trained on cut states."""
 MENU_TITLES = {
     "plain": PANEL_TITLES["plain"],
@@ -25,13 +25,13 @@ CHART_TITLES = {
     for name, title in MENU_TITLES.items()
 }
 """As the title of a chart under one rule names it."""
-EXPERIMENT_TITLES = PANEL_TITLES | {"retained": "retained (by what is left)"}
+EXPERIMENT_TITLES = PANEL_TITLES | {"retained": "retained (exploratory)"}
 """Titles of the panels of experiments: there the clean probe measures under every rule."""
 EXPLAINED = {
-    "plain": "the rule as the paper states it",
+    "plain": "the rule as the paper states it, which sorts partly by label",
     "corrected": "the shift that the cut gives to every item taken out",
     "cross-fitted": "one probe assigns, another measures",
-    "retained": "groups by what a probe trained on the cut states still finds",
+    "retained": "exploratory, groups by what a probe trained on the cut states still finds",
 }
 """What each does, as the chart in words tells it."""
 

@@ -33,7 +33,7 @@ _QUANTITIES = {
     "true_minus_false": "true − false answers",
     "thirds_difference": "upper − lower third",
     "share_given": "with {} taken out",
-    "share_by_feature": "by {}: difference of Λ",
+    "share_by_feature": "Λ by {}, difference",
     "mixture_gain": "two groups over one regression, log-likelihood per held-out item",
     "minimum_n": "items for an interval of ±0.1 around Λ",
     "kept_slope": "log-odds that the state still explains under random cuts, per log-odds before",

@@ -73,6 +73,8 @@ SIGNIFICANT = 0.05
 """p-values of the tested readings, after Holm's correction over all of a run."""
 NEGLIGIBLE_SHARE = 0.1
 """Of the evidence. A share, a difference of shares or a floor of estimation below it is of no account."""
+GOOD_WIDTH = 0.1
+"""Either side of a share: an interval of this width either leaves out zero or says that there is little."""
 WIDEST_SHARE = 1.0
 """An interval as wide as the whole scale: such a layer has too little evidence for a share, and is left out."""
 SMALL_RATIO = 0.25

@@ -115,13 +115,13 @@ class CutSteps(MeasurementSteps):
 
     @cached_property
     def principal(self) -> Step[dict[str, Tensor]]:
-        """Clean and cut states along their principal directions, [place, layer, item, direction]."""
+        """Clean and cut states along their principal directions, [place, layer, item, direction]; large as well."""
         made_from = self.job.made_from(
             1, MODEL_LIBRARIES, "edges", "seed", "random_cuts", positions=self.job.positions,
             headline=list(self.job.headline), directions=self.n_directions, device=self.job.solver,
         )  # fmt: skip
         parents = (self.clean, self.attention_mass)
-        return self._step("principal-states", parents, made_from, TENSORS, self._run_principal)
+        return self._step("principal-states", parents, made_from, TENSORS, self._run_principal, large=True)
 
     def _run_principal(self) -> dict[str, Tensor]:
         states = self._run_keeping()

@@ -1,12 +1,16 @@
-"""The steps of the nulls: states in which there should be little to find, reduced as the run's own states are."""
+"""The steps of the nulls: what probes make of states in which there should be little to find."""
 
 import copy
 from functools import cached_property
 
+import numpy as np
+import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
-from anchorscope.artefacts.formats import TENSORS
+from anchorscope.artefacts.formats import ARRAYS
 from anchorscope.artefacts.step import MadeFrom, Step
+from anchorscope.evidence.question_share import ShareItems, held_out_scores, knockout_share
 from anchorscope.evidence.share_nulls import RANDOM_WEIGHTS, partial_states, random_weight_states
 from anchorscope.execute.executor import LocalExecutor
 from anchorscope.models.language_model import LanguageModel
@@ -20,45 +24,55 @@ from anchorscope.steps.job import MODEL_LIBRARIES
 class NullSteps(CutSteps):
     """One dataset of a run, with its nulls."""
 
+    @property
+    def share_items(self) -> ShareItems:
+        """The used items as the question share sees them."""
+        return ShareItems(
+            self.splits.labels, self.groups, self.splits.folds,
+            [item.question.relation for item in self.used_items], [item.item_id for item in self.used_items],
+            self.job.recipe.seed,
+        )  # fmt: skip
+
     @cached_property
-    def null_states(self) -> Step[dict[str, Tensor]]:
-        """Question only and answer only, along principal directions at the headline place, [1, layer, item, …]."""
+    def null_scores(self) -> Step[dict[str, NDArray[np.floating]]]:
+        """Log-odds by probes that read the question only or the answer only, at the headline place, [layer, item]."""
         parents = (self.labels, self.tokens, self.job.model)
-        return self._step("null-states", parents, self._made_from(1), TENSORS, self._run_nulls)
+        return self._step("null-scores", parents, self._made_from(1), ARRAYS, self._score_nulls)
 
     def _made_from(self, epoch: int) -> MadeFrom:
         return self.job.made_from(
-            epoch, MODEL_LIBRARIES, "edges", "seed", positions=self.job.positions, headline=list(self.job.headline),
-            directions=self.n_directions, device=self.job.solver,
+            epoch, MODEL_LIBRARIES, "folds", "edges", "seed", positions=self.job.positions,
+            headline=list(self.job.headline), directions=self.n_directions, device=self.job.solver,
         )  # fmt: skip
 
-    def _run_nulls(self) -> dict[str, Tensor]:
+    def _score_nulls(self) -> dict[str, NDArray[np.floating]]:
         job = self.job
         found = partial_states(job.executor, job.planner, self.used_items, self.setting, job.headline, job.progress)
-        return self._along_directions(found)
-
-    def _along_directions(self, states: dict[str, Tensor]) -> dict[str, Tensor]:
         return {
-            name: principal_states(one.flatten(0, 1), self.n_directions, self.job.solver).unflatten(0, one.shape[:2])
-            for name, one in states.items()
+            name: held_out_scores(self._along_directions(states), self.share_items, job.solver, job.progress, name)
+            for name, states in found.items()
         }
 
-    @cached_property
-    def random_weights(self) -> Step[dict[str, Tensor]]:
-        """Clean and cut states through random weights of the model's shape, likewise; made where asked for."""
-        parents = (self.labels, self.tokens, self.job.model)
-        return self._step(f"{RANDOM_WEIGHTS}-states", parents, self._made_from(1), TENSORS, self._run_random_weights)
+    def _along_directions(self, states: Tensor) -> Tensor:
+        """States [1, layer, item, d_model] along their principal directions, [layer, item, direction]."""
+        return principal_states(states[0], self.n_directions, self.job.solver)
 
-    def _run_random_weights(self) -> dict[str, Tensor]:
+    @cached_property
+    def lost_without_knowledge(self) -> Step[dict[str, NDArray[np.floating]]]:
+        """What the knockout takes from random weights of the model's shape; made where asked for."""
+        parents = (self.labels, self.tokens, self.job.model)
+        return self._step(f"lost-{RANDOM_WEIGHTS}", parents, self._made_from(1), ARRAYS, self._lose_without_knowledge)
+
+    def _lose_without_knowledge(self) -> dict[str, NDArray[np.floating]]:
         job = self.job
         executor = LocalExecutor(self._without_knowledge, lambda tokens: None)
-        states = random_weight_states(
-            executor, job.planner, self.used_items, self.setting, job.headline, job.progress
-        )
-        return self._along_directions(states)
+        states = random_weight_states(executor, job.planner, self.used_items, self.setting, job.headline, job.progress)
+        clean, cut = (self._along_directions(one) for one in states)
+        found = knockout_share(clean, cut, self.share_items, job.solver, job.progress, RANDOM_WEIGHTS)
+        return {f"{RANDOM_WEIGHTS}/{part}": array for part, array in found.stored().items()}
 
     def _without_knowledge(self) -> LanguageModel:
         """A model of the same shape whose weights were drawn at random."""
         lm = self.job.lm
-        model = build(copy.deepcopy(lm.model.config), lm.model.dtype, lm.device).eval()
+        model = build(copy.deepcopy(lm.model.config), lm.model.dtype, torch.device(lm.device)).eval()
         return wrap(model, lm.tokenizer, lm.name, lm.source, random_weights=True)

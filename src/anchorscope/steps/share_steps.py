@@ -1,21 +1,20 @@
 """The steps of the question share: what every cut took from the evidence, and what follows from it."""
 
-from collections.abc import Mapping
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 import polars as pl
+import torch
 from numpy.typing import NDArray
 
 from anchorscope.artefacts.formats import ARRAYS, FRAMES
 from anchorscope.artefacts.step import Step
 from anchorscope.engine.sequences import SITES
 from anchorscope.evidence.clean import with_log_probs
-from anchorscope.evidence.question_share import ShareItems, Shares, knockout_share, question_shares
-from anchorscope.evidence.share_nulls import RANDOM_WEIGHTS
+from anchorscope.evidence.question_share import Shares, question_shares
 from anchorscope.evidence.share_tables import ShareContext, share_frame, share_items_frame
-from anchorscope.evidence.share_tests import headline_states, null_areas, tested_share, tests_frame
+from anchorscope.evidence.share_tests import HeadlineStates, headline_states, null_areas, tested_share, tests_frame
 from anchorscope.question_share.evidence import Lost
 from anchorscope.question_share.intervals import ShareDraws
 from anchorscope.schema import SHARE_CALL_SCHEMA
@@ -24,23 +23,11 @@ from anchorscope.stats.streams import stream
 from anchorscope.steps.job import FIT_LIBRARIES, TABLE_LIBRARIES
 from anchorscope.steps.null_steps import NullSteps
 
-
-def _parts(found: Mapping[str, Lost]) -> dict[str, NDArray[np.floating]]:
-    """Every array of every cut, by `CUT/PART`."""
-    return {f"{name}/{part}": array for name, one in found.items() for part, array in one._asdict().items()}
+_STATES = "states"  # in the place of a cut's name
 
 
 class ShareSteps(NullSteps):
     """One dataset of a run, its question share measured."""
-
-    @property
-    def share_items(self) -> ShareItems:
-        """The used items as the question share sees them."""
-        return ShareItems(
-            self.splits.labels, self.groups, self.splits.folds,
-            [item.question.relation for item in self.used_items], [item.item_id for item in self.used_items],
-            self.job.recipe.seed,
-        )  # fmt: skip
 
     @property
     def headline_place(self) -> int:
@@ -51,23 +38,18 @@ class ShareSteps(NullSteps):
     def lost(self) -> Step[dict[str, NDArray[np.floating]]]:
         """The parts of every cut's `Lost`, by name."""
         made_from = self.job.made_from(1, FIT_LIBRARIES, "folds", "seed", device=self.job.solver)
-        return self._step("lost-evidence", (self.principal, self.labels), made_from, ARRAYS, self._lose)
+        parents = (self.principal, self.probes, self.labels)
+        return self._step("lost-evidence", parents, made_from, ARRAYS, self._lose)
 
     def _lose(self) -> dict[str, NDArray[np.floating]]:
-        job = self.job
-        shares = question_shares(self.principal.value, self.share_items, self.headline_place, job.solver, job.progress)
-        return _parts(shares.found)
-
-    @cached_property
-    def lost_without_knowledge(self) -> Step[dict[str, NDArray[np.floating]]]:
-        """The same of the knockout through random weights."""
-        made_from = self.job.made_from(1, FIT_LIBRARIES, "folds", "seed", device=self.job.solver)
-        parents = (self.random_weights, self.labels)
-        return self._step(f"lost-{RANDOM_WEIGHTS}", parents, made_from, ARRAYS, self._lose_without_knowledge)
-
-    def _lose_without_knowledge(self) -> dict[str, NDArray[np.floating]]:
-        job, states = self.job, self.random_weights.value
-        return _parts({RANDOM_WEIGHTS: knockout_share(states, self.share_items, job.solver, job.progress)})
+        job, principal, place = self.job, self.principal.value, self.headline_place
+        shares = question_shares(principal, self.share_items, place, job.solver, job.progress)
+        # States are dropped when the run is finished; those of the headline layer are few, and tests ask for them.
+        states = headline_states(principal, place, self.share_layer)
+        kept = {f"{_STATES}/{name}": one.numpy() for name, one in states._asdict().items()}
+        return kept | {
+            f"{name}/{part}": array for name, one in shares.found.items() for part, array in one.stored().items()
+        }
 
     @cached_property
     def shares(self) -> Shares:
@@ -76,7 +58,8 @@ class ShareSteps(NullSteps):
         made = self.lost.value | (self.lost_without_knowledge.value if self.job.recipe.random_weights else {})
         for name, array in made.items():
             cut, _, part = name.rpartition("/")
-            parts.setdefault(cut, {})[part] = array
+            if cut != _STATES:
+                parts.setdefault(cut, {})[part] = array
         found = {name: Lost(**parts[name]) for name in sorted(parts)}  # in one order, read or made
         return Shares(found, self.job.record.identity.n_layers, self.headline_place)
 
@@ -100,12 +83,12 @@ class ShareSteps(NullSteps):
         made_from = self.job.made_from(
             1, TABLE_LIBRARIES, "site", "position", "bootstrap", "seed", device=self.job.solver, model=model
         )
-        parents: list[Step[Any]] = [self.lost, self.probes, self.log_probs, self.null_states]
+        parents: list[Step[Any]] = [self.lost, self.probes, self.log_probs, self.null_scores]
         parents += [self.lost_without_knowledge] if self.job.recipe.random_weights else []
         return self._step("question-share", parents, made_from, FRAMES, self._share_tables)
 
     def _share_tables(self) -> dict[str, pl.DataFrame]:
-        job, shares, layer = self.job, self.shares, self.share_layer
+        job, shares, layer, nulls = self.job, self.shares, self.share_layer, self.null_scores.value
         job.progress.start("question share: intervals and tests", 1)
         context = ShareContext(
             job.record.identity.name, self.name, [item.item_id for item in self.used_items], self.groups,
@@ -115,12 +98,12 @@ class ShareSteps(NullSteps):
         draws = ShareDraws(self.weights, some.by_split.shape[-1], stream(job.recipe.seed, "share draws", self.name))
         answers = with_log_probs([item.answer for item in self.used_items], self.log_probs.value)
         confidence = np.array([np.mean(one.log_probs) if one.log_probs else np.nan for one in answers])
-        states = headline_states(self.principal.value, self.headline_place, layer)
+        states = HeadlineStates(*(torch.as_tensor(self.lost.value[f"{_STATES}/{name}"]) for name in ("clean", "cut")))
         tested = tested_share(
             shares, layer, draws, self.share_items, self.used_items, confidence, states, self.n_directions, job.solver
         )
-        nulls = {name: one[0, layer][None] for name, one in self.null_states.value.items()}
-        ladder = null_areas(nulls, shares, layer, self.share_items, self.used_items, confidence, job.solver)
+        at_layer = {name: one[layer] for name, one in nulls.items()}
+        ladder = null_areas(at_layer, shares, layer, self.share_items, self.used_items, confidence, draws, job.solver)
         calls = pl.DataFrame(
             {
                 "item_id": context.item_ids, "question_share": tested.items.mean,

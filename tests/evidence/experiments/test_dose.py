@@ -9,6 +9,7 @@ from experiments_synthetic import make_inputs
 from partial_cuts_synthetic import tiny_inputs, tiny_items
 
 from anchorscope.catalogue import KNOCKOUT
+from anchorscope.evidence.experiments import dose_shares
 from anchorscope.evidence.experiments.chosen_cuts import Scored
 from anchorscope.evidence.experiments.dose import DOSES, EXPERIMENT, analyse, n_tokens, plan_doses
 from anchorscope.evidence.experiments.experiment import ExperimentInputs, Found, Statistic
@@ -82,14 +83,26 @@ def test_an_effect_that_grows_with_the_dose_is_found_so(inputs: ExperimentInputs
     assert 0 < shares["exact 25 %"] < shares["exact 50 %"] < shares["exact 75 %"] < 1
     assert not any(name.startswith("random") for name in shares)  # no share of what cannot be told from nothing
     areas = {row.variant: row.estimate.value for row in chosen(found, "auc_reference")}
+    assert areas["exact 1 token"] == pytest.approx(areas["nothing cut"])  # this dose was planted to do nothing
     assert areas["exact 100 %"] < areas["exact 50 %"] <= areas["exact 1 token"] + 1e-9
     assert {row.probe_layer for row in chosen(found, "delta_p")} == set(range(place.n_layers))
 
 
-def test_the_whole_experiment_on_a_model(tiny_llama: LanguageModel) -> None:
-    inputs = tiny_inputs(tiny_llama)
+def test_no_share_is_told_of_few_items(tiny_llama: LanguageModel) -> None:
+    found = EXPERIMENT.run(tiny_inputs(tiny_llama, tiny_items(gap=4)))
+    assert found.missing == ("question_share: 140 items can be run at every dose, 300 needed",)
+    assert not chosen(found, "question_share")
+
+
+def test_the_whole_experiment_on_a_model(tiny_llama: LanguageModel, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(dose_shares, "FEWEST", 100)
+    inputs = tiny_inputs(tiny_llama, tiny_items(gap=4))  # all questions have as many other tokens
     found = EXPERIMENT.run(inputs)
     assert not found.missing
+    shares = {row.variant: row.estimate for row in chosen(found, "question_share")}
+    assert set(shares) == {"nothing cut", *(f"{kind} {dose}" for kind in ("exact", "random") for dose in DOSES)}
+    assert all(one.ci_low < one.value < one.ci_high for one in shares.values())
+    assert abs(shares["nothing cut"].value) < 0.2
     place = inputs.measured
     (full,) = [one for one in found.values if one.variant == "exact 100 %"]
     knockout = Scored(np.arange(inputs.n), place.after[KNOCKOUT][0]).at_reference(inputs)
@@ -104,5 +117,5 @@ def test_what_too_few_items_have_is_named_and_left_out(tiny_llama: LanguageModel
     bare = [replace(one, tokens=replace(one.located, question_tokens=tuple(range(5, one.located.answer_start))))
             for one in tiny_items()]  # fmt: skip
     found = EXPERIMENT.run(tiny_inputs(tiny_llama, bare))
-    assert {row.variant for row in found.statistics} == {f"exact {dose}" for dose in DOSES}
+    assert {row.variant for row in found.statistics} == {"nothing cut", *(f"exact {dose}" for dose in DOSES)}
     assert "random 1 token (0)" in found.missing[0]

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,15 @@ from anchorscope.datasets.wordings import SENTENCES
 from anchorscope.evidence.experiments import wordings
 from anchorscope.evidence.experiments.experiment import ExperimentInputs, Found, Statistic
 from anchorscope.evidence.experiments.supplied import SuppliedStates
-from anchorscope.evidence.experiments.wordings import EVEN, EXPERIMENT, FEWEST, ODD, spread
+from anchorscope.evidence.experiments.wordings import (
+    EVEN,
+    EXPERIMENT,
+    FEWEST,
+    ODD,
+    OTHER_PROBES,
+    SAME_PROBES,
+    spread,
+)
 from anchorscope.interventions.cuts import KNOCKOUT
 from anchorscope.interventions.intervention import Intervention, Writer
 from anchorscope.items import Item
@@ -91,13 +100,14 @@ def only(found: Found, quantity: str, **about: Any) -> Statistic:
 
 def test_what_belongs_to_the_items_is_reliable_and_found(steady: tuple[Found, Model]) -> None:
     found, _ = steady
-    for measure in ("item_share", "item_ratio", "delta_p"):
-        for truth in ("all", "true", "false"):
-            row = only(found, "reliability", variant=measure, truth=truth).estimate
-            assert row.value > 0.5, (measure, truth)
-            assert row.ci_low <= row.value <= row.ci_high
-            half = only(found, "split_half", variant=measure, truth=truth).estimate
-            assert row.value == pytest.approx(2 * half.value / (1 + half.value))
+    for measure, probes, truth in product(
+        ("item_share", "item_ratio", "delta_p"), (SAME_PROBES, OTHER_PROBES), ("all", "true", "false")
+    ):
+        row = only(found, "reliability", variant=measure, against=probes, truth=truth).estimate
+        assert row.value > 0.5, (measure, probes, truth)
+        assert row.ci_low <= row.value <= row.ci_high
+        half = only(found, "split_half", variant=measure, against=probes, truth=truth).estimate
+        assert row.value == pytest.approx(2 * half.value / (1 + half.value))
     (share,) = [one for one in found.values if one.quantity == "item_share" and one.variant is None]
     assert share.values[ASKS[share.items]].mean() > share.values[~ASKS[share.items]].mean() + 0.2
     for name in ("item_share", "item_share_low", "item_share_high"):
@@ -109,7 +119,9 @@ def test_what_every_wording_draws_anew_is_not(inputs: ExperimentInputs) -> None:
     found = run(inputs, Model(stays=False))
     for measure in ("item_share", "item_ratio"):
         for truth in ("true", "false"):
-            assert only(found, "split_half", variant=measure, truth=truth).estimate.value < 0.35, (measure, truth)
+            for probes in (SAME_PROBES, OTHER_PROBES):
+                row = only(found, "split_half", variant=measure, against=probes, truth=truth)
+                assert row.estimate.value < 0.35, (measure, probes, truth)
 
 
 def test_the_share_of_all_items_is_told_for_every_wording(steady: tuple[Found, Model]) -> None:

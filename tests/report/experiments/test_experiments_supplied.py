@@ -37,9 +37,9 @@ def test_both_sets_stand_side_by_side():
 
 def test_reliability_is_told_within_truth_and_shares_wording_by_wording():
     reliable, shares = tables(wordings.SECTION).values()
-    assert [row[1:4] for row in reliable[:2]] == [
-        ("share of an item", "all answers", "0.45 [0.36, 0.54]"),
-        ("share of an item", "true answers", "0.41 [0.32, 0.50]"),
+    assert [row[1:5] for row in reliable[:2]] == [
+        ("share of an item", "all answers", "0.45 [0.36, 0.54]", "0.50 [0.41, 0.59]"),
+        ("share of an item", "true answers", "0.41 [0.32, 0.50]", "0.46 [0.37, 0.55]"),
     ]
     assert len(reliable) == 9
     assert [row[1] for row in shares] == ["original wording", *(f"wording {number}" for number in range(1, 8))]

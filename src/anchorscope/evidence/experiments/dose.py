@@ -33,7 +33,9 @@ from anchorscope.evidence.experiments.compare import (
     p_value,
     q_values,
 )
+from anchorscope.evidence.experiments.dose_shares import NOTHING, dose_shares
 from anchorscope.evidence.experiments.experiment import Experiment, ExperimentInputs, Found, ItemValues, Statistic
+from anchorscope.evidence.experiments.heads import most_frequent_reference
 from anchorscope.interventions.cuts import random_candidates
 from anchorscope.stats.estimate import Estimate
 from anchorscope.stats.streams import stream
@@ -75,16 +77,21 @@ def run(inputs: ExperimentInputs) -> Found:
     if few:
         told = ", ".join(f"{name} ({n})" for name, n in few.items())
         missing.append(f"{told}: fewer than {FEW} items have so many tokens that later ones can see")
-    ran = run_chosen_cuts(inputs, {name: one for name, one in planned.items() if name not in few}, "dose")
+    chosen, layer = {name: one for name, one in planned.items() if name not in few}, most_frequent_reference(inputs)
+    ran = run_chosen_cuts(inputs, chosen, "dose", layer)
     found = analyse(inputs, ran, {name: {item: cut.n_cut for item, cut in planned[name].items()} for name in ran})
-    return Found(found.statistics, found.values, (*missing, *found.missing))
+    shares, untold = dose_shares(inputs, ran, layer)
+    return Found((*found.statistics, *shares), found.values, (*missing, *found.missing, *untold))
 
 
 def analyse(inputs: ExperimentInputs, ran: Mapping[str, Scored], n_cut: Mapping[str, Mapping[int, int]]) -> Found:
     """All statistics of cuts by dose; `n_cut` says how many tokens each variant cuts of each item."""
     rows: list[Statistic] = []
     inputs.progress.start("dose: statistics", len(ran))
+    some = inputs.some_items()
+    clean = Scored(some, inputs.measured.before[inputs.measured.probe("full")][:, some])
     with resampling(inputs.draws.device):
+        rows.append(_row("auc_reference", _area(inputs, clean, inputs.draws.take(some)), len(some), NOTHING))
         for name, scored in ran.items():
             draws = inputs.draws.take(scored.items)
             numbers = np.array([n_cut[name][item] for item in scored.items.tolist()], dtype=float)

@@ -62,7 +62,9 @@ class MatchedSet:
     """The supplied items, pair by pair, and their states."""
 
     items: Sequence[Item]
+    """Four of each pair: the first question with the true and the false answer, then the second."""
     states: SuppliedStates
+    """Of these items."""
     weights: Float[ndarray, "resample item"]
     """Bootstrap weights over the pairs."""
     device: str

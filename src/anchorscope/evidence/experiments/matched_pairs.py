@@ -34,7 +34,9 @@ class MatchedPair:
     """Two questions whose answers are exchanged, by their places in the list they came from."""
 
     first: int
+    """The earlier one."""
     second: int
+    """The later one."""
     kind: str
     """What both are: their relation, or how they ask and what their answers look like."""
 
@@ -44,6 +46,7 @@ class Matching:
     """The pairs of a question set, and what could not be paired."""
 
     pairs: tuple[MatchedPair, ...]
+    """By their first question; no question is in two."""
     n_questions: int
     """Questions that were looked at."""
     repeated: int

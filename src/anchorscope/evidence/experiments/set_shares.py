@@ -41,12 +41,17 @@ class AnswerSet:
     name: str
     """As in the column `variant`."""
     labels: Bool[ndarray, " item"]
+    """Which answers are true."""
     groups: Int[ndarray, " item"]
+    """What never stands on both sides of a split."""
     relations: Sequence[str | None]
+    """Within these, true and false answers are even in every half."""
     item_ids: Sequence[str]
+    """Names that splits are drawn by."""
     folds: Int[ndarray, " item"]
     """Groups whole: by these an item's share is predicted from other items."""
     clean: Float[Tensor, "layer item d_model"]
+    """Nothing cut."""
     cut: Mapping[str, Float[Tensor, "layer item d_model"]]
     """Under each cut, by its name."""
     weights: Float[ndarray, "resample item"]
@@ -58,13 +63,17 @@ class SetShares:
     """What was measured of a set."""
 
     answers: AnswerSet
+    """The set."""
     halves: Halves
+    """Who learned from whom."""
     evidence: Float[ndarray, "layer split item"]
     """z: log-odds by the probe of the other half."""
     lost: Mapping[str, Lost]
     """By cut; `none` among them."""
     seed: int
+    """Of the draws."""
     device: str
+    """Where AUCs are computed."""
 
     @cached_property
     def draws(self) -> ShareDraws:

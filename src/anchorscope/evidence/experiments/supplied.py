@@ -35,6 +35,7 @@ class SuppliedStates:
     """States of supplied items at the headline site and position, in host memory."""
 
     clean: Float[Tensor, "layer item d_model"]
+    """Nothing cut."""
     cut: Mapping[str, Float[Tensor, "layer item d_model"]]
     """Under each cut, by its name."""
     log_probs: tuple[tuple[float, ...], ...]

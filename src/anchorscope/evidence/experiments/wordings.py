@@ -6,11 +6,13 @@ that their scales agree, and what the cut states explain of its log-odds is lear
 held out together. An item's share is the posterior mean of `question_share.posterior`, given the means of z and ẑ over
 some of its wordings; beside it the plain ratio Σ z (z − ẑ) / Σ z². Neither uses a label. Both are computed once from
 the even wordings and once from the odd ones: if items differ in them, the two agree. ΔP, averaged over wordings in the
-same way, stands beside them. About single items only what is reliable can be said.
+same way, stands beside them. Judged by the same probes, odd and even wordings also agree in what these got wrong; so
+all is done a second time with other probes for the odd wordings. Only what is reliable can be said of single items.
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -23,7 +25,7 @@ from anchorscope.catalogue import KNOCKOUT as KNOCKOUT_NAME
 from anchorscope.datasets.question import Question
 from anchorscope.datasets.text import normalise
 from anchorscope.datasets.wordings import reworded
-from anchorscope.evidence.draws import Draws, ratio, resampling
+from anchorscope.evidence.draws import resampling
 from anchorscope.evidence.experiments.compare import estimate_of, of_truth
 from anchorscope.evidence.experiments.experiment import Experiment, ExperimentInputs, Found, ItemValues, Statistic
 from anchorscope.evidence.experiments.heads import most_frequent_reference
@@ -35,8 +37,9 @@ from anchorscope.interventions.intervention import Writer
 from anchorscope.items import Item
 from anchorscope.probes.folds import truth_strata
 from anchorscope.question_share.clean_evidence import clean_evidence
-from anchorscope.question_share.evidence import Lost, lost_evidence
+from anchorscope.question_share.evidence import GROUPS, Lost, lost_evidence
 from anchorscope.question_share.halves import Halves, make_halves
+from anchorscope.question_share.intervals import ShareDraws
 from anchorscope.question_share.posterior import ItemShares, Line, fit_line, item_shares
 from anchorscope.question_share.principal import default_directions, principal_states
 from anchorscope.spans.question_spans import QuestionSpans, locate_question_words
@@ -45,6 +48,8 @@ from anchorscope.stats.estimate import Estimate
 FEWEST = 60
 """Items below which no reliability is told."""
 ODD, EVEN = "odd wordings", "even wordings"
+SAME_PROBES, OTHER_PROBES = "same probes", "other probes"
+"""Whether odd and even wordings are judged by the same probes: their errors would agree as well."""
 _TRUTHS = ("all", "true", "false")
 
 
@@ -53,7 +58,9 @@ class Rows:
     """All wordings of some items, as rows of one table: the original of every used item first."""
 
     clean: Float[Tensor, "row d_model"]
+    """Nothing cut."""
     cut: Float[Tensor, "row d_model"]
+    """The wording's own key words cut."""
     item: ndarray
     """The used item of each row."""
     wording: ndarray
@@ -65,6 +72,10 @@ class Rows:
         found[self.wording, self.item] = values
         return found[:, items]
 
+    def sets(self, items: ndarray) -> Bool[ndarray, "wording row"]:
+        """Which rows are some items in each wording."""
+        return (self.wording == np.arange(int(self.wording.max()) + 1)[:, None]) & np.isin(self.item, items)
+
 
 def run(inputs: ExperimentInputs) -> Found:
     """Runs every wording, and compares what odd and even ones say of the items."""
@@ -75,29 +86,31 @@ def run(inputs: ExperimentInputs) -> Found:
         return Found(missing=(f"only {len(items)} items can be asked in other wordings, {FEWEST} needed; {why}",))
     n_wordings, layer = 1 + (len(others[0]) or len(EXAMPLE_SETS) - 1), most_frequent_reference(inputs)
     rows = _run_wordings(inputs, writer, items, others, n_wordings, layer)
-    lost, under_random = _explained(inputs, rows, layer)
-    z, explained = (rows.table(part[0], items) for part in (lost.clean, lost.explained))
-    changes = _delta_p(inputs, rows, items, layer)
+    found = _explained(inputs, rows, items, layer)
+    changes = {probe: _delta_p(inputs, rows, items, layer, probe) for probe in ("full", "a", "b")}
     halves = {EVEN: np.arange(0, n_wordings, 2), ODD: np.arange(1, n_wordings, 2)}
-
-    def posterior(some: ndarray) -> ItemShares:
-        return item_shares(z[some].mean(axis=0), explained[some].mean(axis=0), under_random)
-
-    by_half = {
-        "item_share": {half: posterior(some).mean for half, some in halves.items()},
-        "item_ratio": {half: _ratio(z[some], explained[some]) for half, some in halves.items()},
-        "delta_p": {half: changes[some].mean(axis=0) for half, some in halves.items()},
-    }
+    by_half: dict[tuple[str, str], dict[str, ndarray]] = {}
+    for probes, tables, judges in (
+        (SAME_PROBES, (found.all_splits, found.all_splits), ("full", "full")),
+        (OTHER_PROBES, found.split_halves, ("a", "b")),
+    ):
+        of = dict(zip(halves, tables, strict=True))
+        by_half["item_share", probes] = {half: of[half].posterior(some).mean for half, some in halves.items()}
+        by_half["item_ratio", probes] = {half: of[half].ratio(some) for half, some in halves.items()}
+        by_half["delta_p", probes] = {half: changes[probe][some].mean(axis=0)
+                                      for (half, some), probe in zip(halves.items(), judges, strict=True)}  # fmt: skip
     statistics = [
         Statistic("wordings", Estimate(n_wordings, np.nan, np.nan, len(items), "counted")),
         *_reliabilities(inputs, by_half, items, layer),
-        *_share_by_wording(inputs, rows, lost, items, layer),
+        *_share_by_wording(inputs, rows, found.lost, items, layer),
     ]
-    whole = posterior(np.arange(n_wordings))
+    everything = np.arange(n_wordings)
+    whole = found.all_splits.posterior(everything)
     over_all = {"item_share": whole.mean, "item_share_low": whole.low, "item_share_high": whole.high,
-                "item_ratio": _ratio(z, explained), "delta_p": changes.mean(axis=0)}  # fmt: skip
-    values = [ItemValues(name, items, found) for name, found in over_all.items()]
-    values += [ItemValues(name, items, found, half) for name, two in by_half.items() for half, found in two.items()]
+                "item_ratio": found.all_splits.ratio(everything), "delta_p": changes["full"].mean(axis=0)}  # fmt: skip
+    values = [ItemValues(name, items, one) for name, one in over_all.items()]
+    values += [ItemValues(name, items, one, half) for (name, probes), two in by_half.items() if probes == SAME_PROBES
+               for half, one in two.items()]  # fmt: skip
     return Found(tuple(statistics), tuple(values), missing)
 
 
@@ -152,29 +165,70 @@ def _asked(item: Item, others: Sequence[Question], number: int) -> tuple[Questio
     return item.question, item.located.words or locate_question_words(item.question)
 
 
-def _explained(inputs: ExperimentInputs, rows: Rows, layer: int) -> tuple[Lost, Line]:
-    """Evidence of every row by probes of the original wordings, what the cut states explain of it, and what random cuts
-    leave of it in the original wording."""
-    used, device, labels = inputs.used_items, inputs.device, inputs.measured.labels
+@dataclass(frozen=True)
+class ItemEvidence:
+    """Evidence of some items in every wording, by the probes of some splits."""
+
+    clean: Float[ndarray, "wording item"]
+    """z."""
+    explained: Float[ndarray, "wording item"]
+    """ẑ: what the cut states explain of it."""
+    under_random: Line
+    """What random cuts leave of z in the original wording."""
+
+    def posterior(self, some: ndarray) -> ItemShares:
+        """The items' shares, given some of their wordings."""
+        return item_shares(self.clean[some].mean(axis=0), self.explained[some].mean(axis=0), self.under_random)
+
+    def ratio(self, some: ndarray) -> Float[ndarray, " item"]:
+        """The same without a model: Σ z (z − ẑ) / Σ z² over some wordings."""
+        z, rest = self.clean[some], self.clean[some] - self.explained[some]
+        return (z * rest).sum(axis=0) / np.maximum((z**2).sum(axis=0), 1e-12)
+
+
+class Explained(NamedTuple):
+    """What the cut states explain of the evidence of all wordings."""
+
+    lost: Lost
+    """Over the rows; each wording is a set after `GROUPS`."""
+    all_splits: ItemEvidence
+    split_halves: tuple[ItemEvidence, ItemEvidence]
+    """By one half of the splits' probes, and by the other."""
+
+
+def _explained(inputs: ExperimentInputs, rows: Rows, items: ndarray, layer: int) -> Explained:
+    """Evidence of every row by probes of the original wordings, and what is left of it."""
+    used, device, labels, folds = inputs.used_items, inputs.device, inputs.measured.labels, inputs.splits.folds
     strata, ids = truth_strata(labels, [item.question.relation for item in used]), [item.item_id for item in used]
     own = make_halves(inputs.measured.groups, strata, inputs.setting.seed, ids)
     halves = spread(own, rows.item, rows.wording == 0)
     directions = default_directions(inputs.n, rows.clean.shape[-1])
-    at_random = inputs.cut_states()["random"][layer]
-    clean, cut, control = (
-        principal_states(part[None], directions, device) for part in (rows.clean, rows.cut, at_random)
-    )
+    states = (rows.clean, rows.cut, inputs.cut_states()["random"][layer])
+    clean, cut, control = (principal_states(part[None], directions, device) for part in states)
     evidence = clean_evidence(clean, halves, labels[rows.item], device, inputs.progress)
-    folds = inputs.splits.folds
-    lost = lost_evidence(
-        evidence, cut, halves, labels[rows.item], folds[rows.item], device, inputs.progress, "wordings: key words cut"
-    )
+    n = inputs.n
     originals = evidence._replace(
-        principal=evidence.principal[:, : inputs.n], by_probe=evidence.by_probe[..., : inputs.n],
-        step=evidence.step[..., : inputs.n],
-    )  # fmt: skip
+        principal=evidence.principal[:, :n], by_probe=evidence.by_probe[..., :n], step=evidence.step[..., :n]
+    )
     left = lost_evidence(originals, control, own, labels, folds, device, inputs.progress, "wordings: random cut")
-    return lost, fit_line(left.clean[0], left.explained[0])
+    line = fit_line(left.clean[0], left.explained[0])
+
+    def lost(splits: slice) -> Lost:
+        known = evidence._replace(
+            by_probe=evidence.by_probe[:, splits], factor=evidence.factor[:, splits], step=evidence.step[:, splits]
+        )
+        some = Halves(halves.first[splits], halves.folds[splits], halves.inner[splits])
+        return lost_evidence(
+            known, cut, some, labels[rows.item], folds[rows.item], device, inputs.progress, "wordings: key words cut",
+            sets=rows.sets(items),
+        )  # fmt: skip
+
+    def of_items(one: Lost) -> ItemEvidence:
+        return ItemEvidence(rows.table(one.clean[0], items), rows.table(one.explained[0], items), line)
+
+    middle, whole = own.n_splits // 2, lost(slice(None))
+    two = of_items(lost(slice(0, middle))), of_items(lost(slice(middle, None)))
+    return Explained(whole, of_items(whole), two)
 
 
 def spread(halves: Halves, item: ndarray, learns: Bool[ndarray, " row"]) -> Halves:
@@ -183,27 +237,25 @@ def spread(halves: Halves, item: ndarray, learns: Bool[ndarray, " row"]) -> Halv
     return Halves(halves.first[:, item], halves.folds[:, item], inner)
 
 
-def _ratio(z: Float[ndarray, "wording item"], explained: Float[ndarray, "wording item"]) -> Float[ndarray, " item"]:
-    return (z * (z - explained)).sum(axis=0) / np.maximum((z**2).sum(axis=0), 1e-12)
-
-
-def _delta_p(inputs: ExperimentInputs, rows: Rows, items: ndarray, layer: int) -> Float[ndarray, "wording item"]:
-    """ΔP of every wording in percentage points, by the run's own out-of-fold probes at one layer."""
-    full, folds = inputs.measured.probe("full"), torch.as_tensor(inputs.splits.folds[rows.item])
-    weight, bias = (part[full, :, layer].float()[folds] for part in (inputs.probes.weight, inputs.probes.bias))
+def _delta_p(
+    inputs: ExperimentInputs, rows: Rows, items: ndarray, layer: int, probe: str
+) -> Float[ndarray, "wording item"]:
+    """ΔP of every wording in percentage points, by one of the run's own out-of-fold probes at one layer."""
+    named, folds = inputs.measured.probe(probe), torch.as_tensor(inputs.splits.folds[rows.item])
+    weight, bias = (part[named, :, layer].float()[folds] for part in (inputs.probes.weight, inputs.probes.bias))
     before, after = (((part.float() * weight).sum(dim=1) + bias).numpy() for part in (rows.clean, rows.cut))
     sign = np.where(inputs.measured.labels[rows.item], 1, -1)
     return rows.table(100 * (probability(sign * after) - probability(sign * before)), items)
 
 
 def _reliabilities(
-    inputs: ExperimentInputs, by_half: Mapping[str, Mapping[str, ndarray]], items: ndarray, layer: int
+    inputs: ExperimentInputs, by_half: Mapping[tuple[str, str], Mapping[str, ndarray]], items: ndarray, layer: int
 ) -> list[Statistic]:
     """Rank correlation of the two halves of the wordings, and the reliability of all of them, within truth as well."""
     draws, labels, rows = inputs.draws.take(items), inputs.measured.labels[items], []
     method = "rank correlation of odd and even wordings, bootstrap over groups"
     with resampling(draws.device):
-        for measure, halves in by_half.items():
+        for (measure, probes), halves in by_half.items():
             for truth in _TRUTHS:
                 inside = of_truth(labels, truth)
                 samples = rank_correlation(halves[EVEN][inside], halves[ODD][inside], draws.take(inside))
@@ -212,7 +264,7 @@ def _reliabilities(
                     ("reliability", spearman_brown(samples), f"Spearman–Brown of the {method}"),
                 ):
                     estimate = estimate_of(found, int(inside.sum()), how)
-                    rows.append(Statistic(quantity, estimate, measure, truth=truth, probe_layer=layer))
+                    rows.append(Statistic(quantity, estimate, measure, probes, truth=truth, probe_layer=layer))
     return rows
 
 
@@ -220,13 +272,13 @@ def _share_by_wording(
     inputs: ExperimentInputs, rows: Rows, lost: Lost, items: ndarray, layer: int
 ) -> list[Statistic]:
     """Λ of the same items in every wording."""
-    draws: Draws = inputs.draws.take(items)
-    tables = [rows.table(part[0], items) for part in (lost.lost, lost.had)]
+    n_splits = lost.by_split.shape[-1]
+    draws = ShareDraws(inputs.weights[:, rows.item], n_splits, inputs.rng("wordings"))
     found = []
-    for number, (gone, had) in enumerate(zip(*tables, strict=True)):
-        sums = draws.sums(np.stack([gone, had], axis=1))
+    for number in range(int(rows.wording.max()) + 1):
+        samples = torch.from_numpy(draws.shares(lost, len(GROUPS) + number)[0])
+        estimate = estimate_of(samples, len(items), f"{n_splits} half splits, bootstrap over groups")
         name = "original wording" if number == 0 else f"wording {number}"
-        estimate = estimate_of(ratio(sums[0], sums[1]), len(items), "half splits, bootstrap over groups")
         found.append(Statistic("question_share", estimate, name, truth="all", probe_layer=layer))
     return found
 

@@ -53,7 +53,7 @@ _WITH_BAND = ("random",)
 _NOTE = (
     "Λ: the share of the probe's evidence that needs the question's key words; 0 none, 1 all of it. Bands: 95 % "
     "intervals over groups of items. Thirds: items sorted by the share that the cut state predicts, out of fold. "
-    "Where a line leaves the axis there is too little evidence to divide by."
+    "Where a line has a gap or leaves the axis there is too little evidence to divide by."
 )
 
 
@@ -107,22 +107,20 @@ class QuestionShareChart(Display):
 
     def _whole(self, dataset: str) -> Panel:
         rows = self._rows(dataset, "all")
-        lines = []
+        lines: list[Line] = []
         for control, style in _CONTROL_LINES.items():
-            mine = rows.filter(pl.col("intervention") == control)
-            if mine.height:
-                lines.append(Line(mine, style, band=control in _WITH_BAND))
-        knockout = rows.filter(pl.col("intervention") == "knockout")
-        if knockout.height:
-            lines.append(Line(knockout, {"zorder": 3} | _knockout_style(self.styles[dataset])))
+            lines += broken_lines(
+                rows.filter(pl.col("intervention") == control), self.n_layers, style, band=control in _WITH_BAND
+            )
+        look = {"zorder": 3} | _knockout_style(self.styles[dataset])
+        lines += broken_lines(rows.filter(pl.col("intervention") == "knockout"), self.n_layers, look)
         return self._panel(dataset, "all items, with controls", lines)
 
     def _thirds(self, dataset: str) -> Panel:
-        lines = []
+        lines: list[Line] = []
         for group in (LOWER, UPPER):
-            rows = self._rows(dataset, group)
-            if rows.height:
-                lines.append(Line(rows, {"zorder": 3} | _third_style(group, self.styles[dataset])))
+            look = {"zorder": 3} | _third_style(group, self.styles[dataset])
+            lines += broken_lines(self._rows(dataset, group), self.n_layers, look)
         return self._panel(dataset, "thirds of the items, held out", lines)
 
     def _panel(self, dataset: str, what: str, lines: Sequence[Line]) -> Panel:
@@ -148,6 +146,18 @@ class QuestionShareChart(Display):
         if self.layers:
             handles.append(Line2D([], [], label="layer that is tested", color=INK, linestyle="none", **tick))
         return handles
+
+
+def broken_lines(rows: pl.DataFrame, n_layers: int, style: Mapping[str, Any], band: bool = True) -> list[Line]:
+    """A line that is broken where a layer has no share; a layer alone between two gaps is a dot."""
+    if not rows.height:
+        return []
+    every = pl.DataFrame({"layer": range(n_layers)}, schema={"layer": pl.Int64})
+    whole = every.join(rows, on="layer", how="left").sort("layer")
+    known = pl.col("share").is_not_null()
+    alone = whole.filter(known & ~known.shift(1, fill_value=False) & ~known.shift(-1, fill_value=False))
+    dots = {"color": style["color"], "linestyle": "none", "marker": ".", "markersize": 5.0, "zorder": 3}
+    return [Line(whole, style, band), *([Line(alone, dots, band=False)] if alone.height else [])]
 
 
 def _knockout_style(colours: DatasetStyle) -> dict[str, Any]:

@@ -1,7 +1,7 @@
 """The question share of several models: one panel each, Λ of every dataset beside what random words take."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, final
 
 import polars as pl
@@ -12,7 +12,7 @@ from matplotlib.lines import Line2D
 from anchorscope.report.charts.display import Display
 from anchorscope.report.charts.layout import Grid, Legend, canvas, empty_panel, layer_axis, zero_line
 from anchorscope.report.charts.line_chart import Line, draw_lines
-from anchorscope.report.charts.question_share import HIGHEST, LOWEST
+from anchorscope.report.charts.question_share import HIGHEST, LOWEST, broken_lines
 from anchorscope.report.comparison.compared import Compared, panel_title
 from anchorscope.report.comparison.model_panels import GAPS, PANEL_HEIGHT, PANEL_WIDTHS, fitted_title, panel_grid
 from anchorscope.report.palette import CONTROL_GREY, DatasetStyle, dataset_styles, display_name
@@ -24,7 +24,7 @@ _COLUMNS = (
 _RANDOM: dict[str, Any] = {"color": CONTROL_GREY, "linestyle": ":", "linewidth": 1.2, "zorder": 2}
 _NOTE = (
     "Λ: the share of the probe's evidence that needs the question's key words. Bands: 95 % intervals over groups of "
-    "items. Where a line leaves the axis there is too little evidence to divide by."
+    "items. Where a line leaves the axis or has a gap there is too little evidence to divide by."
 )
 
 
@@ -87,22 +87,25 @@ class SharePanels(Display):
         return page.figure
 
     def _draw_panel(self, axes: Axes, run: str) -> None:
-        x = "relative_depth" if self.relative_depth else "layer"
-        here = self.data.filter(pl.col("run") == run).with_columns(layer=pl.col(x))
+        here, n_layers = self.data.filter(pl.col("run") == run), self.layers[run]
         zero_line(axes)
         if not here.height:
             empty_panel(axes, "not measured")
-        lines = []
+        lines: list[Line] = []
         for dataset, colours in self.styles.items():
             mine = here.filter(pl.col("dataset") == dataset)
-            lines.append(Line(mine.filter(pl.col("intervention") == "random"), _RANDOM, band=False))
-            lines.append(Line(mine.filter(pl.col("intervention") == "knockout"), {"zorder": 3} | self._style(colours)))
-        draw_lines(axes, [line for line in lines if line.rows.height], "share")
+            lines += broken_lines(mine.filter(pl.col("intervention") == "random"), n_layers, _RANDOM, band=False)
+            look = {"zorder": 3} | self._style(colours)
+            lines += broken_lines(mine.filter(pl.col("intervention") == "knockout"), n_layers, look)
+        if self.relative_depth:
+            depth = pl.col("layer") / max(1, n_layers - 1)
+            lines = [replace(line, rows=line.rows.with_columns(layer=depth)) for line in lines]
+        draw_lines(axes, lines, "share")
         if self.relative_depth:
             axes.set_xlim(-0.02, 1.02)
             axes.set_xlabel("Relative depth")
         else:
-            layer_axis(axes, self.layers[run])
+            layer_axis(axes, n_layers)
 
     def _style(self, colours: DatasetStyle) -> dict[str, Any]:
         marked = {"marker": colours.marker, "markersize": 4.4, "markeredgewidth": 0.0, "markevery": 4}

@@ -95,6 +95,18 @@ def _dose_rows(findings: Findings) -> pl.DataFrame:
     return _with_doses(statistics(findings, "dose"))
 
 
+def _clean_line(findings: Findings, table: pl.DataFrame) -> tuple[str, ...]:
+    """What the clean probe reaches, and the floor of Λ, in a line per dataset."""
+    lines = []
+    for dataset in findings.datasets:
+        here = select(table, dataset=dataset, variant="nothing cut")
+        area, floor = (find(here, quantity=quantity) for quantity in ("auc_reference", "question_share"))
+        if area is not None:
+            told = f"; Λ, its floor, is {estimate(floor)}" if floor is not None else ""
+            lines.append(f"{display_name(dataset)}, nothing cut: AUC {estimate(area)}{told}.")
+    return tuple(lines)
+
+
 def _doses_table(findings: Findings, table: pl.DataFrame) -> Table:
     rows = []
     for dataset in datasets_in(findings, table):
@@ -110,9 +122,11 @@ def _doses_table(findings: Findings, table: pl.DataFrame) -> Table:
                 shown(find(random, quantity="delta_p_reference"), points), shown(find(gap), points), p,
                 shown(find(exact, quantity="auc_reference"), estimate),
                 shown(find(random, quantity="auc_reference"), estimate),
+                shown(find(exact, quantity="question_share"), estimate),
+                shown(find(random, quantity="question_share"), estimate),
             ))  # fmt: skip
     head = ("dataset", "dose", "tokens", "ΔP", "items", "share of the full dose", "random tokens", "difference", "p",
-            "AUC after", "AUC after random")  # fmt: skip
+            "AUC after", "AUC after random", "Λ", "Λ, random")  # fmt: skip
     return Table(head, tuple(rows), 2)
 
 
@@ -120,12 +134,14 @@ SECTION = SectionSpec(
     slug="dose",
     title="Dose: how many of the key words",
     rows=_dose_rows,
-    text=(
+    text=lambda findings, _: (
         "Does one token carry what the probe needs, or do all of them? The key words' tokens are cut in a random "
         "order, from a single one to all, each dose on top of the smaller ones; as many random tokens beside them.",
         "A line that falls at the first token and stays there says that any of the tokens is enough to break what is "
         "read; a steady fall says that every token carries its part. Means are over all items, whatever their pathway. "
-        "AUC is that of the clean probe after the cut: unlike ΔP it does not move where all items move alike.",
+        "AUC is that of the clean probe after the cut: unlike ΔP it does not move where all items move alike. Λ is the "
+        "share of the evidence that needs the tokens that were cut (question share), in one layer.",
+        *_clean_line(findings, statistics(findings, "dose")),
     ),
     charts=(DoseChart,),
     tables=(("ΔP at l* by dose, all answers", _doses_table),),

@@ -33,7 +33,9 @@ _STYLES: dict[str, dict[str, Any]] = {
     "item_ratio": {"color": "#56b4e9", "marker": "^", "markersize": 4.6, "markerfacecolor": "white"},
     "delta_p": {"color": CONTROL_GREY, "marker": "s", "markersize": 4.6, "markerfacecolor": "white"},
 }
-_COLUMNS = ("dataset", "quantity", "variant", "truth", "value", "ci_low", "ci_high", "n", "method")
+PROBES = ("other probes", "same probes")
+"""Who judged the odd wordings; the first is drawn."""
+_COLUMNS = ("dataset", "quantity", "variant", "against", "truth", "value", "ci_low", "ci_high", "n", "method")
 
 
 @final
@@ -56,7 +58,8 @@ class WordingsChart(ExperimentChart):
         """What the two panels show."""
         return (
             "Left: reliability of a measure over all wordings, from its rank correlation between odd and even ones "
-            "(Spearman–Brown). Right: question share of the same items in every wording. Lines: 95 % intervals.",
+            "(Spearman–Brown), each judged by other probes. Right: question share of the same items in every wording. "
+            "Lines: 95 % intervals.",
         )
 
     def draw(self) -> Figure:
@@ -70,7 +73,7 @@ class WordingsChart(ExperimentChart):
                 Mark(line, 0.22 * (place - 1), estimate_of(row), _STYLES[name])
                 for line, truth in enumerate(TRUTHS)
                 for place, name in enumerate(MEASURES)
-                for row in table.filter(quantity="reliability", variant=name, truth=truth).to_dicts()
+                for row in table.filter(quantity="reliability", variant=name, against=PROBES[0], truth=truth).to_dicts()
             ]
             draw_forest(panels[0], list(TRUTHS.values()), reliable, null=0.0)
             panels[0].set_xlabel("reliability")
@@ -92,12 +95,13 @@ def _reliability_table(findings: Findings, table: pl.DataFrame) -> Table:
     for dataset in datasets_in(findings, table):
         for name, words in MEASURES.items():
             for truth, which in TRUTHS.items():
-                mine = table.filter(dataset=dataset, variant=name, truth=truth)
-                found = find(mine, quantity="reliability")
-                if found is not None:
-                    half = shown(find(mine, quantity="split_half"), estimate)
-                    rows.append((display_name(dataset), words, which, estimate(found), half, count(found.n)))
-    return Table(("dataset", "measure", "of", "reliability", "odd against even", "items"), tuple(rows), 3)
+                mine = table.filter(dataset=dataset, variant=name, truth=truth, quantity="reliability")
+                found = [find(mine, against=probes) for probes in PROBES]
+                known = next((one for one in found if one is not None), None)
+                if known is not None:
+                    cells = [shown(one, estimate) for one in found]
+                    rows.append((display_name(dataset), words, which, *cells, count(known.n)))
+    return Table(("dataset", "measure", "of", *PROBES, "items"), tuple(rows), 3)
 
 
 def _shares_table(findings: Findings, table: pl.DataFrame) -> Table:
@@ -122,12 +126,13 @@ SECTION = SectionSpec(
         "asked again in other words and after other examples, with the same answer; the odd wordings say how much of "
         "an item's evidence needs the question, the even ones say it again.",
         "Reliability is the share of the differences between items that would come out the same in new wordings. Below "
-        "about 0.7 single items should not be sorted by a measure. ΔP hangs on the label, which is the same in all "
-        "wordings: within true and within false answers its reliability is the one that counts.",
+        "about 0.7 single items should not be sorted by a measure. Judged by the same probes, odd and even wordings "
+        "also agree in what these got wrong. ΔP hangs on the label, which is the same in all wordings: within true and "
+        "within false answers its reliability is the one that counts.",
     ),
     charts=(WordingsChart,),
     tables=(
-        ("How well single items repeat themselves", _reliability_table),
+        ("How well single items repeat themselves: reliability", _reliability_table),
         ("Question share of the same items, wording by wording", _shares_table),
     ),
 )

@@ -136,8 +136,8 @@ function shareCaption(data, view) {
     : "the same for the third of the items with the lowest and with the highest predicted share, held out: lines that "
       + "lie on each other mean that items do not differ";
   return `Shown: ${what}; ${truth}; read at ${view.site}, ${view.position}. `
-    + "Ticks at the foot: the layer that is tested. Where a line leaves the axis there is too little evidence to "
-    + "divide by.";
+    + "Ticks at the foot: the layer that is tested. Where a line has a gap or leaves the axis there is too little "
+    + "evidence to divide by.";
 }
 
 for (const node of document.querySelectorAll("#share-view")) {

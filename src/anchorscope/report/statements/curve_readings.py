@@ -191,12 +191,14 @@ def short_number(reading: Reading) -> str:
     return f"{number(value * scale, digits)}{sign} [{', '.join(ends)}]"
 
 
-_NUMBERS_OF_ONE = ("value", "ci_low", "ci_high", "n", "method", "p_value", "p_corrected", "failing_layers")
+_NUMBERS_OF_ONE = ("value", "ci_low", "ci_high", "n", "method", "p_value", "p_corrected", "failing_layers",
+                   "doubtful_layers")  # fmt: skip
 
 
 def _failing(reading: Reading) -> str:
-    layers = reading["failing_layers"]
-    return f" (fails at {layer_names(tuple(layers))})" if layers else ""
+    told = {"fails": reading["failing_layers"], "in doubt": reading["doubtful_layers"]}
+    said = [f"{word} at {layer_names(tuple(layers))}" for word, layers in told.items() if layers]
+    return f" ({', '.join(said)})" if said else ""
 
 
 def _lowest(about: About, group: str, curves: Sequence[SampledCurve]) -> Reading:

@@ -50,7 +50,7 @@ class About:
         self, claim: str, words: str, numbers: str, found: Estimate | None, verdict: Verdict | None, *,
         group: str | None = None, scope: str = "dataset", unit: str = "points", layer: int | None = None,
         standing: Standing = "description", p_value: float | None = None, p_corrected: float | None = None,
-        failing: Sequence[int] | None = None,
+        failing: Sequence[int] | None = None, doubtful: Sequence[int] | None = None,
     ) -> Reading:  # fmt: skip
         """The record of one claim; `numbers` are shown where there is an estimate."""
         known = found is not None and not math.isnan(found.value)
@@ -76,6 +76,7 @@ class About:
             p_value=p_value,
             p_corrected=p_corrected,
             failing=failing,
+            doubtful=doubtful,
         ) | {"key": False}
 
     @property
@@ -90,10 +91,12 @@ def record(
     claim: str, model: str, dataset: str | None, site: str, position: str, assignment: str | None, scope: str,
     unit: str, group: str | None = None, layer: int | None = None, standing: Standing = "description",
     p_value: float | None = None, p_corrected: float | None = None, failing: Sequence[int] | None = None,
+    doubtful: Sequence[int] | None = None,
 ) -> Reading:  # fmt: skip
     """What every record of observations.json holds; `found` is the number that it rests on.
 
-    `failing` are the layers at which a control that is asked of all layers surely fails.
+    `failing` are the layers at which a control that is asked of all layers surely fails, `doubtful` those at which its
+    value lies beyond the limit and the interval does not.
     """
     return {
         "id": id,
@@ -108,6 +111,7 @@ def record(
         "p_value": finite(p_value),
         "p_corrected": finite(p_corrected),
         "failing_layers": None if failing is None else list(failing),
+        "doubtful_layers": None if doubtful is None else list(doubtful),
         "claim": claim,
         "model": model,
         "dataset": dataset,

@@ -54,7 +54,8 @@ def _small_ratio(about: About, knockout: LayerBand | None, control: str, words: 
     unsure = tuple(layer for layer, found in beyond.items() if found.ci_low <= 0 <= found.ci_high)
     verdict = "holds" if not (sure or unsure) else verdict
     numbers = f"highest ratio {estimate(worst[1])} at layer {worst[0]}{_where(over, sure, unsure)}"
-    return _control(about, claim, said.replace("%", " %"), numbers, worst[1], verdict, worst[0], "ratio", sure)
+    return _control(about, claim, said.replace("%", " %"), numbers, worst[1], verdict, worst[0], "ratio", sure,
+                    tuple(layer for layer in over if layer not in sure))  # fmt: skip
 
 
 def _beyond(random: Estimate, knockout: Estimate) -> Estimate:
@@ -82,7 +83,7 @@ def _floor(about: About) -> Reading:
     verdict: Verdict = "does not hold" if sure else "undecided" if unsure else "holds"
     numbers = f"highest {estimate(band.estimate(place))} at layer {band.layers[place]}{_where(over, sure, unsure)}"
     return _control(about, "share_floor_small", said, numbers, band.estimate(place), verdict, band.layers[place],
-                    failing=sure)  # fmt: skip
+                    failing=sure, doubtful=tuple(layer for layer in over if layer not in sure))  # fmt: skip
 
 
 def _permuted(about: About) -> Reading:
@@ -97,7 +98,7 @@ def _permuted(about: About) -> Reading:
     numbers += f"; surely off zero at {layer_names(off)}" if off else ""
     verdict: Verdict = "does not hold" if off else "holds"
     return _control(about, "share_permuted_zero", said, numbers, band.estimate(place), verdict, band.layers[place],
-                    failing=off)  # fmt: skip
+                    failing=off, doubtful=())  # fmt: skip
 
 
 def _random_weights(about: About) -> list[Reading]:
@@ -122,6 +123,7 @@ def _where(over: tuple[int, ...], sure: tuple[int, ...], unsure: tuple[int, ...]
 def _control(
     about: About, claim: str, words: str, numbers: str, found: Estimate | None, verdict: Verdict,
     layer: int | None = None, unit: str = "share of the evidence", failing: tuple[int, ...] | None = None,
+    doubtful: tuple[int, ...] | None = None,
 ) -> Reading:  # fmt: skip
     return about.reading(claim, words, numbers, found, verdict, layer=layer, unit=unit, standing="control",
-                         failing=failing)  # fmt: skip
+                         failing=failing, doubtful=doubtful)  # fmt: skip

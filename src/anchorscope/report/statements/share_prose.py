@@ -36,7 +36,7 @@ SHARE_PHRASES: dict[tuple[str, str], Phrases] = {
         "random words take less than a quarter of the share at every layer that has one",
         "This control fails: random words take more than a quarter of the share",
     ),
-    ("Equal attention", "share_random_mass_small"): Phrases(
+    ("Random words of equal attention", "share_random_mass_small"): Phrases(
         "random words of equal attention take less than a quarter of the share at every layer that has one",
         "This control fails: random words of equal attention take more than a quarter of the share",
     ),
@@ -52,6 +52,12 @@ SHARE_PHRASES: dict[tuple[str, str], Phrases] = {
         "random weights of the same shape have less than a quarter of the share",
         "This control fails: random weights of the same shape have more than a quarter of the share",
     ),
+    ("Other readers of truth", "auc_above_nulls"): Phrases(
+        "the probe reads truth better than what needs no understanding",
+        "The probe reads truth no better than the best of what needs no understanding",
+        "The probe reads truth better than all that needs no understanding",
+        "Whether the probe reads truth better than what needs no understanding is undecided",
+    ),
     ("Along the depth", "share_peak"): Phrases(
         "the share is highest inside the model, not at its first or last layer",
         "The share is highest at an end of the model",
@@ -64,8 +70,8 @@ WHY = (
     "Λ, the question share, compares two readings of the same evidence. A probe that was trained on other items says "
     "how sure it is of each answer's truth. What of this the states no longer explain once the model may not look at "
     "the question's key words, as far as it points the right way, is the evidence that needs them; Λ is that part of "
-    "all of it. 0: the answer alone carries the evidence. 1: nothing is left without the question. No threshold sorts "
-    "the items, so nothing here has to come out as two groups."
+    "all of it. 0: the answer alone carries the evidence. 1: nothing is left without the question. What both say "
+    "counts as the answer's. No threshold sorts the items, so nothing here has to come out as two groups."
 )
 
 
@@ -179,16 +185,21 @@ def _items(findings: Findings, readings: ReadingIndex) -> str:
 
 
 def _failed(findings: Findings, readings: ReadingIndex) -> str:
-    """Which controls fail, and on which datasets."""
-    failed = [
-        f"{label.lower()} ({_at(findings, dataset, found['failing_layers'])})"
-        for (label, claim) in SHARE_PHRASES
-        for dataset in findings.datasets
-        if claim in SHARE_CONTROLS
-        and (found := readings.one(dataset, None, claim)) is not None
-        and found["verdict"] == "does not hold"
-    ]
-    return f"Not every control passes: {listing(failed)}." if failed else ""
+    """Which controls fail, and which are in doubt: on which datasets, at which layers."""
+    said: dict[str, list[str]] = {"failing_layers": [], "doubtful_layers": []}
+    for label, claim in SHARE_PHRASES:
+        for dataset in findings.datasets if claim in SHARE_CONTROLS else ():
+            found = readings.one(dataset, None, claim)
+            if found is None or found["verdict"] == "holds":
+                continue
+            failed = found["verdict"] == "does not hold"
+            name = "failing_layers" if failed else "doubtful_layers"
+            if failed or found[name]:
+                said[name].append(f"{label.lower()} ({_at(findings, dataset, found[name])})")
+    sentences = [f"Not every control passes: {listing(said['failing_layers'])}."] if said["failing_layers"] else []
+    if said["doubtful_layers"]:
+        sentences.append(f"Controls beyond their limit, though not surely: {listing(said['doubtful_layers'])}.")
+    return " ".join(sentences)
 
 
 def _at(findings: Findings, dataset: str, layers: list[int] | None) -> str:

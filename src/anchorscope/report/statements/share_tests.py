@@ -12,14 +12,12 @@ from dataclasses import dataclass
 from anchorscope.report.findings import Findings
 from anchorscope.report.shares import LOWER, UPPER, ShareResult, results_of, share_at
 from anchorscope.report.statements.reading_record import About, Reading
-from anchorscope.report.verdicts import above_zero, has_interval
+from anchorscope.report.verdicts import GOOD_WIDTH, above_zero, has_interval
 from anchorscope.report.wording import count, estimate, number, p_value_cell
 from anchorscope.stats.estimate import Estimate
 from anchorscope.stats.holm import holm
 
 Numbers = Callable[[Findings, str, ShareResult], str]
-GOOD_WIDTH = 0.1
-"""Either side of a share. An interval of this width either leaves out zero or says that there is little."""
 
 
 @dataclass(frozen=True)
