@@ -26,9 +26,11 @@ FOUND = {f"experiment-{name}" for name, one in EXPERIMENTS.items() if one.home i
 COMPARING = {f"experiment-{name}" for name, one in EXPERIMENTS.items() if one.compares}
 MANY_PASSES = {"effects-patching", "effects-answer-only", "effects-template"}
 TABLES = {"tables", *FOUND}
-CUT = {"cut-states", "refits", "permuted-refits", *TABLES}
-PROBED = {"probes", "clean-scores", *EFFECTS, "refits", "permuted-refits", *TABLES}
-STATES = {"clean-states", "log-probs", "final-probes", *PROBED, "cut-states"}
+SHARES = {"lost-evidence", "question-share"}
+KEPT = {"cut-states", "refits", "permuted-refits", *TABLES}
+CUT = {"principal-states", *SHARES, *KEPT}
+PROBED = {"probes", "clean-scores", *EFFECTS, "refits", "permuted-refits", "null-scores", *SHARES, *TABLES}
+STATES = {"clean-states", "log-probs", "final-probes", *PROBED, *CUT}
 USED = {"attention-mass", *STATES}
 ANSWERS = {"answers", "labels", "tokens", *USED}
 ALL = {"questions", *ANSWERS}
@@ -49,13 +51,15 @@ OPTIONS: dict[str, tuple[Any, set[str]]] = {
     "exact_tokens": ("rules", USED | {"tokens"}),
     "position": ("answer_end", STATES),
     "folds": (4, PROBED),
-    "edges": ("direct", EFFECTS | CUT | {"attention-mass"}),
+    "edges": ("direct", EFFECTS | CUT | {"attention-mass", "null-scores"}),
     "random_cuts": (3, {"effects-knockout"} | CUT),
     "evidence_items": (61, MANY_PASSES | TABLES),
-    "site": ("residual", CUT),
-    "keep": (("states", "states-cut"), CUT),
+    "directions": (9, {"principal-states", "null-scores", *SHARES}),
+    "random_weights": (True, {"question-share"}),
+    "site": ("residual", CUT | {"null-scores"}),
+    "keep": (("states", "states-cut"), KEPT),
     "window": (2, FOUND),
-    "bootstrap": (101, TABLES),
+    "bootstrap": (101, {"question-share", *TABLES}),
     "evidence": (tuple(name for name in EVIDENCE if name != "zeroing"), {"tables", *COMPARING}),
     "trust_remote_code": (True, {"model"}),
     "keep_layers": ("1", set()),
@@ -76,7 +80,8 @@ def keys(recipe: Recipe, out: Path) -> dict[str, str]:
             steps = [
                 one.questions, one.answers, one.labels, one.tokens, one.clean, one.log_probs, one.probes,
                 one.final_probes, one.clean_scores, one.attention_mass, *one.effects.values(), one.cut_states,
-                one.refits, one.permuted_refits, one.tables, *one.experiments.values(),
+                one.refits, one.permuted_refits, one.principal, one.lost, one.null_scores, one.share_tables, one.tables,
+                *one.experiments.values(),
             ]  # fmt: skip
             found |= {step.name: step.key for step in steps}
         assert work.record is not None
@@ -185,8 +190,10 @@ def test_code_that_computes_differently_makes_anew_what_follows_from_it(
 # The same in whole runs.
 
 RUNS: list[tuple[dict[str, Any], Iterable[str], str]] = [
-    ({"bootstrap": 101}, ["tables"], "facts/tables is made anew: bootstrap was 100, now 101"),
-    ({"site": "residual"}, ["cut-states", "refits", "permuted-refits", "tables"],
+    ({"bootstrap": 101}, ["question-share", "tables"], "facts/tables is made anew: bootstrap was 100, now 101"),
+    ({"site": "residual"},
+     ["clean-states", "principal-states", "cut-states", "refits", "permuted-refits", "lost-evidence", "null-scores",
+      "question-share", "tables"],
      "facts/tables is made anew: site was 'mlp', now"),
     ({"evidence": ("patching",)}, ["effects-patching", "tables"], "facts/tables is made anew: facts/effects-patching"),
 ]

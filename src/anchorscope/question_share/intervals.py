@@ -3,12 +3,20 @@
 Three things vary: which items are measured (groups are drawn with replacement), which items taught the probes (the same
 draw, through the jackknife's influence), and how the groups were halved (normal numbers, one per split). All shares of
 a dataset use the same numbers, so that differences between them are paired.
+
+A fourth thing varies and is not drawn: the strength that inner folds chose for the probes, and, where items are sorted,
+who is in which third. In simulated worlds shares therefore spread a little more than the draws do; so draws are widened
+by what was found there (docs/question-share.md).
 """
 
 import numpy as np
 from jaxtyping import Bool, Float
 
-from anchorscope.question_share.evidence import Lost
+from anchorscope.question_share.evidence import GROUPS, Lost
+
+WIDER, THIRDS_WIDER = 1.1, 1.2
+"""How much wider than the draws shares spread in simulated worlds: those of fixed sets of items, those of thirds."""
+_THIRDS = range(GROUPS.index("lower third"), GROUPS.index("upper third") + 1)
 
 
 class ShareDraws:
@@ -28,7 +36,8 @@ class ShareDraws:
     def shares(self, found: Lost, group: int) -> Float[np.ndarray, "problem draw"]:
         """A group's share; NaN in draws without evidence."""
         inside = found.members[:, group]
-        return self.ratio(found.lost * inside, found.had * inside) + self.spread(found, group)
+        drawn = self.ratio(found.lost * inside, found.had * inside) + self.spread(found, group)
+        return drawn[:, :1] + (THIRDS_WIDER if group in _THIRDS else WIDER) * (drawn - drawn[:, :1])
 
     def ratio(
         self, lost: Float[np.ndarray, "problem item"], had: Float[np.ndarray, "problem item"]

@@ -1,11 +1,11 @@
 """What can be said of single items: a share with an interval, and a call only where two groups show.
 
-Two models look at ẑ (what the cut state explains) against z (the clean log-odds).
-Graded: an item of share λ keeps (1 − λ) of its log-odds, up to the noise that a random cut leaves; how λ is distributed
-over the items is found by maximum likelihood without a form (Kiefer and Wolfowitz 1956), and gives every item a
-posterior. An item whose z is near zero tells nothing, and its interval is as wide as the distribution.
+Two models look at ẑ (what the cut state explains) against z (the clean log-odds). Labels play no part in either.
+Graded: an item of share λ keeps (1 − λ) of its log-odds, up to noise. Before its item is looked at every λ is possible,
+those at the ends somewhat more (Jeffreys' prior). How much of the spread of ẑ is noise nobody can tell, so all of it
+counts; intervals are wide, and in simulated worlds hold what was planted. Narrower ones did not.
 Two groups: question items explain nothing of z, answer items as much as under a random cut or at least half of that;
-the gate between them may know the predicted share ℓ(x). Labels play no part in either.
+the gate between them may know the predicted share ℓ(x).
 """
 
 from dataclasses import dataclass
@@ -19,13 +19,15 @@ Floats = NDArray[np.float64]
 
 GRID = np.linspace(0.0, 1.0, 41)
 """Shares that an item can have."""
-SURE = 0.9
-"""A call needs a posterior above this, or below its complement."""
+SURE, SURE_ANSWER = 0.9, 0.01
+"""A question item is called above the first posterior, an answer item below the second: noise in z that the cut state
+explains makes items look like answer items, and in simulated worlds 17 to 43 % of those below 0.1 were none."""
 LEAST_GAIN = 0.01
 """Held-out log-likelihood per item by which two groups must beat one regression before anyone is called."""
 QUESTION, ANSWER, UNDETERMINED = "question", "answer", "undetermined"
+_AT_THE_ENDS = 0.0125  # half a step of the grid: the prior has no end there
 _MOST_TILT = 60.0  # beyond it every item is at one end
-_STEPS = 200  # of every EM algorithm here; all have long settled by then
+_STEPS, _SETTLED = 200, 1e-4  # of the EM algorithm; it ends when no posterior moves by more
 _LEAST_SPREAD = 0.05  # of z's deviation: no group is sharper than that
 
 
@@ -36,7 +38,7 @@ class ItemShares(NamedTuple):
     low: Float[np.ndarray, " item"]
     high: Float[np.ndarray, " item"]
     distribution: Float[np.ndarray, " share"]
-    """How shares are distributed over the items, on `GRID`."""
+    """What was thought of every item before it was looked at, on `GRID`."""
 
 
 class Line(NamedTuple):
@@ -99,16 +101,15 @@ def item_shares(
 
     With the evidence that each item `had`, the items agree with their common `share` Λ.
     """
-    kept = (1 - GRID) * under_random.slope
-    level = fit_line(z, explained).level
-    likelihood = np.exp(-0.5 * ((explained[:, None] - level - kept * z[:, None]) / under_random.spread) ** 2) + 1e-12
-    distribution = np.full(len(GRID), 1 / len(GRID))
-    for _ in range(_STEPS):
-        distribution = _posterior(likelihood, distribution).mean(0)
-    posterior = _posterior(likelihood, distribution)
+    kept, line = (1 - GRID) * under_random.slope, fit_line(z, explained)
+    spread = max(under_random.spread, line.spread)
+    likelihood = np.exp(-0.5 * ((explained[:, None] - line.level - kept * z[:, None]) / spread) ** 2) + 1e-12
+    inside = np.clip(GRID, _AT_THE_ENDS, 1 - _AT_THE_ENDS)
+    distribution = (inside * (1 - inside)) ** -0.5
+    distribution /= distribution.sum()
     if had is not None:
         distribution = _tilted(likelihood, distribution, had, share)
-        posterior = _posterior(likelihood, distribution)
+    posterior = _posterior(likelihood, distribution)
     below = posterior.cumsum(1)
     low, high = (GRID[np.minimum((below < tail).sum(1), len(GRID) - 1)] for tail in (0.025, 0.975))
     return ItemShares(posterior @ GRID, low, high, distribution)
@@ -123,7 +124,7 @@ def _tilted(likelihood: Floats, distribution: Floats, had: Floats, share: float)
     low, high = -_MOST_TILT, _MOST_TILT
     for _ in range(60):
         tilt = (low + high) / 2
-        tilted = (distribution + 1e-6) * np.exp(tilt * (GRID - 0.5))
+        tilted = distribution * np.exp(tilt * (GRID - 0.5))
         tilted /= tilted.sum()
         below = had @ (_posterior(likelihood, tilted) @ GRID) < share * had.sum()
         low, high = (tilt, high) if below else (low, tilt)
@@ -146,7 +147,9 @@ def fit_two_groups(z: Floats, explained: Floats, predicted: Floats, least_slope:
         spread = float(np.sqrt((question_share * (explained - level) ** 2).sum() / total))
         question = Line(level, 0.0, max(spread, _LEAST_SPREAD * float(z.std()), 1e-9))
         gate = _fit_gate(predicted, question_share, gate)
-        question_share = TwoGroups(gate, question, answer).probability(z, explained, predicted)
+        before, question_share = question_share, TwoGroups(gate, question, answer).probability(z, explained, predicted)
+        if np.abs(question_share - before).max() < _SETTLED:
+            break
     return TwoGroups(gate, question, answer)
 
 
@@ -193,6 +196,6 @@ def held_out_mixture(
 def calls(probability: Float[np.ndarray, " item"], allowed: bool) -> list[str]:
     """What each item is called; nothing where the gate is shut."""
     return [
-        UNDETERMINED if not allowed or 1 - SURE <= one <= SURE else QUESTION if one > SURE else ANSWER
+        UNDETERMINED if not allowed or SURE_ANSWER <= one <= SURE else QUESTION if one > SURE else ANSWER
         for one in probability.tolist()
     ]

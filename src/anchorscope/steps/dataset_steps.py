@@ -149,8 +149,8 @@ class DatasetSteps(ShareSteps):
         """Everything that this dataset contributes to the result files."""
         job, headline = self.job, (self.job.recipe.site, self.job.recipe.position)
         require_enough(self.name, self.labels.value, MIN_PER_CLASS, job.recipe.balance)
+        shared = dict(self.share_tables.value)  # its nulls are passes: whoever has come to the tables needs no model
         tables = self.tables.value
-        shared = dict(self.share_tables.value)
         of_items = shared.pop("item_shares")
         found = {name: step.value for name, step in self.experiments.items()}
         missing = [one for step in self.effects.values() for one in step.value.missing]
