@@ -149,6 +149,7 @@ class DatasetSteps(ShareSteps):
         """Everything that this dataset contributes to the result files."""
         job, headline = self.job, (self.job.recipe.site, self.job.recipe.position)
         require_enough(self.name, self.labels.value, MIN_PER_CLASS, job.recipe.balance)
+        effects = [effect for step in self.effects.values() for effect in step.value.effects]  # brings cut states along
         shared = dict(self.share_tables.value)  # its nulls are passes: whoever has come to the tables needs no model
         tables = self.tables.value
         of_items = shared.pop("item_shares")
@@ -157,7 +158,6 @@ class DatasetSteps(ShareSteps):
         missing += [Missing(name, why) for name, one in found.items() for why in one.missing]
         item_ids = [item.item_id for item in self.used_items]
         folds = dict(zip(self.used.tolist(), self.splits.folds.tolist(), strict=True))
-        effects = [effect for step in self.effects.values() for effect in step.value.effects]
         sets = self.probes.value
         return DatasetResult(
             name=self.name,
