@@ -27,6 +27,9 @@ def test_a_loaded_model_runs_and_gives_data_frames_and_a_figure(tiny_llama: Lang
     assert run.pathways.height > 0
     assert run.probe_scores.height > 0
     assert run.summary.height > 0
+    assert set(run.question_share["intervention"]) >= {"knockout", "random", "none", "permuted"}
+    assert run.question_share_items["item_id"].n_unique() == (run.items["status"] == "used").sum()
+    assert "thirds_difference" in run.question_share_tests["quantity"]
     assert run.figure().axes[0].get_title().startswith("plain")
     again = anchorscope.open_run(here)
     assert again.curves.equals(run.curves)

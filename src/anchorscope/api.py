@@ -22,7 +22,7 @@ from anchorscope.pipeline import run_recipe
 from anchorscope.progress import Progress
 from anchorscope.recipe import make_recipe, named_folder
 from anchorscope.report.charts.delta_p import DeltaPChart
-from anchorscope.schema import EXPERIMENT_SCHEMA
+from anchorscope.schema import EXPERIMENT_SCHEMA, SHARE_SCHEMA, SHARE_TEST_SCHEMA
 
 
 class Run:
@@ -65,6 +65,21 @@ class Run:
     def summary(self) -> pl.DataFrame:
         """The numbers that say whether to believe the chart."""
         return self._finished.csv("summary")
+
+    @cached_property
+    def question_share(self) -> pl.DataFrame:
+        """Λ: how much of the evidence needs the question's key words, per cut, place, layer and group."""
+        return self._finished.csv_where_made("question_share", SHARE_SCHEMA)
+
+    @cached_property
+    def question_share_items(self) -> pl.DataFrame:
+        """Evidence lost and had by every item; the share of any set of items is the ratio of their sums."""
+        return self._finished.parquet("question_share_items")
+
+    @cached_property
+    def question_share_tests(self) -> pl.DataFrame:
+        """What follows from Λ at the headline layer: differences, nulls, features, with interval and p-value."""
+        return self._finished.csv_where_made("question_share_tests", SHARE_TEST_SCHEMA)
 
     @cached_property
     def experiments(self) -> pl.DataFrame:
