@@ -81,9 +81,12 @@ def test_the_random_control_is_the_mean_of_its_draws_at_the_headline_only(tables
 def test_intervals_hold_the_share_and_permuted_covers_zero(tables):
     _, rows, _ = tables
     assert ((rows["ci_low"] <= rows["share"]) & (rows["share"] <= rows["ci_high"])).all()
-    knockout = rows.filter(pl.col("intervention") == "knockout")
+    knockout = rows.filter((pl.col("intervention") == "knockout") & (pl.col("group") == "all"))
     assert (knockout["ci_low"] > 0.5).all()
     assert (knockout["ci_high"] < 0.7).all()
+    permuted = rows.filter(pl.col("intervention") == "permuted")
+    assert (permuted["ci_low"] < 0.02).all()
+    assert (permuted["ci_high"] > -0.02).all()
 
 
 def test_where_there_is_no_evidence_there_is_no_share():

@@ -33,15 +33,19 @@ HARM: dict[str, Callable[[Path], None]] = {"flip": flip, "halve": halve, "empty"
 STEPS = (
     "model", "facts/questions", "facts/answers", "facts/labels", "facts/tokens", "facts/clean-states",
     "facts/log-probs", "facts/probes", "facts/clean-scores", "facts/effects-knockout", "facts/cut-states",
-    "facts/refits", "facts/permuted-refits",
+    "facts/refits", "facts/permuted-refits", "facts/attention-mass", "facts/principal-states", "facts/lost-evidence",
+    "facts/null-scores", "facts/question-share",
 )  # fmt: skip
 """Steps of the half-done run."""
-UNREAD = {"facts/cut-states"}
+UNREAD = {
+    "facts/cut-states", "facts/attention-mass", "facts/principal-states", "facts/lost-evidence", "facts/null-scores"
+}  # fmt: skip
 """All that is made from these is there, so that nobody looks at them any more."""
 RESULTS = (
     "recipe.toml", "manifest.json", "items.parquet", "probes.safetensors", "probe_scores.csv", "effects.parquet",
     "pathways.parquet", "curves.csv", "curve_samples.parquet", "reference_curves.csv", "summary.csv",
-    "experiments.csv", "experiment_items.parquet",
+    "experiments.csv", "experiment_items.parquet", "question_share.csv", "question_share_items.parquet",
+    "question_share_tests.csv",
 )  # fmt: skip
 """Of the finished run, which was made without figures."""
 

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from transformers import LlamaConfig, LlamaForCausalLM
 
 from anchorscope.answers.template import FEW_SHOT_TEMPLATE
+from anchorscope.datasets.popularity import log_popularity
 from anchorscope.evidence.experiments import boundary
 from anchorscope.evidence.experiments.boundary import AS_DRAWN, EXPERIMENT, WEIGHTED, ask_again
 from anchorscope.evidence.experiments.experiment import ExperimentInputs, Found, Statistic
@@ -210,7 +211,7 @@ def test_items_without_popularity_are_left_out_and_none_at_all_is_told(
 def test_popularity_is_read_where_a_column_says_so(
     inputs: ExperimentInputs, metadata: dict[str, Any], wanted: float | None
 ) -> None:
-    found = boundary._popularity(replace(inputs.used_items[0].question, metadata=metadata))
+    found = log_popularity(replace(inputs.used_items[0].question, metadata=metadata))
     assert np.isnan(found) if wanted is None else found == pytest.approx(wanted)
 
 
