@@ -22,8 +22,8 @@ from anchorscope.models.embedded import installed_path
 
 pytestmark = pytest.mark.embedded
 
-LIMIT = 260
-"""Questions asked: of these about 150 are left after balancing, enough for a chart that is not noise."""
+LIMIT = 200
+"""Questions asked: of these about 120 are left after balancing, enough for a chart that is not noise."""
 RESAMPLES = 300
 FOLDS = 3
 

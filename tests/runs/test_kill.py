@@ -12,7 +12,7 @@ from anchorscope.recipe import Recipe
 from whole_runs import SmallRun  # isort: skip
 
 TOOL = Path(__file__).parents[2] / "tools" / "kill_and_resume.py"
-MOMENTS = 5
+MOMENTS = 3
 
 
 def kill(recipe: Recipe, *options: str) -> subprocess.CompletedProcess[str]:

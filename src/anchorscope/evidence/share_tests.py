@@ -99,7 +99,7 @@ def tested_share(
         _difference("share_above_random", everyone - by_chance, n),
         ShareTest("share_above_zero", statistic, p_value=p_value, n=n, method="T over groups, one-sided"),
         _difference("share_beyond_floor", _beyond_floor(everyone, draws, shares, layer), n),
-        _difference("true_minus_false", draws.shares(found, 1)[0] - draws.shares(found, 2)[0], n, two_sided=True),
+        _difference("true_minus_false", draws.shares(found, 1)[0] - draws.shares(found, 2)[0], n),
     ]
     thirds = _difference("thirds_difference", draws.shares(found, 5)[0] - draws.shares(found, 3)[0], n)
     tests.append(thirds)
@@ -119,12 +119,12 @@ def tested_share(
     return TestedShare(tests, single, calls(mixture.probability, allowed))
 
 
-def _difference(quantity: str, samples: Floats, n: int, two_sided: bool = False, group: str | None = None) -> ShareTest:
-    """A number with interval, and the p-value of "not above zero" (or "zero") from the draws' spread."""
+def _difference(quantity: str, samples: Floats, n: int, group: str | None = None) -> ShareTest:
+    """A number with interval, and the p-value of "zero" from the draws' spread, two-sided as the interval is."""
     low, high = percentile_interval(samples[None, 1:], axis=1)
     spread = float(np.nanstd(samples[1:]))
     standard = float(samples[0]) / spread if spread > 0 else 0.0
-    p_value = 2 * norm.sf(abs(standard)) if two_sided else norm.sf(standard)
+    p_value = 2 * norm.sf(abs(standard))
     return ShareTest(quantity, float(samples[0]), float(low[0]), float(high[0]), float(p_value), group=group, n=n)
 
 
@@ -154,7 +154,7 @@ def _further(
                 continue  # a share of no evidence says nothing
             high, low = (draws.shares(found, len(GROUPS) + 2 * place + side)[0] for side in range(2))
             size = int(one.high.sum() + one.low.sum())
-            yield _difference("share_by_feature", high - low, size, two_sided=True, group=one.name)
+            yield _difference("share_by_feature", high - low, size, group=one.name)
 
 
 def _auc(name: str, scores: Floats, items: ShareItems, draws: ShareDraws) -> ShareTest:
