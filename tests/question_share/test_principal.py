@@ -8,7 +8,6 @@ from anchorscope.question_share.principal import (
     ITEMS_PER_DIRECTION,
     MOST_DIRECTIONS,
     default_directions,
-    explained_variance,
     principal_states,
 )
 
@@ -35,9 +34,9 @@ def test_scores_are_those_of_the_singular_value_decomposition():
 def test_all_directions_keep_all_of_the_variance():
     states, _ = states_and_scores(100, 8)
     found = principal_states(torch.from_numpy(states)[None].float(), 8)[0].numpy()
-    assert explained_variance(found, 8) == pytest.approx(1, abs=1e-3)
+    assert found.var(axis=0).sum() / 8 == pytest.approx(1, abs=1e-3)  # all of the standardised states' variance
     some = principal_states(torch.from_numpy(states)[None].float(), 2)[0].numpy()
-    assert explained_variance(some, 8) < 0.99
+    assert some.var(axis=0).sum() / 8 < 0.99
 
 
 def test_problems_do_not_mix():

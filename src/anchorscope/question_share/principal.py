@@ -5,7 +5,6 @@ unexplained would pass for evidence that was lost. Labels play no part in the re
 and cut states have directions of their own: what the cut state holds is not measured by what the clean one looks like.
 """
 
-import numpy as np
 import torch
 from jaxtyping import Float, Shaped
 from torch import Tensor
@@ -52,8 +51,3 @@ def principal_states(
             if progress is not None:
                 progress.advance(len(chunk))
     return torch.cat(found)
-
-
-def explained_variance(principal: Float[np.ndarray, "item direction"], width: int) -> float:
-    """The share of the standardised states' variance that the directions hold."""
-    return float(principal.var(axis=0).sum() / width)

@@ -110,8 +110,9 @@ class CutSteps(MeasurementSteps):
     @property
     def n_directions(self) -> int:
         """Principal directions that states are reduced to for the question share."""
-        asked = self.job.recipe.directions
-        return asked or default_directions(len(self.used_items), self.job.record.identity.d_model)
+        n_items, width = len(self.used_items), self.job.record.identity.d_model
+        asked = self.job.recipe.directions or default_directions(n_items, width)
+        return min(asked, n_items - 1, width)  # there are no more
 
     @cached_property
     def principal(self) -> Step[dict[str, Tensor]]:

@@ -52,11 +52,11 @@ SHARE_PHRASES: dict[tuple[str, str], Phrases] = {
         "random weights of the same shape have less than a quarter of the share",
         "This control fails: random weights of the same shape have more than a quarter of the share",
     ),
-    ("Other readers of truth", "auc_above_nulls"): Phrases(
-        "the probe reads truth better than what needs no understanding",
-        "The probe reads truth no better than the best of what needs no understanding",
-        "The probe reads truth better than all that needs no understanding",
-        "Whether the probe reads truth better than what needs no understanding is undecided",
+    ("Probes that see less", "auc_above_nulls"): Phrases(
+        "the probe reads truth better than probes that see the question only, the answer only, or words and confidence",
+        "The probe reads truth no better than the best probe that sees less (question only, answer only, words)",
+        "The probe reads truth better than every probe that sees less (question only, answer only, words)",
+        "Whether the probe reads truth better than probes that see less is undecided",
     ),
     ("Along the depth", "share_peak"): Phrases(
         "the share is highest inside the model, not at its first or last layer",
@@ -67,11 +67,11 @@ SHARE_PHRASES: dict[tuple[str, str], Phrases] = {
 """By label and claim, in the order in which they are told; the first four are tested, controls follow."""
 
 WHY = (
-    "Λ, the question share, compares two readings of the same evidence. A probe that was trained on other items says "
-    "how sure it is of each answer's truth. What of this the states no longer explain once the model may not look at "
-    "the question's key words, as far as it points the right way, is the evidence that needs them; Λ is that part of "
-    "all of it. 0: the answer alone carries the evidence. 1: nothing is left without the question. What both say "
-    "counts as the answer's. No threshold sorts the items, so nothing here has to come out as two groups."
+    "A probe that was trained on other items gives each answer log-odds of being true: the evidence. Then attention to "
+    "the question's key words is cut, and label and log-odds are predicted from the cut states. What these can no "
+    "longer predict is the evidence that needs the key words; Λ, the question share, is its share of all evidence. 0: "
+    "the answer alone carries the evidence. 1: nothing is left without the question. What both tell counts as the "
+    "answer's. Items are not sorted, so that two groups need not come out."
 )
 
 

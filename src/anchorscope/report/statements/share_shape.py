@@ -64,7 +64,7 @@ def description_readings(about: About) -> list[Reading]:
 
 
 def _ladder(about: About) -> list[Reading]:
-    """Does the probe read truth better than everything that needs no understanding?"""
+    """Does the probe read truth better than every probe that sees less?"""
     findings, dataset = about.findings, about.dataset or ""
     readers = truth_readers(findings, dataset)
     probe = readers.pop(PROBE, None)
