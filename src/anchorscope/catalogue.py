@@ -16,8 +16,9 @@ BALANCE = ("relation", "dataset", "none")
 """Where true and false answers are balanced: within each relation, within the dataset, or not at all."""
 GROUP_BY = ("subject", "answer")
 """What may tie items together: question and subject, or (as a leak check) the model's answer."""
-KEEP = ("states", "states-cut")
-"""What `--keep` takes: states of the clean run, and states under the knockout and the random controls."""
+KEEP = ("states", "states-cut", "detection")
+"""What `--keep` takes: states of the clean run; states under the knockout and the random controls; and what detectors
+read beside them (confidence, sampled answers, P(True), strengthened attention, question or answer alone)."""
 KNOCKOUT = "knockout"
 """The intervention that assigns pathways."""
 CUT, REWRITE = "cut", "rewrite"
@@ -39,6 +40,22 @@ class InterventionEntry:
     kind: str = CUT
     control: bool = False
     """Whether it should do little: what it does after all is a measure of how far to trust the rest."""
+
+
+@dataclass(frozen=True)
+class DetectorEntry:
+    """A hallucination detector that `anchorscope detect` fits and compares."""
+
+    name: str
+    """As in the column `detector` of the result files."""
+    about: str
+    """What it is, in one line."""
+    passes: int
+    """Passes through the model per answer, beyond those that wrote the answer; samples and questions put count."""
+    baseline: bool = False
+    """Whether it needs no probe on the model's own states: what every detector has to beat."""
+    variant_of: str | None = None
+    """The detector of which it is a reading, a gate or a control."""
 
 
 @dataclass(frozen=True)
@@ -180,3 +197,52 @@ def intervention_label(name: str) -> str:
 def interventions_in(experiment: str) -> tuple[str, ...]:
     """The names of the interventions that belong to one experiment."""
     return tuple(one.name for one in INTERVENTIONS.values() if one.experiment == experiment)
+
+
+_MOP_READINGS = {"hard": "experts fitted on one side of the gate each", "soft": "items weighted by the gate",
+                 "joint": "experts and gate fitted together"}
+_MOP_GATES = {"predicted": "the gate is read from the clean state", "measured": "the gate is measured by the cut",
+              "random": "control: the gate is drawn at random", "constant": "control: both experts count equally",
+              "oracle": "diagnosis: the gate has seen the label, as the plain rule has"}
+_DETECTORS = (
+    DetectorEntry("confidence", "the answer's log-probabilities, lead and entropy", 0),
+    DetectorEntry("probe", "one linear probe, at the layer that serves best", 1),
+    DetectorEntry("mass-mean", "difference of the class means, whitened", 1),
+    DetectorEntry("mlp", "a network of two hidden layers on one layer's state", 1),
+    DetectorEntry("ensemble", "probes of all layers and sites, stacked", 1),
+    DetectorEntry("probe+confidence", "probe and confidence, stacked: the one to beat", 1),
+    DetectorEntry("mop", "Mixture-of-Probes: an expert per pathway and a gate", 1),
+    DetectorEntry("pr-attention", "Pathway Reweighting by attention to the question or the answer", 2),
+    DetectorEntry("pr-activation", "Pathway Reweighting by scaling the state's directions", 1),
+    DetectorEntry("pr-delta", "Pathway Reweighting by what the cut takes from the state", 2),
+    DetectorEntry("counterfactual", "probe and confidence, with and without the question's key words", 3),
+    DetectorEntry("anchor", "the best of these that pays for its passes; confidence where a state is unlike all seen",
+                  2),
+    DetectorEntry("length", "the answer's number of tokens", 0, baseline=True),
+    DetectorEntry("relation", "the question's relation", 0, baseline=True),
+    DetectorEntry("words", "the words of question and answer", 0, baseline=True),
+    DetectorEntry("question-only", "a probe on the state before the answer begins", 1, baseline=True),
+    DetectorEntry("random-weights", "a probe on a model of the same shape that knows nothing", 1, baseline=True),
+    DetectorEntry("p-true", "the model asked whether its answer is true", 1, baseline=True),
+    DetectorEntry("self-consistency-5", "how many of 5 sampled answers agree", 5, baseline=True),
+    DetectorEntry("self-consistency-10", "how many of 10 sampled answers agree", 10, baseline=True),
+    DetectorEntry("semantic-entropy-5", "entropy over clusters of 5 sampled answers", 5, baseline=True),
+    DetectorEntry("semantic-entropy-10", "entropy over clusters of 10 sampled answers", 10, baseline=True),
+    *(
+        DetectorEntry(f"mop-{reading}-{gate}", f"{said}; {by}", 2 if gate == "measured" else 1, variant_of="mop")
+        for reading, said in _MOP_READINGS.items()
+        for gate, by in _MOP_GATES.items()
+    ),
+    DetectorEntry("ensemble-two", "control: the two best layers' probes, as many weights as Mixture-of-Probes has", 1,
+                  variant_of="ensemble"),
+    DetectorEntry("counterfactual-random-cut", "control: a random cut in place of the knockout", 3,
+                  variant_of="counterfactual"),
+    DetectorEntry("mop-random-cut", "control: a gate measured by a random cut", 1, variant_of="mop"),
+    DetectorEntry("pr-delta-random-cut", "control: a random cut in place of the knockout", 2, variant_of="pr-delta"),
+)  # fmt: skip
+DETECTORS = {one.name: one for one in _DETECTORS}
+"""In the order in which tables show them: detectors, baselines that need no probe, then variants and controls."""
+BOOSTS = (1.0, 3.0)
+"""α of strengthened attention: scores get + log(1 + α) before the softmax."""
+SAMPLES = (5, 10)
+"""How many sampled answers self-consistency and semantic entropy look at."""

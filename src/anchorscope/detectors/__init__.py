@@ -1,0 +1,1 @@
+"""Hallucination detectors: what they read, how they are fitted, compared, saved and used."""

@@ -1,0 +1,73 @@
+"""A detector that has been fitted: features in, log-odds of "truthful" out; and its weights, to save and load.
+
+Every kind of fitted detector is a small frozen record of tensors. `stored` gives them under names, with the few plain
+values that are no tensors; `from_stored` makes the same detector of both.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, Protocol
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from anchorscope.detectors.features import Features, Needs, StateKey
+
+
+class Fitted(Protocol):
+    """What every fitted detector can do."""
+
+    kind: ClassVar[str]
+    """The name it is stored under."""
+
+    @property
+    def needs(self) -> Needs:
+        """What it reads."""
+        ...
+
+    def log_odds(self, features: Features) -> Float[np.ndarray, " item"]:
+        """Log-odds of "truthful" of every item, not calibrated."""
+        ...
+
+    def stored(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
+        """Its tensors, and plain values beside them."""
+        ...
+
+    @classmethod
+    def from_stored(cls, tensors: Mapping[str, Tensor], values: Mapping[str, Any]) -> "Fitted":
+        """The detector of what was stored."""
+        ...
+
+
+@dataclass(frozen=True)
+class LinearProbe:
+    """One linear probe on the states of one run, site and layer."""
+
+    kind: ClassVar[str] = "linear-probe"
+
+    key: StateKey
+    weight: Float[Tensor, " d_model"]
+    bias: float
+
+    @property
+    def needs(self) -> Needs:
+        """The states that it reads."""
+        return Needs(states=(self.key,))
+
+    def log_odds(self, features: Features) -> Float[np.ndarray, " item"]:
+        """State times weight, plus bias; summed in float64, so that an item alone is scored as in a batch."""
+        states = features.states[self.key]
+        weight = self.weight.to(states.device, torch.double)
+        return (states.double() @ weight + self.bias).cpu().numpy()
+
+    def stored(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
+        """Its weight, and where it reads."""
+        return {"weight": self.weight}, {"key": list(self.key), "bias": self.bias}
+
+    @classmethod
+    def from_stored(cls, tensors: Mapping[str, Tensor], values: Mapping[str, Any]) -> "LinearProbe":
+        """The probe of what was stored."""
+        run, site, layer = values["key"]
+        return cls((str(run), str(site), int(layer)), tensors["weight"], float(values["bias"]))
