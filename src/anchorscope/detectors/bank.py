@@ -12,7 +12,7 @@ from jaxtyping import Float, Int, Shaped
 from torch import Tensor
 from torch.nn.functional import softplus
 
-from anchorscope.detectors.training import FITS, INNER_FOLDS, Training
+from anchorscope.detectors.training import FITS, INNER_FOLDS, Training, weighted_auc
 from anchorscope.models.process_settings import true_float32
 from anchorscope.probes.chunks import ChunkPlan, in_chunks, plan_chunks
 from anchorscope.probes.grid_search import STRENGTHS
@@ -86,7 +86,7 @@ def fit_bank(
             torch.cat([_at(bias.unflatten(1, logits.shape[1:4]), chosen), full_bias[:, :, None]], dim=2),
             strength,
             losses.amin(-1),
-            _inner_auc(_at(logits, chosen), targets, held),
+            weighted_auc(_at(logits, chosen), held, targets[:, None]),
         )
         return tuple(part.to(device) for part in parts)
 
@@ -110,13 +110,3 @@ def _held_out_loss(logits: Tensor, targets: Tensor, held: Tensor) -> Tensor:
         signed = logits[:, :, fold] * (1 - 2 * targets)[:, None]
         total += (softplus(signed) * held[:, fold, None]).double().sum(-1)
     return total / held.sum((1, 2)).double()[:, None]
-
-
-def _inner_auc(logits: Tensor, targets: Tensor, held: Tensor) -> Tensor:
-    """Weighted AUC within the inner folds of logits [problem, set, inner fold, item], folds weighted by their pairs."""
-    order = logits.argsort(-1)
-    positive = (held * targets[:, None]).expand(logits.shape).gather(-1, order).double()
-    negative = (held * (1 - targets)[:, None]).expand(logits.shape).gather(-1, order).double()
-    won = (positive * (negative.cumsum(-1) - negative / 2)).sum((-1, -2))
-    pairs = positive.sum(-1) * negative.sum(-1)
-    return won / pairs.sum(-1).clamp(min=1e-12)

@@ -20,6 +20,16 @@ from anchorscope.question_share.principal import Directions, default_directions,
 
 
 @dataclass(frozen=True)
+class BestLayerFits:
+    """Linear fits of every training set at its own best layer, acting on states along principal directions."""
+
+    weight: Float[Tensor, "set fit direction"]
+    bias: Float[Tensor, "set fit"]
+    strength: Float[Tensor, " set"]
+    """Chosen C."""
+
+
+@dataclass(frozen=True)
 class TrainingData:
     """Items with their features, and who learns from which."""
 
@@ -48,9 +58,10 @@ class TrainingData:
     @cached_property
     def directions(self) -> Directions:
         """Principal directions of all clean states."""
-        return self._directions_of(self.keys)
+        return self.directions_of(self.keys)
 
-    def _directions_of(self, keys: tuple[StateKey, ...]) -> Directions:
+    def directions_of(self, keys: tuple[StateKey, ...]) -> Directions:
+        """Principal directions of states, a problem for each key."""
         found = [
             principal_directions(self.features.states[key][None], self.n_directions, self.device) for key in keys
         ]
@@ -108,6 +119,38 @@ class TrainingData:
             scores = bank.log_odds(int(place), states[place])
             found[sets] = self.training.assemble(scores)[sets]
         return found
+
+    @cached_property
+    def states_at_best(self) -> Float[Tensor, "set item direction"]:
+        """Clean states at each training set's best layer."""
+        return self.clean[torch.from_numpy(self.best).to(self.device)]
+
+    def fit_at_best(
+        self, labels: Float[Tensor, "row item"] | None = None, weights: Float[Tensor, "row item"] | None = None
+    ) -> list[BestLayerFits]:
+        """Fits at the best layers with other labels or other weights: one for every block of rows, a row per set."""
+        n_sets = self.training.n_sets
+        given = labels if labels is not None else weights
+        repeats = 1 if given is None else len(given) // n_sets
+        training = Training.together([self.training] * repeats)
+        layers, of_set = np.unique(self.best, return_inverse=True)
+        bank = fit_bank(self.clean[torch.from_numpy(layers).to(self.device)], training, self.device, labels, weights)
+        place, row = torch.from_numpy(np.tile(of_set, repeats)), torch.arange(len(training.members))
+        parts = [part[place, row] for part in (bank.weight, bank.bias, bank.strength)]
+        return [BestLayerFits(*(part[first : first + n_sets] for part in parts))
+                for first in range(0, len(row), n_sets)]  # fmt: skip
+
+    def scores(self, fits: BestLayerFits) -> Float[Tensor, "set item"]:
+        """Log-odds of the clean states at the best layers, each item by a fit that never saw it."""
+        found = fits.weight @ self.states_at_best.transpose(1, 2) + fits.bias[..., None]
+        return self.training.assemble(found)
+
+    def raw_probe(self, fits: BestLayerFits, number: int, run: str = CLEAN) -> LinearProbe:
+        """One training set's fit, acting on raw states of a run."""
+        place = int(self.best[number])
+        weight, bias = fits.weight[number, INNER_FOLDS], float(fits.bias[number, INNER_FOLDS])
+        raw, raw_bias = self.directions.to_raw(place, weight, bias)
+        return LinearProbe((run, self.site, self.layers[place]), raw.float(), raw_bias)
 
     def probe(self, bank: Bank, directions: Directions, key: StateKey, place: int, number: int) -> LinearProbe:
         """One training set's probe, acting on raw states."""

@@ -82,6 +82,11 @@ class Training:
         index = fit.view(shape).expand(len(fit), 1, *scores.shape[2:])
         return scores.gather(1, index)[:, 0]
 
+    def inner_auc(self, scores: Float[Tensor, "*more set item"]) -> Float[Tensor, "*more set"]:
+        """AUC of assembled scores among each set's members, within its inner folds; it chooses, and judges nothing."""
+        held = self.held_out(scores.device)
+        return weighted_auc(scores[..., None, :], held, self.targets(scores.device)[:, None])
+
     def targets(self, device: torch.device) -> Float[Tensor, "set item"]:
         """Labels as 0 and 1."""
         return torch.from_numpy(self.labels).to(device).float()
@@ -93,6 +98,17 @@ class Training:
             np.concatenate([getattr(one, name) for one in several]) for name in ("labels", "members", "inner")
         )
         return Training(labels, members, inner, several[0].weights)
+
+
+def weighted_auc(
+    scores: Float[Tensor, "*more item"], weights: Float[Tensor, "*more item"], targets: Float[Tensor, "*more item"]
+) -> Float[Tensor, "*fewer"]:
+    """AUC within strata, which are the last axis but one, weighted by their pairs; ties as they come."""
+    order = scores.argsort(-1).expand(*torch.broadcast_shapes(scores.shape, weights.shape))
+    positive = (weights * targets).expand(order.shape).gather(-1, order).double()
+    negative = (weights * (1 - targets)).expand(order.shape).gather(-1, order).double()
+    won = (positive * (negative.cumsum(-1) - negative / 2)).sum((-1, -2))
+    return won / (positive.sum(-1) * negative.sum(-1)).sum(-1).clamp(min=1e-12)
 
 
 def nested_sets(examples: Examples, folds: int, seed: int, name: str) -> tuple[Training, Int[np.ndarray, " item"]]:
