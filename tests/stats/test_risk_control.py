@@ -74,7 +74,8 @@ def test_best_scores_that_are_wrong_cost_coverage_and_not_the_promise():
 
 def test_a_risk_that_no_threshold_keeps_is_not_reachable():
     rng = np.random.default_rng(8)
-    found = [threshold_at_risk(rng.random(400), rng.random(400) < 0.6, 0.2) for _ in range(SPLITS)]  # scores say nothing
+    # Scores that say nothing.
+    found = [threshold_at_risk(rng.random(400), rng.random(400) < 0.6, 0.2) for _ in range(SPLITS)]
     assert np.mean([not one.reachable for one in found]) >= 0.9
     nothing = next(one for one in found if not one.reachable)
     assert (nothing.probability, nothing.coverage, nothing.n) == (None, 0.0, 400)

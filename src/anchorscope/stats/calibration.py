@@ -1,9 +1,9 @@
 """From a detector's log-odds to a probability that can be taken at its word: Platt scaling, and another prevalence.
 
-Platt scaling is a logistic regression with one feature, the log-odds: slope · log-odds + intercept, the slope never below
-0, so that the order of the answers stays. It holds for data in which as many answers are true as where it was fitted.
-Where another share is true, and the true answers among themselves and the false ones among themselves look the same
-(prior shift), Bayes' rule adds a constant to the log-odds.
+Platt scaling is a logistic regression with one feature, the log-odds: slope · log-odds + intercept, the slope never
+below 0, so that the order of the answers stays. It holds for data in which as many answers are true as where it was
+fitted. Where another share is true, and the true answers among themselves and the false ones among themselves look
+the same (prior shift), Bayes' rule adds a constant to the log-odds.
 """
 
 from collections.abc import Mapping

@@ -1,10 +1,10 @@
 """How good a detector's scores are: order (AUROC, AUPRC), what is left after abstaining (risk–coverage, PRR).
 
 A score is higher for an answer that is more likely true. All measures take `scores` [item], `truthful` [item] and
-`weights` [..., item] (none: 1 each), give one number per vector of weights, NaN where it is not defined, and share three
-properties: an item of weight 2 counts as two items, the order of the items does not matter, and where scores are equal
-the measure is its mean over the orders of the equal ones (AUPRC: they are flagged together). `stats.reliability` has the
-measures of a probability.
+`weights` [..., item] (none: 1 each), give one number per vector of weights, NaN where it is not defined, and share
+three properties: an item of weight 2 counts as two items, the order of the items does not matter, and where scores
+are equal the measure is its mean over the orders of the equal ones (AUPRC: they are flagged together).
+`stats.reliability` has the measures of a probability.
 
 A detector flags false answers, so the positive class of AUPRC and of the ROC curve is "not truthful". Coverage is the
 share of answers that are accepted, best first; risk is the share of false ones among these.

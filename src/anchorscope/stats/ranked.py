@@ -1,10 +1,10 @@
 """Items in the order of a score, and what lies above every place of it, for many vectors of weights at once.
 
-Every measure of a detector that looks at order alone is a function of two running sums: the weight of all items, and of
-the truthful ones, from the highest score down. The order does not hang on the weights, so items are sorted once; a draw
-of the bootstrap, a weight that brings back the natural share of true answers, or both, is a row of weights. An item of
-weight 2 counts as two items. Items of equal score are taken together: what would hang on their order is its mean over
-all orders.
+Every measure of a detector that looks at order alone is a function of two running sums: the weight of all items, and
+of the truthful ones, from the highest score down. The order does not hang on the weights, so items are sorted once; a
+draw of the bootstrap, a weight that brings back the natural share of true answers, or both, is a row of weights. An
+item of weight 2 counts as two items. Items of equal score are taken together: what would hang on their order is its
+mean over all orders.
 """
 
 from collections.abc import Callable, Iterator

@@ -1,22 +1,24 @@
 """From which probability on answers may be accepted, if at most a given share of the accepted ones may be false.
 
-Candidates are tried from the strictest to the laxest (learn then test, with a fixed sequence): each accepts some of the
-calibration answers, and passes if so few false ones would, with probability at most delta, be seen among so many were
-the error rate above the risk (exact binomial test, the upper bound of Clopper and Pearson). The first one that fails ends
-the search; the last that passed is the threshold. As the search stops at the first failure, nothing has to be paid for
-the number of candidates.
+Candidates are tried from the strictest to the laxest (learn then test, with a fixed sequence): each accepts some of
+the calibration answers, and passes if, were the error rate above the risk, so few false ones among so many would be
+seen with a probability of at most delta (exact binomial test; the upper bound of Clopper and Pearson). The first
+candidate that fails ends the search; the last that passed is the threshold. As the search stops at the first failure,
+nothing has to be paid for the number of candidates.
 
 **What is promised.** For answers drawn as the calibration answers were (independent, and none of them used to fit
 detector or calibration), the error rate among accepted answers is at most `risk`, with probability 1 − delta over the
-draw of the calibration answers. Candidates are order statistics of the calibration probabilities: given the k-th largest,
-those above it are independent draws from what a threshold there accepts, so each single test is exact; the sequence is,
-if the error rate passes `risk` once as the threshold falls (which is what a useful score does). Nothing is promised on
-other data. Several answers of one question are no independent draws: give one per question.
+draw of the calibration answers. Candidates are order statistics of the calibration probabilities: given the k-th
+largest, those above it are independent draws from what a threshold there accepts, so each single test is exact; so is
+the sequence if the error rate rises above `risk` once and stays there as the threshold falls, which is what it does
+with a useful score. Nothing is promised on other data. Several answers of one question are no independent draws: give
+one per question.
 
-**Another prevalence.** Calibration answers are often balanced, half true, while of the answers to come 5 % are. Weighted
-counts would not do: three false answers not seen weigh nothing, however heavy they would be, and an effective sample size
-does not know it. But under a prior shift (see `stats.calibration`) the odds of an accepted answer to be false change by a
-known factor. So the same test is done on the same counts, at the risk that corresponds to the wanted one.
+**Another prevalence.** Calibration answers are often balanced, half true, while of the answers to come 5 % are.
+Weighted counts with an effective sample size would not do: where no false answer was accepted, nothing would tell how
+heavy one would have been, and the bound comes out far too low. But under a prior shift (see `stats.calibration`) the
+odds of an accepted answer to be false change by a known factor. So the same exact test is done on the same counts, at
+the risk that corresponds to the wanted one.
 """
 
 from collections.abc import Mapping
@@ -34,8 +36,8 @@ DELTA = 0.1
 """How often the promise may fail."""
 _CANDIDATES = 200  # the more, the closer the threshold comes to the best one; each is a step of the sequence
 _FIRST_ERRORS = 2
-"""The first candidate accepts so many answers that it passes with two false ones. With fewer, one false answer among the
-very best ends the search at once; with more, a detector that is sure of few answers may accept none."""
+"""The first candidate accepts so many answers that it passes with two false ones. With fewer, one false answer among
+the very best ends the search at once; with more, a detector that is sure of few answers may accept none."""
 
 
 @dataclass(frozen=True)
