@@ -1,7 +1,7 @@
 """anchorscope: where does a language model's sense of truth come from, the question or the answer?
 
 `anchorscope.run(...)` does the main job and returns a `Run`; `anchorscope.open_run(folder)` opens a finished one;
-`anchorscope.compare(runs, out=...)` puts several side by side.
+`anchorscope.compare(runs, out=...)` puts several side by side; `anchorscope.Detector.load(bundle)` scores answers.
 Names are loaded when they are first used, so that `import anchorscope` costs nothing.
 """
 
@@ -39,8 +39,8 @@ _HOMES = {
 """The public names and where they live."""
 
 __all__ = [
-    "Comparison", "Detector", "LanguageModel", "Question", "Recipe", "Run", "UserError", "compare", "grade", "load_model",
-    "open_run", "run",
+    "Comparison", "Detector", "LanguageModel", "Question", "Recipe", "Run", "UserError", "compare", "grade",
+    "load_model", "open_run", "run",
 ]  # fmt: skip
 
 

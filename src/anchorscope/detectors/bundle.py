@@ -178,7 +178,7 @@ def _hash(record: Mapping[str, Any]) -> str:
 def _refuse_no_numbers(tensors: Mapping[str, Tensor], what: str) -> None:
     for name, tensor in tensors.items():
         if tensor.is_floating_point() and not bool(torch.isfinite(tensor).all()):
-            raise UserError(f"{what}: its weights {name!r} hold NaN or infinity; train it anew with anchorscope detect.")
+            raise UserError(f"{what}: its weights {name!r} hold NaN or infinity; train it again.")
 
 
 def _refused(name: str, why: str) -> UserError:

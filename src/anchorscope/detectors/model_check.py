@@ -37,8 +37,9 @@ def _fingerprint(setting: DetectorSetting, lm: LanguageModel) -> str:
 
 def _other(trained: TrainedDetector, lm: LanguageModel, why: str) -> UserError:
     return UserError(
-        f"Detector {trained.name!r} was trained on model {trained.setting.model!r} and does not fit {lm.name!r}: {why}; "
-        f"score with that model ({trained.setting.source}), or train a detector on this one with anchorscope detect."
+        f"Detector {trained.name!r} was trained on model {trained.setting.model!r} and does not fit {lm.name!r}: "
+        f"{why}; score with that model ({trained.setting.source}), or train a detector on this one (anchorscope "
+        f"detect)."
     )
 
 

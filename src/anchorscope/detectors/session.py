@@ -27,7 +27,7 @@ from anchorscope.items import Item
 from anchorscope.models.language_model import LanguageModel
 from anchorscope.plan.for_model import planner_for
 from anchorscope.plan.interventions import plan_rewrite
-from anchorscope.plan.passes import Place, plan_answers, shared_tokens
+from anchorscope.plan.passes import Place, before_answers, plan_answers, shared_tokens
 from anchorscope.progress import Progress, Silent
 from anchorscope.spans.locate import locate_all
 from anchorscope.spans.question_words import question_words
@@ -97,16 +97,16 @@ class ScoringSession:
         sequences = [self._sequence(item, QUESTION_ONLY in named) for item in items]
         variants = [variant_of(run, items, self.setting.edges) for run in runs]
         keep = [_places(keys, run) for run in runs]
-        prefix = shared_tokens(_prefix(items), sequences)
+        prefix = before_answers(shared_tokens(_prefix(items), sequences), sequences)
         work = self.planner.states("scoring", sequences, prefix, variants)
-        work = replace(work, keep=tuple(keep))
+        work = replace(work, keep=tuple(keep), answer_stats=bool(told))
         found = dict(zip(runs, run_states(self.executor, work, self.progress).variants, strict=True))
         states: States = {}
         for run, site, layer in keys:
             own = CLEAN if run == QUESTION_ONLY else run
             place = (int(run == QUESTION_ONLY), SITES.index(site))
             states[run, site, layer] = _kept(found[own])[keep[runs.index(own)].index(place), layer]
-        return states, {}
+        return states, {name: _column(found[COLUMNS[name].run], name) for name in told}
 
     def _sequence(self, item: Item, question_too: bool) -> TokenSequence:
         """The item as it is run: read at the detector's position, and where asked for before the answer begins."""
@@ -142,3 +142,8 @@ def _places(keys: Sequence[StateKey], run: str) -> tuple[Place, ...]:
 def _kept(part: VariantPart) -> Float[Tensor, "place layer item d_model"]:
     assert part.states is not None, "a pass that is told to keep states keeps them"
     return part.states
+
+
+def _column(part: VariantPart, name: str) -> Float[np.ndarray, " item"]:
+    assert part.answers is not None, "a pass that is told to score answers scores them"
+    return np.array([COLUMNS[name].made(found) for found in part.answers.by_item()], dtype=np.float64)
