@@ -12,7 +12,6 @@ from anchorscope.detectors.fitted import LinearProbe
 from anchorscope.detectors.storing import KINDS, load_parts, register, store_parts
 from anchorscope.detectors.trained import Calibrated, Card, DetectorSetting, TrainedDetector
 from anchorscope.detectors.training_range import TrainingRange
-from anchorscope.models.fingerprint import tokenizer_fingerprint
 from anchorscope.models.language_model import LanguageModel
 from anchorscope.stats.calibration import Calibration
 from anchorscope.stats.risk_control import Threshold
@@ -70,10 +69,7 @@ def probe(key: StateKey = CLEAN, seed: int = 0, width: int = 32) -> LinearProbe:
 
 def setting_of(lm: LanguageModel, position: str = "final", prompt: str = "few-shot") -> DetectorSetting:
     template = make_template(prompt, lm.tokenizer, lm.needs_bos)
-    return DetectorSetting(
-        lm.name, lm.source, lm.fingerprint(), tokenizer_fingerprint(lm.tokenizer), lm.n_layers, lm.d_model,
-        str(lm.dtype).removeprefix("torch."), template, position, max_new_tokens=6,
-    )  # fmt: skip
+    return DetectorSetting.of(lm.identity(), template, position, max_new_tokens=6)
 
 
 def trained_on(lm: LanguageModel, **changes: Any) -> TrainedDetector:

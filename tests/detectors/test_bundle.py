@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import torch
+from detector_cases import CUT, Sum, probe, trained_on
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -18,7 +19,6 @@ from anchorscope.detectors.storing import KINDS, register, store_parts
 from anchorscope.detectors.trained import TrainedDetector
 from anchorscope.errors import UserError
 from anchorscope.models.language_model import LanguageModel
-from detector_cases import CUT, Sum, probe, trained_on
 
 
 @pytest.fixture(scope="module")

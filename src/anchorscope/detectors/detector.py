@@ -52,7 +52,16 @@ class Detector:
         `model` is a name, or a transformers model that is already loaded, then with its `tokenizer`; without it the
         model of the training is loaded, in the precision of the training unless another is asked for.
         """
-        trained = read_bundle(path)
+        return cls.of(
+            read_bundle(path), model, tokenizer, device, dtype, batch_tokens=batch_tokens, progress=progress
+        )
+
+    @classmethod
+    def of(
+        cls, trained: TrainedDetector, model: Any = None, tokenizer: Any = None, device: str = "auto",
+        dtype: str = "auto", *, batch_tokens: int | None = None, progress: Progress | None = None,
+    ) -> "Detector":  # fmt: skip
+        """The same for a detector that is in memory."""
         return cls(trained, _loaded(trained, model, tokenizer, device, dtype, progress), batch_tokens, progress)
 
     @property

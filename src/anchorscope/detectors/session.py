@@ -99,7 +99,7 @@ class ScoringSession:
         keep = [_places(keys, run) for run in runs]
         prefix = before_answers(shared_tokens(_prefix(items), sequences), sequences)
         work = self.planner.states("scoring", sequences, prefix, variants)
-        work = replace(work, keep=tuple(keep), answer_stats=bool(told))
+        work = replace(work, keep=tuple(keep), answer_stats=bool(told), n_layers=None if told else _top(keys))
         found = dict(zip(runs, run_states(self.executor, work, self.progress).variants, strict=True))
         states: States = {}
         for run, site, layer in keys:
@@ -122,7 +122,7 @@ class ScoringSession:
         sequences = [run.sequence for run in planned.runs]
         keep = _places(keys, ANSWER_ONLY)
         work = self.planner.states("answers alone", sequences, shared_tokens(_prefix(items), sequences))
-        part = run_states(self.executor, replace(work, keep=(keep,)), self.progress).variants[0]
+        part = run_states(self.executor, replace(work, keep=(keep,), n_layers=_top(keys)), self.progress).variants[0]
         return {key: _kept(part)[keep.index((0, SITES.index(key[1]))), key[2]] for key in keys}
 
 
@@ -137,6 +137,11 @@ def _places(keys: Sequence[StateKey], run: str) -> tuple[Place, ...]:
     own = [(0, SITES.index(site)) for name, site, _ in keys if name == run]
     before = [(1, SITES.index(site)) for name, site, _ in keys if name == QUESTION_ONLY and run == CLEAN]
     return tuple(dict.fromkeys([*own, *before]))
+
+
+def _top(keys: Sequence[StateKey]) -> int:
+    """How many blocks have to be run."""
+    return max(layer for _, _, layer in keys) + 1
 
 
 def _kept(part: VariantPart) -> Float[Tensor, "place layer item d_model"]:

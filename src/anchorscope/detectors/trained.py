@@ -13,6 +13,7 @@ from anchorscope.detectors.features import Needs
 from anchorscope.detectors.fitted import Fitted
 from anchorscope.detectors.training_range import TrainingRange
 from anchorscope.errors import UserError
+from anchorscope.models.language_model import ModelIdentity
 from anchorscope.stats.calibration import Calibration
 from anchorscope.stats.risk_control import Threshold
 
@@ -43,6 +44,14 @@ class DetectorSetting:
     """Who chooses the key words."""
     max_new_tokens: int = 16
     """Longest answer that is generated."""
+
+
+    @classmethod
+    def of(cls, identity: ModelIdentity, template: Template, position: str, **others: Any) -> "DetectorSetting":
+        """The setting of a run's model and prompt; `others` are the rest of its fields."""
+        same = {name: getattr(identity, name) for name in ("source", "fingerprint", "tokenizer", "n_layers", "d_model",
+                                                           "dtype")}  # fmt: skip
+        return cls(model=identity.name, template=template, position=position, **same, **others)
 
 
 @dataclass(frozen=True)
