@@ -1,7 +1,7 @@
 """anchorscope: where does a language model's sense of truth come from, the question or the answer?
 
 `anchorscope.run(...)` does the main job and returns a `Run`; `anchorscope.open_run(folder)` opens a finished one;
-`anchorscope.compare(runs, out=...)` puts several side by side.
+`anchorscope.compare(runs, out=...)` puts several side by side; `anchorscope.Detector.load(bundle)` scores answers.
 Names are loaded when they are first used, so that `import anchorscope` costs nothing.
 """
 
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from anchorscope.comparing.compare import Comparison as Comparison
     from anchorscope.comparing.compare import compare as compare
     from anchorscope.datasets.question import Question as Question
+    from anchorscope.detectors.detector import Detector as Detector
     from anchorscope.errors import UserError as UserError
     from anchorscope.models.language_model import LanguageModel as LanguageModel
     from anchorscope.models.loading import load as load_model
@@ -27,6 +28,7 @@ _HOMES = {
     "Run": "anchorscope.api:Run",
     "compare": "anchorscope.comparing.compare:compare",
     "Comparison": "anchorscope.comparing.compare:Comparison",
+    "Detector": "anchorscope.detectors.detector:Detector",
     "Recipe": "anchorscope.recipe:Recipe",
     "Question": "anchorscope.datasets.question:Question",
     "LanguageModel": "anchorscope.models.language_model:LanguageModel",
@@ -37,8 +39,8 @@ _HOMES = {
 """The public names and where they live."""
 
 __all__ = [
-    "Comparison", "LanguageModel", "Question", "Recipe", "Run", "UserError", "compare", "grade", "load_model",
-    "open_run", "run",
+    "Comparison", "Detector", "LanguageModel", "Question", "Recipe", "Run", "UserError", "compare", "grade",
+    "load_model", "open_run", "run",
 ]  # fmt: skip
 
 

@@ -16,6 +16,7 @@ from anchorscope.cli.compare import compare
 from anchorscope.cli.data import data
 from anchorscope.cli.models import models
 from anchorscope.cli.run import run
+from anchorscope.cli.score import score
 from anchorscope.cli.show import show
 from anchorscope.cli.terminal import say, user_errors
 from anchorscope.cli.validate import validate
@@ -86,6 +87,7 @@ def anchorscope(
 
 app.command("run")(run)
 app.command("compare")(compare)
+app.command("score")(score)
 app.command("show")(show)
 app.command("data")(data)
 app.command("models")(models)

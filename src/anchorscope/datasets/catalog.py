@@ -56,8 +56,13 @@ def absolute(text: str) -> str:
     return f"file:{spec.path.resolve()}" if text.startswith("file:") else f"{spec.name}={spec.path.resolve()}"
 
 
-def open_dataset(spec: DatasetSpec, on_bad_row: str = "fail", columns: Mapping[str, str] | None = None) -> Reading:
-    """The questions of a dataset as a stream; `columns` says how a file of one's own names the known ones."""
+def open_dataset(
+    spec: DatasetSpec, on_bad_row: str = "fail", columns: Mapping[str, str] | None = None, graded: bool = True
+) -> Reading:
+    """The questions of a dataset as a stream; `columns` says how a file of one's own names the known ones.
+
+    Where nothing will be graded, a file needs no accepted answers.
+    """
     columns = columns or {}
     for name in columns:
         check_known(name)
@@ -68,7 +73,7 @@ def open_dataset(spec: DatasetSpec, on_bad_row: str = "fail", columns: Mapping[s
     else:
         container = recognise(spec.path, columns.get("question", "question"))
         source = Source(str(spec.path), container.name, container.place, rows_of(spec.path, container))
-    return read_source(source, spec.name, on_bad_row, columns)
+    return read_source(source, spec.name, on_bad_row, columns, graded)
 
 
 def _hub_rows(name: str) -> Iterator[tuple[int, Row]]:

@@ -193,6 +193,10 @@ def _is_plain(row: Mapping[str, object]) -> bool:
     return "question" in names and bool({"answers", "answer"} & names)
 
 
+def _has_question(row: Mapping[str, object]) -> bool:
+    return any(name.strip().lower() == "question" for name in row)
+
+
 def _plain(row: Mapping[str, object]) -> dict[str, object]:
     """Files of one's own, and the normalised ones: columns under their known names (`datasets.columns`).
 
@@ -210,6 +214,8 @@ def _has(*columns: str) -> Callable[[Mapping[str, object]], bool]:
 
 PLAIN = Format("own columns", _is_plain, _plain)
 """Columns under their known names."""
+UNGRADED = Format("questions", _has_question, _plain)
+"""The same where nothing is graded, so that no accepted answers are needed."""
 FORMATS = (
     Format("PopQA", _has("subj", "prop", "question", "possible_answers"), _popqa),
     Format("PopQA (RAGvsFT)", _has("query_id", "question", "answers"), _popqa_ragvsft),

@@ -18,7 +18,7 @@ class Question:
     question: str
     """The text that the model is asked; its white space is single spaces."""
     answers: tuple[str, ...]
-    """Every accepted surface form; never empty."""
+    """Every accepted surface form; empty only where nothing is graded."""
     subject: str | None = None
     """The entity that is asked about, as it is written in the question; None where the dataset does not say."""
     relation: str | None = None

@@ -113,14 +113,14 @@ def _metadata(row: Mapping[str, object]) -> dict[str, str | int | float | bool |
     return kept
 
 
-def question_from_row(row: Mapping[str, object], dataset: str, number: int) -> Question:
-    """One row as a question; `number` is its id where it has none."""
+def question_from_row(row: Mapping[str, object], dataset: str, number: int, graded: bool = True) -> Question:
+    """One row as a question; `number` is its id where it has none. Where nothing is graded, answers may be missing."""
     written = _optional(row, "question")
     if written is None:
         state = "absent" if row.get("question") is None else "empty"
         raise Unusable(f"the question is {state}; columns: {shown([*row])}")
     answers = tuple(dict.fromkeys([*_strings(row, "answers"), *_strings(row, "answer")]))
-    if not answers:
+    if graded and not answers:
         raise Unusable(f"there are no answers; columns: {shown([*row])}")
     model_answer = row.get("model_answer")
     if model_answer is not None and not isinstance(model_answer, str):

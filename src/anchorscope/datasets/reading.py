@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import chain, islice
 
-from anchorscope.datasets.formats import PLAIN, Format, recognise
+from anchorscope.datasets.formats import PLAIN, UNGRADED, Format, recognise
 from anchorscope.datasets.question import Question
 from anchorscope.datasets.question_rows import question_from_row
 from anchorscope.datasets.raw_rows import BadRow, Row, Unusable, check_present, mapped, shown
@@ -57,14 +57,19 @@ class Source:
     """Number and content of every row."""
 
 
-def read_source(source: Source, dataset: str, on_bad_row: str, columns: Mapping[str, str]) -> Reading:
-    """The questions of a source; its format is recognised from its first rows."""
+def read_source(
+    source: Source, dataset: str, on_bad_row: str, columns: Mapping[str, str], graded: bool = True
+) -> Reading:
+    """The questions of a source; its format is recognised from its first rows.
+
+    Where nothing will be graded, rows need no accepted answers.
+    """
     if on_bad_row not in ON_BAD_ROW:
         raise unknown("value of --on-bad-row", on_bad_row, ON_BAD_ROW)
     skip = on_bad_row == "skip"
     first = _first_rows(source)
-    form = _format(source, first, skip, columns)
-    found = _questions(source, chain(first, source.rows), form, dataset, skip, columns)
+    form = _format(source, first, skip, columns, graded)
+    found = _questions(source, chain(first, source.rows), form, dataset, skip, columns, graded)
     return Reading(f"{form.name}, {source.container}", found)
 
 
@@ -80,7 +85,9 @@ def _first_rows(source: Source) -> list[tuple[int, Row]]:
     return first
 
 
-def _format(source: Source, first: list[tuple[int, Row]], skip: bool, columns: Mapping[str, str]) -> Format:
+def _format(
+    source: Source, first: list[tuple[int, Row]], skip: bool, columns: Mapping[str, str], graded: bool
+) -> Format:
     """What the columns mean, or the refusal."""
     if not first:
         raise UserError(f"{source.name} holds no rows. Write at least one question into it.")
@@ -89,7 +96,7 @@ def _format(source: Source, first: list[tuple[int, Row]], skip: bool, columns: M
         found = list(dict.fromkeys(name for row in rows for name in row))
         check_present(columns, found, source.name)
         there = {name.strip().lower() for name in found}
-        for wanted in (("question",), ("answers", "answer")):
+        for wanted in (("question",), ("answers", "answer"))[: 1 + graded]:
             if not any(name in columns or name in there for name in wanted):
                 raise UserError(
                     f"{source.name} has no column {wanted[0]!r}; columns found: {shown(found)}. "
@@ -97,6 +104,8 @@ def _format(source: Source, first: list[tuple[int, Row]], skip: bool, columns: M
                 )
         return PLAIN
     form = next(filter(None, map(recognise, rows)), None)
+    if form is None and not graded and any(map(UNGRADED.recognises, rows)):
+        form = UNGRADED
     if form is not None:
         return form
     line, row = first[0]
@@ -104,7 +113,8 @@ def _format(source: Source, first: list[tuple[int, Row]], skip: bool, columns: M
         raise _failure(source, line, row, skip)
     raise UserError(
         f"{source.name} has no known format ({source.container}); columns found: {shown([*rows[0]])}. A file of your "
-        f"own needs 'question' and 'answers'; name yours like --columns question=prompt,answers=gold."
+        + ("own needs 'question' and 'answers'; name yours like --columns question=prompt,answers=gold."
+           if graded else "own needs 'question'; name yours like --columns question=prompt.")
     )
 
 
@@ -121,6 +131,7 @@ def _questions(
     dataset: str,
     skip: bool,
     columns: Mapping[str, str],
+    graded: bool,
 ) -> Iterator[Question | BadRow]:
     """Every row as a question, or, if they are skipped, as a bad row."""
     ids: set[int] = set()
@@ -129,7 +140,7 @@ def _questions(
             if isinstance(row, Unusable):
                 raise row
             translated = form.translate(mapped(row, columns) if columns else row)
-            question = _with_own_id(question_from_row(translated, dataset, number), number, ids, form)
+            question = _with_own_id(question_from_row(translated, dataset, number, graded), number, ids, form)
         except Unusable as bad:
             if not skip:
                 raise _failure(source, line, bad, skip) from None

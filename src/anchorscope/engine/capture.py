@@ -2,7 +2,9 @@
 
 A state at layer l depends on blocks up to l only, so one pass with the same cut in every layer gives "blocks 0 … l cut"
 for every l. Variants of the same items run together and share what no cut has changed yet (see `rows`). Only the wanted
-positions are kept, and each batch goes to the caller at once: nothing piles up here.
+positions are kept, and each batch goes to the caller at once: nothing piles up here. A pass may stop early,
+at the highest layer that somebody reads. The head runs only where statistics of the answers' tokens are asked for, and
+only on the tokens before them.
 """
 
 from collections.abc import Callable, Sequence
@@ -15,8 +17,9 @@ from jaxtyping import Float
 from numpy.typing import NDArray
 from torch import Tensor
 
+from anchorscope.engine.answer_stats import AnswerTokens, token_statistics
 from anchorscope.engine.batching import Budget, plan_batches, run_in_batches
-from anchorscope.engine.forward import logits_in_parts, not_finite, run_layers
+from anchorscope.engine.forward import not_finite, run_layers
 from anchorscope.engine.keys_values import Prefix
 from anchorscope.engine.packed import Packed
 from anchorscope.engine.rows import BatchRows, tokens_of
@@ -43,6 +46,20 @@ class Work:
     """Which of the items that are equally long run first; None for their own order."""
     compiled: bool = False
     """Whether blocks are compiled."""
+    answers_of: Sequence[int] = ()
+    """The variants whose answers' tokens are scored (`answer_stats`): the prefix must then end before the token that
+    predicts an answer's first."""
+    n_layers: int | None = None
+    """How many blocks are run, the first ones; None for all. States then have so many layers."""
+
+    def depth(self, lm: LanguageModel) -> int:
+        """How many blocks of a model are run; raises where it has fewer, or where the head needs them all."""
+        n_layers = lm.n_layers if self.n_layers is None else self.n_layers
+        if not 1 <= n_layers <= lm.n_layers:
+            raise ValueError(f"{n_layers} layers are to be run, and the model has {lm.n_layers}")
+        if self.answers_of and n_layers < lm.n_layers:
+            raise ValueError(f"answers are to be scored after {n_layers} of {lm.n_layers} layers: the head needs all")
+        return n_layers
 
     def lengths(self, n_layers: int) -> list[int]:
         """Tokens that are run for each item."""
@@ -56,16 +73,17 @@ Receive = Callable[[int, list[int], Float[Tensor, "item position site layer d_mo
 """Called per batch and variant with the variant's index, the items' indices and their states, on the device."""
 
 
-ReceiveLogProbs = Callable[[list[int], list[Float[Tensor, " answer_token"]]], None]
-"""Called per batch with the items' indices and the log-probabilities of each one's answer tokens, on the device."""
+ReceiveAnswers = Callable[[int, list[int], Float[Tensor, "statistic answer_token"], list[int]], None]
+"""Called per batch and variant with the variant's index, the items' indices, the statistics of their answers' tokens,
+one item after the other, on the device, and how many tokens each has."""
 
 
 @dataclass(frozen=True)
 class EdgeCounts:
-    """How many attention edges a pass, or a part of it, really computed without."""
+    """How many attention edges a pass, or a part of it, really computed without, or with a bias."""
 
     lost: NDArray[np.int64]
-    """What each variant's rows lost in each layer, [variant, layer]."""
+    """What each variant's rows lost in each layer that was run, [variant, layer]."""
     asked: NDArray[np.bool_]
     """Whether they were to lose any, [variant, layer]."""
     untouched: bool
@@ -100,29 +118,32 @@ def capture(
     receive: Receive,
     title: str,
     progress: Progress | None = None,
-    receive_log_probs: ReceiveLogProbs | None = None,
+    receive_answers: ReceiveAnswers | None = None,
 ) -> EdgeCounts:
     """Runs all batches and hands each one's states to `receive`, variant by variant; the edges that were lost.
 
-    The caller checks them (`refuse_idle_cuts`), once all parts of a pass are there. With `receive_log_probs` the first
-    variant must be the clean run of all; the head then runs on its answers too.
+    The caller checks them (`refuse_idle_cuts`), once all parts of a pass are there. The statistics of the answers that
+    `work.answers_of` asks for go to `receive_answers`.
     """
+    if receive_answers is None and work.answers_of:
+        raise ValueError(f"answers of variants {list(work.answers_of)} are to be scored, and nobody receives them")
     listener = progress or Silent()
-    lengths = work.lengths(lm.n_layers)
+    n_layers = work.depth(lm)
+    lengths = work.lengths(n_layers)
     batches = work.batches
     if batches is None:
         run_at_all = [item for item in (work.order or range(len(lengths))) if lengths[item]]
         batches = plan_batches(lengths, work.budget.at_once if work.budget else sum(lengths), run_at_all)
     listener.start(title, sum(len(batch) for batch in batches))
-    checks = _Checks(lm, len(work.variants))
+    checks = _Checks(lm, len(work.variants), n_layers)
 
     def run(batch: list[int]) -> None:
-        done = _Batch(lm, work, batch, receive_log_probs is not None)
-        if receive_log_probs is not None:
-            receive_log_probs(batch, done.log_probs)
+        done = _Batch(lm, work, batch)
         for index, reading in enumerate(done.rows.readings):
             if reading.items:
                 receive(index, list(reading.items), done.states_of(index))
+            if receive_answers is not None and index in done.scored:
+                receive_answers(index, list(reading.items), done.scored[index], done.answers.lengths[index])
         checks.note(done)  # only now: a batch that is run again, as memory ran out, counts once
         listener.advance(len(batch))
 
@@ -135,48 +156,25 @@ def capture(
 class _Batch:
     """One batch, run: its rows, and the states that were read on the way."""
 
-    def __init__(self, lm: LanguageModel, work: Work, batch: list[int], answers: bool = False) -> None:
-        self.rows = BatchRows(work.sequences, batch, work.variants, work.prefix.length, lm.n_layers)
-        self.lm = lm
+    def __init__(self, lm: LanguageModel, work: Work, batch: list[int]) -> None:
+        self.rows = BatchRows(work.sequences, batch, work.variants, work.prefix.length, work.depth(lm))
+        self.lm, self.n_layers = lm, work.depth(lm)
         read = [item for reading in self.rows.readings for item in reading.items]
         refuse_unread_positions([work.sequences[item] for item in read], work.prefix.length)
         self.read_at = np.array([work.sequences[item].read_at for item in read])
         self.readers = np.array([row for reading in self.rows.readings for row in reading.rows])
-        shape = (*self.read_at.shape, len(SITES), lm.n_layers, lm.d_model)
+        shape = (*self.read_at.shape, len(SITES), self.n_layers, lm.d_model)
         self.states = torch.empty(shape, dtype=lm.dtype, device=lm.device)
         self._tokens_read = torch.empty(0)
         self.packed = Packed(lm, work.sequences, self.rows, work.prefix)
-        last = torch.from_numpy(self.rows.token_indices(self.readers, self.read_at, lm.n_layers - 1)).flatten()
-        sequences = [work.sequences[item] for item in self.rows.readings[0].items] if answers else []
-        last = torch.cat((last, torch.from_numpy(self._before_answers(sequences))))
-        stream = run_layers(lm, self.packed.ids, self.packed.positions, self.packed, self._visit, work.compiled, last)
-        self.log_probs = self._scored(stream[0, self.read_at.size :], sequences)
-        """Of each item's answer tokens, where they are asked for."""
-
-    def _before_answers(self, sequences: Sequence[TokenSequence]) -> NDArray[np.int64]:
-        """Places of the tokens that predict the answers': each one's is the token before it."""
-        if not sequences:
-            return np.empty(0, np.int64)
-        if any(one.answer_start < 1 for one in sequences):
-            raise ValueError("an item answers from its very first token, which nothing predicts")
-        read = zip(sequences, self.rows.readings[0].rows, strict=True)
-        rows = [np.full(len(one.ids) - one.answer_start, row) for one, row in read]
-        before = [np.arange(one.answer_start, len(one.ids)) - 1 for one in sequences]
-        return self.rows.token_indices(np.concatenate(rows), np.concatenate(before), self.lm.n_layers - 1)
-
-    @torch.inference_mode()
-    def _scored(self, stream: Float[Tensor, "token d_model"], sequences: Sequence[TokenSequence]) -> list[Tensor]:
-        """Log-probability of every answer token, from the streams of the tokens before them."""
-        lengths = [len(one.ids) - one.answer_start for one in sequences]
-        if not sum(lengths):
-            return [torch.empty(0) for _ in sequences]
-        told = torch.tensor([token for one in sequences for token in one.ids[one.answer_start :]])
-        found, done = [], 0
-        for logits in logits_in_parts(self.lm, stream):
-            chosen = told[done : done + len(logits)].to(logits.device)[:, None]
-            found.append(logits.gather(1, chosen)[:, 0] - logits.logsumexp(dim=-1))
-            done += len(logits)
-        return list(torch.cat(found).split(lengths))
+        last = torch.from_numpy(self.rows.token_indices(self.readers, self.read_at, self.n_layers - 1)).flatten()
+        self.answers = AnswerTokens.of(work.sequences, self.rows, work.answers_of, self.n_layers - 1)
+        last = torch.cat((last, torch.from_numpy(self.answers.before)))
+        stream = run_layers(
+            lm, self.packed.ids, self.packed.positions, self.packed, self._visit, work.compiled, last, self.n_layers
+        )
+        self.scored = self.answers.split(token_statistics(lm, stream[0, self.read_at.size :], self.answers.ids))
+        """By variant, the statistics of its answers' tokens, where they are asked for."""
 
     @cached_property
     def _opening(self) -> set[int]:
@@ -184,7 +182,7 @@ class _Batch:
 
     def _visit(self, layer: int, output: BlockOutput) -> None:
         device = output.residual.device  # of this layer; the states come together where the embedding is
-        if layer == self.lm.n_layers - 1:  # of the last block there is nothing but what is read
+        if layer == self.n_layers - 1:  # of the last block there is nothing but what is read
             self._tokens_read = torch.arange(self.read_at.size, device=device).view(self.read_at.shape)
         elif layer in self._opening or self._tokens_read.device != device:
             indices = self.rows.token_indices(self.readers, self.read_at, layer)
@@ -201,22 +199,22 @@ class _Batch:
 class _Checks:
     """What must not pass in silence; asked of the device once, at the end, so that it never waits for the host."""
 
-    def __init__(self, lm: LanguageModel, n_variants: int) -> None:
-        self.lm = lm
+    def __init__(self, lm: LanguageModel, n_variants: int, n_layers: int) -> None:
+        self.lm, self.n_layers = lm, n_layers
         self.finite: list[Tensor] = []
         self.untouched: list[Tensor] = []
         """Per batch: whether a row that was to lose edges lost none in any layer."""
-        self.edges = torch.zeros(n_variants, lm.n_layers, dtype=torch.long, device=lm.device)
+        self.edges = torch.zeros(n_variants, n_layers, dtype=torch.long, device=lm.device)
         """What each variant's rows lost in each layer, all batches together."""
-        self.asked = np.zeros((n_variants, lm.n_layers), dtype=bool)
+        self.asked = np.zeros((n_variants, n_layers), dtype=bool)
         """Whether they were to lose any."""
 
     def note(self, batch: _Batch) -> None:
         """A batch was run."""
         self.finite.append(torch.isfinite(batch.states).all())
-        self.finite += [torch.isfinite(found).all().to(self.lm.device) for found in batch.log_probs]
+        self.finite += [torch.isfinite(found).all() for found in batch.scored.values()]
         rows, lost = batch.rows, batch.packed.lost
-        asked = [layer for layer in range(self.lm.n_layers) if rows.cut_at(layer).any()]
+        asked = [layer for layer in range(self.n_layers) if rows.cut_at(layer).any()]
         silent = [layer for layer in asked if layer not in lost]
         if silent:
             raise InterventionNotApplied(f"layers {silent} were asked to lose attention edges and lost none")
@@ -229,7 +227,7 @@ class _Checks:
             total[: len(here)] += here
             self.edges[:, layer].index_add_(0, variants[: len(here)], here)
             self.asked[rows.variant[: len(here)][rows.cut_at(layer)], layer] = True
-        named = torch.from_numpy(np.array([bool(row.cut.keys) for row in rows.rows])).to(self.lm.device)
+        named = torch.from_numpy(np.array([row.cut.changes for row in rows.rows])).to(self.lm.device)
         self.untouched.append((named & (total == 0)).any())
 
     def finish(self) -> EdgeCounts:

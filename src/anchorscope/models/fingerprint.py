@@ -24,16 +24,37 @@ _BYTES = 8  # of a word
 _MULTIPLIER, _INCREMENT = 6364136223846793005, 1442695040888963407  # Knuth's MMIX generator
 
 
-def model_fingerprint(model: Any) -> str:
-    """sha256 over the configuration and over name, shape, precision and every bit of all tensors."""
-    settings = model.config.to_dict()
+def model_fingerprint(model: Any, dtype: torch.dtype | None = None) -> str:
+    """sha256 over the configuration and over name, shape, precision and every bit of all tensors.
+
+    With `dtype`, that of the same model in another precision: weights that were widened when they were loaded, or are
+    rounded as a loader would round them, are the same model.
+    """
+    settings, own = model.config.to_dict(), model.dtype
     for name in ("_name_or_path", "transformers_version"):
         settings.pop(name, None)  # where a model lies and who saved it changes no number
+    if dtype is not None:
+        settings = _in_precision(settings, own, dtype)
     digest = hashlib.sha256(json.dumps(settings, sort_keys=True, default=str).encode())
     known: dict[tuple[Any, ...], bytes] = {}
     for name, tensor in sorted(model.state_dict().items()):
-        _add(digest, name, tensor, known)
+        is_cast = dtype not in (None, own) and isinstance(tensor, Tensor) and tensor.dtype == own
+        # A copy's memory may be given to the next one: what is known by its place is no copy.
+        _add(digest, name, tensor.to(dtype) if is_cast else tensor, {} if is_cast else known)
     return digest.hexdigest()
+
+
+def _in_precision(settings: dict[str, Any], own: torch.dtype, wanted: torch.dtype) -> dict[str, Any]:
+    """A configuration that names another precision, wherever it names one."""
+    old, new = (str(one).removeprefix("torch.") for one in (own, wanted))
+    changed: dict[str, Any] = {}
+    for name, value in settings.items():
+        if isinstance(value, dict):
+            changed[name] = _in_precision(value, own, wanted)
+        else:
+            is_named = name in ("dtype", "torch_dtype") and str(value).removeprefix("torch.") == old
+            changed[name] = new if is_named else value
+    return changed
 
 
 def tokenizer_fingerprint(tokenizer: Any) -> str:

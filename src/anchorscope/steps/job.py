@@ -10,7 +10,6 @@ from anchorscope.artefacts.durable import canonical_hash
 from anchorscope.artefacts.formats import records
 from anchorscope.artefacts.run_folder import RunFolder
 from anchorscope.artefacts.step import MadeFrom, Source, Step
-from anchorscope.engine.budget import automatic_tokens, compile_threshold
 from anchorscope.engine.sequences import SITES
 from anchorscope.execute.executor import LocalExecutor
 from anchorscope.interventions.intervention import Writer
@@ -18,6 +17,7 @@ from anchorscope.models.language_model import LanguageModel, ModelIdentity
 from anchorscope.models.loading import load as load_model
 from anchorscope.models.loading import make_ready, source_signature
 from anchorscope.models.wrapping import wrap
+from anchorscope.plan.for_model import planner_for
 from anchorscope.plan.passes import Planner
 from anchorscope.prepare import solver_device
 from anchorscope.progress import Progress
@@ -74,15 +74,7 @@ class Job:
         return step.value
 
     def _look_at_model(self) -> ModelRecord:
-        lm = self.lm
-        planner = Planner(
-            n_layers=lm.n_layers,
-            n_heads=lm.n_heads,
-            windows=tuple(lm.sliding_window(layer) for layer in range(lm.n_layers)),
-            batch_tokens=automatic_tokens(lm),
-            compile_from=compile_threshold(lm),
-        )
-        return ModelRecord(lm.identity(), planner)
+        return ModelRecord(self.lm.identity(), planner_for(self.lm))
 
     @cached_property
     def model(self) -> Source:

@@ -1,0 +1,99 @@
+"""`anchorscope score`: is this answer true? A saved detector says so of one answer, or of a file of them."""
+
+from collections import Counter
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.table import Table
+from rich.text import Text
+
+from anchorscope.cli.terminal import emit_json, harmless, listener, say, user_errors
+
+if TYPE_CHECKING:
+    from anchorscope.detecting.score import Scored
+
+IN_WORDS = {
+    "accept": "accept",
+    "abstain": "abstain: not sure enough",
+    "out-of-range": "out of range: unlike the training data",
+}
+"""Verdicts as a person reads them."""
+_STOPPED = "stopped; nothing half made was kept, the same command starts again"
+_SHOWN, _LONG = 40, 60
+
+
+def score(
+    what: Annotated[
+        str, typer.Argument(
+            metavar="FILE_OR_QUESTION",
+            help="A question in quotes, a question file (with or without a column model_answer), or a dataset.",
+        ),
+    ],
+    detector: Annotated[Path, typer.Option(help="The bundle: a folder that anchorscope detect has written.")],
+    answer: Annotated[str | None, typer.Option(help="The answer to the question; else the model answers.")] = None,
+    model: Annotated[
+        str | None, typer.Option(help="Where the detector's model is, if not where it was in training.")
+    ] = None,
+    risk: Annotated[
+        float | None,
+        typer.Option(help="The share of wrong answers among accepted ones; one that the detector was trained for."),
+    ] = None,
+    generate: Annotated[
+        bool, typer.Option("--generate/--no-generate", help="Whether the model may answer what has no answer.")
+    ] = True,
+    out: Annotated[Path | None, typer.Option(help="Write the rows to FILE.csv, .parquet or .jsonl.")] = None,
+    columns: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME=COLUMN,...", help="Which of your columns is what: question=prompt."),
+    ] = None,
+    on_bad_row: Annotated[str, typer.Option(help="What a bad row of a file does: fail, or skip and count.")] = "fail",
+    device: Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:N or balanced.")] = "auto",
+    dtype: Annotated[str, typer.Option(help="Precision of the model; auto is that of the training.")] = "auto",
+    batch_tokens: Annotated[int | None, typer.Option(min=1, help="Tokens run together; found where not given.")] = None,
+    quiet: Annotated[bool, typer.Option("--quiet", help="No progress; errors only.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object on standard output.")] = False,
+) -> None:
+    """Say how probable it is that answers are true, and which to accept."""
+    from anchorscope.detecting.score import ScoreOptions  # only here: help has to come at once
+    from anchorscope.detecting.score import score as score_all
+
+    named = tuple(part for text in columns or () for part in text.split(",") if part)
+    options = ScoreOptions(answer, model, generate, risk, named, on_bad_row, device, dtype, batch_tokens, out)
+    with user_errors(stopped=_STOPPED):
+        scored = score_all(detector, what, options, listener(quiet))
+    if as_json:
+        return emit_json(scored.record() | ({} if out is None else {"out": str(out)}))
+    if not quiet or out is None:
+        _show(scored)
+    if out is not None:
+        say(f"rows: {out}", quiet)
+    if scored.bad_rows:
+        say(f"warning: {scored.bad_rows:,} bad rows were left out", quiet)
+
+
+def _show(scored: "Scored") -> None:
+    """The verdicts first; the common warnings once, below."""
+    from anchorscope.cli.item_page import page, short
+
+    n = len(scored.scores)
+    common = [text for text, times in Counter(text for one in scored.scores for text in one.warnings).items()
+              if times == n > 1]  # fmt: skip
+    with page(_LONG * 4) as console:
+        table = Table.grid(padding=(0, 2, 0, 0))
+        for one in scored.scores[:_SHOWN]:
+            told = "" if one.truth_probability is None else f"{one.truth_probability:.0%} true"
+            warned = "; ".join(text for text in one.warnings if text not in common)
+            about = f"{short(one.question, _LONG)} → {short(one.answer, _LONG) or 'nothing'}"
+            pathway = "" if one.pathway_score is None else f"cut {one.pathway_score:+.1f}"
+            cells = (IN_WORDS[one.verdict], told, about, pathway, warned)
+            table.add_row(*(Text(harmless(cell)) for cell in cells))
+        console.print(table)
+    if n > _SHOWN:
+        say(f"{_SHOWN} of {n:,} items; --out FILE.csv or --json has all")
+    for text in common:
+        say(f"warning: {text}")
+    if n > 1:
+        counts = Counter(one.verdict for one in scored.scores)
+        told = ", ".join(f"{counts[verdict]:,} {verdict}" for verdict in IN_WORDS if counts[verdict])
+        say(f"{n:,} answers in {scored.seconds:.1f} s: {told}")

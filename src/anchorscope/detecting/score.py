@@ -1,0 +1,160 @@
+"""The job of `anchorscope score`: a bundle and a question, or a file of them, become scores, a table, a file."""
+
+import time
+from collections.abc import Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from anchorscope.artefacts.durable import make_folder, replacing
+from anchorscope.datasets.catalog import BUILT_IN, WITH_FILE, DatasetSpec, open_dataset, parse_columns, parse_spec
+from anchorscope.datasets.question import Question
+from anchorscope.detectors.bundle import read_bundle
+from anchorscope.detectors.detector import Detector, asked
+from anchorscope.detectors.runs import refuse_unknown
+from anchorscope.detectors.scoring import Score
+from anchorscope.detectors.trained import TrainedDetector
+from anchorscope.errors import UserError, unknown
+from anchorscope.models.process_settings import few_collections
+from anchorscope.progress import Progress
+
+WRITTEN = (".csv", ".parquet", ".jsonl")
+"""What `--out` writes, by the file's ending."""
+_READ = (".csv", ".tsv", ".json", ".jsonl", ".parquet", ".gz", ".txt")
+SCHEMA = {
+    "item_id": pl.String, "question": pl.String, "answer": pl.String, "truth_probability": pl.Float64,
+    "log_odds": pl.Float64, "verdict": pl.String, "warnings": pl.List(pl.String), "pathway_score": pl.Float64,
+}  # fmt: skip
+"""Columns of the rows that are written."""
+
+
+@dataclass(frozen=True)
+class ScoreOptions:
+    """What can be asked for beside bundle and questions."""
+
+    answer: str | None = None
+    """An answer to a single question."""
+    model: str | None = None
+    """Another source of the same model."""
+    generate: bool = True
+    """Whether the model may answer what has no answer."""
+    risk: float | None = None
+    columns: tuple[str, ...] = ()
+    on_bad_row: str = "fail"
+    device: str = "auto"
+    dtype: str = "auto"
+    batch_tokens: int | None = None
+    out: Path | None = None
+    """The file that rows are written to."""
+
+
+@dataclass(frozen=True)
+class Scored:
+    """What came out."""
+
+    trained: TrainedDetector
+    item_ids: tuple[str, ...]
+    scores: tuple[Score, ...]
+    bad_rows: int
+    """Rows of the file that could not be read and were left out."""
+    seconds: float
+    """For answering and scoring; loading the model not counted."""
+
+    def rows(self) -> list[dict[str, Any]]:
+        """One record per item."""
+        return [{"item_id": name, **score.record()} for name, score in zip(self.item_ids, self.scores, strict=True)]
+
+    def record(self) -> dict[str, Any]:
+        """As one JSON object."""
+        return {
+            "detector": self.trained.name, "model": self.trained.setting.model, "sha256": self.trained.sha256,
+            "items": self.rows(), "n": len(self.scores), "bad_rows": self.bad_rows,
+            "seconds": round(self.seconds, 3),
+        }  # fmt: skip
+
+
+def score(bundle: Path, what: str, options: ScoreOptions, progress: Progress) -> Scored:
+    """Scores a question or a file of them; every mistake that can be seen before the model is loaded is told before."""
+    trained = read_bundle(bundle)
+    trained.threshold(options.risk)
+    refuse_unknown(trained.needs, trained.setting.n_layers)
+    if options.out is not None:
+        _refuse_unwritable(options.out)
+    questions, bad_rows = _questions(what, options)
+    detector = Detector.of(
+        trained, options.model, device=options.device, dtype=options.dtype, batch_tokens=options.batch_tokens,
+        progress=progress,
+    )  # fmt: skip
+    began = time.monotonic()
+    with few_collections() if len(questions) > 1 else nullcontext():
+        scores = detector.score_questions(questions, risk=options.risk)
+    seconds = time.monotonic() - began
+    scored = Scored(trained, tuple(one.item_id for one in questions), tuple(scores), bad_rows, seconds)
+    if options.out is not None:
+        write_rows(scored.rows(), options.out)
+    return scored
+
+
+def _questions(what: str, options: ScoreOptions) -> tuple[list[Question], int]:
+    """The questions that are meant, and how many rows of a file were left out."""
+    spec = dataset_of(what)
+    if spec is None:
+        if options.answer is None and not options.generate:
+            raise UserError("The question has no answer and none may be generated; add --answer TEXT or --generate.")
+        return [asked(what, options.answer)], 0
+    if options.answer is not None:
+        raise UserError(
+            f"--answer goes with a single question, and {what!r} is a file; give it a column model_answer instead."
+        )
+    reading = open_dataset(spec, options.on_bad_row, parse_columns(options.columns), graded=False)
+    questions = list(reading)
+    if not questions:
+        raise UserError(f"{what!r} holds no question that can be scored ({reading.rows} rows, all bad).")
+    without = [one for one in questions if one.model_answer is None]
+    if without and not options.generate:
+        raise UserError(
+            f"{len(without):,} of {len(questions):,} questions of {what!r} have no model_answer and none may be "
+            f"generated; give the column model_answer, or allow the model to answer with --generate."
+        )
+    return questions, len(reading.bad_rows)
+
+
+def dataset_of(what: str) -> DatasetSpec | None:
+    """The dataset that a text names: one known by name, a file that is there or reads like one; None for a question."""
+    text = what.strip()
+    if text in (*BUILT_IN, *WITH_FILE) or text.startswith("file:") or text.split("=")[0] in WITH_FILE:
+        return parse_spec(text)
+    path = Path(text).expanduser()
+    try:
+        is_file = path.exists() and not (path.is_dir() and " " in text)
+    except OSError:  # too long for a path
+        is_file = False
+    return parse_spec(f"file:{text}") if text and (is_file or path.suffix.lower() in _READ) else None
+
+
+def _refuse_unwritable(out: Path) -> None:
+    if out.suffix.lower() not in WRITTEN:
+        raise unknown("ending of --out", out.suffix or str(out), WRITTEN)
+    if out.is_dir():
+        raise UserError(f"--out {str(out)!r} is a folder; name a file ending in {', '.join(WRITTEN)}.")
+
+
+def write_rows(rows: Sequence[dict[str, Any]], out: Path) -> None:
+    """Writes rows as the file's ending says, whole or not at all; CSV has warnings as one text."""
+    frame = pl.DataFrame(rows, schema=SCHEMA)
+    try:
+        make_folder(out.parent)
+        with replacing(out) as half_made:
+            if out.suffix.lower() == ".parquet":
+                frame.write_parquet(half_made)
+            elif out.suffix.lower() == ".jsonl":
+                frame.write_ndjson(half_made)
+            else:
+                frame.with_columns(pl.col("warnings").list.join("; ")).write_csv(half_made)
+    except OSError as error:
+        raise UserError(
+            f"--out {str(out)!r} cannot be written ({error.strerror}); choose a place where files can be made."
+        ) from None

@@ -1,0 +1,185 @@
+"""A detector on disk: a folder with `detector.json` and `weights.safetensors`, nothing else, and no pickle.
+
+`detector.json` holds everything that is no tensor, the sha256 of the weights' file, and the sha256 of its own content
+(canonical JSON, without that entry). It is read only if its bytes are exactly what would be written for what it says:
+so no byte of either file can change unseen. What cannot be read is refused in one line.
+"""
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load as load_tensors
+from safetensors.torch import save as save_tensors
+from torch import Tensor
+
+from anchorscope.answers.template import Template
+from anchorscope.detectors.storing import load_parts, store_parts
+from anchorscope.detectors.trained import Calibrated, Card, DetectorSetting, TrainedDetector
+from anchorscope.detectors.training_range import TrainingRange
+from anchorscope.errors import UserError
+from anchorscope.stats.calibration import Calibration
+from anchorscope.stats.risk_control import Threshold
+
+JSON, WEIGHTS = "detector.json", "weights.safetensors"
+SCHEMA = "anchorscope-detector"
+SCHEMA_VERSION = 1
+"""Raised whenever the form changes."""
+MOST_BYTES = 5_000_000
+"""Both files together: a detector is a small thing beside its model."""
+_FITTED, _FALLBACK, _RANGE = "fitted", "fallback", "range"
+_AGAIN = "copy the bundle again from where it was made, or train it again with anchorscope detect"
+
+
+@dataclass(frozen=True)
+class PackedDetector:
+    """The bytes of both files."""
+
+    json: bytes
+    weights: bytes
+    sha256: str
+    """Of the content of `detector.json`, and through it of the weights."""
+
+    @property
+    def files(self) -> dict[str, bytes]:
+        """Content by file name."""
+        return {JSON: self.json, WEIGHTS: self.weights}
+
+
+def pack(trained: TrainedDetector) -> PackedDetector:
+    """A detector as the files of a bundle."""
+    parts = {_FITTED: trained.fitted}
+    if trained.fallback is not None:
+        parts[_FALLBACK] = trained.fallback.fitted
+    tensors, stored = store_parts(parts)
+    span = None
+    if trained.range is not None:
+        own, span = trained.range.stored()
+        tensors |= {f"{_RANGE}/{name}": tensor for name, tensor in own.items()}
+    _refuse_no_numbers(tensors, f"Detector {trained.name!r} cannot be saved")
+    weights = save_tensors({name: tensor.detach().cpu().contiguous() for name, tensor in sorted(tensors.items())})
+    record = {
+        "schema": SCHEMA, "schema_version": SCHEMA_VERSION, "name": trained.name, "parts": stored, "range": span,
+        "calibration": asdict(trained.calibration),
+        "fallback_calibration": None if trained.fallback is None else asdict(trained.fallback.calibration),
+        "thresholds": [asdict(one) for one in trained.thresholds], "setting": asdict(trained.setting),
+        "card": asdict(trained.card), "weights_sha256": hashlib.sha256(weights).hexdigest(),
+    }  # fmt: skip
+    sha256 = _hash(record)
+    text = _written({**record, "sha256": sha256})
+    if len(text) + len(weights) > MOST_BYTES:
+        raise UserError(
+            f"Detector {trained.name!r} takes {(len(text) + len(weights)) / 1e6:.1f} MB, and a bundle may have "
+            f"{MOST_BYTES / 1e6:g}; save one that reads fewer layers."
+        )
+    return PackedDetector(text, weights, sha256)
+
+
+def read_bundle(place: str | Path) -> TrainedDetector:
+    """The detector of a bundle, refused in one line where it is not what was written."""
+    folder = Path(place)
+    found = {name: _read(folder, name) for name in (JSON, WEIGHTS)}
+    return unpack(found, str(folder))
+
+
+def unpack(files: Mapping[str, bytes], name: str) -> TrainedDetector:
+    """The detector of a bundle's two files; `name` is what an error calls it."""
+    if sum(map(len, files.values())) > MOST_BYTES:
+        raise _refused(name, f"it has more than {MOST_BYTES / 1e6:g} MB, which no detector needs")
+    record = _record(files[JSON], name)
+    if hashlib.sha256(files[WEIGHTS]).hexdigest() != record.get("weights_sha256"):
+        raise _refused(name, f"{WEIGHTS} was altered or cut off (its sha256 is not the one in {JSON})")
+    try:
+        tensors = load_tensors(files[WEIGHTS])
+        trained = _trained(record, tensors)
+    except UserError as error:
+        raise UserError(f"The bundle {name!r} cannot be used: {error}.") from None
+    except (SafetensorError, KeyError, TypeError, ValueError, AttributeError, RuntimeError) as error:
+        told = " ".join(str(error).split())[:120] or type(error).__name__
+        raise _refused(name, f"it lacks something or holds something else than a detector ({told})") from None
+    _refuse_no_numbers(tensors, f"The bundle {name!r} cannot be used")
+    return trained
+
+
+def _read(folder: Path, name: str) -> bytes:
+    try:
+        if folder.is_dir() and (folder / name).stat().st_size > MOST_BYTES:
+            raise _refused(str(folder), f"{name} has more than {MOST_BYTES / 1e6:g} MB, which no detector needs")
+        return (folder / name).read_bytes()
+    except OSError as error:
+        found = f"{name} is missing" if folder.is_dir() else "there is no such folder"
+        if not isinstance(error, FileNotFoundError | NotADirectoryError):
+            found = f"{name} cannot be read ({error.strerror})"
+        raise UserError(
+            f"The bundle {str(folder)!r} cannot be read: {found}. Give the folder that holds {JSON} and {WEIGHTS}, "
+            f"as anchorscope detect writes it."
+        ) from None
+
+
+def _record(data: bytes, name: str) -> dict[str, Any]:
+    """What `detector.json` says, if it is whole."""
+    try:
+        record = json.loads(data, parse_constant=_no_constant)
+        as_written = _written(record)
+    except (ValueError, RecursionError):
+        raise _refused(name, f"{JSON} is no JSON: it was altered or cut off") from None
+    if not isinstance(record, dict) or record.get("schema") != SCHEMA:
+        raise _refused(name, f"{JSON} does not describe a detector")
+    if record.get("schema_version") != SCHEMA_VERSION:
+        raise UserError(
+            f"The bundle {name!r} has the schema version {record.get('schema_version')!r}, and this anchorscope reads "
+            f"{SCHEMA_VERSION}; use the version of anchorscope that made it, or train it again with anchorscope detect."
+        )
+    content = {key: value for key, value in record.items() if key != "sha256"}
+    if _hash(content) != record.get("sha256") or as_written != data:
+        raise _refused(name, f"{JSON} was altered (its sha256 is not that of its content)")
+    return record
+
+
+def _trained(record: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> TrainedDetector:
+    parts = load_parts(tensors, record["parts"])
+    own = {key.removeprefix(f"{_RANGE}/"): one for key, one in tensors.items() if key.startswith(f"{_RANGE}/")}
+    fallback = None
+    if _FALLBACK in parts:
+        fallback = Calibrated(parts[_FALLBACK], Calibration(**record["fallback_calibration"]))
+    setting = dict(record["setting"])
+    card = {key: tuple(value) if isinstance(value, list) else value for key, value in record["card"].items()}
+    return TrainedDetector(
+        name=str(record["name"]),
+        fitted=parts[_FITTED],
+        calibration=Calibration(**record["calibration"]),
+        setting=DetectorSetting(template=Template(**setting.pop("template")), **setting),
+        card=Card(**card),
+        thresholds=tuple(Threshold(**one) for one in record["thresholds"]),
+        range=None if record["range"] is None else TrainingRange.from_stored(own, record["range"]),
+        fallback=fallback,
+        sha256=str(record["sha256"]),
+    )
+
+
+def _written(record: Mapping[str, Any]) -> bytes:
+    """The one way in which a record is written; NaN is refused, since JSON has none."""
+    return (json.dumps(record, sort_keys=True, indent=1, allow_nan=False, ensure_ascii=False) + "\n").encode()
+
+
+def _no_constant(name: str) -> float:
+    raise ValueError(f"{name} is no number")
+
+
+def _hash(record: Mapping[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(record, sort_keys=True).encode()).hexdigest()
+
+
+def _refuse_no_numbers(tensors: Mapping[str, Tensor], what: str) -> None:
+    for name, tensor in tensors.items():
+        if tensor.is_floating_point() and not bool(torch.isfinite(tensor).all()):
+            raise UserError(f"{what}: its weights {name!r} hold NaN or infinity; train it again.")
+
+
+def _refused(name: str, why: str) -> UserError:
+    return UserError(f"The bundle {name!r} cannot be used: {why}; {_AGAIN}.")

@@ -1,0 +1,127 @@
+"""From which probability on answers may be accepted, if at most a given share of the accepted ones may be false.
+
+Candidates are tried from the strictest to the laxest (learn then test, with a fixed sequence): each accepts some of
+the calibration answers, and passes if, were the error rate above the risk, so few false ones among so many would be
+seen with a probability of at most delta (exact binomial test; the upper bound of Clopper and Pearson). The first
+candidate that fails ends the search; the last that passed is the threshold. As the search stops at the first failure,
+nothing has to be paid for the number of candidates.
+
+**What is promised.** For answers drawn as the calibration answers were (independent, and none of them used to fit
+detector or calibration), the error rate among accepted answers is at most `risk`, with probability 1 − delta over the
+draw of the calibration answers. Candidates are order statistics of the calibration probabilities: given the k-th
+largest, those above it are independent draws from what a threshold there accepts, so each single test is exact; so is
+the sequence if the error rate rises above `risk` once and stays there as the threshold falls, which is what it does
+with a useful score. Nothing is promised on other data. Several answers of one question are no independent draws: give
+one per question.
+
+**Another prevalence.** Calibration answers are often balanced, half true, while of the answers to come 5 % are.
+Weighted counts with an effective sample size would not do: where no false answer was accepted, nothing would tell how
+heavy one would have been, and the bound comes out far too low. But under a prior shift (see `stats.calibration`) the
+odds of an accepted answer to be false change by a known factor. So the same exact test is done on the same counts, at
+the risk that corresponds to the wanted one.
+"""
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy.special import expit, logit
+from scipy.stats import binom
+
+from anchorscope.stats.calibration import at_prevalence
+
+DELTA = 0.1
+"""How often the promise may fail."""
+_CANDIDATES = 200  # the more, the closer the threshold comes to the best one; each is a step of the sequence
+_FIRST_ERRORS = 2
+"""The first candidate accepts so many answers that it passes with two false ones. With fewer, one false answer among
+the very best ends the search at once; with more, a detector that is sure of few answers may accept none."""
+
+
+@dataclass(frozen=True)
+class Threshold:
+    """From which probability on an answer is accepted."""
+
+    risk: float
+    """Largest share of false answers among the accepted ones."""
+    delta: float
+    """How often the promise may fail."""
+    probability: float | None
+    """Accept where the probability is at least this; None: not reachable with these answers."""
+    coverage: float
+    """Share of all answers that are accepted; 0 where the risk is not reachable."""
+    n: int
+    """Calibration answers."""
+    prevalence: float | None = None
+    """Share of true answers that the promise is for; None: that of the calibration answers."""
+
+    @property
+    def reachable(self) -> bool:
+        """Whether any answer may be accepted."""
+        return self.probability is not None
+
+    def to_dict(self) -> dict[str, Any]:
+        """As plain values, to store."""
+        return asdict(self)
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> "Threshold":
+        """Of stored values."""
+
+        def known(name: str) -> float | None:
+            return None if values.get(name) is None else float(values[name])
+
+        risk, delta, coverage = (float(values[name]) for name in ("risk", "delta", "coverage"))
+        return cls(risk, delta, known("probability"), coverage, int(values["n"]), known("prevalence"))
+
+
+def threshold_at_risk(
+    probability: ArrayLike, truthful: ArrayLike, risk: float, delta: float = DELTA, prevalence: float | None = None
+) -> Threshold:
+    """The laxest threshold on these probabilities [item] that keeps the risk.
+
+    With a `prevalence`, the promise is for data with so large a share of true answers, under a prior shift.
+    """
+    if not 0 < risk < 1 or not 0 < delta < 1:
+        raise ValueError(f"risk and delta lie between 0 and 1; found {risk:.4g} and {delta:.4g}")
+    said, labels = np.asarray(probability, np.float64), np.asarray(truthful, bool)
+    if len(said) and not (said.min() >= 0 and said.max() <= 1):
+        raise ValueError(f"a probability lies between 0 and 1; found {said.min():.4g} to {said.max():.4g}")
+    n = len(said)
+    order = np.argsort(-said, kind="stable")
+    ranked, errors = said[order], np.append(0, np.cumsum(~labels[order]))
+    tested = risk if prevalence is None else _risk_here(risk, float(labels.mean()), prevalence)
+    sizes = np.arange(n + 1)
+    first = sizes[binom.cdf(_FIRST_ERRORS, sizes, tested) <= delta]
+    places = np.unique(np.linspace(first[0], n, _CANDIDATES).astype(int)) if len(first) else np.zeros(0, int)
+    # Accepted are those above the answer at a place; behind the last place, all.
+    accepted = np.where(places == n, n, np.searchsorted(-ranked, -ranked[np.minimum(places, n - 1)], side="left"))
+    passed = binom.cdf(errors[accepted], accepted, tested) <= delta
+    best: tuple[float, int] | None = None
+    for place, number, fine in zip(places, accepted, passed, strict=True):
+        if number < first[0]:
+            continue  # so many are equal that the first candidates accept too few
+        if not fine:
+            break
+        best = (0.0 if place == n else float(np.nextafter(ranked[place], 2.0)), int(number))
+    if best is None:
+        return Threshold(risk, delta, None, 0.0, n, prevalence)
+    return Threshold(risk, delta, best[0], _coverage(labels[order], best[1], prevalence), n, prevalence)
+
+
+def _risk_here(risk: float, share_true: float, prevalence: float) -> float:
+    """The risk among calibration answers that is the given one where another share of all answers is true."""
+    if not 0 < share_true < 1:
+        raise ValueError("another prevalence needs calibration answers of both kinds, true and false")
+    return float(expit(at_prevalence(logit(risk), 1 - prevalence, 1 - share_true)))
+
+
+def _coverage(ranked_truthful: np.ndarray, accepted: int, prevalence: float | None) -> float:
+    """Share of answers accepted, true and false ones in the wanted proportion."""
+    if prevalence is None:
+        return accepted / len(ranked_truthful)
+    true, false = ranked_truthful[:accepted].sum(), (~ranked_truthful[:accepted]).sum()
+    all_true = ranked_truthful.sum()
+    return float(prevalence * true / all_true + (1 - prevalence) * false / (len(ranked_truthful) - all_true))

@@ -1,0 +1,86 @@
+"""What the tests of bundles and scoring share: a detector of made-up weights on a tiny model."""
+
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+
+from anchorscope.answers.prompt import make_template
+from anchorscope.detectors.features import Features, Needs, StateKey
+from anchorscope.detectors.fitted import LinearProbe
+from anchorscope.detectors.storing import KINDS, load_parts, register, store_parts
+from anchorscope.detectors.trained import Calibrated, Card, DetectorSetting, TrainedDetector
+from anchorscope.detectors.training_range import TrainingRange
+from anchorscope.models.language_model import LanguageModel
+from anchorscope.stats.calibration import Calibration
+from anchorscope.stats.risk_control import Threshold
+
+CLEAN: StateKey = ("clean", "mlp", 2)
+CUT: StateKey = ("knockout", "residual", 1)
+PAIRS = (
+    ("Who wrote Dracula?", "Bram Stoker"),
+    ("What is the capital of Peru?", "Lima"),
+    ("In which year did the long war between the two houses end?", "1485"),
+    ("Who painted The Night Watch?", "R"),
+    ("What is the capital of France?", "the city of light, Paris, on the river Seine"),
+)
+"""Questions of different lengths with answers of one token and of many."""
+
+
+@dataclass(frozen=True)
+class Sum:
+    """A detector made of others and of numbers, as real ones are: log-odds are added up, columns too."""
+
+    kind: ClassVar[str] = "test-sum"
+
+    parts: tuple[LinearProbe, ...]
+    columns: tuple[str, ...] = ()
+
+    @property
+    def needs(self) -> Needs:
+        return Needs.together([*(part.needs for part in self.parts), Needs(columns=self.columns)])
+
+    def log_odds(self, features: Features) -> np.ndarray:
+        return sum((part.log_odds(features) for part in self.parts), np.zeros(features.n_items)) + sum(
+            (features.columns[name] for name in self.columns), np.zeros(features.n_items)
+        )
+
+    def pathway_score(self, features: Features) -> np.ndarray:
+        return self.parts[-1].log_odds(features) - self.parts[0].log_odds(features)
+
+    def stored(self) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
+        tensors, parts = store_parts({str(place): part for place, part in enumerate(self.parts)})
+        return tensors, {"parts": parts, "columns": list(self.columns)}
+
+    @classmethod
+    def from_stored(cls, tensors: Any, values: Any) -> "Sum":
+        return cls(tuple(load_parts(tensors, values["parts"]).values()), tuple(values["columns"]))  # type: ignore[arg-type]
+
+
+if Sum.kind not in KINDS:  # this file may be read twice, under two names
+    register(Sum)
+
+
+def probe(key: StateKey = CLEAN, seed: int = 0, width: int = 32) -> LinearProbe:
+    weight = torch.randn(width, generator=torch.Generator().manual_seed(seed)) / width
+    return LinearProbe(key, weight, 0.25)
+
+
+def setting_of(lm: LanguageModel, position: str = "final", prompt: str = "few-shot") -> DetectorSetting:
+    template = make_template(prompt, lm.tokenizer, lm.needs_bos)
+    return DetectorSetting.of(lm.identity(), template, position, max_new_tokens=6)
+
+
+def trained_on(lm: LanguageModel, **changes: Any) -> TrainedDetector:
+    """A probe with all that a bundle can hold; its range is that of random states, wide enough for every item."""
+    states = torch.randn(60, lm.d_model, generator=torch.Generator().manual_seed(1))
+    span = replace(TrainingRange.fit(CLEAN, states, longest=400), limit=1e9)
+    whole = TrainedDetector(
+        "probe", probe(), Calibration(1.5, -0.2, 0.5), setting_of(lm),
+        Card("made up", ({"metric": "auroc", "value": 0.5, "n": 60},), ("none",), ("knows nothing",),
+             {"anchorscope": "0.1.0"}),
+        (Threshold(0.2, 0.1, 0.45, 0.7, 60), Threshold(0.05, 0.1, None, 0.0, 60)), span,
+        Calibrated(probe(seed=5), Calibration(0.5, 0.1, 0.5)),
+    )  # fmt: skip
+    return replace(whole, **changes)

@@ -1,0 +1,150 @@
+"""A bundle is what was saved to the last bit, or it is refused in one line."""
+
+import hashlib
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from detector_cases import CUT, Sum, probe, trained_on
+from hypothesis import given
+from hypothesis import strategies as st
+
+from anchorscope.artefacts.bundles import write_bundle
+from anchorscope.detectors.bundle import JSON, MOST_BYTES, WEIGHTS, pack, read_bundle, unpack
+from anchorscope.detectors.fitted import LinearProbe
+from anchorscope.detectors.storing import KINDS, register, store_parts
+from anchorscope.detectors.trained import TrainedDetector
+from anchorscope.errors import UserError
+from anchorscope.models.language_model import LanguageModel
+
+
+@pytest.fixture(scope="module")
+def trained(tiny_llama: LanguageModel) -> TrainedDetector:
+    return trained_on(tiny_llama, fitted=Sum((probe(), probe(CUT, 3)), ("log_prob_mean",)))
+
+
+def refused(files: dict[str, bytes], message: str) -> None:
+    with pytest.raises(UserError, match=message) as told:
+        unpack(files, "here")
+    assert "\n" not in str(told.value)
+
+
+def altered(files: dict[str, bytes], **changes: Any) -> dict[str, bytes]:
+    """A bundle that says something else, with hashes that fit: what another program might write."""
+    record = {**json.loads(files[JSON]), **changes}
+    record.pop("sha256")
+    whole = {**record, "sha256": hashlib.sha256(json.dumps(record, sort_keys=True).encode()).hexdigest()}
+    text = json.dumps(whole, sort_keys=True, indent=1, ensure_ascii=False) + "\n"
+    return {**files, JSON: text.encode()}
+
+
+def test_a_bundle_is_two_files_and_holds_the_whole_detector(trained: TrainedDetector, tmp_path: Path) -> None:
+    sha256 = write_bundle(tmp_path / "made" / "probe", trained)
+    assert sorted(one.name for one in (tmp_path / "made" / "probe").iterdir()) == [JSON, WEIGHTS]
+    assert [one.name for one in (tmp_path / "made").iterdir()] == ["probe"]
+    again = read_bundle(tmp_path / "made" / "probe")
+    assert again.sha256 == sha256
+    assert pack(again).files == pack(trained).files
+    plain = ("name", "calibration", "setting", "card", "thresholds")
+    assert [getattr(again, name) for name in plain] == [getattr(trained, name) for name in plain]
+    assert again.needs == trained.needs
+    assert isinstance(again.fitted, Sum)
+    torch.testing.assert_close(again.fitted.parts[1].weight, probe(CUT, 3).weight, rtol=0, atol=0)
+    assert write_bundle(tmp_path / "made" / "probe", trained) == sha256  # in its own place
+
+
+def test_nothing_else_is_overwritten(trained: TrainedDetector, tmp_path: Path) -> None:
+    (tmp_path / "thesis.tex").write_text("all of it")
+    with pytest.raises(UserError, match=r"is no bundle \(it holds 'thesis.tex'\)"):
+        write_bundle(tmp_path, trained)
+    with pytest.raises(UserError, match="it is a file"):
+        write_bundle(tmp_path / "thesis.tex", trained)
+    assert (tmp_path / "thesis.tex").read_text() == "all of it"
+
+
+@given(data=st.data())
+def test_no_byte_can_change_unseen(trained: TrainedDetector, data: st.DataObject) -> None:
+    files = pack(trained).files
+    name = data.draw(st.sampled_from(sorted(files)))
+    place = data.draw(st.integers(0, len(files[name]) - 1))
+    other = data.draw(st.integers(1, 255))
+    changed = bytearray(files[name])
+    changed[place] ^= other
+    refused({**files, name: bytes(changed)}, "^The bundle 'here' (cannot be used|has the schema version)")
+
+
+@given(data=st.data())
+def test_no_end_can_be_missing_and_nothing_can_be_added(trained: TrainedDetector, data: st.DataObject) -> None:
+    files = pack(trained).files
+    name = data.draw(st.sampled_from(sorted(files)))
+    stop = data.draw(st.integers(0, len(files[name]) - 1))
+    refused({**files, name: files[name][:stop]}, "cannot be used")
+    refused({**files, name: files[name] + data.draw(st.binary(min_size=1, max_size=9))}, "cannot be used")
+
+
+def test_what_is_no_bundle_is_told(trained: TrainedDetector, tmp_path: Path) -> None:
+    for place, message in (
+        (tmp_path / "nowhere", "there is no such folder"),
+        (tmp_path, "detector.json is missing"),
+        (Path(__file__), "there is no such folder"),
+    ):
+        with pytest.raises(UserError, match=message):
+            read_bundle(place)
+    write_bundle(tmp_path / "one", trained)
+    (tmp_path / "one" / WEIGHTS).unlink()
+    with pytest.raises(UserError, match=r"weights.safetensors is missing. Give the folder"):
+        read_bundle(tmp_path / "one")
+    (tmp_path / "one" / WEIGHTS).write_bytes(bytes(MOST_BYTES + 1))
+    with pytest.raises(UserError, match="more than 5 MB"):
+        read_bundle(tmp_path / "one")
+
+
+def test_what_fits_its_hashes_and_is_still_wrong_is_told(trained: TrainedDetector) -> None:
+    files = pack(trained).files
+    refused(altered(files, schema_version=2), "has the schema version 2, and this anchorscope reads 1")
+    refused(altered(files, schema="a poem"), "does not describe a detector")
+    unknown = {"fitted": {"kind": "oracle", "values": {}}}
+    refused(altered(files, parts=unknown), "the unknown kind 'oracle'; known here: .*linear-probe")
+    refused(altered(files, parts={}), "lacks something")
+    refused(altered(files, calibration={"slope": 1.0}), "lacks something")
+    refused(altered(files, calibration={"slope": 1.0}, thresholds=7, setting=None), "lacks something")
+    refused({**files, JSON: b"[1, 2]"}, "does not describe a detector")
+    refused({**files, JSON: b'{"schema": NaN}'}, "is no JSON")
+    weights = b"no tensors at all"
+    told = altered({**files, WEIGHTS: weights}, weights_sha256=hashlib.sha256(weights).hexdigest())
+    refused(told, "lacks something")
+
+
+def test_weights_that_are_no_numbers_are_neither_saved_nor_loaded(trained: TrainedDetector) -> None:
+    from safetensors.torch import load, save
+
+    bad = LinearProbe(probe().key, probe().weight.clone().fill_(float("nan")), 0.0)
+    with pytest.raises(UserError, match=r"'probe' cannot be saved: its weights 'fitted/weight' hold NaN"):
+        pack(replace(trained, fitted=bad))
+    files = pack(trained).files
+    tensors = load(files[WEIGHTS])
+    tensors["fitted/0/weight"][3] = float("inf")
+    weights = save(tensors)
+    told = altered({**files, WEIGHTS: weights}, weights_sha256=hashlib.sha256(weights).hexdigest())
+    refused(told, "hold NaN or infinity")
+
+
+def test_a_detector_that_is_too_large_is_not_saved(trained: TrainedDetector) -> None:
+    large = LinearProbe(probe().key, torch.zeros(MOST_BYTES // 4), 0.0)
+    with pytest.raises(UserError, match=r"takes 5\.0 MB, and a bundle may have 5; save one that reads fewer layers"):
+        pack(replace(trained, fitted=large))
+
+
+def test_parts_have_plain_names_and_kinds_are_registered_once() -> None:
+    with pytest.raises(ValueError, match="a part is called 'a/b'"):
+        store_parts({"a/b": probe()})
+
+    class Other(LinearProbe):
+        pass
+
+    with pytest.raises(ValueError, match="two kinds"):
+        register(Other)
+    assert KINDS[LinearProbe.kind] is LinearProbe

@@ -1,0 +1,238 @@
+"""Scoring: the states of a run, alone as in a batch, from a saved bundle as before, and only on the right model."""
+
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from detector_cases import CLEAN, CUT, PAIRS, Sum, probe, setting_of, trained_on
+
+import anchorscope
+from anchorscope.artefacts.bundles import write_bundle
+from anchorscope.artefacts.run_folder import open_run
+from anchorscope.datasets.catalog import open_dataset, parse_spec
+from anchorscope.detectors.detector import Detector, asked
+from anchorscope.detectors.features import CONFIDENCE, Needs
+from anchorscope.detectors.runs import ANSWER_TOKENS
+from anchorscope.detectors.session import ScoringSession
+from anchorscope.detectors.training_range import TrainingRange
+from anchorscope.engine.sequences import SITES
+from anchorscope.errors import UserError
+from anchorscope.models.language_model import LanguageModel
+from anchorscope.models.loading import load as load_model
+from anchorscope.models.wrapping import wrap
+from anchorscope.prepare import resolve
+from anchorscope.progress import Silent
+from anchorscope.recipe import make_recipe
+from anchorscope.steps.dataset_steps import DatasetSteps
+from anchorscope.steps.job import Job
+
+sys.path.insert(0, str(Path(__file__).parents[1]))  # pytest's import mode does not make helper modules importable
+
+from conftest import build_tiny, byte_tokenizer, tiny_model  # isort: skip
+from small_facts import quick_options, rows, write_questions  # isort: skip
+
+EVERYTHING = Needs(
+    (CLEAN, CUT, ("question-only", "residual", 0), ("answer-only", "attention", 3), ("clean", "residual", 3)),
+    (*CONFIDENCE, "knockout_log_prob_mean", "knockout_log_prob_min", ANSWER_TOKENS),
+)
+
+
+@pytest.fixture(scope="module")
+def session(tiny_llama: LanguageModel) -> ScoringSession:
+    return ScoringSession(tiny_llama, setting_of(tiny_llama))
+
+
+def close(found: object, wanted: object) -> None:
+    torch.testing.assert_close(torch.as_tensor(found), torch.as_tensor(wanted), rtol=1e-4, atol=1e-5)
+
+
+def test_an_item_alone_has_the_features_of_a_batch(session: ScoringSession) -> None:
+    items = session.items([asked(*pair, place) for place, pair in enumerate(PAIRS)])
+    whole = session.features(items, EVERYTHING)
+    assert set(whole.states) == set(EVERYTHING.states)
+    assert tuple(whole.columns) == EVERYTHING.columns
+    for place, pair in enumerate(PAIRS):
+        (item,) = session.items([asked(*pair)])
+        alone = session.features([item], EVERYTHING)
+        for key, states in alone.states.items():
+            close(states[0], whole.states[key][place])
+        for name, column in alone.columns.items():
+            close(column[0], whole.columns[name][place])
+    assert not torch.allclose(whole.states[CLEAN], session.features(items, Needs((("knockout", "mlp", 2),))).states[
+        "knockout", "mlp", 2])  # fmt: skip
+
+
+def test_scoring_reads_the_states_of_a_run(save_tiny: Callable[[str], Path], tmp_path: Path) -> None:
+    model, questions = save_tiny("llama"), write_questions(tmp_path / "facts.jsonl", rows()[:80])
+    spec, lm = parse_spec(f"file:{questions}"), load_model(str(model))
+    session = ScoringSession(lm, setting_of(lm))
+    asked_again = {one.item_id: one for one in open_dataset(spec)}
+    needs = Needs(tuple((run, "mlp", layer) for run in ("clean", "knockout") for layer in (1, 3)))
+    recipe = resolve(make_recipe(quick_options(questions, model=str(model))))
+    with open_run(tmp_path / "run", str) as folder:
+        run = DatasetSteps(Job(folder, recipe, None, Silent()), spec)
+        items = session.items([asked_again[item.item_id] for item in run.used_items])
+        assert [item.located for item in items] == [item.located for item in run.used_items]
+        assert len(items) == 80
+        found = session.features(items, needs).states
+        for layer in (1, 3):
+            close(found["clean", "mlp", layer], run.clean.value.states[0, SITES.index("mlp"), layer])
+            close(found["knockout", "mlp", layer], run.headline_cut_states()["knockout"][layer])
+
+
+def test_a_pass_stops_at_the_highest_layer_that_is_read(
+    session: ScoringSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    items, run, ran = session.items([asked(*PAIRS[0])]), LanguageModel.run_block, []
+    monkeypatch.setattr(LanguageModel, "run_block", lambda lm, layer, *rest: ran.append(layer) or run(lm, layer, *rest))
+    session.features(items, Needs((("clean", "mlp", 1), ("knockout", "mlp", 0))))
+    assert set(ran) == {0, 1}
+    ran.clear()
+    session.features(items, Needs((("clean", "mlp", 1),), ("log_prob_min",)))  # the head stands above all layers
+    assert set(ran) == {0, 1, 2, 3}
+
+
+def test_confidence_is_what_the_model_itself_says(session: ScoringSession) -> None:
+    (item,) = session.items([asked(*PAIRS[0])])
+    found = session.features([item], Needs(columns=CONFIDENCE)).columns
+    lm, start = session.lm, item.located.answer_start
+    logits = lm.model(torch.tensor([item.located.input_ids])).logits[0, start - 1 : -1].log_softmax(-1).double()
+    said = torch.tensor(item.located.input_ids[start:])
+    own = logits.gather(1, said[:, None])[:, 0]
+    other = logits[0].clone().index_fill(0, said[:1], -torch.inf).max()
+    wanted = (own.mean(), own.min(), own[0], own[0] - other, -(logits.exp() * logits).sum(-1).mean())
+    close(np.array([found[name][0] for name in CONFIDENCE]), torch.stack(wanted).detach())
+
+
+def test_an_answer_of_the_models_own_is_scored_as_if_it_were_given(tiny_llama: LanguageModel) -> None:
+    detector = Detector(trained_on(tiny_llama), tiny_llama)
+    greedy = detector.score("Who wrote Emma?")
+    assert greedy.warnings == ("the answer is truncated after 6 tokens",)
+    (item,) = detector.session.items([asked("Who wrote Emma?")])
+    assert len(item.answer.ids) == 6
+    assert item.answer.text == greedy.answer
+
+
+def test_saved_loaded_and_scored_it_is_the_same(tiny_llama: LanguageModel, tmp_path: Path) -> None:
+    fitted = Sum((probe(), probe(CUT, 3)), ("log_prob_first", "knockout_log_prob_min"))
+    trained = trained_on(tiny_llama, fitted=fitted)
+    write_bundle(tmp_path / "sum", trained)
+    before = Detector(trained, tiny_llama).score_many(PAIRS)
+    loaded = anchorscope.Detector.load(tmp_path / "sum", tiny_llama.model, tiny_llama.tokenizer)
+    assert loaded.score_many(PAIRS) == before
+    assert loaded.card.limits == ("knows nothing",)
+    assert "knows nothing" in loaded._repr_html_()
+    for pair, one in zip(PAIRS, before, strict=True):
+        alone = loaded.score(*pair)
+        assert alone.verdict == one.verdict
+        close([alone.log_odds, alone.truth_probability, alone.pathway_score],
+              [one.log_odds, one.truth_probability, one.pathway_score])  # fmt: skip
+        assert one.truth_probability == pytest.approx(1 / (1 + np.exp(-one.log_odds)))
+        assert one.pathway_score != 0
+
+
+def test_verdicts_follow_the_risk_and_the_range(tiny_llama: LanguageModel) -> None:
+    trained = trained_on(tiny_llama)
+    detector = Detector(trained, tiny_llama)
+    for one in detector.score_many(PAIRS):
+        assert one.verdict == ("accept" if one.truth_probability >= 0.45 else "abstain")
+        assert (one.warnings, one.pathway_score) == ((), None)
+    unreachable = detector.score(*PAIRS[0], risk=0.05)
+    assert unreachable.verdict == "abstain"
+    assert "could not be reached" in unreachable.warnings[0]
+    with pytest.raises(UserError, match=r"no threshold for the risk 0\.1; it was trained for: 0\.2, 0\.05"):
+        detector.score(*PAIRS[0], risk=0.1)
+    plain = Detector(replace(trained, thresholds=()), tiny_llama).score(*PAIRS[0])
+    assert "no risk was measured" in plain.warnings[0]
+    narrow = replace(trained, range=replace(trained.range, limit=0.0, longest=10))
+    outside = Detector(narrow, tiny_llama).score(*PAIRS[0])
+    assert outside.verdict == "out-of-range"
+    assert outside.warnings[0].startswith("context: ")
+    (item,) = detector.session.items([asked(*PAIRS[0])])
+    fallback = probe(seed=5).log_odds(detector.session.features([item], trained.needs))[0]
+    assert outside.log_odds == pytest.approx(0.5 * fallback + 0.1)
+    lonely = Detector(replace(narrow, fallback=None), tiny_llama).score(*PAIRS[0])
+    assert lonely.log_odds == pytest.approx(detector.score(*PAIRS[0]).log_odds)
+
+
+def test_what_makes_a_number_worth_less_is_said(tiny_llama: LanguageModel) -> None:
+    detector = Detector(trained_on(tiny_llama, fitted=Sum((probe(CLEAN), probe(("knockout", "mlp", 2))))), tiny_llama)
+    wordless, empty, whole = detector.score_many([("???", "Yes"), ("Who?", " "), PAIRS[0]])
+    assert wordless.warnings == ("no key words found: nothing could be cut",)
+    assert wordless.pathway_score == pytest.approx(0, abs=1e-6)
+    assert (empty.truth_probability, empty.log_odds, empty.verdict) == (None, None, "abstain")
+    assert empty.warnings == ("the answer is empty",)
+    assert whole.truth_probability == pytest.approx(detector.score(*PAIRS[0]).truth_probability, abs=1e-5)
+    with pytest.raises(UserError, match="Question 2 is empty"):
+        detector.score_many(["Who?", " "])
+
+
+def test_another_model_tokenizer_or_prompt_is_refused(tiny_llama: LanguageModel) -> None:
+    trained = trained_on(tiny_llama)
+
+    def refused(lm: LanguageModel, message: str) -> None:
+        with pytest.raises(UserError, match=message) as told:
+            Detector(trained, lm)
+        assert "\n" not in str(told.value)
+
+    refused(build_tiny("qwen2"), "trained on model 'tiny llama' and does not fit 'tiny qwen2': its weights are others")
+    refused(wrap(tiny_model("llama", num_hidden_layers=3), byte_tokenizer()), "3 layers of width 32 instead of 4 of 32")
+    other = tiny_model("llama")
+    with torch.no_grad():
+        other.lm_head.weight[7, 3] += 1e-3
+    refused(wrap(other, byte_tokenizer()), "its weights are others; score with that model")
+    words = byte_tokenizer()
+    words.add_tokens(["Paris"])
+    refused(wrap(tiny_llama.model, words), "its tokenizer is another one")
+    template = replace(trained.setting.template, head="Q: ")
+    trained = replace(trained, setting=replace(trained.setting, template=template))
+    refused(tiny_llama, r"trained with another few-shot prompt .* use the version that made it \(0\.1\.0\)")
+    with pytest.raises(UserError, match="needs its tokenizer"):
+        Detector.of(trained, tiny_llama.model)
+
+
+def test_the_same_weights_in_another_precision_are_the_same_model() -> None:
+    coarse = tiny_model("llama").to(torch.bfloat16)
+    trained = trained_on(wrap(coarse, byte_tokenizer(), name="coarse"))
+    widened = tiny_model("llama").to(torch.bfloat16).to(torch.float32)
+    score = Detector.of(trained, widened, byte_tokenizer()).score(*PAIRS[0])
+    assert score.warnings == ("dtype differs: trained in bfloat16, scored in float32",)
+    exact = trained_on(wrap(tiny_model("llama"), byte_tokenizer(), name="exact"))
+    with pytest.raises(UserError, match=r"its weights are others \(or were rounded: it runs in bfloat16, training in"):
+        Detector.of(exact, coarse, byte_tokenizer())
+
+
+def test_what_cannot_be_measured_of_a_new_answer_is_refused(tiny_llama: LanguageModel) -> None:
+    for fitted, message in (
+        (probe(("random", "mlp", 2)), "the run 'random', which is not made of new answers"),
+        (probe(("boost-question-many", "mlp", 2)), "the run 'boost-question-many'"),
+        (probe(("clean", "mlp", 9)), "site 'mlp' of layer 9; the model has .* layers 0 to 3"),
+        (Sum((probe(),), ("relation",)), "reads 'relation', which is not measured of new answers"),
+    ):
+        with pytest.raises(UserError, match=message):
+            Detector(trained_on(tiny_llama, fitted=fitted), tiny_llama)
+
+
+def test_states_that_are_no_numbers_are_refused() -> None:
+    broken = tiny_model("llama")
+    lm = wrap(broken, byte_tokenizer(), name="broken")
+    detector = Detector(trained_on(lm), lm)
+    with torch.no_grad():
+        lm.layers[2].mlp.down_proj.weight.fill_(float("nan"))
+    with pytest.raises(UserError, match="NaN"):
+        detector.score(*PAIRS[0])
+
+
+def test_the_range_knows_its_own_and_tells_strangers() -> None:
+    generator = torch.Generator().manual_seed(3)
+    mixing = torch.randn(24, 24, generator=generator)
+    own, more = (torch.randn(n, 24, generator=generator) @ mixing + 5 for n in (1000, 2000))
+    span = TrainingRange.fit(CLEAN, own)
+    assert (span.distance_of(more) > span.limit).mean() == pytest.approx(0.005, abs=0.006)
+    assert (span.distance_of(own) <= span.limit).mean() > 0.99
+    assert (span.distance_of(more + 60 * mixing[0]) > span.limit).all()
+    assert (span.distance_of(-more) > span.limit).mean() > 0.5

@@ -1,0 +1,169 @@
+"""Laws of the detection metrics, and slow references: repeated items, all orders of ties, scikit-learn."""
+
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from sklearn.metrics import average_precision_score, roc_auc_score
+from sklearn.metrics import roc_curve as sklearn_roc_curve
+
+from anchorscope.stats import detection_metrics as metrics
+from anchorscope.stats.auc import auc
+from anchorscope.stats.reliability import brier, calibration_gap, ece, reliability_bins
+
+sys.path.insert(0, str(Path(__file__).parent))  # pytest's import mode does not make helper modules importable
+
+import detection_references as reference
+
+ONE_NUMBER = {
+    "auroc": metrics.auroc,
+    "auprc": metrics.average_precision,
+    "aurc": metrics.aurc,
+    "excess_aurc": metrics.excess_aurc,
+    "area": metrics.prediction_rejection_area,
+    "area_half": lambda *given: metrics.prediction_rejection_area(*given, max_rejection=0.5),
+    "prr": metrics.prediction_rejection_ratio,
+    "prr_half": lambda *given: metrics.prediction_rejection_ratio(*given, max_rejection=0.5),
+    "accuracy": lambda *given: metrics.accuracy_at_coverage(*given)[..., 1],
+    "risk": lambda *given: metrics.risk_coverage_curve(*given, points=7)[1][..., 2],
+    "roc": lambda *given: metrics.roc_curve(*given, points=7)[1][..., 3],
+    "brier": brier,
+    "gap": calibration_gap,
+    "ece": ece,
+    "ece_width": lambda *given: ece(*given, bins=5, equal_width=True),
+}
+
+worlds = st.lists(st.tuples(st.integers(0, 6), st.booleans(), st.integers(0, 3)), min_size=1, max_size=30)
+few = st.lists(st.tuples(st.integers(0, 3), st.booleans()), min_size=1, max_size=5)
+
+
+def _arrays(rows):
+    scores, truthful, *weights = (np.array(column) for column in zip(*rows, strict=True))
+    return scores / 6, truthful, *(one.astype(float) for one in weights)
+
+
+@pytest.mark.parametrize("measure", ONE_NUMBER.values(), ids=ONE_NUMBER)
+@given(rows=worlds, seed=st.integers(0, 99))
+def test_a_weight_counts_items_and_their_order_does_not_matter(measure, rows, seed):
+    scores, truthful, weights = _arrays(rows)
+    if not weights.any():
+        assert np.isnan(measure(scores, truthful, weights))
+        return
+    found = measure(scores, truthful, weights)
+    assert found == pytest.approx(measure(*reference.repeated(weights, scores, truthful)), abs=1e-10, nan_ok=True)
+    other = np.random.default_rng(seed).permutation(len(scores))
+    assert found == pytest.approx(measure(scores[other], truthful[other], weights[other]), abs=1e-10, nan_ok=True)
+
+
+@pytest.mark.parametrize("measure", ONE_NUMBER.values(), ids=ONE_NUMBER)
+def test_many_rows_at_once_equal_one_by_one(measure):
+    rng = np.random.default_rng(0)
+    scores, truthful = rng.integers(0, 40, 900) / 40, rng.random(900) < 0.4  # so many that rows come in several blocks
+    weights = rng.random((3, 211, 900)) * rng.integers(0, 3, (3, 211, 900))
+    together = measure(scores, truthful, weights)
+    assert together.shape == (3, 211)
+    for row in ((0, 0), (1, 105), (2, 210)):
+        assert together[row] == pytest.approx(measure(scores, truthful, weights[row]), abs=1e-12)
+    assert measure(scores, truthful, weights.astype(np.float32)) == pytest.approx(together, abs=1e-6)
+
+
+@given(rows=few)
+def test_areas_are_means_over_every_k_and_every_order_of_ties(rows):
+    scores, truthful = _arrays(rows)
+    assert metrics.prediction_rejection_area(scores, truthful) == pytest.approx(reference.area(scores, truthful))
+    assert metrics.aurc(scores, truthful) == pytest.approx(1 - reference.area(scores, truthful))
+    oracle = reference.area(truthful.astype(float), truthful)
+    assert metrics.excess_aurc(scores, truthful) == pytest.approx(oracle - reference.area(scores, truthful))
+    if len(rows) > 1:
+        half = metrics.prediction_rejection_area(scores, truthful, max_rejection=0.5)
+        assert half == pytest.approx(reference.area(scores, truthful, 0.5))
+    for coverage in (0.3, 0.5, 1.0):
+        found = metrics.accuracy_at_coverage(scores, truthful, coverages=[coverage])
+        assert found == pytest.approx(reference.share_at(scores, truthful, coverage))
+
+
+@given(rows=worlds)
+def test_order_measures_equal_scikit_learn(rows):
+    scores, truthful, weights = _arrays(rows)
+    if not weights[truthful].any() or not weights[~truthful].any():
+        assert np.isnan(metrics.auroc(scores, truthful, weights))
+        return
+    given_here = {"sample_weight": weights}
+    assert metrics.auroc(scores, truthful, weights) == pytest.approx(roc_auc_score(truthful, scores, **given_here))
+    flagged = average_precision_score(~truthful, -scores, **given_here)
+    assert metrics.average_precision(scores, truthful, weights) == pytest.approx(flagged)
+    rate, hits, _ = sklearn_roc_curve(~truthful, -scores, drop_intermediate=False, **given_here)
+    grid, ours = metrics.roc_curve(scores, truthful, weights, points=16)
+    top = np.array([hits[rate <= one][-1] for one in grid])
+    corner = np.isin(grid, rate)
+    assert ours[corner] == pytest.approx(top[corner])
+
+
+def test_the_area_is_that_of_the_package_s_own_auc_in_strata():
+    rng = np.random.default_rng(1)
+    scores, truthful, strata = rng.integers(0, 9, 80) / 3, rng.random(80) < 0.5, rng.integers(0, 4, 80)
+    assert metrics.auroc(scores, truthful) == pytest.approx(auc(scores, truthful))
+    assert metrics.auroc(scores, truthful, strata=strata) == pytest.approx(auc(scores, truthful, strata))
+    weights = rng.integers(0, 3, (5, 80))
+    found = metrics.auroc(scores, truthful, weights, strata)
+    for row, wanted in zip(weights, found, strict=True):
+        assert auc(*reference.repeated(row, scores, truthful, strata)) == pytest.approx(wanted)
+
+
+@given(rows=worlds, bins=st.integers(1, 7))
+def test_calibration_error_in_bins_of_equal_mass(rows, bins):
+    probability, truthful, _ = _arrays(rows)
+    wanted = reference.equal_mass_error(probability, truthful, bins)
+    assert ece(probability, truthful, bins=bins) == pytest.approx(wanted, abs=1e-12)
+    found = reliability_bins(probability, truthful, bins=bins)
+    assert found.mass == pytest.approx(np.full(bins, 1 / bins))
+    assert np.all(np.diff(found.probability) >= -1e-12)
+    assert (found.rate * found.mass).sum() == pytest.approx(truthful.mean())
+
+
+def test_perfect_and_useless_scores():
+    truthful = np.array([True] * 6 + [False] * 4)
+    best, none = truthful.astype(float), np.zeros(10)
+    assert metrics.all_metrics(best, truthful) == pytest.approx(
+        {"auroc": 1, "auprc": 1, "brier": 0, "ece": 0, "excess_aurc": 0, "prr": 1,
+         "accuracy_at_50": 1, "accuracy_at_80": 0.75, "accuracy_at_90": 6 / 9}
+    )  # fmt: skip
+    useless = metrics.all_metrics(none + 0.6, truthful)
+    assert useless["auroc"] == 0.5
+    assert useless["auprc"] == pytest.approx(0.4)  # the share of false answers
+    assert useless["prr"] == pytest.approx(0)
+    assert useless["ece"] == pytest.approx(0)
+    assert useless["accuracy_at_50"] == pytest.approx(0.6)
+    assert np.isnan(metrics.prediction_rejection_ratio(none, np.ones(10, bool)))
+
+
+def test_all_metrics_are_the_single_ones():
+    rng = np.random.default_rng(2)
+    scores, truthful, weights = rng.normal(size=50), rng.random(50) < 0.5, rng.random((4, 50))
+    probability = 1 / (1 + np.exp(-scores))
+    found = metrics.all_metrics(probability, truthful, weights, scores)
+    assert tuple(found) == metrics.METRICS
+    single = (metrics.auroc, metrics.average_precision, brier, ece, metrics.excess_aurc,
+              metrics.prediction_rejection_ratio)  # fmt: skip
+    for name, measure in zip(metrics.METRICS, single, strict=False):
+        assert found[name] == pytest.approx(measure(probability, truthful, weights)), name
+    accuracy = metrics.accuracy_at_coverage(scores, truthful, weights)
+    for place, name in enumerate(metrics.METRICS[6:]):
+        assert found[name] == pytest.approx(accuracy[:, place]), name
+
+
+@pytest.mark.parametrize(
+    ("call", "told"),
+    [
+        (lambda: metrics.auroc([0.1, np.nan], [True, False]), "not a number"),
+        (lambda: metrics.auroc([0.1, 0.2], [True]), "one number per item"),
+        (lambda: metrics.aurc([0.1, 0.2], [True, False], np.ones(3)), "one weight per item"),
+        (lambda: ece([0.1, 1.2], [True, False]), "between 0 and 1"),
+    ],
+)
+def test_what_is_no_score_is_refused(call, told):
+    with pytest.raises(ValueError, match=told):
+        call()

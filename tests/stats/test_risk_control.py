@@ -1,0 +1,143 @@
+"""The promise of the threshold, kept in simulated worlds; what it does where the risk cannot be reached."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.special import expit
+from scipy.stats import beta
+
+from anchorscope.stats.risk_control import Threshold, threshold_at_risk
+
+SPLITS = 200
+
+
+def _strong(rng, n):
+    said = rng.random(n)
+    return said, rng.random(n) < said
+
+
+def _weak(rng, n):
+    said = expit(rng.normal(0.5, 0.7, n))
+    return said, rng.random(n) < said
+
+
+def _overconfident(rng, n):
+    log_odds = rng.normal(1, 2, n)
+    return expit(3 * log_odds + 1), rng.random(n) < expit(log_odds)
+
+
+def _tied(rng, n):
+    said = rng.integers(0, 8, n) / 7
+    return said, rng.random(n) < 0.2 + 0.78 * said
+
+
+def _rare(rng, n):
+    """Few answers are true; the detector knows most of them."""
+    truthful = rng.random(n) < 0.15
+    return expit(rng.normal(np.where(truthful, 2, -1.5), 1)), truthful
+
+
+WORLDS = {"strong": (_strong, 0.2), "weak": (_weak, 0.3), "overconfident": (_overconfident, 0.1),
+          "tied": (_tied, 0.15), "rare": (_rare, 0.2)}  # fmt: skip
+
+
+def _true_risk(threshold: Threshold, said, truthful) -> float:
+    accepted = said >= threshold.probability
+    return float((~truthful[accepted]).mean()) if accepted.any() else 0.0
+
+
+@pytest.mark.parametrize("world", WORLDS)
+def test_the_promise_is_kept_and_is_not_idle(world):
+    draw, risk = WORLDS[world]
+    rng = np.random.default_rng(7)
+    new = draw(rng, 100_000)
+    found = [threshold_at_risk(*draw(rng, 400), risk) for _ in range(SPLITS)]
+    kept = [not one.reachable or _true_risk(one, *new) <= risk for one in found]
+    assert np.mean(kept) >= 0.9
+    assert np.mean([one.coverage for one in found]) > 0.08
+    for one in found[:20]:
+        assert one.coverage == pytest.approx((new[0] >= one.probability).mean() if one.reachable else 0.0, abs=0.08)
+
+
+def test_best_scores_that_are_wrong_cost_coverage_and_not_the_promise():
+    def draw(rng, n):
+        said = rng.random(n)
+        return said, rng.random(n) < np.where(said > 0.97, 0.75, 0.5 + said / 2)
+
+    rng = np.random.default_rng(11)
+    new = draw(rng, 100_000)
+    found = [threshold_at_risk(*draw(rng, 400), 0.2) for _ in range(SPLITS)]
+    assert np.mean([not one.reachable or _true_risk(one, *new) <= 0.2 for one in found]) >= 0.9
+    assert any(one.reachable for one in found)
+
+
+def test_a_risk_that_no_threshold_keeps_is_not_reachable():
+    rng = np.random.default_rng(8)
+    # Scores that say nothing.
+    found = [threshold_at_risk(rng.random(400), rng.random(400) < 0.6, 0.2) for _ in range(SPLITS)]
+    assert np.mean([not one.reachable for one in found]) >= 0.9
+    nothing = next(one for one in found if not one.reachable)
+    assert (nothing.probability, nothing.coverage, nothing.n) == (None, 0.0, 400)
+    assert not threshold_at_risk(np.ones(5), np.ones(5, bool), 0.05).reachable  # too few to prove anything
+    assert not threshold_at_risk([], [], 0.05).reachable
+
+
+def test_the_promise_at_another_prevalence():
+    """Calibrated on balanced answers, kept where one answer in ten is true."""
+    rng = np.random.default_rng(9)
+
+    def drawn(n, prevalence):
+        truthful = rng.random(n) < prevalence
+        return expit(rng.normal(np.where(truthful, 1.5, -1.5), 1.2)), truthful
+
+    new = drawn(200_000, 0.1)
+    found = [threshold_at_risk(*drawn(600, 0.5), 0.25, prevalence=0.1) for _ in range(SPLITS)]
+    assert np.mean([not one.reachable or _true_risk(one, *new) <= 0.25 for one in found]) >= 0.9
+    reached = [one for one in found if one.reachable]
+    assert len(reached) > SPLITS / 2
+    accepted = np.mean([(new[0] >= one.probability).mean() for one in reached])
+    assert np.mean([one.coverage for one in reached]) == pytest.approx(accepted, rel=0.1)
+    careless = [threshold_at_risk(*drawn(600, 0.5), 0.25) for _ in range(20)]  # as if balanced were natural
+    assert min(_true_risk(one, *new) for one in careless) > 0.25
+
+
+@given(rows=st.lists(st.tuples(st.integers(0, 20), st.booleans()), min_size=1, max_size=60), risk=st.floats(0.05, 0.9))
+def test_what_is_accepted_passes_the_bound_of_clopper_and_pearson(rows, risk):
+    said, truthful = np.array([row[0] for row in rows]) / 20, np.array([row[1] for row in rows])
+    found = threshold_at_risk(said, truthful, risk)
+    assert found.n == len(rows)
+    if not found.reachable:
+        return
+    accepted = said >= found.probability
+    errors, n = int((~truthful[accepted]).sum()), int(accepted.sum())
+    assert found.coverage == pytest.approx(n / len(rows))
+    assert errors < n
+    assert beta.ppf(1 - found.delta, errors + 1, n - errors) <= risk + 1e-9
+
+
+def test_perfect_scores_and_all_true_answers():
+    assert threshold_at_risk(np.linspace(0, 1, 300), np.ones(300, bool), 0.05).probability == 0.0
+    said = np.linspace(0, 1, 1000)
+    found = threshold_at_risk(said, said > 0.5, 0.05)
+    assert 0.45 < found.probability <= 0.5
+    assert found.coverage == pytest.approx((said >= found.probability).mean())
+
+
+def test_stored_and_read_again():
+    for one in (Threshold(0.1, 0.1, 0.75, 0.4, 300), Threshold(0.1, 0.1, None, 0.0, 300, 0.07)):
+        assert Threshold.from_dict(one.to_dict()) == one
+
+
+@pytest.mark.parametrize(
+    ("call", "told"),
+    [
+        (lambda: threshold_at_risk([0.5], [True], 0.0), "between 0 and 1"),
+        (lambda: threshold_at_risk([1.5], [True], 0.1), "probability"),
+        (lambda: threshold_at_risk([np.nan], [True], 0.1), "probability"),
+        (lambda: threshold_at_risk([0.5] * 99, [True] * 99, 0.1, prevalence=0.5), "both kinds"),
+    ],
+)
+def test_what_makes_no_sense_is_refused(call, told):
+    with pytest.raises(ValueError, match=told):
+        call()
