@@ -1,8 +1,8 @@
 """Detectors of one training dataset, judged where they were trained (nested) and on other data.
 
-In-domain, an item is scored by fits that never saw its group, for every fold seed. On other data it is scored by the fit
-on the whole training dataset; where its group is in the training data too (the same question under another prompt, or in
-two datasets), by the fit that left that group's fold out.
+In-domain, an item is scored by fits that never saw its group, for every fold seed. On other data it is scored by the
+fit on the whole training dataset; where its group is in the training data too (the same question under another prompt,
+or in two datasets), by the fit that left that group's fold out.
 """
 
 from collections.abc import Mapping, Sequence
@@ -110,7 +110,7 @@ class TrainedOn:
         return Scored(chosen, outer)
 
     def elsewhere(self, name: str, other: Dataset, natural: bool = False) -> Scored | None:
-        """The items of another dataset; None for a baseline that cannot be taken along, or that reads what is not there."""
+        """The items of another dataset; None for a baseline that cannot be taken along, or reads what is not there."""
         build = self.fits.fit(name).build
         if build is None:
             return None
@@ -128,9 +128,8 @@ class TrainedOn:
 
     def _sets_for(self, other: Dataset) -> Int[np.ndarray, " item"]:
         """The training set that may score each item of another dataset: the whole one, or one without its group."""
-        fold_of = {
-            key: fold for keys, fold in zip(self.dataset.group_keys, self._sets[1][0].tolist(), strict=True) for key in keys
-        }  # fmt: skip
+        folds = zip(self.dataset.group_keys, self._sets[1][0].tolist(), strict=True)
+        fold_of = {key: fold for keys, fold in folds for key in keys}
         return np.array([
             next((fold_of[key] for key in sorted(keys) if key in fold_of), self.whole) for keys in other.group_keys
         ])  # fmt: skip
@@ -147,8 +146,8 @@ class TrainedOn:
 
 def pooled(datasets: Sequence[Dataset], name: str) -> Dataset:
     """Several datasets as one; groups that share a question or a subject become one group."""
-    keys = [key for one in datasets for key in one.features.states if all(key in two.features.states for two in datasets)]
-    states = {key: torch.cat([one.features.states[key] for one in datasets]) for key in dict.fromkeys(keys)}
+    keys = [key for key in datasets[0].features.states if all(key in one.features.states for one in datasets)]
+    states = {key: torch.cat([one.features.states[key] for one in datasets]) for key in keys}
     columns = [
         column for column in datasets[0].features.columns if all(column in one.features.columns for one in datasets)
     ]
