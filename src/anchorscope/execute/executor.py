@@ -23,13 +23,14 @@ from anchorscope.execute.worker import (
     AttentionPart,
     Part,
     SaliencyPart,
+    SamplesPart,
     Shard,
     StatesPart,
     VariantPart,
     Worker,
 )
 from anchorscope.models.language_model import LanguageModel
-from anchorscope.plan.passes import AnswersPass, AttentionPass, SaliencyPass, StatesPass
+from anchorscope.plan.passes import AnswersPass, AttentionPass, SaliencyPass, SamplesPass, StatesPass
 from anchorscope.progress import Progress
 
 
@@ -100,6 +101,12 @@ def run_answers(executor: Executor, work: AnswersPass, progress: Progress) -> li
     """Answers to all questions of a pass."""
     (part,) = executor.map(work.shards(executor.n_shards), progress)
     return _of(AnswersPart, part).answers
+
+
+def run_samples(executor: Executor, work: SamplesPass, progress: Progress) -> list[list[Answer]]:
+    """Sampled answers to all questions of a pass, each one's together."""
+    (part,) = executor.map(work.shards(executor.n_shards), progress)
+    return _of(SamplesPart, part).answers
 
 
 def run_saliency(executor: Executor, work: SaliencyPass, progress: Progress) -> Saliency:
