@@ -53,7 +53,8 @@ def run_recipe(
         if not folder.is_published(key):
             results, left_out = _results(datasets)
             inputs = {one.name: one.source.key for one in datasets if one.spec.path is not None}
-            facts = RunFacts(job.record.identity, recipe, inputs, job.batch_tokens, time.monotonic() - began)
+            template = job.template.value if recipe.keep else None
+            facts = RunFacts(job.record.identity, recipe, inputs, job.batch_tokens, time.monotonic() - began, template)
             publish(folder, facts, results, left_out, key, listener)
     return out
 

@@ -13,7 +13,7 @@ import polars as pl
 from safetensors.torch import save_file
 from torch import Tensor
 
-from anchorscope.answers.template import FEW_SHOT
+from anchorscope.answers.template import FEW_SHOT, Template
 from anchorscope.artefacts.durable import PARTIAL, folder_beside
 from anchorscope.artefacts.finished import FinishedRun
 from anchorscope.artefacts.kept_states import KeptStates
@@ -77,6 +77,8 @@ class RunFacts:
     """What the run began and ended with."""
     seconds: float
     """Since the command began."""
+    template: Template | None = None
+    """The text around every question, where states are kept."""
 
 
 def publish(
@@ -121,6 +123,7 @@ def _publish(
         "versions": versions(),
         "seed": run.recipe.seed,
         "model": asdict(run.identity),
+        **({} if run.template is None else {"template": asdict(run.template)}),
         "inputs": dict(run.inputs),
         "counts": counts.to_dicts(),
         "facts": _facts(run, results, warnings),

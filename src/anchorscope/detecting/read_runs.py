@@ -63,8 +63,8 @@ def read_runs(paths: Sequence[Path]) -> list[RunDataset]:
             shown = f"{name} (prompt {run.recipe.prompt})" if other else name
             if any(one.data.name == shown for one in found):
                 raise UserError(
-                    f"Two runs have the dataset {shown!r} ({str(run.path)!r} is the second); give each dataset once, or "
-                    f"under another prompt."
+                    f"Two runs have the dataset {shown!r} ({str(run.path)!r} is the second); give each dataset once, "
+                    f"or under another prompt."
                 )
             found.append(_read(run, name, shown, other))
     return found
@@ -148,8 +148,8 @@ def _refuse_nan(states: dict[StateKey, torch.Tensor], run: FinishedRun, name: st
     for (kind, site, layer), found in states.items():
         if not bool(torch.isfinite(found).all()):
             raise UserError(
-                f"The {kind} states of {name!r} in {str(run.path)!r} hold NaN or infinity (site {site}, layer {layer}); "
-                f"run it again with --dtype float32 or bfloat16."
+                f"The {kind} states of {name!r} in {str(run.path)!r} hold NaN or infinity (site {site}, layer {layer})"
+                f"; run it again with --dtype float32 or bfloat16."
             )
 
 

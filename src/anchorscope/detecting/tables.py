@@ -72,8 +72,10 @@ class Evaluation:
                 scored = trained.in_domain(name, prevalence == "natural")
                 of[name] = judge.metrics(scored, only_auroc=variant)
                 if prevalence == "balanced":
-                    tables.detectors.append(self._row(name, dataset.name, dataset.name, "auroc-spread", prevalence,
-                                                      Measured(judge.spread(scored), np.full(1, np.nan), judge_n(judge))))
+                    spread = Measured(judge.spread(scored), np.full(1, np.nan), len(judge.labels))
+                    tables.detectors.append(
+                        self._row(name, dataset.name, dataset.name, "auroc-spread", prevalence, spread)
+                    )
                 if name in DRAWN:
                     tables.curves += curve_rows(name, dataset.name, prevalence, judge, scored)
             self.progress.advance(1)
@@ -141,11 +143,6 @@ class Evaluation:
                 best = 0.5 + (area - 0.5) / (1 - sum(GRADER_ERRORS))
                 yield _control("label-noise", name, train, area, min(area, best), max(area, best), found[name][
                     "auroc"].n)  # fmt: skip
-
-
-def judge_n(judge: Judge) -> int:
-    """Items that are judged."""
-    return len(judge.labels)
 
 
 def _control(control: str, name: str, train: str, value: float, low: float, high: float, n: int) -> Row:
