@@ -58,25 +58,36 @@ def watch(model: Any, ids: tuple[int, ...], masks: list[Tensor] | None = None, g
 
         return note
 
-    def masked(mask: Tensor) -> Any:
-        return lambda module, given, named: (given, {**named, "attention_mask": mask})
-
     attends, feeds = ADDS.get(kind, ("self_attn", "mlp"))
     for index, layer in enumerate(layers):
         hooks.append(getattr(layer, attends).register_forward_hook(keep(ATTENTION, index)))
         hooks.append(getattr(layer, feeds).register_forward_hook(keep(MLP, index)))
         hooks.append(layer.register_forward_hook(keep(RESIDUAL, index)))
-        if masks is not None:
-            attention = getattr(layer, ATTENTIONS.get(kind, "self_attn"))
-            hooks.append(attention.register_forward_pre_hook(masked(masks[index]), with_kwargs=True))
     try:
-        with torch.set_grad_enabled(gradients):
+        with torch.set_grad_enabled(gradients), masked(model, masks):
             model.base_model(torch.tensor([ids]), use_cache=False)
     finally:
         for hook in hooks:
             hook.remove()
     sites = [torch.stack([found[site, index] for index in range(len(layers))], 1) for site in range(len(SITES))]
     return torch.stack(sites, 1)
+
+
+@contextmanager
+def masked(model: Any, masks: list[Tensor] | None) -> Iterator[None]:
+    """While it lasts, each layer's attention is given its own of these masks; None for those of the model."""
+
+    def put(mask: Tensor) -> Any:
+        return lambda module, given, named: (given, {**named, "attention_mask": mask})
+
+    name = ATTENTIONS.get(model.config.model_type, "self_attn")
+    layers = zip(blocks(model), masks, strict=True) if masks is not None else ()
+    hooks = [getattr(layer, name).register_forward_pre_hook(put(mask), with_kwargs=True) for layer, mask in layers]
+    try:
+        yield
+    finally:
+        for hook in hooks:
+            hook.remove()
 
 
 def reference_mask(item: TokenSequence, cut: Cut, window: int | None) -> Tensor:
@@ -96,6 +107,13 @@ def reference(model: Any, item: TokenSequence, cut: Cut, seen: list[int | None],
     """States at the wanted positions by eager attention with the masks written out, cut in some layers."""
     masks = [reference_mask(item, cut if layer in layers else Cut(()), window) for layer, window in enumerate(seen)]
     return watch(eager(model), item.ids, masks)[list(item.read_at)]
+
+
+def reference_logits(model: Any, item: TokenSequence, cut: Cut, seen: list[int | None]) -> Tensor:
+    """Logits [pos, vocab] of the whole model by eager attention with the masks written out."""
+    other = eager(model)
+    with torch.no_grad(), masked(other, [reference_mask(item, cut, window) for window in seen]):
+        return other(torch.tensor([item.ids]), use_cache=False).logits[0]
 
 
 def eager(model: Any) -> Any:

@@ -58,7 +58,7 @@ def work(tiny_llama: LanguageModel) -> StatesPass:
     ]
     planned = planner_of(tiny_llama, 150).states("all", make_sequences(), PREFIX, variants)
     keep = (((1, 2), (0, 1)), ((0, 0),), (), ((1, 1),))
-    return replace(planned, probes=make_probes(tiny_llama), keep=keep, log_probs=True)
+    return replace(planned, probes=make_probes(tiny_llama), keep=keep, log_probs=True, answer_stats=True)
 
 
 @pytest.fixture(scope="module")
@@ -83,10 +83,18 @@ def assert_equal(found: StatesPart, wanted: StatesPart) -> None:
         assert (one.states is None) == (other.states is None)
         if one.states is not None and other.states is not None:
             assert torch.equal(one.states, other.states)
+        assert one.answers is not None
+        assert other.answers is not None
+        assert one.answers.lengths.tolist() == other.answers.lengths.tolist() == [3] * len(one.items)
+        for mine, theirs in zip(one.answers.by_item(), other.answers.by_item(), strict=True):
+            assert np.array_equal(mine, theirs)
     assert np.array_equal(found.edges.lost, wanted.edges.lost)
     assert np.array_equal(found.edges.asked, wanted.edges.asked)
     assert found.edges.untouched == wanted.edges.untouched
-    assert found.log_probs == wanted.log_probs
+    clean = found.variants[0].answers
+    assert clean is not None
+    told = {item: tuple(one[0].tolist()) for item, one in enumerate(clean.by_item())}
+    assert found.log_probs == wanted.log_probs == told
     assert sorted(found.log_probs) == list(range(N))
 
 

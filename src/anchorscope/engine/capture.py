@@ -2,7 +2,8 @@
 
 A state at layer l depends on blocks up to l only, so one pass with the same cut in every layer gives "blocks 0 … l cut"
 for every l. Variants of the same items run together and share what no cut has changed yet (see `rows`). Only the wanted
-positions are kept, and each batch goes to the caller at once: nothing piles up here.
+positions are kept, and each batch goes to the caller at once: nothing piles up here. The head runs only where statistics
+of the answers' tokens are asked for, and only on the tokens before them.
 """
 
 from collections.abc import Callable, Sequence
@@ -15,8 +16,9 @@ from jaxtyping import Float
 from numpy.typing import NDArray
 from torch import Tensor
 
+from anchorscope.engine.answer_stats import AnswerTokens, token_statistics
 from anchorscope.engine.batching import Budget, plan_batches, run_in_batches
-from anchorscope.engine.forward import logits_in_parts, not_finite, run_layers
+from anchorscope.engine.forward import not_finite, run_layers
 from anchorscope.engine.keys_values import Prefix
 from anchorscope.engine.packed import Packed
 from anchorscope.engine.rows import BatchRows, tokens_of
@@ -43,6 +45,9 @@ class Work:
     """Which of the items that are equally long run first; None for their own order."""
     compiled: bool = False
     """Whether blocks are compiled."""
+    answers_of: Sequence[int] = ()
+    """The variants whose answers' tokens are scored (`answer_stats`): the prefix must then end before the token that
+    predicts an answer's first."""
 
     def lengths(self, n_layers: int) -> list[int]:
         """Tokens that are run for each item."""
@@ -56,8 +61,9 @@ Receive = Callable[[int, list[int], Float[Tensor, "item position site layer d_mo
 """Called per batch and variant with the variant's index, the items' indices and their states, on the device."""
 
 
-ReceiveLogProbs = Callable[[list[int], list[Float[Tensor, " answer_token"]]], None]
-"""Called per batch with the items' indices and the log-probabilities of each one's answer tokens, on the device."""
+ReceiveAnswers = Callable[[int, list[int], Float[Tensor, "statistic answer_token"], list[int]], None]
+"""Called per batch and variant with the variant's index, the items' indices, the statistics of their answers' tokens,
+one item after the other, on the device, and how many tokens each has."""
 
 
 @dataclass(frozen=True)
@@ -100,13 +106,15 @@ def capture(
     receive: Receive,
     title: str,
     progress: Progress | None = None,
-    receive_log_probs: ReceiveLogProbs | None = None,
+    receive_answers: ReceiveAnswers | None = None,
 ) -> EdgeCounts:
     """Runs all batches and hands each one's states to `receive`, variant by variant; the edges that were lost.
 
-    The caller checks them (`refuse_idle_cuts`), once all parts of a pass are there. With `receive_log_probs` the first
-    variant must be the clean run of all; the head then runs on its answers too.
+    The caller checks them (`refuse_idle_cuts`), once all parts of a pass are there. The statistics of the answers that
+    `work.answers_of` asks for go to `receive_answers`.
     """
+    if receive_answers is None and work.answers_of:
+        raise ValueError(f"answers of variants {list(work.answers_of)} are to be scored, and nobody receives them")
     listener = progress or Silent()
     lengths = work.lengths(lm.n_layers)
     batches = work.batches
@@ -117,12 +125,12 @@ def capture(
     checks = _Checks(lm, len(work.variants))
 
     def run(batch: list[int]) -> None:
-        done = _Batch(lm, work, batch, receive_log_probs is not None)
-        if receive_log_probs is not None:
-            receive_log_probs(batch, done.log_probs)
+        done = _Batch(lm, work, batch)
         for index, reading in enumerate(done.rows.readings):
             if reading.items:
                 receive(index, list(reading.items), done.states_of(index))
+            if receive_answers is not None and index in done.scored:
+                receive_answers(index, list(reading.items), done.scored[index], done.answers.lengths[index])
         checks.note(done)  # only now: a batch that is run again, as memory ran out, counts once
         listener.advance(len(batch))
 
@@ -135,7 +143,7 @@ def capture(
 class _Batch:
     """One batch, run: its rows, and the states that were read on the way."""
 
-    def __init__(self, lm: LanguageModel, work: Work, batch: list[int], answers: bool = False) -> None:
+    def __init__(self, lm: LanguageModel, work: Work, batch: list[int]) -> None:
         self.rows = BatchRows(work.sequences, batch, work.variants, work.prefix.length, lm.n_layers)
         self.lm = lm
         read = [item for reading in self.rows.readings for item in reading.items]
@@ -147,36 +155,11 @@ class _Batch:
         self._tokens_read = torch.empty(0)
         self.packed = Packed(lm, work.sequences, self.rows, work.prefix)
         last = torch.from_numpy(self.rows.token_indices(self.readers, self.read_at, lm.n_layers - 1)).flatten()
-        sequences = [work.sequences[item] for item in self.rows.readings[0].items] if answers else []
-        last = torch.cat((last, torch.from_numpy(self._before_answers(sequences))))
+        self.answers = AnswerTokens.of(work.sequences, self.rows, work.answers_of, lm.n_layers - 1)
+        last = torch.cat((last, torch.from_numpy(self.answers.before)))
         stream = run_layers(lm, self.packed.ids, self.packed.positions, self.packed, self._visit, work.compiled, last)
-        self.log_probs = self._scored(stream[0, self.read_at.size :], sequences)
-        """Of each item's answer tokens, where they are asked for."""
-
-    def _before_answers(self, sequences: Sequence[TokenSequence]) -> NDArray[np.int64]:
-        """Places of the tokens that predict the answers': each one's is the token before it."""
-        if not sequences:
-            return np.empty(0, np.int64)
-        if any(one.answer_start < 1 for one in sequences):
-            raise ValueError("an item answers from its very first token, which nothing predicts")
-        read = zip(sequences, self.rows.readings[0].rows, strict=True)
-        rows = [np.full(len(one.ids) - one.answer_start, row) for one, row in read]
-        before = [np.arange(one.answer_start, len(one.ids)) - 1 for one in sequences]
-        return self.rows.token_indices(np.concatenate(rows), np.concatenate(before), self.lm.n_layers - 1)
-
-    @torch.inference_mode()
-    def _scored(self, stream: Float[Tensor, "token d_model"], sequences: Sequence[TokenSequence]) -> list[Tensor]:
-        """Log-probability of every answer token, from the streams of the tokens before them."""
-        lengths = [len(one.ids) - one.answer_start for one in sequences]
-        if not sum(lengths):
-            return [torch.empty(0) for _ in sequences]
-        told = torch.tensor([token for one in sequences for token in one.ids[one.answer_start :]])
-        found, done = [], 0
-        for logits in logits_in_parts(self.lm, stream):
-            chosen = told[done : done + len(logits)].to(logits.device)[:, None]
-            found.append(logits.gather(1, chosen)[:, 0] - logits.logsumexp(dim=-1))
-            done += len(logits)
-        return list(torch.cat(found).split(lengths))
+        self.scored = self.answers.split(token_statistics(lm, stream[0, self.read_at.size :], self.answers.ids))
+        """By variant, the statistics of its answers' tokens, where they are asked for."""
 
     @cached_property
     def _opening(self) -> set[int]:
@@ -214,7 +197,7 @@ class _Checks:
     def note(self, batch: _Batch) -> None:
         """A batch was run."""
         self.finite.append(torch.isfinite(batch.states).all())
-        self.finite += [torch.isfinite(found).all().to(self.lm.device) for found in batch.log_probs]
+        self.finite += [torch.isfinite(found).all() for found in batch.scored.values()]
         rows, lost = batch.rows, batch.packed.lost
         asked = [layer for layer in range(self.lm.n_layers) if rows.cut_at(layer).any()]
         silent = [layer for layer in asked if layer not in lost]

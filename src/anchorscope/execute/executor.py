@@ -16,6 +16,7 @@ from numpy import ndarray
 from numpy.typing import NDArray
 
 from anchorscope.answers.generate import Answer
+from anchorscope.engine.answer_stats import AnswerStats
 from anchorscope.engine.attention_mass import AttentionMass
 from anchorscope.engine.capture import EdgeCounts, refuse_idle_cuts
 from anchorscope.engine.saliency import Saliency
@@ -51,10 +52,12 @@ def _merge(parts: Sequence[VariantPart]) -> VariantPart:
     order = np.argsort(items, kind="stable")
     logits = [part.logits for part in parts if part.logits is not None]
     states = [part.states for part in parts if part.states is not None]
+    answers = [part.answers for part in parts if part.answers is not None]
     return VariantPart(
         items[order],
         np.concatenate(logits)[order] if logits else None,
         torch.cat(states, dim=2)[:, :, torch.from_numpy(order)] if states else None,
+        AnswerStats.join(answers).take(order) if answers else None,
     )
 
 

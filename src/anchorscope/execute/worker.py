@@ -11,6 +11,7 @@ from numpy import ndarray
 from torch import Tensor
 
 from anchorscope.answers.generate import Answer, answer_questions
+from anchorscope.engine.answer_stats import AnswerStats
 from anchorscope.engine.attention_mass import AttentionMass, attention_mass
 from anchorscope.engine.batching import Budget, plan_batches
 from anchorscope.engine.capture import EdgeCounts, Work, capture
@@ -49,6 +50,8 @@ class VariantPart:
     """Log-odds of "truthful", where probes were given; only one of each axis where only one was wanted."""
     states: Float[Tensor, "place layer item d_model"] | None
     """States at the places that were to be kept, in host memory."""
+    answers: AnswerStats | None = None
+    """Statistics of the items' answer tokens, where they were wanted of all variants."""
 
 
 @dataclass(frozen=True)
@@ -142,18 +145,23 @@ class Worker:
             _Collected(self.lm, shard, variant, shard.keep[variant] if variant < len(shard.keep) else ())
             for variant in range(len(shard.variants))
         ]
+        scored = range(len(shard.variants)) if shard.answer_stats else range(int(shard.log_probs))
         work = Work(
             shard.sequences, self.prefix(shard.prefix), shard.variants, self._budget(shard.batch_tokens),
-            self._batches(shard), compiled=shard.compiled,
+            self._batches(shard), compiled=shard.compiled, answers_of=scored,
         )  # fmt: skip
-        log_probs: dict[int, Tensor] = {}
         edges = capture(
             self.lm, work, lambda variant, batch, states: collected[variant].receive(batch, states), shard.title,
-            progress,
-            (lambda batch, found: log_probs.update(zip(batch, found, strict=True))) if shard.log_probs else None,
+            progress, (lambda variant, *found: collected[variant].receive_answers(*found)) if scored else None,
         )  # fmt: skip
-        told = {item: tuple(found.tolist()) for item, found in log_probs.items()}
-        return StatesPart(tuple(one.part() for one in collected), edges, told)
+        answers = [one.answers() for one in collected[: len(scored)]]
+        log_probs = {}
+        if shard.log_probs:
+            told = zip(collected[0].items.tolist(), answers[0].by_item(), strict=True)
+            log_probs = {item: tuple(found[0].tolist()) for item, found in told}
+        wanted = answers if shard.answer_stats else [None] * len(collected)
+        parts = (one.part(found) for one, found in zip(collected, wanted, strict=True))
+        return StatesPart(tuple(parts), edges, log_probs)
 
     def _answers(self, shard: AnswersPass, progress: Progress) -> AnswersPart:
         prefix, budget = self.prefix(shard.prefix), self._budget(shard.batch_tokens)
@@ -214,6 +222,7 @@ class _Collected:
         self.scorer = None if shard.probes is None else _scorer(shard.probes, lm.device)
         self.only = None if shard.probes is None else shard.probes.only
         self.logits: Tensor | None = None
+        self._answers: list[tuple[list[int], Tensor, list[int]]] = []
 
     def receive(self, batch: list[int], states: Tensor) -> None:
         """Where memory ran out within a batch, some of its items come twice: the last time counts."""
@@ -234,10 +243,22 @@ class _Collected:
         assert self.states is not None
         self.states[:, :, slots] = states.permute(1, 2, 0, 3)
 
-    def part(self) -> VariantPart:
+    def receive_answers(self, batch: list[int], found: Tensor, lengths: list[int]) -> None:
+        self._answers.append((batch, found, lengths))
+
+    def answers(self) -> AnswerStats:
+        """Asked of the device once, at the end."""
+        found: dict[int, ndarray] = {}
+        whole = torch.cat([values for _, values, _ in self._answers], dim=1).cpu() if self._answers else torch.empty(0)
+        items = [item for batch, _, _ in self._answers for item in batch]
+        lengths = [length for _, _, some in self._answers for length in some]
+        found.update(zip(items, (one.numpy() for one in whole.split(lengths, dim=-1)), strict=True))
+        return AnswerStats.of([found[item] for item in self.items.tolist()])
+
+    def part(self, answers: AnswerStats | None) -> VariantPart:
         self.to_host.finish()
         logits = None if self.logits is None else self.logits.cpu().numpy()
-        return VariantPart(self.items, logits, self.states)
+        return VariantPart(self.items, logits, self.states, answers)
 
 
 def _scorer(probes: OutOfFoldProbes, device: torch.device) -> Scorer:

@@ -56,7 +56,10 @@ class StatesPass:
     keep: tuple[tuple[Place, ...], ...] = ()
     """Per variant, where states are kept; nothing where it is shorter than the variants."""
     log_probs: bool = False
-    """Whether the log-probabilities of the answers' tokens are wanted (of the clean run)."""
+    """Whether the log-probabilities of the answers' tokens are wanted (of the first variant, the clean run)."""
+    answer_stats: bool = False
+    """Whether the statistics of the answers' tokens are wanted, of every variant; the prefix has to end before the
+    token that predicts an answer's first (`before_answers`)."""
 
     def shards(self, number: int) -> "list[StatesPass]":
         """The same work in at most so many shards: whole batches, dealt out in turn."""
@@ -137,6 +140,11 @@ def shared_tokens(prefix: Sequence[int], sequences: Sequence[TokenSequence]) -> 
     ids = [(*prefix, -1), *(one.ids for one in sequences)]  # of the prefix itself all tokens may be shared
     limits = [len(prefix), *(min(one.answer_start, *one.read_at) for one in sequences)]
     return tuple(prefix[: shared_prefix_length(ids, limits)])
+
+
+def before_answers(prefix: tuple[int, ...], sequences: Sequence[TokenSequence]) -> tuple[int, ...]:
+    """The part of a shared beginning that leaves every token to be run that predicts one of an answer's tokens."""
+    return prefix[: max(0, min(one.answer_start for one in sequences) - 1)]
 
 
 @dataclass(frozen=True)
