@@ -2,8 +2,9 @@
 
 A state at layer l depends on blocks up to l only, so one pass with the same cut in every layer gives "blocks 0 … l cut"
 for every l. Variants of the same items run together and share what no cut has changed yet (see `rows`). Only the wanted
-positions are kept, and each batch goes to the caller at once: nothing piles up here. The head runs only where statistics
-of the answers' tokens are asked for, and only on the tokens before them.
+positions are kept, and each batch goes to the caller at once: nothing piles up here. A pass may stop early,
+at the highest layer that somebody reads. The head runs only where statistics of the answers' tokens are asked for, and
+only on the tokens before them.
 """
 
 from collections.abc import Callable, Sequence
@@ -48,6 +49,17 @@ class Work:
     answers_of: Sequence[int] = ()
     """The variants whose answers' tokens are scored (`answer_stats`): the prefix must then end before the token that
     predicts an answer's first."""
+    n_layers: int | None = None
+    """How many blocks are run, the first ones; None for all. States then have so many layers."""
+
+    def depth(self, lm: LanguageModel) -> int:
+        """How many blocks of a model are run; raises where it has fewer, or where the head needs them all."""
+        n_layers = lm.n_layers if self.n_layers is None else self.n_layers
+        if not 1 <= n_layers <= lm.n_layers:
+            raise ValueError(f"{n_layers} layers are to be run, and the model has {lm.n_layers}")
+        if self.answers_of and n_layers < lm.n_layers:
+            raise ValueError(f"answers are to be scored after {n_layers} of {lm.n_layers} layers: the head needs all")
+        return n_layers
 
     def lengths(self, n_layers: int) -> list[int]:
         """Tokens that are run for each item."""
@@ -71,7 +83,7 @@ class EdgeCounts:
     """How many attention edges a pass, or a part of it, really computed without."""
 
     lost: NDArray[np.int64]
-    """What each variant's rows lost in each layer, [variant, layer]."""
+    """What each variant's rows lost in each layer that was run, [variant, layer]."""
     asked: NDArray[np.bool_]
     """Whether they were to lose any, [variant, layer]."""
     untouched: bool
@@ -116,13 +128,14 @@ def capture(
     if receive_answers is None and work.answers_of:
         raise ValueError(f"answers of variants {list(work.answers_of)} are to be scored, and nobody receives them")
     listener = progress or Silent()
-    lengths = work.lengths(lm.n_layers)
+    n_layers = work.depth(lm)
+    lengths = work.lengths(n_layers)
     batches = work.batches
     if batches is None:
         run_at_all = [item for item in (work.order or range(len(lengths))) if lengths[item]]
         batches = plan_batches(lengths, work.budget.at_once if work.budget else sum(lengths), run_at_all)
     listener.start(title, sum(len(batch) for batch in batches))
-    checks = _Checks(lm, len(work.variants))
+    checks = _Checks(lm, len(work.variants), n_layers)
 
     def run(batch: list[int]) -> None:
         done = _Batch(lm, work, batch)
@@ -144,20 +157,22 @@ class _Batch:
     """One batch, run: its rows, and the states that were read on the way."""
 
     def __init__(self, lm: LanguageModel, work: Work, batch: list[int]) -> None:
-        self.rows = BatchRows(work.sequences, batch, work.variants, work.prefix.length, lm.n_layers)
-        self.lm = lm
+        self.rows = BatchRows(work.sequences, batch, work.variants, work.prefix.length, work.depth(lm))
+        self.lm, self.n_layers = lm, work.depth(lm)
         read = [item for reading in self.rows.readings for item in reading.items]
         refuse_unread_positions([work.sequences[item] for item in read], work.prefix.length)
         self.read_at = np.array([work.sequences[item].read_at for item in read])
         self.readers = np.array([row for reading in self.rows.readings for row in reading.rows])
-        shape = (*self.read_at.shape, len(SITES), lm.n_layers, lm.d_model)
+        shape = (*self.read_at.shape, len(SITES), self.n_layers, lm.d_model)
         self.states = torch.empty(shape, dtype=lm.dtype, device=lm.device)
         self._tokens_read = torch.empty(0)
         self.packed = Packed(lm, work.sequences, self.rows, work.prefix)
-        last = torch.from_numpy(self.rows.token_indices(self.readers, self.read_at, lm.n_layers - 1)).flatten()
-        self.answers = AnswerTokens.of(work.sequences, self.rows, work.answers_of, lm.n_layers - 1)
+        last = torch.from_numpy(self.rows.token_indices(self.readers, self.read_at, self.n_layers - 1)).flatten()
+        self.answers = AnswerTokens.of(work.sequences, self.rows, work.answers_of, self.n_layers - 1)
         last = torch.cat((last, torch.from_numpy(self.answers.before)))
-        stream = run_layers(lm, self.packed.ids, self.packed.positions, self.packed, self._visit, work.compiled, last)
+        stream = run_layers(
+            lm, self.packed.ids, self.packed.positions, self.packed, self._visit, work.compiled, last, self.n_layers
+        )
         self.scored = self.answers.split(token_statistics(lm, stream[0, self.read_at.size :], self.answers.ids))
         """By variant, the statistics of its answers' tokens, where they are asked for."""
 
@@ -167,7 +182,7 @@ class _Batch:
 
     def _visit(self, layer: int, output: BlockOutput) -> None:
         device = output.residual.device  # of this layer; the states come together where the embedding is
-        if layer == self.lm.n_layers - 1:  # of the last block there is nothing but what is read
+        if layer == self.n_layers - 1:  # of the last block there is nothing but what is read
             self._tokens_read = torch.arange(self.read_at.size, device=device).view(self.read_at.shape)
         elif layer in self._opening or self._tokens_read.device != device:
             indices = self.rows.token_indices(self.readers, self.read_at, layer)
@@ -184,14 +199,14 @@ class _Batch:
 class _Checks:
     """What must not pass in silence; asked of the device once, at the end, so that it never waits for the host."""
 
-    def __init__(self, lm: LanguageModel, n_variants: int) -> None:
-        self.lm = lm
+    def __init__(self, lm: LanguageModel, n_variants: int, n_layers: int) -> None:
+        self.lm, self.n_layers = lm, n_layers
         self.finite: list[Tensor] = []
         self.untouched: list[Tensor] = []
         """Per batch: whether a row that was to lose edges lost none in any layer."""
-        self.edges = torch.zeros(n_variants, lm.n_layers, dtype=torch.long, device=lm.device)
+        self.edges = torch.zeros(n_variants, n_layers, dtype=torch.long, device=lm.device)
         """What each variant's rows lost in each layer, all batches together."""
-        self.asked = np.zeros((n_variants, lm.n_layers), dtype=bool)
+        self.asked = np.zeros((n_variants, n_layers), dtype=bool)
         """Whether they were to lose any."""
 
     def note(self, batch: _Batch) -> None:
@@ -199,7 +214,7 @@ class _Checks:
         self.finite.append(torch.isfinite(batch.states).all())
         self.finite += [torch.isfinite(found).all() for found in batch.scored.values()]
         rows, lost = batch.rows, batch.packed.lost
-        asked = [layer for layer in range(self.lm.n_layers) if rows.cut_at(layer).any()]
+        asked = [layer for layer in range(self.n_layers) if rows.cut_at(layer).any()]
         silent = [layer for layer in asked if layer not in lost]
         if silent:
             raise InterventionNotApplied(f"layers {silent} were asked to lose attention edges and lost none")

@@ -148,7 +148,7 @@ class Worker:
         scored = range(len(shard.variants)) if shard.answer_stats else range(int(shard.log_probs))
         work = Work(
             shard.sequences, self.prefix(shard.prefix), shard.variants, self._budget(shard.batch_tokens),
-            self._batches(shard), compiled=shard.compiled, answers_of=scored,
+            self._batches(shard), compiled=shard.compiled, answers_of=scored, n_layers=shard.n_layers,
         )  # fmt: skip
         edges = capture(
             self.lm, work, lambda variant, batch, states: collected[variant].receive(batch, states), shard.title,
@@ -217,7 +217,8 @@ class _Collected:
         self.places = tuple(keep)
         self.states: Tensor | None = None
         if self.places:
-            self.states = torch.empty(len(self.places), lm.n_layers, len(run), lm.d_model, dtype=lm.dtype)
+            n_layers = lm.n_layers if shard.n_layers is None else shard.n_layers
+            self.states = torch.empty(len(self.places), n_layers, len(run), lm.d_model, dtype=lm.dtype)
         self.to_host = ToHost(self._keep)
         self.scorer = None if shard.probes is None else _scorer(shard.probes, lm.device)
         self.only = None if shard.probes is None else shard.probes.only

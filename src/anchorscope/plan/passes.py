@@ -38,7 +38,7 @@ class OutOfFoldProbes:
 
 @dataclass(frozen=True)
 class StatesPass:
-    """Token sequences to run through all blocks, clean or changed, and what is to be kept of their states."""
+    """Token sequences to run through the blocks, clean or changed, and what is to be kept of their states."""
 
     title: str
     sequences: tuple[TokenSequence, ...]
@@ -60,6 +60,9 @@ class StatesPass:
     answer_stats: bool = False
     """Whether the statistics of the answers' tokens are wanted, of every variant; the prefix has to end before the
     token that predicts an answer's first (`before_answers`)."""
+    n_layers: int | None = None
+    """How many blocks are run, the first ones; None for all. States then have so many layers, and neither answers nor
+    probes of all layers can be scored."""
 
     def shards(self, number: int) -> "list[StatesPass]":
         """The same work in at most so many shards: whole batches, dealt out in turn."""
