@@ -115,16 +115,12 @@ def test_columns_are_those_of_the_contract_and_all_numbers(kept: Looked) -> None
         "self_consistency_5", "semantic_entropy_5", "self_consistency_10", "semantic_entropy_10",
     ]  # fmt: skip
     assert set(CONFIDENCE) < set(features.columns)
-    assert features["item_id"].to_list() == [item["item_id"] for item in kept.items]
-    assert features["item_id"].to_list() == kept.run.state_items("facts") == kept.run.state_items("facts", "answer-only")
+    used = [item["item_id"] for item in kept.items]
+    assert features["item_id"].to_list() == used
+    assert kept.run.state_items("facts") == kept.run.state_items("facts", "answer-only") == used
     assert np.isfinite(features.drop("item_id").to_numpy()).all()
     for name in features.columns[1:]:
         assert features[name].n_unique() > 1, name
-
-
-def cuts_of(kept: Looked, intervention: str) -> dict[str, int]:
-    rows = kept.run.effects.filter(pl.col("intervention") == intervention)
-    return dict(rows.select("item_id", "n_cut").iter_rows())
 
 
 @pytest.mark.parametrize("row", ROWS)

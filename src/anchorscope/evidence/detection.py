@@ -105,17 +105,18 @@ def boosted_states(
     progress: Progress,
 ) -> dict[str, Tensor]:  # fmt: skip
     """States under strengthened attention at one place, [layer, item, d_model] by the run's name."""
-    variants = {
-        boost_name(part, alpha): Variant({index: boost(item, setting.edges, alpha) for index, item in enumerate(items)})
-        for part, boost in (("question", question_boost), ("answer", answer_boost))
+    boosts = {
+        boost_name("question", alpha): [question_boost(item, setting.edges, alpha) for item in items]
         for alpha in BOOSTS
     }
+    boosts |= {boost_name("answer", alpha): [answer_boost(item, alpha) for item in items] for alpha in BOOSTS}
+    variants = [Variant(dict(enumerate(cuts))) for cuts in boosts.values()]
     sequences = [item.sequence(setting.positions) for item in items]
     work = planner.states(
-        "strengthened attention", sequences, _prefix(items), tuple(variants.values()), compiled=compiled
+        "strengthened attention", sequences, _prefix(items), variants, compiled=compiled
     )
     parts = run_states(executor, replace(work, keep=((place,),) * len(variants)), progress).variants
-    return {name: _only(part.states) for name, part in zip(variants, parts, strict=True)}
+    return {name: _only(part.states) for name, part in zip(boosts, parts, strict=True)}
 
 
 def question_boost(item: Item, edges: str, alpha: float) -> Cut:
@@ -123,7 +124,7 @@ def question_boost(item: Item, edges: str, alpha: float) -> Cut:
     return Cut(item.located.question_tokens, edges, alpha=alpha)
 
 
-def answer_boost(item: Item, edges: str, alpha: float) -> Cut:
+def answer_boost(item: Item, alpha: float) -> Cut:
     """The answer's tokens look harder at its earlier ones; an answer of one token has none, and runs as it is."""
     start, end = item.located.answer_start, len(item.located.input_ids)
     earlier = tuple(range(start, end - 1))

@@ -63,7 +63,7 @@ class DetectionSteps(ShareSteps):
     @cached_property
     def detection_columns(self) -> Step[dict[str, NDArray[np.floating]]]:
         """Numbers of the used items, by the names of features.parquet."""
-        made_from = self.job.made_from(1, MODEL_LIBRARIES, "prompt", "edges", "seed")
+        made_from = self.job.made_from(1, MODEL_LIBRARIES, "edges", "seed")
         parents = (self.samples, self.labels, self.tokens, self.job.model)
         return self._step("detection-columns", parents, made_from, ARRAYS, self._count)
 
@@ -88,9 +88,8 @@ class DetectionSteps(ShareSteps):
     def detection_states(self) -> Step[dict[str, Tensor]]:
         """States at the headline place in the runs of `DETECTION_RUNS`, [layer, item, d_model]; large."""
         made_from = self.job.made_from(
-            1, MODEL_LIBRARIES, "prompt", "edges", positions=self.job.positions, headline=list(self.job.headline),
-            boosts=BOOSTS,
-        )  # fmt: skip
+            1, MODEL_LIBRARIES, "edges", positions=self.job.positions, headline=list(self.job.headline), boosts=BOOSTS
+        )
         parents = (self.labels, self.tokens, self.job.model)
         return self._step("detection-states", parents, made_from, TENSORS, self._run_detection, large=True)
 
