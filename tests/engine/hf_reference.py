@@ -5,6 +5,7 @@ family's own eager function.
 """
 
 import copy
+import math
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -91,7 +92,10 @@ def masked(model: Any, masks: list[Tensor] | None) -> Iterator[None]:
 
 
 def reference_mask(item: TokenSequence, cut: Cut, window: int | None) -> Tensor:
-    """Minus infinity on every edge that causality, the window or the cut forbids, edge by edge; all heads or some."""
+    """Minus infinity on every edge that causality, the window or the cut forbids, edge by edge; all heads or some.
+
+    On edges that a cut weakens or strengthens, what is to be added.
+    """
     n = len(item.ids)
     mask = torch.zeros(1, 1 if cut.heads is None else 4, n, n)
     for query in range(n):
@@ -99,7 +103,8 @@ def reference_mask(item: TokenSequence, cut: Cut, window: int | None) -> Tensor:
             if key > query or (window is not None and query - key >= window):
                 mask[0, :, query, key] = float("-inf")
             elif loses(item, cut, query, key):
-                mask[0, slice(None) if cut.heads is None else list(cut.heads), query, key] = float("-inf")
+                added = math.log(1 + cut.alpha) if cut.alpha > -1 else float("-inf")
+                mask[0, slice(None) if cut.heads is None else list(cut.heads), query, key] = added
     return mask
 
 

@@ -80,7 +80,7 @@ one item after the other, on the device, and how many tokens each has."""
 
 @dataclass(frozen=True)
 class EdgeCounts:
-    """How many attention edges a pass, or a part of it, really computed without."""
+    """How many attention edges a pass, or a part of it, really computed without, or with a bias."""
 
     lost: NDArray[np.int64]
     """What each variant's rows lost in each layer that was run, [variant, layer]."""
@@ -227,7 +227,7 @@ class _Checks:
             total[: len(here)] += here
             self.edges[:, layer].index_add_(0, variants[: len(here)], here)
             self.asked[rows.variant[: len(here)][rows.cut_at(layer)], layer] = True
-        named = torch.from_numpy(np.array([bool(row.cut.keys) for row in rows.rows])).to(self.lm.device)
+        named = torch.from_numpy(np.array([row.cut.changes for row in rows.rows])).to(self.lm.device)
         self.untouched.append((named & (total == 0)).any())
 
     def finish(self) -> EdgeCounts:

@@ -3,7 +3,8 @@
 Masks are floats (a boolean mask is silently added as 0 and 1 under eager attention), and minus infinity where an edge
 is cut, so that the rest renormalises exactly. The diagonal always stays: no row is ever empty. Edges whose weight is to
 be set to 0 after the softmax are told apart, and a mask has a dimension for heads only where some heads are cut and
-others are not.
+others are not. An edge that is weakened or strengthened has a finite number in the mask, added where minus infinity
+would be: after the soft cap of scores that have one, and nothing where causality or a window hides the key anyway.
 """
 
 from collections.abc import Sequence
@@ -33,6 +34,8 @@ class CutRows:
     answer_start: Int[Tensor, " row"]
     zeroing: Bool[Tensor, " row"]
     """Whether weights are set to 0 after the softmax, instead of a mask before it."""
+    bias: Float[Tensor, " row"]
+    """What is added to the scores of the edges; minus infinity where they are cut."""
     heads: Bool[Tensor, "row head"] | None
     """The query heads that lose edges; None where all do, in every row."""
 
@@ -46,18 +49,20 @@ class CutRows:
         keys[np.repeat(np.arange(len(cuts)), [len(cut.keys) for cut in cuts]), cut_keys] = True
         edges = np.array([EDGES.index(cut.edges) for cut in cuts])
         zeroing = np.array([cut.how == "zero" for cut in cuts])
-        keys_, edges_, starts_, zeroing_ = (
-            torch.from_numpy(part).to(device) for part in (keys, edges, np.array(answer_starts), zeroing)
+        bias = np.array([cut.bias for cut in cuts], dtype=np.float32)
+        keys_, edges_, starts_, zeroing_, bias_ = (
+            torch.from_numpy(part).to(device) for part in (keys, edges, np.array(answer_starts), zeroing, bias)
         )
-        return cls(keys_, edges_, starts_, zeroing_, _heads(cuts, n_heads, device))
+        return cls(keys_, edges_, starts_, zeroing_, bias_, _heads(cuts, n_heads, device))
 
     def first(self, rows: int) -> "CutRows":
         """The cuts of the first rows."""
         heads = None if self.heads is None else self.heads[:rows]
-        return CutRows(self.keys[:rows], self.edges[:rows], self.answer_start[:rows], self.zeroing[:rows], heads)
+        parts = (part[:rows] for part in (self.keys, self.edges, self.answer_start, self.zeroing, self.bias))
+        return CutRows(*parts, heads)
 
     def removed(self, queries: Int[Tensor, "row pos"]) -> Bool[Tensor, "row pos key_pos"]:
-        """The edges that are lost, for queries at these positions."""
+        """The edges that are lost, weakened or strengthened, for queries at these positions."""
         key = torch.arange(self.keys.shape[1], device=queries.device)
         later = queries[:, :, None] > key
         kinds = self.edges[:, None, None]
@@ -84,6 +89,13 @@ def visible(queries: Int[Tensor, "row pos"], n_keys: int, window: int | None) ->
     query = queries[:, :, None]
     allowed = key <= query
     return allowed if window is None else allowed & (key > query - window)
+
+
+def add_biases(
+    mask: Float[Tensor, "row ... key_pos"], biased: Bool[Tensor, "row ... key_pos"], bias: Float[Tensor, " row"]
+) -> None:
+    """Adds each row's bias to the scores of these edges, in place."""
+    mask += torch.where(biased, bias.to(mask.dtype).view(-1, *[1] * (mask.dim() - 1)), 0)
 
 
 def additive(allowed: Bool[Tensor, "*edge"], dtype: torch.dtype) -> Float[Tensor, "*edge"]:

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from anchorscope.engine.keys_values import Prefix
-from anchorscope.engine.masks import MASK_WIDTH, CutRows, additive, visible
+from anchorscope.engine.masks import MASK_WIDTH, CutRows, add_biases, additive, visible
 from anchorscope.engine.rows import BatchRows, Joining
 from anchorscope.engine.sequences import TokenSequence
 from anchorscope.models.attention import Edit, Keys, Queries, Weights, masked_attention, per_group
@@ -45,7 +45,7 @@ class _Plan:
     zeroed: Bool[Tensor, "row pos key_pos"] | Bool[Tensor, "row head pos key_pos"] | None
     """The weights to set to 0; None for none."""
     lost: Int[Tensor, " row"] | None
-    """How many edges each row's cut takes here; None where nothing is to be cut."""
+    """How many edges each row's cut takes or biases here; None where nothing is to be cut."""
     masks: dict[tuple[str, int], Tensor] = field(default_factory=dict)
     """Mask and zeroed weights for heads that share their keys, by how many do."""
 
@@ -89,10 +89,11 @@ class Packed:
         cuts = [row.cut for row in rows.rows]
         self.cuts = CutRows.of(cuts, starts, self.n_keys, lm.n_heads, lm.device)
         self.zeroing = np.array([cut.how == "zero" for cut in cuts])
+        self.biasing = np.array([cut.changes and cut.alpha != -1 for cut in cuts])
         self.by_head = np.array([cut.heads is not None for cut in cuts])
         self.plans: dict[tuple[object, ...], _Plan] = {}
         self.lost: dict[int, Tensor] = {}
-        """Edges that each layer's attention was really computed without, per row."""
+        """Edges that each layer's attention was really computed without, or with a bias, per row."""
         self.ids = torch.from_numpy(rows.ids(sequences))
         self.positions = rows.positions()
 
@@ -152,7 +153,7 @@ class Packed:
         indices = torch.where(key < n_prefix, key, indices).masked_fill(key >= stop, 0)
         allowed = visible(queries, self.n_keys, window)
         beyond = (queries >= stop)[:, :, None]
-        lost = zeroed = None
+        lost = zeroed = biased = None
         if cut.any():
             cuts = self.cuts.first(n_rows)
             removed = cuts.removed(queries) & torch.from_numpy(cut).to(here)[:, None, None] & ~beyond
@@ -164,8 +165,14 @@ class Packed:
             if (cut & self.zeroing[:n_rows]).any():
                 is_zeroed = cuts.zeroing.view(-1, *[1] * (removed.dim() - 1))
                 zeroed, removed = removed & is_zeroed, removed & ~is_zeroed
+            if (cut & self.biasing[:n_rows]).any():
+                is_biased = cuts.bias.isfinite().view(-1, *[1] * (removed.dim() - 1))
+                biased, removed = removed & is_biased, removed & ~is_biased
             allowed = allowed & ~removed
         allowed = allowed | beyond  # nobody reads beyond a row's end, but numbers must be there
+        mask = additive(allowed, self.lm.dtype)
+        if biased is not None:
+            add_biases(mask, biased, self.cuts.bias[:n_rows])
         back = np.repeat(np.arange(n_rows) * n - rows.own[:n_rows], lengths) + np.arange(total)
         return _Plan(
             shape=(n_rows, n, self.n_keys),
@@ -173,7 +180,7 @@ class Packed:
             queries=(own + offsets).clamp(max=total - 1).reshape(-1).to(device),
             back=torch.from_numpy(back).to(device),
             keys=indices.reshape(-1).to(device),
-            mask=additive(allowed, self.lm.dtype).to(device),
+            mask=mask.to(device),
             zeroed=None if zeroed is None else zeroed.to(device),
             lost=lost,
         )

@@ -158,7 +158,7 @@ def _item_rows(
         if not variant.runs(item):
             continue
         cut, patch = variant.cut(item), variant.patch(item)
-        if not cut.keys and patch is None:
+        if not cut.changes and patch is None:
             needed[item] = n
             continue
         layers = range(n_layers) if variant.layers is None else variant.layers

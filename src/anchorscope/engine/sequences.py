@@ -1,5 +1,6 @@
 """What the engine is given: token sequences, and what to cut in them. All positions are absolute indices into `ids`."""
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -25,16 +26,22 @@ class TokenSequence:
 
 @dataclass(frozen=True)
 class Cut:
-    """Attention edges to remove from one item's run, in every layer that is cut."""
+    """Attention edges to remove from one item's run, or to weaken or strengthen, in every layer that is cut.
+
+    A token's attention to itself is never touched, whatever the keys.
+    """
 
     keys: tuple[int, ...]
-    """Positions that later positions may no longer attend to."""
+    """Positions that later positions may no longer attend to, or attend to less or more."""
     edges: str = "all"
     """One of `EDGES`."""
     how: str = "mask"
     """One of `HOW`."""
     heads: tuple[int, ...] | None = None
     """The query heads that lose the edges; None for all."""
+    alpha: float = -1.0
+    """Scores of the edges get + log(1 + alpha) before the softmax: −1 removes them, 0 leaves all as it is, above 0
+    strengthens them."""
 
     def __post_init__(self) -> None:
         if self.edges not in EDGES:
@@ -43,6 +50,18 @@ class Cut:
             raise ValueError(f"how {self.how!r}; allowed: {', '.join(HOW)}")
         if self.heads is not None and (not self.heads or min(self.heads) < 0):
             raise ValueError(f"heads {self.heads}; allowed: None for all, or at least one, counted from 0")
+        if not (-1 <= self.alpha < math.inf) or (self.how == "zero" and self.alpha != -1):
+            raise ValueError(f"alpha {self.alpha} with how {self.how!r}; allowed: −1 or more, and −1 where it is zero")
+
+    @property
+    def changes(self) -> bool:
+        """Whether it touches any score."""
+        return bool(self.keys) and self.alpha != 0
+
+    @property
+    def bias(self) -> float:
+        """What is added to the scores of its edges."""
+        return -math.inf if self.alpha == -1 else math.log1p(self.alpha)
 
     @property
     def n_cut(self) -> int:
@@ -51,7 +70,7 @@ class Cut:
 
     def first_query(self, sequence: TokenSequence) -> int:
         """The first position that loses an edge: all before it are as in the clean run; the length where none does."""
-        if not self.keys:
+        if not self.changes:
             return len(sequence.ids)
         first = min(self.keys) + 1
         if self.edges == "direct":
