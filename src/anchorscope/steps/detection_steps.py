@@ -22,7 +22,7 @@ from anchorscope.evidence.detection import (
 from anchorscope.evidence.share_nulls import ANSWER_ONLY, QUESTION_ONLY, RANDOM_WEIGHTS
 from anchorscope.execute.executor import LocalExecutor, run_samples
 from anchorscope.models.memory import free_memory
-from anchorscope.plan.passes import plan_samples
+from anchorscope.plan.passes import SamplesPass, plan_answers
 from anchorscope.schema import FEATURE_SCHEMA
 from anchorscope.steps.job import MODEL_LIBRARIES
 from anchorscope.steps.share_steps import ShareSteps
@@ -54,10 +54,11 @@ class DetectionSteps(ShareSteps):
 
     def _sample(self) -> list[list[str]]:
         job, writer = self.job, self.job.writer()
-        work = plan_samples(
+        asked = plan_answers(
             [item.question for item in self.used_items], writer.tokenizer, writer.template, job.recipe.max_new_tokens,
-            job.planner.batch_tokens, max(SAMPLES), TEMPERATURE, TOP_P, job.recipe.seed,
+            job.planner.batch_tokens,
         )  # fmt: skip
+        work = SamplesPass(asked, max(SAMPLES), job.recipe.seed, TEMPERATURE, TOP_P)
         return [[one.text for one in answers] for answers in run_samples(job.executor, work, job.progress)]
 
     @cached_property
