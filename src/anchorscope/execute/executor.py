@@ -26,13 +26,21 @@ from anchorscope.execute.worker import (
     ChoicesPart,
     Part,
     SaliencyPart,
+    SamplesPart,
     Shard,
     StatesPart,
     VariantPart,
     Worker,
 )
 from anchorscope.models.language_model import LanguageModel
-from anchorscope.plan.passes import AnswersPass, AttentionPass, ChoicesPass, SaliencyPass, StatesPass
+from anchorscope.plan.passes import (
+    AnswersPass,
+    AttentionPass,
+    ChoicesPass,
+    SaliencyPass,
+    SamplesPass,
+    StatesPass,
+)
 from anchorscope.progress import Progress
 
 
@@ -103,6 +111,12 @@ def run_answers(executor: Executor, work: AnswersPass, progress: Progress) -> li
     """Answers to all questions of a pass."""
     (part,) = executor.map(work.shards(executor.n_shards), progress)
     return _of(AnswersPart, part).answers
+
+
+def run_samples(executor: Executor, work: SamplesPass, progress: Progress) -> list[list[Answer]]:
+    """Sampled answers to all questions of a pass, each one's together."""
+    (part,) = executor.map(work.shards(executor.n_shards), progress)
+    return _of(SamplesPart, part).answers
 
 
 def run_saliency(executor: Executor, work: SaliencyPass, progress: Progress) -> Saliency:

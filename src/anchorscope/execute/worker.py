@@ -10,7 +10,7 @@ from jaxtyping import Float, Int
 from numpy import ndarray
 from torch import Tensor
 
-from anchorscope.answers.generate import Answer, answer_questions
+from anchorscope.answers.generate import Answer, answer_questions, sample_answers
 from anchorscope.engine.answer_stats import AnswerStats
 from anchorscope.engine.attention_mass import AttentionMass, attention_mass
 from anchorscope.engine.batching import Budget, plan_batches
@@ -30,6 +30,7 @@ from anchorscope.plan.passes import (
     OutOfFoldProbes,
     Place,
     SaliencyPass,
+    SamplesPass,
     StatesPass,
 )
 from anchorscope.probes.scoring import Scorer
@@ -37,7 +38,7 @@ from anchorscope.progress import Progress
 
 _PREFIXES = 4  # shared beginnings whose keys and values are held at a time
 
-Shard = StatesPass | AnswersPass | SaliencyPass | AttentionPass | ChoicesPass
+Shard = StatesPass | AnswersPass | SamplesPass | SaliencyPass | AttentionPass | ChoicesPass
 
 
 @dataclass(frozen=True)
@@ -73,6 +74,13 @@ class AnswersPart:
 
 
 @dataclass(frozen=True)
+class SamplesPart:
+    """Sampled answers to every question, in their order."""
+
+    answers: list[list[Answer]]
+
+
+@dataclass(frozen=True)
 class SaliencyPart:
     """Saliency of the items, in order."""
 
@@ -95,7 +103,7 @@ class ChoicesPart:
     log_probs: Float[ndarray, "prompt choice"]
 
 
-Part = StatesPart | AnswersPart | SaliencyPart | AttentionPart | ChoicesPart
+Part = StatesPart | AnswersPart | SamplesPart | SaliencyPart | AttentionPart | ChoicesPart
 
 
 class Worker:
@@ -113,6 +121,8 @@ class Worker:
             return self._states(shard, progress)
         if isinstance(shard, AnswersPass):
             return self._answers(shard, progress)
+        if isinstance(shard, SamplesPass):
+            return self._samples(shard, progress)
         if isinstance(shard, AttentionPass):
             return self._attention(shard, progress)
         if isinstance(shard, ChoicesPass):
@@ -169,6 +179,16 @@ class Worker:
             answer_questions(
                 self.lm, shard.questions, shard.prompts, prefix, budget, shard.max_new_tokens, progress,
                 template=shard.template,
+            )
+        )  # fmt: skip
+
+    def _samples(self, shard: SamplesPass, progress: Progress) -> SamplesPart:
+        asked = shard.asked
+        return SamplesPart(
+            sample_answers(
+                self.lm, asked.questions, asked.prompts, self.prefix(asked.prefix), self._budget(asked.batch_tokens),
+                asked.max_new_tokens, shard.n_samples, shard.temperature, shard.top_p, shard.seed, progress,
+                template=asked.template,
             )
         )  # fmt: skip
 

@@ -129,6 +129,24 @@ class AnswersPass:
         return [self]
 
 
+@dataclass(frozen=True)
+class SamplesPass:
+    """Questions to answer several times, each answer drawn at random; answers that they bring are not looked at."""
+
+    asked: AnswersPass
+    """The questions, their prompts, and how long an answer may be."""
+    n_samples: int
+    """Answers per question."""
+    seed: int
+    """With the question's `item_id` and the sample's number, what each draw hangs on."""
+    temperature: float = 1.0
+    top_p: float = 1.0
+
+    def shards(self, number: int) -> "list[SamplesPass]":
+        """The same work in one shard, as for greedy answers."""
+        return [self]
+
+
 def plan_answers(
     questions: Sequence[Question], tokenizer: Any, template: Template, max_new_tokens: int, batch_tokens: int
 ) -> AnswersPass:
