@@ -1,11 +1,19 @@
 """Strengthened attention of single items: who has no edge to strengthen runs as it is; nothing is silently skipped."""
 
+import math
+
 import pytest
 import torch
 
 from anchorscope.catalogue import DETECTION_RUNS, boost_name
 from anchorscope.engine.sequences import NO_CUT
-from anchorscope.evidence.detection import answer_boost, boosted_states, clean_states_at, question_boost
+from anchorscope.evidence.detection import (
+    agreement_columns,
+    answer_boost,
+    boosted_states,
+    clean_states_at,
+    question_boost,
+)
 from anchorscope.execute.executor import LocalExecutor
 from anchorscope.items import Item
 from anchorscope.models.language_model import LanguageModel
@@ -60,6 +68,17 @@ def test_more_strength_moves_states_further(tiny_llama: LanguageModel) -> None:
     found = boosted_states(executor, planner, made, setting, (0, 0), False, Silent())
     weak, strong = (float((found[boost_name("question", alpha)] - clean)[0].norm()) for alpha in (1.0, 3.0))
     assert strong > weak > 0
+
+
+def test_samples_are_counted_item_by_item_the_first_five_and_all() -> None:
+    made = items()[:2]  # both answer "so"
+    samples = [["so", "So.", "Paris", "It is Paris", "so", *["else"] * 5], ["a"] * 10]
+    found = agreement_columns(made, samples)
+    assert found["self_consistency_5"].tolist() == [0.6, 0]
+    assert found["self_consistency_10"].tolist() == [0.3, 0]
+    shares = {"semantic_entropy_5": (0.6, 0.4), "semantic_entropy_10": (0.3, 0.2, 0.5)}
+    for name, parts in shares.items():
+        assert found[name] == pytest.approx([-sum(part * math.log(part) for part in parts), 0])
 
 
 def test_names_are_those_of_the_files() -> None:
