@@ -8,7 +8,7 @@ from collections.abc import Mapping
 
 import polars as pl
 
-from anchorscope.catalogue import POSITIONS
+from anchorscope.catalogue import POSITIONS, SAMPLES
 
 SCHEMA_VERSION = 2
 """1 had no index of its own files, no keys of steps and no version."""
@@ -95,6 +95,15 @@ EXPERIMENT_ITEM_SCHEMA: dict[str, type[pl.DataType]] = {
     "value": pl.Float64,
 }  # fmt: skip
 """experiment_items.parquet: one number of one item per row."""
+FEATURE_SCHEMA: dict[str, pl.DataType] = {
+    "item_id": pl.String(),
+    **dict.fromkeys((
+        "answer_tokens", "log_prob_mean", "log_prob_min", "log_prob_first", "margin_first", "entropy_mean",
+        "knockout_log_prob_mean", "knockout_log_prob_min", "random_log_prob_mean", "random_log_prob_min", "p_true",
+        *(f"{name}_{n}" for n in SAMPLES for name in ("self_consistency", "semantic_entropy")),
+    ), pl.Float64()),
+}  # fmt: skip
+"""states/DATASET/features.parquet (`--keep detection`): what detectors read of the used items beside their states."""
 UNAVAILABLE_SCHEMA: dict[str, type[pl.DataType]] = {
     "dataset": pl.String, "experiment": pl.String, "reason": pl.String,
 }  # fmt: skip

@@ -15,6 +15,7 @@ from anchorscope.engine.answer_stats import AnswerStats
 from anchorscope.engine.attention_mass import AttentionMass, attention_mass
 from anchorscope.engine.batching import Budget, plan_batches
 from anchorscope.engine.capture import EdgeCounts, Work, capture
+from anchorscope.engine.choices import choice_log_probs
 from anchorscope.engine.forward import compute_prefix
 from anchorscope.engine.keys_values import Prefix
 from anchorscope.engine.rows import tokens_of
@@ -25,6 +26,7 @@ from anchorscope.models.memory import ToHost
 from anchorscope.plan.passes import (
     AnswersPass,
     AttentionPass,
+    ChoicesPass,
     OutOfFoldProbes,
     Place,
     SaliencyPass,
@@ -36,7 +38,7 @@ from anchorscope.progress import Progress
 
 _PREFIXES = 4  # shared beginnings whose keys and values are held at a time
 
-Shard = StatesPass | AnswersPass | SamplesPass | SaliencyPass | AttentionPass
+Shard = StatesPass | AnswersPass | SamplesPass | SaliencyPass | AttentionPass | ChoicesPass
 
 
 @dataclass(frozen=True)
@@ -92,7 +94,16 @@ class AttentionPart:
     found: dict[int, AttentionMass]
 
 
-Part = StatesPart | AnswersPart | SamplesPart | SaliencyPart | AttentionPart
+@dataclass(frozen=True)
+class ChoicesPart:
+    """How likely the chosen tokens are."""
+
+    prompts: Int[ndarray, " prompt"]
+    """Indices of the prompts that were run."""
+    log_probs: Float[ndarray, "prompt choice"]
+
+
+Part = StatesPart | AnswersPart | SamplesPart | SaliencyPart | AttentionPart | ChoicesPart
 
 
 class Worker:
@@ -114,6 +125,8 @@ class Worker:
             return self._samples(shard, progress)
         if isinstance(shard, AttentionPass):
             return self._attention(shard, progress)
+        if isinstance(shard, ChoicesPass):
+            return self._choices(shard, progress)
         return self._saliency(shard, progress)
 
     def _budget(self, tokens: int) -> Budget:
@@ -187,6 +200,14 @@ class Worker:
                 self._budget(clean.batch_tokens), progress, clean.title,
             )
         )  # fmt: skip
+
+    def _choices(self, shard: ChoicesPass, progress: Progress) -> ChoicesPart:
+        found = choice_log_probs(
+            self.lm, shard.prompts, self.prefix(shard.prefix), shard.batches, shard.choices,
+            self._budget(shard.batch_tokens), progress, shard.title,
+        )  # fmt: skip
+        run = sorted(prompt for batch in shard.batches for prompt in batch)
+        return ChoicesPart(np.array(run, dtype=np.int64), found[run].numpy())
 
     def _saliency(self, shard: SaliencyPass, progress: Progress) -> SaliencyPart:
         device, site = self.lm.device, SITES.index(shard.site)

@@ -183,6 +183,36 @@ class AttentionPass:
 
 
 @dataclass(frozen=True)
+class ChoicesPass:
+    """Prompts after which it is asked how likely a few tokens are as the next one."""
+
+    title: str
+    prompts: tuple[tuple[int, ...], ...]
+    prefix: tuple[int, ...]
+    """Leading tokens that all prompts share."""
+    choices: tuple[int, ...]
+    batches: tuple[tuple[int, ...], ...]
+    batch_tokens: int
+
+    def shards(self, number: int) -> "list[ChoicesPass]":
+        """The same work in at most so many shards: whole batches, dealt out in turn."""
+        parts = [self.batches[first::number] for first in range(min(number, len(self.batches)))]
+        return [replace(self, batches=batches) for batches in parts] or [self]
+
+
+def plan_choices(
+    title: str, prompts: Sequence[tuple[int, ...]], choices: Sequence[int], batch_tokens: int
+) -> ChoicesPass:
+    """The pass that asks after each prompt how likely the chosen tokens are."""
+    shared = shared_prefix_length(prompts, [len(ids) - 1 for ids in prompts])
+    lengths = [len(ids) - shared for ids in prompts]
+    batches = plan_batches(lengths, min(batch_tokens, MOST_AT_ONCE), range(len(prompts)))
+    return ChoicesPass(
+        title, tuple(prompts), prompts[0][:shared], tuple(choices), tuple(map(tuple, batches)), batch_tokens
+    )
+
+
+@dataclass(frozen=True)
 class SaliencyPass:
     """Sequences to go back through, from a probe's log-odds to the attention weights."""
 
