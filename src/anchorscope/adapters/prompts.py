@@ -1,0 +1,43 @@
+"""Prompts and answers of other libraries, as a detector needs them: a question, and a short answer.
+
+A detector knows its model under one prompt. Whether a prompt is that one is decided by its tokens, each of them.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+from anchorscope.answers.template import Template, after_thinking
+from anchorscope.errors import UserError
+from anchorscope.models.language_model import decode_exactly
+
+
+def question_of_prompt(template: Template, tokenizer: Any, ids: Sequence[int]) -> str:
+    """The question of a prompt that is the template's token for token; padding on either side is left out."""
+    given = [int(token) for token in ids]
+    padding = getattr(tokenizer, "pad_token_id", None)
+    while len(given) > 1 and given[-1] == padding:
+        given.pop()
+    text = decode_exactly(tokenizer, given)
+    _, found, rest = text.partition(template.head)
+    question = rest.removesuffix(template.tail)
+    if found and question != rest and question.strip():
+        ((wanted, _),) = template.encode(tokenizer, [template.text(question)])
+        before = len(given) - len(wanted)
+        if before >= 0 and given[before:] == list(wanted) and all(token == padding for token in given[:before]):
+            return question
+    shown = text if len(text) <= 60 else f"{text[:28]} … {text[-28:]}"
+    raise UserError(
+        f"The input {shown!r} is not the prompt that the detector was trained with ({template.kind}); make inputs with "
+        f"prompt(question), or give questions alone with same_prompt=False: they are asked in the detector's prompt."
+    )
+
+
+def visible_text(tokenizer: Any, ids: Sequence[int]) -> str:
+    """The text of tokens, special ones left out."""
+    return str(tokenizer.decode(list(ids), skip_special_tokens=True, clean_up_tokenization_spaces=False))
+
+
+def answer_of_text(text: str) -> str:
+    """The first line of what was generated, a thinking block before it left out; empty where there is none."""
+    visible = (after_thinking(text) or "").strip()
+    return visible.splitlines()[0].strip() if visible else ""
