@@ -222,5 +222,6 @@ def test_one_dataset_or_five(datasets):
 
 
 def test_the_room_needs_no_torch():
-    code = "import sys, anchorscope.report, anchorscope.report.detection.detection_page; sys.exit('torch' in sys.modules or 'matplotlib.pyplot' in sys.modules)"
+    rooms = "anchorscope.report, anchorscope.report.detection.detection_page"
+    code = f"import sys, {rooms}; sys.exit('torch' in sys.modules or 'matplotlib.pyplot' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
