@@ -1,13 +1,13 @@
 """Detectors as they are handed over: fitted on all training items, calibrated, with thresholds and a card."""
 
 from collections.abc import Sequence
-from importlib import metadata
 from typing import Any
 
 import numpy as np
 import torch
 
 from anchorscope.answers.template import Template
+from anchorscope.artefacts.publish import versions
 from anchorscope.catalogue import DETECTORS
 from anchorscope.detecting.read_runs import RunDataset
 from anchorscope.detectors.evaluation import TrainedOn
@@ -77,5 +77,4 @@ def _card(name: str, n: int, sources: Sequence[RunDataset], rows: Sequence[dict[
         for one in sources
     )
     shifts = tuple(sorted({str(row["test"]) for row in rows if row["test"] != row["train"]}))
-    versions = {library: metadata.version(library) for library in ("anchorscope", "torch", "transformers")}
-    return Card(f"{DETECTORS[name].about}; trained on {n} answers ({about})", tuple(rows), shifts, LIMITS, versions)
+    return Card(f"{DETECTORS[name].about}; trained on {n} answers ({about})", tuple(rows), shifts, LIMITS, versions())

@@ -63,13 +63,13 @@ class Evaluation:
         names = [name for name in trained.names if name in self.names]
         self.progress.start(f"detectors {dataset.name}", len(names))
         measured: dict[str, dict[str, Mapping[str, Measured]]] = {"balanced": {}, "natural": {}}
+        judges = {prevalence: self.judge(dataset, prevalence == "natural") for prevalence in measured}
         for name in names:
             variant = DETECTORS[name].variant_of is not None
             for prevalence, of in measured.items():
                 if variant and prevalence == "natural":
                     continue
-                judge = self.judge(dataset, prevalence == "natural")
-                scored = trained.in_domain(name, prevalence == "natural")
+                judge, scored = judges[prevalence], trained.in_domain(name, prevalence == "natural")
                 of[name] = judge.metrics(scored, only_auroc=variant)
                 if prevalence == "balanced":
                     spread = Measured(judge.spread(scored), np.full(1, np.nan), len(judge.labels))

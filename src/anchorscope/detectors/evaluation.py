@@ -96,10 +96,16 @@ class TrainedOn:
 
     def calibration(self, name: str, natural: bool) -> Stacked:
         """Slope and intercept of every training set, fitted on members by fits that never saw them."""
-        training = self._sets[0]
-        if natural:
-            training = Training(training.labels, training.members, training.inner, self.dataset.natural)
-        return calibrated(self.fits.fit(name).scores, training)
+        if (name, natural) not in self._calibrations:
+            training = self._sets[0].take(slice(0, self.whole + 1))  # tossed labels are not calibrated
+            if natural:
+                training = Training(training.labels, training.members, training.inner, self.dataset.natural)
+            self._calibrations[name, natural] = calibrated(self.fits.fit(name).scores[: self.whole + 1], training)
+        return self._calibrations[name, natural]
+
+    @cached_property
+    def _calibrations(self) -> dict[tuple[str, bool], Stacked]:
+        return {}
 
     def in_domain(self, name: str, natural: bool = False) -> Scored:
         """Every item by the fits that left its outer fold out, one for every fold seed."""
@@ -123,7 +129,7 @@ class TrainedOn:
                 return None
             items = np.flatnonzero(sets == number)
             slope, bias = float(scale.weight[number, INNER_FOLDS, 0]), float(scale.bias[number, INNER_FOLDS])
-            found[items] = slope * fitted.log_odds(other.features.take(items)) + bias
+            found[items] = slope * fitted.log_odds(other.features.only(fitted.needs).take(items)) + bias
         return Scored(found[None], np.zeros((1, len(found)), np.int64))
 
     def _sets_for(self, other: Dataset) -> Int[np.ndarray, " item"]:

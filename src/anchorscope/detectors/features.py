@@ -60,6 +60,11 @@ class Features:
         states = {key: found[places.to(found.device)] for key, found in self.states.items()}
         return Features(len(chosen), states, {name: found[chosen] for name, found in self.columns.items()})
 
+    def only(self, needs: Needs) -> "Features":
+        """Nothing but what is needed."""
+        states = {key: self.states[key] for key in needs.states}
+        return Features(self.n_items, states, {name: self.columns[name] for name in needs.columns})
+
     def has(self, needs: Needs) -> bool:
         """Whether all of this is here."""
         return all(key in self.states for key in needs.states) and all(name in self.columns for name in needs.columns)

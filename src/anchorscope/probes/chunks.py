@@ -179,7 +179,7 @@ def _chunk_bytes(device: torch.device) -> int:
 
 
 def _fetched(chunk: Tensor, device: torch.device) -> Tensor:
-    if device.type != "cuda" or chunk.device == device:
+    if device.type != "cuda" or chunk.device.type != "cpu":  # what is on a GPU already cannot be pinned
         return chunk.to(device)
     stream = torch.cuda.Stream(device)
     with torch.cuda.stream(stream):
