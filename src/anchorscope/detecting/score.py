@@ -24,7 +24,7 @@ from anchorscope.progress import Progress
 WRITTEN = (".csv", ".parquet", ".jsonl")
 """What `--out` writes, by the file's ending."""
 _READ = (".csv", ".tsv", ".json", ".jsonl", ".parquet", ".gz", ".txt")
-SCHEMA = {
+SCHEMA: dict[str, Any] = {
     "item_id": pl.String, "question": pl.String, "answer": pl.String, "truth_probability": pl.Float64,
     "log_odds": pl.Float64, "verdict": pl.String, "warnings": pl.List(pl.String), "pathway_score": pl.Float64,
 }  # fmt: skip
