@@ -62,6 +62,7 @@ def test_one_object_for_programs(bundle: Path, answers: Path) -> None:
     told = json.loads(result.stdout)
     assert (told["detector"], told["n"], told["bad_rows"]) == ("probe", len(PAIRS), 0)
     assert told["seconds"] > 0
+    assert told["risk"] == 0.2
     assert [list(one) for one in told["items"]] == [COLUMNS] * len(PAIRS)
     wanted = Detector.load(bundle).score_many(PAIRS)
     for one, score_of in zip(told["items"], wanted, strict=True):

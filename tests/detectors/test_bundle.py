@@ -57,6 +57,14 @@ def test_a_bundle_is_two_files_and_holds_the_whole_detector(trained: TrainedDete
     assert write_bundle(tmp_path / "made" / "probe", trained) == sha256  # in its own place
 
 
+def test_parts_may_share_their_weights(trained: TrainedDetector) -> None:
+    one = probe()
+    both = added((one, LinearProbe(("knockout", *one.key[1:]), one.weight, one.bias)))
+    again = unpack(pack(replace(trained, fitted=both)).files, "here")
+    assert isinstance(again.fitted, WeightedSum)
+    assert torch.equal(again.fitted.parts[0].weight, again.fitted.parts[1].weight)
+
+
 def test_nothing_else_is_overwritten(trained: TrainedDetector, tmp_path: Path) -> None:
     (tmp_path / "thesis.tex").write_text("all of it")
     with pytest.raises(UserError, match=r"is no bundle \(it holds 'thesis.tex'\)"):

@@ -62,7 +62,8 @@ def pack(trained: TrainedDetector) -> PackedDetector:
         own, span = trained.range.stored()
         tensors |= {f"{_RANGE}/{name}": tensor for name, tensor in own.items()}
     _refuse_no_numbers(tensors, f"Detector {trained.name!r} cannot be saved")
-    weights = save_tensors({name: tensor.detach().cpu().contiguous() for name, tensor in sorted(tensors.items())})
+    # Copies: the same weights may stand in two parts, and safetensors takes no tensors that share memory.
+    weights = save_tensors({name: tensor.detach().cpu().clone().contiguous() for name, tensor in tensors.items()})
     record = {
         "schema": SCHEMA, "schema_version": SCHEMA_VERSION, "name": trained.name, "parts": stored, "range": span,
         "calibration": asdict(trained.calibration),

@@ -25,6 +25,7 @@ from anchorscope.models.loading import choose_device
 from anchorscope.models.loading import load as load_model
 from anchorscope.models.wrapping import wrap
 from anchorscope.progress import Progress
+from anchorscope.stats.risk_control import Threshold
 
 _NO_ANSWER = ("",)  # accepted answers of a question that nobody grades
 
@@ -89,12 +90,12 @@ class Detector:
             found += self._scored(items, threshold)
         return found
 
-    def _scored(self, items: Sequence[Item], threshold: Any) -> list[Score]:
+    def _scored(self, items: Sequence[Item], threshold: Threshold | None) -> list[Score]:
         read = [item for item in items if item.tokens is not None]
         features = self.session.features(read, self.trained.needs)
         _refuse_no_numbers(features)
         decided = decide(self.trained, features)
-        verdicts, notes = decided.verdicts(threshold), (*self._notes, *threshold_notes(threshold))
+        verdicts, notes = decided.verdicts(threshold), (*self._notes, *threshold_notes(self.trained, threshold))
         scores, place = [], 0
         for item in items:
             question, answer = item.question.question, item.answer.text

@@ -1,6 +1,6 @@
 """From features to decisions: log-odds, probability, verdict."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field, fields, is_dataclass
 from typing import Any
 
@@ -109,10 +109,13 @@ def _calibrated(
     return calibration.slope * log_odds + calibration.intercept, calibration.probability(log_odds)
 
 
-def threshold_notes(threshold: Threshold | None) -> Sequence[str]:
+def threshold_notes(trained: TrainedDetector, threshold: Threshold | None) -> list[str]:
     """What has to be said of every verdict."""
     if threshold is None:
-        return (f"no risk was measured: accepted from probability {HALF:g} on",)
+        return [f"no risk was measured: accepted from probability {HALF:g} on"]
     if threshold.probability is None:
-        return (f"a risk of {threshold.risk:g} could not be reached in training: nothing is accepted",)
-    return ()
+        return [f"a risk of {threshold.risk:g} could not be reached in training: nothing is accepted"]
+    first = trained.thresholds[0]
+    if first.probability is None and first.risk < threshold.risk:
+        return [f"a risk of {first.risk:g} could not be reached in training: accepted at {threshold.risk:g}"]
+    return []
