@@ -47,12 +47,13 @@ def test_confidence_helps_and_pathways_do_not(tmp_path):
 
 
 def test_the_same_questions_say_yes_in_the_papers_world(tmp_path):
-    gates = {f"mop_hard_{gate}": height for gate, height in {"measured": 0.9, "predicted": 0.89, "random": 0.76}.items()}
-    truth = changed(mop=0.89, pr_attention=0.91, counterfactual=0.93, anchor=0.93, **gates)
+    truth = changed(mop=0.89, pr_attention=0.91, counterfactual=0.93, anchor=0.93, mop_hard_measured=0.9,
+                    mop_hard_predicted=0.89, mop_hard_random=0.76)  # fmt: skip
     found = verdicts(World(truth=truth, lost=dict.fromkeys(TRUTH, 0.0)), tmp_path)
     for claim in ("mop_beats_probe", "mop_beats_probe_and_confidence", "pr_attention_beats_probe_and_confidence",
-                  "counterfactual_beats_probe_and_confidence", "counterfactual_beats_random_cut", "anchor_transfers",
-                  "anchor_never_far_below_confidence", "mop_hard_measured_gate", "mop_hard_predicted_gate"):  # fmt: skip
+                  "counterfactual_beats_probe_and_confidence", "counterfactual_beats_random_cut",
+                  "anchor_transfers", "anchor_never_far_below_confidence", "mop_hard_measured_gate",
+                  "mop_hard_predicted_gate"):  # fmt: skip
         assert found[claim] == "holds", claim
 
 
@@ -113,8 +114,10 @@ def test_what_is_worth_its_passes(tmp_path, truth, chosen):
 def test_the_answer_comes_first_with_price_and_other_data(tmp_path):
     results, readings = asked(World(), tmp_path)
     said = answer_sentence(results, readings.recommendation)
-    assert said == ("Use probe+confidence: AUROC 0.845 [0.835, 0.855]; it costs 1 pass per answer; on other data 0.745, "
-                    "where confidence alone has 0.785.")  # fmt: skip
+    assert said == (
+        "Use probe+confidence: AUROC 0.845 [0.835, 0.855]; it costs 1 pass per answer; on other data 0.745, where "
+        "confidence alone has 0.785."
+    )
     best, pathways, other, trust = tiles(results, readings)
     assert best.figure == "probe+confidence"
     assert (pathways.figure, pathways.badge) == ("+0.002 [0.000, 0.004]", "does not hold")

@@ -22,8 +22,8 @@ from markupsafe import Markup
 
 from anchorscope.report.verdicts import NO_VERDICT
 
-FRAME_SCRIPTS = ("dom", "theme", "contents", "printing")
-"""What every page needs: light and dark, the bar of contents, printing."""
+FRAME_SCRIPTS = ("dom", "theme", "contents", "printing", "scrolling")
+"""What every page needs: light and dark, the bar of contents, printing, wide tables by keyboard."""
 CHART_SCRIPTS = (
     *FRAME_SCRIPTS, "hash_state", "chart_scale", "chart_strokes", "chart_readout", "line_chart", "legend", "controls",
     "chart_export", "chart_view",

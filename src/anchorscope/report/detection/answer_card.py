@@ -8,6 +8,7 @@ from anchorscope.report.detection.detection_reading import DIGITS, claim_name, p
 from anchorscope.report.detection.detection_readings import DetectionReadings
 from anchorscope.report.detection.recommendation import Recommendation
 from anchorscope.report.detection.results import BOTH, CONFIDENCE, PROBE, DetectionResults
+from anchorscope.report.detection.transfer_readings import better_simple
 from anchorscope.report.verdicts import CALIBRATED, Verdict, all_of
 from anchorscope.report.wording import MISSING, estimate, number, spanned
 
@@ -22,6 +23,12 @@ class Tile:
     detail: str
     badge: str = ""
     """A verdict, where one stands behind it."""
+
+_BESIDE_SIMPLE: dict[Verdict, str] = {
+    "holds": "It loses nothing to {}, the better of probe and confidence there.",
+    "does not hold": "It is worse than {}, the better of probe and confidence there.",
+    "undecided": "Whether it is as good as {}, the better of probe and confidence there, is undecided.",
+}
 
 
 def answer_sentence(results: DetectionResults, found: Recommendation | None) -> str:
@@ -81,8 +88,8 @@ def _other_data(results: DetectionResults, readings: DetectionReadings) -> Tile:
     parts = [f"{found.detector} learned from one dataset and tested on another." if found else ""]
     if held_out is not None:
         parts.append(f"Learned from all others: {number(held_out.value, DIGITS)}.")
-    if first is not None:
-        parts.append("At least as good as the better of probe and confidence?")
+    if first is not None and found is not None and first.verdict is not None:
+        parts.append(_BESIDE_SIMPLE[first.verdict].format(better_simple(results, results.elsewhere)))
     return Tile("Other data", estimate(away, DIGITS), " ".join(filter(None, parts)), first.badge if first else "")
 
 

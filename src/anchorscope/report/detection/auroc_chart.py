@@ -20,6 +20,7 @@ from anchorscope.report.charts.layout import Grid, Legend, canvas, empty_panel, 
 from anchorscope.report.detection.detector_styles import line_of
 from anchorscope.report.detection.results import AUROC, BOTH, PROBE, DetectionResults, entry_of, shown_place
 from anchorscope.report.palette import INK, QUIET_INK
+from anchorscope.report.wording import count
 from anchorscope.stats.estimate import Estimate
 
 _GUIDES = (PROBE, BOTH)
@@ -90,7 +91,8 @@ class AurocChart(Display):
             axes.set_yticks(range(len(names)), labels if place % columns == 0 else [""] * len(names))
             axes.set_title(textwrap.shorten(shown_place(dataset), _LONGEST_TITLE, placeholder="…")
                            if " " in dataset else _cut(shown_place(dataset)))  # fmt: skip
-            axes.set_xlabel("AUROC", fontsize=8.5)
+            most = self.data.filter(pl.col("test") == dataset)["n"].max()
+            axes.set_xlabel(f"AUROC, n = {count(most)}", fontsize=8.5)
         for axes in panels[len(self.datasets) :]:
             axes.set_axis_off()
         return page.figure

@@ -1,5 +1,6 @@
 """ROC curves, risk against coverage, and reliability of the detectors that matter most, a panel per dataset."""
 
+import math
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
@@ -8,14 +9,13 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from anchorscope.report.charts.auc_charts import panel_grid
 from anchorscope.report.charts.display import Display
 from anchorscope.report.charts.layout import Legend, sheet
 from anchorscope.report.detection.detector_styles import CALIBRATED_DETECTORS, KEY_DETECTORS, colour_of, line_of
 from anchorscope.report.detection.results import BALANCED, NATURAL, DetectionResults, shown_place
 from anchorscope.report.palette import CONTROL_GREY
 
-_LONGEST_TITLE = 34
+_LONGEST_TITLE, _MOST_COLUMNS = 34, 4
 _LARGEST_BIN = 130.0  # square points of the fullest bin's mark
 
 
@@ -56,7 +56,8 @@ class CurveChart(Display):
 
     def draw(self) -> Figure:
         """Square panels in rows of four at most."""
-        grid = panel_grid(len(self.datasets)) if len(self.datasets) < 7 else (-(-len(self.datasets) // 4), 4)
+        n_rows = math.ceil(len(self.datasets) / _MOST_COLUMNS)
+        grid = n_rows, math.ceil(len(self.datasets) / n_rows)
         side = {1: 3.9, 2: 3.3, 3: 3.0, 4: 2.6}[grid[1]]
         there = set(self.data["detector"])
         drawn = [name for name in self.detectors if name in there]
@@ -153,4 +154,4 @@ class ReliabilityChart(CurveChart):
         most = float(weights.max() or 0.0) or 1.0  # type: ignore[arg-type]
         sizes = [max(6.0, _LARGEST_BIN * weight / most) for weight in weights]
         axes.scatter(rows["x"], rows["y"], s=sizes, marker=style["marker"], color=colour_of(detector), alpha=0.85,
-                     edgecolors="white", linewidths=0.6, zorder=3.5)  # fmt: skip
+                     edgecolors="white", linewidths=0.6, zorder=3.5, clip_on=False)  # fmt: skip

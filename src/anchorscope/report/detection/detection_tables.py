@@ -37,7 +37,8 @@ def _auroc(found: Estimate | None) -> str:
 def auroc_table(results: DetectionResults) -> Table:
     """Every detector on every dataset, tested on what it learned from; and what it gains over the two to beat."""
     cells = results.in_domain
-    head = ("detector", "passes", *(shown_place(cell.test) for cell in cells), f"over {PROBE}", f"over {BOTH}")
+    tested = [f"{shown_place(cell.test)}, n = {count(results.n_tested(cell))}" for cell in cells]
+    head = ("detector", "passes", *tested, f"over {PROBE}", f"over {BOTH}")
     rows = []
     for name in results.names:
         values = [results.value(name, cell) for cell in cells]

@@ -162,6 +162,11 @@ class DetectionResults:
         """Passes per answer, as measured here."""
         return self._passes.get(detector)
 
+    def n_tested(self, cell: Cell) -> int:
+        """Answers that detectors were tested on in a cell; the most, where they differ."""
+        counts = (found.n for name in self.names if (found := self.value(name, cell)) is not None)
+        return max(counts, default=0)
+
     def control(self, control: str, detector: str, train: str) -> Estimate | None:
         """One row of controls.csv."""
         return self._controls.get((control, detector, train))

@@ -27,7 +27,7 @@ from anchorscope.report.detection.results import (
     shown_place,
 )
 from anchorscope.report.palette import INK
-from anchorscope.report.wording import number
+from anchorscope.report.wording import count, number
 
 SHOWN = (PROBE, CONFIDENCE, BOTH, ANCHOR)
 """A panel each."""
@@ -60,8 +60,10 @@ class TransferChart(Display):
         inside = [pair in cells for pair in rows.select("train", "test").iter_rows()]
         data = rows.filter(pl.Series(inside, dtype=pl.Boolean)).drop("metric")
         there = set(data["detector"])
+        tested = ", ".join(f"{shown_place(cell.test)} {count(results.n_tested(cell))}" for cell in results.in_domain)
         notes = (f"AUROC, {results.prevalence} answers. Framed: tested on what it learned from, out of fold. "
-                 f"“{_OTHERS}”: learned from every dataset but the tested one. Grey: not measured.",)  # fmt: skip
+                 f"“{_OTHERS}”: learned from every dataset but the tested one. Grey: not measured. "
+                 f"Answers tested: {tested}.",)  # fmt: skip
         return cls(data, notes, model, results.datasets, tuple(name for name in SHOWN if name in there))
 
     @property
