@@ -161,6 +161,7 @@ def test_verdicts_follow_the_risk_and_the_range(tiny_llama: LanguageModel) -> No
     reached = Detector(turned, tiny_llama).score(*PAIRS[0])
     assert reached.verdict == detector.score(*PAIRS[0]).verdict
     assert reached.warnings == ("a risk of 0.05 could not be reached in training: accepted at 0.2",)
+    assert Detector(turned, tiny_llama).score(*PAIRS[0], risk=0.2).warnings == ()
     with pytest.raises(UserError, match=r"no threshold for the risk 0\.1; it was trained for: 0\.2, 0\.05"):
         detector.score(*PAIRS[0], risk=0.1)
     plain = Detector(replace(trained, thresholds=()), tiny_llama).score(*PAIRS[0])

@@ -25,7 +25,6 @@ from anchorscope.models.loading import choose_device
 from anchorscope.models.loading import load as load_model
 from anchorscope.models.wrapping import wrap
 from anchorscope.progress import Progress
-from anchorscope.stats.risk_control import Threshold
 
 _NO_ANSWER = ("",)  # accepted answers of a question that nobody grades
 
@@ -83,19 +82,21 @@ class Detector:
 
     def score_questions(self, questions: Sequence[Question], *, risk: float | None = None) -> list[Score]:
         """The same for questions of a dataset, whose subjects and own answers are used where they are known."""
-        threshold, found = self.trained.threshold(risk), []
+        self.trained.threshold(risk)  # refused before anything is run
+        found: list[Score] = []
         at_once = self.session.at_once(self.trained.needs)
         for first in range(0, len(questions), at_once):
             items = self.session.items(questions[first : first + at_once])
-            found += self._scored(items, threshold)
+            found += self._scored(items, risk)
         return found
 
-    def _scored(self, items: Sequence[Item], threshold: Threshold | None) -> list[Score]:
+    def _scored(self, items: Sequence[Item], risk: float | None) -> list[Score]:
         read = [item for item in items if item.tokens is not None]
         features = self.session.features(read, self.trained.needs)
         _refuse_no_numbers(features)
         decided = decide(self.trained, features)
-        verdicts, notes = decided.verdicts(threshold), (*self._notes, *threshold_notes(self.trained, threshold))
+        verdicts = decided.verdicts(self.trained.threshold(risk))
+        notes = (*self._notes, *threshold_notes(self.trained, risk))
         scores, place = [], 0
         for item in items:
             question, answer = item.question.question, item.answer.text

@@ -109,13 +109,14 @@ def _calibrated(
     return calibration.slope * log_odds + calibration.intercept, calibration.probability(log_odds)
 
 
-def threshold_notes(trained: TrainedDetector, threshold: Threshold | None) -> list[str]:
-    """What has to be said of every verdict."""
+def threshold_notes(trained: TrainedDetector, risk: float | None) -> list[str]:
+    """What has to be said of every verdict for a risk, or for none that was named."""
+    threshold = trained.threshold(risk)
     if threshold is None:
         return [f"no risk was measured: accepted from probability {HALF:g} on"]
     if threshold.probability is None:
         return [f"a risk of {threshold.risk:g} could not be reached in training: nothing is accepted"]
     first = trained.thresholds[0]
-    if first.probability is None and first.risk < threshold.risk:
+    if risk is None and first.probability is None:
         return [f"a risk of {first.risk:g} could not be reached in training: accepted at {threshold.risk:g}"]
     return []
