@@ -187,6 +187,9 @@ def test_what_makes_a_number_worth_less_is_said(tiny_llama: LanguageModel) -> No
     assert whole.truth_probability == pytest.approx(detector.score(*PAIRS[0]).truth_probability, abs=1e-5)
     with pytest.raises(UserError, match="Question 2 is empty"):
         detector.score_many(["Who?", " "])
+    with pytest.raises(UserError, match="The answer of item 1 is int; give it as text"):
+        detector.score("Who?", 7)  # type: ignore[arg-type]
+    assert detector.score_many([]) == []
 
 
 def test_another_model_tokenizer_or_prompt_is_refused(tiny_llama: LanguageModel) -> None:

@@ -26,8 +26,6 @@ from anchorscope.models.loading import load as load_model
 from anchorscope.models.wrapping import wrap
 from anchorscope.progress import Progress
 
-_NO_ANSWER = ("",)  # accepted answers of a question that nobody grades
-
 
 class Detector:
     """A trained detector on its model."""
@@ -137,10 +135,13 @@ class Detector:
 
 def asked(question: str, answer: str | None = None, number: int = 0) -> Question:
     """A question as it is put, with an answer that may be known."""
-    text = " ".join(str(question).split())
+    for what, given in (("question", question), ("answer", answer or "")):
+        if not isinstance(given, str):
+            raise UserError(f"The {what} of item {number + 1} is {type(given).__name__}; give it as text.")
+    text = " ".join(question.split())
     if not text:
         raise UserError(f"Question {number + 1} is empty; give a question to score.")
-    return Question("score", str(number + 1), text, _NO_ANSWER, model_answer=None if answer is None else str(answer))
+    return Question("score", str(number + 1), text, (), model_answer=answer)
 
 
 def _loaded(
