@@ -16,7 +16,8 @@ from matplotlib.figure import Figure
 from torch import Tensor
 
 from anchorscope.artefacts.finished import open_finished
-from anchorscope.artefacts.kept_states import place_of, read_header, read_layer
+from anchorscope.artefacts.kept_states import features_place, place_of, read_header, read_layer
+from anchorscope.catalogue import DETECTION_RUNS
 from anchorscope.errors import UserError
 from anchorscope.pipeline import run_recipe
 from anchorscope.progress import Progress
@@ -99,9 +100,11 @@ class Run:
 
     def states(self, dataset: str, layer: int, intervention: str = "clean", site: str | None = None,
                position: str | None = None) -> Tensor:  # fmt: skip
-        """States [item, d_model] of one layer that were kept (`--keep states,states-cut`); `state_items` names rows.
+        """States [item, d_model] of one layer that were kept (`--keep states,states-cut,detection`).
 
-        Site and position are the chart's where they are not named. The file is memory-mapped: only this layer is read.
+        `state_items` names the rows. Site and position are the chart's where they are not named; the runs of
+        `detection` (`question-only`, `boost-answer-1` …) have these only. The file is memory-mapped: no other layer is
+        read.
         """
         recipe = self._finished.recipe
         return read_layer(self._states(dataset, intervention), site or recipe.site, position or recipe.position, layer)
@@ -113,12 +116,25 @@ class Run:
     def _states(self, dataset: str, intervention: str) -> Path:
         place = self.path / place_of(dataset, intervention)
         if not place.is_file():
-            wanted = "states" if intervention == "clean" else "states-cut"
-            raise UserError(
-                f"The run {str(self.path)!r} kept no {intervention} states of {dataset!r}; run it again into the same "
-                f"folder with --keep {wanted}."
-            )
+            cut = "detection" if intervention in DETECTION_RUNS else "states-cut"
+            raise self._not_kept(f"{intervention} states", dataset, "states" if intervention == "clean" else cut)
         return place
+
+    def features(self, dataset: str) -> pl.DataFrame:
+        """What detectors read of the used items beside their states (`--keep detection`), one row per item.
+
+        Log-probabilities of the answer, clean and cut, P(True), how far sampled answers agree (`docs/run-folder.md`).
+        """
+        place = features_place(dataset)
+        if not (self.path / place).is_file():
+            raise self._not_kept("features", dataset, "detection")
+        return self._finished.parquet(place.removesuffix(".parquet"))
+
+    def _not_kept(self, what: str, dataset: str, keep: str) -> UserError:
+        return UserError(
+            f"The run {str(self.path)!r} kept no {what} of {dataset!r}; run it again into the same folder with "
+            f"--keep {keep}."
+        )
 
     def figure(self) -> Figure:
         """The ΔP chart."""

@@ -21,6 +21,8 @@ KEEP = ("states", "states-cut", "detection")
 read beside them (confidence, sampled answers, P(True), strengthened attention, question or answer alone)."""
 KNOCKOUT = "knockout"
 """The intervention that assigns pathways."""
+RANDOM = "random"
+"""Its control: as many other tokens cut."""
 CUT, REWRITE = "cut", "rewrite"
 """What an intervention changes: attention edges are cut, or the text is written anew."""
 
@@ -244,5 +246,17 @@ DETECTORS = {one.name: one for one in _DETECTORS}
 """In the order in which tables show them: detectors, baselines that need no probe, then variants and controls."""
 BOOSTS = (1.0, 3.0)
 """α of strengthened attention: scores get + log(1 + α) before the softmax."""
+
+
+def boost_name(part: str, alpha: float) -> str:
+    """The run in which attention to a part (`question` or `answer`) is strengthened: `boost-question-3`."""
+    return f"boost-{part}-{alpha:g}"
+
+
+DETECTION_RUNS = (
+    "answer-only", "question-only", "random-weights",
+    *(boost_name(part, alpha) for part in ("question", "answer") for alpha in BOOSTS),
+)  # fmt: skip
+"""The runs whose states `--keep detection` keeps, beside those of `states` and `states-cut`."""
 SAMPLES = (5, 10)
 """How many sampled answers self-consistency and semantic entropy look at."""

@@ -49,11 +49,13 @@ def run_recipe(
         for one in datasets:
             one.questions.value  # noqa: B018 - all files are read before anything slow
         folder.write_recipe(to_toml(recipe))
-        key = canonical_hash([recipe.model_dump(mode="json"), [one.result_key for one in datasets]])
+        template = [job.template.key] if recipe.keep else []
+        key = canonical_hash([recipe.model_dump(mode="json"), [one.result_key for one in datasets], *template])
         if not folder.is_published(key):
             results, left_out = _results(datasets)
             inputs = {one.name: one.source.key for one in datasets if one.spec.path is not None}
-            facts = RunFacts(job.record.identity, recipe, inputs, job.batch_tokens, time.monotonic() - began)
+            text = job.template.value if recipe.keep else None
+            facts = RunFacts(job.record.identity, recipe, inputs, job.batch_tokens, time.monotonic() - began, text)
             publish(folder, facts, results, left_out, key, listener)
     return out
 

@@ -98,7 +98,7 @@ class Recipe(BaseModel):
     """Resamples behind every interval."""
     keep: tuple[str, ...] = ()
     """What stays in the run folder beside the results: states (clean), states-cut (under the knockout and the random
-    controls)."""
+    controls), detection (what detectors read beside both: confidence, P(True), sampled answers, further states)."""
     keep_layers: str | None = None
     """The layers whose states are kept, like 3,10-14; all where not given."""
     trust_remote_code: bool = False

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 
 import polars as pl
 
-from anchorscope.catalogue import POSITIONS
+from anchorscope.catalogue import POSITIONS, SAMPLES
 
 SCHEMA_VERSION = 2
 """1 had no index of its own files, no keys of steps and no version."""
@@ -95,10 +95,50 @@ EXPERIMENT_ITEM_SCHEMA: dict[str, type[pl.DataType]] = {
     "value": pl.Float64,
 }  # fmt: skip
 """experiment_items.parquet: one number of one item per row."""
+FEATURE_SCHEMA: dict[str, pl.DataType] = {
+    "item_id": pl.String(),
+    **dict.fromkeys((
+        "answer_tokens", "log_prob_mean", "log_prob_min", "log_prob_first", "margin_first", "entropy_mean",
+        "knockout_log_prob_mean", "knockout_log_prob_min", "random_log_prob_mean", "random_log_prob_min", "p_true",
+        *(f"{name}_{n}" for n in SAMPLES for name in ("self_consistency", "semantic_entropy")),
+    ), pl.Float64()),
+}  # fmt: skip
+"""states/DATASET/features.parquet (`--keep detection`): what detectors read of the used items beside their states."""
 UNAVAILABLE_SCHEMA: dict[str, type[pl.DataType]] = {
     "dataset": pl.String, "experiment": pl.String, "reason": pl.String,
 }  # fmt: skip
 """What was asked for and cannot be done, with the reason; in the manifest."""
+
+DETECTION_VERSION = 1
+"""Of the folder that `anchorscope detect` writes; raised as `SCHEMA_VERSION` is."""
+DETECTOR_SCHEMA: dict[str, pl.DataType] = {
+    "detector": pl.String(), "train": pl.String(), "test": pl.String(), "metric": pl.String(),
+    "prevalence": pl.String(), "value": pl.Float64(), "ci_low": pl.Float64(), "ci_high": pl.Float64(), "n": pl.Int64(),
+    "passes": pl.Int64(),
+}  # fmt: skip
+"""detectors.csv: one number per row. `train` and `test` are datasets; `train` is `all but X` where every dataset but
+the tested one was learned from, `test` is `X (prompt NAME)` where the questions were put another way. The metric
+`auroc-spread` is the standard deviation of the AUROC over the seeds of the folds."""
+DETECTOR_DIFFERENCE_SCHEMA: dict[str, pl.DataType] = {
+    "detector": pl.String(), "against": pl.String(), "train": pl.String(), "test": pl.String(), "metric": pl.String(),
+    "prevalence": pl.String(), "difference": pl.Float64(), "ci_low": pl.Float64(), "ci_high": pl.Float64(),
+    "n": pl.Int64(),
+}  # fmt: skip
+"""differences.csv: the metric of `detector` minus that of `against`, both on the same items in the same resamples."""
+DETECTOR_CURVE_SCHEMA: dict[str, pl.DataType] = {
+    "detector": pl.String(), "train": pl.String(), "test": pl.String(), "prevalence": pl.String(),
+    "curve": pl.String(), "x": pl.Float64(), "y": pl.Float64(), "weight": pl.Float64(),
+}  # fmt: skip
+"""detector_curves.csv: points of the curves. `roc`: share of false answers and of true answers that are accepted;
+`risk-coverage`: share of answers that are accepted and share of false ones among them; `reliability`: mean probability
+and share of true answers in a bin, `weight` the bin's share of the items."""
+DETECTOR_CONTROL_SCHEMA: dict[str, pl.DataType] = {
+    "control": pl.String(), "detector": pl.String(), "train": pl.String(), "value": pl.Float64(), "low": pl.Float64(),
+    "high": pl.Float64(), "n": pl.Int64(),
+}  # fmt: skip
+"""controls.csv: `permuted-labels`, the mean AUROC with labels tossed and its spread over the seeds; `random-cut`, the
+AUROC with the knockout minus that of the same detector with a random cut, and its interval; `label-noise`, the AUROC
+and the band that the grader's error leaves for it. `train` is the dataset that was learned and tested."""
 
 
 def empty(schema: Mapping[str, pl.DataType | type[pl.DataType]]) -> pl.DataFrame:

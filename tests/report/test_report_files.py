@@ -22,6 +22,7 @@ import anchorscope.report
 from anchorscope.report.chart_data import page_data
 from anchorscope.report.charts.delta_p import DeltaPChart
 from anchorscope.report.comparison.comparison_page import SCRIPTS as COMPARE_SCRIPTS
+from anchorscope.report.detection.detection_page import SCRIPTS as DETECTION_SCRIPTS
 from anchorscope.report.page_writer import REPORT_SCRIPTS, embedded_json, joined_script
 from anchorscope.report.render import figures_of
 from anchorscope.report.run_page import FILES
@@ -111,7 +112,8 @@ def test_scripts_build_the_page_without_markup(path):
     assert max(len(line) for line in lines) <= 120
 
 
-@pytest.mark.parametrize("scripts", [REPORT_SCRIPTS, COMPARE_SCRIPTS], ids=["report", "comparison"])
+@pytest.mark.parametrize("scripts", [REPORT_SCRIPTS, COMPARE_SCRIPTS, DETECTION_SCRIPTS],
+                         ids=["report", "comparison", "detection"])  # fmt: skip
 def test_scripts_of_one_page_share_no_name(scripts):
     """They are joined into one: a second function of a name would silently take the first one's place."""
     texts = [(SCRIPTS / f"{name}.js").read_text(encoding="utf-8") for name in scripts]
@@ -220,5 +222,6 @@ def test_one_dataset_or_five(datasets):
 
 
 def test_the_room_needs_no_torch():
-    code = "import sys, anchorscope.report; sys.exit('torch' in sys.modules or 'matplotlib.pyplot' in sys.modules)"
+    rooms = "anchorscope.report, anchorscope.report.detection.detection_page"
+    code = f"import sys, {rooms}; sys.exit('torch' in sys.modules or 'matplotlib.pyplot' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -31,8 +31,10 @@ KEPT = {"cut-states", "refits", "permuted-refits", *TABLES}
 CUT = {"principal-states", *SHARES, *KEPT}
 PROBED = {"probes", "clean-scores", *EFFECTS, "refits", "permuted-refits", "null-scores", *SHARES, *TABLES}
 STATES = {"clean-states", "log-probs", "final-probes", *PROBED, *CUT}
-USED = {"attention-mass", *STATES}
-ANSWERS = {"answers", "labels", "tokens", *USED}
+DETECTION = {"detection-samples", "detection-columns", "detection-states"}
+USED = {"attention-mass", "detection-columns", "detection-states", *STATES}
+LABELS = {"labels", "detection-samples", *USED}
+ANSWERS = {"answers", "tokens", *LABELS}
 ALL = {"questions", *ANSWERS}
 
 OPTIONS: dict[str, tuple[Any, set[str]]] = {
@@ -45,19 +47,19 @@ OPTIONS: dict[str, tuple[Any, set[str]]] = {
     "max_new_tokens": (17, ANSWERS),
     "batch_tokens": (500, ANSWERS),
     "dtype": ("bfloat16", ANSWERS | {"model"}),
-    "balance": ("none", USED | {"labels"}),
-    "group_by": ("answer", USED | {"labels"}),
-    "max_per_class": (31, USED | {"labels"}),
+    "balance": ("none", LABELS),
+    "group_by": ("answer", LABELS),
+    "max_per_class": (31, LABELS),
     "exact_tokens": ("rules", USED | {"tokens"}),
-    "position": ("answer_end", STATES),
+    "position": ("answer_end", STATES | {"detection-states"}),
     "folds": (4, PROBED),
-    "edges": ("direct", EFFECTS | CUT | {"attention-mass", "null-scores"}),
+    "edges": ("direct", EFFECTS | CUT | {"attention-mass", "null-scores", "detection-columns", "detection-states"}),
     "random_cuts": (3, {"effects-knockout"} | CUT),
     "evidence_items": (61, MANY_PASSES | TABLES),
     "directions": (9, {"principal-states", "null-scores", *SHARES}),
     "random_weights": (True, {"question-share"}),
-    "site": ("residual", CUT | {"null-scores"}),
-    "keep": (("states", "states-cut"), KEPT),
+    "site": ("residual", CUT | {"null-scores", "detection-states"}),
+    "keep": (("states", "states-cut", "detection"), KEPT),
     "window": (2, FOUND),
     "bootstrap": (101, {"question-share", *TABLES}),
     "evidence": (tuple(name for name in EVIDENCE if name != "zeroing"), {"tables", *COMPARING}),
@@ -81,7 +83,7 @@ def keys(recipe: Recipe, out: Path) -> dict[str, str]:
                 one.questions, one.answers, one.labels, one.tokens, one.clean, one.log_probs, one.probes,
                 one.final_probes, one.clean_scores, one.attention_mass, *one.effects.values(), one.cut_states,
                 one.refits, one.permuted_refits, one.principal, one.lost, one.null_scores, one.share_tables, one.tables,
-                *one.experiments.values(),
+                one.samples, one.detection_columns, one.detection_states, *one.experiments.values(),
             ]  # fmt: skip
             found |= {step.name: step.key for step in steps}
         assert work.record is not None
@@ -253,5 +255,5 @@ def test_a_question_file_that_changed_is_read_again_and_one_that_is_gone_is_told
     with watching() as made:
         told = quick(recipe, out)
     assert told[0] == "facts/questions is made anew: question file of facts changed"
-    assert {name.removeprefix("facts/") for name in made} == ALL - EFFECTS - FOUND | {"effects-knockout"}
+    assert {name.removeprefix("facts/") for name in made} == ALL - EFFECTS - FOUND - DETECTION | {"effects-knockout"}
     assert tables_of(out) != small_run.tables

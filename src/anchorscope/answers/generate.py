@@ -1,4 +1,4 @@
-"""The model's own answers: greedy, batched, up to the end of the line; or the user's, where the dataset brings them.
+"""The model's own answers: greedy or sampled, up to the end of the line; or the user's, where the dataset brings them.
 
 In a conversation some models begin with a blank line, or with a thinking block although that is switched off. Both are
 part of what the model sees and not of its answer, which begins at its first visible character.
@@ -9,14 +9,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from anchorscope.answers.prompt import Prompt
 from anchorscope.answers.template import CLOSE, FEW_SHOT_TEMPLATE, OPEN, Template, after_thinking
 from anchorscope.datasets.question import Question
 from anchorscope.engine.batching import Budget, plan_batches
 from anchorscope.engine.decode import Decoded, decode, decoded_lengths
 from anchorscope.engine.keys_values import Prefix
+from anchorscope.engine.sampling import Sampling
 from anchorscope.models.language_model import LanguageModel, decode_all_exactly, decode_exactly
 from anchorscope.progress import Progress
+from anchorscope.stats.streams import priorities
 
 EXTRA_BLANK_TOKENS = 4
 """Blank tokens that a chat answer may begin with, beyond the longest answer."""
@@ -49,28 +53,83 @@ def answer_questions(
     template: Template = FEW_SHOT_TEMPLATE,
 ) -> list[Answer]:
     """An answer to every question, in order; `prompts` are those of the template."""
-    chat = template.kind == "chat"
-    ends = _Ends(lm, chat)
-
-    def decode_answers(indices: Sequence[int], max_tokens: int) -> dict[int, Decoded]:
-        ids = [prompts[index].ids for index in indices]
-        batches = plan_batches(decoded_lengths(ids, prefix, max_tokens), budget.tokens)
-        decoded = decode(lm, ids, prefix, batches, max_tokens, ends.is_end, progress, budget) if indices else []
-        return dict(zip(indices, decoded, strict=True))
-
-    indices = [index for index, question in enumerate(questions) if question.model_answer is None]
-    decoded = decode_answers(indices, max_new_tokens + (EXTRA_BLANK_TOKENS if chat else 0))
-    if chat:  # few models think when told not to, so only theirs are asked again, with room for it
-        thinking = [index for index, one in decoded.items() if _thinks(decode_exactly(lm.tokenizer, one.ids))]
-        decoded |= decode_answers(thinking, max_new_tokens + EXTRA_THINKING_TOKENS)
-    tokens_of = {index: _split_answer(lm.tokenizer, one, max_new_tokens, chat) for index, one in decoded.items()}
-    texts = dict(zip(tokens_of, decode_all_exactly(lm.tokenizer, [one.ids for one in tokens_of.values()]), strict=True))
+    asked = [index for index, question in enumerate(questions) if question.model_answer is None]
+    speaker = _Speaker(lm, prefix, budget, max_new_tokens, progress, template)
+    spoken = dict(zip(asked, speaker.answers([prompts[index].ids for index in asked]), strict=True))
     return [
-        tokens_of[index].answer(texts[index])
+        spoken[index]
         if question.model_answer is None
         else given_answer(lm.tokenizer, template, prompts[index], question.model_answer)
         for index, question in enumerate(questions)
     ]
+
+
+def sample_answers(
+    lm: LanguageModel,
+    questions: Sequence[Question],
+    prompts: Sequence[Prompt],
+    prefix: Prefix,
+    budget: Budget,
+    max_new_tokens: int,
+    n_samples: int,
+    temperature: float = 1.0,
+    top_p: float = 1.0,
+    seed: int = 0,
+    progress: Progress | None = None,
+    template: Template = FEW_SHOT_TEMPLATE,
+) -> list[list[Answer]]:
+    """So many sampled answers to every question, in order, whatever answer a question brings.
+
+    What is drawn hangs on the seed, on the question's `item_id` and on the sample's number: neither other questions nor
+    more samples change it.
+    """
+    if n_samples < 1:
+        raise ValueError(f"{n_samples} samples of each answer are asked for; at least one is wanted")
+    names = [question.item_id for question in questions]
+    seeds = [priorities(seed, f"sampled answer {sample}", names) for sample in range(n_samples)]
+    sampling = Sampling(np.stack(seeds, axis=1).reshape(-1), temperature, top_p)  # a question's samples side by side
+    speaker = _Speaker(lm, prefix, budget, max_new_tokens, progress, template)
+    spoken = speaker.answers([prompt.ids for prompt in prompts for _ in range(n_samples)], sampling)
+    return [spoken[first : first + n_samples] for first in range(0, len(spoken), n_samples)]
+
+
+@dataclass(frozen=True)
+class _Speaker:
+    """Lets the model answer prompts."""
+
+    lm: LanguageModel
+    prefix: Prefix
+    budget: Budget
+    max_new_tokens: int
+    progress: Progress | None
+    template: Template
+
+    def answers(self, prompts: Sequence[tuple[int, ...]], sampling: Sampling | None = None) -> list[Answer]:
+        """An answer to each of the prompts, greedy or drawn."""
+        chat = self.template.kind == "chat"
+        ends = _Ends(self.lm, chat)
+        decoded = self._decode(prompts, self.max_new_tokens + (EXTRA_BLANK_TOKENS if chat else 0), ends, sampling)
+        if chat:  # few models think when told not to, so only theirs are asked again, with room for it
+            thinks = [at for at, one in enumerate(decoded) if _thinks(decode_exactly(self.lm.tokenizer, one.ids))]
+            again = None if sampling is None else sampling.take(thinks)
+            room = self.max_new_tokens + EXTRA_THINKING_TOKENS
+            others = self._decode([prompts[at] for at in thinks], room, ends, again)
+            for at, one in zip(thinks, others, strict=True):
+                decoded[at] = one
+        tokens = [_split_answer(self.lm.tokenizer, one, self.max_new_tokens, chat) for one in decoded]
+        texts = decode_all_exactly(self.lm.tokenizer, [one.ids for one in tokens])
+        return [one.answer(text) for one, text in zip(tokens, texts, strict=True)]
+
+    def _decode(
+        self, prompts: Sequence[tuple[int, ...]], most: int, ends: "_Ends", sampling: Sampling | None
+    ) -> list[Decoded]:
+        if not prompts:
+            return []
+        batches = plan_batches(decoded_lengths(prompts, self.prefix, most), self.budget.tokens)
+        title = "answers" if sampling is None else "sampled answers"
+        return decode(
+            self.lm, prompts, self.prefix, batches, most, ends.is_end, self.progress, self.budget, title, sampling
+        )
 
 
 def given_answer(tokenizer: Any, template: Template, prompt: Prompt, text: str) -> Answer:

@@ -40,8 +40,8 @@ def with_examples(template: Template, examples: Sequence[Example]) -> Template:
         return template
     starts = [template.head.find(example.question) for example in FEW_SHOT]
     parts = [template.head[start:end] for start, end in zip(starts, [*starts[1:], len(template.head)], strict=True)]
-    shown = [
-        part.replace(own.question, other.question, 1).replace(own.answer, other.answer, 1)
+    shown = [  # only what follows the question is searched for its answer: the new question may name it
+        other.question + part.removeprefix(own.question).replace(own.answer, other.answer, 1)
         for part, own, other in zip(parts, FEW_SHOT, examples, strict=True)
     ]
     return replace(template, head=template.head[: starts[0]] + "".join(shown))

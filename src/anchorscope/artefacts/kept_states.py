@@ -1,8 +1,9 @@
-"""States that a run keeps on request (`--keep states,states-cut`): one file per dataset and intervention.
+"""States that a run keeps on request (`--keep states,states-cut,detection`): one file per dataset and run of the items.
 
 `states/DATASET/clean.safetensors` (and `knockout`, `random`) holds a tensor [item, d_model] per `SITE/POSITION/LAYER`,
-in the model's precision. Files are memory-mapped when they are opened: one layer is read without the others. The items
-are named, in order, in the file's header.
+in the model's precision; those of `detection` (`question-only`, `boost-answer-1` …) have the headline site and position
+only. Files are memory-mapped when they are opened: one layer is read without the others. The items are named, in order,
+in the file's header.
 """
 
 import json
@@ -25,7 +26,7 @@ CLEAN = "clean"
 
 @dataclass(frozen=True)
 class KeptStates:
-    """States of one dataset under one intervention, at every site and position."""
+    """States of one dataset under one intervention, at some sites and positions."""
 
     dataset: str
     intervention: str
@@ -36,6 +37,7 @@ class KeptStates:
     item_ids: tuple[str, ...]
     key: str
     """Of the step that made them."""
+    sites: tuple[str, ...] = SITES
 
     @property
     def place(self) -> str:
@@ -47,10 +49,13 @@ class KeptStates:
         tensors = {
             f"{site}/{position}/{layer}": self.states[q, s, layer].contiguous()
             for q, position in enumerate(self.positions)
-            for s, site in enumerate(SITES)
+            for s, site in enumerate(self.sites)
             for layer in self.layers
         }
-        header = {"key": self.key, "item_ids": self.item_ids, "positions": self.positions, "layers": self.layers}
+        header = {
+            "key": self.key, "item_ids": self.item_ids, "positions": self.positions, "layers": self.layers,
+            "sites": self.sites,
+        }  # fmt: skip
         place = folder / self.place
         place.parent.mkdir(parents=True, exist_ok=True)
         save_file(tensors, place, metadata={"anchorscope": json.dumps(header)})
@@ -59,6 +64,11 @@ class KeptStates:
 def place_of(dataset: str, intervention: str) -> str:
     """Where states are kept, relative to the run folder."""
     return f"states/{dataset}/{intervention}.safetensors"
+
+
+def features_place(dataset: str) -> str:
+    """Where the numbers that detectors read are kept, relative to the run folder."""
+    return f"states/{dataset}/features.parquet"
 
 
 def read_header(place: Path) -> dict[str, list[str] | list[int] | str]:
@@ -87,15 +97,15 @@ def read_whole(place: Path, key: str, n_layers: int) -> Float[Tensor, "position 
         return torch.stack([
             torch.stack([
                 torch.stack([handle.get_tensor(f"{site}/{position}/{layer}") for layer in range(n_layers)])
-                for site in SITES
+                for site in header.get("sites", SITES)
             ])
             for position in header["positions"]
         ])  # fmt: skip
 
 
-def kept_bytes(n_files: int, n_positions: int, n_layers: int, n_items: int, d_model: int, itemsize: int) -> int:
-    """How large kept states will be."""
-    return n_files * n_positions * len(SITES) * n_layers * n_items * d_model * itemsize
+def kept_bytes(n_places: int, n_layers: int, n_items: int, d_model: int, itemsize: int) -> int:
+    """How large kept states will be; `n_places` are the sites and positions of all files together."""
+    return n_places * n_layers * n_items * d_model * itemsize
 
 
 def refuse_full_disk(folder: Path, size: int) -> None:

@@ -13,10 +13,10 @@ import polars as pl
 from safetensors.torch import save_file
 from torch import Tensor
 
-from anchorscope.answers.template import FEW_SHOT
+from anchorscope.answers.template import FEW_SHOT, Template
 from anchorscope.artefacts.durable import PARTIAL, folder_beside
 from anchorscope.artefacts.finished import FinishedRun
-from anchorscope.artefacts.kept_states import KeptStates
+from anchorscope.artefacts.kept_states import KeptStates, features_place
 from anchorscope.artefacts.run_folder import RESULTS, RunFolder
 from anchorscope.artefacts.step import peak_memory_mb
 from anchorscope.models.language_model import ModelIdentity
@@ -51,6 +51,8 @@ class DatasetResult:
     """What was asked for and cannot be done on this dataset, with the reason."""
     kept: Sequence[KeptStates] = ()
     """States that are kept."""
+    features: pl.DataFrame | None = None
+    """What detectors read beside them, where it is kept."""
     notes: tuple[str, ...] = ()
     """What happened on the way: where memory ran out while probes were fitted."""
 
@@ -77,6 +79,8 @@ class RunFacts:
     """What the run began and ended with."""
     seconds: float
     """Since the command began."""
+    template: Template | None = None
+    """The text around every question, where states are kept."""
 
 
 def publish(
@@ -109,6 +113,11 @@ def _publish(
     save_file({name: tensor for one in results for name, tensor in one.probes.items()}, made / "probes.safetensors")
     for kept in (kept for one in results for kept in one.kept):
         kept.write(made)
+    for one in results:
+        if one.features is not None:
+            place = made / features_place(one.name)
+            place.parent.mkdir(parents=True, exist_ok=True)
+            one.features.write_parquet(place)
     (made / "recipe.toml").write_text(to_toml(run.recipe), encoding="utf-8")
     steps = [
         {"step": name, "seconds": one.seconds, "peak_memory_mb": max(one.peak_memory_mb.values()),
@@ -121,6 +130,7 @@ def _publish(
         "versions": versions(),
         "seed": run.recipe.seed,
         "model": asdict(run.identity),
+        **({} if run.template is None else {"template": asdict(run.template)}),
         "inputs": dict(run.inputs),
         "counts": counts.to_dicts(),
         "facts": _facts(run, results, warnings),

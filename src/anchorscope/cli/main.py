@@ -14,6 +14,7 @@ from typer.core import TyperGroup
 from anchorscope.cli.bench import bench
 from anchorscope.cli.compare import compare
 from anchorscope.cli.data import data
+from anchorscope.cli.detect import detect
 from anchorscope.cli.models import models
 from anchorscope.cli.run import run
 from anchorscope.cli.score import score
@@ -87,6 +88,7 @@ def anchorscope(
 
 app.command("run")(run)
 app.command("compare")(compare)
+app.command("detect")(detect)
 app.command("score")(score)
 app.command("show")(show)
 app.command("data")(data)

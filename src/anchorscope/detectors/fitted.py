@@ -6,7 +6,7 @@ values that are no tensors; `from_stored` makes the same detector of both.
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar, Protocol, TypeVar
 
 import numpy as np
 import torch
@@ -41,6 +41,40 @@ class Fitted(Protocol):
         ...
 
 
+Stored = tuple[dict[str, Tensor], dict[str, Any]]
+"""Tensors by name, and plain values beside them."""
+Kind = TypeVar("Kind", bound=type)
+KINDS: dict[str, type[Fitted]] = {}
+"""Every kind of fitted detector, by the name it is stored under."""
+
+
+def registered(kind: Kind) -> Kind:
+    """A class decorator: detectors of this kind can be loaded."""
+    KINDS[kind.kind] = kind  # type: ignore[attr-defined]
+    return kind
+
+
+def store_parts(parts: tuple[Fitted, ...], values: dict[str, Any]) -> Stored:
+    """Several fitted detectors as one: the tensors of each under its number."""
+    tensors: dict[str, Tensor] = {}
+    described = []
+    for place, part in enumerate(parts):
+        own, plain = part.stored()
+        tensors |= {f"{place}.{name}": tensor for name, tensor in own.items()}
+        described.append({"kind": part.kind, "values": plain})
+    return tensors, {**values, "parts": described}
+
+
+def load_parts(tensors: Mapping[str, Tensor], values: Mapping[str, Any]) -> tuple[Fitted, ...]:
+    """The fitted detectors of what `store_parts` gave."""
+    found = []
+    for place, one in enumerate(values["parts"]):
+        own = {name.partition(".")[2]: part for name, part in tensors.items() if name.partition(".")[0] == str(place)}
+        found.append(KINDS[one["kind"]].from_stored(own, one["values"]))
+    return tuple(found)
+
+
+@registered
 @dataclass(frozen=True)
 class LinearProbe:
     """One linear probe on the states of one run, site and layer."""
@@ -62,7 +96,7 @@ class LinearProbe:
         weight = self.weight.to(states.device, torch.double)
         return (states.double() @ weight + self.bias).cpu().numpy()
 
-    def stored(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    def stored(self) -> Stored:
         """Its weight, and where it reads."""
         return {"weight": self.weight}, {"key": list(self.key), "bias": self.bias}
 

@@ -9,14 +9,13 @@ from typing import Any, TypeVar
 
 from torch import Tensor
 
-from anchorscope.detectors.fitted import Fitted, LinearProbe
+from anchorscope.detectors import fitted_parts, fitted_states  # noqa: F401 - their kinds are registered
+from anchorscope.detectors.fitted import KINDS, Fitted
 from anchorscope.errors import UserError
 
 Kind = TypeVar("Kind", bound=type[Any])
 _BETWEEN = "/"
 
-KINDS: dict[str, type[Any]] = {LinearProbe.kind: LinearProbe}
-"""Every kind of fitted detector that can be loaded, by the name it is stored under."""
 
 
 def register(kind: Kind) -> Kind:

@@ -1,7 +1,8 @@
-"""Greedy answers in batches: the shared prefix's keys and values are reused, and finished rows leave the batch.
+"""Answers in batches, greedy or sampled: the prefix's keys and values are reused, and finished rows leave the batch.
 
 An answer ends where the caller says so, before the token that ends it. The log-probability of every answer token comes
-along. Steps of many rows cost hardly more than steps of few, so that as many answers as memory holds grow together.
+along: the model's own, at whatever temperature the token was drawn. A prompt that is sampled many times is read once.
+Steps of many rows cost hardly more than steps of few, so that as many answers as memory holds grow together.
 """
 
 import sys
@@ -18,6 +19,7 @@ from anchorscope.engine.keys_values import Growing, Prefix
 from anchorscope.engine.masks import MASK_WIDTH, additive, visible
 from anchorscope.engine.packed import Packed
 from anchorscope.engine.rows import BatchRows
+from anchorscope.engine.sampling import Sampling, draw_tokens
 from anchorscope.engine.sequences import CLEAN, TokenSequence
 from anchorscope.models.attention import Keys, Queries, masked_attention, per_group
 from anchorscope.models.language_model import LanguageModel
@@ -32,12 +34,12 @@ IsEnd = Callable[[int, Sequence[int]], bool]
 
 @dataclass(frozen=True)
 class Decoded:
-    """One greedy answer."""
+    """One answer."""
 
     ids: tuple[int, ...]
     """The answer's tokens, without the line break or end token."""
     log_probs: tuple[float, ...]
-    """Log-probability of each of them."""
+    """Log-probability of each of them, as the model has it: temperature and top-p do not count."""
     finished: bool
     """Whether the answer ended by itself; False means truncated."""
 
@@ -52,8 +54,12 @@ def decode(
     progress: Progress | None = None,
     budget: Budget | None = None,
     title: str = "answers",
+    sampling: Sampling | None = None,
 ) -> list[Decoded]:
-    """A greedy answer to each prompt (whole prompts, prefix included); the budget is lowered where memory runs out."""
+    """An answer to each prompt (whole prompts, prefix included), greedy unless there is `sampling`.
+
+    The budget is lowered where memory runs out.
+    """
     listener = progress or Silent()
     listener.start(title, len(prompts))
     answers: dict[int, Decoded] = {}
@@ -61,7 +67,8 @@ def decode(
     def run(batch: list[int]) -> None:
         at_once = budget.at_once if budget is not None else sys.maxsize
         rows = [prompts[index] for index in batch]
-        spoken = _Batch(lm, rows, prefix, max_new_tokens + 1, at_once).decode(max_new_tokens, is_end)
+        drawn = None if sampling is None else sampling.take(batch)
+        spoken = _Batch(lm, rows, prefix, max_new_tokens + 1, at_once, drawn).decode(max_new_tokens, is_end)
         answers.update(zip(batch, spoken, strict=True))
         listener.advance(len(batch))
 
@@ -79,25 +86,32 @@ class _Batch:
     """The rows of one batch while they are being generated."""
 
     def __init__(
-        self, lm: LanguageModel, rows: Sequence[tuple[int, ...]], prefix: Prefix, n_new: int, at_once: int
-    ) -> None:
+        self, lm: LanguageModel, rows: Sequence[tuple[int, ...]], prefix: Prefix, n_new: int, at_once: int,
+        sampling: Sampling | None,
+    ) -> None:  # fmt: skip
         """`rows` are whole prompts that grow by up to `n_new` tokens; at most `at_once` tokens of them run together."""
-        self.lm, self.at_once = lm, at_once
+        self.lm, self.at_once, self.sampling = lm, at_once, sampling
         self.lengths = torch.tensor([len(row) for row in rows], device=lm.device)  # positions that are filled
         self.longest = max(len(row) for row in rows)
-        self.cache = Growing(prefix, len(rows), self.longest + n_new)
+        different = list(dict.fromkeys(rows))
+        self.cache = Growing(prefix, len(different), self.longest + n_new)
         self.tokens: list[list[int]] = [[] for _ in rows]
         self.log_probs: list[list[float]] = [[] for _ in rows]
         self.finished = [False] * len(rows)
         self.active = list(range(len(rows)))
-        self.ends = self._read(rows, prefix)
+        self.ends = self._read(different, prefix)
         """Where the stream stands after each row's last token, [row, d_model]."""
+        if len(different) < len(rows):
+            place = {row: index for index, row in enumerate(different)}
+            own = torch.tensor([place[row] for row in rows], device=lm.device)
+            self.cache.keep(own)
+            self.ends = self.ends[own]
 
     def decode(self, max_new_tokens: int, is_end: IsEnd) -> list[Decoded]:
-        for _ in range(max_new_tokens + 1):  # one more than the longest answer, for its end
-            chosen, best = self._choose()
-            self._note(chosen.tolist(), best.tolist(), is_end, max_new_tokens)
-            if all(self.finished[row] for row in self.active):
+        for step in range(max_new_tokens + 1):  # one more than the longest answer, for its end
+            chosen, log_probs = self._choose(step)
+            self._note(chosen.tolist(), log_probs.tolist(), is_end, max_new_tokens)
+            if step == max_new_tokens or all(self.finished[row] for row in self.active):
                 break
             self.ends = self._step(self._leave(chosen.to(self.lm.device)))  # the head may be on another GPU
         return [
@@ -127,20 +141,26 @@ class _Batch:
         return stream[0].to(self.lm.device)
 
     @torch.inference_mode()
-    def _choose(self) -> tuple[Int[Tensor, " row"], Float[Tensor, " row"]]:
-        """The likeliest next token of every active row and its log-probability."""
-        tokens, log_probs = [], []
+    def _choose(self, step: int) -> tuple[Int[Tensor, " row"], Float[Tensor, " row"]]:
+        """The next token of every active row, the likeliest or one that is drawn, and its log-probability."""
+        tokens, log_probs, done = [], [], 0
+        drawn = None if self.sampling is None else torch.from_numpy(self.sampling.draws(self.active, step))
         for logits in logits_in_parts(self.lm, self.ends):
-            best, token = logits.max(dim=-1)
+            if self.sampling is None or drawn is None:
+                chosen, token = logits.max(dim=-1)
+            else:
+                token = draw_tokens(logits, self.sampling, drawn[done : done + len(logits)])
+                chosen = logits.gather(1, token[:, None])[:, 0]
             tokens.append(token)
-            log_probs.append(best - logits.logsumexp(dim=-1))
+            log_probs.append(chosen - logits.logsumexp(dim=-1))
+            done += len(logits)
         found = torch.cat(log_probs)
         if not bool(torch.isfinite(found).all()):
             raise not_finite(self.lm)
         return torch.cat(tokens), found
 
-    def _note(self, chosen: list[int], best: list[float], is_end: IsEnd, most: int) -> None:
-        for row, token, log_prob in zip(self.active, chosen, best, strict=True):
+    def _note(self, chosen: list[int], log_probs: list[float], is_end: IsEnd, most: int) -> None:
+        for row, token, log_prob in zip(self.active, chosen, log_probs, strict=True):
             if self.finished[row]:
                 continue
             if is_end(token, self.tokens[row]):

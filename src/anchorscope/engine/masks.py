@@ -58,8 +58,8 @@ class CutRows:
     def first(self, rows: int) -> "CutRows":
         """The cuts of the first rows."""
         heads = None if self.heads is None else self.heads[:rows]
-        parts = (part[:rows] for part in (self.keys, self.edges, self.answer_start, self.zeroing, self.bias))
-        return CutRows(*parts, heads)
+        keys, edges, starts = self.keys[:rows], self.edges[:rows], self.answer_start[:rows]
+        return CutRows(keys, edges, starts, self.zeroing[:rows], self.bias[:rows], heads)
 
     def removed(self, queries: Int[Tensor, "row pos"]) -> Bool[Tensor, "row pos key_pos"]:
         """The edges that are lost, weakened or strengthened, for queries at these positions."""

@@ -11,6 +11,8 @@ from typing import Any, Protocol
 
 import numpy as np
 import torch
+from jaxtyping import Float
+from numpy import ndarray
 from numpy.typing import NDArray
 
 from anchorscope.answers.generate import Answer
@@ -21,15 +23,24 @@ from anchorscope.engine.saliency import Saliency
 from anchorscope.execute.worker import (
     AnswersPart,
     AttentionPart,
+    ChoicesPart,
     Part,
     SaliencyPart,
+    SamplesPart,
     Shard,
     StatesPart,
     VariantPart,
     Worker,
 )
 from anchorscope.models.language_model import LanguageModel
-from anchorscope.plan.passes import AnswersPass, AttentionPass, SaliencyPass, StatesPass
+from anchorscope.plan.passes import (
+    AnswersPass,
+    AttentionPass,
+    ChoicesPass,
+    SaliencyPass,
+    SamplesPass,
+    StatesPass,
+)
 from anchorscope.progress import Progress
 
 
@@ -102,6 +113,12 @@ def run_answers(executor: Executor, work: AnswersPass, progress: Progress) -> li
     return _of(AnswersPart, part).answers
 
 
+def run_samples(executor: Executor, work: SamplesPass, progress: Progress) -> list[list[Answer]]:
+    """Sampled answers to all questions of a pass, each one's together."""
+    (part,) = executor.map(work.shards(executor.n_shards), progress)
+    return _of(SamplesPart, part).answers
+
+
 def run_saliency(executor: Executor, work: SaliencyPass, progress: Progress) -> Saliency:
     """Saliency of all items of a pass."""
     (part,) = executor.map(work.shards(executor.n_shards), progress)
@@ -114,6 +131,15 @@ def run_attention(executor: Executor, work: AttentionPass, progress: Progress) -
     for part in executor.map(work.shards(executor.n_shards), progress):
         found.update(_of(AttentionPart, part).found)
     return [found[index] for index in range(len(work.clean.sequences))]
+
+
+def run_choices(executor: Executor, work: ChoicesPass, progress: Progress) -> Float[ndarray, "prompt choice"]:
+    """Log-probabilities of the chosen tokens after every prompt, in the order of the prompts."""
+    parts = [_of(ChoicesPart, part) for part in executor.map(work.shards(executor.n_shards), progress)]
+    found = np.empty((len(work.prompts), len(work.choices)), dtype=np.float32)
+    for part in parts:
+        found[part.prompts] = part.log_probs
+    return found
 
 
 def _of(kind: type[Any], part: Part) -> Any:

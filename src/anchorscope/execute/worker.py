@@ -10,11 +10,12 @@ from jaxtyping import Float, Int
 from numpy import ndarray
 from torch import Tensor
 
-from anchorscope.answers.generate import Answer, answer_questions
+from anchorscope.answers.generate import Answer, answer_questions, sample_answers
 from anchorscope.engine.answer_stats import AnswerStats
 from anchorscope.engine.attention_mass import AttentionMass, attention_mass
 from anchorscope.engine.batching import Budget, plan_batches
 from anchorscope.engine.capture import EdgeCounts, Work, capture
+from anchorscope.engine.choices import choice_log_probs
 from anchorscope.engine.forward import compute_prefix
 from anchorscope.engine.keys_values import Prefix
 from anchorscope.engine.rows import tokens_of
@@ -22,13 +23,22 @@ from anchorscope.engine.saliency import Saliency, saliency
 from anchorscope.engine.sequences import SITES
 from anchorscope.models.language_model import LanguageModel
 from anchorscope.models.memory import ToHost
-from anchorscope.plan.passes import AnswersPass, AttentionPass, OutOfFoldProbes, Place, SaliencyPass, StatesPass
+from anchorscope.plan.passes import (
+    AnswersPass,
+    AttentionPass,
+    ChoicesPass,
+    OutOfFoldProbes,
+    Place,
+    SaliencyPass,
+    SamplesPass,
+    StatesPass,
+)
 from anchorscope.probes.scoring import Scorer
 from anchorscope.progress import Progress
 
 _PREFIXES = 4  # shared beginnings whose keys and values are held at a time
 
-Shard = StatesPass | AnswersPass | SaliencyPass | AttentionPass
+Shard = StatesPass | AnswersPass | SamplesPass | SaliencyPass | AttentionPass | ChoicesPass
 
 
 @dataclass(frozen=True)
@@ -64,6 +74,13 @@ class AnswersPart:
 
 
 @dataclass(frozen=True)
+class SamplesPart:
+    """Sampled answers to every question, in their order."""
+
+    answers: list[list[Answer]]
+
+
+@dataclass(frozen=True)
 class SaliencyPart:
     """Saliency of the items, in order."""
 
@@ -77,7 +94,16 @@ class AttentionPart:
     found: dict[int, AttentionMass]
 
 
-Part = StatesPart | AnswersPart | SaliencyPart | AttentionPart
+@dataclass(frozen=True)
+class ChoicesPart:
+    """How likely the chosen tokens are."""
+
+    prompts: Int[ndarray, " prompt"]
+    """Indices of the prompts that were run."""
+    log_probs: Float[ndarray, "prompt choice"]
+
+
+Part = StatesPart | AnswersPart | SamplesPart | SaliencyPart | AttentionPart | ChoicesPart
 
 
 class Worker:
@@ -95,8 +121,12 @@ class Worker:
             return self._states(shard, progress)
         if isinstance(shard, AnswersPass):
             return self._answers(shard, progress)
+        if isinstance(shard, SamplesPass):
+            return self._samples(shard, progress)
         if isinstance(shard, AttentionPass):
             return self._attention(shard, progress)
+        if isinstance(shard, ChoicesPass):
+            return self._choices(shard, progress)
         return self._saliency(shard, progress)
 
     def _budget(self, tokens: int) -> Budget:
@@ -152,6 +182,16 @@ class Worker:
             )
         )  # fmt: skip
 
+    def _samples(self, shard: SamplesPass, progress: Progress) -> SamplesPart:
+        asked = shard.asked
+        return SamplesPart(
+            sample_answers(
+                self.lm, asked.questions, asked.prompts, self.prefix(asked.prefix), self._budget(asked.batch_tokens),
+                asked.max_new_tokens, shard.n_samples, shard.temperature, shard.top_p, shard.seed, progress,
+                template=asked.template,
+            )
+        )  # fmt: skip
+
     def _attention(self, shard: AttentionPass, progress: Progress) -> AttentionPart:
         clean = shard.clean
         return AttentionPart(
@@ -160,6 +200,14 @@ class Worker:
                 self._budget(clean.batch_tokens), progress, clean.title,
             )
         )  # fmt: skip
+
+    def _choices(self, shard: ChoicesPass, progress: Progress) -> ChoicesPart:
+        found = choice_log_probs(
+            self.lm, shard.prompts, self.prefix(shard.prefix), shard.batches, shard.choices,
+            self._budget(shard.batch_tokens), progress, shard.title,
+        )  # fmt: skip
+        run = sorted(prompt for batch in shard.batches for prompt in batch)
+        return ChoicesPart(np.array(run, dtype=np.int64), found[run].numpy())
 
     def _saliency(self, shard: SaliencyPass, progress: Progress) -> SaliencyPart:
         device, site = self.lm.device, SITES.index(shard.site)

@@ -129,6 +129,24 @@ class AnswersPass:
         return [self]
 
 
+@dataclass(frozen=True)
+class SamplesPass:
+    """Questions to answer several times, each answer drawn at random; answers that they bring are not looked at."""
+
+    asked: AnswersPass
+    """The questions, their prompts, and how long an answer may be."""
+    n_samples: int
+    """Answers per question."""
+    seed: int
+    """With the question's `item_id` and the sample's number, what each draw hangs on."""
+    temperature: float = 1.0
+    top_p: float = 1.0
+
+    def shards(self, number: int) -> "list[SamplesPass]":
+        """The same work in one shard, as for greedy answers."""
+        return [self]
+
+
 def plan_answers(
     questions: Sequence[Question], tokenizer: Any, template: Template, max_new_tokens: int, batch_tokens: int
 ) -> AnswersPass:
@@ -162,6 +180,36 @@ class AttentionPass:
     def shards(self, number: int) -> "list[AttentionPass]":
         """The same work in at most so many shards."""
         return [replace(self, clean=part) for part in self.clean.shards(number)]
+
+
+@dataclass(frozen=True)
+class ChoicesPass:
+    """Prompts after which it is asked how likely a few tokens are as the next one."""
+
+    title: str
+    prompts: tuple[tuple[int, ...], ...]
+    prefix: tuple[int, ...]
+    """Leading tokens that all prompts share."""
+    choices: tuple[int, ...]
+    batches: tuple[tuple[int, ...], ...]
+    batch_tokens: int
+
+    def shards(self, number: int) -> "list[ChoicesPass]":
+        """The same work in at most so many shards: whole batches, dealt out in turn."""
+        parts = [self.batches[first::number] for first in range(min(number, len(self.batches)))]
+        return [replace(self, batches=batches) for batches in parts] or [self]
+
+
+def plan_choices(
+    title: str, prompts: Sequence[tuple[int, ...]], choices: Sequence[int], batch_tokens: int
+) -> ChoicesPass:
+    """The pass that asks after each prompt how likely the chosen tokens are."""
+    shared = shared_prefix_length(prompts, [len(ids) - 1 for ids in prompts])
+    lengths = [len(ids) - shared for ids in prompts]
+    batches = plan_batches(lengths, min(batch_tokens, MOST_AT_ONCE), range(len(prompts)))
+    return ChoicesPass(
+        title, tuple(prompts), prompts[0][:shared], tuple(choices), tuple(map(tuple, batches)), batch_tokens
+    )
 
 
 @dataclass(frozen=True)

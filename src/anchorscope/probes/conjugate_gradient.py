@@ -33,8 +33,8 @@ class Columns:
 
     sample_weight: Float[Tensor, "problem_or_1 column row"]
     """Weight of each row in the mean loss, zero where a column does not learn from it."""
-    labels: Float[Tensor, " row"]
-    """1 for true, 0 for false."""
+    labels: Float[Tensor, "problem_or_1 column_or_1 row"]
+    """1 for true, 0 for false; all columns may share them."""
     scaling_one_hot: Float[Tensor, "problem_or_1 column scaling"]
     """1 at the training set whose mean and deviation standardise the column."""
     inverse_deviation: Float[Tensor, "problem column d_model"]
@@ -50,7 +50,8 @@ class Columns:
         sample_weight, scaling_one_hot, inverse_deviation, penalty, n_samples = (
             _select(part, places) for part in parts
         )
-        return Columns(sample_weight, self.labels, scaling_one_hot, inverse_deviation, penalty, n_samples)
+        labels = self.labels if self.labels.shape[1] == 1 else _select(self.labels, places)
+        return Columns(sample_weight, labels, scaling_one_hot, inverse_deviation, penalty, n_samples)
 
 
 @dataclass(frozen=True)
@@ -152,7 +153,7 @@ def _store(solution: Solution, iterate: _Iterate, places: Tensor, leaving: Tenso
 def _initial(data: Standardised, columns: Columns) -> _Iterate:
     """The iterate at zero, where every probability is one half."""
     weight, zero = torch.zeros_like(columns.inverse_deviation), torch.zeros_like(columns.penalty)
-    probability = torch.full((*zero.shape, len(columns.labels)), 0.5, device=zero.device)
+    probability = torch.full((*zero.shape, columns.labels.shape[-1]), 0.5, device=zero.device)
     gradient, intercept_gradient = _gradient(data, columns, probability, weight)
     # With an infinite previous product beta is zero: the first direction is the preconditioned gradient itself.
     return _Iterate(

@@ -23,10 +23,10 @@ from anchorscope.probes.standardise import Standardised, standardise
 class TrainingSets:
     """Which items each column learns from."""
 
-    labels: Shaped[Tensor, " item"]
-    """1 for true, 0 for false."""
-    members: Bool[Tensor, "column item"]
-    """1 where a column learns from an item."""
+    labels: Shaped[Tensor, " item"] | Shaped[Tensor, "column item"]
+    """1 for true, 0 for false; for all columns, or for each its own."""
+    members: Shaped[Tensor, "column item"]
+    """1 where a column learns from an item, or the item's weight."""
     scaled_on: Bool[Tensor, "scaling item"]
     """1 where an item belongs to the training set that the features are standardised on."""
     scaling: Int[Tensor, " column"]
@@ -97,12 +97,13 @@ def solve(data: Standardised, sets: TrainingSets, columns_at_once: int) -> Solut
 def _columns(data: Standardised, sets: TrainingSets, places: Tensor) -> Columns:
     n_scalings = len(sets.scaled_on)
     members = pad(sets.members[places].float(), (0, n_scalings))  # the scalings' means are rows, and teach nothing
-    n_samples = members.sum(-1).clamp(min=1)
+    n_samples = members.sum(-1).clamp(min=1e-6)
+    labels = sets.labels[None] if sets.labels.dim() == 1 else sets.labels[places]
     scaling = sets.scaling[places]
     penalty = 1 / (sets.strengths[..., places].float() * n_samples)
     return Columns(
         sample_weight=(members / n_samples[:, None])[None],
-        labels=pad(sets.labels.float(), (0, n_scalings)),
+        labels=pad(labels.float(), (0, n_scalings))[None],
         scaling_one_hot=one_hot(scaling, n_scalings).float()[None],
         inverse_deviation=(1 / data.deviation).float()[:, scaling],
         penalty=penalty.expand(len(data.eigenvalues), -1).contiguous(),

@@ -22,8 +22,8 @@ from markupsafe import Markup
 
 from anchorscope.report.verdicts import NO_VERDICT
 
-FRAME_SCRIPTS = ("dom", "theme", "contents", "printing")
-"""What every page needs: light and dark, the bar of contents, printing."""
+FRAME_SCRIPTS = ("dom", "theme", "contents", "printing", "scrolling")
+"""What every page needs: light and dark, the bar of contents, printing, wide tables by keyboard."""
 CHART_SCRIPTS = (
     *FRAME_SCRIPTS, "hash_state", "chart_scale", "chart_strokes", "chart_readout", "line_chart", "legend", "controls",
     "chart_export", "chart_view",
@@ -33,7 +33,7 @@ REPORT_SCRIPTS = (
     *CHART_SCRIPTS, "share_view", "delta_p_view", "probe_view", "item_store", "item", "item_list", "explorer",
 )  # fmt: skip
 """The scripts of report.html."""
-STYLES = ("chart", "explorer", "compare")
+STYLES = ("chart", "explorer", "compare", "detection")
 """Style sheets beside the page's own."""
 
 _DANGEROUS = str.maketrans({letter: f"\\u{ord(letter):04x}" for letter in "<>&\u2028\u2029"})

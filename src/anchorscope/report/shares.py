@@ -7,11 +7,11 @@ tested. Runs that were made before it was measured have none, and everything her
 
 import math
 from dataclasses import dataclass
-from statistics import NormalDist
 
 import polars as pl
 
 from anchorscope.report.findings import Findings, auc_of, headline_layer, nested_auc
+from anchorscope.report.verdicts import p_from_interval
 from anchorscope.stats.estimate import Estimate
 
 CONTROLS = {
@@ -26,7 +26,6 @@ PROBE, WORDS = "probe", "words + confidence"
 """Two that read truth, as question_share_tests.csv names them."""
 LOWER, MIDDLE, UPPER = "lower third", "middle third", "upper third"
 """Items sorted by the share that the cut state predicts for them, out of fold."""
-_IN_AN_INTERVAL = 2 * NormalDist().inv_cdf(0.975)
 
 
 @dataclass(frozen=True)
@@ -118,15 +117,9 @@ def _tested(row: dict[str, object]) -> ShareResult:
     found = _estimate(row, "value")
     told = row["p_value"]
     given = isinstance(told, float) and not math.isnan(told)
-    p = float(told) if isinstance(told, float) and given else _from_interval(found)
+    p = float(told) if isinstance(told, float) and given else p_from_interval(found)
     layer = row["layer"]
     return ShareResult(found, p, not given, layer if isinstance(layer, int) else None, str(row["group"] or ""))
-
-
-def _from_interval(found: Estimate) -> float:
-    """The two-sided p-value of a normal estimate with this interval, where the run gives none."""
-    spread = (found.ci_high - found.ci_low) / _IN_AN_INTERVAL
-    return 2 * NormalDist().cdf(-abs(found.value) / spread) if spread > 0 else math.nan
 
 
 def _estimate(row: dict[str, object], column: str) -> Estimate:

@@ -15,9 +15,10 @@ from model to model (`one_direction`) are refuted as well where they surely are 
 
 import math
 from collections.abc import Sequence
+from statistics import NormalDist
 from typing import Literal
 
-from anchorscope.stats.estimate import Estimate
+from anchorscope.stats.estimate import LEVEL, Estimate
 
 Verdict = Literal["holds", "does not hold", "undecided"]
 NO_VERDICT = "no verdict, so by construction"
@@ -96,6 +97,16 @@ SMALL_EFFECT = 0.2
 """Standard deviations of the items. Any cut lowers items that were chosen because they were called right, a random one
 too; with many items even that little is told from zero."""
 
+NEGLIGIBLE_AUROC = 0.01
+"""A gain in AUROC below it is of no account; also the price of every further pass through the model."""
+FAR_BELOW = 0.02
+"""AUROC that a detector may lose to the model's own confidence on other data."""
+CALIBRATED = 0.05
+"""Expected calibration error up to which a probability may be taken at its word."""
+TOSSED = 0.01
+"""How far from 0.5 the mean AUROC may lie with labels tossed."""
+
+_IN_AN_INTERVAL = 2 * NormalDist().inv_cdf((1 + LEVEL) / 2)  # standard errors between its ends
 _COMBINED = "widest interval of the two"
 
 
@@ -133,6 +144,12 @@ def above_zero(estimate: Estimate | None, corrected_p: float, negligible: float 
     if corrected_p < SIGNIFICANT and estimate.value > 0:
         return "holds"
     return "does not hold" if has_interval(estimate) and estimate.ci_high < negligible else "undecided"
+
+
+def p_from_interval(found: Estimate) -> float:
+    """The two-sided p-value for zero of a normal estimate with this interval; NaN without an interval."""
+    spread = (found.ci_high - found.ci_low) / _IN_AN_INTERVAL
+    return 2 * NormalDist().cdf(-abs(found.value) / spread) if spread > 0 else math.nan
 
 
 def inside(estimate: Estimate, over: float, under: float) -> Verdict:

@@ -45,6 +45,11 @@ def mixed(first: Priorities | np.uint64, second: Priorities | np.uint64) -> Prio
         return value ^ (value >> np.uint64(31))
 
 
+def uniform(order: Priorities) -> NDArray[np.float64]:
+    """Random numbers of 64 bits as numbers in [0, 1), by their upper 53 bits."""
+    return (order >> np.uint64(11)).astype(np.float64) * 2.0**-53
+
+
 def drawn(order: Priorities, number: int) -> NDArray[np.int64]:
     """The places of so many names with the smallest numbers, in the order of the list."""
     return np.sort(np.argsort(order, kind="stable")[:number])

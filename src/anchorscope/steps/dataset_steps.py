@@ -35,11 +35,11 @@ from anchorscope.evidence.tables import Evidence, evidence_tables
 from anchorscope.items import Item
 from anchorscope.plan.interventions import Missing
 from anchorscope.probes.crossfit import MIN_PER_CLASS, PROBES
+from anchorscope.steps.detection_steps import DetectionSteps
 from anchorscope.steps.job import MODEL_LIBRARIES, TABLE_LIBRARIES
-from anchorscope.steps.share_steps import ShareSteps
 
 
-class DatasetSteps(ShareSteps):
+class DatasetSteps(DetectionSteps):
     """One dataset of a run, from its questions to its results."""
 
     @cached_property
@@ -143,6 +143,7 @@ class DatasetSteps(ShareSteps):
     def result_key(self) -> str:
         """The key of all that this dataset contributes to the results."""
         steps: list[Step[Any]] = [self.tables, self.share_tables, self.final_probes, *self.experiments.values()]
+        steps += [self.detection_columns, self.detection_states] if self.is_for_detection else []
         return canonical_hash([step.key for step in steps])
 
     def result(self) -> DatasetResult:
@@ -151,6 +152,7 @@ class DatasetSteps(ShareSteps):
         require_enough(self.name, self.labels.value, MIN_PER_CLASS, job.recipe.balance)
         effects = [effect for step in self.effects.values() for effect in step.value.effects]  # brings cut states along
         shared = dict(self.share_tables.value)  # its nulls are passes: whoever has come to the tables needs no model
+        features, kept = self.features(), self.kept()
         tables = self.tables.value
         of_items = shared.pop("item_shares")
         found = {name: step.value for name, step in self.experiments.items()}
@@ -171,7 +173,8 @@ class DatasetSteps(ShareSteps):
             probes=probe_tensors(self.name, PROBES, sets, self.final_probes.value),
             reference_layers=tuple(sets["/".join(headline)].reference[0].tolist()),
             unconverged=tuple(one for fitted in sets.values() for one in fitted.unconverged),
-            kept=self.kept(),
+            kept=kept,
+            features=features,
             notes=tuple(dict.fromkeys(note for fitted in sets.values() for note in fitted.notes)),
         )
 

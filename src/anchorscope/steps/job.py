@@ -6,6 +6,7 @@ from importlib import metadata
 from typing import Any
 
 from anchorscope.answers.prompt import make_template
+from anchorscope.answers.template import Template
 from anchorscope.artefacts.durable import canonical_hash
 from anchorscope.artefacts.formats import records
 from anchorscope.artefacts.run_folder import RunFolder
@@ -103,6 +104,12 @@ class Job:
     def writer(self) -> Writer:
         """The tokenizer and the template of the questions."""
         return Writer(self.lm.tokenizer, make_template(self.recipe.prompt, self.lm.tokenizer, self.lm.needs_bos))
+
+    @cached_property
+    def template(self) -> Step[Template]:
+        """The text around every question; written down where states are kept, as a detector must know it."""
+        made_from = self.made_from(1, MODEL_LIBRARIES, "prompt")
+        return self.folder.step("template", (self.model,), made_from, records(Template), lambda: self.writer().template)
 
     @property
     def positions(self) -> tuple[str, ...]:

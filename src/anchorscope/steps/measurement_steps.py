@@ -24,6 +24,7 @@ from anchorscope.artefacts.kept_states import (
     refuse_full_disk,
 )
 from anchorscope.artefacts.step import Step
+from anchorscope.catalogue import DETECTION_RUNS
 from anchorscope.engine.sequences import SITES
 from anchorscope.evidence.clean import CleanStates, run_clean
 from anchorscope.evidence.effects import (
@@ -41,6 +42,8 @@ from anchorscope.steps.job import FIT_LIBRARIES, MODEL_LIBRARIES
 
 class MeasurementSteps(AttentionSteps):
     """One dataset of a run, measured."""
+
+    _size_is_told = False
 
     @cached_property
     def clean(self) -> Step[CleanStates]:
@@ -71,13 +74,15 @@ class MeasurementSteps(AttentionSteps):
         return read_whole(folder.path / name, key, self.job.record.identity.n_layers)
 
     def _tell_size(self) -> None:
-        """How much room kept states will take is told before they are made."""
+        """How much room kept states will take is told, once, before they are made."""
         job, keep = self.job, self.job.recipe.keep
         n_files = ("states" in keep) + len(self._keeping) * ("states-cut" in keep)
-        if n_files:
+        n_places = n_files * len(job.positions) * len(SITES) + len(DETECTION_RUNS) * ("detection" in keep)
+        if n_places and not self._size_is_told:
+            self._size_is_told = True
             identity = job.record.identity
             size = kept_bytes(
-                n_files, len(job.positions), len(self.kept_layers), len(self.used_items), identity.d_model,
+                n_places, len(self.kept_layers), len(self.used_items), identity.d_model,
                 getattr(torch, identity.dtype).itemsize,
             )  # fmt: skip
             refuse_full_disk(job.folder.path, size)

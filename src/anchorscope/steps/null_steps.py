@@ -47,11 +47,15 @@ class NullSteps(CutSteps):
 
     def _score_nulls(self) -> dict[str, NDArray[np.floating]]:
         job = self.job
-        found = partial_states(job.executor, job.planner, self.used_items, self.setting, job.headline, job.progress)
         return {
             name: held_out_scores(self._along_directions(states), self.share_items, job.solver, job.progress, name)
-            for name, states in found.items()
+            for name, states in self.partial_states().items()
         }
+
+    def partial_states(self) -> dict[str, Tensor]:
+        """States of the question alone and of the answer alone, [1, layer, item, d_model]."""
+        job = self.job
+        return partial_states(job.executor, job.planner, self.used_items, self.setting, job.headline, job.progress)
 
     def _along_directions(self, states: Tensor) -> Tensor:
         """States [1, layer, item, d_model] along their principal directions, [layer, item, direction]."""
@@ -65,13 +69,13 @@ class NullSteps(CutSteps):
 
     def _lose_without_knowledge(self) -> dict[str, NDArray[np.floating]]:
         job = self.job
-        executor = LocalExecutor(self._without_knowledge, lambda tokens: None)
+        executor = LocalExecutor(self.without_knowledge, lambda tokens: None)
         states = random_weight_states(executor, job.planner, self.used_items, self.setting, job.headline, job.progress)
         clean, cut = (self._along_directions(one) for one in states)
         found = knockout_share(clean, cut, self.share_items, job.solver, job.progress, RANDOM_WEIGHTS)
         return {f"{RANDOM_WEIGHTS}/{part}": array for part, array in found.stored().items()}
 
-    def _without_knowledge(self) -> LanguageModel:
+    def without_knowledge(self) -> LanguageModel:
         """A model of the same shape whose weights were drawn at random."""
         lm = self.job.lm
         model = build(copy.deepcopy(lm.model.config), lm.model.dtype, torch.device(lm.device)).eval()

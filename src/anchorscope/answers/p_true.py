@@ -1,0 +1,106 @@
+"""P(True): the model is shown the question with its own answer and asked whether that is true.
+
+It is asked in the prompt that the answers came from: after solved examples, without any, or through the chat template.
+The examples stay about the same subjects and are judged instead of answered, right and wrong ones. The score is the
+log-odds of the word: log P(True) − log P(False), each summed over the spellings that are one token after this prompt.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float
+from numpy import ndarray
+
+from anchorscope.answers.other_examples import with_examples
+from anchorscope.answers.template import FEW_SHOT, Example, Template
+from anchorscope.errors import UserError
+
+TRUE, FALSE = "True", "False"
+"""What the model is to say."""
+_JUDGED = (("Tokyo", TRUE), ("Charles Dickens", FALSE), ("Au", TRUE))  # answers to the questions of the examples
+
+
+def truth_question(question: str, answer: str) -> str:
+    """The question about an answer, on one line."""
+    asked, said = " ".join(question.split()), " ".join(answer.split()).rstrip(".")
+    return f"{asked} Proposed answer: {said}. Is the proposed answer true or false?"
+
+
+def p_true_template(template: Template) -> Template:
+    """The same prompt with examples that are judged, where it has examples at all."""
+    examples = [
+        Example(truth_question(one.question, proposed), verdict, one.subject)
+        for one, (proposed, verdict) in zip(FEW_SHOT, _JUDGED, strict=True)
+    ]
+    return with_examples(template, examples)
+
+
+@dataclass(frozen=True)
+class TruthPrompts:
+    """What the model is shown, and the tokens by which it can say what it thinks."""
+
+    ids: tuple[tuple[int, ...], ...]
+    """One prompt per item."""
+    true: tuple[int, ...]
+    """Tokens that say "true" after these prompts."""
+    false: tuple[int, ...]
+    """Tokens that say "false"."""
+
+    @property
+    def choices(self) -> tuple[int, ...]:
+        """All of them, true ones first."""
+        return self.true + self.false
+
+    def log_odds(self, log_probs: Float[ndarray, "item choice"]) -> Float[ndarray, " item"]:
+        """log P(True) − log P(False) from the log-probabilities of `choices`."""
+        wide = np.asarray(log_probs, dtype=np.float64)
+        true, false = wide[:, : len(self.true)], wide[:, len(self.true) :]
+        return np.logaddexp.reduce(true, axis=1) - np.logaddexp.reduce(false, axis=1)
+
+
+def truth_prompts(
+    tokenizer: Any, template: Template, questions: Sequence[str], answers: Sequence[str]
+) -> TruthPrompts:
+    """The prompts that ask of every answer whether it is true; `template` is the one that the answers came from."""
+    asking = p_true_template(template)
+    asked = zip(questions, answers, strict=True)
+    texts = [asking.text(truth_question(question, answer)) for question, answer in asked]
+    encoded = [ids for ids, _ in asking.encode(tokenizer, texts)]
+    true, false = (_spelled(tokenizer, asking, texts[0], encoded[0], word) for word in (TRUE, FALSE))
+    shared = _shared(true[0], false[0])
+    first, second = (_tokens(spelled, shared) for spelled in (true, false))
+    both = set(first) & set(second)
+    lead = true[0][:shared]  # a tokenizer that begins both words alike: what they share is put to the model's mouth
+    return TruthPrompts(
+        tuple(ids + lead for ids in encoded),
+        tuple(token for token in first if token not in both),
+        tuple(token for token in second if token not in both),
+    )
+
+
+def _spelled(tokenizer: Any, template: Template, text: str, ids: tuple[int, ...], word: str) -> list[tuple[int, ...]]:
+    """Tokens of the word's spellings as they follow a prompt; the usual one first."""
+    spellings = (word, word.lower(), word.upper())
+    after = [template.answer_ids(tokenizer, text, ids, one) for one in spellings]
+    bare = [tuple(int(token) for token in tokenizer(one, add_special_tokens=False)["input_ids"]) for one in spellings]
+    return [*after, *bare]
+
+
+def _shared(one: Sequence[int], other: Sequence[int]) -> int:
+    for place, (first, second) in enumerate(zip(one, other, strict=False)):
+        if first != second:
+            return place
+    raise UserError(
+        f"The tokenizer of this model writes {TRUE!r} and {FALSE!r} with the same tokens, so that P(True) cannot be "
+        f"asked for; leave detection out of --keep."
+    )
+
+
+def _tokens(spelled: Sequence[tuple[int, ...]], shared: int) -> list[int]:
+    """The token that tells, of each spelling that ends with it; of the usual one in any case."""
+    usual = spelled[0]
+    found = [usual[shared]]
+    found += [one[shared] for one in spelled if one[:shared] == usual[:shared] and len(one) == shared + 1]
+    return list(dict.fromkeys(found))

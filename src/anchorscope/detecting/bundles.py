@@ -1,0 +1,81 @@
+"""Detectors as they are handed over: fitted on all training items, calibrated, with thresholds and a card."""
+
+from collections.abc import Sequence
+from importlib import metadata
+from typing import Any
+
+import numpy as np
+import torch
+
+from anchorscope.answers.template import Template
+from anchorscope.catalogue import DETECTORS
+from anchorscope.detecting.read_runs import RunDataset
+from anchorscope.detectors.evaluation import TrainedOn
+from anchorscope.detectors.features import CLEAN
+from anchorscope.detectors.trained import Card, DetectorSetting, TrainedDetector
+from anchorscope.detectors.training import INNER_FOLDS
+from anchorscope.detectors.training_range import TrainingRange
+from anchorscope.errors import UserError
+from anchorscope.models.language_model import ModelIdentity
+from anchorscope.stats.calibration import Calibration
+from anchorscope.stats.risk_control import threshold_at_risk
+
+LIMITS = (
+    "The probability is calibrated for questions like those of the training data, at their natural share of true "
+    "answers; on other questions it is a score.",
+    "A threshold keeps its risk for exchangeable answers only: drawn as the training answers were.",
+    "Truth is what the grader calls true.",
+)
+
+
+def trained_detector(
+    trained: TrainedOn, name: str, sources: Sequence[RunDataset], rows: Sequence[dict[str, Any]], risks: Sequence[float]
+) -> TrainedDetector:
+    """One detector, ready for use; `rows` are those of `detectors.csv` that speak of it."""
+    build = trained.fits.fit(name).build
+    if build is None:
+        raise UserError(f"The baseline {name!r} is there to compare with, and cannot be saved; choose a detector.")
+    scale = trained.calibration(name, natural=True)
+    number, dataset = trained.whole, trained.dataset
+    labels, natural = dataset.examples.labels, dataset.natural
+    prevalence = float(natural[labels].sum() / natural.sum())
+    calibration = Calibration(
+        float(scale.weight[number, INNER_FOLDS, 0]), float(scale.bias[number, INNER_FOLDS]), prevalence
+    )
+    probability = 1 / (1 + np.exp(-scale.scores[number].cpu().numpy()))
+    one_each = np.unique(dataset.examples.groups, return_index=True)[1]
+    thresholds = tuple(
+        threshold_at_risk(probability[one_each], labels[one_each], risk, prevalence=prevalence) for risk in risks
+    )
+    data = trained.fits.data
+    key = (CLEAN, data.site, data.layers[int(data.best[number])])
+    return TrainedDetector(
+        name=name, fitted=build(number), calibration=calibration, setting=setting(sources[0]),
+        card=_card(name, dataset.features.n_items, sources, rows), thresholds=thresholds,
+        range=TrainingRange.fit(key, dataset.features.states[key].to(torch.float32)),
+    )  # fmt: skip
+
+
+def setting(source: RunDataset) -> DetectorSetting:
+    """The model and the prompt of a run."""
+    manifest, recipe = source.run.manifest, source.run.recipe
+    if "template" not in manifest:
+        raise UserError(
+            f"The run {str(source.run.path)!r} did not write down its prompt: it was made by an older version. Run the "
+            f"same command again into the same folder (only what is new is done)."
+        )
+    return DetectorSetting.of(
+        ModelIdentity(**manifest["model"]), Template(**manifest["template"]), recipe.position, edges=recipe.edges,
+        exact_tokens=recipe.exact_tokens, max_new_tokens=recipe.max_new_tokens,
+    )  # fmt: skip
+
+
+def _card(name: str, n: int, sources: Sequence[RunDataset], rows: Sequence[dict[str, Any]]) -> Card:
+    about = "; ".join(
+        f"{one.data.name}: {one.data.features.n_items} answers, {one.n_true} true, {one.natural_prevalence:.1%} true "
+        f"among all that were graded"
+        for one in sources
+    )
+    shifts = tuple(sorted({str(row["test"]) for row in rows if row["test"] != row["train"]}))
+    versions = {library: metadata.version(library) for library in ("anchorscope", "torch", "transformers")}
+    return Card(f"{DETECTORS[name].about}; trained on {n} answers ({about})", tuple(rows), shifts, LIMITS, versions)

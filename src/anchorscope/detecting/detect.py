@@ -1,0 +1,229 @@
+"""`detect`, told from top to bottom: read the runs, fit every detector, judge it at home and abroad, save, report.
+
+Nothing is run through a model: everything comes from what the runs kept. The folder is written whole or not at all.
+"""
+
+import shlex
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import torch
+
+from anchorscope.artefacts.sealed_folder import SealedFolder
+from anchorscope.catalogue import DETECTORS
+from anchorscope.detecting.bundles import trained_detector
+from anchorscope.detecting.read_runs import ENOUGH_TRUE, RunDataset, read_runs
+from anchorscope.detecting.tables import Evaluation, Tables
+from anchorscope.detectors.bundle import pack
+from anchorscope.detectors.evaluation import Dataset, Plan, TrainedOn, pooled
+from anchorscope.errors import UserError, unknown
+from anchorscope.models.loading import choose_device
+from anchorscope.prepare import solver_device
+from anchorscope.progress import Progress, Silent
+from anchorscope.report.detection.context import DatasetFacts, DetectionContext
+from anchorscope.report.detection.detection_page import write_detection_report
+from anchorscope.schema import (
+    DETECTION_VERSION,
+    DETECTOR_CONTROL_SCHEMA,
+    DETECTOR_CURVE_SCHEMA,
+    DETECTOR_DIFFERENCE_SCHEMA,
+    DETECTOR_SCHEMA,
+)
+
+MANIFEST = "detection.json"
+BUNDLES = ("confidence", "probe", "probe+confidence", "counterfactual", "anchor")
+"""Detectors that are saved where none are named."""
+_FOLDER = SealedFolder(
+    "comparison of detectors", "anchorscope detect", MANIFEST,
+    ("detectors.csv", "differences.csv", "detector_curves.csv", "controls.csv", "observations.json", "bundles",
+     "figures", "report.html", "report.md", *DETECTORS, MANIFEST),
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class DetectOptions:
+    """What `anchorscope detect` takes."""
+
+    detectors: tuple[str, ...] = ()
+    """Detectors to compare; none: all."""
+    bundles: tuple[str, ...] = BUNDLES
+    """Detectors to save."""
+    folds: int = 5
+    seeds: int = 5
+    tosses: int = 20
+    resamples: int = 1000
+    risks: tuple[float, ...] = (0.1, 0.05, 0.2, 0.3)
+    """Risks that bundles have thresholds for; the first is used where none is named."""
+    seed: int = 0
+    device: str = "auto"
+    fit_only: bool = False
+    """Whether nothing is compared: detectors are fitted and saved."""
+
+    def __post_init__(self) -> None:
+        for name in (*self.detectors, *self.bundles):
+            if name not in DETECTORS:
+                raise unknown("detector", name, tuple(DETECTORS))
+        for name, value, least in (("folds", self.folds, 2), ("seeds", self.seeds, 1), ("tosses", self.tosses, 0),
+                                   ("resamples", self.resamples, 100)):  # fmt: skip
+            if value < least:
+                raise UserError(f"--{name} is {value}; at least {least} is needed.")
+        for risk in self.risks:
+            if not 0 < risk < 1:
+                raise UserError(f"--risk is {risk:g}; it is a share of the accepted answers, between 0 and 1.")
+
+
+class Detection:
+    """A finished comparison of detectors; tables are read when they are first asked for."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.manifest = _FOLDER.read(path)
+
+    def __repr__(self) -> str:
+        return f"Detection({str(self.path)!r}, model={self.manifest['model']!r})"
+
+    @cached_property
+    def detectors(self) -> pl.DataFrame:
+        """Every metric of every detector."""
+        return pl.read_csv(self.path / "detectors.csv", schema=DETECTOR_SCHEMA)
+
+    @cached_property
+    def differences(self) -> pl.DataFrame:
+        """Paired differences to the probe, and to probe and confidence."""
+        return pl.read_csv(self.path / "differences.csv", schema=DETECTOR_DIFFERENCE_SCHEMA)
+
+
+def detect(
+    runs: Sequence[str | Path | Any], *, out: str | Path, progress: Progress | None = None, **options: Any
+) -> Detection:
+    """Fits and compares detectors on what finished runs kept, into the folder `out`; options as `DetectOptions`."""
+    began, listener, chosen = time.monotonic(), progress or Silent(), DetectOptions(**options)
+    paths = [Path(getattr(run, "path", run)) for run in runs]
+    if not paths:
+        raise UserError("No run is named; give at least one folder of a finished run.")
+    listener.start("read states", 1)
+    sources = read_runs(paths)
+    listener.finish()
+    job = _Job(sources, chosen, listener)
+    place = Path(out)
+    with _FOLDER.fresh(place) as folder:
+        tables = Tables()
+        if not chosen.fit_only:
+            job.compare(tables)
+        saved = job.save(folder if chosen.fit_only else folder / "bundles", tables)
+        if not chosen.fit_only:
+            _write(folder, tables)
+            write_detection_report(folder, job.context(paths, place, saved, time.monotonic() - began))
+        _FOLDER.seal(folder, {
+            "version": DETECTION_VERSION, "model": job.model, "runs": [path.name for path in paths],
+            "trained_on": [one.name for one in job.trainable], "bundles": sorted(saved),
+            "choices": job.choices, "left_out": dict(job.left_out), "warnings": list(job.warnings),
+            "seconds": round(time.monotonic() - began, 1),
+        })  # fmt: skip
+    return Detection(place)
+
+
+def _write(folder: Path, tables: Tables) -> None:
+    for name, rows, schema in (
+        ("detectors", tables.detectors, DETECTOR_SCHEMA),
+        ("differences", tables.differences, DETECTOR_DIFFERENCE_SCHEMA),
+        ("detector_curves", tables.curves, DETECTOR_CURVE_SCHEMA),
+        ("controls", tables.controls, DETECTOR_CONTROL_SCHEMA),
+    ):
+        pl.DataFrame(rows, schema=schema, orient="row").write_csv(folder / f"{name}.csv")
+
+
+class _Job:
+    """One call of `detect`."""
+
+    def __init__(self, sources: Sequence[RunDataset], options: DetectOptions, progress: Progress) -> None:
+        self.sources, self.options, self.progress = sources, options, progress
+        self.model = str(sources[0].run.manifest["model"]["name"])
+        self.site = sources[0].run.recipe.site
+        self.device = torch.device(solver_device(choose_device(options.device)))
+        self.plan = Plan(options.folds, options.seeds, options.tosses, options.seed)
+        self.trainable = self._trainable()
+        self.left_out: dict[str, str] = {}
+        self.warnings: list[str] = []
+        self.choices: dict[str, dict[str, int]] = {}
+        few = [one for one in self.trainable if int(one.examples.labels.sum()) < ENOUGH_TRUE]
+        self.warnings += [f"{one.name} has fewer than {ENOUGH_TRUE} true answers: intervals are wide" for one in few]
+
+    def _trainable(self) -> list[Dataset]:
+        """Datasets that detectors learn from; those with few true answers only where no other has more."""
+        own = [one for one in self.sources if not one.other_prompt]
+        enough = [one for one in own if one.n_true >= ENOUGH_TRUE]
+        return [one.data for one in (enough or own)]
+
+    def compare(self, tables: Tables) -> None:
+        """Every detector on every dataset."""
+        names = self.options.detectors or tuple(DETECTORS)
+        evaluation = Evaluation(self.plan, self.options.resamples, names, self.progress)
+        for dataset in self.trainable:
+            trained = TrainedOn(dataset, self.site, self.plan, self.device)
+            evaluation.in_domain(trained, tables)
+            self._note(trained)
+            others = [one.data for one in self.sources if one.data is not dataset]
+            if others:
+                evaluation.elsewhere(trained, others, tables)
+        if len(self.trainable) > 1:
+            self._leave_one_out(evaluation, tables)
+
+    def _leave_one_out(self, evaluation: Evaluation, tables: Tables) -> None:
+        """Every dataset by detectors of all the others together."""
+        for target in (one.data for one in self.sources if not one.other_prompt):
+            others = [one for one in self.trainable if one is not target]
+            if len(others) < 2:
+                continue
+            trained = TrainedOn(
+                pooled(others, f"all but {target.name}"), self.site, Plan(self.plan.folds, 1, 0, self.plan.seed),
+                self.device,
+            )  # fmt: skip
+            evaluation.elsewhere(trained, [target], tables)
+
+    def _note(self, trained: TrainedOn) -> None:
+        wanted = set(self.options.detectors or DETECTORS)
+        for name, reason in trained.left_out.items():
+            if name in wanted:
+                self.left_out[name] = reason
+        for choice in trained.fits.choices[: trained.whole + 1]:
+            counted = self.choices.setdefault(trained.dataset.name, {})
+            counted[choice] = counted.get(choice, 0) + 1
+
+    def save(self, folder: Path, tables: Tables) -> dict[str, str]:
+        """Fits the detectors that are to be saved on all trainable datasets together, and writes their bundles."""
+        data = self.trainable[0] if len(self.trainable) == 1 else pooled(self.trainable, "all")
+        trained = TrainedOn(data, self.site, Plan(self.plan.folds, 1, 0, self.plan.seed), self.device)
+        sources = [one for one in self.sources if any(one.data is two for two in self.trainable)]
+        saved: dict[str, str] = {}
+        names = [name for name in self.options.bundles if name in trained.names]
+        self.progress.start("bundles", len(names))
+        for name in names:
+            rows = [row for row in tables.detectors if row["detector"] == name]
+            files = pack(trained_detector(trained, name, sources, rows, self.options.risks)).files
+            (folder / name).mkdir(parents=True)
+            for file, content in files.items():
+                (folder / name / file).write_bytes(content)
+            saved[name] = f"{folder.name}/{name}" if not self.options.fit_only else name
+            self.progress.advance(1)
+        self.progress.finish()
+        return saved
+
+    def context(self, paths: Sequence[Path], out: Path, saved: dict[str, str], seconds: float) -> DetectionContext:
+        """What the page says of how its tables came about."""
+        facts = tuple(
+            DatasetFacts(one.data.name, one.data.features.n_items, one.n_true, one.n_graded, one.natural_prevalence,
+                         all(one.data is not two for two in self.trainable))
+            for one in self.sources
+        )  # fmt: skip
+        command = shlex.join(["anchorscope", "detect", *(path.name for path in paths), "--out", out.name])
+        return DetectionContext(
+            self.model, tuple(path.name for path in paths), facts,
+            tuple(range(self.plan.seed, self.plan.seed + self.plan.seeds)), seconds, command, saved,
+            tuple(self.warnings), self.left_out,
+        )  # fmt: skip

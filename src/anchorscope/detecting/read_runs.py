@@ -1,0 +1,170 @@
+"""Finished runs as the detectors' data: kept states, plain numbers, labels and groups of every dataset.
+
+Runs of one model may be given together. A dataset that was also asked under another prompt is a target only: it shows
+what a detector is worth when the prompt changes.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import torch
+
+from anchorscope.artefacts.finished import FinishedRun, open_finished
+from anchorscope.artefacts.kept_states import place_of, read_header, read_layer
+from anchorscope.datasets.text import normalise, question_key, words
+from anchorscope.detectors.evaluation import Dataset
+from anchorscope.detectors.features import CLEAN, Features, StateKey
+from anchorscope.detectors.fits import Texts
+from anchorscope.detectors.training import Examples
+from anchorscope.engine.sequences import SITES
+from anchorscope.errors import UserError
+
+LEAST_PER_CLASS = 30
+"""True and false answers that a dataset needs to be looked at at all."""
+ENOUGH_TRUE = 200
+"""True answers from which on a dataset is trained on where others can be as well."""
+_KEEP = "--keep states,states-cut,detection"
+
+
+@dataclass(frozen=True)
+class RunDataset:
+    """One dataset of one run."""
+
+    data: Dataset
+    run: FinishedRun
+    own_name: str
+    """Its name in the run."""
+    n_graded: int
+    """Answers that were graded, used or not."""
+    natural_prevalence: float
+    """Share of true ones among them."""
+    behind: float
+    """Share of the graded answers that the used ones stand for."""
+    other_prompt: bool
+    """Whether it is there to show what another prompt does."""
+
+    @property
+    def n_true(self) -> int:
+        """True answers among the used ones."""
+        return int(self.data.examples.labels.sum())
+
+
+def read_runs(paths: Sequence[Path]) -> list[RunDataset]:
+    """Every dataset of the runs, in order."""
+    runs = [open_finished(path) for path in paths]
+    _refuse_other_models(runs)
+    found: list[RunDataset] = []
+    for run in runs:
+        other = run.recipe.prompt != runs[0].recipe.prompt
+        for name in run.manifest["reference_layers"]:
+            shown = f"{name} (prompt {run.recipe.prompt})" if other else name
+            if any(one.data.name == shown for one in found):
+                raise UserError(
+                    f"Two runs have the dataset {shown!r} ({str(run.path)!r} is the second); give each dataset once, "
+                    f"or under another prompt."
+                )
+            found.append(_read(run, name, shown, other))
+    return found
+
+
+def _refuse_other_models(runs: Sequence[FinishedRun]) -> None:
+    """Detectors read one model's states at one place."""
+    first = runs[0]
+    for run in runs[1:]:
+        for what, mine, theirs in (
+            ("model", first.manifest["model"]["fingerprint"], run.manifest["model"]["fingerprint"]),
+            ("site", first.recipe.site, run.recipe.site),
+            ("position", first.recipe.position, run.recipe.position),
+        ):
+            if mine != theirs:
+                raise UserError(
+                    f"The runs {str(first.path)!r} and {str(run.path)!r} differ in their {what} ({mine[:16]!r} and "
+                    f"{theirs[:16]!r}); a detector reads one. Give runs that share it, or call detect for each."
+                )
+
+
+def _read(run: FinishedRun, name: str, shown: str, other_prompt: bool) -> RunDataset:
+    items = run.parquet("items").filter(pl.col("dataset") == name)
+    place = run.path / place_of(name, CLEAN)
+    if not place.is_file():
+        raise UserError(
+            f"The run {str(run.path)!r} kept no states of {name!r}; run it again into the same folder with {_KEEP} "
+            f"(only what is new is done)."
+        )
+    ids = [str(one) for one in read_header(place)["item_ids"]]
+    used = items.filter(pl.col("status") == "used").with_columns(pl.col("item_id").cast(pl.String))
+    used = pl.DataFrame({"item_id": ids}).join(used, on="item_id", how="left", maintain_order="left")
+    labels = used["truthful"].to_numpy().astype(bool)
+    n_true = int(labels.sum())
+    if min(n_true, len(labels) - n_true) < LEAST_PER_CLASS:
+        raise UserError(
+            f"Dataset {name!r} of {str(run.path)!r} has {n_true} true and {len(labels) - n_true} false answers; a "
+            f"detector needs at least {LEAST_PER_CLASS} of each: ask more questions (--limit)."
+        )
+    states = _states(run, name)
+    _refuse_nan(states, run, name)
+    graded = items.filter(pl.col("truthful").is_not_null() & pl.col("status").is_in(["used", "unbalanced"]))
+    weight = used["weight"].to_numpy().astype(np.float64)
+    relations = used["relation"].to_list()
+    examples = Examples(labels, used["group"].to_numpy().astype(np.int64), relations, ids, np.ones(len(labels)))
+    questions, answers = used["question"].to_list(), used["model_answer"].to_list()
+    texts = Texts(relations, [
+        [*(f"question {word}" for word in words(question)), *(f"answer {word}" for word in words(answer))]
+        for question, answer in zip(questions, answers, strict=True)
+    ])  # fmt: skip
+    keys = [_group_keys(*row) for row in zip(questions, used["subject"].to_list(), strict=True)]
+    data = Dataset(
+        shown, Features(len(labels), states, _columns(run, name, used)), examples, texts, weight, keys
+    )  # fmt: skip
+    share = float(graded["truthful"].cast(pl.Float64).mean() or 0.0)  # type: ignore[arg-type]
+    return RunDataset(data, run, name, graded.height, share, float(weight.sum() / max(1, graded.height)), other_prompt)
+
+
+def _group_keys(question: str, subject: str | None) -> frozenset[str]:
+    """What ties items of several datasets together, as the groups of a run do."""
+    own = {f"question {question_key(question)}"}
+    if subject and normalise(subject):
+        own.add(f"subject {normalise(subject)}")
+    return frozenset(own)
+
+
+def _states(run: FinishedRun, name: str) -> dict[StateKey, torch.Tensor]:
+    """Clean states of all sites, and those of every other run at the headline site."""
+    found: dict[StateKey, torch.Tensor] = {}
+    for place in sorted((run.path / place_of(name, CLEAN)).parent.glob("*.safetensors")):
+        if " " in place.stem:  # a further draw of a random control
+            continue
+        layers = [int(layer) for layer in read_header(place)["layers"]]
+        for site in SITES if place.stem == CLEAN else (run.recipe.site,):
+            for layer in layers:
+                found[place.stem, site, layer] = read_layer(place, site, run.recipe.position, layer)
+    return found
+
+
+def _refuse_nan(states: dict[StateKey, torch.Tensor], run: FinishedRun, name: str) -> None:
+    for (kind, site, layer), found in states.items():
+        if not bool(torch.isfinite(found).all()):
+            raise UserError(
+                f"The {kind} states of {name!r} in {str(run.path)!r} hold NaN or infinity (site {site}, layer {layer})"
+                f"; run it again with --dtype float32 or bfloat16."
+            )
+
+
+def _columns(run: FinishedRun, name: str, used: pl.DataFrame) -> dict[str, np.ndarray]:
+    """Plain numbers: those that were kept for detectors, or the two that every run has."""
+    place = run.path / "states" / name / "features.parquet"
+    if place.is_file():
+        kept = used.select("item_id").join(
+            pl.read_parquet(place).with_columns(pl.col("item_id").cast(pl.String)), on="item_id", how="left",
+            maintain_order="left",
+        )  # fmt: skip
+        found = {column: kept[column].to_numpy().astype(np.float64) for column in kept.columns if column != "item_id"}
+    else:
+        found = {
+            "log_prob_mean": used["confidence_mean"].to_numpy().astype(np.float64),
+            "log_prob_min": used["confidence_min"].to_numpy().astype(np.float64),
+        }
+    return {column: values for column, values in found.items() if np.isfinite(values).all()}

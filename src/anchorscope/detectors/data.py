@@ -1,0 +1,174 @@
+"""What all detectors of some training sets share: states along principal directions, and the probes on them.
+
+Labels play no part in the directions, so they are found once, from the clean states of all items. Everything here is
+made when it is first asked for: a detector that is not wanted costs nothing.
+"""
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from anchorscope.detectors.bank import Bank, fit_bank
+from anchorscope.detectors.features import CLEAN, CONFIDENCE, Features, StateKey
+from anchorscope.detectors.fitted import LinearProbe
+from anchorscope.detectors.training import INNER_FOLDS, Training
+from anchorscope.question_share.principal import Directions, default_directions, principal_directions
+
+
+@dataclass(frozen=True)
+class BestLayerFits:
+    """Linear fits of every training set at its own best layer, acting on states along principal directions."""
+
+    weight: Float[Tensor, "set fit direction"]
+    bias: Float[Tensor, "set fit"]
+    strength: Float[Tensor, " set"]
+    """Chosen C."""
+
+
+@dataclass(frozen=True)
+class TrainingData:
+    """Items with their features, and who learns from which."""
+
+    features: Features
+    training: Training
+    site: str
+    """The headline site: single probes read there, and everything under a cut."""
+    device: torch.device
+
+    @cached_property
+    def layers(self) -> tuple[int, ...]:
+        """The layers of the headline site."""
+        return tuple(sorted(layer for run, site, layer in self.features.states if run == CLEAN and site == self.site))
+
+    @cached_property
+    def keys(self) -> tuple[StateKey, ...]:
+        """All clean states: the headline site's first, then those of the other sites."""
+        others = sorted(key for key in self.features.states if key[0] == CLEAN and key[1] != self.site)
+        return (*((CLEAN, self.site, layer) for layer in self.layers), *others)
+
+    @cached_property
+    def n_directions(self) -> int:
+        """How many principal directions."""
+        return default_directions(self.features.n_items, next(iter(self.features.states.values())).shape[1])
+
+    @cached_property
+    def directions(self) -> Directions:
+        """Principal directions of all clean states."""
+        return self.directions_of(self.keys)
+
+    def directions_of(self, keys: tuple[StateKey, ...]) -> Directions:
+        """Principal directions of states, a problem for each key."""
+        found = [
+            principal_directions(self.features.states[key][None], self.n_directions, self.device) for key in keys
+        ]
+        return Directions(torch.cat([one.weight for one in found]), torch.cat([one.offset for one in found]))
+
+    def headline(self, run: str) -> tuple[StateKey, ...]:
+        """A run's states at the headline site."""
+        return tuple((run, self.site, layer) for layer in self.layers)
+
+    def has(self, *runs: str) -> bool:
+        """Whether the states of these runs are here."""
+        return all(key in self.features.states for run in runs for key in self.headline(run))
+
+    @cached_property
+    def clean(self) -> Float[Tensor, "place item direction"]:
+        """Clean states along their directions, in the order of `keys`."""
+        return self.along(self.keys, self.directions)
+
+    def along(self, keys: tuple[StateKey, ...], directions: Directions) -> Float[Tensor, "place item direction"]:
+        """States along directions: one problem for each key."""
+        parts = [
+            Directions(directions.weight[place : place + 1], directions.offset[place : place + 1]).reduce(
+                self.features.states[key][None], self.device
+            )
+            for place, key in enumerate(keys)
+        ]
+        return torch.cat(parts)
+
+    def changed(self, run: str) -> Float[Tensor, "layer item direction"]:
+        """Another run's states at the headline site, along the clean directions."""
+        return self.along(self.headline(run), self.directions)
+
+    @cached_property
+    def bank(self) -> Bank:
+        """Probes on the clean states."""
+        return fit_bank(self.clean, self.training, self.device)
+
+    @cached_property
+    def best(self) -> Int[np.ndarray, " set"]:
+        """The layer (by its place in `layers`) where each training set's inner folds find the highest AUC."""
+        return self.bank.inner_auc[: len(self.layers)].argmax(0).cpu().numpy()
+
+    @cached_property
+    def log_odds(self) -> Float[Tensor, "set item"]:
+        """The single probe, at its best layer."""
+        return self.at_best(self.bank, self.clean, self.best)
+
+    def at_best(
+        self, bank: Bank, states: Float[Tensor, "place item direction"], best: Int[np.ndarray, " set"]
+    ) -> Float[Tensor, "set item"]:
+        """Log-odds of states by each training set's own best problem."""
+        found = torch.empty(len(best), states.shape[1], device=self.device)
+        for place in np.unique(best):
+            sets = np.flatnonzero(best == place)
+            scores = bank.log_odds(int(place), states[place])
+            found[sets] = self.training.assemble(scores)[sets]
+        return found
+
+    @cached_property
+    def states_at_best(self) -> Float[Tensor, "set item direction"]:
+        """Clean states at each training set's best layer."""
+        return self.clean[torch.from_numpy(self.best).to(self.device)]
+
+    def fit_at_best(
+        self, labels: Float[Tensor, "row item"] | None = None, weights: Float[Tensor, "row item"] | None = None
+    ) -> list[BestLayerFits]:
+        """Fits at the best layers with other labels or other weights: one for every block of rows, a row per set."""
+        n_sets = self.training.n_sets
+        given = labels if labels is not None else weights
+        repeats = 1 if given is None else len(given) // n_sets
+        training = Training.together([self.training] * repeats)
+        layers, of_set = np.unique(self.best, return_inverse=True)
+        bank = fit_bank(self.clean[torch.from_numpy(layers).to(self.device)], training, self.device, labels, weights)
+        place, row = torch.from_numpy(np.tile(of_set, repeats)), torch.arange(len(training.members))
+        parts = [part[place, row] for part in (bank.weight, bank.bias, bank.strength)]
+        return [BestLayerFits(*(part[first : first + n_sets] for part in parts))
+                for first in range(0, len(row), n_sets)]  # fmt: skip
+
+    def scores(self, fits: BestLayerFits) -> Float[Tensor, "set item"]:
+        """Log-odds of the clean states at the best layers, each item by a fit that never saw it."""
+        found = fits.weight @ self.states_at_best.transpose(1, 2) + fits.bias[..., None]
+        return self.training.assemble(found)
+
+    def raw_probe(self, fits: BestLayerFits, number: int, run: str = CLEAN) -> LinearProbe:
+        """One training set's fit, acting on raw states of a run."""
+        place = int(self.best[number])
+        weight, bias = fits.weight[number, INNER_FOLDS], float(fits.bias[number, INNER_FOLDS])
+        raw, raw_bias = self.directions.to_raw(place, weight, bias)
+        return LinearProbe((run, self.site, self.layers[place]), raw.float(), raw_bias)
+
+    def probe(self, bank: Bank, directions: Directions, key: StateKey, place: int, number: int) -> LinearProbe:
+        """One training set's probe, acting on raw states."""
+        weight, bias = bank.weight[place, number, INNER_FOLDS], float(bank.bias[place, number, INNER_FOLDS])
+        raw, raw_bias = directions.to_raw(place, weight, bias)
+        return LinearProbe(key, raw.float(), raw_bias)
+
+    def best_probe(self, number: int, run: str = CLEAN) -> LinearProbe:
+        """One training set's single probe; on another run's states where one is named."""
+        place = int(self.best[number])
+        return self.probe(self.bank, self.directions, (run, self.site, self.layers[place]), place, number)
+
+    @cached_property
+    def confidence(self) -> tuple[str, ...]:
+        """The columns of confidence that are here."""
+        return tuple(name for name in CONFIDENCE if name in self.features.columns)
+
+    def columns(self, names: tuple[str, ...]) -> Float[Tensor, "set item column"]:
+        """Plain numbers, the same for every training set."""
+        found = np.stack([self.features.columns[name] for name in names], axis=-1)
+        return torch.as_tensor(found, dtype=torch.float32, device=self.device).expand(self.training.n_sets, -1, -1)

@@ -1,0 +1,191 @@
+"""Detectors of one training dataset, judged where they were trained (nested) and on other data.
+
+In-domain, an item is scored by fits that never saw its group, for every fold seed. On other data it is scored by the
+fit on the whole training dataset; where its group is in the training data too (the same question under another prompt,
+or in two datasets), by the fit that left that group's fold out.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import torch
+from jaxtyping import Float, Int
+
+from anchorscope.catalogue import DETECTORS
+from anchorscope.detectors.data import TrainingData
+from anchorscope.detectors.features import Features
+from anchorscope.detectors.fits import DetectorFits, Texts
+from anchorscope.detectors.judging import Scored
+from anchorscope.detectors.stacking import Stacked, calibrated
+from anchorscope.detectors.training import INNER_FOLDS, Examples, Training, nested_sets, tossed, whole_set
+from anchorscope.stats.auc import auc
+
+TOSS_FOLDS = 2
+"""Outer folds where labels are tossed."""
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """Items of one dataset (or of several, taken together) with all that detectors may read."""
+
+    name: str
+    features: Features
+    examples: Examples
+    texts: Texts
+    natural: Float[np.ndarray, " item"]
+    """How many graded answers stand behind each item: the weights that bring back the natural share of true ones."""
+    group_keys: Sequence[frozenset[str]]
+    """What ties an item to items of other datasets: its question and its subject."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How detectors are fitted and judged."""
+
+    folds: int = 5
+    seeds: int = 5
+    tosses: int = 20
+    seed: int = 0
+
+
+@dataclass(frozen=True)
+class TrainedOn:
+    """All detectors of one training dataset."""
+
+    dataset: Dataset
+    site: str
+    plan: Plan
+    device: torch.device
+
+    @cached_property
+    def _sets(self) -> tuple[Training, Int[np.ndarray, "seed item"], list[tuple[Examples, Int[np.ndarray, " item"]]]]:
+        """Training sets: every seed's folds, then all items, then the folds of every toss; with their outer folds."""
+        plan, examples = self.plan, self.dataset.examples
+        nested = [nested_sets(examples, plan.folds, plan.seed + seed, self.dataset.name) for seed in range(plan.seeds)]
+        whole = whole_set(examples, plan.seed, self.dataset.name)
+        tosses = []
+        for toss in range(plan.tosses):
+            lot = tossed(examples, plan.seed, toss)
+            tosses.append((lot, *nested_sets(lot, TOSS_FOLDS, plan.seed, f"{self.dataset.name} toss {toss}")))
+        sets = Training.together([*(one for one, _ in nested), whole, *(one for _, one, _ in tosses)])
+        outer = np.array([folds for _, folds in nested], dtype=np.int64).reshape(plan.seeds, examples.n_items)
+        return sets, outer, [(lot, folds) for lot, _, folds in tosses]
+
+    @cached_property
+    def fits(self) -> DetectorFits:
+        """The detectors."""
+        data = TrainingData(self.dataset.features, self._sets[0], self.site, self.device)
+        return DetectorFits(data, self.dataset.texts)
+
+    @property
+    def whole(self) -> int:
+        """The training set of all items."""
+        return self.plan.seeds * self.plan.folds
+
+    @cached_property
+    def names(self) -> list[str]:
+        """The detectors that can be fitted here, in the catalogue's order."""
+        return self.fits.available(list(DETECTORS))
+
+    @cached_property
+    def left_out(self) -> Mapping[str, str]:
+        """Why the others cannot."""
+        return {name: str(self.fits.missing(name)) for name in DETECTORS if name not in self.names}
+
+    def calibration(self, name: str, natural: bool) -> Stacked:
+        """Slope and intercept of every training set, fitted on members by fits that never saw them."""
+        training = self._sets[0]
+        if natural:
+            training = Training(training.labels, training.members, training.inner, self.dataset.natural)
+        return calibrated(self.fits.fit(name).scores, training)
+
+    def in_domain(self, name: str, natural: bool = False) -> Scored:
+        """Every item by the fits that left its outer fold out, one for every fold seed."""
+        outer = self._sets[1]
+        scores = self.calibration(name, natural).scores[: self.whole].cpu().numpy()
+        by_seed = scores.reshape(self.plan.seeds, self.plan.folds, -1)
+        chosen = np.take_along_axis(by_seed, outer[:, None], axis=1)[:, 0]
+        return Scored(chosen, outer)
+
+    def elsewhere(self, name: str, other: Dataset, natural: bool = False) -> Scored | None:
+        """The items of another dataset; None for a baseline that cannot be taken along, or reads what is not there."""
+        build = self.fits.fit(name).build
+        if build is None:
+            return None
+        scale = self.calibration(name, natural)
+        sets = self._sets_for(other)
+        found = np.empty(other.features.n_items)
+        for number in np.unique(sets):
+            fitted = build(int(number))
+            if not other.features.has(fitted.needs):
+                return None
+            items = np.flatnonzero(sets == number)
+            slope, bias = float(scale.weight[number, INNER_FOLDS, 0]), float(scale.bias[number, INNER_FOLDS])
+            found[items] = slope * fitted.log_odds(other.features.take(items)) + bias
+        return Scored(found[None], np.zeros((1, len(found)), np.int64))
+
+    def _sets_for(self, other: Dataset) -> Int[np.ndarray, " item"]:
+        """The training set that may score each item of another dataset: the whole one, or one without its group."""
+        folds = zip(self.dataset.group_keys, self._sets[1][0].tolist(), strict=True)
+        fold_of = {key: fold for keys, fold in folds for key in keys}
+        return np.array([
+            next((fold_of[key] for key in sorted(keys) if key in fold_of), self.whole) for keys in other.group_keys
+        ])  # fmt: skip
+
+    def tossed_areas(self, name: str) -> Float[np.ndarray, " toss"]:
+        """AUROC with tossed labels, one for every toss."""
+        scores = self.fits.fit(name).scores[self.whole + 1 :].cpu().numpy()
+        found = []
+        for toss, (lot, outer) in enumerate(self._sets[2]):
+            mine = scores[toss * TOSS_FOLDS : (toss + 1) * TOSS_FOLDS][outer, np.arange(len(outer))]
+            found.append(float(auc(mine, lot.labels, outer)))
+        return np.array(found)
+
+
+def pooled(datasets: Sequence[Dataset], name: str) -> Dataset:
+    """Several datasets as one; groups that share a question or a subject become one group."""
+    keys = [key for key in datasets[0].features.states if all(key in one.features.states for one in datasets)]
+    states = {key: torch.cat([one.features.states[key] for one in datasets]) for key in keys}
+    columns = [
+        column for column in datasets[0].features.columns if all(column in one.features.columns for one in datasets)
+    ]
+    examples = [one.examples for one in datasets]
+    group_keys = [keys for one in datasets for keys in one.group_keys]
+    return Dataset(
+        name,
+        Features(
+            sum(one.features.n_items for one in datasets), states,
+            {column: np.concatenate([one.features.columns[column] for one in datasets]) for column in columns},
+        ),
+        Examples(
+            np.concatenate([one.labels for one in examples]), joined_groups(group_keys),
+            [f"{data.name} {relation}" for data, one in zip(datasets, examples, strict=True)
+             for relation in one.relations],
+            [f"{data.name} {item}" for data, one in zip(datasets, examples, strict=True) for item in one.item_ids],
+            np.concatenate([one.weights for one in examples]),
+        ),
+        Texts([relation for one in datasets for relation in one.texts.relations],
+              [document for one in datasets for document in one.texts.documents]),
+        np.concatenate([one.natural for one in datasets]),
+        group_keys,
+    )  # fmt: skip
+
+
+def joined_groups(group_keys: Sequence[frozenset[str]]) -> Int[np.ndarray, " item"]:
+    """A number per item; items that share a key, or are tied by others that do, have the same."""
+    parent: dict[str, str] = {}
+
+    def root(key: str) -> str:
+        while parent.setdefault(key, key) != key:
+            parent[key] = parent[parent[key]]
+            key = parent[key]
+        return key
+
+    for keys in group_keys:
+        first, *others = sorted(keys)
+        for other in others:
+            parent[root(other)] = root(first)
+    roots = [root(min(keys)) for keys in group_keys]
+    return np.unique(roots, return_inverse=True)[1].astype(np.int64)

@@ -1,0 +1,185 @@
+"""Fitted detectors that are made of others: weighted sums, gates, mixtures, routes, and a way back to another."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+from jaxtyping import Float
+from scipy.special import expit, log_expit
+from torch import Tensor
+
+from anchorscope.detectors.features import Features, Needs
+from anchorscope.detectors.fitted import Fitted, Stored, load_parts, registered, store_parts
+
+
+@registered
+@dataclass(frozen=True)
+class WeightedSum:
+    """Weighted parts and columns, plus a bias: what stacking gives."""
+
+    kind: ClassVar[str] = "weighted-sum"
+
+    parts: tuple[Fitted, ...]
+    part_weights: tuple[float, ...]
+    columns: tuple[str, ...]
+    column_weights: tuple[float, ...]
+    bias: float
+
+    @property
+    def needs(self) -> Needs:
+        """What its parts read, and its columns."""
+        return Needs.together([*(part.needs for part in self.parts), Needs(columns=self.columns)])
+
+    def log_odds(self, features: Features) -> Float[np.ndarray, " item"]:
+        """The sum."""
+        found = np.full(features.n_items, self.bias)
+        for part, weight in zip(self.parts, self.part_weights, strict=True):
+            found = found + weight * part.log_odds(features)
+        for name, weight in zip(self.columns, self.column_weights, strict=True):
+            found = found + weight * np.asarray(features.columns[name], dtype=np.float64)
+        return found
+
+    def stored(self) -> Stored:
+        """Its parts under their numbers."""
+        return store_parts(self.parts, {
+            "part_weights": list(self.part_weights), "columns": list(self.columns),
+            "column_weights": list(self.column_weights), "bias": self.bias,
+        })  # fmt: skip
+
+    @classmethod
+    def from_stored(cls, tensors: Mapping[str, Tensor], values: Mapping[str, Any]) -> "WeightedSum":
+        """The sum of what was stored."""
+        return cls(
+            load_parts(tensors, values), tuple(map(float, values["part_weights"])), tuple(map(str, values["columns"])),
+            tuple(map(float, values["column_weights"])), float(values["bias"]),
+        )  # fmt: skip
+
+
+@registered
+@dataclass(frozen=True)
+class MeasuredGate:
+    """A gate by what the cut does: (|z − z′| − middle) / scale, of log-odds z without and z′ with it."""
+
+    kind: ClassVar[str] = "measured-gate"
+
+    clean: Fitted
+    cut: Fitted
+    middle: float
+    scale: float
+
+    @property
+    def needs(self) -> Needs:
+        """What both probes read."""
+        return Needs.together([self.clean.needs, self.cut.needs])
+
+    def log_odds(self, features: Features) -> Float[np.ndarray, " item"]:
+        """Log-odds of "takes its evidence from the question"."""
+        return (np.abs(self.clean.log_odds(features) - self.cut.log_odds(features)) - self.middle) / self.scale
+
+    def stored(self) -> Stored:
+        """Both probes, and where the middle lies."""
+        return store_parts((self.clean, self.cut), {"middle": self.middle, "scale": self.scale})
+
+    @classmethod
+    def from_stored(cls, tensors: Mapping[str, Tensor], values: Mapping[str, Any]) -> "MeasuredGate":
+        """The gate of what was stored."""
+        clean, cut = load_parts(tensors, values)
+        return cls(clean, cut, float(values["middle"]), float(values["scale"]))
+
+
+@registered
+@dataclass(frozen=True)
+class Mixture:
+    """Mixture-of-Probes: p = g · σ(question expert) + (1 − g) · σ(answer expert), g = σ(gate)."""
+
+    kind: ClassVar[str] = "mixture"
+
+    gate: Fitted
+    question: Fitted
+    answer: Fitted
+
+    @property
+    def needs(self) -> Needs:
+        """What gate and experts read."""
+        return Needs.together([self.gate.needs, self.question.needs, self.answer.needs])
+
+    def log_odds(self, features: Features) -> Float[np.ndarray, " item"]:
+        """Log-odds of the mixture's probability."""
+        gate, question, answer = (one.log_odds(features) for one in (self.gate, self.question, self.answer))
+        true = np.logaddexp(log_expit(gate) + log_expit(question), log_expit(-gate) + log_expit(answer))
+        false = np.logaddexp(log_expit(gate) + log_expit(-question), log_expit(-gate) + log_expit(-answer))
+        return true - false
+
+    def stored(self) -> Stored:
+        """Gate and experts."""
+        return store_parts((self.gate, self.question, self.answer), {})
+
+    @classmethod
+    def from_stored(cls, tensors: Mapping[str, Tensor], values: Mapping[str, Any]) -> "Mixture":
+        """The mixture of what was stored."""
+        return cls(*load_parts(tensors, values))
+
+
+@registered
+@dataclass(frozen=True)
+class Routed:
+    """A hard gate: items whose gate is above zero go one way, all others the other."""
+
+    kind: ClassVar[str] = "routed"
+
+    gate: Fitted
+    question: Fitted
+    answer: Fitted
+
+    @property
+    def needs(self) -> Needs:
+        """What gate and both ways read."""
+        return Needs.together([self.gate.needs, self.question.needs, self.answer.needs])
+
+    def log_odds(self, features: Features) -> Float[np.ndarray, " item"]:
+        """Log-odds of the way that each item goes."""
+        return np.where(
+            self.gate.log_odds(features) > 0, self.question.log_odds(features), self.answer.log_odds(features)
+        )
+
+    def stored(self) -> Stored:
+        """Gate and both ways."""
+        return store_parts((self.gate, self.question, self.answer), {})
+
+    @classmethod
+    def from_stored(cls, tensors: Mapping[str, Tensor], values: Mapping[str, Any]) -> "Routed":
+        """The routes of what was stored."""
+        return cls(*load_parts(tensors, values))
+
+
+@registered
+@dataclass(frozen=True)
+class WithFallback:
+    """A detector with a range: items whose state lies outside that of the training states are left to another."""
+
+    kind: ClassVar[str] = "with-fallback"
+
+    detector: Fitted
+    fallback: Fitted
+    range: Fitted
+    """Its log-odds are above zero outside the range."""
+
+    @property
+    def needs(self) -> Needs:
+        """What all three read."""
+        return Needs.together([self.detector.needs, self.fallback.needs, self.range.needs])
+
+    def log_odds(self, features: Features) -> Float[np.ndarray, " item"]:
+        """The detector's log-odds inside the range, the fallback's outside."""
+        share = expit(self.range.log_odds(features))
+        return (1 - share) * self.detector.log_odds(features) + share * self.fallback.log_odds(features)
+
+    def stored(self) -> Stored:
+        """All three."""
+        return store_parts((self.detector, self.fallback, self.range), {})
+
+    @classmethod
+    def from_stored(cls, tensors: Mapping[str, Tensor], values: Mapping[str, Any]) -> "WithFallback":
+        """The detector of what was stored."""
+        return cls(*load_parts(tensors, values))

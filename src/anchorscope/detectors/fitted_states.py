@@ -1,0 +1,135 @@
+"""Fitted detectors that read states beyond one linear probe: a network, how far a cut moves a state, and how far a
+state lies from those that were learned from."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from anchorscope.detectors.features import CLEAN, Features, Needs, StateKey
+from anchorscope.detectors.fitted import Stored, registered
+
+
+@registered
+@dataclass(frozen=True)
+class StateChange:
+    """How far a cut moves a state, log(‖h − h′‖ / ‖h‖): no weights of its own, only a place."""
+
+    kind: ClassVar[str] = "state-change"
+
+    run: str
+    site: str
+    layer: int
+
+    @property
+    def needs(self) -> Needs:
+        """The states with and without the cut."""
+        return Needs(states=((CLEAN, self.site, self.layer), (self.run, self.site, self.layer)))
+
+    def log_odds(self, features: Features) -> Float[np.ndarray, " item"]:
+        """The logarithm of the relative change."""
+        return state_change(*(features.states[key] for key in self.needs.states)).cpu().numpy()
+
+    def stored(self) -> Stored:
+        """Where it reads."""
+        return {}, {"run": self.run, "site": self.site, "layer": self.layer}
+
+    @classmethod
+    def from_stored(cls, tensors: Mapping[str, Tensor], values: Mapping[str, Any]) -> "StateChange":
+        """The same place."""
+        return cls(str(values["run"]), str(values["site"]), int(values["layer"]))
+
+
+def state_change(clean: Float[Tensor, "item d_model"], cut: Float[Tensor, "item d_model"]) -> Float[Tensor, " item"]:
+    """log(‖h − h′‖ / ‖h‖), bounded below where nothing moves."""
+    exact = clean.double()
+    moved = torch.linalg.vector_norm(exact - cut.double().to(exact.device), dim=-1)
+    return torch.log(moved / torch.linalg.vector_norm(exact, dim=-1).clamp(min=1e-12) + 1e-6)
+
+
+@registered
+@dataclass(frozen=True)
+class Network:
+    """Two hidden layers with ReLU on one state, which is first brought along its principal directions."""
+
+    kind: ClassVar[str] = "network"
+
+    key: StateKey
+    weights: tuple[Tensor, ...]
+    """Of the three layers, [out, in]; the first acts on the raw state."""
+    biases: tuple[Tensor, ...]
+
+    @property
+    def needs(self) -> Needs:
+        """The state that it reads."""
+        return Needs(states=(self.key,))
+
+    def log_odds(self, features: Features) -> Float[np.ndarray, " item"]:
+        """The network's output."""
+        values = features.states[self.key].double()
+        last = len(self.weights) - 1
+        for place, (weight, bias) in enumerate(zip(self.weights, self.biases, strict=True)):
+            values = values @ weight.double().to(values.device).T + bias.double().to(values.device)
+            values = values if place == last else values.relu()
+        return values[:, 0].cpu().numpy()
+
+    def stored(self) -> Stored:
+        """All weights and biases."""
+        tensors = {f"weight.{place}": one for place, one in enumerate(self.weights)}
+        return tensors | {f"bias.{place}": one for place, one in enumerate(self.biases)}, {"key": list(self.key)}
+
+    @classmethod
+    def from_stored(cls, tensors: Mapping[str, Tensor], values: Mapping[str, Any]) -> "Network":
+        """The network of what was stored."""
+        run, site, layer = values["key"]
+        weights, biases = (tuple(tensors[f"{name}.{place}"] for place in range(3)) for name in ("weight", "bias"))
+        return cls((str(run), str(site), int(layer)), weights, biases)
+
+
+@registered
+@dataclass(frozen=True)
+class TrainingRange:
+    """How far a state lies from the training states: its whitened distance along their leading directions.
+
+    Above zero where the distance is beyond that of nearly all training states.
+    """
+
+    kind: ClassVar[str] = "training-range"
+
+    key: StateKey
+    weight: Float[Tensor, "direction d_model"]
+    """Directions, divided by their deviation in training."""
+    offset: Float[Tensor, " direction"]
+    limit: float
+    """The distance at which the range ends."""
+    scale: float
+    """How fast it ends: the distances' own deviation."""
+
+    @property
+    def needs(self) -> Needs:
+        """The state that it looks at."""
+        return Needs(states=(self.key,))
+
+    def log_odds(self, features: Features) -> Float[np.ndarray, " item"]:
+        """(distance − limit) / scale."""
+        states = features.states[self.key].double()
+        along = states @ self.weight.double().to(states.device).T + self.offset.double().to(states.device)
+        distance = along.square().mean(-1).sqrt().cpu().numpy()
+        return (distance - self.limit) / self.scale
+
+    def stored(self) -> Stored:
+        """Directions and limit."""
+        return {"weight": self.weight, "offset": self.offset}, {
+            "key": list(self.key), "limit": self.limit, "scale": self.scale,
+        }  # fmt: skip
+
+    @classmethod
+    def from_stored(cls, tensors: Mapping[str, Tensor], values: Mapping[str, Any]) -> "TrainingRange":
+        """The range of what was stored."""
+        run, site, layer = values["key"]
+        key = (str(run), str(site), int(layer))
+        return cls(key, tensors["weight"], tensors["offset"], float(values["limit"]), float(values["scale"]))

@@ -1,0 +1,168 @@
+"""Pathway Reweighting: predict an item's side from its clean state, strengthen that side's signal, then probe.
+
+The paper gives no formula, so there are three readings. `pr-attention`: attention to the question's key words, or among
+the answer's own tokens, is strengthened, and the probe reads the state that follows. `pr-activation`: the state's
+directions are scaled, differently for both sides; with a hard gate and a linear probe this is Mixture-of-Probes with
+tied weights. `pr-delta` (ours): h′ = h_cut + (1 + γ)(h − h_cut), what the cut takes counts more on the question's
+side and less on the other.
+
+One probe serves both sides. Every item is there twice, once changed in either way, and a training set learns from the
+row that its gate chooses.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from torch import Tensor
+from torch.nn.functional import binary_cross_entropy_with_logits
+
+from anchorscope.catalogue import BOOSTS
+from anchorscope.detectors.bank import Bank, fit_bank
+from anchorscope.detectors.data import BestLayerFits, TrainingData
+from anchorscope.detectors.features import CLEAN
+from anchorscope.detectors.fitted import Fitted, LinearProbe
+from anchorscope.detectors.fitted_parts import Routed, WeightedSum
+from anchorscope.detectors.gradient import descend
+from anchorscope.detectors.pathway import Pathway
+from anchorscope.detectors.single import DetectorFit
+from anchorscope.detectors.training import INNER_FOLDS, Training
+
+DELTAS = tuple((question, answer) for question in (0.5, 2.0) for answer in (-0.5, -1.0))
+"""γ of question-sided and of other items, for `pr-delta`."""
+_SCALINGS = (0.01, 0.1)  # penalties on how far the scales of `pr-activation` go from one
+_STEPS = 60
+
+
+def boost_run(side: str, alpha: float) -> str:
+    """The name of the run with strengthened attention."""
+    return f"boost-{side}-{alpha:g}"
+
+
+@dataclass(frozen=True)
+class _Rows:
+    """Every item twice: changed as a question-sided one, and as one of the other side; [problem, 2 · item, …]."""
+
+    states: Float[Tensor, "problem row direction"]
+    places: list[tuple[int, int]]
+    """(layer's place, which change) of each problem."""
+
+
+_SideProbe = Callable[[LinearProbe, int, str], Fitted]
+"""From the probe, the change's number and the side: what items of that side are scored by."""
+
+
+def fit_attention(data: TrainingData, pathway: Pathway) -> DetectorFit:
+    """`pr-attention`: the strengths are chosen by the inner folds."""
+    pairs = [(question, answer) for question in BOOSTS for answer in BOOSTS]
+    changed = {
+        (side, alpha): data.changed(boost_run(side, alpha)) for side in ("question", "answer") for alpha in BOOSTS
+    }
+    layers = np.unique(data.best).tolist()
+    places = [(layer, number) for layer in layers for number in range(len(pairs))]
+    rows = _Rows(
+        torch.stack([
+            torch.cat([changed["question", pairs[number][0]][layer], changed["answer", pairs[number][1]][layer]])
+            for layer, number in places
+        ]),
+        places,
+    )  # fmt: skip
+
+    def side_probe(probe: LinearProbe, number: int, side: str) -> Fitted:
+        alpha = pairs[number][0 if side == "question" else 1]
+        return LinearProbe((boost_run(side, alpha), *probe.key[1:]), probe.weight, probe.bias)
+
+    return _fit_rows(data, pathway, rows, side_probe)
+
+
+def fit_delta(data: TrainingData, pathway: Pathway) -> DetectorFit:
+    """`pr-delta`: γ of both sides are chosen by the inner folds."""
+    layers = np.unique(data.best).tolist()
+    places = [(layer, number) for layer in layers for number in range(len(DELTAS))]
+    cut = data.changed(pathway.run)
+    states = []
+    for layer, number in places:
+        change = data.clean[layer] - cut[layer]
+        states.append(torch.cat([cut[layer] + (1 + gamma) * change for gamma in DELTAS[number]]))
+
+    def side_probe(probe: LinearProbe, number: int, side: str) -> Fitted:
+        """w · h′ + b as a sum of w · h and w · h_cut."""
+        gamma = DELTAS[number][0 if side == "question" else 1]
+        other = LinearProbe((pathway.run, *probe.key[1:]), probe.weight, probe.bias)
+        return WeightedSum((probe, other), (1 + gamma, -gamma), (), (), 0.0)
+
+    return _fit_rows(data, pathway, _Rows(torch.stack(states), places), side_probe)
+
+
+def _fit_rows(data: TrainingData, pathway: Pathway, rows: _Rows, side_probe: _SideProbe) -> DetectorFit:
+    """One probe on the rows that the gate chooses; layer and change by the inner folds' AUC."""
+    training, sides = data.training, pathway.predicted > 0
+    parts = (training.labels, training.members, training.inner, training.weights)
+    doubled = Training(*(np.concatenate([part, part], axis=-1) for part in parts))
+    chosen_rows = torch.cat([sides, ~sides], dim=1).float()
+    bank = fit_bank(rows.states, doubled, data.device, weights=chosen_rows)
+    best = bank.inner_auc.argmax(0).cpu().numpy()
+    scores = torch.empty(training.n_sets, data.features.n_items, device=data.device)
+    for problem in np.unique(best):
+        sets = np.flatnonzero(best == problem)
+        both = doubled.assemble(bank.log_odds(int(problem), rows.states[problem]))[sets]
+        question, answer = both.chunk(2, dim=1)
+        scores[sets] = torch.where(sides[sets], question, answer)
+
+    def build(number: int) -> Fitted:
+        layer, change = rows.places[int(best[number])]
+        probe = _probe(data, bank, layer, int(best[number]), number)
+        ways = (side_probe(probe, change, side) for side in ("question", "answer"))
+        return Routed(pathway.predicted_gate(number), *ways)
+
+    return DetectorFit(scores, build)
+
+
+def _probe(data: TrainingData, bank: Bank, layer: int, problem: int, number: int) -> LinearProbe:
+    weight, bias = bank.weight[problem, number, INNER_FOLDS], float(bank.bias[problem, number, INNER_FOLDS])
+    raw, raw_bias = data.directions.to_raw(layer, weight, bias)
+    return LinearProbe((CLEAN, data.site, data.layers[layer]), raw.float(), raw_bias)
+
+
+def fit_activation(data: TrainingData, pathway: Pathway) -> DetectorFit:
+    """`pr-activation`: h′ = a_k ⊙ h along the principal directions, one probe on h′, all fitted together."""
+    (start,) = data.fit_at_best()
+    fits = [_scaled(data, pathway, start, penalty) for penalty in _SCALINGS]
+    scores = torch.stack([
+        torch.where(pathway.predicted > 0, data.scores(question), data.scores(answer)) for question, answer in fits
+    ])  # fmt: skip
+    chosen = data.training.inner_auc(scores).argmax(0)
+
+    def build(number: int) -> Fitted:
+        question, answer = fits[int(chosen[number])]
+        ways = (data.raw_probe(one, number) for one in (question, answer))
+        return Routed(pathway.predicted_gate(number), *ways)
+
+    return DetectorFit(scores[chosen, torch.arange(len(chosen))], build)
+
+
+def _scaled(
+    data: TrainingData, pathway: Pathway, start: BestLayerFits, scaling: float
+) -> tuple[BestLayerFits, BestLayerFits]:
+    """The probe as question-sided and as other items meet it: its weights times the side's scales."""
+    states, weights = data.states_at_best, data.training.fitted_on(data.device)
+    share = weights / weights.sum(-1, keepdim=True)
+    penalty = 1 / (start.strength * weights[:, INNER_FOLDS].sum(-1))[:, None]
+    targets = data.training.targets(data.device)[:, None].expand(-1, weights.shape[1], -1)
+    sides = (pathway.predicted > 0)[:, None]
+
+    def loss(parts: list[Tensor]) -> Tensor:
+        weight, bias, question, answer = parts
+        by_question, by_answer = ((weight * scale) @ states.transpose(1, 2) for scale in (question, answer))
+        logits = torch.where(sides, by_question, by_answer) + bias[..., None]
+        own = binary_cross_entropy_with_logits(logits, targets, reduction="none")
+        ridge = (penalty * weight.square().sum(-1)).sum() / 2
+        ridge = ridge + scaling * sum((scale - 1).square().mean(-1).sum() for scale in (question, answer))
+        return (own * share).sum() + ridge
+
+    ones = torch.ones_like(start.weight)
+    rates = [0.02 * max(1e-4, float(start.weight.square().mean().sqrt())), 0.02, 0.05, 0.05]
+    weight, bias, question, answer = descend([start.weight, start.bias, ones, ones.clone()], loss, _STEPS, rates)
+    return BestLayerFits(weight * question, bias, start.strength), BestLayerFits(weight * answer, bias, start.strength)

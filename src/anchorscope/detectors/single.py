@@ -1,0 +1,172 @@
+"""Detectors that read the clean run only: confidence, single probes, mass-mean, stacks of probes, plain baselines.
+
+Each `fit_…` takes the training data and gives a `DetectorFit`: the log-odds of every item by a fit that never saw it,
+for every training set, and the fitted detector of any one set.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from anchorscope.detectors.bank import fit_bank
+from anchorscope.detectors.data import TrainingData
+from anchorscope.detectors.features import CLEAN
+from anchorscope.detectors.fitted import Fitted, LinearProbe
+from anchorscope.detectors.fitted_parts import WeightedSum
+from anchorscope.detectors.stacking import Stacked, fit_stack
+from anchorscope.detectors.training import INNER_FOLDS
+
+_SHRINKAGES = (0.03, 0.1, 0.3, 1.0)  # of the covariance towards a multiple of the identity
+
+
+@dataclass(frozen=True)
+class DetectorFit:
+    """A detector, fitted on every training set."""
+
+    scores: Float[Tensor, "set item"]
+    """Log-odds of each item by a fit that never saw it."""
+    build: Callable[[int], Fitted] | None
+    """The detector of one training set, as it is used; None for a baseline that is there to compare with only."""
+
+
+def stacked_sum(
+    stacked: Stacked, number: int, parts: tuple[Fitted, ...], columns: tuple[str, ...] = ()
+) -> WeightedSum:
+    """One training set's stack: its first weights are those of the parts, the others those of the columns."""
+    weight = stacked.weight[number, INNER_FOLDS].tolist()
+    bias = float(stacked.bias[number, INNER_FOLDS])
+    return WeightedSum(parts, tuple(weight[: len(parts)]), columns, tuple(weight[len(parts) :]), bias)
+
+
+def fit_columns(data: TrainingData, names: tuple[str, ...]) -> DetectorFit:
+    """A logistic regression on plain numbers: confidence, length, P(True), agreement of samples."""
+    stacked = fit_stack(data.columns(names), data.training)
+    return DetectorFit(stacked.scores, lambda number: stacked_sum(stacked, number, (), names))
+
+
+def fit_probe(data: TrainingData) -> DetectorFit:
+    """The single probe."""
+    return DetectorFit(data.log_odds, data.best_probe)
+
+
+def fit_probe_confidence(data: TrainingData) -> DetectorFit:
+    """The single probe and confidence, stacked."""
+    columns = torch.cat([data.log_odds[..., None], data.columns(data.confidence)], dim=-1)
+    stacked = fit_stack(columns, data.training)
+    return DetectorFit(
+        stacked.scores, lambda number: stacked_sum(stacked, number, (data.best_probe(number),), data.confidence)
+    )
+
+
+def all_log_odds(data: TrainingData) -> Float[Tensor, "set item place"]:
+    """Log-odds by the probes of all layers and sites."""
+    found = [
+        data.training.assemble(data.bank.log_odds(place, data.clean[place])) for place in range(len(data.keys))
+    ]
+    return torch.stack(found, dim=-1)
+
+
+def fit_ensemble(data: TrainingData, with_confidence: bool = False) -> DetectorFit:
+    """Probes of all layers and sites, stacked."""
+    names = data.confidence if with_confidence else ()
+    columns = all_log_odds(data)
+    if names:
+        columns = torch.cat([columns, data.columns(names)], dim=-1)
+    stacked = fit_stack(columns, data.training)
+
+    def build(number: int) -> Fitted:
+        """The stack of one set; as sums of linear probes of one state are one linear probe, it stays small."""
+        probes = tuple(
+            data.probe(data.bank, data.directions, key, place, number) for place, key in enumerate(data.keys)
+        )
+        return stacked_sum(stacked, number, probes, names)
+
+    return DetectorFit(stacked.scores, build)
+
+
+def fit_ensemble_two(data: TrainingData) -> DetectorFit:
+    """The two best layers' probes: as many weights as Mixture-of-Probes has, and no gate."""
+    ranked = data.bank.inner_auc[: len(data.layers)].argsort(0, descending=True).cpu().numpy()
+    pair = [data.at_best(data.bank, data.clean, ranked[min(place, len(ranked) - 1)]) for place in (0, 1)]
+    stacked = fit_stack(torch.stack(pair, dim=-1), data.training)
+
+    def build(number: int) -> Fitted:
+        places = [int(ranked[min(place, len(ranked) - 1), number]) for place in (0, 1)]
+        probes = tuple(
+            data.probe(data.bank, data.directions, data.keys[place], place, number) for place in places
+        )
+        return stacked_sum(stacked, number, probes)
+
+    return DetectorFit(stacked.scores, build)
+
+
+def fit_other_run(data: TrainingData, run: str) -> DetectorFit:
+    """A probe on the states of another run, along directions of their own: question only, random weights."""
+    keys = data.headline(run)
+    directions = data.directions_of(keys)
+    states = data.along(keys, directions)
+    bank = fit_bank(states, data.training, data.device)
+    best = bank.inner_auc.argmax(0).cpu().numpy()
+    return DetectorFit(
+        data.at_best(bank, states, best),
+        lambda number: data.probe(bank, directions, keys[int(best[number])], int(best[number]), number),
+    )
+
+
+def fit_mass_mean(data: TrainingData) -> DetectorFit:
+    """The difference of the class means, whitened by the covariance within the classes.
+
+    Shrinkage of the covariance and layer are chosen by the inner folds' AUC.
+    """
+    n_layers = len(data.layers)
+    found = [_means(data, place) for place in range(n_layers)]
+    weight, bias = (torch.stack(parts) for parts in zip(*found, strict=True))
+    assembled = torch.stack([  # [layer, shrinkage, set, item]
+        torch.stack([
+            data.training.assemble(weight[layer, :, at] @ data.clean[layer].T + bias[layer, :, at][..., None])
+            for at in range(len(_SHRINKAGES))
+        ])
+        for layer in range(n_layers)
+    ])  # fmt: skip
+    areas = data.training.inner_auc(assembled).flatten(0, 1)
+    chosen = areas.argmax(0).cpu().numpy()
+    rows = np.arange(data.training.n_sets)
+    layer, shrinkage = chosen // len(_SHRINKAGES), chosen % len(_SHRINKAGES)
+    scores = assembled[torch.from_numpy(layer), torch.from_numpy(shrinkage), torch.from_numpy(rows)]
+
+    def build(number: int) -> Fitted:
+        place, at = int(layer[number]), int(shrinkage[number])
+        along, offset = weight[place, number, at, INNER_FOLDS], float(bias[place, number, at, INNER_FOLDS])
+        raw, raw_bias = data.directions.to_raw(place, along, offset)
+        return LinearProbe((CLEAN, data.site, data.layers[place]), raw.float(), raw_bias)
+
+    return DetectorFit(scores, build)
+
+
+def _means(data: TrainingData, place: int) -> tuple[Tensor, Tensor]:
+    """Weights [set, shrinkage, fit, direction] and biases of one layer."""
+    states = data.clean[place].double()
+    weights, targets = data.training.fitted_on(data.device).double(), data.training.targets(data.device).double()
+    means, totals = [], []
+    for value in (1.0, 0.0):
+        share = weights * (targets == value)[:, None]
+        totals.append(share.sum(-1, keepdim=True))
+        means.append((share @ states) / totals[-1])
+    squares = (states.T * weights[:, :, None]) @ states
+    for mean, total in zip(means, totals, strict=True):
+        squares -= total[..., None] * mean[..., None] * mean[..., None, :]
+    covariance = squares / weights.sum(-1)[..., None, None]
+    size = covariance.diagonal(dim1=-2, dim2=-1).mean(-1)[..., None, None]
+    identity = torch.eye(states.shape[1], dtype=torch.double, device=data.device)
+    difference = means[0] - means[1]
+    found = []
+    for shrinkage in _SHRINKAGES:
+        shrunk = (1 - shrinkage) * covariance + (shrinkage + 1e-6) * size * identity
+        found.append(torch.linalg.solve(shrunk, difference[..., None])[..., 0])
+    weight = torch.stack(found, dim=1)
+    middle = (means[0] + means[1])[:, None] / 2
+    return weight.float(), -(weight * middle).sum(-1).float()

@@ -1,0 +1,164 @@
+"""Who learns from what: training sets with grouped inner folds, for all fits of all detectors at once.
+
+A training set is a part of the items; what it leaves out judges the detector. Within it, inner folds choose strengths,
+layers, gates and stacking weights. So every fit is made once without each inner fold and once with all of them, and
+`assemble` gives each item the log-odds of a fit that never saw it: an item of the training set those of the fit without
+its inner fold, any other item those of the fit on the whole set. Groups never straddle.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from anchorscope.errors import UserError
+from anchorscope.probes.folds import grouped_folds, truth_strata
+from anchorscope.stats.streams import priorities, stream
+
+INNER_FOLDS = 3
+"""Inner folds of every training set."""
+FITS = INNER_FOLDS + 1
+"""Fits of a training set: one without each inner fold, and one on all."""
+
+
+@dataclass(frozen=True)
+class Examples:
+    """The items as a detector's training sees them."""
+
+    labels: Bool[np.ndarray, " item"]
+    groups: Int[np.ndarray, " item"]
+    """Items of one group stay together."""
+    relations: Sequence[str | None]
+    item_ids: Sequence[str]
+    weights: Float[np.ndarray, " item"]
+    """How much each item counts in every fit."""
+
+    @property
+    def n_items(self) -> int:
+        """How many."""
+        return len(self.labels)
+
+
+@dataclass(frozen=True)
+class Training:
+    """Training sets over the same items."""
+
+    labels: Bool[np.ndarray, "set item"]
+    """Each set may have labels of its own: those of a control are tossed."""
+    members: Bool[np.ndarray, "set item"]
+    inner: Int[np.ndarray, "set item"]
+    """Inner fold of each member; -1 elsewhere."""
+    weights: Float[np.ndarray, " item"]
+
+    @property
+    def n_sets(self) -> int:
+        """How many training sets."""
+        return len(self.members)
+
+    def take(self, sets: slice) -> "Training":
+        """Some of the sets."""
+        return Training(self.labels[sets], self.members[sets], self.inner[sets], self.weights)
+
+    def fitted_on(self, device: torch.device) -> Float[Tensor, "set fit item"]:
+        """The weight of every item in every fit, 0 where it is left out."""
+        members, inner = torch.from_numpy(self.members).to(device), torch.from_numpy(self.inner).to(device)
+        folds = torch.arange(FITS, device=device)[None, :, None]  # the last is no inner fold: that fit leaves none out
+        learned = members[:, None] & (inner[:, None] != folds)
+        return learned * torch.as_tensor(self.weights, dtype=torch.float32, device=device)
+
+    def held_out(self, device: torch.device) -> Float[Tensor, "set inner_fold item"]:
+        """The weight of every item in the inner fold that holds it out, 0 elsewhere."""
+        inner = torch.from_numpy(self.inner).to(device)
+        held = inner[:, None] == torch.arange(INNER_FOLDS, device=device)[None, :, None]
+        return held * torch.as_tensor(self.weights, dtype=torch.float32, device=device)
+
+    def assemble(self, scores: Float[Tensor, "set fit *more item"]) -> Float[Tensor, "set *more item"]:
+        """For each item the score of a fit that never saw it."""
+        fit = torch.from_numpy(np.where(self.inner < 0, INNER_FOLDS, self.inner)).to(scores.device)
+        shape = (len(fit), 1, *[1] * (scores.dim() - 3), fit.shape[1])
+        index = fit.view(shape).expand(len(fit), 1, *scores.shape[2:])
+        return scores.gather(1, index)[:, 0]
+
+    def inner_auc(self, scores: Float[Tensor, "*more set item"]) -> Float[Tensor, "*more set"]:
+        """AUC of assembled scores among each set's members, within its inner folds; it chooses, and judges nothing."""
+        held = self.held_out(scores.device)
+        return weighted_auc(scores[..., None, :], held, self.targets(scores.device)[:, None])
+
+    def targets(self, device: torch.device) -> Float[Tensor, "set item"]:
+        """Labels as 0 and 1."""
+        return torch.from_numpy(self.labels).to(device).float()
+
+    @staticmethod
+    def together(several: "Sequence[Training]") -> "Training":
+        """The sets of all of these, which are of the same items."""
+        labels, members, inner = (
+            np.concatenate([getattr(one, name) for one in several]) for name in ("labels", "members", "inner")
+        )
+        return Training(labels, members, inner, several[0].weights)
+
+
+def weighted_auc(
+    scores: Float[Tensor, "*more item"], weights: Float[Tensor, "*more item"], targets: Float[Tensor, "*more item"]
+) -> Float[Tensor, "*fewer"]:
+    """AUC within strata, which are the last axis but one, weighted by their pairs; ties as they come."""
+    order = scores.argsort(-1).expand(*torch.broadcast_shapes(scores.shape, weights.shape))
+    positive = (weights * targets).expand(order.shape).gather(-1, order).double()
+    negative = (weights * (1 - targets)).expand(order.shape).gather(-1, order).double()
+    won = (positive * (negative.cumsum(-1) - negative / 2)).sum((-1, -2))
+    return won / (positive.sum(-1) * negative.sum(-1)).sum(-1).clamp(min=1e-12)
+
+
+def nested_sets(examples: Examples, folds: int, seed: int, name: str) -> tuple[Training, Int[np.ndarray, " item"]]:
+    """A training set for every outer fold, which it leaves out; and the outer fold of each item."""
+    strata = truth_strata(examples.labels, examples.relations)
+    order = priorities(seed, f"detector folds {name}", examples.item_ids)
+    outer = grouped_folds(examples.groups, strata, folds, order)
+    return _with_inner(examples, outer[None] != np.arange(folds)[:, None], seed, name), outer
+
+
+def whole_set(examples: Examples, seed: int, name: str) -> Training:
+    """One training set of all items."""
+    return _with_inner(examples, np.ones((1, examples.n_items), dtype=bool), seed, f"{name} whole")
+
+
+def tossed(examples: Examples, seed: int, toss: int) -> Examples:
+    """The same items with labels drawn by lot, within relations, groups and numbers kept: there is nothing to find.
+
+    Labels are dealt out anew among the items of a relation, so that every relation keeps its share of true answers.
+    """
+    rng = stream(seed, "tossed labels", str(toss))
+    relation = np.array([name or "" for name in examples.relations])
+    labels = examples.labels.copy()
+    for one in np.unique(relation):
+        inside = np.flatnonzero(relation == one)
+        labels[inside] = rng.permutation(labels[inside])
+    return Examples(labels, examples.groups, examples.relations, examples.item_ids, examples.weights)
+
+
+def _with_inner(examples: Examples, members: Bool[np.ndarray, "set item"], seed: int, name: str) -> Training:
+    strata = truth_strata(examples.labels, examples.relations)
+    inner = np.full(members.shape, -1, dtype=np.int64)
+    for place, chosen in enumerate(members):
+        learns = np.flatnonzero(chosen)
+        order = priorities(seed, f"detector inner {name} {place}", examples.item_ids)[learns]
+        inner[place, learns] = grouped_folds(examples.groups[learns], strata[learns], INNER_FOLDS, order)
+    _refuse_one_sided(examples, members, inner)
+    labels = np.broadcast_to(examples.labels, members.shape)
+    return Training(labels, members, inner, examples.weights)
+
+
+def _refuse_one_sided(examples: Examples, members: np.ndarray, inner: np.ndarray) -> None:
+    """Every part that teaches or judges needs true and false answers."""
+    held = inner[:, None] == np.arange(INNER_FOLDS)[None, :, None]
+    outside = members[~members.all(axis=1)]
+    parts = np.concatenate([held.reshape(-1, examples.n_items), (members[:, None] & ~held).reshape(
+        -1, examples.n_items), ~outside])  # fmt: skip
+    if not ((parts & examples.labels).any(axis=1) & (parts & ~examples.labels).any(axis=1)).all():
+        n_true = int(examples.labels.sum())
+        raise UserError(
+            f"{n_true} true and {examples.n_items - n_true} false answers in {len(np.unique(examples.groups))} groups "
+            f"are too few: every fold needs some of both; ask more questions (--limit), or train on another dataset."
+        )

@@ -1,0 +1,145 @@
+"""What detectors read beside clean and cut states: numbers of every item, and its states in some further runs.
+
+Numbers: how sure the model is of its answer, as it is and under the knockout and the random cut; what it says when it
+is asked whether the answer is true; how far sampled answers agree. States: attention to the question's exact tokens, or
+from the answer's tokens to its earlier ones, strengthened by a factor 1 + α before the softmax (α = −1 is the knockout,
+α = 0 the clean run).
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+import numpy as np
+from jaxtyping import Float
+from numpy import ndarray
+from torch import Tensor
+
+from anchorscope.answers.p_true import truth_prompts
+from anchorscope.answers.sampled import self_consistency, semantic_entropy
+from anchorscope.catalogue import BOOSTS, KNOCKOUT, RANDOM, SAMPLES, boost_name
+from anchorscope.engine.answer_stats import AnswerStats
+from anchorscope.engine.sequences import CLEAN, NO_CUT, Cut, Variant
+from anchorscope.execute.executor import Executor, run_choices, run_states
+from anchorscope.interventions.intervention import Setting, Writer
+from anchorscope.interventions.registry import INTERVENTIONS
+from anchorscope.items import Item
+from anchorscope.plan.interventions import plan_cut
+from anchorscope.plan.passes import Place, Planner, before_answers, plan_choices
+from anchorscope.progress import Progress
+
+Column = Float[ndarray, " item"]
+
+
+def confidence_columns(
+    executor: Executor, planner: Planner, items: Sequence[Item], setting: Setting, progress: Progress
+) -> dict[str, Column]:
+    """Statistics of the answers' tokens, clean and under both cuts."""
+    cuts = [_variant(name, items, setting) for name in (KNOCKOUT, RANDOM)]
+    sequences = [item.sequence(setting.positions[:1]) for item in items]
+    prefix = before_answers(_prefix(items), sequences)
+    work = planner.states("confidence", sequences, prefix, (CLEAN, *cuts))
+    parts = run_states(executor, replace(work, answer_stats=True), progress).variants
+    clean, knockout, random = (_scored(part.answers) for part in parts)
+    return {
+        "answer_tokens": np.array([len(item.answer.ids) for item in items], dtype=np.float64),
+        "log_prob_mean": _each(clean.log_prob, clean, np.mean),
+        "log_prob_min": _each(clean.log_prob, clean, np.min),
+        "log_prob_first": _each(clean.log_prob, clean, _first),
+        "margin_first": _each(clean.margin, clean, _first),
+        "entropy_mean": _each(clean.entropy, clean, np.mean),
+        **{
+            f"{name}_log_prob_{part}": _each(found.log_prob, found, how)
+            for name, found in ((KNOCKOUT, knockout), (RANDOM, random))
+            for part, how in (("mean", np.mean), ("min", np.min))
+        },
+    }
+
+
+def _variant(name: str, items: Sequence[Item], setting: Setting) -> Variant:
+    """The very cuts that the run's own effects are measured with."""
+    return Variant({run.item: run.cut for run in plan_cut(INTERVENTIONS[name], items, setting).runs})
+
+
+def _prefix(items: Sequence[Item]) -> tuple[int, ...]:
+    return items[0].located.input_ids[: items[0].located.prefix_length]
+
+
+def _scored(answers: AnswerStats | None) -> AnswerStats:
+    assert answers is not None, "a pass that is asked for statistics of answers gives them"
+    return answers
+
+
+def _each(values: Float[ndarray, " answer_token"], answers: AnswerStats, how: Callable[[ndarray], float]) -> Column:
+    """One number per item, from its answer's tokens."""
+    parts = np.split(np.asarray(values, dtype=np.float64), np.cumsum(answers.lengths)[:-1])
+    return np.array([how(part) for part in parts], dtype=np.float64)
+
+
+def _first(values: ndarray) -> float:
+    return float(values[0])
+
+
+def truth_column(
+    executor: Executor, planner: Planner, items: Sequence[Item], writer: Writer, progress: Progress
+) -> dict[str, Column]:
+    """P(True) as log-odds: the model asked of every answer whether it is true."""
+    asked, said = [item.question.question for item in items], [item.answer.text for item in items]
+    prompts = truth_prompts(writer.tokenizer, writer.template, asked, said)
+    work = plan_choices("P(True)", prompts.ids, prompts.choices, planner.batch_tokens)
+    return {"p_true": prompts.log_odds(run_choices(executor, work, progress))}
+
+
+def agreement_columns(items: Sequence[Item], samples: Sequence[Sequence[str]]) -> dict[str, Column]:
+    """Self-consistency and semantic entropy of the first few sampled answers, and of all."""
+    found: dict[str, Column] = {}
+    for n in SAMPLES:
+        few = [list(texts[:n]) for texts in samples]
+        shares = [self_consistency(item.answer.text, texts) for item, texts in zip(items, few, strict=True)]
+        found[f"self_consistency_{n}"] = np.array(shares)
+        found[f"semantic_entropy_{n}"] = np.array([semantic_entropy(texts) for texts in few])
+    return found
+
+
+def boosted_states(
+    executor: Executor, planner: Planner, items: Sequence[Item], setting: Setting, place: Place, compiled: bool,
+    progress: Progress,
+) -> dict[str, Tensor]:  # fmt: skip
+    """States under strengthened attention at one place, [layer, item, d_model] by the run's name."""
+    boosts = {
+        boost_name("question", alpha): [question_boost(item, setting.edges, alpha) for item in items]
+        for alpha in BOOSTS
+    }
+    boosts |= {boost_name("answer", alpha): [answer_boost(item, alpha) for item in items] for alpha in BOOSTS}
+    variants = [Variant(dict(enumerate(cuts))) for cuts in boosts.values()]
+    sequences = [item.sequence(setting.positions) for item in items]
+    work = planner.states(
+        "strengthened attention", sequences, _prefix(items), variants, compiled=compiled
+    )
+    parts = run_states(executor, replace(work, keep=((place,),) * len(variants)), progress).variants
+    return {name: _only(part.states) for name, part in zip(boosts, parts, strict=True)}
+
+
+def question_boost(item: Item, edges: str, alpha: float) -> Cut:
+    """Later tokens look harder at the question's exact tokens: at the edges that the knockout cuts."""
+    return Cut(item.located.question_tokens, edges, alpha=alpha)
+
+
+def answer_boost(item: Item, alpha: float) -> Cut:
+    """The answer's tokens look harder at its earlier ones; an answer of one token has none, and runs as it is."""
+    start, end = item.located.answer_start, len(item.located.input_ids)
+    earlier = tuple(range(start, end - 1))
+    return Cut(earlier, "all", alpha=alpha) if earlier else NO_CUT
+
+
+def clean_states_at(
+    executor: Executor, planner: Planner, items: Sequence[Item], setting: Setting, place: Place, title: str,
+    progress: Progress,
+) -> Tensor:  # fmt: skip
+    """Clean states at one place, [layer, item, d_model], of whichever model the executor runs."""
+    work = planner.states(title, [item.sequence(setting.positions) for item in items], _prefix(items))
+    return _only(run_states(executor, replace(work, keep=((place,),)), progress).variants[0].states)
+
+
+def _only(states: Tensor | None) -> Tensor:
+    assert states is not None, "a pass that is told to keep states keeps them"
+    return states[0]

@@ -1,0 +1,101 @@
+"""P(True) is asked in the run's own prompt, and scored by the words' own tokens."""
+
+import math
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+sys.path.insert(0, str(Path(__file__).parent))  # pytest's import mode does not make helper modules importable
+
+from test_template_chat import KINDS, chat  # isort: skip
+
+from anchorscope.answers.p_true import TruthPrompts, p_true_template, truth_prompts, truth_question
+from anchorscope.answers.prompt import make_template
+from anchorscope.answers.template import FEW_SHOT, FEW_SHOT_TEMPLATE, INSTRUCTION, ZERO_SHOT_TEMPLATE, Template
+from anchorscope.errors import UserError
+from anchorscope.models.embedded import installed_path
+from anchorscope.models.language_model import LanguageModel
+
+ASKED = "What is the capital of Peru? Proposed answer: Lima. Is the proposed answer true or false?"
+
+
+def test_the_question_is_one_line_with_the_answer_in_it() -> None:
+    assert truth_question("What is the\ncapital of Peru?", " Lima. ") == ASKED
+
+
+def test_examples_are_judged_right_and_wrong_ones_and_stay_about_the_same_subjects() -> None:
+    head = p_true_template(FEW_SHOT_TEMPLATE).head
+    lines = head.splitlines()
+    assert len(lines) == 7
+    for example, question, answer in zip(FEW_SHOT, lines[::2], lines[1::2], strict=False):
+        assert question.startswith(f"Question: {example.question} Proposed answer: ")
+        judged_right = f"Proposed answer: {example.answer}. " in question
+        assert answer == f"Answer: {judged_right}"
+    assert set(lines[1::2]) == {"Answer: True", "Answer: False"}
+    assert p_true_template(ZERO_SHOT_TEMPLATE) == ZERO_SHOT_TEMPLATE
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_conversation_keeps_its_turns(kind: str, tiny_llama: LanguageModel) -> None:
+    template = chat(tiny_llama, KINDS[kind])
+    asking = p_true_template(template)
+    assert INSTRUCTION in asking.head
+    assert asking.head.count("[user]") == template.head.count("[user]")
+    assert asking.head.count("[assistant]True[end]") == 2
+    assert asking.head.count("[assistant]False[end]") == 1
+    assert asking.tail == template.tail
+
+
+def made(tokenizer: Any, template: Template) -> TruthPrompts:
+    return truth_prompts(tokenizer, template, ["Who wrote Dracula?", "What is the capital of Peru?"], ["Ann", "Lima"])
+
+
+def test_a_tokenizer_of_bytes_compares_the_first_letters_that_differ(tiny_llama: LanguageModel) -> None:
+    tokenizer = tiny_llama.tokenizer
+    found = made(tokenizer, make_template("few-shot", tokenizer))
+    text = tokenizer.decode(found.ids[1])
+    assert text.endswith(f"Question: {ASKED}\nAnswer: ")  # the blank that both words begin with is there already
+    assert [tokenizer.decode([token]) for token in found.choices] == ["T", "F"]
+
+
+@pytest.mark.embedded
+@pytest.mark.parametrize("kind", ["few-shot", "zero-shot", "chat"])
+def test_a_real_tokenizer_has_one_token_for_most_spellings(kind: str) -> None:
+    from transformers import AutoTokenizer
+
+    tokenizer = AutoTokenizer.from_pretrained(installed_path("smollm2-135m"))
+    template = make_template(kind, tokenizer)
+    found = made(tokenizer, template)
+    (usual,) = {template.answer_ids(tokenizer, "Q", tokenizer("Q")["input_ids"], "True")[0]}
+    assert usual in found.true
+    assert {tokenizer.decode([token]).strip().lower() for token in found.true} == {"true"}
+    assert {tokenizer.decode([token]).strip().lower() for token in found.false} == {"false"}
+    assert len(found.true) >= 2
+    assert not set(found.true) & set(found.false)
+    assert found.ids[1] == template.encode(tokenizer, [p_true_template(template).text(ASKED)])[0][0]
+
+
+def test_a_tokenizer_that_knows_neither_word_is_told() -> None:
+    class Deaf:
+        """Every text is one unknown token."""
+
+        def __call__(self, text: Any, **_: Any) -> dict[str, Any]:
+            if isinstance(text, str):
+                return {"input_ids": [0], "offset_mapping": [(0, len(text))]}
+            return {"input_ids": [[0] for _ in text], "offset_mapping": [[(0, len(one))] for one in text]}
+
+    with pytest.raises(UserError, match="same tokens"):
+        made(Deaf(), FEW_SHOT_TEMPLATE)
+
+
+@given(values=st.lists(st.lists(st.floats(-60, 0), min_size=5, max_size=5), min_size=1, max_size=4))
+def test_spellings_are_summed(values: list[list[float]]) -> None:
+    found = TruthPrompts(((1,),) * len(values), (7, 8), (9, 10, 11)).log_odds(np.array(values))
+    for row, score in zip(values, found, strict=True):
+        true, false = (math.log(sum(map(math.exp, part))) for part in (row[:2], row[2:]))
+        assert score == pytest.approx(true - false, abs=1e-9)

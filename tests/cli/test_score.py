@@ -1,0 +1,158 @@
+"""`anchorscope score` at the terminal: verdicts for people, one JSON object, files, mistakes in one line."""
+
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+from typer.testing import CliRunner, Result
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "detectors"))  # pytest's import mode does not do that
+
+from detector_cases import PAIRS, Sum, probe, trained_on  # isort: skip
+
+from anchorscope.artefacts.bundles import write_bundle
+from anchorscope.cli.main import app
+from anchorscope.detecting.score import dataset_of
+from anchorscope.detectors.detector import Detector
+from anchorscope.models.loading import load as load_model
+
+COLUMNS = ["item_id", "question", "answer", "truth_probability", "log_odds", "verdict", "warnings", "pathway_score"]
+
+
+@pytest.fixture(scope="module")
+def bundle(save_tiny: Callable[[str], Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A detector of a model that lies in a folder."""
+    place = tmp_path_factory.mktemp("bundles") / "sum"
+    lm = load_model(str(save_tiny("llama")))
+    write_bundle(place, trained_on(lm, fitted=Sum((probe(), probe(("knockout", "mlp", 2), 3)))))
+    return place
+
+
+@pytest.fixture
+def answers(tmp_path: Path) -> Path:
+    """A file of questions with answers, without any that are accepted: there is nothing to grade."""
+    place = tmp_path / "mine.jsonl"
+    place.write_text("".join(json.dumps({"question": q, "model_answer": a}) + "\n" for q, a in PAIRS))
+    return place
+
+
+def score(*arguments: object) -> Result:
+    return CliRunner().invoke(app, ["score", *map(str, arguments)], prog_name="anchorscope")
+
+
+def test_a_question_and_its_answer(bundle: Path) -> None:
+    result = score("--detector", bundle, *PAIRS[0][:1], "--answer", PAIRS[0][1])
+    assert result.exit_code == 0, result.stderr
+    wanted = Detector.load(bundle).score(*PAIRS[0])
+    verdict = {"accept": "accept", "abstain": "abstain: not sure enough"}[wanted.verdict]
+    assert result.stdout.startswith(f"{verdict}  {wanted.truth_probability:.0%} true  Who wrote Dracula? → Bram Stoker")
+    assert f"cut {wanted.pathway_score:+.1f}" in result.stdout
+    own = score("--detector", bundle, "Who wrote Emma?", "--json", "--quiet")
+    assert json.loads(own.stdout)["items"][0]["warnings"] == ["the answer is truncated after 6 tokens"]
+    assert own.stderr == ""
+
+
+def test_one_object_for_programs(bundle: Path, answers: Path) -> None:
+    result = score("--detector", bundle, answers, "--no-generate", "--json", "--risk", 0.2)
+    assert result.exit_code == 0, result.stderr
+    told = json.loads(result.stdout)
+    assert (told["detector"], told["n"], told["bad_rows"]) == ("probe", len(PAIRS), 0)
+    assert told["seconds"] > 0
+    assert [list(one) for one in told["items"]] == [COLUMNS] * len(PAIRS)
+    wanted = Detector.load(bundle).score_many(PAIRS)
+    for one, score_of in zip(told["items"], wanted, strict=True):
+        assert {name: one[name] for name in COLUMNS[1:]} == score_of.record()
+
+
+@pytest.mark.parametrize("ending", ["csv", "parquet", "jsonl"])
+def test_rows_are_written(bundle: Path, answers: Path, tmp_path: Path, ending: str) -> None:
+    out = tmp_path / "new" / f"scores.{ending}"
+    result = score("--detector", bundle, answers, "--out", out, "--quiet")
+    assert (result.exit_code, result.stdout, result.stderr) == (0, "", "")
+    read: dict[str, Any] = {"csv": pl.read_csv, "parquet": pl.read_parquet, "jsonl": pl.read_ndjson}
+    frame = read[ending](out)
+    assert frame.columns == COLUMNS
+    assert frame["question"].to_list() == [question for question, _ in PAIRS]
+    wanted = [one.log_odds for one in Detector.load(bundle).score_many(PAIRS)]
+    assert frame["log_odds"].to_list() == pytest.approx(wanted)
+    assert [one.name for one in out.parent.iterdir()] == [out.name]
+
+
+def test_people_are_told_the_counts(bundle: Path, answers: Path) -> None:
+    result = score("--detector", bundle, answers, "--risk", 0.05)
+    assert result.exit_code == 0, result.stderr
+    assert result.stdout.count("abstain: not sure enough") == len(PAIRS)
+    assert result.stderr.endswith("5 abstain\n")
+    assert result.stderr.count("warning: a risk of 0.05 could not be reached") == 1
+
+
+def test_questions_without_answers_are_answered_or_refused(bundle: Path, tmp_path: Path) -> None:
+    place = tmp_path / "asked.csv"
+    place.write_text("question,model_answer\nWho wrote Emma?,\nWho wrote Dracula?,Stoker\n")
+    result = score("--detector", bundle, place, "--json")
+    told = json.loads(result.stdout)
+    assert told["items"][1]["answer"] == "Stoker"
+    assert "truncated" in told["items"][0]["warnings"][0]
+    refused = score("--detector", bundle, place, "--no-generate")
+    assert (refused.exit_code, refused.stdout) == (2, "")
+    assert refused.stderr.startswith("error: 1 of 2 questions of ")
+    assert "--generate" in refused.stderr
+
+
+def test_bad_rows_end_it_or_are_counted(bundle: Path, tmp_path: Path) -> None:
+    place = tmp_path / "bad.jsonl"
+    place.write_text('{"question": "Who wrote Emma?", "model_answer": "Austen"}\n{"question": ""}\n')
+    failed = score("--detector", bundle, place)
+    assert (failed.exit_code, failed.stdout) == (2, "")
+    assert "line 2: the question is empty" in failed.stderr
+    skipped = score("--detector", bundle, place, "--on-bad-row", "skip")
+    assert skipped.exit_code == 0
+    assert skipped.stderr.endswith("warning: 1 bad rows were left out\n")
+
+
+def test_mistakes_are_one_line_and_leave_nothing_behind(
+    bundle: Path, answers: Path, tmp_path: Path, save_tiny: Callable[[str], Path]
+) -> None:
+    damaged = tmp_path / "damaged"
+    damaged.mkdir()
+    for one in bundle.iterdir():
+        (damaged / one.name).write_bytes(one.read_bytes()[:-1])
+    (tmp_path / "empty.jsonl").write_text("")
+    out = tmp_path / "scores.csv"
+    for arguments, message in (
+        (["--detector", damaged, "Who?"], "The bundle "),
+        (["--detector", tmp_path / "none", "Who?"], "The bundle "),
+        (["--detector", bundle, tmp_path / "nowhere.csv"], ""),
+        (["--detector", bundle, tmp_path / "empty.jsonl"], ""),
+        (["--detector", bundle, "Who?", "--no-generate"], "The question has no answer and none may be generated"),
+        (["--detector", bundle, "  "], "Question 1 is empty"),
+        (["--detector", bundle, answers, "--answer", "Paris"], "--answer goes with a single question"),
+        (["--detector", bundle, "Who?", "--risk", 0.3], "Detector 'probe' has no threshold for the risk 0.3"),
+        (["--detector", bundle, answers, "--out", tmp_path / "scores.xls"], "Unknown ending of --out '.xls'"),
+        (["--detector", bundle, answers, "--columns", "question=asked"], ""),
+        (["--detector", bundle, answers, "--on-bad-row", "weep"], "Unknown value of --on-bad-row 'weep'"),
+        (["--detector", bundle, "Who?", "--model", save_tiny("qwen2")], "Detector 'probe' was trained on model "),
+        (["--detector", bundle, "Who?", "--model", tmp_path / "nothing"], "Model "),
+        (["--detector", bundle, "Who?", "--dtype", "int8"], "Unknown dtype 'int8'"),
+        (["--detector", bundle, "Who?", "--device", "toaster"], "Device 'toaster' cannot be used here"),
+        (["Who?"], "Missing option '--detector'"),
+    ):
+        result = score(*arguments, *(["--out", out] if "--out" not in arguments else []), "--quiet")
+        assert (result.exit_code, result.stdout) == (2, ""), result.output
+        assert result.stderr.startswith(f"error: {message}"), result.stderr
+        assert result.stderr.count("\n") == 1, result.stderr
+        assert not out.exists()
+
+
+def test_what_is_a_file_and_what_a_question(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "questions").write_text("question\nWho?\n")
+    for text in ("atlas", "popqa=x.tsv", "file:x", "mine.csv", "folder/mine.jsonl", "questions"):
+        assert dataset_of(text) is not None, text
+    asked = ("Who wrote Emma?", "What is 3.5 times 2", "Is it file: or not?", "Who is J.R.R. Tolkien", "x" * 5000, "")
+    for text in asked:
+        assert dataset_of(text) is None, text

@@ -1,0 +1,164 @@
+"""Sampled answers: drawn from transformers' own distributions, by numbers that hang on nothing but seed and step."""
+
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+import torch
+from engine_cases import SHARED, no_prefix, shared_prefix
+from scipy.stats import chisquare, kstest
+from transformers import TemperatureLogitsWarper, TopPLogitsWarper
+
+from anchorscope.engine.decode import Decoded, decode
+from anchorscope.engine.sampling import Sampling, distribution, draw_tokens
+from anchorscope.models.language_model import LanguageModel
+from anchorscope.stats.streams import unnamed
+
+ROOM = 9
+N = 6
+
+
+def is_end(token: int, so_far: Sequence[int]) -> bool:
+    return token % 6 == 2
+
+
+@pytest.fixture(scope="module")
+def prompts() -> list[tuple[int, ...]]:
+    generator = torch.Generator().manual_seed(5)
+    lengths = (1, 17, 4, 9, 23, 2)
+    return [(*SHARED, *torch.randint(0, 256, (length,), generator=generator).tolist()) for length in lengths]
+
+
+def sample(
+    lm: LanguageModel, prompts: Sequence[tuple[int, ...]], sampling: Sampling | None,
+    batches: list[list[int]] | None = None, shared: bool = True, room: int = ROOM,
+) -> list[Decoded]:  # fmt: skip
+    prefix = shared_prefix(lm) if shared else no_prefix()
+    every = batches or [list(range(len(prompts)))]
+    return decode(lm, prompts, prefix, every, room, is_end, sampling=sampling)
+
+
+def warped(logits: torch.Tensor, temperature: float, top_p: float) -> torch.Tensor:
+    """Probabilities as transformers' generate draws from them."""
+    ids = torch.zeros(len(logits), 1, dtype=torch.long)
+    scores = TemperatureLogitsWarper(temperature)(ids, logits)
+    return torch.softmax(TopPLogitsWarper(top_p)(ids, scores), dim=-1)
+
+
+@pytest.mark.parametrize("temperature", [0.4, 1.0, 2.5])
+@pytest.mark.parametrize("top_p", [0.05, 0.5, 0.9, 0.999, 1.0])
+def test_probabilities_are_those_of_transformers_warpers(temperature: float, top_p: float) -> None:
+    logits = 3 * torch.randn(20, 300, generator=torch.Generator().manual_seed(1))
+    found, wanted = distribution(logits, temperature, top_p), warped(logits, temperature, top_p)
+    torch.testing.assert_close(found, wanted, rtol=0, atol=1e-6)
+    assert torch.equal(found > 0, wanted > 0)  # the very same tokens are left out
+    if top_p < 0.9:
+        assert (found == 0).sum() > 1000
+
+
+@pytest.mark.parametrize("top_p", [0.8, 1.0])
+def test_a_token_is_drawn_where_the_cumulated_probabilities_pass_the_number(top_p: float) -> None:
+    logits = torch.tensor([[0.5, 0.0, 0.25, 0.25]]).log().expand(8, 4)
+    draws = torch.tensor([0.0, 0.3, 0.499, 0.501, 0.74, 0.76, 0.999, 1 - 2**-53], dtype=torch.double)
+    found = draw_tokens(logits, Sampling(unnamed(0, "test", 8), 1.0, top_p), draws)
+    assert found.tolist() == [0, 0, 0, 2, 2, 3, 3, 3]  # never the second, which has no probability
+
+
+def test_first_tokens_are_distributed_as_transformers_has_them(
+    tiny_llama: LanguageModel, prompts: list[tuple[int, ...]]
+) -> None:
+    n, temperature, top_p = 6000, 0.8, 0.9
+    with torch.no_grad():
+        logits = tiny_llama.model(torch.tensor([prompts[1]])).logits[0, -1:].float()
+    sampling = Sampling(unnamed(3, "test", n), temperature, top_p)
+    found = decode(
+        tiny_llama, [prompts[1]] * n, shared_prefix(tiny_llama), [list(range(n))], 1, lambda *_: False,
+        sampling=sampling,
+    )  # fmt: skip
+    counts = np.bincount([one.ids[0] for one in found], minlength=logits.shape[1])
+
+    def p_value(expected: np.ndarray) -> float:
+        large = expected * n >= 5
+        cells = [np.append(one[large], one[~large].sum()) for one in (counts, expected / expected.sum() * n)]
+        return float(chisquare(*(cell[cells[1] > 0] for cell in cells)).pvalue)
+
+    wanted = warped(logits, temperature, top_p)[0].double().numpy()
+    assert (counts > 0).sum() > 10
+    assert not counts[wanted == 0].any()
+    assert p_value(wanted) > 0.01
+    assert p_value(warped(logits, 1.0, top_p)[0].double().numpy()) < 1e-6  # another temperature would be noticed
+
+
+def test_numbers_are_uniform_and_neighbours_do_not_hang_together() -> None:
+    n = 100_000  # so many that a bias of 1 % of a number's range is seen, at one false alarm in 10,000
+    for seeds in (unnamed(0, "test", n), np.arange(n, dtype=np.uint64)):  # seeds that follow each other serve as well
+        sampling = Sampling(seeds)
+        steps = np.stack([sampling.draws(range(n), step) for step in range(4)])
+        assert steps.min() >= 0
+        assert steps.max() < 1
+        assert all(kstest(step, "uniform").pvalue > 1e-4 for step in steps)
+        assert kstest(np.clip(steps[0] * 1.01, 0, 1), "uniform").pvalue < 1e-4
+        apart = np.corrcoef(np.concatenate([steps, np.roll(steps, 1, axis=1)])) - np.eye(8)
+        assert np.abs(apart).max() < 4.5 / np.sqrt(n)
+
+
+def test_a_low_temperature_is_greedy_decoding(tiny: LanguageModel, prompts: list[tuple[int, ...]]) -> None:
+    greedy = sample(tiny, prompts, None)
+    for temperature in (1e-5, 1e-300):
+        found = sample(tiny, prompts, Sampling(unnamed(0, "test", N), temperature))
+        assert [(one.ids, one.finished) for one in found] == [(one.ids, one.finished) for one in greedy]
+        for mine, other in zip(found, greedy, strict=True):
+            assert mine.log_probs == pytest.approx(other.log_probs, abs=1e-5)
+
+
+@pytest.mark.parametrize("shared", [True, False])
+def test_what_runs_beside_a_prompt_does_not_matter(
+    tiny: LanguageModel, prompts: list[tuple[int, ...]], shared: bool
+) -> None:
+    twice = [*prompts, *prompts]
+    sampling = Sampling(unnamed(1, "test", 2 * N), 1.2, 0.95)
+    whole = sample(tiny, twice, sampling)
+    apart = sample(tiny, twice, sampling, [[3], [11, 0, 5], [4, 10, 2, 8], [6, 1], [7, 9]], shared)
+    assert [one.ids for one in apart] == [one.ids for one in whole]
+    for mine, other in zip(apart, whole, strict=True):
+        assert mine.log_probs == pytest.approx(other.log_probs, abs=1e-4)
+    assert [one.ids for one in whole[:N]] != [one.ids for one in whole[N:]]  # another seed, another answer
+    again = sample(tiny, prompts[::-1], sampling.take(range(N)[::-1]))
+    assert [one.ids for one in again[::-1]] == [one.ids for one in whole[:N]]
+
+
+def test_log_probabilities_are_the_models_own_whatever_the_temperature(
+    tiny_llama: LanguageModel, prompts: list[tuple[int, ...]]
+) -> None:
+    found = sample(tiny_llama, prompts, Sampling(unnamed(2, "test", N), 3.0, 0.9))
+    assert sum(len(one.ids) for one in found) > 8
+    for prompt, one in zip(prompts, found, strict=True):
+        with torch.no_grad():
+            logits = tiny_llama.model(torch.tensor([prompt + one.ids]), use_cache=False).logits[0]
+        wanted = torch.log_softmax(logits.double(), dim=-1)[len(prompt) - 1 : -1]
+        wanted = wanted.gather(1, torch.tensor(one.ids, dtype=torch.long)[:, None])[:, 0]
+        torch.testing.assert_close(torch.tensor(one.log_probs).double(), wanted, rtol=1e-5, atol=1e-5)
+
+
+def test_a_prompt_that_is_sampled_many_times_is_read_once(
+    tiny_llama: LanguageModel, prompts: list[tuple[int, ...]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[int] = []
+    embed, prefix = LanguageModel.embed, shared_prefix(tiny_llama)
+
+    def counted(self: LanguageModel, ids: torch.Tensor, positions: torch.Tensor) -> torch.Tensor:
+        seen.append(ids.numel())
+        return embed(self, ids, positions)
+
+    monkeypatch.setattr(LanguageModel, "embed", counted)
+    many = [prompt for prompt in (prompts[1], prompts[3]) for _ in range(5)]
+    decode(tiny_llama, many, prefix, [list(range(10))], 4, lambda *_: False, sampling=Sampling(unnamed(0, "test", 10)))
+    assert seen == [17 + 9, 10, 10, 10, 10]
+
+
+@pytest.mark.parametrize(
+    ("temperature", "top_p"), [(0, 1), (-1, 1), (float("inf"), 1), (float("nan"), 1), (1, 0), (1, 1.1), (1, -0.5)]
+)
+def test_what_cannot_be_drawn_from_is_refused(temperature: float, top_p: float) -> None:
+    with pytest.raises(ValueError, match="a temperature above 0, top-p above 0 and up to 1"):
+        Sampling(unnamed(0, "test", 1), temperature, top_p)

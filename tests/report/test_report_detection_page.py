@@ -1,0 +1,187 @@
+"""The page and figures of the detectors: everything is there, nothing is clipped, nobody's text becomes code."""
+
+import html
+import json
+import re
+from dataclasses import replace
+
+import numpy as np
+import polars as pl
+import pytest
+from detection_synthetic import FOUR, TRUTH, World, write_world
+
+from anchorscope.catalogue import DETECTORS
+from anchorscope.report.detection import detection_page
+from anchorscope.report.detection.auroc_chart import AurocChart, VariantsChart
+from anchorscope.report.detection.detection_page import SCRIPTS, figures_of, page_table, write_detection_report
+from anchorscope.report.detection.results import DetectionResults
+from anchorscope.report.detection.transfer_chart import TransferChart
+from anchorscope.report.page_writer import joined_script
+from anchorscope.schema import DETECTOR_CONTROL_SCHEMA, empty
+
+NAMES = ("detector_auroc", "detector_variants", "detector_transfer", "detector_roc", "detector_risk_coverage",
+         "detector_reliability")  # fmt: skip
+LONG = "my-own-questions-with-a-rather-long-name.jsonl"
+MARKUP = "<img src=x onerror=alert(1)></script><script>alert(2)</script>"
+SMALL = {name: TRUTH[name] for name in ("confidence", "probe", "probe+confidence", "mop", "anchor", "length",
+                                        "mop-hard-oracle")}  # fmt: skip
+LONGEST = SMALL | {name: TRUTH[name] for name in ("counterfactual-random-cut", "semantic-entropy-10")}
+
+
+@pytest.fixture(scope="module")
+def written(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("detect")
+    context = write_world(World(datasets=("popqa", "triviaqa"), truth=SMALL, prompt="zero-shot"), folder)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(detection_page, "FIGURES", (AurocChart, TransferChart))  # saving takes the time
+        return folder, write_detection_report(folder, context)
+
+
+def pages(world: World, folder, **context) -> dict[str, str]:
+    """Both pages without figures: drawing takes the time."""
+    made = replace(write_world(world, folder), **context)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(detection_page, "save_all", lambda *_: None)
+        write_detection_report(folder, made)
+    return {kind: (folder / f"report.{kind}").read_text(encoding="utf-8") for kind in ("html", "md")}
+
+
+def test_everything_that_is_told_is_written(written):
+    folder, names = written
+    assert all((folder / name).stat().st_size for name in names)
+    drawn = ("detector_auroc", "detector_transfer")
+    assert {f"figures/{name}.{kind}" for name in drawn for kind in ("png", "svg", "pdf", "csv")} < set(names)
+    assert {"report.html", "report.md", "observations.json"} < set(names)
+    records = json.loads((folder / "observations.json").read_text(encoding="utf-8"))
+    assert len({one["id"] for one in records}) == len(records) > 20
+    assert {one["verdict"] for one in records} <= {"holds", "does not hold", "undecided", None}
+
+
+def test_the_page_is_one_file_with_its_own_script(written):
+    page = (written[0] / "report.html").read_text(encoding="utf-8")
+    assert re.findall(r"<script>(.*?)</script>", page, flags=re.DOTALL) == [joined_script(SCRIPTS)]
+    assert page.count("data:image/svg+xml;base64,") == 2
+    assert not re.search(r'(?:src|href)="(?!data:|#)', page)
+    assert "not available</div>" not in page
+
+
+def test_both_pages_tell_the_same(written):
+    for name in ("report.html", "report.md"):
+        text = (written[0] / name).read_text(encoding="utf-8")
+        for said in ("which detector catches its false answers?", "Use probe+confidence: AUROC 0.855",
+                     "Does mop beat probe?", "paper, Mistral-7B-v0.3", "0.917", "no states of random weights were kept",
+                     "Labels of TriviaQA",
+                     "anchorscope detect runs/a runs/b", "bundles/anchor", "another prompt", "0, 1, 2, 3, 4",
+                     "differences.csv", "has seen the label", "4\u202f000"):  # fmt: skip
+            assert said.lower() in text.lower(), (name, said)
+        assert "{{" not in text
+        assert not re.search(r"\bnan\b", re.sub(r"base64,[^\"]*", "", text))
+        for detector in SMALL:
+            assert DETECTORS[detector].about in html.unescape(text)
+
+
+def test_the_pages_own_table_is_the_file(written):
+    results = DetectionResults.read(written[0])
+    data = page_table(results)
+    assert len(data["rows"]) == results.detectors.height
+    assert len(data["gains"]) == results.differences.height
+    detector, train, test, metric, prevalence, value, low, _, n = data["rows"][0]
+    first = results.detectors.row(0, named=True)
+    assert data["detectors"][detector] == [first["detector"], first["passes"], "detector"]
+    assert (data["places"][train], data["places"][test]) == ("PopQA", "PopQA")
+    assert (data["metrics"][metric][0], data["prevalences"][prevalence], n) == ("auroc", "balanced", 1000)
+    assert (value, low) == (pytest.approx(first["value"], abs=1e-4), pytest.approx(first["ci_low"], abs=1e-4))
+    spread = next(row for row in data["rows"] if data["metrics"][row[3]][0] == "auroc-spread")
+    assert spread[6:8] == [None, None]
+    json.dumps(data, allow_nan=False)
+
+
+def test_one_dataset_has_no_matrix(tmp_path):
+    for page in pages(World(datasets=("atlas",)), tmp_path).values():
+        assert "On other data</h2>" not in page
+        assert "detector_transfer" not in page
+        assert "on other data it was not tested" in page
+
+
+def test_missing_tables_and_intervals_leave_a_page(tmp_path):
+    world = World(datasets=("atlas", "nq"), truth={"probe": 0.8}, paired=float("nan"), width=float("nan"))
+    context = write_world(world, tmp_path)
+    (tmp_path / "detector_curves.csv").unlink()
+    (tmp_path / "controls.csv").unlink()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(detection_page, "save_all", lambda *_: None)
+        write_detection_report(tmp_path, replace(context, bundles={}, warnings=(), left_out={}))
+    text = (tmp_path / "report.html").read_text(encoding="utf-8")
+    assert "Use probe: AUROC 0.785;" in text
+    assert "No curves were written" in text
+    assert "Tossed labels were not run" in text
+
+
+def test_names_with_markup_stay_text(tmp_path):
+    world = World(datasets=(MARKUP, "b|c"), truth=SMALL)
+    told = {"model": MARKUP, "command": MARKUP, "warnings": (MARKUP,), "left_out": {MARKUP: MARKUP}, "runs": (MARKUP,)}
+    found = pages(world, tmp_path, **told)
+    for page in found.values():
+        assert "alert(2)</script>" not in page.replace("    " + MARKUP, "")  # in Markdown, the command is code
+        assert "&lt;img src=x" in page
+    assert "<img src=x" not in found["html"]
+    assert "b\\|c" in found["md"]
+
+
+@pytest.mark.parametrize(("datasets", "truth"), [
+    (("atlas",), TRUTH), (FOUR, TRUTH), ((*FOUR, "atlas", LONG, "b", "another set of questions"), LONGEST),
+], ids=["one", "four", "eight"])  # fmt: skip
+def test_nothing_is_clipped(tmp_path, datasets, truth):
+    write_world(World(datasets=datasets, truth=truth), tmp_path)
+    results = DetectionResults.read(tmp_path, datasets)
+    figures = figures_of(results, "A-model-with-a-name-8B")
+    assert [figure.name for figure in figures] == [name for name in NAMES if name != NAMES[2] or len(datasets) > 1]
+    for chart in figures:
+        figure = chart.plot()
+        width, height = figure.get_size_inches()
+        assert width < 16
+        assert height < 20
+        drawn = figure.get_tightbbox()  # of everything that is drawn, in inches
+        assert drawn is not None
+        assert min(drawn.x0, drawn.y0) >= -0.01, chart.name
+        assert drawn.x1 <= width + 0.01, chart.name
+        assert drawn.y1 <= height + 0.01, chart.name
+
+
+def test_the_main_figure_draws_every_detector_and_its_guides(tmp_path):
+    write_world(World(), tmp_path)
+    chart = AurocChart.from_results(DetectionResults.read(tmp_path, FOUR), "M")
+    assert chart.names == [name for name, entry in DETECTORS.items() if entry.variant_of is None]
+    figure = chart.plot()
+    assert [axes.get_title() for axes in figure.axes] == ["PopQA", "TriviaQA", "HotpotQA", "NQ"]
+    labels = [label.get_text() for label in figure.axes[0].get_yticklabels()]
+    assert labels[0] == "confidence\u2002\u20020"
+    assert labels[-1] == "semantic-entropy-10\u2002\u200210"
+    upright = {round(float(line.get_xdata()[0]), 3) for line in figure.axes[0].lines
+               if len(line.get_xdata()) == 2 and line.get_xdata()[0] == line.get_xdata()[1]}  # fmt: skip
+    assert {0.5, 0.82, 0.86} <= upright
+    variants = VariantsChart.from_results(DetectionResults.read(tmp_path, FOUR), "M")
+    assert variants.names == [name for name, entry in DETECTORS.items() if entry.variant_of]
+
+
+def test_the_matrix_has_a_number_in_every_cell_and_its_diagonal_framed(tmp_path):
+    world = World()
+    write_world(world, tmp_path)
+    table = pl.read_csv(tmp_path / "detectors.csv")
+    table.filter(pl.col("train") != "nq").write_csv(tmp_path / "detectors.csv")  # NQ is a target only
+    chart = TransferChart.from_results(DetectionResults.read(tmp_path, FOUR), "M")
+    assert chart.trains == ["popqa", "triviaqa", "hotpotqa", "all others"]
+    assert chart.detectors == ("probe", "confidence", "probe+confidence", "anchor")
+    expected = [[world.auroc("probe", train, test) for test in FOUR] for train in FOUR[:3]]
+    assert chart.matrix("probe")[:3] == pytest.approx(np.array(expected))
+    assert chart.matrix("probe")[3] == pytest.approx([world.auroc("probe", f"all but {test}", test) for test in FOUR])
+    axes = chart.plot().axes[0]
+    assert len(axes.texts) == 16
+    assert len(axes.patches) == 3
+
+
+def test_an_empty_table_of_controls_is_no_control(tmp_path):
+    context = write_world(World(datasets=("atlas",), truth=SMALL), tmp_path)
+    empty(DETECTOR_CONTROL_SCHEMA).write_csv(tmp_path / "controls.csv")
+    assert DetectionResults.read(tmp_path).controls.height == 0
+    assert context.model in pages(World(datasets=("atlas",), truth=SMALL), tmp_path)["md"]

@@ -1,0 +1,320 @@
+"""`--keep detection`: every number and state by its definition, through transformers; kept, read back, and resumed."""
+
+import json
+import math
+import shutil
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+import torch
+from torch import Tensor
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "engine"))  # helper modules are not importable otherwise
+
+from hf_reference import eager, masked, watch  # isort: skip
+
+from anchorscope.answers.template import FEW_SHOT_TEMPLATE
+from anchorscope.api import Run, open_run
+from anchorscope.artefacts.finished import open_finished
+from anchorscope.artefacts.kept_states import KeptStates, kept_bytes, place_of, read_layer, read_whole
+from anchorscope.catalogue import DETECTION_RUNS
+from anchorscope.datasets.text import normalise
+from anchorscope.detectors.features import CONFIDENCE
+from anchorscope.engine.sequences import SITES, TokenSequence
+from anchorscope.errors import UserError
+from anchorscope.models.loading import load as load_model
+from anchorscope.models.shapes import build
+from anchorscope.recipe import Recipe
+from anchorscope.schema import FEATURE_SCHEMA
+from whole_runs import SmallRun, Stop, quick, stopping, watching
+
+OWN_STEPS = ["facts/detection-samples", "facts/detection-columns", "facts/detection-states"]
+N_LAYERS, MLP = 4, SITES.index("mlp")
+
+
+@dataclass(frozen=True)
+class Looked:
+    """A finished run with everything kept, and its model as transformers has it."""
+
+    recipe: Recipe
+    path: Path
+    told: list[str]
+
+    @cached_property
+    def run(self) -> Run:
+        return open_run(self.path)
+
+    @cached_property
+    def lm(self) -> Any:
+        return load_model(self.recipe.model, "float32", "cpu", False)
+
+    @cached_property
+    def items(self) -> list[dict[str, Any]]:
+        return self.run.items.filter(pl.col("status") == "used").to_dicts()
+
+    @cached_property
+    def features(self) -> list[dict[str, Any]]:
+        return self.run.features("facts").to_dicts()
+
+    @cached_property
+    def samples(self) -> list[list[str]]:
+        (place,) = (self.path / "work" / "facts").glob("detection-samples-*/records.json")
+        found: list[list[str]] = json.loads(place.read_text())
+        return found
+
+    def sequence(self, item: dict[str, Any]) -> TokenSequence:
+        ids = tuple(item["input_ids"])
+        start = len(ids) - len(self.lm.tokenizer(" " + item["model_answer"])["input_ids"])
+        return TokenSequence(ids, start, (len(ids) - 1,))
+
+    def state(self, run: str, row: int) -> Tensor:
+        """[layer, d_model]."""
+        return torch.stack([self.run.states("facts", layer, run)[row] for layer in range(N_LAYERS)])
+
+
+@pytest.fixture(scope="module")
+def kept(small_run: SmallRun, tmp_path_factory: pytest.TempPathFactory) -> Looked:
+    """A finished run, asked for everything that can be kept."""
+    out = small_run.copy("finished", tmp_path_factory.mktemp("kept") / "run")
+    recipe = small_run.recipe.model_copy(update={"keep": ("states", "states-cut", "detection")})
+    return Looked(recipe, out, [line for line in quick(recipe, out) if "is made anew" not in line])
+
+
+ROWS = (0, 17, 79)
+"""Items that are looked at one by one."""
+
+
+def biased(n: int, keys: Sequence[int], bias: float) -> Tensor:
+    """What eager attention adds to the scores: the causal mask, and the bias on every edge to one of the keys."""
+    mask = torch.full((n, n), -math.inf).triu(1)
+    for key in keys:
+        mask[key + 1 :, key] += bias
+    return mask[None, None]
+
+
+def logits(model: Any, ids: tuple[int, ...], mask: Tensor) -> Tensor:
+    """[pos, vocab] by eager attention with this mask in all layers."""
+    other = eager(model)
+    with torch.no_grad(), masked(other, [mask] * N_LAYERS):
+        return other(torch.tensor([ids]), use_cache=False).logits[0]
+
+
+def test_every_file_is_there_listed_and_as_large_as_was_told(kept: Looked) -> None:
+    hashes = kept.run.manifest["sha256"]
+    files = {path.relative_to(kept.path).as_posix() for path in (kept.path / "states").rglob("*") if path.is_file()}
+    cuts = ("knockout", "random", "random 2", "random-mass")
+    assert files == {
+        "states/facts/features.parquet", *(place_of("facts", name) for name in ("clean", *cuts, *DETECTION_RUNS))
+    }  # fmt: skip
+    assert files < set(hashes)
+    n_places = (1 + len(cuts)) * len(SITES) + len(DETECTION_RUNS)
+    size = kept_bytes(n_places, N_LAYERS, 80, 32, 4)
+    assert kept.told == [
+        f"facts: states, states-cut, detection of 80 items take {size / 1e6:,.1f} MB in the run folder"
+    ]
+    written = sum((kept.path / name).stat().st_size for name in files if name.endswith("safetensors"))
+    assert size < written < 1.6 * size  # what is more is headers: item names, tensor names
+
+
+def test_columns_are_those_of_the_contract_and_all_numbers(kept: Looked) -> None:
+    features = kept.run.features("facts")
+    assert dict(features.schema) == FEATURE_SCHEMA
+    assert features.columns[1:] == [
+        "answer_tokens", "log_prob_mean", "log_prob_min", "log_prob_first", "margin_first", "entropy_mean",
+        "knockout_log_prob_mean", "knockout_log_prob_min", "random_log_prob_mean", "random_log_prob_min", "p_true",
+        "self_consistency_5", "semantic_entropy_5", "self_consistency_10", "semantic_entropy_10",
+    ]  # fmt: skip
+    assert set(CONFIDENCE) < set(features.columns)
+    used = [item["item_id"] for item in kept.items]
+    assert features["item_id"].to_list() == used
+    assert kept.run.state_items("facts") == kept.run.state_items("facts", "answer-only") == used
+    assert np.isfinite(features.drop("item_id").to_numpy()).all()
+    for name in features.columns[1:-4]:  # of samples: a random model never says what the file says, or the same twice
+        assert features[name].n_unique() > 1, name
+
+
+@pytest.mark.parametrize("row", ROWS)
+def test_confidence_is_that_of_transformers_own_logits(kept: Looked, row: int) -> None:
+    item, found = kept.items[row], kept.features[row]
+    sequence = kept.sequence(item)
+    masks = [biased(len(sequence.ids), keys, -math.inf) for keys in ((), item["question_tokens"])]
+    clean, cut = (torch.log_softmax(logits(kept.lm.model, sequence.ids, mask).double(), -1) for mask in masks)
+    places = range(sequence.answer_start, len(sequence.ids))
+    said = [float(clean[place - 1, sequence.ids[place]]) for place in places]
+    without = [float(cut[place - 1, sequence.ids[place]]) for place in places]
+    first = clean[sequence.answer_start - 1]
+    others = first.clone()
+    others[sequence.ids[sequence.answer_start]] = -torch.inf
+    wanted = {
+        "answer_tokens": len(said), "log_prob_mean": sum(said) / len(said), "log_prob_min": min(said),
+        "log_prob_first": said[0], "margin_first": said[0] - float(others.max()),
+        "entropy_mean": float(np.mean([-(clean[place - 1].exp() * clean[place - 1]).sum() for place in places])),
+        "knockout_log_prob_mean": sum(without) / len(without), "knockout_log_prob_min": min(without),
+    }  # fmt: skip
+    assert {name: found[name] for name in wanted} == pytest.approx(wanted, abs=1e-4)
+    assert item["confidence_mean"] == pytest.approx(found["log_prob_mean"], abs=1e-4)
+
+
+def test_the_random_cut_changes_other_numbers_than_the_knockout(kept: Looked) -> None:
+    features = kept.run.features("facts")
+    for name in ("log_prob_mean", "log_prob_min"):
+        runs = [features[f"{run}{name}"].to_numpy() for run in ("", "knockout_", "random_")]
+        assert all(np.abs(one - other).max() > 1e-3 for one in runs for other in runs if one is not other)
+    assert (features["log_prob_min"] <= features["log_prob_mean"]).all()
+
+
+@pytest.mark.parametrize("row", ROWS)
+def test_p_true_is_asked_in_the_runs_prompt(kept: Looked, row: int) -> None:
+    item, tokenizer = kept.items[row], kept.lm.tokenizer
+    ask = "Question: {} Proposed answer: {}. Is the proposed answer true or false?\nAnswer:{}"
+    text = "\n".join([
+        ask.format("What is the capital of Japan?", "Tokyo", " True"),
+        ask.format("Who wrote Romeo and Juliet?", "Charles Dickens", " False"),
+        ask.format("What is the chemical symbol of gold?", "Au", " True"),
+        ask.format(item["question"], item["model_answer"].rstrip("."), " "),
+    ])  # fmt: skip
+    ids = tokenizer(text)["input_ids"]
+    assert ids == tokenizer(text, add_special_tokens=False)["input_ids"]
+    with torch.inference_mode():
+        told = torch.log_softmax(kept.lm.model(torch.tensor([ids])).logits[0, -1], -1)
+    true, false = (float(told[tokenizer.convert_tokens_to_ids(letter)]) for letter in "TF")
+    assert kept.features[row]["p_true"] == pytest.approx(true - false, abs=1e-4)
+
+
+def test_sampled_answers_are_counted_by_their_definitions(kept: Looked) -> None:
+    assert [len(texts) for texts in kept.samples] == [10] * 80
+    assert len({text for texts in kept.samples for text in texts}) > 400  # a random model hardly repeats itself
+    for row in (*ROWS, *range(1, 9)):
+        for n in (5, 10):
+            texts = kept.samples[row][:n]
+            same = sum(normalise(text) == normalise(kept.items[row]["model_answer"]) for text in texts)
+            assert kept.features[row][f"self_consistency_{n}"] == same / n
+            assert 0 <= kept.features[row][f"semantic_entropy_{n}"] <= math.log(n) + 1e-9
+
+
+@pytest.mark.parametrize("alpha", [1, 3])
+@pytest.mark.parametrize("part", ["question", "answer"])
+def test_strengthened_attention_is_a_bias_on_the_scores(kept: Looked, part: str, alpha: int) -> None:
+    for row in ROWS:
+        item = kept.items[row]
+        sequence = kept.sequence(item)
+        keys = tuple(item["question_tokens"]) if part == "question" else range(sequence.answer_start, len(sequence.ids))
+        mask = biased(len(sequence.ids), keys, math.log1p(alpha))
+        wanted = watch(eager(kept.lm.model), sequence.ids, [mask] * N_LAYERS)[-1, MLP]
+        found = kept.state(f"boost-{part}-{alpha}", row)
+        torch.testing.assert_close(found, wanted, rtol=1e-4, atol=1e-4)
+        assert (found - kept.state("clean", row)).abs().max() > 1e-3
+
+
+@pytest.mark.parametrize("row", ROWS)
+def test_states_of_other_texts_and_other_weights_are_transformers_own(kept: Looked, row: int) -> None:
+    item, tokenizer = kept.items[row], kept.lm.tokenizer
+    sequence = kept.sequence(item)
+    asked = watch(kept.lm.model, sequence.ids[: sequence.answer_start])[-1, MLP]
+    torch.testing.assert_close(kept.state("question-only", row), asked, rtol=1e-4, atol=1e-4)
+    alone = tokenizer(FEW_SHOT_TEMPLATE.text("") + " " + item["model_answer"])["input_ids"]
+    torch.testing.assert_close(
+        kept.state("answer-only", row), watch(kept.lm.model, tuple(alone))[-1, MLP], rtol=1e-4, atol=1e-4
+    )
+    random = build(kept.lm.model.config, torch.float32, torch.device("cpu")).eval()
+    torch.testing.assert_close(
+        kept.state("random-weights", row), watch(random, sequence.ids)[-1, MLP], rtol=1e-4, atol=1e-4
+    )
+
+
+def test_states_at_other_places_are_refused_in_one_line(kept: Looked) -> None:
+    for options in ({"site": "residual"}, {"position": "answer_end"}):
+        with pytest.raises(UserError, match=r"has no states at .*; it has mlp/final, at layers 0–3\.") as told:
+            kept.run.states("facts", 1, "question-only", **options)
+        assert "\n" not in str(told.value)
+    kept.run.states("facts", 1, "knockout", site="residual")
+    with pytest.raises(UserError, match="has no states at mlp/final/4"):
+        kept.run.states("facts", 4, "boost-answer-3")
+
+
+def test_what_was_not_kept_is_told_with_the_word_that_keeps_it(small_run: SmallRun) -> None:
+    run = open_run(small_run.finished)
+    with pytest.raises(UserError, match=r"kept no features of 'facts'.*--keep detection\."):
+        run.features("facts")
+    with pytest.raises(UserError, match=r"kept no question-only states of 'facts'.*--keep detection\."):
+        run.states("facts", 0, "question-only")
+    with pytest.raises(UserError, match=r"kept no knockout states of 'facts'.*--keep states-cut\."):
+        run.states("facts", 0, "knockout")
+    with pytest.raises(UserError, match=r"kept no clean states of 'facts'.*--keep states\."):
+        run.states("facts", 0)
+
+
+def numbers(path: Path) -> dict[str, bytes]:
+    """All that was kept for detectors, to the last byte."""
+    names = ["states/facts/features.parquet", *(place_of("facts", name) for name in DETECTION_RUNS)]
+    return {name: (path / name).read_bytes() for name in names if (path / name).exists()}
+
+
+def test_a_finished_run_that_is_asked_for_detection_alone_does_only_what_is_new_stopped_or_not(
+    kept: Looked, small_run: SmallRun, tmp_path: Path
+) -> None:
+    out = small_run.copy("finished", tmp_path / "run")
+    recipe = small_run.recipe.model_copy(update={"keep": ("detection",)})
+    with watching() as made:
+        for name, moment in ((OWN_STEPS[0], "work"), (OWN_STEPS[1], "write"), (OWN_STEPS[2], "write")):
+            with stopping(name, moment), pytest.raises(Stop):
+                quick(recipe, out)
+            open_finished(out)  # what was finished stays so
+        (told,) = quick(recipe, out)
+    assert made == OWN_STEPS
+    assert told.startswith("facts: detection of 80 items take ")
+    assert numbers(out) == numbers(kept.path)
+    assert {path.name for path in (out / "states" / "facts").iterdir()} == {Path(name).name for name in numbers(out)}
+    with watching() as made:
+        assert quick(recipe, out) == []
+    assert made == []
+
+
+def test_what_was_kept_is_read_back_without_the_model_and_goes_when_it_is_no_longer_asked_for(
+    kept: Looked, tmp_path: Path
+) -> None:
+    out = Path(shutil.copytree(kept.path, tmp_path / "run"))
+    with watching() as made, pytest.MonkeyPatch.context() as patch:
+        patch.setattr("anchorscope.steps.job.load_model", lambda *_: pytest.fail("no pass has to be run"))
+        quick(kept.recipe.model_copy(update={"bootstrap": 101}), out)
+        states = ["facts/clean-states", "facts/cut-states", "facts/detection-states"]
+        assert sorted(made) == sorted([*states, "facts/question-share", "facts/tables"])
+        assert numbers(out) == numbers(kept.path)
+        quick(kept.recipe.model_copy(update={"bootstrap": 101, "keep": ("states", "states-cut")}), out)
+    assert numbers(out) == {}
+
+
+def test_damaged_features_and_states_are_told_and_written_again(kept: Looked, tmp_path: Path) -> None:
+    for name in ("states/facts/features.parquet", place_of("facts", "boost-answer-1")):
+        out = Path(shutil.copytree(kept.path, tmp_path / Path(name).stem))
+        (out / name).write_bytes((out / name).read_bytes()[:-7])
+        with pytest.raises(UserError, match=f"damaged: {name}"):
+            open_finished(out)
+        with watching() as made:
+            quick(kept.recipe, out)
+        assert {one for one in made if "detection" in one} == {"facts/detection-states"}
+        assert numbers(out) == numbers(kept.path)
+
+
+def test_a_file_of_states_holds_what_was_put_in_at_its_places(tmp_path: Path) -> None:
+    states = torch.arange(2 * 1 * 3 * 4 * 5, dtype=torch.float32).view(2, 1, 3, 4, 5)
+    ids = tuple("abcd")
+    one = KeptStates("set", "some", states, ("final", "answer_end"), (0, 2), ids, "key", ("residual",))
+    one.write(tmp_path)
+    place = tmp_path / one.place
+    assert torch.equal(read_layer(place, "residual", "answer_end", 2), states[1, 0, 2])
+    with pytest.raises(UserError, match="at layers 0, 2"):
+        read_layer(place, "residual", "final", 1)
+    assert read_whole(place, "key", 3) is None  # a layer is missing
+    KeptStates("set", "some", states, ("final", "answer_end"), (0, 1, 2), ids, "key", ("residual",)).write(tmp_path)
+    whole = read_whole(place, "key", 3)
+    assert whole is not None
+    assert torch.equal(whole, states)
+    assert read_whole(place, "other key", 3) is None
