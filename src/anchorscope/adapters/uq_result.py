@@ -64,13 +64,13 @@ def read_result(path: str | Path) -> dict[str, Any]:
 def pairs_of(result: Any, name: str = "the result") -> list[tuple[str, str]]:
     """Prompts and responses."""
     data = result.get("data") if isinstance(result, Mapping) else None
-    columns = [data.get(one) for one in ("prompts", "responses")] if isinstance(data, Mapping) else [None]
-    if not all(isinstance(one, list) for one in columns):
+    given = data if isinstance(data, Mapping) else {}
+    prompts, responses = given.get("prompts"), given.get("responses")
+    if not isinstance(prompts, list) or not isinstance(responses, list):
         raise UserError(
             f"No prompts and responses in {name!r}; wanted is a UQResult: {{'data': {{'prompts': […], "
             f"'responses': […], …}}, 'metadata': …}}, as result.to_dict() gives it."
         )
-    prompts, responses = columns
     if len(prompts) != len(responses):
         raise UserError(f"{len(prompts)} prompts and {len(responses)} responses in {name!r}; there must be as many.")
     for place, pair in enumerate(zip(prompts, responses, strict=True)):
