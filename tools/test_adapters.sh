@@ -54,7 +54,7 @@ for library in ${*:-lm-polygraph truthtorchlm uqlm}; do
             run_tests "$library" tests/adapters/test_truthtorchlm.py
             ;;
         uqlm)
-            $pip --only-binary :all: uqlm==0.6.7 'numpy<2' 'transformers<5' pytest hypothesis
+            $pip --only-binary :all: uqlm==0.6.7 'numpy<2' 'transformers<5' 'pyarrow<22' pytest hypothesis
             run_tests "$library" tests/adapters/test_uq_result.py
             ;;
         *)

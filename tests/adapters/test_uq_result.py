@@ -63,7 +63,7 @@ def test_uqlm_opens_it(tmp_path):
     assert table["anchorscope"][0] == 0.9
     assert list(table["anchorscope_verdict"]) == ["accept", "abstain"]
     again = tmp_path / "again.json"
-    again.write_text(json.dumps(result.to_dict()), encoding="utf-8")
+    again.write_text(json.dumps({"data": result.data, "metadata": result.metadata}), encoding="utf-8")
     assert pairs_of(read_result(again)) == [("Who wrote Dracula?", "Bram Stoker"), ("Why?", "")]
 
 
