@@ -190,6 +190,7 @@ def test_what_makes_a_number_worth_less_is_said(tiny_llama: LanguageModel) -> No
     with pytest.raises(UserError, match="The answer of item 1 is int; give it as text"):
         detector.score("Who?", 7)  # type: ignore[arg-type]
     assert detector.score_many([]) == []
+    assert detector.score("Who?", "") == replace(empty, answer="")  # also where nothing else is run
 
 
 def test_another_model_tokenizer_or_prompt_is_refused(tiny_llama: LanguageModel) -> None:

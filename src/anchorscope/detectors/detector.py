@@ -90,17 +90,19 @@ class Detector:
 
     def _scored(self, items: Sequence[Item], risk: float | None) -> list[Score]:
         read = [item for item in items if item.tokens is not None]
+        notes = (*self._notes, *threshold_notes(self.trained, risk))
+        if not read:  # nothing to run, and no states to decide on
+            return [_empty(item, notes) for item in items]
         features = self.session.features(read, self.trained.needs)
         _refuse_no_numbers(features)
         decided = decide(self.trained, features)
         verdicts = decided.verdicts(self.trained.threshold(risk))
-        notes = (*self._notes, *threshold_notes(self.trained, risk))
         scores, place = [], 0
         for item in items:
-            question, answer = item.question.question, item.answer.text
             if item.tokens is None:
-                scores.append(Score(question, answer, None, None, ABSTAIN, (*notes, "the answer is empty")))
+                scores.append(_empty(item, notes))
                 continue
+            question, answer = item.question.question, item.answer.text
             pathway = None if decided.pathway is None else float(decided.pathway[place])
             scores.append(
                 Score(question, answer, float(decided.probability[place]), float(decided.log_odds[place]),
@@ -142,6 +144,11 @@ def asked(question: str, answer: str | None = None, number: int = 0) -> Question
     if not text:
         raise UserError(f"Question {number + 1} is empty; give a question to score.")
     return Question("score", str(number + 1), text, (), model_answer=answer)
+
+
+def _empty(item: Item, notes: Sequence[str]) -> Score:
+    """What is said of an answer without a word."""
+    return Score(item.question.question, item.answer.text, None, None, ABSTAIN, (*notes, "the answer is empty"))
 
 
 def _loaded(
