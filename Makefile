@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --disable-pip-version-check --quiet --constraint constraints.txt
 
-.PHONY: demo test check install clean
+.PHONY: demo test check adapters install clean
 
 demo: $(VENV)/installed
 	$(BIN)/anchorscope models --install smollm2-135m
@@ -24,6 +24,10 @@ check: $(VENV)/test-installed
 	$(BIN)/lint-imports
 	OMP_NUM_THREADS=1 $(BIN)/pytest --numprocesses auto --dist loadfile --no-loadscope-reorder --quick -m 'not embedded'
 
+# The adapters with the libraries themselves, each in an environment of its own (docs/adapters.md).
+adapters:
+	PYTHON=$(PYTHON) sh tools/test_adapters.sh .adapters
+
 install: $(VENV)/installed
 
 # torch first, by exact version: asked for by another package it may come as several gigabytes of GPU libraries.
@@ -39,4 +43,4 @@ $(VENV)/test-installed: $(VENV)/installed
 	touch $@
 
 clean:
-	rm -rf $(VENV) runs/demo
+	rm -rf $(VENV) .adapters runs/demo

@@ -12,7 +12,7 @@ from typer.testing import CliRunner, Result
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "detectors"))  # pytest's import mode does not do that
 
-from detector_cases import PAIRS, Sum, probe, trained_on  # isort: skip
+from detector_cases import PAIRS, added, probe, trained_on  # isort: skip
 
 from anchorscope.artefacts.bundles import write_bundle
 from anchorscope.cli.main import app
@@ -28,7 +28,7 @@ def bundle(save_tiny: Callable[[str], Path], tmp_path_factory: pytest.TempPathFa
     """A detector of a model that lies in a folder."""
     place = tmp_path_factory.mktemp("bundles") / "sum"
     lm = load_model(str(save_tiny("llama")))
-    write_bundle(place, trained_on(lm, fitted=Sum((probe(), probe(("knockout", "mlp", 2), 3)))))
+    write_bundle(place, trained_on(lm, fitted=added((probe(), probe(("knockout", "mlp", 2))))))
     return place
 
 
@@ -62,6 +62,7 @@ def test_one_object_for_programs(bundle: Path, answers: Path) -> None:
     told = json.loads(result.stdout)
     assert (told["detector"], told["n"], told["bad_rows"]) == ("probe", len(PAIRS), 0)
     assert told["seconds"] > 0
+    assert told["risk"] == 0.2
     assert [list(one) for one in told["items"]] == [COLUMNS] * len(PAIRS)
     wanted = Detector.load(bundle).score_many(PAIRS)
     for one, score_of in zip(told["items"], wanted, strict=True):

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 from sample_files import json_lines, json_list, parquet, read, refusal, table, write
 
+from anchorscope.datasets.catalog import DatasetSpec, open_dataset
 from anchorscope.datasets.raw_rows import KNOWN, parse_columns
 from anchorscope.errors import UserError
 
@@ -119,3 +120,20 @@ def test_columns_that_cannot_be_meant(typed: str, told: str) -> None:
     with pytest.raises(UserError) as caught:
         parse_columns([typed])
     assert told in str(caught.value)
+
+
+def test_where_nothing_is_graded_questions_need_no_accepted_answers(tmp_path: Path) -> None:
+    path = tmp_path / "asked.csv"
+    path.write_text("prompt,said\nWho wrote Emma?,Austen\n", encoding="utf-8")
+    columns = {"question": "prompt", "model_answer": "said"}
+    (question,) = open_dataset(DatasetSpec("mine", path), columns=columns, graded=False)
+    assert (question.question, question.answers, question.model_answer) == ("Who wrote Emma?", (), "Austen")
+    with pytest.raises(UserError, match="has no column 'answers'"):
+        open_dataset(DatasetSpec("mine", path), columns=columns)
+    path.write_text('{"Question": "Who wrote Emma?"}\n', encoding="utf-8")
+    assert [one.answers for one in open_dataset(DatasetSpec("mine", path), graded=False)] == [()]
+    with pytest.raises(UserError, match="needs 'question' and 'answers'"):
+        open_dataset(DatasetSpec("mine", path))
+    path.write_text('{"text": "Who wrote Emma?"}\n', encoding="utf-8")
+    with pytest.raises(UserError, match="own needs 'question'; name yours"):
+        open_dataset(DatasetSpec("mine", path), graded=False)

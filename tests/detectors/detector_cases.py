@@ -1,15 +1,14 @@
 """What the tests of bundles and scoring share: a detector of made-up weights on a tiny model."""
 
-from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from dataclasses import replace
+from typing import Any
 
-import numpy as np
 import torch
 
 from anchorscope.answers.prompt import make_template
-from anchorscope.detectors.features import Features, Needs, StateKey
+from anchorscope.detectors.features import StateKey
 from anchorscope.detectors.fitted import LinearProbe
-from anchorscope.detectors.storing import KINDS, load_parts, register, store_parts
+from anchorscope.detectors.fitted_parts import WeightedSum
 from anchorscope.detectors.trained import Calibrated, Card, DetectorSetting, TrainedDetector
 from anchorscope.detectors.training_range import TrainingRange
 from anchorscope.models.language_model import LanguageModel
@@ -28,38 +27,9 @@ PAIRS = (
 """Questions of different lengths with answers of one token and of many."""
 
 
-@dataclass(frozen=True)
-class Sum:
-    """A detector made of others and of numbers, as real ones are: log-odds are added up, columns too."""
-
-    kind: ClassVar[str] = "test-sum"
-
-    parts: tuple[LinearProbe, ...]
-    columns: tuple[str, ...] = ()
-
-    @property
-    def needs(self) -> Needs:
-        return Needs.together([*(part.needs for part in self.parts), Needs(columns=self.columns)])
-
-    def log_odds(self, features: Features) -> np.ndarray:
-        return sum((part.log_odds(features) for part in self.parts), np.zeros(features.n_items)) + sum(
-            (features.columns[name] for name in self.columns), np.zeros(features.n_items)
-        )
-
-    def pathway_score(self, features: Features) -> np.ndarray:
-        return self.parts[-1].log_odds(features) - self.parts[0].log_odds(features)
-
-    def stored(self) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
-        tensors, parts = store_parts({str(place): part for place, part in enumerate(self.parts)})
-        return tensors, {"parts": parts, "columns": list(self.columns)}
-
-    @classmethod
-    def from_stored(cls, tensors: Any, values: Any) -> "Sum":
-        return cls(tuple(load_parts(tensors, values["parts"]).values()), tuple(values["columns"]))  # type: ignore[arg-type]
-
-
-if Sum.kind not in KINDS:  # this file may be read twice, under two names
-    register(Sum)
+def added(parts: tuple[LinearProbe, ...], columns: tuple[str, ...] = ()) -> WeightedSum:
+    """Log-odds of probes, and columns, added up."""
+    return WeightedSum(parts, (1.0,) * len(parts), columns, (1.0,) * len(columns), 0.0)
 
 
 def probe(key: StateKey = CLEAN, seed: int = 0, width: int = 32) -> LinearProbe:

@@ -8,14 +8,15 @@ from typing import Any
 
 import pytest
 import torch
-from detector_cases import CUT, Sum, probe, trained_on
+from detector_cases import CUT, added, probe, trained_on
 from hypothesis import given
 from hypothesis import strategies as st
 
 from anchorscope.artefacts.bundles import write_bundle
 from anchorscope.detectors.bundle import JSON, MOST_BYTES, WEIGHTS, pack, read_bundle, unpack
 from anchorscope.detectors.fitted import LinearProbe
-from anchorscope.detectors.storing import KINDS, register, store_parts
+from anchorscope.detectors.fitted_parts import WeightedSum
+from anchorscope.detectors.storing import store_named
 from anchorscope.detectors.trained import TrainedDetector
 from anchorscope.errors import UserError
 from anchorscope.models.language_model import LanguageModel
@@ -23,7 +24,7 @@ from anchorscope.models.language_model import LanguageModel
 
 @pytest.fixture(scope="module")
 def trained(tiny_llama: LanguageModel) -> TrainedDetector:
-    return trained_on(tiny_llama, fitted=Sum((probe(), probe(CUT, 3)), ("log_prob_mean",)))
+    return trained_on(tiny_llama, fitted=added((probe(), probe(CUT, 3)), ("log_prob_mean",)))
 
 
 def refused(files: dict[str, bytes], message: str) -> None:
@@ -51,9 +52,17 @@ def test_a_bundle_is_two_files_and_holds_the_whole_detector(trained: TrainedDete
     plain = ("name", "calibration", "setting", "card", "thresholds")
     assert [getattr(again, name) for name in plain] == [getattr(trained, name) for name in plain]
     assert again.needs == trained.needs
-    assert isinstance(again.fitted, Sum)
+    assert isinstance(again.fitted, WeightedSum)
     torch.testing.assert_close(again.fitted.parts[1].weight, probe(CUT, 3).weight, rtol=0, atol=0)
     assert write_bundle(tmp_path / "made" / "probe", trained) == sha256  # in its own place
+
+
+def test_parts_may_share_their_weights(trained: TrainedDetector) -> None:
+    one = probe()
+    both = added((one, LinearProbe(("knockout", *one.key[1:]), one.weight, one.bias)))
+    again = unpack(pack(replace(trained, fitted=both)).files, "here")
+    assert isinstance(again.fitted, WeightedSum)
+    assert torch.equal(again.fitted.parts[0].weight, again.fitted.parts[1].weight)
 
 
 def test_nothing_else_is_overwritten(trained: TrainedDetector, tmp_path: Path) -> None:
@@ -108,6 +117,9 @@ def test_what_fits_its_hashes_and_is_still_wrong_is_told(trained: TrainedDetecto
     refused(altered(files, schema="a poem"), "does not describe a detector")
     unknown = {"fitted": {"kind": "oracle", "values": {}}}
     refused(altered(files, parts=unknown), "the unknown kind 'oracle'; known here: .*linear-probe")
+    inside = json.loads(files[JSON])["parts"]
+    inside["fitted"]["values"]["parts"][0]["kind"] = "oracle"
+    refused(altered(files, parts=inside), "the unknown kind 'oracle'")
     refused(altered(files, parts={}), "lacks something")
     refused(altered(files, calibration={"slope": 1.0}), "lacks something")
     refused(altered(files, calibration={"slope": 1.0}, thresholds=7, setting=None), "lacks something")
@@ -126,7 +138,7 @@ def test_weights_that_are_no_numbers_are_neither_saved_nor_loaded(trained: Train
         pack(replace(trained, fitted=bad))
     files = pack(trained).files
     tensors = load(files[WEIGHTS])
-    tensors["fitted/0/weight"][3] = float("inf")
+    tensors["fitted/0.weight"][3] = float("inf")
     weights = save(tensors)
     told = altered({**files, WEIGHTS: weights}, weights_sha256=hashlib.sha256(weights).hexdigest())
     refused(told, "hold NaN or infinity")
@@ -138,13 +150,6 @@ def test_a_detector_that_is_too_large_is_not_saved(trained: TrainedDetector) -> 
         pack(replace(trained, fitted=large))
 
 
-def test_parts_have_plain_names_and_kinds_are_registered_once() -> None:
+def test_parts_have_plain_names() -> None:
     with pytest.raises(ValueError, match="a part is called 'a/b'"):
-        store_parts({"a/b": probe()})
-
-    class Other(LinearProbe):
-        pass
-
-    with pytest.raises(ValueError, match="two kinds"):
-        register(Other)
-    assert KINDS[LinearProbe.kind] is LinearProbe
+        store_named({"a/b": probe()})

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from detector_cases import CLEAN, CUT, PAIRS, Sum, probe, setting_of, trained_on
+from detector_cases import CLEAN, CUT, PAIRS, added, probe, setting_of, trained_on
 
 import anchorscope
 from anchorscope.artefacts.bundles import write_bundle
@@ -36,7 +36,8 @@ from conftest import build_tiny, byte_tokenizer, tiny_model  # isort: skip
 from small_facts import quick_options, rows, write_questions  # isort: skip
 
 EVERYTHING = Needs(
-    (CLEAN, CUT, ("question-only", "residual", 0), ("answer-only", "attention", 3), ("clean", "residual", 3)),
+    (CLEAN, CUT, ("question-only", "residual", 0), ("answer-only", "attention", 3), ("clean", "residual", 3),
+     ("boost-question-1", "mlp", 2), ("boost-answer-3", "mlp", 2)),
     (*CONFIDENCE, "knockout_log_prob_mean", "knockout_log_prob_min", ANSWER_TOKENS),
 )
 
@@ -62,8 +63,19 @@ def test_an_item_alone_has_the_features_of_a_batch(session: ScoringSession) -> N
             close(states[0], whole.states[key][place])
         for name, column in alone.columns.items():
             close(column[0], whole.columns[name][place])
-    assert not torch.allclose(whole.states[CLEAN], session.features(items, Needs((("knockout", "mlp", 2),))).states[
-        "knockout", "mlp", 2])  # fmt: skip
+
+
+def test_every_run_is_another_and_says_what_it_is(session: ScoringSession) -> None:
+    items = session.items([asked(*pair, place) for place, pair in enumerate(PAIRS)])
+    runs = ("clean", "knockout", "answer-only", "boost-question-1", "boost-answer-3", "boost-question--1",
+            "boost-answer-0")  # fmt: skip
+    keys = {run: (run, "mlp", 2) for run in runs}
+    found = {run: one for (run, _, _), one in session.features(items, Needs(tuple(keys.values()))).states.items()}
+    for run in runs[1:5]:
+        moved = (found[run] - found["clean"]).norm(dim=1) > 1e-4
+        assert moved.tolist() == [len(item.answer.ids) > 1 or run != "boost-answer-3" for item in items], run
+    close(found["boost-question--1"], found["knockout"])
+    close(found["boost-answer-0"], found["clean"])
 
 
 def test_scoring_reads_the_states_of_a_run(save_tiny: Callable[[str], Path], tmp_path: Path) -> None:
@@ -118,7 +130,8 @@ def test_an_answer_of_the_models_own_is_scored_as_if_it_were_given(tiny_llama: L
 
 
 def test_saved_loaded_and_scored_it_is_the_same(tiny_llama: LanguageModel, tmp_path: Path) -> None:
-    fitted = Sum((probe(), probe(CUT, 3)), ("log_prob_first", "knockout_log_prob_min"))
+    probes = (probe(), probe(("knockout", *CLEAN[1:])), probe(CUT, 3))
+    fitted = added(probes, ("log_prob_first", "knockout_log_prob_min"))
     trained = trained_on(tiny_llama, fitted=fitted)
     write_bundle(tmp_path / "sum", trained)
     before = Detector(trained, tiny_llama).score_many(PAIRS)
@@ -144,6 +157,11 @@ def test_verdicts_follow_the_risk_and_the_range(tiny_llama: LanguageModel) -> No
     unreachable = detector.score(*PAIRS[0], risk=0.05)
     assert unreachable.verdict == "abstain"
     assert "could not be reached" in unreachable.warnings[0]
+    turned = replace(trained, thresholds=trained.thresholds[::-1])
+    reached = Detector(turned, tiny_llama).score(*PAIRS[0])
+    assert reached.verdict == detector.score(*PAIRS[0]).verdict
+    assert reached.warnings == ("a risk of 0.05 could not be reached in training: accepted at 0.2",)
+    assert Detector(turned, tiny_llama).score(*PAIRS[0], risk=0.2).warnings == ()
     with pytest.raises(UserError, match=r"no threshold for the risk 0\.1; it was trained for: 0\.2, 0\.05"):
         detector.score(*PAIRS[0], risk=0.1)
     plain = Detector(replace(trained, thresholds=()), tiny_llama).score(*PAIRS[0])
@@ -160,7 +178,7 @@ def test_verdicts_follow_the_risk_and_the_range(tiny_llama: LanguageModel) -> No
 
 
 def test_what_makes_a_number_worth_less_is_said(tiny_llama: LanguageModel) -> None:
-    detector = Detector(trained_on(tiny_llama, fitted=Sum((probe(CLEAN), probe(("knockout", "mlp", 2))))), tiny_llama)
+    detector = Detector(trained_on(tiny_llama, fitted=added((probe(CLEAN), probe(("knockout", "mlp", 2))))), tiny_llama)
     wordless, empty, whole = detector.score_many([("???", "Yes"), ("Who?", " "), PAIRS[0]])
     assert wordless.warnings == ("no key words found: nothing could be cut",)
     assert wordless.pathway_score == pytest.approx(0, abs=1e-6)
@@ -169,6 +187,10 @@ def test_what_makes_a_number_worth_less_is_said(tiny_llama: LanguageModel) -> No
     assert whole.truth_probability == pytest.approx(detector.score(*PAIRS[0]).truth_probability, abs=1e-5)
     with pytest.raises(UserError, match="Question 2 is empty"):
         detector.score_many(["Who?", " "])
+    with pytest.raises(UserError, match="The answer of item 1 is int; give it as text"):
+        detector.score("Who?", 7)  # type: ignore[arg-type]
+    assert detector.score_many([]) == []
+    assert detector.score("Who?", "") == replace(empty, answer="")  # also where nothing else is run
 
 
 def test_another_model_tokenizer_or_prompt_is_refused(tiny_llama: LanguageModel) -> None:
@@ -211,7 +233,7 @@ def test_what_cannot_be_measured_of_a_new_answer_is_refused(tiny_llama: Language
         (probe(("random", "mlp", 2)), "the run 'random', which is not made of new answers"),
         (probe(("boost-question-many", "mlp", 2)), "the run 'boost-question-many'"),
         (probe(("clean", "mlp", 9)), "site 'mlp' of layer 9; the model has .* layers 0 to 3"),
-        (Sum((probe(),), ("relation",)), "reads 'relation', which is not measured of new answers"),
+        (added((probe(),), ("relation",)), "reads 'relation', which is not measured of new answers"),
     ):
         with pytest.raises(UserError, match=message):
             Detector(trained_on(tiny_llama, fitted=fitted), tiny_llama)

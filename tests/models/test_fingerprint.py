@@ -136,3 +136,15 @@ def test_a_tokenizer_is_known_by_what_it_does() -> None:
     with_end.eos_token = "<pad>"
     others = {tokenizer_fingerprint(one) for one in (with_template, with_token, with_end)}
     assert len(others | {first}) == 4
+
+
+def test_the_same_weights_have_the_fingerprint_of_every_precision_that_holds_them() -> None:
+    coarse = tiny_model("llama").to(torch.bfloat16)
+    widened = copy.deepcopy(coarse).to(torch.float32)
+    assert model_fingerprint(widened) != model_fingerprint(coarse)
+    assert model_fingerprint(widened, torch.bfloat16) == model_fingerprint(coarse)
+    assert model_fingerprint(coarse, torch.float32) == model_fingerprint(widened)
+    assert model_fingerprint(coarse, torch.bfloat16) == model_fingerprint(coarse)
+    with torch.no_grad():
+        widened.lm_head.weight[0, 0] += 1
+    assert model_fingerprint(widened, torch.bfloat16) != model_fingerprint(coarse)

@@ -2,6 +2,9 @@
 
 uqlm needs transformers below 5 and NumPy below 2, so it lives in an environment of its own, and files go between. What
 is here needs the standard library only, and can be used on either side.
+
+A result is written as {"data": result.data, "metadata": result.metadata}: its `to_dict()` has lost the prompts (0.6.7
+takes them out of the dictionary that it was made of).
 """
 
 import json
@@ -15,6 +18,9 @@ from anchorscope.errors import UserError
 
 SCORES = ("anchorscope", "anchorscope_log_odds", "anchorscope_verdict")
 """The columns that are added: probability of "truthful" (higher is better, as uqlm's scores are), log-odds, verdict."""
+
+
+_WRITTEN = '{"data": result.data, "metadata": result.metadata}'
 
 
 class Scored(Protocol):
@@ -55,7 +61,7 @@ def read_result(path: str | Path) -> dict[str, Any]:
         raise UserError(f"The file {str(path)!r} cannot be read ({error.strerror}); give a result of uqlm.") from None
     except ValueError:
         raise UserError(
-            f"The file {str(path)!r} is no JSON; write it with json.dump(result.to_dict(), file)."
+            f"The file {str(path)!r} is no JSON; write it with json.dump({_WRITTEN}, file)."
         ) from None
     pairs_of(found, str(path))
     return dict(found)
@@ -64,13 +70,13 @@ def read_result(path: str | Path) -> dict[str, Any]:
 def pairs_of(result: Any, name: str = "the result") -> list[tuple[str, str]]:
     """Prompts and responses."""
     data = result.get("data") if isinstance(result, Mapping) else None
-    columns = [data.get(one) for one in ("prompts", "responses")] if isinstance(data, Mapping) else [None]
-    if not all(isinstance(one, list) for one in columns):
+    given = data if isinstance(data, Mapping) else {}
+    prompts, responses = given.get("prompts"), given.get("responses")
+    if not isinstance(prompts, list) or not isinstance(responses, list):
         raise UserError(
-            f"No prompts and responses in {name!r}; wanted is a UQResult: {{'data': {{'prompts': […], "
-            f"'responses': […], …}}, 'metadata': …}}, as result.to_dict() gives it."
+            f"No prompts and responses in {name!r}; wanted is a UQResult with both in its data, written with "
+            f"json.dump({_WRITTEN}, file): its to_dict() has lost the prompts."
         )
-    prompts, responses = columns
     if len(prompts) != len(responses):
         raise UserError(f"{len(prompts)} prompts and {len(responses)} responses in {name!r}; there must be as many.")
     for place, pair in enumerate(zip(prompts, responses, strict=True)):

@@ -1,8 +1,8 @@
 """Scores beside those of uqlm: its results in, the same with the detector's columns out, as files.
 
-json.dump(result.to_dict(), file)                                # in uqlm's environment: prompts and responses
-score_file("runs/mine/detectors/anchor", "in.json", "out.json")  # in ours
-UQResult(json.load(file)).to_df()                                # there again, with the columns `uq_result.SCORES`
+json.dump({"data": result.data, "metadata": result.metadata}, file)  # in uqlm's environment
+score_file("runs/mine/detectors/anchor", "in.json", "out.json")      # in ours
+UQResult(json.load(file)).to_df()                                    # there again, with the columns `uq_result.SCORES`
 """
 
 from pathlib import Path

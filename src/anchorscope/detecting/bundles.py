@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+import polars as pl
 import torch
 
 from anchorscope.answers.template import Template
@@ -52,7 +53,7 @@ def trained_detector(
     return TrainedDetector(
         name=name, fitted=build(number), calibration=calibration, setting=setting(sources[0]),
         card=_card(name, dataset.features.n_items, sources, rows), thresholds=thresholds,
-        range=TrainingRange.fit(key, dataset.features.states[key].to(torch.float32)),
+        range=TrainingRange.fit(key, dataset.features.states[key].to(torch.float32), max(map(_longest, sources))),
     )  # fmt: skip
 
 
@@ -68,6 +69,13 @@ def setting(source: RunDataset) -> DetectorSetting:
         ModelIdentity(**manifest["model"]), Template(**manifest["template"]), recipe.position, edges=recipe.edges,
         exact_tokens=recipe.exact_tokens, max_new_tokens=recipe.max_new_tokens,
     )  # fmt: skip
+
+
+def _longest(source: RunDataset) -> int:
+    """Tokens of the longest used prompt with its answer."""
+    items = source.run.parquet("items")
+    used = items.filter((pl.col("dataset") == source.own_name) & (pl.col("status") == "used"))
+    return int(used["input_ids"].list.len().max())  # type: ignore[arg-type]
 
 
 def _card(name: str, n: int, sources: Sequence[RunDataset], rows: Sequence[dict[str, Any]]) -> Card:

@@ -14,12 +14,12 @@ from typing import Any
 import polars as pl
 import torch
 
+from anchorscope.artefacts.bundles import write_bundle
 from anchorscope.artefacts.sealed_folder import SealedFolder
 from anchorscope.catalogue import DETECTORS
 from anchorscope.detecting.bundles import trained_detector
 from anchorscope.detecting.read_runs import ENOUGH_TRUE, RunDataset, read_runs
 from anchorscope.detecting.tables import Evaluation, Tables
-from anchorscope.detectors.bundle import pack
 from anchorscope.detectors.evaluation import Dataset, Plan, TrainedOn, pooled
 from anchorscope.errors import UserError, unknown
 from anchorscope.models.loading import choose_device
@@ -205,10 +205,7 @@ class _Job:
         self.progress.start("bundles", len(names))
         for name in names:
             rows = [row for row in tables.detectors if row["detector"] == name]
-            files = pack(trained_detector(trained, name, sources, rows, self.options.risks)).files
-            (folder / name).mkdir(parents=True)
-            for file, content in files.items():
-                (folder / name / file).write_bytes(content)
+            write_bundle(folder / name, trained_detector(trained, name, sources, rows, self.options.risks))
             saved[name] = f"{folder.name}/{name}" if not self.options.fit_only else name
             self.progress.advance(1)
         self.progress.finish()

@@ -24,7 +24,7 @@ from anchorscope.progress import Progress
 WRITTEN = (".csv", ".parquet", ".jsonl")
 """What `--out` writes, by the file's ending."""
 _READ = (".csv", ".tsv", ".json", ".jsonl", ".parquet", ".gz", ".txt")
-SCHEMA = {
+SCHEMA: dict[str, Any] = {
     "item_id": pl.String, "question": pl.String, "answer": pl.String, "truth_probability": pl.Float64,
     "log_odds": pl.Float64, "verdict": pl.String, "warnings": pl.List(pl.String), "pathway_score": pl.Float64,
 }  # fmt: skip
@@ -58,6 +58,8 @@ class Scored:
     trained: TrainedDetector
     item_ids: tuple[str, ...]
     scores: tuple[Score, ...]
+    risk: float | None
+    """The risk that verdicts are for; None where none was measured."""
     bad_rows: int
     """Rows of the file that could not be read and were left out."""
     seconds: float
@@ -71,7 +73,7 @@ class Scored:
         """As one JSON object."""
         return {
             "detector": self.trained.name, "model": self.trained.setting.model, "sha256": self.trained.sha256,
-            "items": self.rows(), "n": len(self.scores), "bad_rows": self.bad_rows,
+            "risk": self.risk, "items": self.rows(), "n": len(self.scores), "bad_rows": self.bad_rows,
             "seconds": round(self.seconds, 3),
         }  # fmt: skip
 
@@ -79,7 +81,7 @@ class Scored:
 def score(bundle: Path, what: str, options: ScoreOptions, progress: Progress) -> Scored:
     """Scores a question or a file of them; every mistake that can be seen before the model is loaded is told before."""
     trained = read_bundle(bundle)
-    trained.threshold(options.risk)
+    threshold = trained.threshold(options.risk)
     refuse_unknown(trained.needs, trained.setting.n_layers)
     if options.out is not None:
         _refuse_unwritable(options.out)
@@ -92,7 +94,8 @@ def score(bundle: Path, what: str, options: ScoreOptions, progress: Progress) ->
     with few_collections() if len(questions) > 1 else nullcontext():
         scores = detector.score_questions(questions, risk=options.risk)
     seconds = time.monotonic() - began
-    scored = Scored(trained, tuple(one.item_id for one in questions), tuple(scores), bad_rows, seconds)
+    names, risk = tuple(one.item_id for one in questions), None if threshold is None else threshold.risk
+    scored = Scored(trained, names, tuple(scores), risk, bad_rows, seconds)
     if options.out is not None:
         write_rows(scored.rows(), options.out)
     return scored

@@ -19,7 +19,7 @@ from safetensors.torch import save as save_tensors
 from torch import Tensor
 
 from anchorscope.answers.template import Template
-from anchorscope.detectors.storing import load_parts, store_parts
+from anchorscope.detectors.storing import load_named, store_named
 from anchorscope.detectors.trained import Calibrated, Card, DetectorSetting, TrainedDetector
 from anchorscope.detectors.training_range import TrainingRange
 from anchorscope.errors import UserError
@@ -56,13 +56,14 @@ def pack(trained: TrainedDetector) -> PackedDetector:
     parts = {_FITTED: trained.fitted}
     if trained.fallback is not None:
         parts[_FALLBACK] = trained.fallback.fitted
-    tensors, stored = store_parts(parts)
+    tensors, stored = store_named(parts)
     span = None
     if trained.range is not None:
         own, span = trained.range.stored()
         tensors |= {f"{_RANGE}/{name}": tensor for name, tensor in own.items()}
     _refuse_no_numbers(tensors, f"Detector {trained.name!r} cannot be saved")
-    weights = save_tensors({name: tensor.detach().cpu().contiguous() for name, tensor in sorted(tensors.items())})
+    # Copies: the same weights may stand in two parts, and safetensors takes no tensors that share memory.
+    weights = save_tensors({name: tensor.detach().cpu().clone().contiguous() for name, tensor in tensors.items()})
     record = {
         "schema": SCHEMA, "schema_version": SCHEMA_VERSION, "name": trained.name, "parts": stored, "range": span,
         "calibration": asdict(trained.calibration),
@@ -142,13 +143,15 @@ def _record(data: bytes, name: str) -> dict[str, Any]:
 
 
 def _trained(record: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> TrainedDetector:
-    parts = load_parts(tensors, record["parts"])
+    parts = load_named(tensors, record["parts"])
     own = {key.removeprefix(f"{_RANGE}/"): one for key, one in tensors.items() if key.startswith(f"{_RANGE}/")}
     fallback = None
     if _FALLBACK in parts:
         fallback = Calibrated(parts[_FALLBACK], Calibration(**record["fallback_calibration"]))
     setting = dict(record["setting"])
-    card = {key: tuple(value) if isinstance(value, list) else value for key, value in record["card"].items()}
+    card: dict[str, Any] = {
+        key: tuple(value) if isinstance(value, list) else value for key, value in record["card"].items()
+    }
     return TrainedDetector(
         name=str(record["name"]),
         fitted=parts[_FITTED],

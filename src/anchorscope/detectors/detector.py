@@ -26,8 +26,6 @@ from anchorscope.models.loading import load as load_model
 from anchorscope.models.wrapping import wrap
 from anchorscope.progress import Progress
 
-_NO_ANSWER = ("",)  # accepted answers of a question that nobody grades
-
 
 class Detector:
     """A trained detector on its model."""
@@ -82,25 +80,29 @@ class Detector:
 
     def score_questions(self, questions: Sequence[Question], *, risk: float | None = None) -> list[Score]:
         """The same for questions of a dataset, whose subjects and own answers are used where they are known."""
-        threshold, found = self.trained.threshold(risk), []
+        self.trained.threshold(risk)  # refused before anything is run
+        found: list[Score] = []
         at_once = self.session.at_once(self.trained.needs)
         for first in range(0, len(questions), at_once):
             items = self.session.items(questions[first : first + at_once])
-            found += self._scored(items, threshold)
+            found += self._scored(items, risk)
         return found
 
-    def _scored(self, items: Sequence[Item], threshold: Any) -> list[Score]:
+    def _scored(self, items: Sequence[Item], risk: float | None) -> list[Score]:
         read = [item for item in items if item.tokens is not None]
+        notes = (*self._notes, *threshold_notes(self.trained, risk))
+        if not read:  # nothing to run, and no states to decide on
+            return [_empty(item, notes) for item in items]
         features = self.session.features(read, self.trained.needs)
         _refuse_no_numbers(features)
         decided = decide(self.trained, features)
-        verdicts, notes = decided.verdicts(threshold), (*self._notes, *threshold_notes(threshold))
+        verdicts = decided.verdicts(self.trained.threshold(risk))
         scores, place = [], 0
         for item in items:
-            question, answer = item.question.question, item.answer.text
             if item.tokens is None:
-                scores.append(Score(question, answer, None, None, ABSTAIN, (*notes, "the answer is empty")))
+                scores.append(_empty(item, notes))
                 continue
+            question, answer = item.question.question, item.answer.text
             pathway = None if decided.pathway is None else float(decided.pathway[place])
             scores.append(
                 Score(question, answer, float(decided.probability[place]), float(decided.log_odds[place]),
@@ -135,10 +137,18 @@ class Detector:
 
 def asked(question: str, answer: str | None = None, number: int = 0) -> Question:
     """A question as it is put, with an answer that may be known."""
-    text = " ".join(str(question).split())
+    for what, given in (("question", question), ("answer", answer or "")):
+        if not isinstance(given, str):
+            raise UserError(f"The {what} of item {number + 1} is {type(given).__name__}; give it as text.")
+    text = " ".join(question.split())
     if not text:
         raise UserError(f"Question {number + 1} is empty; give a question to score.")
-    return Question("score", str(number + 1), text, _NO_ANSWER, model_answer=None if answer is None else str(answer))
+    return Question("score", str(number + 1), text, (), model_answer=answer)
+
+
+def _empty(item: Item, notes: Sequence[str]) -> Score:
+    """What is said of an answer without a word."""
+    return Score(item.question.question, item.answer.text, None, None, ABSTAIN, (*notes, "the answer is empty"))
 
 
 def _loaded(

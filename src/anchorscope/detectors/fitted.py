@@ -14,6 +14,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from anchorscope.detectors.features import Features, Needs, StateKey
+from anchorscope.errors import UserError
 
 
 class Fitted(Protocol):
@@ -54,6 +55,16 @@ def registered(kind: Kind) -> Kind:
     return kind
 
 
+def kind_named(name: str) -> type[Fitted]:
+    """The kind that is stored under a name."""
+    if name not in KINDS:
+        raise UserError(
+            f"it holds a detector of the unknown kind {name!r}; known here: {', '.join(sorted(KINDS))}; load it with "
+            f"the version of anchorscope that made it"
+        )
+    return KINDS[name]
+
+
 def store_parts(parts: tuple[Fitted, ...], values: dict[str, Any]) -> Stored:
     """Several fitted detectors as one: the tensors of each under its number."""
     tensors: dict[str, Tensor] = {}
@@ -70,7 +81,7 @@ def load_parts(tensors: Mapping[str, Tensor], values: Mapping[str, Any]) -> tupl
     found = []
     for place, one in enumerate(values["parts"]):
         own = {name.partition(".")[2]: part for name, part in tensors.items() if name.partition(".")[0] == str(place)}
-        found.append(KINDS[one["kind"]].from_stored(own, one["values"]))
+        found.append(kind_named(str(one["kind"])).from_stored(own, one["values"]))
     return tuple(found)
 
 

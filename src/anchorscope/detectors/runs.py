@@ -5,6 +5,7 @@ in one pass; `question-only` is the clean run, read before the answer begins; `a
 and random weights are controls: no detector that reads them is for use.
 """
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -16,6 +17,7 @@ from anchorscope.detectors.features import CLEAN, Needs
 from anchorscope.engine.sequences import CLEAN as CLEAN_VARIANT
 from anchorscope.engine.sequences import NO_CUT, SITES, Cut, Variant
 from anchorscope.errors import UserError
+from anchorscope.evidence.detection import answer_boost, question_boost
 from anchorscope.items import Item
 
 QUESTION_ONLY, ANSWER_ONLY = "question-only", "answer-only"
@@ -74,9 +76,10 @@ def boost_of(run: str) -> tuple[str, float] | None:
     for start in (BOOST_QUESTION, BOOST_ANSWER):
         if run.startswith(start):
             try:
-                return start, float(run.removeprefix(start))
+                alpha = float(run.removeprefix(start))
             except ValueError:
                 return None
+            return (start, alpha) if -1 <= alpha < math.inf else None
     return None
 
 
@@ -84,11 +87,15 @@ def variant_of(run: str, items: Sequence[Item], edges: str) -> Variant:
     """How a pass runs the items' own texts; an item with nothing to cut runs as it is."""
     if run in (CLEAN, QUESTION_ONLY):
         return CLEAN_VARIANT
+    return Variant({index: _cut(run, item, edges) for index, item in enumerate(items)})
+
+
+def _cut(run: str, item: Item, edges: str) -> Cut:
     boost = boost_of(run)
-    if boost is None:
-        return Variant({index: _cut(item.located.question_tokens, edges) for index, item in enumerate(items)})
-    raise NotImplementedError(run)
-
-
-def _cut(keys: Sequence[int], edges: str) -> Cut:
-    return Cut(keys=tuple(keys), edges=edges) if keys else NO_CUT
+    if boost is not None and boost[0] == BOOST_ANSWER:
+        return answer_boost(item, boost[1])
+    if not item.located.question_tokens:
+        return NO_CUT
+    if boost is not None:
+        return question_boost(item, edges, boost[1])
+    return Cut(keys=item.located.question_tokens, edges=edges)

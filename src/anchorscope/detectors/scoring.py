@@ -1,13 +1,16 @@
 """From features to decisions: log-odds, probability, verdict."""
 
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
-from typing import Any, Protocol, runtime_checkable
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, field, fields, is_dataclass
+from typing import Any
 
 import numpy as np
+import torch
 from jaxtyping import Bool, Float
 
-from anchorscope.detectors.features import Features
+from anchorscope.catalogue import KNOCKOUT
+from anchorscope.detectors.features import CLEAN, Features
+from anchorscope.detectors.fitted import Fitted, LinearProbe
 from anchorscope.detectors.trained import TrainedDetector
 from anchorscope.stats.calibration import Calibration
 from anchorscope.stats.risk_control import Threshold
@@ -16,15 +19,6 @@ ACCEPT, ABSTAIN, OUT_OF_RANGE = "accept", "abstain", "out-of-range"
 """The verdicts: probable enough for the risk; not so; or unlike everything that the detector was trained on."""
 HALF = 0.5
 """The probability from which on answers are accepted where no risk was measured."""
-
-
-@runtime_checkable
-class MeasuresPathway(Protocol):
-    """A fitted detector that measures what the cut takes from its log-odds."""
-
-    def pathway_score(self, features: Features) -> Float[np.ndarray, " item"]:
-        """Log-odds under the cut less those of the clean run: negative where the question's key words carry truth."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -42,7 +36,8 @@ class Score:
     warnings: tuple[str, ...] = field(default=())
     """What may make the number worth less."""
     pathway_score: float | None = None
-    """What cutting the question's key words changes in the log-odds; None where the detector does not measure it."""
+    """What cutting the question's key words changes in a probe's log-odds: negative where they carry the evidence; None
+    where the detector does not read both states."""
 
     def record(self) -> dict[str, Any]:
         """As a row of a result."""
@@ -80,8 +75,32 @@ def decide(trained: TrainedDetector, features: Features) -> Decisions:
         other = _calibrated(trained.fallback.fitted.log_odds(features), trained.fallback.calibration)
         log_odds, probability = (np.where(outside, new, old)
                                  for new, old in zip(other, (log_odds, probability), strict=True))  # fmt: skip
-    pathway = trained.fitted.pathway_score(features) if isinstance(trained.fitted, MeasuresPathway) else None
+    pair = probe_pair(trained.fitted)
+    pathway = None if pair is None else pair[1].log_odds(features) - pair[0].log_odds(features)
     return Decisions(log_odds, probability, outside, pathway)
+
+
+def probe_pair(fitted: Fitted) -> tuple[LinearProbe, LinearProbe] | None:
+    """The first probe inside a detector that reads a place both in the clean run and under the knockout."""
+    probes = list(_probes(fitted))
+    for clean in probes:
+        for cut in probes:
+            same_place = clean.key[0] == CLEAN and cut.key == (KNOCKOUT, *clean.key[1:])
+            if same_place and cut.bias == clean.bias and torch.equal(cut.weight, clean.weight):
+                return clean, cut
+    return None
+
+
+def _probes(part: object) -> Iterator[LinearProbe]:
+    """Every linear probe of a detector, whatever it is inside of."""
+    if isinstance(part, LinearProbe):
+        yield part
+    elif isinstance(part, tuple):
+        for one in part:
+            yield from _probes(one)
+    elif is_dataclass(part):
+        for one in fields(part):
+            yield from _probes(getattr(part, one.name))
 
 
 def _calibrated(
@@ -90,10 +109,14 @@ def _calibrated(
     return calibration.slope * log_odds + calibration.intercept, calibration.probability(log_odds)
 
 
-def threshold_notes(threshold: Threshold | None) -> Sequence[str]:
-    """What has to be said of every verdict."""
+def threshold_notes(trained: TrainedDetector, risk: float | None) -> list[str]:
+    """What has to be said of every verdict for a risk, or for none that was named."""
+    threshold = trained.threshold(risk)
     if threshold is None:
-        return (f"no risk was measured: accepted from probability {HALF:g} on",)
+        return [f"no risk was measured: accepted from probability {HALF:g} on"]
     if threshold.probability is None:
-        return (f"a risk of {threshold.risk:g} could not be reached in training: nothing is accepted",)
-    return ()
+        return [f"a risk of {threshold.risk:g} could not be reached in training: nothing is accepted"]
+    first = trained.thresholds[0]
+    if risk is None and first.probability is None:
+        return [f"a risk of {first.risk:g} could not be reached in training: accepted at {threshold.risk:g}"]
+    return []

@@ -89,7 +89,7 @@ class TrainedDetector:
     setting: DetectorSetting
     card: Card
     thresholds: tuple[Threshold, ...] = ()
-    """For several risks; the first is used where none is named."""
+    """For several risks; where none is named, the first that could be reached is used."""
     range: TrainingRange | None = None
     """States like those of training; None where any state will do."""
     fallback: Calibrated | None = None
@@ -108,9 +108,10 @@ class TrainedDetector:
         return Needs.together(parts)
 
     def threshold(self, risk: float | None = None) -> Threshold | None:
-        """The threshold of a risk; the first one where none is named, None where there is none at all."""
+        """The threshold of a risk; where none is named, the first that can be reached; None where there is none."""
         if risk is None:
-            return self.thresholds[0] if self.thresholds else None
+            reached = [one for one in self.thresholds if one.probability is not None]
+            return next(iter([*reached, *self.thresholds]), None)
         for one in self.thresholds:
             if abs(one.risk - risk) < 1e-9:
                 return one

@@ -1,0 +1,61 @@
+"""Scores on which our metrics and those of lm-polygraph are compared; without ties, which it leaves to chance."""
+
+from collections.abc import Callable
+
+import numpy as np
+
+from anchorscope.stats import detection_metrics as ours
+from anchorscope.stats.reliability import ece
+
+TOLERANCE = 1e-9
+
+
+def worlds() -> dict[str, tuple[list[float], list[bool]]]:
+    """Probabilities and labels by name."""
+    found = {}
+    for name, n, share, strength in (("balanced", 200, 0.5, 1.5), ("rare", 300, 0.08, 1.0), ("useless", 61, 0.6, 0.0),
+                                     ("few", 5, 0.5, 3.0)):  # fmt: skip
+        rng = np.random.default_rng(len(name))
+        truthful = rng.random(n) < share
+        truthful[:2] = True, False
+        log_odds = rng.normal(np.where(truthful, strength, -strength), 1.5)
+        found[name] = ((1 / (1 + np.exp(-log_odds))).tolist(), truthful.tolist())
+    return found
+
+
+def our_values(probability: list[float], truthful: list[bool]) -> dict[str, float]:
+    """Our numbers under lm-polygraph's names."""
+    given = (np.array(probability), np.array(truthful))
+    return {
+        "roc-auc": float(ours.auroc(*given)),
+        "pr-auc": float(ours.average_precision(*given)),
+        "ece": float(ece(*given, bins=20, equal_width=True)),
+        "rcc-auc": float(ours.aurc(*given)),
+        "prr": float(ours.prediction_rejection_area(*given)),
+        "prr_0.5": float(ours.prediction_rejection_area(*given, max_rejection=0.5)),
+        "prr_normalized": float(ours.prediction_rejection_ratio(*given)),
+        "prr_0.5_normalized": float(ours.prediction_rejection_ratio(*given, max_rejection=0.5)),
+    }
+
+
+def its_values(probability: list[float], truthful: list[bool]) -> dict[str, float]:
+    """lm-polygraph's numbers; uncertainty is minus the probability, as the adapter gives it.
+
+    A random order's prediction–rejection area is a mean of shuffles there; here it is what they tend to, the accuracy.
+    """
+    from lm_polygraph import ue_metrics
+    from lm_polygraph.ue_metrics.ue_metric import normalize_metric
+
+    uncertainty, target = -np.array(probability), np.array(truthful, float)
+    found = {
+        "roc-auc": ue_metrics.ROCAUC()(uncertainty, 1 - target),  # of the false answers, which uncertainty flags
+        "pr-auc": ue_metrics.PRAUC()(uncertainty, 1 - target),
+        "ece": ue_metrics.ECE()(uncertainty, target),
+        "rcc-auc": ue_metrics.RiskCoverageCurveAUC()(uncertainty, target),
+    }
+    for rejected in (1.0, 0.5):
+        area: Callable[..., float] = ue_metrics.PredictionRejectionArea(max_rejection=rejected)
+        value, oracle = area(uncertainty, target), area(-target, target)
+        found[str(area)] = value
+        found[f"{area}_normalized"] = normalize_metric(value, oracle, target.mean())
+    return {name: float(value) for name, value in found.items()}

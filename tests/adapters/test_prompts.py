@@ -1,0 +1,46 @@
+"""A question is found in the detector's own prompt, and nowhere else."""
+
+import pytest
+
+from anchorscope.adapters.prompts import answer_of_text, question_of_prompt, visible_text
+from anchorscope.answers.prompt import make_template
+from anchorscope.errors import UserError
+
+QUESTIONS = ("Who wrote Dracula?", "Question: what is the\nanswer to « Answer: »?", "¿Qué? 東京 🙂")
+
+
+@pytest.mark.parametrize("kind", ["few-shot", "zero-shot"])
+@pytest.mark.parametrize("question", QUESTIONS)
+def test_the_question_comes_back_with_padding_on_either_side(tiny_llama, kind, question):
+    tokenizer = tiny_llama.tokenizer
+    template = make_template(kind, tokenizer, tiny_llama.needs_bos)
+    ((ids, _),) = template.encode(tokenizer, [template.text(question)])
+    padding = tokenizer.pad_token_id
+    for given in (ids, (padding, padding, *ids), (*ids, padding)):
+        assert question_of_prompt(template, tokenizer, given) == " ".join(question.split())
+
+
+def test_another_prompt_is_refused(tiny_llama):
+    tokenizer = tiny_llama.tokenizer
+    template = make_template("few-shot", tokenizer, tiny_llama.needs_bos)
+    ((ids, _),) = template.encode(tokenizer, [template.text("Who wrote Dracula?")])
+    others = [tokenizer(text)["input_ids"] for text in ("Who wrote Dracula?", "", template.head + template.tail)]
+    for given in (*others, ids[:-1], (*ids, ids[-1]), (ids[0], *ids), ()):
+        with pytest.raises(UserError, match="not the prompt that the detector was trained with") as told:
+            question_of_prompt(template, tokenizer, given)
+        assert "\n" not in str(told.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "answer"),
+    [(" Bram Stoker\nQuestion: Who", "Bram Stoker"), ("\n\n Lima ", "Lima"), ("", ""), (" \n", ""),
+     ("<think>\nhm\n</think>\n\nLima\n", "Lima"), ("<think>\nhm", "")],
+)  # fmt: skip
+def test_an_answer_is_the_first_line_that_is_seen(text, answer):
+    assert answer_of_text(text) == answer
+
+
+def test_special_tokens_are_no_text(tiny_llama):
+    tokenizer = tiny_llama.tokenizer
+    ids = [tokenizer.bos_token_id, *tokenizer(" Lima")["input_ids"], tokenizer.eos_token_id]
+    assert visible_text(tokenizer, ids).strip() == "Lima"

@@ -1,0 +1,81 @@
+"""Every detector that can be fitted is saved, loaded and scores new answers as it scored what it was trained on."""
+
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from detector_cases import setting_of, trained_on
+
+from anchorscope.catalogue import BOOSTS, boost_name
+from anchorscope.datasets.question import Question
+from anchorscope.detectors.bundle import MOST_BYTES, pack, unpack
+from anchorscope.detectors.detector import Detector
+from anchorscope.detectors.evaluation import Dataset, Plan, TrainedOn
+from anchorscope.detectors.features import CONFIDENCE, Needs
+from anchorscope.detectors.fits import Texts
+from anchorscope.detectors.session import ScoringSession
+from anchorscope.detectors.training import Examples
+from anchorscope.engine.sequences import SITES
+from anchorscope.models.language_model import LanguageModel
+
+sys.path.insert(0, str(Path(__file__).parents[1]))  # pytest's import mode does not make helper modules importable
+
+from small_facts import rows  # isort: skip
+
+SITE = "mlp"
+SAVED = ("confidence", "probe", "mass-mean", "mlp", "ensemble", "probe+confidence", "mop", "pr-attention",
+         "pr-activation", "pr-delta", "counterfactual", "anchor")  # fmt: skip
+
+
+def questions() -> list[Question]:
+    return [
+        Question("facts", one["id"], one["question"], ("so",), one["subject"], one["relation"], (one["relation"],),
+                 model_answer=one["model_answer"])
+        for one in rows()[:80]
+    ]  # fmt: skip
+
+
+def everything(n_layers: int) -> Needs:
+    """What `run --keep states,states-cut,detection` keeps, less the controls."""
+    runs = ("knockout", "question-only", "answer-only",
+            *(boost_name(part, alpha) for part in ("question", "answer") for alpha in BOOSTS))  # fmt: skip
+    places = [("clean", site) for site in SITES] + [(run, SITE) for run in runs]
+    states = tuple((run, site, layer) for run, site in places for layer in range(n_layers))
+    return Needs(states, (*CONFIDENCE, "knockout_log_prob_mean", "knockout_log_prob_min", "answer_tokens"))
+
+
+@pytest.fixture(scope="module")
+def trained(tiny_llama: LanguageModel) -> TrainedOn:
+    """All detectors, fitted on eighty answers."""
+    session = ScoringSession(tiny_llama, setting_of(tiny_llama))
+    items = session.items(questions())
+    labels = np.array([one["truthful"] for one in rows()[:80]])
+    relations = [item.question.relation for item in items]
+    names = [item.item_id for item in items]
+    examples = Examples(labels, np.arange(80), relations, names, np.ones(80))
+    texts = Texts(relations, [item.answer.text.split() for item in items])
+    features = session.features(items, everything(tiny_llama.n_layers))
+    dataset = Dataset("facts", features, examples, texts, np.ones(80), [frozenset([name]) for name in names])
+    return TrainedOn(dataset, SITE, Plan(folds=3, seeds=1, tosses=0), torch.device("cpu"))
+
+
+@pytest.mark.parametrize("name", SAVED)
+def test_saved_and_loaded_it_scores_as_it_was_fitted(
+    name: str, trained: TrainedOn, tiny_llama: LanguageModel
+) -> None:
+    build = trained.fits.fit(name).build
+    assert build is not None
+    fitted = build(trained.whole)
+    files = pack(replace(trained_on(tiny_llama, fitted=fitted), name=name, range=None, fallback=None)).files
+    assert sum(map(len, files.values())) < MOST_BYTES
+    detector = Detector(unpack(files, name), tiny_llama)
+    few = slice(3, 80, 11)
+    wanted = 1.5 * fitted.log_odds(trained.dataset.features)[few] - 0.2
+    found = detector.score_questions(questions()[few])
+    np.testing.assert_allclose([one.log_odds for one in found], wanted, rtol=1e-4, atol=1e-4)
+    assert len({one.log_odds for one in found}) > 1
+    if name in ("counterfactual", "pr-delta"):
+        assert all(one.pathway_score for one in found)

@@ -1,0 +1,23 @@
+"""Writes what lm-polygraph's metrics give on made-up scores; run by `make adapters` in lm-polygraph's environment."""
+
+import importlib.metadata
+import json
+import sys
+from pathlib import Path
+
+TESTS = Path(__file__).parents[1] / "tests" / "adapters"
+sys.path.insert(0, str(TESTS))
+
+from polygraph_parity import its_values, worlds  # noqa: E402
+
+found = {
+    name: {"probability": probability, "truthful": truthful, "values": its_values(probability, truthful)}
+    for name, (probability, truthful) in worlds().items()
+}
+header = {
+    "what": "metrics that lm-polygraph computed on these scores; uncertainty = −probability",
+    "made_with": f"lm-polygraph {importlib.metadata.version('lm-polygraph')}",
+    "command": "make adapters",
+}
+out = TESTS / "polygraph_metrics.json"
+out.write_text(json.dumps({**header, "worlds": found}, ensure_ascii=False) + "\n", encoding="utf-8")
