@@ -85,4 +85,9 @@ def _card(name: str, n: int, sources: Sequence[RunDataset], rows: Sequence[dict[
         for one in sources
     )
     shifts = tuple(sorted({str(row["test"]) for row in rows if row["test"] != row["train"]}))
-    return Card(f"{DETECTORS[name].about}; trained on {n} answers ({about})", tuple(rows), shifts, LIMITS, versions())
+    return Card(f"{DETECTORS[name].about}; trained on {n} answers ({about})", tuple(map(_plain, rows)), shifts, LIMITS, versions())
+
+
+def _plain(row: dict[str, Any]) -> dict[str, Any]:
+    """A row without numbers that are not there: JSON has none."""
+    return {name: value for name, value in row.items() if not (isinstance(value, float) and np.isnan(value))}

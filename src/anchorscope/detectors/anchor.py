@@ -15,7 +15,7 @@ from anchorscope.detectors.data import TrainingData
 from anchorscope.detectors.features import CLEAN
 from anchorscope.detectors.fitted import Fitted
 from anchorscope.detectors.fitted_parts import WeightedSum, WithFallback
-from anchorscope.detectors.fitted_states import TrainingRange
+from anchorscope.detectors.fitted_states import RangeGate
 from anchorscope.detectors.single import DetectorFit
 from anchorscope.detectors.stacking import Stacked, calibrated
 from anchorscope.detectors.training import INNER_FOLDS, Training
@@ -137,11 +137,11 @@ class _Ranges:
     limit: list[float]
     scale: list[float]
 
-    def __call__(self, number: int) -> TrainingRange:
+    def __call__(self, number: int) -> RangeGate:
         """The range of one set, on raw states."""
         place, width = int(self.data.best[number]), self.mean.shape[1]
         directions = self.data.directions
         weight = directions.weight[place, :width] / self.deviation[number][:, None]
         offset = (directions.offset[place, :width] - self.mean[number]) / self.deviation[number]
         key = (CLEAN, self.data.site, self.data.layers[place])
-        return TrainingRange(key, weight.float(), offset.float(), self.limit[number], self.scale[number])
+        return RangeGate(key, weight.float(), offset.float(), self.limit[number], self.scale[number])

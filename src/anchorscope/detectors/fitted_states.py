@@ -92,13 +92,13 @@ class Network:
 
 @registered
 @dataclass(frozen=True)
-class TrainingRange:
+class RangeGate:
     """How far a state lies from the training states: its whitened distance along their leading directions.
 
     Above zero where the distance is beyond that of nearly all training states.
     """
 
-    kind: ClassVar[str] = "training-range"
+    kind: ClassVar[str] = "range-gate"
 
     key: StateKey
     weight: Float[Tensor, "direction d_model"]
@@ -128,7 +128,7 @@ class TrainingRange:
         }  # fmt: skip
 
     @classmethod
-    def from_stored(cls, tensors: Mapping[str, Tensor], values: Mapping[str, Any]) -> "TrainingRange":
+    def from_stored(cls, tensors: Mapping[str, Tensor], values: Mapping[str, Any]) -> "RangeGate":
         """The range of what was stored."""
         run, site, layer = values["key"]
         key = (str(run), str(site), int(layer))
