@@ -120,27 +120,26 @@ def fit_other_run(data: TrainingData, run: str) -> DetectorFit:
 def fit_mass_mean(data: TrainingData) -> DetectorFit:
     """The difference of the class means, whitened by the covariance within the classes.
 
-    Shrinkage of the covariance and layer are chosen by the inner folds' AUC.
+    Shrinkage and layer are chosen by the inner folds' AUC, among the layers that are best for some set's probe.
     """
-    n_layers = len(data.layers)
-    found = [_means(data, place) for place in range(n_layers)]
+    places = np.unique(data.best)
+    found = [_means(data, int(place)) for place in places]
     weight, bias = (torch.stack(parts) for parts in zip(*found, strict=True))
     assembled = torch.stack([  # [layer, shrinkage, set, item]
         torch.stack([
-            data.training.assemble(weight[layer, :, at] @ data.clean[layer].T + bias[layer, :, at][..., None])
+            data.training.assemble(weight[layer, :, at] @ data.clean[place].T + bias[layer, :, at][..., None])
             for at in range(len(_SHRINKAGES))
         ])
-        for layer in range(n_layers)
+        for layer, place in enumerate(places.tolist())
     ])  # fmt: skip
-    areas = data.training.inner_auc(assembled).flatten(0, 1)
-    chosen = areas.argmax(0).cpu().numpy()
-    rows = np.arange(data.training.n_sets)
+    chosen = data.training.inner_auc(assembled).flatten(0, 1).argmax(0).cpu()
     layer, shrinkage = chosen // len(_SHRINKAGES), chosen % len(_SHRINKAGES)
-    scores = assembled[torch.from_numpy(layer), torch.from_numpy(shrinkage), torch.from_numpy(rows)]
+    scores = assembled[layer, shrinkage, torch.arange(len(chosen))]
 
     def build(number: int) -> Fitted:
-        place, at = int(layer[number]), int(shrinkage[number])
-        along, offset = weight[place, number, at, INNER_FOLDS], float(bias[place, number, at, INNER_FOLDS])
+        at, place = int(shrinkage[number]), int(places[int(layer[number])])
+        along = weight[int(layer[number]), number, at, INNER_FOLDS]
+        offset = float(bias[int(layer[number]), number, at, INNER_FOLDS])
         raw, raw_bias = data.directions.to_raw(place, along, offset)
         return LinearProbe((CLEAN, data.site, data.layers[place]), raw.float(), raw_bias)
 

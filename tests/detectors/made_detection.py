@@ -1,0 +1,58 @@
+"""A made world for detectors: states whose truth is known to lie along a direction, and a cut that takes half of it."""
+
+import numpy as np
+import torch
+
+from anchorscope.detectors.data import TrainingData
+from anchorscope.detectors.evaluation import Dataset, Plan, TrainedOn
+from anchorscope.detectors.features import CLEAN, CONFIDENCE, Features
+from anchorscope.detectors.fits import DetectorFits, Texts
+from anchorscope.detectors.reweighting import boost_run
+from anchorscope.detectors.training import Examples, Training, nested_sets, whole_set
+
+RUNS = (
+    CLEAN, "knockout", "random", "question-only", "answer-only", "random-weights",
+    *(boost_run(side, alpha) for side in ("question", "answer") for alpha in (1.0, 3.0)),
+)  # fmt: skip
+LAYERS, WIDTH = (3, 4), 12
+COLUMNS = (
+    *CONFIDENCE, "knockout_log_prob_mean", "knockout_log_prob_min", "random_log_prob_mean", "random_log_prob_min",
+    "answer_tokens", "p_true", "self_consistency_5", "self_consistency_10", "semantic_entropy_5", "semantic_entropy_10",
+)  # fmt: skip
+
+
+def made_dataset(n: int = 120, seed: int = 0, signal: float = 1.5, name: str = "made", shift: float = 0.0) -> Dataset:
+    """Items of both kinds, three relations, groups of two; `signal` parts true from false, `shift` moves all states."""
+    rng = np.random.default_rng(seed)
+    labels = np.arange(n) % 2 == 0
+    truth = np.where(labels, 1.0, -1.0)
+    direction = np.linspace(1, -1, WIDTH)
+    states = {}
+    for place, run in enumerate(RUNS):
+        share = 0.0 if run == "random-weights" else 0.5 if run == "knockout" else 1.0
+        for site in ("mlp", "residual") if run == CLEAN else ("mlp",):
+            for layer in LAYERS:
+                own = np.random.default_rng([seed, 7 if run != "random-weights" else place, layer])
+                noise = own.normal(size=(n, WIDTH)) + 0.1 * rng.normal(size=(n, WIDTH))
+                values = noise * 2 + signal * share * truth[:, None] * direction / np.linalg.norm(direction) + shift
+                states[run, site, layer] = torch.from_numpy(values.astype(np.float32))
+    columns = {column: rng.normal(size=n) + 0.5 * signal * truth for column in COLUMNS}
+    relations = [f"relation {place % 3}" for place in range(n)]
+    examples = Examples(labels, np.arange(n) // 2, relations, [f"{name} {place}" for place in range(n)], np.ones(n))
+    documents = [[f"word {rng.integers(30)}", f"word {rng.integers(30)}"] for _ in range(n)]
+    keys = [frozenset({f"{name} question {place // 2}"}) for place in range(n)]
+    natural = np.where(labels, 1.0, 3.0)
+    return Dataset(name, Features(n, states, columns), examples, Texts(relations, documents), natural, keys)
+
+
+def made_fits(dataset: Dataset | None = None, seeds: int = 1) -> DetectorFits:
+    """Detectors over two folds of a made dataset and over all of it."""
+    data = dataset or made_dataset()
+    sets = [nested_sets(data.examples, 2, seed, "made")[0] for seed in range(seeds)]
+    training = Training.together([*sets, whole_set(data.examples, 0, "made")])
+    return DetectorFits(TrainingData(data.features, training, "mlp", torch.device("cpu")), data.texts)
+
+
+def made_trained(dataset: Dataset | None = None, tosses: int = 0, seeds: int = 2) -> TrainedOn:
+    """The same as `detect` makes them."""
+    return TrainedOn(dataset or made_dataset(), "mlp", Plan(folds=2, seeds=seeds, tosses=tosses), torch.device("cpu"))

@@ -1,0 +1,121 @@
+"""Laws that every registered detector obeys."""
+
+import numpy as np
+import pytest
+import torch
+from detectors.made_detection import made_dataset, made_fits, made_trained
+
+from anchorscope.catalogue import DETECTORS
+from anchorscope.detectors import fitted_parts, fitted_states  # noqa: F401 - their kinds are registered
+from anchorscope.detectors.fitted import KINDS
+from anchorscope.stats.auc import auc
+
+_NAMES = tuple(DETECTORS)
+_USED = tuple(name for name in _NAMES if name not in ("relation", "words") and not name.endswith(("-random", "-oracle")))
+
+
+@pytest.fixture(scope="module")
+def fits():
+    return made_fits()
+
+
+def test_every_entry_can_be_fitted_where_all_is_kept(fits):
+    assert fits.available(_NAMES) == list(_NAMES)
+
+
+@pytest.mark.parametrize("name", _NAMES)
+def test_log_odds_are_numbers_for_every_item_and_set(fits, name):
+    scores = fits.fit(name).scores
+    assert scores.shape == (3, 120)
+    assert torch.isfinite(scores).all()
+
+
+@pytest.mark.parametrize("name", _USED)
+def test_the_detector_that_is_used_is_the_one_that_was_judged(fits, name):
+    fit, data = fits.fit(name), fits.data
+    outside = ~data.training.members[0]
+    assert fit.build is not None
+    used = fit.build(0).log_odds(data.features)[outside]
+    np.testing.assert_allclose(used, fit.scores[0].numpy()[outside], atol=2e-4)
+
+
+@pytest.mark.parametrize("name", _USED)
+def test_saved_and_loaded_is_the_same_to_the_last_bit(fits, name):
+    fitted = fits.fit(name).build(2)
+    tensors, values = fitted.stored()
+    again = KINDS[fitted.kind].from_stored(tensors, values)
+    features = fits.data.features
+    assert again.needs == fitted.needs
+    np.testing.assert_array_equal(again.log_odds(features), fitted.log_odds(features))
+
+
+@pytest.mark.parametrize("name", _USED)
+def test_alone_is_as_in_a_batch(fits, name):
+    fitted, features = fits.fit(name).build(2), fits.data.features
+    together = fitted.log_odds(features)
+    alone = [fitted.log_odds(features.take([item]))[0] for item in (0, 7, 119)]
+    np.testing.assert_allclose(alone, together[[0, 7, 119]], atol=1e-6)
+
+
+@pytest.mark.parametrize("name", _USED)
+def test_it_reads_what_it_says_and_nothing_else(fits, name):
+    fitted, features = fits.fit(name).build(2), fits.data.features
+    needs = fitted.needs
+    few = type(features)(
+        features.n_items, {key: features.states[key] for key in needs.states},
+        {column: features.columns[column] for column in needs.columns},
+    )  # fmt: skip
+    np.testing.assert_array_equal(fitted.log_odds(few), fitted.log_odds(features))
+
+
+def test_labels_of_items_that_are_held_out_change_nothing():
+    """The strongest leak test there is: turn every held-out label round, and each score stays as it was."""
+    dataset = made_dataset(n=80)
+    before = made_fits(dataset)
+    outside = ~before.data.training.members[0]
+    training = before.data.training
+    labels = training.labels.copy()
+    labels[0, outside] = ~labels[0, outside]
+    turned = type(training)(labels, training.members, training.inner, training.weights)
+    after = type(before)(type(before.data)(before.data.features, turned, "mlp", before.data.device), before.texts)
+    for name in _USED + ("words", "relation"):
+        np.testing.assert_allclose(
+            after.fit(name).scores[0].numpy(), before.fit(name).scores[0].numpy(), atol=1e-5, err_msg=name
+        )
+    seen = (one.fit("mop-hard-oracle").scores[0].numpy() for one in (before, after))
+    assert np.abs(np.subtract(*seen)).max() > 0.1  # a gate that looks at the label is caught
+
+
+def test_where_labels_are_tossed_nobody_finds_anything():
+    trained = made_trained(made_dataset(n=120), tosses=12, seeds=1)
+    for name in ("probe", "probe+confidence", "mop", "pr-delta", "anchor", "words"):
+        areas = trained.tossed_areas(name)
+        error = areas.std(ddof=1) / len(areas) ** 0.5
+        assert abs(areas.mean() - 0.5) < 0.01 + 3 * error, (name, areas.mean(), error)
+        assert abs(areas.mean() - 0.5) < 0.05, (name, areas.mean())
+
+
+def test_what_is_there_is_found_and_what_is_not_is_not():
+    trained = made_trained(made_dataset(n=200), seeds=1)
+    labels = trained.dataset.examples.labels
+
+    def area(name):
+        scored = trained.in_domain(name)
+        return float(auc(scored.log_odds[0], labels, scored.strata[0]))
+
+    assert area("probe") > 0.65
+    assert area("probe+confidence") > area("probe") + 0.03
+    assert abs(area("random-weights") - 0.5) < 0.13
+
+
+def test_a_missing_run_leaves_out_what_needs_it_and_says_why():
+    dataset = made_dataset(n=60)
+    kept = {key: found for key, found in dataset.features.states.items() if key[0] == "clean"}
+    fits = made_fits(type(dataset)(
+        dataset.name, type(dataset.features)(60, kept, {"log_prob_mean": dataset.features.columns["log_prob_mean"]}),
+        dataset.examples, dataset.texts, dataset.natural, dataset.group_keys,
+    ))  # fmt: skip
+    assert fits.missing("mop") == "states of the run 'knockout' were not kept"
+    assert fits.missing("p-true") == "the column 'p_true' was not kept"
+    assert "probe+confidence" in fits.available(_NAMES)
+    assert fits.fit("anchor").build(0).log_odds(fits.data.features).shape == (60,)
