@@ -1,6 +1,6 @@
 #!/usr/bin/env sh
 # Tests the adapters against the libraries themselves, each in an environment of its own, and records what lm-polygraph's
-# metrics give (tests/adapters/polygraph_metrics.json). Called by `make adapters`; about 3 GB of disk.
+# metrics give (tests/adapters/polygraph_metrics.json). Called by `make adapters`; about 6 GB of disk.
 #   sh tools/test_adapters.sh FOLDER [lm-polygraph|truthtorchlm|uqlm]...
 # The libraries ask for more than their import needs, and partly for what does not exist for this Python any more: they are
 # installed without dependencies, and what is imported is named here. torch comes first: a bare one may pull gigabytes.
