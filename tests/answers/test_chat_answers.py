@@ -15,10 +15,10 @@ from transformers import LlamaConfig, LlamaForCausalLM
 from anchorscope.answers.generate import EXTRA_BLANK_TOKENS, EXTRA_THINKING_TOKENS, Answer
 from anchorscope.answers.prompt import make_template
 from anchorscope.datasets.question import Question
-from anchorscope.execute.executor import LocalExecutor, run_answers
+from anchorscope.execute.executor import LocalExecutor, run_answers, run_samples
 from anchorscope.models.language_model import LanguageModel
 from anchorscope.models.wrapping import wrap
-from anchorscope.plan.passes import AnswersPass, plan_answers
+from anchorscope.plan.passes import AnswersPass, SamplesPass, plan_answers
 from anchorscope.progress import Silent
 from anchorscope.spans.locate import locate
 from anchorscope.spans.question_spans import locate_question_words
@@ -106,6 +106,14 @@ def test_a_thinking_block_that_comes_anyway_is_context(tiny_llama: LanguageModel
         assert located.input_ids == prompt.ids + answer.before + answer.ids
         assert located.answer_start == len(prompt.ids) + len(answer.before)
         assert spell(lm, [located.input_ids[at] for at in located.answer_tokens]) == "Paris"
+
+
+def test_samples_that_think_are_asked_again_with_room_for_it(tiny_llama: LanguageModel) -> None:
+    lm = speaker(tiny_llama, "<think>", "\n", "hm, wel", "</think>", "\t", "Paris", "</s>")
+    work = SamplesPass(asked(lm, QUESTIONS, max_new_tokens=5), n_samples=2, seed=0, temperature=1e-3)
+    for some in run_samples(LocalExecutor(lambda: lm), work, Silent()):
+        assert [(one.text, one.status) for one in some] == [("Paris", "answered")] * 2
+        assert {spell(lm, one.before) for one in some} == {"<think>\nhm, wel</think>\t"}
 
 
 def test_a_thinking_block_without_an_end_is_truncated(tiny_llama: LanguageModel) -> None:

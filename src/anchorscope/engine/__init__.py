@@ -1,1 +1,1 @@
-"""Forward passes: batches by length, the shared prefix, masks, capture, greedy decoding."""
+"""Forward passes: batches by length, the shared prefix, masks and biases, capture, answers decoded or sampled."""
