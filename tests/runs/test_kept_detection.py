@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -301,6 +302,19 @@ def test_damaged_features_and_states_are_told_and_written_again(kept: Looked, tm
             quick(kept.recipe, out)
         assert {one for one in made if "detection" in one} == {"facts/detection-states"}
         assert numbers(out) == numbers(kept.path)
+
+
+def test_a_disk_without_room_is_told_before_any_pass(small_run: SmallRun, tmp_path: Path) -> None:
+    out = small_run.copy("finished", tmp_path / "run")
+    recipe = small_run.recipe.model_copy(update={"keep": ("detection",)})
+    size = kept_bytes(len(DETECTION_RUNS), N_LAYERS, 80, 32, 4)
+    with watching() as made, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=2 * size - 1))
+        patch.setattr("anchorscope.steps.job.load_model", lambda *_: pytest.fail("a pass is run"))
+        with pytest.raises(UserError, match=r"Keeping states takes .* GB free; name fewer layers"):
+            quick(recipe, out)
+    assert made == []
+    open_finished(out)
 
 
 def test_a_file_of_states_holds_what_was_put_in_at_its_places(tmp_path: Path) -> None:
