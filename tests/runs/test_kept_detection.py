@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -33,6 +34,7 @@ from anchorscope.models.loading import load as load_model
 from anchorscope.models.shapes import build
 from anchorscope.recipe import Recipe
 from anchorscope.schema import FEATURE_SCHEMA
+from anchorscope.steps.detection_steps import DetectionSteps
 from whole_runs import SmallRun, Stop, quick, stopping, watching
 
 OWN_STEPS = ["facts/detection-samples", "facts/detection-columns", "facts/detection-states"]
@@ -301,6 +303,30 @@ def test_damaged_features_and_states_are_told_and_written_again(kept: Looked, tm
             quick(kept.recipe, out)
         assert {one for one in made if "detection" in one} == {"facts/detection-states"}
         assert numbers(out) == numbers(kept.path)
+
+
+def test_a_disk_without_room_is_told_before_any_pass(small_run: SmallRun, tmp_path: Path) -> None:
+    out = small_run.copy("finished", tmp_path / "run")
+    recipe = small_run.recipe.model_copy(update={"keep": ("detection",)})
+    size = kept_bytes(len(DETECTION_RUNS), N_LAYERS, 80, 32, 4)
+    with watching() as made, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=2 * size - 1))
+        patch.setattr("anchorscope.steps.job.load_model", lambda *_: pytest.fail("a pass is run"))
+        with pytest.raises(UserError, match=r"Keeping states takes .* GB free; name fewer layers"):
+            quick(recipe, out)
+    assert made == []
+    open_finished(out)
+
+
+@pytest.mark.parametrize(("free", "fits"), [(200, True), (100, False)])
+def test_a_gpu_without_room_for_a_second_model_is_told(free: int, fits: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    told: list[str] = []
+    model = torch.nn.Linear(25, 1, bias=False)  # 100 bytes; a fifth more is wanted
+    lm = SimpleNamespace(device=torch.device("cuda:0"), model=model)
+    job = SimpleNamespace(lm=lm, folder=SimpleNamespace(tell=told.append))
+    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda _: (free, 1000))
+    assert DetectionSteps._has_room_for_another_model(SimpleNamespace(job=job, name="facts")) == fits
+    assert [line.startswith("facts: states of random-weights are left out") for line in told] == [True] * (not fits)
 
 
 def test_a_file_of_states_holds_what_was_put_in_at_its_places(tmp_path: Path) -> None:

@@ -53,6 +53,7 @@ class DetectionSteps(ShareSteps):
         return self._step("detection-samples", parents, made_from, records(list[list[str]]), self._sample)
 
     def _sample(self) -> list[list[str]]:
+        self._tell_size()  # the first pass of detection: a disk that is too small is not noticed after all of them
         job, writer = self.job, self.job.writer()
         asked = plan_answers(
             [item.question for item in self.used_items], writer.tokenizer, writer.template, job.recipe.max_new_tokens,
@@ -69,11 +70,11 @@ class DetectionSteps(ShareSteps):
         return self._step("detection-columns", parents, made_from, ARRAYS, self._count)
 
     def _count(self) -> dict[str, NDArray[np.floating]]:
-        job, items = self.job, self.used_items
+        job, items, samples = self.job, self.used_items, self.samples.value
         return {
             **confidence_columns(job.executor, job.planner, items, self.setting, job.progress),
             **truth_column(job.executor, job.planner, items, job.writer(), job.progress),
-            **agreement_columns(items, self.samples.value),
+            **agreement_columns(items, samples),
         }
 
     def features(self) -> pl.DataFrame | None:
