@@ -3,12 +3,12 @@
 import numpy as np
 import pytest
 import torch
-from detectors.made_detection import made_dataset, made_fits, made_trained
 
 from anchorscope.catalogue import DETECTORS
-from anchorscope.detectors import fitted_parts, fitted_states  # noqa: F401 - their kinds are registered
+from anchorscope.detectors import fitted_parts, fitted_states, training_range  # noqa: F401 - their kinds are registered
 from anchorscope.detectors.fitted import KINDS
 from anchorscope.stats.auc import auc
+from detectors.made_detection import made_dataset, made_fits, made_trained
 
 _NAMES = tuple(DETECTORS)
 _USED = tuple(name for name in _NAMES if name not in ("relation", "words") and not name.endswith(("-random", "-oracle")))

@@ -1,18 +1,20 @@
 """Detectors as they are handed over: fitted on all training items, calibrated, with thresholds and a card."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import polars as pl
-import torch
 
 from anchorscope.answers.template import Template
 from anchorscope.artefacts.publish import versions
 from anchorscope.catalogue import DETECTORS
 from anchorscope.detecting.read_runs import RunDataset
-from anchorscope.detectors.evaluation import TrainedOn
-from anchorscope.detectors.features import CLEAN
+from anchorscope.detectors.evaluation import Dataset, TrainedOn
+from anchorscope.detectors.features import CLEAN, StateKey
+from anchorscope.detectors.fitted import Fitted
+from anchorscope.detectors.fitted_parts import WithFallback
 from anchorscope.detectors.trained import Card, DetectorSetting, TrainedDetector
 from anchorscope.detectors.training import INNER_FOLDS
 from anchorscope.detectors.training_range import TrainingRange
@@ -48,12 +50,12 @@ def trained_detector(
     thresholds = tuple(
         threshold_at_risk(probability[one_each], labels[one_each], risk, prevalence=prevalence) for risk in risks
     )
-    data = trained.fits.data
+    data, fitted = trained.fits.data, build(number)
     key = (CLEAN, data.site, data.layers[int(data.best[number])])
     return TrainedDetector(
-        name=name, fitted=build(number), calibration=calibration, setting=setting(sources[0]),
+        name=name, fitted=fitted, calibration=calibration, setting=setting(sources[0]),
         card=_card(name, dataset.features.n_items, sources, rows), thresholds=thresholds,
-        range=TrainingRange.fit(key, dataset.features.states[key].to(torch.float32), max(map(_longest, sources))),
+        range=_range(fitted, key, dataset, max(map(_longest, sources))),
     )  # fmt: skip
 
 
@@ -85,9 +87,17 @@ def _card(name: str, n: int, sources: Sequence[RunDataset], rows: Sequence[dict[
         for one in sources
     )
     shifts = tuple(sorted({str(row["test"]) for row in rows if row["test"] != row["train"]}))
-    return Card(f"{DETECTORS[name].about}; trained on {n} answers ({about})", tuple(map(_plain, rows)), shifts, LIMITS, versions())
+    data = f"{DETECTORS[name].about}; trained on {n} answers ({about})"
+    return Card(data, tuple(map(_plain, rows)), shifts, LIMITS, versions())
 
 
 def _plain(row: dict[str, Any]) -> dict[str, Any]:
     """A row without numbers that are not there: JSON has none."""
     return {name: value for name, value in row.items() if not (isinstance(value, float) and np.isnan(value))}
+
+
+def _range(fitted: Fitted, key: StateKey, dataset: Dataset, longest: int) -> TrainingRange:
+    """The range of the training states: the detector's own where it has one."""
+    if isinstance(fitted, WithFallback) and isinstance(fitted.range, TrainingRange):
+        return replace(fitted.range, longest=longest)
+    return TrainingRange.fit(key, dataset.features.states[key].float(), longest, dataset.examples.groups)

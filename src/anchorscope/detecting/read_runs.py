@@ -111,10 +111,11 @@ def _read(run: FinishedRun, name: str, shown: str, other_prompt: bool) -> RunDat
     relations = used["relation"].to_list()
     examples = Examples(labels, used["group"].to_numpy().astype(np.int64), relations, ids, np.ones(len(labels)))
     questions, answers = used["question"].to_list(), used["model_answer"].to_list()
-    texts = Texts(relations, [
+    documents = [
         [*(f"question {word}" for word in words(question)), *(f"answer {word}" for word in words(answer))]
         for question, answer in zip(questions, answers, strict=True)
-    ])  # fmt: skip
+    ]
+    texts = Texts(relations, documents, examples.groups)
     keys = [_group_keys(*row) for row in zip(questions, used["subject"].to_list(), strict=True)]
     data = Dataset(
         shown, Features(len(labels), states, _columns(run, name, used)), examples, texts, weight, keys

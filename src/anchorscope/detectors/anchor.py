@@ -7,6 +7,7 @@ training items that its fits did not see: the difference of both AUCs has to exc
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
@@ -15,18 +16,22 @@ from anchorscope.detectors.data import TrainingData
 from anchorscope.detectors.features import CLEAN
 from anchorscope.detectors.fitted import Fitted
 from anchorscope.detectors.fitted_parts import WeightedSum, WithFallback
-from anchorscope.detectors.fitted_states import RangeGate
 from anchorscope.detectors.single import DetectorFit
 from anchorscope.detectors.stacking import Stacked, calibrated
 from anchorscope.detectors.training import INNER_FOLDS, Training
+from anchorscope.detectors.training_range import (
+    BEYOND,
+    DIRECTIONS,
+    MOST_STATES,
+    NEIGHBOURS,
+    SOFT,
+    TrainingRange,
+)
 
 ONE_MORE_PASS = 1.64
 """Standard errors that a dearer candidate has to be better by."""
 SAME_PRICE = 1.0
 """Standard errors that a candidate of the same price has to be better by."""
-_DIRECTIONS = 64
-_OUTSIDE = 0.99  # share of the training states that lie inside the range
-_SOFT = 0.25  # of the distances' deviation: over so much the fallback takes over
 
 
 @dataclass(frozen=True)
@@ -39,7 +44,7 @@ class Candidate:
 
 
 def fit_anchor(
-    data: TrainingData, candidates: Sequence[Candidate], fallback: DetectorFit
+    data: TrainingData, groups: Int[np.ndarray, " item"], candidates: Sequence[Candidate], fallback: DetectorFit
 ) -> tuple[DetectorFit, list[str]]:
     """The chosen detector within the training range, the fallback outside; and each training set's choice."""
     chosen = choose(candidates, data.training)
@@ -47,8 +52,8 @@ def fit_anchor(
     back = calibrated(fallback.scores, data.training)
     rows = torch.arange(data.training.n_sets, device=data.device)
     own = torch.stack([one.scores for one in scaled])[chosen.to(data.device), rows]
-    outside, ranges = _ranges(data)
-    share = torch.sigmoid(outside).double()
+    outside, ranges = _ranges(data, groups)
+    share = torch.sigmoid(outside.double())
     scores = (1 - share) * own + share * back.scores
 
     def build(number: int) -> Fitted:
@@ -111,20 +116,29 @@ def _difference(apart: Float[Tensor, " item"], training: Training, number: int) 
     return gain, sum(float(part.var()) / len(part) for part in parts) ** 0.5
 
 
-def _ranges(data: TrainingData) -> "tuple[Float[Tensor, 'set item'], _Ranges]":
-    """How far outside the training range each item lies, for every set; and the range of any one set."""
-    states = data.states_at_best[..., :_DIRECTIONS].double()
-    members = torch.from_numpy(data.training.members).to(data.device)[..., None]
-    number = members.sum(1, keepdim=True)
-    mean = (states * members).sum(1, keepdim=True) / number
-    deviation = (((states - mean) * members).square().sum(1, keepdim=True) / number).sqrt().clamp(min=1e-9)
-    distance = ((states - mean) / deviation).square().mean(-1).sqrt()
-    inside = torch.where(members[..., 0], distance, torch.nan)
-    limit = torch.nanquantile(inside, _OUTSIDE, dim=-1)
-    spread = (inside - inside.nanmean(-1, keepdim=True)).square().nanmean(-1).sqrt()
-    scale = (_SOFT * spread).clamp(min=1e-9)
-    ranges = _Ranges(data, mean[:, 0].cpu(), deviation[:, 0].cpu(), limit.tolist(), scale.tolist())
-    return (distance - limit[:, None]) / scale[:, None], ranges
+def _ranges(data: TrainingData, groups: Int[np.ndarray, " item"]) -> "tuple[Float[Tensor, 'set item'], _Ranges]":
+    """How far outside the training range each item lies, for every set; and the range of any one set.
+
+    Directions and deviations are those of all items, labels unseen; neighbours are the set's own members.
+    """
+    width = max(1, min(DIRECTIONS, data.features.n_items // 4, data.n_directions))
+    outside = torch.empty_like(data.log_odds)
+    limits = torch.empty(data.training.n_sets)
+    coordinates = {}
+    for place in np.unique(data.best).tolist():
+        states = data.clean[place][:, :width].double()
+        coordinates[place] = states / states.std(dim=0).clamp(min=1e-9)
+        apart = torch.cdist(coordinates[place], coordinates[place])
+        same = torch.as_tensor(groups[:, None] == groups[None]).to(apart.device)
+        apart = apart.masked_fill(same, torch.inf)
+        for number in np.flatnonzero(data.best == place).tolist():
+            members = torch.from_numpy(data.training.members[number]).to(apart.device)
+            nearest = apart[:, members].topk(min(NEIGHBOURS, int(members.sum()) - 1), largest=False).values
+            distance = torch.where(torch.isfinite(nearest), nearest, torch.nan).nanmean(-1).nan_to_num(nan=torch.inf)
+            limit = distance[members].quantile(1 - BEYOND)
+            limits[number] = limit
+            outside[number] = ((distance - limit) / (SOFT * limit.clamp(min=1e-12))).float()
+    return outside, _Ranges(data, coordinates, limits.tolist())
 
 
 @dataclass(frozen=True)
@@ -132,16 +146,21 @@ class _Ranges:
     """The training ranges of all sets."""
 
     data: TrainingData
-    mean: Tensor
-    deviation: Tensor
+    coordinates: dict[int, Float[Tensor, "item direction"]]
+    """By the layer's place."""
     limit: list[float]
-    scale: list[float]
 
-    def __call__(self, number: int) -> RangeGate:
+    def __call__(self, number: int) -> TrainingRange:
         """The range of one set, on raw states."""
-        place, width = int(self.data.best[number]), self.mean.shape[1]
-        directions = self.data.directions
-        weight = directions.weight[place, :width] / self.deviation[number][:, None]
-        offset = (directions.offset[place, :width] - self.mean[number]) / self.deviation[number]
-        key = (CLEAN, self.data.site, self.data.layers[place])
-        return RangeGate(key, weight.float(), offset.float(), self.limit[number], self.scale[number])
+        place = int(self.data.best[number])
+        known = self.coordinates[place].cpu()
+        width, directions = known.shape[1], self.data.directions
+        spread = self.data.clean[place][:, :width].double().std(dim=0).clamp(min=1e-9).cpu()
+        members = np.flatnonzero(self.data.training.members[number])
+        kept = members[np.linspace(0, len(members) - 1, min(len(members), MOST_STATES)).round().astype(int)]
+        return TrainingRange(
+            (CLEAN, self.data.site, self.data.layers[place]),
+            (directions.weight[place, :width] / spread[:, None]).float(),
+            (directions.offset[place, :width] / spread).float(), known[torch.from_numpy(kept)].float(),
+            self.limit[number],
+        )  # fmt: skip

@@ -159,6 +159,7 @@ def pooled(datasets: Sequence[Dataset], name: str) -> Dataset:
     ]
     examples = [one.examples for one in datasets]
     group_keys = [keys for one in datasets for keys in one.group_keys]
+    groups = joined_groups(group_keys)
     return Dataset(
         name,
         Features(
@@ -166,14 +167,14 @@ def pooled(datasets: Sequence[Dataset], name: str) -> Dataset:
             {column: np.concatenate([one.features.columns[column] for one in datasets]) for column in columns},
         ),
         Examples(
-            np.concatenate([one.labels for one in examples]), joined_groups(group_keys),
+            np.concatenate([one.labels for one in examples]), groups,
             [f"{data.name} {relation}" for data, one in zip(datasets, examples, strict=True)
              for relation in one.relations],
             [f"{data.name} {item}" for data, one in zip(datasets, examples, strict=True) for item in one.item_ids],
             np.concatenate([one.weights for one in examples]),
         ),
         Texts([relation for one in datasets for relation in one.texts.relations],
-              [document for one in datasets for document in one.texts.documents]),
+              [document for one in datasets for document in one.texts.documents], groups),
         np.concatenate([one.natural for one in datasets]),
         group_keys,
     )  # fmt: skip

@@ -4,6 +4,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
+import numpy as np
+from jaxtyping import Int
+
 from anchorscope.catalogue import BOOSTS, DETECTORS, SAMPLES
 from anchorscope.detectors.anchor import Candidate, fit_anchor
 from anchorscope.detectors.baselines import fit_relation, fit_words
@@ -34,6 +37,8 @@ class Texts:
     relations: Sequence[str | None]
     documents: Sequence[Sequence[str]]
     """The words of each item's question and answer."""
+    groups: Int[np.ndarray, " item"]
+    """Items of one group are not each other's neighbours."""
 
 
 @dataclass(frozen=True)
@@ -118,7 +123,7 @@ class DetectorFits:
             candidates.insert(-1 if "counterfactual" in names else len(names),
                               Candidate("ensemble+confidence", 1, fit_ensemble(self.data, True)))  # fmt: skip
         fallback = self.fit("confidence" if "confidence" in names else "probe")
-        found, choices = fit_anchor(self.data, candidates, fallback)
+        found, choices = fit_anchor(self.data, self.texts.groups, candidates, fallback)
         self.choices[:] = choices
         return found
 

@@ -1,5 +1,4 @@
-"""Fitted detectors that read states beyond one linear probe: a network, how far a cut moves a state, and how far a
-state lies from those that were learned from."""
+"""Fitted detectors that read states beyond one linear probe: a network, and how far a cut moves a state."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -88,48 +87,3 @@ class Network:
         run, site, layer = values["key"]
         weights, biases = (tuple(tensors[f"{name}.{place}"] for place in range(3)) for name in ("weight", "bias"))
         return cls((str(run), str(site), int(layer)), weights, biases)
-
-
-@registered
-@dataclass(frozen=True)
-class RangeGate:
-    """How far a state lies from the training states: its whitened distance along their leading directions.
-
-    Above zero where the distance is beyond that of nearly all training states.
-    """
-
-    kind: ClassVar[str] = "range-gate"
-
-    key: StateKey
-    weight: Float[Tensor, "direction d_model"]
-    """Directions, divided by their deviation in training."""
-    offset: Float[Tensor, " direction"]
-    limit: float
-    """The distance at which the range ends."""
-    scale: float
-    """How fast it ends: the distances' own deviation."""
-
-    @property
-    def needs(self) -> Needs:
-        """The state that it looks at."""
-        return Needs(states=(self.key,))
-
-    def log_odds(self, features: Features) -> Float[np.ndarray, " item"]:
-        """(distance − limit) / scale."""
-        states = features.states[self.key].double()
-        along = states @ self.weight.double().to(states.device).T + self.offset.double().to(states.device)
-        distance = along.square().mean(-1).sqrt().cpu().numpy()
-        return (distance - self.limit) / self.scale
-
-    def stored(self) -> Stored:
-        """Directions and limit."""
-        return {"weight": self.weight, "offset": self.offset}, {
-            "key": list(self.key), "limit": self.limit, "scale": self.scale,
-        }  # fmt: skip
-
-    @classmethod
-    def from_stored(cls, tensors: Mapping[str, Tensor], values: Mapping[str, Any]) -> "RangeGate":
-        """The range of what was stored."""
-        run, site, layer = values["key"]
-        key = (str(run), str(site), int(layer))
-        return cls(key, tensors["weight"], tensors["offset"], float(values["limit"]), float(values["scale"]))

@@ -1,38 +1,50 @@
 """Is a state like those that a detector was trained on? Probabilities of a state that is not mean nothing.
 
-The states are described by their mean, their first principal directions, each scaled to variance one, and by how much
-lies outside these. A state's distance is the root mean square of its scaled coordinates, the part outside counted as
-one more. The limit is a high quantile of the distances of states that took no part in the description (two halves
-describe each other), so that about one in so many of the same kind lies beyond it.
+A state's distance is the mean distance to its nearest training states, along their leading principal directions, each
+scaled to variance one. Training states often lie in clusters (one for each kind of question): a state between them is
+far from all of them, though not far from their mean. The limit is a high quantile of the distances of training states
+to those of other groups.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor
 
-from anchorscope.detectors.features import Features, StateKey
+from anchorscope.detectors.features import Features, Needs, StateKey
+from anchorscope.detectors.fitted import Stored, registered
+from anchorscope.question_share.principal import principal_directions
 
 DIRECTIONS = 32
-"""Principal directions at most; one for every tenth item."""
-BEYOND = 0.005
-"""The share of states of the same kind that lies beyond the limit."""
+"""Principal directions at most; one for every fourth item."""
+NEIGHBOURS = 5
+"""Nearest training states whose mean distance counts."""
+BEYOND = 0.05
+"""The share of training states that lies beyond the limit."""
+MOST_STATES = 4000
+"""Training states that are remembered: evenly spread over all of them where there are more."""
+SOFT = 0.05
+"""Of the limit: over so much a fallback takes over."""
 
 
+@registered
 @dataclass(frozen=True)
 class TrainingRange:
-    """What the states of one run, site and layer looked like in training."""
+    """The training states of one run, site and layer."""
+
+    kind: ClassVar[str] = "training-range"
 
     key: StateKey
-    mean: Float[Tensor, " d_model"]
-    directions: Float[Tensor, "direction d_model"]
-    """Orthonormal."""
-    scale: Float[Tensor, " direction_and_rest"]
-    """Standard deviation along each direction, and of the part outside all of them."""
+    weight: Float[Tensor, "direction d_model"]
+    """Principal directions over their deviations: raw states times these are coordinates,"""
+    offset: Float[Tensor, " direction"]
+    """plus this."""
+    known: Float[Tensor, "state direction"]
+    """Coordinates of the training states."""
     limit: float
     """The largest distance that is still like training."""
     longest: int | None = None
@@ -41,34 +53,47 @@ class TrainingRange:
     @classmethod
     def fit(
         cls, key: StateKey, states: Float[Tensor, "item d_model"], longest: int | None = None,
-        directions: int = DIRECTIONS, beyond: float = BEYOND,
+        groups: Int[np.ndarray, " item"] | None = None, beyond: float = BEYOND,
     ) -> "TrainingRange":  # fmt: skip
-        """The range of training states."""
+        """The range of training states; states of one group are not each other's neighbours."""
         if len(states) < 4:
             raise ValueError(f"{len(states)} states have no range; at least 4 are needed")
-        number = max(1, min(directions, len(states) // 10, states.shape[1] - 1))
-        halves = states[0::2], states[1::2]
-        held_out = [_described(key, one, number).distance_of(other) for one, other in (halves, halves[::-1])]
-        limit = float(np.quantile(np.concatenate(held_out), 1 - beyond))
-        whole = _described(key, states, number)
-        return cls(key, whole.mean, whole.directions, whole.scale, limit, longest)
+        number = max(1, min(DIRECTIONS, len(states) // 4, states.shape[1]))
+        found = principal_directions(states[None].float(), number)
+        along = states.double().cpu() @ found.weight[0].T + found.offset[0]
+        spread = along.std(dim=0).clamp(min=1e-9)
+        coordinates = along / spread
+        chosen = torch.linspace(0, len(states) - 1, min(len(states), MOST_STATES)).round().long()
+        own = np.arange(len(states)) if groups is None else groups
+        distances = neighbour_distances(coordinates[chosen], coordinates[chosen], own[chosen.numpy()])
+        return cls(
+            key, (found.weight[0] / spread[:, None]).float(), (found.offset[0] / spread).float(),
+            coordinates[chosen].float(), float(distances.quantile(1 - beyond)), longest,
+        )  # fmt: skip
+
+    @property
+    def needs(self) -> Needs:
+        """The state that it looks at."""
+        return Needs(states=(self.key,))
 
     def distance_of(self, states: Float[Tensor, "item d_model"]) -> Float[np.ndarray, " item"]:
-        """How far states lie from the mean, in standard deviations."""
+        """Mean distance to the nearest training states."""
         device = states.device
-        off = states.double() - self.mean.double().to(device)
-        along = off @ self.directions.double().to(device).T
-        outside = (off.square().sum(dim=1) - along.square().sum(dim=1)).clamp_min(0).sqrt()
-        coordinates = torch.cat((along, outside[:, None]), dim=1) / self.scale.double().to(device)
-        return coordinates.square().mean(dim=1).sqrt().cpu().numpy()
+        along = states.double() @ self.weight.double().to(device).T + self.offset.double().to(device)
+        return neighbour_distances(along, self.known.double().to(device)).cpu().numpy()
+
+    def log_odds(self, features: Features) -> Float[np.ndarray, " item"]:
+        """Above zero beyond the limit."""
+        distance = self.distance_of(features.states[self.key])
+        return (distance - self.limit) / (SOFT * max(self.limit, 1e-12))
 
     def is_outside(self, features: Features) -> np.ndarray[Any, np.dtype[np.bool_]]:
         """Which items lie beyond the limit; a state that is no number always does."""
         return ~(self.distance_of(features.states[self.key]) <= self.limit)
 
-    def stored(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    def stored(self) -> Stored:
         """Its tensors, and plain values beside them."""
-        tensors = {"mean": self.mean, "directions": self.directions, "scale": self.scale}
+        tensors = {"weight": self.weight, "offset": self.offset, "known": self.known}
         return tensors, {"key": list(self.key), "limit": self.limit, "longest": self.longest}
 
     @classmethod
@@ -77,28 +102,26 @@ class TrainingRange:
         run, site, layer = values["key"]
         longest = None if values["longest"] is None else int(values["longest"])
         return cls(
-            (str(run), str(site), int(layer)), tensors["mean"], tensors["directions"], tensors["scale"],
+            (str(run), str(site), int(layer)), tensors["weight"], tensors["offset"], tensors["known"],
             float(values["limit"]), longest,
         )  # fmt: skip
 
 
-def _described(key: StateKey, states: Tensor, number: int) -> TrainingRange:
-    """Mean, directions and scales of states."""
-    exact = states.double()
-    mean = exact.mean(dim=0)
-    off = exact - mean
-    directions = _principal(off, number)
-    along = off @ directions.T
-    outside = (off.square().sum(dim=1) - along.square().sum(dim=1)).clamp_min(0)
-    scale = torch.cat((along.square().mean(dim=0), outside.mean()[None])).sqrt()
-    scale = scale.clamp_min(1e-6 * float(scale.max()) + 1e-30)  # states that never differ in a direction
-    found = (mean.float().cpu(), directions.float().cpu().contiguous(), scale.float().cpu())
-    return TrainingRange(key, *found, limit=float("inf"))
-
-
-def _principal(off: Float[Tensor, "item d_model"], number: int) -> Float[Tensor, "direction d_model"]:
-    """The first principal directions, from whichever of the two squared matrices is smaller."""
-    if off.shape[1] <= off.shape[0]:
-        return torch.linalg.eigh(off.T @ off).eigenvectors.flip(1)[:, :number].T
-    of_items = torch.linalg.eigh(off @ off.T).eigenvectors.flip(1)[:, :number]
-    return torch.linalg.qr(off.T @ of_items).Q.T
+def neighbour_distances(
+    states: Float[Tensor, "item direction"],
+    known: Float[Tensor, "state direction"],
+    groups: Int[np.ndarray, " item"] | None = None,
+) -> Float[Tensor, " item"]:
+    """Mean distance of states to their nearest known ones; with `groups` both are the same states, and a group is not
+    its own neighbour."""
+    number = min(NEIGHBOURS, max(1, len(known) - 1))
+    found = []
+    for first in range(0, len(states), 1024):
+        # Not by the matrix product's shortcut, in which an item alone and in a batch would differ.
+        apart = torch.cdist(states[first : first + 1024], known, compute_mode="donot_use_mm_for_euclid_dist")
+        if groups is not None:
+            same = torch.as_tensor(groups[first : first + 1024, None] == groups[None])
+            apart = apart.masked_fill(same.to(apart.device), torch.inf)
+        nearest = apart.topk(number, dim=-1, largest=False).values
+        found.append(torch.where(torch.isfinite(nearest), nearest, torch.nan).nanmean(-1))
+    return torch.cat(found).nan_to_num(nan=torch.inf)
