@@ -42,7 +42,8 @@ def made_dataset(n: int = 120, seed: int = 0, signal: float = 1.5, name: str = "
     documents = [[f"word {rng.integers(30)}", f"word {rng.integers(30)}"] for _ in range(n)]
     keys = [frozenset({f"{name} question {place // 2}"}) for place in range(n)]
     natural = np.where(labels, 1.0, 3.0)
-    return Dataset(name, Features(n, states, columns), examples, Texts(relations, documents, examples.groups), natural, keys)
+    texts = Texts(relations, documents, examples.groups)
+    return Dataset(name, Features(n, states, columns), examples, texts, natural, keys)
 
 
 def made_fits(dataset: Dataset | None = None, seeds: int = 1) -> DetectorFits:

@@ -56,7 +56,7 @@ def trained(tiny_llama: LanguageModel) -> TrainedOn:
     relations = [item.question.relation for item in items]
     names = [item.item_id for item in items]
     examples = Examples(labels, np.arange(80), relations, names, np.ones(80))
-    texts = Texts(relations, [item.answer.text.split() for item in items])
+    texts = Texts(relations, [item.answer.text.split() for item in items], np.arange(80))
     features = session.features(items, everything(tiny_llama.n_layers))
     dataset = Dataset("facts", features, examples, texts, np.ones(80), [frozenset([name]) for name in names])
     return TrainedOn(dataset, SITE, Plan(folds=3, seeds=1, tosses=0), torch.device("cpu"))

@@ -170,5 +170,6 @@ class TrainingData:
 
     def columns(self, names: tuple[str, ...]) -> Float[Tensor, "set item column"]:
         """Plain numbers, the same for every training set."""
-        found = np.stack([self.features.columns[name] for name in names], axis=-1)
+        n_items = self.features.n_items
+        found = np.array([self.features.columns[name] for name in names]).reshape(len(names), n_items).T
         return torch.as_tensor(found, dtype=torch.float32, device=self.device).expand(self.training.n_sets, -1, -1)

@@ -8,7 +8,7 @@ from typing import Any
 
 from torch import Tensor
 
-from anchorscope.detectors import fitted_parts, fitted_states, training_range  # noqa: F401 - their kinds are registered
+from anchorscope.detectors import fitted_parts, fitted_states, training_range  # noqa: F401 - for their kinds
 from anchorscope.detectors.fitted import Fitted, Stored, kind_named
 
 _BETWEEN = "/"

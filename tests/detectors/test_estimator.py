@@ -1,0 +1,58 @@
+"""Every detector as scikit-learn's own checks see it."""
+
+import numpy as np
+import pytest
+from sklearn.datasets import make_classification
+from sklearn.model_selection import GroupKFold, cross_val_score
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+from anchorscope.detectors.estimator import DetectorClassifier
+
+_ALONE = ("probe", "mass-mean", "mlp", "ensemble", "anchor")
+"""Detectors that clean states alone suffice for."""
+
+
+@parametrize_with_checks(
+    [DetectorClassifier(name) for name in _ALONE],
+    expected_failed_checks=lambda one: {
+        "check_sample_weight_equivalence_on_dense_data": "inner folds: a row twice is not a row of weight two",
+        "check_sample_weight_equivalence_on_sparse_data": "no sparse input",
+    },
+)
+def test_scikit_learns_own_checks(estimator, check):
+    check(estimator)
+
+
+def _blocks(n=160):
+    values, truth = make_classification(n, 20, n_informative=6, random_state=0)
+    columns = {
+        "clean": range(6), "knockout": range(6, 12), "random": range(12, 18), "log_prob_mean": [18],
+        "log_prob_min": [19],
+    }  # fmt: skip
+    return values, truth, columns
+
+
+@pytest.mark.parametrize(
+    "name", ["confidence", "probe+confidence", "mop", "pr-activation", "pr-delta", "counterfactual", "anchor"]
+)
+def test_blocks_of_columns_are_runs_and_numbers(name):
+    values, truth, columns = _blocks()
+    found = DetectorClassifier(name, columns).fit(values, truth, groups=np.arange(160) // 2)
+    probability = found.predict_proba(values)
+    assert probability.shape == (160, 2)
+    np.testing.assert_allclose(probability.sum(axis=1), 1)
+    assert found.score(values, truth) > 0.55
+
+
+def test_it_goes_through_scikit_learns_cross_validation():
+    values, truth, _ = _blocks()
+    scores = cross_val_score(
+        DetectorClassifier("probe"), values, truth, groups=np.arange(160) // 2, cv=GroupKFold(3), scoring="roc_auc"
+    )
+    assert scores.mean() > 0.7
+
+
+def test_what_is_not_there_is_named():
+    values, truth, _ = _blocks()
+    with pytest.raises(ValueError, match="'knockout' were not kept; name its columns"):
+        DetectorClassifier("mop").fit(values, truth)
