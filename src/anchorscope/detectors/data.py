@@ -132,13 +132,19 @@ class TrainingData:
         n_sets = self.training.n_sets
         given = labels if labels is not None else weights
         repeats = 1 if given is None else len(given) // n_sets
-        training = Training.together([self.training] * repeats)
-        layers, of_set = np.unique(self.best, return_inverse=True)
-        bank = fit_bank(self.clean[torch.from_numpy(layers).to(self.device)], training, self.device, labels, weights)
-        place, row = torch.from_numpy(np.tile(of_set, repeats)), torch.arange(len(training.members))
-        parts = [part[place, row] for part in (bank.weight, bank.bias, bank.strength)]
+        training, best = Training.together([self.training] * repeats), np.tile(self.best, repeats)
+        parts: list[Tensor] = []
+        for place in np.unique(best).tolist():  # a set is fitted at its own layer and at no other
+            rows = np.flatnonzero(best == place)
+            own = [None if part is None else part[torch.from_numpy(rows).to(part.device)] for part in (labels, weights)]
+            bank = fit_bank(self.clean[place : place + 1], training.take(rows), self.device, *own)
+            found = (bank.weight[0], bank.bias[0], bank.strength[0])
+            if not parts:
+                parts = [part.new_empty((len(best), *part.shape[1:])) for part in found]
+            for whole, part in zip(parts, found, strict=True):
+                whole[torch.from_numpy(rows).to(whole.device)] = part
         return [BestLayerFits(*(part[first : first + n_sets] for part in parts))
-                for first in range(0, len(row), n_sets)]  # fmt: skip
+                for first in range(0, len(best), n_sets)]  # fmt: skip
 
     def scores(self, fits: BestLayerFits) -> Float[Tensor, "set item"]:
         """Log-odds of the clean states at the best layers, each item by a fit that never saw it."""

@@ -35,24 +35,22 @@ class MixtureOfProbes:
         """`run` is the cut that measures the sides."""
         self.data = data
         self.pathway, self.seen = Pathway(data, run), Pathway(data, run, seen=True)
+        self._experts: dict[tuple[str, bool], tuple[BestLayerFits, BestLayerFits]] = {}
 
-    @cached_property
-    def experts(self) -> dict[tuple[str, bool], tuple[BestLayerFits, BestLayerFits]]:
-        """Experts of both sides by (reading, whether the label was seen); fitted in one go."""
-        weights, names = [], []
-        for seen, pathway in ((False, self.pathway), (True, self.seen)):
-            for reading in ("hard", "soft"):
-                share = pathway.question_sided.float() if reading == "hard" else torch.sigmoid(pathway.measured)
-                # Under the label an expert may see one class only: a hundredth of the other side keeps a fit defined.
-                weights += [share.clamp(0.01, 1), (1 - share).clamp(0.01, 1)]
-                names.append((reading, seen))
-        fits = self.data.fit_at_best(weights=torch.cat(weights))
-        return {name: (fits[2 * place], fits[2 * place + 1]) for place, name in enumerate(names)}
+    def experts(self, reading: str, seen: bool) -> tuple[BestLayerFits, BestLayerFits]:
+        """Experts of both sides; `seen` where the sides were found with the label."""
+        if (reading, seen) not in self._experts:
+            pathway = self.seen if seen else self.pathway
+            share = pathway.question_sided.float() if reading == "hard" else torch.sigmoid(pathway.measured)
+            # Under the label an expert may see one class only: a hundredth of the other side keeps a fit defined.
+            question, answer = self.data.fit_at_best(weights=torch.cat([share, 1 - share]).clamp(0.01, 1))
+            self._experts[reading, seen] = question, answer
+        return self._experts[reading, seen]
 
     @cached_property
     def joint(self) -> tuple[BestLayerFits, BestLayerFits, BestLayerFits]:
         """Question expert, answer expert and gate, fitted together, from the hard experts and the predicted gate on."""
-        data, start = self.data, (*self.experts["hard", False], self.pathway.gate)
+        data, start = self.data, (*self.experts("hard", False), self.pathway.gate)
         states, weights = data.states_at_best, data.training.fitted_on(data.device)
         share = weights / weights.sum(-1, keepdim=True)
         penalty = 1 / (start[0].strength * weights[:, INNER_FOLDS].sum(-1))[:, None]
@@ -80,7 +78,7 @@ class MixtureOfProbes:
     def fit(self, reading: str, gate: str) -> DetectorFit:
         """One reading with one gate."""
         data, seen = self.data, gate == "oracle"
-        question, answer = self.joint[:2] if reading == "joint" else self.experts[reading, seen]
+        question, answer = self.joint[:2] if reading == "joint" else self.experts(reading, seen)
         scores = mixture(self._gate(reading, gate), data.scores(question), data.scores(answer))
 
         def build(number: int) -> Fitted:

@@ -11,7 +11,6 @@ row that its gate chooses.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -20,7 +19,7 @@ from torch import Tensor
 from torch.nn.functional import binary_cross_entropy_with_logits
 
 from anchorscope.catalogue import BOOSTS
-from anchorscope.detectors.bank import Bank, fit_bank
+from anchorscope.detectors.bank import fit_bank
 from anchorscope.detectors.data import BestLayerFits, TrainingData
 from anchorscope.detectors.features import CLEAN
 from anchorscope.detectors.fitted import Fitted, LinearProbe
@@ -41,89 +40,78 @@ def boost_run(side: str, alpha: float) -> str:
     return f"boost-{side}-{alpha:g}"
 
 
-@dataclass(frozen=True)
-class _Rows:
-    """Every item twice: changed as a question-sided one, and as one of the other side; [problem, 2 · item, …]."""
-
-    states: Float[Tensor, "problem row direction"]
-    places: list[tuple[int, int]]
-    """(layer's place, which change) of each problem."""
-
-
+_Change = Callable[[int, int, str], Float[Tensor, "item direction"]]
+"""From the layer's place, the change's number and the side: the states of all items, changed so."""
 _SideProbe = Callable[[LinearProbe, int, str], Fitted]
 """From the probe, the change's number and the side: what items of that side are scored by."""
 
 
 def fit_attention(data: TrainingData, pathway: Pathway) -> DetectorFit:
     """`pr-attention`: the strengths are chosen by the inner folds."""
-    pairs = [(question, answer) for question in BOOSTS for answer in BOOSTS]
+    pairs = [{"question": question, "answer": answer} for question in BOOSTS for answer in BOOSTS]
     changed = {
         (side, alpha): data.changed(boost_run(side, alpha)) for side in ("question", "answer") for alpha in BOOSTS
     }
-    layers = np.unique(data.best).tolist()
-    places = [(layer, number) for layer in layers for number in range(len(pairs))]
-    rows = _Rows(
-        torch.stack([
-            torch.cat([changed["question", pairs[number][0]][layer], changed["answer", pairs[number][1]][layer]])
-            for layer, number in places
-        ]),
-        places,
-    )  # fmt: skip
 
     def side_probe(probe: LinearProbe, number: int, side: str) -> Fitted:
-        alpha = pairs[number][0 if side == "question" else 1]
-        return LinearProbe((boost_run(side, alpha), *probe.key[1:]), probe.weight, probe.bias)
+        return LinearProbe((boost_run(side, pairs[number][side]), *probe.key[1:]), probe.weight, probe.bias)
 
-    return _fit_rows(data, pathway, rows, side_probe)
+    return _fit_rows(
+        data, pathway, len(pairs), lambda layer, number, side: changed[side, pairs[number][side]][layer], side_probe
+    )
 
 
 def fit_delta(data: TrainingData, pathway: Pathway) -> DetectorFit:
     """`pr-delta`: γ of both sides are chosen by the inner folds."""
-    layers = np.unique(data.best).tolist()
-    places = [(layer, number) for layer in layers for number in range(len(DELTAS))]
     cut = data.changed(pathway.run)
-    states = []
-    for layer, number in places:
-        change = data.clean[layer] - cut[layer]
-        states.append(torch.cat([cut[layer] + (1 + gamma) * change for gamma in DELTAS[number]]))
+    pairs = [{"question": question, "answer": answer} for question, answer in DELTAS]
+
+    def change(layer: int, number: int, side: str) -> Tensor:
+        return cut[layer] + (1 + pairs[number][side]) * (data.clean[layer] - cut[layer])
 
     def side_probe(probe: LinearProbe, number: int, side: str) -> Fitted:
         """w · h′ + b as a sum of w · h and w · h_cut."""
-        gamma = DELTAS[number][0 if side == "question" else 1]
+        gamma = pairs[number][side]
         other = LinearProbe((pathway.run, *probe.key[1:]), probe.weight, probe.bias)
         return WeightedSum((probe, other), (1 + gamma, -gamma), (), (), 0.0)
 
-    return _fit_rows(data, pathway, _Rows(torch.stack(states), places), side_probe)
+    return _fit_rows(data, pathway, len(pairs), change, side_probe)
 
 
-def _fit_rows(data: TrainingData, pathway: Pathway, rows: _Rows, side_probe: _SideProbe) -> DetectorFit:
-    """One probe on the rows that the gate chooses; layer and change by the inner folds' AUC."""
+def _fit_rows(
+    data: TrainingData, pathway: Pathway, n_changes: int, change: _Change, side_probe: _SideProbe
+) -> DetectorFit:
+    """One probe on the rows that the gate chooses, at each set's best layer; the change by the inner folds' AUC."""
     training, sides = data.training, pathway.predicted > 0
     parts = (training.labels, training.members, training.inner, training.weights)
     doubled = Training(*(np.concatenate([part, part], axis=-1) for part in parts))
-    chosen_rows = torch.cat([sides, ~sides], dim=1).float()
-    bank = fit_bank(rows.states, doubled, data.device, weights=chosen_rows)
-    best = bank.inner_auc.argmax(0).cpu().numpy()
     scores = torch.empty(training.n_sets, data.features.n_items, device=data.device)
-    for problem in np.unique(best):
-        sets = np.flatnonzero(best == problem)
-        both = doubled.assemble(bank.log_odds(int(problem), rows.states[problem]))[sets]
-        question, answer = both.chunk(2, dim=1)
-        scores[sets] = torch.where(sides[sets], question, answer)
+    made: dict[int, tuple[int, Tensor, float]] = {}  # by set: the change, weight and bias of the fit on all members
+    for layer in np.unique(data.best).tolist():
+        sets = np.flatnonzero(data.best == layer)
+        own = doubled.take(sets)
+        states = torch.stack([
+            torch.cat([change(layer, number, side) for side in ("question", "answer")]) for number in range(n_changes)
+        ])  # fmt: skip
+        mine = sides[torch.from_numpy(sets).to(sides.device)]
+        bank = fit_bank(states, own, data.device, weights=torch.cat([mine, ~mine], dim=1).float())
+        best = bank.inner_auc.argmax(0).tolist()
+        for place, (number, chosen) in enumerate(zip(sets.tolist(), best, strict=True)):
+            both = own.assemble(bank.log_odds(chosen, states[chosen]))[place]
+            question, answer = both.chunk(2)
+            scores[number] = torch.where(mine[place], question, answer)
+            weight, bias = bank.weight[chosen, place, INNER_FOLDS], float(bank.bias[chosen, place, INNER_FOLDS])
+            made[number] = (chosen, weight, bias)
 
     def build(number: int) -> Fitted:
-        layer, change = rows.places[int(best[number])]
-        probe = _probe(data, bank, layer, int(best[number]), number)
-        ways = (side_probe(probe, change, side) for side in ("question", "answer"))
+        chosen, weight, bias = made[number]
+        layer = int(data.best[number])
+        raw, raw_bias = data.directions.to_raw(layer, weight, bias)
+        probe = LinearProbe((CLEAN, data.site, data.layers[layer]), raw.float(), raw_bias)
+        ways = (side_probe(probe, chosen, side) for side in ("question", "answer"))
         return Routed(pathway.predicted_gate(number), *ways)
 
     return DetectorFit(scores, build)
-
-
-def _probe(data: TrainingData, bank: Bank, layer: int, problem: int, number: int) -> LinearProbe:
-    weight, bias = bank.weight[problem, number, INNER_FOLDS], float(bank.bias[problem, number, INNER_FOLDS])
-    raw, raw_bias = data.directions.to_raw(layer, weight, bias)
-    return LinearProbe((CLEAN, data.site, data.layers[layer]), raw.float(), raw_bias)
 
 
 def fit_activation(data: TrainingData, pathway: Pathway) -> DetectorFit:

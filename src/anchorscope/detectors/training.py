@@ -58,7 +58,7 @@ class Training:
         """How many training sets."""
         return len(self.members)
 
-    def take(self, sets: slice) -> "Training":
+    def take(self, sets: slice | Int[np.ndarray, " chosen"]) -> "Training":
         """Some of the sets."""
         return Training(self.labels[sets], self.members[sets], self.inner[sets], self.weights)
 
