@@ -198,7 +198,7 @@ class _Job:
     def save(self, folder: Path, tables: Tables) -> dict[str, str]:
         """Fits the detectors that are to be saved on all trainable datasets together, and writes their bundles."""
         data = self.trainable[0] if len(self.trainable) == 1 else pooled(self.trainable, "all")
-        trained = TrainedOn(data, self.site, Plan(self.plan.folds, 1, 0, self.plan.seed), self.device)
+        trained = TrainedOn(data, self.site, Plan(self.plan.folds, 0, 0, self.plan.seed), self.device)
         sources = [one for one in self.sources if any(one.data is two for two in self.trainable)]
         saved: dict[str, str] = {}
         names = [name for name in self.options.bundles if name in trained.names]
