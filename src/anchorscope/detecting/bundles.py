@@ -48,7 +48,7 @@ def trained_detector(
     probability = 1 / (1 + np.exp(-scale.scores[number].cpu().numpy()))
     one_each = np.unique(dataset.examples.groups, return_index=True)[1]
     thresholds = tuple(
-        threshold_at_risk(probability[one_each], labels[one_each], risk, prevalence=prevalence) for risk in risks
+        threshold_at_risk(probability[one_each], labels[one_each], risk, weights=natural[one_each]) for risk in risks
     )
     data, fitted = trained.fits.data, build(number)
     key = (CLEAN, data.site, data.layers[int(data.best[number])])

@@ -142,7 +142,7 @@ class Evaluation:
                 apart = (found[name]["auroc"] - found[other]["auroc"]).estimate
                 yield _control("random-cut", name, train, apart.value, apart.ci_low, apart.ci_high, apart.n)
             if DETECTORS[name].variant_of is None:
-                best = 0.5 + (area - 0.5) / (1 - sum(GRADER_ERRORS))
+                best = min(1.0, 0.5 + (area - 0.5) / (1 - sum(GRADER_ERRORS)))
                 yield _control("label-noise", name, train, area, min(area, best), max(area, best), found[name][
                     "auroc"].n)  # fmt: skip
 
