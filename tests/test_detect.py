@@ -2,10 +2,13 @@
 
 import hashlib
 import json
+import shutil
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import polars as pl
 import pytest
 from typer.testing import CliRunner, Result
@@ -19,6 +22,7 @@ from anchorscope.cli.main import app
 from anchorscope.detecting import detect as story
 from anchorscope.detecting.detect import BUNDLES, Detection
 from anchorscope.detectors.bundle import read_bundle
+from anchorscope.detectors.evaluation import Dataset
 from anchorscope.detectors.judging import COMPARED, NAMES
 from anchorscope.errors import UserError
 from anchorscope.report.detection import detection_page
@@ -189,12 +193,15 @@ def test_one_object_for_programs_and_only_what_is_asked_for(run: Path, tmp_path:
 
 
 def test_fit_only_writes_detectors_and_nothing_else(run: Path, tmp_path: Path) -> None:
-    out = tmp_path / "detectors"
+    run = Path(shutil.copytree(run, tmp_path / "facts"))
+    out = run / "detectors"  # beside the results they come from, as the demo has them
     result = command(run, "--out", out, "--fit-only", "--bundles", "probe,probe+confidence", "--json")
     assert result.exit_code == 0, result.stderr
     assert json.loads(result.stdout)["bundles"] == ["probe", "probe+confidence"]
     assert {path.name for path in out.iterdir()} == {"probe", "probe+confidence", "detection.json"}
     assert read_bundle(out / "probe").card.quality == ()
+    with pytest.raises(UserError, match=r"has no detectors.csv: detectors were fitted and not compared"):
+        Detection(out).detectors  # noqa: B018
     again = command(run, "--out", out, "--fit-only", "--bundles", "confidence")
     assert again.exit_code == 0, again.stderr
     assert {path.name for path in out.iterdir()} == {"confidence", "detection.json"}
@@ -263,6 +270,10 @@ def test_what_was_not_kept_is_left_out_and_said(tmp_path: Path) -> None:
     assert found.manifest["bundles"] == sorted(set(BUNDLES) - {"counterfactual"})
 
 
+def lumped(data: Dataset, groups: np.ndarray) -> Dataset:
+    return replace(data, examples=replace(data.examples, groups=groups))
+
+
 def nothing_new(folder: Path, before: Sequence[Path]) -> bool:
     return sorted(folder.rglob("*")) == sorted(before)
 
@@ -284,7 +295,7 @@ def nothing_new(folder: Path, before: Sequence[Path]) -> bool:
         (("--bundles", "mop-hard-oracle"), "'mop-hard-oracle' cannot be saved"),
         (("--bundles", ",", "--fit-only"), "--fit-only"),
         (("--device", "tpu"), "Device 'tpu' cannot be used here"),
-        (("--folds", 60), "40 groups are too few for 60 folds: some would be empty; take fewer (--folds)."),
+        (("--folds", 60), "40 groups are too few for 60 folds: some would be empty; take fewer (--folds)"),
     ],
 )
 def test_wrong_options_are_one_line_and_nothing_is_written(
@@ -314,8 +325,13 @@ def test_runs_that_cannot_be_used_are_one_line_and_nothing_is_written(run: Path,
         "other": write_kept_run(tmp_path / "other", [questions_of("more")], fingerprint="others"),
         "again": write_kept_run(tmp_path / "again", [facts]),
         "site": write_kept_run(tmp_path / "site", [questions_of("more")], site="residual"),
+        "damaged": write_kept_run(tmp_path / "damaged", [facts]),
+        "lump": write_kept_run(tmp_path / "lump", [lumped(questions_of("lump"), np.zeros(80, np.int64))]),
+        "pure": write_kept_run(tmp_path / "pure", [lumped(questions_of("pure"), np.arange(80) % 4)]),
         "empty": tmp_path / "empty",
     }
+    place = made["damaged"] / "states" / "facts" / "random.safetensors"
+    place.write_bytes(place.read_bytes()[:-9])
     made["empty"].mkdir()
     (tmp_path / "file").write_text("")
     before = list(tmp_path.rglob("*"))
@@ -328,6 +344,9 @@ def test_runs_that_cannot_be_used_are_one_line_and_nothing_is_written(run: Path,
         ([run, made["site"]], "differ in their site ('mlp' and 'residual'); a detector reads one."),
         ([run, made["again"]], "Two runs have the dataset 'facts'"),
         ([run, run], "Two runs have the dataset 'facts'"),
+        ([made["damaged"]], "is damaged: states/facts/random.safetensors was changed after it was written"),
+        ([made["lump"]], "1 groups are too few for 2 folds"),
+        ([made["pure"]], "40 true and 40 false answers in 4 groups are too few: every fold needs some of both"),
         ([made["empty"]], "is not a finished run (no manifest.json)"),
         ([tmp_path / "nowhere"], "is not a finished run"),
         ([tmp_path / "file"], "is not a finished run"),

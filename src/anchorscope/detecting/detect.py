@@ -99,12 +99,18 @@ class Detection:
     @cached_property
     def detectors(self) -> pl.DataFrame:
         """Every metric of every detector."""
-        return pl.read_csv(self.path / "detectors.csv", schema=DETECTOR_SCHEMA)
+        return self._table("detectors", DETECTOR_SCHEMA)
 
     @cached_property
     def differences(self) -> pl.DataFrame:
         """Paired differences to the probe, and to probe and confidence."""
-        return pl.read_csv(self.path / "differences.csv", schema=DETECTOR_DIFFERENCE_SCHEMA)
+        return self._table("differences", DETECTOR_DIFFERENCE_SCHEMA)
+
+    def _table(self, name: str, schema: dict[str, pl.DataType]) -> pl.DataFrame:
+        place = self.path / f"{name}.csv"
+        if not place.is_file():
+            raise UserError(f"{str(self.path)!r} has no {name}.csv: detectors were fitted and not compared (fit only).")
+        return pl.read_csv(place, schema=schema)
 
 
 def detect(
