@@ -74,7 +74,7 @@ and run over all of `TINY`."""
 
 LONGEST = (
     "test_embedded_run", "test_validate", "test_kill", "test_pipeline", "test_experiment_runs", "test_damage",
-    "test_keys", "test_kept_detection", "test_decode", "test_saliency", "test_worlds_run",
+    "test_keys", "test_kept_detection", "test_detect", "test_decode", "test_saliency", "test_worlds_run",
 )  # fmt: skip
 """Files of more than twenty seconds: begun first, so that no worker is left alone with one at the end."""
 

@@ -8,6 +8,8 @@ from anchorscope.catalogue import DETECTORS
 from anchorscope.detectors import fitted_parts, fitted_states, training_range  # noqa: F401 - for their kinds
 from anchorscope.detectors.fits import DetectorFits
 from anchorscope.detectors.fitted import KINDS
+from anchorscope.detectors.runs import refuse_unknown
+from anchorscope.errors import UserError
 from anchorscope.stats.auc import auc
 from detectors.made_detection import made_dataset, made_fits, made_trained
 
@@ -30,6 +32,17 @@ def test_log_odds_are_numbers_for_every_item_and_set(fits, name):
     scores = fits.fit(name).scores
     assert scores.shape == (3, 120)
     assert torch.isfinite(scores).all()
+
+
+@pytest.mark.parametrize("name", _NAMES)
+def test_the_catalogue_says_who_can_be_saved(fits, name):
+    build = fits.fit(name).build
+    try:
+        refuse_unknown(build(2).needs, n_layers=5)
+        usable = True
+    except (TypeError, UserError):  # there is nothing to build, or it reads what no new answer has
+        usable = False
+    assert DETECTORS[name].saved == usable
 
 
 @pytest.mark.parametrize("name", _USED)

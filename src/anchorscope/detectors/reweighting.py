@@ -151,6 +151,6 @@ def _scaled(
         return (own * share).sum() + ridge
 
     ones = torch.ones_like(start.weight)
-    rates = [own_rates(start.weight, 0.02), 0.02, 0.05, 0.05]
+    rates: list[float | Tensor] = [own_rates(start.weight, 0.02), 0.02, 0.05, 0.05]
     weight, bias, question, answer = descend([start.weight, start.bias, ones, ones.clone()], loss, _STEPS, rates)
     return BestLayerFits(weight * question, bias, start.strength), BestLayerFits(weight * answer, bias, start.strength)
