@@ -184,7 +184,8 @@ def test_elsewhere_an_item_is_scored_by_all_or_by_a_set_without_its_group(traine
         log_odds = build(number).log_odds(other.features.take([item]))[0]
         assert found.log_odds[0, item] == pytest.approx(slope * log_odds + bias, abs=1e-5)
     assert used == {0, 1}
-    assert not found.strata.any()
+    expected = [trained.whole if item not in shared else None for item in range(40)]
+    assert all(one is None or one == stratum for one, stratum in zip(expected, found.strata[0], strict=True))
 
 
 def test_elsewhere_is_none_where_it_cannot_be(trained: TrainedOn) -> None:

@@ -33,7 +33,8 @@ LIMITS = (
 )
 
 CUT_LIMIT = (
-    "Where a question comes without its subject, rules find the key words that are cut; in training the dataset named them."
+    "Where a question comes without its subject, rules find the key words that are cut; in training the dataset named "
+    "them where it could."
 )
 
 

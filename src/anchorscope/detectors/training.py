@@ -152,7 +152,7 @@ def _with_inner(examples: Examples, members: Bool[np.ndarray, "set item"], seed:
         order = priorities(seed, f"detector inner {name} {place}", examples.item_ids)[learns]
         inner[place, learns] = grouped_folds(examples.groups[learns], strata[learns], INNER_FOLDS, order)
     _refuse_one_sided(examples, members, inner)
-    labels = np.broadcast_to(examples.labels, members.shape)
+    labels = np.broadcast_to(examples.labels, members.shape).copy()  # torch wants to be able to write
     return Training(labels, members, inner, examples.weights)
 
 
