@@ -25,6 +25,7 @@ def test_scikit_learns_own_checks(estimator, check):
 
 def _blocks(n=160):
     values, truth = make_classification(n, 20, n_informative=6, random_state=0)
+    values[:, 18:] += truth[:, None]
     columns = {
         "clean": range(6), "knockout": range(6, 12), "random": range(12, 18), "log_prob_mean": [18],
         "log_prob_min": [19],
