@@ -13,11 +13,13 @@ from anchorscope.detectors.fitted import Fitted
 from anchorscope.detectors.fitted_states import Network
 from anchorscope.detectors.gradient import descend
 from anchorscope.detectors.single import DetectorFit
-from anchorscope.detectors.training import INNER_FOLDS
+from anchorscope.detectors.training import FITS, INNER_FOLDS, Training
 
 SIZES = ((16, 8), (64, 16))
 """Hidden units of the two layers, to choose from."""
 _STEPS, _RATE, _DECAY = 60, 0.01, 0.02
+_AT_ONCE = 2**20  # numbers of a hidden layer that are worked on together: what a CPU's cache holds,
+_AT_ONCE_ELSEWHERE = 2**27  # and what keeps a GPU busy
 
 
 def fit_network(data: TrainingData) -> DetectorFit:
@@ -50,10 +52,20 @@ def _outputs(parts: list[Tensor], states: Float[Tensor, "set item direction"]) -
 
 
 def _train(data: TrainingData, states: Tensor, size: tuple[int, int]) -> list[Tensor]:
-    """Weights and biases of the three layers, [set, fit, in, out] and [set, fit, out]."""
-    weights = data.training.fitted_on(data.device)
+    """Weights and biases of the three layers, [set, fit, in, out] and [set, fit, out]; some sets at a time."""
+    at_once = _AT_ONCE if data.device.type == "cpu" else _AT_ONCE_ELSEWHERE
+    step = max(1, at_once // (FITS * states.shape[1] * size[0]))
+    parts = [
+        _train_some(data, data.training.take(slice(first, first + step)), states[first : first + step], size)
+        for first in range(0, len(states), step)
+    ]
+    return [torch.cat(one) for one in zip(*parts, strict=True)]
+
+
+def _train_some(data: TrainingData, training: Training, states: Tensor, size: tuple[int, int]) -> list[Tensor]:
+    weights = training.fitted_on(data.device)
     share = weights / weights.sum(-1, keepdim=True)
-    targets = data.training.targets(data.device)[:, None].expand(-1, weights.shape[1], -1)
+    targets = training.targets(data.device)[:, None].expand(-1, weights.shape[1], -1)
     widths = (states.shape[2], *size, 1)
     generator = torch.Generator().manual_seed(0)
     begin: list[Tensor] = []
