@@ -23,8 +23,8 @@ from anchorscope.models.embedded import installed_path
 pytestmark = pytest.mark.embedded
 
 LIMIT = 200
-"""Questions asked: of these 120 are left after balancing, enough for a chart that is not noise. At 150 it were
-78, with which a run in five folds had its best probe's interval begin at an AUC of 0.53."""
+"""Questions asked: of these 120 are left after balancing, enough for a chart that is not noise. At 150 there
+are 78: with these, in five folds, the interval of the best probe's AUC began at 0.53."""
 RESAMPLES = 300
 RECOMPUTED = 4
 """Items whose passes are run again by transformers."""

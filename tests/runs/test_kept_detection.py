@@ -37,7 +37,7 @@ from anchorscope.schema import FEATURE_SCHEMA
 from anchorscope.steps.detection_steps import DetectionSteps
 from whole_runs import SmallRun, Stop, quick, stopping, watching
 
-OWN_STEPS = ["facts/detection-samples", "facts/detection-columns", "facts/detection-states"]
+OWN_STEPS = ["facts/detection-samples", "facts/detection-columns", "facts/detection-states", "template"]
 N_LAYERS, MLP = 4, SITES.index("mlp")
 
 
