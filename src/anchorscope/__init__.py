@@ -1,7 +1,8 @@
 """anchorscope: where does a language model's sense of truth come from, the question or the answer?
 
 `anchorscope.run(...)` does the main job and returns a `Run`; `anchorscope.open_run(folder)` opens a finished one;
-`anchorscope.compare(runs, out=...)` puts several side by side; `anchorscope.Detector.load(bundle)` scores answers.
+`anchorscope.compare(runs, out=...)` puts several side by side; `anchorscope.detect(runs, out=...)` fits and compares
+hallucination detectors, and `anchorscope.Detector.load(bundle)` scores answers with one.
 Names are loaded when they are first used, so that `import anchorscope` costs nothing.
 """
 
@@ -16,6 +17,8 @@ if TYPE_CHECKING:
     from anchorscope.comparing.compare import Comparison as Comparison
     from anchorscope.comparing.compare import compare as compare
     from anchorscope.datasets.question import Question as Question
+    from anchorscope.detecting.detect import Detection as Detection
+    from anchorscope.detecting.detect import detect as detect
     from anchorscope.detectors.detector import Detector as Detector
     from anchorscope.errors import UserError as UserError
     from anchorscope.models.language_model import LanguageModel as LanguageModel
@@ -28,6 +31,8 @@ _HOMES = {
     "Run": "anchorscope.api:Run",
     "compare": "anchorscope.comparing.compare:compare",
     "Comparison": "anchorscope.comparing.compare:Comparison",
+    "detect": "anchorscope.detecting.detect:detect",
+    "Detection": "anchorscope.detecting.detect:Detection",
     "Detector": "anchorscope.detectors.detector:Detector",
     "Recipe": "anchorscope.recipe:Recipe",
     "Question": "anchorscope.datasets.question:Question",
@@ -39,8 +44,8 @@ _HOMES = {
 """The public names and where they live."""
 
 __all__ = [
-    "Comparison", "Detector", "LanguageModel", "Question", "Recipe", "Run", "UserError", "compare", "grade",
-    "load_model", "open_run", "run",
+    "Comparison", "Detection", "Detector", "LanguageModel", "Question", "Recipe", "Run", "UserError", "compare",
+    "detect", "grade", "load_model", "open_run", "run",
 ]  # fmt: skip
 
 

@@ -58,6 +58,8 @@ class DetectorEntry:
     """Whether it needs no probe on the model's own states: what every detector has to beat."""
     variant_of: str | None = None
     """The detector of which it is a reading, a gate or a control."""
+    saved: bool = True
+    """Whether it can be saved and score new answers; others can only be compared."""
 
 
 @dataclass(frozen=True)
@@ -221,26 +223,29 @@ _DETECTORS = (
     DetectorEntry("anchor", "the best of these that pays for its passes; confidence where a state is unlike all seen",
                   2),
     DetectorEntry("length", "the answer's number of tokens", 0, baseline=True),
-    DetectorEntry("relation", "the question's relation", 0, baseline=True),
-    DetectorEntry("words", "the words of question and answer", 0, baseline=True),
+    DetectorEntry("relation", "the question's relation", 0, baseline=True, saved=False),
+    DetectorEntry("words", "the words of question and answer", 0, baseline=True, saved=False),
     DetectorEntry("question-only", "a probe on the state before the answer begins", 1, baseline=True),
-    DetectorEntry("random-weights", "a probe on a model of the same shape that knows nothing", 1, baseline=True),
-    DetectorEntry("p-true", "the model asked whether its answer is true", 1, baseline=True),
-    DetectorEntry("self-consistency-5", "how many of 5 sampled answers agree", 5, baseline=True),
-    DetectorEntry("self-consistency-10", "how many of 10 sampled answers agree", 10, baseline=True),
-    DetectorEntry("semantic-entropy-5", "entropy over clusters of 5 sampled answers", 5, baseline=True),
-    DetectorEntry("semantic-entropy-10", "entropy over clusters of 10 sampled answers", 10, baseline=True),
+    DetectorEntry("random-weights", "a probe on a model of the same shape that knows nothing", 1, baseline=True,
+                  saved=False),
+    DetectorEntry("p-true", "the model asked whether its answer is true", 1, baseline=True, saved=False),
+    DetectorEntry("self-consistency-5", "how many of 5 sampled answers agree", 5, baseline=True, saved=False),
+    DetectorEntry("self-consistency-10", "how many of 10 sampled answers agree", 10, baseline=True, saved=False),
+    DetectorEntry("semantic-entropy-5", "entropy over clusters of 5 sampled answers", 5, baseline=True, saved=False),
+    DetectorEntry("semantic-entropy-10", "entropy over clusters of 10 sampled answers", 10, baseline=True, saved=False),
     *(
-        DetectorEntry(f"mop-{reading}-{gate}", f"{said}; {by}", 2 if gate == "measured" else 1, variant_of="mop")
+        DetectorEntry(f"mop-{reading}-{gate}", f"{said}; {by}", 2 if gate == "measured" else 1, variant_of="mop",
+                      saved=gate not in ("random", "oracle"))
         for reading, said in _MOP_READINGS.items()
         for gate, by in _MOP_GATES.items()
     ),
     DetectorEntry("ensemble-two", "control: the two best layers' probes, as many weights as Mixture-of-Probes has", 1,
                   variant_of="ensemble"),
     DetectorEntry("counterfactual-random-cut", "control: a random cut in place of the knockout", 3,
-                  variant_of="counterfactual"),
+                  variant_of="counterfactual", saved=False),
     DetectorEntry("mop-random-cut", "control: a gate measured by a random cut", 1, variant_of="mop"),
-    DetectorEntry("pr-delta-random-cut", "control: a random cut in place of the knockout", 2, variant_of="pr-delta"),
+    DetectorEntry("pr-delta-random-cut", "control: a random cut in place of the knockout", 2, variant_of="pr-delta",
+                  saved=False),
 )  # fmt: skip
 DETECTORS = {one.name: one for one in _DETECTORS}
 """In the order in which tables show them: detectors, baselines that need no probe, then variants and controls."""

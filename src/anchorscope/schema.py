@@ -136,7 +136,8 @@ DETECTOR_CONTROL_SCHEMA: dict[str, pl.DataType] = {
     "control": pl.String(), "detector": pl.String(), "train": pl.String(), "value": pl.Float64(), "low": pl.Float64(),
     "high": pl.Float64(), "n": pl.Int64(),
 }  # fmt: skip
-"""controls.csv: `permuted-labels`, the mean AUROC with labels tossed and its spread over the seeds; `random-cut`, the
+"""controls.csv: `permuted-labels`, the mean AUROC with labels tossed and its interval, for all detectors
+together (Bonferroni); `random-cut`, the
 AUROC with the knockout minus that of the same detector with a random cut, and its interval; `label-noise`, the AUROC
 and the band that the grader's error leaves for it. `train` is the dataset that was learned and tested."""
 

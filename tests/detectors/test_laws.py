@@ -6,7 +6,10 @@ import torch
 
 from anchorscope.catalogue import DETECTORS
 from anchorscope.detectors import fitted_parts, fitted_states, training_range  # noqa: F401 - for their kinds
+from anchorscope.detectors.fits import DetectorFits
 from anchorscope.detectors.fitted import KINDS
+from anchorscope.detectors.runs import refuse_unknown
+from anchorscope.errors import UserError
 from anchorscope.stats.auc import auc
 from detectors.made_detection import made_dataset, made_fits, made_trained
 
@@ -29,6 +32,17 @@ def test_log_odds_are_numbers_for_every_item_and_set(fits, name):
     scores = fits.fit(name).scores
     assert scores.shape == (3, 120)
     assert torch.isfinite(scores).all()
+
+
+@pytest.mark.parametrize("name", _NAMES)
+def test_the_catalogue_says_who_can_be_saved(fits, name):
+    build = fits.fit(name).build
+    try:
+        refuse_unknown(build(2).needs, n_layers=5)
+        usable = True
+    except (TypeError, UserError):  # there is nothing to build, or it reads what no new answer has
+        usable = False
+    assert DETECTORS[name].saved == usable
 
 
 @pytest.mark.parametrize("name", _USED)
@@ -85,6 +99,21 @@ def test_labels_of_items_that_are_held_out_change_nothing():
         )
     seen = (one.fit("mop-hard-oracle").scores[0].numpy() for one in (before, after))
     assert np.abs(np.subtract(*seen)).max() > 0.1  # a gate that looks at the label is caught
+
+
+def test_what_other_training_sets_learn_changes_nothing():
+    """Other sets have learned from the items that judge this one: were a layer or a rate theirs, labels would leak."""
+    dataset = made_dataset(n=60, seed=2, signal=0.5)
+    together = made_fits(dataset, seeds=3)
+    assert len(set(together.data.best.tolist())) > 1, "the sets prefer different layers"
+    own = together.data.training.take(slice(0, 1))
+    alone = DetectorFits(type(together.data)(dataset.features, own, "mlp", together.data.device), dataset.texts)
+    # Steps from a fit that is already at its best begin with rounding errors, which Adam makes large.
+    least = {"pr-activation": 0.05}
+    for name in ("probe", "mass-mean", "mlp", "mop-joint-predicted", "pr-activation", "counterfactual"):
+        wanted = alone.fit(name).scores[0].numpy()
+        far = np.abs(together.fit(name).scores[0].numpy() - wanted).max() / max(1.0, wanted.std())
+        assert far < least.get(name, 1e-3), (name, far)
 
 
 def test_where_labels_are_tossed_nobody_finds_anything():

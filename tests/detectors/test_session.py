@@ -263,8 +263,8 @@ def test_the_range_knows_its_own_and_tells_strangers() -> None:
 def test_between_two_clusters_is_outside_though_near_the_mean() -> None:
     generator = torch.Generator().manual_seed(4)
     sides = torch.where(torch.arange(400) % 2 == 0, 20.0, -20.0)[:, None]
-    span = TrainingRange.fit(CLEAN, torch.randn(400, 8, generator=generator) + sides)
-    middle = torch.randn(50, 8, generator=generator)
+    span = TrainingRange.fit(CLEAN, torch.randn(400, 2, generator=generator) + sides)
+    middle = torch.randn(50, 2, generator=generator)
     assert (span.distance_of(middle) > span.limit).all()
     assert (span.distance_of(middle + 20) <= span.limit).mean() > 0.8
 

@@ -26,7 +26,12 @@ from anchorscope.api import Run, open_run
 from anchorscope.artefacts.finished import open_finished
 from anchorscope.artefacts.kept_states import KeptStates, kept_bytes, place_of, read_layer, read_whole
 from anchorscope.catalogue import DETECTION_RUNS
+from anchorscope.datasets.question import Question
 from anchorscope.datasets.text import normalise
+from anchorscope.detecting.detect import detect
+from anchorscope.detecting.read_runs import read_runs
+from anchorscope.detectors.bundle import read_bundle
+from anchorscope.detectors.detector import Detector
 from anchorscope.detectors.features import CONFIDENCE
 from anchorscope.engine.sequences import SITES, TokenSequence
 from anchorscope.errors import UserError
@@ -35,6 +40,7 @@ from anchorscope.models.shapes import build
 from anchorscope.recipe import Recipe
 from anchorscope.schema import FEATURE_SCHEMA
 from anchorscope.steps.detection_steps import DetectionSteps
+from small_facts import rows
 from whole_runs import SmallRun, Stop, quick, stopping, watching
 
 OWN_STEPS = ["facts/detection-samples", "facts/detection-columns", "facts/detection-states", "template"]
@@ -344,3 +350,26 @@ def test_a_file_of_states_holds_what_was_put_in_at_its_places(tmp_path: Path) ->
     assert whole is not None
     assert torch.equal(whole, states)
     assert read_whole(place, "other key", 3) is None
+
+
+def test_from_run_to_detector_to_a_scored_answer(kept: Looked, tmp_path: Path) -> None:
+    """Nothing is lost on the way: an answer of the run is scored, through the model, as the kept states say."""
+    names = ("probe+confidence", "counterfactual")
+    detect([kept.path], out=tmp_path / "detectors", bundles=names, fit_only=True, folds=3, device="cpu")
+    (source,) = read_runs([kept.path])
+    for name in names:
+        place = tmp_path / "detectors" / name
+        trained = read_bundle(place)
+        known = trained.fitted.log_odds(source.data.features)
+        wanted = [trained.calibration.slope * known[row] + trained.calibration.intercept for row in ROWS]
+        detector = Detector.load(place)  # the bundle names its model
+        asked = [rows()[int(kept.items[row]["item_id"].removeprefix("item-"))] for row in ROWS]
+        found = detector.score_questions([
+            Question("facts", one["id"], one["question"], ("so",), one["subject"], one["relation"],
+                     tuple(one["property_words"]), model_answer=one["model_answer"])
+            for one in asked
+        ])  # fmt: skip
+        np.testing.assert_allclose([one.log_odds for one in found], wanted, atol=1e-3)
+        assert len({one.log_odds for one in found}) == len(ROWS)
+        assert {one.verdict for one in found} <= {"accept", "abstain", "out-of-range"}
+        assert all(one.pathway_score is not None for one in found) == (name == "counterfactual")

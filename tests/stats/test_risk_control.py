@@ -141,3 +141,54 @@ def test_stored_and_read_again():
 def test_what_makes_no_sense_is_refused(call, told):
     with pytest.raises(ValueError, match=told):
         call()
+
+
+_SHARES, _APART = np.array([0.5, 0.2, 0.08]), np.array([2.0, 1.0, 0.3])
+
+
+def _answers(n, rng):
+    """Answers of three relations: the fewer are true, the harder they are told apart."""
+    relation = rng.integers(3, size=n)
+    truthful = rng.random(n) < _SHARES[relation]
+    return relation, truthful, expit(rng.normal(size=n) + _APART[relation] * np.where(truthful, 1, -1))
+
+
+def _balanced(n, rng):
+    """As many true as false answers of every relation, and how many of all each stands for."""
+    relation, truthful, probability = _answers(n, rng)
+    weights = np.zeros(n)
+    for one in range(3):
+        cells = [np.flatnonzero((relation == one) & (truthful == kind)) for kind in (True, False)]
+        for cell in cells:
+            number = min(map(len, cells))
+            weights[rng.permutation(cell)[:number]] = len(cell) / number
+    used = weights > 0
+    return probability[used], truthful[used], weights[used]
+
+
+def test_the_promise_holds_where_answers_stand_for_few_or_many_by_relation():
+    """Under a mere prior shift of the plain counts it is kept in less than half of the splits."""
+    _, truthful, probability = _answers(100_000, np.random.default_rng(0))
+    kept, plain, reached = [], [], []
+    for split in range(100):
+        said, labels, weights = _balanced(2500, np.random.default_rng([1, split]))
+        found = threshold_at_risk(said, labels, 0.3, weights=weights)
+        before = threshold_at_risk(said, labels, 0.3, prevalence=float(weights[labels].sum() / weights.sum()))
+        for one, into in ((found, kept), (before, plain)):
+            accepted = probability >= (2.0 if one.probability is None else one.probability)
+            into.append(not accepted.any() or (~truthful[accepted]).mean() <= 0.3)
+        reached.append(found.reachable)
+    assert np.mean(kept) >= 0.9
+    assert np.mean(plain) < 0.5
+    assert np.mean(reached) > 0.5
+
+
+def test_weights_that_differ_between_the_classes_only_are_a_prior_shift():
+    said, labels, _ = _balanced(1500, np.random.default_rng(3))
+    weights = np.where(labels, 1.0, 4.0)
+    share = float(weights[labels].sum() / weights.sum())
+    weighted, shifted = (threshold_at_risk(said, labels, 0.4, **given)
+                         for given in ({"weights": weights}, {"prevalence": share}))  # fmt: skip
+    assert weighted.reachable
+    assert weighted.probability == shifted.probability
+    np.testing.assert_allclose(weighted.coverage, shifted.coverage)

@@ -12,7 +12,10 @@ from anchorscope.recipe import named_folder
 _STOPPED = "stopped; nothing half made was kept, the same command starts again"
 _NAMES = ", ".join(name for name, one in DETECTORS.items() if one.variant_of is None)
 _DETECTORS = f"Detectors to compare, names with commas; all where not given: {_NAMES}, and their controls."
-_BUNDLES = "Detectors to save, names with commas."
+_BUNDLES = (
+    "Detectors to save, names with commas; where not given, of confidence, probe, probe+confidence, counterfactual and "
+    "anchor those that the runs allow."
+)
 _RISK = "Shares of false answers among the accepted ones that saved detectors have thresholds for; the first leads."
 
 
@@ -24,7 +27,7 @@ def detect(
     ],
     out: Annotated[str, typer.Option(help="The folder for tables, figures, bundles and the page.")],
     detectors: Annotated[str, typer.Option(help=_DETECTORS)] = "",
-    bundles: Annotated[str, typer.Option(help=_BUNDLES)] = "confidence,probe,probe+confidence,counterfactual,anchor",
+    bundles: Annotated[str | None, typer.Option(help=_BUNDLES, show_default=False)] = None,
     fit_only: Annotated[
         bool, typer.Option("--fit-only", help="Compare nothing: fit and save detectors, each as a folder in --out.")
     ] = False,
@@ -43,9 +46,9 @@ def detect(
 
     with user_errors(stopped=_STOPPED):
         made = detect_runs(
-            runs, out=named_folder(out), progress=listener(quiet), detectors=_names(detectors), bundles=_names(bundles),
-            fit_only=fit_only, folds=folds, seeds=seeds, tosses=tosses, resamples=resamples, risks=_numbers(risk),
-            seed=seed, device=device,
+            runs, out=named_folder(out), progress=listener(quiet), detectors=_names(detectors),
+            bundles=None if bundles is None else _names(bundles), fit_only=fit_only, folds=folds, seeds=seeds,
+            tosses=tosses, resamples=resamples, risks=_numbers(risk), seed=seed, device=device,
         )  # fmt: skip
     for warning in made.manifest["warnings"]:
         say(f"warning: {warning}", quiet)

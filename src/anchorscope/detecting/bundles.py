@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import polars as pl
+from jaxtyping import Int
 
 from anchorscope.answers.template import Template
 from anchorscope.artefacts.publish import versions
@@ -22,12 +23,17 @@ from anchorscope.errors import UserError
 from anchorscope.models.language_model import ModelIdentity
 from anchorscope.stats.calibration import Calibration
 from anchorscope.stats.risk_control import threshold_at_risk
+from anchorscope.stats.streams import priorities
 
 LIMITS = (
     "The probability is calibrated for questions like those of the training data, at their natural share of true "
     "answers; on other questions it is a score.",
     "A threshold keeps its risk for exchangeable answers only: drawn as the training answers were.",
     "Truth is what the grader calls true.",
+)
+
+CUT_LIMIT = (
+    "Where a question comes without its subject, rules find the key words that are cut; in training the dataset named them."
 )
 
 
@@ -46,9 +52,11 @@ def trained_detector(
         float(scale.weight[number, INNER_FOLDS, 0]), float(scale.bias[number, INNER_FOLDS]), prevalence
     )
     probability = 1 / (1 + np.exp(-scale.scores[number].cpu().numpy()))
-    one_each = np.unique(dataset.examples.groups, return_index=True)[1]
+    one_each = _one_of_each_group(dataset, trained.plan.seed)
+    both = 0 < labels[one_each].sum() < len(one_each)  # from answers of one kind no risk can be told
     thresholds = tuple(
-        threshold_at_risk(probability[one_each], labels[one_each], risk, prevalence=prevalence) for risk in risks
+        threshold_at_risk(probability[one_each], labels[one_each], risk, weights=natural[one_each])
+        for risk in (risks if both else ())
     )
     data, fitted = trained.fits.data, build(number)
     key = (CLEAN, data.site, data.layers[int(data.best[number])])
@@ -57,6 +65,13 @@ def trained_detector(
         card=_card(name, dataset.features.n_items, sources, rows), thresholds=thresholds,
         range=_range(fitted, key, dataset, max(map(_longest, sources))),
     )  # fmt: skip
+
+
+def _one_of_each_group(dataset: Dataset, seed: int) -> Int[np.ndarray, " group"]:
+    """An item of every group, drawn by lot: those of one group are not independent, and files have an order."""
+    lots = priorities(seed, "threshold items", dataset.examples.item_ids)
+    by_lot = np.argsort(lots, kind="stable")
+    return by_lot[np.unique(dataset.examples.groups[by_lot], return_index=True)[1]]
 
 
 def setting(source: RunDataset) -> DetectorSetting:
@@ -88,7 +103,8 @@ def _card(name: str, n: int, sources: Sequence[RunDataset], rows: Sequence[dict[
     )
     shifts = tuple(sorted({str(row["test"]) for row in rows if row["test"] != row["train"]}))
     data = f"{DETECTORS[name].about}; trained on {n} answers ({about})"
-    return Card(data, tuple(map(_plain, rows)), shifts, LIMITS, versions())
+    limits = (*LIMITS, CUT_LIMIT) if DETECTORS[name].passes > 1 else LIMITS
+    return Card(data, tuple(map(_plain, rows)), shifts, limits, versions())
 
 
 def _plain(row: dict[str, Any]) -> dict[str, Any]:

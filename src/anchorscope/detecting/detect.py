@@ -18,12 +18,11 @@ from anchorscope.artefacts.bundles import write_bundle
 from anchorscope.artefacts.sealed_folder import SealedFolder
 from anchorscope.catalogue import DETECTORS
 from anchorscope.detecting.bundles import trained_detector
-from anchorscope.detecting.read_runs import ENOUGH_TRUE, RunDataset, read_runs
+from anchorscope.detecting.read_runs import ENOUGH_TRUE, KEEP, RunDataset, read_runs
 from anchorscope.detecting.tables import Evaluation, Tables
 from anchorscope.detectors.evaluation import Dataset, Plan, TrainedOn, pooled
 from anchorscope.errors import UserError, unknown
-from anchorscope.models.loading import choose_device
-from anchorscope.prepare import solver_device
+from anchorscope.models.loading import checked_device, choose_device
 from anchorscope.progress import Progress, Silent
 from anchorscope.report.detection.context import DatasetFacts, DetectionContext
 from anchorscope.report.detection.detection_page import write_detection_report
@@ -38,6 +37,8 @@ from anchorscope.schema import (
 MANIFEST = "detection.json"
 BUNDLES = ("confidence", "probe", "probe+confidence", "counterfactual", "anchor")
 """Detectors that are saved where none are named."""
+SAVED = tuple(name for name, one in DETECTORS.items() if one.saved and one.variant_of is None)
+"""Detectors that can be."""
 _FOLDER = SealedFolder(
     "comparison of detectors", "anchorscope detect", MANIFEST,
     ("detectors.csv", "differences.csv", "detector_curves.csv", "controls.csv", "observations.json", "bundles",
@@ -51,8 +52,8 @@ class DetectOptions:
 
     detectors: tuple[str, ...] = ()
     """Detectors to compare; none: all."""
-    bundles: tuple[str, ...] = BUNDLES
-    """Detectors to save."""
+    bundles: tuple[str, ...] | None = None
+    """Detectors to save; where none are named, those of `BUNDLES` that the runs allow."""
     folds: int = 5
     seeds: int = 5
     tosses: int = 20
@@ -65,9 +66,17 @@ class DetectOptions:
     """Whether nothing is compared: detectors are fitted and saved."""
 
     def __post_init__(self) -> None:
-        for name in (*self.detectors, *self.bundles):
+        for name in (*self.detectors, *(self.bundles or ())):
             if name not in DETECTORS:
                 raise unknown("detector", name, tuple(DETECTORS))
+        for name in self.bundles or ():
+            if not DETECTORS[name].saved:
+                raise UserError(
+                    f"The detector {name!r} cannot be saved: it is there to compare with, and new answers do not have "
+                    f"what it reads; choose others with --bundles: {', '.join(SAVED)}."
+                )
+        if self.fit_only and self.bundles == ():
+            raise UserError("With --fit-only detectors are saved and nothing else is done; name some with --bundles.")
         for name, value, least in (("folds", self.folds, 2), ("seeds", self.seeds, 1), ("tosses", self.tosses, 0),
                                    ("resamples", self.resamples, 100)):  # fmt: skip
             if value < least:
@@ -90,12 +99,18 @@ class Detection:
     @cached_property
     def detectors(self) -> pl.DataFrame:
         """Every metric of every detector."""
-        return pl.read_csv(self.path / "detectors.csv", schema=DETECTOR_SCHEMA)
+        return self._table("detectors", DETECTOR_SCHEMA)
 
     @cached_property
     def differences(self) -> pl.DataFrame:
         """Paired differences to the probe, and to probe and confidence."""
-        return pl.read_csv(self.path / "differences.csv", schema=DETECTOR_DIFFERENCE_SCHEMA)
+        return self._table("differences", DETECTOR_DIFFERENCE_SCHEMA)
+
+    def _table(self, name: str, schema: dict[str, pl.DataType]) -> pl.DataFrame:
+        place = self.path / f"{name}.csv"
+        if not place.is_file():
+            raise UserError(f"{str(self.path)!r} has no {name}.csv: detectors were fitted and not compared (fit only).")
+        return pl.read_csv(place, schema=schema)
 
 
 def detect(
@@ -106,10 +121,12 @@ def detect(
     paths = [Path(getattr(run, "path", run)) for run in runs]
     if not paths:
         raise UserError("No run is named; give at least one folder of a finished run.")
+    device = checked_device(choose_device(chosen.device))
     listener.start("read states", 1)
     sources = read_runs(paths)
     listener.finish()
-    job = _Job(sources, chosen, listener)
+    job = _Job(sources, chosen, device, listener)
+    job.check_bundles()
     place = Path(out)
     with _FOLDER.fresh(place) as folder:
         tables = Tables()
@@ -138,14 +155,30 @@ def _write(folder: Path, tables: Tables) -> None:
         pl.DataFrame(rows, schema=schema, orient="row").write_csv(folder / f"{name}.csv")
 
 
+def _kept_less(sources: Sequence[RunDataset]) -> list[str]:
+    """Datasets that lack what others have: detectors that read it cannot be tried there."""
+    kept = [
+        {f"states of {run}" for run, _, _ in one.data.features.states} | set(one.data.features.columns)
+        for one in sources
+    ]
+    lacking = [sorted(set().union(*kept) - own) for own in kept]
+    return [
+        f"{one.data.name} lacks {', '.join(missing)}, which other datasets here have: detectors that read them are not "
+        f"tried there"
+        for one, missing in zip(sources, lacking, strict=True)
+        if missing
+    ]
+
+
 class _Job:
     """One call of `detect`."""
 
-    def __init__(self, sources: Sequence[RunDataset], options: DetectOptions, progress: Progress) -> None:
-        self.sources, self.options, self.progress = sources, options, progress
+    def __init__(
+        self, sources: Sequence[RunDataset], options: DetectOptions, device: torch.device, progress: Progress
+    ) -> None:
+        self.sources, self.options, self.device, self.progress = sources, options, device, progress
         self.model = str(sources[0].run.manifest["model"]["name"])
         self.site = sources[0].run.recipe.site
-        self.device = torch.device(solver_device(choose_device(options.device)))
         self.plan = Plan(options.folds, options.seeds, options.tosses, options.seed)
         self.trainable = self._trainable()
         self.left_out: dict[str, str] = {}
@@ -153,6 +186,7 @@ class _Job:
         self.choices: dict[str, dict[str, int]] = {}
         few = [one for one in self.trainable if int(one.examples.labels.sum()) < ENOUGH_TRUE]
         self.warnings += [f"{one.name} has fewer than {ENOUGH_TRUE} true answers: intervals are wide" for one in few]
+        self.warnings += _kept_less(sources)
 
     def _trainable(self) -> list[Dataset]:
         """Datasets that detectors learn from; those with few true answers only where no other has more."""
@@ -195,13 +229,29 @@ class _Job:
             counted = self.choices.setdefault(trained.dataset.name, {})
             counted[choice] = counted.get(choice, 0) + 1
 
+    def check_bundles(self) -> None:
+        """Refuses a detector that is to be saved and cannot be; those that nobody named are left out."""
+        named = self.options.bundles
+        for dataset in self.trainable:
+            trained = TrainedOn(dataset, self.site, Plan(self.plan.folds, 1, 0, self.plan.seed), self.device)
+            for name in BUNDLES if named is None else named:
+                if name in trained.names:
+                    continue
+                if named is not None:
+                    raise UserError(
+                        f"The detector {name!r} cannot be saved: {trained.left_out[name]} ({dataset.name}). Run it "
+                        f"again into the same folder with {KEEP} (only what is new is done), or do without it."
+                    )
+                self.left_out[name] = trained.left_out[name]
+
     def save(self, folder: Path, tables: Tables) -> dict[str, str]:
         """Fits the detectors that are to be saved on all trainable datasets together, and writes their bundles."""
         data = self.trainable[0] if len(self.trainable) == 1 else pooled(self.trainable, "all")
-        trained = TrainedOn(data, self.site, Plan(self.plan.folds, 1, 0, self.plan.seed), self.device)
+        trained = TrainedOn(data, self.site, Plan(self.plan.folds, 0, 0, self.plan.seed), self.device)
         sources = [one for one in self.sources if any(one.data is two for two in self.trainable)]
         saved: dict[str, str] = {}
-        names = [name for name in self.options.bundles if name in trained.names]
+        wanted = BUNDLES if self.options.bundles is None else self.options.bundles
+        names = [name for name in wanted if name in trained.names]
         self.progress.start("bundles", len(names))
         for name in names:
             rows = [row for row in tables.detectors if row["detector"] == name]

@@ -26,7 +26,8 @@ LEAST_PER_CLASS = 30
 """True and false answers that a dataset needs to be looked at at all."""
 ENOUGH_TRUE = 200
 """True answers from which on a dataset is trained on where others can be as well."""
-_KEEP = "--keep states,states-cut,detection"
+KEEP = "--keep states,states-cut,detection"
+"""The option under which a run keeps all that detectors read."""
 
 
 @dataclass(frozen=True)
@@ -91,7 +92,7 @@ def _read(run: FinishedRun, name: str, shown: str, other_prompt: bool) -> RunDat
     place = run.path / place_of(name, CLEAN)
     if not place.is_file():
         raise UserError(
-            f"The run {str(run.path)!r} kept no states of {name!r}; run it again into the same folder with {_KEEP} "
+            f"The run {str(run.path)!r} kept no states of {name!r}; run it again into the same folder with {KEEP} "
             f"(only what is new is done)."
         )
     ids = [str(one) for one in read_header(place)["item_ids"]]

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 from scipy.special import expit
+from scipy.stats import norm
 
 from anchorscope.catalogue import DETECTORS
 from anchorscope.detectors.evaluation import Dataset, Plan, TrainedOn
@@ -132,15 +133,16 @@ class Evaluation:
             if self.plan.tosses:
                 areas = trained.tossed_areas(name)
                 error = areas.std(ddof=1) / len(areas) ** 0.5 if len(areas) > 1 else np.nan
-                yield _control("permuted-labels", name, train, areas.mean(), areas.mean() - 1.96 * error,
-                               areas.mean() + 1.96 * error, len(areas))  # fmt: skip
+                reach = error * norm.isf(0.025 / len(found))  # all detectors are asked: one in twenty would miss
+                yield _control("permuted-labels", name, train, areas.mean(), areas.mean() - reach,
+                               areas.mean() + reach, len(areas))  # fmt: skip
             area = found[name]["auroc"].value
             other = f"{name}-random-cut"
             if other in found:
                 apart = (found[name]["auroc"] - found[other]["auroc"]).estimate
                 yield _control("random-cut", name, train, apart.value, apart.ci_low, apart.ci_high, apart.n)
             if DETECTORS[name].variant_of is None:
-                best = 0.5 + (area - 0.5) / (1 - sum(GRADER_ERRORS))
+                best = min(1.0, 0.5 + (area - 0.5) / (1 - sum(GRADER_ERRORS)))
                 yield _control("label-noise", name, train, area, min(area, best), max(area, best), found[name][
                     "auroc"].n)  # fmt: skip
 

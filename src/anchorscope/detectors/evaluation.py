@@ -17,7 +17,7 @@ from anchorscope.catalogue import DETECTORS
 from anchorscope.detectors.data import TrainingData
 from anchorscope.detectors.features import Features
 from anchorscope.detectors.fits import DetectorFits, Texts
-from anchorscope.detectors.judging import Scored
+from anchorscope.detectors.judging import Scored, balanced_weights
 from anchorscope.detectors.stacking import Stacked, calibrated
 from anchorscope.detectors.training import INNER_FOLDS, Examples, Training, nested_sets, tossed, whole_set
 from anchorscope.stats.auc import auc
@@ -98,8 +98,10 @@ class TrainedOn:
         """Slope and intercept of every training set, fitted on members by fits that never saw them."""
         if (name, natural) not in self._calibrations:
             training = self._sets[0].take(slice(0, self.whole + 1))  # tossed labels are not calibrated
-            if natural:
-                training = Training(training.labels, training.members, training.inner, self.dataset.natural)
+            # A run need not be balanced, and is judged as if it were: probabilities have to be of the same prevalence.
+            examples = self.dataset.examples
+            weights = self.dataset.natural if natural else balanced_weights(examples.labels, list(examples.relations))
+            training = Training(training.labels, training.members, training.inner, weights)
             self._calibrations[name, natural] = calibrated(self.fits.fit(name).scores[: self.whole + 1], training)
         return self._calibrations[name, natural]
 
@@ -130,7 +132,7 @@ class TrainedOn:
             items = np.flatnonzero(sets == number)
             slope, bias = float(scale.weight[number, INNER_FOLDS, 0]), float(scale.bias[number, INNER_FOLDS])
             found[items] = slope * fitted.log_odds(other.features.only(fitted.needs).take(items)) + bias
-        return Scored(found[None], np.zeros((1, len(found)), np.int64))
+        return Scored(found[None], sets[None])
 
     def _sets_for(self, other: Dataset) -> Int[np.ndarray, " item"]:
         """The training set that may score each item of another dataset: the whole one, or one without its group."""

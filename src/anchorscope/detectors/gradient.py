@@ -13,10 +13,11 @@ Loss = Callable[[list[Tensor]], Tensor]
 """The sum of the models' losses, from their parameters."""
 
 
-def descend(parameters: Sequence[Tensor], loss: Loss, steps: int, rates: Sequence[float]) -> list[Tensor]:
+def descend(parameters: Sequence[Tensor], loss: Loss, steps: int, rates: Sequence[float | Tensor]) -> list[Tensor]:
     """Parameters after so many Adam steps down a loss, which is the sum of the models' own; the rate falls to zero.
 
-    Models share no parameter, so that each goes its own way: what stands beside it changes nothing.
+    Models share no parameter, so that each goes its own way: what stands beside it changes nothing. A rate that hangs
+    on the parameters has to be each model's own for that (`own_rates`).
     """
     current = [one.detach().clone() for one in parameters]
     first, second = ([torch.zeros_like(one) for one in current] for _ in range(2))
@@ -33,3 +34,11 @@ def descend(parameters: Sequence[Tensor], loss: Loss, steps: int, rates: Sequenc
                 size = (second[place] / (1 - _DECAYS[1] ** step)).sqrt() + _TINY
                 current[place] = (current[place] - rate * share * mean / size).detach()
     return current
+
+
+def own_rates(weights: Tensor, share: float) -> Tensor:
+    """A rate for every model: a share of the size of its weights, which are the last axis.
+
+    Not of the size of all models' weights: some models have learned from the very items that judge another.
+    """
+    return share * weights.square().mean(-1, keepdim=True).sqrt().clamp(min=1e-4)

@@ -17,7 +17,7 @@ from torch.nn.functional import binary_cross_entropy_with_logits, logsigmoid
 from anchorscope.detectors.data import BestLayerFits, TrainingData
 from anchorscope.detectors.fitted import Fitted, LinearProbe
 from anchorscope.detectors.fitted_parts import Mixture
-from anchorscope.detectors.gradient import descend
+from anchorscope.detectors.gradient import descend, own_rates
 from anchorscope.detectors.pathway import Pathway
 from anchorscope.detectors.single import DetectorFit
 from anchorscope.detectors.training import INNER_FOLDS
@@ -68,7 +68,7 @@ class MixtureOfProbes:
             return (own * share).sum() + ridge
 
         begin = [part for one in start for part in (one.weight, one.bias)]
-        rates = [0.02 * max(1e-4, float(part.square().mean().sqrt())) for part in begin]
+        rates = [rate for one in start for rate in (own_rates(one.weight, 0.02), 0.02)]
         found = descend(begin, loss, _STEPS, rates)
         question, answer, gate = (
             BestLayerFits(found[2 * place], found[2 * place + 1], start[place].strength) for place in range(3)

@@ -24,7 +24,7 @@ from anchorscope.detectors.data import BestLayerFits, TrainingData
 from anchorscope.detectors.features import CLEAN
 from anchorscope.detectors.fitted import Fitted, LinearProbe
 from anchorscope.detectors.fitted_parts import Routed, WeightedSum
-from anchorscope.detectors.gradient import descend
+from anchorscope.detectors.gradient import descend, own_rates
 from anchorscope.detectors.pathway import Pathway
 from anchorscope.detectors.single import DetectorFit
 from anchorscope.detectors.training import INNER_FOLDS, Training
@@ -151,6 +151,6 @@ def _scaled(
         return (own * share).sum() + ridge
 
     ones = torch.ones_like(start.weight)
-    rates = [0.02 * max(1e-4, float(start.weight.square().mean().sqrt())), 0.02, 0.05, 0.05]
+    rates: list[float | Tensor] = [own_rates(start.weight, 0.02), 0.02, 0.05, 0.05]
     weight, bias, question, answer = descend([start.weight, start.bias, ones, ones.clone()], loss, _STEPS, rates)
     return BestLayerFits(weight * question, bias, start.strength), BestLayerFits(weight * answer, bias, start.strength)

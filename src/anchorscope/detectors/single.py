@@ -13,12 +13,11 @@ from jaxtyping import Float
 from torch import Tensor
 
 from anchorscope.detectors.bank import fit_bank
-from anchorscope.detectors.data import TrainingData
-from anchorscope.detectors.features import CLEAN
-from anchorscope.detectors.fitted import Fitted, LinearProbe
+from anchorscope.detectors.data import BestLayerFits, TrainingData
+from anchorscope.detectors.fitted import Fitted
 from anchorscope.detectors.fitted_parts import WeightedSum
 from anchorscope.detectors.stacking import Stacked, fit_stack
-from anchorscope.detectors.training import INNER_FOLDS
+from anchorscope.detectors.training import INNER_FOLDS, Training
 
 _SHRINKAGES = (0.03, 0.1, 0.3, 1.0)  # of the covariance towards a multiple of the identity
 
@@ -118,38 +117,36 @@ def fit_other_run(data: TrainingData, run: str) -> DetectorFit:
 
 
 def fit_mass_mean(data: TrainingData) -> DetectorFit:
-    """The difference of the class means, whitened by the covariance within the classes.
+    """The difference of the class means, whitened by the covariance within the classes, at the best layer.
 
-    Shrinkage and layer are chosen by the inner folds' AUC, among the layers that are best for some set's probe.
+    Shrinkage is chosen by the inner folds' AUC.
     """
-    places = np.unique(data.best)
-    found = [_means(data, int(place)) for place in places]
-    weight, bias = (torch.stack(parts) for parts in zip(*found, strict=True))
-    assembled = torch.stack([  # [layer, shrinkage, set, item]
-        torch.stack([
-            data.training.assemble(weight[layer, :, at] @ data.clean[place].T + bias[layer, :, at][..., None])
-            for at in range(len(_SHRINKAGES))
-        ])
-        for layer, place in enumerate(places.tolist())
+    weight, bias = _means(data)
+    states = data.states_at_best.transpose(1, 2)
+    assembled = torch.stack([  # [shrinkage, set, item]
+        data.training.assemble(weight[:, at] @ states + bias[:, at][..., None]) for at in range(len(_SHRINKAGES))
     ])  # fmt: skip
-    chosen = data.training.inner_auc(assembled).flatten(0, 1).argmax(0).cpu()
-    layer, shrinkage = chosen // len(_SHRINKAGES), chosen % len(_SHRINKAGES)
-    scores = assembled[layer, shrinkage, torch.arange(len(chosen))]
-
-    def build(number: int) -> Fitted:
-        at, place = int(shrinkage[number]), int(places[int(layer[number])])
-        along = weight[int(layer[number]), number, at, INNER_FOLDS]
-        offset = float(bias[int(layer[number]), number, at, INNER_FOLDS])
-        raw, raw_bias = data.directions.to_raw(place, along, offset)
-        return LinearProbe((CLEAN, data.site, data.layers[place]), raw.float(), raw_bias)
-
-    return DetectorFit(scores, build)
+    chosen = data.training.inner_auc(assembled).argmax(0)
+    rows = torch.arange(len(chosen), device=chosen.device)
+    picked = (weight[rows, chosen], bias[rows, chosen], torch.ones(len(chosen), device=chosen.device))
+    fits = BestLayerFits(*picked)
+    return DetectorFit(assembled[chosen, rows], lambda number: data.raw_probe(fits, number))
 
 
-def _means(data: TrainingData, place: int) -> tuple[Tensor, Tensor]:
-    """Weights [set, shrinkage, fit, direction] and biases of one layer."""
-    states = data.clean[place].double()
-    weights, targets = data.training.fitted_on(data.device).double(), data.training.targets(data.device).double()
+def _means(data: TrainingData) -> tuple[Tensor, Tensor]:
+    """Weights [set, shrinkage, fit, direction] and biases, of every set at its own best layer and at no other."""
+    found: list[tuple[Tensor, Tensor]] = []
+    places = np.unique(data.best).tolist()
+    for place in places:
+        sets = np.flatnonzero(data.best == place)
+        found.append(_means_at(data.clean[place].double(), data.training.take(sets)))
+    order = np.argsort(np.concatenate([np.flatnonzero(data.best == place) for place in places]))
+    weight, bias = (torch.cat(parts)[torch.from_numpy(order)] for parts in zip(*found, strict=True))
+    return weight, bias
+
+
+def _means_at(states: Float[Tensor, "item direction"], training: Training) -> tuple[Tensor, Tensor]:
+    weights, targets = training.fitted_on(states.device).double(), training.targets(states.device).double()
     means, totals = [], []
     for value in (1.0, 0.0):
         share = weights * (targets == value)[:, None]
@@ -160,7 +157,7 @@ def _means(data: TrainingData, place: int) -> tuple[Tensor, Tensor]:
         squares -= total[..., None] * mean[..., None] * mean[..., None, :]
     covariance = squares / weights.sum(-1)[..., None, None]
     size = covariance.diagonal(dim1=-2, dim2=-1).mean(-1)[..., None, None]
-    identity = torch.eye(states.shape[1], dtype=torch.double, device=data.device)
+    identity = torch.eye(states.shape[1], dtype=torch.double, device=states.device)
     difference = means[0] - means[1]
     found = []
     for shrinkage in _SHRINKAGES:

@@ -116,6 +116,12 @@ def nested_sets(examples: Examples, folds: int, seed: int, name: str) -> tuple[T
     strata = truth_strata(examples.labels, examples.relations)
     order = priorities(seed, f"detector folds {name}", examples.item_ids)
     outer = grouped_folds(examples.groups, strata, folds, order)
+    if len(np.unique(outer)) < folds:
+        n_groups = len(np.unique(examples.groups))
+        raise UserError(
+            f"{n_groups} groups are too few for {folds} folds: some would be empty; take fewer (--folds), or ask more "
+            f"questions (--limit)."
+        )
     return _with_inner(examples, outer[None] != np.arange(folds)[:, None], seed, name), outer
 
 

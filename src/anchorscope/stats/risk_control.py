@@ -19,6 +19,13 @@ Weighted counts with an effective sample size would not do: where no false answe
 heavy one would have been, and the bound comes out far too low. But under a prior shift (see `stats.calibration`) the
 odds of an accepted answer to be false change by a known factor. So the same exact test is done on the same counts, at
 the risk that corresponds to the wanted one.
+
+**Weights within a class.** Answers that were balanced within relations stand for few or for many others, by relation:
+that is no prior shift. If false answers of hard relations stand for many, the exact test on plain counts breaks its
+promise. There each candidate is tested by a bet instead: with y = weight · (false − risk) of an accepted answer and 0
+of any other, the product of 1 − λy over all answers is 1 at most in the mean if the weighted error rate is above the
+risk, whatever λ between 0 and 1 / largest y; so is the mean over several λ. It exceeds 1 / delta with a probability of
+at most delta (Ville, Markov). It takes more answers than the exact test.
 """
 
 from collections.abc import Mapping
@@ -38,6 +45,9 @@ _CANDIDATES = 200  # the more, the closer the threshold comes to the best one; e
 _FIRST_ERRORS = 2
 """The first candidate accepts so many answers that it passes with two false ones. With fewer, one false answer among
 the very best ends the search at once; with more, a detector that is sure of few answers may accept none."""
+
+
+_BETS = 100  # stakes λ, evenly spread over what is allowed
 
 
 @dataclass(frozen=True)
@@ -78,11 +88,13 @@ class Threshold:
 
 
 def threshold_at_risk(
-    probability: ArrayLike, truthful: ArrayLike, risk: float, delta: float = DELTA, prevalence: float | None = None
-) -> Threshold:
+    probability: ArrayLike, truthful: ArrayLike, risk: float, delta: float = DELTA, prevalence: float | None = None,
+    weights: ArrayLike | None = None,
+) -> Threshold:  # fmt: skip
     """The laxest threshold on these probabilities [item] that keeps the risk.
 
-    With a `prevalence`, the promise is for data with so large a share of true answers, under a prior shift.
+    With a `prevalence`, the promise is for data with so large a share of true answers, under a prior shift; with
+    `weights` [item], for the data that the weighted answers stand for, and the prevalence is theirs.
     """
     if not 0 < risk < 1 or not 0 < delta < 1:
         raise ValueError(f"risk and delta lie between 0 and 1; found {risk:.4g} and {delta:.4g}")
@@ -90,15 +102,23 @@ def threshold_at_risk(
     if len(said) and not (said.min() >= 0 and said.max() <= 1):
         raise ValueError(f"a probability lies between 0 and 1; found {said.min():.4g} to {said.max():.4g}")
     n = len(said)
+    mass = None if weights is None else np.asarray(weights, np.float64)
+    if mass is not None:
+        prevalence = float(mass[labels].sum() / mass.sum())
     order = np.argsort(-said, kind="stable")
     ranked, errors = said[order], np.append(0, np.cumsum(~labels[order]))
     tested = risk if prevalence is None else _risk_here(risk, float(labels.mean()), prevalence)
+    bets = mass is not None and any(np.ptp(mass[labels == kind]) > 1e-9 * mass.max() for kind in (False, True))
     sizes = np.arange(n + 1)
-    first = sizes[binom.cdf(_FIRST_ERRORS, sizes, tested) <= delta]
+    first = sizes[_capital_at(sizes, labels, mass, risk) >= 1 / delta if mass is not None and bets
+                  else binom.cdf(_FIRST_ERRORS, sizes, tested) <= delta]  # fmt: skip
     places = np.unique(np.linspace(first[0], n, _CANDIDATES).astype(int)) if len(first) else np.zeros(0, int)
     # Accepted are those above the answer at a place; behind the last place, all.
     accepted = np.where(places == n, n, np.searchsorted(-ranked, -ranked[np.minimum(places, n - 1)], side="left"))
-    passed = binom.cdf(errors[accepted], accepted, tested) <= delta
+    if mass is not None and bets:
+        passed = _capital(labels[order], mass[order], risk)[accepted] >= 1 / delta
+    else:
+        passed = binom.cdf(errors[accepted], accepted, tested) <= delta
     best: tuple[float, int] | None = None
     for place, number, fine in zip(places, accepted, passed, strict=True):
         if number < first[0]:
@@ -108,7 +128,32 @@ def threshold_at_risk(
         best = (0.0 if place == n else float(np.nextafter(ranked[place], 2.0)), int(number))
     if best is None:
         return Threshold(risk, delta, None, 0.0, n, prevalence)
-    return Threshold(risk, delta, best[0], _coverage(labels[order], best[1], prevalence), n, prevalence)
+    told = (
+        _coverage(labels[order], best[1], prevalence) if mass is None
+        else float(mass[order][: best[1]].sum() / mass.sum())
+    )  # fmt: skip
+    return Threshold(risk, delta, best[0], told, n, prevalence)
+
+
+def _capital(ranked_truthful: np.ndarray, mass: np.ndarray, risk: float) -> np.ndarray:
+    """What a bet against "the weighted error rate is above the risk" has won, where the first 0 … n are accepted."""
+    lost = mass * (~ranked_truthful - risk)
+    won = np.cumsum(np.log1p(-_stakes(lost.max())[:, None] * lost), axis=1)
+    return np.append(1.0, np.exp(won).mean(axis=0))
+
+
+def _capital_at(sizes: np.ndarray, truthful: np.ndarray, mass: np.ndarray, risk: float) -> np.ndarray:
+    """What it would have won on so many answers of usual weight, with so few errors as the first candidate may have."""
+    stakes = _stakes((1 - risk) * mass[~truthful].max())[:, None]
+    by_true, by_false = np.log1p(stakes * risk * mass[truthful].mean()), np.log1p(
+        -stakes * (1 - risk) * mass[~truthful].mean())  # fmt: skip
+    errors = np.minimum(_FIRST_ERRORS, sizes)
+    return np.exp(by_true * (sizes - errors) + by_false * errors).mean(axis=0)
+
+
+def _stakes(largest: float) -> np.ndarray:
+    """Stakes λ under which no bet loses more than there is."""
+    return (np.arange(_BETS) + 0.5) / _BETS / largest
 
 
 def _risk_here(risk: float, share_true: float, prevalence: float) -> float:

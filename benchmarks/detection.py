@@ -1,0 +1,171 @@
+"""How long `detect` takes to fit and judge detectors on kept states: python benchmarks/detection.py [--device cuda]
+
+States are made, not read: noise along directions of falling weight, and along one of them the truth, most in the middle
+layers; a cut leaves half of it. So are the plain numbers. What is timed is what `detect` does between reading a run and
+writing its page: all fits of the nested evaluation, tossed labels included, every metric with its interval, and the
+fits of the saved detectors. A detector pays for what it is the first to need: `probe` for directions and probes.
+"""
+
+import argparse
+import json
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+import numpy as np
+import torch
+
+from anchorscope.catalogue import DETECTION_RUNS, DETECTORS, SAMPLES
+from anchorscope.detecting.tables import Evaluation, Tables
+from anchorscope.detectors.evaluation import Dataset, Plan, TrainedOn
+from anchorscope.detectors.features import CLEAN, CONFIDENCE, Features, StateKey
+from anchorscope.detectors.fits import Texts
+from anchorscope.detectors.training import Examples
+from anchorscope.engine.sequences import SITES
+from anchorscope.progress import Silent
+from anchorscope.stats.streams import stream
+
+SITE = "mlp"
+SAVED = ("confidence", "probe", "probe+confidence", "counterfactual", "anchor")
+KEPT_CUTS = ("knockout", "random")
+SHARE = {"knockout": 0.5, "question-only": 0.6, "answer-only": 0.4, "random-weights": 0.0}
+"""What a run leaves of the truth's direction; all of it, where nothing is said."""
+COLUMNS = (
+    *CONFIDENCE, *(f"{cut}_log_prob_{kind}" for cut in KEPT_CUTS for kind in ("mean", "min")), "answer_tokens",
+    "p_true", *(f"{name}_{n}" for n in SAMPLES for name in ("self_consistency", "semantic_entropy")),
+)  # fmt: skip
+
+
+@dataclass
+class Clock:
+    """Seconds of named pieces of work, the device's own work included."""
+
+    device: torch.device
+    seconds: dict[str, float] = field(default_factory=dict)
+
+    def now(self) -> float:
+        """The time at which all that was asked for is done."""
+        if self.device.type == "cuda":
+            torch.cuda.synchronize(self.device)
+        return time.perf_counter()
+
+    @contextmanager
+    def of(self, name: str) -> Iterator[None]:
+        """Times what is inside."""
+        began = self.now()
+        yield
+        self.seconds[name] = self.now() - began
+
+
+class Laps(Silent):
+    """Notes when each detector has been judged."""
+
+    def __init__(self, clock: Clock) -> None:
+        self.clock = clock
+        self.laps: list[float] = []
+
+    def start(self, title: str, total: int) -> None:
+        self.last = self.clock.now()
+
+    def advance(self, units: int) -> None:
+        now = self.clock.now()
+        self.laps.append(now - self.last)
+        self.last = now
+
+
+def made_states(n: int, n_layers: int, width: int, dtype: torch.dtype, device: torch.device, truth: np.ndarray) -> dict[
+    StateKey, torch.Tensor
+]:  # fmt: skip
+    """States of all runs that `--keep states,states-cut,detection` keeps, on the CPU, as they are read from files."""
+    generator = torch.Generator(device).manual_seed(int(stream(0, "benchmark states").integers(2**31)))
+    scale = torch.arange(1, width + 1, device=device).float().rsqrt()
+    sign = torch.from_numpy(truth).to(device)
+    found: dict[StateKey, torch.Tensor] = {}
+    for layer in range(n_layers):
+        signal = 1.2 * np.exp(-(((layer + 0.5) / n_layers - 0.6) ** 2) / 0.08)
+        own = torch.randn(n, width, generator=generator, device=device)
+        for run, site in [*((CLEAN, site) for site in SITES), *((run, SITE) for run in (*KEPT_CUTS, *DETECTION_RUNS))]:
+            noise = torch.randn(n, width, generator=generator, device=device)
+            states = (0.8 * own + 0.6 * noise) * scale
+            states[:, width // 8] += float(signal * SHARE.get(run, 1.0) * scale[width // 8]) * sign
+            found[run, site, layer] = states.to(dtype).cpu()
+    return found
+
+
+def made_dataset(given: argparse.Namespace, device: torch.device) -> Dataset:
+    """Items in groups of one or two, twelve relations, half of the answers true."""
+    n, rng = given.items, stream(0, "benchmark items")
+    labels = rng.permutation(np.arange(n) % 2 == 0)
+    truth = np.where(labels, 1.0, -1.0).astype(np.float32)
+    states = made_states(n, given.layers, given.width, getattr(torch, given.dtype), device, truth)
+    columns = {name: rng.normal(size=n) + 0.25 * truth for name in COLUMNS}
+    relations = [f"relation {one}" for one in rng.integers(12, size=n)]
+    groups = np.sort(rng.integers(3 * n // 4, size=n))
+    documents = [[f"word {one}" for one in rng.integers(2000, size=12)] for _ in range(n)]
+    examples = Examples(labels, groups, relations, [f"item {place}" for place in range(n)], np.ones(n))
+    keys = [frozenset({f"question {place}"}) for place in range(n)]
+    natural = np.where(labels, 1.0, 5.0)
+    return Dataset("made", Features(n, states, columns), examples, Texts(relations, documents, groups), natural, keys)
+
+
+def measure(given: argparse.Namespace, device: torch.device) -> dict[str, object]:
+    """Seconds of every part, and the AUROC of every detector."""
+    clock = Clock(device)
+    with clock.of("make states"):
+        dataset = made_dataset(given, device)
+    names = given.detectors.split(",") if given.detectors else list(DETECTORS)
+    plan = Plan(given.folds, given.seeds, given.tosses)
+    trained = TrainedOn(dataset, SITE, plan, device)
+    fitted = Clock(device)
+    with clock.of("fit"):
+        for name in names:
+            with fitted.of(name):
+                trained.fits.fit(name)
+    laps, tables = Laps(clock), Tables()
+    with clock.of("judge"):
+        Evaluation(plan, given.resamples, names, laps).in_domain(trained, tables)
+    with clock.of("saved detectors"):
+        again = TrainedOn(dataset, SITE, Plan(given.folds, 1, 0), device)
+        for name in (one for one in SAVED if one in names):
+            again.calibration(name, natural=True)
+    area = {row["detector"]: row["value"] for row in tables.detectors
+            if (row["metric"], row["prevalence"]) == ("auroc", "balanced")}  # fmt: skip
+    judged = dict(zip((one for one in trained.names if one in names), laps.laps, strict=True))
+    rows = [{"detector": name, "fit_s": fitted.seconds[name], "judge_s": judged[name], "auroc": area[name]}
+            for name in names]  # fmt: skip
+    total = sum(clock.seconds[part] for part in ("fit", "judge", "saved detectors"))
+    peak = torch.cuda.max_memory_allocated(device) / 1e9 if device.type == "cuda" else None
+    return {"device": str(device), "threads": torch.get_num_threads(), "items": given.items, "layers": given.layers,
+            "width": given.width, "dtype": given.dtype, "folds": given.folds, "seeds": given.seeds,
+            "tosses": given.tosses, "resamples": given.resamples, "rows": rows, "seconds": clock.seconds,
+            "total_s": total, "peak_gpu_gb": peak}  # fmt: skip
+
+
+def main() -> None:
+    """Measures and prints a table, or one JSON object."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    for name, value in (("items", 3000), ("layers", 28), ("width", 1536), ("folds", 5), ("seeds", 5), ("tosses", 20),
+                        ("resamples", 1000)):  # fmt: skip
+        parser.add_argument(f"--{name}", type=int, default=value)
+    parser.add_argument("--dtype", choices=("bfloat16", "float32"), default="bfloat16", help="of the kept states")
+    parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
+    parser.add_argument("--detectors", default="", help="names with commas; all where not given")
+    parser.add_argument("--json", action="store_true")
+    given = parser.parse_args()
+    found = measure(given, torch.device(given.device))
+    if given.json:
+        sys.stdout.write(json.dumps(found, indent=1) + "\n")
+        return
+    lines = [f"{'detector':28}{'fit s':>9}{'judge s':>9}{'AUROC':>8}"]
+    rows: list[dict[str, float]] = found["rows"]  # type: ignore[assignment]
+    lines += [f"{row['detector']:28}{row['fit_s']:9.2f}{row['judge_s']:9.2f}{row['auroc']:8.3f}" for row in rows]
+    seconds: dict[str, float] = found["seconds"]  # type: ignore[assignment]
+    lines += [f"{part:28}{spent:9.2f}" for part, spent in seconds.items()]
+    lines.append(f"{'total (states at hand)':28}{found['total_s']:9.2f}")
+    sys.stdout.write("\n".join(lines) + "\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,43 @@
+"""What the evaluation hands to the judges: probabilities of their prevalence, and who was scored by which fit."""
+
+from dataclasses import replace
+
+import numpy as np
+from scipy.special import expit
+
+from anchorscope.detectors.judging import balanced_weights
+from anchorscope.stats.reliability import ece
+from detectors.made_detection import made_dataset, made_trained
+
+
+def test_balanced_probabilities_of_a_run_that_was_not_balanced():
+    """Without balancing one answer in five is true; judged as balanced, one in two."""
+    whole = made_dataset(n=500, signal=1.0)
+    kept = [place for place in range(500) if place % 2 or place % 8 == 0]
+    labels, relations = whole.examples.labels[kept], [whole.examples.relations[place] for place in kept]
+    examples = replace(
+        whole.examples, labels=labels, groups=whole.examples.groups[kept], relations=relations,
+        item_ids=[whole.examples.item_ids[place] for place in kept], weights=np.ones(len(kept)),
+    )  # fmt: skip
+    dataset = replace(
+        whole, features=whole.features.take(kept), examples=examples, natural=np.ones(len(kept)),
+        texts=replace(whole.texts, relations=relations, groups=examples.groups,
+                      documents=[whole.texts.documents[place] for place in kept]),
+        group_keys=[whole.group_keys[place] for place in kept],
+    )  # fmt: skip
+    trained = made_trained(dataset, seeds=1)
+    said = {natural: expit(trained.in_domain("confidence", natural).log_odds[0]) for natural in (False, True)}
+    weights = balanced_weights(labels, relations)
+    assert float(ece(said[False], labels, weights)) < 0.1
+    assert float(ece(said[True], labels)) < 0.1
+    assert float(ece(said[True], labels, weights)) > 0.1  # those of the natural prevalence would not do
+
+
+def test_elsewhere_items_of_different_fits_are_not_compared():
+    dataset = made_dataset(n=80)
+    trained = made_trained(dataset, seeds=1)
+    again = replace(made_dataset(n=80, seed=1), name="other", group_keys=dataset.group_keys)
+    found = trained.elsewhere("probe", again)
+    assert found is not None
+    assert len(np.unique(found.strata)) == 2  # an item is scored by the fit that left its question's fold out
+    np.testing.assert_array_equal(found.strata[0], trained.in_domain("probe").strata[0])

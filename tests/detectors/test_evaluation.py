@@ -1,0 +1,269 @@
+"""How detectors are judged, against the definitions: slow loops, scikit-learn, and who learned from whom."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from sklearn.metrics import average_precision_score, roc_auc_score
+
+from anchorscope.detecting.tables import Evaluation, Tables
+from anchorscope.detectors.evaluation import TrainedOn, joined_groups, pooled
+from anchorscope.detectors.judging import COMPARED, Judge, Scored, balanced_weights
+from anchorscope.detectors.stacking import calibrated
+from anchorscope.detectors.training import INNER_FOLDS, Training, tossed
+from anchorscope.progress import Silent
+from detectors.made_detection import made_dataset, made_trained
+
+N, SEEDS, RESAMPLES = 90, 3, 60
+
+
+@pytest.fixture(scope="module")
+def judge() -> Judge:
+    """Items of unequal weight in groups of one to three."""
+    rng = np.random.default_rng(1)
+    return Judge(rng.random(N) < 0.4, rng.integers(0, 45, N), rng.uniform(0.2, 3, N), RESAMPLES, 0, "made")
+
+
+def scored(judge: Judge, seed: int, signal: float = 1.0) -> Scored:
+    """Log-odds with ties, by three fold seeds of three folds each."""
+    rng = np.random.default_rng(seed)
+    return Scored(np.round(rng.normal(size=(SEEDS, N)) + signal * judge.labels, 1), rng.integers(0, 3, (SEEDS, N)))
+
+
+def area(labels: np.ndarray, scores: np.ndarray, weights: np.ndarray, strata: np.ndarray) -> float:
+    """scikit-learn's AUC within each stratum, weighted by the pairs there."""
+    won = pairs = 0.0
+    for one in set(strata.tolist()):
+        inside = (strata == one) & (weights > 0)
+        mass = weights[inside & labels].sum() * weights[inside & ~labels].sum()
+        if mass > 0:
+            won += mass * roc_auc_score(labels[inside], scores[inside], sample_weight=weights[inside])
+            pairs += mass
+    return won / pairs
+
+
+def test_values_are_means_over_the_fold_seeds_of_what_scikit_learn_says(judge: Judge) -> None:
+    one = scored(judge, 5)
+    found = judge.metrics(one)
+    labels, weights, probability = judge.labels, judge.weights, 1 / (1 + np.exp(-one.log_odds))
+    areas = [area(labels, scores, weights, strata) for scores, strata in zip(one.log_odds, one.strata, strict=True)]
+    assert found["auroc"].value == pytest.approx(np.mean(areas), abs=1e-9)
+    assert judge.spread(one) == pytest.approx(np.std(areas, ddof=1), abs=1e-9)
+    precise = [average_precision_score(~labels, -scores, sample_weight=weights) for scores in one.log_odds]
+    assert found["auprc"].value == pytest.approx(np.mean(precise), abs=1e-9)
+    squares = [np.average((scores - labels) ** 2, weights=weights) for scores in probability]
+    assert found["brier"].value == pytest.approx(np.mean(squares), abs=1e-9)
+    assert {measured.n for measured in found.values()} == {N}
+    assert judge.metrics(one, only_auroc=True)["auroc"].value == found["auroc"].value
+
+
+def test_a_resample_draws_groups_and_a_fold_seed(judge: Judge) -> None:
+    times = judge.drawn / judge.weights
+    np.testing.assert_allclose(times, np.round(times), atol=1e-4)  # float32
+    for group in np.unique(judge.groups):
+        inside = times[:, judge.groups == group]
+        np.testing.assert_allclose(inside, inside[:, :1].repeat(inside.shape[1], 1), atol=1e-4)
+    firsts = np.unique(judge.groups, return_index=True)[1]
+    np.testing.assert_allclose(times[:, firsts].sum(1), len(firsts), atol=1e-3)
+    one = scored(judge, 5)
+    found = judge.metrics(one)
+    slow = [
+        area(judge.labels, one.log_odds[row % SEEDS], judge.drawn[row].astype(float), one.strata[row % SEEDS])
+        for row in range(RESAMPLES)
+    ]
+    np.testing.assert_allclose(found["auroc"].samples, slow, atol=1e-6)
+    told = found["auroc"].estimate
+    assert (told.ci_low, told.ci_high) == pytest.approx(tuple(np.percentile(slow, [2.5, 97.5])), abs=1e-6)
+    brier = [
+        np.average((1 / (1 + np.exp(-one.log_odds[row % SEEDS])) - judge.labels) ** 2, weights=judge.drawn[row])
+        for row in range(RESAMPLES)
+    ]
+    np.testing.assert_allclose(found["brier"].samples, brier, atol=1e-6)
+
+
+def test_differences_are_paired(judge: Judge) -> None:
+    one = scored(judge, 5, signal=1.5)
+    noisy = replace(one, log_odds=one.log_odds + 0.6 * np.random.default_rng(3).normal(size=(SEEDS, N)))
+    first, second = judge.metrics(one), judge.metrics(noisy)
+    for metric in COMPARED:
+        apart = first[metric] - second[metric]
+        np.testing.assert_array_equal(apart.samples, first[metric].samples - second[metric].samples)
+        assert apart.value == first[metric].value - second[metric].value
+    told = (first["auroc"] - second["auroc"]).estimate
+    shuffled = first["auroc"].samples - np.roll(second["auroc"].samples, 1)
+    assert told.ci_high - told.ci_low < np.ptp(np.percentile(shuffled, [2.5, 97.5]))
+    same = (first["auroc"] - first["auroc"]).estimate
+    assert (same.value, same.ci_low, same.ci_high) == (0, 0, 0)
+
+
+@given(st.lists(st.tuples(st.booleans(), st.sampled_from(["a", "b", "c", None])), min_size=1, max_size=40))
+def test_balanced_weights_make_every_relation_even(items: list[tuple[bool, str | None]]) -> None:
+    labels, relations = np.array([label for label, _ in items]), [relation for _, relation in items]
+    weights = balanced_weights(labels, relations)
+    for relation in set(relations):
+        inside = np.array([one == relation for one in relations])
+        n_true, n_false = int((inside & labels).sum()), int((inside & ~labels).sum())
+        assert weights[inside & labels].sum() == pytest.approx(min(n_true, n_false))
+        assert weights[inside & ~labels].sum() == pytest.approx(min(n_true, n_false))
+        assert len(set(weights[inside & labels])) <= 1
+    assert ((weights >= 0) & (weights <= 1)).all()
+
+
+def test_both_prevalences_weigh_as_they_say() -> None:
+    data = made_dataset(n=40)
+    evaluation = Evaluation(made_trained(data).plan, 100, ("probe",), Silent())
+    np.testing.assert_array_equal(evaluation.judge(data, natural=True).weights, data.natural)
+    even = evaluation.judge(data, natural=False)
+    np.testing.assert_array_equal(
+        even.weights, balanced_weights(data.examples.labels, list(data.examples.relations))
+    )
+    assert even.weights[even.labels].sum() == even.weights[~even.labels].sum()
+    assert evaluation.judge(data, natural=True).name == even.name  # the same draws for both
+
+
+@pytest.fixture(scope="module")
+def trained() -> TrainedOn:
+    return made_trained(made_dataset(n=72), seeds=2)
+
+
+@pytest.mark.parametrize("natural", [False, True])
+def test_in_domain_every_item_is_scored_by_the_set_that_left_its_group_out(trained: TrainedOn, natural: bool) -> None:
+    found = trained.in_domain("probe", natural)
+    members, groups = trained.fits.data.training.members, trained.dataset.examples.groups
+    scores = trained.calibration("probe", natural).scores.numpy()
+    for seed in range(2):
+        block = range(seed * 2, seed * 2 + 2)
+        for item in range(72):
+            (left_out,) = (number for number in block if not members[number, item])
+            assert groups[item] not in groups[members[left_out]]
+            assert found.log_odds[seed, item] == scores[left_out, item]
+            assert found.strata[seed, item] == left_out - seed * 2
+    assert members[trained.whole].all()
+    assert not np.array_equal(found.log_odds[0], found.log_odds[1])  # the folds of another seed are others
+
+
+def test_calibration_learns_from_members_only_and_by_the_weights_given(trained: TrainedOn) -> None:
+    training = trained.fits.data.training.take(slice(0, 1))
+    scores = trained.fits.fit("probe").scores[:1]
+    turned = training.labels ^ ~training.members
+    before, after = (
+        calibrated(scores, Training(labels, training.members, training.inner, training.weights))
+        for labels in (training.labels, turned)
+    )
+    assert (turned != training.labels).any()
+    torch.testing.assert_close(after.scores, before.scores)
+    even, natural = (trained.in_domain("probe", natural).log_odds for natural in (False, True))
+    assert (natural < even).mean() > 0.95  # false answers weigh three times as much
+
+
+def test_elsewhere_an_item_is_scored_by_all_or_by_a_set_without_its_group(trained: TrainedOn) -> None:
+    other = made_dataset(n=40, seed=9, name="other", shift=0.3)
+    outer = trained.fits.data.training.members[:2].argmin(0)  # the set that left an item out
+    shared = {3: int(np.flatnonzero(outer == 0)[5]), 4: int(np.flatnonzero(outer == 1)[5]), 20: 71}
+    keys = [
+        trained.dataset.group_keys[shared[item]] | {"subject x"} if item in shared else one
+        for item, one in enumerate(other.group_keys)
+    ]
+    other = replace(other, group_keys=keys)
+    found = trained.elsewhere("probe+confidence", other)
+    assert found is not None
+    scale, build = trained.calibration("probe+confidence", False), trained.fits.fit("probe+confidence").build
+    assert build is not None
+    members, groups = trained.fits.data.training.members, trained.dataset.examples.groups
+    used = set()
+    for item in range(40):
+        number = trained.whole
+        if item in shared:
+            (number,) = (one for one in range(2) if not members[one, shared[item]])
+            assert groups[shared[item]] not in groups[members[number]]
+            used.add(number)
+        slope, bias = float(scale.weight[number, INNER_FOLDS, 0]), float(scale.bias[number, INNER_FOLDS])
+        log_odds = build(number).log_odds(other.features.take([item]))[0]
+        assert found.log_odds[0, item] == pytest.approx(slope * log_odds + bias, abs=1e-5)
+    assert used == {0, 1}
+    assert not found.strata.any()
+
+
+def test_elsewhere_is_none_where_it_cannot_be(trained: TrainedOn) -> None:
+    other = made_dataset(n=40, name="other")
+    few = {key: states for key, states in other.features.states.items() if key[0] == "clean"}
+    other = replace(other, features=replace(other.features, states=few))
+    assert trained.elsewhere("words", other) is None  # words of one dataset are not those of another
+    assert trained.elsewhere("pr-delta", other) is None  # what the cut leaves was not kept there
+    assert trained.elsewhere("probe", other) is not None
+
+
+def test_tables_hold_every_detector_with_both_prevalences_and_pairs(trained: TrainedOn) -> None:
+    names, tables = ("confidence", "probe", "probe+confidence", "mop", "mop-random-cut"), Tables()
+    evaluation = Evaluation(trained.plan, 100, names, Silent())
+    evaluation.in_domain(trained, tables)
+    rows = {(row["detector"], row["prevalence"], row["metric"]): row for row in tables.detectors}
+    assert len(rows) == len(tables.detectors)
+    judge = evaluation.judge(trained.dataset, natural=True)
+    wanted = judge.metrics(trained.in_domain("mop", natural=True))["brier"].estimate
+    told = rows["mop", "natural", "brier"]
+    assert (told["value"], told["ci_low"], told["ci_high"]) == (wanted.value, wanted.ci_low, wanted.ci_high)
+    assert not any(row[:2] == ("mop-random-cut", "natural") for row in rows)  # of variants, the balanced AUROC only
+    pairs = {(row["detector"], row["against"]) for row in tables.differences}
+    assert pairs == {
+        *((name, other) for name in names for other in ("probe", "probe+confidence") if name != other),
+        ("mop", "mop-random-cut"),
+    }  # fmt: skip
+    (cut,) = (row for row in tables.controls if row["control"] == "random-cut")
+    assert cut["value"] == pytest.approx(
+        rows["mop", "balanced", "auroc"]["value"] - rows["mop-random-cut", "balanced", "auroc"]["value"]
+    )
+
+
+def test_datasets_taken_together_keep_items_in_order_and_tie_groups() -> None:
+    first, second = made_dataset(n=12, name="a"), made_dataset(n=8, seed=1, name="b")
+    second = replace(second, group_keys=[first.group_keys[4], *second.group_keys[1:]])
+    few = {name: values for name, values in second.features.columns.items() if name != "p_true"}
+    second = replace(second, features=replace(second.features, columns=few))
+    both = pooled([first, second], "both")
+    key = ("knockout", "mlp", 4)
+    assert torch.equal(both.features.states[key], torch.cat([one.features.states[key] for one in (first, second)]))
+    assert "p_true" not in both.features.columns
+    np.testing.assert_array_equal(
+        both.features.columns["log_prob_min"],
+        np.concatenate([one.features.columns["log_prob_min"] for one in (first, second)]),
+    )
+    assert both.features.n_items == both.examples.n_items == len(both.texts.documents) == 20
+    assert len(set(both.examples.item_ids)) == 20
+    assert set(both.examples.relations[:12]).isdisjoint(both.examples.relations[12:])
+    groups = both.examples.groups
+    assert groups[4] == groups[5] == groups[12]  # the same question in both
+    assert groups[13] != groups[12]  # its old neighbour has a question of its own
+    assert len(set(groups.tolist())) == 6 + 4
+    np.testing.assert_array_equal(both.texts.groups, groups)
+    np.testing.assert_array_equal(both.natural, np.concatenate([first.natural, second.natural]))
+
+
+@given(st.lists(st.frozensets(st.sampled_from("abcdefgh"), min_size=1, max_size=3), min_size=1, max_size=12))
+def test_groups_are_the_connected_parts(keys: list[frozenset[str]]) -> None:
+    found = joined_groups(keys)
+    for item, mine in enumerate(keys):
+        reached = set(mine)
+        for _ in keys:  # as often as the longest way has steps
+            reached |= {key for others in keys if others & reached for key in others}
+        for other, theirs in enumerate(keys):
+            assert (found[item] == found[other]) == bool(theirs & reached)
+    assert set(found.tolist()) == set(range(found.max() + 1))
+
+
+def test_tossed_labels_keep_the_numbers_of_every_relation() -> None:
+    examples = made_dataset(n=90).examples
+    uneven = replace(examples, labels=np.arange(90) % 5 == 0, relations=[None, *examples.relations[1:]])
+    lots = [tossed(uneven, 0, toss).labels for toss in range(3)]
+    for labels in lots:
+        for relation in set(uneven.relations):
+            inside = np.array([one == relation for one in uneven.relations])
+            assert labels[inside].sum() == uneven.labels[inside].sum()
+    assert not np.array_equal(lots[0], lots[1])
+    np.testing.assert_array_equal(tossed(uneven, 0, 1).labels, lots[1])
+    assert not np.array_equal(tossed(uneven, 1, 1).labels, lots[1])
+    agreement = np.mean([(tossed(uneven, 0, toss).labels == uneven.labels).mean() for toss in range(40)])
+    assert abs(agreement - (0.2**2 + 0.8**2)) < 0.05  # what chance gives, were they not drawn from the labels' places

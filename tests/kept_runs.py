@@ -1,0 +1,106 @@
+"""Finished runs that kept states, made by hand: files as a run leaves them for `detect`, no model involved.
+
+Imported by putting this folder on `sys.path`, since pytest's import mode does not make helper modules importable.
+"""
+
+import json
+import sys
+from collections.abc import Sequence
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+import torch
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+from detectors.made_detection import LAYERS, RUNS, WIDTH, made_dataset  # isort: skip
+
+from anchorscope.answers.template import FEW_SHOT_TEMPLATE
+from anchorscope.artefacts.durable import canonical_hash, sha256
+from anchorscope.artefacts.kept_states import KeptStates
+from anchorscope.detectors.evaluation import Dataset
+from anchorscope.engine.sequences import SITES
+from anchorscope.recipe import make_recipe, to_toml
+from anchorscope.schema import FEATURE_SCHEMA, ITEM_SCHEMA, SCHEMA_VERSION
+
+ALL_RUNS, CUTS = tuple(RUNS), ("clean", "knockout", "random")
+SITE, POSITION = "mlp", "final"
+
+
+def questions_of(name: str, n: int = 80, seed: int = 0, n_true: int | None = None, shift: float = 0.0) -> Dataset:
+    """Made items; `n_true` of them are true where it is not half of them."""
+    data = made_dataset(n, seed, name=name, shift=shift)
+    if n_true is None:
+        return data
+    return replace(data, examples=replace(data.examples, labels=np.arange(n) < n_true))
+
+
+def write_kept_run(
+    folder: Path, datasets: Sequence[Dataset], *, kept: Sequence[str] = ALL_RUNS, features: bool = True,
+    fingerprint: str = "weights", nan_in: str | None = None, **options: Any,
+) -> Path:  # fmt: skip
+    """The files that `detect` reads, sealed; `kept` are the runs with states, `nan_in` the one with a NaN in them."""
+    folder.mkdir(parents=True)
+    names = [one.name for one in datasets]
+    files = [f"file:{name}.jsonl" for name in names]
+    recipe = make_recipe({"datasets": files, "model": "tiny", "dtype": "float32", **options})
+    (folder / "recipe.toml").write_text(to_toml(recipe), encoding="utf-8")
+    pl.concat([_items(one) for one in datasets]).write_parquet(folder / "items.parquet")
+    for one in datasets:
+        for run in kept:
+            _write_states(folder, one, run, run == nan_in)
+        if features and kept:
+            table = pl.DataFrame({"item_id": list(one.examples.item_ids), **one.features.columns})
+            table.select(list(FEATURE_SCHEMA)).write_parquet(folder / "states" / one.name / "features.parquet")
+    written = [path for path in sorted(folder.rglob("*")) if path.is_file()]
+    manifest = {
+        "schema_version": SCHEMA_VERSION,
+        "model": {"name": "tiny", "source": "tiny", "architecture": "LlamaForCausalLM", "n_layers": len(LAYERS),
+                  "d_model": WIDTH, "parameters": 1000, "device": "cpu", "dtype": "float32", "fingerprint": fingerprint,
+                  "tokenizer": "tokens", "random_weights": False},
+        "template": asdict(FEW_SHOT_TEMPLATE),
+        "reference_layers": {name: [1, 1, 1] for name in names},
+        "sha256": {path.relative_to(folder).as_posix(): sha256(path) for path in written},
+    }  # fmt: skip
+    text = json.dumps({**manifest, "seal": canonical_hash(manifest)})
+    (folder / "manifest.json").write_text(text, encoding="utf-8")
+    return folder
+
+
+def _items(data: Dataset) -> pl.DataFrame:
+    """The used items, and two false ones behind each used false one that the balance left out."""
+    examples, columns = data.examples, data.features.columns
+    empty = dict.fromkeys(ITEM_SCHEMA)
+    rows = [
+        empty | {
+            "dataset": data.name, "item_id": name, "question": f"What is the {relation} of {data.name} {group}?",
+            "subject": f"{data.name} {group}", "relation": relation, "group": int(group),
+            "model_answer": f"word {item}", "truthful": bool(label), "confidence_mean": columns["log_prob_mean"][item],
+            "confidence_min": columns["log_prob_min"][item], "status": "used", "weight": 1.0 if label else 3.0,
+            "fold": 0, "input_ids": [1] * (20 + item % 7), "metadata": "{}",
+        }
+        for item, (name, relation, group, label) in enumerate(
+            zip(examples.item_ids, examples.relations, examples.groups, examples.labels, strict=True)
+        )
+    ]  # fmt: skip
+    more = [
+        row | {"item_id": f"{row['item_id']} {copy}", "status": "unbalanced", "weight": None}
+        for row in rows if not row["truthful"] for copy in range(2)
+    ]  # fmt: skip
+    return pl.DataFrame([*rows, *more], schema=ITEM_SCHEMA)
+
+
+def _write_states(folder: Path, data: Dataset, run: str, broken: bool) -> None:
+    sites = SITES if run == "clean" else (SITE,)
+    found = data.features.states
+    states = torch.stack([
+        torch.stack([found.get((run, site, layer), found[run, SITE, layer] + 0.1) for layer in LAYERS])
+        for site in sites
+    ])[None]  # fmt: skip
+    if broken:
+        states[0, 0, 1, 3, 5] = torch.nan
+    ids = tuple(data.examples.item_ids)
+    KeptStates(data.name, run, states, (POSITION,), tuple(range(len(LAYERS))), ids, "key", sites).write(folder)

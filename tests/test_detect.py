@@ -1,0 +1,407 @@
+"""`anchorscope detect` from kept states to tables, bundles and page; and what it refuses, in one line."""
+
+import hashlib
+import json
+import shutil
+import sys
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pytest
+from typer.testing import CliRunner, Result
+
+sys.path.insert(0, str(Path(__file__).parent))  # pytest's import mode does not make helper modules importable
+
+from kept_runs import CUTS, questions_of, write_kept_run  # isort: skip
+
+from anchorscope.catalogue import DETECTORS
+from anchorscope.cli.main import app
+from anchorscope.detecting import detect as story
+from anchorscope.detecting.detect import BUNDLES, Detection
+from anchorscope.detectors.bundle import read_bundle
+from anchorscope.detectors.evaluation import Dataset
+from anchorscope.detectors.judging import COMPARED, NAMES
+from anchorscope.errors import UserError
+from anchorscope.report.detection import detection_page
+from anchorscope.schema import DETECTOR_CONTROL_SCHEMA, DETECTOR_CURVE_SCHEMA
+
+QUICK = {"folds": 2, "seeds": 2, "tosses": 2, "resamples": 100, "device": "cpu"}
+FEW = ("confidence", "probe", "probe+confidence", "words")
+TABLES = ("detectors.csv", "differences.csv", "detector_curves.csv", "controls.csv")
+CONTRACT = {
+    "detectors.csv": "detector,train,test,metric,prevalence,value,ci_low,ci_high,n,passes",
+    "differences.csv": "detector,against,train,test,metric,prevalence,difference,ci_low,ci_high,n",
+    "detector_curves.csv": ",".join(DETECTOR_CURVE_SCHEMA),
+    "controls.csv": ",".join(DETECTOR_CONTROL_SCHEMA),
+}
+METRICS = set(NAMES.values())
+
+
+def command(*arguments: object) -> Result:
+    quick = [part for name, value in QUICK.items() for part in (f"--{name}", str(value))]
+    return CliRunner().invoke(app, ["detect", *map(str, arguments), *quick], prog_name="anchorscope")
+
+
+def refused(result: Result) -> str:
+    """The one line of a mistake."""
+    assert result.exit_code == 2, result.output
+    assert result.stdout == ""
+    (line,) = (one for one in result.stderr.splitlines() if one.startswith("error: "))
+    assert result.stderr.rstrip().endswith(line)
+    return line
+
+
+def tables(path: Path) -> dict[str, bytes]:
+    return {name: (path / name).read_bytes() for name in TABLES}
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run that kept all that detectors can read."""
+    return write_kept_run(tmp_path_factory.mktemp("runs") / "facts", [questions_of("facts")])
+
+
+@pytest.fixture(scope="module")
+def detected(run: Path, tmp_path_factory: pytest.TempPathFactory) -> Detection:
+    """Every detector, compared; figures and page are written."""
+    return story.detect([run], out=tmp_path_factory.mktemp("detect") / "out", **QUICK)
+
+
+@pytest.fixture
+def unprinted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Figures are left out: they take the time, and one test looks at them."""
+    monkeypatch.setattr(detection_page, "save_all", lambda *_: None)
+
+
+def test_the_files_of_the_contract_are_there_and_sealed(detected: Detection) -> None:
+    out = detected.path
+    assert {path.name for path in out.iterdir()} == {
+        *TABLES, "bundles", "figures", "observations.json", "report.html", "report.md", "detection.json",
+    }  # fmt: skip
+    for name, header in CONTRACT.items():
+        assert (out / name).read_text().splitlines()[0] == header, name
+    for name in BUNDLES:
+        assert {path.name for path in (out / "bundles" / name).iterdir()} == {"detector.json", "weights.safetensors"}
+    figures = {path.stem for path in (out / "figures").iterdir()}
+    assert {"detector_auroc", "detector_roc", "detector_risk_coverage", "detector_reliability"} <= figures
+    for name in figures:
+        assert {path.suffix for path in (out / "figures").glob(f"{name}.*")} == {".png", ".svg", ".pdf", ".csv"}
+    files = {path.relative_to(out).as_posix(): path for path in out.rglob("*") if path.is_file()}
+    del files["detection.json"]
+    assert detected.manifest["sha256"] == {
+        name: hashlib.sha256(path.read_bytes()).hexdigest() for name, path in files.items()
+    }
+    assert str(out.parent) not in (out / "detection.json").read_text()
+    verdicts = {one["verdict"] for one in json.loads((out / "observations.json").read_text())}
+    assert verdicts - {None} <= {"holds", "does not hold", "undecided"}  # what only tells a number has none
+    assert verdicts - {None}
+
+
+def test_every_detector_has_every_metric_with_an_interval(detected: Detection) -> None:
+    table = detected.detectors
+    assert set(table["detector"]) == set(DETECTORS)
+    assert table.select("detector", "train", "test", "metric", "prevalence").is_duplicated().sum() == 0
+    assert set(table["n"]) == {80}
+    for name, entry in DETECTORS.items():
+        own = table.filter(pl.col("detector") == name)
+        assert set(own["passes"]) == {entry.passes}
+        if entry.variant_of is None:
+            for prevalence in ("balanced", "natural"):
+                found = own.filter(pl.col("prevalence") == prevalence)["metric"].to_list()
+                assert set(found) - {"auroc-spread"} == METRICS, (name, prevalence)
+        else:
+            assert set(own["metric"]) == {"auroc", "auroc-spread"}
+    told = table.filter(pl.col("metric") != "auroc-spread")
+    assert told.filter(~(pl.col("ci_low") <= pl.col("ci_high"))).is_empty()
+    areas = dict(table.filter((pl.col("metric") == "auroc") & (pl.col("prevalence") == "balanced")).select(
+        "detector", "value").iter_rows())  # fmt: skip
+    assert areas["probe+confidence"] > 0.75  # the made world has much to find
+    assert abs(areas["random-weights"] - 0.5) < 0.2
+
+
+def test_differences_are_those_of_the_values(detected: Detection) -> None:
+    keys = ["detector", "train", "test", "metric", "prevalence"]
+    values = detected.detectors.select(*keys, "value")
+    both = detected.differences.join(values, on=keys).join(
+        values.rename({"detector": "against", "value": "other"}), on=["against", *keys[1:]]
+    )
+    assert both.height == detected.differences.height
+    assert ((both["value"] - both["other"]) - both["difference"]).abs().max() < 1e-9
+    assert set(both["metric"]) == set(COMPARED)
+    for name in set(DETECTORS) - {"probe", "probe+confidence"}:
+        assert {"probe", "probe+confidence"} <= set(both.filter(pl.col("detector") == name)["against"]), name
+    cut = both.filter(pl.col("against").str.ends_with("-random-cut"))
+    assert set(cut["detector"]) == {"mop", "pr-delta", "counterfactual"}
+
+
+def test_controls_are_told_for_every_detector(detected: Detection) -> None:
+    table = pl.read_csv(detected.path / "controls.csv", schema=DETECTOR_CONTROL_SCHEMA)
+    assert set(table.filter(pl.col("control") == "permuted-labels")["detector"]) == set(DETECTORS)
+    assert set(table.filter(pl.col("control") == "random-cut")["detector"]) == {"mop", "pr-delta", "counterfactual"}
+    noise = table.filter(pl.col("control") == "label-noise")
+    assert set(noise["detector"]) == {name for name, one in DETECTORS.items() if one.variant_of is None}
+    assert (noise["low"] <= noise["high"]).all()
+
+
+def test_bundles_say_what_was_measured(detected: Detection) -> None:
+    for name in BUNDLES:
+        found = read_bundle(detected.path / "bundles" / name)
+        assert found.name == name
+        assert found.setting.fingerprint == "weights"
+        assert len(found.card.quality) == detected.detectors.filter(pl.col("detector") == name).height
+        assert [one.risk for one in found.thresholds] == [0.1, 0.05, 0.2, 0.3]
+        assert found.calibration.prevalence == pytest.approx(0.25)  # 40 true, and 3 × 40 false behind the used ones
+        assert found.range is not None
+        assert found.range.longest == 26
+
+
+@pytest.mark.usefixtures("unprinted")
+def test_the_same_command_gives_the_same_tables_to_the_last_byte(
+    detected: Detection, run: Path, tmp_path: Path
+) -> None:
+    few = ("probe", "probe+confidence", "mlp", "mop", "anchor", "mop-random-cut")
+    again = story.detect([run], out=tmp_path / "again", detectors=few, bundles=("anchor",), **QUICK)
+    for name in ("detectors", "differences", "detector_curves"):
+        lines = (detected.path / f"{name}.csv").read_text().splitlines()
+        place = lines[0].split(",").index("detector")
+        own = [lines[0], *(line for line in lines[1:] if line.split(",")[place] in few)]
+        assert (again.path / f"{name}.csv").read_text().splitlines() == own, name  # whatever else is compared
+    # Where labels are tossed the interval is wider the more detectors are asked.
+    values = [pl.read_csv(one.path / "controls.csv").drop("low", "high") for one in (again, detected)]
+    assert values[0].equals(values[1].filter(pl.col("detector").is_in(few)))
+    bundle = "bundles/anchor/weights.safetensors"
+    assert (again.path / bundle).read_bytes() == (detected.path / bundle).read_bytes()
+
+
+@pytest.mark.usefixtures("unprinted")
+def test_one_object_for_programs_and_only_what_is_asked_for(run: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    arguments = ("--detectors", "probe,confidence", "--bundles", "probe", "--risk", "0.25", "--json")
+    result = command(run, "--out", out, *arguments)
+    assert result.exit_code == 0, result.stderr
+    told = json.loads(result.stdout)
+    assert (told["out"], told["model"], told["runs"], told["bundles"]) == (str(out), "tiny", ["facts"], ["probe"])
+    assert "warning: facts has fewer than 200 true answers: intervals are wide\n" in result.stderr
+    assert set(pl.read_csv(out / "detectors.csv")["detector"]) == {"probe", "confidence"}
+    assert [path.name for path in (out / "bundles").iterdir()] == ["probe"]
+    assert [one.risk for one in read_bundle(out / "bundles" / "probe").thresholds] == [0.25]
+    quiet = command(run, "--out", out, *arguments[:-1], "--quiet")  # an earlier one is replaced
+    assert (quiet.exit_code, quiet.stdout, quiet.stderr) == (0, "", "")
+
+
+def test_fit_only_writes_detectors_and_nothing_else(run: Path, tmp_path: Path) -> None:
+    run = Path(shutil.copytree(run, tmp_path / "facts"))
+    out = run / "detectors"  # beside the results they come from, as the demo has them
+    result = command(run, "--out", out, "--fit-only", "--bundles", "probe,probe+confidence", "--json")
+    assert result.exit_code == 0, result.stderr
+    assert json.loads(result.stdout)["bundles"] == ["probe", "probe+confidence"]
+    assert {path.name for path in out.iterdir()} == {"probe", "probe+confidence", "detection.json"}
+    assert read_bundle(out / "probe").card.quality == ()
+    with pytest.raises(UserError, match=r"has no detectors.csv: detectors were fitted and not compared"):
+        Detection(out).detectors  # noqa: B018
+    again = command(run, "--out", out, "--fit-only", "--bundles", "confidence")
+    assert again.exit_code == 0, again.stderr
+    assert {path.name for path in out.iterdir()} == {"confidence", "detection.json"}
+
+
+@pytest.fixture(scope="module")
+def several(run: Path, tmp_path_factory: pytest.TempPathFactory) -> Detection:
+    """Three datasets of two runs, one of them asked under another prompt too; the other runs kept less."""
+    folder = tmp_path_factory.mktemp("several")
+    others = [questions_of("more", seed=1), questions_of("third", seed=2, shift=0.5)]
+    zero = questions_of("facts", seed=3)
+    paths = [
+        run, write_kept_run(folder / "others", others, kept=CUTS),
+        write_kept_run(folder / "zero", [zero], kept=("clean",), prompt="zero-shot"),
+    ]  # fmt: skip
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(detection_page, "save_all", lambda *_: None)
+        names = (*FEW, "counterfactual")
+        return story.detect(paths, out=folder / "out", detectors=names, bundles=("probe",), **{**QUICK, "tosses": 0})
+
+
+def test_several_datasets_make_a_matrix_and_each_is_left_out_once(several: Detection) -> None:
+    sets, prompted = ("facts", "more", "third"), "facts (prompt zero-shot)"
+    table = several.detectors
+    cells = {(train, test) for train in sets for test in (*sets, prompted)} | {(f"all but {one}", one) for one in sets}
+    for name in ("probe", "probe+confidence"):
+        own = table.filter((pl.col("detector") == name) & (pl.col("metric") == "auroc"))
+        for prevalence in ("balanced", "natural"):
+            found = own.filter(pl.col("prevalence") == prevalence)
+            assert set(found.select("train", "test").iter_rows()) == cells
+            assert found["value"].is_finite().all()
+    words = table.filter(pl.col("detector") == "words")
+    assert (words["train"] == words["test"]).all()  # words cannot be taken along
+    cut = set(table.filter(pl.col("detector") == "counterfactual").select("train", "test").iter_rows())
+    assert ("more", "third") in cut
+    assert not any(prompted in cell for cell in cut)  # nothing was cut there
+    assert several.manifest["trained_on"] == list(sets)
+    told = [line for line in several.manifest["warnings"] if line.startswith(f"{prompted} lacks states of ")]
+    assert "states of knockout, " in told[0]
+    card = read_bundle(several.path / "bundles" / "probe").card
+    assert "trained on 240 answers (facts: 80 answers" in card.data
+    assert set(card.shifts) == {*sets, prompted}
+
+
+def test_a_dataset_with_few_true_answers_is_a_target_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(story, "ENOUGH_TRUE", 36)
+    monkeypatch.setattr(detection_page, "save_all", lambda *_: None)
+    data = [questions_of("many"), questions_of("few", seed=1, n_true=35)]
+    path = write_kept_run(tmp_path / "run", data, kept=("clean",))
+    found = story.detect([path], out=tmp_path / "out", detectors=("probe",), bundles=(), **QUICK)
+    cells = found.detectors.select("train", "test").unique().rows()
+    assert set(cells) == {("many", "many"), ("many", "few")}
+    assert found.manifest["trained_on"] == ["many"]
+    assert found.manifest["bundles"] == []
+
+
+@pytest.mark.usefixtures("unprinted")
+def test_what_was_not_kept_is_left_out_and_said(tmp_path: Path) -> None:
+    path = write_kept_run(tmp_path / "run", [questions_of("facts")], kept=("clean",), features=False)
+    found = story.detect([path], out=tmp_path / "out", detectors=(*FEW, "mop", "p-true"), **QUICK)
+    assert found.manifest["left_out"] == {
+        "mop": "states of the run 'knockout' were not kept", "p-true": "the column 'p_true' was not kept",
+        "counterfactual": "states of the run 'knockout' were not kept",
+    }  # fmt: skip
+    assert set(found.detectors["detector"]) == set(FEW)
+    assert found.manifest["bundles"] == sorted(set(BUNDLES) - {"counterfactual"})
+
+
+def lumped(data: Dataset, groups: np.ndarray) -> Dataset:
+    return replace(data, examples=replace(data.examples, groups=groups))
+
+
+def nothing_new(folder: Path, before: Sequence[Path]) -> bool:
+    return sorted(folder.rglob("*")) == sorted(before)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("--folds", 1), "--folds is 1; at least 2 is needed."),
+        (("--seeds", 0), "--seeds is 0; at least 1 is needed."),
+        (("--tosses", -1), "--tosses is -1; at least 0 is needed."),
+        (("--resamples", 5), "--resamples is 5; at least 100 is needed."),
+        (("--risk", 2), "--risk is 2; it is a share of the accepted answers, between 0 and 1."),
+        (("--risk", "nan"), "--risk is nan; it is a share"),
+        (("--risk", "x"), "--risk is 'x'; give shares between 0 and 1 with commas, like 0.1,0.2."),
+        (("--detectors", "prob"), "Unknown detector 'prob'; allowed: anchor, confidence, counterfactual"),
+        (("--bundles", "anker"), "Did you mean 'anchor'?"),
+        (("--bundles", "words"), "'words' cannot be saved"),
+        (("--bundles", "probe,p-true"), "'p-true' cannot be saved"),
+        (("--bundles", "mop-hard-oracle"), "'mop-hard-oracle' cannot be saved"),
+        (("--bundles", ",", "--fit-only"), "--fit-only"),
+        (("--device", "tpu"), "Device 'tpu' cannot be used here"),
+        (("--folds", 60), "40 groups are too few for 60 folds: some would be empty; take fewer (--folds)"),
+    ],
+)
+def test_wrong_options_are_one_line_and_nothing_is_written(
+    arguments: tuple[object, ...], message: str, run: Path, tmp_path: Path
+) -> None:
+    quick = {name: value for name, value in QUICK.items() if f"--{name}" not in arguments}
+    flags = [part for name, value in quick.items() for part in (f"--{name}", str(value))]
+    whole = ["detect", str(run), "--out", str(tmp_path / "out"), *flags, *map(str, arguments)]
+    assert message in refused(CliRunner().invoke(app, whole, prog_name="anchorscope"))
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_detector_to_be_saved_that_the_run_cannot_give_is_refused(tmp_path: Path) -> None:
+    path = write_kept_run(tmp_path / "run", [questions_of("facts")], kept=("clean",), features=False)
+    told = refused(command(path, "--out", tmp_path / "out", "--bundles", "probe,mop"))
+    assert "'mop' cannot be saved: states of the run 'knockout' were not kept" in told
+    assert not (tmp_path / "out").exists()
+
+
+def test_runs_that_cannot_be_used_are_one_line_and_nothing_is_written(run: Path, tmp_path: Path) -> None:
+    facts = questions_of("facts")
+    made = {
+        "bare": write_kept_run(tmp_path / "bare", [facts], kept=()),
+        "few": write_kept_run(tmp_path / "few", [questions_of("few", n_true=29)]),
+        "one": write_kept_run(tmp_path / "one", [questions_of("one", n_true=80)]),
+        "nan": write_kept_run(tmp_path / "nan", [questions_of("nan")], nan_in="knockout"),
+        "other": write_kept_run(tmp_path / "other", [questions_of("more")], fingerprint="others"),
+        "again": write_kept_run(tmp_path / "again", [facts]),
+        "site": write_kept_run(tmp_path / "site", [questions_of("more")], site="residual"),
+        "damaged": write_kept_run(tmp_path / "damaged", [facts]),
+        "lump": write_kept_run(tmp_path / "lump", [lumped(questions_of("lump"), np.zeros(80, np.int64))]),
+        "pure": write_kept_run(tmp_path / "pure", [lumped(questions_of("pure"), np.arange(80) % 4)]),
+        "empty": tmp_path / "empty",
+    }
+    place = made["damaged"] / "states" / "facts" / "random.safetensors"
+    place.write_bytes(place.read_bytes()[:-9])
+    made["empty"].mkdir()
+    (tmp_path / "file").write_text("")
+    before = list(tmp_path.rglob("*"))
+    for paths, message in (
+        ([made["bare"]], "kept no states of 'facts'; run it again into the same folder with --keep states,states-cut"),
+        ([made["few"]], "has 29 true and 51 false answers; a detector needs at least 30 of each"),
+        ([made["one"]], "has 80 true and 0 false answers; a detector needs at least 30 of each"),
+        ([made["nan"]], "The knockout states of 'nan' in "),
+        ([run, made["other"]], "differ in their model ('weights' and 'others'); a detector reads one."),
+        ([run, made["site"]], "differ in their site ('mlp' and 'residual'); a detector reads one."),
+        ([run, made["again"]], "Two runs have the dataset 'facts'"),
+        ([run, run], "Two runs have the dataset 'facts'"),
+        ([made["damaged"]], "is damaged: states/facts/random.safetensors was changed after it was written"),
+        ([made["lump"]], "1 groups are too few for 2 folds"),
+        ([made["pure"]], "40 true and 40 false answers in 4 groups are too few: every fold needs some of both"),
+        ([made["empty"]], "is not a finished run (no manifest.json)"),
+        ([tmp_path / "nowhere"], "is not a finished run"),
+        ([tmp_path / "file"], "is not a finished run"),
+    ):
+        assert message in refused(command(*paths, "--out", tmp_path / "out")), message
+        assert nothing_new(tmp_path, before), message
+    with pytest.raises(UserError, match="No run is named"):
+        story.detect([], out=tmp_path / "out")
+
+
+def test_folders_that_are_not_ours_are_left_alone(run: Path, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("mine")
+    (tmp_path / "thesis").mkdir()
+    (tmp_path / "thesis" / "chapter.tex").write_text("mine")
+    (tmp_path / "x.partial").mkdir()
+    (tmp_path / "x.partial" / "mine.txt").write_text("mine")
+    inside, before = list(run.rglob("*")), list(tmp_path.rglob("*"))
+    for out, message in (
+        (tmp_path / "thesis", "holds other things (chapter.tex); choose an empty or new one with --out."),
+        (tmp_path / "file", "is a file, not a folder"),
+        (tmp_path / "file" / "below", "cannot be written"),
+        (tmp_path / "x", "x.partial' holds other things (mine.txt)"),
+        (run, "holds other things"),
+        (run / "states", "holds other things"),
+        ("", "The folder's name is empty"),
+    ):
+        assert message in refused(command(run, "--out", out)), out
+        assert nothing_new(tmp_path, before), out
+        assert nothing_new(run, inside), out
+
+
+@pytest.mark.usefixtures("unprinted")
+def test_what_is_stopped_leaves_what_was_there(run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    options = {**QUICK, "tosses": 0, "detectors": ("probe",), "bundles": ("probe",)}
+    (tmp_path / "out.partial" / "bundles" / "probe").mkdir(parents=True)  # as a killed one leaves it
+    (tmp_path / "out.partial" / "bundles" / "probe" / "detector.json").write_text("{")
+    earlier = story.detect([run], out=tmp_path / "out", **options)
+    kept = tables(earlier.path)
+
+    def stopped(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(story, "write_detection_report", stopped)  # tables and bundles are written by then
+    result = command(run, "--out", tmp_path / "new", "--detectors", "probe", "--bundles", "probe")
+    assert result.exit_code == 130
+    assert "stopped; nothing half made was kept" in result.stderr
+    with pytest.raises(KeyboardInterrupt):
+        story.detect([run], out=tmp_path / "out", **options)
+    assert [path.name for path in tmp_path.iterdir()] == ["out"]
+    assert tables(tmp_path / "out") == kept
+
+
+def test_a_finished_comparison_is_read_back(detected: Detection, tmp_path: Path) -> None:
+    again = Detection(detected.path)
+    assert again.detectors.equals(detected.detectors)
+    assert "tiny" in repr(again)
+    with pytest.raises(UserError, match="is not a comparison of detectors"):
+        Detection(tmp_path)
