@@ -23,8 +23,11 @@ from anchorscope.models.embedded import installed_path
 pytestmark = pytest.mark.embedded
 
 LIMIT = 200
-"""Questions asked: of these about 120 are left after balancing, enough for a chart that is not noise."""
+"""Questions asked: of these 120 are left after balancing, enough for a chart that is not noise. At 150 there
+are 78: with these, in five folds, the interval of the best probe's AUC began at 0.53."""
 RESAMPLES = 300
+RECOMPUTED = 4
+"""Items whose passes are run again by transformers."""
 FOLDS = 3
 
 
@@ -35,7 +38,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
         pytest.fail("the embedded model is missing; run: anchorscope models --install smollm2-135m")
     out = tmp_path_factory.mktemp("embedded") / "run"
     options = ["--limit", str(LIMIT), "--bootstrap", str(RESAMPLES), "--folds", str(FOLDS), "--random-cuts", "1"]
-    options += ["--out", str(out), "--json"]
+    options += ["--directions", "8", "--out", str(out), "--json"]  # of the question share, which no test here reads
     command = [sys.executable, "-m", "anchorscope", "run", *options]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
@@ -59,11 +62,11 @@ def test_the_model_answers_some_and_not_all(run: Path) -> None:
 def test_plain_transformers_gives_the_same_effects(run: Path) -> None:
     folder = installed_path("smollm2-135m")
     model = AutoModelForCausalLM.from_pretrained(folder, attn_implementation="eager", dtype=torch.float32).eval()
-    found = recompute(run, model, n_items=6)
+    found = recompute(run, model, n_items=RECOMPUTED)
     assert found.log_odds < 1e-2
     assert found.probability < 1e-3
     assert found.effect > 0.1
-    assert found.n_scores == 6 * 2 * 3 * 3 * 30
+    assert found.n_scores == RECOMPUTED * 2 * 3 * 3 * 30
 
 
 def test_the_chart_is_what_the_method_promises(run: Path) -> None:

@@ -16,6 +16,7 @@ sys.path.insert(0, str(Path(__file__).parent))  # pytest's import mode does not 
 
 from small_facts import liven, quick_options, rows, write_questions  # isort: skip
 from unprinted import unprinted  # isort: skip
+from whole_runs import quick  # isort: skip
 
 from anchorscope.errors import TooFewAnswers, UserError
 from anchorscope.models.embedded import installed_path
@@ -52,6 +53,13 @@ def finish(options: dict[str, Any], out: Path, figures: bool = False) -> Path:
     """A run to its end, with printed figures where one is looked at."""
     with nullcontext() if figures else unprinted():
         return run_recipe(make_recipe(options), out)
+
+
+def unreported(folder: Path, model: Path, chosen: list[dict[str, Any]] | None = None, **options: Any) -> Path:
+    """A run to its end without figures and page, where only its tables and its manifest are looked at."""
+    questions = write_questions(folder / "facts.jsonl", chosen)
+    quick(make_recipe(quick_options(questions, model=str(model), **options)), folder / "run")
+    return folder / "run"
 
 
 def manifest(out: Path) -> dict[str, Any]:
@@ -91,7 +99,7 @@ def test_a_dataset_with_too_few_answers_is_reported_and_the_others_go_on(model_f
     few = write_questions(tmp_path / "few.jsonl", others)
     questions = write_questions(tmp_path / "facts.jsonl")
     options = quick_options(questions, model=str(model_folder)) | {"datasets": (f"file:{few}", f"file:{questions}")}
-    out = finish(options, tmp_path / "run")
+    quick(make_recipe(options), out := tmp_path / "run")
     (warning,) = manifest(out)["warnings"]
     assert warning.startswith("not measured: Dataset 'few' has too few answers")
     items = pl.read_parquet(out / "items.parquet")
@@ -123,8 +131,8 @@ def test_exchanged_answers_and_other_wordings_are_run_by_a_real_model(model_fold
     assert "Other wordings" in page
 
 
-def test_a_chat_runs_from_question_to_chart(model_folder: Path, tmp_path: Path) -> None:
-    out = run(tmp_path, model_folder, prompt="chat")
+def test_a_chat_runs_from_question_to_tables(model_folder: Path, tmp_path: Path) -> None:
+    out = unreported(tmp_path, model_folder, prompt="chat")
     tokenizer = AutoTokenizer.from_pretrained(model_folder)
     item = pl.read_parquet(out / "items.parquet").filter(pl.col("status") == "used").row(0, named=True)
     text = tokenizer.decode(item["input_ids"])
@@ -134,18 +142,18 @@ def test_a_chat_runs_from_question_to_chart(model_folder: Path, tmp_path: Path) 
 
 
 def test_the_model_may_choose_the_words_itself(model_folder: Path, tmp_path: Path) -> None:
-    out = run(tmp_path, model_folder, exact_tokens="model")
+    out = unreported(tmp_path, model_folder, exact_tokens="model")
     counts = manifest(out)["counts"][0]
     assert sum(counts[f"words_by_{rule}"] for rule in ("own", "metadata", "rules", "model")) == counts["used"] == 80
 
 
-def test_rules_alone_do_not_look_at_the_dataset(model_folder: Path, tmp_path: Path) -> None:
-    assert manifest(run(tmp_path, model_folder, exact_tokens="rules"))["counts"][0]["words_by_rules"] == 80
-
-
-def test_a_column_may_have_another_name(model_folder: Path, tmp_path: Path) -> None:
+def test_rules_alone_do_not_look_at_the_dataset_and_a_column_may_have_another_name(
+    model_folder: Path, tmp_path: Path
+) -> None:
     renamed = [{("prompt" if name == "question" else name): value for name, value in row.items()} for row in rows()]
-    assert manifest(run(tmp_path, model_folder, renamed, columns=("question=prompt",)))["counts"][0]["used"] == 80
+    out = unreported(tmp_path, model_folder, renamed, exact_tokens="rules", columns=("question=prompt",))
+    counts = manifest(out)["counts"][0]
+    assert counts["words_by_rules"] == counts["used"] == 80
 
 
 def test_memory_that_ran_out_is_remembered_and_reported(

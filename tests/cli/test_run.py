@@ -24,7 +24,10 @@ from anchorscope.artefacts import publish
 from anchorscope.cli.main import app
 
 ROOT = Path(__file__).parents[2]
-QUICK = ("--bootstrap", "100", "--device", "cpu", "--dtype", "float32")
+QUICK = (
+    "--bootstrap", "100", "--device", "cpu", "--dtype", "float32", "--folds", "3", "--random-cuts", "1",
+    "--directions", "4",
+)  # fmt: skip
 
 
 @pytest.fixture(autouse=True)

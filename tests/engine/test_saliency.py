@@ -118,8 +118,7 @@ def test_what_is_summed_is_what_it_says(tiny: LanguageModel, items: list[TokenSe
     assert all(np.ptp(one[one > 0]) < 1e-3 for one in wrong)  # the same at every edge of an item
 
 
-@pytest.mark.parametrize("budget", [None, 20, 45])
-@pytest.mark.parametrize("shared", [True, False])
+@pytest.mark.parametrize(("shared", "budget"), [(False, None), (True, 20), (False, 20), (True, 45)])
 def test_neither_prefix_nor_batches_matter(
     tiny: LanguageModel, items: list[TokenSequence], shared: bool, budget: int | None
 ) -> None:

@@ -43,7 +43,7 @@ from anchorscope.steps.detection_steps import DetectionSteps
 from small_facts import rows
 from whole_runs import SmallRun, Stop, quick, stopping, watching
 
-OWN_STEPS = ["facts/detection-samples", "facts/detection-columns", "facts/detection-states"]
+OWN_STEPS = ["facts/detection-samples", "facts/detection-columns", "facts/detection-states", "template"]
 N_LAYERS, MLP = 4, SITES.index("mlp")
 
 

@@ -193,13 +193,14 @@ def test_code_that_computes_differently_makes_anew_what_follows_from_it(
 # The same in whole runs.
 
 RUNS: list[tuple[dict[str, Any], Iterable[str], str]] = [
-    ({"bootstrap": 101}, ["question-share", "tables"], "facts/tables is made anew: bootstrap was 100, now 101"),
     ({"site": "residual"},
      ["clean-states", "principal-states", "cut-states", "refits", "permuted-refits", "lost-evidence", "null-scores",
       "question-share", "tables"],
      "facts/tables is made anew: site was 'mlp', now"),
-    ({"evidence": ("patching",)}, ["effects-patching", "tables"], "facts/tables is made anew: facts/effects-patching"),
+    ({"evidence": ("patching",), "bootstrap": 101}, ["effects-patching", "question-share", "tables"],
+     "facts/tables is made anew: bootstrap was 100, now 101"),
 ]
+"""What one option alone makes anew is told by the keys above."""
 
 
 @pytest.mark.parametrize(("change", "expected", "why"), RUNS)

@@ -21,7 +21,7 @@ from anchorscope.report.findings import EXPERIMENT_ITEM_SCHEMA, EXPERIMENT_SCHEM
 from anchorscope.validation.scores import METHODS_OF
 from anchorscope.validation.validate import Options, read_summary, validate
 
-ITEMS = 240
+ITEMS = 180
 OPTIONS = Options(
     items=ITEMS, bootstrap=100, device="cpu", world_items=(160,), replicas=1, worlds=("one-pathway", "relation")
 )
