@@ -17,7 +17,7 @@ import torch
 from anchorscope.artefacts.bundles import write_bundle
 from anchorscope.artefacts.sealed_folder import SealedFolder
 from anchorscope.catalogue import DETECTORS
-from anchorscope.detecting.bundles import trained_detector
+from anchorscope.detecting.bundles import setting, trained_detector
 from anchorscope.detecting.read_runs import ENOUGH_TRUE, KEEP, RunDataset, read_runs
 from anchorscope.detecting.tables import Evaluation, Tables
 from anchorscope.detectors.evaluation import Dataset, Plan, TrainedOn, pooled
@@ -124,6 +124,7 @@ def detect(
     device = checked_device(choose_device(chosen.device))
     listener.start("read states", 1)
     sources = read_runs(paths)
+    listener.advance(1)
     listener.finish()
     job = _Job(sources, chosen, device, listener)
     job.check_bundles()
@@ -231,6 +232,7 @@ class _Job:
 
     def check_bundles(self) -> None:
         """Refuses a detector that is to be saved and cannot be; those that nobody named are left out."""
+        setting(self.sources[0])  # a bundle must know its prompt: told before hours of fits, not after
         named = self.options.bundles
         for dataset in self.trainable:
             trained = TrainedOn(dataset, self.site, Plan(self.plan.folds, 1, 0, self.plan.seed), self.device)
