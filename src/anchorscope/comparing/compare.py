@@ -154,8 +154,8 @@ _FOLDER = SealedFolder("comparison", "anchorscope compare", MANIFEST, FILES)
 
 def fresh_folder(out: Path, runs: Sequence[Path]) -> contextlib.AbstractContextManager[Path]:
     """A new folder to write into; when all is done it takes the place of `out`, and of an earlier comparison there."""
-    for run in runs:
-        if out.resolve().is_relative_to(run.resolve()):
+    for run in (one.resolve() for one in runs):
+        if run in out.resolve().parents:  # a run itself holds other things than a comparison, and that is told
             raise UserError(f"{str(out)!r} lies within the run {str(run)!r}, which is sealed; choose another --out.")
     return _FOLDER.fresh(out)
 
