@@ -125,7 +125,7 @@ def test_an_older_run_has_the_page_without_it(tmp_path, open_page):
     older = open_page(tmp_path / "report.html")
     assert older.locator("#share-view").count() == 0
     assert older.locator("#delta-p-view .chart").is_visible()
-    assert "did not measure the question share" in older.locator("main header").inner_text()
+    assert "did not measure the question share" in older.locator("main header").first.inner_text()
 
 
 def test_without_scripts_the_printed_figure_is_shown(report, open_page):
