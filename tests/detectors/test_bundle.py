@@ -14,9 +14,8 @@ from hypothesis import strategies as st
 
 from anchorscope.artefacts.bundles import write_bundle
 from anchorscope.detectors.bundle import JSON, MOST_BYTES, WEIGHTS, pack, read_bundle, unpack
-from anchorscope.detectors.fitted import LinearProbe
+from anchorscope.detectors.fitted import LinearProbe, store_parts
 from anchorscope.detectors.fitted_parts import WeightedSum
-from anchorscope.detectors.storing import store_named
 from anchorscope.detectors.trained import TrainedDetector
 from anchorscope.errors import UserError
 from anchorscope.models.language_model import LanguageModel
@@ -118,7 +117,7 @@ def test_what_fits_its_hashes_and_is_still_wrong_is_told(trained: TrainedDetecto
     unknown = {"fitted": {"kind": "oracle", "values": {}}}
     refused(altered(files, parts=unknown), "the unknown kind 'oracle'; known here: .*linear-probe")
     inside = json.loads(files[JSON])["parts"]
-    inside["fitted"]["values"]["parts"][0]["kind"] = "oracle"
+    inside["fitted"]["values"]["parts"]["0"]["kind"] = "oracle"
     refused(altered(files, parts=inside), "the unknown kind 'oracle'")
     refused(altered(files, parts={}), "lacks something")
     refused(altered(files, calibration={"slope": 1.0}), "lacks something")
@@ -138,7 +137,7 @@ def test_weights_that_are_no_numbers_are_neither_saved_nor_loaded(trained: Train
         pack(replace(trained, fitted=bad))
     files = pack(trained).files
     tensors = load(files[WEIGHTS])
-    tensors["fitted/0.weight"][3] = float("inf")
+    tensors["fitted/0/weight"][3] = float("inf")
     weights = save(tensors)
     told = altered({**files, WEIGHTS: weights}, weights_sha256=hashlib.sha256(weights).hexdigest())
     refused(told, "hold NaN or infinity")
@@ -152,4 +151,4 @@ def test_a_detector_that_is_too_large_is_not_saved(trained: TrainedDetector) -> 
 
 def test_parts_have_plain_names() -> None:
     with pytest.raises(ValueError, match="a part is called 'a/b'"):
-        store_named({"a/b": probe()})
+        store_parts({"a/b": probe()})

@@ -19,7 +19,8 @@ from safetensors.torch import save as save_tensors
 from torch import Tensor
 
 from anchorscope.answers.template import Template
-from anchorscope.detectors.storing import load_named, store_named
+from anchorscope.detectors import fitted_parts, fitted_states  # noqa: F401 - their kinds become known
+from anchorscope.detectors.fitted import load_parts, store_parts
 from anchorscope.detectors.trained import Calibrated, Card, DetectorSetting, TrainedDetector
 from anchorscope.detectors.training_range import TrainingRange
 from anchorscope.errors import UserError
@@ -56,7 +57,7 @@ def pack(trained: TrainedDetector) -> PackedDetector:
     parts = {_FITTED: trained.fitted}
     if trained.fallback is not None:
         parts[_FALLBACK] = trained.fallback.fitted
-    tensors, stored = store_named(parts)
+    tensors, stored = store_parts(parts)
     span = None
     if trained.range is not None:
         own, span = trained.range.stored()
@@ -143,7 +144,7 @@ def _record(data: bytes, name: str) -> dict[str, Any]:
 
 
 def _trained(record: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> TrainedDetector:
-    parts = load_named(tensors, record["parts"])
+    parts = load_parts(tensors, record["parts"])
     own = {key.removeprefix(f"{_RANGE}/"): one for key, one in tensors.items() if key.startswith(f"{_RANGE}/")}
     fallback = None
     if _FALLBACK in parts:

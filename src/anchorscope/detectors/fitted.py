@@ -47,6 +47,7 @@ Stored = tuple[dict[str, Tensor], dict[str, Any]]
 Kind = TypeVar("Kind", bound=type)
 KINDS: dict[str, type[Fitted]] = {}
 """Every kind of fitted detector, by the name it is stored under."""
+_BETWEEN = "/"
 
 
 def registered(kind: Kind) -> Kind:
@@ -65,24 +66,27 @@ def kind_named(name: str) -> type[Fitted]:
     return KINDS[name]
 
 
-def store_parts(parts: tuple[Fitted, ...], values: dict[str, Any]) -> Stored:
-    """Several fitted detectors as one: the tensors of each under its number."""
+def store_parts(parts: Mapping[str, Fitted]) -> Stored:
+    """Several fitted detectors under their names: tensors as `NAME/TENSOR`, kind and values below `NAME`."""
     tensors: dict[str, Tensor] = {}
-    described = []
-    for place, part in enumerate(parts):
-        own, plain = part.stored()
-        tensors |= {f"{place}.{name}": tensor for name, tensor in own.items()}
-        described.append({"kind": part.kind, "values": plain})
-    return tensors, {**values, "parts": described}
+    records: dict[str, Any] = {}
+    for name, part in parts.items():
+        if _BETWEEN in name:
+            raise ValueError(f"a part is called {name!r}; {_BETWEEN!r} stands between a part's name and its tensors'")
+        own, values = part.stored()
+        tensors |= {f"{name}{_BETWEEN}{inside}": tensor for inside, tensor in own.items()}
+        records[name] = {"kind": part.kind, "values": values}
+    return tensors, records
 
 
-def load_parts(tensors: Mapping[str, Tensor], values: Mapping[str, Any]) -> tuple[Fitted, ...]:
-    """The fitted detectors of what `store_parts` gave."""
-    found = []
-    for place, one in enumerate(values["parts"]):
-        own = {name.partition(".")[2]: part for name, part in tensors.items() if name.partition(".")[0] == str(place)}
-        found.append(kind_named(str(one["kind"])).from_stored(own, one["values"]))
-    return tuple(found)
+def load_parts(tensors: Mapping[str, Tensor], records: Mapping[str, Any]) -> dict[str, Fitted]:
+    """The detectors of what `store_parts` gave; tensors of other names are left alone."""
+    found: dict[str, Fitted] = {}
+    for name, record in records.items():
+        start = f"{name}{_BETWEEN}"
+        own = {inside.removeprefix(start): tensor for inside, tensor in tensors.items() if inside.startswith(start)}
+        found[name] = kind_named(str(record["kind"])).from_stored(own, record["values"])
+    return found
 
 
 @registered

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from jaxtyping import Float
@@ -42,17 +42,19 @@ class WeightedSum:
 
     def stored(self) -> Stored:
         """Its parts under their numbers."""
-        return store_parts(self.parts, {
-            "part_weights": list(self.part_weights), "columns": list(self.columns),
+        tensors, records = store_parts({str(place): part for place, part in enumerate(self.parts)})
+        return tensors, {
+            "parts": records, "part_weights": list(self.part_weights), "columns": list(self.columns),
             "column_weights": list(self.column_weights), "bias": self.bias,
-        })  # fmt: skip
+        }  # fmt: skip
 
     @classmethod
     def from_stored(cls, tensors: Mapping[str, Tensor], values: Mapping[str, Any]) -> "WeightedSum":
         """The sum of what was stored."""
+        parts = load_parts(tensors, values["parts"])
         return cls(
-            load_parts(tensors, values), tuple(map(float, values["part_weights"])), tuple(map(str, values["columns"])),
-            tuple(map(float, values["column_weights"])), float(values["bias"]),
+            tuple(parts[str(place)] for place in range(len(parts))), tuple(map(float, values["part_weights"])),
+            tuple(map(str, values["columns"])), tuple(map(float, values["column_weights"])), float(values["bias"]),
         )  # fmt: skip
 
 
@@ -79,18 +81,36 @@ class MeasuredGate:
 
     def stored(self) -> Stored:
         """Both probes, and where the middle lies."""
-        return store_parts((self.clean, self.cut), {"middle": self.middle, "scale": self.scale})
+        tensors, records = store_parts({"clean": self.clean, "cut": self.cut})
+        return tensors, {"parts": records, "middle": self.middle, "scale": self.scale}
 
     @classmethod
     def from_stored(cls, tensors: Mapping[str, Tensor], values: Mapping[str, Any]) -> "MeasuredGate":
         """The gate of what was stored."""
-        clean, cut = load_parts(tensors, values)
-        return cls(clean, cut, float(values["middle"]), float(values["scale"]))
+        return cls(**load_parts(tensors, values["parts"]), middle=float(values["middle"]), scale=float(values["scale"]))
+
+
+class _MadeOfDetectors:
+    """What detectors share that are made of other detectors, which are their fields, and of nothing else."""
+
+    @property
+    def needs(self) -> Needs:
+        """What all of them read."""
+        return Needs.together([part.needs for part in vars(self).values()])
+
+    def stored(self) -> Stored:
+        """All of them, under the names of the fields."""
+        return store_parts(vars(self))
+
+    @classmethod
+    def from_stored(cls, tensors: Mapping[str, Tensor], values: Mapping[str, Any]) -> Self:
+        """The detector of what was stored."""
+        return cls(**load_parts(tensors, values))
 
 
 @registered
 @dataclass(frozen=True)
-class Mixture:
+class Mixture(_MadeOfDetectors):
     """Mixture-of-Probes: p = g · σ(question expert) + (1 − g) · σ(answer expert), g = σ(gate)."""
 
     kind: ClassVar[str] = "mixture"
@@ -99,11 +119,6 @@ class Mixture:
     question: Fitted
     answer: Fitted
 
-    @property
-    def needs(self) -> Needs:
-        """What gate and experts read."""
-        return Needs.together([self.gate.needs, self.question.needs, self.answer.needs])
-
     def log_odds(self, features: Features) -> Float[np.ndarray, " item"]:
         """Log-odds of the mixture's probability."""
         gate, question, answer = (one.log_odds(features) for one in (self.gate, self.question, self.answer))
@@ -111,19 +126,10 @@ class Mixture:
         false = np.logaddexp(log_expit(gate) + log_expit(-question), log_expit(-gate) + log_expit(-answer))
         return true - false
 
-    def stored(self) -> Stored:
-        """Gate and experts."""
-        return store_parts((self.gate, self.question, self.answer), {})
-
-    @classmethod
-    def from_stored(cls, tensors: Mapping[str, Tensor], values: Mapping[str, Any]) -> "Mixture":
-        """The mixture of what was stored."""
-        return cls(*load_parts(tensors, values))
-
 
 @registered
 @dataclass(frozen=True)
-class Routed:
+class Routed(_MadeOfDetectors):
     """A hard gate: items whose gate is above zero go one way, all others the other."""
 
     kind: ClassVar[str] = "routed"
@@ -132,30 +138,16 @@ class Routed:
     question: Fitted
     answer: Fitted
 
-    @property
-    def needs(self) -> Needs:
-        """What gate and both ways read."""
-        return Needs.together([self.gate.needs, self.question.needs, self.answer.needs])
-
     def log_odds(self, features: Features) -> Float[np.ndarray, " item"]:
         """Log-odds of the way that each item goes."""
         return np.where(
             self.gate.log_odds(features) > 0, self.question.log_odds(features), self.answer.log_odds(features)
         )
 
-    def stored(self) -> Stored:
-        """Gate and both ways."""
-        return store_parts((self.gate, self.question, self.answer), {})
-
-    @classmethod
-    def from_stored(cls, tensors: Mapping[str, Tensor], values: Mapping[str, Any]) -> "Routed":
-        """The routes of what was stored."""
-        return cls(*load_parts(tensors, values))
-
 
 @registered
 @dataclass(frozen=True)
-class WithFallback:
+class WithFallback(_MadeOfDetectors):
     """A detector with a range: items whose state lies outside that of the training states are left to another."""
 
     kind: ClassVar[str] = "with-fallback"
@@ -165,21 +157,7 @@ class WithFallback:
     range: Fitted
     """Its log-odds are above zero outside the range."""
 
-    @property
-    def needs(self) -> Needs:
-        """What all three read."""
-        return Needs.together([self.detector.needs, self.fallback.needs, self.range.needs])
-
     def log_odds(self, features: Features) -> Float[np.ndarray, " item"]:
         """The detector's log-odds inside the range, the fallback's outside."""
         share = expit(self.range.log_odds(features))
         return (1 - share) * self.detector.log_odds(features) + share * self.fallback.log_odds(features)
-
-    def stored(self) -> Stored:
-        """All three."""
-        return store_parts((self.detector, self.fallback, self.range), {})
-
-    @classmethod
-    def from_stored(cls, tensors: Mapping[str, Tensor], values: Mapping[str, Any]) -> "WithFallback":
-        """The detector of what was stored."""
-        return cls(*load_parts(tensors, values))
