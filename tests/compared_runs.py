@@ -78,6 +78,9 @@ def write_run(folder: Path, findings: Findings, *, fingerprint: str | None = Non
         getattr(findings, name).write_parquet(folder / f"{name}.parquet")
     for name in ("curves", "reference_curves", "probe_scores", "summary", "experiments"):
         getattr(findings, name).write_csv(folder / f"{name}.csv")
+    for name in ("question_share", "question_share_tests"):
+        if getattr(findings, name).height:
+            getattr(findings, name).write_csv(folder / f"{name}.csv")
     manifest = {
         **said,
         "model": {"name": findings.model, "source": recipe.model, "architecture": "LlamaForCausalLM",

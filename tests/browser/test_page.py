@@ -13,7 +13,6 @@ from report_synthetic import LAYERS, make_findings
 
 from anchorscope.report.charts.delta_p import DeltaPChart
 from anchorscope.report.run_page import write_report
-from anchorscope.report.statements.claims import judge
 from anchorscope.report.statements.run_readings import read
 
 MARKUP = "<img src=x onerror=\"document.title='run'\"></script><script>document.title='run'</script>"
@@ -23,7 +22,7 @@ PAPER = 688  # pixels between the margins of an A4 page
 
 
 def _written(findings, folder: Path) -> Path:
-    write_report(findings, read(findings), judge([findings]), folder)
+    write_report(findings, read(findings), folder)
     return folder / "report.html"
 
 

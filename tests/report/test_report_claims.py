@@ -10,8 +10,9 @@ from claims_synthetic import BACK, DEPTH, DOWN, FLAT, LAYERS, LOW, PAPER, fallin
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from anchorscope.report.statements.claim import NO_DRAWS, RANDOM_WEIGHTS, TOO_FEW, TOO_WIDE, decide
-from anchorscope.report.statements.claims import CLAIMS, READINGS, claims_records, claims_table, judge
+from anchorscope.report.earlier_readings.claim import NO_DRAWS, RANDOM_WEIGHTS, TOO_FEW, TOO_WIDE, Condition
+from anchorscope.report.earlier_readings.claims import CLAIMS, READINGS
+from anchorscope.report.earlier_readings.judging import claims_records, claims_table, judge
 from anchorscope.stats.estimate import Estimate
 
 
@@ -48,8 +49,8 @@ def test_a_claim_of_two_conditions_tells_the_number_that_it_is_about():
     down = record("falls_on", DOWN)
     assert (down["value"], down["unit"], down["verdict"]) == (pytest.approx(-40), "points", "holds")
     low = record("stays_low", LOW)
-    assert "level from layer" in low["numbers"]
-    assert (low["value"], low["unit"], low["verdict"]) == (pytest.approx(8), "layer", "holds")
+    assert low["numbers"].startswith("Atlas: level from 30\u00a0% [")
+    assert (low["value"], low["unit"], low["verdict"]) == (pytest.approx(9 / 30), "share of the depth", "holds")
     back = record("stays_low", BACK)
     assert (back["value"], back["unit"], back["verdict"]) == (pytest.approx(30), "points", "does not hold")
 
@@ -185,7 +186,7 @@ def test_random_weights_are_no_evidence():
         assert (one.plain.verdict, one.plain.reason, one.plain.found) == ("undecided", RANDOM_WEIGHTS, None)
     real = run_with({"atlas": (BACK, FLAT)}, model="real")
     assert verdicts(noise, real) == verdicts(real)
-    assert {one.models for one in judge([noise, real])} == {("real",)}
+    assert all(one.runs == (real,) for one in judge([noise, real]))
 
 
 def test_the_corrected_verdict_comes_from_the_corrected_curves():
@@ -244,7 +245,7 @@ def test_records_and_table_say_the_same():
      (5, float("nan"), 6, "undecided"), (1, 4, 6, "undecided"), (5, 1, 2, "undecided")],
 )  # fmt: skip
 def test_a_verdict_needs_value_and_interval_on_one_side(value, low, high, verdict):
-    assert decide(Estimate(value, low, high, 9, ""), "", over=3, under=10).verdict == verdict
+    assert Condition(lambda: Estimate(value, low, high, 9, ""), "", 3, 10).judge().verdict == verdict
 
 
 @settings(max_examples=15, deadline=None)

@@ -17,7 +17,6 @@ from anchorscope.report.experiments.exact_tokens import ExactTokensChart
 from anchorscope.report.experiments.section import experiment_figures
 from anchorscope.report.findings import Findings
 from anchorscope.report.run_page import write_report
-from anchorscope.report.statements.claims import claims_records, judge
 from anchorscope.report.statements.run_readings import read
 
 
@@ -44,11 +43,10 @@ def write_all(findings: Findings, out: Path, progress: Progress | None = None) -
     listener.start("figures", len(figures))
     save_all(figures, out, listener)
     listener.finish()
-    observations, judged = read(findings), judge([findings])
-    # One list for programs; the page tells the claims in a section of their own.
-    text = json.dumps([*observations, *claims_records(judged)], indent=2, ensure_ascii=False, allow_nan=False)
+    observations = read(findings)
+    text = json.dumps(observations, indent=2, ensure_ascii=False, allow_nan=False)
     (out / "observations.json").write_text(text + "\n", encoding="utf-8")
     card = json.dumps(answer_card(findings, observations).record(), indent=2, ensure_ascii=False)
     (out / "answer.json").write_text(card + "\n", encoding="utf-8")
-    write_report(findings, observations, judged, out)
+    write_report(findings, observations, out)
     return observations

@@ -14,8 +14,6 @@ from anchorscope.report.items.explorer_data import item_data
 from anchorscope.report.page_writer import REPORT_SCRIPTS, write_page
 from anchorscope.report.run_summary import rules_paragraph, run_paragraph, warnings
 from anchorscope.report.run_tables import examples_table
-from anchorscope.report.statements.claim import Judged
-from anchorscope.report.statements.claims import claims_table
 from anchorscope.report.statements.prose import words
 from anchorscope.report.statements.share_prose import lead
 
@@ -23,7 +21,7 @@ FILES = {
     "report.html": "this page",
     "report.md": "the same as plain text",
     "answer.json": "the answer card, for programs",
-    "observations.json": "the readings and the claims of earlier ones, for programs",
+    "observations.json": "the readings, for programs",
     "figures/": "every figure as PNG, SVG and PDF, with the numbers drawn as CSV",
     "curves.csv": "mean ΔP per layer, group, rule, site and intervention, with intervals",
     "curve_samples.parquet": "the chart's curves in every bootstrap draw",
@@ -70,24 +68,20 @@ POSITION_NOTES = {
 """What each probe position can show, and what it cannot."""
 
 
-def write_report(
-    findings: Findings, observations: Sequence[dict[str, Any]], judged: Sequence[Judged], out: Path
-) -> None:
+def write_report(findings: Findings, observations: Sequence[dict[str, Any]], out: Path) -> None:
     """Write report.html and report.md; the figures must already lie in out/figures."""
-    content = _content(findings, observations, judged)
+    content = _content(findings, observations)
     data = {"chart-data": page_data(findings), "item-data": item_data(findings)}
     write_page("report.html", content, out, scripts=REPORT_SCRIPTS, data=data)
     write_page("report.md", content, out)
 
 
-def _content(findings: Findings, observations: Sequence[dict[str, Any]], judged: Sequence[Judged]) -> dict[str, Any]:
+def _content(findings: Findings, observations: Sequence[dict[str, Any]]) -> dict[str, Any]:
     return {
         "findings": findings,
         **_readings(observations),
         **_question_share(findings, observations),
         "prose": words(findings, observations),
-        "claims": claims_table([one for one in judged if one.plain.found]),
-        "claims_elsewhere": claims_table([one for one in judged if not one.plain.found]),
         "run_paragraph": run_paragraph(findings),
         "rules_paragraph": rules_paragraph(findings, observations),
         "warnings": warnings(findings, observations),

@@ -12,8 +12,9 @@ sys.path.insert(0, str(Path(__file__).parents[2]))  # pytest's import mode does 
 
 from compared_runs import model_findings  # isort: skip
 
-from anchorscope.report.comparison.compared import Compared, chart_rows, panel_title
 from anchorscope.report.comparison.model_panels import PlainPanels, fitted_title, panel_charts, panel_grid
+
+from anchorscope.report.comparison.compared import Compared, chart_rows, panel_title
 from anchorscope.report.comparison.trends_chart import PANELS, TrendsChart
 from anchorscope.report.statements.run_curves import RunCurves
 from anchorscope.stats.curve_shape import trough

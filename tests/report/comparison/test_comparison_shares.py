@@ -10,15 +10,15 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parents[2]))  # pytest's import mode does not make helper modules importable
 
 from compared_runs import model_findings  # isort: skip
+from anchorscope.report.comparison.model_panels import panel_charts
+from anchorscope.report.comparison.share_panels import SharePanels
+from anchorscope.report.statements.across_models import read_across
+from anchorscope.report.statements.claims import judge
 from report_shares import World, with_shares
 
 from anchorscope.report.comparison.compared import Compared
 from anchorscope.report.comparison.comparison_page import write_pages
 from anchorscope.report.comparison.comparison_text import comparison_summary, shares_table
-from anchorscope.report.comparison.model_panels import panel_charts
-from anchorscope.report.comparison.share_panels import SharePanels
-from anchorscope.report.statements.across_models import read_across
-from anchorscope.report.statements.claims import judge
 from anchorscope.report.statements.run_readings import read
 
 TWO = ("popqa", "nq")

@@ -38,7 +38,7 @@ LOWEST, HIGHEST = -0.2, 1.1
 """What the axis shows: in the first layers there is hardly any evidence to divide by, and a share can be anything."""
 MOST_COLUMNS = 4
 
-_CONTROL_LINES: Mapping[str, Mapping[str, Any]] = {
+CONTROL_LINES: Mapping[str, Mapping[str, Any]] = {
     "random": {"color": CONTROL_GREY, "linestyle": ":", "linewidth": 1.5, "zorder": 2.6},
     "random-mass": {"color": CONTROL_GREY, "linestyle": (0, (4.0, 1.4, 1.0, 1.4)), "linewidth": 1.1, "zorder": 2.5},
     # The last three lie on the zero line where all is well: markers tell them from it.
@@ -48,6 +48,7 @@ _CONTROL_LINES: Mapping[str, Mapping[str, Any]] = {
                  "markerfacecolor": "white", "markevery": (2, 4), "zorder": 2.2},
     "random-weights": {"color": "#a97b50", "linestyle": (0, (6.0, 1.6)), "linewidth": 1.1, "zorder": 2.3},
 }  # fmt: skip
+"""How each control is drawn."""
 _WITH_BAND = ("random",)
 """Controls whose interval is drawn too: it has to be told from the knockout's."""
 _NOTE = (
@@ -83,7 +84,7 @@ class QuestionShareChart(Display):
         """Choose the rows to draw: all items under every intervention, and two of the knockout's thirds."""
         rows = share_rows(findings, truth="all")
         thirds = (pl.col("intervention") == "knockout") & pl.col("group").is_in([LOWER, UPPER])
-        whole = (pl.col("group") == "all") & pl.col("intervention").is_in(["knockout", *_CONTROL_LINES])
+        whole = (pl.col("group") == "all") & pl.col("intervention").is_in(["knockout", *CONTROL_LINES])
         data = rows.filter(thirds | whole).select(COLUMNS).sort("dataset", "intervention", "group", "layer")
         tested = {name: share_layer(findings, name) for name in findings.datasets}
         layers = {name: (layer,) for name, layer in tested.items() if layer is not None}
@@ -108,7 +109,7 @@ class QuestionShareChart(Display):
     def _whole(self, dataset: str) -> Panel:
         rows = self._rows(dataset, "all")
         lines: list[Line] = []
-        for control, style in _CONTROL_LINES.items():
+        for control, style in CONTROL_LINES.items():
             lines += broken_lines(
                 rows.filter(pl.col("intervention") == control), self.n_layers, style, band=control in _WITH_BAND
             )
@@ -137,7 +138,7 @@ class QuestionShareChart(Display):
         only = next(iter(self.styles.values())) if len(self.styles) == 1 else DatasetStyle(INK, QUIET_INK, "")
         there = set(self.data["intervention"])
         handles = [Line2D([], [], label="question's key words cut", **_knockout_style(only))]
-        handles += [Line2D([], [], label=CONTROLS[one], **style) for one, style in _CONTROL_LINES.items()
+        handles += [Line2D([], [], label=CONTROLS[one], **style) for one, style in CONTROL_LINES.items()
                     if one in there]  # fmt: skip
         for group, words in ((UPPER, "upper third"), (LOWER, "lower third")):
             if self.data.filter(pl.col("group") == group).height:
