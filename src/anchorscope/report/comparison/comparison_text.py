@@ -59,13 +59,10 @@ def setting(compared: Compared) -> str:
 
 
 def cards_table(compared: Compared, cards: Mapping[str, AnswerCard]) -> Table:
-    """The four tiles of every run's answer card."""
-    tiles = [cards[run.model].tiles for run in compared.runs]
-    rows = tuple(
-        (panel_title(run), *(f"{tile.mark} {tile.figure}" for tile in mine))
-        for run, mine in zip(compared.runs, tiles, strict=True)
-    )
-    return Table(("run", *(tile.label for tile in tiles[0])), rows, 1 + len(tiles[0]))
+    """The four tiles of every run's answer card, a column per run."""
+    tiles = zip(*(cards[run.model].tiles for run in compared.runs), strict=True)
+    rows = tuple((of_runs[0].label, *(f"{tile.mark} {tile.figure}" for tile in of_runs)) for of_runs in tiles)
+    return Table(("", *map(panel_title, compared.runs)), rows, 1 + len(compared.runs))
 
 
 def trends_table(readings: Sequence[Reading]) -> Table:

@@ -4,6 +4,7 @@ A chart of several models hides a failed control easily. So every control is ask
 reports, and whether the layer that is tested is among those that fail is said too.
 """
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -11,15 +12,18 @@ from anchorscope.report.answer_card import CONTROL_FAILS
 from anchorscope.report.assignment_rules import RULES
 from anchorscope.report.comparison.compared import Compared
 from anchorscope.report.palette import display_name
-from anchorscope.report.shares import share_layer
+from anchorscope.report.shares import has_shares, share_layer
 from anchorscope.report.statements.layer_band import layer_names
 from anchorscope.report.statements.reading_record import Reading
-from anchorscope.report.wording import NOTHING, Table
+from anchorscope.report.verdicts import NOOP_FLIPS, SMALL_RATIO
+from anchorscope.report.wording import NOTHING, Table, listing
 
 _FAILS = CONTROL_FAILS | {
     "random_small": "Random cuts move ΔP by more than a quarter of the knockout's",
     "noop": "With nothing cut verdicts flip",
 }
+_LIMITS = {"random_small": SMALL_RATIO, "share_random_weights": SMALL_RATIO, "noop": NOOP_FLIPS}
+"""Of controls that are asked at one place only; the others name the layers beyond theirs."""
 _MOST_NAMED = 3  # in the lead; the table has all of them
 
 
@@ -59,7 +63,8 @@ def failed_controls(compared: Compared, readings: Mapping[str, Sequence[Reading]
         for one in readings[run.model] if not run.random_weights else ():
             failed = one["verdict"] == "does not hold"
             layers = one["failing_layers"] if failed else one["doubtful_layers"]
-            if one["standing"] != "control" or one["dataset"] is None or not (failed or layers):
+            beyond = layers or (one["value"] or 0.0) >= _LIMITS.get(one["claim"], math.inf)
+            if one["standing"] != "control" or one["dataset"] is None or not (failed or beyond):
                 continue
             words = _FAILS.get(one["claim"], f"Not so: {one['statement']}")
             words += f" ({RULES[one['assignment']]})" if one["assignment"] else ""
@@ -68,19 +73,22 @@ def failed_controls(compared: Compared, readings: Mapping[str, Sequence[Reading]
     return sorted(found, key=lambda one: (not one.sure, not one.at_tested))
 
 
-def controls_sentence(failed: Sequence[FailedControl]) -> str:
+def controls_sentence(compared: Compared, failed: Sequence[FailedControl]) -> str:
     """What the lead says of them."""
+    lacking = [run.model for run in compared.runs if not (run.random_weights or has_shares(run))]
+    unknown = f" The question share's own controls were not measured in {listing(lacking)}." if lacking else ""
     sure = [one for one in failed if one.sure]
     doubtful = len(failed) - len(sure)
-    doubt = f"{doubtful} {'is' if doubtful == 1 else 'are'} in doubt"
+    are_in_doubt = f"{'is' if doubtful == 1 else 'are'} in doubt"
     if not sure:
-        return f"No control surely fails; {doubt}." if doubtful else "No control fails at any layer."
+        doubt = f"No control surely fails; {doubtful} {are_in_doubt}."
+        return (doubt if doubtful else "Every control stays within its limit.") + unknown
     named = [f"{one.words[:1].lower()}{one.words[1:]} in {one.run} on {one.dataset} {one.where}"
              for one in sure[:_MOST_NAMED]]  # fmt: skip
-    more = len(sure) - len(named)
+    tail = f"; {len(sure) - len(named)} more below" if len(sure) > len(named) else ""
     opening = "A control fails" if len(sure) == 1 else f"{len(sure)} controls fail"
-    tail = f"; {more} more below" if more else ""
-    return f"{opening}: {'; '.join(named)}{tail}." + (f" {doubt[:1].upper()}{doubt[1:]}." if doubtful else "")
+    doubt = f" {doubtful} more {are_in_doubt}." if doubtful else ""
+    return f"{opening}: {'; '.join(named)}{tail}.{doubt}{unknown}"
 
 
 def controls_table(failed: Sequence[FailedControl]) -> Table:

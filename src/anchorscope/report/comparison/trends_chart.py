@@ -30,7 +30,7 @@ _SCHEMA: dict[str, type[pl.DataType]] = {
 }  # fmt: skip
 _COLUMNS, _PANEL_INCHES = 3, (3.45, 2.3)
 _STEP = 0.09  # between datasets of the same run
-_NAME_LETTERS = 40  # of all runs' names under one panel
+_NAME_LETTERS = 56  # of all runs' names under one panel
 _NOTE = "Bars: 95 % intervals; those of peaks and troughs hold for all layers at once."
 
 
@@ -99,7 +99,7 @@ class TrendsChart(Display):
     def _draw_panel(self, axes: Axes, place: int) -> None:
         axes.set_title(self.titles[place])
         axes.set_ylabel(self.units[place])
-        axes.set_xticks(range(len(self.runs)), list(self.runs.values()))
+        axes.set_xticks(range(len(self.runs)), list(self.runs.values()), fontsize=7.2)
         axes.set_xlim(-0.5, len(self.runs) - 0.5)
         here = self.data.filter((pl.col("quantity") == self.quantities[place]) & pl.col("value").is_finite())
         if not here.height:
@@ -156,7 +156,9 @@ def _measured(run: RunCurves, quantity: Quantity, together: Sequence[str]) -> li
 
 
 def _short(name: str, letters: int) -> str:
-    return name if len(name) <= letters else f"{name[: letters - 1]}…"
+    """Without its middle where it is too long: models of a family differ at the end."""
+    half = (letters - 1) // 2
+    return name if len(name) <= letters else f"{name[:half]}…{name[-half:]}"
 
 
 def _handle(colours: DatasetStyle, label: str) -> Line2D:
