@@ -7,7 +7,8 @@ from report_synthetic import LAYERS, make_findings
 
 from anchorscope.report.charts.question_share import QuestionShareChart
 from anchorscope.report.run_page import write_report
-from anchorscope.report.statements.run_readings import read
+from anchorscope.report.statements.claims import judge
+from anchorscope.report.statements.all_statements import read
 
 CHART = "#share-view .chart"
 CONTROLS = 4  # random words, of equal attention, nothing cut, permuted labels
@@ -23,7 +24,7 @@ def report(findings, tmp_path_factory):
     folder = tmp_path_factory.mktemp("share")
     (folder / "figures").mkdir()
     QuestionShareChart.from_findings(findings).plot().savefig(folder / "figures" / "question_share.svg")
-    write_report(findings, read(findings), folder)
+    write_report(findings, read(findings), judge([findings]), folder)
     return folder / "report.html"
 
 
@@ -120,7 +121,7 @@ def test_the_numbers_are_there_as_a_table(page, findings):
 
 def test_an_older_run_has_the_page_without_it(tmp_path, open_page):
     findings = make_findings(("atlas",))
-    write_report(findings, read(findings), tmp_path)
+    write_report(findings, read(findings), judge([findings]), tmp_path)
     older = open_page(tmp_path / "report.html")
     assert older.locator("#share-view").count() == 0
     assert older.locator("#delta-p-view .chart").is_visible()

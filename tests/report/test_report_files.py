@@ -26,7 +26,8 @@ from anchorscope.report.detection.detection_page import SCRIPTS as DETECTION_SCR
 from anchorscope.report.page_writer import REPORT_SCRIPTS, embedded_json, joined_script
 from anchorscope.report.render import figures_of
 from anchorscope.report.run_page import FILES
-from anchorscope.report.statements.run_readings import read
+from anchorscope.report.statements.claims import claims_records, judge
+from anchorscope.report.statements.all_statements import read
 
 SCRIPTS = Path(anchorscope.report.__file__).parent / "scripts"
 SVG_NAME = "http://www.w3.org/2000/svg"
@@ -192,7 +193,7 @@ def test_a_page_carries_only_as_many_curves_as_it_may(findings):
 
 def test_observations_file_equals_the_readings(findings, written):
     saved = json.loads((written / "observations.json").read_text(encoding="utf-8"))
-    assert saved == read(findings)
+    assert saved == [*read(findings), *claims_records(judge([findings]))]
     assert len({entry["id"] for entry in saved}) == len(saved)
     for entry in saved:
         assert {

@@ -23,8 +23,8 @@ from anchorscope.report.findings import Findings
 from anchorscope.report.palette import display_name
 from anchorscope.report.shares import has_shares
 from anchorscope.report.size_order import OrderedRuns, order_by_size
-from anchorscope.report.statements.reading_record import Reading, finite, record
 from anchorscope.report.statements.run_curves import RunCurves
+from anchorscope.report.statements.statement import Reading, finite, record
 from anchorscope.report.wording import estimate, number
 
 ASSIGNMENTS = (None, "plain", "corrected")
@@ -60,11 +60,15 @@ def _together(order: OrderedRuns, kept: Sequence[str]) -> str:
     return f"{len(kept)} datasets together" + (f" ({', '.join(few)}: too few items)" if few else "")
 
 
-def _statement(order: OrderedRuns, quantity: Quantity, trend: Trend | None) -> str:
-    """What is claimed. A direction is only named where it is sure."""
-    if trend is not None and trend.verdict == "holds":
-        return f"{quantity.noun} {quantity.more if trend.change.value > 0 else quantity.less} {order.along}"
-    return f"{quantity.noun} changes {'' if len(order.runs) == 2 else 'in one direction '}{order.along}"
+def _sentence(order: OrderedRuns, quantity: Quantity, trend: Trend | None) -> str:
+    """What may be said. A direction is only named where it is sure."""
+    noun, along = quantity.noun, f"{'' if len(order.runs) == 2 else 'in one direction '}{order.along}"
+    if trend is None or trend.verdict == "undecided":
+        return f"Whether {noun} changes {along} is undecided"
+    said = noun[:1].upper() + noun[1:]
+    if trend.verdict == "does not hold":
+        return f"{said} does not change {along}"
+    return f"{said} {quantity.more if trend.change.value > 0 else quantity.less} {order.along}"
 
 
 def _numbers(order: OrderedRuns, quantity: Quantity, trend: Trend | None) -> str:
@@ -88,7 +92,10 @@ def _reading(
     made = record(
         id=":".join(filter(None, ("across", dataset or ALL_DATASETS, assignment, quantity.id))),
         subject=f"{where}, {RULES[assignment]}" if assignment else where,
-        statement=_statement(order, quantity, trend),
+        statement=f"{quantity.noun} changes {order.along}",
+        sentence=_sentence(order, quantity, trend),
+        topic=quantity.noun,
+        key=assignment != "corrected" and (dataset is None or len(order.datasets) == 1),
         numbers=_numbers(order, quantity, trend),
         found=trend.change if trend else None,
         verdict=trend.verdict if trend else "undecided",
@@ -102,7 +109,6 @@ def _reading(
         position=position,
     )
     return made | {
-        "key": assignment != "corrected" and (dataset is None or len(order.datasets) == 1),
         "monotone": trend.monotone if trend else None,
         "along": order.along,
         "values": [

@@ -20,7 +20,7 @@ from anchorscope.report.earlier_readings.judging import Judged, claims_records, 
 from anchorscope.report.page_writer import CHART_SCRIPTS, write_page
 from anchorscope.report.palette import GROUPS
 from anchorscope.report.shares import CONTROLS
-from anchorscope.report.statements.run_readings import read
+from anchorscope.report.statements import read
 from anchorscope.report.wording import listing
 
 OWN = "own"

@@ -11,7 +11,7 @@ from anchorscope.report.findings import Findings, headline_layer, nested_auc, su
 from anchorscope.report.palette import GROUPS, Q_ANCHORED, display_name
 from anchorscope.report.shares import has_shares, result_of, share_at, share_layer
 from anchorscope.report.size_order import order_by_size, size
-from anchorscope.report.statements.reading_record import Reading
+from anchorscope.report.statements.statement import Reading
 from anchorscope.report.wording import MISSING, NOTHING, Table, count, estimate, listing, number, percent, points
 from anchorscope.stats.estimate import Estimate
 

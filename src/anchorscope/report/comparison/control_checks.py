@@ -8,21 +8,18 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from anchorscope.report.answer_card import CONTROL_FAILS
 from anchorscope.report.assignment_rules import RULES
 from anchorscope.report.comparison.compared import Compared
 from anchorscope.report.palette import display_name
 from anchorscope.report.shares import has_shares, share_layer
+from anchorscope.report.statements.control_statements import CURVE_CONTROLS, SHARE_CONTROLS
 from anchorscope.report.statements.layer_band import layer_names
-from anchorscope.report.statements.reading_record import Reading
+from anchorscope.report.statements.statement import Reading
 from anchorscope.report.verdicts import NOOP_FLIPS, SMALL_RATIO
 from anchorscope.report.wording import NOTHING, Table, listing
 
-_FAILS = CONTROL_FAILS | {
-    "random_small": "Random cuts move ΔP by more than a quarter of the knockout's",
-    "noop": "With nothing cut verdicts flip",
-}
-_LIMITS = {"random_small": SMALL_RATIO, "share_random_weights": SMALL_RATIO, "noop": NOOP_FLIPS}
+_FAILS = {one.claim: one.fails for one in (*SHARE_CONTROLS, *CURVE_CONTROLS)}
+_LIMITS = {"share_random_weights": SMALL_RATIO, "noop": NOOP_FLIPS}
 """Of controls that are asked at one place only; the others name the layers beyond theirs."""
 _MOST_NAMED = 3  # in the lead; the table has all of them
 
@@ -66,8 +63,7 @@ def failed_controls(compared: Compared, readings: Mapping[str, Sequence[Reading]
             beyond = layers or (one["value"] or 0.0) >= _LIMITS.get(one["claim"], math.inf)
             if one["standing"] != "control" or one["dataset"] is None or not (failed or beyond):
                 continue
-            words = _FAILS.get(one["claim"], f"Not so: {one['statement']}")
-            words += f" ({RULES[one['assignment']]})" if one["assignment"] else ""
+            words = _FAILS[one["claim"]] + (f" ({RULES[one['assignment']]})" if one["assignment"] else "")
             found.append(FailedControl(run.model, display_name(one["dataset"]), words, failed, tuple(layers or ()),
                                        share_layer(run, one["dataset"]), one["numbers"].partition(";")[0]))  # fmt: skip
     return sorted(found, key=lambda one: (not one.sure, not one.at_tested))

@@ -9,8 +9,8 @@ from anchorscope.report.earlier_readings.claim import RANDOM_WEIGHTS, Claim, Par
 from anchorscope.report.earlier_readings.claims import CLAIMS, LLAMA, QWEN, READINGS
 from anchorscope.report.findings import Findings
 from anchorscope.report.palette import display_name
-from anchorscope.report.statements.reading_record import record
 from anchorscope.report.statements.run_curves import RunCurves
+from anchorscope.report.statements.statement import record
 from anchorscope.report.verdicts import Verdict
 from anchorscope.report.wording import Table
 from anchorscope.stats.estimate import Estimate
@@ -128,6 +128,6 @@ def _record(one: Judged, rule: str, found: Judgement) -> dict[str, Any]:
     )  # fmt: skip
     sources = {"source": one.claim.says, "sources_against": one.claim.against}
     return made | {
-        "reason": found.reason, "needs": one.claim.check.needs, "opposes": list(one.claim.opposes), "key": False,
+        "reason": found.reason, "needs": one.claim.check.needs, "opposes": list(one.claim.opposes),
         **{key: [f"reading {name} ({READINGS[name]})" for name in names] for key, names in sources.items()},
     }  # fmt: skip
