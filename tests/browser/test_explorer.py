@@ -7,13 +7,13 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 import pytest
+from anchorscope.report.statements.claims import judge
 from report_items_synthetic import make_items, with_texts
 
 from anchorscope.report.items.explorer_data import item_data
 from anchorscope.report.items.item_records import record, records
 from anchorscope.report.page_writer import embedded_json
 from anchorscope.report.run_page import write_report
-from anchorscope.report.statements.claims import judge
 
 playwright = pytest.importorskip("playwright.sync_api")
 

@@ -8,12 +8,12 @@ from xml.etree import ElementTree
 
 import polars as pl
 import pytest
+from anchorscope.report.statements.claims import judge
 from report_shares import with_shares
 from report_synthetic import LAYERS, make_findings
 
 from anchorscope.report.charts.delta_p import DeltaPChart
 from anchorscope.report.run_page import write_report
-from anchorscope.report.statements.claims import judge
 from anchorscope.report.statements.all_statements import read
 
 MARKUP = "<img src=x onerror=\"document.title='run'\"></script><script>document.title='run'</script>"

@@ -2,12 +2,12 @@
 
 import polars as pl
 import pytest
+from anchorscope.report.statements.claims import judge
 from report_shares import World, run_with_shares
 from report_synthetic import LAYERS, make_findings
 
 from anchorscope.report.charts.question_share import QuestionShareChart
 from anchorscope.report.run_page import write_report
-from anchorscope.report.statements.claims import judge
 from anchorscope.report.statements.all_statements import read
 
 CHART = "#share-view .chart"

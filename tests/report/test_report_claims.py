@@ -13,6 +13,8 @@ from hypothesis import strategies as st
 from anchorscope.report.earlier_readings.claim import NO_DRAWS, RANDOM_WEIGHTS, TOO_FEW, TOO_WIDE, Condition
 from anchorscope.report.earlier_readings.claims import CLAIMS, READINGS
 from anchorscope.report.earlier_readings.judging import claims_records, claims_table, judge
+from anchorscope.report.verdicts import MIN_RECOVERY, MIN_TROUGH
+from anchorscope.stats.curve_shape import FLAT as FLAT_CURVE
 from anchorscope.stats.estimate import Estimate
 
 
@@ -74,6 +76,18 @@ def test_a_layer_at_exactly_a_third_belongs_to_the_middle(layers):
     found = judged("trough_in_the_middle", run_with({"atlas": (q, np.zeros(layers))}, noise=0.01))
     assert found.plain.found.value == pytest.approx(1 / 3)
     assert found.plain.verdict == "holds"
+
+
+def test_a_word_means_what_it_means_in_the_readings():
+    """A curve that comes back by 7 points comes back, and one that falls by 7 from the middle on falls."""
+    for claim, last in (("recovers", -53), ("falls_on", -67)):
+        run = run_with({"atlas": (falling_to(-60, 0.5, last), FLAT)}, noise=0.1)
+        assert judged(claim, run).plain.verdict == "holds"
+    texts = {claim.id: claim.text for claim in CLAIMS}
+    assert f"more than {MIN_RECOVERY:.0f} points" in texts["recovers"]
+    assert f"within {FLAT_CURVE:.0f} points" in texts["stays_low"]
+    assert f"less than {MIN_RECOVERY:.0f}" in texts["stays_low"]
+    assert f"more than {MIN_TROUGH:.0f} points" in texts["falls_on"]
 
 
 def test_a_rise_within_what_the_eye_sees_is_undecided_where_the_noise_is_large():

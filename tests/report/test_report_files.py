@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 import pytest
+from anchorscope.report.statements.claims import claims_records, judge
 from hypothesis import given
 from hypothesis import strategies as st
 from report_shares import with_shares
@@ -26,7 +27,6 @@ from anchorscope.report.detection.detection_page import SCRIPTS as DETECTION_SCR
 from anchorscope.report.page_writer import REPORT_SCRIPTS, embedded_json, joined_script
 from anchorscope.report.render import figures_of
 from anchorscope.report.run_page import FILES
-from anchorscope.report.statements.claims import claims_records, judge
 from anchorscope.report.statements.all_statements import read
 
 SCRIPTS = Path(anchorscope.report.__file__).parent / "scripts"

@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 import polars as pl
+from anchorscope.report.statements.claims import judge
 from report_synthetic import SUMMARY_SCHEMA, make_findings
 
 from anchorscope.report.charts.delta_p import DeltaPChart
@@ -10,7 +11,6 @@ from anchorscope.report.charts.truth_split import TruthSplitChart
 from anchorscope.report.render import figures_of
 from anchorscope.report.run_page import write_report
 from anchorscope.report.run_tables import PER_GROUP, examples_table
-from anchorscope.report.statements.claims import judge
 from anchorscope.report.statements.all_statements import read
 
 SCRIPT = "<script>alert('x')</script>"

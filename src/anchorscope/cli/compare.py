@@ -45,17 +45,17 @@ def compare(
     with user_errors(stopped=_STOPPED):
         made = compare_runs(
             runs, out=named_folder(out), relative_depth=relative_depth, assignment=assignment, order=order,
-            allow=allowed, names=[] if names is None else [name.strip() for name in names.split(",")], claims=claims,
-            progress=listener(quiet),
+            allow=allowed, names=() if names is None else names, claims=claims, progress=listener(quiet),
         )  # fmt: skip
-    chart, report = Path(out) / "figures" / "delta_p.png", Path(out) / "report.html"
+    figures, report = Path(out) / "figures", Path(out) / "report.html"
+    chart = figures / ("question_share.png" if (figures / "question_share.png").exists() else "delta_p.png")
     differences = made.manifest["differences"]
     for one in differences:
         say(f"warning: {one['text']}", quiet)
     if as_json:
         shown = ("run", "folder", "model", "datasets", "used")
-        emit_json({"out": str(out), "chart": str(chart), "report": str(report),
+        emit_json({"out": str(out), "answer": made.manifest["answer"], "chart": str(chart), "report": str(report),
                    "runs": [{name: one[name] for name in shown} for one in made.manifest["runs"]],
                    "differences": differences, "readings": made.observations})  # fmt: skip
     elif not quiet:
-        say(f"chart:  {chart}\nreport: {report}")
+        say("\n".join([*made.manifest["answer"], f"chart:  {chart}", f"report: {report}"]))

@@ -59,21 +59,22 @@ def compare(
     assignment: str = "plain",
     order: str = "size",
     allow: str | Sequence[str] = (),
-    names: Sequence[str] = (),
+    names: str | Sequence[str] = (),
     claims: bool = False,
     progress: Progress | None = None,
 ) -> Comparison:
     """Puts finished runs side by side into the folder `out`; the options are those of `anchorscope compare`.
 
     A run is its folder, or what `anchorscope.run` and `anchorscope.open_run` return. `names` are labels in the order of
-    the runs. With `claims` the claims of earlier readings are judged too, and one run is enough.
+    the runs, as a list or with commas. With `claims` the claims of earlier readings are judged too, and one run is enough.
     """
     for kind, chosen, known in (("assignment", assignment, tuple(RULES)), ("order", order, ORDERS)):
         if chosen not in known:
             raise unknown(kind, chosen, known)
     allowed = check_allowed((allow,) if isinstance(allow, str) else tuple(allow))
     paths = [Path(getattr(run, "path", run)) for run in runs]
-    named = open_runs(paths, order, tuple(names), one_is_enough=claims)
+    labels = [name.strip() for name in (names.split(",") if isinstance(names, str) else names)]
+    named = open_runs(paths, order, labels, one_is_enough=claims)
     found = differences(named, allowed)
     compared = Compared(
         runs=tuple(one.findings for one in named),
@@ -82,7 +83,7 @@ def compare(
         relative_depth=relative_depth,
         flags=tuple(Flag(one.words, one.reason, one.refused) for one in found),
         command=_command(paths, Path(out), {
-            "names": ",".join(names), "assignment": "" if assignment == "plain" else assignment,
+            "names": ",".join(labels), "assignment": "" if assignment == "plain" else assignment,
             "order": "" if order == "size" else order, "relative-depth": relative_depth, "claims": claims,
             "allow": ",".join(sorted(allowed)),
         }),
@@ -91,8 +92,9 @@ def compare(
     place = Path(out)
     with fresh_folder(place, paths) as half_made:
         _curves(named).write_csv(half_made / "curves.csv")
-        write_comparison(compared, half_made, progress or Silent(), claims)
-        _FOLDER.seal(half_made, _manifest(named, compared, found, {"order": order, "claims": claims}))
+        answer = write_comparison(compared, half_made, progress or Silent(), claims)
+        manifest = _manifest(named, compared, found, {"order": order, "claims": claims})
+        _FOLDER.seal(half_made, {"answer": answer, **manifest})
     return Comparison(place)
 
 

@@ -70,6 +70,8 @@ def check_names(names: Sequence[str], runs: int) -> None:
     example = f"--names {','.join('ABCDEFGHIJKLMNOPQRSTUVWXYZ'[:runs])}"
     if len(names) != runs:
         wrong = f"there {'is' if len(names) == 1 else 'are'} {len(names)} ({shown}) for {runs} run{'s' * (runs != 1)}"
+    elif any("," in name for name in names):
+        wrong = f"one of {shown} has a comma"
     elif not all(name.strip() for name in names):
         wrong = f"one of {shown} is empty"
     elif len(set(names)) < len(names):

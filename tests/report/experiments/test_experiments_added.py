@@ -6,13 +6,13 @@ from pathlib import Path
 
 import polars as pl
 import pytest
+from anchorscope.report.statements.claims import judge
 from report_further_synthetic import Experiments, make_further
 
 from anchorscope import catalogue
 from anchorscope.report.findings import EXPERIMENT_SCHEMA, Findings
 from anchorscope.report.render import figures_of
 from anchorscope.report.run_page import write_report
-from anchorscope.report.statements.claims import judge
 from anchorscope.report.statements.all_statements import read
 
 MODULE = '''

@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import polars as pl
 import pytest
+from anchorscope.report.statements.claims import judge
 from hypothesis import given
 from hypothesis import strategies as st
 from report_further_synthetic import Experiments, make_further
@@ -15,7 +16,6 @@ from anchorscope.report.experiments.heads import head_of
 from anchorscope.report.experiments.section import experiment_charts, experiment_sections
 from anchorscope.report.findings import EXPERIMENT_ITEM_SCHEMA, EXPERIMENT_SCHEMA, UNAVAILABLE_SCHEMA
 from anchorscope.report.run_page import EXPERIMENT_FILES, write_report
-from anchorscope.report.statements.claims import judge
 from anchorscope.report.statements.all_statements import read
 from anchorscope.report.wording import group_cells, p_value_cell, points
 

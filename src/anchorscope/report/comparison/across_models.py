@@ -57,7 +57,8 @@ def read_across(runs: Sequence[Findings]) -> list[Reading]:
 def _together(order: OrderedRuns, kept: Sequence[str]) -> str:
     """How many datasets are taken together, and which have too few items for that."""
     few = [display_name(name) for name in order.datasets if name not in kept]
-    return f"{len(kept)} datasets together" + (f" ({', '.join(few)}: too few items)" if few else "")
+    named = display_name(kept[0]) if len(kept) == 1 else f"{len(kept)} datasets together"
+    return named + (f" ({', '.join(few)}: too few items)" if few else "")
 
 
 def _sentence(order: OrderedRuns, quantity: Quantity, trend: Trend | None) -> str:
@@ -67,7 +68,7 @@ def _sentence(order: OrderedRuns, quantity: Quantity, trend: Trend | None) -> st
         return f"Whether {noun} changes {along} is undecided"
     said = noun[:1].upper() + noun[1:]
     if trend.verdict == "does not hold":
-        return f"{said} does not change {along}"
+        return f"{said} {'does not change' if trend.turned else 'hardly changes'} {along}"
     return f"{said} {quantity.more if trend.change.value > 0 else quantity.less} {order.along}"
 
 

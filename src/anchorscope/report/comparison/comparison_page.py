@@ -82,8 +82,8 @@ def _shared(lists: Sequence[Iterable[Any]]) -> list[Any]:
     return [entry for entry in first if all(entry in other for other in others)]
 
 
-def write_comparison(compared: Compared, out: Path, progress: Progress, claims: bool = False) -> list[dict[str, Any]]:
-    """Write the figures, observations.json, report.md and report.html; return the observations."""
+def write_comparison(compared: Compared, out: Path, progress: Progress, claims: bool = False) -> list[str]:
+    """Write the figures, observations.json, report.md and report.html; return what the page says first."""
     shares = SharePanels.was_made(compared)
     trends = trends_charts(compared, shares)
     figures = [*([SharePanels.from_compared(compared)] if shares else []), *delta_p_charts(compared), *trends]
@@ -108,7 +108,8 @@ def write_comparison(compared: Compared, out: Path, progress: Progress, claims: 
     write_page("compare.md", content, out)
     for kind in ("html", "md"):
         (out / f"compare.{kind}").rename(out / f"report.{kind}")
-    return observations
+    lead: list[str] = content["lead"]
+    return lead
 
 
 def _content(
