@@ -59,7 +59,8 @@ def _at_layer(page, layer):
 def test_it_leads_the_page(page):
     sections = page.evaluate("[...document.querySelectorAll('main section')].map((one) => one.id)")
     assert sections[:3] == ["chart", "trust", "items"]
-    assert "of the probe's evidence needs the question's key words" in page.locator(".answer-card .sentence").inner_text()
+    sentence = page.locator(".answer-card .sentence").inner_text()
+    assert "of the probe's evidence needs the question's key words" in sentence
 
 
 def test_it_draws_the_share_with_its_controls(page, findings):
