@@ -189,7 +189,7 @@ def test_names_are_the_users_in_the_order_of_the_runs(tmp_path: Path) -> None:
     ("names", "message"),
     [(("a",), r"one name per run, .* and there is 1 \('a'\) for 2 runs. For example: --names A,B\.$"),
      (("a", "b", "c"), r"there are 3 \('a', 'b', 'c'\) for 2 runs"),
-     (("a", " "), r"one of 'a', ' ' is empty"), (("", "b"), r"one of '', 'b' is empty"),
+     (("a", " "), r"one of 'a', '' is empty"), (("", "b"), r"one of '', 'b' is empty"),
      (("a", "a"), r"'a' is given twice"), ("a,a", r"'a' is given twice"), (("a,b", "c"), r"'a,b', 'c' has a comma")],
 )  # fmt: skip
 def test_names_that_do_not_fit_are_told(names: str | tuple[str, ...], message: str, tmp_path: Path) -> None:

@@ -66,7 +66,7 @@ def compare(
     """Puts finished runs side by side into the folder `out`; the options are those of `anchorscope compare`.
 
     A run is its folder, or what `anchorscope.run` and `anchorscope.open_run` return. `names` are labels in the order of
-    the runs, as a list or with commas. With `claims` the claims of earlier readings are judged too, and one run is enough.
+    the runs, as a list or with commas. With `claims` those of earlier readings are judged too, and one run is enough.
     """
     for kind, chosen, known in (("assignment", assignment, tuple(RULES)), ("order", order, ORDERS)):
         if chosen not in known:

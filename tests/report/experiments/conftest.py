@@ -24,5 +24,5 @@ def further():
 def page(further, tmp_path_factory) -> Path:
     """Its report, without figures: those are drawn one by one in other tests."""
     folder = tmp_path_factory.mktemp("further")
-    write_report(further, read(further), judge([further]), folder)
+    write_report(further, read(further), folder)
     return folder

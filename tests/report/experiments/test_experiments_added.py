@@ -83,7 +83,7 @@ def written(findings: Findings, out: Path) -> Path:
         if figure.name == "loudness":
             figure.save(out)
     out.mkdir(exist_ok=True)
-    write_report(findings, read(findings), judge([findings]), out)
+    write_report(findings, read(findings), out)
     return out
 
 
