@@ -7,7 +7,6 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 import pytest
-from anchorscope.report.statements.claims import judge
 from report_items_synthetic import make_items, with_texts
 
 from anchorscope.report.items.explorer_data import item_data

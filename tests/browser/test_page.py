@@ -8,7 +8,6 @@ from xml.etree import ElementTree
 
 import polars as pl
 import pytest
-from anchorscope.report.statements.claims import judge
 from report_shares import with_shares
 from report_synthetic import LAYERS, make_findings
 

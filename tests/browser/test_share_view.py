@@ -2,7 +2,6 @@
 
 import polars as pl
 import pytest
-from anchorscope.report.statements.claims import judge
 from report_shares import World, run_with_shares
 from report_synthetic import LAYERS, make_findings
 

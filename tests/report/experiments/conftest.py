@@ -7,7 +7,6 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # pytest's import mode does not make helper modules importable
 
-from anchorscope.report.statements.claims import judge
 from report_further_synthetic import make_further
 
 from anchorscope.report.run_page import write_report

@@ -6,7 +6,6 @@ from pathlib import Path
 
 import polars as pl
 import pytest
-from anchorscope.report.statements.claims import judge
 from report_further_synthetic import Experiments, make_further
 
 from anchorscope import catalogue
