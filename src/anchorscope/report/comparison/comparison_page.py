@@ -66,8 +66,8 @@ def comparison_data(compared: Compared) -> dict[str, Any]:
 
 
 def _within(curves: Mapping[str, Any], menu: Mapping[str, Any], page: Mapping[str, Any]) -> dict[str, Any]:
-    """The curves that the menu, or a run's own headline place, can ask for."""
-    known = {str(name) for name, _ in menu["interventions"]}
+    """The curves that the menu, or a run's own headline place, can ask for; a run's control whoever else has one."""
+    known = {"random", *(str(name) for name, _ in menu["interventions"])}
     sites, positions = {*menu["sites"], page["site"]}, {*menu["positions"], page["position"]}
     rows = [
         row for row in curves["rows"]
