@@ -80,7 +80,8 @@ def controls_sentence(compared: Compared, failed: Sequence[FailedControl]) -> st
     more = len(sure) - len(first)
     opening = "A control fails" if len(sure) == 1 else f"{len(sure)} controls fail"
     doubt = f" {doubtful} more {are_in_doubt}." if doubtful else ""
-    return f"{opening}: {_phrase(first, len(compared.runs) > 1)}{f'; {more} more below' if more else ''}.{doubt}{unknown}"
+    tail = f"; {more} more below" if more else ""
+    return f"{opening}: {_phrase(first, several=len(compared.runs) > 1)}{tail}.{doubt}{unknown}"
 
 
 def _phrase(failed: Sequence[FailedControl], several: bool) -> str:
@@ -88,8 +89,10 @@ def _phrase(failed: Sequence[FailedControl], several: bool) -> str:
     words, parts = failed[0].words, []
     for tested, opening in ((True, "at the tested layer"), (False, "at other layers")):
         runs = _by([one for one in failed if one.at_tested == tested], lambda one: one.run)
-        places = [(run, listing([one.where if len(failed) == 1 else one.dataset for one in mine])) for run, mine in runs]
-        told = [f"{run} ({place})" if several else place for run, place in places]
+        told = []
+        for run, mine in runs:
+            place = listing([one.where if len(failed) == 1 else one.dataset for one in mine])
+            told.append(f"{run} ({place})" if several else place)
         parts += [f"{opening} {'in' if several else 'on'} {listing(told)}"] if told else []
     return f"{words[:1].lower()}{words[1:]} {', and '.join(parts)}"
 
