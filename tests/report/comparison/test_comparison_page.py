@@ -241,9 +241,11 @@ def test_cards_stand_side_by_side(compared: Compared) -> None:
 def test_trends_have_a_column_per_run(compared: Compared) -> None:
     across = [one for one in read_across(compared.runs) if one["assignment"] is None]
     table = trends_table(across)
-    assert table.head == ("", "on", "a change?", "change", "unit", "Small", "Large")
-    assert table.rows[0] == ("The question share at the tested layer", "PopQA", "holds", "0.30 [0.18, 0.41]",
+    assert table.head == ("PopQA", "a change?", "change", "unit", "Small", "Large")
+    assert table.rows[0] == ("The question share at the tested layer", "holds", "0.30 [0.18, 0.41]",
                              "of the evidence", "0.40 [0.32, 0.48]", "0.70 [0.62, 0.78]")  # fmt: skip
+    several = trends_table([*across, across[0] | {"dataset": "nq"}])
+    assert (several.head[:2], several.rows[-1][0], len(several.rows)) == (("on", ""), "NQ", len(across) + 1)
     assert trends_table([]).rows == ()
 
 

@@ -69,7 +69,10 @@ def trends_table(readings: Sequence[Reading]) -> Table:
     """A number per run with its interval, the change from first to last, and whether that is one."""
     measured = [one for one in readings if one["values"]]
     runs = [one["run"] for one in measured[0]["values"]] if measured else []
-    return Table(("", "on", "a change?", "change", "unit", *runs), tuple(map(_trend_cells, measured)), 3)
+    rows = [_trend_cells(one) for one in measured]
+    if len({on for on, *_ in rows}) == 1:  # said once, above the column
+        return Table((rows[0][0], "a change?", "change", "unit", *runs), tuple(row[1:] for row in rows), 2)
+    return Table(("on", "", "a change?", "change", "unit", *runs), tuple(rows), 3)
 
 
 def _trend_cells(one: Reading) -> tuple[str, ...]:
@@ -77,7 +80,7 @@ def _trend_cells(one: Reading) -> tuple[str, ...]:
     rule = f", {RULES[one['assignment']]}" if one["assignment"] else ""
     where = display_name(one["dataset"]) if one["dataset"] else "all datasets"
     change, *values = (estimate(_estimate(found), quantity.digits) for found in (one, *one["values"]))
-    return quantity.noun[:1].upper() + quantity.noun[1:], f"{where}{rule}", one["verdict"], change, one["unit"], *values
+    return f"{where}{rule}", quantity.noun[:1].upper() + quantity.noun[1:], one["verdict"], change, one["unit"], *values
 
 
 def shares_table(compared: Compared) -> Table:
