@@ -65,6 +65,7 @@ class FinishedRun:
             question_share=self.csv_where_made("question_share", SHARE_SCHEMA),
             question_share_tests=self.csv_where_made("question_share_tests", SHARE_TEST_SCHEMA),
             parameters=model["parameters"],
+            folder=str(self.home or self.path),
             supplied={row["dataset"]: row["supplied"] for row in self.manifest["counts"] if "supplied" in row},
             balanced_by=self.manifest.get("balanced_by", {}),  # older runs did not write down what happened
             grouped_by=self.manifest.get("grouped_by", {}),

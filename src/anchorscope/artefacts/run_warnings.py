@@ -5,6 +5,7 @@ dataset does not allow, then what went wrong on the way.
 """
 
 import textwrap
+from collections import Counter
 from collections.abc import Iterator, Sequence
 
 import polars as pl
@@ -68,11 +69,13 @@ def _of_data(one: DatasetResult, balance: str) -> Iterator[str]:
 
 def _thin_folds(used: pl.DataFrame) -> Iterator[str]:
     """The fold that holds fewest true or fewest false answers, if these are very few."""
-    folds = used.group_by("fold").agg(true=pl.col("truthful").sum(), false=(~pl.col("truthful")).sum())
-    fewest, kind = min((folds[kind].min(), kind) for kind in ("true", "false"))
+    true, every = Counter(used.filter(pl.col("truthful"))["fold"]), Counter(used["fold"])
+    fewest, kind = min((count, kind) for fold in every for count, kind in (
+        (true[fold], "true"), (every[fold] - true[fold], "false")
+    ))  # fmt: skip
     if fewest < FEW_IN_FOLD:
         yield (
-            f"one of {folds.height} folds holds {fewest} {kind} answer{'s' * (fewest != 1)}: what is measured in it "
+            f"one of {len(every)} folds holds {fewest} {kind} answer{'s' * (fewest != 1)}: what is measured in it "
             "hangs on single ones (fewer --folds, or more questions)"
         )
 

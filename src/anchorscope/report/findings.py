@@ -81,6 +81,8 @@ class Findings:
     """What is tested of it at the headline layer (question_share_tests.csv)."""
     parameters: int = 0
     """How large the model is; 0 where that is not known."""
+    folder: str = ""
+    """Where the run lies, as its user named it."""
     supplied: Mapping[str, int] = field(default_factory=dict)
     """Per dataset, how many of the asked questions brought their answer: the model did not write these."""
     balanced_by: Mapping[str, str] = field(default_factory=dict)
