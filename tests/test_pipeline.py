@@ -17,7 +17,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 sys.path.insert(0, str(Path(__file__).parent))  # pytest's import mode does not make helper modules importable
 
-from small_facts import liven, quick_options, rows, write_questions  # isort: skip
+from small_facts import liven, quick_options, rows, unlabelled, write_questions  # isort: skip
 from whole_runs import Stop, files_of, quick, same_kernels, stopping, tables_of, watching  # isort: skip
 
 from anchorscope.artefacts import publish, run_folder
@@ -490,7 +490,7 @@ def test_too_few_questions_are_refused_before_a_model_is_loaded_and_nothing_is_w
             with pytest.raises(TooFewAnswers, match=r"20 questions: too few .*; raise --limit \(now 20\)\.$"):
                 quick(recipe.model_copy(update=options), run, fresh=fresh)
             assert files_of(run) == before
-    lopsided = [row for row in rows() if row["truthful"] or int(row["id"].removeprefix("item-")) < 40][:62]
+    lopsided = [row for place, row in enumerate(rows()[:82]) if row["truthful"] or place < 40]
     judged = write_questions(tmp_path / "judged.jsonl", lopsided)
     with pytest.raises(TooFewAnswers, match="62 questions, by their labels at most 20 false answers: too few"):
         quick(recipe.model_copy(update={"datasets": (f"file:{judged}",)}), tmp_path / "run")
@@ -498,12 +498,7 @@ def test_too_few_questions_are_refused_before_a_model_is_loaded_and_nothing_is_w
 
 
 def test_too_few_answers_are_refused_and_the_answers_kept(recipe: Recipe, tmp_path: Path) -> None:
-    graded = [  # nobody knows the labels beforehand: every third question accepts the answer that is supplied
-        {**{name: value for name, value in row.items() if name != "truthful"},
-         "answers": [row["model_answer"]] if number % 3 == 0 else ["Never"]}
-        for number, row in enumerate(rows()[:72])
-    ]  # fmt: skip
-    few = write_questions(tmp_path / "few.jsonl", graded)
+    few = write_questions(tmp_path / "few.jsonl", unlabelled(72))
     small = recipe.model_copy(update={"datasets": (f"file:{few}",)})
     with pytest.raises(UserError, match=r"'few' has too few answers .* 24 true and 24 false are usable"):
         quick(small, tmp_path / "run")
