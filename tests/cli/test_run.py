@@ -17,7 +17,7 @@ from typer.testing import CliRunner
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # pytest's import mode does not make helper modules importable
 
-from small_facts import rows, write_questions  # isort: skip
+from small_facts import unlabelled, write_questions  # isort: skip
 
 from anchorscope import pipeline
 from anchorscope.artefacts import publish
@@ -299,7 +299,7 @@ def test_states_that_are_not_numbers_are_one_line_and_no_result(model: Path, que
 
 
 def test_too_few_answers_are_one_line_with_the_numbers_and_no_result(model: Path, tmp_path: Path) -> None:
-    few = write_questions(tmp_path / "few.jsonl", rows()[:40])
+    few = write_questions(tmp_path / "few.jsonl", unlabelled(60))
     message = mistake("--model", model, "--dataset", f"file:{few}", "--out", tmp_path / "run", *QUICK)
     assert "20 true and 20 false are usable" in message
     assert "30 of each are needed" in message
@@ -363,6 +363,25 @@ def test_a_mistake_in_a_folder_with_a_finished_run_keeps_it(
 def test_a_mistake_that_is_mended_needs_no_other_folder(model: Path, questions: Path, tmp_path: Path) -> None:
     """A wrong model name must not block the folder for the right one."""
     mistake("--model", "smollm2-135n", "--dataset", f"file:{questions}", "--out", tmp_path / "run", *QUICK)
-    few = write_questions(tmp_path / "few.jsonl", rows()[:40])
+    few = write_questions(tmp_path / "few.jsonl", unlabelled(60))
     message = mistake("--model", model, "--dataset", f"file:{few}", "--out", tmp_path / "run", *QUICK)
     assert "too few answers" in message
+
+
+def test_a_file_of_one_question_is_refused_at_once_and_the_dry_run_says_so_beforehand(
+    model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("anchorscope.steps.job.load_model", lambda *_: pytest.fail("a model was loaded"))
+    mine = tmp_path / "mine.csv"
+    mine.write_text("question,answers\nWho wrote Dracula?,Bram Stoker\n", encoding="utf-8")
+    told = mistake("--model", model, "--dataset", f"file:{mine}", "--out", tmp_path / "run")
+    assert told == (
+        "Dataset 'mine' has too few questions: 1 question: too few for a run, which needs at least 60 (30 true and 30 "
+        "false answers); a chart needs a few hundred; add questions to it."
+    )
+    assert not (tmp_path / "run").exists()
+    dry = run("--model", model, "--dataset", f"file:{mine}", "--dry-run")
+    assert dry.exit_code == 0
+    assert "enough?    mine: 1 question: too few for a run" in dry.stdout
+    (record,) = json.loads(run("--model", model, "--dataset", f"file:{mine}", "--dry-run", "--json").stdout)["datasets"]
+    assert (record["enough"], record["needed"]) == (False, 60)

@@ -66,6 +66,9 @@ class FinishedRun:
             question_share_tests=self.csv_where_made("question_share_tests", SHARE_TEST_SCHEMA),
             parameters=model["parameters"],
             folder=str(self.home or self.path),
+            supplied={row["dataset"]: row["supplied"] for row in self.manifest["counts"] if "supplied" in row},
+            balanced_by=self.manifest.get("balanced_by", {}),  # older runs did not write down what happened
+            grouped_by=self.manifest.get("grouped_by", {}),
             warnings=tuple(self.manifest.get("warnings", ())),
         )
 
