@@ -22,9 +22,20 @@ from anchorscope.artefacts.formats import records
 from anchorscope.artefacts.run_folder import RunFolder, open_run
 from anchorscope.artefacts.step import MadeFrom
 from anchorscope.errors import UserError
+from anchorscope.progress import Silent
 
 NUMBERS = records(list[int])
 OURS = {"index.json", ".lock"}
+
+
+class Notes(Silent):
+    """Remembers what the user has to know."""
+
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+
+    def note(self, text: str) -> None:
+        self.lines.append(text)
 
 
 def below(path: Path) -> dict[str, bytes]:
@@ -50,12 +61,12 @@ def publish(folder: RunFolder, files: dict[str, str] | None = None, key: str = "
 
 def finish(path: Path, files: dict[str, str] | None = None, key: str = "key") -> list[str]:
     """A small finished run; what was told."""
-    told: list[str] = []
-    with open_run(path, told.append) as folder:
+    told = Notes()
+    with open_run(path, told) as folder:
         folder.write_recipe("seed = 3\n")
         make(folder)
         publish(folder, files, key)
-    return told
+    return told.lines
 
 
 def refused(path: Path, match: str) -> str:
@@ -183,9 +194,9 @@ def test_a_result_that_the_user_changed_is_moved_aside_and_told(tmp_path: Path) 
     finish(path)
     for number in (1, 2):
         (path / "curves.csv").write_text(f"mine {number}")
-        with open_run(path, (told := []).append) as folder:
+        with open_run(path, told := Notes()) as folder:
             assert not folder.is_published("key")
-        assert told == [
+        assert told.lines == [
             "the finished run was changed: curves.csv has 6 bytes instead of 8; its results are written again"
         ]
         assert finish(path) == [

@@ -24,6 +24,12 @@ if TYPE_CHECKING:  # polars and the report are imported when a run is opened: he
 
     from anchorscope.artefacts.finished import FinishedRun
 
+EXAMPLES = (
+    ("the answer card, and a few items", "anchorscope show runs/demo"),
+    ("items with these words", "anchorscope show runs/demo --search capital"),
+    ("one item", "anchorscope show runs/demo atlas/ITEM"),
+)
+"""What people type first, and what for."""
 _FEW, _MANY, _NEAREST = 10, 50, 3
 _LONG, _LONGEST_ID = 70, 200
 _ONE_LINE_PER_ROW = 100_000  # columns of a pipe
