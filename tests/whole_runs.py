@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 import torch
+from noting import Notes
 
 from anchorscope.artefacts import publish
 from anchorscope.artefacts.step import Step
 from anchorscope.pipeline import run_recipe
-from anchorscope.progress import Silent
 from anchorscope.recipe import Recipe
 
 TABLES = (
@@ -25,16 +25,6 @@ TABLES = (
     "probes.safetensors",
 )  # fmt: skip
 """All numbers of a run."""
-
-
-class Notes(Silent):
-    """Remembers what the user has to know."""
-
-    def __init__(self) -> None:
-        self.lines: list[str] = []
-
-    def note(self, text: str) -> None:
-        self.lines.append(text)
 
 
 def same_kernels() -> None:

@@ -15,6 +15,10 @@ from typing import Any
 
 import pytest
 
+sys.path.insert(0, str(Path(__file__).parents[1]))  # pytest's import mode does not make helper modules importable
+
+from noting import Notes  # isort: skip
+
 from anchorscope.artefacts import run_folder
 from anchorscope.artefacts.durable import canonical_hash, folder_beside
 from anchorscope.artefacts.finished import read_manifest
@@ -22,20 +26,9 @@ from anchorscope.artefacts.formats import records
 from anchorscope.artefacts.run_folder import RunFolder, open_run
 from anchorscope.artefacts.step import MadeFrom
 from anchorscope.errors import UserError
-from anchorscope.progress import Silent
 
 NUMBERS = records(list[int])
 OURS = {"index.json", ".lock"}
-
-
-class Notes(Silent):
-    """Remembers what the user has to know."""
-
-    def __init__(self) -> None:
-        self.lines: list[str] = []
-
-    def note(self, text: str) -> None:
-        self.lines.append(text)
 
 
 def below(path: Path) -> dict[str, bytes]:

@@ -21,8 +21,9 @@ def in_panel(name: str) -> Callable[..., Any]:
 
 def in_help(examples: Sequence[tuple[str, str]]) -> str | None:
     """Pairs of what for and command, as the foot of a help page."""
-    lines = ["Examples:"]
-    for purpose, command in examples:
-        # Typer joins lines of a paragraph, and reads brackets as markup.
-        lines += [*([f"[dim]# {purpose}[/dim]"] if purpose else []), command.replace("[", r"\[")]
-    return "\n\n".join(lines) if examples else None
+    pairs = [
+        # Typer reads brackets as markup.
+        "\n".join([*([f"[dim]# {purpose}[/dim]"] if purpose else []), command.replace("[", r"\[")])
+        for purpose, command in examples
+    ]
+    return "\n\n".join(["Examples:", *pairs]) if pairs else None

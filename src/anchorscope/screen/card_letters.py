@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.text import Text
 
 from anchorscope.report.answer_card import AnswerCard
-from anchorscope.screen.messages import encodable, harmless
+from anchorscope.screen.messages import encodable, encoding_of, harmless
 
 _WIDEST = 100  # columns that a person reads along without losing the line
 _STYLES = {"holds": "bold green", "does not hold": "bold red", "undecided": "bold yellow"}
@@ -19,7 +19,7 @@ _COMMAND = ": anchorscope "
 
 def print_card(card: AnswerCard, console: Console) -> None:
     """Writes the card."""
-    console.print(card_text(card, console.width, console.encoding), soft_wrap=True, highlight=False)
+    console.print(card_text(card, console.width, encoding_of(console)), soft_wrap=True, highlight=False)
 
 
 def card_text(card: AnswerCard, width: int, encoding: str = "utf-8") -> Text:

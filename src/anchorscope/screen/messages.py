@@ -17,7 +17,7 @@ def say(text: str, quiet: bool = False) -> None:
     """One message on standard error; never wrapped and never read as markup, so that paths survive."""
     if not quiet:
         lines = "\n".join(map(harmless, text.split("\n")))
-        console.print(encodable(lines, console.encoding), markup=False, highlight=False, soft_wrap=True)
+        console.print(encodable(lines, encoding_of(console)), markup=False, highlight=False, soft_wrap=True)
 
 
 def harmless(text: str | None) -> str:
@@ -31,6 +31,11 @@ def _sign(letter: str) -> str:
     if letter.isspace():
         return " "
     return chr(0x2400 + ord(letter)) if letter < " " else "\ufffd"
+
+
+def encoding_of(screen: Console) -> str:
+    """What a console's letters are written in; rich itself tells that of a file only that it was given."""
+    return getattr(screen.file, "encoding", None) or "utf-8"
 
 
 def encodable(text: str, encoding: str) -> str:

@@ -12,7 +12,7 @@ from rich.progress import Progress as Bars
 
 from anchorscope.progress import PlannedStep
 from anchorscope.screen import messages
-from anchorscope.screen.messages import duration, encodable, harmless, say
+from anchorscope.screen.messages import duration, harmless, say
 from anchorscope.screen.time_left import TimeLeft
 
 _on_screen: list["TerminalProgress"] = []  # a bar hides the cursor, so an error has to find it and take it down
@@ -61,8 +61,8 @@ class TerminalProgress:
             step = self._time.step()
             return say(f"{step}: {title}  0/{total}" if step else f"{title}  0/{total}")
         bars = self._shown()
-        self._part = bars.add_task(self._title, total=total, said="")
         self._tell_whole()
+        self._part = bars.add_task(self._title, total=total, said=f"0/{total}")
 
     def advance(self, units: int) -> None:
         self._done += units
@@ -98,6 +98,7 @@ class TerminalProgress:
         if self._bars is None:
             return
         if self._part is not None:
+            self._bars.refresh()  # a short part would go before it was ever seen
             self._bars.remove_task(self._part)
             self._part = None
         if not self._time.is_planned or self._time.is_over:
@@ -118,7 +119,7 @@ class TerminalProgress:
             return
         if self._whole is None:
             self._whole = self._bars.add_task("", total=1, said="")
-        text = encodable(self._time.left(), messages.console.encoding)
+        text = self._time.left()
         share = self._time.share
         self._bars.update(self._whole, description=self._time.step(), completed=share, said=text)
 

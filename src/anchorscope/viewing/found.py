@@ -26,6 +26,7 @@ RUN, COMPARISON, DETECTORS, VALIDATION = "run", "comparison", "detectors", "vali
 _MARKERS = {"comparison.json": COMPARISON, "detection.json": DETECTORS, "validation.json": VALIDATION}
 _PAGES = ("report.html", "validation.html")
 _INSIDE = {"work", "figures", "states", "bundles"}  # of a folder that was recognised: nothing is looked for there
+_LINES = 3  # of a validation: the rest is on its page
 _DEEPEST, _MOST_FOLDERS = 5, 20_000
 _UNREADABLE = (UserError, OSError, KeyError, ValueError, TypeError, AttributeError, pl.exceptions.PolarsError)
 
@@ -177,14 +178,15 @@ def _detectors(folder: Path) -> dict[str, Any]:
     found = _json(folder / "detection.json")
     saved = ", ".join(found["bundles"])
     lines = [f"Saved detectors: {saved}."] if saved else []
+    lines += [f"{text[:1].upper()}{text[1:]}." for text in found.get("warnings", ())]
     return {"title": f"Detectors of {found['model']}", "about": f"trained on {', '.join(found['trained_on'])}",
-            "finished": True, "lines": (*lines, *found.get("warnings", ()))}  # fmt: skip
+            "finished": True, "lines": tuple(lines)}  # fmt: skip
 
 
 def _validation(folder: Path) -> dict[str, Any]:
     found = _json(folder / "validation.json")
     return {"title": "Validation on planted pathways", "about": f"{len(found['recovery'])} experiments",
-            "finished": True, "lines": tuple(found.get("summary", ()))}  # fmt: skip
+            "finished": True, "lines": tuple(found.get("summary", ())[:_LINES])}  # fmt: skip
 
 
 _OTHERS = {COMPARISON: _comparison, DETECTORS: _detectors, VALIDATION: _validation}
