@@ -83,6 +83,8 @@ class Findings:
     """How large the model is; 0 where that is not known."""
     folder: str = ""
     """Where the run lies, as its user named it."""
+    supplied: Mapping[str, int] = field(default_factory=dict)
+    """Per dataset, how many answers were supplied with the questions and not written by the model."""
     warnings: tuple[str, ...] = ()
     """What a reader has to know before believing it, one line each."""
 

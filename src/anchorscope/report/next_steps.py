@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from anchorscope.report.findings import Findings
 from anchorscope.report.shares import has_shares
-from anchorscope.report.statements.reading_record import Reading
+from anchorscope.report.statements.statement import Reading
 
 MOST = 3
 """Steps on a card; a longer list is not read."""

@@ -17,8 +17,7 @@ from anchorscope.report.experiments.exact_tokens import ExactTokensChart
 from anchorscope.report.experiments.section import experiment_figures
 from anchorscope.report.findings import Findings
 from anchorscope.report.run_page import write_report
-from anchorscope.report.statements.claims import claims_records, judge
-from anchorscope.report.statements.run_readings import read
+from anchorscope.report.statements.all_statements import read
 
 
 def figures_of(findings: Findings) -> list[Display]:
@@ -44,11 +43,10 @@ def write_all(findings: Findings, out: Path, progress: Progress | None = None) -
     listener.start("figures", len(figures))
     save_all(figures, out, listener)
     listener.finish()
-    observations, judged = read(findings), judge([findings])
-    # One list for programs; the page tells the claims in a section of their own.
-    text = json.dumps([*observations, *claims_records(judged)], indent=2, ensure_ascii=False, allow_nan=False)
-    (out / "observations.json").write_text(text + "\n", encoding="utf-8")
-    card = json.dumps(answer_card(findings, observations).record(), indent=2, ensure_ascii=False)
-    (out / "answer.json").write_text(card + "\n", encoding="utf-8")
-    write_report(findings, observations, judged, out)
+    observations = read(findings)
+    card = answer_card(findings, observations)
+    for name, content in (("observations.json", observations), ("answer.json", card.record())):
+        text = json.dumps(content, indent=2, ensure_ascii=False, allow_nan=False)
+        (out / name).write_text(text + "\n", encoding="utf-8")
+    write_report(findings, observations, card, out)
     return observations
