@@ -12,12 +12,12 @@ from typing import Any
 
 import pytest
 import torch
-from noting import Notes
 
 from anchorscope.artefacts import publish
 from anchorscope.artefacts.step import Step
 from anchorscope.pipeline import run_recipe
 from anchorscope.recipe import Recipe
+from noting import Notes
 
 TABLES = (
     "items.parquet", "effects.parquet", "pathways.parquet", "curves.csv", "curve_samples.parquet",

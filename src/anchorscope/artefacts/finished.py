@@ -14,7 +14,7 @@ from anchorscope.errors import UserError
 from anchorscope.recipe import Recipe, make_recipe, read_recipe
 from anchorscope.report.answer_card import AnswerCard, answer_card, card_from_record
 from anchorscope.report.findings import Findings, headline_effects
-from anchorscope.report.statements.run_readings import read
+from anchorscope.report.statements import read
 from anchorscope.schema import (
     EXPERIMENT_SCHEMA,
     SCHEMA_VERSION,
