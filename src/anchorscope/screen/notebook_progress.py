@@ -31,6 +31,7 @@ class NotebookProgress:
         self._clock, self._every = clock, every
         self._time = TimeLeft(clock)
         self._line: Any = None  # the handle of what stands in the output
+        self._line_now = ""
         self._title, self._total, self._done, self._drawn = "", 0, 0, -every
 
     def plan(self, steps: Sequence[PlannedStep]) -> None:
@@ -71,7 +72,8 @@ class NotebookProgress:
     def _show(self, step: str, bar: str, said: str) -> None:
         from IPython.display import HTML, DisplayHandle  # a kernel has it; nothing else here needs it
 
-        line = HTML(_LINE.format(step=html.escape(step), bar=bar, said=html.escape(said)))
+        self._line_now = _LINE.format(step=html.escape(step), bar=bar, said=html.escape(said))
+        line = HTML(self._line_now)
         if self._line is None:
             self._line = DisplayHandle()
             self._line.display(line)
