@@ -10,7 +10,6 @@ sys.path.insert(0, str(Path(__file__).parents[1]))  # pytest's import mode does 
 from report_further_synthetic import make_further
 
 from anchorscope.report.run_page import write_report
-from anchorscope.report.statements.claims import judge
 from anchorscope.report.statements.all_statements import read
 
 
@@ -24,5 +23,5 @@ def further():
 def page(further, tmp_path_factory) -> Path:
     """Its report, without figures: those are drawn one by one in other tests."""
     folder = tmp_path_factory.mktemp("further")
-    write_report(further, read(further), judge([further]), folder)
+    write_report(further, read(further), folder)
     return folder
