@@ -194,7 +194,7 @@ def test_files_of_runs_are_given_out_with_their_types(server: ViewServer) -> Non
         "/files//etc/passwd", "/etc/passwd", "/files/notes/mine.html", "/files/deep/new%20%26%20%3Cb%3E/link.html",
         "/files/deep/new%20%26%20%3Cb%3E/up/secret.txt", "/files/deep/new%20%26%20%3Cb%3E/.lock", "/files/", "/files",
         "/files/older", "/files/older/", "/files/older/none.csv", "/files/older/recipe.toml%00.html", "/files/%ff",
-        "/files/" + "a" * 5000, "/favicon.ico",
+        "/files/" + "a" * 5000, "/index.html",
     ],
 )  # fmt: skip
 def test_nothing_else_is_given_out(server: ViewServer, path: str) -> None:

@@ -83,6 +83,9 @@ class _Handler(BaseHTTPRequestHandler):
         if path == "/":
             text = index_page(self.server.shelf.found(), self.server.shown, address_of)
             return self._send(text.encode("utf-8"), _TYPES[".html"], _NOTHING, with_body)
+        if path == "/favicon.ico":  # every browser asks for one, and tells on its console if there is none
+            self.send_response(HTTPStatus.NO_CONTENT)
+            return self.end_headers()
         file = self._file(path.removeprefix(FILES)) if path.startswith(FILES) else None
         if file is None:
             return self._refuse(HTTPStatus.NOT_FOUND)
