@@ -26,6 +26,7 @@ from anchorscope.progress import Progress, Silent
 from anchorscope.recipe import Recipe, to_toml
 from anchorscope.steps.dataset_steps import DatasetSteps
 from anchorscope.steps.job import Job
+from anchorscope.steps.planned import first_plan, planned_steps
 
 
 def run_recipe(
@@ -41,7 +42,7 @@ def run_recipe(
     recipe = resolve(recipe)
     if fresh:
         rehearse(recipe, loaded is not None)
-    with open_run(out, listener.note) as folder, few_collections():
+    with open_run(out, listener) as folder, few_collections():
         if fresh:
             folder.forget_steps()
         recipe = _with_what_is_there(folder, recipe)
@@ -51,9 +52,11 @@ def run_recipe(
         for one in datasets:
             one.questions.value  # noqa: B018 - and what was read is kept
         folder.write_recipe(to_toml(recipe))
+        listener.plan(first_plan(datasets))
         template = [job.template.key] if recipe.keep else []
         key = canonical_hash([recipe.model_dump(mode="json"), [one.result_key for one in datasets], *template])
         if not folder.is_published(key):
+            listener.plan(planned_steps(datasets))
             results, left_out = _results(datasets)
             inputs = {one.name: one.source.key for one in datasets if one.spec.path is not None}
             text = job.template.value if recipe.keep else None

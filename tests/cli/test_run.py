@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -85,12 +86,21 @@ def test_json_is_one_object_on_standard_output(finished: tuple[Path, Result]) ->
     assert Path(record["report"]).is_file()
     assert record["counts"][0]["used"] == 80
     assert (out / "manifest.json").is_file()
+    assert record["answer"] == json.loads((out / "answer.json").read_text(encoding="utf-8"))
+    assert len(record["answer"]["tiles"]) == 4
+    known = {one["id"]: one for one in json.loads((out / "observations.json").read_text(encoding="utf-8"))}
+    assert {"share_needed", "share_random_small", "adds_to_confidence"} <= {
+        one["claim"] for one in record["observations"]
+    }
+    assert all(one == known[one["id"]] and one["assignment"] is None for one in record["observations"])
+    assert record["seconds"] > 0
 
 
 def test_progress_goes_to_standard_error(finished: tuple[Path, Result], questions: Path) -> None:
     _, result = finished
     assert f"file:{questions}" in result.stderr
     assert "knockout" in result.stderr
+    assert re.search(r"^step \d+ of \d+: knockout", result.stderr, re.M)
     assert "error" not in result.stderr
 
 
@@ -111,12 +121,18 @@ def test_quiet_json_is_the_object_alone(finished: tuple[Path, Result], model: Pa
     assert json.loads(again.stdout) == json.loads(first.stdout)
 
 
-def test_without_json_chart_and_report_are_named(finished: tuple[Path, Result], model: Path, questions: Path) -> None:
+def test_a_run_ends_with_its_card_then_chart_and_report(
+    finished: tuple[Path, Result], model: Path, questions: Path
+) -> None:
     out, _ = finished
+    card = json.loads((out / "answer.json").read_text(encoding="utf-8"))
     again = run("--model", model, "--dataset", f"file:{questions}", "--out", out, *QUICK)
     assert (again.exit_code, again.stdout) == (0, "")
-    assert str(out / "figures" / "delta_p.png") in again.stderr
-    assert str(out / "report.html") in again.stderr
+    told = " ".join(again.stderr.split())
+    parts = [" ".join(card["sentence"].split()), *(tile["label"] for tile in card["tiles"]),
+             str(out / "report.html"), str(out / "figures" / "delta_p.png"), "anchorscope view"]  # fmt: skip
+    places = [told.index(part) for part in parts]
+    assert places == sorted(places)
 
 
 def test_the_recipe_of_a_run_repeats_it(

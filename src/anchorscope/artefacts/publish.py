@@ -21,6 +21,8 @@ from anchorscope.progress import Progress
 from anchorscope.recipe import to_toml
 from anchorscope.report.render import write_all
 
+REPORT = "report"
+"""The last step: result files, figures and the page."""
 _OF_EXPERIMENTS = ("experiments", "experiment_items", "unavailable")
 
 
@@ -29,8 +31,10 @@ def publish(
     progress: Progress,
 ) -> None:  # fmt: skip
     """Writes the run's results beside the old ones, reads them back for the report, and puts all in place at once."""
+    progress.begin(REPORT)
     with folder_beside(folder.path / RESULTS.removesuffix(PARTIAL)) as made:
         _publish(made, folder, run, results, left_out, key, progress)
+    progress.done(REPORT)
 
 
 def _publish(
@@ -84,7 +88,7 @@ def _publish(
         "steps": steps,
     }
     write_all(FinishedRun(made, manifest, run.recipe, folder.path).findings, made, progress)
-    report = {"step": "report", "seconds": round(time.monotonic() - began, 3), "key": key}
+    report = {"step": REPORT, "seconds": round(time.monotonic() - began, 3), "key": key}
     peaks = peak_memory_mb()
     manifest["steps"] = [*steps, {**report, "peak_memory_mb": max(peaks.values()), "peaks": peaks}]
     manifest["elapsed_seconds"] = round(run.seconds + time.monotonic() - began, 3)
