@@ -170,6 +170,17 @@ def test_a_small_sure_change_is_hardly_one() -> None:
     assert answered(small, large).endswith("It hardly changes with size: +2 percentage points [1, 3].")
 
 
+def test_datasets_that_go_other_ways_than_the_mean_are_named() -> None:
+    def of(name: str, popqa: float, nq: float, parameters: int) -> Findings:
+        return with_shares(run(name, parameters=parameters), World(share=popqa), World(share=nq))
+
+    small = of("a", 0.3, 0.6, 10**8)
+    told = answered(small, of("b", 0.6, 0.3, 10**9))
+    assert told.endswith(". But it grows on PopQA (+30 [18, 41]) and it falls on NQ (−30 [−41, −18]).")
+    assert answered(small, of("b", 0.9, 0.3, 10**9)).endswith(". But it falls on NQ (−30 [−41, −18]).")
+    assert "But" not in answered(small, of("b", 0.6, 0.9, 10**9))
+
+
 def test_where_nothing_can_be_compared_every_run_answers_for_itself() -> None:
     one, other = run("a", datasets=("popqa",)), run("b", 0.7, datasets=("nq",))
     told = answered(one, other)

@@ -30,7 +30,7 @@ def answer(compared: Compared, across: Sequence[Reading], cards: Mapping[str, An
              for place, one in enumerate(share["values"])]  # fmt: skip
     shared = [display_name(name) for name in order_by_size(compared.runs).datasets]
     over = f"On {listing(shared)}" if len(shared) < 2 else f"In the mean over {listing(shared)}"
-    return f"{over}, {listing(named)}. {_change(share)}"
+    return f"{over}, {listing(named)}. {_change(share)}{_by_direction(share, across)}"
 
 
 def _change(share: Reading) -> str:
@@ -43,6 +43,18 @@ def _change(share: Reading) -> str:
         moved = several and not share["monotone"]
         return f"It {'goes up and down' if moved else 'hardly changes'} {share['along']}: {points_}."
     return f"Whether it changes {share['along']} is undecided: {points_}."
+
+
+def _by_direction(share: Reading, across: Sequence[Reading]) -> str:
+    """The datasets on which it surely goes another way than in the mean; the mean alone would hide them."""
+    mean = share["value"] > 0 if share["verdict"] == "holds" else None
+    own = [one for one in across if one["claim"] == share["claim"] and one["dataset"] and one["verdict"] == "holds"]
+    other = [one for one in own if (one["value"] > 0) != mean] if mean is not None else own
+    if not share["dataset"] and other:
+        told = [f"it {'grows' if one['value'] > 0 else 'falls'} on {display_name(one['dataset'])} "
+                f"({_signed(one['value'])}{_ends(one)})" for one in other]  # fmt: skip
+        return f" But {listing(told)}."
+    return ""
 
 
 def setting(compared: Compared) -> str:

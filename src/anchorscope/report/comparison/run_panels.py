@@ -38,6 +38,7 @@ from anchorscope.report.shares import CONTROLS, has_shares, share_rows
 _NUMBERS = ("layer", "relative_depth", "ci_low", "ci_high", "n", "n_groups")
 _PANEL_WIDTHS = {1: 5.6, 2: 4.35, 3: 3.6, 4: 3.05}  # inches, by panels in a row
 _PANEL_HEIGHT, _GAPS = 3.3, (0.42, 0.86)
+_HANDLE_INCHES, _LEGEND_LETTERS = 0.75, 14.5  # of an entry in the legend: its line and gap, letters in an inch
 _TITLE_LETTERS, _TITLE_POINTS, _SMALLEST_POINTS = 11.0, 10.0, 6.5  # of a panel's title: letters in an inch, sizes
 _SHARE_NOTE = (
     "Λ: the share of the probe's evidence that needs the question's key words. Bands: 95 % intervals over groups of "
@@ -97,7 +98,9 @@ class RunPanels(Display):
         """Draw the panels, up to four in a row; those left over in the last row stay empty."""
         rows, columns = panel_grid(len(self.panels))
         width, handles = _PANEL_WIDTHS[columns], self.handles()
-        legend = Legend(handles, max(1, min(len(handles), 2 * columns, 4)), self.notes)
+        longest = max((len(str(one.get_label())) for one in handles), default=0)
+        fitting = int(columns * width / (_HANDLE_INCHES + longest / _LEGEND_LETTERS))
+        legend = Legend(handles, max(1, min(len(handles), fitting, 4)), self.notes)
         grid = Grid([width] * columns, [_PANEL_HEIGHT] * rows, gap_x=_GAPS[0], gap_y=_GAPS[1])
         page = canvas(self.title, grid, legend)
         for axes, (run, title) in zip(page.panels, self.panels.items(), strict=False):
@@ -162,7 +165,8 @@ class SharePanels(RunPanels):
         lines: list[Line] = []
         for dataset, colours in self.styles.items():
             mine = rows.filter(pl.col("dataset") == dataset)
-            for control, look in CONTROL_LINES.items():
+            for control in CONTROL_LINES:
+                look = self._control_style(control, colours)
                 lines += broken_lines(mine.filter(pl.col("intervention") == control), n_layers, look, band=False)
             knockout = mine.filter(pl.col("intervention") == "knockout")
             lines += broken_lines(knockout, n_layers, {"zorder": 3} | self._style(colours))
@@ -178,6 +182,13 @@ class SharePanels(RunPanels):
 
     def _heights(self, panels: Sequence[Axes]) -> tuple[float, float]:
         return LOWEST, HIGHEST
+
+    def _control_style(self, control: str, colours: DatasetStyle) -> dict[str, Any]:
+        """Of several datasets random words have their dataset's colour, and the other controls step back."""
+        look = dict(CONTROL_LINES[control])
+        if len(self.styles) == 1:
+            return look
+        return look | ({"color": colours.q_colour} if control == "random" else {"linewidth": 0.6, "alpha": 0.55})
 
     def _style(self, colours: DatasetStyle) -> dict[str, Any]:
         marked = {"marker": colours.marker, "markersize": 4.4, "markeredgewidth": 0.0, "markevery": 4}

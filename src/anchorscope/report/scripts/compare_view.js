@@ -24,11 +24,21 @@ function comparedShares(node, data) {
     prefix: "cs",
     start: { ...COMPARED_SHARES, site: start.site, position: start.position, depth: start.depth },
     controls: shareChoices(shares),
-    specs: (view) => panels.map(({ run, page, find }) => panelOf(run, shareSpec(page, find, placed(run, view)), "Λ")),
+    specs: (view) => panels.map(({ run, page, find }) => {
+      const spec = shareSpec(page, find, placed(run, view));
+      return panelOf(run, { ...spec, series: spec.series.map((series) => controlOf(menu.datasets, series)) }, "Λ");
+    }),
     extras: (view) => controlEntries({ ...menu, shares }, view),
     caption: (view) => `${shareCaption({ shares }, view)} One y axis for all panels.`,
     file: () => ({ title: "Question share Λ", name: "question_share", valueName: "share" }),
   }, lists, leads);
+}
+
+/** Of several datasets random words have their dataset's colour, and the other controls step back. */
+function controlOf(datasets, series) {
+  if (!series.quiet || datasets.length < 2) return series;
+  if (series.record.intervention !== "random") return { ...series, width: 0.7 };
+  return { ...series, colour: datasets.find(({ id }) => id === series.record.dataset).q };
 }
 
 function comparedCurves(node, data) {
