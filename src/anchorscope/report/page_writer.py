@@ -29,9 +29,7 @@ CHART_SCRIPTS = (
     "chart_export", "chart_view",
 )  # fmt: skip
 """What every page with a chart needs, in the order in which they build on each other."""
-REPORT_SCRIPTS = (
-    *CHART_SCRIPTS, "share_view", "delta_p_view", "probe_view", "item_store", "item", "item_list", "explorer",
-)  # fmt: skip
+REPORT_SCRIPTS = (*CHART_SCRIPTS, "item_store", "item", "item_list", "explorer")
 """The scripts of report.html."""
 STYLES = ("chart", "explorer", "compare", "detection")
 """Style sheets beside the page's own."""
