@@ -60,6 +60,13 @@ def surviving_scores(findings: Findings) -> pl.DataFrame:
     return found.filter(pl.col("line").is_in(list(SURVIVING_LOOKS)))
 
 
+def auc_span(findings: Findings) -> tuple[float, float]:
+    """One y axis for both charts."""
+    drawn = pl.concat([probe_scores(findings), surviving_scores(findings)])
+    low, high = spanned(drawn, "auc", 0.05, (0.5, 0.6))
+    return low, min(1.0, high)
+
+
 def _scores(findings: Findings) -> pl.DataFrame:
     return findings.probe_scores.filter(pl.col("dataset").is_in(findings.datasets) & pl.col("auc").is_finite())
 
@@ -81,8 +88,6 @@ def _chart(
     findings: Findings, prefix: str, file: str, title: str, menus: Sequence[Menu], looks: Mapping[str, Look],
     lines: list[list[Any]],
 ) -> LiveChart:  # fmt: skip
-    drawn = pl.concat([probe_scores(findings), surviving_scores(findings)])  # one axis for both charts
-    low, high = spanned(drawn, "auc", 0.05, (0.5, 0.6))
-    axis = Axis("AUC", low, min(1.0, high), 0.5, 3)
+    axis = Axis("AUC", *auc_span(findings), 0.5, 3)
     panel = LivePanel(findings.n_layers, lines)
     return LiveChart(prefix, "auc", title, axis, SCALE, menus, looks, [panel], file=file)

@@ -14,6 +14,7 @@ import polars as pl
 from anchorscope.catalogue import INTERVENTIONS, intervention_label
 from anchorscope.report.assignment_rules import MENU_TITLES
 from anchorscope.report.auc_data import probe_chart, surviving_chart
+from anchorscope.report.charts.delta_p import delta_p_span, own_probe
 from anchorscope.report.charts.live_chart import (
     OWN,
     Axis,
@@ -24,7 +25,6 @@ from anchorscope.report.charts.live_chart import (
     choices_of,
     live_lines,
     place_menus,
-    spanned,
 )
 from anchorscope.report.charts.question_share import HIGHEST, LOWEST
 from anchorscope.report.experiments.experiment_rows import TRUTHS
@@ -83,11 +83,9 @@ def delta_p_chart(
                             by=("dataset", "group"))  # fmt: skip
         marks = [] if titles else _reference_marks(run, menus, datasets, several)
         panels.append(LivePanel(run.n_layers, lines, marks, title))
-    drawn = pl.concat([table.select("delta_p", "ci_low", "ci_high", "n", "n_groups", "truth") for table in tables])
-    low, high = spanned(drawn, "delta_p", 10.0, (-10.0, 10.0), within=pl.col("truth") == "all")
     whole = all(one.height == every.height for one, every in zip(fitting, found, strict=True))
     return LiveChart(
-        "dp", "delta_p", "ΔP per layer", Axis("ΔP, percentage points", max(-100.0, low), min(100.0, high), 0.0, 1),
+        "dp", "delta_p", "ΔP per layer", Axis("ΔP, percentage points", *delta_p_span(*found), 0.0, 1),
         CURVE_SCALE, menus, looks, panels, mark_words="l* of a fold: the layer that sorts its items",
         point_words="the middle one of them, whose numbers the text quotes", relative=relative,
         note="" if whole else "Further curves are in curves.csv.",
@@ -166,8 +164,7 @@ def _points(run: Findings, layers: Mapping[str, int | None]) -> Any:
 def _curves(findings: Findings) -> pl.DataFrame:
     """Rows of curves.csv that have a value and items, each rule measured by its own probe."""
     there = pl.col("delta_p").is_finite() & (pl.col("n") > 0) & pl.col("dataset").is_in(findings.datasets)
-    again = pl.col("variant").eq_missing("refit")
-    return findings.curves.filter(there & (again == (pl.col("assignment") == "retained")))
+    return findings.curves.filter(there & own_probe())
 
 
 def _that_fit(findings: Findings, curves: pl.DataFrame, most_points: int) -> pl.DataFrame:

@@ -111,8 +111,8 @@ def share_id(datasets: Sequence[str], row: Mapping[str, Any]) -> str:
 def share_looks(datasets: Sequence[str]) -> dict[str, Look]:
     """The knockout of every dataset, two thirds, and every control."""
     looks = {}
-    for dataset, style in dataset_styles(datasets).items():
-        for group, (_, words) in _SHARE_GROUPS.items():
+    for group, (_, words) in _SHARE_GROUPS.items():
+        for dataset, style in dataset_styles(datasets).items():
             about = {"dataset": dataset, "intervention": "knockout", "group": group}
             colour, dash = (style.a_colour, DASHED) if group == LOWER else (style.q_colour, "")
             looks[share_id(datasets, about)] = Look(

@@ -6,10 +6,10 @@ from typing import Any
 import polars as pl
 
 from anchorscope.report.assignment_rules import RULES, rules_of
-from anchorscope.report.charts.auc_charts import BASELINES
+from anchorscope.report.charts.delta_p import shift_title
 from anchorscope.report.charts.line_chart import drawable
-from anchorscope.report.charts.reference_layer import shift_title
 from anchorscope.report.findings import Findings, auc_of, nested_auc, summary_of
+from anchorscope.report.looks import BASELINES
 from anchorscope.report.palette import GROUPS, Q_ANCHORED, display_name
 from anchorscope.report.wording import MISSING, Table, count, estimate, number, percent, points
 

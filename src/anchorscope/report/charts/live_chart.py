@@ -190,7 +190,7 @@ def whole(value: float | None, scale: int) -> int | None:
 
 
 def spanned(
-    table: pl.DataFrame, value: str, step: float, always: Sequence[float], *, within: pl.Expr | None = None
+    table: pl.DataFrame, value: str, step: float, always: Sequence[float], within: pl.Expr | None = None
 ) -> tuple[float, float]:
     """The range of all lines and of the intervals `within`, in whole steps; lines of few items do not stretch it."""
     enough = (pl.coalesce("n_groups", "n") if "n_groups" in table.columns else pl.col("n")) >= FEWEST_GROUPS

@@ -10,9 +10,10 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from anchorscope.report.charts.display import Display
+from anchorscope.report.charts.layer_chart import broken_lines
 from anchorscope.report.charts.layout import Grid, Legend, canvas, empty_panel, layer_axis, zero_line
 from anchorscope.report.charts.line_chart import Line, draw_lines
-from anchorscope.report.charts.question_share import HIGHEST, LOWEST, broken_lines
+from anchorscope.report.charts.question_share import HIGHEST, LOWEST
 from anchorscope.report.comparison.compared import Compared, panel_title
 from anchorscope.report.comparison.model_panels import GAPS, PANEL_HEIGHT, PANEL_WIDTHS, fitted_title, panel_grid
 from anchorscope.report.palette import CONTROL_GREY, DatasetStyle, dataset_styles, display_name

@@ -1,8 +1,8 @@
 """Readings of single numbers: what the groups lose at the reference layer, whom the rule sorts, what controls do, and
 how good the probe itself is."""
 
-from anchorscope.report.charts.auc_charts import BASELINES
 from anchorscope.report.findings import auc_of, nested_auc
+from anchorscope.report.looks import BASELINES
 from anchorscope.report.palette import A_ANCHORED, Q_ANCHORED
 from anchorscope.report.statements.reading_record import About, Reading
 from anchorscope.report.verdicts import (
