@@ -5,13 +5,12 @@ from dataclasses import replace
 import polars as pl
 from report_synthetic import SUMMARY_SCHEMA, make_findings
 
-from anchorscope.report.charts.delta_p import DeltaPChart
-from anchorscope.report.charts.truth_split import TruthSplitChart
+from anchorscope.report.charts.delta_p import DeltaPChart, TruthSplitChart
 from anchorscope.report.render import figures_of
 from anchorscope.report.run_page import write_report
 from anchorscope.report.run_tables import PER_GROUP, examples_table
-from anchorscope.report.statements.claims import judge
 from anchorscope.report.statements.all_statements import read
+from anchorscope.report.statements.claims import judge
 
 SCRIPT = "<script>alert('x')</script>"
 LINK = "[click](https://example.invalid) | `code` *bold*"

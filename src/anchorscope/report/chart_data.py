@@ -28,7 +28,7 @@ from anchorscope.report.charts.live_chart import (
 )
 from anchorscope.report.charts.question_share import HIGHEST, LOWEST
 from anchorscope.report.experiments.experiment_rows import TRUTHS
-from anchorscope.report.findings import Findings, headline_layer
+from anchorscope.report.findings import Findings
 from anchorscope.report.looks import group_id, group_looks, share_id, share_looks
 from anchorscope.report.palette import dataset_styles
 from anchorscope.report.shares import LOWER, UPPER, share_layer
@@ -74,7 +74,7 @@ def delta_p_chart(
     looks, several = group_looks(datasets), len(datasets) > 1
     panels = []
     for run, table, title in zip(runs, tables, titles or [""] * len(runs), strict=True):
-        layers = {name: headline_layer(run, name) for name in run.datasets}
+        layers = {name: share_layer(run, name) for name in run.datasets}
         shared: dict[str, Any] = {"by": ("dataset", "group"), "point": _points(run, layers)}
         lines = live_lines(table, menus, "delta_p", CURVE_SCALE, run.n_layers,
                            look=lambda row: group_id(datasets, row), **shared)  # fmt: skip
@@ -87,7 +87,7 @@ def delta_p_chart(
     return LiveChart(
         "dp", "delta_p", "ΔP per layer", Axis("ΔP, percentage points", *delta_p_span(*found), 0.0, 1),
         CURVE_SCALE, menus, looks, panels, mark_words="l* of a fold: the layer that sorts its items",
-        point_words="the middle one of them, whose numbers the text quotes", relative=relative,
+        point_words="at the layer that is tested: quoted in the text", relative=relative,
         note="" if whole else "Further curves are in curves.csv.",
     )  # fmt: skip
 
@@ -127,7 +127,7 @@ def share_chart(
     return LiveChart(
         "qs", "share", "Question share Λ per layer", Axis("Question share Λ", LOWEST, HIGHEST, 0.0, 2), SCORE_SCALE,
         menus, share_looks(datasets), panels, mark_words="layer that is tested",
-        point_words="the share there, which the text quotes", file="question_share", relative=relative,
+        point_words="quoted in the text", file="question_share", relative=relative,
         note="▴ and ▾ at the edge: the line goes on beyond the axis; there, and in gaps, there is too little evidence "
         "to divide by.",
     )  # fmt: skip

@@ -10,8 +10,8 @@ sys.path.insert(0, str(Path(__file__).parents[1]))  # pytest's import mode does 
 from report_further_synthetic import make_further
 
 from anchorscope.report.run_page import write_report
-from anchorscope.report.statements.claims import judge
 from anchorscope.report.statements.all_statements import read
+from anchorscope.report.statements.claims import judge
 
 
 @pytest.fixture(scope="session")

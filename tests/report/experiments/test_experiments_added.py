@@ -12,8 +12,8 @@ from anchorscope import catalogue
 from anchorscope.report.findings import EXPERIMENT_SCHEMA, Findings
 from anchorscope.report.render import figures_of
 from anchorscope.report.run_page import write_report
-from anchorscope.report.statements.claims import judge
 from anchorscope.report.statements.all_statements import read
+from anchorscope.report.statements.claims import judge
 
 MODULE = '''
 """A made-up experiment: how loud the answers are."""

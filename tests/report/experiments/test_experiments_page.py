@@ -15,8 +15,8 @@ from anchorscope.report.experiments.heads import head_of
 from anchorscope.report.experiments.section import experiment_charts, experiment_sections
 from anchorscope.report.findings import EXPERIMENT_ITEM_SCHEMA, EXPERIMENT_SCHEMA, UNAVAILABLE_SCHEMA
 from anchorscope.report.run_page import EXPERIMENT_FILES, write_report
-from anchorscope.report.statements.claims import judge
 from anchorscope.report.statements.all_statements import read
+from anchorscope.report.statements.claims import judge
 from anchorscope.report.wording import group_cells, p_value_cell, points
 
 CHARTS = experiment_charts()

@@ -21,9 +21,10 @@ from anchorscope.report.assignment_rules import PANEL_TITLES, RETAINED_TITLE
 from anchorscope.report.charts.layer_chart import LayerChart
 from anchorscope.report.charts.line_chart import CURVE_COLUMNS, POINTS_NOTE, drawable, missing_groups
 from anchorscope.report.charts.live_chart import spanned
-from anchorscope.report.findings import Findings, headline_layer
+from anchorscope.report.findings import Findings
 from anchorscope.report.looks import Look, group_looks
 from anchorscope.report.palette import A_ANCHORED, GROUPS, Q_ANCHORED, display_name
+from anchorscope.report.shares import share_layer
 
 CROSS_FITTED = "cross-fitted"
 TRUTHS = {"true": "true answers", "false": "false answers"}
@@ -80,7 +81,7 @@ class DeltaPChart(GroupChart):
         data = drawn.with_columns(pl.Series("reference_folds", folds, dtype=pl.Int64))
         knockout = drawn.filter(pl.col("intervention") == "knockout")
         empty = missing_groups(knockout, findings.datasets, PANEL_TITLES, "assignment")
-        points = {name: headline_layer(findings, name) for name in findings.datasets}
+        points = {name: share_layer(findings, name) for name in findings.datasets}
         return cls(
             data, (POINTS_NOTE, *empty), findings.model, findings.n_layers, findings.datasets,
             delta_p_span(findings.curves), layers, {name: at for name, at in points.items() if at is not None},
