@@ -173,7 +173,7 @@ function furtherNumber(effects, one) {
 
 /** Every intervention at the reference layer: number, bar, and whether the verdict changes. */
 function effectsTable(effects, drawnToo, toggle) {
-  const head = ["what was done", "tokens", "ΔP at l*", "", "verdict"].map((name, i) =>
+  const head = ["what was done", "tokens", "ΔP at l*", "as a bar", "verdict"].map((name, i) =>
     element("th", { scope: "col", class: i === 0 || i === 4 ? "words" : i === 3 ? "bar-cell" : null }, name));
   const digits = (value) => (Number.isInteger(value) ? 0 : 1);
   const about = (one) => ({ class: one.control ? "control" : null, "data-intervention": one.name });
