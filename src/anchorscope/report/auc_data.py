@@ -75,7 +75,7 @@ def _lines(
     findings: Findings, table: pl.DataFrame, menus: Sequence[Menu], anyway: Sequence[str] = ()
 ) -> list[list[Any]]:
     return live_lines(table, menus, "auc", SCALE, findings.n_layers, look=lambda row: row["line"], by=("line",),
-                      anyway=lambda row: anyway)  # fmt: skip
+                      anyway=anyway)  # fmt: skip
 
 
 def _menus(findings: Findings, table: pl.DataFrame, *, sites: bool = False) -> list[Menu]:

@@ -6,7 +6,7 @@ page should carry. Then what a reader would miss least goes first: further inter
 than the chart's, the splits by truth there, the splits of further interventions, other sites.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import polars as pl
@@ -56,54 +56,48 @@ def live_records(charts: Mapping[str, LiveChart]) -> dict[str, Any]:
 
 
 def delta_p_chart(
-    runs: Runs, datasets: Sequence[str], titles: Sequence[str] = (), *, rule: str = "plain", relative: bool = False,
-    most_points: int = MOST_POINTS,
+    runs: Runs, datasets: Sequence[str], titles: Mapping[str, str] | None = None, *, rule: str = "plain",
+    relative: bool = False, most_points: int = MOST_POINTS,
 ) -> LiveChart:  # fmt: skip
-    """ΔP per layer: rule, truth and site to choose, other interventions and positions folded."""
+    """ΔP per layer: rule, truth and site to choose, other interventions and positions folded.
+
+    `titles` are those of the panels, by run, where several runs stand side by side.
+    """
     found = [_curves(run) for run in runs]
     fitting = [_that_fit(run, curves, most_points // len(runs)) for run, curves in zip(runs, found, strict=True)]
     tables, starts = _own_places(runs, fitting)
+    cuts = {name: intervention_label(name) for name in INTERVENTIONS}
     menus = [
         chart_menu("rule", "Sorted by the rule", tables, MENU_TITLES, "groups by the rule {}", column="assignment",
                    start=rule),
         chart_menu("truth", "Answers", tables, TRUTHS, start="all"),
         *place_menus(tables, starts),
-        chart_menu("cut", "Intervention", tables, {name: intervention_label(name) for name in INTERVENTIONS},
-                   column="intervention", start="knockout", folded=True, named=True),
+        chart_menu("cut", "Intervention", tables, cuts, column="intervention", start="knockout", folded=True,
+                   named=True),
     ]  # fmt: skip
-    looks, several = group_looks(datasets), len(datasets) > 1
     panels = []
-    for run, table, title in zip(runs, tables, titles or [""] * len(runs), strict=True):
-        layers = {name: share_layer(run, name) for name in run.datasets}
-        shared: dict[str, Any] = {"by": ("dataset", "group"), "point": _points(run, layers)}
-        lines = live_lines(table, menus, "delta_p", CURVE_SCALE, run.n_layers,
-                           look=lambda row: group_id(datasets, row), **shared)  # fmt: skip
-        lines += live_lines(table.filter(pl.col("intervention") == "random"), menus, "delta_p", CURVE_SCALE,
-                            run.n_layers, look=lambda row: f"{group_id(datasets, row)}r", anyway=lambda row: ("cut",),
-                            by=("dataset", "group"))  # fmt: skip
-        marks = [] if titles else _reference_marks(run, menus, datasets, several)
-        panels.append(LivePanel(run.n_layers, lines, marks, title))
+    for run, table in zip(runs, tables, strict=True):
+        about = (menus, "delta_p", CURVE_SCALE, run.n_layers)
+        lines = live_lines(table, *about, look=lambda row: group_id(datasets, row), by=("dataset", "group"),
+                           point=_points(run, titles))  # fmt: skip
+        lines += live_lines(table.filter(pl.col("intervention") == "random"), *about, by=("dataset", "group"),
+                            look=lambda row: f"{group_id(datasets, row)}r", anyway=("cut",))  # fmt: skip
+        panels.append(_panel(run, lines, _marks(menus, datasets, _references(run)), titles))
     whole = all(one.height == every.height for one, every in zip(fitting, found, strict=True))
+    axis = Axis("ΔP, percentage points", *delta_p_span(*found), 0.0, 1)
     return LiveChart(
-        "dp", "delta_p", "ΔP per layer", Axis("ΔP, percentage points", *delta_p_span(*found), 0.0, 1),
-        CURVE_SCALE, menus, looks, panels, mark_words="l* of a fold: the layer that sorts its items",
+        "cp" if titles else "dp", "delta_p", "ΔP per layer", axis, CURVE_SCALE, menus, group_looks(datasets), panels,
+        mark_words="l* of a fold: the layer that sorts its items",
         point_words="at the layer that is tested: quoted in the text", relative=relative,
         note="" if whole else "Further curves are in curves.csv.",
     )  # fmt: skip
 
 
 def share_chart(
-    runs: Runs, datasets: Sequence[str], titles: Sequence[str] = (), *, relative: bool = False
+    runs: Runs, datasets: Sequence[str], titles: Mapping[str, str] | None = None, *, relative: bool = False
 ) -> LiveChart:
     """Λ per layer with every control, or of the held-out thirds."""
-    known = pl.col("share").is_finite()
-    tables, starts = _own_places(runs, [
-        run.question_share.filter(known & pl.col("dataset").is_in(run.datasets)).with_columns(
-            shown=pl.when(pl.col("group") == "all").then(pl.lit("all")).otherwise(pl.lit("thirds")))
-        for run in runs
-    ])  # fmt: skip
-    thirds = (pl.col("intervention") == "knockout") & pl.col("group").is_in([LOWER, UPPER])
-    tables = [table.filter((pl.col("group") == "all") | thirds) for table in tables]
+    tables, starts = _own_places(runs, [_shares(run) for run in runs])
     kinds = {"all": "all items, beside the controls",
              "thirds": "the third with the lowest and with the highest predicted share, held out: lines that lie on "
                        "each other mean that items do not differ"}  # fmt: skip
@@ -113,24 +107,28 @@ def share_chart(
         *place_menus(tables, starts),
     ]
     panels = []
-    for run, table, title in zip(runs, tables, titles or [""] * len(runs), strict=True):
-        layers = {name: share_layer(run, name) for name in run.datasets} if table.height else {}
+    for run, table in zip(runs, tables, strict=True):
         lines = live_lines(table, menus, "share", SCORE_SCALE, run.n_layers, by=("dataset", "intervention", "group"),
-                           look=lambda row: share_id(datasets, row), point=_points(run, layers))  # fmt: skip
-        colours, several = dataset_styles(datasets), len(datasets) > 1
-        at = {"site": run.site, "position": run.position}
-        marks = [
-            [choices_of(menus, at), colours[name].q_colour if several else "var(--ink)", row, [layers[name]]]
-            for row, name in enumerate(datasets) if layers.get(name) is not None and not titles
-        ]  # fmt: skip
-        panels.append(LivePanel(run.n_layers, lines, [mark for mark in marks if mark[0] is not None], title))
+                           look=lambda row: share_id(datasets, row), point=_points(run, titles))  # fmt: skip
+        tested = {(name, run.site, run.position): [layer] for name in run.datasets
+                  if (layer := share_layer(run, name)) is not None}  # fmt: skip
+        panels.append(_panel(run, lines, _marks(menus, datasets, tested), titles))
     return LiveChart(
-        "qs", "share", "Question share Λ per layer", Axis("Question share Λ", LOWEST, HIGHEST, 0.0, 2), SCORE_SCALE,
-        menus, share_looks(datasets), panels, mark_words="layer that is tested",
-        point_words="quoted in the text", file="question_share", relative=relative,
+        "cs" if titles else "qs", "share", "Question share Λ per layer",
+        Axis("Question share Λ", LOWEST, HIGHEST, 0.0, 2), SCORE_SCALE, menus, share_looks(datasets), panels,
+        mark_words="layer that is tested", point_words="quoted in the text", file="question_share", relative=relative,
         note="▴ and ▾ at the edge: the line goes on beyond the axis; there, and in gaps, there is too little evidence "
         "to divide by.",
     )  # fmt: skip
+
+
+def _panel(
+    run: Findings, lines: list[list[Any]], marks: list[list[Any]], titles: Mapping[str, str] | None
+) -> LivePanel:
+    """A panel among several has a title, and no ticks: its text quotes no layer."""
+    if titles is None:
+        return LivePanel(run.n_layers, lines, marks)
+    return LivePanel(run.n_layers, lines, (), titles[run.model], run.model)
 
 
 def _own_places(runs: Runs, tables: Sequence[pl.DataFrame]) -> tuple[list[pl.DataFrame], dict[str, str]]:
@@ -147,18 +145,23 @@ def _own_places(runs: Runs, tables: Sequence[pl.DataFrame]) -> tuple[list[pl.Dat
     return found, starts
 
 
-def _points(run: Findings, layers: Mapping[str, int | None]) -> Any:
-    """The headline layer of lines that the text quotes: of the knockout, at the headline place."""
+def _points(run: Findings, titles: Mapping[str, str] | None) -> Callable[[Mapping[str, Any]], int | None]:
+    """The layer of lines that the text quotes: of the knockout, at the headline place."""
+    layers = {name: share_layer(run, name) for name in run.datasets} if titles is None else {}
 
     def point(row: Mapping[str, Any]) -> int | None:
-        here = row["site"] in (run.site, OWN) and row["position"] in (run.position, OWN)
-        return layers.get(row["dataset"]) if here and row["intervention"] == "knockout" else None
+        here = (row["site"], row["position"], row["intervention"]) == (run.site, run.position, "knockout")
+        return layers.get(row["dataset"]) if here else None
 
     return point
 
 
-
-
+def _shares(findings: Findings) -> pl.DataFrame:
+    """Rows of question_share.csv that have a value: all items, and two of the knockout's thirds."""
+    thirds = (pl.col("intervention") == "knockout") & pl.col("group").is_in([LOWER, UPPER])
+    known = pl.col("share").is_finite() & pl.col("dataset").is_in(findings.datasets)
+    shown = pl.when(pl.col("group") == "all").then(pl.lit("all")).otherwise(pl.lit("thirds"))
+    return findings.question_share.filter(known & ((pl.col("group") == "all") | thirds)).with_columns(shown=shown)
 
 
 def _curves(findings: Findings) -> pl.DataFrame:
@@ -179,19 +182,24 @@ def _that_fit(findings: Findings, curves: pl.DataFrame, most_points: int) -> pl.
     return curves.filter(here & main)
 
 
-def _reference_marks(
-    findings: Findings, menus: Sequence[Menu], datasets: Sequence[str], several: bool
-) -> list[list[Any]]:
-    """Per dataset and place a row of ticks: the reference layers of the folds, as the plain rule used them."""
+def _references(findings: Findings) -> dict[tuple[str, str, str], list[int]]:
+    """Per dataset, site and position the reference layers of the folds, as the plain rule used them."""
     plain = findings.pathways.filter(pl.col("assignment") == "plain").drop_nulls("reference_layer")
     by_site = plain.group_by("dataset", "site", "position", maintain_order=True).agg(pl.col("reference_layer").unique())
     found = {(d, s, p): sorted(layers) for d, s, p, layers in by_site.iter_rows()}
     for name, layers in findings.reference_layers.items():
         found[name, findings.site, findings.position] = sorted(set(layers))
+    return found
+
+
+def _marks(
+    menus: Sequence[Menu], datasets: Sequence[str], layers: Mapping[tuple[str, str, str], list[int]]
+) -> list[list[Any]]:
+    """A row of ticks per dataset, at the places where it has layers to mark."""
     styles, marks = dataset_styles(datasets), []
-    for (name, site, position), layers in found.items():
+    for (name, site, position), marked in layers.items():
         choices = choices_of(menus, {"site": site, "position": position}) if name in styles else None
         if choices is not None:
-            colour = styles[name].q_colour if several else "var(--ink)"
-            marks.append([choices, colour, list(datasets).index(name), layers])
+            colour = styles[name].q_colour if len(datasets) > 1 else "var(--ink)"
+            marks.append([choices, colour, list(datasets).index(name), marked])
     return marks

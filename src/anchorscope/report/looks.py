@@ -87,7 +87,7 @@ def group_looks(datasets: Sequence[str]) -> dict[str, Look]:
     return looks
 
 
-_CONTROL_LOOKS = {
+CONTROL_LOOKS = {
     "random": Look("", CONTROL_GREY, DOTTED, width=1.7, quiet=True),
     "random-mass": Look("", CONTROL_GREY, "7 2 1.5 2", width=1.3, quiet=True),
     # The last three lie on the zero line where all is well: markers tell them from it.
@@ -95,6 +95,7 @@ _CONTROL_LOOKS = {
     "permuted": Look("", "#8a8a8a", marker="o", hollow=True, width=1.1, quiet=True),
     "random-weights": Look("", "#8a6a3c", "8 3", width=1.3, quiet=True),
 }
+"""Of the question share; those who draw them name them."""
 
 
 _SHARE_GROUPS = {"all": ("k", "Key words cut"), UPPER: ("u", "Upper third"), LOWER: ("l", "Lower third")}
@@ -124,7 +125,7 @@ def share_looks(datasets: Sequence[str]) -> dict[str, Look]:
         for dataset in datasets:
             about = {"dataset": dataset, "intervention": cut, "group": "all"}
             name = f"{entry} ({display_name(dataset)})"
-            looks[share_id(datasets, about)] = replace(_CONTROL_LOOKS[cut], name=name, entry=entry, about=about)
+            looks[share_id(datasets, about)] = replace(CONTROL_LOOKS[cut], name=name, entry=entry, about=about)
     return looks
 
 

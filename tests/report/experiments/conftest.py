@@ -11,7 +11,6 @@ from report_further_synthetic import make_further
 
 from anchorscope.report.run_page import write_report
 from anchorscope.report.statements.all_statements import read
-from anchorscope.report.statements.claims import judge
 
 
 @pytest.fixture(scope="session")
@@ -24,5 +23,5 @@ def further():
 def page(further, tmp_path_factory) -> Path:
     """Its report, without figures: those are drawn one by one in other tests."""
     folder = tmp_path_factory.mktemp("further")
-    write_report(further, read(further), judge([further]), folder)
+    write_report(further, read(further), folder)
     return folder

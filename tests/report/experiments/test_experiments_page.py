@@ -14,9 +14,8 @@ from anchorscope.report.experiments.experiment_rows import find, select
 from anchorscope.report.experiments.heads import head_of
 from anchorscope.report.experiments.section import experiment_charts, experiment_sections
 from anchorscope.report.findings import EXPERIMENT_ITEM_SCHEMA, EXPERIMENT_SCHEMA, UNAVAILABLE_SCHEMA
-from anchorscope.report.run_page import EXPERIMENT_FILES, write_report
+from anchorscope.report.run_page import write_report
 from anchorscope.report.statements.all_statements import read
-from anchorscope.report.statements.claims import judge
 from anchorscope.report.wording import group_cells, p_value_cell, points
 
 CHARTS = experiment_charts()
@@ -88,7 +87,7 @@ def test_the_page_shows_the_numbers(page):
         text = (page / name).read_text(encoding="utf-8")
         for wanted in (
             "Further evidence", "Knowledge boundary", "−52.0 [−54.0, −50.0]", "head 2, layers 6–8", "&lt; 0.001",
-            "0.87", "83.0\u00a0%", "popularity: none of 160 items", *EXPERIMENT_FILES,
+            "0.87", "83.0\u00a0%", "popularity: none of 160 items",
         ):  # fmt: skip
             assert wanted.replace("_", "\\_") in text or wanted in text, (name, wanted)
     ids = re.findall(r'id="([^"]+)"', (page / "report.html").read_text(encoding="utf-8"))
@@ -98,7 +97,7 @@ def test_the_page_shows_the_numbers(page):
 
 def test_a_run_without_experiments_has_no_such_part(tmp_path):
     findings = make_findings(("atlas",))
-    write_report(findings, read(findings), judge([findings]), tmp_path)
+    write_report(findings, read(findings), tmp_path)
     for name in ("report.html", "report.md"):
         text = (tmp_path / name).read_text(encoding="utf-8")
         assert "Further evidence" not in text
@@ -109,7 +108,7 @@ def test_a_reason_cannot_bring_markup(tmp_path):
     findings = make_further(("atlas",))
     bad = "<script>x</script> [a](https://b.invalid) | c"
     findings = replace(findings, unavailable=findings.unavailable.with_columns(reason=pl.lit(bad)))
-    write_report(findings, read(findings), judge([findings]), tmp_path)
+    write_report(findings, read(findings), tmp_path)
     assert "<script>x" not in (tmp_path / "report.html").read_text(encoding="utf-8")
     text = (tmp_path / "report.md").read_text(encoding="utf-8")
     assert "<script" not in text

@@ -71,6 +71,8 @@ class LivePanel:
     marks: Sequence[Sequence[Any]] = ()
     """Per row of ticks: choices, colour, row, layers."""
     title: str = ""
+    run: str = ""
+    """The run's name, where there are several."""
 
 
 @dataclass(frozen=True)
@@ -138,7 +140,7 @@ Row = Mapping[str, Any]
 
 def live_lines(
     table: pl.DataFrame, menus: Sequence[Menu], value: str, scale: int, n_layers: int, *,
-    look: Callable[[Row], str], anyway: Callable[[Row], Iterable[str]] = lambda row: (),
+    look: Callable[[Row], str], anyway: Sequence[str] = (),
     point: Callable[[Row], int | None] = lambda row: None, by: Sequence[str] = (),
 ) -> list[list[Any]]:  # fmt: skip
     """The lines of a table, one per combination of menus and further columns.
@@ -152,7 +154,7 @@ def live_lines(
     found = grouped.agg("layer", pl.col("n").max().alias("items"), pl.col("groups").max(), *columns)
     lines = []
     for row in found.iter_rows(named=True):
-        choices = choices_of(menus, row, anyway(row))
+        choices = choices_of(menus, row, anyway)
         if choices is None:
             continue
         layer = point(row)

@@ -54,7 +54,7 @@ function chartView(node, plan) {
   const more = element("details", { class: "more-options screen-only" }, element("summary", {}, "More options"),
     controlRow(foldedControls(plan, controls)),
     element("div", { class: "chart-foot" }, exportButtons(() => ({
-      specs: panels.map(({ chart }) => chart.spec()), title: `${pageData("chart-data").model || ""} ${plan.title}`.trim(),
+      specs: panels.map(({ chart }) => chart.spec()), title: [pageData("chart-data").model, plan.title].filter(Boolean).join(": "),
       name: plan.file, valueName: plan.value,
     }))));
   const places = panels.map(({ place }) => place);
@@ -107,7 +107,7 @@ function panelSeries(plan, panel, view, entries) {
     const [id, , n, few, point] = line;
     const { hollow, about = {}, entry, of, dash = null, ...look } = plan.looks[id];
     const chosen = Object.fromEntries(plan.menus.map((menu) => [menu.column, view[menu.name]]));
-    const record = { ...(panel.title ? { run: panel.title } : {}), ...chosen, ...about, n };
+    const record = { ...(panel.run ? { run: panel.run } : {}), ...chosen, ...about, n };
     const thin = few && !look.quiet ? { dash: "1.5 4", width: 1.2, marker: null, few } : {};
     return {
       ...look, id, dash, open: hollow, entry: entries[id], bundle: entry, of, record, point: point < 0 ? null : point,

@@ -10,20 +10,29 @@ other can then never both hold, however odd the draws are.
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Literal
 
 from anchorscope.report.statements.run_curves import RunCurves
 from anchorscope.report.verdicts import WORST_FIRST, Verdict, has_interval, inside
+from anchorscope.report.wording import estimate, points
 from anchorscope.stats.estimate import Estimate
 
 Needs = Literal["one model", "several datasets", "two model sizes"]
+Unit = Literal["points", "share of the depth", "layers", "ratio"]
 
 TOO_WIDE = "the interval is too wide"
 NO_DRAWS = "a curve is missing: its group has no items, or the run kept no draws"
 TOO_FEW = "too few items or draws for an interval"
 NOT_DEFINED = "there is no such number here: too few layers, or nothing to divide by"
 RANDOM_WEIGHTS = "random weights are no evidence"
+
+_SHOWN: dict[Unit, Callable[[Estimate], str]] = {
+    "points": points,
+    "share of the depth": lambda found: estimate(found, 0, 100.0, "\u00a0%"),
+    "layers": lambda found: estimate(found, 1),
+    "ratio": estimate,
+}
 
 
 @dataclass(frozen=True)
@@ -42,32 +51,41 @@ class Part:
     """Why it is undecided."""
     margin: float = math.nan
     """How far the value lies on the claim's side; below zero on the other."""
-    unit: str = ""
-    """Where the number is of another kind than the claim's others."""
+    unit: Unit = "points"
 
 
 @dataclass(frozen=True)
-class Judgement:
-    """The verdict on a claim under one rule."""
+class Condition:
+    """A number of some curves, and where it has to lie."""
 
-    verdict: Verdict
-    found: Estimate | None
-    """The number of the part that speaks most against the claim."""
-    told: str
-    """What was found, with that number, as a phrase."""
-    reason: str
-    """Why it is undecided; else empty."""
-    parts: tuple[Part, ...]
-    """All that it rests on."""
-    unit: str
-    """Of the number."""
-    names_first: bool
-    """Whether the phrase begins with a name, which is written as it is."""
+    measure: Callable[..., Estimate]
+    words: str
+    """The number in a phrase, as {}."""
+    over: float = -math.inf
+    under: float = math.inf
+    unit: Unit = "points"
 
-    @property
-    def sentence(self) -> str:
-        """What was found, as a sentence of its own."""
-        return f"{self.told if self.names_first else self.told[:1].upper() + self.told[1:]}."
+    def judge(self, *curves: object) -> Part:
+        """Does it lie there? Surely, surely not, or the interval reaches over an edge."""
+        found = self.measure(*curves)
+        if math.isnan(found.value):
+            return missing(NOT_DEFINED)
+        words = self.words.format(_SHOWN[self.unit](found))
+        margin = min(found.value - self.over, self.under - found.value)
+        if not has_interval(found):
+            return Part("undecided", found, words, reason=TOO_FEW, unit=self.unit)
+        verdict = inside(found, self.over, self.under)
+        reason = TOO_WIDE if verdict == "undecided" else ""
+        return Part(verdict, found, words, reason=reason, margin=margin, unit=self.unit)
+
+
+@dataclass(frozen=True)
+class Check:
+    """How runs are asked about a claim."""
+
+    needs: Needs
+    ask: Callable[[Sequence[RunCurves]], list[Part]]
+    """What the runs say, part by part."""
 
 
 @dataclass(frozen=True)
@@ -81,42 +99,14 @@ class Claim:
     """The readings that say so."""
     against: tuple[int, ...]
     """Those that say otherwise."""
-    needs: Needs
-    check: Callable[[Sequence[RunCurves]], list[Part]]
-    """What the runs say, part by part."""
-    unit: str = "points"
+    check: Check
     opposes: tuple[str, ...] = ()
     """Claims that cannot hold where this one does."""
 
 
-@dataclass(frozen=True)
-class Judged:
-    """A claim with its verdicts on some runs."""
-
-    claim: Claim
-    models: tuple[str, ...]
-    plain: Judgement
-    """As the charts that were read are drawn."""
-    corrected: Judgement
-    """With the shift taken out that the cut gives to every item."""
-    site: str
-    position: str
-
-
-def decide(found: Estimate, words: str, *, over: float = -math.inf, under: float = math.inf) -> Part:
-    """Does it lie between the two? Surely, surely not, or the interval reaches over an edge."""
-    if math.isnan(found.value):
-        return missing(NOT_DEFINED)
-    margin = min(found.value - over, under - found.value)
-    if not has_interval(found):
-        return Part("undecided", found, words, reason=TOO_FEW)
-    verdict = inside(found, over, under)
-    return Part(verdict, found, words, reason=TOO_WIDE if verdict == "undecided" else "", margin=margin)
-
-
-def missing(reason: str, dataset: str = "", model: str = "") -> Part:
+def missing(reason: str) -> Part:
     """Nothing can be said, for a reason."""
-    return Part("undecided", None, "", dataset, model, reason)
+    return Part("undecided", None, "", reason=reason)
 
 
 def worst(parts: Sequence[Part]) -> Part:
@@ -124,13 +114,3 @@ def worst(parts: Sequence[Part]) -> Part:
     return min(
         parts, key=lambda part: (WORST_FIRST.index(part.verdict), part.margin if part.margin == part.margin else 0)
     )
-
-
-def both(main: Part, also: Part) -> Part:
-    """A claim of two conditions: where the second holds, the first has the say, with its number."""
-    return main if also.verdict == "holds" else worst([main, also])
-
-
-def named(part: Part, dataset: str, model: str) -> Part:
-    """The part with what it is about."""
-    return replace(part, dataset=dataset, model=model)
