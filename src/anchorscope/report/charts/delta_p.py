@@ -119,8 +119,8 @@ class TruthSplitChart(GroupChart):
         """True answers filled and wide, false ones open and narrow."""
         groups = {name: look for name, look in group_looks(self.datasets).items() if not look.quiet}
         return {
-            f"{name}{truth}": replace(look, name=f"{look.name}, {words}", marker="o", hollow=truth == "false",
-                                      width=2.0 if truth == "true" else 1.4)
+            f"{name}{truth}": replace(look, entry=f"{look.about['group']}, {words}", marker="o",
+                                      hollow=truth == "false", width=2.0 if truth == "true" else 1.4)
             for name, look in groups.items() for truth, words in TRUTHS.items()
         }  # fmt: skip
 

@@ -8,7 +8,7 @@ does not depend on the rule.
 
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import polars as pl
@@ -140,6 +140,10 @@ def broken_lines(
 
 
 def _handles(looks: Sequence[Look]) -> list[Line2D]:
-    """Every entry of the legend once."""
-    entries = {look.entry or look.name: look for look in reversed(looks)}
-    return [Line2D([], [], label=name, **look.style()) for name, look in reversed(entries.items())]
+    """Every entry of the legend once; one that stands for lines of several colours is in ink."""
+    entries: dict[str, list[Look]] = {}
+    for look in looks:
+        entries.setdefault(look.entry or look.name, []).append(look)
+    shown = {name: replace(some[0], colour=INK) if len({one.colour for one in some}) > 1 else some[0]
+             for name, some in entries.items()}  # fmt: skip
+    return [Line2D([], [], label=name, **look.style()) for name, look in shown.items()]

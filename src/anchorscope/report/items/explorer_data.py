@@ -26,7 +26,7 @@ from anchorscope.report.items.item_effects import ItemEffects, item_effects, ref
 from anchorscope.report.items.item_records import item_share, ordered_rules, pathways_of_items
 from anchorscope.report.palette import display_name
 
-LIMIT = 12_000_000
+LIMIT = 13_000_000
 """Bytes that the items may take in the page."""
 CHART = "knockout"
 FINE = 0.01

@@ -41,7 +41,8 @@ function readings(spec, scale, cursor) {
     .map((series) => {
       const i = indexAt(spec, scale, series, cursor);
       const [low, high] = [series.low, series.high].map((list) => (list ? list[i] : null));
-      const interval = !series.few && Number.isFinite(low) && Number.isFinite(high) ? `[${write(low)}, ${write(high)}]` : "";
+      const known = !series.few && Number.isFinite(low) && Number.isFinite(high);
+      const interval = known ? `[${write(low)}, ${write(high)}]` : "";
       return { series, value: series.values[i], text: write(series.values[i]), interval };
     })
     .filter((row) => Number.isFinite(row.value))

@@ -54,8 +54,10 @@ function chartView(node, plan) {
   const more = element("details", { class: "more-options screen-only" }, element("summary", {}, "More options"),
     controlRow(foldedControls(plan, controls)),
     element("div", { class: "chart-foot" }, exportButtons(() => ({
-      specs: panels.map(({ chart }) => chart.spec()), title: [pageData("chart-data").model, plan.title].filter(Boolean).join(": "),
-      name: plan.file, valueName: plan.value,
+      specs: panels.map(({ chart }) => chart.spec()),
+      title: [pageData("chart-data").model, plan.title].filter(Boolean).join(": "),
+      name: plan.file,
+      valueName: plan.value,
     }))));
   const places = panels.map(({ place }) => place);
   const sheet = places.length > 1
@@ -169,7 +171,7 @@ function legendKeys(plan, panels) {
 }
 
 function captionOf(plan, view, series) {
-  const words = plan.menus.map((menu) => (menu.options.find(([value]) => value === view[menu.name]) || ["", "", ""])[2]);
+  const words = plan.menus.map((menu) => menu.options.find(([value]) => value === view[menu.name])?.[2]);
   const few = series.some((one) => one.few) ? "Dotted without a band: fewer than 10 groups of items. " : "";
   return `Shown: ${words.filter(Boolean).join("; ")}. ${few}${plan.note}`.trim();
 }
@@ -223,7 +225,8 @@ const unpackedLines = new Map();
 /** Whole numbers of the page's data as the numbers they stand for. */
 function unpacked(line, scale) {
   if (!unpackedLines.has(line)) {
-    const [values, low, high] = line.slice(5).map((list) => list.map((value) => (value === null ? null : value / scale)));
+    const number = (value) => (value === null ? null : value / scale);
+    const [values, low, high] = line.slice(5).map((list) => list.map(number));
     unpackedLines.set(line, { values, low, high });
   }
   return unpackedLines.get(line);

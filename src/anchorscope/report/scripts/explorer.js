@@ -70,7 +70,7 @@ function explorer(node, data) {
     open(item);
   }
 
-  /** The items behind a line of a chart. Who is in which third is not kept: there they are sorted by their own share. */
+  /** The items behind a line of a chart. Who is in which third is not kept: they are sorted by their own share. */
   function showLine(record) {
     const third = record.group.endsWith("third");
     Object.assign(wanted, NO_FILTER, {

@@ -139,7 +139,7 @@ function drawSheet(svg, spec, scale) {
   }
   quietFirst.forEach((series, number) => plot.append(seriesLine(scale, series, number)));
   const write = spec.format || ((value) => shownNumber(value));
-  for (const series of quietFirst) plot.append(...beyondMarks(scale, series, write), ...pointRing(scale, series, write));
+  for (const one of quietFirst) plot.append(...beyondMarks(scale, one, write), ...pointRing(scale, one, write));
   if (!spec.series.length) {
     const middle = { class: "empty", x: inner.width / 2, y: inner.height / 2 };
     plot.append(drawn("text", middle, spec.empty || "nothing to show"));

@@ -1,4 +1,4 @@
-/* What is wider than the page says so and can be scrolled by keyboard; what fits is no stop on the way through the page. */
+/* What is wider than the page says so and can be scrolled by keyboard; what fits is no stop of the Tab key. */
 
 const scrollWatcher = new ResizeObserver((entries) => {
   for (const { target } of entries) {
