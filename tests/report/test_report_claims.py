@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import polars as pl
@@ -281,3 +282,11 @@ def test_opposite_claims_never_both_hold(corners, noise, away):
     for claim in opposed:
         if found[claim.id] == "holds":
             assert "holds" not in {found[other] for other in claim.opposes}, claim.id
+
+
+def test_the_docs_list_every_claim_with_its_sources():
+    page = (Path(__file__).parents[2] / "docs" / "earlier-readings.md").read_text(encoding="utf-8")
+    told = [tuple(line.strip("| ").split(" | ")) for line in page.splitlines() if line.count("|") == 4]
+    wanted = [(claim.text, *(", ".join(map(str, names)) or "–" for names in (claim.says, claim.against)))
+              for claim in CLAIMS]  # fmt: skip
+    assert told[2 : 2 + len(CLAIMS)] == wanted

@@ -117,7 +117,6 @@ def test_claims_are_there_where_they_are_asked_for(compared: Compared, pages: di
 def test_one_run_has_its_claims_and_no_trends(compared: Compared, tmp_path: Path) -> None:
     alone = replace(compared, runs=compared.runs[:1], folders=("a",), flags=())
     page = written(alone, tmp_path, claims=True)["html"]
-    assert page.count("of the depth on</td>") == 0
     assert all(claim.text.replace("'", "&#39;") in page for claim in CLAIMS)
     assert 'id="size"' not in page
     assert 'id="differences"' not in page
@@ -186,24 +185,29 @@ def test_a_failed_control_is_named_with_its_layers(compared: Compared) -> None:
     assert (one.run, one.dataset, one.layers) == ("Large", "PopQA", tuple(range(24, 30)))
     assert (one.tested, one.at_tested) == (17, False)
     assert controls_sentence(compared, found).startswith(
-        "A control fails: random words take more than a quarter of the share in Large on PopQA at layers 24–29 "
-        "(the tested layer 17 passes)."
+        "A control fails: random words take more than a quarter of the share at other layers in Large (PopQA: layers "
+        "24–29)."
     )
-    row = controls_table(found).rows[0]
-    assert row[:6] == ("✗ fails", "Large", "PopQA", "Random words take more than a quarter of the share",
-                       "layers 24–29", "17: passes")  # fmt: skip
-    assert row[6].startswith("highest ratio ")
+    assert controls_table(found).rows[0] == (
+        "✗ fails", "Large", "Random words take more than a quarter of the share", "PopQA: layers 24–29",
+    )  # fmt: skip
+    alone = controls_sentence(replace(compared, runs=compared.runs[1:]), found)
+    assert "at other layers on PopQA: layers 24–29." in alone
 
 
-def test_those_at_the_tested_layer_come_first_and_three_are_named(compared: Compared) -> None:
-    bad = run("Bad", 0.7, random=0.5, permuted=0.4, spoilt={("none", 3): 0.6})
-    found = failed(bad)
-    sure = [one for one in found if one.sure]
-    assert [one.at_tested for one in sure] == sorted((one.at_tested for one in sure), reverse=True)
+def test_failures_of_one_kind_are_told_together_and_the_others_below(compared: Compared) -> None:
+    bad, worse = (run(name, 0.7, random=0.5, permuted=0.4, spoilt={("none", 3): 0.6}) for name in ("Bad", "Worse"))
+    found = failed(bad, worse)
+    assert len(found) == 2 * 2 * 4  # runs, datasets, controls
     told = controls_sentence(compared, found)
-    assert told.startswith(f"{len(sure)} controls fail: ")
-    assert told.count(" in Bad on ") == 3
-    assert f"; {len(sure) - 3} more below." in told
+    assert told.startswith(
+        "16 controls fail: random words take more than a quarter of the share at the tested layer in Bad (PopQA and "
+        "NQ) and Worse (PopQA and NQ); 12 more below."
+    )
+    rows = controls_table(found).rows
+    assert len(rows) == 2 * 4
+    assert rows[2][:3] == ("✗ fails", "Bad", "Permuted labels give a share")
+    assert re.fullmatch(r"PopQA: layers \d+–29, tested 17 too; NQ: layers \d+–29, tested 17 too", rows[2][3])
     assert failed(replace(bad, random_weights=True)) == []
 
 

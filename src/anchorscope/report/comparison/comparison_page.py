@@ -95,6 +95,7 @@ def _content(
         "curve_trends": text.trends_table([one for one in of_curves if one["key"]]),
         "curve_trends_by_dataset": text.trends_table([one for one in of_curves if not one["key"]]),
         "models": text.models_table(compared),
-        "claims": claims_table(judged),
+        "claims": claims_table([one for one in judged if one.plain.found]),
+        "claims_elsewhere": claims_table([one for one in judged if not one.plain.found]),
         "files": FILES,
     }

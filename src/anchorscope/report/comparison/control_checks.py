@@ -5,7 +5,7 @@ reports, and whether the layer that is tested is among those that fail is said t
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from anchorscope.report.assignment_rules import RULES
@@ -16,12 +16,11 @@ from anchorscope.report.statements.control_statements import CURVE_CONTROLS, SHA
 from anchorscope.report.statements.layer_band import layer_names
 from anchorscope.report.statements.statement import Reading
 from anchorscope.report.verdicts import NOOP_FLIPS, SMALL_RATIO
-from anchorscope.report.wording import NOTHING, Table, listing
+from anchorscope.report.wording import Table, listing
 
 _FAILS = {one.claim: one.fails for one in (*SHARE_CONTROLS, *CURVE_CONTROLS)}
 _LIMITS = {"share_random_weights": SMALL_RATIO, "noop": NOOP_FLIPS}
 """Of controls that are asked at one place only; the others name the layers beyond theirs."""
-_MOST_NAMED = 3  # in the lead; the table has all of them
 
 
 @dataclass(frozen=True)
@@ -37,7 +36,6 @@ class FailedControl:
     """Where; empty for a control that is asked at one place only."""
     tested: int | None
     """The layer at which the share is tested."""
-    numbers: str
 
     @property
     def at_tested(self) -> bool:
@@ -46,11 +44,10 @@ class FailedControl:
 
     @property
     def where(self) -> str:
-        """The layers in words."""
+        """The dataset and its layers in words."""
         if not self.layers:
-            return "at the reference layer"
-        tested = f" (the tested layer {self.tested} {'too' if self.at_tested else 'passes'})"
-        return f"at {layer_names(self.layers)}" + (tested if self.tested is not None else "")
+            return f"{self.dataset}: the tested layer"
+        return f"{self.dataset}: {layer_names(self.layers)}{f', tested {self.tested} too' if self.at_tested else ''}"
 
 
 def failed_controls(compared: Compared, readings: Mapping[str, Sequence[Reading]]) -> list[FailedControl]:
@@ -65,7 +62,7 @@ def failed_controls(compared: Compared, readings: Mapping[str, Sequence[Reading]
                 continue
             words = _FAILS[one["claim"]] + (f" ({RULES[one['assignment']]})" if one["assignment"] else "")
             found.append(FailedControl(run.model, display_name(one["dataset"]), words, failed, tuple(layers or ()),
-                                       share_layer(run, one["dataset"]), one["numbers"].partition(";")[0]))  # fmt: skip
+                                       share_layer(run, one["dataset"])))  # fmt: skip
     return sorted(found, key=lambda one: (not one.sure, not one.at_tested))
 
 
@@ -79,21 +76,39 @@ def controls_sentence(compared: Compared, failed: Sequence[FailedControl]) -> st
     if not sure:
         doubt = f"No control surely fails; {doubtful} {are_in_doubt}."
         return (doubt if doubtful else "Every control stays within its limit.") + unknown
-    named = [f"{one.words[:1].lower()}{one.words[1:]} in {one.run} on {one.dataset} {one.where}"
-             for one in sure[:_MOST_NAMED]]  # fmt: skip
-    tail = f"; {len(sure) - len(named)} more below" if len(sure) > len(named) else ""
+    (_, first), *_ = _by(sure, lambda one: one.words)  # the table has the others
+    more = len(sure) - len(first)
     opening = "A control fails" if len(sure) == 1 else f"{len(sure)} controls fail"
     doubt = f" {doubtful} more {are_in_doubt}." if doubtful else ""
-    return f"{opening}: {'; '.join(named)}{tail}.{doubt}{unknown}"
+    tail = f"; {more} more below" if more else ""
+    return f"{opening}: {_phrase(first, several=len(compared.runs) > 1)}{tail}.{doubt}{unknown}"
+
+
+def _phrase(failed: Sequence[FailedControl], several: bool) -> str:
+    """One kind of failure: where it reaches the tested layer, and where only others."""
+    words, parts = failed[0].words, []
+    for tested, opening in ((True, "at the tested layer"), (False, "at other layers")):
+        runs = _by([one for one in failed if one.at_tested == tested], lambda one: one.run)
+        told = []
+        for run, mine in runs:
+            place = listing([one.where if len(failed) == 1 else one.dataset for one in mine])
+            told.append(f"{run} ({place})" if several else place)
+        parts += [f"{opening} {'in' if several else 'on'} {listing(told)}"] if told else []
+    return f"{words[:1].lower()}{words[1:]} {', and '.join(parts)}"
+
+
+def _by(failed: Sequence[FailedControl], key: Callable[[FailedControl], str]) -> list[tuple[str, list[FailedControl]]]:
+    """Those with the same key together, in order."""
+    return [(name, [one for one in failed if key(one) == name]) for name in dict.fromkeys(map(key, failed))]
 
 
 def controls_table(failed: Sequence[FailedControl]) -> Table:
-    """Run by run: what fails, at which layers, and by how much."""
+    """Run by run: what fails, on which datasets, at which layers."""
+    signs = {True: "✗ fails", False: "? in doubt"}
     rows = tuple(
-        ("✗ fails" if one.sure else "? in doubt", one.run, one.dataset, one.words,
-         layer_names(one.layers) if one.layers else "reference layer",
-         NOTHING if one.tested is None else f"{one.tested}{' too' if one.at_tested else ': passes'}", one.numbers)
-        for one in failed
-    )  # fmt: skip
-    head = ("", "run", "dataset", "what goes wrong", "where", "tested layer", "numbers")
-    return Table(head, rows, len(head))
+        (signs[sure], run, words, "; ".join(one.where for one in same))
+        for sure in signs
+        for run, mine in _by([one for one in failed if one.sure == sure], lambda one: one.run)
+        for words, same in _by(mine, lambda one: one.words)
+    )
+    return Table(("", "run", "what goes wrong", "where"), rows, 4)
