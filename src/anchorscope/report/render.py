@@ -12,7 +12,6 @@ from anchorscope.report.charts.parallel import save_all
 from anchorscope.report.charts.question_share import QuestionShareChart
 from anchorscope.report.charts.reference_layer import ReferenceLayerChart
 from anchorscope.report.charts.truth_split import TruthSplitChart
-from anchorscope.report.experiments.exact_tokens import ExactTokensChart
 from anchorscope.report.experiments.section import experiment_figures
 from anchorscope.report.findings import Findings
 from anchorscope.report.run_page import write_report
@@ -23,7 +22,6 @@ from anchorscope.report.statements.run_readings import read
 def figures_of(findings: Findings) -> list[Display]:
     """Every figure of a run, computed and not yet drawn; those of the experiments come last."""
     share = [QuestionShareChart.from_findings(findings)] if QuestionShareChart.was_made(findings) else []
-    words = [ExactTokensChart.from_findings(findings)] if ExactTokensChart.was_made(findings) else []
     return [
         *share,
         DeltaPChart.from_findings(findings),
@@ -31,7 +29,6 @@ def figures_of(findings: Findings) -> list[Display]:
         SurvivingSignalChart.from_findings(findings),
         TruthSplitChart.from_findings(findings),
         ReferenceLayerChart.from_findings(findings),
-        *words,
         *experiment_figures(findings),
     ]
 

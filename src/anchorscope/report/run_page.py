@@ -7,7 +7,6 @@ from typing import Any
 from anchorscope.report import run_tables as tables
 from anchorscope.report import share_tables
 from anchorscope.report.chart_data import page_data
-from anchorscope.report.experiments.exact_tokens import cuts_table
 from anchorscope.report.experiments.section import experiment_sections
 from anchorscope.report.findings import Findings
 from anchorscope.report.items.explorer_data import item_data
@@ -97,7 +96,6 @@ def _content(findings: Findings, observations: Sequence[dict[str, Any]], judged:
         "surviving": tables.surviving_table(findings),
         "controls": tables.controls_table(findings),
         "moved": tables.moved_table(findings),
-        "cuts": cuts_table(findings),
         "position_note": POSITION_NOTES.get(findings.position, ""),
         "steps": tables.steps_table(findings),
         "examples": examples_table(findings),
