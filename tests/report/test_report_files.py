@@ -27,7 +27,7 @@ from anchorscope.report.page_writer import REPORT_SCRIPTS, embedded_json, joined
 from anchorscope.report.render import figures_of
 from anchorscope.report.run_page import FILES
 from anchorscope.report.statements.claims import claims_records, judge
-from anchorscope.report.statements.run_readings import read
+from anchorscope.report.statements.all_statements import read
 
 SCRIPTS = Path(anchorscope.report.__file__).parent / "scripts"
 SVG_NAME = "http://www.w3.org/2000/svg"

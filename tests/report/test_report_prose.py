@@ -18,7 +18,7 @@ from anchorscope.report.statements.prose import (
     words,
 )
 from anchorscope.report.statements.prose_chart import NOISE
-from anchorscope.report.statements.run_readings import read
+from anchorscope.report.statements.all_statements import read
 from anchorscope.report.statements.share_prose import SHARE_PHRASES
 
 VERDICTS = ("holds", "does not hold", "undecided")

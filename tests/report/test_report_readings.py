@@ -9,7 +9,7 @@ from report_synthetic import SUMMARY_SCHEMA, make_findings, summary_row, without
 
 from anchorscope.report.findings import summary_of
 from anchorscope.report.run_summary import tally
-from anchorscope.report.statements.run_readings import read
+from anchorscope.report.statements.all_statements import read
 from anchorscope.report.verdicts import (
     NO_VERDICT,
     NOOP_FLIPS,

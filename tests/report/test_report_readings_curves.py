@@ -13,7 +13,7 @@ from report_shares import with_shares
 from report_synthetic import LAYERS, make_findings
 
 from anchorscope.report.findings import SAMPLE_SCHEMA
-from anchorscope.report.statements.run_readings import read
+from anchorscope.report.statements.all_statements import read
 from anchorscope.report.verdicts import NO_VERDICT
 
 LAST = LAYERS - 1

@@ -12,7 +12,7 @@ from report_synthetic import LAYERS, make_findings
 from anchorscope.report.charts.question_share import QuestionShareChart
 from anchorscope.report.shares import has_shares, result_of, results_of, share_at, share_layer, truth_readers
 from anchorscope.report.statements.layer_band import band_of, layer_names, widening
-from anchorscope.report.statements.run_readings import read
+from anchorscope.report.statements.all_statements import read
 from anchorscope.report.statements.share_prose import lead
 from anchorscope.report.statements.share_tests import QUESTIONS
 

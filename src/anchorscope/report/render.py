@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from anchorscope.progress import Progress, Silent
+from anchorscope.report.answer_card import answer_card
 from anchorscope.report.charts.auc_charts import ProbeAucChart, SurvivingSignalChart
 from anchorscope.report.charts.delta_p import DeltaPChart
 from anchorscope.report.charts.display import Display
@@ -15,8 +16,7 @@ from anchorscope.report.charts.truth_split import TruthSplitChart
 from anchorscope.report.experiments.section import experiment_figures
 from anchorscope.report.findings import Findings
 from anchorscope.report.run_page import write_report
-from anchorscope.report.statements.claims import claims_records, judge
-from anchorscope.report.statements.run_readings import read
+from anchorscope.report.statements.all_statements import read
 
 
 def figures_of(findings: Findings) -> list[Display]:
@@ -40,9 +40,10 @@ def write_all(findings: Findings, out: Path, progress: Progress | None = None) -
     listener.start("figures", len(figures))
     save_all(figures, out, listener)
     listener.finish()
-    observations, judged = read(findings), judge([findings])
-    # One list for programs; the page tells the claims in a section of their own.
-    text = json.dumps([*observations, *claims_records(judged)], indent=2, ensure_ascii=False, allow_nan=False)
-    (out / "observations.json").write_text(text + "\n", encoding="utf-8")
-    write_report(findings, observations, judged, out)
+    observations = read(findings)
+    card = answer_card(findings, observations)
+    for name, content in (("observations.json", observations), ("answer.json", card.record())):
+        text = json.dumps(content, indent=2, ensure_ascii=False, allow_nan=False)
+        (out / name).write_text(text + "\n", encoding="utf-8")
+    write_report(findings, observations, card, out)
     return observations

@@ -24,7 +24,7 @@ from anchorscope.report.comparison.comparison_text import (
     results_table,
     side_by_side,
 )
-from anchorscope.report.statements.run_readings import read
+from anchorscope.report.statements.all_statements import read
 from anchorscope.report.wording import spanned
 
 MARKUP = "<img src=x onerror=alert(1)></script><script>alert(2)</script>"

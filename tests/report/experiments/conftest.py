@@ -11,7 +11,7 @@ from report_further_synthetic import make_further
 
 from anchorscope.report.run_page import write_report
 from anchorscope.report.statements.claims import judge
-from anchorscope.report.statements.run_readings import read
+from anchorscope.report.statements.all_statements import read
 
 
 @pytest.fixture(scope="session")

@@ -13,7 +13,7 @@ from anchorscope.report.findings import EXPERIMENT_SCHEMA, Findings
 from anchorscope.report.render import figures_of
 from anchorscope.report.run_page import write_report
 from anchorscope.report.statements.claims import judge
-from anchorscope.report.statements.run_readings import read
+from anchorscope.report.statements.all_statements import read
 
 MODULE = '''
 """A made-up experiment: how loud the answers are."""

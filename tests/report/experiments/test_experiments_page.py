@@ -16,7 +16,7 @@ from anchorscope.report.experiments.section import experiment_charts, experiment
 from anchorscope.report.findings import EXPERIMENT_ITEM_SCHEMA, EXPERIMENT_SCHEMA, UNAVAILABLE_SCHEMA
 from anchorscope.report.run_page import EXPERIMENT_FILES, write_report
 from anchorscope.report.statements.claims import judge
-from anchorscope.report.statements.run_readings import read
+from anchorscope.report.statements.all_statements import read
 from anchorscope.report.wording import group_cells, p_value_cell, points
 
 CHARTS = experiment_charts()

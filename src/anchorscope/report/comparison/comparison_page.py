@@ -24,9 +24,9 @@ from anchorscope.report.comparison.trends_chart import TrendsChart
 from anchorscope.report.page_writer import CHART_SCRIPTS, write_page
 from anchorscope.report.palette import GROUPS
 from anchorscope.report.statements.across_models import read_across
+from anchorscope.report.statements.all_statements import read
 from anchorscope.report.statements.claim import Judged
 from anchorscope.report.statements.claims import claims_records, claims_table, judge
-from anchorscope.report.statements.run_readings import read
 from anchorscope.report.wording import listing
 
 OWN = "own"

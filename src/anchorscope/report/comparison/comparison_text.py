@@ -13,9 +13,9 @@ from anchorscope.report.comparison.compared import Compared, panel_title
 from anchorscope.report.findings import Findings, headline_layer, nested_auc, summary_of
 from anchorscope.report.palette import A_ANCHORED, GROUPS, Q_ANCHORED, display_name
 from anchorscope.report.shares import result_of, share_at, share_layer
-from anchorscope.report.statements.curve_readings import short_number
 from anchorscope.report.statements.run_curves import RunCurves
 from anchorscope.report.statements.size_trends import size
+from anchorscope.report.statements.statement import short_number
 from anchorscope.report.wording import MISSING, Table, count, estimate, listing, number, percent, points, spanned
 from anchorscope.stats.curve_shape import trough
 from anchorscope.stats.estimate import Estimate

@@ -118,7 +118,7 @@ SECTION = SectionSpec(
             "Each pair once, below the diagonal.",
             "Cohen's kappa of being called Q-Anchored: 0 is chance, 1 full agreement; hatched where its 95 % interval "
             "holds zero. Agreement that comes from the label alone vanishes within true and within false answers.",
-            _drawn, _panels, by="assignment", labels=0.45, gap=0.2, foot=0.7,
+            _drawn, _panels, by="assignment", by_words=str, labels=0.45, gap=0.2, foot=0.7,
             height=lambda data: max(1.2, _CELL * (len(_methods(data)) - 1)),
         ),
     ),

@@ -62,7 +62,8 @@ def _panels(data: pl.DataFrame) -> list[Lines]:
         *(Series({"group": group, "together": True}, partial(_level, group), f"{group}, all heads", "level")
           for group in GROUPS),
     ]  # fmt: skip
-    return [Lines(series, "ΔP at l*", "" if depth == HERE else depth, 4.3, {"depth": depth}, "x", x_label="Head")
+    return [Lines(series, "ΔP at l*", "" if depth == HERE else depth, 4.3, {"depth": depth}, "x", x_label="Head",
+                  over_layers=False)
             for depth in present(data, "depth", (HERE,))]  # fmt: skip
 
 

@@ -177,7 +177,7 @@ SECTION = SectionSpec(
             "ΔP in percentage points. Hatched: not told from zero with the false discovery rate held at "
             f"{DISCOVERY_RATE} over a map, or smaller than {SMALL_EFFECT} standard deviations of the items (d); plus: "
             "above zero. Right: bands and upright lines are 95 % intervals; level lines span a window.",
-            _drawn, _panels, by="assignment", height=2.35, gap=(0.35, 1.45), legend_columns=5,
+            _drawn, _panels, by="assignment", by_words=str, height=2.35, gap=(0.35, 1.45), legend_columns=5,
             more_handles=_more_handles,
         ),
     ),

@@ -173,6 +173,8 @@ class Lines:
     x: str = "layer"
     y: str = "value"
     x_label: str = "Layer"
+    over_layers: bool = True
+    """Whether the x axis has the layers of the model."""
     ticks: Sequence[str] = ()
     """Names of the places on the x axis, where they have any."""
     null: float | None = 0.0
@@ -218,7 +220,7 @@ class Lines:
     def _scale(self, axes: Axes, place: Place) -> None:
         if self.ticks:
             axes.set_xticks(range(len(self.ticks)), self.ticks)
-        elif self.x_label.startswith("Layer"):
+        elif self.over_layers:
             layer_axis(axes, place.n_layers)
         else:
             axes.xaxis.set_major_locator(MaxNLocator(nbins=9, integer=True))

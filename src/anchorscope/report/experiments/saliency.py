@@ -103,7 +103,7 @@ def _note(findings: Findings) -> str:
 _SERIES = [Series({"part": part}, style, _NAMES.get(part, part), "none" if part == "all" else "area")
            for part, style in _STYLES.items()]  # fmt: skip
 _PANELS = [
-    Lines(_SERIES, "density", words, 2.9, {"split": split}, "log10_saliency", "density", "log10 S", null=None,
+    Lines(_SERIES, "density", words, 2.9, {"split": split}, "log10_saliency", "density", "log10 S", False, null=None,
           finish=lambda axes, rows, _: axes.set_ylim(bottom=0) if rows.height else None)
     for split, words in SPLITS.items()
 ]  # fmt: skip

@@ -87,7 +87,7 @@ def _panels(data: pl.DataFrame) -> list[Panel]:
     choices = {name: name for name in present(select(data, kind=_CHOICE), "choice")}
     return [
         Lines(series, "", "sorting layer moved", 3.0, {"kind": _MOVED}, "moved", x_label="Layers that l* is moved by",
-              empty="not available",
+              over_layers=False, empty="not available",
               finish=lambda axes, rows, place: axes.axvline(0, color=INK, linewidth=0.8, linestyle=":", zorder=1)),
         Forest("choice", choices, Marks("quantity", QUANTITIES), title="rule or cut", width=2.7,
                where={"kind": _CHOICE}),

@@ -11,7 +11,6 @@ from collections.abc import Sequence
 from anchorscope.report.assignment_rules import RULES
 from anchorscope.report.findings import Findings
 from anchorscope.report.palette import display_name
-from anchorscope.report.statements.reading_record import Reading, finite, record
 from anchorscope.report.statements.run_curves import RunCurves, measurable
 from anchorscope.report.statements.size_trends import (
     QUANTITIES,
@@ -23,6 +22,7 @@ from anchorscope.report.statements.size_trends import (
     trend_of,
     values_of,
 )
+from anchorscope.report.statements.statement import Reading, finite, record
 from anchorscope.report.wording import estimate, number
 
 ASSIGNMENTS = ("plain", "corrected")

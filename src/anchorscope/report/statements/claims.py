@@ -9,8 +9,8 @@ from anchorscope.report.palette import display_name
 from anchorscope.report.statements import claim_checks as checks
 from anchorscope.report.statements import claim_sizes
 from anchorscope.report.statements.claim import RANDOM_WEIGHTS, Claim, Judged, Judgement, Part, missing, worst
-from anchorscope.report.statements.reading_record import record
 from anchorscope.report.statements.run_curves import RunCurves
+from anchorscope.report.statements.statement import record
 from anchorscope.report.verdicts import Verdict
 from anchorscope.report.wording import Table
 
