@@ -13,8 +13,8 @@ from report_synthetic import LAYERS, make_findings
 
 from anchorscope.report.charts.delta_p import DeltaPChart
 from anchorscope.report.run_page import write_report
-from anchorscope.report.statements.claims import judge
 from anchorscope.report.statements.all_statements import read
+from anchorscope.report.statements.claims import judge
 
 MARKUP = "<img src=x onerror=\"document.title='run'\"></script><script>document.title='run'</script>"
 CONTROL = "\x00\x1b\u2028]]>" + "x" * 200

@@ -7,8 +7,8 @@ from report_synthetic import LAYERS, make_findings
 
 from anchorscope.report.charts.question_share import QuestionShareChart
 from anchorscope.report.run_page import write_report
-from anchorscope.report.statements.claims import judge
 from anchorscope.report.statements.all_statements import read
+from anchorscope.report.statements.claims import judge
 
 CHART = "#share-view .chart"
 CONTROLS = 4  # random words, of equal attention, nothing cut, permuted labels

@@ -26,8 +26,8 @@ from anchorscope.report.detection.detection_page import SCRIPTS as DETECTION_SCR
 from anchorscope.report.page_writer import REPORT_SCRIPTS, embedded_json, joined_script
 from anchorscope.report.render import figures_of
 from anchorscope.report.run_page import FILES
-from anchorscope.report.statements.claims import claims_records, judge
 from anchorscope.report.statements.all_statements import read
+from anchorscope.report.statements.claims import claims_records, judge
 
 SCRIPTS = Path(anchorscope.report.__file__).parent / "scripts"
 SVG_NAME = "http://www.w3.org/2000/svg"

@@ -4,10 +4,6 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from report_sampled import run_of, sampled, valley, with_draws
-from report_shares import World, with_shares
-from report_synthetic import LAYERS
-
 from anchorscope.report.statements.curve_readings import curve_statements
 from anchorscope.report.statements.prose import (
     DATASET_PHRASES,
@@ -18,8 +14,12 @@ from anchorscope.report.statements.prose import (
     words,
 )
 from anchorscope.report.statements.prose_chart import NOISE
-from anchorscope.report.statements.all_statements import read
 from anchorscope.report.statements.share_prose import SHARE_PHRASES
+from report_sampled import run_of, sampled, valley, with_draws
+from report_shares import World, with_shares
+from report_synthetic import LAYERS
+
+from anchorscope.report.statements.all_statements import read
 
 VERDICTS = ("holds", "does not hold", "undecided")
 TWO = ("popqa", "triviaqa")

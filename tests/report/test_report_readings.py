@@ -5,10 +5,10 @@ from dataclasses import replace
 
 import polars as pl
 import pytest
+from anchorscope.report.run_summary import tally
 from report_synthetic import SUMMARY_SCHEMA, make_findings, summary_row, without
 
 from anchorscope.report.findings import summary_of
-from anchorscope.report.run_summary import tally
 from anchorscope.report.statements.all_statements import read
 from anchorscope.report.verdicts import (
     NO_VERDICT,

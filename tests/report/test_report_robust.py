@@ -10,8 +10,8 @@ from anchorscope.report.charts.truth_split import TruthSplitChart
 from anchorscope.report.render import figures_of
 from anchorscope.report.run_page import write_report
 from anchorscope.report.run_tables import PER_GROUP, examples_table
-from anchorscope.report.statements.claims import judge
 from anchorscope.report.statements.all_statements import read
+from anchorscope.report.statements.claims import judge
 
 SCRIPT = "<script>alert('x')</script>"
 LINK = "[click](https://example.invalid) | `code` *bold*"

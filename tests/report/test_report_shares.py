@@ -6,15 +6,15 @@ from dataclasses import replace
 import numpy as np
 import polars as pl
 import pytest
+from anchorscope.report.statements.share_prose import lead
+from anchorscope.report.statements.share_tests import QUESTIONS
 from report_shares import GIVEN, LAYER, World, run_with_shares, share_frame, with_shares
 from report_synthetic import LAYERS, make_findings
 
 from anchorscope.report.charts.question_share import QuestionShareChart
 from anchorscope.report.shares import has_shares, result_of, results_of, share_at, share_layer, truth_readers
-from anchorscope.report.statements.layer_band import band_of, layer_names, widening
 from anchorscope.report.statements.all_statements import read
-from anchorscope.report.statements.share_prose import lead
-from anchorscope.report.statements.share_tests import QUESTIONS
+from anchorscope.report.statements.layer_band import band_of, layer_names, widening
 
 TESTED = [question.claim for question in QUESTIONS]
 NULL = World(share=0.0, random=0.0, lower=0.0, upper=0.0, given=0.0, half=0.03)

@@ -33,7 +33,7 @@ REPORT_SCRIPTS = (
     *CHART_SCRIPTS, "share_view", "delta_p_view", "probe_view", "item_store", "item", "item_list", "explorer",
 )  # fmt: skip
 """The scripts of report.html."""
-STYLES = ("chart", "explorer", "compare", "detection")
+STYLES = ("chart", "explorer", "compare", "detection", "sections")
 """Style sheets beside the page's own."""
 
 _DANGEROUS = str.maketrans({letter: f"\\u{ord(letter):04x}" for letter in "<>&\u2028\u2029"})

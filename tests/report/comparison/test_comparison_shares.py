@@ -18,8 +18,8 @@ from anchorscope.report.comparison.comparison_text import comparison_summary, sh
 from anchorscope.report.comparison.model_panels import panel_charts
 from anchorscope.report.comparison.share_panels import SharePanels
 from anchorscope.report.statements.across_models import read_across
-from anchorscope.report.statements.claims import judge
 from anchorscope.report.statements.all_statements import read
+from anchorscope.report.statements.claims import judge
 
 TWO = ("popqa", "nq")
 

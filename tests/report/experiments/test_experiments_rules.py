@@ -14,7 +14,7 @@ from anchorscope.report.experiments.section import experiment_charts, experiment
 from anchorscope.report.findings import EXPERIMENT_SCHEMA
 
 CHARTS = {chart.name: chart for chart in experiment_charts()}
-CURVES = ("patching", "answer_only", "direct_edges", "zeroing")
+CURVES = ("exact_tokens", "patching", "answer_only", "direct_edges", "zeroing")
 REFIT = -98.7
 """What the probe trained on cut states measures; belongs to the main table and nowhere here."""
 

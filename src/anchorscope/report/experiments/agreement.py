@@ -16,7 +16,7 @@ from anchorscope.report.charts.layout import empty_panel
 from anchorscope.report.experiments.experiment_rows import TRUTHS, estimate_of, select, statistics
 from anchorscope.report.experiments.panels import Own, Place
 from anchorscope.report.experiments.section import SectionSpec
-from anchorscope.report.experiments.section_answer import Answer, Said, spread
+from anchorscope.report.experiments.section_answer import Answer, Said, told
 from anchorscope.report.experiments.section_chart import ChartSpec
 from anchorscope.report.experiments.section_tables import RULE, Key, TableSpec, items, p_value, value
 from anchorscope.report.findings import Findings
@@ -93,18 +93,18 @@ def _with_knockout(rows: pl.DataFrame) -> pl.DataFrame:
 def _beyond_label(rows: pl.DataFrame) -> Said | None:
     """Every pair with the knockout, within true and within false answers."""
     pairs = select(_with_knockout(rows), quantity="kappa", truth=("true", "false"))
-    found = [estimate_of(row) for row in pairs.to_dicts()]
-    return spread(found, all_of([above(one, 0.0) for one in found]), lambda one: number(one, 2), "kappa")
+    found = sorted((estimate_of(row) for row in pairs.to_dicts()), key=lambda one: one.value)
+    verdict = all_of([above(one, 0.0) for one in found])
+    return told(found[0] if found else None, verdict, estimate, f"lowest kappa of {len(found)}:")
 
 
 SECTION = SectionSpec(
     slug="agreement",
     title="Agreement",
     rows=lambda findings: statistics(findings, "agreement"),
-    asks="Do cutting, patching, dropping the question and saliency call the same items Q-Anchored? Each sorts by its "
-    "own flips; saliency calls as many as the knockout.",
-    careful="Methods that all push verdicts towards “false” agree on true answers without any pathway: read kappa "
-    "within true and within false answers.",
+    asks="Do other ways to take the question away call the same items Q-Anchored?",
+    careful="Methods that push all verdicts towards “false” agree on true answers without any pathway: read kappa "
+    "within truth.",
     answer=Answer(
         "Every method agrees with the knockout beyond chance, within true and within false answers",
         "Not every method agrees with the knockout within true and within false answers",

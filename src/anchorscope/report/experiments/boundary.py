@@ -14,7 +14,7 @@ from matplotlib.lines import Line2D
 from anchorscope.report.experiments.experiment_rows import find, present, rules_in, select, statistics
 from anchorscope.report.experiments.panels import Forest, GroupMarks, Style
 from anchorscope.report.experiments.section import SectionSpec
-from anchorscope.report.experiments.section_answer import SMALL_GAP, Answer, Said, told
+from anchorscope.report.experiments.section_answer import SMALL_GAP, Answer, Said, told, whole_percent
 from anchorscope.report.experiments.section_chart import ChartSpec
 from anchorscope.report.experiments.section_tables import RULE, Key, TableSpec, both_groups, difference, items, value
 from anchorscope.report.findings import Findings
@@ -67,17 +67,16 @@ def _accuracy(rows: pl.DataFrame) -> Said | None:
     apart = "holds" in (above(gap, 0.0), below(gap, 0.0))
     same = between(gap, -SMALL_GAP, SMALL_GAP) == "holds"
     verdict: Verdict = "does not hold" if same else "holds" if apart else "undecided"
-    return told(gap, verdict, percent, "Q − A, weighted")
+    return told(gap, verdict, whole_percent, "Q − A, weighted")
 
 
 SECTION = SectionSpec(
     slug="boundary",
     title="Knowledge boundary",
     rows=lambda findings: statistics(findings, "boundary"),
-    asks="Do the pathways differ in what the model knows: how many answers are true, how often it says that it does "
-    "not know, how well known the subject is, how sure it was?",
-    careful="Half of the answers are true by design; the weighted numbers undo that. A rule that sorts by label makes "
-    "groups that differ in whatever goes with truth: compare within true and within false answers.",
+    asks="Do the pathways differ in what the model knows, admits not to know, and is sure of?",
+    careful="Half of the answers are true by design; weights undo that. A rule that sorts by label makes groups "
+    "differ in whatever goes with truth.",
     answer=Answer(
         "The groups differ in how many answers are true",
         "The groups hardly differ in how many answers are true",

@@ -7,7 +7,7 @@ import polars as pl
 from anchorscope.report.experiments.experiment_rows import find, select, statistics
 from anchorscope.report.experiments.panels import Lines, Series
 from anchorscope.report.experiments.section import SectionSpec
-from anchorscope.report.experiments.section_answer import HALF, Answer, Said, told
+from anchorscope.report.experiments.section_answer import HALF, Answer, Said, told, whole_percent
 from anchorscope.report.experiments.section_chart import ChartSpec
 from anchorscope.report.experiments.section_tables import Key, TableSpec, items, p_value, value
 from anchorscope.report.findings import Findings
@@ -54,17 +54,16 @@ _PANEL = Lines(_SERIES, "ΔP at l*", width=3.4, x="x", ticks=DOSES, x_label="Key
 
 def _one_token(rows: pl.DataFrame) -> Said | None:
     share = find(rows, kind="exact", dose=DOSES[0], quantity="share_of_full")
-    return told(share, above(share, HALF), percent)
+    return told(share, above(share, HALF), whole_percent)
 
 
 SECTION = SectionSpec(
     slug="dose",
     title="Dose: how many of the key words",
     rows=_rows,
-    asks="Does one token carry what the probe needs, or do all? The key words' tokens are cut in random order, each "
-    "dose on top of the smaller ones, beside as many random tokens.",
-    careful="Means are over all items, whatever their pathway. Unlike ΔP, AUC and Λ do not move where all items move "
-    "alike; Λ with nothing cut is its floor.",
+    asks="Does one token carry what the probe needs, or do all? Key tokens are cut in random order, each dose on top "
+    "of the smaller ones.",
+    careful="ΔP moves where all items move alike; AUC and Λ do not.",
     answer=Answer(
         "One token alone does at least half of what all key words do",
         "One token alone does less than half of what all key words do: the tokens add up",

@@ -13,13 +13,13 @@ from anchorscope.report.charts.forest import group_offset
 from anchorscope.report.experiments.experiment_rows import estimate_of, present, select, statistics
 from anchorscope.report.experiments.panels import Lines, Series
 from anchorscope.report.experiments.section import SectionSpec
-from anchorscope.report.experiments.section_answer import HALF, Answer, Said, told
+from anchorscope.report.experiments.section_answer import HALF, Answer, Said, told, whole_percent
 from anchorscope.report.experiments.section_chart import ChartSpec
 from anchorscope.report.experiments.section_tables import GROUP, RULE, Key, TableSpec, both_groups, value
 from anchorscope.report.findings import Findings
 from anchorscope.report.palette import GROUPS, LINE_STYLES, Q_ANCHORED, DatasetStyle
 from anchorscope.report.verdicts import DISCOVERY_RATE, above, size_ratio
-from anchorscope.report.wording import NOTHING, p_value_cell, percent, points
+from anchorscope.report.wording import NOTHING, p_value_cell, points
 
 _ALL = -1
 _VARIANT = re.compile(r"(?:head (?P<head>\d+)|all heads)(?:, (?P<depth>layers? .+))?")
@@ -115,17 +115,15 @@ def _one_head(rows: pl.DataFrame) -> Said | None:
         return None
     lowest = single.row(0, named=True)
     part = size_ratio(estimate_of(lowest), estimate_of(together.row(0, named=True)))
-    return told(part, above(part, HALF), percent, f"head {lowest['head']}")
+    return told(part, above(part, HALF), whole_percent, f"head {lowest['head']}:")
 
 
 SECTION = SectionSpec(
     slug="heads",
     title="Single heads",
     rows=_rows,
-    asks="Does one head carry the question to the answer? The key words are cut for one query head at a time, in the "
-    "reference layer and in several layers up to it.",
-    careful="The strongest head is picked after the fact. A head that does nothing alone may still matter where "
-    "others stand in for it; all heads together give the scale.",
+    asks="Does one head carry the question to the answer? The key words are cut for one head at a time.",
+    careful="The strongest head is picked after the fact, and others may stand in for a head that is cut.",
     answer=Answer(
         "One head alone does at least half of what all heads of its layer do to Q-Anchored items",
         "No head alone does half of what all heads of its layer do to Q-Anchored items",

@@ -16,12 +16,12 @@ from anchorscope.report.experiments.experiment_rows import find, present, select
 from anchorscope.report.experiments.interventions import EFFECTS, effect, effects_of
 from anchorscope.report.experiments.panels import Lines, Series
 from anchorscope.report.experiments.section import SectionSpec
-from anchorscope.report.experiments.section_answer import HALF, Answer, Said, told
+from anchorscope.report.experiments.section_answer import HALF, Answer, Said, told, whole_percent
 from anchorscope.report.experiments.section_chart import ChartSpec
 from anchorscope.report.findings import Findings
 from anchorscope.report.palette import A_ANCHORED, CONTROL_GREY, GROUPS, INK, LINE_STYLES, Q_ANCHORED
 from anchorscope.report.verdicts import MIN_TROUGH, SAME_RATE, above, below, between, difference, size_ratio
-from anchorscope.report.wording import percent, points
+from anchorscope.report.wording import points
 
 _BLUE, _ORANGE, _GREEN = "#0072b2", "#d55e00", "#009e73"
 _NO_BAND = (*CONTROLS, "content")  # bands of all would hide each other
@@ -94,7 +94,7 @@ def _part_of_knockout(name: str, low: float, high: float = float("inf")) -> Call
     def of(rows: pl.DataFrame) -> Said | None:
         part = size_ratio(effect(rows, name), effect(rows, "knockout"))
         verdict = above(part, low) if high == float("inf") else between(part, low, high)
-        return told(part, verdict, percent)
+        return told(part, verdict, whole_percent)
 
     return of
 
@@ -118,10 +118,8 @@ WORDS = _section(
     "Which words are cut",
     {"knockout": (INK, ""), "subject": (_BLUE, "o"), "property": (_ORANGE, "s"), "content": (_GREEN, "^"),
      "random": (CONTROL_GREY, "")},
-    "Is it the subject or the property that the probe needs? The same items with the subject alone, the property "
-    "alone, every content word, or random tokens cut.",
-    "The groups come from cutting both together. Where the property alone does much, the verdict hangs on the kind of "
-    "fact; where the subject does, on whom it is about.",
+    "Which words does the probe need: the subject, the property, or both?",
+    "The groups come from cutting both. A question that does not say such words is left out of that line.",
     Answer(
         "Cutting the subject alone does at least half of what the knockout does to Q-Anchored items",
         "Cutting the subject alone does less than half of what the knockout does to Q-Anchored items",
@@ -135,10 +133,8 @@ PATCHING = _section(
     "Patching: the key words of another item",
     {"knockout": (INK, ""), "patch-same": (_BLUE, "o"), "patch-random": (_ORANGE, "s"), "patch-control": (_GREEN, "^"),
      "patch-self": (CONTROL_GREY, "D")},
-    "Does the verdict need this question, or any? Another item's key words are written in, the answer stays, and the "
-    "model reads the new text; nothing is masked.",
-    "A false answer stays false whatever is put in: read the true ones. Own key words put in again must change "
-    "nothing, other words little.",
+    "Does the verdict need this question, or any? Another item's key words are written in; nothing is masked.",
+    "A false answer stays false whatever is put in: read the true ones. Own words put in again must change nothing.",
     Answer(
         "Other key words lower Q-Anchored items at least 5 points more than A-Anchored ones",
         "Other key words do not lower Q-Anchored items 5 points more than A-Anchored ones",
@@ -151,10 +147,8 @@ ANSWER_ONLY = _section(
     "answer-only",
     "Answer only",
     {"knockout": (INK, ""), "answer-template": (_BLUE, "o"), "answer-bare": (_ORANGE, "s")},
-    "What does the answer say on its own? The question is dropped, once with the template around it kept and once with "
-    "nothing but the answer.",
-    "Such a text is unlike anything the probe was trained on, so all verdicts may move together: read the difference "
-    "between the groups.",
+    "What does the answer say on its own? The question is dropped, with its template or without.",
+    "The probe never saw such texts, so all verdicts may move together: compare the groups.",
     Answer(
         "Without the question, Q-Anchored items fall at least 5 points more than A-Anchored ones",
         "Without the question, Q-Anchored items do not fall 5 points more than A-Anchored ones",
@@ -167,10 +161,8 @@ EDGES = _section(
     "edges",
     "Direct edges",
     {"knockout": (INK, ""), "direct": (_BLUE, "o")},
-    "Do the key words reach the answer directly? Only the answer's own tokens lose sight of them; the tokens in "
-    "between may still read them.",
-    "What the knockout does beyond that is carried by tokens between question and answer. The groups are the "
-    "knockout's.",
+    "Do the key words reach the answer directly? Only the answer's own tokens lose sight of them.",
+    "Tokens in between may still read them and pass them on.",
     Answer(
         "The direct edges alone do at least half of what the knockout does to Q-Anchored items",
         "The direct edges alone do less than half of what the knockout does: tokens in between carry the rest",
@@ -183,9 +175,8 @@ ZEROING = _section(
     "zeroing",
     "Zeroing instead of masking",
     {"knockout": (INK, ""), "zeroing": (_ORANGE, "s")},
-    "Does it matter how an edge is cut? Masking before the softmax hands the lost attention to other tokens; zeroing "
-    "after it takes the weight away.",
-    "If only one of the two lowers the curve, the effect belongs to the way of cutting as much as to the question.",
+    "Does it matter how an edge is cut? Masking hands the lost attention to other tokens, zeroing takes it away.",
+    "Where the two differ, the effect belongs to the way of cutting as much as to the question.",
     Answer(
         "Zeroing does what masking does to Q-Anchored items, within a quarter",
         "Zeroing does more or less than masking, by over a quarter: the way of cutting matters",

@@ -13,7 +13,7 @@ from anchorscope.report.assignment_rules import EXPERIMENT_TITLES, rule_title
 from anchorscope.report.experiments.experiment_rows import find, interventions, present, rules_in, select
 from anchorscope.report.experiments.panels import Forest, GroupMarks
 from anchorscope.report.experiments.section import SectionSpec
-from anchorscope.report.experiments.section_answer import Answer, Said
+from anchorscope.report.experiments.section_answer import Answer, Said, whole_percent
 from anchorscope.report.experiments.section_chart import ChartSpec
 from anchorscope.report.experiments.section_tables import RULE, Key, TableSpec, items, value
 from anchorscope.report.findings import Findings
@@ -83,17 +83,16 @@ def _controls(rows: pl.DataFrame) -> Said | None:
         return None
     most = max(parts, key=lambda name: parts[name].value)
     verdict = all_of([below(part, SMALL_RATIO) for part in parts.values()])
-    return Said(verdict, f"{intervention_label(most)}: {percent(parts[most])}, n = {count(parts[most].n)}")
+    return Said(verdict, f"{intervention_label(most)}: {whole_percent(parts[most])}, n = {count(parts[most].n)}")
 
 
 SECTION = SectionSpec(
     slug="interventions",
     title="All interventions",
     rows=effects_of(tuple(INTERVENTIONS), OTHERS),
-    asks="What does every intervention do to the two groups? Above the dashed line the key words are taken away; "
-    "below it something else, which should do little.",
-    careful="The knockout made the groups, so its own Q − A is partly built in. Interventions that write other text "
-    "do not share its accidents and confirm more.",
+    asks="What does every intervention do to the two groups at the reference layer?",
+    careful="Below the dashed line stand controls, which should do little. The knockout made the groups, so its own Q "
+    "− A is partly built in.",
     answer=Answer(
         "Every control does less than a quarter of what the knockout does to Q-Anchored items",
         "A control does more than a quarter of what the knockout does to Q-Anchored items: not all of it is the key "

@@ -21,7 +21,7 @@ from anchorscope.report.charts.line_chart import reference_handle
 from anchorscope.report.experiments.experiment_rows import estimate_of, find, present, select, statistics
 from anchorscope.report.experiments.panels import Lines, Own, Panel, Place, Series
 from anchorscope.report.experiments.section import SectionSpec
-from anchorscope.report.experiments.section_answer import HALF, Answer, Said, told
+from anchorscope.report.experiments.section_answer import HALF, Answer, Said, told, whole_percent
 from anchorscope.report.experiments.section_chart import ChartSpec
 from anchorscope.report.experiments.section_tables import GROUP, RULE, Key, TableSpec, difference, items, value
 from anchorscope.report.findings import Findings
@@ -151,18 +151,17 @@ def _sum_of_layers(rows: pl.DataFrame) -> Said | None:
     mine = select(rows, group=Q_ANCHORED, truth="all")
     deepest = find(mine, quantity="deepest_layer")
     share = find(mine, quantity="share_of_cumulative")
-    where = f"deepest: layer {estimate(deepest, 0)}; sum" if deepest else ""
-    return told(share, above(share, HALF), percent, where)
+    where = f"deepest: layer {estimate(deepest, 0)}; sum:" if deepest else ""
+    return told(share, above(share, HALF), whole_percent, where)
 
 
 SECTION = SectionSpec(
     slug="layers",
     title="Where the cut matters",
     rows=lambda findings: statistics(findings, "layers"),
-    asks="In which layers is the question read? The key words are cut in one layer alone, or in a window of layers, "
-    "and every probe from there on is asked.",
-    careful="Whatever is cut lowers items that were chosen because they were called right: look at the size. The "
-    "deepest layer is picked after the fact; its interval says how firmly.",
+    asks="In which layers is the question read? The key words are cut in one layer alone, or in a window of layers.",
+    careful="Any cut lowers items that were called right before: look at the size. The deepest layer is picked after "
+    "the fact.",
     answer=Answer(
         "Single layers add up to at least half of the knockout",
         "Single layers add up to less than half of the knockout: no single layer is the place, others stand in",

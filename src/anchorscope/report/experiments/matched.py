@@ -76,10 +76,9 @@ SECTION = SectionSpec(
     slug="matched",
     title="Matched strings",
     rows=reference_rows,
-    asks="Does the probe know truth where words cannot tell? Questions of one kind have exchanged their answers two "
-    "by two: words, answers and relations alone reach an AUC of 0.5 by design.",
-    careful="A share that is larger here than among the model's own answers says that there part of what survived the "
-    "cut was what answers say of themselves.",
+    asks="Does the probe know truth where words cannot tell? Questions have exchanged their answers, so that words "
+    "alone reach 0.5.",
+    careful="A larger share here than among the model's own answers means that there answers speak for themselves.",
     answer=Answer(
         "A probe tells true from false where words cannot",
         "A probe tells nothing where words cannot tell",

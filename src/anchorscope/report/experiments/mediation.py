@@ -83,7 +83,7 @@ def _carries(rows: pl.DataFrame) -> Said | None:
     best = gaps.row(-1, named=True)
     small = gaps.filter(pl.col("ci_high") >= NEGLIGIBLE_SHARE).height == 0
     verdict: Verdict = "holds" if sure else "does not hold" if small else "undecided"
-    said = told(estimate_of(best), verdict, estimate, f"share beyond the control at layer {best['layer']}")
+    said = told(estimate_of(best), verdict, estimate, f"beyond the control at layer {best['layer']}:")
     return said if said is None or not sure else Said(
         verdict, f"{said.numbers}; until layer {max(sure)}")  # fmt: skip
 
@@ -92,13 +92,12 @@ SECTION = SectionSpec(
     slug="mediation",
     title="Mediation: the key words' states exchanged",
     rows=lambda findings: statistics(findings, "mediation"),
-    asks="Until which layer do the key words' states carry what the probe reads? At the entry of one layer they are "
-    "replaced by a partner's, of the same relation and opposite truth.",
-    careful="Anybody's states disturb a run and lower what was high: only what exceeds a donor of the same truth "
-    "follows truth. The largest layer is picked after the fact.",
+    asks="Until which layer do the key words' states carry truth? They are replaced by those of an item of opposite "
+    "truth.",
+    careful="Anybody's states disturb a run: only what exceeds a donor of the same truth counts.",
     answer=Answer(
-        "The key words' states carry truth: a true answer loses more with states of opposite truth than of the same",
-        "The key words' states carry no more than a trifle of the difference beyond what any states do",
+        "The key words' states carry truth",
+        "The key words' states carry hardly any truth",
         "Whether the key words' states carry truth is undecided",
         _carries,
     ),

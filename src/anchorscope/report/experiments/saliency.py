@@ -130,10 +130,10 @@ SECTION = SectionSpec(
     slug="saliency",
     title="Saliency",
     rows=lambda findings: statistics(findings, "saliency"),
-    asks="How much does the verdict lean on attention from the answer to the key words? Attention times its slope, "
-    "summed per item; nothing is cut.",
-    careful="The loss has no slope where the probe is sure, so a hump near nothing may be mere confidence; log-odds "
-    "are free of that. A slope is an infinitely small change, a cut is not.",
+    asks="How much does the verdict lean on attention from answer to key words? Attention times its slope; nothing is "
+    "cut.",
+    careful="The loss has no slope where the probe is sure; log-odds are free of that. A cut is no small change, a "
+    "slope is.",
     answer=Answer(
         "Saliency finds the Q-Anchored items better than guessing, within true and within false answers",
         "Saliency does not find the Q-Anchored items within true and within false answers",

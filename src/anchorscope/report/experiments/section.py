@@ -45,6 +45,8 @@ class Section:
     answer: str = ""
     """What came out, in one sentence; a section with one is folded behind it."""
     verdict: Verdict | None = None
+    short: tuple[tuple[str, Table], ...] = ()
+    """The one table of the plain-text page."""
     docs: str = ""
     """The page of the docs that says how it is computed."""
 
@@ -76,8 +78,9 @@ class SectionSpec:
             return None
         answer, verdict = self.answer.give(findings, rows)
         tables = filled(*((spec.title, spec.table(findings, rows)) for spec in self.tables))
+        short = filled(*((spec.title, spec.short(findings, rows)) for spec in self.tables[:1]))
         docs = self.docs or f"evidence/{self.slug}.md"
-        return Section(self.slug, self.title, (self.asks, self.careful), tables, figures, answer, verdict, docs)
+        return Section(self.slug, self.title, (self.asks, self.careful), tables, figures, answer, verdict, short, docs)
 
 
 def filled(*tables: tuple[str, Table]) -> tuple[tuple[str, Table], ...]:

@@ -1,6 +1,6 @@
 """The one sentence that a section answers with: a claim in three wordings, and the numbers that decide it."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import polars as pl
@@ -9,7 +9,7 @@ from anchorscope.report.experiments.experiment_rows import datasets_in, headline
 from anchorscope.report.findings import Findings
 from anchorscope.report.palette import display_name
 from anchorscope.report.verdicts import Verdict, all_of
-from anchorscope.report.wording import Show, count
+from anchorscope.report.wording import Show, count, estimate
 from anchorscope.stats.estimate import Estimate
 
 HALF = 0.5
@@ -50,9 +50,14 @@ class Answer:
         words: Mapping[Verdict, str] = {"holds": self.holds, "does not hold": self.fails, "undecided": self.undecided}
         if not found:
             return f"{self.undecided}: too few items.", "undecided"
-        numbers = [said.numbers if len(findings.datasets) == 1 else f"{display_name(name)} {said.numbers}"
+        numbers = [said.numbers if len(findings.datasets) == 1 else f"{display_name(name)}: {said.numbers}"
                    for name, said in found.items()]  # fmt: skip
         return f"{words[verdict]} ({'; '.join(numbers)}).", verdict
+
+
+def whole_percent(found: Estimate | None) -> str:
+    """A share in a sentence."""
+    return estimate(found, 0, 100.0, "\u00a0%")
 
 
 def told(found: Estimate | None, verdict: Verdict, show: Show, what: str = "") -> Said | None:
@@ -60,11 +65,3 @@ def told(found: Estimate | None, verdict: Verdict, show: Show, what: str = "") -
     if found is None:
         return None
     return Said(verdict, f"{what} {show(found)}, n = {count(found.n)}".strip())
-
-
-def spread(found: Sequence[Estimate], verdict: Verdict, show: Callable[[float], str], what: str) -> Said | None:
-    """Several numbers: the lowest and the highest."""
-    if not found:
-        return None
-    values = sorted(one.value for one in found)
-    return Said(verdict, f"{what} {show(values[0])} to {show(values[-1])}, n = {count(min(one.n for one in found))}")

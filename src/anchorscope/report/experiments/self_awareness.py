@@ -139,10 +139,9 @@ SECTION = SectionSpec(
     slug="self-awareness",
     title="Self-awareness",
     rows=lambda findings: select(statistics(findings, "self-awareness"), truth="all"),
-    asks="Does the untouched state already tell which pathway an answer takes? A linear probe predicts it from clean "
-    "states, cross-fitted.",
-    careful="Under a rule that sorts by label, a probe that knows the truth knows the pathway: read the AUC within "
-    "true and within false answers, beside the permutations. The best layer flatters itself.",
+    asks="Does the untouched state already tell which pathway an answer takes?",
+    careful="A probe that knows the truth knows a pathway that follows the label: read the AUC within true and within "
+    "false answers.",
     answer=Answer(
         "Clean states tell the pathway beyond the label",
         "Clean states do not tell the pathway beyond the label",

@@ -134,7 +134,7 @@ def _share_at(end: int) -> Column:
 
 def _stable(rows: pl.DataFrame) -> Said | None:
     kappa = find(rows, variant=_ALL_SEEDS, quantity="kappa", truth="all")
-    return told(kappa, above(kappa, STABLE_KAPPA), estimate, "kappa, mean and range over seeds")
+    return told(kappa, above(kappa, STABLE_KAPPA), estimate, "mean and range over seeds")
 
 
 _CHOICE_COLUMNS = (
@@ -148,10 +148,9 @@ SECTION = SectionSpec(
     slug="sensitivity",
     title="Sensitivity",
     rows=_rows,
-    asks="Would other choices have made other groups? The sorting layer is moved, other rules and cuts are tried, and "
-    "folds and probes are drawn again with other seeds.",
-    careful="Groups that change with the seed are made by the probes and not by the model. That two rules agree does "
-    "not make either right; true shares far apart mean sorting by label.",
+    asks="Would another layer, rule, cut or seed have made other groups?",
+    careful="Groups that change with the seed are made by the probes, not by the model. Two rules that agree may both "
+    "be wrong.",
     answer=Answer(
         "The groups do not hang on the seed: agreement stays above kappa 0.6",
         "The groups hang on the seed: agreement falls below kappa 0.6",

@@ -53,10 +53,9 @@ SECTION = SectionSpec(
     slug="wordings",
     title="Other wordings",
     rows=lambda findings: statistics(findings, "wordings"),
-    asks="Is what the cut does to an item the item's own, or of one wording? Items are asked again in other words; "
-    "odd wordings are held against even ones.",
-    careful="Judged by the same probes, wordings also agree in what these got wrong. ΔP hangs on the label, which all "
-    "wordings share: read it within true and within false answers.",
+    asks="Is what the cut does to an item the item's own, or of one wording?",
+    careful="Judged by the same probes, wordings also agree in what these got wrong. ΔP repeats itself by its label: "
+    "read it within truth.",
     answer=Answer(
         "Single items repeat themselves well enough to be sorted: the reliability of their share is above 0.7",
         "Single items should not be sorted by their share: its reliability is below 0.7",
