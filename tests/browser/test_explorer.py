@@ -13,7 +13,6 @@ from anchorscope.report.items.explorer_data import item_data
 from anchorscope.report.items.item_records import record, records
 from anchorscope.report.page_writer import embedded_json
 from anchorscope.report.run_page import write_report
-from anchorscope.report.statements.claims import judge
 
 playwright = pytest.importorskip("playwright.sync_api")
 
@@ -34,7 +33,7 @@ def findings():
 @pytest.fixture(scope="module")
 def report(findings, tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("explorer")
-    write_report(findings, [], judge([findings]), folder)
+    write_report(findings, [], folder)
     return folder / "report.html"
 
 
@@ -75,7 +74,7 @@ def test_an_items_share_is_told_with_its_call(findings, tmp_path, open_page):
     told = [pl.lit(value).alias(name) for name, value in columns.items()]
     items = findings.items.with_columns(*told, pathway_call=pl.lit("undetermined"))
     shared = replace(findings, items=items)
-    write_report(shared, [], judge([shared]), tmp_path)
+    write_report(shared, [], tmp_path)
     facts = open_page(tmp_path / "report.html").locator(".item-facts").inner_text()
     assert "62 % [20, 95] of its evidence, an estimate for one item; undetermined" in facts
 

@@ -8,7 +8,6 @@ from report_synthetic import LAYERS, make_findings
 from anchorscope.report.charts.question_share import QuestionShareChart
 from anchorscope.report.run_page import write_report
 from anchorscope.report.statements.all_statements import read
-from anchorscope.report.statements.claims import judge
 
 CHART = "#share-view .chart"
 CONTROLS = 4  # random words, of equal attention, nothing cut, permuted labels
@@ -24,7 +23,7 @@ def report(findings, tmp_path_factory):
     folder = tmp_path_factory.mktemp("share")
     (folder / "figures").mkdir()
     QuestionShareChart.from_findings(findings).plot().savefig(folder / "figures" / "question_share.svg")
-    write_report(findings, read(findings), judge([findings]), folder)
+    write_report(findings, read(findings), folder)
     return folder / "report.html"
 
 
@@ -59,8 +58,9 @@ def _at_layer(page, layer):
 
 def test_it_leads_the_page(page):
     sections = page.evaluate("[...document.querySelectorAll('main section')].map((one) => one.id)")
-    assert sections[:3] == ["share", "sure", "chart"]
-    assert page.locator(".answer").inner_text().startswith("How much of the probe's evidence needs the question's")
+    assert sections[:3] == ["chart", "trust", "items"]
+    sentence = page.locator(".answer-card .sentence").inner_text()
+    assert "of the probe's evidence needs the question's key words" in sentence
 
 
 def test_it_draws_the_share_with_its_controls(page, findings):
@@ -112,7 +112,7 @@ def test_true_and_false_answers_can_be_shown_alone(page, findings):
 
 
 def test_the_numbers_are_there_as_a_table(page, findings):
-    table = page.locator("#share details table").first
+    table = page.locator("#chart details:not(.printed) table").first
     assert table.locator("tbody tr").count() == 2 * LAYERS
     row = table.locator("tbody tr").nth(17).locator("td").all_text_contents()
     assert row[:2] == ["PopQA", "17"]
@@ -121,7 +121,7 @@ def test_the_numbers_are_there_as_a_table(page, findings):
 
 def test_an_older_run_has_the_page_without_it(tmp_path, open_page):
     findings = make_findings(("atlas",))
-    write_report(findings, read(findings), judge([findings]), tmp_path)
+    write_report(findings, read(findings), tmp_path)
     older = open_page(tmp_path / "report.html")
     assert older.locator("#share-view").count() == 0
     assert older.locator("#delta-p-view .chart").is_visible()

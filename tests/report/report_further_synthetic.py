@@ -11,7 +11,6 @@ import numpy as np
 import polars as pl
 from report_synthetic import SUMMARY_SCHEMA, curve_rows, make_findings, summary_row
 
-from anchorscope.report.answer_card import answer_card
 from anchorscope.report.findings import EXPERIMENT_ITEM_SCHEMA, EXPERIMENT_SCHEMA, UNAVAILABLE_SCHEMA, Findings
 from anchorscope.report.run_page import write_report
 from anchorscope.report.statements.all_statements import read
@@ -346,8 +345,7 @@ def make_further(datasets: tuple[str, ...] = ("popqa", "triviaqa"), lacking: tup
 def write_page_of(findings: Findings, out: Path) -> Path:
     """Its page, without figures."""
     out.mkdir(exist_ok=True)
-    observations = read(findings)
-    write_report(findings, observations, answer_card(findings, observations), out)
+    write_report(findings, read(findings), out)
     return out
 
 

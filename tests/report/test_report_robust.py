@@ -9,9 +9,7 @@ from anchorscope.report.charts.delta_p import DeltaPChart
 from anchorscope.report.charts.truth_split import TruthSplitChart
 from anchorscope.report.render import figures_of
 from anchorscope.report.run_page import write_report
-from anchorscope.report.run_tables import PER_GROUP, examples_table
 from anchorscope.report.statements.all_statements import read
-from anchorscope.report.statements.claims import judge
 
 SCRIPT = "<script>alert('x')</script>"
 LINK = "[click](https://example.invalid) | `code` *bold*"
@@ -20,8 +18,8 @@ LINK = "[click](https://example.invalid) | `code` *bold*"
 def test_markup_stays_text(tmp_path):
     findings = make_findings(("atlas",))
     items = findings.items.with_columns(question=pl.lit(SCRIPT + LINK), model_answer=pl.lit('"><img src=x onerror=1>'))
-    findings = replace(findings, model=SCRIPT, items=items, facts={"model": SCRIPT}, command="x </pre>" + SCRIPT)
-    write_report(findings, read(findings), judge([findings]), tmp_path)
+    findings = replace(findings, model=SCRIPT, items=items, facts={"model": SCRIPT + LINK}, command="x </pre>" + SCRIPT)
+    write_report(findings, read(findings), tmp_path)
     page = (tmp_path / "report.html").read_text(encoding="utf-8")
     assert SCRIPT not in page
     assert page.count("<script") == 3  # the page's own, and its data
@@ -55,7 +53,7 @@ def test_missing_numbers_are_said_and_do_not_crash(tmp_path):
     )
     observations = read(bare)
     assert {entry["verdict"] for entry in observations if entry["standing"] != "by construction"} == {"undecided"}
-    write_report(bare, observations, judge([bare]), tmp_path)
+    write_report(bare, observations, tmp_path)
     assert "not available" in (tmp_path / "report.html").read_text(encoding="utf-8")
     for display in figures_of(bare):
         display.plot()
@@ -84,9 +82,3 @@ def test_a_line_of_few_items_is_counted_and_not_drawn():
     panel = [text.get_text() for text in chart.plot().axes[0].texts]
     assert panel == ["items: Q true 300, Q false 3, A true 300, A false 300"]
 
-
-def test_examples_come_from_both_groups_and_all_datasets():
-    table = examples_table(make_findings(("popqa", "triviaqa")))
-    groups = [row[0] for row in table.rows]
-    assert groups == ["Q-Anchored"] * PER_GROUP + ["A-Anchored"] * PER_GROUP
-    assert {row[2] for row in table.rows} == {"PopQA", "TriviaQA"}

@@ -191,9 +191,14 @@ class _Said:
 
     def share_tile(self) -> Tile:
         """The question share against what random words take."""
+        several = len(self.findings.datasets) > 1
+
         def tell(dataset: str) -> str:
-            random = estimate(self.share(dataset, "random"), 0, 100.0, "\u00a0%")
-            return f"random words {random}, layer {share_layer(self.findings, dataset)}"
+            share, layer = self.share(dataset), share_layer(self.findings, dataset)
+            if share is None:
+                return "could not be measured at the layer that is tested"
+            own = f"{_share(share)}, " if several else ""
+            return f"{own}random words {_share(self.share(dataset, 'random'))}, layer {layer}"
 
         figure = self.figure(self.share, 0, 100.0, "\u00a0%")
         return Tile("How much of its evidence needs the question?", figure, f"{_capital(self.each(tell))}.",
@@ -247,6 +252,11 @@ _CONTROLS = {statement.claim: statement for statement in (*SHARE_CONTROLS, *CURV
 def _name(findings: Findings, one: Reading) -> str:
     """Which dataset, where there are several."""
     return f"{display_name(one['dataset'])}: " if len(findings.datasets) > 1 else ""
+
+
+def _share(found: Estimate | None) -> str:
+    """48 % [34, 64]."""
+    return estimate(found, 0, 100.0, "\u00a0%")
 
 
 def _auc(found: Estimate | None) -> str:

@@ -5,7 +5,6 @@ from pathlib import Path
 from typing import Any
 
 from anchorscope.progress import Progress, Silent
-from anchorscope.report.answer_card import answer_card
 from anchorscope.report.charts.auc_charts import ProbeAucChart, SurvivingSignalChart
 from anchorscope.report.charts.delta_p import DeltaPChart
 from anchorscope.report.charts.display import Display
@@ -41,9 +40,7 @@ def write_all(findings: Findings, out: Path, progress: Progress | None = None) -
     save_all(figures, out, listener)
     listener.finish()
     observations = read(findings)
-    card = answer_card(findings, observations)
-    for name, content in (("observations.json", observations), ("answer.json", card.record())):
-        text = json.dumps(content, indent=2, ensure_ascii=False, allow_nan=False)
-        (out / name).write_text(text + "\n", encoding="utf-8")
-    write_report(findings, observations, card, out)
+    text = json.dumps(observations, indent=2, ensure_ascii=False, allow_nan=False)
+    (out / "observations.json").write_text(text + "\n", encoding="utf-8")
+    write_report(findings, observations, out)
     return observations

@@ -4,13 +4,14 @@ Answer card, chart, "Can I trust it?", items, detectors, further evidence, appen
 then why.
 """
 
+import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from anchorscope.report import run_tables as tables
 from anchorscope.report import share_tables
-from anchorscope.report.answer_card import AnswerCard
+from anchorscope.report.answer_card import AnswerCard, answer_card
 from anchorscope.report.chart_data import page_data
 from anchorscope.report.experiments.section import experiment_sections
 from anchorscope.report.findings import Findings
@@ -53,8 +54,11 @@ POSITION_NOTES = {
 """What each probe position can show."""
 
 
-def write_report(findings: Findings, observations: Sequence[Reading], card: AnswerCard, out: Path) -> None:
-    """Write report.html and report.md; the figures must already lie in out/figures."""
+def write_report(findings: Findings, observations: Sequence[Reading], out: Path) -> None:
+    """Write report.html, report.md and answer.json; the figures must already lie in out/figures."""
+    card = answer_card(findings, observations)
+    text = json.dumps(card.record(), indent=2, ensure_ascii=False, allow_nan=False)
+    (out / "answer.json").write_text(text + "\n", encoding="utf-8")
     content = _content(findings, observations, card)
     data = {"chart-data": page_data(findings), "item-data": item_data(findings)}
     write_page("report.html", content, out, scripts=REPORT_SCRIPTS, data=data)
@@ -88,7 +92,8 @@ def _content(findings: Findings, observations: Sequence[Reading], card: AnswerCa
         "bibtex": bibtex(findings),
         "counts": tables.counts_table(findings),
         "steps": tables.steps_table(findings),
-        "files": FILES,
+        "files": {name: words for name, words in FILES.items()
+                  if findings.experiments.height or not name.startswith("experiment")},
     }
 
 

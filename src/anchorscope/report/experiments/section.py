@@ -14,41 +14,9 @@ from anchorscope.report.experiments.section_answer import Answer
 from anchorscope.report.experiments.section_chart import ChartSpec, catalogued_sections
 from anchorscope.report.experiments.section_tables import TableSpec
 from anchorscope.report.findings import Findings
+from anchorscope.report.page_sections import Section, SectionFigure, filled
 from anchorscope.report.palette import display_name
-from anchorscope.report.verdicts import Verdict
 from anchorscope.report.wording import Table
-
-
-@dataclass(frozen=True)
-class SectionFigure:
-    """A figure on the page."""
-
-    name: str
-    """Of its files in figures/."""
-    alt: str
-    """What it shows, for those who cannot see it."""
-    caption: str
-
-
-@dataclass(frozen=True)
-class Section:
-    """One subsection, as both templates draw it."""
-
-    slug: str
-    """Its address within the page."""
-    title: str
-    text: tuple[str, ...]
-    """What is asked, and what can go wrong; one paragraph each."""
-    tables: tuple[tuple[str, Table], ...] = ()
-    """Each with the line that stands above it."""
-    figures: tuple[SectionFigure, ...] = ()
-    answer: str = ""
-    """What came out, in one sentence; a section with one is folded behind it."""
-    verdict: Verdict | None = None
-    short: tuple[tuple[str, Table], ...] = ()
-    """The one table of the plain-text page."""
-    docs: str = ""
-    """The page of the docs that says how it is computed."""
 
 
 @dataclass(frozen=True)
@@ -81,11 +49,6 @@ class SectionSpec:
         short = filled(*((spec.title, spec.short(findings, rows)) for spec in self.tables[:1]))
         docs = self.docs or f"evidence/{self.slug}.md"
         return Section(self.slug, self.title, (self.asks, self.careful), tables, figures, answer, verdict, short, docs)
-
-
-def filled(*tables: tuple[str, Table]) -> tuple[tuple[str, Table], ...]:
-    """The tables that have rows."""
-    return tuple((title, table) for title, table in tables if table.rows)
 
 
 def section_specs() -> list[SectionSpec]:

@@ -26,6 +26,7 @@ from anchorscope.report.verdicts import (
 )
 from anchorscope.report.wording import estimate, number, percent
 from anchorscope.stats.estimate import Estimate
+from anchorscope.stats.sampled_curve import FEWEST_GROUPS
 
 
 def _small_ratio(knockout: LayerBand | None, random: LayerBand | None, least: float) -> Found:
@@ -95,8 +96,10 @@ def _curve_ratio(about: About) -> Found:
         & (pl.col("truth") == "all")
         & (pl.col("variant").fill_null("") != "refit")
     )
-    lost = {"share": -pl.col("delta_p"), "ci_low": -pl.col("ci_high"), "ci_high": -pl.col("ci_low")}
-    rows = rows.select("intervention", "layer", "n", **lost)
+    enough = pl.col("n_groups") >= FEWEST_GROUPS  # a bootstrap of fewer has no honest interval
+    ends = {"ci_low": -pl.col("ci_high"), "ci_high": -pl.col("ci_low")}
+    rows = rows.select("intervention", "layer", "n", share=-pl.col("delta_p"),
+                       **{name: pl.when(enough).then(end) for name, end in ends.items()})  # fmt: skip
     knockout, random = (band_of(rows.filter(pl.col("intervention") == cut), math.inf) for cut in ("knockout", "random"))
     return _small_ratio(knockout, random, SEEN_BY_EYE)
 
