@@ -29,6 +29,8 @@ class SectionFigure:
     alt: str
     """What it shows, for those who cannot see it."""
     caption: str
+    narrow: bool = False
+    """Whether it is not drawn over the whole width."""
 
 
 @dataclass(frozen=True)

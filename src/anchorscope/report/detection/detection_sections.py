@@ -30,8 +30,8 @@ _VARIANTS = SectionFigure(
 _TRANSFER = SectionFigure(
     "detector_transfer",
     "AUROC of probe, confidence, probe+confidence and anchor for every dataset learned from and every dataset tested",
-    "Rows: what the detector learned from. Columns: what it was tested on. Framed: the same dataset.",
-)
+    "Rows: what the detector learned from. Columns: what it was tested on. Framed: the same dataset.", narrow=True,
+)  # fmt: skip
 _DECIDE = (
     SectionFigure("detector_risk_coverage", "Risk against coverage of the main detectors, a panel per dataset",
                   "How many accepted answers are false, the more are accepted."),
