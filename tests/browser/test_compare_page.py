@@ -44,14 +44,18 @@ def report(compared, tmp_path_factory) -> Path:
 
 @pytest.fixture(scope="module")
 def page(report, open_page):
-    return open_page(report)
+    opened = open_page(report)
+    opened.evaluate("document.querySelectorAll('.more-options').forEach((one) => { one.open = true; })")
+    return opened
 
 
 @pytest.fixture(autouse=True)
 def _as_it_was(page):
     yield
     for view in (VIEW, SHARES):
-        page.locator(view).get_by_role("button", name="Reset").click()
+        button = page.locator(view).get_by_role("button", name="Reset")
+        if button.is_visible():
+            button.click()
 
 
 def _ticks(page, panel: int, axis: str) -> list[str]:
@@ -100,9 +104,9 @@ def test_a_share_is_read_off_its_panel_and_controls_can_be_taken_away(page) -> N
         page.keyboard.press("ArrowRight")
     told = large.locator(".readout tr").filter(has_text="Key words cut (PopQA)")
     assert float(told.locator(".value").inner_text()) == pytest.approx(0.70, abs=0.006)
-    page.locator(SHARES).get_by_role("switch", name="Controls").uncheck()
-    assert large.locator("svg.lines .plot .series").count() == 2
-    page.locator(SHARES).get_by_role("radio", name="Thirds").check()
+    page.locator(f"{SHARES} .legend button.toggle").filter(has_text="Random words cut").click()
+    assert large.locator("svg.lines .plot .series").count() == 8
+    page.locator(SHARES).get_by_role("radio", name="thirds").check()
     assert large.locator("svg.lines .plot .series").count() == 4
     assert "cs-shown=thirds" in page.url
 

@@ -18,10 +18,11 @@ from report_shares import World, with_shares
 
 from anchorscope.progress import Silent
 from anchorscope.report.answer_card import answer_card
+from anchorscope.report.charts.live_chart import OWN
 from anchorscope.report.comparison import comparison_page
 from anchorscope.report.comparison.across_models import read_across
 from anchorscope.report.comparison.compared import Compared, Flag
-from anchorscope.report.comparison.comparison_page import OWN, comparison_data
+from anchorscope.report.comparison.comparison_page import comparison_data
 from anchorscope.report.comparison.comparison_text import (
     NOT_MEASURED,
     answer,
@@ -274,22 +275,31 @@ def test_a_span_is_one_number_where_all_are_alike() -> None:
     assert spanned([], str) == ""
 
 
+def _options(chart: dict, name: str) -> list[str]:
+    [menu] = [menu for menu in chart["menus"] if menu["name"] == name]
+    return [value for value, *_ in menu["options"]]
+
+
 def test_the_menu_holds_what_all_runs_have(compared: Compared) -> None:
     data = comparison_data(compared)
-    assert [entry["id"] for entry in data["menu"]["datasets"]] == ["popqa", "nq"]
-    assert [rule for rule, _ in data["menu"]["rules"]] == ["plain", "corrected", "cross-fitted", "retained"]
-    assert [name for name, _ in data["menu"]["shares"]["controls"]] == ["random", "random-mass", "none", "permuted"]
-    assert data["start"] == {"rule": "plain", "depth": "0", "site": "mlp", "position": "final"}
-    assert [run["layers"] for run in data["runs"]] == [30, 30]
-    for name in ("curves", "shares"):
-        assert {row[0] for row in data["runs"][1][name]["rows"]} == {"popqa"}
+    curves, shares = (data["views"][name] for name in ("compare-view", "compare-share"))
+    assert _options(curves, "rule") == ["plain", "corrected", "cross-fitted", "retained"]
+    entries = {look["entry"] for look in shares["looks"].values() if look.get("quiet")}
+    assert {name[:12] for name in entries} == {"Random words", "Nothing cut ", "Labels permu"}
+    assert {menu["name"]: menu["start"] for menu in curves["menus"]} == {
+        "rule": "plain", "truth": "all", "site": "mlp", "position": "final", "cut": "knockout",
+    }  # fmt: skip
+    for chart in (curves, shares):
+        assert [panel["layers"] for panel in chart["panels"]] == [30, 30]
+        second = {chart["looks"][line[0]]["about"]["dataset"] for line in chart["panels"][1]["lines"]}
+        assert second == {"popqa"}
     json.dumps(data, allow_nan=False)
 
 
 def test_a_rule_that_one_run_lacks_is_not_offered(compared: Compared) -> None:
     lacking = replace(compared.runs[1], curves=compared.runs[1].curves.filter(pl.col("assignment") == "plain"))
     data = comparison_data(replace(compared, runs=(compared.runs[0], lacking)))
-    assert [rule for rule, _ in data["menu"]["rules"]] == ["plain"]
+    assert _options(data["views"]["compare-view"], "rule") == ["plain"]
 
 
 def test_runs_read_at_other_sites_start_at_their_own(compared: Compared) -> None:
@@ -297,6 +307,6 @@ def test_runs_read_at_other_sites_start_at_their_own(compared: Compared) -> None
     moved = {name: table.with_columns(site=pl.lit("residual")) for name, table in elsewhere.items()}
     other = replace(compared.runs[1], site="residual", **moved)
     data = comparison_data(replace(compared, runs=(compared.runs[0], other)))
-    assert data["start"]["site"] == OWN
-    assert data["menu"]["sites"] == data["menu"]["shares"]["sites"] == [OWN]
-    assert all(run["curves"]["rows"] and run["shares"]["rows"] for run in data["runs"])
+    for chart in data["views"].values():
+        assert _options(chart, "site") == [OWN]
+        assert all(panel["lines"] for panel in chart["panels"])

@@ -1,14 +1,14 @@
 """Everything a comparison writes beside its curves and its manifest: figures, observations.json, the page, its data."""
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from anchorscope.progress import Progress
 from anchorscope.report.answer_card import answer_card
 from anchorscope.report.assignment_rules import CHART_TITLES
-from anchorscope.report.chart_data import MOST_POINTS, dataset_entries, page_data
+from anchorscope.report.chart_data import delta_p_chart, live_records, share_chart
 from anchorscope.report.charts.parallel import save_all
 from anchorscope.report.comparison import comparison_text as text
 from anchorscope.report.comparison.across_models import read_across
@@ -18,18 +18,10 @@ from anchorscope.report.comparison.run_panels import SharePanels, delta_p_charts
 from anchorscope.report.comparison.trends_chart import trends_charts
 from anchorscope.report.earlier_readings.judging import Judged, claims_records, claims_table, judge
 from anchorscope.report.page_writer import CHART_SCRIPTS, write_page
-from anchorscope.report.palette import GROUPS
-from anchorscope.report.shares import CONTROLS
 from anchorscope.report.statements import read
 from anchorscope.report.wording import listing
 
-OWN = "own"
-"""The choice that leaves every run at its own headline site or position, where these differ."""
-_CHOICES = ("rules", "sites", "positions", "interventions", "truths")
-_KEPT = ("layers", "site", "position", "shares")
-_SITE, _POSITION, _INTERVENTION = 1, 2, 3  # places in a row of curves
 _TITLE_LETTERS = 60
-SCRIPTS = (*CHART_SCRIPTS, "share_view", "delta_p_view", "compare_view")
 FILES = {
     "report.html": "this page",
     "report.md": "the same as plain text",
@@ -41,45 +33,12 @@ FILES = {
 
 
 def comparison_data(compared: Compared) -> dict[str, Any]:
-    """Curves by run, and one menu for all panels."""
-    pages = [page_data(run, MOST_POINTS // len(compared.runs)) for run in compared.runs]
-    menu = {name: _shared([page[name] for page in pages]) for name in _CHOICES}
-    start = {"rule": compared.assignment, "depth": "1" if compared.relative_depth else "0"}
-    measured = [page["shares"] for page in pages if page["shares"]["rows"]]
-    shares = {name: _shared([one[name] for one in measured]) for name in ("truths", "sites", "positions")}
-    drawn = {name for one in measured for name, _ in one["controls"]}
-    for name in ("site", "position"):
-        headlines = {str(page[name]) for page in pages}
-        start[name] = headlines.pop() if len(headlines) == 1 else OWN
-        for choices in (menu, shares):
-            choices[f"{name}s"] = [OWN] * (start[name] == OWN) + choices[f"{name}s"]
-    shares["controls"] = [[name, words] for name, words in CONTROLS.items() if name in drawn]
-    return {
-        "menu": {**menu, "datasets": dataset_entries(compared.datasets), "groups": list(GROUPS), "shares": shares},
-        "start": start,
-        "runs": [
-            {"name": run.model, "title": panel_title(run), **{name: page[name] for name in _KEPT},
-             "curves": _within(page["curves"], menu, page)}
-            for run, page in zip(compared.runs, pages, strict=True)
-        ],
-    }  # fmt: skip
-
-
-def _within(curves: Mapping[str, Any], menu: Mapping[str, Any], page: Mapping[str, Any]) -> dict[str, Any]:
-    """The curves that the menu, or a run's own headline place, can ask for; a run's control whoever else has one."""
-    known = {"random", *(str(name) for name, _ in menu["interventions"])}
-    sites, positions = {*menu["sites"], page["site"]}, {*menu["positions"], page["position"]}
-    rows = [
-        row for row in curves["rows"]
-        if row[_INTERVENTION] in known and row[_SITE] in sites and row[_POSITION] in positions
-    ]  # fmt: skip
-    return {"scale": curves["scale"], "rows": rows}
-
-
-def _shared(lists: Sequence[Iterable[Any]]) -> list[Any]:
-    """Entries of the first list that all others have too."""
-    first, *others = [list(one) for one in lists] or [[]]
-    return [entry for entry in first if all(entry in other for other in others)]
+    """The charts to touch: a panel per run, one menu and one y axis for all."""
+    titles = {run.model: panel_title(run) for run in compared.runs}
+    relative = compared.relative_depth
+    share = share_chart(compared.runs, compared.datasets, titles, relative=relative)
+    delta_p = delta_p_chart(compared.runs, compared.datasets, titles, rule=compared.assignment, relative=relative)
+    return {"model": "", "views": live_records({"compare-share": share, "compare-view": delta_p})}
 
 
 def write_comparison(compared: Compared, out: Path, progress: Progress, claims: bool = False) -> list[str]:
@@ -103,8 +62,8 @@ def write_comparison(compared: Compared, out: Path, progress: Progress, claims: 
         "shares": text.shares_table(compared) if shares else None,
         "trends": [chart.name for chart in trends],
     }
-    data = {"compare-data": comparison_data(compared)}
-    write_page("compare.html", content, out, scripts=SCRIPTS, data=data)
+    data = {"chart-data": comparison_data(compared)}
+    write_page("compare.html", content, out, scripts=CHART_SCRIPTS, data=data)
     write_page("compare.md", content, out)
     for kind in ("html", "md"):
         (out / f"compare.{kind}").rename(out / f"report.{kind}")

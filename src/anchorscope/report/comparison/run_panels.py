@@ -18,6 +18,7 @@ from matplotlib.lines import Line2D
 
 from anchorscope.report.assignment_rules import CHART_TITLES
 from anchorscope.report.charts.display import Display
+from anchorscope.report.charts.layer_chart import broken_lines
 from anchorscope.report.charts.layout import Grid, Legend, canvas, empty_panel, layer_axis, zero_line
 from anchorscope.report.charts.line_chart import (
     POINTS_NOTE,
@@ -29,9 +30,10 @@ from anchorscope.report.charts.line_chart import (
     random_handle,
     random_lines,
 )
-from anchorscope.report.charts.question_share import CONTROL_LINES, HIGHEST, LOWEST, broken_lines
+from anchorscope.report.charts.question_share import HIGHEST, LOWEST
 from anchorscope.report.comparison.compared import Compared, chart_rows, panel_title
 from anchorscope.report.findings import Findings
+from anchorscope.report.looks import CONTROL_LOOKS
 from anchorscope.report.palette import GROUPS, DatasetStyle, dataset_styles, display_name
 from anchorscope.report.shares import CONTROLS, has_shares, share_rows
 
@@ -154,7 +156,7 @@ class SharePanels(RunPanels):
     @classmethod
     def from_compared(cls, compared: Compared) -> Self:
         """Choose the rows to draw: all items, knockout and controls, each run at its headline place."""
-        drawn = pl.col("intervention").is_in(["knockout", *CONTROL_LINES])
+        drawn = pl.col("intervention").is_in(["knockout", *CONTROL_LOOKS])
         tables = [share_rows(run, group="all", truth="all").filter(drawn) for run in compared.runs]
         lacking = [f"{run.model}: not measured" for run in compared.runs if not has_shares(run)]
         title = "How much of the evidence needs the question's key words"
@@ -165,9 +167,9 @@ class SharePanels(RunPanels):
         lines: list[Line] = []
         for dataset, colours in self.styles.items():
             mine = rows.filter(pl.col("dataset") == dataset)
-            for control in CONTROL_LINES:
-                look = self._control_style(control, colours)
-                lines += broken_lines(mine.filter(pl.col("intervention") == control), n_layers, look, band=False)
+            for control in CONTROL_LOOKS:
+                found, look = mine.filter(pl.col("intervention") == control), self._control_style(control, colours)
+                lines += broken_lines(found, n_layers, look, band=False)
             knockout = mine.filter(pl.col("intervention") == "knockout")
             lines += broken_lines(knockout, n_layers, {"zorder": 3} | self._style(colours))
         return lines
@@ -177,7 +179,7 @@ class SharePanels(RunPanels):
         there, cuts = set(self.data["dataset"]), set(self.data["intervention"])
         found = [Line2D([], [], label=display_name(name), **self._style(colours))
                  for name, colours in self.styles.items() if name in there]  # fmt: skip
-        return found + [Line2D([], [], label=CONTROLS[name], **look) for name, look in CONTROL_LINES.items()
+        return found + [Line2D([], [], label=CONTROLS[name], **look.style()) for name, look in CONTROL_LOOKS.items()
                         if name in cuts]  # fmt: skip
 
     def _heights(self, panels: Sequence[Axes]) -> tuple[float, float]:
@@ -185,7 +187,7 @@ class SharePanels(RunPanels):
 
     def _control_style(self, control: str, colours: DatasetStyle) -> dict[str, Any]:
         """Of several datasets random words have their dataset's colour, and the other controls step back."""
-        look = dict(CONTROL_LINES[control])
+        look = dict(CONTROL_LOOKS[control].style())
         if len(self.styles) == 1:
             return look
         return look | ({"color": colours.q_colour} if control == "random" else {"linewidth": 0.6, "alpha": 0.55})
