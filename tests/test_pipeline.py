@@ -30,7 +30,7 @@ SITES, PROBES = ("attention", "mlp", "residual"), ("full", "a", "b")
 N_LAYERS, N_FOLDS, D_MODEL, N_USED = 4, 3, 32, 80
 FILES = (
     "recipe.toml", "manifest.json", "index.json", "items.parquet", "probes.safetensors", "probe_scores.csv",
-    "effects.parquet", "pathways.parquet", "curves.csv", "curve_samples.parquet", "observations.json",
+    "effects.parquet", "pathways.parquet", "curves.csv", "curve_samples.parquet", "observations.json", "answer.json",
     "question_share.csv", "question_share_items.parquet",
     "figures/delta_p.png", "figures/delta_p.svg", "figures/delta_p.pdf", "figures/delta_p.csv",
     "report.html", "report.md",

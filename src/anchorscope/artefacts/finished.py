@@ -65,6 +65,8 @@ class FinishedRun:
             question_share=self.csv_where_made("question_share", SHARE_SCHEMA),
             question_share_tests=self.csv_where_made("question_share_tests", SHARE_TEST_SCHEMA),
             parameters=model["parameters"],
+            folder=str(self.home or self.path),
+            warnings=tuple(self.manifest.get("warnings", ())),
         )
 
     def _headline_effects(self) -> pl.DataFrame:

@@ -81,6 +81,10 @@ class Findings:
     """What is tested of it at the headline layer (question_share_tests.csv)."""
     parameters: int = 0
     """How large the model is; 0 where that is not known."""
+    folder: str = ""
+    """Where the run lies, as its user named it."""
+    warnings: tuple[str, ...] = ()
+    """What a reader has to know before believing it, one line each."""
 
 
 def headline_effects(effects: pl.DataFrame | pl.LazyFrame, site: str, position: str) -> pl.DataFrame:

@@ -70,6 +70,11 @@ def write_page(
     (out / name).write_text(page.get_template(f"{name}.j2").render(content), encoding="utf-8")
 
 
+def fragment(name: str, content: Mapping[str, Any]) -> str:
+    """A part of a page on its own, for a notebook or a list of runs; every value is escaped."""
+    return _environment(autoescape=True, finalize=None).get_template(f"{name}.html.j2").render(content)
+
+
 def joined_script(names: Sequence[str]) -> str:
     """The scripts of these names as one, closed against everything else on the page."""
     parts = "\n".join(_text(f"{name}.js") for name in names)

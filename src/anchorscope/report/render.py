@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from anchorscope.progress import Progress, Silent
+from anchorscope.report.answer_card import answer_card
 from anchorscope.report.charts.auc_charts import ProbeAucChart, SurvivingSignalChart
 from anchorscope.report.charts.delta_p import DeltaPChart
 from anchorscope.report.charts.display import Display
@@ -47,5 +48,7 @@ def write_all(findings: Findings, out: Path, progress: Progress | None = None) -
     # One list for programs; the page tells the claims in a section of their own.
     text = json.dumps([*observations, *claims_records(judged)], indent=2, ensure_ascii=False, allow_nan=False)
     (out / "observations.json").write_text(text + "\n", encoding="utf-8")
+    card = json.dumps(answer_card(findings, observations).record(), indent=2, ensure_ascii=False)
+    (out / "answer.json").write_text(card + "\n", encoding="utf-8")
     write_report(findings, observations, judged, out)
     return observations

@@ -22,6 +22,7 @@ from anchorscope.report.statements.share_prose import lead
 FILES = {
     "report.html": "this page",
     "report.md": "the same as plain text",
+    "answer.json": "the answer card, for programs",
     "observations.json": "the readings and the claims of earlier ones, for programs",
     "figures/": "every figure as PNG, SVG and PDF, with the numbers drawn as CSV",
     "curves.csv": "mean ΔP per layer, group, rule, site and intervention, with intervals",
