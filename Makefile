@@ -60,7 +60,7 @@ $(VENV)/installed: pyproject.toml constraints.txt
 	@if [ -z "$(TORCH_INDEX)" ] && [ "$$(uname -s)" = Linux ] && ! command -v nvidia-smi > /dev/null; then \
 	  echo "No NVIDIA GPU was found. If torch's download is too large (2.7 GB with CUDA), stop and run instead:"; \
 	  echo "  make $(MAKECMDGOALS) TORCH_INDEX=https://download.pytorch.org/whl/cpu"; fi
-	$(PIP) "$$(grep '^torch==' constraints.txt)" $(if $(TORCH_INDEX),--index-url $(TORCH_INDEX))
+	$(PIP) "$$(grep '^torch==' constraints.txt)" $(if $(TORCH_INDEX),--extra-index-url $(TORCH_INDEX))
 	$(PIP) --editable .
 	touch $@
 

@@ -13,7 +13,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 BESIDE = ("pyproject.toml", "README.md", "LICENSE", "CHANGELOG.md", "CITATION.cff", "constraints.txt", "Makefile")
 """What an sdist has beside the package."""
-NEVER = ("__pycache__", ".pyc", "/runs/", "/.venv/", ".DS_Store")
+NEVER = ("__pycache__", ".pyc", "anchorscope/runs/", ".venv/", ".DS_Store", "site/index.html")
 LARGEST = 5_000_000
 """Bytes: more than that would be weights or runs that slipped in."""
 
