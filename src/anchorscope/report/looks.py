@@ -125,7 +125,10 @@ def share_looks(datasets: Sequence[str]) -> dict[str, Look]:
         for dataset in datasets:
             about = {"dataset": dataset, "intervention": cut, "group": "all"}
             name = f"{entry} ({display_name(dataset)})"
-            looks[share_id(datasets, about)] = replace(CONTROL_LOOKS[cut], name=name, entry=entry, about=about)
+            look = replace(CONTROL_LOOKS[cut], name=name, entry=entry, about=about)
+            if cut == "random" and len(datasets) > 1:  # the control that says most is told apart
+                look = replace(look, colour=dataset_styles(datasets)[dataset].q_colour)
+            looks[share_id(datasets, about)] = look
     return looks
 
 

@@ -45,6 +45,10 @@ class LayerChart(Display):
     null: ClassVar[float] = 0.0
     inches: ClassVar[tuple[float, float]] = (4.35, 3.3)
     ticks: ClassVar[str] = "Reference layer l* of a fold"
+    empty: ClassVar[str] = "no items"
+    """What a panel without lines says."""
+    own_layers: ClassVar[bool] = False
+    """Whether panels have x axes of their own: of models that differ in depth."""
 
     @abstractmethod
     def looks(self) -> Mapping[str, Look]:
@@ -70,6 +74,10 @@ class LayerChart(Display):
         """Rows and columns."""
         return 1, panels
 
+    def size(self, columns: int) -> tuple[float, float]:
+        """Inches of a panel, by panels in a row."""
+        return self.inches
+
     def draw(self) -> Figure:
         """All panels with a shared y axis, one legend below."""
         looks, panels = self.looks(), self.panels() or {"": "not available"}
@@ -83,10 +91,12 @@ class LayerChart(Display):
             handles.append(Line2D([], [], color=INK, label="quoted in the text", **_RING))
         grid = self.grid(len(made))
         axes_of = LayerAxes(self.value, self.label, self.null, self.n_layers, len(self.layers), self.span)
-        width = grid[1] * self.inches[0]
+        inches = self.size(grid[1])
+        width = grid[1] * inches[0]
         longest = max((len(str(handle.get_label())) for handle in handles), default=1)
         columns = max(1, min(len(handles), int((width + 0.5) / (0.55 + 0.068 * longest))))
-        return line_chart(self.title, made, grid, self.inches, axes_of, Legend(handles, columns, self.notes))
+        legend = Legend(handles, columns, self.notes)
+        return line_chart(self.title, made, grid, inches, axes_of, legend, own_layers=self.own_layers)
 
     def _panel(self, key: str, title: str, rows: pl.DataFrame, looks: Mapping[str, Look]) -> Panel:
         level = rows.filter(pl.col("layer").is_null())
@@ -100,7 +110,7 @@ class LayerChart(Display):
         if len(styles) == 1:
             styles = {name: DatasetStyle(INK, INK, "") for name in styles}
         told = self.notes_of(key, rows)
-        empty = "" if rows.height else "no items"
+        empty = "" if rows.height else self.empty
         return Panel(title, lines, empty, levels, self.moved(key), styles, items_note(told, 7.4) if told else None)
 
     def _lines(self, rows: pl.DataFrame, look: Look, place: int) -> list[Line]:
