@@ -17,7 +17,6 @@ from anchorscope.report.palette import (
 from anchorscope.report.shares import CONTROLS, LOWER, UPPER
 
 DASHED, DOTTED = "7 3.5", "1.5 3"
-_FEW = {"dash": "1.5 4", "width": 1.2, "marker": ""}
 RANDOM_WORDS = "Random words cut instead"
 
 
@@ -50,7 +49,7 @@ class Look:
 
     def of_few(self) -> "Look":
         """Thin and dotted, for a line that rests on too few items to have an interval."""
-        return replace(self, **_FEW)
+        return replace(self, dash="1.5 4", width=1.2, marker="")
 
     def style(self) -> dict[str, Any]:
         """As Matplotlib takes it: in points, three quarters of a pixel each, and with dashes counted in line widths."""

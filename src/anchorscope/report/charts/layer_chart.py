@@ -93,7 +93,7 @@ class LayerChart(Display):
         levels = [(row[self.value], {"zorder": 2} | looks[row["line"]].style()) for row in level.iter_rows(named=True)]
         lines = [
             line
-            for place, (name, look) in enumerate(reversed(looks.items()))  # controls below, results above
+            for place, (name, look) in enumerate(reversed(list(looks.items())))  # controls below, results above
             for line in self._lines(rows.filter((pl.col("line") == name) & pl.col("layer").is_not_null()), look, place)
         ]
         styles = dataset_styles(self.datasets)
