@@ -23,6 +23,7 @@ from anchorscope.recipe import Recipe, about, make_recipe, named_folder
 from anchorscope.report.answer_card import AnswerCard, card_html
 from anchorscope.schema import EXPERIMENT_SCHEMA, SHARE_SCHEMA, SHARE_TEST_SCHEMA
 from anchorscope.screen.listeners import chosen_listener
+from anchorscope.screen.terminal_progress import clear_screen
 
 if TYPE_CHECKING:  # torch and matplotlib take seconds: they are imported where something needs them
     from matplotlib.figure import Figure
@@ -244,7 +245,10 @@ def run(
 
     from anchorscope.pipeline import run_recipe  # only here: a finished run is opened without torch
 
-    return Run(run_recipe(recipe, folder, loaded=loaded, fresh=fresh, progress=chosen_listener(progress)))
+    try:
+        return Run(run_recipe(recipe, folder, loaded=loaded, fresh=fresh, progress=chosen_listener(progress)))
+    finally:
+        clear_screen()  # a bar hides the cursor
 
 
 _OPTIONS = (f"    {name}: {about(name)}" for name in Recipe.model_fields)

@@ -104,6 +104,7 @@ def test_the_time_left_is_that_of_steps_of_the_same_kind_at_the_speed_that_was_m
     now += 10
     job.done("report")
     assert job.is_over
+    assert (job.step(), job.left()) == ("", "")  # what comes after belongs to another job
     assert job.seconds == 140
 
 
@@ -131,6 +132,14 @@ def test_an_unknown_cost_makes_it_a_lower_bound() -> None:
     assert job.left() == "at least 90 s left"
     job.plan([PlannedStep("d/clean", "items", 2, seconds=30.0), PlannedStep("d/new", "items", None)])
     assert job.left() == "time left unknown"
+
+
+def test_it_is_never_less_than_what_the_present_part_still_takes() -> None:
+    job = TimeLeft(lambda: 0.0)
+    job.plan([PlannedStep("d/clean", "items", 2, seconds=2.0), PlannedStep("report", "items", 1)])
+    job.begin("report")
+    job.within(0.5, rest=20.0)
+    assert job.left() == "about 20 s left"
 
 
 def test_a_step_that_came_along_with_another_counts() -> None:

@@ -92,7 +92,7 @@ def test_everything_is_listed_newest_first_with_its_card(runs: Path) -> None:
     half = found["half"]
     assert (half["finished"], half["answer"], half["about"]) == (False, None, "popqa")
     assert half["command"] == f"anchorscope run {runs / 'half' / 'recipe.toml'} --out {runs / 'half'}"
-    assert half["lines"] == ["Not finished: 1 steps are done."]
+    assert half["lines"] == ["Not finished: 1 step is done."]
     assert found["both"]["title"] == "Comparison of a, b"
     assert found["det"]["lines"] == ["Saved detectors: anchor.", "Few."]
     assert found["val"]["lines"] == ["One.", "Two.", "Three."]

@@ -31,7 +31,7 @@ CHART_SCRIPTS = (
 """What every page with a chart needs, in the order in which they build on each other."""
 REPORT_SCRIPTS = (*CHART_SCRIPTS, "item_store", "item", "item_list", "explorer")
 """The scripts of report.html."""
-STYLES = ("chart", "explorer", "compare", "detection", "print")
+STYLES = ("chart", "explorer", "compare", "detection", "sections", "print")
 """Style sheets beside the page's own."""
 
 _DANGEROUS = str.maketrans({letter: f"\\u{ord(letter):04x}" for letter in "<>&\u2028\u2029"})

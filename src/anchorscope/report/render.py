@@ -10,7 +10,6 @@ from anchorscope.report.charts.delta_p import DeltaPChart, ReferenceLayerChart, 
 from anchorscope.report.charts.display import Display
 from anchorscope.report.charts.parallel import save_all
 from anchorscope.report.charts.question_share import QuestionShareChart
-from anchorscope.report.experiments.exact_tokens import ExactTokensChart
 from anchorscope.report.experiments.section import experiment_figures
 from anchorscope.report.findings import Findings
 from anchorscope.report.run_page import write_report
@@ -20,7 +19,6 @@ from anchorscope.report.statements.all_statements import read
 def figures_of(findings: Findings) -> list[Display]:
     """Every figure of a run, computed and not yet drawn; those of the experiments come last."""
     share = [QuestionShareChart.from_findings(findings)] if QuestionShareChart.was_made(findings) else []
-    words = [ExactTokensChart.from_findings(findings)] if ExactTokensChart.was_made(findings) else []
     return [
         *share,
         DeltaPChart.from_findings(findings),
@@ -28,7 +26,6 @@ def figures_of(findings: Findings) -> list[Display]:
         SurvivingSignalChart.from_findings(findings),
         TruthSplitChart.from_findings(findings),
         ReferenceLayerChart.from_findings(findings),
-        *words,
         *experiment_figures(findings),
     ]
 

@@ -32,7 +32,7 @@ class NotebookProgress:
         self._time = TimeLeft(clock)
         self._line: Any = None  # the handle of what stands in the output
         self._line_now = ""
-        self._title, self._total, self._done, self._drawn = "", 0, 0, -every
+        self._title, self._total, self._done, self._began, self._drawn = "", 0, 0, 0.0, -every
 
     def plan(self, steps: Sequence[PlannedStep]) -> None:
         self._time.plan(steps)
@@ -46,13 +46,14 @@ class NotebookProgress:
             self._show(f"done in {duration(self._time.seconds)}", "", "")
 
     def start(self, title: str, total: int) -> None:
-        self._title, self._total, self._done = title, total, 0
+        self._title, self._total, self._done, self._began = title, total, 0, self._clock()
         self._draw()
 
     def advance(self, units: int) -> None:
         self._done += units
         if self._total:
-            self._time.within(self._done / self._total)
+            spent = self._clock() - self._began
+            self._time.within(self._done / self._total, spent / max(self._done, 1) * (self._total - self._done))
         if self._clock() - self._drawn >= self._every:
             self._draw()
 

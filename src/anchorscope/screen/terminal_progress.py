@@ -66,9 +66,9 @@ class TerminalProgress:
 
     def advance(self, units: int) -> None:
         self._done += units
-        if self._total:
-            self._time.within(self._done / self._total)
         now = self._clock()
+        if self._total:
+            self._time.within(self._done / self._total, self._rest(now))
         if self._bars is not None and self._part is not None:
             self._bars.update(self._part, advance=units, said=self._said(now))
             if now - self._spoke >= 1:
@@ -115,7 +115,7 @@ class TerminalProgress:
         return self._bars
 
     def _tell_whole(self) -> None:
-        if self._bars is None or not self._time.is_planned:
+        if self._bars is None or not self._time.step():
             return
         if self._whole is None:
             self._whole = self._bars.add_task("", total=1, said="")
@@ -128,7 +128,7 @@ class TerminalProgress:
         return f"{self._done}/{self._total}{rest}"
 
     def _rest(self, now: float) -> float:
-        return (now - self._began) / self._done * (self._total - self._done)
+        return (now - self._began) / max(self._done, 1) * (self._total - self._done)
 
     def _line(self) -> str:
         percent = 100 * self._done // self._total if self._total else 100

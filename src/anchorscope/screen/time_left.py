@@ -25,7 +25,7 @@ class TimeLeft:
         self._tick = 0.0
         self._to_make: set[str] = set()
         self._made: set[str] = set()
-        self._fraction = 0.0
+        self._fraction = self._rest = 0.0
         self._began = clock()
 
     def plan(self, steps: Sequence[PlannedStep]) -> None:
@@ -42,7 +42,7 @@ class TimeLeft:
             self._made.discard(step)
             self._to_make.add(step)
         self._open.append([step, 0.0])
-        self._fraction = 0.0
+        self._fraction = self._rest = 0.0
 
     def done(self, step: str) -> None:
         """A step was made; one that was not begun came along with another."""
@@ -53,11 +53,11 @@ class TimeLeft:
         if step in self._to_make:
             self._made.add(step)
             self._seconds[step] = own
-        self._fraction = 0.0
+        self._fraction = self._rest = 0.0
 
-    def within(self, fraction: float) -> None:
-        """How far the present part of the present step is."""
-        self._fraction = fraction
+    def within(self, fraction: float, rest: float = 0.0) -> None:
+        """How far the present part of the present step is, and the seconds that it still takes at its own speed."""
+        self._fraction, self._rest = fraction, rest
 
     def _count(self) -> None:
         now = self._clock()
@@ -86,13 +86,13 @@ class TimeLeft:
         return self._clock() - self._began
 
     def step(self) -> str:
-        """`step 3 of 9`; nothing where no steps are known."""
+        """`step 3 of 9`; nothing where no steps are known, or all are made."""
         made, total = len(self._made), len(self._to_make)
-        return f"step {min(made + 1, total)} of {total}" if total else ""
+        return f"step {made + 1} of {total}" if made < total else ""
 
     def left(self) -> str:
         """`about 2 min left`, `at least 2 min left`, or that it is not known."""
-        if not self.is_planned:
+        if not self.is_planned or self.is_over:
             return ""
         self._count()
         speeds = self._speeds()
@@ -102,6 +102,7 @@ class TimeLeft:
             return "time left unknown"
         spent = {str(name): float(own) for name, own in self._open}
         seconds = sum(max((one.cost or 0) * speeds.get(one.kind, 0.0) - spent.get(one.name, 0), 0) for one in known)
+        seconds = max(seconds, self._rest)
         sure = len(known) == len(remaining)
         if seconds < 1:
             return "almost done" if sure else "time left unknown"

@@ -157,8 +157,9 @@ def _json(place: Path) -> dict[str, Any]:
 
 def _unfinished(folder: Path) -> dict[str, Any]:
     """A run that was stopped, or is under way."""
-    steps = len(_json(folder / INDEX)["steps"])
-    told = {"title": folder.name, "about": "", "finished": False, "lines": (f"Not finished: {steps} steps are done.",)}
+    n = len(_json(folder / INDEX)["steps"])
+    done = f"{n} step{' is' if n == 1 else 's are'} done"
+    told = {"title": folder.name, "about": "", "finished": False, "lines": (f"Not finished: {done}.",)}
     recipe = folder / "recipe.toml"
     if not recipe.is_file():
         return told
