@@ -76,26 +76,25 @@ class LayerChart(Display):
         panel, line = self.keys()
         drawn = self.data.with_columns(panel=panel, line=line).filter(pl.col("line").is_in(list(looks)))
         made = [self._panel(key, title, drawn.filter(pl.col("panel") == key), looks) for key, title in panels.items()]
-        handles = _handles([look for name, look in looks.items() if name in set(drawn["line"])])
+        handles = look_handles([look for name, look in looks.items() if name in set(drawn["line"])])
         if any(self.layers.values()):
             handles.append(reference_handle(self.ticks))
         if self.points:
             handles.append(Line2D([], [], color=INK, label="quoted in the text", **_RING))
         grid = self.grid(len(made))
         axes_of = LayerAxes(self.value, self.label, self.null, self.n_layers, len(self.layers), self.span)
-        width = grid[1] * self.inches[0]
-        longest = max((len(str(handle.get_label())) for handle in handles), default=1)
-        columns = max(1, min(len(handles), int((width + 0.5) / (0.55 + 0.068 * longest))))
-        return line_chart(self.title, made, grid, self.inches, axes_of, Legend(handles, columns, self.notes))
+        legend = Legend(handles, legend_columns(handles, grid[1] * self.inches[0]), self.notes)
+        return line_chart(self.title, made, grid, self.inches, axes_of, legend)
 
     def _panel(self, key: str, title: str, rows: pl.DataFrame, looks: Mapping[str, Look]) -> Panel:
-        level = rows.filter(pl.col("layer").is_null())
+        level, layered = rows.filter(pl.col("layer").is_null()), rows.filter(pl.col("layer").is_not_null())
         levels = [(row[self.value], {"zorder": 2} | looks[row["line"]].style()) for row in level.iter_rows(named=True)]
         lines = [
             line
             for place, (name, look) in enumerate(reversed(list(looks.items())))  # controls below, results above
-            for line in self._lines(rows.filter((pl.col("line") == name) & pl.col("layer").is_not_null()), look, place)
-        ]
+            for line in look_lines(layered.filter(pl.col("line") == name), look, place, self.value, self.span,
+                                   self.n_layers, self.points.get(look.about.get("dataset", "")))
+        ]  # fmt: skip
         styles = dataset_styles(self.datasets)
         if len(styles) == 1:
             styles = {name: DatasetStyle(INK, INK, "") for name in styles}
@@ -103,26 +102,28 @@ class LayerChart(Display):
         empty = "" if rows.height else "no items"
         return Panel(title, lines, empty, levels, self.moved(key), styles, items_note(told, 7.4) if told else None)
 
-    def _lines(self, rows: pl.DataFrame, look: Look, place: int) -> list[Line]:
-        """A line with its band, arrows where it leaves the axis, and its ringed point."""
-        if not rows.height:
-            return []
-        groups = pl.coalesce("n_groups", "n") if "n_groups" in rows.columns else pl.col("n")
-        few = not look.quiet and (rows.select(groups.max()).item() or 0) < FEWEST_GROUPS
-        # Every line starts its markers at another layer, so that they do not cover each other.
-        style = {"zorder": 2.5 if look.quiet else 3, "markevery": (place % 4, 4)}
-        style |= (look.of_few() if few else look).style()
-        lines = broken_lines(rows, self.n_layers, style, self.value, band=not (few or look.quiet))
-        for edge, mark, beyond in ((self.span[1], "^", pl.col(self.value) > self.span[1]),
-                                   (self.span[0], "v", pl.col(self.value) < self.span[0])):  # fmt: skip
-            outside = rows.filter(beyond).with_columns(pl.lit(edge).alias(self.value))
-            arrow = {"color": look.colour, "linestyle": "none", "marker": mark, "markersize": 4, "clip_on": False}
-            lines += [Line(outside, arrow, band=False)] if outside.height else []
-        point = self.points.get(look.about.get("dataset", ""))
-        if point is not None and not look.quiet:
-            ringed = {**_RING, "color": look.colour, "markeredgecolor": look.colour}
-            lines.append(Line(rows.filter(pl.col("layer") == point), ringed, band=False))
-        return lines
+
+def look_lines(
+    rows: pl.DataFrame, look: Look, place: int, value: str, span: tuple[float, float], n_layers: int,
+    point: int | None = None,
+) -> list[Line]:  # fmt: skip
+    """A line with its band, arrows where it leaves the axis, and the ringed point that the text quotes."""
+    if not rows.height:
+        return []
+    groups = pl.coalesce("n_groups", "n") if "n_groups" in rows.columns else pl.col("n")
+    few = not look.quiet and (rows.select(groups.max()).item() or 0) < FEWEST_GROUPS
+    # Every line starts its markers at another layer, so that they do not cover each other.
+    style = {"zorder": 2.5 if look.quiet else 3, "markevery": (place % 4, 4)}
+    style |= (look.of_few() if few else look).style()
+    lines = broken_lines(rows, n_layers, style, value, band=not (few or look.quiet))
+    for edge, mark, beyond in ((span[1], "^", pl.col(value) > span[1]), (span[0], "v", pl.col(value) < span[0])):
+        outside = rows.filter(beyond).with_columns(pl.lit(edge).alias(value))
+        arrow = {"color": look.colour, "linestyle": "none", "marker": mark, "markersize": 4, "clip_on": False}
+        lines += [Line(outside, arrow, band=False)] if outside.height else []
+    if point is not None and not look.quiet:
+        ringed = {**_RING, "color": look.colour, "markeredgecolor": look.colour}
+        lines.append(Line(rows.filter(pl.col("layer") == point), ringed, band=False))
+    return lines
 
 
 def broken_lines(
@@ -139,7 +140,7 @@ def broken_lines(
     return [Line(whole, style, band), *([Line(alone, dots, band=False)] if alone.height else [])]
 
 
-def _handles(looks: Sequence[Look]) -> list[Line2D]:
+def look_handles(looks: Sequence[Look]) -> list[Line2D]:
     """Every entry of the legend once; one that stands for lines of several colours is in ink."""
     entries: dict[str, list[Look]] = {}
     for look in looks:
@@ -147,3 +148,9 @@ def _handles(looks: Sequence[Look]) -> list[Line2D]:
     shown = {name: replace(some[0], colour=INK) if len({one.colour for one in some}) > 1 else some[0]
              for name, some in entries.items()}  # fmt: skip
     return [Line2D([], [], label=name, **look.style()) for name, look in shown.items()]
+
+
+def legend_columns(handles: Sequence[Line2D], inches: float) -> int:
+    """How many entries stand beside each other under panels of this width."""
+    longest = max((len(str(handle.get_label())) for handle in handles), default=1)
+    return max(1, min(len(handles), int((inches + 0.5) / (0.55 + 0.068 * longest))))

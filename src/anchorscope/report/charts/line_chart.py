@@ -15,7 +15,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from anchorscope.report.charts.layout import Legend, empty_panel, layer_axis, sheet, zero_line
-from anchorscope.report.palette import CONTROL_GREY, GROUPS, INK, LINE_STYLES, QUIET_INK, DatasetStyle, display_name
+from anchorscope.report.palette import GROUPS, INK, QUIET_INK, DatasetStyle, display_name
 
 BAND_ALPHA = 0.16
 CURVE_COLUMNS = (
@@ -76,16 +76,6 @@ class LayerAxes:
     """Rows of ticks that the lowest part of the panels has to hold."""
     span: tuple[float, float] | None = None
     """Lowest and highest value, where they do not follow from the lines."""
-
-
-def delta_p_axes(n_layers: int, mark_rows: int = 0) -> LayerAxes:
-    """ΔP over the layers; at zero the cut changes nothing."""
-    return LayerAxes("delta_p", "ΔP", 0.0, n_layers, mark_rows)
-
-
-def auc_axes(n_layers: int, mark_rows: int = 0, value: str = "auc") -> LayerAxes:
-    """AUC over the layers; 0.5 is guessing."""
-    return LayerAxes(value, "AUC", 0.5, n_layers, mark_rows)
 
 
 def line_chart(
@@ -163,36 +153,6 @@ def missing_groups(drawn: pl.DataFrame, datasets: Sequence[str], panels: Mapping
     return notes
 
 
-def group_lines(drawn: pl.DataFrame, styles: Mapping[str, DatasetStyle]) -> list[Line]:
-    """Both groups of every dataset; markers only where several datasets must be told apart in grey."""
-    lines = []
-    for number, (dataset, colours) in enumerate(styles.items()):
-        for group in GROUPS:
-            rows = drawn.filter((pl.col("dataset") == dataset) & (pl.col("group") == group))
-            if rows.height:
-                # Every dataset starts its markers at another layer, so that they do not cover each other.
-                where: dict[str, Any] = {"markevery": (number % 4, 4), "zorder": 3}
-                lines.append(Line(rows, where | line_style(group, colours, marker=len(styles) > 1)))
-    return lines
-
-
-def line_style(group: str, colours: DatasetStyle, *, marker: bool) -> dict[str, Any]:
-    """Keyword arguments for one group line, used for the line and for its legend entry."""
-    style: dict[str, Any] = {"color": colours.colour(group), "linestyle": LINE_STYLES[group]}
-    if marker:
-        style |= {"marker": colours.marker, "markersize": 4.4, "markeredgewidth": 0.0}
-    return style
-
-
-def random_lines(drawn: pl.DataFrame) -> list[Line]:
-    """The random control of every dataset and group, thin and grey: it should be seen to lie near zero."""
-    style = {"color": CONTROL_GREY, "linestyle": ":", "linewidth": 1.1, "zorder": 2}
-    return [
-        Line(rows.sort("layer"), style, band=False)
-        for _, rows in drawn.group_by("dataset", "group", maintain_order=True)
-    ]
-
-
 def mark_reference(axes: Axes, layers: Mapping[str, Sequence[int]], styles: Mapping[str, DatasetStyle]) -> None:
     """A short tick at the foot of the panel for the l* of every fold, one row of ticks per dataset."""
     several = len(styles) > 1
@@ -209,24 +169,6 @@ def reserve_mark_space(axes: Axes, n_datasets: int) -> None:
     low, high = axes.get_ylim()
     share = _MARK_ROW * n_datasets
     axes.set_ylim(low - (high - low) * share / (1 - share), high)
-
-
-def group_handles(styles: Mapping[str, DatasetStyle], drawn: pl.DataFrame) -> list[Line2D]:
-    """Legend entries: all Q-Anchored first, then all A-Anchored, only those that are drawn."""
-    handles = []
-    for group in GROUPS:
-        for dataset, colours in styles.items():
-            if drawn.filter((pl.col("dataset") == dataset) & (pl.col("group") == group)).height:
-                style = line_style(group, colours, marker=len(styles) > 1)
-                handles.append(Line2D([], [], label=f"{group} ({display_name(dataset)})", **style))
-    return handles
-
-
-def random_handle() -> Line2D:
-    """Legend entry of the random control."""
-    return Line2D(
-        [], [], color=CONTROL_GREY, linestyle=":", linewidth=1.1, label="Random tokens cut instead (both groups)"
-    )
 
 
 def reference_handle(label: str = "Reference layer l* of a fold") -> Line2D:
