@@ -134,7 +134,8 @@ class TruthSplitChart(GroupChart):
     def notes_of(self, panel: str, rows: pl.DataFrame) -> str:
         """Items behind each line."""
         counted = {(group, truth): n for group, truth, n in rows.select("group", "truth", "n").iter_rows()}
-        return ", ".join(f"{group[0]} {truth} {counted.get((group, truth), 0)}" for group in GROUPS for truth in TRUTHS)
+        told = (f"{group[0]} {truth} {counted.get((group, truth), 0)}" for group in GROUPS for truth in TRUTHS)
+        return f"items: {', '.join(told)}"
 
 
 @final

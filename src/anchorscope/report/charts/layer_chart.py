@@ -12,14 +12,21 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import polars as pl
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from anchorscope.report.charts.display import Display
-from anchorscope.report.charts.layout import Legend
-from anchorscope.report.charts.line_chart import LayerAxes, Line, Panel, items_note, line_chart, reference_handle
+from anchorscope.report.charts.layout import Legend, empty_panel, layer_axis, sheet, zero_line
+from anchorscope.report.charts.line_chart import (
+    Line,
+    draw_lines,
+    mark_reference,
+    reference_handle,
+    reserve_mark_space,
+)
 from anchorscope.report.looks import Look
-from anchorscope.report.palette import INK, DatasetStyle, dataset_styles
+from anchorscope.report.palette import INK, QUIET_INK, DatasetStyle, dataset_styles
 from anchorscope.stats.sampled_curve import FEWEST_GROUPS
 
 _RING: dict[str, Any] = {"linestyle": "none", "marker": "o", "markersize": 6.4, "markerfacecolor": "white",
@@ -75,32 +82,44 @@ class LayerChart(Display):
         looks, panels = self.looks(), self.panels() or {"": "not available"}
         panel, line = self.keys()
         drawn = self.data.with_columns(panel=panel, line=line).filter(pl.col("line").is_in(list(looks)))
-        made = [self._panel(key, title, drawn.filter(pl.col("panel") == key), looks) for key, title in panels.items()]
         handles = look_handles([look for name, look in looks.items() if name in set(drawn["line"])])
         if any(self.layers.values()):
             handles.append(reference_handle(self.ticks))
         if self.points:
             handles.append(Line2D([], [], color=INK, label="quoted in the text", **_RING))
-        grid = self.grid(len(made))
-        axes_of = LayerAxes(self.value, self.label, self.null, self.n_layers, len(self.layers), self.span)
+        grid = self.grid(len(panels))
         legend = Legend(handles, legend_columns(handles, grid[1] * self.inches[0]), self.notes)
-        return line_chart(self.title, made, grid, self.inches, axes_of, legend)
+        page = sheet(self.title, grid, self.inches, legend)
+        for axes, (key, title) in zip(page.panels, panels.items(), strict=False):
+            self._draw_panel(axes, key, drawn.filter(pl.col("panel") == key), looks)
+            axes.set_title(title)
+        for axes in page.panels[len(panels) :]:
+            axes.set_axis_off()
+        for row in page.axes:
+            row[0].set_ylabel(self.label)
+        page.panels[0].set_ylim(*self.span)
+        if self.layers:
+            reserve_mark_space(page.panels[0], len(self.layers))
+        return page.figure
 
-    def _panel(self, key: str, title: str, rows: pl.DataFrame, looks: Mapping[str, Look]) -> Panel:
-        level, layered = rows.filter(pl.col("layer").is_null()), rows.filter(pl.col("layer").is_not_null())
-        levels = [(row[self.value], {"zorder": 2} | looks[row["line"]].style()) for row in level.iter_rows(named=True)]
-        lines = [
-            line
-            for place, (name, look) in enumerate(reversed(list(looks.items())))  # controls below, results above
-            for line in look_lines(layered.filter(pl.col("line") == name), look, place, self.value, self.span,
-                                   self.n_layers, self.points.get(look.about.get("dataset", "")))
-        ]  # fmt: skip
+    def _draw_panel(self, axes: Axes, key: str, rows: pl.DataFrame, looks: Mapping[str, Look]) -> None:
+        zero_line(axes, self.null)
         styles = dataset_styles(self.datasets)
         if len(styles) == 1:
             styles = {name: DatasetStyle(INK, INK, "") for name in styles}
+        mark_reference(axes, self.moved(key), styles)
+        if not rows.height:
+            empty_panel(axes, "no items")
+        for row in rows.filter(pl.col("layer").is_null()).iter_rows(named=True):
+            axes.axhline(row[self.value], **{"zorder": 2} | looks[row["line"]].style())
+        layered = rows.filter(pl.col("layer").is_not_null())
+        for place, (name, look) in enumerate(reversed(list(looks.items()))):  # controls below, results above
+            mine, point = layered.filter(pl.col("line") == name), self.points.get(look.about.get("dataset", ""))
+            draw_lines(axes, look_lines(mine, look, place, self.value, self.span, self.n_layers, point), self.value)
         told = self.notes_of(key, rows)
-        empty = "" if rows.height else "no items"
-        return Panel(title, lines, empty, levels, self.moved(key), styles, items_note(told, 7.4) if told else None)
+        if told:
+            axes.text(0.015, 0.02, told, transform=axes.transAxes, fontsize=7.4, color=QUIET_INK)
+        layer_axis(axes, self.n_layers)
 
 
 def look_lines(
