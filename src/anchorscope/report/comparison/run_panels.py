@@ -9,33 +9,24 @@ import math
 from abc import abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Self, final
+from typing import ClassVar, Self, final
 
 import polars as pl
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.lines import Line2D
 
 from anchorscope.report.assignment_rules import CHART_TITLES
+from anchorscope.report.charts.delta_p import delta_p_span
 from anchorscope.report.charts.display import Display
-from anchorscope.report.charts.layer_chart import broken_lines
+from anchorscope.report.charts.layer_chart import legend_columns, look_handles, look_lines
 from anchorscope.report.charts.layout import Grid, Legend, canvas, empty_panel, layer_axis, zero_line
-from anchorscope.report.charts.line_chart import (
-    POINTS_NOTE,
-    Line,
-    draw_lines,
-    group_handles,
-    group_lines,
-    missing_groups,
-    random_handle,
-    random_lines,
-)
+from anchorscope.report.charts.line_chart import POINTS_NOTE, draw_lines, missing_groups
 from anchorscope.report.charts.question_share import HIGHEST, LOWEST
 from anchorscope.report.comparison.compared import Compared, chart_rows, panel_title
 from anchorscope.report.findings import Findings
-from anchorscope.report.looks import CONTROL_LOOKS
-from anchorscope.report.palette import GROUPS, DatasetStyle, dataset_styles, display_name
-from anchorscope.report.shares import CONTROLS, has_shares, share_rows
+from anchorscope.report.looks import CONTROL_LOOKS, Look, group_line, group_looks, share_line, share_looks
+from anchorscope.report.palette import GROUPS, display_name
+from anchorscope.report.shares import has_shares, share_rows
 
 _NUMBERS = ("layer", "relative_depth", "ci_low", "ci_high", "n", "n_groups")
 _PANEL_WIDTHS = {1: 5.6, 2: 4.35, 3: 3.6, 4: 3.05}  # inches, by panels in a row
@@ -57,8 +48,9 @@ class RunPanels(Display):
     """Panel titles by run, in order."""
     layers: Mapping[str, int]
     """Number of layers by run."""
-    styles: Mapping[str, DatasetStyle]
-    """Colours and marker of every dataset, in order."""
+    datasets: tuple[str, ...]
+    span: tuple[float, float]
+    """Lowest and highest value of the y axis."""
     relative_depth: bool
     """Whether x runs from 0 to 1."""
 
@@ -70,7 +62,10 @@ class RunPanels(Display):
     """What a panel without lines says."""
 
     @classmethod
-    def made(cls, compared: Compared, title: str, tables: Iterable[pl.DataFrame], notes: Sequence[str]) -> Self:
+    def made(
+        cls, compared: Compared, title: str, tables: Iterable[pl.DataFrame], notes: Sequence[str],
+        span: tuple[float, float],
+    ) -> Self:  # fmt: skip
         """The chart of these rows, a table per run."""
         pairs = zip(compared.runs, tables, strict=True)
         data = pl.concat(
@@ -84,49 +79,47 @@ class RunPanels(Display):
             title=title,
             panels={run.model: panel_title(run) for run in compared.runs},
             layers={run.model: run.n_layers for run in compared.runs},
-            styles=dataset_styles(compared.datasets),
+            datasets=tuple(compared.datasets),
+            span=span,
             relative_depth=compared.relative_depth,
         )
 
     @abstractmethod
-    def lines(self, rows: pl.DataFrame, n_layers: int) -> list[Line]:
-        """What one panel shows."""
+    def looks(self) -> Mapping[str, Look]:
+        """Every line's look by name, in the legend's order."""
 
     @abstractmethod
-    def handles(self) -> list[Line2D]:
-        """Entries of the legend."""
+    def line(self) -> pl.Expr:
+        """For every row the name of its look."""
 
     def draw(self) -> Figure:
         """Draw the panels, up to four in a row; those left over in the last row stay empty."""
         rows, columns = panel_grid(len(self.panels))
-        width, handles = _PANEL_WIDTHS[columns], self.handles()
-        longest = max((len(str(one.get_label())) for one in handles), default=0)
-        fitting = int(columns * width / (_HANDLE_INCHES + longest / _LEGEND_LETTERS))
-        legend = Legend(handles, max(1, min(len(handles), fitting, 4)), self.notes)
+        looks, drawn = self.looks(), self.data.with_columns(line=self.line())
+        width = _PANEL_WIDTHS[columns]
+        handles = look_handles([look for name, look in looks.items() if name in set(drawn["line"])])
+        legend = Legend(handles, legend_columns(handles, columns * width), self.notes)
         grid = Grid([width] * columns, [_PANEL_HEIGHT] * rows, gap_x=_GAPS[0], gap_y=_GAPS[1])
         page = canvas(self.title, grid, legend)
         for axes, (run, title) in zip(page.panels, self.panels.items(), strict=False):
-            self._draw_panel(axes, run)
+            self._draw_panel(axes, drawn.filter(pl.col("run") == run), self.layers[run], looks)
             text, points = fitted_title(title, width)
             axes.set_title(text, fontsize=points)
-        low, high = self._heights(page.panels[: len(self.panels)])
         for number, axes in enumerate(page.panels):
-            axes.set_ylim(low, high)
+            axes.set_ylim(*self.span)
             axes.set_visible(number < len(self.panels))
             axes.tick_params(labelleft=number % columns == 0)
             axes.set_ylabel(self.label if number % columns == 0 else "")
         return page.figure
 
-    def _heights(self, panels: Sequence[Axes]) -> tuple[float, float]:
-        """The ends of the y axis, which all panels share."""
-        return min(axes.get_ylim()[0] for axes in panels), max(axes.get_ylim()[1] for axes in panels)
-
-    def _draw_panel(self, axes: Axes, run: str) -> None:
-        here, n_layers = self.data.filter(pl.col("run") == run), self.layers[run]
+    def _draw_panel(self, axes: Axes, here: pl.DataFrame, n_layers: int, looks: Mapping[str, Look]) -> None:
         zero_line(axes)
         if not here.height:
             empty_panel(axes, self.empty)
-        lines = self.lines(here, n_layers)
+        lines = [
+            line for place, (name, look) in enumerate(reversed(list(looks.items())))
+            for line in look_lines(here.filter(pl.col("line") == name), look, place, self.value, self.span, n_layers)
+        ]  # fmt: skip
         if self.relative_depth:
             depth = pl.col("layer") / max(1, n_layers - 1)
             lines = [replace(line, rows=line.rows.with_columns(layer=depth)) for line in lines]
@@ -160,41 +153,15 @@ class SharePanels(RunPanels):
         tables = [share_rows(run, group="all", truth="all").filter(drawn) for run in compared.runs]
         lacking = [f"{run.model}: not measured" for run in compared.runs if not has_shares(run)]
         title = "How much of the evidence needs the question's key words"
-        return cls.made(compared, title, tables, (_SHARE_NOTE, *lacking))
+        return cls.made(compared, title, tables, (_SHARE_NOTE, *lacking), (LOWEST, HIGHEST))
 
-    def lines(self, rows: pl.DataFrame, n_layers: int) -> list[Line]:
-        """The knockout of every dataset with its band, and what every control gives."""
-        lines: list[Line] = []
-        for dataset, colours in self.styles.items():
-            mine = rows.filter(pl.col("dataset") == dataset)
-            for control in CONTROL_LOOKS:
-                found, look = mine.filter(pl.col("intervention") == control), self._control_style(control, colours)
-                lines += broken_lines(found, n_layers, look, band=False)
-            knockout = mine.filter(pl.col("intervention") == "knockout")
-            lines += broken_lines(knockout, n_layers, {"zorder": 3} | self._style(colours))
-        return lines
+    def looks(self) -> Mapping[str, Look]:
+        """The knockout of every dataset, and every control."""
+        return share_looks(self.datasets)
 
-    def handles(self) -> list[Line2D]:
-        """Datasets, then controls."""
-        there, cuts = set(self.data["dataset"]), set(self.data["intervention"])
-        found = [Line2D([], [], label=display_name(name), **self._style(colours))
-                 for name, colours in self.styles.items() if name in there]  # fmt: skip
-        return found + [Line2D([], [], label=CONTROLS[name], **look.style()) for name, look in CONTROL_LOOKS.items()
-                        if name in cuts]  # fmt: skip
-
-    def _heights(self, panels: Sequence[Axes]) -> tuple[float, float]:
-        return LOWEST, HIGHEST
-
-    def _control_style(self, control: str, colours: DatasetStyle) -> dict[str, Any]:
-        """Of several datasets random words have their dataset's colour, and the other controls step back."""
-        look = dict(CONTROL_LOOKS[control].style())
-        if len(self.styles) == 1:
-            return look
-        return look | ({"color": colours.q_colour} if control == "random" else {"linewidth": 0.6, "alpha": 0.55})
-
-    def _style(self, colours: DatasetStyle) -> dict[str, Any]:
-        marked = {"marker": colours.marker, "markersize": 4.4, "markeredgewidth": 0.0, "markevery": 4}
-        return {"color": colours.q_colour, "linestyle": "-"} | (marked if len(self.styles) > 1 else {})
+    def line(self) -> pl.Expr:
+        """Dataset, and whether it is a control."""
+        return share_line(self.datasets)
 
 
 @dataclass(frozen=True)
@@ -213,17 +180,15 @@ class DeltaPPanels(RunPanels):
         pairs = zip(compared.runs, tables, strict=True)
         notes = (POINTS_NOTE, *_read_at(compared), *(note for one in pairs for note in _missing(compared, *one)))
         title = f"ΔP when the question's key words are cut: {CHART_TITLES[assignment]}"
-        return cls.made(compared, title, tables, notes)
+        return cls.made(compared, title, tables, notes, delta_p_span(*(run.curves for run in compared.runs)))
 
-    def lines(self, rows: pl.DataFrame, n_layers: int) -> list[Line]:
-        """Both groups of every dataset, and the random control of each."""
-        cut = {name: rows.filter(pl.col("intervention") == name) for name in ("random", "knockout")}
-        return [*random_lines(cut["random"]), *group_lines(cut["knockout"], self.styles)]
+    def looks(self) -> Mapping[str, Look]:
+        """Both groups of every dataset, with the random control."""
+        return group_looks(self.datasets)
 
-    def handles(self) -> list[Line2D]:
-        """Groups, then the control."""
-        random = self.data["intervention"].is_in(["random"]).any()
-        return [*group_handles(self.styles, self.data), *([random_handle()] if random else [])]
+    def line(self) -> pl.Expr:
+        """Group and dataset, and whether it is the control."""
+        return group_line(self.datasets)
 
 
 @final
