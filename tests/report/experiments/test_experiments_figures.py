@@ -1,5 +1,6 @@
 """The figures of the further experiments: what is drawn is what is saved, and nothing missing breaks them."""
 
+import pickle
 from dataclasses import replace
 from functools import cache
 from itertools import pairwise
@@ -43,6 +44,13 @@ def test_every_experiment_has_its_figure_among_those_of_the_report(further):
     names = [figure.name for figure in figures_of(further)]
     assert set(names) > NAMES
     assert len(set(names)) == len(names)
+
+
+def test_a_figure_can_be_handed_to_another_process(further):
+    figure = chart_named("wordings").from_findings(further)
+    again = pickle.loads(pickle.dumps(figure))
+    assert again.chart is figure.chart
+    assert again.data.equals(figure.data)
 
 
 @pytest.mark.parametrize("chart", CHARTS, ids=lambda chart: chart.name)

@@ -60,6 +60,11 @@ def whole_percent(found: Estimate | None) -> str:
     return estimate(found, 0, 100.0, "\u00a0%")
 
 
+def three_digits(found: Estimate | None) -> str:
+    """An AUC."""
+    return estimate(found, 3)
+
+
 def told(found: Estimate | None, verdict: Verdict, show: Show, what: str = "") -> Said | None:
     """One number: what it is, its interval and its n."""
     if found is None:
