@@ -148,7 +148,23 @@ def test_an_answer_needs_every_dataset_and_its_interval(further):
     assert answered(rows.with_columns(ci_low=pl.lit(None, pl.Float64)))[0] == "undecided"
     verdict, answer = answered(rows.filter(pl.col("quantity") != "reliability"))
     assert verdict == "undecided"
-    assert answer.endswith("is undecided: too few items.")
+    assert answer.endswith("is undecided: this run has no such number.")
+
+
+def test_an_answer_names_the_datasets_that_decide_it():
+    run = make_further(("popqa", "triviaqa", "hotpotqa", "nq"))
+    rows = only(run, "wordings").experiments
+    high = pl.when(pl.col("dataset") == "popqa").then(0.4).otherwise(0.0)
+    raised = rows.with_columns(pl.col(name) + high for name in ("value", "ci_low", "ci_high"))
+    (section,) = experiment_sections(replace(only(run, "wordings"), experiments=raised))
+    assert "(TriviaQA: 0.45 [0.36, 0.54], n = 120; HotpotQA: 0.45 [0.36, 0.54], n = 120; 2 more)" in section.answer
+    assert section.short[0][1].rows[0][:4] == ("PopQA", "share of an item", "all answers", "0.85 [0.76, 0.94]")
+
+
+def test_a_line_that_only_counts_items_is_left_out(further):
+    rows = only(further, "wordings").experiments.with_columns(against=pl.lit(None, pl.String))  # as older runs have it
+    (section,) = experiment_sections(replace(only(further), experiments=rows))
+    assert [title for title, _ in section.tables] == ["Question share of the same items, wording by wording"]
 
 
 def test_a_run_without_experiments_has_no_such_part(tmp_path):

@@ -22,6 +22,9 @@ SMALL_GAP = 0.05
 """A difference of two shares below it is of no account."""
 
 
+_MOST_SHOWN = 2  # datasets whose numbers stand in the sentence, of those that decide it
+
+
 @dataclass(frozen=True)
 class Said:
     """What one dataset says."""
@@ -49,10 +52,12 @@ class Answer:
         verdict = all_of([said.verdict for said in found.values()])
         words: Mapping[Verdict, str] = {"holds": self.holds, "does not hold": self.fails, "undecided": self.undecided}
         if not found:
-            return f"{self.undecided}: too few items.", "undecided"
-        numbers = [said.numbers if len(findings.datasets) == 1 else f"{display_name(name)}: {said.numbers}"
-                   for name, said in found.items()]  # fmt: skip
-        return f"{words[verdict]} ({'; '.join(numbers)}).", verdict
+            return f"{self.undecided}: this run has no such number.", "undecided"
+        decide = {name: said.numbers for name, said in found.items() if said.verdict == verdict}
+        numbers = [said if len(findings.datasets) == 1 else f"{display_name(name)}: {said}"
+                   for name, said in decide.items()][:_MOST_SHOWN]  # fmt: skip
+        more = len(found) - len(numbers)
+        return f"{words[verdict]} ({'; '.join([*numbers, *([f'{more} more'] if more else [])])}).", verdict
 
 
 def whole_percent(found: Estimate | None) -> str:
