@@ -277,14 +277,18 @@ def test_the_figure_draws_its_table_on_one_axis():
     chart = QuestionShareChart.from_findings(run_with_shares(World(), datasets=("popqa", "nq", "triviaqa")))
     figure = chart.plot()
     titles = [axes.get_title() for axes in figure.axes]
-    assert titles[0] == "PopQA: all items, with controls"
-    assert titles[3] == "PopQA: thirds of the items, held out"
+    assert titles == ["all items, with controls", "thirds of the items, held out"]
     assert len({axes.get_ylim() for axes in figure.axes}) == 1
     first = [np.asarray(line.get_ydata(), float) for line in figure.axes[0].lines if len(line.get_xdata()) == LAYERS]
-    mine = chart.data.filter((pl.col("dataset") == "popqa") & (pl.col("group") == "all"))
-    series = [rows.sort("layer")["share"].to_numpy() for _, rows in mine.group_by("intervention")]
-    assert len(first) == len(series) == 5
+    mine = chart.data.filter(pl.col("group") == "all")
+    series = [rows.sort("layer")["share"].to_numpy() for _, rows in mine.group_by("dataset", "intervention")]
+    assert len(first) == len(series) == 3 * 5
     for values in series:
         assert any(np.allclose(values, line) for line in first)
     labels = [text.get_text() for text in figure.legends[0].get_texts()]
-    assert {"question's key words cut", "random words cut", "upper third", "lower third"} <= set(labels)
+    wanted = {"Key words cut (PopQA)", "Random words cut", "Upper third (NQ)", "Lower third (TriviaQA)"}
+    assert {*wanted, "layer that is tested", "quoted in the text"} <= set(labels)
+    rings = [line for line in figure.axes[0].lines if line.get_marker() == "o" and len(line.get_xdata()) == 1]
+    at = {(int(ring.get_xdata()[0]), float(ring.get_ydata()[0])) for ring in rings}
+    quoted = mine.filter((pl.col("intervention") == "knockout") & (pl.col("layer") == 17))["share"]
+    assert at == {(17, value) for value in quoted}, "the points lie on the lines"

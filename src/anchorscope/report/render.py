@@ -6,12 +6,10 @@ from typing import Any
 
 from anchorscope.progress import Progress, Silent
 from anchorscope.report.charts.auc_charts import ProbeAucChart, SurvivingSignalChart
-from anchorscope.report.charts.delta_p import DeltaPChart
+from anchorscope.report.charts.delta_p import DeltaPChart, ReferenceLayerChart, TruthSplitChart
 from anchorscope.report.charts.display import Display
 from anchorscope.report.charts.parallel import save_all
 from anchorscope.report.charts.question_share import QuestionShareChart
-from anchorscope.report.charts.reference_layer import ReferenceLayerChart
-from anchorscope.report.charts.truth_split import TruthSplitChart
 from anchorscope.report.experiments.section import experiment_figures
 from anchorscope.report.findings import Findings
 from anchorscope.report.run_page import write_report

@@ -1,15 +1,15 @@
 """The tables of a run's page, as plain text in cells: both templates (HTML and Markdown) draw the same ones."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import polars as pl
 
 from anchorscope.report.assignment_rules import RULES, rules_of
-from anchorscope.report.charts.auc_charts import BASELINES
+from anchorscope.report.charts.delta_p import shift_title
 from anchorscope.report.charts.line_chart import drawable
-from anchorscope.report.charts.reference_layer import shift_title
 from anchorscope.report.findings import Findings, auc_of, nested_auc, summary_of
+from anchorscope.report.looks import BASELINES
 from anchorscope.report.page_words import drawn_at
 from anchorscope.report.palette import GROUPS, Q_ANCHORED, display_name
 from anchorscope.report.shares import share_layer
@@ -42,12 +42,12 @@ def counts_table(findings: Findings) -> Table:
     return Table(("dataset", *(_COUNTS[key] for key in known)), rows)
 
 
-def reference_table(findings: Findings, rules: Sequence[str] = tuple(RULES)) -> Table:
+def reference_table(findings: Findings) -> Table:
     """ΔP of both groups under every rule: on the drawn line at one layer, and with every fold at its own l*."""
     rows = []
     for dataset in findings.datasets:
         layer = share_layer(findings, dataset)
-        for assignment, rule in ((name, words) for name, words in rules_of(findings).items() if name in rules):
+        for assignment, rule in rules_of(findings).items():
             cells = []
             for group in GROUPS:
                 own = summary_of(findings, dataset, "delta_p_reference", assignment=assignment,

@@ -1,7 +1,7 @@
 """Statements about single numbers: whom a rule sorts, how the cut moves the probe, and how good the probe is."""
 
-from anchorscope.report.charts.auc_charts import BASELINES
 from anchorscope.report.findings import auc_of, nested_auc
+from anchorscope.report.looks import BASELINES
 from anchorscope.report.palette import A_ANCHORED, Q_ANCHORED
 from anchorscope.report.statements.statement import About, Found, Statement, over, under
 from anchorscope.report.verdicts import LABEL_SORTING, WORST_FIRST, above, difference, exact
