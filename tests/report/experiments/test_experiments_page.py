@@ -84,7 +84,7 @@ def test_tables_are_whole(sections):
 
 
 def test_the_page_shows_the_numbers(page):
-    shown = ("Further evidence", "Knowledge boundary", "−52.0 [−54.0, −50.0]", "&lt; 0.001", "0.87",
+    shown = ("Further evidence", "Knowledge boundary", "−31.2 [−33.2, −29.2]", "&lt; 0.001", "0.87",
              "popularity: none of 160 items")  # fmt: skip
     for name, more in (("report.html", ("head 2, layers 6–8", "83.0\u00a0%")), ("report.md", ())):
         text = (page / name).read_text(encoding="utf-8")
