@@ -138,6 +138,14 @@ def test_a_plus_marks_cells_above_zero_only_where_they_are_proved(further):
     assert axes.lines[0].get_xydata().tolist() == [[0.0, 0.0]]
 
 
+def test_a_line_of_few_items_has_no_band(further):
+    def bands(n: int) -> int:
+        curves = further.curves.with_columns(n=pl.lit(n, pl.Int64))
+        return len(chart_named("zeroing").from_findings(replace(further, curves=curves)).plot().axes[0].collections)
+
+    assert (bands(2), bands(100)) == (0, 4)
+
+
 def test_densities_of_parts_add_up_to_the_whole(further):
     data = chart_named("saliency").from_findings(further).data
     for key, rows in data.group_by("dataset", "variant", "split"):

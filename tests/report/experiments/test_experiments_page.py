@@ -146,6 +146,9 @@ def test_an_answer_needs_every_dataset_and_its_interval(further):
     raised = rows.with_columns(pl.col(name) + high for name in ("value", "ci_low", "ci_high"))
     assert answered(raised)[0] == "does not hold"  # of one dataset it holds, of the other it does not
     assert answered(rows.with_columns(ci_low=pl.lit(None, pl.Float64)))[0] == "undecided"
+    verdict, answer = answered(rows.with_columns(n=pl.lit(2, pl.Int64)))
+    assert verdict == "undecided"
+    assert "PopQA: 0.45, n = 2" in answer  # so few have no interval
     verdict, answer = answered(rows.filter(pl.col("quantity") != "reliability"))
     assert verdict == "undecided"
     assert answer.endswith("is undecided: this run has no such number.")

@@ -78,16 +78,6 @@ class LayerAxes:
     """Lowest and highest value, where they do not follow from the lines."""
 
 
-def delta_p_axes(n_layers: int, mark_rows: int = 0) -> LayerAxes:
-    """ΔP over the layers; at zero the cut changes nothing."""
-    return LayerAxes("delta_p", "ΔP", 0.0, n_layers, mark_rows)
-
-
-def auc_axes(n_layers: int, mark_rows: int = 0, value: str = "auc") -> LayerAxes:
-    """AUC over the layers; 0.5 is guessing."""
-    return LayerAxes(value, "AUC", 0.5, n_layers, mark_rows)
-
-
 def line_chart(
     title: str, panels: Sequence[Panel], grid: tuple[int, int], inches: tuple[float, float], axes_of: LayerAxes,
     legend: Legend,

@@ -19,6 +19,7 @@ from anchorscope.report.charts.layout import empty_panel, layer_axis, zero_line
 from anchorscope.report.charts.line_chart import BAND_ALPHA, line_with_band, mark_reference
 from anchorscope.report.experiments.experiment_rows import Where, estimate_of, select
 from anchorscope.report.palette import DatasetStyle
+from anchorscope.stats.sampled_curve import FEWEST_GROUPS
 
 Style = Mapping[str, Any]
 
@@ -209,6 +210,8 @@ class Lines:
         rows = rows.sort(self.x)
         x, y = rows[self.x].to_numpy(), rows[self.y].to_numpy()
         style = {"zorder": 3} | style
+        if kind == "band" and (rows["n"].max() or 0) < FEWEST_GROUPS:  # type: ignore[operator]
+            kind, style = "none", style | {"linewidth": 0.9}  # a band of so few items would say more than is known
         if kind == "level":
             for height in y:
                 axes.axhline(height, **style)

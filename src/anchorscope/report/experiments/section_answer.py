@@ -11,6 +11,7 @@ from anchorscope.report.palette import display_name
 from anchorscope.report.verdicts import Verdict, all_of
 from anchorscope.report.wording import Show, count, estimate
 from anchorscope.stats.estimate import Estimate
+from anchorscope.stats.sampled_curve import FEWEST_GROUPS
 
 HALF = 0.5
 """Of an effect: a part that does at least half of the whole does most of it. Also the AUC of guessing."""
@@ -22,6 +23,7 @@ SMALL_GAP = 0.05
 """A difference of two shares below it is of no account."""
 
 
+_ENDS = ("ci_low", "ci_high")
 _MOST_SHOWN = 2  # datasets whose numbers stand in the sentence, of those that decide it
 
 
@@ -47,6 +49,8 @@ class Answer:
 
     def give(self, findings: Findings, rows: pl.DataFrame) -> tuple[str, Verdict]:
         """The sentence over all datasets, and its verdict: it is so only where it is so of each."""
+        few = pl.col("n") < FEWEST_GROUPS  # a bootstrap of so few has no honest interval, and decides nothing
+        rows = rows.with_columns(pl.when(few).then(None).otherwise(pl.col(end)).alias(end) for end in _ENDS)
         found = {name: said for name in datasets_in(findings, rows)
                  if (said := self.of(headline(select(rows, dataset=name)))) is not None}  # fmt: skip
         verdict = all_of([said.verdict for said in found.values()])
