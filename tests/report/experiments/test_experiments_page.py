@@ -3,6 +3,7 @@
 import re
 from dataclasses import replace
 from html import unescape
+from pathlib import Path
 
 import polars as pl
 import pytest
@@ -13,7 +14,7 @@ from report_synthetic import make_findings
 
 from anchorscope.report.experiments.experiment_rows import find, select, with_aspects
 from anchorscope.report.experiments.heads import head_of
-from anchorscope.report.experiments.section import experiment_charts, experiment_sections
+from anchorscope.report.experiments.section import experiment_charts, experiment_sections, section_specs
 from anchorscope.report.experiments.section_tables import both_groups
 from anchorscope.report.findings import EXPERIMENT_ITEM_SCHEMA, EXPERIMENT_SCHEMA, UNAVAILABLE_SCHEMA
 from anchorscope.report.wording import p_value_cell, points
@@ -134,6 +135,14 @@ def test_answers_go_by_the_numbers(sections):
         verdict, number = VERDICTS[section.slug]
         assert (section.verdict, number in section.answer) == (verdict, True), (section.slug, section.answer)
         assert section.answer.count("PopQA") == section.answer.count("TriviaQA") == 1
+
+
+def test_the_docs_say_what_every_answer_means():
+    root = Path(__file__).parents[3] / "docs"
+    told = (root / "evidence" / "README.md").read_text(encoding="utf-8").split("✓ means", 1)[1]
+    for spec in section_specs():
+        assert f"`{spec.slug}`" in told or spec.title.lower() in told, spec.slug
+        assert (root / (spec.docs or f"evidence/{spec.slug}.md")).is_file(), spec.slug
 
 
 def test_an_answer_needs_every_dataset_and_its_interval(further):
