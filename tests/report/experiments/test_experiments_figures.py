@@ -94,7 +94,7 @@ def test_figures_survive_missing_pieces(further, chart):
     chart.from_findings(one_group).plot()
 
 
-@pytest.mark.parametrize("chart", [chart_named("layers"), chart_named("saliency")], ids=lambda chart: chart.name)
+@pytest.mark.parametrize("chart", [chart_named("layers")], ids=lambda chart: chart.name)
 def test_files_are_the_same_when_drawn_twice(chart, tmp_path):
     for folder in ("first", "second"):
         chart.from_findings(run_of(("atlas",))).save(tmp_path / folder)
