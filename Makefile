@@ -1,10 +1,13 @@
 # make demo: from a fresh clone to the chart.   make test: every check that must pass.   make check: the quick ones.
+# make docs: the site.   make dist: wheel and sdist, tried.   Without an NVIDIA GPU, on Linux, beside any of them:
+#   TORCH_INDEX=https://download.pytorch.org/whl/cpu
 PYTHON ?= python3
 VENV ?= .venv
+TORCH_INDEX ?=
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --disable-pip-version-check --quiet --constraint constraints.txt
 
-.PHONY: demo test check adapters install clean
+.PHONY: demo test check adapters docs examples dist lock install clean
 
 demo: $(VENV)/installed
 	$(BIN)/anchorscope models --install smollm2-135m
@@ -29,13 +32,35 @@ check: $(VENV)/test-installed
 adapters:
 	PYTHON=$(PYTHON) sh tools/test_adapters.sh .adapters
 
+# The site, into site/: pages are put together in build/docs (tools/docs_site.py), then built; a warning is an error.
+docs: $(VENV)/docs-installed
+	$(BIN)/python tools/docs_site.py build/docs
+	$(BIN)/zensical build --clean --strict
+
+# The demo's page among the site's live examples, after make demo.
+examples:
+	cp runs/demo/report.html docs/examples/demo.html
+
+# Wheel and sdist into dist/, and the wheel tried in an environment of its own.
+dist:
+	PYTHON=$(PYTHON) sh tools/check_dist.sh dist
+
+# uv.lock with the versions of constraints.txt, from the public index and nowhere else.
+lock:
+	rm -f uv.lock
+	uv lock --no-config --default-index https://pypi.org/simple \
+	  $$(sed -nE 's/^([a-z][^ ]*==[^ ]+)$$/--upgrade-package \1/p' constraints.txt)
+
 install: $(VENV)/installed
 
-# torch first, by exact version: asked for by another package it may come as several gigabytes of GPU libraries.
+# torch first: on Linux the one that PyPI has comes with the CUDA libraries, a download of some 2.7 GB.
 $(VENV)/installed: pyproject.toml constraints.txt
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "anchorscope needs Python 3.11 or newer; set PYTHON=...")'
 	$(PYTHON) -m venv $(VENV)
-	$(PIP) "$$(grep '^torch==' constraints.txt)"
+	@if [ -z "$(TORCH_INDEX)" ] && [ "$$(uname -s)" = Linux ] && ! command -v nvidia-smi > /dev/null; then \
+	  echo "No NVIDIA GPU was found. If torch's download is too large (2.7 GB with CUDA), stop and run instead:"; \
+	  echo "  make $(MAKECMDGOALS) TORCH_INDEX=https://download.pytorch.org/whl/cpu"; fi
+	$(PIP) "$$(grep '^torch==' constraints.txt)" $(if $(TORCH_INDEX),--extra-index-url $(TORCH_INDEX))
 	$(PIP) --editable .
 	touch $@
 
@@ -43,5 +68,9 @@ $(VENV)/test-installed: $(VENV)/installed
 	$(PIP) --editable '.[test]'
 	touch $@
 
+$(VENV)/docs-installed: $(VENV)/installed
+	$(PIP) --editable '.[docs]'
+	touch $@
+
 clean:
-	rm -rf $(VENV) .adapters runs/demo
+	rm -rf $(VENV) .adapters runs/demo build site dist

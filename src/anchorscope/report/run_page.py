@@ -78,7 +78,6 @@ def _content(findings: Findings, observations: Sequence[Reading], card: AnswerCa
         "share_tests": share_tables.tests_table(findings),
         "ladder": share_tables.ladder_table(findings),
         "reference": tables.reference_table(findings),
-        "reference_short": tables.reference_table(findings, ("plain", "corrected")),
         "label_words": label_words(findings),
         "shift_words": shift_words(findings),
         "trust": tables.trust_table(findings),

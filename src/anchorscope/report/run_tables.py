@@ -1,6 +1,6 @@
 """The tables of a run's page, as plain text in cells: both templates (HTML and Markdown) draw the same ones."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import polars as pl
@@ -42,12 +42,12 @@ def counts_table(findings: Findings) -> Table:
     return Table(("dataset", *(_COUNTS[key] for key in known)), rows)
 
 
-def reference_table(findings: Findings, rules: Sequence[str] = tuple(RULES)) -> Table:
+def reference_table(findings: Findings) -> Table:
     """ΔP of both groups under every rule: on the drawn line at one layer, and with every fold at its own l*."""
     rows = []
     for dataset in findings.datasets:
         layer = share_layer(findings, dataset)
-        for assignment, rule in ((name, words) for name, words in rules_of(findings).items() if name in rules):
+        for assignment, rule in rules_of(findings).items():
             cells = []
             for group in GROUPS:
                 own = summary_of(findings, dataset, "delta_p_reference", assignment=assignment,

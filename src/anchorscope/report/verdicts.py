@@ -75,6 +75,8 @@ LABEL_SORTING = 0.5
 
 TWO_SIZES = 1.2
 """Largest over smallest number of parameters. Below it the difference lies in how parameters are counted."""
+SAME_RATE = (0.8, 1.25)
+"""About as much: a ratio within a quarter, either way."""
 DISCOVERY_RATE = 0.05
 """Of the cells or heads that pass it, this share is expected to be chance."""
 SMALL_EFFECT = 0.2

@@ -24,7 +24,15 @@ from anchorscope.report.earlier_readings.curve_measures import (
     widest_gap,
 )
 from anchorscope.report.palette import A_ANCHORED, GROUPS
-from anchorscope.report.verdicts import CLOSING, MIDDLE_THIRD, MIN_RECOVERY, MIN_TROUGH, NEAR_ZERO, STAYS_FLAT
+from anchorscope.report.verdicts import (
+    CLOSING,
+    MIDDLE_THIRD,
+    MIN_RECOVERY,
+    MIN_TROUGH,
+    NEAR_ZERO,
+    SAME_RATE,
+    STAYS_FLAT,
+)
 from anchorscope.stats import curve_shape as shape
 from anchorscope.stats.curve_order import difference_of, spread
 
@@ -40,8 +48,6 @@ SIMILAR = 30.0
 """Reading 5: the widest distance of lines that it calls very similar."""
 GREATER = (1.2, 1.3)
 """Reading 1: the larger model's values are 20–30 % greater."""
-SAME_RATE = (0.8, 1.25)
-"""A ratio within a quarter, either way, is what reading 5 can have meant by "somewhat similar"."""
 CLEAR_LEAD = 5.0
 """Points by which the first third must fall more than the others: as much as a fall is."""
 
