@@ -68,6 +68,14 @@ def model_findings(
     )
 
 
+def with_random(findings: Findings, part: float = 0.15) -> Findings:
+    """The run with its random control: a part of what the knockout does."""
+    random = findings.curves.filter(pl.col("intervention") == "knockout").with_columns(
+        pl.lit("random").alias("intervention"), *(pl.col(name) * part for name in ("delta_p", "ci_low", "ci_high"))
+    )
+    return replace(findings, curves=pl.concat([findings.curves, random]))
+
+
 def write_run(folder: Path, findings: Findings, *, fingerprint: str | None = None, **options: Any) -> Path:
     """The files of a finished run; `options` are the recipe's, `versions` and `inputs` go into the manifest."""
     folder.mkdir(parents=True)
@@ -78,6 +86,9 @@ def write_run(folder: Path, findings: Findings, *, fingerprint: str | None = Non
         getattr(findings, name).write_parquet(folder / f"{name}.parquet")
     for name in ("curves", "reference_curves", "probe_scores", "summary", "experiments"):
         getattr(findings, name).write_csv(folder / f"{name}.csv")
+    for name in ("question_share", "question_share_tests"):
+        if getattr(findings, name).height:
+            getattr(findings, name).write_csv(folder / f"{name}.csv")
     manifest = {
         **said,
         "model": {"name": findings.model, "source": recipe.model, "architecture": "LlamaForCausalLM",

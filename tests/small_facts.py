@@ -42,6 +42,12 @@ def rows() -> list[dict[str, Any]]:
     return found
 
 
+def unlabelled(count: int) -> list[dict[str, Any]]:
+    """The first rows without their labels, so that nobody knows them beforehand: every third accepts its answer."""
+    without = [{name: value for name, value in row.items() if name != "truthful"} for row in rows()[:count]]
+    return [row | {"answers": ["Never" if number % 3 else row["model_answer"]]} for number, row in enumerate(without)]
+
+
 def write_questions(path: Path, chosen: list[dict[str, Any]] | None = None) -> Path:
     """The file, as JSON lines."""
     path.write_text("".join(json.dumps(row) + "\n" for row in (rows() if chosen is None else chosen)), encoding="utf-8")

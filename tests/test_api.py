@@ -1,26 +1,52 @@
 """The Python door: a run from a model that is already loaded, and what it gives back."""
 
+import base64
+import html
+import inspect
+import io
 import subprocess
 import sys
+import warnings
+from collections.abc import Callable
 from pathlib import Path
 
 import polars as pl
 import pytest
+from matplotlib.figure import Figure
 
 sys.path.insert(0, str(Path(__file__).parent))  # pytest's import mode does not make helper modules importable
+sys.path.insert(0, str(Path(__file__).parent / "report"))
+sys.path.insert(0, str(Path(__file__).parent / "detectors"))
 
+from compared_runs import write_run  # isort: skip
+from detector_cases import added, probe, trained_on  # isort: skip
+from report_shares import run_with_shares  # isort: skip
 from small_facts import quick_options, write_questions  # isort: skip
 from unprinted import unprinted  # isort: skip
 
 import anchorscope
+from anchorscope.artefacts.bundles import write_bundle
 from anchorscope.models.language_model import LanguageModel
+from anchorscope.models.loading import load as load_model
+from anchorscope.progress import Silent
+from anchorscope.recipe import Recipe
+from anchorscope.screen.listeners import chosen_listener
+from anchorscope.screen.terminal_progress import TerminalProgress
+
+ROOT = Path(__file__).parents[1]
 
 
-def test_a_loaded_model_runs_and_gives_data_frames_and_a_figure(tiny_llama: LanguageModel, tmp_path: Path) -> None:
-    options = quick_options(write_questions(tmp_path / "facts.jsonl"))
-    here = tmp_path / "run"
+@pytest.fixture(scope="module")
+def made(tiny_llama: LanguageModel, tmp_path_factory: pytest.TempPathFactory) -> anchorscope.Run:
+    """A run of a model that is already loaded."""
+    folder = tmp_path_factory.mktemp("made")
+    options = quick_options(write_questions(folder / "facts.jsonl"))
     with unprinted():
-        run = anchorscope.run(tiny_llama.model, tokenizer=tiny_llama.tokenizer, out=here, **options)
+        return anchorscope.run(tiny_llama.model, tokenizer=tiny_llama.tokenizer, out=folder / "run", **options)
+
+
+def test_a_loaded_model_runs_and_gives_data_frames_and_a_figure(made: anchorscope.Run) -> None:
+    run, here = made, made.path
     assert run.items.filter(pl.col("status") == "used").height == 80
     assert run.effects["intervention"].unique().sort().to_list() == ["knockout", "none", "random", "random-mass"]
     assert set(run.curves["assignment"].unique()) == {"plain", "cross-fitted", "corrected", "retained"}
@@ -31,6 +57,8 @@ def test_a_loaded_model_runs_and_gives_data_frames_and_a_figure(tiny_llama: Lang
     assert run.question_share_items["item_id"].n_unique() == (run.items["status"] == "used").sum()
     assert "thirds_difference" in run.question_share_tests["quantity"]
     assert run.figure().axes[0].get_title().startswith("plain")
+    assert run.figures[0] == "question_share"
+    assert run.card.record() == anchorscope.open_run(here).card.record()
     again = anchorscope.open_run(here)
     assert again.curves.equals(run.curves)
     assert "llama" in repr(again)
@@ -39,10 +67,154 @@ def test_a_loaded_model_runs_and_gives_data_frames_and_a_figure(tiny_llama: Lang
 def test_every_public_name_is_there_and_importing_costs_nothing() -> None:
     for name in anchorscope.__all__:
         assert getattr(anchorscope, name) is not None
+    assert set(anchorscope.__all__) == {name for name in dir(anchorscope) if not name.startswith("_")}
     with pytest.raises(AttributeError, match="no attribute 'rum'"):
         anchorscope.rum  # noqa: B018
     code = "import anchorscope, sys; sys.exit('torch' in sys.modules or 'polars' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+# What a finished run shows, and how.
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_run(tmp_path_factory.mktemp("finished") / "run", run_with_shares(datasets=("popqa",)))
+
+
+def test_a_finished_run_is_opened_and_shown_without_torch(finished: Path) -> None:
+    code = (
+        "import sys, anchorscope\n"
+        f"run = anchorscope.open_run({str(finished)!r})\n"
+        "assert run.curves.height and run.items.height\n"
+        "assert 'answer-card' in run._repr_html_()\n"
+        "assert run.figure('probe_auc')._repr_png_()\n"
+        "assert not {'torch', 'transformers'} & set(sys.modules)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_the_card_is_what_a_notebook_shows(finished: Path) -> None:
+    run = anchorscope.open_run(finished)
+    shown = html.unescape(run._repr_html_())
+    assert run.card.sentence in shown
+    assert all(tile.figure in shown and tile.label in shown for tile in run.card.tiles)
+    assert "<script" not in shown
+
+
+def test_figures_by_name_are_matplotlib_figures_that_show_themselves(finished: Path) -> None:
+    run = anchorscope.open_run(finished)
+    assert run.figures[:2] == ("delta_p", "probe_auc")  # this run was written without its shares
+    figure = run.figure("surviving_signal")
+    assert isinstance(figure, Figure)
+    assert figure._repr_png_().startswith(b"\x89PNG")
+    with pytest.raises(anchorscope.UserError, match=r"Unknown figure 'delta'.*Did you mean 'delta_p'"):
+        run.figure("delta")
+
+
+# The notebook.
+
+
+def test_the_tour_runs_and_shows_card_charts_items_and_a_score(
+    made: anchorscope.Run, save_tiny: Callable[[str], Path], tmp_path: Path
+) -> None:
+    import nbformat
+    from nbclient import NotebookClient
+
+    lm = load_model(str(save_tiny("llama")))
+    write_bundle(tmp_path / "bundle", trained_on(lm, fitted=added((probe(), probe(("knockout", "mlp", 2))))))
+    tour = nbformat.read(ROOT / "examples" / "tour.ipynb", 4)
+    nbformat.validate(tour)
+    assert not any(cell.get("outputs") or cell.get("execution_count") for cell in tour.cells)
+    (place,) = [at for at, cell in enumerate(tour.cells) if "parameters" in cell.metadata.get("tags", ())]
+    here = f"run_folder = {str(made.path)!r}\nbundle = {str(tmp_path / 'bundle')!r}"
+    tour.cells.insert(place + 1, nbformat.v4.new_code_cell(here))
+    tour.cells += [nbformat.v4.new_code_cell(text) for text in (PROGRESS, "anchorscope.open_run('nowhere')")]
+    tour.cells[-1].metadata["tags"] = ["raises-exception"]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # those of the libraries that run notebooks
+        NotebookClient(tour, timeout=300, resources={"metadata": {"path": str(tmp_path)}}).execute()
+    outputs = [cell.outputs for cell in tour.cells if cell.cell_type == "code"]
+    (card,) = outputs[2]
+    assert html.escape(made.card.tiles[0].figure) in card["data"]["text/html"]
+    for (chart,) in outputs[3:5]:
+        assert base64.b64decode(chart["data"]["image/png"]).startswith(b"\x89PNG")
+    (readings,), (items,) = outputs[5:7]
+    assert "share_needed" in readings["data"]["text/plain"]
+    assert "question_share" in items["data"]["text/plain"]
+    assert "verdict='a" in outputs[7][-1]["data"]["text/plain"]  # accept or abstain
+    (line,) = outputs[8]  # drawn anew in its place
+    assert "done in 1 s" in line["data"]["text/html"]
+    (error,) = outputs[9]
+    assert error["traceback"] == ["UserError: 'nowhere' is not a finished run (no manifest.json); "
+                                  "run it to its end first."]  # fmt: skip
+
+
+PROGRESS = """
+from anchorscope.progress import PlannedStep
+from anchorscope.screen.listeners import chosen_listener
+
+listener = chosen_listener("auto")
+assert type(listener).__name__ == "NotebookProgress"
+listener.plan([PlannedStep("d/clean", "items", 1.0)])
+listener.begin("d/clean")
+listener.start("clean <states>", 10)
+listener.advance(5)
+listener.finish()
+assert "step 1 of 1: clean &lt;states&gt;" in listener._line_now and 'value="5"' in listener._line_now
+listener.done("d/clean")
+"""
+
+
+# Options.
+
+
+def test_the_options_of_run_are_those_of_the_recipe() -> None:
+    parameters = inspect.signature(anchorscope.run).parameters
+    own = {"out", "tokenizer", "fresh", "progress", "unknown_options"}
+    assert set(parameters) - own == set(Recipe.model_fields)
+    defaults = Recipe()
+    for name in Recipe.model_fields:
+        given = parameters[name].default
+        kept = getattr(defaults, name)
+        assert ((given,) if isinstance(kept, tuple) and isinstance(given, str) else given) == kept, name
+        assert parameters[name].annotation is not inspect.Parameter.empty
+    for name in ("seed", "limit", "site", "random_weights"):
+        assert parameters[name].annotation == Recipe.model_fields[name].annotation
+    for name, field in Recipe.model_fields.items():
+        assert f"    {name}: {' '.join(str(field.description).split())}" in str(anchorscope.run.__doc__)
+    assert "One of: attention, mlp, residual." in str(anchorscope.run.__doc__)
+
+
+def test_an_unknown_option_is_told_with_the_nearest_name() -> None:
+    with pytest.raises(anchorscope.UserError, match=r"Unknown option 'random_cut'.*Did you mean 'random_cuts'\?"):
+        anchorscope.run(out="run", random_cut=3)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("given", ["zeroing,layers", ["zeroing", "layers"], ("layers", "zeroing")])
+def test_lists_may_be_written_with_commas(given: object, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[Recipe] = []
+
+    def listen(recipe: Recipe, *_: object, **__: object) -> Path:
+        seen.append(recipe)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("anchorscope.pipeline.run_recipe", listen)
+    with pytest.raises(KeyboardInterrupt):
+        anchorscope.run(datasets="atlas,popqa=x.csv", evidence=given, out="run", seed=7)  # type: ignore[arg-type]
+    assert seen[0].evidence == ("knockout", "zeroing", "layers")
+    assert (seen[0].datasets, seen[0].seed) == (("atlas", "popqa=x.csv"), 7)
+
+
+def test_who_listens(monkeypatch: pytest.MonkeyPatch) -> None:
+    mine = Silent()
+    assert chosen_listener(mine) is mine
+    assert isinstance(chosen_listener(None), Silent)
+    monkeypatch.setattr(sys, "stderr", io.StringIO())
+    assert isinstance(chosen_listener("auto"), Silent)  # a script whose output goes into a file
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
+    assert isinstance(chosen_listener("auto"), TerminalProgress)
 
 
 def test_an_empty_name_of_a_folder_is_told() -> None:

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import shlex
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -11,18 +12,22 @@ import polars as pl
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from typer.testing import CliRunner
 
 sys.path.insert(0, str(Path(__file__).parent))  # pytest's import mode does not make helper modules importable
 
 from compared_runs import model_findings, write_run  # isort: skip
 
 import anchorscope
+from anchorscope.cli.main import app
 from anchorscope.comparing import compare as story
 from anchorscope.comparing.compare import FILES, Comparison, fresh_folder, read_comparison
 from anchorscope.comparing.differences import Difference, differences, open_runs, unique_folders, unique_names
 from anchorscope.comparing.rules import FOUND, OPTIONS, REFUSABLE, check_allowed
 from anchorscope.errors import UserError
 from anchorscope.recipe import Recipe
+from anchorscope.report.comparison import comparison_page
+from anchorscope.report.earlier_readings.claims import CLAIMS
 
 REFUSED = {
     "site": "residual", "position": "answer_end", "edges": "outside", "balance": "dataset", "group_by": "answer",
@@ -144,7 +149,7 @@ def test_at_least_two_different_folders_are_needed(tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to(runs[0], target_is_directory=True)
     for paths, message in (
         ([], "none was given"),
-        (runs[:1], "at least two .* only '.*a' was given"),
+        (runs[:1], "at least two .* only '.*a' was given; .*--claims"),
         ([runs[0], tmp_path / "link"], "named twice"),
         ([*runs, tmp_path / "nothing"], "not a finished run"),
     ):
@@ -169,6 +174,60 @@ def test_order_and_names(tmp_path: Path) -> None:
     assert [(one.name, one.folder) for one in by_size] == [("same (1)", "b"), ("same (2)", "c"), ("same (3)", "a")]
     assert [one.folder for one in as_given] == ["a", "b", "c"]
     assert by_size[0].findings.model == "same (1)"
+
+
+def test_names_are_the_users_in_the_order_of_the_runs(tmp_path: Path) -> None:
+    large, small = (write_run(tmp_path / name, model_findings("same", parameters=size, datasets=("popqa",)))
+                    for name, size in (("large", 9), ("small", 3)))  # fmt: skip
+    named = open_runs([large, small], names=("chat", "plain"))
+    assert [(one.name, one.folder, one.findings.model) for one in named] == [
+        ("plain", "small", "plain"), ("chat", "large", "chat"),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("names", "message"),
+    [(("a",), r"one name per run, .* and there is 1 \('a'\) for 2 runs. For example: --names A,B\.$"),
+     (("a", "b", "c"), r"there are 3 \('a', 'b', 'c'\) for 2 runs"),
+     (("a", " "), r"one of 'a', '' is empty"), (("", "b"), r"one of '', 'b' is empty"),
+     (("a", "a"), r"'a' is given twice"), ("a,a", r"'a' is given twice"), (("a,b", "c"), r"'a,b', 'c' has a comma")],
+)  # fmt: skip
+def test_names_that_do_not_fit_are_told(names: str | tuple[str, ...], message: str, tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=message):
+        anchorscope.compare(pair(tmp_path), out=tmp_path / "out", names=names)
+    assert not (tmp_path / "out").exists()
+
+
+def test_the_command_can_be_pasted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(comparison_page, "save_all", lambda *_: None)
+    monkeypatch.chdir(tmp_path)
+    pair(tmp_path / "my runs", prompt="zero-shot")
+    given = [Path("my runs") / "b", Path("my runs") / "a"]
+    made = anchorscope.compare(given, out="both of them", names=("the b", "a"), claims=True, relative_depth=True,
+                               assignment="corrected", order="given", allow="prompt")  # fmt: skip
+    command = made.manifest["command"]
+    assert command == (
+        "anchorscope compare 'my runs/b' 'my runs/a' --out 'both of them' --names 'the b,a' --assignment corrected "
+        "--order given --relative-depth --claims --allow prompt"
+    )
+    first = {name: (made.path / name).read_bytes() for name in ("report.html", "observations.json", "comparison.json")}
+    result = CliRunner().invoke(app, [*shlex.split(command)[1:], "--quiet"])
+    assert result.exit_code == 0, result.stderr
+    assert {name: (made.path / name).read_bytes() for name in first} == first
+
+
+def test_one_run_is_enough_for_the_claims(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(comparison_page, "save_all", lambda *_: None)
+    one = pair(tmp_path)[:1]
+    made = anchorscope.compare(one, out=tmp_path / "out", claims=True)
+    claims = [entry for entry in made.observations if entry["scope"] == "claim"]
+    assert len({entry["claim"] for entry in claims}) == len(CLAIMS)
+    assert made.manifest["options"]["claims"] is True
+    assert made.manifest["command"].endswith("out --claims")
+    with pytest.raises(UserError, match="--claims"):
+        anchorscope.compare(one, out=tmp_path / "other")
+    with pytest.raises(UserError, match="none was given"):
+        anchorscope.compare([], out=tmp_path / "other", claims=True)
 
 
 def test_folders_of_the_same_name_are_told_apart() -> None:
@@ -216,7 +275,7 @@ def test_everything_is_written_and_sealed(compared: tuple[list[Path], Comparison
     _, made = compared
     assert sorted(path.name for path in made.path.iterdir()) == sorted(FILES)
     figures = {path.name for path in (made.path / "figures").iterdir()}
-    assert figures == {f"{name}.{kind}" for name in ("delta_p", "delta_p_corrected", "trends")
+    assert figures == {f"{name}.{kind}" for name in ("delta_p", "delta_p_corrected", "trends_delta_p")
                        for kind in ("png", "svg", "pdf", "csv")}  # fmt: skip
     files = {path.relative_to(made.path).as_posix(): path for path in made.path.rglob("*") if path.is_file()}
     del files["comparison.json"]
@@ -225,7 +284,8 @@ def test_everything_is_written_and_sealed(compared: tuple[list[Path], Comparison
     assert [one["run"] for one in made.manifest["runs"]] == ["shape:x", "Small", "Large"]
     assert [one["folder"] for one in made.manifest["runs"]] == ["shape", "small", "large"]
     assert [one["name"] for one in made.manifest["differences"]] == ["random-weights"]
-    assert str(made.path.parent) not in (made.path / "comparison.json").read_text()  # folders' names, not the way there
+    told = {name: value for name, value in made.manifest.items() if name != "command"}
+    assert str(made.path.parent) not in json.dumps(told)  # folders' names, not the way there
 
 
 def test_the_curves_are_those_of_the_runs(compared: tuple[list[Path], Comparison]) -> None:
@@ -246,7 +306,7 @@ def test_observations_hold_what_is_said(compared: tuple[list[Path], Comparison])
     depth = next(one for one in made.observations if one["id"] == "across:popqa:plain:trough_depth")
     assert depth["verdict"] == "holds"  # made by hand: −50 against −70
     assert depth["value"] == pytest.approx(-20.0, abs=1.5)
-    assert any(name.startswith("claim:") for name in ids)
+    assert not any(name.startswith("claim:") for name in ids)  # only where they are asked for
     assert any(name.startswith("Large:") for name in ids)
 
 

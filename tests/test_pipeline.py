@@ -17,11 +17,12 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 sys.path.insert(0, str(Path(__file__).parent))  # pytest's import mode does not make helper modules importable
 
-from small_facts import liven, quick_options, rows, write_questions  # isort: skip
-from whole_runs import Stop, quick, same_kernels, stopping, tables_of, watching  # isort: skip
+from small_facts import liven, quick_options, rows, unlabelled, write_questions  # isort: skip
+from whole_runs import Stop, files_of, quick, same_kernels, stopping, tables_of, watching  # isort: skip
 
 from anchorscope.artefacts import publish, run_folder
-from anchorscope.errors import UserError
+from anchorscope.artefacts.finished import open_finished
+from anchorscope.errors import TooFewAnswers, UserError
 from anchorscope.pipeline import run_recipe
 from anchorscope.recipe import Recipe, make_recipe, read_recipe
 from anchorscope.steps import job
@@ -286,6 +287,26 @@ def test_the_manifest_says_what_was_run_and_seals_every_file(out: Path, model_fo
     assert len(manifest["reference_layers"]["facts"]) == N_FOLDS
 
 
+def test_the_manifest_tells_what_happened_and_not_what_was_asked_for(out: Path) -> None:
+    manifest = json.loads((out / "manifest.json").read_text())
+    facts, (counts,) = manifest["facts"], manifest["counts"]
+    assert (counts["supplied"], counts["supplied_labels"]) == (83, 82)  # one of the answers is empty
+    assert (facts["answers"], facts["labels"]) == ("83 supplied", "82 supplied")
+    assert "greedy" not in " ".join(facts.values())
+    assert (manifest["balanced_by"], manifest["grouped_by"]) == ({"facts": "relation"}, {"facts": "subject"})
+    assert facts["balance"] == (
+        "true and false answers balanced within each relation; folds and bootstrap by subject"
+    )
+    supplied, few = manifest["warnings"]
+    assert supplied.startswith("83 of 83 answers were supplied: the probe reads")
+    assert few.startswith("80 answers used, fewer than 300")
+    findings = open_finished(out).findings
+    assert (findings.supplied, findings.balanced_by, findings.grouped_by) == (
+        {"facts": 83}, {"facts": "relation"}, {"facts": "subject"}
+    )  # fmt: skip
+    assert findings.warnings == (supplied, few)
+
+
 def test_observations_are_a_list_of_readings(out: Path) -> None:
     readings = json.loads((out / "observations.json").read_text())
     assert readings
@@ -453,15 +474,38 @@ def test_two_datasets_stand_in_one_run(recipe: Recipe, out: Path, questions: Pat
     assert len(json.loads((run / "manifest.json").read_text())["counts"]) == 2
 
 
+def test_too_few_questions_are_refused_before_a_model_is_loaded_and_nothing_is_written(
+    recipe: Recipe, out: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(job, "load_model", lambda *_: pytest.fail("a model was loaded"))
+    few = write_questions(tmp_path / "few.jsonl", rows()[:40])
+    small = recipe.model_copy(update={"datasets": (f"file:{few}",)})
+    with pytest.raises(TooFewAnswers, match=r"'few' has too few questions: 40 questions: too few for a run, which"):
+        quick(small, tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+    run = Path(shutil.copytree(out, tmp_path / "there"))
+    before = files_of(run)
+    for options in ({"limit": 20}, {"limit": 20, "datasets": (*recipe.datasets, f"file:{few}")}):
+        for fresh in (False, True):
+            with pytest.raises(TooFewAnswers, match=r"20 questions: too few .*; raise --limit \(now 20\)\.$"):
+                quick(recipe.model_copy(update=options), run, fresh=fresh)
+            assert files_of(run) == before
+    lopsided = [row for place, row in enumerate(rows()[:82]) if row["truthful"] or place < 40]
+    judged = write_questions(tmp_path / "judged.jsonl", lopsided)
+    with pytest.raises(TooFewAnswers, match="62 questions, by their labels at most 20 false answers: too few"):
+        quick(recipe.model_copy(update={"datasets": (f"file:{judged}",)}), tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
 def test_too_few_answers_are_refused_and_the_answers_kept(recipe: Recipe, tmp_path: Path) -> None:
-    few = write_questions(tmp_path / "few.jsonl", rows()[:50])
+    few = write_questions(tmp_path / "few.jsonl", unlabelled(72))
     small = recipe.model_copy(update={"datasets": (f"file:{few}",)})
     with pytest.raises(UserError, match=r"'few' has too few answers .* 24 true and 24 false are usable"):
         quick(small, tmp_path / "run")
     assert not (tmp_path / "run" / "manifest.json").exists()
     assert not list((tmp_path / "run").rglob("*.partial"))
     more = recipe.model_copy(update={"datasets": (f"file:{few}",), "balance": "none"})
-    with watching() as made, pytest.raises(UserError, match="26 true and 24 false are usable"):
+    with watching() as made, pytest.raises(UserError, match="24 true and 48 false are usable"):
         quick(more, tmp_path / "run")
     assert made == ["few/labels"]
 

@@ -27,6 +27,8 @@ GOLDEN = """What would be run
   prompt     chat; greedy answers of at most 16 tokens
   dataset    here: 2 questions (read 2, few shot 1); 1 answers and 1 labels are given; 266 shared \
 tokens, then 25 to 29 own ones (median 27)
+  enough?    here: 2 questions: too few for a run, which needs at least 60 (30 true and 30 false answers); a chart \
+needs a few hundred
   items      at most 3,000 of each dataset, once answered; balance: relation
   pass       clean: states at every site and position are kept, to train the probes
   pass       knockout: attention to the question's exact tokens is cut; probes are also fitted on its states
@@ -187,3 +189,20 @@ def test_a_recipe_is_shown_without_its_weights(tmp_path: Path, save_tiny: Callab
     preview = preview_recipe(recipe("few-shot", model=str(folder), datasets=(f"file:{questions}",)), shown=1)
     assert "⟦D⟧⟦r⟧⟦a⟧⟦c⟧⟦u⟧⟦l⟧⟦a⟧?" in render_preview(preview)
     assert (preview.n_layers, preview.d_model, preview.datasets[0].questions) == (4, 32, 1)
+    (record,) = preview.record()["datasets"]
+    assert (record["enough"], record["needed"]) == (False, 60)
+    assert record["outlook"].startswith("1 question: too few for a run")
+
+
+def test_supplied_labels_are_counted_before_anything_is_run(tiny_llama: LanguageModel) -> None:
+    def known(number: int, truthful: bool) -> Question:
+        where = f"Where is place {number}?"
+        return Question("d", str(number), where, ("x",), model_answer="here", truthful=truthful)
+
+    mostly_false = [known(number, number < 20) for number in range(400)]
+    (shown,) = build_preview(recipe("few-shot"), facts(tiny_llama), [("d", asked(*mostly_false))], 1).datasets
+    assert not shown.enough
+    assert "by their labels at most 20 true answers: too few for a run" in shown.outlook
+    even = [known(number, number < 200) for number in range(400)]
+    (shown,) = build_preview(recipe("few-shot"), facts(tiny_llama), [("d", asked(*even))], 1).datasets
+    assert (shown.enough, shown.outlook) == (True, "")

@@ -16,8 +16,8 @@ import torch
 from anchorscope.artefacts import publish
 from anchorscope.artefacts.step import Step
 from anchorscope.pipeline import run_recipe
-from anchorscope.progress import Silent
 from anchorscope.recipe import Recipe
+from noting import Notes
 
 TABLES = (
     "items.parquet", "effects.parquet", "pathways.parquet", "curves.csv", "curve_samples.parquet",
@@ -25,16 +25,6 @@ TABLES = (
     "probes.safetensors",
 )  # fmt: skip
 """All numbers of a run."""
-
-
-class Notes(Silent):
-    """Remembers what the user has to know."""
-
-    def __init__(self) -> None:
-        self.lines: list[str] = []
-
-    def note(self, text: str) -> None:
-        self.lines.append(text)
 
 
 def same_kernels() -> None:

@@ -54,3 +54,7 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module 'anchorscope' has no attribute {name!r}")
     home, _, inside = _HOMES[name].partition(":")
     return getattr(import_module(home), inside)
+
+
+def __dir__() -> list[str]:
+    return sorted([*__all__, *(name for name in globals() if name.startswith("__"))])

@@ -1,29 +1,35 @@
 """The main job from Python, and what it leaves behind as data frames.
 
 run = anchorscope.run(model="smollm2-135m", datasets=["atlas"], limit=600, out="runs/demo")
+run                                                         # in a notebook: the answer card
 run.curves.filter(pl.col("assignment") == "corrected")
-run.figure()
+run.figure("question_share")
+
+A finished run is opened without torch: whoever only reads results does not wait for it.
 """
 
-import json
 from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, Literal, Never
 
 import polars as pl
-from matplotlib.figure import Figure
-from torch import Tensor
 
 from anchorscope.artefacts.finished import open_finished
-from anchorscope.artefacts.kept_states import features_place, place_of, read_header, read_layer
 from anchorscope.catalogue import DETECTION_RUNS
-from anchorscope.errors import UserError
-from anchorscope.pipeline import run_recipe
+from anchorscope.errors import UserError, unknown
 from anchorscope.progress import Progress
-from anchorscope.recipe import make_recipe, named_folder
-from anchorscope.report.charts.delta_p import DeltaPChart
+from anchorscope.recipe import Recipe, about, make_recipe, named_folder
+from anchorscope.report.answer_card import AnswerCard, card_html
 from anchorscope.schema import EXPERIMENT_SCHEMA, SHARE_SCHEMA, SHARE_TEST_SCHEMA
+from anchorscope.screen.listeners import chosen_listener
+from anchorscope.screen.terminal_progress import clear_screen
+
+if TYPE_CHECKING:  # torch and matplotlib take seconds: they are imported where something needs them
+    from matplotlib.figure import Figure
+    from torch import Tensor
+
+    from anchorscope.report.charts.display import Display
 
 
 class Run:
@@ -34,8 +40,17 @@ class Run:
         self.path = path
         self.manifest = self._finished.manifest
 
+    def _repr_html_(self) -> str:
+        """What a notebook shows."""
+        return card_html(self.card)
+
     def __repr__(self) -> str:
         return f"Run({str(self.path)!r}, model={self.manifest['model']['name']!r})"
+
+    @property
+    def card(self) -> AnswerCard:
+        """What was found, how far to believe it, and what to do next."""
+        return self._finished.card
 
     @cached_property
     def items(self) -> pl.DataFrame:
@@ -92,28 +107,33 @@ class Run:
         """What the further experiments found of single items."""
         return self._finished.parquet("experiment_items")
 
-    @cached_property
+    @property
     def observations(self) -> list[dict[str, Any]]:
         """The readings: what the curves do, in words, each with its number, interval and verdict."""
-        found: list[dict[str, Any]] = json.loads((self.path / "observations.json").read_text(encoding="utf-8"))
-        return found
+        return self._finished.observations
 
     def states(self, dataset: str, layer: int, intervention: str = "clean", site: str | None = None,
-               position: str | None = None) -> Tensor:  # fmt: skip
+               position: str | None = None) -> "Tensor":  # fmt: skip
         """States [item, d_model] of one layer that were kept (`--keep states,states-cut,detection`).
 
         `state_items` names the rows. Site and position are the chart's where they are not named; the runs of
         `detection` (`question-only`, `boost-answer-1` …) have these only. The file is memory-mapped: no other layer is
         read.
         """
+        from anchorscope.artefacts.kept_states import read_layer
+
         recipe = self._finished.recipe
         return read_layer(self._states(dataset, intervention), site or recipe.site, position or recipe.position, layer)
 
     def state_items(self, dataset: str, intervention: str = "clean") -> list[str]:
         """The items of kept states, in order."""
+        from anchorscope.artefacts.kept_states import read_header
+
         return [str(name) for name in read_header(self._states(dataset, intervention))["item_ids"]]
 
     def _states(self, dataset: str, intervention: str) -> Path:
+        from anchorscope.artefacts.kept_states import place_of
+
         place = self.path / place_of(dataset, intervention)
         if not place.is_file():
             cut = "detection" if intervention in DETECTION_RUNS else "states-cut"
@@ -125,6 +145,8 @@ class Run:
 
         Log-probabilities of the answer, clean and cut, P(True), how far sampled answers agree (`docs/run-folder.md`).
         """
+        from anchorscope.artefacts.kept_states import features_place
+
         place = features_place(dataset)
         if not (self.path / place).is_file():
             raise self._not_kept("features", dataset, "detection")
@@ -136,9 +158,25 @@ class Run:
             f"--keep {keep}."
         )
 
-    def figure(self) -> Figure:
-        """The ΔP chart."""
-        return DeltaPChart.from_findings(self._finished.findings).plot()
+    @cached_property
+    def _displays(self) -> dict[str, "Display"]:
+        from anchorscope.report.render import figures_of
+
+        return {one.name: one for one in figures_of(self._finished.findings)}
+
+    @property
+    def figures(self) -> tuple[str, ...]:
+        """The names that `figure` takes."""
+        return tuple(self._displays)
+
+    def figure(self, name: str = "delta_p") -> "Figure":
+        """A figure of the report by its name: the ΔP chart, or another of `figures`.
+
+        It is a matplotlib `Figure`, to change and to save; a notebook shows it as an image.
+        """
+        if name not in self._displays:
+            raise unknown("figure", name, self.figures)
+        return self._displays[name].plot()
 
 
 def run(
@@ -148,26 +186,75 @@ def run(
     out: str | Path,
     tokenizer: Any = None,
     fresh: bool = False,
-    progress: Progress | None = None,
-    **options: Any,
+    progress: Progress | Literal["auto"] | None = "auto",
+    columns: str | Sequence[str] = (),
+    limit: int | None = None,
+    site: str = "mlp",
+    position: str = "final",
+    edges: str = "all",
+    balance: str = "relation",
+    group_by: str = "subject",
+    exact_tokens: str = "auto",
+    random_cuts: int = 5,
+    directions: int | None = None,
+    random_weights: bool = False,
+    evidence: str | Sequence[str] = ("knockout",),
+    evidence_items: int | None = None,
+    window: int | None = None,
+    prompt: str = "few-shot",
+    yes_no: str = "drop",
+    on_bad_row: str = "fail",
+    seed: int = 0,
+    device: str = "auto",
+    dtype: str = "auto",
+    batch_tokens: int | None = None,
+    max_new_tokens: int = 16,
+    max_per_class: int = 1500,
+    folds: int = 5,
+    bootstrap: int = 2000,
+    keep: str | Sequence[str] = (),
+    keep_layers: str | None = None,
+    trust_remote_code: bool = False,
+    allow_random_weights: bool = False,
+    **unknown_options: Never,
 ) -> Run:
-    """Runs the main job into the folder `out`, or goes on with it; the options are those of `anchorscope run`.
+    """Runs the main job into the folder `out`, or goes on with it, and returns what it found.
 
-    `model` is a name, or a transformers model that is already loaded, then with its `tokenizer`.
+    `model` is a name, or a transformers model that is already loaded, then with its `tokenizer`; `fresh` starts the
+    folder over. `progress="auto"` shows how far it is in a notebook or a terminal, None shows nothing, and any object
+    with the methods of `anchorscope.progress.Progress` is told. The other options are those of `anchorscope run`:
     """
-    given = (datasets,) if isinstance(datasets, str) else tuple(datasets)
+    given = locals()
+    for name in unknown_options:
+        raise unknown("option", name, (*Recipe.model_fields, "out", "tokenizer", "fresh", "progress"))
+    options = {name: given[name] for name in Recipe.model_fields if name != "model"}
+    for name in ("datasets", "columns", "evidence", "keep"):
+        if isinstance(options[name], str):
+            options[name] = tuple(part for part in options[name].split(",") if part)
+    loaded = None
     if isinstance(model, str):
-        recipe, loaded = make_recipe({"model": model, "datasets": given, **options}), None
+        options["model"] = model
     else:
         if tokenizer is None:
             raise UserError("A model that is already loaded needs its tokenizer; pass tokenizer=... beside it.")
-        name = str(getattr(model.config, "_name_or_path", "") or model.config.model_type)
+        options["model"] = str(getattr(model.config, "_name_or_path", "") or model.config.model_type)
         here = {"device": str(model.device), "dtype": str(model.dtype).removeprefix("torch.")}
-        recipe = make_recipe({"model": name, "datasets": given, **here, **options})
+        options |= {name: value for name, value in here.items() if options[name] == "auto"}
         loaded = (model, tokenizer)
-    return Run(run_recipe(recipe, named_folder(out), loaded=loaded, fresh=fresh, progress=progress))
+    recipe, folder = make_recipe(options), named_folder(out)
+
+    from anchorscope.pipeline import run_recipe  # only here: a finished run is opened without torch
+
+    try:
+        return Run(run_recipe(recipe, folder, loaded=loaded, fresh=fresh, progress=chosen_listener(progress)))
+    finally:
+        clear_screen()  # a bar hides the cursor
+
+
+_OPTIONS = (f"    {name}: {about(name)}" for name in Recipe.model_fields)
+run.__doc__ = f"{str(run.__doc__).rstrip()}\n\n" + "\n".join(_OPTIONS) + "\n"  # for `help` and a notebook's Shift-Tab
 
 
 def open_run(path: str | Path) -> Run:
-    """A finished run folder."""
+    """A finished run folder; torch is not loaded."""
     return Run(named_folder(path))

@@ -80,7 +80,7 @@ class ExperimentEntry:
     rated: bool = True
     """Whether it says something of single items that `anchorscope validate` can hold against what was planted."""
     section: str | None = None
-    """`module:name` of the `SectionSpec` that shows it; several may share one. Without, it stands in the main part."""
+    """`module:name` of the `SectionSpec` that shows it; several may share one."""
     place: int = 1000
     """Where its section stands among the others, lowest first."""
 
@@ -130,12 +130,13 @@ EXPERIMENTS = {
     for one in (
         ExperimentEntry("knockout", "does the probe need the question's key words?", "method.md",
                         section=f"{_SECTIONS}.interventions:SECTION", place=10),
-        ExperimentEntry("exact-tokens", "does it matter which words are cut?", "exact-tokens.md"),
+        ExperimentEntry("exact-tokens", "does it matter which words are cut?", "exact-tokens.md",
+                        section=f"{_SECTIONS}.intervention_curves:WORDS", place=15),
         ExperimentEntry("template", "does it matter that they are the question's?", "evidence/template.md",
                         section=f"{_SECTIONS}.interventions:SECTION", place=10),
         ExperimentEntry("edges", "do the words reach the answer directly, or through other tokens?",
                         "evidence/edges.md",
-                        section=f"{_SECTIONS}.layers:SECTION", place=40),
+                        section=f"{_SECTIONS}.intervention_curves:EDGES", place=45),
         ExperimentEntry("zeroing", "does it matter how an edge is cut?", "evidence/zeroing.md",
                         section=f"{_SECTIONS}.intervention_curves:ZEROING", place=60),
         ExperimentEntry("patching", "what if another question's words are put in?", "evidence/patching.md",

@@ -11,6 +11,10 @@ from collections.abc import Iterable
 class UserError(Exception):
     """A mistake that the user can mend; its text is the whole message."""
 
+    def _render_traceback_(self) -> list[str]:
+        """What a notebook shows: the one line, as everywhere."""
+        return [f"{type(self).__name__}: {self}"]
+
 
 class TooFewAnswers(UserError):
     """A dataset gave too few true or too few false answers; the others of a run can go on without it."""

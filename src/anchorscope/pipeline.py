@@ -14,17 +14,19 @@ from pathlib import Path
 from typing import Any
 
 from anchorscope.artefacts.durable import canonical_hash
-from anchorscope.artefacts.publish import DatasetResult, LeftOut, RunFacts, publish
+from anchorscope.artefacts.publish import publish
+from anchorscope.artefacts.results import DatasetResult, LeftOut, RunFacts
 from anchorscope.artefacts.run_folder import RunFolder, open_run
 from anchorscope.catalogue import EVIDENCE, with_needs
 from anchorscope.datasets.catalog import parse_spec
 from anchorscope.errors import TooFewAnswers
 from anchorscope.models.process_settings import few_collections
-from anchorscope.prepare import rehearse, resolve
+from anchorscope.prepare import refuse_too_few, rehearse, resolve
 from anchorscope.progress import Progress, Silent
 from anchorscope.recipe import Recipe, to_toml
 from anchorscope.steps.dataset_steps import DatasetSteps
 from anchorscope.steps.job import Job
+from anchorscope.steps.planned import first_plan, planned_steps
 
 
 def run_recipe(
@@ -40,18 +42,21 @@ def run_recipe(
     recipe = resolve(recipe)
     if fresh:
         rehearse(recipe, loaded is not None)
-    with open_run(out, listener.note) as folder, few_collections():
+    with open_run(out, listener) as folder, few_collections():
         if fresh:
             folder.forget_steps()
         recipe = _with_what_is_there(folder, recipe)
         job = Job(folder, recipe, loaded, listener)
         datasets = [DatasetSteps(job, parse_spec(text)) for text in recipe.datasets]
+        refuse_too_few(recipe, {one.name: one.asked for one in datasets})  # all files are read before anything slow
         for one in datasets:
-            one.questions.value  # noqa: B018 - all files are read before anything slow
+            one.questions.value  # noqa: B018 - and what was read is kept
         folder.write_recipe(to_toml(recipe))
+        listener.plan(first_plan(datasets))
         template = [job.template.key] if recipe.keep else []
         key = canonical_hash([recipe.model_dump(mode="json"), [one.result_key for one in datasets], *template])
         if not folder.is_published(key):
+            listener.plan(planned_steps(datasets))
             results, left_out = _results(datasets)
             inputs = {one.name: one.source.key for one in datasets if one.spec.path is not None}
             text = job.template.value if recipe.keep else None

@@ -1,9 +1,11 @@
 """Before a run: the choices that depend on the machine or the folder, and the questions that will be asked."""
 
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
 from anchorscope.answers.choose import QuestionSample, choose_questions
+from anchorscope.answers.enough import LabelCounter, require_possible
 from anchorscope.datasets.catalog import DatasetSpec, absolute, open_dataset, parse_columns, parse_spec
 from anchorscope.errors import UserError
 from anchorscope.models.embedded import EMBEDDED
@@ -38,12 +40,15 @@ def resolve(recipe: Recipe) -> Recipe:
 
 def rehearse(recipe: Recipe, model_at_hand: bool) -> None:
     """Finds the user's mistakes before an earlier run is deleted: every file is read, weights are not."""
-    for text in recipe.datasets:
-        ask(recipe, parse_spec(text))
+    refuse_too_few(recipe, {spec.name: ask(recipe, spec) for spec in map(parse_spec, recipe.datasets)})
     if not model_at_hand:
         read_facts(recipe.model, recipe.trust_remote_code)
 
 
+def refuse_too_few(recipe: Recipe, asked: Mapping[str, QuestionSample]) -> None:
+    """Refuses a run whose questions alone make it impossible; `asked` are those of each dataset."""
+    outlooks = {name: LabelCounter(one.questions).outlook(recipe.balance) for name, one in asked.items()}
+    require_possible(outlooks, recipe.limit)
 
 
 def _absolute(model: str) -> str:

@@ -11,6 +11,7 @@ from statistics import median
 from typing import Any
 
 from anchorscope.answers.choose import QuestionSample
+from anchorscope.answers.enough import NEEDED, LabelCounter
 from anchorscope.answers.generate import given_answer
 from anchorscope.answers.prompt import Prompt, build_prompts, make_template, prefix_length
 from anchorscope.answers.template import Template
@@ -80,6 +81,12 @@ class ShownDataset:
     """Leading tokens that all prompts share: their keys and values are computed once."""
     own: tuple[int, float, int]
     """Shortest, median and longest prompt after them, in tokens."""
+    enough: bool
+    """Whether a run is possible with so many questions and with these labels."""
+    needed: int
+    """Questions that it needs at the least."""
+    outlook: str
+    """What to say of that; empty where there is nothing to warn of."""
     items: tuple[ShownItem, ...]
 
 
@@ -162,6 +169,7 @@ def _dataset(
     shared = prefix_length(prompts)
     own = [len(prompt.ids) - shared for prompt in prompts]
     shown_first = drawn(priorities(recipe.seed, "preview", [question.item_id for question in questions]), shown)
+    outlook = LabelCounter(questions).outlook(recipe.balance)
     counts = {one.name: value for one in fields(asked) if isinstance(value := getattr(asked, one.name), int)}
     return ShownDataset(
         name=name,
@@ -171,6 +179,9 @@ def _dataset(
         given_labels=sum(question.truthful is not None for question in questions),
         shared=shared,
         own=(min(own), float(median(own)), max(own)),
+        enough=outlook.is_enough,
+        needed=NEEDED,
+        outlook=outlook.sentence,
         items=tuple(
             _item(questions[i], prompts[i], template, facts.tokenizer, shared, recipe.exact_tokens)
             for i in shown_first
@@ -230,6 +241,7 @@ def render_preview(preview: Preview) -> str:
         f"  model      {preview.model}: {layers} layers of width {preview.d_model}, {size}",
         f"  prompt     {preview.prompt}; greedy answers of at most {preview.max_new_tokens} tokens",
         *(f"  dataset    {_counted(one)}" for one in preview.datasets),
+        *(f"  enough?    {one.name}: {one.outlook}" for one in preview.datasets if one.outlook),
         f"  items      at most {preview.most_items:,} of each dataset, once answered; balance: {preview.balance}",
         *(f"  pass       {name}: {about}" for name, about in preview.passes.items()),
         f"  cut        in every layer; edges: {preview.edges}",

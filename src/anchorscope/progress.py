@@ -1,23 +1,49 @@
-"""How a long step tells how far it is, without knowing who listens.
+"""How a long job tells how far it is, without knowing who listens.
 
-The engine and the solver are given a `Progress` and call `advance`; the terminal shows a bar with the time left, a test
-or a notebook shows nothing.
+The pipeline tells its listener which steps there are to make (`plan`), and which one is being made (`begin`, `done`);
+the engine and the solver tell how far they are within one (`start`, `advance`, `finish`). A terminal shows bars with
+the time left, a notebook one line, a test nothing.
 """
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Protocol
 
 
+@dataclass(frozen=True)
+class PlannedStep:
+    """One step of a job that is about to begin."""
+
+    name: str
+    """As the manifest names it: `atlas/probes`."""
+    kind: str
+    """Steps of one kind are as slow as each other here: what one of them took says how long the others will take."""
+    cost: float | None
+    """How much work it usually is; None where nobody has measured that."""
+    seconds: float | None = None
+    """What it took, if it is there already and need not be made."""
+
+
 class Progress(Protocol):
-    """One step's listener."""
+    """Who listens to a job."""
+
+    def plan(self, steps: Sequence[PlannedStep]) -> None:
+        """These steps belong to the job; those that have their `seconds` are there already."""
+
+    def begin(self, step: str) -> None:
+        """This step is being made; others may be made on the way."""
+
+    def done(self, step: str) -> None:
+        """This step was made."""
 
     def start(self, title: str, total: int) -> None:
-        """A step of `total` units begins."""
+        """A part of the work, of `total` units, begins."""
 
     def advance(self, units: int) -> None:
         """So many more units are done."""
 
     def finish(self) -> None:
-        """The step is over."""
+        """This part is over."""
 
     def note(self, text: str) -> None:
         """Something that the user has to know."""
@@ -25,6 +51,15 @@ class Progress(Protocol):
 
 class Silent:
     """Listens and shows nothing."""
+
+    def plan(self, steps: Sequence[PlannedStep]) -> None:
+        pass
+
+    def begin(self, step: str) -> None:
+        pass
+
+    def done(self, step: str) -> None:
+        pass
 
     def start(self, title: str, total: int) -> None:
         pass

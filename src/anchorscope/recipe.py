@@ -173,6 +173,17 @@ def make_recipe(options: Mapping[str, Any]) -> Recipe:
         raise UserError(f"Option {name!r} is {first['input']!r}: {told}.") from None
 
 
+def about(name: str) -> str:
+    """An option in words: what it is for, its choices and its default."""
+    field = Recipe.model_fields[name]
+    text = " ".join(str(field.description).split())
+    if name in CHOICES:
+        text += f" One of: {', '.join(CHOICES[name])}."
+    if field.default in (None, ()) or field.default is False:
+        return text
+    return f"{text} Default: {','.join(field.default) if isinstance(field.default, tuple) else field.default}."
+
+
 def read_recipe(path: Path) -> dict[str, Any]:
     """The options that a recipe file sets."""
     try:

@@ -15,6 +15,10 @@ from typing import Any
 
 import pytest
 
+sys.path.insert(0, str(Path(__file__).parents[1]))  # pytest's import mode does not make helper modules importable
+
+from noting import Notes  # isort: skip
+
 from anchorscope.artefacts import run_folder
 from anchorscope.artefacts.durable import canonical_hash, folder_beside
 from anchorscope.artefacts.finished import read_manifest
@@ -50,12 +54,12 @@ def publish(folder: RunFolder, files: dict[str, str] | None = None, key: str = "
 
 def finish(path: Path, files: dict[str, str] | None = None, key: str = "key") -> list[str]:
     """A small finished run; what was told."""
-    told: list[str] = []
-    with open_run(path, told.append) as folder:
+    told = Notes()
+    with open_run(path, told) as folder:
         folder.write_recipe("seed = 3\n")
         make(folder)
         publish(folder, files, key)
-    return told
+    return told.lines
 
 
 def refused(path: Path, match: str) -> str:
@@ -183,9 +187,9 @@ def test_a_result_that_the_user_changed_is_moved_aside_and_told(tmp_path: Path) 
     finish(path)
     for number in (1, 2):
         (path / "curves.csv").write_text(f"mine {number}")
-        with open_run(path, (told := []).append) as folder:
+        with open_run(path, told := Notes()) as folder:
             assert not folder.is_published("key")
-        assert told == [
+        assert told.lines == [
             "the finished run was changed: curves.csv has 6 bytes instead of 8; its results are written again"
         ]
         assert finish(path) == [

@@ -4,12 +4,17 @@ import json
 import os
 import re
 import signal
+import sys
 from collections.abc import Callable
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+sys.path.insert(0, str(Path(__file__).parents[1]))  # pytest's import mode does not make helper modules importable
+
+from noting import Notes  # isort: skip
 
 from anchorscope.artefacts.formats import records
 from anchorscope.artefacts.run_folder import RunFolder, open_run
@@ -223,19 +228,19 @@ def test_whatever_a_step_is_made_from_makes_it_anew_and_says_why(
     whole = {"parents": (Source("file", "one"),), **MADE_FROM}
     with open_run(tmp_path / "run") as folder:
         a_step(folder, work=Counted([1]), **whole).value  # noqa: B018
-    told: list[str] = []
-    with open_run(tmp_path / "run", told.append) as folder:
+    told = Notes()
+    with open_run(tmp_path / "run", told) as folder:
         step = a_step(folder, work=Counted([2]), **{**whole, **change})
         assert not step.is_kept
         assert step.value == [2]
-    (line,) = told
+    (line,) = told.lines
     assert line.startswith("facts/one is made anew: ")
     assert re.search(why, line)
     assert len(below(tmp_path / "run" / "work")) == 1  # the old result is gone
-    with open_run(tmp_path / "run", told.append) as folder:
+    with open_run(tmp_path / "run", told) as folder:
         assert a_step(folder, work=Counted([3]), **{**whole, **change}).value == [2]
-        assert folder.index.events == told
-    assert len(told) == 1
+        assert folder.index.events == told.lines
+    assert len(told.lines) == 1
 
 
 def test_equal_inputs_in_another_order_are_the_same_step(tmp_path: Path) -> None:
@@ -288,15 +293,15 @@ def test_a_damaged_step_is_made_again_and_told(tmp_path: Path, harm: Callable[[P
         a_step(folder, work=Counted([1])).value  # noqa: B018
         (name,) = folder.index.steps["facts/one"].files
     harm(tmp_path / "run" / name)
-    lines: list[str] = []
-    with open_run(tmp_path / "run", lines.append) as folder:
+    notes = Notes()
+    with open_run(tmp_path / "run", notes) as folder:
         assert a_step(folder, work=Counted([1])).value == [1]
-    (line,) = lines
+    (line,) = notes.lines
     assert line.startswith(f"facts/one is made again: {name} ")
     assert told in line
-    with open_run(tmp_path / "run", lines.append) as folder:
+    with open_run(tmp_path / "run", notes) as folder:
         assert a_step(folder, work=Counted([2])).value == [1]
-    assert len(lines) == 1
+    assert len(notes.lines) == 1
 
 
 def test_a_users_file_in_a_steps_folder_stays(tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ import playwright.sync_api as playwright
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "report"))  # the synthetic findings of the report's tests
+sys.path.insert(0, str(Path(__file__).parent))
 
 NAMES = ("chromium", "chromium-browser", "google-chrome")
 ARGUMENTS = [

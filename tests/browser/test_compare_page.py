@@ -9,7 +9,8 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # pytest's import mode does not make helper modules importable
 
-from compared_runs import model_findings  # isort: skip
+from compared_runs import model_findings, with_random  # isort: skip
+from report_shares import World, with_shares
 
 from anchorscope.progress import Silent
 from anchorscope.report.comparison import comparison_page
@@ -17,14 +18,16 @@ from anchorscope.report.comparison.compared import Compared
 
 VIEW = "#compare-view"
 PANELS = f"{VIEW} .panels .chart"
+SHARES = "#compare-share"
+SHARE_PANELS = f"{SHARES} .panels .chart"
 MARKUP = "<img src=x onerror=\"document.title='run'\"></script><script>document.title='run'</script>"
 
 
 @pytest.fixture(scope="module")
 def compared() -> Compared:
     runs = (
-        model_findings("Small"),
-        model_findings(MARKUP, layers=16, depth=-70.0, parameters=10**9),
+        with_shares(with_random(model_findings("Small", layers=30)), World(share=0.4)),
+        with_shares(with_random(model_findings(MARKUP, layers=30, depth=-70.0, parameters=10**9)), World(share=0.7)),
         model_findings("Random", layers=8, depth=-3.0, parameters=10**10, random_weights=True),
     )
     return Compared(runs, ("a", "b", "c"))
@@ -41,13 +44,18 @@ def report(compared, tmp_path_factory) -> Path:
 
 @pytest.fixture(scope="module")
 def page(report, open_page):
-    return open_page(report)
+    opened = open_page(report)
+    opened.evaluate("document.querySelectorAll('.more-options').forEach((one) => { one.open = true; })")
+    return opened
 
 
 @pytest.fixture(autouse=True)
 def _as_it_was(page):
     yield
-    page.locator(VIEW).get_by_role("button", name="Reset").click()
+    for view in (VIEW, SHARES):
+        button = page.locator(view).get_by_role("button", name="Reset")
+        if button.is_visible():
+            button.click()
 
 
 def _ticks(page, panel: int, axis: str) -> list[str]:
@@ -67,13 +75,40 @@ def test_a_panel_per_run_with_a_legend_for_all(page, compared) -> None:
     assert (small, random) == ("Small", "Random (RANDOM WEIGHTS)")
     assert markup.startswith('<img src=x')
     assert page.locator(f"{PANELS} .title title").all_text_contents() == [MARKUP]  # all of it, when it is pointed at
-    assert [_lines(page, panel) for panel in range(3)] == [4, 4, 4]
+    assert [_lines(page, panel) for panel in range(3)] == [8, 8, 4]  # with the random control, which one lacks
     assert page.locator(f"{VIEW} .legend").count() == 1
     names = _legend(page).all_inner_texts()
     assert [name for name in names if "Anchored" in name] == [
         f"{group} ({dataset})" for group in ("Q-Anchored", "A-Anchored") for dataset in ("PopQA", "TriviaQA")
     ]
     assert page.title().startswith("3 runs")  # no name with markup has run
+
+
+def test_the_share_comes_first_with_its_controls_on_one_axis(page) -> None:
+    assert page.locator(SHARES).bounding_box()["y"] < page.locator(VIEW).bounding_box()["y"]
+    panels = page.locator(SHARE_PANELS)
+    assert panels.count() == 3
+    counted = [panels.nth(panel).locator("svg.lines .plot .series").count() for panel in range(3)]
+    assert counted == [10, 10, 0]  # two datasets: key words, random, equal attention, nothing cut, permuted
+    ticks = [panels.nth(panel).locator("svg.lines .tick.y").all_text_contents() for panel in range(2)]
+    assert ticks[0] == ticks[1]
+    names = page.locator(f"{SHARES} .legend button.toggle").all_inner_texts()
+    assert {"Random words cut", "Key words cut (PopQA)"} <= set(names)
+
+
+def test_a_share_is_read_off_its_panel_and_controls_can_be_taken_away(page) -> None:
+    large = page.locator(SHARE_PANELS).nth(1)
+    large.focus()
+    page.keyboard.press("Home")
+    for _ in range(17):
+        page.keyboard.press("ArrowRight")
+    told = large.locator(".readout tr").filter(has_text="Key words cut (PopQA)")
+    assert float(told.locator(".value").inner_text()) == pytest.approx(0.70, abs=0.006)
+    page.locator(f"{SHARES} .legend button.toggle").filter(has_text="Random words cut").click()
+    assert large.locator("svg.lines .plot .series").count() == 8
+    page.locator(SHARES).get_by_role("radio", name="thirds").check()
+    assert large.locator("svg.lines .plot .series").count() == 4
+    assert "cs-shown=thirds" in page.url
 
 
 def test_all_panels_have_the_same_y_axis(page) -> None:
@@ -97,13 +132,14 @@ def test_the_rule_changes_every_panel(page, compared) -> None:
     told = page.locator(PANELS).nth(1).locator(".readout tr").filter(has_text="Q-Anchored (PopQA)")
     curve = compared.runs[1].curves
     last = curve.filter((curve["dataset"] == "popqa") & (curve["assignment"] == "corrected")
-                        & (curve["group"] == "Q-Anchored") & (curve["layer"] == 15))["delta_p"][0]  # fmt: skip
+                        & (curve["group"] == "Q-Anchored") & (curve["layer"] == 29)
+                        & (curve["intervention"] == "knockout"))["delta_p"][0]  # fmt: skip
     assert float(told.locator(".value").inner_text().replace("−", "-")) == pytest.approx(last, abs=0.051)
 
 
 def test_a_line_switched_off_is_off_in_all_panels(page) -> None:
     _legend(page).filter(has_text="Q-Anchored (TriviaQA)").click()
-    assert [_lines(page, panel) for panel in range(3)] == [3, 3, 3]
+    assert [_lines(page, panel) for panel in range(3)] == [6, 6, 3]  # its control goes with it
     assert _legend(page).filter(has_text="Q-Anchored (TriviaQA)").get_attribute("aria-pressed") == "false"
 
 
@@ -124,8 +160,8 @@ def test_all_panels_can_be_taken_along(page, compared) -> None:
     page.locator(VIEW).get_by_role("button", name="Copy CSV").click()
     page.get_by_text("Copied.").wait_for()
     rows = pl.read_csv(page.evaluate("navigator.clipboard.readText()").encode())
-    assert rows.group_by("run", maintain_order=True).len().rows() == [("Small", 48), (MARKUP, 64), ("Random", 32)]
-    keys = ["run", "dataset", "group", "layer"]
+    assert rows.group_by("run", maintain_order=True).len().rows() == [("Small", 240), (MARKUP, 240), ("Random", 32)]
+    keys = ["run", "intervention", "dataset", "group", "layer"]
     own = pl.concat(run.curves.with_columns(run=pl.lit(run.model)) for run in compared.runs)
     own = own.filter((pl.col("assignment") == "plain") & (pl.col("variant") == "all"))
     assert rows.sort(keys)["delta_p"].to_list() == pytest.approx(own.sort(keys)["delta_p"].to_list(), abs=0.00051)
@@ -134,7 +170,7 @@ def test_all_panels_can_be_taken_along(page, compared) -> None:
 def test_a_view_can_be_linked(report, open_page) -> None:
     other = open_page(report, "cp-rule=retained&cp-hide=q0.a1", color_scheme="dark")
     assert other.locator(VIEW).get_by_role("radio", name="retained").is_checked()
-    assert _lines(other, 0) == 2
+    assert _lines(other, 0) == 4
 
 
 def test_a_narrow_page_does_not_scroll_sideways(report, open_page) -> None:

@@ -7,13 +7,12 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 import pytest
+from browser_pages import write_run
 from report_items_synthetic import make_items, with_texts
 
 from anchorscope.report.items.explorer_data import item_data
 from anchorscope.report.items.item_records import record, records
 from anchorscope.report.page_writer import embedded_json
-from anchorscope.report.run_page import write_report
-from anchorscope.report.statements.claims import judge
 
 playwright = pytest.importorskip("playwright.sync_api")
 
@@ -34,8 +33,7 @@ def findings():
 @pytest.fixture(scope="module")
 def report(findings, tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("explorer")
-    write_report(findings, [], judge([findings]), folder)
-    return folder / "report.html"
+    return write_run(findings, folder)
 
 
 @pytest.fixture(scope="module")
@@ -74,9 +72,15 @@ def test_an_items_share_is_told_with_its_call(findings, tmp_path, open_page):
     columns = {"question_share": 0.62, "question_share_low": 0.2, "question_share_high": 0.95}
     told = [pl.lit(value).alias(name) for name, value in columns.items()]
     items = findings.items.with_columns(*told, pathway_call=pl.lit("undetermined"))
-    shared = replace(findings, items=items)
-    write_report(shared, [], judge([shared]), tmp_path)
-    facts = open_page(tmp_path / "report.html").locator(".item-facts").inner_text()
+    shares = {"item_share": 0.7, "item_share_low": 0.4, "item_share_high": 0.9}
+    worded = [("popqa", "popqa-0", "wordings", "", name, value) for name, value in shares.items()]
+    worded.append(("popqa", "popqa-0", "wordings", "odd wordings", "item_share", 0.66))
+    further = pl.DataFrame(worded, schema=findings.experiment_items.schema, orient="row")
+    opened = open_page(write_run(replace(findings, items=items, experiment_items=further), tmp_path))
+    facts = opened.locator(".item-facts").inner_text()
+    assert "70 % [40, 90] over all; odd wordings 66 %" in facts
+    choose(opened, "call by share", "undetermined")
+    assert count(opened) == "124 items"
     assert "62 % [20, 95] of its evidence, an estimate for one item; undetermined" in facts
 
 
@@ -103,11 +107,15 @@ def test_the_numbers_are_those_of_the_item(page, findings):
     chart.focus()
     for _ in range(4):
         chart.press("ArrowRight")
-    shown = page.locator(".item-chart .readout tr[data-series=knockout] .value").text_content()
-    assert float(shown.replace("−", "-")) == pytest.approx(item.effects[0].delta_p[3], abs=0.051)
-    assert page.locator(".item-chart .plot g.series").count() == 3, "the knockout, random and nothing cut"
+    shown = [float(page.locator(f".item-chart .readout tr[data-series={name}] .value").text_content())
+             for name in ("untouched", "knockout")]  # fmt: skip
+    sign = 1 if item.truthful else -1
+    for value, log_odds in zip(shown, (item.effects[0].log_odds_before, item.effects[0].log_odds_after), strict=True):
+        assert value == pytest.approx(100 / (1 + np.exp(-sign * log_odds[3])), abs=0.061), "of the true label"
+    lines = page.locator(".item-chart .plot g.series")
+    assert lines.count() == 4, "untouched, the knockout, random and nothing cut"
     page.locator("button[data-curve=patch-same]").click()
-    assert page.locator(".item-chart .plot g.series").count() == 4
+    assert lines.count() == 5
     page.locator(".steps button").nth(1).click()
     assert page.locator("button[data-curve=patch-same]").get_attribute("aria-pressed") == "true", (
         "kept from item to item"
@@ -153,6 +161,25 @@ def test_filters_and_sorting(page, findings):
     page.locator(".item-list").press("Home")
     page.locator(".item-list").press("ArrowDown")
     assert chosen(page) == "triviaqa-1", "numbers in ids count as numbers"
+
+
+def test_a_line_of_the_chart_leads_to_its_items(report, findings, open_page):
+    opened = open_page(report)
+    opened.get_by_role("button", name="Items behind Q-Anchored (TriviaQA)").click()
+    mine = [one for one in records(findings) if one.dataset == "triviaqa"]
+    found = [one for one in mine if one.pathways.get("plain") == "Q-Anchored"]
+    assert count(opened) == f"{len(found)} of 124 items"
+    assert chosen(opened) == found[0].item_id
+    assert opened.evaluate("document.activeElement.className") == "item-list", "the keyboard goes on there"
+    opened.evaluate("location.hash = 'dp-rule=corrected&dp-truth=true'")
+    opened.locator("#delta-p-view").get_by_role("radio", name="corrected").and_(opened.locator(":checked")).wait_for()
+    ring = opened.locator("#delta-p-view .ring[data-series='a0']")
+    ring.scroll_into_view_if_needed()
+    ring.hover()
+    ring.click()  # a line leads there as well
+    some = [one for one in records(findings) if one.dataset == "popqa" and one.truthful
+            and one.pathways.get("corrected") == "A-Anchored"]  # fmt: skip
+    assert count(opened) == f"{len(some)} of 124 items"
 
 
 def test_the_list_by_keyboard(page):

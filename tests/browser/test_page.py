@@ -8,23 +8,17 @@ from xml.etree import ElementTree
 
 import polars as pl
 import pytest
+from browser_pages import write_run
 from report_shares import with_shares
 from report_synthetic import LAYERS, make_findings
 
 from anchorscope.report.charts.delta_p import DeltaPChart
-from anchorscope.report.run_page import write_report
-from anchorscope.report.statements.claims import judge
-from anchorscope.report.statements.run_readings import read
+from anchorscope.report.shares import share_layer
 
 MARKUP = "<img src=x onerror=\"document.title='run'\"></script><script>document.title='run'</script>"
 CONTROL = "\x00\x1b\u2028]]>" + "x" * 200
 CHART = "#delta-p-view .chart"
-PAPER = 688  # pixels between the margins of an A4 page
-
-
-def _written(findings, folder: Path) -> Path:
-    write_report(findings, read(findings), judge([findings]), folder)
-    return folder / "report.html"
+PAPER = 695  # pixels between the margins of an A4 page
 
 
 def _with_retained(findings):
@@ -45,7 +39,7 @@ def report(findings, tmp_path_factory) -> Path:
     (folder / "figures").mkdir()
     printed = DeltaPChart.from_findings(findings).plot()  # one printed figure is enough
     printed.savefig(folder / "figures" / "delta_p.svg")
-    return _written(findings, folder)
+    return write_run(findings, folder)
 
 
 @pytest.fixture(scope="module")
@@ -58,7 +52,19 @@ def _as_it_was(request):
     """Tests share one open page: each leaves the chart as it came."""
     yield
     if "page" in request.fixturenames:
-        request.getfixturevalue("page").locator("#delta-p-view").get_by_role("button", name="Reset").click()
+        _reset(request.getfixturevalue("page"))
+
+
+def _reset(page, view="#delta-p-view") -> None:
+    button = page.locator(view).get_by_role("button", name="Reset")
+    if button.is_visible():
+        button.click()
+
+
+def _more(page, view="#delta-p-view"):
+    """The further options, opened."""
+    page.locator(f"{view} .more-options").evaluate("node => { node.open = true; }")
+    return page.locator(view)
 
 
 def _curve(findings, **about) -> list[float]:
@@ -68,6 +74,11 @@ def _curve(findings, **about) -> list[float]:
     for column, value in wanted.items():
         rows = rows.filter(pl.col(column) == value)
     return rows.sort("layer")["delta_p"].to_list()
+
+
+def shown(value: float) -> str:
+    """As the page writes it."""
+    return f"{value:.1f}".replace("-", "−")
 
 
 def _readout(page, view="#delta-p-view") -> dict[str, float]:
@@ -149,10 +160,57 @@ def test_a_control_shows_other_curves(page, findings, control, value, about):
 
 
 def test_another_intervention(page, findings):
-    page.locator("#delta-p-view").get_by_label("Intervention").select_option("none")
+    _more(page).get_by_role("radio", name="nothing cut").check()
     expected = _curve(findings, intervention="none")[3]
     assert _at_layer(page, 3)["Q-Anchored (PopQA)"] == pytest.approx(expected, abs=0.051)
     assert "nothing cut" in page.locator("#delta-p-view .shown-now").inner_text()
+
+
+def test_the_axis_stays_whatever_is_chosen(page):
+    ticks = page.locator(f"{CHART} .tick.y")
+    first = ticks.all_text_contents()
+    for rule in ("corrected", "cross-fitted", "retained", "plain"):
+        _choose(page, "Sorted by the rule", rule)
+        assert ticks.all_text_contents() == first
+    _choose(page, "Answers", "false")
+    _more(page).get_by_role("radio", name="nothing cut").check()
+    assert ticks.all_text_contents() == first
+    both = [page.locator(f"{view} .tick.y").all_text_contents() for view in ("#probe-view", "#surviving-view")]
+    assert both[0] == both[1], "one axis per quantity"
+
+
+def test_the_number_that_the_text_quotes_is_ringed(page, findings):
+    rings = page.locator(f"{CHART} .plot .ring")
+    assert rings.count() == 4
+    layer = share_layer(findings, "popqa")
+    told = page.locator(f"{CHART} .ring[data-series='q0'] title").text_content()
+    value = _curve(findings)[layer]
+    assert told == f"Q-Anchored (PopQA): {shown(value)} [{shown(value - 3)}, {shown(value + 3)}] at layer {layer}"
+    x = float(page.locator(f"{CHART} .ring[data-series='q0']").get_attribute("transform").split("(")[1].split(",")[0])
+    points = page.locator(f"{CHART} .series[data-series='q0'] .line").get_attribute("d").strip("M").split("L")
+    assert x == float(points[layer].split(",")[0]), "it lies on the line"
+    keys = page.locator("#delta-p-view .legend .key-words").all_inner_texts()
+    assert [key.split(":")[0] for key in keys] == ["l* of a fold", "at the layer that is tested"]
+    _choose(page, "Site", "attention")
+    assert rings.count() == 0, "no text quotes other sites"
+
+
+def test_a_line_of_few_items_has_no_band(tmp_path, open_page):
+    findings = make_findings(("atlas",))
+    few = (pl.col("group") == "Q-Anchored") & (pl.col("truth") == "false") & (pl.col("assignment") == "plain")
+    counts = [pl.when(few).then(2).otherwise(name).alias(name) for name in ("n", "n_groups")]
+    wild = pl.when(few & (pl.col("layer") == 3)).then(-99.0).otherwise("delta_p").alias("delta_p")
+    opened = open_page(write_run(replace(findings, curves=findings.curves.with_columns(*counts, wild)), tmp_path))
+    ticks = opened.locator(f"{CHART} .tick.y").all_text_contents()
+    assert min(float(tick.replace("−", "-")) for tick in ticks) > -80, "it does not stretch the axis"
+    _choose(opened, "Answers", "false")
+    assert opened.locator(f"{CHART} .band").count() == 1
+    line = opened.locator(f"{CHART} .series[data-series='q0'] .line")
+    assert line.get_attribute("stroke-dasharray") == "1.5 4"
+    assert "n = 2" in opened.locator("#delta-p-view .legend .entry").first.inner_text()
+    assert "fewer than 10 groups" in opened.locator("#delta-p-view .shown-now").inner_text()
+    left = opened.locator(f"{CHART} .beyond title").all_text_contents()
+    assert "Q-Anchored (Atlas): −99.0 at layer 3" in left, "it is marked where it leaves the axis"
 
 
 def test_what_does_not_exist_cannot_be_chosen(page):
@@ -163,10 +221,10 @@ def test_what_does_not_exist_cannot_be_chosen(page):
 
 
 def test_bands_random_control_and_relative_depth(page):
-    view = page.locator("#delta-p-view")
+    view = _more(page)
     view.get_by_label("95 % bands").uncheck()
     assert page.locator(f"{CHART} .band").count() == 0
-    view.get_by_label("Random control").uncheck()
+    view.locator(".legend .entry[data-series='c0'] .toggle").click()
     assert page.locator(f"{CHART} .series.quiet").count() == 0
     view.get_by_label("Relative depth").check()
     assert page.locator(f"{CHART} .label.x").text_content() == "Relative depth"
@@ -190,7 +248,7 @@ def test_pointing_at_the_legend_brings_out_the_line(page):
     faded = page.locator(f"{CHART} .series.faded")
     assert faded.count() == 7
     assert "a1" not in [line.get_attribute("data-series") for line in faded.all()]
-    page.locator("#delta-p-view .legend .entry[data-series='random']").hover()
+    page.locator("#delta-p-view .legend .entry[data-series='c0']").hover()
     assert faded.count() == 4
     page.mouse.move(2, 2)
     assert faded.count() == 0
@@ -205,7 +263,7 @@ def test_a_view_can_be_linked(page, report, open_page):
     assert other.locator("#delta-p-view").get_by_role("radio", name="corrected").is_checked()
     assert other.locator(f"{CHART} .series:not(.quiet)").count() == 3
     assert other.locator(CHART).evaluate("node => node.getBoundingClientRect().top < innerHeight")  # it opens there
-    other.locator("#delta-p-view").get_by_role("button", name="Reset").click()
+    _reset(other)
     assert other.locator(f"{CHART} .series:not(.quiet)").count() == 4
     assert "dp-" not in other.url
 
@@ -222,7 +280,7 @@ def test_an_old_or_mistyped_link_does_not_empty_the_chart(page):
 
 
 def test_a_link_to_a_section_does_not_lose_the_view(page):
-    page.locator("#probe-view").get_by_label("95 % bands").uncheck()
+    _more(page, "#probe-view").get_by_label("95 % bands").uncheck()
     page.locator(".bar a[href='#chart']").click()
     assert page.url.endswith("#chart")
     _choose(page, "Sorted by the rule", "corrected")
@@ -230,7 +288,7 @@ def test_a_link_to_a_section_does_not_lose_the_view(page):
     page.go_back()
     page.locator("#delta-p-view").get_by_role("radio", name="plain").and_(page.locator(":checked")).wait_for()
     assert not page.locator("#probe-view").get_by_label("95 % bands").is_checked()
-    page.locator("#probe-view").get_by_role("button", name="Reset").click()
+    _reset(page, "#probe-view")
 
 
 def test_a_browser_without_two_themes_shows_the_light_one(report, tmp_path, open_page):
@@ -248,7 +306,7 @@ def test_a_browser_without_two_themes_shows_the_light_one(report, tmp_path, open
 
 def test_the_chart_can_be_taken_along(page, findings):
     with page.expect_download() as started:
-        page.locator("#delta-p-view").get_by_role("button", name="Download SVG").click()
+        _more(page).get_by_role("button", name="Download SVG").click()
     drawn = Path(started.value.path()).read_text(encoding="utf-8")
     assert drawn.startswith("<?xml")
     assert "Q-Anchored (PopQA)" in drawn
@@ -271,7 +329,7 @@ def test_probe_scores_with_their_baselines(page, findings):
     assert shown["Baseline: model's confidence, minimum"] == 0.71
     _choose(page, "Dataset", "TriviaQA", "#surviving-view")
     after = _at_layer(page, 10, "#surviving-view")
-    assert after["Untouched"] > after["Question cut, probe trained again"] > after["Question cut, same probe"]
+    assert after["Untouched"] > after["Key words cut, probe trained again"] > after["Key words cut, same probe"]
 
 
 def test_both_themes(page, report, open_page):
@@ -289,27 +347,27 @@ def test_both_themes(page, report, open_page):
 
 
 def test_the_section_that_is_read_is_marked(page):
-    page.locator("#readings").scroll_into_view_if_needed()
-    page.evaluate("document.querySelector('#controls').scrollIntoView()")
-    page.locator(".bar a[aria-current]").get_by_text("Controls").wait_for()
+    page.evaluate("document.querySelector('#trust').scrollIntoView()")
+    page.locator(".bar a[aria-current]").get_by_text("Can I trust it?").wait_for()
 
 
-def test_on_paper_everything_is_open_and_light(page, tmp_path):
+def test_on_paper_it_is_light_and_folded(page):
     page.emulate_media(media="print", color_scheme="dark")
-    page.evaluate("dispatchEvent(new Event('beforeprint'))")
-    assert page.locator(".bar").is_hidden()
-    assert page.locator("#delta-p-view .controls").is_hidden()
+    for gone in (".bar", "#delta-p-view .controls", "#explorer", "details[data-live='delta-p-view']", ".legend .items"):
+        assert page.locator(gone).first.is_hidden()
     assert page.locator("#delta-p-view svg.lines").is_visible()
-    assert page.locator("details[data-live='delta-p-view'] img").is_visible()
+    assert page.locator("#delta-p-view .legend").is_visible(), "a chart has its legend"
     assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
-    page.evaluate("dispatchEvent(new Event('afterprint'))")
-    assert page.locator("details[data-live='delta-p-view'] img").is_hidden()
     page.set_viewport_size({"width": PAPER, "height": 900})
     rights = page.evaluate("[...document.querySelectorAll('table')].map((one) => one.getBoundingClientRect().right)")
     assert max(rights) <= PAPER + 1, "paper cannot be scrolled"
     page.set_viewport_size({"width": 1200, "height": 900})
-    assert page.pdf(path=tmp_path / "report.pdf").startswith(b"%PDF")
     page.emulate_media(media="screen", color_scheme="light")
+
+
+def test_a_run_prints_on_ten_pages(tmp_path, open_page):
+    printed = open_page(write_run(with_shares(make_findings(("atlas",))), tmp_path)).pdf(format="A4")
+    assert 2 <= len(re.findall(rb"/Type\s*/Page\b", printed)) <= 10
 
 
 def test_without_scripts_the_printed_figure_is_shown(report, open_page):
@@ -317,14 +375,15 @@ def test_without_scripts_the_printed_figure_is_shown(report, open_page):
     assert bare.locator("#delta-p-view").is_hidden()
     picture = bare.locator("details[data-live='delta-p-view'] img")
     assert picture.is_visible()
-    assert picture.bounding_box()["width"] > 500
+    assert picture.bounding_box()["width"] > 450
 
 
-def test_a_narrow_page_does_not_scroll_sideways(report, open_page):
+def test_a_narrow_page_reads_out_by_touch(report, open_page):
     narrow = open_page(report, viewport={"width": 380, "height": 800}, has_touch=True)
     assert narrow.evaluate("document.documentElement.scrollWidth") <= 380
     box = narrow.locator(f"{CHART} svg.lines").bounding_box()
     assert box["width"] > 280
+    assert narrow.locator("#delta-p-view").get_by_label("95 % bands").is_hidden(), "few options are open"
     narrow.locator(CHART).scroll_into_view_if_needed()
     narrow.touchscreen.tap(*_middle(narrow.locator(f"{CHART} svg.lines").bounding_box()))
     assert narrow.locator(f"{CHART} .readout").is_visible()
@@ -339,7 +398,7 @@ def test_other_peoples_text_stays_text(tmp_path, open_page):
     findings = make_findings((MARKUP + CONTROL,))
     items = findings.items.with_columns(question=pl.lit(MARKUP), model_answer=pl.lit(MARKUP))
     findings = replace(findings, model=MARKUP, items=items, facts={"model": MARKUP}, command=MARKUP)
-    hostile = open_page(_written(findings, tmp_path))
+    hostile = open_page(write_run(findings, tmp_path))
     assert hostile.title() == f"{MARKUP} – anchorscope"
     assert hostile.locator("img[src=x]").count() == 0
     names = hostile.locator("#delta-p-view .legend .name").all_inner_texts()
@@ -351,7 +410,7 @@ def test_other_peoples_text_stays_text(tmp_path, open_page):
     numbers = [one.bounding_box() for one in hostile.locator(f"{CHART} .readout .value").all()]
     assert max(one["x"] + one["width"] for one in numbers) <= box["x"] + box["width"], "a long name pushes them out"
     with hostile.expect_download() as started:
-        hostile.locator("#delta-p-view").get_by_role("button", name="Download SVG").click()
+        _more(hostile).get_by_role("button", name="Download SVG").click()
     texts = [one.text for one in ElementTree.parse(started.value.path()).iter() if one.text]
     assert any(text.startswith("Q-Anchored (<img") for text in texts)
     assert any("…" in text for text in texts), "a long name stays in its place"

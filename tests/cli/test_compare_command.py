@@ -34,6 +34,7 @@ def test_one_object_for_programs_and_warnings_for_people(runs: list[str], tmp_pa
     assert [one["name"] for one in told["differences"]] == ["seed"]
     assert told["readings"] == json.loads((out / "observations.json").read_text(encoding="utf-8"))
     assert Path(told["report"]).is_file()
+    assert all(sentence in (out / "report.md").read_text(encoding="utf-8") for sentence in told["answer"])
     assert "warning: seed: 0 in Small; 1 in Large. Questions, folds and resamples were drawn anew.\n" in result.stderr
     assert json.loads((out / "comparison.json").read_text())["options"]["relative_depth"] is True
 
@@ -42,6 +43,7 @@ def test_people_are_told_where_the_chart_is_and_quiet_is_quiet(runs: list[str], 
     result = CliRunner().invoke(app, ["compare", *runs[::-1], "--out", str(tmp_path / "a"), "--order", "given"])
     assert (result.exit_code, result.stdout) == (0, "")
     assert result.stderr.endswith(f"report: {tmp_path / 'a' / 'report.html'}\n")
+    assert "only the paper's ΔP can be compared.\n" in result.stderr
     assert "Large, Small" not in (tmp_path / "a" / "report.md").read_text()
     assert (tmp_path / "a" / "report.md").read_text().startswith("# Large and Small")
     silent = CliRunner().invoke(app, ["compare", *runs, "--out", str(tmp_path / "b"), "--quiet"])
@@ -57,6 +59,10 @@ def test_mistakes_are_one_line(runs: list[str], tmp_path: Path) -> None:
         ([*runs, *out, "--allow", "sight"], "error: Unknown difference 'sight'; allowed: all, balance"),
         ([runs[0], runs[0], *out], "error: The run "),
         ([runs[0], *out], "error: A comparison needs at least two finished run folders"),
+        ([*runs, *out, "--names", "a"], "error: --names takes one name per run, in the order of the runs, and there"),
+        ([*runs, *out, "--names", "a,"], "error: --names takes one name per run, in the order of the runs, and one of"),
+        ([*runs, *out, "--names", ""], "error: --names takes one name per run"),
+        ([*runs, *out, "--names", "a, a"], "error: --names takes one name per run, in the order of the runs, and 'a'"),
         (runs, "error: Missing option '--out'."),
     ):
         result = CliRunner().invoke(app, ["compare", *arguments], prog_name="anchorscope")
@@ -74,9 +80,22 @@ def test_what_is_allowed_stands_on_the_page(runs: list[str], tmp_path: Path) -> 
     assert result.exit_code == 0, result.stderr
     page = (out / "report.md").read_text()
     assert "prompt: few-shot in Small and Large; zero-shot in Other" in page
-    assert "refused unless asked for" in page
+    assert "Refused unless asked for" in page
     kinds = {one["name"]: one["kind"] for one in json.loads((out / "comparison.json").read_text())["differences"]}
     assert kinds == {"prompt": "allowed", "edges": "allowed", "seed": "flag"}
+
+
+def test_names_and_claims(runs: list[str], tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    result = CliRunner().invoke(app, ["compare", *runs, "--out", str(out), "--names", "one, two", "--claims", "--json"])
+    assert result.exit_code == 0, result.stderr
+    told = json.loads(result.stdout)
+    assert [one["run"] for one in told["runs"]] == ["one", "two"]
+    assert [one["model"]["name"] for one in told["runs"]] == ["Small", "Large"]
+    assert sum(one["scope"] == "claim" for one in told["readings"]) > 40
+    assert (out / "report.md").read_text().startswith("# one and two")
+    alone = CliRunner().invoke(app, ["compare", runs[0], "--claims", "--out", str(tmp_path / "alone")])
+    assert alone.exit_code == 0, alone.stderr
 
 
 def test_a_name_cannot_command_the_terminal(runs: list[str], tmp_path: Path) -> None:

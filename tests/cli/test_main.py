@@ -2,23 +2,29 @@
 
 import json
 import os
+import shlex
 import subprocess
 import sys
-from collections.abc import Iterator
-from io import StringIO
 from pathlib import Path
 
 import numpy as np
 import pytest
-from rich.console import Console
+import typer
 from typer.testing import CliRunner
 
+from anchorscope.cli import bench, detect, run, score, show, validate, view
+from anchorscope.cli import main as main_door
 from anchorscope.cli import models as models_command
-from anchorscope.cli import terminal
 from anchorscope.cli.main import app
-from anchorscope.cli.terminal import TerminalProgress, duration, emit_json, listener, say, user_errors
+from anchorscope.cli.terminal import emit_json, listener, say, user_errors
 from anchorscope.errors import UserError
 from anchorscope.progress import Silent
+from anchorscope.recipe import CHOICES, Recipe
+from anchorscope.screen.terminal_progress import TerminalProgress
+
+
+def _examples() -> list[tuple[tuple[str, str], ...]]:
+    return [one.EXAMPLES for one in (run, view, show, models_command, detect, score, validate, bench)]
 
 
 @pytest.fixture(autouse=True)
@@ -195,58 +201,85 @@ def test_say_is_quiet_when_asked(capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr() == ("", "[path]/x\n")
 
 
-@pytest.mark.parametrize(("seconds", "text"), [(0.1, "1 s"), (25.4, "25 s"), (150, "2 min"), (7800, "2 h 10 min")])
-def test_duration(seconds: float, text: str) -> None:
-    assert duration(seconds) == text
-
-
-def test_plain_progress_has_an_estimate(capsys: pytest.CaptureFixture[str]) -> None:
-    now = 0.0
-    progress = TerminalProgress(clock=lambda: now)
-    progress.start("answers", 600)
-    for _ in range(5):
-        now += 4
-        progress.advance(120)
-    progress.finish()
-    assert capsys.readouterr().err.splitlines() == [
-        "answers  0/600",
-        "answers  240/600  40 %  about 12 s left",
-        "answers  480/600  80 %  about 4 s left",
-        "answers  600/600  100 %  in 20 s",
-    ]
-
-
-@pytest.fixture
-def screen(monkeypatch: pytest.MonkeyPatch) -> Iterator[StringIO]:
-    """A terminal of a hundred columns, as text."""
-    file = StringIO()
-    monkeypatch.setattr(terminal, "console", Console(file=file, force_terminal=True, width=100, color_system=None))
-    yield file
-    assert not terminal._on_screen
-
-
-def test_bar_on_a_terminal(screen: StringIO) -> None:
-    progress = TerminalProgress()
-    progress.start("states", 4)
-    progress.advance(4)
-    progress.finish()
-    last = screen.getvalue().split("\r")[-1]
-    for part in ("states", "━", "4/4", "100 %", "0:00:00"):
-        assert part in last
-
-
-def test_an_error_takes_the_bar_down_first(screen: StringIO) -> None:
-    def fails_midway() -> None:
-        TerminalProgress().start("states", 4)
-        raise UserError("Bad.")
-
-    with pytest.raises(SystemExit), user_errors():
-        fails_midway()
-    shown = screen.getvalue()
-    assert shown.endswith("error: Bad.\n")
-    assert shown.count("\x1b[?25h") == 1  # the cursor is back
-
-
 def test_listener() -> None:
     assert isinstance(listener(quiet=True), Silent)
     assert isinstance(listener(quiet=False), TerminalProgress)
+
+
+# Help and completion.
+
+
+def test_help_of_every_command_has_examples_and_imports_nothing_heavy() -> None:
+    names = ("run", "detect", "score", "validate", "bench", "view", "show", "models")
+    code = (
+        "import sys\n"
+        "from anchorscope.cli.main import main\n"
+        f"for name in {names}:\n"
+        "    sys.argv = ['anchorscope', name, '--help']\n"
+        "    try:\n        main()\n"
+        "    except SystemExit as left:\n        assert left.code == 0, left.code\n"
+        "heavy = {'torch', 'transformers', 'polars', 'matplotlib', 'scipy', 'sklearn'} & set(sys.modules)\n"
+        "assert not heavy, heavy\n"
+    )
+    wide = {**os.environ, "COLUMNS": "160", "NO_COLOR": "1"}
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=wide, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    pages = done.stdout.split("Usage: ")[1:]
+    assert [page.split()[1] for page in pages] == list(names)
+    assert all(page.partition("Examples:")[2].count("anchorscope") >= 2 for page in pages)
+
+
+def test_help_of_run_is_in_panels_and_names_every_option() -> None:
+    text = CliRunner().invoke(app, ["run", "--help"], env={"COLUMNS": "120"}).stdout
+    panels = [text.index(f"─ {name} ─") for name in
+              ("Model and data", "Measurement", "Statistics", "Evidence", "Running", "Output")]  # fmt: skip
+    assert panels == sorted(panels)
+    for name in Recipe.model_fields:
+        assert f" --{'dataset' if name == 'datasets' else name.replace('_', '-')} " in text, name
+
+
+def test_commands_stand_in_the_order_in_which_they_are_needed() -> None:
+    text = CliRunner().invoke(app, ["--help"], env={"COLUMNS": "120"}).stdout
+    names = ("models", "data", "run", "view", "show", "compare", "detect", "score", "validate", "bench")
+    places = [text.index(f"│ {name} ") for name in names]
+    assert places == sorted(places)
+
+
+@pytest.mark.parametrize("examples", [*_examples(), main_door.EXAMPLES], ids=lambda found: found[0][1][:40])
+def test_commands_of_the_examples_are_ours_and_their_options_exist(examples: list[tuple[str, str]]) -> None:
+    commands = typer.main.get_command(app).commands  # type: ignore[attr-defined]
+    for _, line in examples:
+        name, *rest = shlex.split(line[line.index("anchorscope ") :])[1:]
+        known = {option for parameter in commands[name].params for option in parameter.opts}
+        assert {word for word in rest if word.startswith("--")} <= known, line
+
+
+@pytest.mark.parametrize(
+    ("typed", "offered"),
+    [
+        ("sho", ["show"]),
+        ("run --exact", ["--exact-tokens"]),
+        ("run --site ", list(CHOICES["site"])),
+        ("run --position answer_b", ["answer_before"]),
+        ("run --dataset pop", ["popqa"]),
+        ("run --dataset atlas,tri", ["atlas,triviaqa"]),
+        ("run --evidence layers,la", []),
+        ("run --evidence dose,lay", ["dose,layers"]),
+        ("run --keep states,", ["states,states-cut", "states,detection"]),
+        ("detect runs/x --detectors mass", ["mass-mean"]),
+        ("detect runs/x --bundles counterfactual", ["counterfactual"]),
+        ("bench --work knockout,pro", ["knockout,probes"]),
+        ("validate --evidence zer", ["zeroing"]),
+    ],
+)
+def test_the_tab_key(typed: str, offered: list[str]) -> None:
+    words = f"anchorscope {typed}"
+    asked = {"_ANCHORSCOPE_COMPLETE": "complete_bash", "COMP_WORDS": words, "COMP_CWORD": str(words.count(" "))}
+    result = CliRunner().invoke(app, [], prog_name="anchorscope", env=asked)
+    assert result.stdout.split() == offered
+
+
+def test_the_script_for_a_shell_is_shown() -> None:
+    result = CliRunner().invoke(app, [], prog_name="anchorscope", env={"_ANCHORSCOPE_COMPLETE": "source_bash"})
+    assert result.exit_code == 0
+    assert "complete -o default -F _anchorscope_completion anchorscope" in result.stdout

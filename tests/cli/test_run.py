@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -17,7 +18,7 @@ from typer.testing import CliRunner
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # pytest's import mode does not make helper modules importable
 
-from small_facts import rows, write_questions  # isort: skip
+from small_facts import unlabelled, write_questions  # isort: skip
 
 from anchorscope import pipeline
 from anchorscope.artefacts import publish
@@ -85,12 +86,21 @@ def test_json_is_one_object_on_standard_output(finished: tuple[Path, Result]) ->
     assert Path(record["report"]).is_file()
     assert record["counts"][0]["used"] == 80
     assert (out / "manifest.json").is_file()
+    assert record["answer"] == json.loads((out / "answer.json").read_text(encoding="utf-8"))
+    assert len(record["answer"]["tiles"]) == 4
+    known = {one["id"]: one for one in json.loads((out / "observations.json").read_text(encoding="utf-8"))}
+    assert {"share_needed", "share_random_small", "adds_to_confidence"} <= {
+        one["claim"] for one in record["observations"]
+    }
+    assert all(one == known[one["id"]] and one["assignment"] is None for one in record["observations"])
+    assert record["seconds"] > 0
 
 
 def test_progress_goes_to_standard_error(finished: tuple[Path, Result], questions: Path) -> None:
     _, result = finished
     assert f"file:{questions}" in result.stderr
     assert "knockout" in result.stderr
+    assert re.search(r"^step \d+ of \d+: knockout", result.stderr, re.M)
     assert "error" not in result.stderr
 
 
@@ -111,12 +121,18 @@ def test_quiet_json_is_the_object_alone(finished: tuple[Path, Result], model: Pa
     assert json.loads(again.stdout) == json.loads(first.stdout)
 
 
-def test_without_json_chart_and_report_are_named(finished: tuple[Path, Result], model: Path, questions: Path) -> None:
+def test_a_run_ends_with_its_card_then_chart_and_report(
+    finished: tuple[Path, Result], model: Path, questions: Path
+) -> None:
     out, _ = finished
+    card = json.loads((out / "answer.json").read_text(encoding="utf-8"))
     again = run("--model", model, "--dataset", f"file:{questions}", "--out", out, *QUICK)
     assert (again.exit_code, again.stdout) == (0, "")
-    assert str(out / "figures" / "delta_p.png") in again.stderr
-    assert str(out / "report.html") in again.stderr
+    told = " ".join(again.stderr.split())
+    parts = [" ".join(card["sentence"].split()), *(tile["label"] for tile in card["tiles"]),
+             str(out / "report.html"), str(out / "figures" / "delta_p.png"), "anchorscope view"]  # fmt: skip
+    places = [told.index(part) for part in parts]
+    assert places == sorted(places)
 
 
 def test_the_recipe_of_a_run_repeats_it(
@@ -299,7 +315,7 @@ def test_states_that_are_not_numbers_are_one_line_and_no_result(model: Path, que
 
 
 def test_too_few_answers_are_one_line_with_the_numbers_and_no_result(model: Path, tmp_path: Path) -> None:
-    few = write_questions(tmp_path / "few.jsonl", rows()[:40])
+    few = write_questions(tmp_path / "few.jsonl", unlabelled(60))
     message = mistake("--model", model, "--dataset", f"file:{few}", "--out", tmp_path / "run", *QUICK)
     assert "20 true and 20 false are usable" in message
     assert "30 of each are needed" in message
@@ -363,6 +379,25 @@ def test_a_mistake_in_a_folder_with_a_finished_run_keeps_it(
 def test_a_mistake_that_is_mended_needs_no_other_folder(model: Path, questions: Path, tmp_path: Path) -> None:
     """A wrong model name must not block the folder for the right one."""
     mistake("--model", "smollm2-135n", "--dataset", f"file:{questions}", "--out", tmp_path / "run", *QUICK)
-    few = write_questions(tmp_path / "few.jsonl", rows()[:40])
+    few = write_questions(tmp_path / "few.jsonl", unlabelled(60))
     message = mistake("--model", model, "--dataset", f"file:{few}", "--out", tmp_path / "run", *QUICK)
     assert "too few answers" in message
+
+
+def test_a_file_of_one_question_is_refused_at_once_and_the_dry_run_says_so_beforehand(
+    model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("anchorscope.steps.job.load_model", lambda *_: pytest.fail("a model was loaded"))
+    mine = tmp_path / "mine.csv"
+    mine.write_text("question,answers\nWho wrote Dracula?,Bram Stoker\n", encoding="utf-8")
+    told = mistake("--model", model, "--dataset", f"file:{mine}", "--out", tmp_path / "run")
+    assert told == (
+        "Dataset 'mine' has too few questions: 1 question: too few for a run, which needs at least 60 (30 true and 30 "
+        "false answers); a chart needs a few hundred; add questions to it."
+    )
+    assert not (tmp_path / "run").exists()
+    dry = run("--model", model, "--dataset", f"file:{mine}", "--dry-run")
+    assert dry.exit_code == 0
+    assert "enough?    mine: 1 question: too few for a run" in dry.stdout
+    (record,) = json.loads(run("--model", model, "--dataset", f"file:{mine}", "--dry-run", "--json").stdout)["datasets"]
+    assert (record["enough"], record["needed"]) == (False, 60)

@@ -16,6 +16,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "report"))
 from compared_runs import write_run  # isort: skip
 from report_items_synthetic import make_items, with_texts  # isort: skip
 
+from anchorscope.artefacts.finished import open_finished
 from anchorscope.cli import item_page
 from anchorscope.cli.item_page import layer_plot
 from anchorscope.cli.main import app
@@ -110,10 +111,13 @@ def test_an_item_that_was_not_used(folder):
 
 def test_a_list_and_a_search(folder):
     result = ask(folder)
-    assert result.stdout.splitlines()[0].startswith(
-        "popqa/popqa-0  What is the capital of the land of Bern, number 0? → Bern ("
-    )
-    assert len(result.stdout.splitlines()) == 10
+    card, _, listed = result.stdout.partition("\nA few items\n")
+    assert listed.startswith("popqa/popqa-0  What is the capital of the land of Bern, number 0? → Bern (")
+    assert len(listed.splitlines()) == 10
+    said = open_finished(folder).card
+    assert said.sentence.split()[0] in card
+    assert all(f"{tile.mark} {tile.label}" in card for tile in said.tiles)
+    assert json.loads(ask(folder, "--json").stdout)["answer"] == json.loads(json.dumps(said.record()))
     assert "10 of 84 items; narrow down with:" in result.stderr
     assert f"open one with: anchorscope show {folder} popqa/popqa-0" in result.stderr
     assert ask(folder, "--quiet").stderr == ""

@@ -7,9 +7,9 @@ import numpy as np
 import polars as pl
 from report_synthetic import curve_rows, make_findings
 
+from anchorscope.report.earlier_readings.claims import CLAIMS
+from anchorscope.report.earlier_readings.judging import Judged, judge
 from anchorscope.report.findings import Findings
-from anchorscope.report.statements.claim import Judged
-from anchorscope.report.statements.claims import CLAIMS, judge
 
 LAYERS = 31
 DEPTH = np.arange(LAYERS) / (LAYERS - 1)

@@ -5,18 +5,22 @@ label, the corrected one does not, and what is left of it is smaller.
 """
 
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import polars as pl
 from report_synthetic import SUMMARY_SCHEMA, curve_rows, make_findings, summary_row
 
 from anchorscope.report.findings import EXPERIMENT_ITEM_SCHEMA, EXPERIMENT_SCHEMA, UNAVAILABLE_SCHEMA, Findings
+from anchorscope.report.run_page import write_report
+from anchorscope.report.statements.all_statements import read
 
 LAYERS, HEADS, WINDOW = 12, 6, 3
 RULES = {"plain": 1.0, "corrected": 0.6}
 GROUPS = {"Q-Anchored": -40.0, "A-Anchored": -6.0}
 TRUTHS = {"all": 1.0, "true": 1.1, "false": 0.6}
 EFFECTS = {
+    "subject": 0.8, "property": 0.3, "content": 1.05,
     "direct": 0.5, "zeroing": 0.95, "patch-same": 0.85, "patch-random": 1.05, "answer-template": 1.1,
     "answer-bare": 1.3, "template": 0.08, "patch-control": 0.06, "patch-self": 0.0,
 }  # fmt: skip
@@ -54,11 +58,11 @@ def layers(found: Experiments) -> None:
         for group, depth in GROUPS.items():
             for cut in range(LAYERS):
                 own = size * depth * 0.5 * np.exp(-(((cut - 6) / 1.6) ** 2))
-                for read in range(cut, LAYERS):
-                    value = own * min(1.0, 0.3 + 0.2 * (read - cut)) + found.rng.normal(0, 0.8)
+                for probe in range(cut, LAYERS):
+                    value = own * min(1.0, 0.3 + 0.2 * (probe - cut)) + found.rng.normal(0, 0.8)
                     q = 0.001 if abs(value) > 3 else 0.4
                     about = {"variant": "single", "assignment": rule, "group": group, "truth": "all"}
-                    tested = {"layer": cut, "probe_layer": read, "p_value": q / 2, "q_value": q}
+                    tested = {"layer": cut, "probe_layer": probe, "p_value": q / 2, "q_value": q}
                     found.add("layers", "delta_p", value, 2.0, **tested, **about)
             about = {"variant": "single", "assignment": rule, "group": group, "truth": "all"}
             found.add("layers", "share_of_cumulative", 0.7, 0.2, against="cumulative", **about)
@@ -336,6 +340,13 @@ def make_further(datasets: tuple[str, ...] = ("popqa", "triviaqa"), lacking: tup
             schema=UNAVAILABLE_SCHEMA, orient="row",
         ),
     )  # fmt: skip
+
+
+def write_page_of(findings: Findings, out: Path) -> Path:
+    """Its page, without figures."""
+    out.mkdir(exist_ok=True)
+    write_report(findings, read(findings), out)
+    return out
 
 
 def recovery() -> pl.DataFrame:

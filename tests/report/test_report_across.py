@@ -8,10 +8,12 @@ import numpy as np
 import polars as pl
 import pytest
 from claims_synthetic import FLAT, falling_to, judged, run_with
+from report_shares import World, with_shares
 
-from anchorscope.report.statements.across_models import read_across
-from anchorscope.report.statements.run_curves import gap_beyond_spread, widest_gap
-from anchorscope.report.statements.size_trends import order_by_size, size, trend_of
+from anchorscope.report.comparison.across_models import read_across
+from anchorscope.report.comparison.size_trends import trend_of
+from anchorscope.report.earlier_readings.curve_measures import gap_beyond_spread, widest_gap
+from anchorscope.report.size_order import order_by_size, size
 from anchorscope.stats.curve_order import difference_of, mean_of, ratio_of
 from anchorscope.stats.estimate import Estimate
 from anchorscope.stats.sampled_curve import SampledCurve
@@ -36,9 +38,8 @@ def test_the_trough_deepens_with_size_in_whatever_order_the_runs_come():
     assert found["value"] == pytest.approx(-30)
     assert found["ci_low"] < -30 < found["ci_high"] < -20
     assert (found["verdict"], found["monotone"], found["along"]) == ("holds", True, "with size")
-    assert "the lowest value becomes lower with size (−30.0 [" in found["text"]
+    assert "The lowest value becomes lower with size (−30.0 [" in found["text"]
     assert "−30.0 for model-100000000 (100\u00a0M), −60.0 for model-10000000000 (10\u00a0B); in step" in found["text"]
-    assert found["text"].endswith(": holds.")
     assert [one["value"] for one in found["values"]] == pytest.approx([-30, -45, -60])
     assert [one["parameters"] for one in found["values"]] == [10**8, 10**9, 10**10]
 
@@ -48,7 +49,7 @@ def test_what_does_not_change_is_said_not_to():
     for claim in ("trough_depth", "trough_place", "decline_layers", "decline_share", "last_value", "separation"):
         found = reading(runs, claim)
         assert found["verdict"] == "does not hold", found["text"]
-        assert "changes with size (" in found["text"]
+        assert " hardly changes with size (" in found["text"]
 
 
 def test_a_dataset_with_too_few_items_does_not_keep_the_others_from_being_compared():
@@ -70,8 +71,8 @@ def test_noise_leaves_it_undecided():
     assert found["verdict"] == "undecided"
     assert "becomes" not in found["text"]
     three = reading([*noisy, run_of(-35, 10**10, noise=9.0)], "trough_depth")
-    assert "the lowest value changes in one direction with size" in three["text"]
-    assert three["text"].endswith("; not in step over all 3 runs): undecided.")
+    assert "Whether the lowest value changes in one direction with size is undecided" in three["text"]
+    assert three["text"].endswith("; not in step over all 3 runs).")
 
 
 def test_a_step_that_surely_goes_the_other_way_refutes_the_trend():
@@ -103,30 +104,56 @@ def test_datasets_together():
     assert {one["assignment"] for one in read_across([small, large])} == {"plain", "corrected"}
 
 
+def shared(share, parameters, *, datasets=("popqa", "nq"), random=0.08, **world):
+    run = run_of(-40, parameters, datasets=datasets)
+    return with_shares(run, World(share=share, random=random, **world))
+
+
+def test_the_question_share_is_followed_first():
+    found = read_across([shared(0.4, 10**8), shared(0.7, 10**9, random=0.3)])
+    assert found[0]["assignment"] is None
+    by_claim = {one["claim"]: one for one in found if one["assignment"] is None and one["dataset"] is None}
+    tested = by_claim["across:share_tested"]
+    assert (tested["verdict"], tested["key"], tested["value"]) == ("holds", True, pytest.approx(0.3, abs=0.01))
+    assert tested["sentence"] == "The question share at the tested layer grows with size"
+    assert [one["value"] for one in tested["values"]] == pytest.approx([0.4, 0.7], abs=0.01)
+    per_dataset = reading([shared(0.4, 10**8), shared(0.7, 10**9)], "share_tested", "nq", None)
+    assert per_dataset["ci_high"] - per_dataset["ci_low"] > tested["ci_high"] - tested["ci_low"]  # a mean knows more
+    assert by_claim["across:share_random"]["verdict"] == "holds"
+    assert by_claim["across:share_thirds"]["verdict"] == "undecided"
+    assert by_claim["across:share_peak"]["value"] == pytest.approx(0.3, abs=0.01)
+    assert by_claim["across:share_peak_place"]["value"] == 0.0
+
+
+def test_a_share_that_one_run_lacks_is_undecided_and_one_without_an_interval_is_left_out():
+    old = run_of(-40, 10**9, datasets=("popqa", "nq"))
+    assert reading([shared(0.4, 10**8), old], "share_tested", None, None)["verdict"] == "undecided"
+    bare = shared(0.7, 10**9)
+    open_ends = pl.when(pl.col("dataset") != "nq").then(pl.col("ci_low")).alias("ci_low")
+    bare = replace(bare, question_share=bare.question_share.with_columns(open_ends))
+    found = reading([shared(0.4, 10**8), bare], "share_tested", None, None)
+    assert found["text"].startswith("PopQA (NQ: too few items): ")
+    assert found["verdict"] == "holds"
+
+
 def test_only_shared_datasets_are_followed():
     both = run_of(-40, 10**8, datasets=("popqa", "nq"))
     found = read_across([both, run_of(-50, 10**9, datasets=("nq",))])
     assert {one["dataset"] for one in found} == {"nq"}
-    (none,) = read_across([run_of(-40, 10**8, datasets=("popqa",)), run_of(-50, 10**9)])
-    assert "needs a dataset that all runs have" in none["text"]
+    assert read_across([run_of(-40, 10**8, datasets=("popqa",)), run_of(-50, 10**9)]) == []
 
 
-def test_random_weights_are_named_and_left_out():
+def test_random_weights_are_left_out():
     noise = replace(LARGE, model="shape:big", random_weights=True)
-    found = read_across([SMALL, noise, MIDDLE])
-    assert found[0]["text"].startswith("Across models: shape:big fits in with the others (left out: with random")
-    assert found[0]["verdict"] == "undecided"
-    assert found[1:] == read_across([SMALL, MIDDLE])
-    left, nothing = read_across([SMALL, noise])
-    assert left["claim"] == "across:left_out"
-    assert "needs a second run with real weights" in nothing["text"]
+    assert read_across([SMALL, noise, MIDDLE]) == read_across([SMALL, MIDDLE]) != []
+    assert read_across([SMALL, noise]) == []
 
 
 def test_runs_of_one_size_are_not_said_to_differ_in_size():
-    same = read_across([SMALL, SMALL])
+    same = read_across([SMALL, replace(SMALL, model="again")])
     assert all("with size" not in one["text"] for one in same)
-    assert same[0]["along"] == "from run to run of the same model"
-    assert "model-100000000 (run 1), " in same[0]["model"]
+    assert same[0]["along"] == "from run to run"
+    assert same[0]["model"] == "model-100000000, again"
     other = read_across([SMALL, run_of(-60, 11 * 10**7)])
     assert other[0]["along"] == "from model to model"
     assert read_across([replace(SMALL, parameters=0), LARGE])[0]["along"] == "from model to model"
@@ -145,7 +172,9 @@ def test_missing_draws_and_groups_that_never_part_are_undecided():
 def test_ids_are_unique_and_every_reading_carries_its_verdict():
     found = read_across([run_of(-40, 10**8, datasets=("popqa", "nq")), run_of(-60, 10**9, datasets=("popqa", "nq"))])
     assert len({one["id"] for one in found}) == len(found) == 2 * (8 + 2 * 7)
-    assert all(one["text"].endswith(f": {one['verdict']}.") for one in found)
+    words = {"holds": ("becomes", "comes", "falls", "grows"), "does not hold": ("hardly", "does not"),
+             "undecided": ("Whether",)}  # fmt: skip
+    assert all(any(word in one["sentence"] for word in words[one["verdict"]]) for one in found)
 
 
 @pytest.mark.parametrize(

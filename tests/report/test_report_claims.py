@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import polars as pl
@@ -10,8 +11,11 @@ from claims_synthetic import BACK, DEPTH, DOWN, FLAT, LAYERS, LOW, PAPER, fallin
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from anchorscope.report.statements.claim import NO_DRAWS, RANDOM_WEIGHTS, TOO_FEW, TOO_WIDE, decide
-from anchorscope.report.statements.claims import CLAIMS, READINGS, claims_records, claims_table, judge
+from anchorscope.report.earlier_readings.claim import NO_DRAWS, RANDOM_WEIGHTS, TOO_FEW, TOO_WIDE, Condition
+from anchorscope.report.earlier_readings.claims import CLAIMS, READINGS
+from anchorscope.report.earlier_readings.judging import claims_records, claims_table, judge
+from anchorscope.report.verdicts import MIN_RECOVERY, MIN_TROUGH
+from anchorscope.stats.curve_shape import FLAT as FLAT_CURVE
 from anchorscope.stats.estimate import Estimate
 
 
@@ -48,8 +52,8 @@ def test_a_claim_of_two_conditions_tells_the_number_that_it_is_about():
     down = record("falls_on", DOWN)
     assert (down["value"], down["unit"], down["verdict"]) == (pytest.approx(-40), "points", "holds")
     low = record("stays_low", LOW)
-    assert "level from layer" in low["numbers"]
-    assert (low["value"], low["unit"], low["verdict"]) == (pytest.approx(8), "layer", "holds")
+    assert low["numbers"].startswith("Atlas: level from 30\u00a0% [")
+    assert (low["value"], low["unit"], low["verdict"]) == (pytest.approx(9 / 30), "share of the depth", "holds")
     back = record("stays_low", BACK)
     assert (back["value"], back["unit"], back["verdict"]) == (pytest.approx(30), "points", "does not hold")
 
@@ -73,6 +77,18 @@ def test_a_layer_at_exactly_a_third_belongs_to_the_middle(layers):
     found = judged("trough_in_the_middle", run_with({"atlas": (q, np.zeros(layers))}, noise=0.01))
     assert found.plain.found.value == pytest.approx(1 / 3)
     assert found.plain.verdict == "holds"
+
+
+def test_a_word_means_what_it_means_in_the_readings():
+    """A curve that comes back by 7 points comes back, and one that falls by 7 from the middle on falls."""
+    for claim, last in (("recovers", -53), ("falls_on", -67)):
+        run = run_with({"atlas": (falling_to(-60, 0.5, last), FLAT)}, noise=0.1)
+        assert judged(claim, run).plain.verdict == "holds"
+    texts = {claim.id: claim.text for claim in CLAIMS}
+    assert f"more than {MIN_RECOVERY:.0f} points" in texts["recovers"]
+    assert f"within {FLAT_CURVE:.0f} points" in texts["stays_low"]
+    assert f"less than {MIN_RECOVERY:.0f}" in texts["stays_low"]
+    assert f"more than {MIN_TROUGH:.0f} points" in texts["falls_on"]
 
 
 def test_a_rise_within_what_the_eye_sees_is_undecided_where_the_noise_is_large():
@@ -185,7 +201,7 @@ def test_random_weights_are_no_evidence():
         assert (one.plain.verdict, one.plain.reason, one.plain.found) == ("undecided", RANDOM_WEIGHTS, None)
     real = run_with({"atlas": (BACK, FLAT)}, model="real")
     assert verdicts(noise, real) == verdicts(real)
-    assert {one.models for one in judge([noise, real])} == {("real",)}
+    assert all(one.runs == (real,) for one in judge([noise, real]))
 
 
 def test_the_corrected_verdict_comes_from_the_corrected_curves():
@@ -244,7 +260,7 @@ def test_records_and_table_say_the_same():
      (5, float("nan"), 6, "undecided"), (1, 4, 6, "undecided"), (5, 1, 2, "undecided")],
 )  # fmt: skip
 def test_a_verdict_needs_value_and_interval_on_one_side(value, low, high, verdict):
-    assert decide(Estimate(value, low, high, 9, ""), "", over=3, under=10).verdict == verdict
+    assert Condition(lambda: Estimate(value, low, high, 9, ""), "", 3, 10).judge().verdict == verdict
 
 
 @settings(max_examples=15, deadline=None)
@@ -266,3 +282,11 @@ def test_opposite_claims_never_both_hold(corners, noise, away):
     for claim in opposed:
         if found[claim.id] == "holds":
             assert "holds" not in {found[other] for other in claim.opposes}, claim.id
+
+
+def test_the_docs_list_every_claim_with_its_sources():
+    page = (Path(__file__).parents[2] / "docs" / "earlier-readings.md").read_text(encoding="utf-8")
+    told = [tuple(line.strip("| ").split(" | ")) for line in page.splitlines() if line.count("|") == 4]
+    wanted = [(claim.text, *(", ".join(map(str, names)) or "–" for names in (claim.says, claim.against)))
+              for claim in CLAIMS]  # fmt: skip
+    assert told[2 : 2 + len(CLAIMS)] == wanted

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from claims_synthetic import BACK, FLAT, LAYERS, LOW, PAPER, falling_to, four, judged, run_with, verdicts
 
-from anchorscope.report.statements.claim import NOT_DEFINED
-from anchorscope.report.statements.claim_sizes import SHARED_NEEDED, TWO_SHARED_NEEDED, TWO_SIZES_NEEDED
+from anchorscope.report.earlier_readings.checks import SHARED_NEEDED, TWO_SHARED_NEEDED, TWO_SIZES_NEEDED
+from anchorscope.report.earlier_readings.claim import NOT_DEFINED
 
 
 def test_two_sizes():

@@ -120,15 +120,15 @@ def test_the_answer_comes_first_with_price_and_other_data(tmp_path):
     )
     best, pathways, other, trust = tiles(results, readings)
     assert best.figure == "probe+confidence"
-    assert (pathways.figure, pathways.badge) == ("+0.002 [0.000, 0.004]", "does not hold")
-    assert (other.figure, other.badge) == ("0.745 [0.725, 0.765]", "does not hold")
-    assert (trust.figure, trust.badge) == ("ECE 0.020", "holds")
+    assert (pathways.figure, pathways.verdict) == ("+0.002 [0.000, 0.004]", "does not hold")
+    assert (other.figure, other.verdict) == ("0.745 [0.725, 0.765]", "does not hold")
+    assert (trust.figure, trust.verdict) == ("ECE 0.020", "holds")
 
 
 def test_a_broken_control_is_told_first(tmp_path):
     results, readings = asked(World(tossed=0.53, ece=0.08), tmp_path)
     trust = tiles(results, readings)[3]
-    assert trust.badge == "does not hold"
+    assert trust.verdict == "does not hold"
     assert "do not believe this table" in trust.detail
     assert "At most 0.05 in 0 of 8" in trust.detail
     near = verdicts(World(tossed=0.512), tmp_path / "near")

@@ -21,13 +21,13 @@ from report_synthetic import make_findings
 import anchorscope.report
 from anchorscope.report.chart_data import page_data
 from anchorscope.report.charts.delta_p import DeltaPChart
-from anchorscope.report.comparison.comparison_page import SCRIPTS as COMPARE_SCRIPTS
 from anchorscope.report.detection.detection_page import SCRIPTS as DETECTION_SCRIPTS
-from anchorscope.report.page_writer import REPORT_SCRIPTS, embedded_json, joined_script
+from anchorscope.report.page_writer import CHART_SCRIPTS, REPORT_SCRIPTS, embedded_json, joined_script
+from anchorscope.report.palette import dataset_styles
 from anchorscope.report.render import figures_of
-from anchorscope.report.run_page import FILES
-from anchorscope.report.statements.claims import claims_records, judge
-from anchorscope.report.statements.run_readings import read
+from anchorscope.report.run_page import FILES, write_report
+from anchorscope.report.shares import share_layer
+from anchorscope.report.statements.all_statements import read
 
 SCRIPTS = Path(anchorscope.report.__file__).parent / "scripts"
 SVG_NAME = "http://www.w3.org/2000/svg"
@@ -112,7 +112,7 @@ def test_scripts_build_the_page_without_markup(path):
     assert max(len(line) for line in lines) <= 120
 
 
-@pytest.mark.parametrize("scripts", [REPORT_SCRIPTS, COMPARE_SCRIPTS, DETECTION_SCRIPTS],
+@pytest.mark.parametrize("scripts", [REPORT_SCRIPTS, CHART_SCRIPTS, DETECTION_SCRIPTS],
                          ids=["report", "comparison", "detection"])  # fmt: skip
 def test_scripts_of_one_page_share_no_name(scripts):
     """They are joined into one: a second function of a name would silently take the first one's place."""
@@ -140,34 +140,46 @@ def test_data_hold_no_letter_that_could_end_them(text):
 def test_data_in_the_page_are_the_tables(findings, written):
     page = (written / "report.html").read_text(encoding="utf-8")
     [text] = re.findall(r'id="chart-data">(.*?)</script>', page, flags=re.DOTALL)
-    data = json.loads(text)
-    wanted = ["popqa", "mlp", "final", "knockout", "same", "plain", "Q-Anchored", "all"]
-    [row] = [row for row in data["curves"]["rows"] if row[:8] == wanted]
+    chart = json.loads(text)["views"]["delta-p-view"]
+    assert [menu["name"] for menu in chart["menus"]] == ["rule", "truth", "site", "position", "cut"]
+    [panel] = chart["panels"]
+    options = [[value for value, *_ in menu["options"]] for menu in chart["menus"]]
+    chosen = [values.index(value) for values, value in
+              zip(options, ("plain", "all", "mlp", "final", "knockout"), strict=True)]  # fmt: skip
+    [row] = [line for line in panel["lines"] if line[:2] == ["q0", chosen]]
     about = pl.col("dataset").eq("popqa") & pl.col("site").eq("mlp") & pl.col("intervention").eq("knockout")
     about &= pl.col("assignment").eq("plain") & pl.col("group").eq("Q-Anchored") & pl.col("truth").eq("all")
     expected = findings.curves.filter(about).sort("layer")
-    for column, values in zip(("delta_p", "ci_low", "ci_high"), row[9:], strict=True):
-        assert np.array(values) / data["curves"]["scale"] == pytest.approx(expected[column].to_numpy(), abs=0.00051)
-    assert len(data["curves"]["rows"]) * findings.n_layers == findings.curves.height
-    assert data["references"][0] == ["popqa", "mlp", "final", [15, 16, 17]]
+    assert row[2:5] == [300, False, share_layer(findings, "popqa")]
+    for column, values in zip(("delta_p", "ci_low", "ci_high"), row[5:], strict=True):
+        assert np.array(values) / chart["scale"] == pytest.approx(expected[column].to_numpy(), abs=0.00051)
+    own = [line for line in panel["lines"] if not line[0].endswith("r")]  # controls once more, under every choice
+    assert len(own) * findings.n_layers == findings.curves.height
+    assert panel["marks"][0][1:] == [dataset_styles(findings.datasets)["popqa"].q_colour, 0, [15, 16, 17]]
 
 
 def test_the_page_carries_this_runs_numbers(written):
     for name in ("report.html", "report.md"):
         text = (written / name).read_text(encoding="utf-8")
         for wanted in (
-            "Before you believe it",
+            "Can I trust it?",
             "98\u00a0%",
             "0.50 to 0.17",
             "−52.0",
-            "14\u202f267",
-            "0.710",
             "anchorscope run",
         ):
-            assert wanted in text
-        assert "not available" not in text[: text.index("In words</h2>" if name.endswith("html") else "## In words")]
+            assert wanted in text, (name, wanted)
+        assert "not available" not in text[: text.index("Appendix</h2>" if name.endswith("html") else "## Described")]
         assert "nan" not in re.sub(r"base64,[^\"]*", "", text).lower().split()
-        assert all(file in text for file in FILES)
+    page = (written / "report.html").read_text(encoding="utf-8")
+    assert all(file in page for file in FILES if not file.startswith("experiment"))
+    assert "14\u202f267" in page
+
+
+def test_plain_text_stays_short(tmp_path):
+    findings = with_shares(make_findings(("atlas",)))
+    write_report(findings, read(findings), tmp_path)
+    assert len((tmp_path / "report.md").read_text(encoding="utf-8").split()) <= 1_500
 
 
 def test_a_page_carries_only_as_many_curves_as_it_may(findings):
@@ -177,8 +189,11 @@ def test_a_page_carries_only_as_many_curves_as_it_may(findings):
     everything = rich.curves.height
 
     def kept(points):
-        data = page_data(rich, points)
-        return data["all_curves_here"], {(row[1], row[2], row[3], row[7]) for row in data["curves"]["rows"]}
+        chart = page_data(rich, points)["views"]["delta-p-view"]
+        options = {menu["name"]: [value for value, *_ in menu["options"]] for menu in chart["menus"]}
+        own = [dict(zip(options, line[1], strict=True)) for line in chart["panels"][0]["lines"] if line[0][-1] != "r"]
+        named = [{name: options[name][place] for name, place in line.items()} for line in own]
+        return not chart["note"], {(one["site"], one["position"], one["cut"], one["truth"]) for one in named}
 
     whole, rows = kept(everything)
     assert whole
@@ -193,7 +208,7 @@ def test_a_page_carries_only_as_many_curves_as_it_may(findings):
 
 def test_observations_file_equals_the_readings(findings, written):
     saved = json.loads((written / "observations.json").read_text(encoding="utf-8"))
-    assert saved == [*read(findings), *claims_records(judge([findings]))]
+    assert saved == read(findings)
     assert len({entry["id"] for entry in saved}) == len(saved)
     for entry in saved:
         assert {

@@ -3,15 +3,14 @@
 import math
 from dataclasses import replace
 
+import numpy as np
 import polars as pl
 import pytest
-from report_synthetic import SUMMARY_SCHEMA, make_findings, summary_row, without
+from report_synthetic import LAYERS, SUMMARY_SCHEMA, curve_rows, make_findings, summary_row, without
 
 from anchorscope.report.findings import summary_of
-from anchorscope.report.run_summary import tally
-from anchorscope.report.statements.run_readings import read
+from anchorscope.report.statements.all_statements import read
 from anchorscope.report.verdicts import (
-    NO_VERDICT,
     NOOP_FLIPS,
     above,
     all_of,
@@ -46,7 +45,7 @@ def reference(q, a, half):
 def test_what_the_rule_sorts_by_gets_a_number_and_no_verdict(q, a, half):
     found = reading(reference(q, a, half), "q_below_a")
     assert (found["verdict"], found["standing"], found["value"]) == (None, "by construction", q - a)
-    assert found["text"].endswith(": no verdict, so by construction.")
+    assert found["text"].endswith("– no verdict, so by construction.")
     assert f"ΔP {number(q, 1)}" in found["text"]
 
 
@@ -68,19 +67,28 @@ def test_label_sorting(true_q, true_a, verdict):
     assert reading(findings, "sorts_by_label")["verdict"] == verdict
 
 
+def with_curves(random, half, spoilt=()):
+    """A run whose Q-Anchored line falls by 50 points from layer 5 on, with what random words do beside it."""
+    knockout = np.where(np.arange(LAYERS) < 5, 0.0, -50.0)
+    other = np.full(LAYERS, random, dtype=float)
+    for layer, value in spoilt:
+        other[layer] = value
+    rows = [curve_rows("atlas", values, width=half, intervention=cut)
+            for cut, values in (("knockout", knockout), ("random", other))]  # fmt: skip
+    return replace(make_findings(("atlas",)), curves=pl.concat(rows))
+
+
 @pytest.mark.parametrize(
     ("random", "half", "verdict"), [(-1, 2, "holds"), (-30, 2, "does not hold"), (-11, 4, "undecided")]
 )
 def test_random_control(random, half, verdict):
-    findings = with_summary(
-        summary_row(
-            "atlas", "delta_p_reference", -50, 3, group="Q-Anchored", assignment="plain", intervention="knockout"
-        ),
-        summary_row(
-            "atlas", "delta_p_matched", random, half, group="Q-Anchored", assignment="plain", intervention="random"
-        ),
-    )
-    assert reading(findings, "random_small")["verdict"] == verdict
+    assert reading(with_curves(random, half), "random_small")["verdict"] == verdict
+
+
+def test_the_random_control_is_asked_at_every_layer_where_the_line_has_fallen():
+    found = reading(with_curves(-1, 2, spoilt=[(2, -30), (20, -30)]), "random_small")  # layer 2 is not talked about
+    assert (found["verdict"], found["failing_layers"], found["layer"]) == ("does not hold", [20], 20)
+    assert "surely above at layer 20" in found["text"]
 
 
 @pytest.mark.parametrize(
@@ -168,24 +176,6 @@ def test_the_headline_site_is_read():
     found = summary_of(replace(findings, summary=other), "atlas", "kappa", assignment="plain")
     assert found is not None
     assert found.value == 0.1
-
-
-def test_every_text_ends_with_its_verdict():
-    found = read(make_findings())
-    assert any(entry["verdict"] is None for entry in found)
-    for entry in found:
-        assert entry["text"].endswith(f": {entry['verdict'] or NO_VERDICT}.")
-
-
-def test_tally_counts_the_datasets():
-    def entry(verdict):
-        return {"claim": "c", "assignment": "plain", "verdict": verdict}
-
-    assert tally([entry("holds")], "c", "plain") == "holds"
-    assert tally([entry("holds")] * 2, "c", "plain") == "holds for both datasets"
-    mixed = [entry("holds"), entry("holds"), entry("undecided")]
-    assert tally(mixed, "c", "plain") == "holds for 2 of 3 datasets, is undecided for 1"
-    assert tally([], "c", "plain") == "is not available"
 
 
 def test_interval_arithmetic():

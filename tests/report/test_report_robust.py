@@ -3,15 +3,14 @@
 from dataclasses import replace
 
 import polars as pl
-from report_synthetic import SUMMARY_SCHEMA, make_findings
+import pytest
+from report_synthetic import LAYERS, SUMMARY_SCHEMA, make_findings
 
-from anchorscope.report.charts.delta_p import DeltaPChart
-from anchorscope.report.charts.truth_split import TruthSplitChart
+from anchorscope.report.chart_data import page_data
+from anchorscope.report.charts.delta_p import DeltaPChart, ReferenceLayerChart, TruthSplitChart
 from anchorscope.report.render import figures_of
 from anchorscope.report.run_page import write_report
-from anchorscope.report.run_tables import PER_GROUP, examples_table
-from anchorscope.report.statements.claims import judge
-from anchorscope.report.statements.run_readings import read
+from anchorscope.report.statements.all_statements import read
 
 SCRIPT = "<script>alert('x')</script>"
 LINK = "[click](https://example.invalid) | `code` *bold*"
@@ -20,8 +19,8 @@ LINK = "[click](https://example.invalid) | `code` *bold*"
 def test_markup_stays_text(tmp_path):
     findings = make_findings(("atlas",))
     items = findings.items.with_columns(question=pl.lit(SCRIPT + LINK), model_answer=pl.lit('"><img src=x onerror=1>'))
-    findings = replace(findings, model=SCRIPT, items=items, facts={"model": SCRIPT}, command="x </pre>" + SCRIPT)
-    write_report(findings, read(findings), judge([findings]), tmp_path)
+    findings = replace(findings, model=SCRIPT, items=items, facts={"model": SCRIPT + LINK}, command="x </pre>" + SCRIPT)
+    write_report(findings, read(findings), tmp_path)
     page = (tmp_path / "report.html").read_text(encoding="utf-8")
     assert SCRIPT not in page
     assert page.count("<script") == 3  # the page's own, and its data
@@ -55,7 +54,7 @@ def test_missing_numbers_are_said_and_do_not_crash(tmp_path):
     )
     observations = read(bare)
     assert {entry["verdict"] for entry in observations if entry["standing"] != "by construction"} == {"undecided"}
-    write_report(bare, observations, judge([bare]), tmp_path)
+    write_report(bare, observations, tmp_path)
     assert "not available" in (tmp_path / "report.html").read_text(encoding="utf-8")
     for display in figures_of(bare):
         display.plot()
@@ -75,18 +74,23 @@ def test_an_empty_group_is_left_out_and_named():
     assert "Q-Anchored (Atlas), corrected for the shift: no items" in chart.notes
 
 
-def test_a_line_of_few_items_is_counted_and_not_drawn():
+def test_a_line_of_few_items_is_thin_and_has_no_band():
     findings = make_findings(("atlas",))
     rare = (pl.col("group") == "Q-Anchored") & (pl.col("truth") == "false")
-    few = findings.curves.with_columns(n=pl.when(rare).then(3).otherwise(pl.col("n")))
-    chart = TruthSplitChart.from_findings(replace(findings, curves=few))
-    assert chart.data.filter(rare).height == 0
-    panel = [text.get_text() for text in chart.plot().axes[0].texts]
-    assert panel == ["items: Q true 300, Q false 3, A true 300, A false 300"]
+    counts = [pl.when(rare).then(3).otherwise(name).alias(name) for name in ("n", "n_groups")]
+    few = findings.curves.with_columns(*counts)
+    panel = TruthSplitChart.from_findings(replace(findings, curves=few)).plot().axes[0]
+    assert [text.get_text() for text in panel.texts] == ["items: Q true 300, Q false 3, A true 300, A false 300"]
+    curves = [line for line in panel.lines if len(line.get_xdata()) == LAYERS]
+    assert sorted(line.get_linewidth() for line in curves)[0] < 1.2
+    assert len(curves) == 4
+    assert len(panel.collections) == 3, "bands"
 
 
-def test_examples_come_from_both_groups_and_all_datasets():
-    table = examples_table(make_findings(("popqa", "triviaqa")))
-    groups = [row[0] for row in table.rows]
-    assert groups == ["Q-Anchored"] * PER_GROUP + ["A-Anchored"] * PER_GROUP
-    assert {row[2] for row in table.rows} == {"PopQA", "TriviaQA"}
+@pytest.mark.parametrize("chart", [DeltaPChart, TruthSplitChart, ReferenceLayerChart])
+def test_every_figure_of_delta_p_has_the_pages_axis(chart):
+    findings = make_findings(("atlas",))
+    low, high = page_data(findings)["views"]["delta-p-view"]["axis"]["range"]
+    for axes in chart.from_findings(findings).plot().axes:
+        assert axes.get_ylim()[1] == high
+        assert axes.get_ylim()[0] <= low  # the ticks of l* lie below

@@ -9,12 +9,12 @@ import pytest
 from report_shares import GIVEN, LAYER, World, run_with_shares, share_frame, with_shares
 from report_synthetic import LAYERS, make_findings
 
+from anchorscope.report.answer_card import NOT_MEASURED, answer_card
 from anchorscope.report.charts.question_share import QuestionShareChart
 from anchorscope.report.shares import has_shares, result_of, results_of, share_at, share_layer, truth_readers
+from anchorscope.report.statements.all_statements import read
 from anchorscope.report.statements.layer_band import band_of, layer_names, widening
-from anchorscope.report.statements.run_readings import read
-from anchorscope.report.statements.share_prose import lead
-from anchorscope.report.statements.share_tests import QUESTIONS
+from anchorscope.report.statements.share_statements import TESTED as QUESTIONS
 
 TESTED = [question.claim for question in QUESTIONS]
 NULL = World(share=0.0, random=0.0, lower=0.0, upper=0.0, given=0.0, half=0.03)
@@ -27,9 +27,8 @@ def readings(*worlds, datasets=("atlas",), dataset="atlas"):
 
 def answer(*worlds, datasets=("atlas",)):
     findings = run_with_shares(*worlds, datasets=datasets)
-    told = lead(findings, read(findings))
-    assert told is not None
-    return told.answer
+    card = answer_card(findings, read(findings))
+    return " ".join([card.sentence, *(f"{tile.mark} {tile.figure} {tile.detail}" for tile in card.tiles)])
 
 
 def test_a_clear_share_holds_with_its_number_and_its_p_values():
@@ -46,7 +45,7 @@ def test_a_clear_share_holds_with_its_number_and_its_p_values():
 def test_a_null_share_does_not_hold_and_the_page_says_so_first():
     found = readings(NULL)
     assert {found[claim]["verdict"] for claim in TESTED} == {"does not hold"}
-    said = "Next to none of the probe's evidence needs the question's key words: 0\u00a0% [−3, 3] at layer 17"
+    said = "Hardly any of the probe's evidence needs the question's key words: 0\u00a0% (random words: 0\u00a0%)"
     assert answer(NULL).startswith(said)
 
 
@@ -54,19 +53,21 @@ def test_a_wide_interval_decides_nothing_and_tells_how_many_items_would():
     wide = World(share=0.15, random=0.05, lower=0.1, upper=0.2, given=0.1, half=0.3)
     found = readings(wide)
     assert {found[claim]["verdict"] for claim in TESTED} == {"undecided"}
-    assert "n = 360, about 16\u202f000 would give ±0.1" in found["items_differ"]["text"]  # (0.66 / 0.1)² times as many
+    assert "about 16\u202f000 items would give ±0.1" in found["items_differ"]["text"]  # (0.66 / 0.1)² times as many
     said = answer(wide)
-    assert "is undecided: 15\u00a0% [−15, 45] at layer 17" in said
-    assert "Whether items differ is undecided at n = 360, about 16\u202f000 would give ±0.1." in said
+    assert "needs the question's key words is undecided: 15\u00a0%" in said
+    assert "whether items differ is undecided at this n" in said
+    assert "About 16\u202f000 items would narrow it to ±10 points." in said
 
 
 def test_items_that_do_not_differ_are_told_apart_from_too_few_items():
     same = World(lower=0.69, upper=0.71, half=0.03)
     assert readings(same)["items_differ"]["verdict"] == "does not hold"
-    assert "Items do not differ in this by more than a tenth" in answer(same)
+    assert "items do not differ in it" in answer(same)
     assert readings(replace(same, half=0.1))["items_differ"]["verdict"] == "undecided"
     assert readings(World())["items_differ"]["verdict"] == "holds"
-    assert "Items differ in this (30\u00a0%" in answer(World())
+    assert "items differ in it" in answer(World())
+    assert "30\u00a0% in the lower third" in answer(World())
 
 
 def test_a_share_that_random_words_take_too_is_no_finding():
@@ -74,7 +75,7 @@ def test_a_share_that_random_words_take_too_is_no_finding():
     assert found["share_needed"]["verdict"] == "holds"
     assert found["share_beyond_random"]["verdict"] == "does not hold"
     assert found["share_random_small"]["verdict"] == "does not hold"
-    assert "That is no more than any words would take." in answer(World(random=0.70, half=0.05))
+    assert "no more than any words take;" in answer(World(random=0.70, half=0.05))
 
 
 @pytest.mark.parametrize(
@@ -96,9 +97,9 @@ def test_a_control_that_fails_at_one_layer_has_failed_and_the_layer_is_named(con
     others = [one for one in good if one.startswith("share_") and one != claim and good[one]["standing"] == "control"]
     assert [bad[one]["verdict"] for one in others] == [good[one]["verdict"] for one in others]
     said = answer(replace(world, spoilt={(control, 20): value}))
-    assert "Not every control passes:" in said
-    assert "(layer 20)" in said
-    assert "Not every control passes" not in answer(world)
+    assert "✗ 1 of " in said
+    assert "at layer 20." in said
+    assert "✗" not in answer(world)
 
 
 def test_a_random_cut_is_not_asked_where_there_is_no_share():
@@ -135,20 +136,13 @@ def test_p_values_are_corrected_over_all_datasets():
     two = readings(*worlds, datasets=("popqa", "nq"), dataset="popqa")["share_given"]
     assert one["p_value"] == two["p_value"]
     assert two["p_corrected"] > one["p_corrected"] > 0
-    assert "2 datasets" in lead_of(*worlds, datasets=("popqa", "nq")).family
-
-
-def lead_of(*worlds, datasets=("atlas",)):
-    findings = run_with_shares(*worlds, datasets=datasets)
-    return lead(findings, read(findings))
 
 
 def test_several_datasets_are_told_one_by_one():
     said = answer(World(), NULL, datasets=("popqa", "nq"))
-    assert "PopQA about 70\u00a0% [62, 78] (layer 17; random words 8\u00a0%)" in said
-    assert "NQ next to none, 0\u00a0% [−3, 3]" in said
-    assert "Items differ in this on PopQA" in said
-    assert "Items do not differ in this by more than a tenth on NQ" in said
+    assert "PopQA 70\u00a0% [62, 78], random words 8\u00a0%" in said
+    assert "NQ 0\u00a0% [−3, 3], random words 0\u00a0%" in said
+    assert "items differ in it on PopQA, items do not differ in it on NQ" in said
 
 
 def test_of_several_sets_that_were_taken_out_the_widest_is_tested():
@@ -179,7 +173,7 @@ def test_an_older_run_has_no_share_and_is_read_without():
     assert share_layer(findings, "atlas") == 15  # the middle one of the reference layers
     found = read(findings)
     assert not [one for one in found if one["standing"] == "tested"]
-    assert lead(findings, found) is None
+    assert answer_card(findings, found).sentence == NOT_MEASURED
 
 
 def test_the_headline_place_is_read():
@@ -249,18 +243,18 @@ def test_a_share_that_could_not_be_measured_is_said_to_be_so():
     findings = run_with_shares(World(), datasets=("popqa", "nq"))
     blank = pl.when((pl.col("dataset") == "nq") & (pl.col("layer") == LAYER)).then(None).otherwise("share")
     findings = replace(findings, question_share=findings.question_share.with_columns(share=blank))
-    told = lead(findings, read(findings))
-    assert told is not None
-    assert "PopQA about 70\u00a0%" in told.answer
-    assert "NQ could not be measured" in told.answer
+    share = answer_card(findings, read(findings)).tiles[1]
+    assert "PopQA 70\u00a0%" in share.detail
+    assert "NQ could not be measured" in share.detail
 
 
 def test_a_control_beyond_its_limit_is_named_even_where_that_is_not_sure():
     world = World(random=0.03, half=0.08, spoilt={("random", 20): 0.2})  # more than a quarter of 0.69, by little
     found = readings(world)["share_random_small"]
     assert (found["verdict"], found["failing_layers"], found["doubtful_layers"]) == ("undecided", [], [20])
-    assert "Controls beyond their limit, though not surely: random words (layer 20)." in answer(world)
-    assert "beyond their limit" not in answer(World(random=0.03, half=0.03))
+    said = "? nothing surely; 1 of 6 controls in doubt Random words take more than a quarter of the share at layer 20."
+    assert said in answer(world)
+    assert "in doubt" not in answer(World(random=0.03, half=0.03))
 
 
 def test_a_line_is_broken_where_a_layer_has_no_share():
@@ -283,14 +277,18 @@ def test_the_figure_draws_its_table_on_one_axis():
     chart = QuestionShareChart.from_findings(run_with_shares(World(), datasets=("popqa", "nq", "triviaqa")))
     figure = chart.plot()
     titles = [axes.get_title() for axes in figure.axes]
-    assert titles[0] == "PopQA: all items, with controls"
-    assert titles[3] == "PopQA: thirds of the items, held out"
+    assert titles == ["all items, with controls", "thirds of the items, held out"]
     assert len({axes.get_ylim() for axes in figure.axes}) == 1
     first = [np.asarray(line.get_ydata(), float) for line in figure.axes[0].lines if len(line.get_xdata()) == LAYERS]
-    mine = chart.data.filter((pl.col("dataset") == "popqa") & (pl.col("group") == "all"))
-    series = [rows.sort("layer")["share"].to_numpy() for _, rows in mine.group_by("intervention")]
-    assert len(first) == len(series) == 5
+    mine = chart.data.filter(pl.col("group") == "all")
+    series = [rows.sort("layer")["share"].to_numpy() for _, rows in mine.group_by("dataset", "intervention")]
+    assert len(first) == len(series) == 3 * 5
     for values in series:
         assert any(np.allclose(values, line) for line in first)
     labels = [text.get_text() for text in figure.legends[0].get_texts()]
-    assert {"question's key words cut", "random words cut", "upper third", "lower third"} <= set(labels)
+    wanted = {"Key words cut (PopQA)", "Random words cut", "Upper third (NQ)", "Lower third (TriviaQA)"}
+    assert {*wanted, "layer that is tested", "quoted in the text"} <= set(labels)
+    rings = [line for line in figure.axes[0].lines if line.get_marker() == "o" and len(line.get_xdata()) == 1]
+    at = {(int(ring.get_xdata()[0]), float(ring.get_ydata()[0])) for ring in rings}
+    quoted = mine.filter((pl.col("intervention") == "knockout") & (pl.col("layer") == 17))["share"]
+    assert at == {(17, value) for value in quoted}, "the points lie on the lines"

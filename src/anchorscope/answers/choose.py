@@ -61,7 +61,7 @@ def choose_questions(reading: Reading, limit: int | None, seed: int, yes_no: str
             left_out["repeated"] += 1
             continue
         seen.add(key)
-        reason = _reason(question, words, yes_no)
+        reason = why_not_asked(question, words, yes_no)
         if reason:
             left_out[reason] += 1
         elif limit is None or len(drawn) < limit:
@@ -80,8 +80,10 @@ def choose_questions(reading: Reading, limit: int | None, seed: int, yes_no: str
     )
 
 
-def _reason(question: Question, words: str, yes_no: str) -> str:
-    """Why a question is not asked; empty if it may be."""
+def why_not_asked(question: Question, words: str | None = None, yes_no: str = "drop") -> str:
+    """Why a question is not asked; empty if it may be. `words` are the question's, where they are known."""
+    if words is None:
+        words = _words(question.question)
     if not words:
         return "wordless"
     if words in _FEW_SHOT_QUESTIONS or (question.subject and _words(question.subject) in _FEW_SHOT_SUBJECTS):

@@ -68,6 +68,16 @@ def _thin_out(cells: Sequence[Sequence[Indices]], pairs: Sequence[int], most: in
     return np.bincount(np.repeat(np.arange(len(pairs)), pairs)[chosen], minlength=len(pairs)).tolist()
 
 
+def balanced_by(questions: Sequence[Question], balance: str) -> str:
+    """What a balance comes to: without any relation, only the whole dataset can be balanced."""
+    return "dataset" if balance == "relation" and not any(one.relation for one in questions) else balance
+
+
+def grouped_by(questions: Sequence[Question], group_by: str) -> str:
+    """What keeps items in one fold: without any subject, a question is a group of its own."""
+    return "question" if group_by == "subject" and not any(one.subject for one in questions) else group_by
+
+
 def group_items(questions: Sequence[Question], answers: Sequence[str], group_by: str) -> NDArray[np.int64]:
     """The group of each item."""
     if group_by == "answer":

@@ -12,7 +12,9 @@ import polars as pl
 from anchorscope.artefacts.durable import canonical_hash, sha256
 from anchorscope.errors import UserError
 from anchorscope.recipe import Recipe, make_recipe, read_recipe
+from anchorscope.report.answer_card import AnswerCard, answer_card, card_from_record
 from anchorscope.report.findings import Findings, headline_effects
+from anchorscope.report.statements import read
 from anchorscope.schema import (
     EXPERIMENT_SCHEMA,
     SCHEMA_VERSION,
@@ -21,6 +23,9 @@ from anchorscope.schema import (
     UNAVAILABLE_SCHEMA,
     empty,
 )
+
+ANSWER = "answer.json"
+"""The answer card, for programs."""
 
 
 @dataclass(frozen=True)
@@ -66,8 +71,25 @@ class FinishedRun:
             question_share_tests=self.csv_where_made("question_share_tests", SHARE_TEST_SCHEMA),
             parameters=model["parameters"],
             folder=str(self.home or self.path),
+            supplied={row["dataset"]: row["supplied"] for row in self.manifest["counts"] if "supplied" in row},
+            balanced_by=self.manifest.get("balanced_by", {}),  # older runs did not write down what happened
+            grouped_by=self.manifest.get("grouped_by", {}),
             warnings=tuple(self.manifest.get("warnings", ())),
         )
+
+    @cached_property
+    def card(self) -> AnswerCard:
+        """The answer card: as it was written, or of the tables where the run is older than cards are."""
+        place = self.path / ANSWER
+        if place.is_file():
+            return card_from_record(json.loads(place.read_text(encoding="utf-8")))
+        return answer_card(self.findings, read(self.findings))
+
+    @cached_property
+    def observations(self) -> list[dict[str, Any]]:
+        """The readings, as they were written."""
+        found: list[dict[str, Any]] = json.loads((self.path / "observations.json").read_text(encoding="utf-8"))
+        return found
 
     def _headline_effects(self) -> pl.DataFrame:
         """Only those rows are read from the file; it holds every site, position and probe."""
@@ -103,10 +125,13 @@ class FinishedRun:
         return UserError(f"The run {str(self.path)!r} has {what}. Repeat it with: {self._again}")
 
 
-def open_finished(path: Path) -> FinishedRun:
-    """The run in a folder; anything else is refused, and so is a run whose files are not what was written."""
+def open_finished(path: Path, checked: bool = True) -> FinishedRun:
+    """The run in a folder; anything else is refused, and so is a run whose files are not what was written.
+
+    Only who has just written it, or shows a list of many, does without the check: it reads every file.
+    """
     manifest = read_manifest(path)
-    wrong = _damage(path, manifest["sha256"])
+    wrong = _damage(path, manifest["sha256"]) if checked else None
     if wrong is not None:
         raise UserError(
             f"The run {str(path)!r} is damaged: {wrong}. The command that made it writes its results again from the "

@@ -199,6 +199,8 @@ def counts_frame(dataset: str, sample: QuestionSample, items: Sequence[Item]) ->
         "true": sum(label.truthful is True for label in labels),
         "false": sum(label.truthful is False for label in labels),
         "used": len(used), "used_true": sum(item.label.truthful is True for item in used),
+        "supplied": sum(item.question.model_answer is not None for item in items),
+        "supplied_labels": sum(None not in (item.question.truthful, item.label.truthful) for item in items),
         "groups": len({item.label.group for item in used}), "relations": len(relations),
         **{f"words_by_{rule}": rules.count(rule) for rule in ("own", "metadata", "rules", "model")},
     }])  # fmt: skip

@@ -65,7 +65,7 @@ class Index:
             "notes": self.notes,
             "events": self.events,
         }
-        write_json(folder / INDEX, {**content, "seal": canonical_hash(content)})
+        write_json(folder / INDEX, {**content, "seal": canonical_hash(content)}, indent=None)  # after every step
 
 
 def is_run(folder: Path) -> bool:

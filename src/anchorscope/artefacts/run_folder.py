@@ -30,6 +30,7 @@ from anchorscope.artefacts.durable import (
 from anchorscope.artefacts.index import INDEX, Index, damage, facts_of, is_run, read_index
 from anchorscope.artefacts.step import Format, MadeFrom, Source, Step
 from anchorscope.errors import UserError
+from anchorscope.progress import Progress, Silent
 from anchorscope.schema import SCHEMA_VERSION
 
 LOCK = ".lock"
@@ -44,10 +45,9 @@ T = TypeVar("T")
 class RunFolder:
     """A run folder that is open, and locked."""
 
-    def __init__(self, path: Path, index: Index, tell: Callable[[str], None], is_new: bool) -> None:
-        self.path, self.index, self._tell, self.is_new = path, index, tell, is_new
-        self.work = path / "work"
-        self.seconds_in_steps = 0.0  # that making steps has taken in this process
+    def __init__(self, path: Path, index: Index, progress: Progress, is_new: bool) -> None:
+        self.path, self.index, self.progress, self.is_new = path, index, progress, is_new
+        self.work, self.seconds_in_steps = path / "work", 0.0  # that making steps has taken in this process
 
     def step(
         self,
@@ -64,7 +64,7 @@ class RunFolder:
     def tell(self, what: str) -> None:
         """Something that the user has to know: told at once, and in the manifest."""
         self.index.events.append(what)
-        self._tell(what)
+        self.progress.note(what)
 
     def remember(self, name: str, value: Any) -> None:
         """A value that a resumed run has to know; it takes the place of an earlier one."""
@@ -212,7 +212,7 @@ class RunFolder:
 
 
 @contextlib.contextmanager
-def open_run(path: Path, tell: Callable[[str], None] = lambda what: None) -> Iterator[RunFolder]:
+def open_run(path: Path, progress: Progress | None = None) -> Iterator[RunFolder]:
     """The run folder, ready and locked; a folder that holds anything but a run is refused.
 
     A run that this call began, and in which no question was answered, is taken away again when the user's mistake ends
@@ -229,7 +229,7 @@ def open_run(path: Path, tell: Callable[[str], None] = lambda what: None) -> Ite
             refuse_foreign(path)  # another process may have been here in the meantime
             is_new = not is_run(path)
             index = Index() if is_new else read_index(path)
-            folder = RunFolder(path, index, tell, is_new)
+            folder = RunFolder(path, index, progress or Silent(), is_new)
             if is_new:
                 index.save(path)
             folder.tidy()
@@ -296,5 +296,5 @@ def _os_errors_told(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        reason = error.strerror
-        raise UserError(f"Folder {str(path)!r} cannot be written ({reason}); choose another with --out.") from None
+        told = f"Folder {str(path)!r} cannot be written ({error.strerror}); choose another with --out."
+        raise UserError(told) from None

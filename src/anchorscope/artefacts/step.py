@@ -16,6 +16,7 @@ from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 from anchorscope.artefacts.durable import canonical_hash, files_below, folder_beside, make_folder, move_files, sync_tree
 from anchorscope.artefacts.index import Index, StepRecord, damage, facts_of
+from anchorscope.progress import Progress
 
 T = TypeVar("T")
 _KEY_SHOWN = 12
@@ -54,6 +55,7 @@ class StepFolder(Protocol):
     work: Path
     index: Index
     seconds_in_steps: float
+    progress: Progress
 
     def tell(self, what: str) -> None:
         """Something that the user has to know."""
@@ -76,6 +78,7 @@ class Step(Generic[T]):
         large: bool = False,
     ) -> None:
         self.folder, self.name, self.form, self._make = folder, name, form, make
+        self.parents = tuple(parent for parent in parents if isinstance(parent, Step))
         self.large = large  # a large result is dropped when the run is finished, and made again where it is needed
         parts = {
             "epoch": made_from.epoch,
@@ -100,6 +103,12 @@ class Step(Generic[T]):
         record = self.folder.index.steps.get(self.name)
         return record is not None and record.key == self.key and not record.dropped
 
+    @property
+    def seconds(self) -> float:
+        """What it took to make it, the last time that it was made in this folder."""
+        record = self.folder.index.steps.get(self.name)
+        return 0.0 if record is None else record.seconds
+
     def put(self, value: T) -> None:
         """Takes a result that another step's work brought along."""
         self._store(value, 0.0)
@@ -115,6 +124,7 @@ class Step(Generic[T]):
         elif record is not None and record.key != self.key:
             self.folder.tell(f"{self.name} is made anew: {self._reason(record)}")
         _reset_device_peak()
+        self.folder.progress.begin(self.name)
         began, inner = time.monotonic(), self.folder.seconds_in_steps
         made = self._make()  # other steps may be made on the way; their time is theirs
         own = time.monotonic() - began - (self.folder.seconds_in_steps - inner)
@@ -149,6 +159,7 @@ class Step(Generic[T]):
         for name in files:
             folder.index.arriving.pop(name)
         folder.drop([] if before is None else [name for name in before.files if name not in files])
+        folder.progress.done(self.name)
 
     def _reason(self, record: StepRecord) -> str:
         """How what it was made from differs from what it is made from now."""

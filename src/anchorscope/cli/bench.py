@@ -6,14 +6,32 @@ from typing import Annotated, Any
 
 import typer
 
-from anchorscope.bench.options import Options, about, refuse_no_folder, split
+from anchorscope.bench.options import IMPLEMENTATIONS, WORK, Options, about, refuse_no_folder, split
+from anchorscope.cli.completion import one_of, several_of
+from anchorscope.cli.help_texts import OUTPUT, AsJson, Quiet, in_panel
 from anchorscope.cli.terminal import emit_json, say, user_errors
+from anchorscope.models.embedded import EMBEDDED
 
+EXAMPLES = (
+    ("everything that is installed, on the embedded model", "anchorscope bench"),
+    ("one work, on random weights of a larger shape", "anchorscope bench --work knockout --model shape:llama-3.2-1b"),
+    ("for programs", "anchorscope bench --json --out bench.json"),
+)
+"""What people type first, and what for."""
+_PANELS = {
+    "What is measured": ("work", "ways", "items", "probe_items", "repeats", "seconds", "growth"),
+    "Model and items": ("model", "dataset", "shared", "own", "new_tokens", "seed"),
+    "Running": ("device", "dtype"),
+}
+_output = in_panel(OUTPUT)
+_TO_CHOOSE = {"work": several_of(WORK), "ways": several_of(IMPLEMENTATIONS), "model": one_of(EMBEDDED)}
 _STOPPED = "stopped; nothing was measured to the end, the same command starts again"
 
 
 def _option(name: str) -> Any:
-    return typer.Option(f"--{name.replace('_', '-')}", help=about(name), show_default=False)
+    panel = next(panel for panel, names in _PANELS.items() if name in names)
+    return typer.Option(f"--{name.replace('_', '-')}", help=about(name), show_default=False, rich_help_panel=panel,
+                        autocompletion=_TO_CHOOSE.get(name))  # fmt: skip
 
 
 def bench(
@@ -32,9 +50,11 @@ def bench(
     new_tokens: Annotated[int | None, _option("new_tokens")] = None,
     seed: Annotated[int | None, _option("seed")] = None,
     growth: Annotated[bool, _option("growth")] = False,
-    out: Annotated[Path | None, typer.Option(help="Also write the JSON object to this file.")] = None,
-    quiet: Annotated[bool, typer.Option("--quiet", help="No progress.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object on standard output.")] = False,
+    out: Annotated[
+        Path | None, _output(help="Also write the JSON object to this file.")
+    ] = None,
+    quiet: Quiet = False,
+    as_json: AsJson = False,
 ) -> None:
     """Measure the same work done in several ways, check that they agree, and print a table."""
     given = {name: value for name, value in locals().items() if name in Options.__dataclass_fields__}

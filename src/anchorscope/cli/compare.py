@@ -17,8 +17,16 @@ _ALLOW = (
 
 
 def compare(
-    runs: Annotated[list[Path], typer.Argument(metavar="RUN", help="Folders of finished runs, at least two.")],
+    runs: Annotated[
+        list[Path], typer.Argument(metavar="RUN", help="Folders of finished runs, at least two; with --claims, one.")
+    ],
     out: Annotated[str, typer.Option(help="The folder for the chart, the tables and the page.")],
+    names: Annotated[
+        str | None, typer.Option(help="A label per run, with commas, in the order of the runs: for example chat,plain.")
+    ] = None,
+    claims: Annotated[
+        bool, typer.Option("--claims", help="Also judge what five earlier written readings of such charts claimed.")
+    ] = False,
     relative_depth: Annotated[
         bool, typer.Option("--relative-depth", help="The x axis from 0 (first layer) to 1 (last) instead of layers.")
     ] = False,
@@ -37,16 +45,17 @@ def compare(
     with user_errors(stopped=_STOPPED):
         made = compare_runs(
             runs, out=named_folder(out), relative_depth=relative_depth, assignment=assignment, order=order,
-            allow=allowed, progress=listener(quiet),
+            allow=allowed, names=() if names is None else names, claims=claims, progress=listener(quiet),
         )  # fmt: skip
-    chart, report = Path(out) / "figures" / "delta_p.png", Path(out) / "report.html"
+    figures, report = Path(out) / "figures", Path(out) / "report.html"
+    chart = figures / ("question_share.png" if (figures / "question_share.png").exists() else "delta_p.png")
     differences = made.manifest["differences"]
     for one in differences:
         say(f"warning: {one['text']}", quiet)
     if as_json:
-        names = ("run", "folder", "model", "datasets", "used")
-        emit_json({"out": str(out), "chart": str(chart), "report": str(report),
-                   "runs": [{name: one[name] for name in names} for one in made.manifest["runs"]],
+        shown = ("run", "folder", "model", "datasets", "used")
+        emit_json({"out": str(out), "answer": made.manifest["answer"], "chart": str(chart), "report": str(report),
+                   "runs": [{name: one[name] for name in shown} for one in made.manifest["runs"]],
                    "differences": differences, "readings": made.observations})  # fmt: skip
     elif not quiet:
-        say(f"chart:  {chart}\nreport: {report}")
+        say("\n".join([*made.manifest["answer"], f"chart:  {chart}", f"report: {report}"]))

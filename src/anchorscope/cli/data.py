@@ -68,15 +68,22 @@ def data(
 
 def _look(text: str, columns: list[str], on_bad_row: str, examples: int, seed: int, quiet: bool) -> dict[str, Any]:
     """Everything that is known of the dataset, as the JSON object shows it."""
+    from anchorscope.answers.choose import why_not_asked
+    from anchorscope.answers.enough import NEEDED, LabelCounter
     from anchorscope.datasets.catalog import open_dataset
     from anchorscope.datasets.raw_rows import parse_columns
     from anchorscope.datasets.survey import take_survey
 
-    spec = _spec(text)
+    spec, counter = _spec(text), LabelCounter()
+
+    def count(question: "Question") -> None:
+        if not why_not_asked(question):
+            counter.add(question)
+
     with _status(f"opening {spec.path or spec.name}", quiet) as status:
         reading = open_dataset(spec, on_bad_row, parse_columns(columns))
-        survey = take_survey(_watched(reading, status), examples, seed)
-    counted = asdict(survey)
+        survey = take_survey(_watched(reading, status), examples, seed, count)
+    counted, outlook = asdict(survey), counter.outlook()
     return {
         "dataset": spec.name,
         "path": spec.path,
@@ -85,6 +92,10 @@ def _look(text: str, columns: list[str], on_bad_row: str, examples: int, seed: i
         "bad_rows": len(reading.bad_rows),
         "bad_row_list": [asdict(bad) for bad in reading.bad_rows[:_LISTED_BAD]],
         **{name: value for name, value in counted.items() if name not in ("read", "examples")},
+        "asked": outlook.questions,
+        "enough": outlook.is_enough,
+        "needed": NEEDED,
+        "outlook": outlook.sentence,
         "examples": [
             {"id": one.item_id, "question": one.question, "answers": list(one.answers)} for one in survey.examples
         ],
@@ -135,6 +146,8 @@ def _show(record: Mapping[str, Any]) -> None:
     rows.append(("questions", f"{record['questions']:,}{repeated}" if record["questions"] else "none"))
     if record["questions"]:
         rows += [("", ""), *_contents(record)]
+    if record["outlook"]:
+        rows += [("", ""), ("for a run", record["outlook"])]
     _print(rows)
     for number, example in enumerate(record["examples"]):
         typer.echo(f"\n{_plain(example['question'])}" if number else f"\nexamples\n\n{_plain(example['question'])}")
@@ -171,6 +184,8 @@ def _advise(record: Mapping[str, Any], quiet: bool) -> None:
         hints.append("a run leaves yes/no questions out, since chance is 50 %; --yes-no keep asks them too")
     if record["questions"] and not record["filled"]["relation"]:
         hints.append("no column relation: true and false answers can only be balanced over the whole dataset")
+    if record["questions"] and not record["filled"]["subject"]:
+        hints.append("no column subject: questions about one thing may stand in several folds")
     if hints:
         say("\n" + "\n".join(hints), quiet)
 

@@ -6,11 +6,23 @@ from typing import Annotated
 import typer
 
 from anchorscope.catalogue import DETECTORS
+from anchorscope.cli.completion import several_of
+from anchorscope.cli.help_texts import OUTPUT, AsJson, Quiet, in_panel
 from anchorscope.cli.terminal import emit_json, listener, say, user_errors
 from anchorscope.recipe import named_folder
 
+EXAMPLES = (
+    ("a run that keeps what detectors read",
+     "anchorscope run --limit 600 --keep states,states-cut,detection --out runs/d"),
+    ("fit, compare, save", "anchorscope detect runs/d --out runs/d-detectors"),
+    ("only fit and save one", "anchorscope detect runs/d --fit-only --bundles anchor --out runs/d-anchor"),
+)  # fmt: skip
+"""What people type first, and what for."""
+_what, _stats, _running = in_panel("Detectors"), in_panel("Statistics"), in_panel("Running")
+_output = in_panel(OUTPUT)
 _STOPPED = "stopped; nothing half made was kept, the same command starts again"
 _NAMES = ", ".join(name for name, one in DETECTORS.items() if one.variant_of is None)
+_SAVED = [name for name, one in DETECTORS.items() if one.saved]
 _DETECTORS = f"Detectors to compare, names with commas; all where not given: {_NAMES}, and their controls."
 _BUNDLES = (
     "Detectors to save, names with commas; where not given, of confidence, probe, probe+confidence, counterfactual and "
@@ -25,21 +37,23 @@ def detect(
         typer.Argument(metavar="RUN", help="Finished runs of one model that kept states (--keep states,states-cut,"
                                            "detection); a run under another prompt is a target."),
     ],
-    out: Annotated[str, typer.Option(help="The folder for tables, figures, bundles and the page.")],
-    detectors: Annotated[str, typer.Option(help=_DETECTORS)] = "",
-    bundles: Annotated[str | None, typer.Option(help=_BUNDLES, show_default=False)] = None,
+    out: Annotated[str, _output(help="The folder for tables, figures, bundles and the page.")],
+    detectors: Annotated[str, _what(help=_DETECTORS, autocompletion=several_of(DETECTORS))] = "",
+    bundles: Annotated[
+        str | None, _what(help=_BUNDLES, show_default=False, autocompletion=several_of(_SAVED))
+    ] = None,
     fit_only: Annotated[
-        bool, typer.Option("--fit-only", help="Compare nothing: fit and save detectors, each as a folder in --out.")
+        bool, _what("--fit-only", help="Compare nothing: fit and save detectors, each as a folder in --out.")
     ] = False,
-    folds: Annotated[int, typer.Option(help="Outer folds.")] = 5,
-    seeds: Annotated[int, typer.Option(help="Fold seeds: everything is fitted anew for each.")] = 5,
-    tosses: Annotated[int, typer.Option(help="Fits on tossed labels, the control that must give 0.5.")] = 20,
-    resamples: Annotated[int, typer.Option(help="Bootstrap resamples behind every interval.")] = 1000,
-    risk: Annotated[str, typer.Option(help=_RISK)] = "0.1,0.05,0.2,0.3",
-    seed: Annotated[int, typer.Option(help="Seed of every draw.")] = 0,
-    device: Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N: where detectors are fitted.")] = "auto",
-    quiet: Annotated[bool, typer.Option("--quiet", help="No progress; errors only.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object on standard output.")] = False,
+    folds: Annotated[int, _stats(help="Outer folds.")] = 5,
+    seeds: Annotated[int, _stats(help="Fold seeds: everything is fitted anew for each.")] = 5,
+    tosses: Annotated[int, _stats(help="Fits on tossed labels, the control that must give 0.5.")] = 20,
+    resamples: Annotated[int, _stats(help="Bootstrap resamples behind every interval.")] = 1000,
+    risk: Annotated[str, _stats(help=_RISK)] = "0.1,0.05,0.2,0.3",
+    seed: Annotated[int, _stats(help="Seed of every draw.")] = 0,
+    device: Annotated[str, _running(help="auto, cpu, cuda or cuda:N: where detectors are fitted.")] = "auto",
+    quiet: Quiet = False,
+    as_json: AsJson = False,
 ) -> None:
     """Fit hallucination detectors on what runs kept: which is worth its passes, and does it survive on other data?"""
     from anchorscope.detecting.detect import detect as detect_runs

@@ -11,16 +11,26 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
+from anchorscope.cli.bench import EXAMPLES as BENCH_EXAMPLES
 from anchorscope.cli.bench import bench
 from anchorscope.cli.compare import compare
 from anchorscope.cli.data import data
+from anchorscope.cli.detect import EXAMPLES as DETECT_EXAMPLES
 from anchorscope.cli.detect import detect
+from anchorscope.cli.help_texts import in_help
+from anchorscope.cli.models import EXAMPLES as MODELS_EXAMPLES
 from anchorscope.cli.models import models
+from anchorscope.cli.run import EXAMPLES as RUN_EXAMPLES
 from anchorscope.cli.run import run
+from anchorscope.cli.score import EXAMPLES as SCORE_EXAMPLES
 from anchorscope.cli.score import score
+from anchorscope.cli.show import EXAMPLES as SHOW_EXAMPLES
 from anchorscope.cli.show import show
 from anchorscope.cli.terminal import say, user_errors
+from anchorscope.cli.validate import EXAMPLES as VALIDATE_EXAMPLES
 from anchorscope.cli.validate import validate
+from anchorscope.cli.view import EXAMPLES as VIEW_EXAMPLES
+from anchorscope.cli.view import view
 
 # Typer brings its own copy of click, older ones use the click package: the parent of BadParameter is right in both.
 _UsageError: type[Exception] = typer.BadParameter.__bases__[0]
@@ -68,10 +78,17 @@ def _version(wanted: bool) -> None:
         raise typer.Exit
 
 
+EXAMPLES = (
+    ("fetch the embedded model, then measure it", "anchorscope models --install smollm2-135m"),
+    ("", "anchorscope run --limit 600 --out runs/demo"),
+    ("look at what came out", "anchorscope view"),
+)
+"""The first three commands."""
+
 app = typer.Typer(
     cls=OneLineGroup,
     no_args_is_help=True,
-    add_completion=False,
+    epilog=in_help(EXAMPLES),
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
@@ -86,15 +103,22 @@ def anchorscope(
     """Shows where a language model's sense of truth comes from: the question or the answer."""
 
 
-app.command("run")(run)
-app.command("compare")(compare)
-app.command("detect")(detect)
-app.command("score")(score)
-app.command("show")(show)
-app.command("data")(data)
-app.command("models")(models)
-app.command("bench")(bench)
-app.command("validate")(validate)
+_FIRST, _FURTHER, _CHECKS = "Start here", "Go on from finished runs", "Check the instrument"
+_COMMANDS = (
+    ("models", models, _FIRST, MODELS_EXAMPLES),
+    ("data", data, _FIRST, ()),
+    ("run", run, _FIRST, RUN_EXAMPLES),
+    ("view", view, _FIRST, VIEW_EXAMPLES),
+    ("show", show, _FIRST, SHOW_EXAMPLES),
+    ("compare", compare, _FURTHER, ()),
+    ("detect", detect, _FURTHER, DETECT_EXAMPLES),
+    ("score", score, _FURTHER, SCORE_EXAMPLES),
+    ("validate", validate, _CHECKS, VALIDATE_EXAMPLES),
+    ("bench", bench, _CHECKS, BENCH_EXAMPLES),
+)
+"""In the order in which a newcomer needs them."""
+for _name, _command, _panel, _examples in _COMMANDS:
+    app.command(_name, rich_help_panel=_panel, epilog=in_help(_examples))(_command)
 
 
 def main() -> None:

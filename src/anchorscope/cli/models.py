@@ -24,6 +24,11 @@ OTHER_WAYS = {
     "shape:NAME": f"random weights in a known model's shape, for tests and speed: {', '.join(SHAPES)}",
 }
 """What else `--model` takes."""
+EXAMPLES = (
+    ("what is here", "anchorscope models"),
+    ("fetch the embedded model, about 100 MB", "anchorscope models --install smollm2-135m"),
+)  # fmt: skip
+"""What people type first, and what for."""
 _YES = {"1", "ON", "YES", "TRUE"}  # as the hub's client reads its own switches
 
 

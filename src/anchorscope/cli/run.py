@@ -1,84 +1,103 @@
 """`anchorscope run`: the main job. Options given here win over those of a recipe file."""
 
+import shlex
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from anchorscope.catalogue import EVIDENCE
-from anchorscope.cli.terminal import emit_json, listener, say
-from anchorscope.recipe import CHOICES, Recipe, make_recipe, named_folder, read_recipe
+from anchorscope.catalogue import EVIDENCE, KEEP
+from anchorscope.cli.completion import one_of, several_of
+from anchorscope.cli.help_texts import OUTPUT, Quiet, in_panel
+from anchorscope.cli.terminal import console, emit_json, listener, say
+from anchorscope.datasets.catalog import BUILT_IN, WITH_FILE
+from anchorscope.models.embedded import EMBEDDED
+from anchorscope.models.shapes import SHAPES
+from anchorscope.recipe import CHOICES, Recipe, about, make_recipe, named_folder, read_recipe
+
+if TYPE_CHECKING:
+    from anchorscope.artefacts.finished import FinishedRun
+
+_DATA, _MEASURE, _STATS = "Model and data", "Measurement", "Statistics"
+_EVIDENCE, _RUNNING = "Evidence", "Running"
+_running, _output = in_panel(_RUNNING), in_panel(OUTPUT)
+_COMPLETIONS = {
+    **{name: one_of(words) for name, words in CHOICES.items()},
+    "model": one_of((*EMBEDDED, *(f"shape:{name}" for name in SHAPES))),
+    "device": one_of(("auto", "cpu", "cuda", "balanced")),
+    "datasets": several_of((*BUILT_IN, *WITH_FILE, "file:")),
+    "evidence": several_of((*EVIDENCE, "all")),
+    "keep": several_of(KEEP),
+}
+EXAMPLES = (
+    ("the demo: an embedded model, 600 questions, about six minutes on two cores",
+     "anchorscope run --limit 600 --out runs/demo"),
+    ("your model on your questions", "anchorscope run --model OWNER/NAME --dataset file:questions.csv --out runs/mine"),
+    ("what it would do, without doing it", "anchorscope run --dataset file:questions.csv --dry-run"),
+    ("further experiments into a run that is there; nothing is done twice",
+     "anchorscope run runs/demo/recipe.toml --out runs/demo --evidence matched,wordings"),
+)  # fmt: skip
+"""What people type first, and what for."""
 
 
-def _about(name: str) -> str:
-    """An option's help: the recipe's own words, the choices and the default."""
-    field = Recipe.model_fields[name]
-    text = str(field.description)
-    if name in CHOICES:
-        text += f" One of: {', '.join(CHOICES[name])}."
-    return text if field.default in (None, ()) else f"{text} Default: {_shown(field.default)}."
-
-
-def _shown(value: Any) -> str:
-    return ",".join(value) if isinstance(value, tuple) else str(value)
-
-
-def _option(name: str) -> Any:
-    return typer.Option(f"--{name.replace('_', '-')}", help=_about(name), show_default=False)
+def _option(name: str, panel: str, more: str = "") -> Any:
+    option = "dataset" if name == "datasets" else name.replace("_", "-")
+    return typer.Option(f"--{option}", help=f"{about(name)} {more}".rstrip(), show_default=False,
+                        rich_help_panel=panel, autocompletion=_COMPLETIONS.get(name))  # fmt: skip
 
 
 def run(
     recipe: Annotated[
         Path | None, typer.Argument(help="A recipe file (.toml); without one, the options and their defaults.")
     ] = None,
-    out: Annotated[str | None, typer.Option(help="The run folder. Default: runs/MODEL-DATASETS.")] = None,
-    model: Annotated[str | None, _option("model")] = None,
+    model: Annotated[str | None, _option("model", _DATA)] = None,
     dataset: Annotated[
-        list[str] | None, typer.Option(help=f"{_about('datasets')} Several with commas, or repeat the option.")
+        list[str] | None, _option("datasets", _DATA, "Several with commas, or repeat the option.")
     ] = None,
-    columns: Annotated[list[str] | None, _option("columns")] = None,
-    limit: Annotated[int | None, _option("limit")] = None,
-    site: Annotated[str | None, _option("site")] = None,
-    position: Annotated[str | None, _option("position")] = None,
-    edges: Annotated[str | None, _option("edges")] = None,
-    balance: Annotated[str | None, _option("balance")] = None,
-    group_by: Annotated[str | None, _option("group_by")] = None,
-    exact_tokens: Annotated[str | None, _option("exact_tokens")] = None,
-    random_cuts: Annotated[int | None, _option("random_cuts")] = None,
-    directions: Annotated[int | None, _option("directions")] = None,
-    random_weights: Annotated[bool | None, _option("random_weights")] = None,
+    columns: Annotated[list[str] | None, _option("columns", _DATA)] = None,
+    limit: Annotated[int | None, _option("limit", _DATA)] = None,
+    prompt: Annotated[str | None, _option("prompt", _DATA)] = None,
+    max_new_tokens: Annotated[int | None, _option("max_new_tokens", _DATA)] = None,
+    yes_no: Annotated[str | None, _option("yes_no", _DATA)] = None,
+    on_bad_row: Annotated[str | None, _option("on_bad_row", _DATA)] = None,
+    site: Annotated[str | None, _option("site", _MEASURE)] = None,
+    position: Annotated[str | None, _option("position", _MEASURE)] = None,
+    edges: Annotated[str | None, _option("edges", _MEASURE)] = None,
+    exact_tokens: Annotated[str | None, _option("exact_tokens", _MEASURE)] = None,
+    random_cuts: Annotated[int | None, _option("random_cuts", _MEASURE)] = None,
+    directions: Annotated[int | None, _option("directions", _MEASURE)] = None,
+    balance: Annotated[str | None, _option("balance", _STATS)] = None,
+    group_by: Annotated[str | None, _option("group_by", _STATS)] = None,
+    max_per_class: Annotated[int | None, _option("max_per_class", _STATS)] = None,
+    folds: Annotated[int | None, _option("folds", _STATS)] = None,
+    bootstrap: Annotated[int | None, _option("bootstrap", _STATS)] = None,
+    seed: Annotated[int | None, _option("seed", _STATS)] = None,
     evidence: Annotated[
-        list[str] | None, typer.Option(
-            help=f"{_about('evidence')} Names with commas, or all: {', '.join(EVIDENCE)}.", show_default=False
-        ),
+        list[str] | None, _option("evidence", _EVIDENCE, f"Names with commas, or all: {', '.join(EVIDENCE)}.")
     ] = None,
-    evidence_items: Annotated[int | None, _option("evidence_items")] = None,
-    window: Annotated[int | None, _option("window")] = None,
-    prompt: Annotated[str | None, _option("prompt")] = None,
-    yes_no: Annotated[str | None, _option("yes_no")] = None,
-    on_bad_row: Annotated[str | None, _option("on_bad_row")] = None,
-    seed: Annotated[int | None, _option("seed")] = None,
-    device: Annotated[str | None, _option("device")] = None,
-    dtype: Annotated[str | None, _option("dtype")] = None,
-    batch_tokens: Annotated[int | None, _option("batch_tokens")] = None,
-    max_new_tokens: Annotated[int | None, _option("max_new_tokens")] = None,
-    max_per_class: Annotated[int | None, _option("max_per_class")] = None,
-    folds: Annotated[int | None, _option("folds")] = None,
-    bootstrap: Annotated[int | None, _option("bootstrap")] = None,
-    keep: Annotated[list[str] | None, _option("keep")] = None,
-    keep_layers: Annotated[str | None, _option("keep_layers")] = None,
-    trust_remote_code: Annotated[bool | None, _option("trust_remote_code")] = None,
-    allow_random_weights: Annotated[bool | None, _option("allow_random_weights")] = None,
+    evidence_items: Annotated[int | None, _option("evidence_items", _EVIDENCE)] = None,
+    window: Annotated[int | None, _option("window", _EVIDENCE)] = None,
+    random_weights: Annotated[bool | None, _option("random_weights", _EVIDENCE)] = None,
+    device: Annotated[str | None, _option("device", _RUNNING)] = None,
+    dtype: Annotated[str | None, _option("dtype", _RUNNING)] = None,
+    batch_tokens: Annotated[int | None, _option("batch_tokens", _RUNNING)] = None,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Show what the model would see and what would be run; run nothing.")
+        bool, _running("--dry-run", help="Show what the model would see and what would be run; run nothing.")
     ] = False,
     fresh: Annotated[
-        bool, typer.Option("--fresh/--resume", help="Start the folder over, or go on where a run stopped (default).")
+        bool, _running("--fresh/--resume", help="Start the folder over, or go on where a run stopped (default).")
     ] = False,
-    quiet: Annotated[bool, typer.Option("--quiet", help="No progress; errors only.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object on standard output.")] = False,
+    trust_remote_code: Annotated[bool | None, _option("trust_remote_code", _RUNNING)] = None,
+    allow_random_weights: Annotated[bool | None, _option("allow_random_weights", _RUNNING)] = None,
+    out: Annotated[str | None, _output(help="The run folder. Default: runs/MODEL-DATASETS.")] = None,
+    keep: Annotated[list[str] | None, _option("keep", OUTPUT, "Names with commas.")] = None,
+    keep_layers: Annotated[str | None, _option("keep_layers", OUTPUT)] = None,
+    quiet: Quiet = False,
+    as_json: Annotated[
+        bool, _output("--json", help="The findings as one JSON object on standard output.")
+    ] = False,
 ) -> None:
-    """Answer, label, probe, cut, measure and draw: the ΔP chart of a model on question sets, with its controls."""
+    """Measure where a model's sense of truth comes from: ask, label, probe, cut the key words, draw what is lost."""
     given = {name: value for name, value in locals().items() if name in Recipe.model_fields and value is not None}
     options = {**(read_recipe(recipe) if recipe is not None else {}), **given}
     for name, texts in (("datasets", dataset), ("columns", columns), ("evidence", evidence), ("keep", keep)):
@@ -91,20 +110,46 @@ def run(
     if not quiet:
         say(f"anchorscope: {settled.model} on {', '.join(settled.datasets)} into {folder}")
 
-    from anchorscope.artefacts.finished import read_manifest
+    from anchorscope.artefacts.finished import open_finished
     from anchorscope.pipeline import run_recipe  # only here: help has to come at once
 
     run_recipe(settled, folder, fresh=fresh, progress=listener(quiet))
-    manifest = read_manifest(folder)
-    chart, report = folder / "figures" / "delta_p.png", folder / "report.html"
+    finished = open_finished(folder, checked=False)  # it was written just now
     if as_json:
-        emit_json({"out": str(folder), "chart": str(chart), "report": str(report), "counts": manifest["counts"],
-                   "warnings": manifest["warnings"],
-                   "seconds": round(sum(one["seconds"] for one in manifest["steps"]), 1)})  # fmt: skip
+        emit_json(_record(finished))
     elif not quiet:
-        for warning in manifest["warnings"]:
+        _tell(finished)
+
+
+def _places(folder: Path) -> dict[str, str]:
+    return {"chart": str(folder / "figures" / "delta_p.png"), "report": str(folder / "report.html")}
+
+
+def _record(run: "FinishedRun") -> dict[str, Any]:
+    """The findings of a run, for programs: the card, the readings that no sorting of items goes into, and places."""
+    manifest = run.manifest
+    return {
+        "out": str(run.path),
+        **_places(run.path),
+        "answer": run.card.record(),
+        "observations": [one for one in run.observations if one.get("assignment") is None and one.get("dataset")],
+        "counts": manifest["counts"],
+        "warnings": manifest["warnings"],
+        "seconds": round(sum(one["seconds"] for one in manifest["steps"]), 1),
+    }
+
+
+def _tell(run: "FinishedRun") -> None:
+    """The answer card, then what there is to look at."""
+    from anchorscope.screen.card_letters import print_card
+
+    console.print()
+    print_card(run.card, console)
+    for warning in run.manifest["warnings"]:
+        if warning not in run.card.warnings:
             say(f"warning: {warning}")
-        say(f"chart:  {chart}\nreport: {report}")
+    places, folder = _places(run.path), shlex.quote(str(run.path.parent))
+    say(f"\nreport: {places['report']}\nchart:  {places['chart']}\nall runs in the browser: anchorscope view {folder}")
 
 
 def _show_preview(recipe: Recipe, as_json: bool) -> None:

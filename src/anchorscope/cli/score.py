@@ -8,7 +8,10 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
+from anchorscope.cli.completion import one_of
+from anchorscope.cli.help_texts import OUTPUT, AsJson, Quiet, in_panel
 from anchorscope.cli.terminal import emit_json, harmless, listener, say, user_errors
+from anchorscope.datasets.reading import ON_BAD_ROW
 
 if TYPE_CHECKING:
     from anchorscope.detecting.score import Scored
@@ -19,6 +22,13 @@ IN_WORDS = {
     "out-of-range": "out of range: unlike the training data",
 }
 """Verdicts as a person reads them."""
+EXAMPLES = (
+    ("one question; the model answers it", 'anchorscope score --detector runs/demo/detectors/anchor "Who wrote Emma?"'),
+    ("an answer that you have", 'anchorscope score --detector BUNDLE "Who wrote Emma?" --answer "Jane Austen"'),
+    ("a file of them", "anchorscope score --detector BUNDLE answers.csv --out scored.csv"),
+)  # fmt: skip
+"""What people type first, and what for."""
+_what, _how, _output = in_panel("Detector and answers"), in_panel("Running"), in_panel(OUTPUT)
 _STOPPED = "stopped; nothing half made was kept, the same command starts again"
 _SHOWN, _LONG = 40, 60
 
@@ -30,29 +40,31 @@ def score(
             help="A question in quotes, a question file (with or without a column model_answer), or a dataset.",
         ),
     ],
-    detector: Annotated[Path, typer.Option(help="The bundle: a folder that anchorscope detect has written.")],
-    answer: Annotated[str | None, typer.Option(help="The answer to the question; else the model answers.")] = None,
+    detector: Annotated[Path, _what(help="The bundle: a folder that anchorscope detect has written.")],
+    answer: Annotated[str | None, _what(help="The answer to the question; else the model answers.")] = None,
     model: Annotated[
-        str | None, typer.Option(help="Where the detector's model is, if not where it was in training.")
+        str | None, _what(help="Where the detector's model is, if not where it was in training.")
     ] = None,
     risk: Annotated[
         float | None,
-        typer.Option(help="The share of wrong answers among accepted ones; one that the detector was trained for."),
+        _what(help="The share of wrong answers among accepted ones; one that the detector was trained for."),
     ] = None,
     generate: Annotated[
-        bool, typer.Option("--generate/--no-generate", help="Whether the model may answer what has no answer.")
+        bool, _what("--generate/--no-generate", help="Whether the model may answer what has no answer.")
     ] = True,
-    out: Annotated[Path | None, typer.Option(help="Write the rows to FILE.csv, .parquet or .jsonl.")] = None,
+    out: Annotated[Path | None, _output(help="Write the rows to FILE.csv, .parquet or .jsonl.")] = None,
     columns: Annotated[
         list[str] | None,
-        typer.Option(metavar="NAME=COLUMN,...", help="Which of your columns is what: question=prompt."),
+        _what(metavar="NAME=COLUMN,...", help="Which of your columns is what: question=prompt."),
     ] = None,
-    on_bad_row: Annotated[str, typer.Option(help="What a bad row of a file does: fail, or skip and count.")] = "fail",
-    device: Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:N or balanced.")] = "auto",
-    dtype: Annotated[str, typer.Option(help="Precision of the model; auto is that of the training.")] = "auto",
-    batch_tokens: Annotated[int | None, typer.Option(min=1, help="Tokens run together; found where not given.")] = None,
-    quiet: Annotated[bool, typer.Option("--quiet", help="No progress; errors only.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object on standard output.")] = False,
+    on_bad_row: Annotated[
+        str, _what(help="What a bad row of a file does: fail, or skip and count.", autocompletion=one_of(ON_BAD_ROW))
+    ] = "fail",
+    device: Annotated[str, _how(help="auto, cpu, cuda, cuda:N or balanced.")] = "auto",
+    dtype: Annotated[str, _how(help="Precision of the model; auto is that of the training.")] = "auto",
+    batch_tokens: Annotated[int | None, _how(min=1, help="Tokens run together; found where not given.")] = None,
+    quiet: Quiet = False,
+    as_json: AsJson = False,
 ) -> None:
     """Say how probable it is that answers are true, and which to accept."""
     from anchorscope.detecting.score import ScoreOptions  # only here: help has to come at once

@@ -1,4 +1,4 @@
-"""`anchorscope show`: one item of a finished run in the terminal, or a list of items to choose from.
+"""`anchorscope show`: one item of a finished run in the terminal, or its answer card and items to choose from.
 
 The same as the explorer of report.html: the question with its exact words, the answer and its verdict, the pathway by
 every rule, and what every intervention did. The result goes to standard output, advice to standard error.
@@ -24,6 +24,12 @@ if TYPE_CHECKING:  # polars and the report are imported when a run is opened: he
 
     from anchorscope.artefacts.finished import FinishedRun
 
+EXAMPLES = (
+    ("the answer card, and a few items", "anchorscope show runs/demo"),
+    ("items with these words", "anchorscope show runs/demo --search capital"),
+    ("one item", "anchorscope show runs/demo atlas/ITEM"),
+)
+"""What people type first, and what for."""
 _FEW, _MANY, _NEAREST = 10, 50, 3
 _LONG, _LONGEST_ID = 70, 200
 _ONE_LINE_PER_ROW = 100_000  # columns of a pipe
@@ -36,7 +42,8 @@ def show(
     item: Annotated[
         str | None,
         typer.Argument(
-            metavar="ITEM", help="An item's id, or DATASET/ID. Without it: a few items.", show_default=False
+            metavar="ITEM", show_default=False,
+            help="An item's id, or DATASET/ID. Without it: the answer card and a few items.",
         ),
     ] = None,
     search: Annotated[
@@ -46,7 +53,7 @@ def show(
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object on standard output.")] = False,
     quiet: Annotated[bool, typer.Option("--quiet", help="No advice.")] = False,
 ) -> None:
-    """Show one item of a finished run: its question, answer, pathways, and what every intervention did to it."""
+    """Show what a finished run found, or one of its items: question, answer, pathways, what every cut did to it."""
     with user_errors(stopped="stopped"):
         if item is not None and search is not None:
             raise UserError(f"Either an item ({item!r}) or --search {search!r}: leave one of them out.")
@@ -101,11 +108,14 @@ def _list(run: "FinishedRun", search: str | None, as_json: bool, quiet: bool) ->
     # Used items first: of the others there is less to see.
     rows = sorted(found.select(_LISTED).iter_rows(named=True), key=lambda row: row["status"] != "used")
     if as_json:
-        return emit_json({"run": run.path, "search": search, "found": len(rows), "items": rows})
+        answer = {} if search is not None else {"answer": run.card.record()}
+        return emit_json({"run": run.path, **answer, "search": search, "found": len(rows), "items": rows})
     if search is not None and not rows:
         say(f"no item of {run.path} has all of these words: {search!r}", quiet)
         return
     shown = rows[: _FEW if search is None else _MANY]
+    if search is None:
+        _print_card(run)
     _print_list(shown)
     command = f"anchorscope show {shlex.quote(str(run.path))}"
     if len(shown) < len(rows):
@@ -113,6 +123,15 @@ def _list(run: "FinishedRun", search: str | None, as_json: bool, quiet: bool) ->
     if shown:
         name = f"{shown[0]['dataset']}/{shown[0]['item_id']}"
         say(f"{'' if len(shown) < len(rows) else chr(10)}open one with: {command} {harmless(shlex.quote(name))}", quiet)
+
+
+def _print_card(run: "FinishedRun") -> None:
+    from anchorscope.cli.item_page import page
+    from anchorscope.screen.card_letters import print_card
+
+    with page() as console:
+        print_card(run.card, console)
+        console.print("\nA few items")
 
 
 def _matching(items: "pl.DataFrame", text: str) -> "pl.DataFrame":

@@ -3,42 +3,51 @@
 from dataclasses import fields, replace
 from typing import Annotated, Any
 
-import typer
-
 from anchorscope.catalogue import RATED
+from anchorscope.cli.completion import several_of
+from anchorscope.cli.help_texts import OUTPUT, AsJson, Quiet, in_panel
 from anchorscope.cli.terminal import emit_json, listener, say
 from anchorscope.errors import UserError
 from anchorscope.recipe import named_folder
 
+EXAMPLES = (
+    ("everything, into runs/validate", "anchorscope validate"),
+    ("a quick look", "anchorscope validate --items 240 --worlds one-pathway --world-items 300 --replicas 2"),
+)
+"""What people type first, and what for."""
+_what, _stats, _running = in_panel("What is planted and rated"), in_panel("Statistics"), in_panel("Running")
+_output = in_panel(OUTPUT)
 _SHARES = "question-true=0.2,question-false=0.2,answer-true=0.2,answer-false=0.2,both-true=0.1,both-false=0.1"
 
 _FEWEST = 120  # items of a world: every half, fold and inner fold needs true and false ones of every relation
 
 
 def validate(
-    out: Annotated[str, typer.Option(help="The folder for the run, the tables and the page.")] = "runs/validate",
-    items: Annotated[int, typer.Option(help="Planted items.", min=120)] = 1200,
+    out: Annotated[str, _output(help="The folder for the run, the tables and the page.")] = "runs/validate",
+    items: Annotated[int, _what(help="Planted items.", min=120)] = 1200,
     shares: Annotated[
-        str | None, typer.Option(help=f"Shares of the six kinds of items; they add up to 1. Default: {_SHARES}.")
+        str | None, _what(help=f"Shares of the six kinds of items; they add up to 1. Default: {_SHARES}.")
     ] = None,
     evidence: Annotated[
-        str, typer.Option(help=f"Which experiments to rate: names with commas, or all: {', '.join(RATED)}.")
+        str,
+        _what(help=f"Which experiments to rate: names with commas, or all: {', '.join(RATED)}.",
+              autocompletion=several_of((*RATED, "all"))),
     ] = "all",
-    seed: Annotated[int, typer.Option(help="Seed of the items and of every draw.", min=0)] = 0,
-    bootstrap: Annotated[int, typer.Option(help="Resamples behind every interval.", min=100)] = 2000,
-    worlds: Annotated[str, typer.Option(help="Which harder worlds: names with commas, or all.")] = "all",
+    seed: Annotated[int, _stats(help="Seed of the items and of every draw.", min=0)] = 0,
+    bootstrap: Annotated[int, _stats(help="Resamples behind every interval.", min=100)] = 2000,
+    worlds: Annotated[str, _what(help="Which harder worlds: names with commas, or all.")] = "all",
     world_items: Annotated[
-        str, typer.Option(help="Numbers of items in the harder worlds, with commas.")
+        str, _what(help="Numbers of items in the harder worlds, with commas.")
     ] = "300,1000,3000",
     replicas: Annotated[
-        int | None, typer.Option(help="Replicas of every world. Default: a few (12 of 1000 items).", min=1)
+        int | None, _what(help="Replicas of every world. Default: a few (12 of 1000 items).", min=1)
     ] = None,
-    device: Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.")] = "auto",
+    device: Annotated[str, _running(help="auto, cpu, cuda or cuda:N.")] = "auto",
     fresh: Annotated[
-        bool, typer.Option("--fresh/--resume", help="Start the folder over, or go on where a run stopped (default).")
+        bool, _running("--fresh/--resume", help="Start the folder over, or go on where a run stopped (default).")
     ] = False,
-    quiet: Annotated[bool, typer.Option("--quiet", help="No progress; errors only.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object on standard output.")] = False,
+    quiet: Quiet = False,
+    as_json: AsJson = False,
 ) -> None:
     """Run every experiment on a model whose pathways were planted, and report how well each one finds them."""
     named = tuple(part for part in evidence.split(",") if part)

@@ -46,7 +46,7 @@ class Comparison:
 
     @cached_property
     def observations(self) -> list[dict[str, Any]]:
-        """The readings across models, the claims, and each run's own main readings."""
+        """The readings across models, each run's own main readings, and claims where they were asked for."""
         found: list[dict[str, Any]] = json.loads((self.path / "observations.json").read_text(encoding="utf-8"))
         return found
 
@@ -59,18 +59,22 @@ def compare(
     assignment: str = "plain",
     order: str = "size",
     allow: str | Sequence[str] = (),
+    names: str | Sequence[str] = (),
+    claims: bool = False,
     progress: Progress | None = None,
 ) -> Comparison:
     """Puts finished runs side by side into the folder `out`; the options are those of `anchorscope compare`.
 
-    A run is its folder, or what `anchorscope.run` and `anchorscope.open_run` return.
+    A run is its folder, or what `anchorscope.run` and `anchorscope.open_run` return. `names` are labels in the order of
+    the runs, as a list or with commas. With `claims` those of earlier readings are judged too, and one run is enough.
     """
     for kind, chosen, known in (("assignment", assignment, tuple(RULES)), ("order", order, ORDERS)):
         if chosen not in known:
             raise unknown(kind, chosen, known)
     allowed = check_allowed((allow,) if isinstance(allow, str) else tuple(allow))
     paths = [Path(getattr(run, "path", run)) for run in runs]
-    named = open_runs(paths, order)
+    labels = [name.strip() for name in (names.split(",") if isinstance(names, str) else names)]
+    named = open_runs(paths, order, labels, one_is_enough=claims)
     found = differences(named, allowed)
     compared = Compared(
         runs=tuple(one.findings for one in named),
@@ -78,14 +82,19 @@ def compare(
         assignment=assignment,
         relative_depth=relative_depth,
         flags=tuple(Flag(one.words, one.reason, one.refused) for one in found),
-        command=_command([one.folder for one in named], assignment, relative_depth, order, sorted(allowed)),
+        command=_command(paths, Path(out), {
+            "names": ",".join(labels), "assignment": "" if assignment == "plain" else assignment,
+            "order": "" if order == "size" else order, "relative-depth": relative_depth, "claims": claims,
+            "allow": ",".join(sorted(allowed)),
+        }),
     )
     _check_rule(compared)
     place = Path(out)
     with fresh_folder(place, paths) as half_made:
         _curves(named).write_csv(half_made / "curves.csv")
-        write_comparison(compared, half_made, progress or Silent())
-        _FOLDER.seal(half_made, _manifest(named, compared, found, order))
+        answer = write_comparison(compared, half_made, progress or Silent(), claims)
+        manifest = _manifest(named, compared, found, {"order": order, "claims": claims})
+        _FOLDER.seal(half_made, {"answer": answer, **manifest})
     return Comparison(place)
 
 
@@ -106,7 +115,9 @@ def _curves(named: Sequence[NamedRun]) -> pl.DataFrame:
     return pl.concat(tables, how="diagonal_relaxed")
 
 
-def _manifest(named: Sequence[NamedRun], compared: Compared, found: Sequence[Difference], order: str) -> dict[str, Any]:
+def _manifest(
+    named: Sequence[NamedRun], compared: Compared, found: Sequence[Difference], options: dict[str, Any]
+) -> dict[str, Any]:
     """What was compared, for programs and for those who want to do it again."""
     return {
         "runs": [
@@ -123,7 +134,7 @@ def _manifest(named: Sequence[NamedRun], compared: Compared, found: Sequence[Dif
             for one in named
         ],
         "differences": [one.record() for one in found],
-        "options": {"assignment": compared.assignment, "relative_depth": compared.relative_depth, "order": order},
+        "options": {"assignment": compared.assignment, "relative_depth": compared.relative_depth, **options},
         "command": compared.command,
         "versions": {name: _version(name) for name in ("anchorscope", "polars", "numpy", "matplotlib")},
     }
@@ -136,13 +147,10 @@ def _version(name: str) -> str:
         return "not installed as a package"
 
 
-def _command(folders: Sequence[str], assignment: str, relative: bool, order: str, allowed: Sequence[str]) -> str:
-    """What repeats it, with the folders' names alone."""
-    options = [] if assignment == "plain" else ["--assignment", assignment]
-    options += ["--relative-depth"] if relative else []
-    options += [] if order == "size" else ["--order", order]
-    options += ["--allow", ",".join(allowed)] if allowed else []
-    return shlex.join(["anchorscope", "compare", *folders, "--out", "NEW_FOLDER", *options])
+def _command(paths: Sequence[Path], out: Path, options: dict[str, str | bool]) -> str:
+    """What repeats it, ready to be pasted: the folders as they were given, and every option that was set."""
+    told = [part for name, value in options.items() if value for part in (f"--{name}", value) if isinstance(part, str)]
+    return shlex.join(["anchorscope", "compare", *map(str, paths), "--out", str(out), *told])
 
 
 MANIFEST = "comparison.json"

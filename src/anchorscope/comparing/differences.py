@@ -28,7 +28,7 @@ class NamedRun:
     """One run of a comparison."""
 
     name: str
-    """The model's name, with a number where several runs would share it."""
+    """As the user calls it, or the model's name, with a number where several runs would share it."""
     folder: str
     """The name of its folder, with as much of the way there as tells it from the others; the rest is the user's own
     business."""
@@ -40,21 +40,45 @@ class NamedRun:
         return replace(self.run.findings, model=self.name)
 
 
-def open_runs(paths: Sequence[Path], order: str = "size") -> list[NamedRun]:
-    """The finished runs in these folders, named and in order."""
-    if len(paths) < 2:
+def open_runs(
+    paths: Sequence[Path], order: str = "size", names: Sequence[str] = (), *, one_is_enough: bool = False
+) -> list[NamedRun]:
+    """The finished runs in these folders, in order, under these names or their models'."""
+    if len(paths) < 2 and not (one_is_enough and paths):
         found = f"only {str(paths[0])!r} was given" if paths else "none was given"
-        raise UserError(f"A comparison needs at least two finished run folders, and {found}; name another one.")
+        alone = ", or judge the claims of earlier readings on it alone with --claims" if paths else ""
+        raise UserError(f"A comparison needs at least two finished run folders, and {found}; name another one{alone}.")
+    check_names(names, len(paths))
     places = [path.resolve() for path in paths]
     repeated = [str(path) for path, place in zip(paths, places, strict=True) if places.count(place) > 1]
     if repeated:
         raise UserError(f"The run {repeated[0]!r} is named twice; a comparison needs runs in different folders.")
-    runs = [_whole(open_finished(path)) for path in paths]
+    opened = [_whole(open_finished(path)) for path in paths]
+    runs = list(zip(names or [run.manifest["model"]["name"] for run in opened], opened, strict=True))
     if order == "size":
-        runs = sorted(runs, key=lambda run: run.manifest["model"]["parameters"])  # stable: equal sizes stay as given
-    names = unique_names([run.manifest["model"]["name"] for run in runs])
-    folders = unique_folders([run.path.resolve() for run in runs])
-    return [NamedRun(*one) for one in zip(names, folders, runs, strict=True)]
+        runs.sort(key=lambda pair: pair[1].manifest["model"]["parameters"])  # stable: equal sizes stay as given
+    called = unique_names([name for name, _ in runs])
+    folders = unique_folders([run.path.resolve() for _, run in runs])
+    return [NamedRun(name, folder, run) for name, folder, (_, run) in zip(called, folders, runs, strict=True)]
+
+
+def check_names(names: Sequence[str], runs: int) -> None:
+    """Names that a user gave: none at all, or one for every run, none empty and none twice."""
+    if not names:
+        return
+    shown = ", ".join(map(repr, names))
+    example = f"--names {','.join('ABCDEFGHIJKLMNOPQRSTUVWXYZ'[:runs])}"
+    if len(names) != runs:
+        wrong = f"there {'is' if len(names) == 1 else 'are'} {len(names)} ({shown}) for {runs} run{'s' * (runs != 1)}"
+    elif any("," in name for name in names):
+        wrong = f"one of {shown} has a comma"
+    elif not all(name.strip() for name in names):
+        wrong = f"one of {shown} is empty"
+    elif len(set(names)) < len(names):
+        wrong = f"{max(names, key=names.count)!r} is given twice"
+    else:
+        return
+    raise UserError(f"--names takes one name per run, in the order of the runs, and {wrong}. For example: {example}.")
 
 
 def unique_names(models: Sequence[str]) -> list[str]:

@@ -16,7 +16,7 @@ have; of equals the one that comes first:
 import random
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from anchorscope.datasets.question import Question, asks_yes_no
@@ -125,9 +125,11 @@ def _answer_kind(answer: str, asks_when: bool) -> str:
     return "name" if any(letter.isalpha() and not letter.islower() for letter in first) else "other"
 
 
-def take_survey(questions: Iterable[Question], examples: int = 3, seed: int = 0) -> Survey:
-    """Reads the questions once and counts."""
-    tally = _Tally(examples, seed)
+def take_survey(
+    questions: Iterable[Question], examples: int = 3, seed: int = 0, each: Callable[[Question], None] | None = None
+) -> Survey:
+    """Reads the questions once and counts; `each` sees every different question."""
+    tally = _Tally(examples, seed, each)
     for question in questions:
         tally.add(question)
     return tally.result()
@@ -136,7 +138,7 @@ def take_survey(questions: Iterable[Question], examples: int = 3, seed: int = 0)
 class _Tally:
     """The counters while the rows go by."""
 
-    def __init__(self, examples: int, seed: int) -> None:
+    def __init__(self, examples: int, seed: int, each: Callable[[Question], None] | None) -> None:
         self.read = self.wordless = self.answers = self.short = self.parenthesised = self.labelled_true = 0
         self.seen: set[int] = set()
         self.answer_counts: Counter[int] = Counter()
@@ -146,7 +148,7 @@ class _Tally:
         self.relations: Counter[str] = Counter()
         self.metadata: Counter[str] = Counter()
         self.reservoir: list[tuple[int, Question]] = []
-        self.wanted, self.random = examples, random.Random(seed)
+        self.wanted, self.random, self.each = examples, random.Random(seed), each
 
     def add(self, question: Question) -> None:
         self.read += 1
@@ -155,6 +157,8 @@ class _Tally:
             return
         self.seen.add(digest)
         self._draw(question)
+        if self.each is not None:
+            self.each(question)
         spoken = words(question.question)
         self.wordless += not spoken
         self.word_counts[len(question.question.split())] += 1

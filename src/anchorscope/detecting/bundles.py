@@ -9,7 +9,7 @@ import polars as pl
 from jaxtyping import Int
 
 from anchorscope.answers.template import Template
-from anchorscope.artefacts.publish import versions
+from anchorscope.artefacts.run_facts import versions
 from anchorscope.catalogue import DETECTORS
 from anchorscope.detecting.read_runs import RunDataset
 from anchorscope.detectors.evaluation import Dataset, TrainedOn

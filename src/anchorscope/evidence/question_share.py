@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 import torch
@@ -30,6 +31,11 @@ class ShareItems:
     relations: Sequence[str | None]
     item_ids: Sequence[str]
     seed: int
+
+    @cached_property
+    def halves(self) -> Halves:
+        """Their half splits: dealt out once, as every cut and null asks for them."""
+        return make_halves(self.groups, truth_strata(self.labels, self.relations), self.seed, self.item_ids)
 
 
 @dataclass(frozen=True)
@@ -64,7 +70,7 @@ def question_shares(
     progress: Progress,
 ) -> Shares:
     """Λ's parts from clean and cut states along their principal directions, [place, layer, item, direction] each."""
-    halves = share_halves(items)
+    halves = items.halves
     n_layers = principal[CLEAN].shape[1]
     clean = principal[CLEAN].flatten(0, 1)
     evidence = clean_evidence(clean, halves, items.labels, device, progress)
@@ -83,16 +89,11 @@ def question_shares(
     return Shares(found, n_layers, headline)
 
 
-def share_halves(items: ShareItems) -> Halves:
-    """The half splits of a dataset's items."""
-    return make_halves(items.groups, truth_strata(items.labels, items.relations), items.seed, items.item_ids)
-
-
 def knockout_share(
     clean: Tensor, cut: Tensor, items: ShareItems, device: str | torch.device, progress: Progress, name: str
 ) -> Lost:
     """What a cut takes, from clean and cut states at one place, [layer, item, direction] each."""
-    halves = share_halves(items)
+    halves = items.halves
     evidence = clean_evidence(clean, halves, items.labels, device, progress, f"question share: probes, {name}")
     title = f"question share: {name}"
     return lost_evidence(evidence, cut, halves, items.labels, items.folds, device, progress, title)
@@ -102,7 +103,7 @@ def held_out_scores(
     states: Tensor, items: ShareItems, device: str | torch.device, progress: Progress | None = None, name: str = ""
 ) -> NDArray[np.floating]:
     """Log-odds [layer, item] by probes of the other half, mean over the splits."""
-    halves = share_halves(items)
+    halves = items.halves
     found = clean_evidence(states, halves, items.labels, device, progress, f"question share: probes, {name}")
     return found.held_out(halves).mean(1).numpy()
 
@@ -116,7 +117,7 @@ def permuted_share(
     Labels are permuted within their relation, probes are fitted on them anew.
     """
     labels = permuted_labels(items)
-    halves = share_halves(replace(items, labels=labels))
+    halves = replace(items, labels=labels).halves
     evidence: CleanEvidence = clean_evidence(clean, halves, labels, device, progress, "question share: permuted labels")
     found = lost_evidence(evidence, cut, halves, labels, items.folds, device, progress, "question share: permuted")
     # Of labels that mean nothing the probes learn nothing: their sums vary with the measured items alone.

@@ -23,7 +23,6 @@ from anchorscope.evidence.question_share import (
     Shares,
     held_out_scores,
     permuted_labels,
-    share_halves,
 )
 from anchorscope.evidence.share_features import features_of, taken_out
 from anchorscope.evidence.share_nulls import RANDOM_WEIGHTS
@@ -138,7 +137,7 @@ def _further(
     device: str | torch.device,
 ) -> Iterator[ShareTest]:  # fmt: skip
     """The share once words, confidence and relation are taken out, and features that go with it."""
-    halves = share_halves(items)
+    halves = items.halves
     evidence = clean_evidence(states.clean, halves, items.labels, device)
     name, given = taken_out(used, confidence)
     n = len(used)

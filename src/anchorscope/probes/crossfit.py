@@ -24,8 +24,6 @@ from anchorscope.stats.streams import priorities
 
 PROBES = ("full", "a", "b")
 """Names of the probes of a fold."""
-MIN_PER_CLASS = 30
-"""True and false answers needed: below that an inner training half holds fewer than ten of each."""
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,6 @@ word comes from the readings of the run, so that the card cannot say more than t
 notebook and `anchorscope view` show the same card.
 """
 
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -16,12 +15,12 @@ from anchorscope.report.next_steps import next_steps
 from anchorscope.report.page_writer import fragment
 from anchorscope.report.palette import display_name
 from anchorscope.report.shares import LOWER, PROBE, UPPER, has_shares, result_of, share_at, share_layer, truth_readers
+from anchorscope.report.statements.control_statements import CURVE_CONTROLS, SHARE_CONTROLS
 from anchorscope.report.statements.layer_band import layer_names
-from anchorscope.report.statements.reading_record import Reading
-from anchorscope.report.statements.share_controls import SHARE_CONTROLS
-from anchorscope.report.statements.share_tests import needed_items
+from anchorscope.report.statements.share_statements import needed_items
+from anchorscope.report.statements.statement import Reading, estimate_in
 from anchorscope.report.verdicts import Verdict, all_of
-from anchorscope.report.wording import MISSING, estimate, listing, number, short_percent, spanned
+from anchorscope.report.wording import MISSING, count, estimate, listing, number, short_percent, spanned
 from anchorscope.stats.estimate import Estimate
 
 MARKS: dict[Verdict, str] = {"holds": "✓", "does not hold": "✗", "undecided": "?"}
@@ -168,7 +167,7 @@ class _Said:
         findings = self.findings
 
         def gain(dataset: str) -> Estimate | None:
-            return _found(self.one(dataset, "adds_to_confidence"))
+            return estimate_in(self.one(dataset, "adds_to_confidence"))
 
         def tell(dataset: str) -> str:
             both, alone = nested_auc(findings, dataset, kind="nested+confidence"), auc_of(
@@ -192,9 +191,14 @@ class _Said:
 
     def share_tile(self) -> Tile:
         """The question share against what random words take."""
+        several = len(self.findings.datasets) > 1
+
         def tell(dataset: str) -> str:
-            random = estimate(self.share(dataset, "random"), 0, 100.0, "\u00a0%")
-            return f"random words {random}, layer {share_layer(self.findings, dataset)}"
+            share, layer = self.share(dataset), share_layer(self.findings, dataset)
+            if share is None:
+                return "could not be measured at the layer that is tested"
+            own = f"{_share(share)}, " if several else ""
+            return f"{own}random words {_share(self.share(dataset, 'random'))}, layer {layer}"
 
         figure = self.figure(self.share, 0, 100.0, "\u00a0%")
         return Tile("How much of its evidence needs the question?", figure, f"{_capital(self.each(tell))}.",
@@ -211,48 +215,48 @@ class _Said:
             return f"{thirds[0]} in the lower third, {thirds[1]} in the upper, held out"
 
         verdict = self.verdict("items_differ")
-        needed = needed_items(gap(self.findings.datasets[0])) if len(self.findings.datasets) == 1 else ""
-        more = needed.removeprefix(", ").replace("would give", "items would give") if verdict == "undecided" else ""
-        detail = f"{_capital(self.each(tell))}." + (f" {_capital(more)}." if more else "")
+        needed = [needed_items(gap(dataset)) for dataset in self.findings.datasets]
+        most = max((one for one in needed if one), default=None) if verdict == "undecided" else None
+        more = f" About {count(most)} items would narrow it to ±10 points." if most else ""
+        detail = f"{_capital(self.each(tell))}.{more}"
         return Tile("Do items differ in it?", self.figure(gap, 0, 100.0, " points"), detail, verdict)
 
     def controls_tile(self) -> Tile:
         """Which controls fail, or may; at which layers."""
-        asked = [one for one in self.observations if one["claim"] in SHARE_CONTROLS and one["dataset"] is not None]
+        asked = [one for one in self.observations if one["claim"] in _CONTROLS and one["key"]]
         failed = [one for one in asked if one["verdict"] == "does not hold"]
         doubted = [one for one in asked if one["verdict"] == "undecided" and one["doubtful_layers"]]
         verdict: Verdict = "does not hold" if failed else "undecided" if doubted or not asked else "holds"
         if not asked:
             return Tile("What failed?", MISSING, "No control was measured.", verdict)
         beyond = failed or doubted
-        figure = (f"{len(failed)} of {len(asked)} controls" if failed
-                  else f"none surely; {len(doubted)} of {len(asked)} in doubt" if doubted else f"none of {len(asked)}")
-        details = [self._failing(one) for one in beyond]
-        detail = f"{'; '.join(details)}." if details else "Every control stays within its limit at every layer."
+        all_of_them = f"of {len(asked)} controls"
+        figure = (f"{len(failed)} {all_of_them}" if failed
+                  else f"nothing surely; {len(doubted)} {all_of_them} in doubt" if doubted else "nothing")  # fmt: skip
+        details = [f"{self._failing(one)}." for one in beyond]
+        if failed and doubted:
+            names = [f"{_name(self.findings, one)}{one['topic'].lower()}" for one in doubted]
+            details.append(f"In doubt: {listing(names)}.")
+        detail = " ".join(details) or f"All {len(asked)} controls stay within their limits at every layer."
         return Tile("What failed?", figure, detail, verdict)
 
     def _failing(self, one: Reading) -> str:
         layers = one["failing_layers"] or one["doubtful_layers"]
         where = f" at {layer_names(tuple(layers))}" if layers else ""
-        name = f"{display_name(one['dataset'])}: " if len(self.findings.datasets) > 1 else ""
-        return f"{name}{CONTROL_FAILS[one['claim']]}{where}"
+        return f"{_name(self.findings, one)}{_CONTROLS[one['claim']].fails}{where}"
 
 
-CONTROL_FAILS = {
-    "share_random_small": "Random words take more than a quarter of the share",
-    "share_random_mass_small": "Random words of equal attention take more than a quarter",
-    "share_floor_small": "Nothing cut loses more than a tenth",
-    "share_permuted_zero": "Permuted labels give a share",
-    "share_random_weights": "Random weights have more than a quarter of the share",
-}
-"""What has gone wrong where a control fails."""
+_CONTROLS = {statement.claim: statement for statement in (*SHARE_CONTROLS, *CURVE_CONTROLS)}
 
 
-def _found(reading: Reading | None) -> Estimate | None:
-    if reading is None or reading["value"] is None:
-        return None
-    low, high = (math.nan if reading[end] is None else reading[end] for end in ("ci_low", "ci_high"))
-    return Estimate(reading["value"], low, high, reading["n"], reading["method"])
+def _name(findings: Findings, one: Reading) -> str:
+    """Which dataset, where there are several."""
+    return f"{display_name(one['dataset'])}: " if len(findings.datasets) > 1 else ""
+
+
+def _share(found: Estimate | None) -> str:
+    """48 % [34, 64]."""
+    return estimate(found, 0, 100.0, "\u00a0%")
 
 
 def _auc(found: Estimate | None) -> str:

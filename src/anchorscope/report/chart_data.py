@@ -1,24 +1,37 @@
-"""What the page's charts can show, as compact JSON: one list of whole numbers per curve, not one object per point.
+"""The charts to touch, of one run or of several side by side: which lines they can show, and under which choices.
 
 Values are stored in thousandths of a point (ΔP) and ten-thousandths (AUC, question share): what is shown is rounded
 once more, and must not come out differently from the tables. A run with many experiments may have more curves than a
 page should carry. Then what a reader would miss least goes first: further interventions at other sites and positions
-than the chart's, the splits by truth there, the splits of further interventions, other by_site.
+than the chart's, the splits by truth there, the splits of further interventions, other sites.
 """
 
-import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import polars as pl
 
 from anchorscope.catalogue import INTERVENTIONS, intervention_label
 from anchorscope.report.assignment_rules import MENU_TITLES
-from anchorscope.report.charts.auc_charts import BASELINES
-from anchorscope.report.experiments.experiment_rows import TRUTHS, present
+from anchorscope.report.auc_data import probe_chart, surviving_chart
+from anchorscope.report.charts.delta_p import delta_p_span, own_probe
+from anchorscope.report.charts.live_chart import (
+    OWN,
+    Axis,
+    LiveChart,
+    LivePanel,
+    Menu,
+    chart_menu,
+    choices_of,
+    live_lines,
+    place_menus,
+)
+from anchorscope.report.charts.question_share import HIGHEST, LOWEST
+from anchorscope.report.experiments.experiment_rows import TRUTHS
 from anchorscope.report.findings import Findings
-from anchorscope.report.palette import GROUPS, dataset_styles, display_name
-from anchorscope.report.shares import CONTROLS, share_layer
+from anchorscope.report.looks import group_id, group_looks, share_id, share_looks
+from anchorscope.report.palette import dataset_styles
+from anchorscope.report.shares import LOWER, UPPER, share_layer
 
 MOST_POINTS = 140_000  # about three megabytes
 MAIN_INTERVENTIONS = ("knockout", "direct", "random", "none")
@@ -26,73 +39,135 @@ MAIN_INTERVENTIONS = ("knockout", "direct", "random", "none")
 CURVE_SCALE = 1_000
 SCORE_SCALE = 10_000
 
-_CURVE_KEYS = ("dataset", "site", "position", "intervention", "probe", "assignment", "group", "truth")
-_SCORE_KEYS = ("dataset", "intervention", "kind", "site", "position")
-_SHARE_KEYS = ("dataset", "site", "position", "intervention", "group", "truth")
+Runs = Sequence[Findings]
 
 
 def page_data(findings: Findings, most_points: int = MOST_POINTS) -> dict[str, Any]:
-    """Everything that the interactive charts draw from."""
-    all_curves = _curves(findings)
-    curves = _that_fit(findings, all_curves, most_points)
-    scores = findings.probe_scores.filter(pl.col("dataset").is_in(findings.datasets) & pl.col("auc").is_finite())
-    return {
-        "model": findings.model,
-        "layers": findings.n_layers,
-        "site": findings.site,
-        "position": findings.position,
-        "datasets": dataset_entries(findings.datasets),
-        "groups": list(GROUPS),
-        "rules": _named(present(curves, "assignment", tuple(MENU_TITLES)), MENU_TITLES),
-        "sites": present(curves, "site", (findings.site,)),
-        "positions": present(curves, "position", (findings.position,)),
-        "interventions": [
-            [name, intervention_label(name)] for name in present(curves, "intervention", tuple(INTERVENTIONS))
-        ],
-        "truths": _named(present(curves, "truth", tuple(TRUTHS)), TRUTHS),
-        "references": _references(findings),
-        "curves": {"scale": CURVE_SCALE, "rows": _rows(curves, _CURVE_KEYS, "delta_p", findings.n_layers, CURVE_SCALE)},
-        "all_curves_here": curves.height == all_curves.height,
-        "scores": {"scale": SCORE_SCALE, "rows": _rows(
-            scores.filter(pl.col("layer").is_not_null()), _SCORE_KEYS, "auc", findings.n_layers, SCORE_SCALE)},
-        "baselines": _baselines(scores),
-        "shares": _shares(findings),
-    }  # fmt: skip
+    """All charts of a run's page, by the id of the element that they are drawn into."""
+    charts = {"share-view": share_chart([findings], findings.datasets),
+              "delta-p-view": delta_p_chart([findings], findings.datasets, most_points=most_points),
+              "probe-view": probe_chart(findings), "surviving-view": surviving_chart(findings)}  # fmt: skip
+    return {"model": findings.model, "views": live_records(charts)}
 
 
-def _shares(findings: Findings) -> dict[str, Any]:
-    """The question share of every place, with the layer at which it is tested."""
-    known = pl.col("share").is_finite() & pl.col("dataset").is_in(findings.datasets)
-    rows = findings.question_share.filter(known)
-    tested = {name: share_layer(findings, name) for name in findings.datasets} if rows.height else {}
-    return {
-        "scale": SCORE_SCALE,
-        "rows": _rows(rows, _SHARE_KEYS, "share", findings.n_layers, SCORE_SCALE),
-        "controls": [[name, CONTROLS[name]] for name in present(rows, "intervention", tuple(CONTROLS))
-                     if name in CONTROLS],
-        "truths": _named(present(rows, "truth", tuple(TRUTHS)), TRUTHS),
-        "sites": present(rows, "site", (findings.site,)),
-        "positions": present(rows, "position", (findings.position,)),
-        "layers": {name: layer for name, layer in tested.items() if layer is not None},
-    }  # fmt: skip
+def live_records(charts: Mapping[str, LiveChart]) -> dict[str, Any]:
+    """As the page reads them; charts without a line are left out."""
+    return {name: chart.record() for name, chart in charts.items() if any(panel.lines for panel in chart.panels)}
 
 
-def dataset_entries(datasets: Sequence[str]) -> list[dict[str, str]]:
-    """How the charts name and draw each dataset; one alone needs no marker."""
-    return [
-        {"id": name, "name": display_name(name), "q": colours.q_colour, "a": colours.a_colour,
-         "marker": colours.marker if len(datasets) > 1 else ""}
-        for name, colours in dataset_styles(datasets).items()
+def delta_p_chart(
+    runs: Runs, datasets: Sequence[str], titles: Mapping[str, str] | None = None, *, rule: str = "plain",
+    relative: bool = False, most_points: int = MOST_POINTS,
+) -> LiveChart:  # fmt: skip
+    """ΔP per layer: rule, truth and site to choose, other interventions and positions folded.
+
+    `titles` are those of the panels, by run, where several runs stand side by side.
+    """
+    found = [_curves(run) for run in runs]
+    fitting = [_that_fit(run, curves, most_points // len(runs)) for run, curves in zip(runs, found, strict=True)]
+    tables, starts = _own_places(runs, fitting)
+    cuts = {name: intervention_label(name) for name in INTERVENTIONS}
+    menus = [
+        chart_menu("rule", "Sorted by the rule", tables, MENU_TITLES, "groups by the rule {}", column="assignment",
+                   start=rule),
+        chart_menu("truth", "Answers", tables, TRUTHS, start="all"),
+        *place_menus(tables, starts),
+        chart_menu("cut", "Intervention", tables, cuts, column="intervention", start="knockout", folded=True,
+                   named=True),
     ]  # fmt: skip
+    panels = []
+    for run, table in zip(runs, tables, strict=True):
+        about = (menus, "delta_p", CURVE_SCALE, run.n_layers)
+        lines = live_lines(table, *about, look=lambda row: group_id(datasets, row), by=("dataset", "group"),
+                           point=_points(run, titles))  # fmt: skip
+        lines += live_lines(table.filter(pl.col("intervention") == "random"), *about, by=("dataset", "group"),
+                            look=lambda row: f"{group_id(datasets, row)}r", anyway=("cut",))  # fmt: skip
+        panels.append(_panel(run, lines, _marks(menus, datasets, _references(run)), titles))
+    whole = all(one.height == every.height for one, every in zip(fitting, found, strict=True))
+    axis = Axis("ΔP, percentage points", *delta_p_span(*found), 0.0, 1)
+    return LiveChart(
+        "cp" if titles else "dp", "delta_p", "ΔP per layer", axis, CURVE_SCALE, menus, group_looks(datasets), panels,
+        mark_words="l* of a fold: the layer that sorts its items",
+        point_words="at the layer that is tested: quoted in the text", relative=relative,
+        note="" if whole else "Further curves are in curves.csv.",
+    )  # fmt: skip
+
+
+def share_chart(
+    runs: Runs, datasets: Sequence[str], titles: Mapping[str, str] | None = None, *, relative: bool = False
+) -> LiveChart:
+    """Λ per layer with every control, or of the held-out thirds."""
+    tables, starts = _own_places(runs, [_shares(run) for run in runs])
+    kinds = {"all": "all items, beside the controls",
+             "thirds": "the third with the lowest and with the highest predicted share, held out: lines that lie on "
+                       "each other mean that items do not differ"}  # fmt: skip
+    menus = [
+        chart_menu("shown", "Items", tables, kinds, start="all"),
+        chart_menu("truth", "Answers", tables, TRUTHS, start="all"),
+        *place_menus(tables, starts),
+    ]
+    panels = []
+    for run, table in zip(runs, tables, strict=True):
+        lines = live_lines(table, menus, "share", SCORE_SCALE, run.n_layers, by=("dataset", "intervention", "group"),
+                           look=lambda row: share_id(datasets, row), point=_points(run, titles))  # fmt: skip
+        tested = {(name, run.site, run.position): [layer] for name in run.datasets
+                  if (layer := share_layer(run, name)) is not None}  # fmt: skip
+        panels.append(_panel(run, lines, _marks(menus, datasets, tested), titles))
+    return LiveChart(
+        "cs" if titles else "qs", "share", "Question share Λ per layer",
+        Axis("Question share Λ", LOWEST, HIGHEST, 0.0, 2), SCORE_SCALE, menus, share_looks(datasets), panels,
+        mark_words="layer that is tested", point_words="quoted in the text", file="question_share", relative=relative,
+        note="▴ and ▾ at the edge: the line goes on beyond the axis; there, and in gaps, there is too little evidence "
+        "to divide by.",
+    )  # fmt: skip
+
+
+def _panel(
+    run: Findings, lines: list[list[Any]], marks: list[list[Any]], titles: Mapping[str, str] | None
+) -> LivePanel:
+    """A panel among several has a title, and no ticks: its text quotes no layer."""
+    if titles is None:
+        return LivePanel(run.n_layers, lines, marks)
+    return LivePanel(run.n_layers, lines, (), titles[run.model], run.model)
+
+
+def _own_places(runs: Runs, tables: Sequence[pl.DataFrame]) -> tuple[list[pl.DataFrame], dict[str, str]]:
+    """The tables, where headlines differ with every run's own once more under that name; and where charts start."""
+    found, starts = list(tables), {}
+    for name in ("site", "position"):
+        headlines = [str(getattr(run, name)) for run in runs]
+        starts[name] = headlines[0] if len(set(headlines)) == 1 else OWN
+        if starts[name] == OWN:
+            found = [
+                pl.concat([table.filter(pl.col(name) == here).with_columns(pl.lit(OWN).alias(name)), table])
+                for table, here in zip(found, headlines, strict=True)
+            ]
+    return found, starts
+
+
+def _points(run: Findings, titles: Mapping[str, str] | None) -> Callable[[Mapping[str, Any]], int | None]:
+    """The layer of lines that the text quotes: of the knockout, at the headline place."""
+    layers = {name: share_layer(run, name) for name in run.datasets} if titles is None else {}
+
+    def point(row: Mapping[str, Any]) -> int | None:
+        here = (row["site"], row["position"], row["intervention"]) == (run.site, run.position, "knockout")
+        return layers.get(row["dataset"]) if here else None
+
+    return point
+
+
+def _shares(findings: Findings) -> pl.DataFrame:
+    """Rows of question_share.csv that have a value: all items, and two of the knockout's thirds."""
+    thirds = (pl.col("intervention") == "knockout") & pl.col("group").is_in([LOWER, UPPER])
+    known = pl.col("share").is_finite() & pl.col("dataset").is_in(findings.datasets)
+    shown = pl.when(pl.col("group") == "all").then(pl.lit("all")).otherwise(pl.lit("thirds"))
+    return findings.question_share.filter(known & ((pl.col("group") == "all") | thirds)).with_columns(shown=shown)
 
 
 def _curves(findings: Findings) -> pl.DataFrame:
-    """Rows of curves.csv that have a value and items; `probe` says which one measures."""
+    """Rows of curves.csv that have a value and items, each rule measured by its own probe."""
     there = pl.col("delta_p").is_finite() & (pl.col("n") > 0) & pl.col("dataset").is_in(findings.datasets)
-    again = pl.col("variant").eq_missing("refit")
-    return findings.curves.filter(there).with_columns(
-        probe=pl.when(again).then(pl.lit("again")).otherwise(pl.lit("same"))
-    )
+    return findings.curves.filter(there & own_probe())
 
 
 def _that_fit(findings: Findings, curves: pl.DataFrame, most_points: int) -> pl.DataFrame:
@@ -107,49 +182,24 @@ def _that_fit(findings: Findings, curves: pl.DataFrame, most_points: int) -> pl.
     return curves.filter(here & main)
 
 
-def _rows(table: pl.DataFrame, keys: Sequence[str], value: str, n_layers: int, scale: int) -> list[list[Any]]:
-    """One row per curve: its keys, the items behind it, and three lists over the layers."""
-    columns = (value, "ci_low", "ci_high")
-    grouped = table.sort("layer").group_by(keys, maintain_order=True)
-    found = grouped.agg("layer", pl.col("n").max().alias("items"), *columns)
-    rows = []
-    for row in found.iter_rows(named=True):
-        lists = [_by_layer(row["layer"], row[name], n_layers, scale) for name in columns]
-        rows.append([*(row[key] for key in keys), row["items"], *lists])
-    return rows
-
-
-def _by_layer(layers: Iterable[int], values: Iterable[float | None], n_layers: int, scale: int) -> list[int | None]:
-    placed: list[int | None] = [None] * n_layers
-    for layer, value in zip(layers, values, strict=True):
-        placed[layer] = _whole(value, scale)
-    return placed
-
-
-def _whole(value: float | None, scale: int) -> int | None:
-    return None if value is None or not math.isfinite(value) else round(value * scale)
-
-
-def _references(findings: Findings) -> list[list[Any]]:
+def _references(findings: Findings) -> dict[tuple[str, str, str], list[int]]:
     """Per dataset, site and position the reference layers of the folds, as the plain rule used them."""
-    if not findings.pathways.height:
-        return [[name, findings.site, findings.position, sorted(set(layers))]
-                for name, layers in findings.reference_layers.items()]  # fmt: skip
     plain = findings.pathways.filter(pl.col("assignment") == "plain").drop_nulls("reference_layer")
     by_site = plain.group_by("dataset", "site", "position", maintain_order=True).agg(pl.col("reference_layer").unique())
     found = {(d, s, p): sorted(layers) for d, s, p, layers in by_site.iter_rows()}
     for name, layers in findings.reference_layers.items():
         found[name, findings.site, findings.position] = sorted(set(layers))
-    return [[*place, layers] for place, layers in found.items()]
+    return found
 
 
-def _baselines(scores: pl.DataFrame) -> list[list[Any]]:
-    rows = scores.filter(pl.col("kind").is_in(list(BASELINES)) & pl.col("layer").is_null())
-    return [
-        [dataset, kind, BASELINES[kind], *(_whole(value, SCORE_SCALE) for value in numbers)]
-        for dataset, kind, *numbers in rows.select("dataset", "kind", "auc", "ci_low", "ci_high").iter_rows()
-    ]
-
-
-def _named(values: Iterable[str], names: dict[str, str]) -> list[list[str]]:
-    return [[value, names.get(value, value)] for value in values]
+def _marks(
+    menus: Sequence[Menu], datasets: Sequence[str], layers: Mapping[tuple[str, str, str], list[int]]
+) -> list[list[Any]]:
+    """A row of ticks per dataset, at the places where it has layers to mark."""
+    styles, marks = dataset_styles(datasets), []
+    for (name, site, position), marked in layers.items():
+        choices = choices_of(menus, {"site": site, "position": position}) if name in styles else None
+        if choices is not None:
+            colour = styles[name].q_colour if len(datasets) > 1 else "var(--ink)"
+            marks.append([choices, colour, list(datasets).index(name), marked])
+    return marks

@@ -83,8 +83,14 @@ class Findings:
     """How large the model is; 0 where that is not known."""
     folder: str = ""
     """Where the run lies, as its user named it."""
+    supplied: Mapping[str, int] = field(default_factory=dict)
+    """Per dataset, how many of the asked questions brought their answer: the model did not write these."""
+    balanced_by: Mapping[str, str] = field(default_factory=dict)
+    """Per dataset, where true and false answers were really balanced: `relation`, `dataset` or `none`."""
+    grouped_by: Mapping[str, str] = field(default_factory=dict)
+    """Per dataset, what really kept items in one fold: `subject`, `question` (nothing but itself) or `answer`."""
     warnings: tuple[str, ...] = ()
-    """What a reader has to know before believing it, one line each."""
+    """What may make the numbers worth less than they look; one sentence each, without a full stop."""
 
 
 def headline_effects(effects: pl.DataFrame | pl.LazyFrame, site: str, position: str) -> pl.DataFrame:

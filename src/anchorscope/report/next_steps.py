@@ -1,11 +1,12 @@
-"""What to do after a run: at most three steps, each with its command, chosen by what the readings leave open."""
+"""What to do after a run: at most three steps, with their commands, chosen by what the readings leave open."""
 
 import shlex
 from collections.abc import Sequence
 
 from anchorscope.report.findings import Findings
 from anchorscope.report.shares import has_shares
-from anchorscope.report.statements.reading_record import Reading
+from anchorscope.report.statements.layer_band import layer_names
+from anchorscope.report.statements.statement import Reading
 
 MOST = 3
 """Steps on a card; a longer list is not read."""
@@ -15,24 +16,30 @@ def next_steps(findings: Findings, observations: Sequence[Reading]) -> tuple[str
     """The steps, the most useful one first."""
     if findings.random_weights:
         return ("Run it with the trained weights.",)
-    verdicts = {claim: [one["verdict"] for one in observations if one["claim"] == claim and one["dataset"]]
-                for claim in ("share_random_small", "items_differ", "adds_to_confidence")}  # fmt: skip
+    folder = findings.folder or "RUN"
+    again = f"anchorscope run {shlex.quote(f'{folder}/recipe.toml')} --out {shlex.quote(folder)}"
+    verdicts = {claim: {one["verdict"] for one in observations if one["claim"] == claim and one["dataset"]}
+                for claim in ("items_differ", "adds_to_confidence")}  # fmt: skip
     made = set(findings.experiments["experiment"].to_list()) if findings.experiments.height else set()
-    steps = []
+    steps = _layers_to_leave_out(observations)
     if not has_shares(findings):
-        steps.append(f"Add the question share: {_again(findings)}")
-    elif any(verdict != "holds" for verdict in verdicts["share_random_small"]):
-        steps.append(f"Look at more random cuts: {_again(findings, '--random-cuts 20')}")
+        steps.append(f"Add the question share: {again}")
     if "matched" not in made:
-        steps.append(f"Rule out that words alone tell: {_again(findings, '--evidence matched,wordings')}")
+        steps.append(f"Rule out that words alone tell: {again} --evidence matched,wordings")
+    if "holds" in verdicts["adds_to_confidence"]:
+        steps.append(f"Catch hallucinations: {again} --keep states,states-cut,detection && anchorscope detect "
+                     f"{shlex.quote(folder)} --out {shlex.quote(f'{folder}-detectors')}")  # fmt: skip
     if "undecided" in verdicts["items_differ"]:
         steps.append("Ask more questions: whether items differ needs more answers than there are here.")
-    if "holds" in verdicts["adds_to_confidence"]:
-        folder = shlex.quote(findings.folder or "RUN")
-        steps.append(f"Catch hallucinations with it: anchorscope detect {folder} --out {folder}-detectors")
     return tuple(steps[:MOST])
 
 
-def _again(findings: Findings, options: str = "") -> str:
-    folder = findings.folder or "RUN"
-    return f"anchorscope run {shlex.quote(f'{folder}/recipe.toml')} --out {shlex.quote(folder)} {options}".strip()
+def _layers_to_leave_out(observations: Sequence[Reading]) -> list[str]:
+    """Where random words do as much as the key words, a line says nothing about the key words."""
+    lines = {"random_small": "ΔP", "share_random_small": "Λ", "share_random_mass_small": "Λ"}
+    failing: dict[str, set[int]] = {}
+    for one in observations:
+        if one["claim"] in lines and one["key"] and one["failing_layers"]:
+            failing.setdefault(lines[one["claim"]], set()).update(one["failing_layers"])
+    return [f"Read nothing into {line} at {layer_names(tuple(layers))}: random words do much of the same there."
+            for line, layers in failing.items()]  # fmt: skip

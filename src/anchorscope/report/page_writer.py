@@ -22,18 +22,16 @@ from markupsafe import Markup
 
 from anchorscope.report.verdicts import NO_VERDICT
 
-FRAME_SCRIPTS = ("dom", "theme", "contents", "printing", "scrolling")
-"""What every page needs: light and dark, the bar of contents, printing, wide tables by keyboard."""
+FRAME_SCRIPTS = ("dom", "theme", "contents", "scrolling")
+"""What every page needs: light and dark, the bar of contents, wide tables by keyboard."""
 CHART_SCRIPTS = (
     *FRAME_SCRIPTS, "hash_state", "chart_scale", "chart_strokes", "chart_readout", "line_chart", "legend", "controls",
     "chart_export", "chart_view",
 )  # fmt: skip
 """What every page with a chart needs, in the order in which they build on each other."""
-REPORT_SCRIPTS = (
-    *CHART_SCRIPTS, "share_view", "delta_p_view", "probe_view", "item_store", "item", "item_list", "explorer",
-)  # fmt: skip
+REPORT_SCRIPTS = (*CHART_SCRIPTS, "item_store", "item", "item_list", "explorer")
 """The scripts of report.html."""
-STYLES = ("chart", "explorer", "compare", "detection")
+STYLES = ("chart", "explorer", "compare", "detection", "sections", "print")
 """Style sheets beside the page's own."""
 
 _DANGEROUS = str.maketrans({letter: f"\\u{ord(letter):04x}" for letter in "<>&\u2028\u2029"})

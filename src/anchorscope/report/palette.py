@@ -1,8 +1,10 @@
 """Colours, line styles and display names: the same in every figure.
 
 The group is carried by the line style (Q-Anchored solid, A-Anchored dashed) and the dataset by colour and marker, so
-that a grey print and a colour-blind reader lose nothing. The four datasets of the paper keep the paper's colours;
-every other dataset takes the next free pair of the same palette, always the same pair for the same list of datasets.
+that a grey print loses nothing. The four datasets of the paper keep the names of the paper's colours, in shades that
+differ in lightness too: readers with any of the three kinds of colour blindness tell the four solid lines from each
+other, and the four dashed ones (a test simulates them). Every other dataset takes the next free pair, always the same
+pair for the same list of datasets.
 """
 
 from collections.abc import Sequence
@@ -19,23 +21,23 @@ CONTROL_GREY = "#7a7a7a"
 INK = "#222222"
 QUIET_INK = "#5a5a5a"
 
-SITE_COLOURS = {"attention": "#ff7f0e", "mlp": "#1f77b4", "residual": "#2ca02c"}
+SITE_COLOURS = {"attention": "#e07b00", "mlp": "#2b83e6", "residual": "#11692f"}
 
 _NAMES = {"popqa": "PopQA", "triviaqa": "TriviaQA", "hotpotqa": "HotpotQA", "nq": "NQ", "atlas": "Atlas"}
 
 _FIXED = {
-    "popqa": ("#1f77b4", "#ff7f0e", "o"),
-    "triviaqa": ("#2ca02c", "#d62728", "s"),
-    "hotpotqa": ("#9467bd", "#8c564b", "^"),
-    "nq": ("#e377c2", "#7f7f7f", "D"),
-    "atlas": ("#17a2b8", "#b5a319", "v"),
+    "popqa": ("#2b83e6", "#e07b00", "o"),  # blue, orange
+    "triviaqa": ("#11692f", "#d4281e", "s"),  # green, red
+    "hotpotqa": ("#54208a", "#4f2812", "^"),  # purple, brown
+    "nq": ("#ee4d8e", "#808080", "D"),  # pink, gray
+    "atlas": ("#007f8c", "#a07800", "v"),
 }
 
 # Further pairs: darker members of the same family, a cool one for Q and a warm one for A.
 _OTHER_PAIRS = (
     ("#393b79", "#e6550d", "P"),
-    ("#637939", "#843c39", "X"),
-    ("#7b4173", "#bd9e39", "<"),
+    ("#5d7a2b", "#843c39", "X"),
+    ("#7b4173", "#a8821d", "<"),
     ("#3182bd", "#ad494a", ">"),
 )
 

@@ -5,26 +5,20 @@ from pathlib import Path
 from typing import Any
 
 from anchorscope.progress import Progress, Silent
-from anchorscope.report.answer_card import answer_card
 from anchorscope.report.charts.auc_charts import ProbeAucChart, SurvivingSignalChart
-from anchorscope.report.charts.delta_p import DeltaPChart
+from anchorscope.report.charts.delta_p import DeltaPChart, ReferenceLayerChart, TruthSplitChart
 from anchorscope.report.charts.display import Display
 from anchorscope.report.charts.parallel import save_all
 from anchorscope.report.charts.question_share import QuestionShareChart
-from anchorscope.report.charts.reference_layer import ReferenceLayerChart
-from anchorscope.report.charts.truth_split import TruthSplitChart
-from anchorscope.report.experiments.exact_tokens import ExactTokensChart
 from anchorscope.report.experiments.section import experiment_figures
 from anchorscope.report.findings import Findings
 from anchorscope.report.run_page import write_report
-from anchorscope.report.statements.claims import claims_records, judge
-from anchorscope.report.statements.run_readings import read
+from anchorscope.report.statements.all_statements import read
 
 
 def figures_of(findings: Findings) -> list[Display]:
     """Every figure of a run, computed and not yet drawn; those of the experiments come last."""
     share = [QuestionShareChart.from_findings(findings)] if QuestionShareChart.was_made(findings) else []
-    words = [ExactTokensChart.from_findings(findings)] if ExactTokensChart.was_made(findings) else []
     return [
         *share,
         DeltaPChart.from_findings(findings),
@@ -32,7 +26,6 @@ def figures_of(findings: Findings) -> list[Display]:
         SurvivingSignalChart.from_findings(findings),
         TruthSplitChart.from_findings(findings),
         ReferenceLayerChart.from_findings(findings),
-        *words,
         *experiment_figures(findings),
     ]
 
@@ -44,11 +37,8 @@ def write_all(findings: Findings, out: Path, progress: Progress | None = None) -
     listener.start("figures", len(figures))
     save_all(figures, out, listener)
     listener.finish()
-    observations, judged = read(findings), judge([findings])
-    # One list for programs; the page tells the claims in a section of their own.
-    text = json.dumps([*observations, *claims_records(judged)], indent=2, ensure_ascii=False, allow_nan=False)
+    observations = read(findings)
+    text = json.dumps(observations, indent=2, ensure_ascii=False, allow_nan=False)
     (out / "observations.json").write_text(text + "\n", encoding="utf-8")
-    card = json.dumps(answer_card(findings, observations).record(), indent=2, ensure_ascii=False)
-    (out / "answer.json").write_text(card + "\n", encoding="utf-8")
-    write_report(findings, observations, judged, out)
+    write_report(findings, observations, out)
     return observations

@@ -1,32 +1,36 @@
-"""The page of a run: everything its templates show, put together."""
+"""The page of a run: everything its templates show, put together.
 
+Answer card, chart, "Can I trust it?", items, detectors, further evidence, appendix: the answer first, then how sure,
+then why.
+"""
+
+import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from anchorscope.report import run_tables as tables
 from anchorscope.report import share_tables
+from anchorscope.report.answer_card import AnswerCard, answer_card
 from anchorscope.report.chart_data import page_data
-from anchorscope.report.experiments.exact_tokens import cuts_table
 from anchorscope.report.experiments.section import experiment_sections
 from anchorscope.report.findings import Findings
 from anchorscope.report.items.explorer_data import item_data
+from anchorscope.report.methods_text import bibtex, methods_paragraph
+from anchorscope.report.page_words import chart_words, label_words, run_line, shift_words
 from anchorscope.report.page_writer import REPORT_SCRIPTS, write_page
-from anchorscope.report.run_summary import rules_paragraph, run_paragraph, warnings
-from anchorscope.report.run_tables import examples_table
-from anchorscope.report.statements.claim import Judged
-from anchorscope.report.statements.claims import claims_table
-from anchorscope.report.statements.prose import words
-from anchorscope.report.statements.share_prose import lead
+from anchorscope.report.shares import has_shares
+from anchorscope.report.statements.statement import Reading
 
 FILES = {
-    "report.html": "this page",
-    "report.md": "the same as plain text",
+    "report.html, report.md": "this page, and the same as plain text",
     "answer.json": "the answer card, for programs",
-    "observations.json": "the readings and the claims of earlier ones, for programs",
+    "observations.json": "every reading with number, interval and verdict, for programs",
     "figures/": "every figure as PNG, SVG and PDF, with the numbers drawn as CSV",
-    "curves.csv": "mean ΔP per layer, group, rule, site and intervention, with intervals",
-    "curve_samples.parquet": "the chart's curves in every bootstrap draw",
+    "question_share.csv": "the question share Λ per layer, of all items, thirds and controls",
+    "question_share_items.parquet": "evidence had and lost by every item",
+    "question_share_tests.csv": "what was tested of it at one layer, with p-values",
+    "curves.csv, curve_samples.parquet": "mean ΔP per layer, group, rule, site and intervention; its bootstrap draws",
     "reference_curves.csv": "the plain curve, sorted at other layers",
     "summary.csv": "shares, agreement, shift and controls, one number per row",
     "probe_scores.csv": "AUC of all probes and baselines",
@@ -34,99 +38,72 @@ FILES = {
     "effects.parquet": "log-odds of every item before and after every intervention, per layer",
     "items.parquet": "every question, answer, label and status, used or not",
     "probes.safetensors": "the probes' weights",
+    "experiments.csv, experiment_items.parquet": "the further experiments: every statistic, and every item",
     "recipe.toml": "the full configuration; running it repeats this run",
     "manifest.json": "versions, seeds, hashes, times; written last",
 }
-
-SHARE_FILES = {
-    "question_share.csv": "the question share Λ per layer, of all items, thirds and controls, with intervals",
-    "question_share_tests.csv": "what was tested of it at one layer, with p-values",
-}
-"""Written where the question share was measured."""
-EXPERIMENT_FILES = {
-    "experiments.csv": "every statistic of the further experiments, with interval, n and method",
-    "experiment_items.parquet": "what the further experiments measured on each item",
-}
-"""Written where further experiments were made."""
-
+"""What lies in the folder; docs/run-folder.md has the columns."""
 
 POSITION_NOTES = {
-    "final": (
-        "The probe reads the last token of the whole answer. It has seen question and answer, so both pathways can "
-        "reach it; but after a sentence it may be a full stop, whose state sums up more than the entity that is true "
-        "or false."
-    ),
-    "answer_end": (
-        "The probe reads the last token of the entity in the answer. It has seen the question and the entity, and "
-        "nothing that was said after it; where the answer is the entity alone, it is the same token as the final one. "
-        "Which token that is, is decided by a rule that does not look at the label."
-    ),
-    "answer_before": (
-        "The probe reads the token just before the entity, which has not seen the answer. What it knows of the truth "
-        "can only come from the question and from what the model is about to say, so A-Anchored means something else "
-        "here: a verdict that needs neither the cut words nor the answer."
-    ),
+    "final": "The probe reads the answer's last token, which has seen question and answer.",
+    "answer_end": "The probe reads the last token of the entity in the answer; a rule that does not look at the label "
+    "says which that is.",
+    "answer_before": "The probe reads the token just before the answer's entity, which has not seen the answer: "
+    "A-Anchored here means a verdict that needs neither the cut words nor the answer.",
 }
-"""What each probe position can show, and what it cannot."""
+"""What each probe position can show."""
 
 
-def write_report(
-    findings: Findings, observations: Sequence[dict[str, Any]], judged: Sequence[Judged], out: Path
-) -> None:
-    """Write report.html and report.md; the figures must already lie in out/figures."""
-    content = _content(findings, observations, judged)
+def write_report(findings: Findings, observations: Sequence[Reading], out: Path) -> None:
+    """Write report.html, report.md and answer.json; the figures must already lie in out/figures."""
+    card = answer_card(findings, observations)
+    text = json.dumps(card.record(), indent=2, ensure_ascii=False, allow_nan=False)
+    (out / "answer.json").write_text(text + "\n", encoding="utf-8")
+    content = _content(findings, observations, card)
     data = {"chart-data": page_data(findings), "item-data": item_data(findings)}
     write_page("report.html", content, out, scripts=REPORT_SCRIPTS, data=data)
     write_page("report.md", content, out)
 
 
-def _content(findings: Findings, observations: Sequence[dict[str, Any]], judged: Sequence[Judged]) -> dict[str, Any]:
+def _content(findings: Findings, observations: Sequence[Reading], card: AnswerCard) -> dict[str, Any]:
     return {
         "findings": findings,
-        **_readings(observations),
-        **_question_share(findings, observations),
-        "prose": words(findings, observations),
-        "claims": claims_table([one for one in judged if one.plain.found]),
-        "claims_elsewhere": claims_table([one for one in judged if not one.plain.found]),
-        "run_paragraph": run_paragraph(findings),
-        "rules_paragraph": rules_paragraph(findings, observations),
-        "warnings": warnings(findings, observations),
-        "counts": tables.counts_table(findings),
+        "card": card,
+        "run_line": run_line(findings),
+        "has_shares": has_shares(findings),
+        "chart_words": chart_words(findings),
+        "position_note": POSITION_NOTES.get(findings.position, ""),
+        "shares": share_tables.share_table(findings),
+        "share_layers": share_tables.layers_table(findings),
+        "share_tests": share_tables.tests_table(findings),
+        "ladder": share_tables.ladder_table(findings),
         "reference": tables.reference_table(findings),
+        "label_words": label_words(findings),
+        "shift_words": shift_words(findings),
         "trust": tables.trust_table(findings),
         "probes": tables.probe_table(findings),
         "surviving": tables.surviving_table(findings),
-        "controls": tables.controls_table(findings),
         "moved": tables.moved_table(findings),
-        "cuts": cuts_table(findings),
-        "position_note": POSITION_NOTES.get(findings.position, ""),
-        "steps": tables.steps_table(findings),
-        "examples": examples_table(findings),
+        "detectors": tables.detectors_table(findings),
         "experiments": experiment_sections(findings),
-        "files": (SHARE_FILES if findings.question_share.height else {})
-        | FILES
-        | (EXPERIMENT_FILES if findings.experiments.height else {}),
+        **_readings(observations),
+        "methods": methods_paragraph(findings),
+        "bibtex": bibtex(findings),
+        "counts": tables.counts_table(findings),
+        "steps": tables.steps_table(findings),
+        "files": {name: words for name, words in FILES.items()
+                  if findings.experiments.height or not name.startswith("experiment")},
     }
 
 
-def _readings(observations: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """The readings by what they are; those of the page's tables that come first are marked as key."""
+def _readings(observations: Sequence[Reading]) -> dict[str, Any]:
+    """The readings by what they are."""
     judged = [one for one in observations if one["standing"] != "by construction"]
+    first = [one for one in judged if one["key"] and one["standing"] != "description"]
     return {
-        "tested_readings": [one for one in judged if one["standing"] == "tested" and one["dataset"] is not None],
-        "control_readings": [one for one in judged if one["standing"] == "control" and one.get("key", True)],
-        "key_readings": [one for one in judged if one["standing"] == "description" and one.get("key", True)],
-        "other_readings": [one for one in judged if one["standing"] != "tested" and not one.get("key", True)],
-        "built_in_readings": [one for one in observations if one["standing"] == "by construction"],
-    }
-
-
-def _question_share(findings: Findings, observations: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """The page's lead; nothing where the run did not measure the question share."""
-    return {
-        "lead": lead(findings, observations),
-        "shares": share_tables.share_table(findings),
-        "ladder": share_tables.ladder_table(findings),
-        "share_tests": share_tables.tests_table(findings),
-        "share_layers": share_tables.layers_table(findings),
-    }
+        "sure": [*(one for one in first if one["standing"] == "tested"),
+                 *(one for one in first if one["standing"] == "control")],
+        "described": [one for one in judged if one["key"] and one["standing"] == "description"],
+        "other_readings": [one for one in judged if not one["key"]],
+        "built_in": [one for one in observations if one["standing"] == "by construction"],
+    }  # fmt: skip

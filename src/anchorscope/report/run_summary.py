@@ -8,8 +8,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from anchorscope.report.assignment_rules import rules_of
-from anchorscope.report.charts.auc_charts import BASELINES
 from anchorscope.report.findings import Findings, auc_of, headline_layer, nested_auc, summary_of
+from anchorscope.report.looks import BASELINES
 from anchorscope.report.palette import A_ANCHORED, Q_ANCHORED, display_name
 from anchorscope.report.wording import MISSING, count, listing, number, short_percent, spanned
 from anchorscope.stats.estimate import Estimate

@@ -1,17 +1,20 @@
 """The tables of a run's page, as plain text in cells: both templates (HTML and Markdown) draw the same ones."""
 
-from collections.abc import Sequence
+from collections.abc import Callable
 from typing import Any
 
 import polars as pl
 
 from anchorscope.report.assignment_rules import RULES, rules_of
-from anchorscope.report.charts.auc_charts import BASELINES
+from anchorscope.report.charts.delta_p import shift_title
 from anchorscope.report.charts.line_chart import drawable
-from anchorscope.report.charts.reference_layer import shift_title
 from anchorscope.report.findings import Findings, auc_of, nested_auc, summary_of
+from anchorscope.report.looks import BASELINES
+from anchorscope.report.page_words import drawn_at
 from anchorscope.report.palette import GROUPS, Q_ANCHORED, display_name
+from anchorscope.report.shares import share_layer
 from anchorscope.report.wording import MISSING, Table, count, estimate, number, percent, points
+from anchorscope.stats.estimate import Estimate
 
 _COUNTS = {
     "read": "read",
@@ -40,20 +43,21 @@ def counts_table(findings: Findings) -> Table:
 
 
 def reference_table(findings: Findings) -> Table:
-    """ΔP at l* of both groups under every rule."""
-    measures = [(assignment, "delta_p_reference", rule) for assignment, rule in rules_of(findings).items()]
-    if "retained" in rules_of(findings):
-        measures.append(("retained", "delta_p_refit", "retained rule, measured by the probe trained again"))
+    """ΔP of both groups under every rule: on the drawn line at one layer, and with every fold at its own l*."""
     rows = []
     for dataset in findings.datasets:
-        for assignment, quantity, rule in measures:
-            found = [
-                summary_of(findings, dataset, quantity, assignment=assignment, intervention="knockout", group=group)
-                for group in GROUPS
-            ]
-            cells = [cell for value in found for cell in (points(value), count(value.n) if value else MISSING)]
-            rows.append((display_name(dataset), rule, *cells))
-    return Table(("dataset", "rule", "Q-Anchored ΔP", "items", "A-Anchored ΔP", "items"), tuple(rows), 2)
+        layer = share_layer(findings, dataset)
+        for assignment, rule in rules_of(findings).items():
+            cells = []
+            for group in GROUPS:
+                own = summary_of(findings, dataset, "delta_p_reference", assignment=assignment,
+                                 intervention="knockout", group=group)  # fmt: skip
+                drawn = drawn_at(findings, dataset, assignment, group, layer)
+                cells += [points(drawn), points(own), count(own.n) if own else MISSING]
+            rows.append((display_name(dataset), rule, MISSING if layer is None else str(layer), *cells))
+    head = ("dataset", "rule", "layer", *(cell for group in ("Q", "A") for cell in
+            (f"{group} on the line", f"{group} at each fold's l*", "items")))  # fmt: skip
+    return Table(head, tuple(rows), 2)
 
 
 def trust_table(findings: Findings) -> Table:
@@ -168,43 +172,16 @@ def _lowest_cell(rows: pl.DataFrame) -> str:
     return f"{number(row['delta_p'], 1)} at layer {row['layer']}"
 
 
-PER_GROUP = 5
-_LONGEST_CELL = 240
+def detectors_table(findings: Findings) -> Table:
+    """What the run's own numbers say of detecting wrong answers: confidence, probe, and both together."""
+    rows = []
+    for label, measure in _DETECTORS.items():
+        rows.append((label, *(estimate(measure(findings, dataset), 3) for dataset in findings.datasets)))
+    return Table(("AUC", *map(display_name, findings.datasets)), tuple(rows))
 
 
-def examples_table(findings: Findings) -> Table:
-    """Five items of each group under the plain rule, with what the corrected rule calls them."""
-    rows = [row for group in GROUPS for row in _example_rows(findings, group)]
-    head = ("pathway", "corrected", "dataset", "question", "model's answer", "accepted", "truth")
-    return Table(head, tuple(rows), len(head))
-
-
-def _example_rows(findings: Findings, group: str) -> list[tuple[str, ...]]:
-    order = {name: place for place, name in enumerate(findings.datasets)}
-    items = findings.items.filter(pl.col("pathway") == group).with_row_index("place")
-    # First the first item of every relation, then the second ones: a block of one relation would show little.
-    turn = pl.col("place").rank("ordinal").over("dataset", "relation")
-    chosen = items.with_columns(
-        turn=turn, order=pl.col("dataset").replace_strict(order, default=len(order), return_dtype=pl.Int64)
-    ).sort("turn", "place")
-    # One dataset after the other within a turn, so that no dataset takes all five places.
-    chosen = (
-        chosen.with_columns(round=pl.col("turn").cum_count().over("dataset")).sort("round", "order").head(PER_GROUP)
-    )
-    return [_example_cells(row, group) for row in chosen.to_dicts()]
-
-
-def _example_cells(row: dict[str, object], group: str) -> tuple[str, ...]:
-    answers = row.get("answers")
-    accepted = (
-        "; ".join(map(str, answers)) if isinstance(answers, Sequence) and not isinstance(answers, str) else answers
-    )
-    truth = {True: "true", False: "false"}.get(bool(row["truthful"])) if row.get("truthful") is not None else "unknown"
-    texts = (row["question"], row["model_answer"], accepted)
-    dataset = display_name(str(row["dataset"]))
-    return (group, str(row.get("pathway_corrected") or "–"), dataset, *map(_short_text, texts), str(truth))
-
-
-def _short_text(value: object) -> str:
-    text = " ".join(str(value if value is not None else "").split())
-    return text if len(text) <= _LONGEST_CELL else text[: _LONGEST_CELL - 1] + "…"
+_DETECTORS: dict[str, Callable[[Findings, str], Estimate | None]] = {
+    "the model's own confidence": lambda findings, dataset: auc_of(findings, dataset, "confidence-mean", None),
+    "probe": lambda findings, dataset: nested_auc(findings, dataset),
+    "probe and confidence": lambda findings, dataset: nested_auc(findings, dataset, kind="nested+confidence"),
+}

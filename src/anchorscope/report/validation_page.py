@@ -16,8 +16,7 @@ from anchorscope.report.charts.display import Display
 from anchorscope.report.charts.layout import Grid, Legend, canvas, empty_panel, rows_that_fit
 from anchorscope.report.charts.parallel import save_all
 from anchorscope.report.experiments.experiment_rows import TRUTHS, present, select
-from anchorscope.report.experiments.section import Section, SectionFigure, filled
-from anchorscope.report.page_writer import write_page
+from anchorscope.report.page_sections import Section, SectionFigure, SectionsPage, Tables, filled, write_sections_page
 from anchorscope.report.palette import A_ANCHORED, INK, Q_ANCHORED
 from anchorscope.report.recovery_chart import RecoveryChart, other_recovery_table, recovery_table
 from anchorscope.report.wording import Table, count, number
@@ -80,10 +79,10 @@ class ConfusionChart(Display):
                       color="white" if share > 0.6 else INK)  # fmt: skip
 
 
-def confusion_tables(counts: pl.DataFrame) -> tuple[tuple[str, Table], ...]:
+def confusion_tables(counts: pl.DataFrame) -> Tables:
     """One table per rule; rows are the planted pathways, split by truth."""
     counts = with_totals(counts)
-    return tuple((rule, _rule_table(select(counts, rule=rule))) for rule in present(counts, "rule"))
+    return tuple((f"Rule: {rule}", _rule_table(select(counts, rule=rule))) for rule in present(counts, "rule"))
 
 
 def _rule_table(counts: pl.DataFrame) -> Table:
@@ -168,18 +167,16 @@ def write_validation(validation: Validation, out: Path, progress: Progress | Non
     save_all(charts, out, listener)
     listener.finish()
     recovery, others = recovery_table(validation.recovery), other_recovery_table(validation.recovery)
-    parts = [
+    sections = [
+        Section("how", "How to read it", HOW_TO_READ),
         Section("recovery", "Recovery", (), filled(("", recovery), ("Other measures", others)),
                 (SectionFigure("recovery", "AUC for the planted pathway by experiment",
                                "The line at 0.5 is guessing."),)),
-        Section("confusion", "Planted and called", (), _named(confusion_tables(validation.confusion)),
+        Section("confusion", "Planted and called", (), confusion_tables(validation.confusion),
                 (SectionFigure("confusion", "Planted against called pathways", "Darker: a larger share of the row."),)),
         *validation.sections,
+        *([Section("run", "What was run", facts=validation.facts)] if validation.facts else []),
     ]  # fmt: skip
-    content = {"validation": validation, "parts_shown": parts, "how_to_read": HOW_TO_READ}
-    for name in ("validation.html", "validation.md"):
-        write_page(name, content, out)
-
-
-def _named(tables: tuple[tuple[str, Table], ...]) -> tuple[tuple[str, Table], ...]:
-    return tuple((f"Rule: {rule}", table) for rule, table in tables)
+    title = f"{validation.title}: are planted pathways found?"
+    page = SectionsPage("anchorscope calibration", title, validation.summary, sections, validation.command)
+    write_sections_page(page, out, "validation")

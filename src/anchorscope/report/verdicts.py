@@ -26,49 +26,37 @@ NO_VERDICT = "no verdict, so by construction"
 WORST_FIRST: tuple[Verdict, ...] = ("does not hold", "undecided", "holds")
 """What speaks most against a statement comes first."""
 
-# Thresholds, in points of ΔP where nothing else is said; none was chosen after a curve was seen. The report's own
-# readings and the claims of earlier readers use the same words. Where they mean different sizes, both stand here side
-# by side: the reading's is the smallest that random cuts do not reach, the claim's what a reader of a chart sees.
+# Thresholds, in points of ΔP where nothing else is said; none was chosen after a curve was seen. A word means the
+# same in a reading of this report and in a claim of earlier readers; only a number that an earlier reader gave
+# stands with the claims (`earlier_readings/claims.py`).
 
 NEAR_ZERO = 5.0
-"""Starts near zero, reading and claim. In the first layers little has been cut yet, and random cuts alone move a curve
+"""Starts near zero. In the first layers little has been cut yet, and random cuts alone move a curve
 by a few points; earlier readers give such a value as "about 0" and not as "about −10"."""
-FIRST_LOW = (-20.0, -10.0)
-"""Starts low, claim: where reading 2 sees the Q-Anchored lines begin."""
 SEEN_BY_EYE = 10.0
 """A tenth of the charts' axis: earlier readers call a line flat that stays within it, and see a rise or fall beyond."""
 STAYS_FLAT = SEEN_BY_EYE
-"""Flat, reading and claim: keeps within this of zero at every layer."""
+"""Flat: keeps within this of zero at every layer."""
 
 MIN_TROUGH = 5.0
-"""Falls, reading. Random cuts alone move a curve by a few points; a shallower dip means nothing."""
-A_FALLS_TO = -20.0
-"""Falls, claim about A-Anchored: the shallowest fall of such a line that reading 3 gives."""
-CLEAR_LEAD = 5.0
-"""Falls early, claim: points by which the first third must fall more than the others."""
+"""Falls. Random cuts alone move a curve by a few points; a shallower dip means nothing."""
 
 MIN_RECOVERY = 5.0
-"""Comes back, reading. A rise that can be told from noise; the interval accounts for the lowest layer being picked."""
-CLAIMED_RECOVERY = SEEN_BY_EYE
-"""Comes back, claim: twice the reading's. A curve that rises by 7 points comes back in a reading and not in a claim."""
+"""Comes back. A rise that can be told from noise; the interval accounts for the lowest layer being picked."""
 
 LEVEL_PART = 0.25
-"""Level, reading: share of the depth, counted from the end, over which a curve keeps within `curve_shape.FLAT` (5)."""
-CLAIMED_LEVEL = SEEN_BY_EYE
-"""Level, claim: keeps within this of its end from the middle layer on."""
+"""Level: share of the depth, counted from the end, over which a curve keeps within `curve_shape.FLAT` (5)."""
 SMOOTH = 5.0
-"""Smooth, reading. A layer that lies farther off the middle of its neighbours makes a visible jag."""
+"""Smooth. A layer that lies farther off the middle of its neighbours makes a visible jag."""
 MIDDLE_THIRD = (1 / 3 - 1e-9, 2 / 3 + 1e-9)
-"""Shares of the depth, reading and claim. A layer at exactly a third (layer 9 of 28) belongs to it."""
+"""Shares of the depth. A layer at exactly a third (layer 9 of 28) belongs to it."""
 
 SAME_ORDER = 5.0
-"""Datasets keep their order, reading and claim: two curves that change places by less have hardly done so."""
+"""Datasets keep their order: two curves that change places by less have hardly done so."""
 END_TOGETHER = 10.0
-"""Datasets close together, reading: at the last layer. On a chart of a hundred points they look like one bundle."""
-CLAIMED_SIMILAR = 30.0
-"""Datasets alike, claim: at every layer. The widest that reading 5 gives lines that it calls very similar."""
+"""Datasets close together: at the last layer. On a chart of a hundred points they look like one bundle."""
 CLOSING = 0.0
-"""Datasets draw nearer, reading and claim: any clear approach counts as one."""
+"""Datasets draw nearer: any clear approach counts as one."""
 
 SIGNIFICANT = 0.05
 """p-values of the tested readings, after Holm's correction over all of a run."""
@@ -87,10 +75,8 @@ LABEL_SORTING = 0.5
 
 TWO_SIZES = 1.2
 """Largest over smallest number of parameters. Below it the difference lies in how parameters are counted."""
-GREATER = (1.2, 1.3)
-"""Reading 1: the larger model's values are 20–30 % greater."""
 SAME_RATE = (0.8, 1.25)
-"""A ratio within a quarter, either way, is what reading 5 can have meant by "somewhat similar"."""
+"""About as much: a ratio within a quarter, either way."""
 DISCOVERY_RATE = 0.05
 """Of the cells or heads that pass it, this share is expected to be chance."""
 SMALL_EFFECT = 0.2

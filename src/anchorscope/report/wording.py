@@ -6,10 +6,6 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-import polars as pl
-
-from anchorscope.report.experiments.experiment_rows import find, select
-from anchorscope.report.palette import A_ANCHORED, Q_ANCHORED
 from anchorscope.report.verdicts import has_interval
 from anchorscope.stats.estimate import Estimate
 
@@ -85,27 +81,7 @@ class Table:
 NOTHING = "–"
 """In a cell that has no number; the reason stands under "Not available" or in the text."""
 
-GROUP_HEAD = ("Q-Anchored", "items", "A-Anchored", "items", "Q − A", "p", "d")
-
 Show = Callable[[Estimate | None], str]
-
-
-def group_cells(rows: pl.DataFrame, quantity: str, show: Show) -> tuple[str, ...]:
-    """A quantity in both groups and the difference; `rows` hold one dataset, rule, variant and truth."""
-    cells: list[str] = []
-    for group in (Q_ANCHORED, A_ANCHORED):
-        found = find(rows, quantity=quantity, group=group)
-        cells += [shown(found, show), count(found.n) if found else NOTHING]
-    return (*cells, *difference_cells(rows, quantity, show))
-
-
-def difference_cells(rows: pl.DataFrame, quantity: str, show: Show) -> tuple[str, ...]:
-    """The difference Q − A with its p-value and its effect size."""
-    gap = select(rows, quantity=f"{quantity}_difference")
-    if not gap.height:
-        return (NOTHING, NOTHING, NOTHING)
-    row = gap.row(0, named=True)
-    return (shown(find(gap), show), p_value_cell(row["p_value"], row["q_value"]), plain(row["effect_size"], 2))
 
 
 def shown(found: Estimate | None, show: Show) -> str:

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 import polars as pl
 
 from anchorscope.report.experiments.experiment_rows import present, select
-from anchorscope.report.experiments.section import Section, filled
+from anchorscope.report.page_sections import Section, filled
 from anchorscope.report.wording import NOTHING, Table, count, number
 
 WORLDS_SCHEMA: dict[str, type[pl.DataType]] = {

@@ -9,6 +9,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from anchorscope.answers.enough import NEEDED
 from anchorscope.artefacts.formats import ARRAYS, MEASUREMENTS, TENSORS
 from anchorscope.artefacts.kept_states import CLEAN as CLEAN_RUN
 from anchorscope.artefacts.kept_states import KeptStates
@@ -28,7 +29,6 @@ from anchorscope.interventions.intervention import Intervention, Setting
 from anchorscope.interventions.registry import of_experiments
 from anchorscope.plan.interventions import PlannedRuns, passes_of, plan_experiment
 from anchorscope.plan.passes import Place
-from anchorscope.probes.crossfit import MIN_PER_CLASS
 from anchorscope.question_share.principal import default_directions, principal_states
 from anchorscope.stats.streams import stream
 from anchorscope.steps.job import FIT_LIBRARIES, MODEL_LIBRARIES
@@ -72,7 +72,7 @@ class CutSteps(MeasurementSteps):
 
     def _measure(self, experiment: str) -> Measurements:
         planned, missing = plan_experiment(
-            self._interventions(experiment), self.used_items, self.setting, self.job.planner.windows, 2 * MIN_PER_CLASS
+            self._interventions(experiment), self.used_items, self.setting, self.job.planner.windows, NEEDED
         )
         effects, states = self._run(planned)
         refuse_no_ops(effects, self.clean_scores.value)

@@ -7,7 +7,8 @@ from typing import Any
 
 import polars as pl
 
-from anchorscope.answers.label import require_enough
+from anchorscope.answers.enough import PER_CLASS
+from anchorscope.answers.label import balanced_by, grouped_by, require_enough
 from anchorscope.artefacts.durable import canonical_hash
 from anchorscope.artefacts.formats import (
     FOUND,
@@ -24,7 +25,7 @@ from anchorscope.artefacts.frames import (
     unavailable_frame,
     unused_frames,
 )
-from anchorscope.artefacts.publish import DatasetResult, LeftOut
+from anchorscope.artefacts.results import DatasetResult, LeftOut
 from anchorscope.artefacts.step import Source, Step
 from anchorscope.catalogue import EXPERIMENTS
 from anchorscope.evidence.clean import with_log_probs
@@ -34,7 +35,7 @@ from anchorscope.evidence.measured import Measured
 from anchorscope.evidence.tables import Evidence, evidence_tables
 from anchorscope.items import Item
 from anchorscope.plan.interventions import Missing
-from anchorscope.probes.crossfit import MIN_PER_CLASS, PROBES
+from anchorscope.probes.crossfit import PROBES
 from anchorscope.steps.detection_steps import DetectionSteps
 from anchorscope.steps.job import MODEL_LIBRARIES, TABLE_LIBRARIES
 
@@ -149,7 +150,7 @@ class DatasetSteps(DetectionSteps):
     def result(self) -> DatasetResult:
         """Everything that this dataset contributes to the result files."""
         job, headline = self.job, (self.job.recipe.site, self.job.recipe.position)
-        require_enough(self.name, self.labels.value, MIN_PER_CLASS, job.recipe.balance)
+        require_enough(self.name, self.labels.value, PER_CLASS, job.recipe.balance)
         effects = [effect for step in self.effects.values() for effect in step.value.effects]  # brings cut states along
         shared = dict(self.share_tables.value)  # its nulls are passes: whoever has come to the tables needs no model
         features, kept = self.features(), self.kept()
@@ -161,6 +162,7 @@ class DatasetSteps(DetectionSteps):
         item_ids = [item.item_id for item in self.used_items]
         folds = dict(zip(self.used.tolist(), self.splits.folds.tolist(), strict=True))
         sets = self.probes.value
+        asked = [item.question for item in self.used_items]
         return DatasetResult(
             name=self.name,
             items=items_frame(self.items_with_log_probs, folds, tables["pathways"], headline, of_items),
@@ -172,6 +174,8 @@ class DatasetSteps(DetectionSteps):
             unavailable=unavailable_frame(self.name, missing),
             probes=probe_tensors(self.name, PROBES, sets, self.final_probes.value),
             reference_layers=tuple(sets["/".join(headline)].reference[0].tolist()),
+            balanced_by=balanced_by(asked, job.recipe.balance),
+            grouped_by=grouped_by(asked, job.recipe.group_by),
             unconverged=tuple(one for fitted in sets.values() for one in fitted.unconverged),
             kept=kept,
             features=features,

@@ -49,6 +49,15 @@ class ItemSteps:
 
     # Questions, answers, labels, tokens.
 
+    @property
+    def asked(self) -> QuestionSample:
+        """The questions that are asked, not written down yet where they are new: what is refused must leave nothing."""
+        return self.questions.value if self.questions.is_kept else self._read
+
+    @cached_property
+    def _read(self) -> QuestionSample:
+        return ask(self.job.recipe, self.spec)
+
     @cached_property
     def questions(self) -> Step[QuestionSample]:
         """The questions that are asked."""
@@ -56,7 +65,7 @@ class ItemSteps:
             1, (), "columns", "limit", "yes_no", "on_bad_row", "seed", random_weights=is_shape(self.job.recipe.model)
         )
         return self._step("questions", (self.source,), made_from, records(QuestionSample),
-                          lambda: ask(self.job.recipe, self.spec))  # fmt: skip
+                          lambda: self._read)  # fmt: skip
 
     @cached_property
     def answers(self) -> Step[list[Answer]]:

@@ -129,4 +129,9 @@ class Job:
     def made_from(self, epoch: int, libraries: tuple[str, ...], *options: str, **others: Any) -> MadeFrom:
         """What a step is made from: its code's epoch, libraries, named options of the recipe, and other values."""
         chosen = {name: getattr(self.recipe, name) for name in options}
-        return MadeFrom(epoch, {**chosen, **others}, {name: metadata.version(name) for name in libraries})
+        return MadeFrom(epoch, {**chosen, **others}, {name: self._versions[name] for name in libraries})
+
+    @cached_property
+    def _versions(self) -> dict[str, str]:
+        """Looked up once a run: every step asks, and each time the whole description of a package would be parsed."""
+        return {name: metadata.version(name) for name in (*MODEL_LIBRARIES, *TABLE_LIBRARIES)}

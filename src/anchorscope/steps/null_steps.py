@@ -24,7 +24,7 @@ from anchorscope.steps.job import MODEL_LIBRARIES
 class NullSteps(CutSteps):
     """One dataset of a run, with its nulls."""
 
-    @property
+    @cached_property
     def share_items(self) -> ShareItems:
         """The used items as the question share sees them."""
         return ShareItems(

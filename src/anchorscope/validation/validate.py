@@ -21,7 +21,7 @@ from anchorscope.planted import planted_model_folder
 from anchorscope.planted.items import Shares, planted_items, write_items
 from anchorscope.progress import Progress, Silent
 from anchorscope.recipe import make_recipe
-from anchorscope.report.experiments.section import Section
+from anchorscope.report.page_sections import Section
 from anchorscope.report.validation_page import Validation, write_validation
 from anchorscope.report.worlds_section import worlds_section
 from anchorscope.validation.recovery import MAIN_WAYS, SHOWN, confusion_table, recovery_table, sentences

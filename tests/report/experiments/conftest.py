@@ -7,11 +7,9 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # pytest's import mode does not make helper modules importable
 
-from report_further_synthetic import make_further
+from report_further_synthetic import make_further, write_page_of
 
-from anchorscope.report.run_page import write_report
-from anchorscope.report.statements.claims import judge
-from anchorscope.report.statements.run_readings import read
+from anchorscope.report.experiments.section import Section, experiment_sections
 
 
 @pytest.fixture(scope="session")
@@ -21,8 +19,12 @@ def further():
 
 
 @pytest.fixture(scope="session")
+def sections(further) -> list[Section]:
+    """Its sections."""
+    return experiment_sections(further)
+
+
+@pytest.fixture(scope="session")
 def page(further, tmp_path_factory) -> Path:
     """Its report, without figures: those are drawn one by one in other tests."""
-    folder = tmp_path_factory.mktemp("further")
-    write_report(further, read(further), judge([further]), folder)
-    return folder
+    return write_page_of(further, tmp_path_factory.mktemp("further"))

@@ -6,62 +6,42 @@ from pathlib import Path
 
 import polars as pl
 import pytest
-from report_further_synthetic import Experiments, make_further
+from report_further_synthetic import Experiments, make_further, write_page_of
 
 from anchorscope import catalogue
 from anchorscope.report.findings import EXPERIMENT_SCHEMA, Findings
 from anchorscope.report.render import figures_of
-from anchorscope.report.run_page import write_report
-from anchorscope.report.statements.claims import judge
-from anchorscope.report.statements.run_readings import read
 
 MODULE = '''
 """A made-up experiment: how loud the answers are."""
 
-from dataclasses import dataclass
-from typing import ClassVar, final
+from anchorscope.report.experiments.experiment_rows import find, statistics
+from anchorscope.report.experiments.panels import Own
+from anchorscope.report.experiments.section import SectionSpec
+from anchorscope.report.experiments.section_answer import Answer, told
+from anchorscope.report.experiments.section_chart import ChartSpec
+from anchorscope.report.experiments.section_tables import TableSpec, value
+from anchorscope.report.verdicts import above
+from anchorscope.report.wording import points
 
-import polars as pl
-from matplotlib.figure import Figure
-
-from anchorscope.report.experiments.experiment_rows import statistics
-from anchorscope.report.experiments.section import ExperimentChart, SectionSpec
-from anchorscope.report.findings import Findings
-from anchorscope.report.wording import Table
+PANEL = Own(lambda axes, rows, place: axes.bar(rows["dataset"].to_list(), rows["value"].to_list()), 3.0)
 
 
-@final
-@dataclass(frozen=True)
-class LoudnessChart(ExperimentChart):
-    """Bars."""
-
-    name: ClassVar[str] = "loudness"
-    alt: ClassVar[str] = "Bars of loudness"
-    caption: ClassVar[str] = "Higher is louder."
-
-    @classmethod
-    def rows(cls, findings: Findings) -> pl.DataFrame:
-        return statistics(findings, "loudness").select("dataset", "value")
-
-    @classmethod
-    def explained(cls, findings: Findings) -> tuple[str, ...]:
-        return ("In decibels.",)
-
-    def draw(self) -> Figure:
-        figure = Figure()
-        figure.subplots().bar(self.data["dataset"].to_list(), self.data["value"].to_list())
-        return figure
+def loud(rows):
+    return told(find(rows), above(find(rows), 60.0), points, "level")
 
 
 SECTION = SectionSpec(
     slug="loudness",
     title="Loudness of the answers",
     rows=lambda findings: statistics(findings, "loudness"),
-    text=("Are true answers louder?",),
-    charts=(LoudnessChart,),
-    tables=(("Decibels", lambda findings, rows: Table(("dataset", "dB"), tuple(
-        (str(dataset), str(value)) for dataset, value in rows.select("dataset", "value").iter_rows()
-    ))),),
+    asks="Are true answers louder?",
+    careful="Only where there is a microphone.",
+    answer=Answer("They are loud", "They are not loud", "Whether they are loud is undecided", loud),
+    charts=(ChartSpec("loudness", "loudness", "Bars of loudness", "Higher is louder.", "In decibels.",
+                      lambda findings: statistics(findings, "loudness").select("dataset", "value"),
+                      lambda _: [PANEL]),),
+    tables=(TableSpec("Decibels", (), (value("dB", points),)),),
 )
 '''
 
@@ -82,9 +62,7 @@ def written(findings: Findings, out: Path) -> Path:
     for figure in figures_of(findings):
         if figure.name == "loudness":
             figure.save(out)
-    out.mkdir(exist_ok=True)
-    write_report(findings, read(findings), judge([findings]), out)
-    return out
+    return write_page_of(findings, out)
 
 
 @pytest.mark.usefixtures("loud")
@@ -97,10 +75,13 @@ def test_a_new_experiment_brings_its_section_and_its_figure(tmp_path):
         assert (out / "figures" / f"loudness.{kind}").stat().st_size
     assert (out / "figures" / "loudness.csv").read_text(encoding="utf-8") == "dataset,value\natlas,61.5\n"
     html = (out / "report.html").read_text(encoding="utf-8")
-    for wanted in ("Loudness of the answers", "Are true answers louder?", "Decibels", "61.5", "Bars of loudness"):
+    for wanted in ("Loudness of the answers", "Are true answers louder?", "Decibels", "61.5 [60.5, 62.5]",
+                   "Bars of loudness", "They are loud (level 61.5 [60.5, 62.5], n = 120)."):
         assert wanted in html, wanted
     assert html.index('id="layers"') < html.index('id="loudness"') < html.index('id="heads"')  # by its place
-    assert "![Bars of loudness](figures/loudness.png)" in (out / "report.md").read_text(encoding="utf-8")
+    text = (out / "report.md").read_text(encoding="utf-8")
+    assert "✓ They are loud" in text
+    assert "Decibels" in text
 
 
 @pytest.mark.usefixtures("loud")

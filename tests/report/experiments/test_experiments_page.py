@@ -2,27 +2,27 @@
 
 import re
 from dataclasses import replace
+from html import unescape
 
 import polars as pl
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from report_further_synthetic import Experiments, make_further
+from report_further_synthetic import Experiments, make_further, write_page_of
 from report_synthetic import make_findings
 
-from anchorscope.report.experiments.experiment_rows import find, select
+from anchorscope.report.experiments.experiment_rows import find, select, with_aspects
 from anchorscope.report.experiments.heads import head_of
 from anchorscope.report.experiments.section import experiment_charts, experiment_sections
+from anchorscope.report.experiments.section_tables import both_groups
 from anchorscope.report.findings import EXPERIMENT_ITEM_SCHEMA, EXPERIMENT_SCHEMA, UNAVAILABLE_SCHEMA
-from anchorscope.report.run_page import EXPERIMENT_FILES, write_report
-from anchorscope.report.statements.claims import judge
-from anchorscope.report.statements.run_readings import read
-from anchorscope.report.wording import group_cells, p_value_cell, points
+from anchorscope.report.wording import p_value_cell, points
 
 CHARTS = experiment_charts()
 ORDER = (
-    "interventions", "patching", "answer-only", "layers", "heads", "dose", "mediation", "zeroing", "saliency",
-    "boundary", "self-awareness", "matched", "wordings", "agreement", "sensitivity", "unavailable",
+    "interventions", "exact-tokens", "patching", "answer-only", "layers", "edges", "heads", "dose", "mediation",
+    "zeroing", "saliency", "boundary", "self-awareness", "matched", "wordings", "agreement", "sensitivity",
+    "unavailable",
 )  # fmt: skip
 
 
@@ -47,11 +47,11 @@ def test_empty_tables_have_the_columns_of_the_files():
     assert experiment_sections(findings) == []
 
 
-def test_subsections_come_in_the_agreed_order(further):
-    assert tuple(section.slug for section in experiment_sections(further)) == ORDER
+def test_subsections_come_in_the_agreed_order(sections):
+    assert tuple(section.slug for section in sections) == ORDER
 
 
-@pytest.mark.parametrize("experiment", [slug for slug in ORDER[3:-1] if slug != "zeroing"])
+@pytest.mark.parametrize("experiment", [slug for slug in ORDER[4:-1] if slug not in ("edges", "zeroing")])
 def test_a_subsection_appears_only_where_its_rows_exist(further, experiment):
     (section,) = experiment_sections(only(further, experiment))
     assert section.slug == experiment
@@ -62,20 +62,20 @@ def test_a_subsection_appears_only_where_its_rows_exist(further, experiment):
 @pytest.mark.parametrize(
     ("name", "slugs"),
     [("patch-same", ["interventions", "patching"]), ("answer-bare", ["interventions", "answer-only"]),
-     ("zeroing", ["interventions", "zeroing"]), ("direct", ["interventions", "layers"]),
-     ("template", ["interventions"]), ("subject", [])],
+     ("zeroing", ["interventions", "zeroing"]), ("direct", ["interventions", "edges"]),
+     ("template", ["interventions"]), ("subject", ["exact-tokens"])],
 )  # fmt: skip
 def test_interventions_bring_their_subsections(further, name, slugs):
     assert [section.slug for section in experiment_sections(only(further, interventions=(name,)))] == slugs
 
 
-def test_every_figure_of_a_section_is_drawn_and_every_one_drawn_is_shown(further):
-    shown = [figure.name for section in experiment_sections(further) for figure in section.figures]
+def test_every_figure_of_a_section_is_drawn_and_every_one_drawn_is_shown(sections):
+    shown = [figure.name for section in sections for figure in section.figures]
     assert sorted(shown) == sorted(chart.name for chart in CHARTS)
 
 
-def test_tables_are_whole(further):
-    for section in experiment_sections(further):
+def test_tables_are_whole(sections):
+    for section in sections:
         assert section.text
         for _, table in section.tables:
             assert all(len(row) == len(table.head) for row in table.rows), section.slug
@@ -84,32 +84,86 @@ def test_tables_are_whole(further):
 
 
 def test_the_page_shows_the_numbers(page):
-    for name in ("report.html", "report.md"):
+    shown = ("Further evidence", "Knowledge boundary", "−52.0 [−54.0, −50.0]", "&lt; 0.001", "0.87",
+             "popularity: none of 160 items")  # fmt: skip
+    for name, more in (("report.html", ("head 2, layers 6–8", "83.0\u00a0%")), ("report.md", ())):
         text = (page / name).read_text(encoding="utf-8")
-        for wanted in (
-            "Further evidence", "Knowledge boundary", "−52.0 [−54.0, −50.0]", "head 2, layers 6–8", "&lt; 0.001",
-            "0.87", "83.0\u00a0%", "popularity: none of 160 items", *EXPERIMENT_FILES,
-        ):  # fmt: skip
-            assert wanted.replace("_", "\\_") in text or wanted in text, (name, wanted)
+        for wanted in (*shown, *more):
+            assert wanted in text, (name, wanted)
     ids = re.findall(r'id="([^"]+)"', (page / "report.html").read_text(encoding="utf-8"))
     assert len(set(ids)) == len(ids)
     assert set(ORDER) <= set(ids)
 
 
+def test_a_section_is_one_line_that_opens_and_in_plain_text_its_answer_and_one_table(page, sections):
+    html, text = ((page / name).read_text(encoding="utf-8") for name in ("report.html", "report.md"))
+    folded = re.findall(r'<details class="section" id="([^"]+)">\n<summary>(.+?)</summary>', html)
+    answers = {section.slug: section.answer for section in sections if section.answer}
+    assert [slug for slug, _ in folded] == list(answers)
+    for slug, summary in folded:
+        assert answers[slug] in unescape(summary)
+        assert re.search('aria-label="(holds|does not hold|undecided)">[✓✗?]<', summary)
+    evidence = text[text.index("## Further evidence") :].split("\n### ")[1:-1]
+    assert len(evidence) == len(answers)
+    for part in evidence:
+        assert len(re.findall(r"^\| ---", part, re.MULTILINE)) == 1, part[:60]
+        assert re.search(r"^[✓✗?] ", part, re.MULTILINE)
+
+
+def test_a_section_says_what_it_has_to_say_in_few_words(sections):
+    for section in sections[:-1]:
+        sentence = section.answer[: section.answer.rindex(" (PopQA")]
+        words = len(" ".join((*section.text, sentence)).split())
+        assert words <= 60, (section.slug, words)
+
+
+VERDICTS = {
+    "interventions": ("holds", "template tokens cut: 6"), "exact-tokens": ("undecided", "58"),
+    "patching": ("holds", "−17.3"), "answer-only": ("holds", "−22.4"), "edges": ("does not hold", "36"),
+    "zeroing": ("undecided", "69"), "layers": ("undecided", "deepest: layer 6 [5, 7]"),
+    "heads": ("undecided", "head 2"),
+    "dose": ("does not hold", "20"), "mediation": ("holds", "until layer"), "saliency": ("holds", "0.620"),
+    "boundary": ("holds", "23"), "self-awareness": ("holds", "0.610"), "matched": ("holds", "0.70"),
+    "wordings": ("does not hold", "0.45"), "agreement": ("undecided", "lowest kappa of 14"),
+    "sensitivity": ("holds", "0.80"),
+}  # fmt: skip
+
+
+def test_answers_go_by_the_numbers(sections):
+    for section in sections[:-1]:
+        verdict, number = VERDICTS[section.slug]
+        assert (section.verdict, number in section.answer) == (verdict, True), (section.slug, section.answer)
+        assert section.answer.count("PopQA") == section.answer.count("TriviaQA") == 1
+
+
+def test_an_answer_needs_every_dataset_and_its_interval(further):
+    def answered(experiments):
+        (section,) = experiment_sections(replace(only(further, "wordings"), experiments=experiments))
+        return section.verdict, section.answer
+
+    rows = only(further, "wordings").experiments
+    high = pl.when(pl.col("dataset") == "popqa").then(0.4).otherwise(0.0)
+    raised = rows.with_columns(pl.col(name) + high for name in ("value", "ci_low", "ci_high"))
+    assert answered(raised)[0] == "does not hold"  # of one dataset it holds, of the other it does not
+    assert answered(rows.with_columns(ci_low=pl.lit(None, pl.Float64)))[0] == "undecided"
+    verdict, answer = answered(rows.filter(pl.col("quantity") != "reliability"))
+    assert verdict == "undecided"
+    assert answer.endswith("is undecided: too few items.")
+
+
 def test_a_run_without_experiments_has_no_such_part(tmp_path):
     findings = make_findings(("atlas",))
-    write_report(findings, read(findings), judge([findings]), tmp_path)
+    write_page_of(findings, tmp_path)
     for name in ("report.html", "report.md"):
         text = (tmp_path / name).read_text(encoding="utf-8")
         assert "Further evidence" not in text
-        assert "experiments.csv" not in text
 
 
 def test_a_reason_cannot_bring_markup(tmp_path):
     findings = make_further(("atlas",))
     bad = "<script>x</script> [a](https://b.invalid) | c"
     findings = replace(findings, unavailable=findings.unavailable.with_columns(reason=pl.lit(bad)))
-    write_report(findings, read(findings), judge([findings]), tmp_path)
+    write_page_of(findings, tmp_path)
     assert "<script>x" not in (tmp_path / "report.html").read_text(encoding="utf-8")
     text = (tmp_path / "report.md").read_text(encoding="utf-8")
     assert "<script" not in text
@@ -119,8 +173,9 @@ def test_a_reason_cannot_bring_markup(tmp_path):
 def test_a_group_that_is_missing_is_a_dash_and_not_a_zero():
     found = Experiments("atlas", 0)
     found.add("boundary", "accuracy", 12.0, 1.0, group="Q-Anchored")
-    cells = group_cells(pl.DataFrame(found.rows, schema=EXPERIMENT_SCHEMA), "accuracy", points)
-    assert cells == ("12.0 [11.0, 13.0]", "120", "–", "–", "–", "–", "–")
+    rows = with_aspects(pl.DataFrame(found.rows, schema=EXPERIMENT_SCHEMA))
+    cells = [cell(rows) for _, cell in both_groups(points, measure="accuracy")]
+    assert cells == ["12.0 [11.0, 13.0]", "120", "–", "–", "–", "–", "–"]
 
 
 def test_rows_of_another_place_and_values_that_are_none_are_left_out(further):

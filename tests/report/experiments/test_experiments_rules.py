@@ -8,15 +8,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from report_further_synthetic import make_further
 
-from anchorscope.report.experiments.intervention_curves import InterventionCurves, PatchingChart
-from anchorscope.report.experiments.interventions import InterventionsChart, effects_table
-from anchorscope.report.experiments.layers import LayersChart, significant
+from anchorscope.report.experiments.intervention_curves import ZEROING
+from anchorscope.report.experiments.layers import significant
 from anchorscope.report.experiments.section import experiment_charts, experiment_sections
-from anchorscope.report.experiments.sensitivity import SensitivityChart
 from anchorscope.report.findings import EXPERIMENT_SCHEMA
 
-CHARTS = experiment_charts()
-FAMILIES = [chart for chart in CHARTS if issubclass(chart, InterventionCurves)]
+CHARTS = {chart.name: chart for chart in experiment_charts()}
+CURVES = ("exact_tokens", "patching", "answer_only", "direct_edges", "zeroing")
 REFIT = -98.7
 """What the probe trained on cut states measures; belongs to the main table and nowhere here."""
 
@@ -50,10 +48,10 @@ def three():
     return with_retained(("popqa", "triviaqa"))
 
 
-@pytest.mark.parametrize("chart", [InterventionsChart, *FAMILIES], ids=lambda chart: chart.name)
-def test_a_panel_per_rule_that_the_run_has(further, three, chart):
+@pytest.mark.parametrize("name", ["interventions", *CURVES])
+def test_a_panel_per_rule_that_the_run_has(further, three, name):
     for run, columns in ((further, 2), (three, 3)):
-        display = chart.from_findings(run)
+        display = CHARTS[name].from_findings(run)
         titles = [axes.get_title() for axes in display.plot().axes]
         assert len(titles) == 2 * columns
         assert sum("retained" in title for title in titles) == 2 * (columns - 2)
@@ -61,8 +59,8 @@ def test_a_panel_per_rule_that_the_run_has(further, three, chart):
 
 
 def test_what_the_refitted_probe_measures_is_not_mixed_in(three):
-    assert REFIT not in PatchingChart.from_findings(three).data["delta_p"].to_list()
-    assert REFIT not in InterventionsChart.from_findings(three).data["value"].to_list()
+    assert REFIT not in CHARTS["patching"].from_findings(three).data["delta_p"].to_list()
+    assert REFIT not in CHARTS["interventions"].from_findings(three).data["value"].to_list()
     cells = [cell for section in experiment_sections(three) for _, table in section.tables for row in table.rows
              for cell in row]  # fmt: skip
     assert not any("98.7" in cell for cell in cells)
@@ -70,14 +68,15 @@ def test_what_the_refitted_probe_measures_is_not_mixed_in(three):
 
 def test_tables_have_a_line_per_rule(further, three):
     for run, rules in ((further, 2), (three, 3)):
-        table = effects_table(run, ("knockout", "zeroing"), ("zeroing",))
+        ((_, table),) = ZEROING.section(run).tables
         assert len(table.rows) == 2 * 2 * rules
-    flips = {row[2]: row[-3:] for row in effects_table(three, ("zeroing",)).rows}
+    ((_, table),) = ZEROING.section(three).tables
+    flips = {row[2]: row[-3:] for row in table.rows if "zero" in row[1]}
     assert flips["retained rule"] == flips["corrected rule"]
     assert "–" not in flips["retained rule"]
 
 
-@pytest.mark.parametrize("chart", CHARTS, ids=lambda chart: chart.name)
+@pytest.mark.parametrize("chart", CHARTS.values(), ids=lambda chart: chart.name)
 def test_figures_of_three_rules_fit_a_page(chart):
     figure = chart.from_findings(with_retained(("popqa", "triviaqa", "hotpotqa", "nq"))).plot()
     width, height = figure.get_size_inches()
@@ -99,7 +98,7 @@ def test_small_cells_are_hatched_and_not_counted(further):
     def hatched_and_told(size: float) -> tuple[int, int]:
         sizes = pl.when(cells).then(size).otherwise(pl.col("effect_size"))
         run = replace(further, experiments=further.experiments.with_columns(effect_size=sizes))
-        (hatch,) = LayersChart.from_findings(run).plot().axes[0].patches
+        (hatch,) = CHARTS["layers"].from_findings(run).plot().axes[0].patches
         (layers,) = [section for section in experiment_sections(run) if section.slug == "layers"]
         (table,) = [table for title, table in layers.tables if title.startswith("Cells")]
         return len(hatch.get_path().vertices) // 5, int(table.rows[0][4]) + int(table.rows[0][5])
@@ -109,12 +108,12 @@ def test_small_cells_are_hatched_and_not_counted(further):
     assert hatched + told == n
     assert told > 10
     assert hatched_and_told(-0.19) == (n, 0)
-    assert any("0.2 standard deviations" in note for note in LayersChart.from_findings(further).notes)
+    assert any("0.2 standard deviations" in note for note in CHARTS["layers"].from_findings(further).notes)
 
 
 def test_other_cuts_stand_among_the_rules_and_rules_of_a_seed_apart(three):
     plain = three.experiments.filter(pl.col("variant") == "rule: plain").with_columns(variant=pl.lit("cut: subject"))
-    chart = SensitivityChart.from_findings(replace(three, experiments=pl.concat([three.experiments, plain])))
+    chart = CHARTS["sensitivity"].from_findings(replace(three, experiments=pl.concat([three.experiments, plain])))
     figure = chart.plot()
     assert "cut: subject" in [label.get_text() for label in figure.axes[1].get_yticklabels()]
     places = [(line.get_ydata()[0], line.get_color()) for line in figure.axes[2].lines if line.get_marker() != "None"]

@@ -4,8 +4,8 @@ import polars as pl
 from report_further_synthetic import make_further
 
 from anchorscope.report.experiments import matched, wordings
-from anchorscope.report.experiments.experiment_rows import statistics
-from anchorscope.report.experiments.matched import MatchedChart, reference_rows
+from anchorscope.report.experiments.matched import reference_rows
+from anchorscope.report.experiments.section_chart import chart_named
 
 FINDINGS = make_further(("popqa", "nq"), lacking=("nq",))
 
@@ -16,10 +16,11 @@ def tables(spec) -> dict[str, list[tuple[str, ...]]]:
 
 
 def test_only_the_reference_layer_is_shown():
-    rows = reference_rows(statistics(FINDINGS, "matched"))
+    rows = reference_rows(FINDINGS)
     assert set(rows["probe_layer"].drop_nulls()) == {8}
-    assert set(MatchedChart.rows(FINDINGS)["truth"]) == {"all"}
-    assert MatchedChart.rows(FINDINGS).filter(pl.col("quantity") == "auc").height == 2
+    drawn = chart_named("matched").rows(FINDINGS)
+    assert set(drawn["truth"]) == {"all"}
+    assert drawn.filter(pl.col("quantity") == "auc").height == 2
 
 
 def test_both_sets_stand_side_by_side():

@@ -44,7 +44,7 @@ def test_totals_are_added_up_once():
     everyone = totals.filter((pl.col("truth") == "all") & (pl.col("rule") == "plain"))
     assert everyone["n"].sum() == 1000
     (name, table), *_ = confusion_tables(confusion())
-    assert name == "plain"
+    assert name == "Rule: plain"
     assert table.rows[0] == ("all answers", "question", "200 (50\u00a0%)", "186 (46\u00a0%)", "14 (4\u00a0%)", "400")
 
 

@@ -1,120 +1,196 @@
-"""The chart: mean ΔP per layer of Q-Anchored and A-Anchored items, as in the paper, corrected, and by what is retained.
+"""The ΔP charts on paper: under every rule, split by truth, and with the layer that sorts the items moved.
 
 Cutting the question moves a probe's verdict towards "false" for every item, so the plain chart shows that shift and the
-loss of signal mixed together. The second panel takes one shift per layer and fold out, with the labels unused; what is
-left of the gap there is what the first can be trusted for. In the third a probe that was trained on the cut states both
-sorts and measures: it knows no shift, and an item that it can no longer tell from its opposite has lost its ground.
+loss of signal mixed together. The corrected panel takes one shift per layer and fold out, with the labels unused. In
+the retained one a probe that was trained on the cut states both sorts and measures: it knows no shift.
+
+If the plain rule only sorted items by label, its Q-Anchored group would hold hardly any false answers and its
+A-Anchored group hardly any true ones: the second figure draws them apart. Sorting by flips at l* deepens the curve near
+l*, whatever the model does: the third draws the plain chart with the sorting layer a quarter of the depth lower and
+higher, where a trough that stays is not made by the choice, and one sorted by one probe and measured by another.
+All three have the y axis of the page's chart.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar, final
 
 import polars as pl
-from matplotlib.figure import Figure
 
 from anchorscope.report.assignment_rules import PANEL_TITLES, RETAINED_TITLE
-from anchorscope.report.charts.display import Display
-from anchorscope.report.charts.layout import Legend
-from anchorscope.report.charts.line_chart import (
-    CURVE_COLUMNS,
-    POINTS_NOTE,
-    Panel,
-    delta_p_axes,
-    drawable,
-    group_handles,
-    group_lines,
-    line_chart,
-    missing_groups,
-    random_handle,
-    random_lines,
-    reference_handle,
-)
+from anchorscope.report.charts.layer_chart import LayerChart
+from anchorscope.report.charts.line_chart import CURVE_COLUMNS, POINTS_NOTE, drawable, missing_groups
+from anchorscope.report.charts.live_chart import spanned
 from anchorscope.report.findings import Findings
-from anchorscope.report.palette import DatasetStyle, dataset_styles
+from anchorscope.report.looks import Look, group_looks
+from anchorscope.report.palette import A_ANCHORED, GROUPS, Q_ANCHORED, display_name
+from anchorscope.report.shares import share_layer
 
-_PANEL_INCHES = (4.35, 3.3)
+CROSS_FITTED = "cross-fitted"
+TRUTHS = {"true": "true answers", "false": "false answers"}
+
+
+def own_probe() -> pl.Expr:
+    """Rows in which each rule is measured by its own probe: the retained one by that of the cut states."""
+    return pl.col("variant").eq_missing("refit") == pl.col("assignment").is_in(list(RETAINED_TITLE))
+
+
+def delta_p_span(*curves: pl.DataFrame) -> tuple[float, float]:
+    """One y axis for everything that can be drawn of these curves."""
+    tables = [table.select("delta_p", "ci_low", "ci_high", "n", "n_groups", "truth") for table in curves]
+    there = pl.col("delta_p").is_finite() & (pl.col("n") > 0)
+    low, high = spanned(pl.concat(tables).filter(there), "delta_p", 10.0, (-10.0, 10.0), pl.col("truth") == "all")
+    return max(-100.0, low), min(100.0, high)
+
+
+@dataclass(frozen=True)
+class GroupChart(LayerChart):
+    """ΔP of both groups."""
+
+    value: ClassVar[str] = "delta_p"
+    label: ClassVar[str] = "ΔP"
+
+    def looks(self) -> Mapping[str, Look]:
+        """Both groups of every dataset, with the random control."""
+        return group_looks(self.datasets)
+
+    def line(self) -> pl.Expr:
+        """Group and dataset, as the looks name them."""
+        numbers = {name: str(place) for place, name in enumerate(self.datasets)}
+        group = pl.col("group").replace_strict({Q_ANCHORED: "q", A_ANCHORED: "a"}, return_dtype=pl.String)
+        random = pl.when(pl.col("intervention") == "random").then(pl.lit("r")).otherwise(pl.lit(""))
+        return group + pl.col("dataset").replace_strict(numbers, return_dtype=pl.String) + random
 
 
 @final
 @dataclass(frozen=True)
-class DeltaPChart(Display):
+class DeltaPChart(GroupChart):
     """The ΔP chart of one run, a panel per rule."""
-
-    model: str
-    """Title of the chart."""
-    n_layers: int
-    """Length of the x axis."""
-    styles: Mapping[str, DatasetStyle]
-    """Colours and marker of every dataset, in order."""
-    reference_layers: Mapping[str, tuple[int, ...]]
-    """Per dataset, l* of every fold."""
 
     name: ClassVar[str] = "delta_p"
 
-    @property
-    def panels(self) -> dict[str, str]:
-        """Titles of the panels by assignment; runs without probes that were trained again have two."""
-        return PANEL_TITLES | (RETAINED_TITLE if self.data["assignment"].is_in(list(RETAINED_TITLE)).any() else {})
-
     @classmethod
     def from_findings(cls, findings: Findings) -> "DeltaPChart":
-        """The chart of a run at its headline site and position."""
-        return cls.from_curves(
-            findings.curves,
-            model=findings.model,
-            n_layers=findings.n_layers,
-            datasets=findings.datasets,
-            site=findings.site,
-            position=findings.position,
-            reference_layers=findings.reference_layers,
-        )
+        """Choose the rows to draw: all items, knockout and random control, at the headline site and position."""
+        rules = pl.col("assignment").is_in([*PANEL_TITLES, *RETAINED_TITLE]) & own_probe()
+        wanted = rules & (pl.col("truth") == "all") & pl.col("intervention").is_in(["knockout", "random"])
+        drawn = _drawn(findings).filter(wanted).select(CURVE_COLUMNS)
+        drawn = drawn.sort("assignment", "intervention", "dataset", "group", "layer", descending=[True] + [False] * 4)
+        layers = {name: findings.reference_layers.get(name, ()) for name in findings.datasets}
+        folds = [layers[dataset].count(layer) for dataset, layer in drawn.select("dataset", "layer").iter_rows()]
+        data = drawn.with_columns(pl.Series("reference_folds", folds, dtype=pl.Int64))
+        knockout = drawn.filter(pl.col("intervention") == "knockout")
+        empty = missing_groups(knockout, findings.datasets, PANEL_TITLES, "assignment")
+        points = {name: share_layer(findings, name) for name in findings.datasets}
+        return cls(
+            data, (POINTS_NOTE, *empty), findings.model, findings.n_layers, findings.datasets,
+            delta_p_span(findings.curves), layers, {name: at for name, at in points.items() if at is not None},
+        )  # fmt: skip
+
+    def panels(self) -> Mapping[str, str]:
+        """Runs without probes that were trained again have two."""
+        return PANEL_TITLES | (RETAINED_TITLE if self.data["assignment"].is_in(list(RETAINED_TITLE)).any() else {})
+
+    def keys(self) -> tuple[pl.Expr, pl.Expr]:
+        """A panel per rule."""
+        return pl.col("assignment"), self.line()
+
+
+@final
+@dataclass(frozen=True)
+class TruthSplitChart(GroupChart):
+    """ΔP of each group, its true and its false answers apart, plain and corrected; a row of panels per dataset."""
+
+    name: ClassVar[str] = "truth_split"
+    inches: ClassVar[tuple[float, float]] = (4.35, 2.9)
 
     @classmethod
-    def from_curves(
-        cls,
-        curves: pl.DataFrame,
-        *,
-        model: str,
-        n_layers: int,
-        datasets: tuple[str, ...],
-        site: str,
-        position: str,
-        reference_layers: Mapping[str, tuple[int, ...]],
-    ) -> "DeltaPChart":
-        """Choose the rows to draw: all items, knockout and random control, all panels."""
-        sees_no_shift = pl.col("assignment").is_in(list(RETAINED_TITLE)) & (pl.col("variant") == "refit")
-        wanted = (
-            (pl.col("assignment").is_in(list(PANEL_TITLES)) | sees_no_shift)
-            & (pl.col("truth") == "all")
-            & pl.col("intervention").is_in(["knockout", "random"])
-            & pl.col("dataset").is_in(datasets)
-        )
-        drawn = drawable(curves, site, position).filter(wanted).select(CURVE_COLUMNS)
-        drawn = drawn.sort("assignment", "intervention", "dataset", "group", "layer", descending=[True] + [False] * 4)
-        folds = [layers.count(layer) for layer, layers in _marks(drawn, reference_layers)]
-        data = drawn.with_columns(pl.Series("reference_folds", folds, dtype=pl.Int64))
-        empty = missing_groups(drawn.filter(pl.col("intervention") == "knockout"), datasets, PANEL_TITLES, "assignment")
-        return cls(data, (POINTS_NOTE, *empty), model, n_layers, dataset_styles(datasets), reference_layers)
+    def from_findings(cls, findings: Findings) -> "TruthSplitChart":
+        """Choose the knockout curves of true and of false answers."""
+        wanted = pl.col("assignment").is_in(list(PANEL_TITLES)) & pl.col("truth").is_in(list(TRUTHS))
+        data = _drawn(findings).filter(wanted & (pl.col("intervention") == "knockout")).select(CURVE_COLUMNS)
+        data = data.sort("dataset", "assignment", "group", "truth", "layer")
+        notes = (POINTS_NOTE, "Filled markers: true answers; open ones: false. At the foot: items behind each line.")
+        title = f"{findings.model}: the groups split by truth"
+        span = delta_p_span(findings.curves)
+        return cls(data, notes, title, findings.n_layers, findings.datasets, span, {}, {})
 
-    def draw(self) -> Figure:
-        """Draw all panels with a shared y axis, and one legend below."""
-        knockout = self.data.filter(pl.col("intervention") == "knockout")
-        random = self.data.filter(pl.col("intervention") == "random")
-        handles = [*group_handles(self.styles, knockout), *([random_handle()] if random.height else [])]
-        handles += [reference_handle()] if self.reference_layers else []
-        panels = []
-        for assignment, title in self.panels.items():
-            here = pl.col("assignment") == assignment
-            mine = knockout.filter(here)
-            lines = [*random_lines(random.filter(here)), *group_lines(mine, self.styles)]
-            empty = "" if mine.height else "no items in either group"
-            panels.append(Panel(title, lines, empty, (), self.reference_layers, self.styles))
-        axes_of = delta_p_axes(self.n_layers, mark_rows=len(self.styles))
-        legend = Legend(handles, 3 if len(self.styles) == 3 else 4, self.notes)
-        return line_chart(self.model, panels, (1, len(panels)), _PANEL_INCHES, axes_of, legend)
+    def looks(self) -> Mapping[str, Look]:
+        """True answers filled and wide, false ones open and narrow."""
+        groups = {name: look for name, look in group_looks(self.datasets).items() if not look.quiet}
+        return {
+            f"{name}{truth}": replace(look, entry=f"{look.about['group']}, {words}", marker="o",
+                                      hollow=truth == "false", width=2.0 if truth == "true" else 1.4)
+            for name, look in groups.items() for truth, words in TRUTHS.items()
+        }  # fmt: skip
+
+    def panels(self) -> Mapping[str, str]:
+        """A row per dataset, a column per rule."""
+        return {f"{dataset}/{rule}": f"{display_name(dataset)}, {title}"
+                for dataset in self.datasets for rule, title in PANEL_TITLES.items()}  # fmt: skip
+
+    def keys(self) -> tuple[pl.Expr, pl.Expr]:
+        """A panel per dataset and rule."""
+        return pl.concat_str("dataset", pl.lit("/"), "assignment"), self.line() + pl.col("truth")
+
+    def grid(self, panels: int) -> tuple[int, int]:
+        """A row per dataset."""
+        return len(self.datasets), 2
+
+    def notes_of(self, panel: str, rows: pl.DataFrame) -> str:
+        """Items behind each line."""
+        return ", ".join(
+            f"{group[0]} {truth} {rows.filter((pl.col('group') == group) & (pl.col('truth') == truth))['n'].max() or 0}"
+            for group in GROUPS for truth in TRUTHS
+        )  # fmt: skip
 
 
-def _marks(drawn: pl.DataFrame, layers: Mapping[str, tuple[int, ...]]) -> list[tuple[int, tuple[int, ...]]]:
-    """Every drawn row's layer with the reference layers of its dataset."""
-    return [(row["layer"], layers.get(row["dataset"], ())) for row in drawn.select("layer", "dataset").to_dicts()]
+@final
+@dataclass(frozen=True)
+class ReferenceLayerChart(GroupChart):
+    """The plain ΔP chart for three sorting layers, and the cross-fitted one."""
+
+    name: ClassVar[str] = "delta_p_reference"
+    inches: ClassVar[tuple[float, float]] = (2.75, 2.7)
+
+    @classmethod
+    def from_findings(cls, findings: Findings) -> "ReferenceLayerChart":
+        """Join the moved plain curves and the cross-fitted ones, one panel each."""
+        moved = _drawn(findings, findings.reference_curves)
+        moved = moved.select(*CURVE_COLUMNS, pl.col("shift").cast(pl.Int64), panel=pl.format("shift {}", "shift"))
+        wanted = (pl.col("assignment") == CROSS_FITTED) & (pl.col("truth") == "all")
+        crossed = _drawn(findings).filter(wanted & (pl.col("intervention") == "knockout"))
+        crossed = crossed.select(*CURVE_COLUMNS, pl.lit(0, dtype=pl.Int64).alias("shift"), panel=pl.lit(CROSS_FITTED))
+        data = pl.concat([moved, crossed], how="vertical_relaxed").sort("shift", "panel", "dataset", "group", "layer")
+        title = f"{findings.model}: which layer and which probe sorts"
+        span = delta_p_span(findings.curves, findings.reference_curves)
+        layers = dict(findings.reference_layers)
+        chart = cls(data, (POINTS_NOTE,), title, findings.n_layers, findings.datasets, span, layers, {})
+        return replace(chart, notes=(POINTS_NOTE, *missing_groups(data, findings.datasets, chart.panels(), "panel")))
+
+    def panels(self) -> Mapping[str, str]:
+        """From the lowest sorting layer to the highest, then the cross-fitted chart."""
+        shifts = sorted(self.data.filter(pl.col("panel") != CROSS_FITTED)["shift"].unique())
+        crossed = {CROSS_FITTED: CROSS_FITTED} if self.data["panel"].is_in([CROSS_FITTED]).any() else {}
+        return {f"shift {shift}": shift_title(shift) for shift in shifts} | crossed
+
+    def keys(self) -> tuple[pl.Expr, pl.Expr]:
+        """A panel per sorting layer."""
+        return pl.col("panel"), self.line()
+
+    def moved(self, panel: str) -> Mapping[str, tuple[int, ...]]:
+        """A moved layer stays within the model; of the cross-fitted chart every half has an l* of its own."""
+        if not panel.startswith("shift"):
+            return {}
+        shift, last = int(panel.split()[1]), self.n_layers - 1
+        return {name: tuple(min(max(x + shift, 0), last) for x in layers) for name, layers in self.layers.items()}
+
+
+def shift_title(shift: int) -> str:
+    """The sorting layer in words."""
+    return f"sorted at l* {'+' if shift > 0 else '−'} {abs(shift)} layers" if shift else "sorted at l*"
+
+
+def _drawn(findings: Findings, curves: pl.DataFrame | None = None) -> pl.DataFrame:
+    table = findings.curves if curves is None else curves
+    return drawable(table, findings.site, findings.position).filter(pl.col("dataset").is_in(findings.datasets))

@@ -15,6 +15,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
+from anchorscope.report.charts.shown_figure import ShownFigure
 from anchorscope.report.palette import INK, QUIET_INK
 
 _LEFT, _RIGHT, _GAP_X, _GAP_Y = 0.72, 0.18, 0.42, 0.72
@@ -61,7 +62,7 @@ def sheet(title: str, grid: tuple[int, int], panel: tuple[float, float], legend:
     notes = [line for note in legend.notes for line in textwrap.wrap(note, int((width - _LEFT) * _LETTERS_PER_INCH))]
     foot = _X_LABEL + legend.rows * _LEGEND_ROW + 0.06 + len(notes) * _NOTE_ROW + _EDGE
     height = _TITLE + rows * panel[1] + (rows - 1) * _GAP_Y + foot
-    figure = Figure(figsize=(width, height))
+    figure = ShownFigure(figsize=(width, height))
     axes = figure.subplots(rows, columns, sharex=True, sharey=True, squeeze=False)
     figure.subplots_adjust(
         left=_LEFT / width,

@@ -19,7 +19,7 @@ from anchorscope.report.palette import CONTROL_GREY, GROUPS, INK, LINE_STYLES, Q
 
 BAND_ALPHA = 0.16
 CURVE_COLUMNS = (
-    "dataset", "intervention", "assignment", "group", "truth", "layer", "delta_p", "ci_low", "ci_high", "n",
+    "dataset", "intervention", "assignment", "group", "truth", "layer", "delta_p", "ci_low", "ci_high", "n", "n_groups",
 )  # fmt: skip
 
 _MARK_ROW = 0.034  # height of one row of l* ticks, as a share of the panel
@@ -74,6 +74,8 @@ class LayerAxes:
     """Length of the x axis."""
     mark_rows: int = 0
     """Rows of ticks that the lowest part of the panels has to hold."""
+    span: tuple[float, float] | None = None
+    """Lowest and highest value, where they do not follow from the lines."""
 
 
 def delta_p_axes(n_layers: int, mark_rows: int = 0) -> LayerAxes:
@@ -98,6 +100,8 @@ def line_chart(
         axes.set_axis_off()
     for row in page.axes:
         row[0].set_ylabel(axes_of.label)
+    if axes_of.span:
+        page.axes[0][0].set_ylim(*axes_of.span)
     if axes_of.mark_rows:
         reserve_mark_space(page.axes[0][0], axes_of.mark_rows)
     return page.figure
@@ -225,12 +229,9 @@ def random_handle() -> Line2D:
     )
 
 
-def reference_handle() -> Line2D:
+def reference_handle(label: str = "Reference layer l* of a fold") -> Line2D:
     """Legend entry of the reference layers."""
-    return Line2D(
-        [], [], color=INK, linestyle="none", marker="|", markersize=9, markeredgewidth=2.2,
-        label="Reference layer l* of a fold",
-    )  # fmt: skip
+    return Line2D([], [], color=INK, linestyle="none", marker="|", markersize=9, markeredgewidth=2.2, label=label)
 
 
 def items_note(counted: str, size: float) -> Callable[[Axes], None]:

@@ -62,12 +62,12 @@ def panel_title(run: Findings) -> str:
 
 
 def chart_rows(run: Findings, assignment: str) -> pl.DataFrame:
-    """The knockout curves of a run's chart under one rule: all items, its headline site and position."""
+    """The curves of a run's chart under one rule: knockout and random cut, all items, its headline place."""
     measured = pl.col("variant") == REFIT if assignment == "retained" else pl.col("variant") != REFIT
     wanted = (
         (pl.col("assignment") == assignment)
         & (pl.col("truth") == "all")
-        & (pl.col("intervention") == "knockout")
+        & pl.col("intervention").is_in(["knockout", "random"])
         & pl.col("dataset").is_in(run.datasets)
     )
     return drawable(run.curves, run.site, run.position).filter(wanted & measured)

@@ -1,125 +1,117 @@
-"""The words and tables of a comparison: who is compared, what the curves do in each model, and how far to trust it.
+"""The words and tables of a comparison: the answer first, with the controls that fail; then numbers run by run."""
 
-Every sentence is put together from the tables and the readings' verdicts; several datasets are told as a range. The
-runs' own main readings stand one beside the other: the same claim on the same dataset, a column per run.
-"""
-
+import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
 
+from anchorscope.report.answer_card import AnswerCard
 from anchorscope.report.assignment_rules import RULES
 from anchorscope.report.comparison.compared import Compared, panel_title
+from anchorscope.report.comparison.size_trends import BY_ID
 from anchorscope.report.findings import Findings, headline_layer, nested_auc, summary_of
-from anchorscope.report.palette import A_ANCHORED, GROUPS, Q_ANCHORED, display_name
-from anchorscope.report.shares import result_of, share_at, share_layer
-from anchorscope.report.statements.curve_readings import short_number
-from anchorscope.report.statements.run_curves import RunCurves
-from anchorscope.report.statements.size_trends import size
-from anchorscope.report.wording import MISSING, Table, count, estimate, listing, number, percent, points, spanned
-from anchorscope.stats.curve_shape import trough
+from anchorscope.report.palette import GROUPS, Q_ANCHORED, display_name
+from anchorscope.report.shares import has_shares, result_of, share_at, share_layer
+from anchorscope.report.size_order import order_by_size, size
+from anchorscope.report.statements.statement import Reading
+from anchorscope.report.wording import MISSING, NOTHING, Table, count, estimate, listing, number, percent, points
 from anchorscope.stats.estimate import Estimate
 
-_VERDICTS = {"holds": "hold", "does not hold": "do not hold", "undecided": "are undecided"}
+NOT_MEASURED = "These runs did not measure the question share: only the paper's ΔP can be compared."
 
 
-def comparison_summary(compared: Compared, across: Sequence[dict[str, Any]]) -> list[str]:
-    """What is on the page, in two or three paragraphs."""
-    real = [run for run in compared.runs if not run.random_weights]
-    followed = [one for one in across if one["values"]]
-    opening = [_who(compared), *_random(compared)]
+def answer(compared: Compared, across: Sequence[Reading], cards: Mapping[str, AnswerCard]) -> str:
+    """How the question share compares, in two sentences; run by run where there is nothing to compare."""
+    share, random = (_key(across, name) for name in ("share_tested", "share_random"))
+    if share is None or not share["values"]:
+        told = [run for run in compared.runs if has_shares(run) and not run.random_weights]
+        return " ".join(f"{run.model}: {cards[run.model].sentence}" for run in told) or NOT_MEASURED
+    taken = [f" (random words: {_shown(one['value'])})" for one in random["values"]] if random else []
+    needs = " of the probe's evidence needs the question's key words"
+    named = [f"{_shown(one['value'])}{_ends(one)}{'' if place else needs} in {one['run']}{''.join(taken[place:][:1])}"
+             for place, one in enumerate(share["values"])]  # fmt: skip
+    shared = [display_name(name) for name in order_by_size(compared.runs).datasets]
+    over = f"On {listing(shared)}" if len(shared) < 2 else f"In the mean over {listing(shared)}"
+    return f"{over}, {listing(named)}. {_change(share)}"
+
+
+def _change(share: Reading) -> str:
+    """Whether that is a difference, by its verdict."""
+    points_ = f"{_signed(share['value'])} percentage points{_ends(share)}"
+    several = len(share["values"]) > 2
+    if share["verdict"] == "holds":
+        return f"The share {'grows' if share['value'] > 0 else 'falls'} {share['along']}: {points_}."
+    if share["verdict"] == "does not hold":
+        moved = several and not share["monotone"]
+        return f"It {'goes up and down' if moved else 'hardly changes'} {share['along']}: {points_}."
+    return f"Whether it changes {share['along']} is undecided: {points_}."
+
+
+def setting(compared: Compared) -> str:
+    """Which models, and what a reader has to know of them before looking at the chart."""
+    models = listing([f"{run.model} ({size(run.parameters)}, {run.n_layers} layers)" for run in compared.runs])
+    told = [f"Compared: {models}."] if len(compared.runs) > 1 else [f"{models}."]
+    noise = [run.model for run in compared.runs if run.random_weights]
+    if noise:
+        told.append(f"Random weights, so that the panel is noise: {listing(noise)}.")
     if compared.flags:
         n = len(compared.flags)
-        opening.append(f"The runs differ in {'one thing' if n == 1 else f'{n} things'} beside the model, listed below.")
-    paragraphs = [_question_shares(real), opening, [*_curves(real), *_labels(real)]]
-    if followed:
-        told = f"Of {len(followed)} statements about what changes from model to model, {_tally(followed)}."
-        paragraphs.append([told])
-    return [" ".join(sentences) for sentences in paragraphs if sentences]
+        told.append(f"The runs differ in {'one thing' if n == 1 else f'{n} things'} beside the model.")
+    return " ".join(told)
 
 
-def _who(compared: Compared) -> str:
-    models = listing([f"{run.model} ({size(run.parameters)}, {run.n_layers} layers)" for run in compared.runs])
-    shared = [display_name(name) for name in compared.shared]
-    on = listing(shared) if shared else "datasets of which none is in all runs"
-    return f"Compared on {on}: {models}."
+def cards_table(compared: Compared, cards: Mapping[str, AnswerCard]) -> Table:
+    """The four tiles of every run's answer card, a column per run."""
+    tiles = zip(*(cards[run.model].tiles for run in compared.runs), strict=True)
+    rows = tuple((of_runs[0].label, *(f"{tile.mark} {tile.figure}" for tile in of_runs)) for of_runs in tiles)
+    return Table(("", *map(panel_title, compared.runs)), rows, 1 + len(compared.runs))
 
 
-def _question_shares(runs: Sequence[Findings]) -> list[str]:
-    """How much of the evidence needs the key words, model by model: a range over the datasets."""
-    told = []
-    for run in runs:
-        shares, random = (
-            spanned((found.value for name in run.datasets
-                     if (found := share_at(run, name, share_layer(run, name), cut)) is not None),
-                    lambda value: f"{number(100 * value, 0)}\u00a0%")
-            for cut in ("knockout", "random")
-        )  # fmt: skip
-        if shares:
-            told.append(f"{shares} in {run.model} (random words: {random or MISSING})")
-    return [f"Of the probe's evidence the question's key words are needed for {listing(told)}."] if told else []
+def trends_table(readings: Sequence[Reading]) -> Table:
+    """A number per run with its interval, the change from first to last, and whether that is one."""
+    measured = [one for one in readings if one["values"]]
+    runs = [one["run"] for one in measured[0]["values"]] if measured else []
+    return Table(("", "on", "a change?", "change", "unit", *runs), tuple(map(_trend_cells, measured)), 3)
+
+
+def _trend_cells(one: Reading) -> tuple[str, ...]:
+    quantity = BY_ID[one["claim"].removeprefix("across:")]
+    rule = f", {RULES[one['assignment']]}" if one["assignment"] else ""
+    where = display_name(one["dataset"]) if one["dataset"] else "all datasets"
+    change, *values = (estimate(_estimate(found), quantity.digits) for found in (one, *one["values"]))
+    return quantity.noun[:1].upper() + quantity.noun[1:], f"{where}{rule}", one["verdict"], change, one["unit"], *values
 
 
 def shares_table(compared: Compared) -> Table:
     """Λ at the layer that is tested, beside its random cut and floor, and how far the thirds lie apart."""
-    head = ("at layer", "Λ", "random words", "nothing cut", "upper − lower third", "items")
+    head = ("tested layer", "Λ", "random words", "nothing cut", "upper − lower third", "items")
     return _by_dataset(compared, head, _shares)
 
 
 def _shares(run: Findings, dataset: str) -> list[str]:
     layer, thirds = share_layer(run, dataset), result_of(run, dataset, "thirds_difference")
     found = [share_at(run, dataset, layer, cut) for cut in ("knockout", "random", "none")]
-    items = count(found[0].n if found[0] else None)
-    apart = estimate(thirds.estimate) if thirds else MISSING
-    return [MISSING if layer is None else str(layer), *(estimate(one) for one in found), apart, items]
+    items = count(found[0].n) if found[0] else NOTHING
+    apart = estimate(thirds.estimate) if thirds else NOTHING
+    told = [NOTHING if one is None else estimate(one) for one in found]
+    return [NOTHING if layer is None else str(layer), *told, apart, items]
 
 
-def _curves(runs: Sequence[Findings]) -> list[str]:
-    """How low the Q-Anchored curves go, plain and corrected."""
-    told = []
-    for rule, opening in (("plain", "Under the plain rule"), ("corrected", "With the common shift taken out")):
-        lowest = [(run.model, *_trough_ranges(RunCurves(run, rule))) for run in runs]
-        known = [f"{depth} points in {model} (at {place} % of the depth)" for model, depth, place in lowest if depth]
-        if known:
-            told.append(f"{opening} the Q-Anchored curves are lowest at {listing(known)}.")
-    return told
+def groups_table(compared: Compared) -> Table:
+    """How well the probe does, what the plain rule's groups consist of, and their ΔP, plain and corrected."""
+    head = ("items", "AUC of the probe", "l*", "Q of all", "true among Q", "true among A",
+            *(f"ΔP {group[0]}, {rule}" for rule in ("plain", "corrected") for group in GROUPS))  # fmt: skip
+    return _by_dataset(compared, head, _groups)
 
 
-def _trough_ranges(curves: RunCurves) -> tuple[str, str]:
-    found = [trough(curve) for name in curves.datasets if (curve := curves.q(name)) is not None]
-    depths = spanned((one.depth.value for one in found), lambda value: number(value, 0))
-    return depths, spanned((100 * one.relative.value for one in found), lambda value: number(value, 0))
+def _groups(run: Findings, dataset: str) -> list[str]:
+    def of(quantity: str, rule: str, group: str) -> Estimate | None:
+        return summary_of(run, dataset, quantity, assignment=rule, intervention="knockout", group=group)
 
-
-def _labels(runs: Sequence[Findings]) -> list[str]:
-    """The warning that belongs to every plain chart."""
-    shares = []
-    for group in (Q_ANCHORED, A_ANCHORED):
-        found = [
-            summary_of(run, name, "true_share", assignment="plain", intervention="knockout", group=group)
-            for run in runs for name in run.datasets
-        ]  # fmt: skip
-        shares.append(spanned((100 * one.value for one in found if one), lambda value: f"{number(value, 0)}\u00a0%"))
-    if not all(shares):
-        return []
-    return [
-        f"True answers make up {shares[0]} of the plain Q-Anchored groups and {shares[1]} of the A-Anchored ones: the "
-        "farther these lie apart, the more the plain chart shows the label and not a pathway."
-    ]
-
-
-def _random(compared: Compared) -> list[str]:
-    names = [run.model for run in compared.runs if run.random_weights]
-    if not names:
-        return []
-    has = "has" if len(names) == 1 else "have"
-    return [f"{listing(names)} {has} random weights and know{'s' * (len(names) == 1)} nothing: such a panel is noise."]
-
-
-def _tally(across: Sequence[dict[str, Any]]) -> str:
-    verdicts = [one["verdict"] for one in across]
-    counted = [f"{verdicts.count(verdict)} {words}" for verdict, words in _VERDICTS.items() if verdict in verdicts]
-    return listing(counted)
+    layer = headline_layer(run, dataset)
+    used = {row["dataset"]: row.get("used") for row in run.counts.to_dicts()}.get(dataset)
+    true = [percent(of("true_share", "plain", group)) for group in GROUPS]
+    delta_p = [points(of("delta_p_reference", rule, group)) for rule in ("plain", "corrected") for group in GROUPS]
+    return [count(used), estimate(nested_auc(run, dataset)), MISSING if layer is None else str(layer),
+            percent(of("group_share", "plain", Q_ANCHORED)), *true, *delta_p]  # fmt: skip
 
 
 def models_table(compared: Compared) -> Table:
@@ -129,96 +121,38 @@ def models_table(compared: Compared) -> Table:
         datasets = ", ".join(display_name(name) for name in run.datasets)
         where = f"{run.site}, {run.position}"
         rows.append((panel_title(run), folder, datasets, where, size(run.parameters), str(run.n_layers)))
-    return Table(("model", "run folder", "datasets", "read at", "parameters", "layers"), tuple(rows), 4)
-
-
-def results_table(compared: Compared) -> Table:
-    """ΔP of both groups at the reference layers, plain and corrected."""
-    rules = ("plain", "corrected")
-    head = tuple(f"{rule}: {group}" for rule in rules for group in GROUPS)
-    return _by_dataset(compared, head, lambda run, dataset: [
-        points(_of(run, dataset, "delta_p_reference", rule, group)) for rule in rules for group in GROUPS
-    ])  # fmt: skip
-
-
-def groups_table(compared: Compared) -> Table:
-    """How well the probe does, and what the groups of the plain rule consist of."""
-    head = ("items", "AUC of the probe", "middle l*", "Q share", "true among Q", "true among A")
-    return _by_dataset(compared, head, _groups)
-
-
-def _groups(run: Findings, dataset: str) -> list[str]:
-    layer, auc = headline_layer(run, dataset), nested_auc(run, dataset)
-    used = {row["dataset"]: row.get("used") for row in run.counts.to_dicts()}.get(dataset)
-    share = percent(_of(run, dataset, "group_share", "plain", Q_ANCHORED))
-    true = [percent(_of(run, dataset, "true_share", "plain", group)) for group in GROUPS]
-    return [count(used), estimate(auc, 3), MISSING if layer is None else str(layer), share, *true]
-
-
-def _of(run: Findings, dataset: str, quantity: str, rule: str, group: str) -> Estimate | None:
-    return summary_of(run, dataset, quantity, assignment=rule, intervention="knockout", group=group)
+    return Table(("run", "folder", "datasets", "read at", "parameters", "layers"), tuple(rows), 4)
 
 
 def _by_dataset(compared: Compared, head: Sequence[str], cells: Callable[[Findings, str], list[str]]) -> Table:
-    """A row per dataset and model, so that the models of a dataset stand under each other."""
+    """A row per dataset and run, so that the runs of a dataset stand under each other."""
     rows = tuple(
         (display_name(dataset), panel_title(run), *cells(run, dataset))
         for dataset in compared.datasets
         for run in compared.runs
         if dataset in run.datasets
     )
-    return Table(("dataset", "model", *head), rows, 2)
+    return Table(("dataset", "run", *head), rows, 2)
 
 
-@dataclass(frozen=True)
-class Cell:
-    """One run's answer."""
-
-    numbers: str
-    verdict: str
-    """Empty where the run has no such reading."""
+def _key(across: Sequence[Reading], quantity: str) -> Reading | None:
+    """The reading over all datasets, or over the only one."""
+    return next((one for one in across if one["key"] and one["claim"] == f"across:{quantity}"), None)
 
 
-@dataclass(frozen=True)
-class Row:
-    """One claim and the answer of every run."""
-
-    claim: str
-    """The claim in words, without any run's numbers."""
-    cells: tuple[Cell, ...]
+def _estimate(one: Mapping[str, float | None]) -> Estimate:
+    value, low, high = (math.nan if (found := one[name]) is None else found for name in ("value", "ci_low", "ci_high"))
+    return Estimate(value, low, high, 0, "")
 
 
-def side_by_side(readings: Mapping[str, Sequence[dict[str, Any]]]) -> tuple[Row, ...]:
-    """Key readings that at least two runs have, in the order of the first that has them.
-
-    A run on one dataset has its key readings there, one on several has them over all of them: where nothing meets so,
-    the same claims are looked up dataset by dataset.
-    """
-    everything = [one for found in readings.values() for one in found]
-    key_claims = {(one["assignment"], one["claim"]) for one in everything if one["key"]}
-    rows = _rows([[one for one in found if one["key"]] for found in readings.values()])
-    return rows or _rows([
-        [one for one in found if (one["assignment"], one["claim"]) in key_claims] for found in readings.values()
-    ])  # fmt: skip
+def _shown(share: float) -> str:
+    return f"{number(100 * share, 0)}\u00a0%"
 
 
-def _rows(columns: Sequence[Sequence[dict[str, Any]]]) -> tuple[Row, ...]:
-    by_id = [{one["id"]: one for one in column} for column in columns]
-    rows = []
-    for name in dict.fromkeys(name for found in by_id for name in found):
-        answers = [found.get(name) for found in by_id]
-        known = [one for one in answers if one is not None]
-        if len(known) > 1:
-            rows.append(Row(_claim(known[0]), tuple(_cell(one) for one in answers)))
-    return tuple(rows)
+def _signed(share: float) -> str:
+    return f"{'+' if share > 0 else ''}{number(100 * share, 0)}"
 
 
-def _claim(one: dict[str, Any]) -> str:
-    """The claim of a reading, without any run's numbers."""
-    subject = display_name(one["dataset"]) if one["dataset"] else "All datasets of the run"
-    rule = f", {RULES[one['assignment']]}" if one["assignment"] else ""
-    return f"{subject}{rule}: {one['statement']}"
-
-
-def _cell(one: dict[str, Any] | None) -> Cell:
-    return Cell("", "") if one is None else Cell(short_number(one), one["verdict"])
+def _ends(one: Mapping[str, float | None]) -> str:
+    low, high = one["ci_low"], one["ci_high"]
+    return "" if low is None or high is None else f" [{number(100 * low, 0)}, {number(100 * high, 0)}]"

@@ -1,8 +1,8 @@
 """The first thing on the page: which detector to use, what it costs, what it does on other data; then four tiles."""
 
-from dataclasses import dataclass
-
+from anchorscope.report.answer_card import AnswerCard, Tile
 from anchorscope.report.detection.averages import mean_value
+from anchorscope.report.detection.context import DetectionContext
 from anchorscope.report.detection.control_readings import calibration_cells
 from anchorscope.report.detection.detection_reading import DIGITS, claim_name, passes_words, signed_estimate
 from anchorscope.report.detection.detection_readings import DetectionReadings
@@ -12,23 +12,24 @@ from anchorscope.report.detection.transfer_readings import better_simple
 from anchorscope.report.verdicts import CALIBRATED, Verdict, all_of
 from anchorscope.report.wording import MISSING, estimate, number, spanned
 
-
-@dataclass(frozen=True)
-class Tile:
-    """One of the four."""
-
-    label: str
-    figure: str
-    """The number or name that stands large."""
-    detail: str
-    badge: str = ""
-    """A verdict, where one stands behind it."""
-
 _BESIDE_SIMPLE: dict[Verdict, str] = {
     "holds": "It loses nothing to {}, the better of probe and confidence there.",
     "does not hold": "It is worse than {}, the better of probe and confidence there.",
     "undecided": "Whether it is as good as {}, the better of probe and confidence there, is undecided.",
 }
+_TOSSED: dict[Verdict, str] = {
+    "holds": "Tossed labels stay at 0.50.", "undecided": "Tossed labels: undecided.",
+    "does not hold": "Tossed labels do not stay at 0.50: do not believe this table.",
+}  # fmt: skip
+
+
+def detection_card(results: DetectionResults, readings: DetectionReadings, context: DetectionContext) -> AnswerCard:
+    """The card of a folder of detectors."""
+    found = readings.recommendation
+    saved = context.bundles.get(found.detector) if found else None
+    steps = (f"Score new answers: anchorscope score --detector {saved} FILE",) if saved else ()
+    sentence = answer_sentence(results, found)
+    return AnswerCard(context.model, sentence, tiles(results, readings), context.warnings, steps)
 
 
 def answer_sentence(results: DetectionResults, found: Recommendation | None) -> str:
@@ -56,41 +57,41 @@ def _away(results: DetectionResults, detector: str) -> str:
 
 
 def _best(results: DetectionResults, found: Recommendation | None) -> Tile:
+    asked = "Is one worth its passes?"
     if found is None:
-        return Tile("Worth its passes", MISSING, "No detector was tested on what it learned from.")
+        return Tile(asked, MISSING, "No detector was tested on what it learned from.", "undecided")
     probe = mean_value(results, PROBE, results.in_domain)
     beside = "" if probe is None or found.detector == PROBE else f" The probe alone has {number(probe.value, DIGITS)}."
     detail = f"AUROC {estimate(found.auroc, DIGITS)}, {passes_words(found.passes)}: {found.reason}.{beside}"
-    return Tile("Worth its passes", found.detector, detail)
+    return Tile(asked, found.detector, detail, "holds")
 
 
 def _pathways(readings: DetectionReadings) -> Tile:
-    main, random = (readings.one(f"counterfactual_beats_{name}") for name in ("probe_and_confidence", "random_cut"))
-    if main is None or main.found is None:
-        return Tile("What pathways add", MISSING, "The counterfactual detector was not fitted here.", "undecided")
-    mop = readings.one("mop_beats_probe_and_confidence")
-    parts = [f"counterfactual over {BOTH}."]
-    if random is not None and random.found is not None:
-        parts.append(f"With the knockout against a random cut {signed_estimate(random.found)}.")
-    if mop is not None and mop.found is not None:
-        parts.append(f"Mixture-of-Probes over {BOTH} {signed_estimate(mop.found)}.")
-    verdicts = [one.verdict for one in (main, random) if one is not None and one.found is not None and one.verdict]
-    return Tile("What pathways add", signed_estimate(main.found), " ".join(parts), all_of(verdicts))
+    asked = f"Do pathways add to {BOTH}?"
+    names = ("counterfactual_beats_probe_and_confidence", "counterfactual_beats_random_cut",
+             "mop_beats_probe_and_confidence")  # fmt: skip
+    main, random, mop = (one if one and one.found else None for one in map(readings.one, names))
+    if main is None:
+        return Tile(asked, MISSING, "The counterfactual detector was not fitted here.", "undecided")
+    parts = ["The counterfactual detector over it."]
+    parts += [f"With the knockout against a random cut {signed_estimate(random.found)}."] if random else []
+    parts += [f"Mixture-of-Probes over it {signed_estimate(mop.found)}."] if mop else []
+    verdicts = [one.verdict for one in (main, random) if one and one.verdict]
+    return Tile(asked, signed_estimate(main.found), " ".join(parts), all_of(verdicts))
 
 
 def _other_data(results: DetectionResults, readings: DetectionReadings) -> Tile:
-    if not results.elsewhere:
-        return Tile("Other data", MISSING, "No detector was tested on another dataset than it learned from.")
-    found = readings.recommendation
-    first = readings.one(f"{claim_name(found.detector)}_transfers") if found else None
-    away = mean_value(results, found.detector, results.elsewhere, independent=False) if found else None
-    held_out = mean_value(results, found.detector, results.held_out, independent=False) if found else None
-    parts = [f"{found.detector} learned from one dataset and tested on another." if found else ""]
-    if held_out is not None:
-        parts.append(f"Learned from all others: {number(held_out.value, DIGITS)}.")
-    if first is not None and found is not None and first.verdict is not None:
-        parts.append(_BESIDE_SIMPLE[first.verdict].format(better_simple(results, results.elsewhere)))
-    return Tile("Other data", estimate(away, DIGITS), " ".join(filter(None, parts)), first.badge if first else "")
+    asked, found = "Does it serve on other data?", readings.recommendation
+    if not results.elsewhere or found is None:
+        return Tile(asked, MISSING, "No detector was tested on another dataset than it learned from.", "undecided")
+    first = readings.one(f"{claim_name(found.detector)}_transfers")
+    away, held_out = (mean_value(results, found.detector, cells, independent=False)
+                      for cells in (results.elsewhere, results.held_out))  # fmt: skip
+    parts = [f"{found.detector} learned from one dataset and tested on another."]
+    parts += [f"Learned from all others: {number(held_out.value, DIGITS)}."] if held_out else []
+    verdict = first.verdict if first else None
+    parts += [_BESIDE_SIMPLE[verdict].format(better_simple(results, results.elsewhere))] if verdict else []
+    return Tile(asked, estimate(away, DIGITS), " ".join(parts), verdict or "undecided")
 
 
 def _trust(results: DetectionResults, readings: DetectionReadings) -> Tile:
@@ -98,14 +99,9 @@ def _trust(results: DetectionResults, readings: DetectionReadings) -> Tile:
     detector = readings.recommendation.detector if readings.recommendation else ""
     cells = calibration_cells(results, detector)
     span = spanned((one.value for one in cells.values()), lambda value: number(value, DIGITS))
-    figure = f"ECE {span}" if cells else MISSING
-    parts = []
-    if calibrated is not None:
-        inside = sum(one.value <= CALIBRATED for one in cells.values())
-        parts.append(f"At most {number(CALIBRATED, 2)} in {inside} of {len(cells)} cells.")
-    parts.append("Tossed labels were not run." if tossed is None else {
-        "holds": "Tossed labels stay at 0.50.", "undecided": "Tossed labels: undecided.",
-        "does not hold": "Tossed labels do not stay at 0.50: do not believe this table.",
-    }[tossed.verdict or "undecided"])  # fmt: skip
+    inside = sum(one.value <= CALIBRATED for one in cells.values())
+    parts = [f"At most {number(CALIBRATED, 2)} in {inside} of {len(cells)} cells."] if calibrated else []
+    parts.append("Tossed labels were not run." if tossed is None else _TOSSED[tossed.verdict or "undecided"])
     verdicts: list[Verdict] = [one.verdict for one in (calibrated, tossed) if one is not None and one.verdict]
-    return Tile("Calibration and controls", figure, " ".join(parts), all_of(verdicts))
+    return Tile("Are calibration and controls in order?", f"ECE {span}" if cells else MISSING, " ".join(parts),
+                all_of(verdicts))  # fmt: skip

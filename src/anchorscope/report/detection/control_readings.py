@@ -1,23 +1,29 @@
 """Readings that say whether to believe the table: calibration, tossed labels, gates, as many weights, the grader."""
 
 from anchorscope.report.detection import paper
-from anchorscope.report.detection.averages import mean_difference, mean_value
-from anchorscope.report.detection.detection_reading import (
-    DIGITS,
-    YES_OR_NO,
-    DetectionReading,
-    over_datasets,
-    signed_estimate,
-)
+from anchorscope.report.detection.averages import mean_value
+from anchorscope.report.detection.detection_reading import DIGITS, YES_OR_NO, DetectionReading, over_datasets
 from anchorscope.report.detection.results import BALANCED, NATURAL, PROBE, DetectionResults, shown_place
-from anchorscope.report.verdicts import CALIBRATED, NEGLIGIBLE_AUROC, TOSSED, Verdict, above, all_of, below
+from anchorscope.report.detection.tested_readings import Contest, described_reading
+from anchorscope.report.verdicts import CALIBRATED, TOSSED, Verdict, all_of, below
 from anchorscope.report.wording import estimate, listing, number
 from anchorscope.stats.estimate import Estimate
 
 PERMUTED, LABEL_NOISE = "permuted-labels", "label-noise"
 READINGS_OF_MOP = {"hard": "hard subsets", "soft": "soft weights", "joint": "joint fit"}
 _GUESSING = 0.5
-_LINE = f"Refuted where the interval leaves no room for a gain of {number(NEGLIGIBLE_AUROC, 2)}."
+_THEIRS = "The paper gives {:.3f} for a random gate, {:.3f} for its own, {:.3f} for equal experts.".format(
+    paper.RANDOM_GATE / 100, paper.mean_auc(paper.MOP), paper.EQUAL_EXPERTS / 100)  # fmt: skip
+MORE_CONTESTS = (
+    *(Contest(f"mop-{reading}-{gate}", f"mop-{reading}-random", named=f"mop_{reading}_{gate}_gate",
+              asked=f"Mixture-of-Probes, {words}: does the {gate} gate beat a random one?",
+              why="If not, the experts gain by being two, not by knowing the pathway. "
+                  + (_THEIRS if reading == "hard" else ""))
+      for reading, words in READINGS_OF_MOP.items() for gate in ("measured", "predicted")),
+    Contest("mop", "ensemble-two", "It stacks the probes of the two best layers and knows no pathway.",
+            named="mop_beats_two_probes", asked="Does mop beat two plain probes with as many weights?"),
+)  # fmt: skip
+"""Does a gate know more than a coin, and Mixture-of-Probes more than as many weights?"""
 
 
 def control_readings(results: DetectionResults, chosen: str) -> list[DetectionReading]:
@@ -25,8 +31,7 @@ def control_readings(results: DetectionResults, chosen: str) -> list[DetectionRe
     found = [
         _calibrated(results, chosen),
         _tossed(results),
-        *(_gate(results, reading, gate) for reading in READINGS_OF_MOP for gate in ("measured", "predicted")),
-        _as_many_weights(results),
+        *(described_reading(results, contest) for contest in MORE_CONTESTS),
         _label_noise(results, chosen),
         *(_oracle(results, reading) for reading in READINGS_OF_MOP),
     ]
@@ -93,35 +98,6 @@ def _tossed(results: DetectionResults) -> DetectionReading | None:
                             "control")  # fmt: skip
 
 
-def _gate(results: DetectionResults, reading: str, gate: str) -> DetectionReading | None:
-    """Does a gate know more than a coin?"""
-    own, coin = f"mop-{reading}-{gate}", f"mop-{reading}-random"
-    gain = mean_difference(results, own, coin, results.in_domain)
-    if gain is None:
-        return None
-    verdict = _beats(gain)
-    where = over_datasets(len(results.in_domain))
-    answer = f"{YES_OR_NO[verdict]}: AUROC {signed_estimate(gain)} over a random gate, {where}."
-    why = "Where a random gate is as good, the experts gain by being two, not by knowing the pathway."
-    if reading == "hard":
-        theirs = [paper.RANDOM_GATE / 100, paper.mean_auc(paper.MOP), paper.EQUAL_EXPERTS / 100]
-        why += " The paper gives {} for a random gate, {} for its own, {} for equal experts.".format(
-            *(number(value, DIGITS) for value in theirs))
-    question = f"Mixture-of-Probes, {READINGS_OF_MOP[reading]}: does the {gate} gate beat a random one?"
-    return DetectionReading(f"mop_{reading}_{gate}_gate", question, answer, _LINE, why, gain, verdict)
-
-
-def _as_many_weights(results: DetectionResults) -> DetectionReading | None:
-    gain = mean_difference(results, "mop", "ensemble-two", results.in_domain)
-    if gain is None:
-        return None
-    verdict = _beats(gain)
-    answer = f"{YES_OR_NO[verdict]}: AUROC {signed_estimate(gain)}, {over_datasets(len(results.in_domain))}."
-    why = "ensemble-two stacks the probes of the two best layers and knows no pathway."
-    return DetectionReading("mop_beats_two_probes", "Does mop beat two plain probes with as many weights?", answer,
-                            _LINE, why, gain, verdict)  # fmt: skip
-
-
 def _label_noise(results: DetectionResults, detector: str) -> DetectionReading | None:
     name = detector if any(results.control(LABEL_NOISE, detector, cell.train) for cell in results.in_domain) else PROBE
     bands = {cell.train: band for cell in results.in_domain
@@ -148,9 +124,3 @@ def _oracle(results: DetectionResults, reading: str) -> DetectionReading | None:
     question = f"Mixture-of-Probes, {READINGS_OF_MOP[reading]}, with an oracle gate?"
     return DetectionReading(f"mop_{reading}_oracle", question, answer, "No detector: this gate has seen the label.",
                             why, found, None, "by construction")  # fmt: skip
-
-
-def _beats(gain: Estimate) -> Verdict:
-    """Better by its interval; not better where that leaves no room for a gain that matters."""
-    verdict = above(gain, 0.0)
-    return "does not hold" if verdict == "undecided" and gain.ci_high < NEGLIGIBLE_AUROC else verdict

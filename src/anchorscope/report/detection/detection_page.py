@@ -11,20 +11,12 @@ import polars as pl
 from anchorscope.progress import Progress, Silent
 from anchorscope.report.charts.display import Display
 from anchorscope.report.charts.parallel import save_all
-from anchorscope.report.detection.answer_card import answer_sentence, tiles
+from anchorscope.report.detection.answer_card import detection_card
 from anchorscope.report.detection.auroc_chart import AurocChart, VariantsChart
 from anchorscope.report.detection.context import DetectionContext
 from anchorscope.report.detection.curve_charts import ReliabilityChart, RiskCoverageChart, RocChart
-from anchorscope.report.detection.detection_readings import DetectionReadings, read_detection
-from anchorscope.report.detection.detection_tables import (
-    auroc_table,
-    catalogue_table,
-    controls_table,
-    datasets_table,
-    metrics_table,
-    paper_table,
-    prompt_table,
-)
+from anchorscope.report.detection.detection_readings import read_detection
+from anchorscope.report.detection.detection_sections import detection_sections
 from anchorscope.report.detection.results import (
     BOTH,
     METRICS,
@@ -35,7 +27,8 @@ from anchorscope.report.detection.results import (
     shown_place,
 )
 from anchorscope.report.detection.transfer_chart import TransferChart
-from anchorscope.report.page_writer import FRAME_SCRIPTS, write_page
+from anchorscope.report.page_sections import SectionsPage, write_sections_page
+from anchorscope.report.page_writer import FRAME_SCRIPTS
 from anchorscope.report.palette import display_name
 from anchorscope.report.wording import listing, number
 
@@ -71,7 +64,14 @@ def write_detection_report(folder: Path, context: DetectionContext, progress: Pr
     records = [one.record(context.model) for one in readings.all]
     text = json.dumps(records, indent=2, ensure_ascii=False, allow_nan=False)
     (folder / "observations.json").write_text(text + "\n", encoding="utf-8")
-    _write_pages(folder, results, context, readings, {figure.name for figure in figures})
+    sections = detection_sections(results, context, readings, {figure.name for figure in figures})
+    saved = {place: f"{name}, saved: use it with anchorscope score --detector"
+             for name, place in context.bundles.items()}  # fmt: skip
+    page = SectionsPage(
+        "anchorscope detectors", f"{context.model}: which detector catches its false answers?", (_run_line(context),),
+        sections, context.command, FILES | saved, detection_card(results, readings, context),
+    )  # fmt: skip
+    write_sections_page(page, folder, "report", SCRIPTS, {"detector-data": page_table(results)})
     drawn = [f"figures/{figure.name}.{kind}" for figure in figures for kind in ("png", "svg", "pdf", "csv")]
     return [*drawn, "observations.json", "report.html", "report.md"]
 
@@ -123,42 +123,6 @@ def _short(value: float | int | None) -> float | int | None:
 def _kind(name: str) -> str:
     entry = entry_of(name)
     return "variant" if entry.variant_of else "baseline" if entry.baseline else "detector"
-
-
-def _write_pages(
-    folder: Path, results: DetectionResults, context: DetectionContext, readings: DetectionReadings, drawn: set[str]
-) -> None:
-    content = {
-        "context": context,
-        "title": f"{context.model}: which detector catches its false answers?",
-        "answer": answer_sentence(results, readings.recommendation),
-        "tiles": tiles(results, readings),
-        "readings": readings,
-        "drawn": drawn,
-        "auroc": auroc_table(results),
-        "paper": paper_table(results),
-        "prompts": prompt_table(results),
-        "metrics": _metrics(results, readings),
-        "controls": controls_table(results),
-        "catalogue": catalogue_table(results, context),
-        "datasets": datasets_table(context),
-        "run_line": _run_line(context),
-        "n_tests": sum(one.p_value is not None for one in readings.tested),
-        "files": FILES,
-    }
-    write_page("detection.html", content, folder, scripts=SCRIPTS, data={"detector-data": page_table(results)})
-    write_page("detection.md", content, folder)
-    for kind in ("html", "md"):
-        (folder / f"detection.{kind}").rename(folder / f"report.{kind}")
-
-
-def _metrics(results: DetectionResults, readings: DetectionReadings) -> list[tuple[str, object]]:
-    """Every metric of the chosen detector and the two to beat, at each prevalence."""
-    chosen = readings.recommendation.detector if readings.recommendation else PROBE
-    names = list(dict.fromkeys(name for name in (chosen, BOTH, PROBE) if name in results.names))
-    prevalences = results.detectors["prevalence"].unique(maintain_order=True)
-    made = [(f"{name.capitalize()} prevalence", metrics_table(results, names, name)) for name in prevalences]
-    return [(title, table) for title, table in made if table.rows]
 
 
 def _run_line(context: DetectionContext) -> str:

@@ -7,7 +7,7 @@ with its number and gets no verdict.
 from dataclasses import dataclass
 from typing import Any
 
-from anchorscope.report.statements.reading_record import Standing, finite
+from anchorscope.report.statements.statement import Standing, finite
 from anchorscope.report.verdicts import NO_VERDICT, Verdict, has_interval
 from anchorscope.report.wording import MISSING, number
 from anchorscope.stats.estimate import Estimate

@@ -40,18 +40,22 @@ class Contest:
     """What the answer means, whichever it is."""
     paper: str = ""
     """The paper's detector whose gain over its probe stands beside ours."""
+    named: str = ""
+    """Its name in observations.json, where it is not made of the two detectors'."""
+    asked: str = ""
+    """The question, where it has words of its own."""
 
     @property
     def claim(self) -> str:
         """Its name in observations.json."""
-        return f"{claim_name(self.detector)}_beats_{claim_name(self.against)}"
+        return self.named or f"{claim_name(self.detector)}_beats_{claim_name(self.against)}"
 
     @property
     def question(self) -> str:
         """The question in words."""
         if self.against == RANDOM_CUT:
             return f"Does {self.detector} do better with the knockout than with a random cut?"
-        return f"Does {self.detector} beat {self.against}?"
+        return self.asked or f"Does {self.detector} beat {self.against}?"
 
 
 CONTESTS = (
@@ -87,6 +91,18 @@ def tested_readings(results: DetectionResults, left_out: Mapping[str, str]) -> l
         _reading(results, contest, gain, p, after, n_tests, left_out)
         for contest, gain, p, after in zip(CONTESTS, found, p_values, corrected, strict=True)
     ]
+
+
+def described_reading(results: DetectionResults, contest: Contest) -> DetectionReading | None:
+    """A contest outside the family, decided by its interval alone; None where it was not held."""
+    gain = contest_gain(results, contest)
+    if gain is None:
+        return None
+    verdict = above(gain, 0.0)
+    if verdict == "undecided" and gain.ci_high < NEGLIGIBLE_AUROC:
+        verdict = "does not hold"
+    answer = _answer(gain, verdict, len(gains_by_dataset(results, contest)))
+    return DetectionReading(contest.claim, contest.question, answer, "", contest.why, gain, verdict)
 
 
 def contest_gain(results: DetectionResults, contest: Contest) -> Estimate | None:

@@ -11,7 +11,6 @@ from anchorscope.report.detection.detection_reading import (
     YES_OR_NO,
     DetectionReading,
     claim_name,
-    over_datasets,
     signed,
     signed_estimate,
 )
@@ -29,15 +28,17 @@ def transfer_readings(results: DetectionResults, chosen: str) -> list[DetectionR
     """Nothing where no dataset was tested with what another one taught."""
     shown = ANCHOR if ANCHOR in results.names else chosen
     found: list[DetectionReading | None] = []
-    if results.elsewhere:
-        found += [_not_below_the_better(results, name) for name in dict.fromkeys((chosen, shown))]
-        found.append(_beside_confidence(results, shown))
-    if results.held_out:
-        question = f"Does {shown} serve on a dataset that it has not seen, having learned from all others?"
-        found.append(_not_below_confidence(results, shown, results.held_out, "held_out", question))
-    if results.prompted:
-        question = f"Does {shown} serve when the questions are put another way?"
-        found.append(_not_below_confidence(results, shown, results.prompted, "other_prompt", question))
+    for name in dict.fromkeys((chosen, shown)):
+        question = f"On other data, is {name} at least as good as the better of probe and confidence?"
+        better = better_simple(results, results.elsewhere)
+        found.append(_not_below(results, name, better, results.elsewhere, "transfers", question))
+    found += [
+        _beside_confidence(results, shown),
+        _not_below(results, shown, CONFIDENCE, results.held_out, "held_out",
+                   f"Does {shown} serve on a dataset that it has not seen, having learned from all others?"),
+        _not_below(results, shown, CONFIDENCE, results.prompted, "other_prompt",
+                   f"Does {shown} serve when the questions are put another way?"),
+    ]  # fmt: skip
     return [one for one in found if one is not None]
 
 
@@ -54,29 +55,25 @@ def better_simple(results: DetectionResults, cells: Sequence[Cell]) -> str | Non
     return max(known, key=lambda name: known[name]) if known else None
 
 
-def _not_below_the_better(results: DetectionResults, detector: str) -> DetectionReading | None:
-    """Is its mean off the diagonal not below the better of probe and confidence?"""
-    against = better_simple(results, results.elsewhere)
-    own = mean_value(results, detector, results.elsewhere, independent=False)
-    if against is None or against == detector or own is None:  # nothing to be held against
+def _not_below(
+    results: DetectionResults, detector: str, against: str | None, cells: Sequence[Cell], claim: str, question: str
+) -> DetectionReading | None:
+    """Is its mean over the cells not below that of another one?"""
+    own = mean_value(results, detector, cells, independent=False)
+    if own is None or against is None or against == detector:  # nothing to be held against
         return None
-    gap = mean_difference(results, detector, against, results.elsewhere, independent=False)
+    gap = mean_difference(results, detector, against, cells, independent=False)
+    if gap is None:
+        return None
+    other, home = mean_value(results, against, cells, independent=False), mean_value(results, detector, results.in_domain)
     verdict = above(gap, -NEGLIGIBLE_AUROC)
-    better = mean_value(results, against, results.elsewhere, independent=False)
-    home = mean_value(results, detector, results.in_domain)
     answer = (
-        f"{YES_OR_NO[verdict]}: AUROC {estimate(own, DIGITS)} in the mean of {len(results.elsewhere)} pairs of "
-        f"datasets, {against} {estimate(better, DIGITS)}, difference {signed_estimate(gap)}."
+        f"{YES_OR_NO[verdict]}: AUROC {estimate(own, DIGITS)} in the mean of {len(cells)}, {against} "
+        f"{estimate(other, DIGITS)}, difference {signed_estimate(gap)}."
     )
-    why = (
-        f"On the data that it learned from, {detector} has {estimate(home, DIGITS)}. Highest on other data: "
-        f"{_best(results, results.elsewhere)}."
-    )
-    question = f"On other data, is {detector} at least as good as the better of probe and confidence?"
-    return DetectionReading(
-        f"{claim_name(detector)}_transfers", question, answer,
-        f"The line is drawn {number(NEGLIGIBLE_AUROC, 2)} below.", why, gap, verdict,
-    )  # fmt: skip
+    why = f"On what it learned from it has {estimate(home, DIGITS)}. Highest here: {_best(results, cells)}."
+    line = f"The line is drawn {number(NEGLIGIBLE_AUROC, 2)} below."
+    return DetectionReading(f"{claim_name(detector)}_{claim}", question, answer, line, why, gap, verdict)
 
 
 def _beside_confidence(results: DetectionResults, detector: str) -> DetectionReading | None:
@@ -105,23 +102,6 @@ def _fallen_words(verdict: Verdict, fallen: Sequence[Cell], gaps: dict[Cell, Est
     more = f" and {len(fallen) - _MOST_CELLS} more" if len(fallen) > _MOST_CELLS else ""
     told = ", ".join(named) + more if more else listing(named)
     return f"{YES_OR_NO[verdict]}: it lies lower in {len(fallen)} of {len(gaps)} pairs, {told}."
-
-
-def _not_below_confidence(
-    results: DetectionResults, detector: str, cells: Sequence[Cell], claim: str, question: str
-) -> DetectionReading | None:
-    own = mean_value(results, detector, cells, independent=False)
-    gap = mean_difference(results, detector, CONFIDENCE, cells, independent=False)
-    if own is None or gap is None:
-        return None
-    verdict = above(gap, -NEGLIGIBLE_AUROC)
-    answer = (
-        f"{YES_OR_NO[verdict]}: AUROC {estimate(own, DIGITS)} {over_datasets(len(cells))}, {signed_estimate(gap)} "
-        "against confidence."
-    )
-    return DetectionReading(f"{claim_name(detector)}_{claim}", question, answer,
-                            f"The line is drawn {number(NEGLIGIBLE_AUROC, 2)} below confidence.",
-                            f"Highest here: {_best(results, cells)}.", gap, verdict)  # fmt: skip
 
 
 def _best(results: DetectionResults, cells: Sequence[Cell]) -> str:

@@ -12,6 +12,12 @@ from anchorscope.report.palette import display_name
 from anchorscope.stats.estimate import Estimate
 
 TRUTHS = {"all": "all answers", "true": "true answers", "false": "false answers"}
+HEADLINE_RULES = ("corrected", "plain")
+"""The rule that a section's answer goes by: the first that there is. The plain one sorts partly by label."""
+_ASPECT = r"_(difference|within_truth|within_folds|permuted)$"
+
+Where = Mapping[str, str | int | bool | Sequence[str] | None]
+"""Column → the value asked for; None asks for null, several values for any of them."""
 
 
 def statistics(findings: Findings, experiment: str, *quantities: str) -> pl.DataFrame:
@@ -22,30 +28,41 @@ def statistics(findings: Findings, experiment: str, *quantities: str) -> pl.Data
     wanted = here & (pl.col("experiment") == experiment) & pl.col("dataset").is_in(list(findings.datasets))
     if quantities:
         wanted &= pl.col("quantity").is_in(list(quantities))
-    return findings.experiments.filter(wanted & pl.col("value").is_finite())
+    return with_aspects(findings.experiments.filter(wanted & pl.col("value").is_finite()))
+
+
+def with_aspects(table: pl.DataFrame) -> pl.DataFrame:
+    """The rows, with `measure` and `aspect`: "kappa_difference" is the measure kappa in its aspect difference."""
+    quantity = pl.col("quantity")
+    return table.with_columns(
+        pl.col("truth").fill_null("all") if "truth" in table.columns else pl.lit("all").alias("truth"),
+        measure=quantity.str.replace(_ASPECT, ""), aspect=quantity.str.extract(_ASPECT, 1).fill_null("")
+    )
 
 
 def interventions(findings: Findings) -> pl.DataFrame:
     """Rows of the summary at the headline place that belong to an intervention and have a value."""
     here = (pl.col("site") == findings.site) & (pl.col("position") == findings.position)
     known = pl.col("dataset").is_in(list(findings.datasets)) & pl.col("value").is_finite()
-    return findings.summary.filter(here & known & pl.col("intervention").is_not_null())
+    return with_aspects(findings.summary.filter(here & known & pl.col("intervention").is_not_null()))
 
 
-def select(table: pl.DataFrame, **columns: str | int | None) -> pl.DataFrame:
-    """Rows whose columns are as asked; None asks for null, and the truth "all" is also what has no truth at all."""
+def select(table: pl.DataFrame, **columns: str | int | bool | Sequence[str] | None) -> pl.DataFrame:
+    """Rows whose columns are as asked; the truth "all" is also what has no truth at all."""
     fits = pl.lit(True)
     for column, value in columns.items():
         if value is None:
             fits &= pl.col(column).is_null()
         elif column == "truth" and value == "all":
             fits &= pl.col(column).is_null() | (pl.col(column) == "all")
+        elif isinstance(value, Sequence) and not isinstance(value, str):
+            fits &= pl.col(column).is_in(list(value))
         else:
             fits &= pl.col(column) == value
     return table.filter(fits)
 
 
-def find(table: pl.DataFrame, **columns: str | int | None) -> Estimate | None:
+def find(table: pl.DataFrame, **columns: str | int | bool | Sequence[str] | None) -> Estimate | None:
     """The first row that fits, as an estimate."""
     rows = select(table, **columns)
     return estimate_of(rows.row(0, named=True)) if rows.height else None
@@ -54,7 +71,7 @@ def find(table: pl.DataFrame, **columns: str | int | None) -> Estimate | None:
 def estimate_of(row: Mapping[str, Any]) -> Estimate:
     """A row as an estimate; a missing end of the interval is NaN."""
     low, high = (math.nan if row[name] is None else float(row[name]) for name in ("ci_low", "ci_high"))
-    return Estimate(float(row["value"]), low, high, row["n"] or 0, row["method"] or "")
+    return Estimate(float(row["value"]), low, high, row["n"] or 0, row.get("method") or "")
 
 
 def present(table: pl.DataFrame, column: str, order: Sequence[str] = ()) -> list[str]:
@@ -66,6 +83,13 @@ def present(table: pl.DataFrame, column: str, order: Sequence[str] = ()) -> list
 def rules_in(table: pl.DataFrame) -> list[str]:
     """The assignment rules that a table has rows of."""
     return present(table, "assignment", tuple(RULES))
+
+
+def headline(table: pl.DataFrame) -> pl.DataFrame:
+    """The rows of the rule that a section's answer goes by."""
+    there = rules_in(table)
+    rule = next((name for name in (*HEADLINE_RULES, *there) if name in there), None)
+    return table if rule is None else select(table, assignment=rule)
 
 
 def absent_notes(findings: Findings, table: pl.DataFrame) -> tuple[str, ...]:

@@ -5,165 +5,34 @@ layer that is cut on one axis and the layer whose probe reads on the other; a pr
 """
 
 import re
-from dataclasses import dataclass
-from typing import ClassVar, final
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
 
 import numpy as np
 import polars as pl
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure
-from matplotlib.image import AxesImage
 from matplotlib.lines import Line2D
 
-from anchorscope.report.assignment_rules import rule_name, rule_title
-from anchorscope.report.charts.forest import legend_style
 from anchorscope.report.charts.heatmap import draw_heat, hatch_handle, symmetric_limit
-from anchorscope.report.charts.layout import (
-    Grid,
-    Legend,
-    beside,
-    canvas,
-    empty_panel,
-    layer_axis,
-    rows_that_fit,
-    zero_line,
-)
-from anchorscope.report.charts.line_chart import line_with_band, mark_reference, reference_handle, reserve_mark_space
-from anchorscope.report.experiments.experiment_rows import (
-    datasets_in,
-    estimate_of,
-    find,
-    present,
-    rules_in,
-    select,
-    statistics,
-)
-from anchorscope.report.experiments.intervention_curves import DirectEdgesChart
-from anchorscope.report.experiments.interventions import effects_table
-from anchorscope.report.experiments.section import ExperimentChart, SectionSpec
+from anchorscope.report.charts.layout import beside, empty_panel
+from anchorscope.report.charts.line_chart import reference_handle
+from anchorscope.report.experiments.experiment_rows import estimate_of, find, present, select, statistics
+from anchorscope.report.experiments.panels import Lines, Own, Panel, Place, Series
+from anchorscope.report.experiments.section import SectionSpec
+from anchorscope.report.experiments.section_answer import HALF, Answer, Said, told, whole_percent
+from anchorscope.report.experiments.section_chart import ChartSpec
+from anchorscope.report.experiments.section_tables import GROUP, RULE, Key, TableSpec, difference, items, value
 from anchorscope.report.findings import Findings
-from anchorscope.report.palette import GROUPS, LINE_STYLES, DatasetStyle, dataset_styles, display_name
-from anchorscope.report.verdicts import DISCOVERY_RATE, SMALL_EFFECT
-from anchorscope.report.wording import Table, count, difference_cells, estimate, number, percent, points, shown
+from anchorscope.report.palette import GROUPS, LINE_STYLES, Q_ANCHORED, DatasetStyle
+from anchorscope.report.verdicts import DISCOVERY_RATE, SMALL_EFFECT, above
+from anchorscope.report.wording import estimate, percent, points
 
 SINGLE = "single"
 _LEAST_REACH = 5.0  # points: a map of noise must not look like one of effects
 _COLUMNS = ("dataset", "assignment", "quantity", "variant", "group", "layer", "probe_layer", "value", "ci_low",
             "ci_high", "n", "p_value", "q_value", "effect_size")  # fmt: skip
-
-
-@final
-@dataclass(frozen=True)
-class LayersChart(ExperimentChart):
-    """Heat maps of single layers, and ΔP at l* per layer that is cut."""
-
-    name: ClassVar[str] = "layers"
-
-    alt: ClassVar[str] = "Heat maps of ΔP by cut layer and probe layer, and ΔP at l* by cut layer"
-    caption: ClassVar[str] = "Left and middle: one layer cut. Right: at the reference layer."
-
-    @classmethod
-    def rows(cls, findings: Findings) -> pl.DataFrame:
-        """The cells of single layers, and ΔP at l* of single layers and windows."""
-        rows = select(statistics(findings, "layers", "delta_p", "delta_p_reference"), truth="all")
-        single = (pl.col("quantity") == "delta_p_reference") | (pl.col("variant") == SINGLE)
-        rows = rows.filter(single & pl.col("layer").is_not_null() & pl.col("group").is_in(list(GROUPS)))
-        return rows.select(_COLUMNS).sort(_COLUMNS[:7])
-
-    @classmethod
-    def explained(cls, findings: Findings) -> tuple[str, ...]:
-        """What the maps, the hatching and the lines are."""
-        return (
-            "ΔP in percentage points. Maps: key words cut in one layer alone; hatched: not told from zero with the "
-            f"false discovery rate held at {DISCOVERY_RATE} over a map, or smaller than {SMALL_EFFECT} standard "
-            "deviations of the items (d); plus: above zero. Right: ΔP at the reference layer, by the layer that is "
-            "cut; bands and upright lines: 95 % intervals; level ones span a window.",
-        )
-
-    def draw(self) -> Figure:
-        """A row per dataset and rule: both maps, then the lines; one colour bar for all."""
-        lines = [(dataset, rule) for dataset in self.datasets for rule in rules_in(select(self.data, dataset=dataset))]
-        colours = dataset_styles(self.datasets)
-        heights = rows_that_fit(len(lines), 2.35, 0.78)
-        page = canvas(
-            f"{self.model}: the cut in single layers",
-            Grid([2.5, 2.5, 3.1], heights, gap_x=[0.35, 1.45]), self._legend(colours),
-        )  # fmt: skip
-        cells = select(self.data, quantity="delta_p")
-        reach = symmetric_limit(cells["value"].to_numpy(), _LEAST_REACH)
-        barred = False
-        for panels, (dataset, rule) in zip(page.axes, lines, strict=True):
-            image = None
-            for axes, group in zip(panels, GROUPS, strict=False):
-                rows = select(cells, dataset=dataset, assignment=rule, group=group)
-                image = self._draw_map(axes, rows, dataset, reach) or image
-                axes.set_title(f"{display_name(dataset)}, {rule}: {group}")
-            panels[0].set_ylabel("Layer that is cut")
-            panels[1].set_yticklabels([])
-            if image is not None and not barred:  # one for all maps: they share their colours
-                barred = True
-                bar = page.figure.colorbar(image, cax=beside(page.figure, panels[1], 0.12, 0.13))
-                bar.outline.set_visible(False)
-                bar.ax.set_title("ΔP", fontsize=8.5)
-            self._draw_lines(panels[2], select(self.data, dataset=dataset, assignment=rule), dataset, colours[dataset])
-            panels[2].set_title(f"{display_name(dataset)}, {rule_title(rule)}")
-        return page.figure
-
-    def _draw_map(self, axes: Axes, rows: pl.DataFrame, dataset: str, reach: float) -> AxesImage | None:
-        values = np.full((self.n_layers, self.n_layers), np.nan)
-        not_significant = np.ones(values.shape, dtype=bool)
-        for cut, read, value in rows.select("layer", "probe_layer", "value").iter_rows():
-            if read is not None:
-                values[cut, read] = value
-        for cut, read in significant(rows).select("layer", "probe_layer").drop_nulls().iter_rows():
-            not_significant[cut, read] = False
-        if not np.isfinite(values).any():
-            axes.grid(False)
-            axes.set(xticks=[], yticks=[])
-            empty_panel(axes, "too few items")
-            return None
-        image = draw_heat(axes, values, not_significant, reach)
-        for layer in sorted(set(self.reference_layers.get(dataset, ()))):
-            axes.axvline(layer, ymax=0.05, color="black", linewidth=2.0, zorder=5)
-        axes.set_xlabel("Layer whose probe reads")
-        return image
-
-    def _draw_lines(self, axes: Axes, table: pl.DataFrame, dataset: str, colours: DatasetStyle) -> None:
-        zero_line(axes)
-        mark_reference(axes, {dataset: self.reference_layers.get(dataset, ())}, {dataset: colours})
-        table = select(table, quantity="delta_p_reference")
-        for group in GROUPS:
-            colour = colours.colour(group)
-            rows = select(table, group=group, variant=SINGLE)
-            if rows.height:
-                marker = {"marker": "o", "markersize": 3.0} if rows.height < 3 else {}
-                line_with_band(axes, rows, "value", color=colour, linestyle=LINE_STYLES[group], zorder=3, **marker)
-            for variant in present(table, "variant"):
-                width = window_width(variant)
-                if width is not None:
-                    _draw_windows(axes, select(table, group=group, variant=variant), width, group, colours)
-        if not table.height:
-            empty_panel(axes, "too few items")
-        layer_axis(axes, self.n_layers)
-        axes.set_xlabel("Layer that is cut")
-        axes.set_ylabel("ΔP at l*")
-        reserve_mark_space(axes, 1)
-
-    def _legend(self, colours: dict[str, DatasetStyle]) -> Legend:
-        shown = legend_style(list(colours.values()))
-        handles: list[Artist] = [
-            Line2D([], [], color=shown.colour(group), linestyle=LINE_STYLES[group], label=f"{group}, one layer")
-            for group in GROUPS
-        ]
-        windows = [name for name in present(self.data, "variant") if window_width(name) is not None]
-        if windows:
-            handles.append(Line2D([], [], color=shown.q_colour, linewidth=1.0, marker="D", markersize=3.4,
-                                  label=f"{', '.join(windows)} (A-Anchored open)"))  # fmt: skip
-        handles.append(reference_handle())
-        if select(self.data, quantity="delta_p").height:
-            handles.append(hatch_handle(f"q ≥ {DISCOVERY_RATE} or |d| < {SMALL_EFFECT}"))
-        return Legend(handles, 5, self.notes)
 
 
 def significant(cells: pl.DataFrame) -> pl.DataFrame:
@@ -178,105 +47,162 @@ def window_width(variant: str) -> int | None:
     return int(found.group(1)) if found else None
 
 
-def _draw_windows(axes: Axes, rows: pl.DataFrame, width: int, group: str, colours: DatasetStyle) -> None:
+def _drawn(findings: Findings) -> pl.DataFrame:
+    """The cells of single layers, and ΔP at l* of single layers and windows."""
+    rows = select(statistics(findings, "layers", "delta_p", "delta_p_reference"), truth="all", group=GROUPS)
+    kept = (pl.col("quantity") == "delta_p_reference") | (pl.col("variant") == SINGLE)
+    return rows.filter(kept & pl.col("layer").is_not_null()).select(_COLUMNS).sort(_COLUMNS[:7])
+
+
+def _panels(data: pl.DataFrame) -> list[Panel]:
+    reach = symmetric_limit(select(data, quantity="delta_p")["value"].to_numpy(), _LEAST_REACH)
+    series = [
+        Series({"group": group, "variant": SINGLE}, partial(_line, group), f"{group}, one layer") for group in GROUPS
+    ]
+    return [
+        *(Own(partial(_draw_map, group, reach), 2.5, group) for group in GROUPS),
+        Lines(series, "", "", 3.1, {"quantity": "delta_p_reference"}, x_label="Layer that is cut",
+              marks_reference=True, finish=_draw_windows),
+    ]  # fmt: skip
+
+
+def _line(group: str, colours: DatasetStyle) -> dict[str, object]:
+    return {"color": colours.colour(group), "linestyle": LINE_STYLES[group], "marker": "o", "markersize": 2.0}
+
+
+def _draw_map(group: str, reach: float, axes: Axes, rows: pl.DataFrame, place: Place) -> None:
+    """ΔP by cut layer (up) and probe layer (along); the second map has the colour bar of both."""
+    cells = select(rows, quantity="delta_p", group=group).drop_nulls("probe_layer")
+    values = np.full((place.n_layers, place.n_layers), np.nan)
+    not_significant = np.ones(values.shape, dtype=bool)
+    for cut, read, found in cells.select("layer", "probe_layer", "value").iter_rows():
+        values[cut, read] = found
+    for cut, read in significant(cells).select("layer", "probe_layer").iter_rows():
+        not_significant[cut, read] = False
+    if not np.isfinite(values).any():
+        axes.grid(False)
+        axes.set(xticks=[], yticks=[])
+        empty_panel(axes, "too few items")
+        return
+    image = draw_heat(axes, values, not_significant, reach)
+    for layer in sorted(set(place.reference_layers)):
+        axes.axvline(layer, ymax=0.05, color="black", linewidth=2.0, zorder=5)
+    axes.set_xlabel("Layer whose probe reads")
+    if place.column == 0:
+        axes.set_ylabel("Layer that is cut")
+        return
+    axes.set_yticklabels([])
+    figure = axes.get_figure(root=True)
+    assert figure is not None
+    bar = figure.colorbar(image, cax=beside(figure, axes, 0.12, 0.13))
+    bar.outline.set_visible(False)
+    bar.ax.set_title("ΔP", fontsize=8.5)
+
+
+def _draw_windows(axes: Axes, rows: pl.DataFrame, place: Place) -> None:
     """Each window as a bar over its layers, with its interval."""
-    colour = colours.colour(group)
-    face = colour if group == GROUPS[0] else "white"
-    for first, value, low, high in rows.select("layer", "value", "ci_low", "ci_high").iter_rows():
-        middle = first + (width - 1) / 2
-        axes.plot([first, first + width - 1], [value, value], color=colour, linewidth=0.9, alpha=0.7, zorder=2)
-        if low is not None and high is not None:
-            axes.plot([middle, middle], [low, high], color=colour, linewidth=0.9, zorder=2)
-        axes.plot([middle], [value], marker="D", markersize=3.4, markerfacecolor=face, markeredgecolor=colour,
+    axes.set_ylabel("ΔP at l*")
+    for row in rows.to_dicts():
+        width = window_width(row["variant"])
+        if width is None:
+            continue
+        colour, found = place.colours.colour(row["group"]), estimate_of(row)
+        face = colour if row["group"] == Q_ANCHORED else "white"
+        first, middle = row["layer"], row["layer"] + (width - 1) / 2
+        axes.plot([first, first + width - 1], [found.value] * 2, color=colour, linewidth=0.9, alpha=0.7, zorder=2)
+        axes.plot([middle, middle], [found.ci_low, found.ci_high], color=colour, linewidth=0.9, zorder=2)
+        axes.plot([middle], [found.value], marker="D", markersize=3.4, markerfacecolor=face, markeredgecolor=colour,
                   markeredgewidth=0.9, linestyle="none", zorder=3.2)  # fmt: skip
 
 
-def _of(table: pl.DataFrame, *quantities: str) -> pl.DataFrame:
-    return table.filter(pl.col("quantity").is_in(list(quantities)))
+def _more_handles(data: pl.DataFrame, colours: DatasetStyle) -> Sequence[Artist]:
+    windows = [name for name in present(data, "variant") if window_width(name) is not None]
+    diamond: dict[str, Any] = {"color": colours.q_colour, "linewidth": 1.0, "marker": "D", "markersize": 3.4}
+    return [
+        *([Line2D([], [], label=f"{', '.join(windows)} (A-Anchored open)", **diamond)] if windows else []),
+        reference_handle(),
+        *([hatch_handle(f"q ≥ {DISCOVERY_RATE} or |d| < {SMALL_EFFECT}")]
+          if select(data, quantity="delta_p").height else []),
+    ]  # fmt: skip
 
 
-def _depth_table(findings: Findings, table: pl.DataFrame) -> Table:
-    table = select(_of(table, "deepest_layer", "share_of_cumulative"), truth="all")
-    rows = []
-    for dataset in datasets_in(findings, table):
-        for rule in rules_in(table):
-            for group in GROUPS:
-                mine = select(table, dataset=dataset, assignment=rule, group=group)
-                deepest, share = (find(mine, quantity=name) for name in ("deepest_layer", "share_of_cumulative"))
-                found = deepest or share
-                if found:
-                    cells = (shown(deepest, lambda e: estimate(e, 0)), shown(share, percent), count(found.n))
-                    rows.append((display_name(dataset), rule_name(rule), group, *cells))
-    head = ("dataset", "rule", "group", "deepest layer", "sum of single layers, share of the knockout", "items")
-    return Table(head, tuple(rows), 3)
+def _cells(rows: pl.DataFrame) -> pl.DataFrame:
+    cells = select(rows, quantity="delta_p", truth="all", variant=SINGLE)
+    return cells.drop_nulls("probe_layer")
 
 
-def _cells_table(findings: Findings, table: pl.DataFrame) -> Table:
-    table = _of(table, "delta_p").filter(pl.col("probe_layer").is_not_null())
-    table = select(table, truth="all", variant="single")
-    rows = []
-    for dataset in datasets_in(findings, table):
-        for rule in rules_in(table):
-            for group in GROUPS:
-                mine = select(table, dataset=dataset, assignment=rule, group=group)
-                if mine.height:
-                    told = significant(mine)
-                    lowest = mine.sort("value").row(0, named=True)
-                    where = f"{points(estimate_of(lowest))} (cut {lowest['layer']}, read {lowest['probe_layer']})"
-                    falls = told.filter(pl.col("value") < 0).height
-                    cells = (str(mine.height), str(falls), str(told.height - falls), where)
-                    rows.append((display_name(dataset), rule_name(rule), group, *cells))
-    head = ("dataset", "rule", "group", "cells", "below zero", "above zero", "lowest cell")
-    return Table(head, tuple(rows), 3)
+def _lowest_cell(cells: pl.DataFrame) -> str:
+    row = cells.sort("value").row(0, named=True)
+    return f"{points(estimate_of(row))} (cut {row['layer']}, read {row['probe_layer']})"
 
 
-def _windows_table(findings: Findings, table: pl.DataFrame) -> Table:
-    table = _of(table, "delta_p_reference", "delta_p_reference_difference")
-    table = select(table, truth="all").filter(pl.col("variant") != "single")
-    rows = []
-    for dataset in datasets_in(findings, table):
-        for variant in present(select(table, dataset=dataset), "variant"):
-            for rule in rules_in(table):
-                mine = select(table, dataset=dataset, variant=variant, assignment=rule)
-                for first in sorted(mine["layer"].drop_nulls().unique().to_list()):
-                    here = select(mine, layer=first)
-                    both = [shown(find(here, quantity="delta_p_reference", group=group), points) for group in GROUPS]
-                    gap = difference_cells(here, "delta_p_reference", points)
-                    label = f"{variant}, from layer {number(first, 0)}"
-                    rows.append((display_name(dataset), rule_name(rule), label, *both, *gap))
-    return Table(("dataset", "rule", "cut", *GROUPS, "Q − A", "p", "d"), tuple(rows), 3)
+def _told_from_zero(sign: int) -> Callable[[pl.DataFrame], str]:
+    return lambda cells: str(significant(cells).filter(pl.col("value").sign() == sign).height)
 
 
-_SINGLE_LAYERS = (
-    "In which layers is the question read? The key words are cut in one layer alone, or in a window of layers, "
-    "and every probe from there on is asked. A probe below the cut cannot see it: those cells are left empty.",
-    "A cell is hatched where it cannot be told from zero with the false discovery rate held over the whole "
-    f"map, or where it is smaller than {SMALL_EFFECT} standard deviations of the items. Being told from zero "
-    "alone says little: whatever is cut lowers items that were chosen because they were called right.",
-    "If single layers together explain little of the knockout, the question is read in several layers that "
-    "can stand in for each other: then no single layer is the place, however dark its cell. The deepest layer "
-    "is picked after the fact; its interval says how firmly.",
-)
-_DIRECT_EDGES = (
-    "Direct edges: only the answer's own tokens lose sight of the key words, while the tokens between question "
-    "and answer may still read them. What the knockout does beyond that is carried by those tokens in between.",
-)
+def _windows(rows: pl.DataFrame) -> pl.DataFrame:
+    found = select(rows, measure="delta_p_reference", truth="all").filter(pl.col("variant") != SINGLE)
+    return found.sort("layer", maintain_order=True).with_columns(
+        cut=pl.format("{}, from layer {}", "variant", "layer")
+    )
+
+
+def _sum_of_layers(rows: pl.DataFrame) -> Said | None:
+    mine = select(rows, group=Q_ANCHORED, truth="all")
+    deepest = find(mine, quantity="deepest_layer")
+    share = find(mine, quantity="share_of_cumulative")
+    where = f"deepest: layer {estimate(deepest, 0)}; sum:" if deepest else ""
+    return told(share, above(share, HALF), whole_percent, where)
+
+
 SECTION = SectionSpec(
     slug="layers",
     title="Where the cut matters",
     rows=lambda findings: statistics(findings, "layers"),
-    text=lambda findings, rows: (
-        *(_SINGLE_LAYERS if rows.height else ()),
-        *(_DIRECT_EDGES if DirectEdgesChart.was_made(findings) else ()),
+    asks="In which layers is the question read? The key words are cut in one layer alone, or in a window of layers.",
+    careful="Any cut lowers items that were called right before: look at the size. The deepest layer is picked after "
+    "the fact.",
+    answer=Answer(
+        "Single layers add up to at least half of the knockout",
+        "Single layers add up to less than half of the knockout: no single layer is the place, others stand in",
+        "Whether single layers add up to half of the knockout is undecided",
+        _sum_of_layers,
     ),
-    charts=(LayersChart, DirectEdgesChart),
-    tables=(
-        ("The layer with the lowest ΔP at l*, and what single layers add up to", _depth_table),
-        (f"Cells of the map of single layers with q < {DISCOVERY_RATE} and |d| ≥ {SMALL_EFFECT}", _cells_table),
-        ("Windows at the reference layer", _windows_table),
-        (
-            "Direct edges against all later positions",
-            lambda findings, _: effects_table(findings, ("knockout", "direct"), ("direct",)),
+    charts=(
+        ChartSpec(
+            "layers", "the cut in single layers",
+            "Heat maps of ΔP by cut layer and probe layer, and ΔP at l* by cut layer",
+            "Left and middle: one layer cut. Right: at the reference layer.",
+            "ΔP in percentage points. Hatched: not told from zero with the false discovery rate held at "
+            f"{DISCOVERY_RATE} over a map, or smaller than {SMALL_EFFECT} standard deviations of the items (d); plus: "
+            "above zero. Right: bands and upright lines are 95 % intervals; level lines span a window.",
+            _drawn, _panels, by="assignment", by_words=str, height=2.35, gap=(0.35, 1.45), legend_columns=5,
+            more_handles=_more_handles,
         ),
     ),
-)
+    tables=(
+        TableSpec(
+            "The layer with the lowest ΔP at l*, and what single layers add up to",
+            (RULE, GROUP),
+            (
+                value("deepest layer", lambda found: estimate(found, 0), quantity="deepest_layer"),
+                value("sum of single layers, share of the knockout", percent, quantity="share_of_cumulative"),
+                items(),
+            ),
+            lambda rows: select(rows, quantity=("deepest_layer", "share_of_cumulative"), truth="all"),
+        ),
+        TableSpec(
+            f"Cells of the map of single layers with q < {DISCOVERY_RATE} and |d| ≥ {SMALL_EFFECT}",
+            (RULE, GROUP),
+            (("cells", lambda cells: str(cells.height)), ("below zero", _told_from_zero(-1)),
+             ("above zero", _told_from_zero(1)), ("lowest cell", _lowest_cell)),
+            _cells,
+        ),
+        TableSpec(
+            "Windows at the reference layer",
+            (RULE, Key("cut", "cut")),
+            (*(value(group, points, aspect="", group=group) for group in GROUPS), *difference(points)),
+            _windows,
+        ),
+    ),
+)  # fmt: skip

@@ -2,7 +2,8 @@
 
 Thousands of items have to fit into a page that can be mailed. Texts stand once, names of pathways, relations and
 statuses are small numbers, the curve of the chart's intervention is kept to a hundredth of a point (two bytes per
-layer) and every other curve to a whole point (one byte); effects at the reference layer are always kept to a hundredth.
+layer), as is the probe's verdict on the untouched item, and every other curve to a whole point (one byte); effects at
+the reference layer are always kept to a hundredth.
 What does not fit is left out in a fixed order, and the page says so: first what the further experiments found, then the
 curves of the further interventions, then items that are not used, then used ones, evenly over the datasets.
 """
@@ -19,13 +20,13 @@ import polars as pl
 from numpy.typing import NDArray
 
 from anchorscope.catalogue import CONTROLS, intervention_label, interventions_in
-from anchorscope.evidence.measured import probability
+from anchorscope.evidence.measured import probability, true_label_probability
 from anchorscope.report.findings import Findings
 from anchorscope.report.items.item_effects import ItemEffects, item_effects, reference_layers
 from anchorscope.report.items.item_records import item_share, ordered_rules, pathways_of_items
 from anchorscope.report.palette import display_name
 
-LIMIT = 12_000_000
+LIMIT = 13_000_000
 """Bytes that the items may take in the page."""
 CHART = "knockout"
 FINE = 0.01
@@ -72,6 +73,7 @@ def item_data(findings: Findings, limit_bytes: int = LIMIT) -> dict[str, Any]:
         "all_curves": chosen.all_curves,
         "all_further": chosen.experiments,
         "items": _columns(findings, items, chosen.rows, [texts[row] for row in chosen.rows.tolist()], effects),
+        "clean": _clean(findings, effects, place, len(chosen.rows)),
         "interventions": [_packed(one, place, chosen.all_curves) for one in effects],
         "further": _experiment_numbers(findings, chosen.rows) if chosen.experiments else [],
     }
@@ -119,6 +121,8 @@ def _choose(findings: Findings, effects: Sequence[ItemEffects], texts: Sequence[
     written = np.array([len(json.dumps(list(text.values()))) for text in texts], dtype=np.float64).reshape(n)
     marked = np.array([sum(map(_escaped, (text["question"], text["answer"], *text["accepted"]))) for text in texts])
     plain = written + 5 * marked.reshape(n) + _NUMBERS
+    measured = np.isin(np.arange(n), np.concatenate([np.empty(0, np.int64), *(one.rows for one in effects)]))
+    plain += _BASE64 * 2 * findings.n_layers * measured
     drawn = {flag: np.zeros(n) for flag in (True, False)}
     for one in effects:
         for flag, cost in drawn.items():
@@ -210,6 +214,19 @@ def _before(findings: Findings, effects: Sequence[ItemEffects]) -> dict[int, flo
         percent = np.round(100 * probability(one.before[known, layers[rows]]), 1)
         found = dict(zip(rows.tolist(), percent.tolist(), strict=True)) | found
     return found
+
+
+def _clean(findings: Findings, effects: Sequence[ItemEffects], place: Rows, count: int) -> dict[str, Any]:
+    """What the probes gave the true label of the untouched items, in percent; items that were not run come last."""
+    labels = findings.items["truthful"].fill_null(False).to_numpy()
+    found = np.full((count, findings.n_layers), np.nan)
+    for one in effects:
+        here = place[one.rows] >= 0
+        sure = 100 * true_label_probability(one.before[here].T, labels[one.rows[here]]).T
+        found[place[one.rows[here]]] = sure
+    known = np.flatnonzero(np.isfinite(found).any(axis=1))
+    kept = int(known[-1]) + 1 if len(known) else 0
+    return {"count": kept, "curves": _in_steps(found[:kept], FINE)}
 
 
 def _packed(one: ItemEffects, place: Rows, all_curves: bool) -> dict[str, Any]:

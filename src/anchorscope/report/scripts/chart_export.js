@@ -28,7 +28,7 @@ function standaloneSvg(specs, title) {
     sheet.append(panel);
     bottom = y + scale.height;
   });
-  const height = appendLegend(sheet, legendEntries(specs.flatMap((spec) => spec.series)), bottom + 8, whole);
+  const height = appendLegend(sheet, sheetLegend(specs.flatMap((spec) => spec.series)), bottom + 8, whole);
   sheet.setAttribute("viewBox", `0 0 ${whole} ${height}`);
   sheet.setAttribute("width", whole);
   sheet.setAttribute("height", height);
@@ -42,7 +42,7 @@ function standaloneSvg(specs, title) {
 }
 
 /** Every line once, loud ones first; the lines of a bundle share one entry. */
-function legendEntries(series) {
+function sheetLegend(series) {
   const single = new Map(series.filter((one) => !one.bundle).map((one) => [one.id, one]));
   const bundles = new Map(series.filter((one) => one.bundle).map((one) => [one.bundle, { ...one, name: one.bundle }]));
   return [...single.values(), ...bundles.values()];

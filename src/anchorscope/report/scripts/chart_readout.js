@@ -8,15 +8,16 @@ function indexAt(spec, scale, series, cursor) {
   return spec.relative && scale.last > 0 ? Math.round((cursor / scale.last) * end) : cursor;
 }
 
+/** The line nearest to a height at the cursor, with how far it is; null where none is near. */
 function nearestSeries(spec, scale, cursor, y) {
   let best = null;
   for (const series of spec.series) {
     const value = series.values[indexAt(spec, scale, series, cursor)];
     if (!Number.isFinite(value)) continue;
     const far = Math.abs(scale.y(value) - y);
-    if (far < 26 && (!best || far < best.far)) best = { far, id: series.id };
+    if (far < 26 && (!best || far < best.far)) best = { ...series, far };
   }
-  return best ? best.id : null;
+  return best;
 }
 
 function drawCursor(overlay, spec, scale, cursor) {
@@ -40,7 +41,8 @@ function readings(spec, scale, cursor) {
     .map((series) => {
       const i = indexAt(spec, scale, series, cursor);
       const [low, high] = [series.low, series.high].map((list) => (list ? list[i] : null));
-      const interval = Number.isFinite(low) && Number.isFinite(high) ? `[${write(low)}, ${write(high)}]` : "";
+      const known = !series.few && Number.isFinite(low) && Number.isFinite(high);
+      const interval = known ? `[${write(low)}, ${write(high)}]` : "";
       return { series, value: series.values[i], text: write(series.values[i]), interval };
     })
     .filter((row) => Number.isFinite(row.value))

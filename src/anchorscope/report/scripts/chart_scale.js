@@ -17,26 +17,6 @@ function roundTicks(low, high, wanted, whole = false) {
   return found;
 }
 
-/** The lowest and highest value that must be seen. */
-function valueRange(spec) {
-  if (spec.yRange) return spec.yRange;
-  const seen = spec.zero ? [0] : [];
-  for (const series of spec.series) {
-    const lists = [series.values];
-    if (spec.bands && !series.quiet && series.low && series.high) lists.push(series.low, series.high);
-    for (const list of lists) for (const value of list) if (Number.isFinite(value)) seen.push(value);
-  }
-  if (!seen.length) return [0, 1];
-  let low = seen[0];
-  let high = seen[0];
-  for (const value of seen) {
-    low = Math.min(low, value);
-    high = Math.max(high, value);
-  }
-  const room = 0.05 * (high - low) || Math.abs(high) * 0.1 || 1;
-  return [low - room, high + room];
-}
-
 /** How many digits tell the ticks apart. */
 function tickDigits(found) {
   if (found.length < 2) return 1;
@@ -54,7 +34,7 @@ function chartScale(spec, width) {
     width: Math.max(40, width - CHART_MARGIN.left - CHART_MARGIN.right),
     height: Math.max(40, height - top - CHART_MARGIN.bottom),
   };
-  const [low, high] = valueRange(spec);
+  const [low, high] = spec.yRange;
   const last = Math.max(0, spec.xMax);
   const room = spec.relative ? 0.015 : Math.max(0.3, 0.015 * last);
   const [from, to] = [-room, (spec.relative ? 1 : last) + room];
@@ -67,6 +47,7 @@ function chartScale(spec, width) {
     inner,
     last,
     x: (layer, end = last) => ((depth(layer, end) - from) / (to - from)) * inner.width,
+    range: [low, high],
     y: (value) => (inner.height - foot) * (1 - (value - low) / (high - low)),
     layerAt: (place) => {
       const position = from + (place / inner.width) * (to - from);

@@ -55,7 +55,7 @@ function bandPath(scale, series) {
 /** A line with its markers. Every series starts its markers at another layer, so that they do not cover each other. */
 function seriesLine(scale, series, number) {
   const group = drawn("g", {
-    class: series.quiet ? "series quiet" : "series", "data-series": series.id, "data-kin": series.kin,
+    class: series.quiet ? "series quiet" : "series", "data-series": series.id, "data-entry": series.entry,
     "--c": series.colour,
   });
   group.append(drawn("path", {
@@ -75,6 +75,41 @@ function markerAt(series, where) {
   return drawn("path", {
     class: series.open ? "marker open" : "marker", d: MARKER_SHAPES[series.marker], transform: `translate(${where})`,
   });
+}
+
+/** Small arrows at the edge where a line leaves the axis, one per stretch; pointed at, they tell the farthest value. */
+function beyondMarks(scale, series, write) {
+  const [low, high] = scale.range;
+  const outside = [[high, 1, "M-4,5L0,-1L4,5z"], [low, -1, "M-4,-5L0,1L4,-5z"]];
+  return outside.flatMap(([edge, sign, shape]) => {
+    const beyond = series.values.map((value) => (Number.isFinite(value) && sign * (value - edge) > 0 ? value : null));
+    return wholeStretches([beyond]).map((run) => {
+      const far = run.reduce((best, i) => (sign * (beyond[i] - beyond[best]) > 0 ? i : best), run[0]);
+      return drawn("path", {
+        class: "beyond", d: shape, transform: `translate(${place(scale, series, far, edge)})`, "--c": series.colour,
+        "data-entry": series.entry,
+      }, drawn("title", {}, `${series.name}: ${write(beyond[far])} at layer ${far}`));
+    });
+  });
+}
+
+/** The point whose number the text quotes; pointed at, it tells it. */
+function pointRing(scale, series, write) {
+  const i = series.point;
+  if (!Number.isInteger(i) || !Number.isFinite(series.values[i])) return [];
+  const interval = !series.few && Number.isFinite(series.low?.[i]) && Number.isFinite(series.high?.[i])
+    ? ` [${write(series.low[i])}, ${write(series.high[i])}]` : "";
+  const where = { transform: `translate(${place(scale, series, i, series.values[i])})`, "data-entry": series.entry };
+  return [drawn("circle", { class: "ring", r: 5, "data-series": series.id, "--c": series.colour, ...where },
+    drawn("title", {}, `${series.name}: ${write(series.values[i])}${interval} at layer ${i}`))];
+}
+
+/** A tick or a ringed point, as a legend shows it. */
+function keySample(kind) {
+  const shape = kind === "tick"
+    ? drawn("line", { class: "mark", x1: 17, x2: 17, y1: 2, y2: 12, "--c": "var(--ink)" })
+    : drawn("circle", { class: "ring", cx: 17, cy: 7, r: 5, "--c": "var(--ink)" });
+  return drawn("svg", { class: "sample", width: 34, height: 14, viewBox: "0 0 34 14", "aria-hidden": "true" }, shape);
 }
 
 /** A short piece of a line with its marker, as a legend shows it. */

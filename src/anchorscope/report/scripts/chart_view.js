@@ -1,80 +1,71 @@
-/* A chart with everything around it: controls above, legend and buttons below, and the view in the address.
+/* Every chart of lines over layers: menus above, legend and buttons below, the view in the address.
  *
- * chartView(node, plan) fills the node. A view is a flat record of texts: {site: "mlp", bands: "1", hide: "q0", …}.
- * plan = {
- *   prefix                     of its keys in the address
- *   start                      the first view; `hide` must be among its keys
- *   controls: [{name, label, options: [{value, name, title?}], list?} or {name, label, title?, flag: true}]
- *   specs(view)                what lineChart draws, with all lines, one per panel; panels share legend and y axis.
- *                              `unlisted` lines are not in the legend
- *   order?                     ids of the lines in the legend's order, where panels differ in what they have
- *   settle?(view)              sets what follows from the choices
- *   allowed?(name, view)       the values of a control that lead to something, or null
- *   shown?(name, view)         the value that a control shows, if it is not the view's own
- *   extras?(view)              further entries of the legend; `change` is what a click on one changes
- *   caption?(view)             a sentence under the chart
- *   file(view)                 {title, name, valueName} for what is taken along
- * } */
+ * chartView(node, plan) fills the node from a specification of charts/live_chart.py: menus, looks by name, and panels
+ * whose lines say under which choices they are shown. A view is a flat record of texts: {site: "mlp", bands: "1",
+ * hide: "q0", …}. Panels share legend, menus and y axis; the axis is the same whatever is chosen. */
 
 function chartView(node, plan) {
-  const settle = (view) => (plan.settle ? plan.settle(view) : view);
-  let view = settle({ ...plan.start });
+  const start = { ...Object.fromEntries(plan.menus.map((menu) => [menu.name, menu.start])), bands: "1",
+    depth: plan.relative ? "1" : "0", hide: "" };
+  const entries = legendNames(plan);
+  let view = { ...start };
   const key = element("div", {});
   const caption = element("p", { class: "shown-now" });
   const controls = viewControls(plan, (changes) => change(changes));
-  const panels = plan.specs(view).map((spec) => {
+  const panels = plan.panels.map((panel) => {
     const place = element("div", { class: "chart-place" });
-    return { place, chart: lineChart(place, { ...spec, series: [] }) };
+    return { place, panel, chart: lineChart(place, { ...panelSpec(plan, panel, view, entries), series: [] }) };
   });
+  const lines = () => panels.flatMap(({ panel }) => panelSeries(plan, panel, view, entries));
   const switches = legend(key, {
-    onToggle(id) {
-      const extra = extras().find((entry) => entry.id === id);
-      change(extra ? extra.change : { hide: toggled(view.hide, id) });
-    },
-    onOnly: (id) => change({ hide: onlyThis(view.hide, id, listed(plan, view).map((series) => series.id)) }),
+    onToggle: (id) => change({ hide: toggled(view.hide, id) }),
+    onOnly: (id) => change({ hide: onlyThis(view.hide, id, loud(lines()).map((series) => series.entry)) }),
     onHover: (id) => panels.forEach(({ chart }) => chart.emphasise(id)),
   });
-  const extras = () => (plan.extras ? plan.extras(view) : []);
 
   function change(changes) {
-    view = settle({ ...view, ...changes });
-    const kept = Object.keys(plan.start).map((name) => [name, view[name] === plan.start[name] ? null : view[name]]);
+    view = { ...view, ...changes };
+    const kept = Object.keys(start).map((name) => [name, view[name] === start[name] ? null : view[name]]);
     writeHash(Object.fromEntries(kept.map(([name, value]) => [`${plan.prefix}-${name}`, value])));
     refresh();
   }
 
   function refresh() {
-    const hidden = hiddenLines(view.hide);
-    const seen = plan.specs(view).map((spec) => ({
-      ...spec,
-      series: spec.series.filter((series) => !hidden.has(series.id)),
-      empty: spec.series.length ? "All lines are switched off." : spec.empty,
-    }));
-    const yRange = seen.length > 1 ? commonRange(seen) : seen[0].yRange;
-    seen.forEach((spec, i) => panels[i].chart.update({ ...spec, yRange }));
-    const lines = listed(plan, view).map((series) => ({ ...series, shown: !hidden.has(series.id) }));
-    switches.update([...lines, ...extras()]);
-    if (plan.caption) caption.textContent = plan.caption(view);
-    for (const [name, control] of Object.entries(controls)) {
-      control.set(plan.shown ? plan.shown(name, view) : view[name], plan.allowed ? plan.allowed(name, view) : null);
-    }
+    panels.forEach(({ panel, chart }) => chart.update(panelSpec(plan, panel, view, entries)));
+    const shown = lines();
+    switches.update(legendEntries(plan, shown, hiddenLines(view.hide)), legendKeys(plan, panels));
+    caption.textContent = captionOf(plan, view, shown);
+    for (const { name } of plan.menus) if (name in controls) controls[name].set(view[name], allowed(plan, name, view));
+    controls.bands.set(view.bands);
+    controls.depth.set(view.depth);
+    reset.hidden = Object.keys(start).every((name) => view[name] === start[name]);
   }
 
   function followAddress(pairs) {
-    const named = Object.entries(plan.start).map(([name, value]) => {
+    const named = Object.entries(start).map(([name, value]) => {
       const asked = pairs[`${plan.prefix}-${name}`];
       return [name, asked !== undefined && canBe(plan, name, asked) ? asked : value];
     });
-    view = settle(Object.fromEntries(named));
+    view = Object.fromEntries(named);
     refresh();
   }
 
-  const taken = exportButtons(() => ({ specs: panels.map(({ chart }) => chart.spec()), ...plan.file(view) }));
-  const foot = element("div", { class: "chart-foot" }, pushButton("Reset", () => change({ ...plan.start })), taken);
+  const reset = pushButton("Reset", () => change({ ...start }));
+  const more = element("details", { class: "more-options screen-only" }, element("summary", {}, "More options"),
+    controlRow(foldedControls(plan, controls)),
+    element("div", { class: "chart-foot" }, exportButtons(() => ({
+      specs: panels.map(({ chart }) => chart.spec()),
+      title: [pageData("chart-data").model, plan.title].filter(Boolean).join(": "),
+      name: plan.file,
+      valueName: plan.value,
+    }))));
   const places = panels.map(({ place }) => place);
   const sheet = places.length > 1
     ? element("div", { class: "panels", "--columns": panelColumns(places.length) }, places) : places[0];
-  node.replaceChildren(controlRow(controls), sheet, key, ...(plan.caption ? [caption] : []), foot);
+  const open = plan.menus.filter((menu) => !menu.folded && menu.name in controls);
+  const row = controlRow(Object.fromEntries(open.map(({ name }) => [name, controls[name]])));
+  row.append(reset);
+  node.replaceChildren(row, sheet, key, caption, more);
   node.hidden = false;
   for (const printed of document.querySelectorAll(`details[data-live="${node.id}"]`)) printed.open = false;
   onHashChange(followAddress);
@@ -84,16 +75,105 @@ function chartView(node, plan) {
 
 /** Whether a value from the address means something here; an old or mistyped link must not empty the chart. */
 function canBe(plan, name, value) {
-  const control = plan.controls.find((one) => one.name === name);
-  if (!control) return name === "hide";
-  return control.flag ? ["0", "1"].includes(value) : control.options.some((option) => option.value === value);
+  const menu = plan.menus.find((one) => one.name === name);
+  if (!menu) return name === "hide" || ["0", "1"].includes(value);
+  return menu.options.some(([option]) => option === value);
 }
 
-/** The lines of the legend: those of all panels, each once. */
-function listed(plan, view) {
-  const lines = plan.specs(view).flatMap((spec) => spec.series).filter((series) => !series.unlisted);
-  const once = [...new Map(lines.map((series) => [series.id, series])).values()];
-  return plan.order ? once.sort((a, b) => plan.order.indexOf(a.id) - plan.order.indexOf(b.id)) : once;
+/** Whether a line, or a row of marks, is shown under a view: −1 fits every option of a menu. */
+function fits(plan, choices, view) {
+  return plan.menus.every((menu, i) => choices[i] < 0 || menu.options[choices[i]][0] === view[menu.name]);
+}
+
+/** The options of a menu that lead to a line of the result while all other choices stay as they are. */
+function allowed(plan, name, view) {
+  const leads = (value) => plan.panels.some((panel) => panel.lines.some(([look, choices]) =>
+    !plan.looks[look].quiet && fits(plan, choices, { ...view, [name]: value })));
+  const menu = plan.menus.find((one) => one.name === name);
+  return new Set(menu.options.map(([value]) => value).filter(leads));
+}
+
+/** The legend's entry of every look: its own, or one that it shares with the same control of other datasets. */
+function legendNames(plan) {
+  const shared = [...new Set(Object.values(plan.looks).map((look) => look.entry).filter(Boolean))];
+  const idOf = ([id, look]) => [id, look.entry ? `c${shared.indexOf(look.entry)}` : id];
+  return Object.fromEntries(Object.entries(plan.looks).map(idOf));
+}
+
+/** All lines of a panel under a view, hidden ones too. */
+function panelSeries(plan, panel, view, entries) {
+  return panel.lines.filter(([id, choices]) => {
+    const { unless = {} } = plan.looks[id];
+    return fits(plan, choices, view) && !Object.entries(unless).some(([name, value]) => view[name] === value);
+  }).map((line) => {
+    const [id, , n, few, point] = line;
+    const { hollow, about = {}, entry, of, dash = null, ...look } = plan.looks[id];
+    const chosen = Object.fromEntries(plan.menus.map((menu) => [menu.column, view[menu.name]]));
+    const record = { ...(panel.run ? { run: panel.run } : {}), ...chosen, ...about, n };
+    const thin = few && !look.quiet ? { dash: "1.5 4", width: 1.2, marker: null, few } : {};
+    return {
+      ...look, id, dash, open: hollow, entry: entries[id], bundle: entry, of, record, point: point < 0 ? null : point,
+      note: look.quiet ? "" : `n = ${n}`, ...unpacked(line, plan.scale), ...thin,
+    };
+  });
+}
+
+/** What lineChart draws. */
+function panelSpec(plan, panel, view, entries) {
+  const hidden = hiddenLines(view.hide);
+  const all = panelSeries(plan, panel, view, entries);
+  const relative = view.depth === "1";
+  return {
+    title: panel.title,
+    label: `${plan.title}${panel.title ? `, ${panel.title}` : ""}`,
+    xLabel: relative ? "Relative depth" : "Layer",
+    yLabel: plan.axis.label,
+    xMax: panel.layers - 1,
+    relative,
+    yRange: plan.axis.range,
+    level: plan.axis.null,
+    bands: view.bands === "1",
+    height: panel.title ? 330 : null,
+    marks: panel.marks.filter(([choices]) => fits(plan, choices, view))
+      .flatMap(([, colour, row, layers]) => layers.map((x) => ({ x, colour, row }))),
+    series: all.filter((series) => !hidden.has(series.entry) && !(series.of && hidden.has(series.of))),
+    format: (value) => shownNumber(value, plan.axis.digits),
+    empty: all.length ? "All lines are switched off." : "Not measured for this choice.",
+  };
+}
+
+function loud(series) {
+  return series.filter((one) => !one.quiet);
+}
+
+/** Every entry once, in the order of the looks: the lines of the result, then the controls. */
+function legendEntries(plan, series, hidden) {
+  const entries = new Map();
+  const order = Object.keys(plan.looks);
+  for (const one of [...series].sort((a, b) => order.indexOf(a.id) - order.indexOf(b.id))) {
+    if (entries.has(one.entry)) continue;
+    const several = series.filter((line) => line.entry === one.entry && line.record.run).length > 1;
+    entries.set(one.entry, {
+      ...one, id: one.entry, name: one.bundle || one.name, note: several ? "" : one.note,
+      shown: !hidden.has(one.entry), alone: !one.quiet,
+      items: !one.quiet && hasExplorer() && one.record.group ? one.record : null,
+    });
+  }
+  return [...entries.values()];
+}
+
+/** What the ticks and the ringed points are; a legend that does not say so is a riddle. */
+function legendKeys(plan, panels) {
+  const specs = panels.map(({ chart }) => chart.spec());
+  const marked = plan.mark_words && specs.some((spec) => spec.marks.length);
+  const pointed = plan.point_words && specs.some((spec) => spec.series.some((series) => series.point !== null));
+  return [...(marked ? [["tick", plan.mark_words]] : []), ...(pointed ? [["point", plan.point_words]] : [])];
+}
+
+function captionOf(plan, view, series) {
+  const words = plan.menus.map((menu) => menu.options.find(([value]) => value === view[menu.name])?.[2]);
+  const few = series.some((one) => one.few) ? "Dotted without a band: fewer than 10 groups of items. " : "";
+  return `Shown: ${words.filter(Boolean).join("; ")}. ${few}${plan.note}`.trim();
 }
 
 /** Panels in a row: rows of equal length where that can be, at most three. */
@@ -101,32 +181,28 @@ function panelColumns(panels) {
   return Math.ceil(panels / Math.ceil(panels / 3));
 }
 
-/** The values that all panels must show, so that heights can be compared across them. */
-function commonRange(specs) {
-  const ranges = specs.filter((spec) => spec.series.length).map((spec) => valueRange(spec));
-  if (!ranges.length) return [-1, 1];
-  return [Math.min(...ranges.map(([low]) => low)), Math.max(...ranges.map(([, high]) => high))];
-}
-
 function viewControls(plan, change) {
   const controls = {};
-  for (const { name, label, options, list, title, flag } of plan.controls) {
-    if (flag) {
-      const control = onOff({ label, title, onChange: (on) => change({ [name]: on ? "1" : "0" }) });
-      controls[name] = { node: control.node, set: (value) => control.set(value === "1") };
-    } else if (options.length > 1) {
-      controls[name] = chooser({ label, options, list, onChange: (value) => change({ [name]: value }) });
-    }
+  for (const { name, label, options, folded } of plan.menus) {
+    if (options.length < 2) continue;
+    const named = options.map(([value, short, title]) => ({ value, name: short, title }));
+    const list = folded && options.length > 3;
+    controls[name] = chooser({ label, options: named, list, onChange: (value) => change({ [name]: value }) });
+  }
+  for (const [name, label, title] of [["bands", "95 % bands", null],
+    ["depth", "Relative depth", "Layers as a share of the model's depth"]]) {
+    const control = onOff({ label, title, onChange: (on) => change({ [name]: on ? "1" : "0" }) });
+    controls[name] = { node: control.node, set: (value) => control.set(value === "1") };
   }
   return controls;
 }
 
-/** Pairs of value and name as options of a chooser. */
-function namedOptions(pairs) {
-  return pairs.map(([value, name]) => ({ value, name }));
+function foldedControls(plan, controls) {
+  const seen = new Set(plan.menus.filter((menu) => !menu.folded).map((menu) => menu.name));
+  return Object.fromEntries(Object.entries(controls).filter(([name]) => !seen.has(name)));
 }
 
-/** Hidden lines travel in the address as their ids joined by dots. */
+/** Hidden entries travel in the address as their ids joined by dots. */
 function hiddenLines(text) {
   return new Set(text.split(".").filter(Boolean));
 }
@@ -137,15 +213,31 @@ function toggled(text, id) {
   return [...hidden].join(".");
 }
 
-/** Hide all but this one; asked again, show all. */
+/** Hide all but this one of the result's lines; asked again, show all. */
 function onlyThis(text, id, all) {
   const others = all.filter((one) => one !== id);
   const hidden = hiddenLines(text);
   return !hidden.has(id) && others.every((one) => hidden.has(one)) ? "" : others.join(".");
 }
 
+const unpackedLines = new Map();
+
 /** Whole numbers of the page's data as the numbers they stand for. */
-function unpacked(lists, scale) {
-  const [values, low, high] = lists.map((list) => list.map((value) => (value === null ? null : value / scale)));
-  return { values, low, high };
+function unpacked(line, scale) {
+  if (!unpackedLines.has(line)) {
+    const number = (value) => (value === null ? null : value / scale);
+    const [values, low, high] = line.slice(5).map((list) => list.map(number));
+    unpackedLines.set(line, { values, low, high });
+  }
+  return unpackedLines.get(line);
 }
+
+function drawCharts() {
+  const data = pageData("chart-data");
+  for (const [id, plan] of Object.entries(data ? data.views : {})) {
+    const node = document.getElementById(id);
+    if (node) chartView(node, plan);
+  }
+}
+
+drawCharts();

@@ -77,6 +77,7 @@ function itemFacts(store, item) {
     ["model’s answer", [element("q", { dir: "auto" }, items.answer[item]), " ", truthBadge(items.truth[item])]],
     ["accepted", element("span", { dir: "auto" }, accepted || "–")],
     ["question share", shareWords(items.share[item], store.call(item))],
+    ["other wordings", wordingWords(store.furtherOf(item))],
     ["pathway", pathwayList(store, item)],
     ["subject, relation", [items.subject[item], store.relation(item)].filter(Boolean).join(", ")],
     ["probe at l*", probeWords(store, item)],
@@ -96,6 +97,18 @@ function shareWords(share, call) {
     return `${told}; called “${call}” (in simulations up to a quarter of such calls are wrong)`;
   }
   return call === null ? told : `${told}; ${call}`;
+}
+
+/** The same share over other wordings of the question, where they were asked: all, then odd and even ones apart. */
+function wordingWords(found) {
+  const shareOf = (quantity, variant) => found.find((one) => one.experiment === "wordings"
+    && one.quantity === quantity && (one.variant || "") === variant)?.value;
+  const ends = ["item_share", "item_share_low", "item_share_high"].map((name) => shareOf(name, ""));
+  if (!Number.isFinite(ends[0])) return "";
+  const [value, low, high] = ends.map((end) => shownNumber(100 * end, 0));
+  const halves = ["odd wordings", "even wordings"].map((name) => [name, shareOf("item_share", name)])
+    .filter(([, share]) => Number.isFinite(share)).map(([name, share]) => `${name} ${shownNumber(100 * share, 0)} %`);
+  return `${value} % [${low}, ${high}] over all${halves.length ? `; ${halves.join(", ")}` : ""}`;
 }
 
 function truthBadge(truth) {
@@ -126,36 +139,32 @@ function confidenceWords(value) {
   return value === null ? "" : `${shownNumber(100 * Math.exp(value))} % per token of the answer (geometric mean)`;
 }
 
+/** What the probes give the true label, layer by layer: untouched, and after every cut that is drawn. */
 function itemChart(store, item, effects, drawnToo) {
-  const series = [];
+  const clean = store.cleanOf(item);
+  const series = clean ? [{ id: "untouched", name: "untouched", colour: "var(--ink)", width: 1.8, values: clean }] : [];
   effects.forEach((one) => {
     const main = one.name === "knockout";
     const quiet = ITEM_QUIET.has(one.name);
-    if (!one.curve || !(main || quiet || drawnToo.has(one.name))) return;
+    if (!clean || !one.curve || !(main || quiet || drawnToo.has(one.name))) return;
     const number = furtherNumber(effects, one);
+    const values = one.curve.map((change, i) => (change === null || clean[i] === null ? null : clean[i] + change));
     series.push({
-      id: one.name, name: one.title, values: one.curve, quiet, width: main ? 2.4 : 1.6, marker: main ? "o" : null,
+      id: one.name, name: one.title, values, quiet, width: main ? 2.4 : 1.6, marker: main ? "o" : null,
       ...(ITEM_LOOKS[one.name] || { colour: ITEM_COLOURS[number % 8], dash: ITEM_DASHES[number % 8] }),
     });
   });
   const layer = store.data.items.layer[item];
   return {
-    xLabel: "layer", yLabel: "ΔP, points", xMax: store.data.layers - 1,
-    yRange: [-100, 100].map((end) => reach(series, end)), zero: true, series, height: 260,
+    xLabel: "Layer", yLabel: "Probability of the true label, %", xMax: store.data.layers - 1,
+    yRange: [0, 100], level: 50, series, height: 260,
     marks: layer === null ? [] : [{ x: layer, colour: "var(--quiet)" }],
-    label: "Change of the probability of the true label of this item, by layer",
+    label: "What the probe at each layer gives the true label of this item, untouched and cut",
   };
 }
 
 function fillItemLegend(legend, series) {
   legend.replaceChildren(...series.map((one) => element("li", {}, lineSample(one), " ", one.name)));
-}
-
-/** A calm axis: a quarter of the scale at least, and no wider than the lines need. */
-function reach(series, end) {
-  const sign = Math.sign(end);
-  const most = Math.max(0, ...series.flatMap((one) => one.values.map((value) => sign * (value ?? 0))));
-  return sign * Math.min(104, Math.max(sign > 0 ? 12 : 30, Math.ceil(most / 10) * 10 + 4));
 }
 
 function furtherNumber(effects, one) {
@@ -164,7 +173,7 @@ function furtherNumber(effects, one) {
 
 /** Every intervention at the reference layer: number, bar, and whether the verdict changes. */
 function effectsTable(effects, drawnToo, toggle) {
-  const head = ["what was done", "tokens", "ΔP at l*", "", "verdict"].map((name, i) =>
+  const head = ["what was done", "tokens", "ΔP at l*", "as a bar", "verdict"].map((name, i) =>
     element("th", { scope: "col", class: i === 0 || i === 4 ? "words" : i === 3 ? "bar-cell" : null }, name));
   const digits = (value) => (Number.isInteger(value) ? 0 : 1);
   const about = (one) => ({ class: one.control ? "control" : null, "data-intervention": one.name });

@@ -12,6 +12,16 @@ function itemStore(data) {
   const places = new Map();
   let haystack = null;
   let further = null;
+  let clean = null;
+
+  /** What the probes gave the true label of the untouched item, in percent by layer; null where it was not run. */
+  function cleanOf(item) {
+    if (item >= data.clean.count) return null;
+    clean ||= new Int16Array(bytesOf(data.clean.curves).buffer);
+    const found = Array.from(clean.subarray(item * data.layers, (item + 1) * data.layers),
+      (value) => stepsToPoints(value, 0.01, 2));
+    return found.some((value) => value !== null) ? found : null;
+  }
 
   /** Where an item stands in an intervention's lists; −1 where it was not run with it. */
   function placeOf(number, item) {
@@ -71,6 +81,7 @@ function itemStore(data) {
     size,
     chart,
     rules: Object.keys(items.pathways),
+    cleanOf,
     effectsOf,
     furtherOf,
     atReference,
@@ -97,6 +108,7 @@ function selectItems(wanted, size, items, { searched, named, data }) {
     if (dataset >= 0 && items.dataset[item] !== dataset) continue;
     if (truth !== undefined && items.truth[item] !== truth) continue;
     if (wanted.status && named(items.status, item) !== wanted.status) continue;
+    if (wanted.call && named(items.call, item) !== wanted.call) continue;
     if (wanted.pathway && (!pathways || named(pathways, item) !== wanted.pathway)) continue;
     if (words.length && !words.every((word) => searched(item).includes(word))) continue;
     found.push(item);
@@ -111,7 +123,9 @@ function sortItems(found, order, items, deltaOf) {
     const compare = new Intl.Collator("en", { numeric: true }).compare;
     return [...found].sort((a, b) => compare(items.id[a], items.id[b]));
   }
-  const valueOf = { delta: deltaOf, confidence: (item) => items.confidence[item] }[what];
+  const valueOf = {
+    delta: deltaOf, confidence: (item) => items.confidence[item], share: (item) => items.share[item]?.[0] ?? null,
+  }[what];
   if (!valueOf) return found;
   const sign = direction === "down" ? -1 : 1;
   const keyed = found.map((item) => [item, valueOf(item)]);

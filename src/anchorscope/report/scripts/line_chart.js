@@ -1,21 +1,24 @@
 /* The one chart of the page: lines over layers with bands, a crosshair, and a readout of all values at a layer.
  *
- * lineChart(node, spec) draws into the node and returns {update(spec), emphasise(id), svg, spec()}.
+ * lineChart(node, spec) draws into the node and returns {update(spec), emphasise(entry), svg, spec()}.
  * spec = {
  *   title?, xLabel, yLabel, label?        label: what is shown, for those who cannot see it
  *   xMax                                  the last layer
  *   relative?                             x runs from 0 to 1, so that models of any depth lie over each other
- *   yRange?: [low, high], zero?, level?   zero: the y axis shows 0, with a line; level: a line at another height
+ *   yRange: [low, high], level            level: the height at which nothing happens, with a line
  *   bands?                                draw the intervals
  *   marks?: [{x, colour, row?}]           ticks at the foot, such as reference layers
- *   series: [{id, name, colour, dash?, marker?, open?, width?, values, low?, high?, quiet?, bundle?, kin?}]
- *                                         values by layer, null where there is none; quiet lines have no band; many
- *                                         lines of the same `bundle` are one row of the readout, with their range;
- *                                         `kin`: another id by which emphasise() finds the line
+ *   series: [{id, name, colour, dash?, marker?, open?, width?, values, low?, high?, quiet?, few?, entry?, bundle?,
+ *             point?, record?}]
+ *                                         values by layer, null where there is none; lines that are quiet or rest on
+ *                                         few items have no band; many lines of the same `bundle` are one row of the
+ *                                         readout, with their range; `entry`: by which emphasise() finds the line;
+ *                                         `point`: a layer whose value is ringed
  *   format?                               how a value is written: a function, else one digit
  *   empty?, height?
  * }
- * Pointer, touch and keyboard (arrows, Page Up/Down, Home, End, Escape) move the same cursor. */
+ * Pointer, touch and keyboard (arrows, Page Up/Down, Home, End, Escape) move the same cursor. A click on a line that
+ * has items shows them. */
 
 function lineChart(node, firstSpec) {
   const svg = drawn("svg", { class: "lines", "aria-hidden": "true", preserveAspectRatio: "xMidYMid meet" });
@@ -48,8 +51,7 @@ function lineChart(node, firstSpec) {
 
   function markEmphasis() {
     for (const line of svg.querySelectorAll(".series, .band")) {
-      const meant = [null, line.dataset.series, line.dataset.kin].includes(state.emphasis);
-      line.classList.toggle("faded", !meant);
+      line.classList.toggle("faded", state.emphasis !== null && line.dataset.entry !== state.emphasis);
     }
   }
 
@@ -60,11 +62,20 @@ function lineChart(node, firstSpec) {
     const x = (event.clientX - box.left) * unit - state.scale.inner.left;
     const y = (event.clientY - box.top) * unit - state.scale.inner.top;
     const layer = state.scale.layerAt(x);
-    moveTo(layer, nearestSeries(state.spec, state.scale, layer, y));
+    const near = nearestSeries(state.spec, state.scale, layer, y);
+    svg.classList.toggle("on-line", Boolean(near && hasItems(near)));
+    moveTo(layer, near && near.id);
+    return near;
   }
+
+  const hasItems = ({ quiet, record = {}, far }) => !quiet && record.group && far < 8 && hasExplorer();
 
   svg.addEventListener("pointermove", followPointer);
   svg.addEventListener("pointerdown", followPointer);
+  svg.addEventListener("click", (event) => {
+    const near = event.pointerType === "mouse" && followPointer(event);
+    if (near && hasItems(near)) showItems(near.record);
+  });
   svg.addEventListener("pointerleave", (event) => event.pointerType === "mouse" && moveTo(null));
   frame.addEventListener("keydown", (event) => {
     const target = state.scale && cursorAfter(event.key, state.cursor, state.scale.last);
@@ -84,8 +95,8 @@ function lineChart(node, firstSpec) {
       state.spec = spec;
       redraw();
     },
-    emphasise(id) {
-      state.emphasis = id;
+    emphasise(entry) {
+      state.emphasis = entry;
       markEmphasis();
     },
   };
@@ -114,19 +125,21 @@ function drawSheet(svg, spec, scale) {
   const plot = drawn("svg", { x: inner.left, y: inner.top, width: inner.width, height: inner.height, class: "plot" });
   const axes = drawn("g", { transform: `translate(${inner.left},${inner.top})`, class: "axes" });
   drawAxes(axes, spec, scale);
-  for (const height of [spec.zero ? 0 : null, spec.level]) {
-    if (!Number.isFinite(height)) continue;
-    const y = scale.y(height);
-    plot.append(drawn("line", { class: "level", x1: 0, x2: inner.width, y1: y, y2: y }));
-  }
+  const level = scale.y(spec.level);
+  plot.append(drawn("line", { class: "level", x1: 0, x2: inner.width, y1: level, y2: level }));
   drawMarks(plot, spec, scale);
   const quietFirst = [...spec.series].sort((a, b) => Number(Boolean(b.quiet)) - Number(Boolean(a.quiet)));
   if (spec.bands) {
-    for (const { id, colour, ...series } of quietFirst.filter((one) => !one.quiet)) {
-      plot.append(drawn("path", { class: "band", "data-series": id, d: bandPath(scale, series), "--c": colour }));
+    for (const series of quietFirst.filter((one) => !one.quiet && !one.few)) {
+      plot.append(drawn("path", {
+        class: "band", "data-series": series.id, "data-entry": series.entry, d: bandPath(scale, series),
+        "--c": series.colour,
+      }));
     }
   }
   quietFirst.forEach((series, number) => plot.append(seriesLine(scale, series, number)));
+  const write = spec.format || ((value) => shownNumber(value));
+  for (const one of quietFirst) plot.append(...beyondMarks(scale, one, write), ...pointRing(scale, one, write));
   if (!spec.series.length) {
     const middle = { class: "empty", x: inner.width / 2, y: inner.height / 2 };
     plot.append(drawn("text", middle, spec.empty || "nothing to show"));

@@ -1,8 +1,10 @@
-/* What is wider than the page can be scrolled by keyboard; what fits is no stop on the way through the page. */
+/* What is wider than the page says so and can be scrolled by keyboard; what fits is no stop of the Tab key. */
 
 const scrollWatcher = new ResizeObserver((entries) => {
   for (const { target } of entries) {
-    if (target.scrollWidth > target.clientWidth) target.setAttribute("tabindex", "0");
+    const wide = target.scrollWidth > target.clientWidth;
+    target.classList.toggle("scrolls", wide);
+    if (wide) target.setAttribute("tabindex", "0");
     else target.removeAttribute("tabindex");
   }
 });

@@ -97,11 +97,14 @@ class LayerBand:
         return Estimate(peak.value - float(self.value[place]), max(0.0, low), high, self.n, METHOD)
 
 
-def band_of(rows: pl.DataFrame) -> LayerBand | None:
-    """The band of a share, from its rows of question_share.csv; None where no layer can be measured."""
+def band_of(rows: pl.DataFrame, widest: float = WIDEST_SHARE) -> LayerBand | None:
+    """The band of a share, from its rows of question_share.csv; None where no layer can be measured.
+
+    Intervals beyond `widest` are left out.
+    """
     table = rows.drop_nulls(["layer", "share", "ci_low", "ci_high"]).sort("layer")
     share, low, high = (table[name].to_numpy().astype(np.float64) for name in ("share", "ci_low", "ci_high"))
-    known = np.isfinite(share) & np.isfinite(low) & np.isfinite(high) & (high - low <= WIDEST_SHARE)
+    known = np.isfinite(share) & np.isfinite(low) & np.isfinite(high) & (high - low <= widest)
     if not known.any():
         return None
     wider = widening(int(known.sum()))

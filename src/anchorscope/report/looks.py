@@ -1,0 +1,169 @@
+"""How every line looks, on the page and on paper: one table of looks per kind of chart, so that both always agree."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from anchorscope.report.palette import (
+    A_ANCHORED,
+    CONTROL_GREY,
+    GROUPS,
+    INK,
+    Q_ANCHORED,
+    SITE_COLOURS,
+    dataset_styles,
+    display_name,
+)
+from anchorscope.report.shares import CONTROLS, LOWER, UPPER
+
+DASHED, DOTTED = "7 3.5", "1.5 3"
+_FEW = {"dash": "1.5 4", "width": 1.2, "marker": ""}
+RANDOM_WORDS = "Random words cut instead"
+
+
+@dataclass(frozen=True)
+class Look:
+    """How a line looks, and what it is called."""
+
+    name: str
+    colour: str
+    dash: str = ""
+    """Lengths of strokes and gaps in pixels."""
+    marker: str = ""
+    hollow: bool = False
+    width: float = 2.0
+    quiet: bool = False
+    """A control or baseline: thin, without a band."""
+    entry: str = ""
+    """The name of the legend's entry that it shares with other lines, such as the same control of other datasets."""
+    of: str = ""
+    """The line that it is the control of; it is hidden with that one."""
+    about: Mapping[str, str] = field(default_factory=dict)
+    """Columns that tell it from others, where no menu does."""
+    unless: Mapping[str, str] = field(default_factory=dict)
+    """Choices under which it would stand beside itself."""
+
+    def record(self) -> dict[str, Any]:
+        """As the page reads it; what is usual is left out, and ink follows the theme."""
+        found = {name: value for name, value in self.__dict__.items() if value}
+        return found | {"colour": "var(--ink)" if self.colour == INK else self.colour}
+
+    def of_few(self) -> "Look":
+        """Thin and dotted, for a line that rests on too few items to have an interval."""
+        return replace(self, **_FEW)
+
+    def style(self) -> dict[str, Any]:
+        """As Matplotlib takes it: in points, three quarters of a pixel each, and with dashes counted in line widths."""
+        width = 0.9 * self.width
+        dashes = tuple(float(one) / self.width * 0.75 for one in self.dash.split())
+        style: dict[str, Any] = {"color": self.colour, "linewidth": width, "linestyle": (0, dashes) if dashes else "-"}
+        if self.marker:
+            face = "white" if self.hollow else self.colour
+            style |= {"marker": self.marker, "markersize": 4.2, "markeredgewidth": 0.9 if self.hollow else 0.0,
+                      "markerfacecolor": face, "markeredgecolor": self.colour}  # fmt: skip
+        return style
+
+
+def group_id(datasets: Sequence[str], row: Mapping[str, Any]) -> str:
+    """The look of a row of curves.csv."""
+    return f"{'q' if row['group'] == Q_ANCHORED else 'a'}{list(datasets).index(row['dataset'])}"
+
+
+def group_looks(datasets: Sequence[str]) -> dict[str, Look]:
+    """Both groups of every dataset, and the random control of each; markers where datasets must be told apart."""
+    looks: dict[str, Look] = {}
+    for group in GROUPS:
+        for dataset, style in dataset_styles(datasets).items():
+            about = {"dataset": dataset, "group": group}
+            looks[group_id(datasets, about)] = Look(
+                f"{group} ({display_name(dataset)})", style.colour(group), DASHED if group == A_ANCHORED else "",
+                style.marker if len(datasets) > 1 else "", about=about,
+            )  # fmt: skip
+    for name, look in list(looks.items()):
+        looks[f"{name}r"] = Look(
+            f"Random, {look.name}", CONTROL_GREY, DOTTED, width=1.3, quiet=True, entry=RANDOM_WORDS, of=name,
+            about={**look.about, "intervention": "random"}, unless={"cut": "random"},
+        )  # fmt: skip
+    return looks
+
+
+CONTROL_LOOKS = {
+    "random": Look("", CONTROL_GREY, DOTTED, width=1.7, quiet=True),
+    "random-mass": Look("", CONTROL_GREY, "7 2 1.5 2", width=1.3, quiet=True),
+    # The last three lie on the zero line where all is well: markers tell them from it.
+    "none": Look("", INK, marker="X", width=1.1, quiet=True),
+    "permuted": Look("", "#8a8a8a", marker="o", hollow=True, width=1.1, quiet=True),
+    "random-weights": Look("", "#8a6a3c", "8 3", width=1.3, quiet=True),
+}
+"""Of the question share; those who draw them name them."""
+
+
+_SHARE_GROUPS = {"all": ("k", "Key words cut"), UPPER: ("u", "Upper third"), LOWER: ("l", "Lower third")}
+
+
+def share_id(datasets: Sequence[str], row: Mapping[str, Any]) -> str:
+    """The look of a row of question_share.csv."""
+    number = list(datasets).index(row["dataset"])
+    if row["intervention"] == "knockout":
+        return f"{_SHARE_GROUPS[row['group']][0]}{number}"
+    return f"{row['intervention']}{number}"
+
+
+def share_looks(datasets: Sequence[str]) -> dict[str, Look]:
+    """The knockout of every dataset, two thirds, and every control."""
+    looks = {}
+    for group, (_, words) in _SHARE_GROUPS.items():
+        for dataset, style in dataset_styles(datasets).items():
+            about = {"dataset": dataset, "intervention": "knockout", "group": group}
+            colour, dash = (style.a_colour, DASHED) if group == LOWER else (style.q_colour, "")
+            looks[share_id(datasets, about)] = Look(
+                f"{words} ({display_name(dataset)})", colour, dash, style.marker if len(datasets) > 1 else "",
+                about=about,
+            )  # fmt: skip
+    for cut, words in CONTROLS.items():
+        entry = words[0].upper() + words[1:]
+        for dataset in datasets:
+            about = {"dataset": dataset, "intervention": cut, "group": "all"}
+            name = f"{entry} ({display_name(dataset)})"
+            looks[share_id(datasets, about)] = replace(CONTROL_LOOKS[cut], name=name, entry=entry, about=about)
+    return looks
+
+
+BASELINES: Mapping[str, str] = {
+    "relation-only": "relation only",
+    "words": "words of question and answer",
+    "confidence-mean": "model's confidence, mean",
+    "confidence-min": "model's confidence, minimum",
+}
+WITHIN = "within-relation"
+_BASELINE_LOOKS = {
+    "relation-only": (CONTROL_GREY, DOTTED),
+    "words": ("#4f2812", "8 3"),
+    "confidence-mean": ("#54208a", "8 3 1.5 3"),
+    "confidence-min": ("#ee4d8e", "5 2 1.5 2 1.5 2"),
+}
+_SITE_MARKERS = {"attention": "s", "mlp": "o", "residual": "^"}
+
+
+def probe_looks(sites: Sequence[str], headline: str) -> dict[str, Look]:
+    """Probes of all sites, the headline site's within relations, and the baselines."""
+    looks = {
+        site: Look(f"Probe at {site}", SITE_COLOURS.get(site, "#007f8c"), marker=_SITE_MARKERS.get(site, "D"))
+        for site in sites
+    }
+    looks[WITHIN] = Look(f"Probe at {headline}, within relations", INK, "3 2", width=1.4, quiet=True)
+    for kind, (colour, dash) in _BASELINE_LOOKS.items():
+        looks[kind] = Look(f"Baseline: {BASELINES[kind]}", colour, dash, width=1.6, quiet=True)
+    return {name: replace(look, about={"line": name}) for name, look in looks.items()}
+
+
+SURVIVING_LOOKS = {
+    name: replace(look, about={"line": name})
+    for name, look in {
+        "clean/transfer": Look("Untouched", INK),
+        "random/transfer": Look("Random words cut, same probe", CONTROL_GREY, DOTTED, width=1.3, quiet=True),
+        "knockout/refit": Look("Key words cut, probe trained again", "#11692f", "8 3", "s"),
+        "knockout/transfer": Look("Key words cut, same probe", "#d4281e", marker="o"),
+    }.items()
+}
+"""By intervention and kind of probe_scores.csv."""

@@ -1,0 +1,185 @@
+"""Statements about controls, at every layer that is talked about: where one fails, the number there says nothing.
+
+A random cut must do less than a quarter of what the knockout does, wherever that does something; cutting nothing must
+take next to nothing, and permuted labels nothing at all. All are asked of bands that hold for all layers at once, so
+that thirty layers are not thirty chances to fail. A control that surely fails at one layer has failed, and the layers
+are named.
+"""
+
+import math
+from collections.abc import Callable
+
+import polars as pl
+
+from anchorscope.report.palette import Q_ANCHORED
+from anchorscope.report.shares import share_at, share_layer, share_rows
+from anchorscope.report.statements.layer_band import LayerBand, band_of, layer_names, share_band
+from anchorscope.report.statements.statement import About, Found, Statement, under
+from anchorscope.report.verdicts import (
+    NEGLIGIBLE_SHARE,
+    NOOP_FLIPS,
+    SEEN_BY_EYE,
+    SMALL_RATIO,
+    Verdict,
+    size_ratio,
+    with_zero_bound,
+)
+from anchorscope.report.wording import estimate, number, percent
+from anchorscope.stats.estimate import Estimate
+from anchorscope.stats.sampled_curve import FEWEST_GROUPS
+
+
+def _small_ratio(knockout: LayerBand | None, random: LayerBand | None, least: float) -> Found:
+    """Does a random cut do less than a quarter of the knockout, wherever that surely does more than `least`?"""
+    needed = knockout.surely_above(least) if knockout else ()
+    asked = tuple(layer for layer in needed if random and layer in random.layers)
+    if not (knockout and random and asked):
+        return Found()
+    mine, theirs = knockout.at(asked), random.at(asked)
+    ratios = [size_ratio(theirs.estimate(place), mine.estimate(place)) for place in range(len(asked))]
+    known = [(layer, ratio) for layer, ratio in zip(asked, ratios, strict=True) if ratio is not None]
+    worst_layer, worst = max(known, key=lambda pair: pair[1].value)
+    beyond = {layer: _beyond(theirs.estimate(place), mine.estimate(place)) for place, layer in enumerate(asked)}
+    over = tuple(layer for layer, ratio in known if ratio.value >= SMALL_RATIO)
+    sure = tuple(layer for layer, found in beyond.items() if found.ci_low > 0)
+    unsure = tuple(layer for layer, found in beyond.items() if found.ci_low <= 0 <= found.ci_high)
+    numbers = f"highest ratio {estimate(worst)} at layer {worst_layer}{_where(over, sure, unsure)}"
+    return _of_layers(worst, numbers, worst_layer, over, sure, unsure)
+
+
+def _beyond(random: Estimate, knockout: Estimate) -> Estimate:
+    """By how much a random cut does more than its quarter.
+
+    The ends are combined as if the two were independent. They rest on the same items and rise and fall together, so
+    that their difference is surer than that.
+    """
+    value = random.value - SMALL_RATIO * knockout.value
+    low = math.hypot(random.value - random.ci_low, SMALL_RATIO * (knockout.ci_high - knockout.value))
+    high = math.hypot(random.ci_high - random.value, SMALL_RATIO * (knockout.value - knockout.ci_low))
+    return Estimate(value, value - low, value + high, min(random.n, knockout.n), "ends combined as independent")
+
+
+def _of_layers(
+    found: Estimate, numbers: str, layer: int, over: tuple[int, ...], sure: tuple[int, ...], unsure: tuple[int, ...]
+) -> Found:
+    verdict: Verdict = "does not hold" if sure else "undecided" if unsure else "holds"
+    doubtful = tuple(one for one in over if one not in sure)
+    return Found(found, numbers, layer, failing=sure, doubtful=doubtful, verdict=verdict)
+
+
+def _where(over: tuple[int, ...], sure: tuple[int, ...], unsure: tuple[int, ...]) -> str:
+    """At which layers a control lies above its limit, where that is sure, and where it cannot be told."""
+    told = {"above": over, "surely above": sure, "undecided": unsure}
+    return "".join(f"; {word} at {layer_names(layers)}" for word, layers in told.items() if layers)
+
+
+def _share_ratio(control: str) -> Callable[[About], Found | None]:
+    def measure(about: About) -> Found | None:
+        findings, dataset = about.findings, about.dataset or ""
+        if control != "random" and not share_rows(findings, dataset, control).height:
+            return None  # older runs do not have every control
+        knockout, random = (share_band(findings, dataset, cut) for cut in ("knockout", control))
+        return _small_ratio(knockout, random, NEGLIGIBLE_SHARE)
+
+    return measure
+
+
+def _curve_ratio(about: About) -> Found:
+    """The same of ΔP: how much the Q-Anchored line falls, layer by layer."""
+    findings = about.findings
+    rows = findings.curves.filter(
+        (pl.col("dataset") == about.dataset)
+        & (pl.col("site") == findings.site)
+        & (pl.col("position") == findings.position)
+        & (pl.col("assignment") == about.assignment)
+        & (pl.col("group") == Q_ANCHORED)
+        & (pl.col("truth") == "all")
+        & (pl.col("variant").fill_null("") != "refit")
+    )
+    enough = pl.col("n_groups") >= FEWEST_GROUPS  # a bootstrap of fewer has no honest interval
+    ends = {"ci_low": -pl.col("ci_high"), "ci_high": -pl.col("ci_low")}
+    rows = rows.select("intervention", "layer", "n", share=-pl.col("delta_p"),
+                       **{name: pl.when(enough).then(end) for name, end in ends.items()})  # fmt: skip
+    knockout, random = (band_of(rows.filter(pl.col("intervention") == cut), math.inf) for cut in ("knockout", "random"))
+    return _small_ratio(knockout, random, SEEN_BY_EYE)
+
+
+def _floor(about: About) -> Found:
+    """What estimation alone loses."""
+    band = share_band(about.findings, about.dataset or "", "none")
+    if band is None:
+        return Found()
+    place = int(band.value.argmax())
+    over = tuple(layer for layer, value in zip(band.layers, band.value, strict=True) if value >= NEGLIGIBLE_SHARE)
+    sure, below = band.surely_above(NEGLIGIBLE_SHARE), band.surely_below(NEGLIGIBLE_SHARE)
+    unsure = tuple(layer for layer in band.layers if layer not in (*sure, *below))
+    layer = band.layers[place]
+    numbers = f"highest {estimate(band.estimate(place))} at layer {layer}{_where(over, sure, unsure)}"
+    return _of_layers(band.estimate(place), numbers, layer, over, sure, unsure)
+
+
+def _permuted(about: About) -> Found:
+    """A band that leaves out zero refutes it."""
+    band = share_band(about.findings, about.dataset or "", "permuted")
+    if band is None:
+        return Found()
+    place = int(abs(band.value).argmax())
+    off = (*band.surely_below(0.0), *band.surely_above(0.0))
+    numbers = f"farthest {estimate(band.estimate(place))} at layer {band.layers[place]}"
+    numbers += f"; surely off zero at {layer_names(off)}" if off else ""
+    return _of_layers(band.estimate(place), numbers, band.layers[place], (), off, ())
+
+
+def _random_weights(about: About) -> Found | None:
+    """The same items through random weights, where that was run: what they give is in the words alone."""
+    findings, dataset = about.findings, about.dataset or ""
+    layer = share_layer(findings, dataset)
+    null = share_at(findings, dataset, layer, "random-weights")
+    if null is None:
+        return None
+    ratio = size_ratio(null, share_at(findings, dataset, layer))
+    return Found(ratio, f"Λ {estimate(null)} at layer {layer}, ratio {estimate(ratio)}", layer)
+
+
+def _nothing_cut(about: About) -> Found:
+    rate = with_zero_bound(about.summary("flip_rate", "none"))
+    return Found(rate, f"{percent(rate)} of {rate.n} items") if rate else Found()
+
+
+def _of_share(claim: str, topic: str, words: str, measure: Callable[[About], Found | None], fails: str) -> Statement:
+    return Statement(claim, topic, words, fails, measure, standing="control", key=(None,),
+                     unit="share of the evidence" if claim in ("share_floor_small", "share_permuted_zero")
+                     else "ratio")  # fmt: skip
+
+
+_QUARTER = "take less than a quarter of the share at every layer that has one"
+
+SHARE_CONTROLS = (
+    _of_share("share_random_small", "Random words", f"random words {_QUARTER}", _share_ratio("random"),
+              "Random words take more than a quarter of the share"),
+    _of_share("share_random_mass_small", "Random words of equal attention",
+              f"random words of equal attention {_QUARTER}", _share_ratio("random-mass"),
+              "Random words of equal attention take more than a quarter of the share"),
+    _of_share("share_floor_small", "Nothing cut", "estimation alone loses less than a tenth at every layer", _floor,
+              "With nothing cut, estimation alone loses more than a tenth"),
+    _of_share("share_permuted_zero", "Permuted labels", "permuted labels give no share at any layer", _permuted,
+              "Permuted labels give a share"),
+    Statement("share_random_weights", "Random weights",
+              "random weights of the same shape have less than a quarter of the share",
+              "Random weights of the same shape have more than a quarter of the share", _random_weights,
+              under(SMALL_RATIO), standing="control", unit="ratio", key=(None,)),
+)  # fmt: skip
+"""Of the question share."""
+
+CURVE_CONTROLS = (
+    Statement("random_small", "Random words, ΔP",
+              "random words move the Q-Anchored line by less than a quarter of the knockout at every layer where it "
+              f"falls by more than {number(SEEN_BY_EYE, 0)} points",
+              "Random words move the Q-Anchored line by more than a quarter of what the key words do", _curve_ratio,
+              rules=("plain", "corrected"), key=("plain",), standing="control", unit="ratio"),
+    Statement("noop", "Nothing cut, ΔP",
+              f"with nothing cut fewer than {number(100 * NOOP_FLIPS, 0)} % of the verdicts flip",
+              f"With nothing cut, more than {number(100 * NOOP_FLIPS, 0)} % of the verdicts flip", _nothing_cut,
+              under(NOOP_FLIPS), rules=("plain",), key=("plain",), standing="control", unit="share"),
+)  # fmt: skip
+"""Of the paper's chart."""

@@ -1,0 +1,193 @@
+"""What lies below a folder: runs, comparisons, detectors and validations, finished or not, newest first.
+
+A folder is known by its marker: `index.json` or `manifest.json` with `recipe.toml` of a run, `comparison.json`,
+`detection.json`, `validation.json`. Links are not followed, and nothing is written.
+"""
+
+import json
+import os
+import shlex
+import tomllib
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from anchorscope.artefacts.durable import PARTIAL
+from anchorscope.artefacts.finished import open_finished
+from anchorscope.artefacts.index import INDEX
+from anchorscope.datasets.catalog import parse_spec
+from anchorscope.errors import UserError
+from anchorscope.report.answer_card import AnswerCard
+
+RUN, COMPARISON, DETECTORS, VALIDATION = "run", "comparison", "detectors", "validation"
+_MARKERS = {"comparison.json": COMPARISON, "detection.json": DETECTORS, "validation.json": VALIDATION}
+_PAGES = ("report.html", "validation.html")
+_INSIDE = {"work", "figures", "states", "bundles"}  # of a folder that was recognised: nothing is looked for there
+_LINES = 3  # of a validation: the rest is on its page
+_DEEPEST, _MOST_FOLDERS = 5, 20_000
+_UNREADABLE = (UserError, OSError, KeyError, ValueError, TypeError, AttributeError, pl.exceptions.PolarsError)
+
+
+@dataclass(frozen=True)
+class Found:
+    """One folder."""
+
+    kind: str
+    name: str
+    """Relative to the folder that was searched; `.` is that folder itself."""
+    title: str
+    """The model, or what was compared."""
+    about: str
+    """Datasets, runs, detectors: in a few words."""
+    changed: float
+    """When its last file was written, in seconds since 1970."""
+    finished: bool
+    page: str | None = None
+    """Its report, relative to the folder."""
+    card: AnswerCard | None = None
+    lines: tuple[str, ...] = ()
+    """What else there is to say of it."""
+    command: str | None = None
+    """What goes on with it, where it is not finished."""
+
+    def record(self) -> dict[str, Any]:
+        """For programs."""
+        known = {name: getattr(self, name) for name in ("kind", "name", "title", "about", "changed", "finished")}
+        answer = None if self.card is None else self.card.record()
+        return {**known, "page": self.page, "answer": answer, "lines": list(self.lines), "command": self.command}
+
+
+@dataclass
+class Shelf:
+    """A folder whose results are listed; cards that had to be computed are remembered while their run is the same."""
+
+    root: Path
+    _cards: dict[tuple[str, int], AnswerCard | None] = field(default_factory=dict)
+
+    def found(self) -> list[Found]:
+        """Everything below, newest first."""
+        return sorted((self._read(folder, kind) for folder, kind in self.folders()), key=lambda one: -one.changed)
+
+    def folders(self) -> Iterator[tuple[Path, str]]:
+        """Folders of ours with their kinds, in the order in which they are met."""
+        waiting, seen = [(self.root, 0)], 0
+        while waiting and seen < _MOST_FOLDERS:
+            folder, depth = waiting.pop()
+            seen += 1
+            kind = kind_of(folder)
+            if kind is not None:
+                yield folder, kind
+            if depth < _DEEPEST:
+                inside = {*_INSIDE, *({"run"} if kind == VALIDATION else ())} if kind is not None else set()
+                waiting += [(one, depth + 1) for one in _subfolders(folder) if one.name not in inside]
+
+    def _read(self, folder: Path, kind: str) -> Found:
+        name = folder.relative_to(self.root).as_posix()
+        page = next((page for page in _PAGES if (folder / page).is_file()), None)
+        known: dict[str, Any] = {"kind": kind, "name": name, "changed": _changed(folder), "page": page}
+        try:
+            told = self._run(folder) if kind == RUN else _OTHERS[kind](folder)
+        except _UNREADABLE as error:
+            told = {"title": folder.name, "about": "", "finished": False,
+                    "lines": (f"It cannot be read: {' '.join(str(error).split())}",)}  # fmt: skip
+        return Found(**known, **told)
+
+    def _run(self, folder: Path) -> dict[str, Any]:
+        if not (folder / "manifest.json").is_file():
+            return _unfinished(folder)
+        run = open_finished(folder, checked=False)
+        counts = run.manifest["counts"]
+        used = sum(one.get("used") or 0 for one in counts)
+        about = f"{', '.join(run.manifest['reference_layers'])}; {used:,} answers used"
+        key = (str(folder), (folder / "manifest.json").stat().st_mtime_ns)
+        if key not in self._cards:
+            try:
+                self._cards[key] = run.card
+            except _UNREADABLE:  # tables of an early version
+                self._cards[key] = None
+        card = self._cards[key]
+        lines = () if card is not None else ("An early version made it: its report has no answer card.",)
+        return {"title": run.manifest["model"]["name"], "about": about, "finished": True, "card": card, "lines": lines}
+
+
+def kind_of(folder: Path) -> str | None:
+    """What kind of results a folder holds; None for none of ours."""
+    for marker, kind in _MARKERS.items():
+        if (folder / marker).is_file():
+            return kind
+    if (folder / INDEX).is_file() or {"manifest.json", "recipe.toml"} <= set(_names(folder)):
+        return RUN
+    return None
+
+
+def _names(folder: Path) -> list[str]:
+    try:
+        return os.listdir(folder)
+    except OSError:
+        return []
+
+
+def _subfolders(folder: Path) -> list[Path]:
+    try:
+        with os.scandir(folder) as entries:
+            found = [entry.name for entry in entries if entry.is_dir(follow_symlinks=False)]
+    except OSError:  # not ours to read
+        return []
+    return [folder / name for name in sorted(found) if not name.startswith(".") and not name.endswith(PARTIAL)]
+
+
+def _changed(folder: Path) -> float:
+    """The last of the files that are written at the end, or at every step."""
+    times = []
+    for name in (INDEX, "manifest.json", *_MARKERS):
+        try:
+            times.append((folder / name).stat().st_mtime)
+        except OSError:
+            continue
+    return max(times, default=0.0)
+
+
+def _json(place: Path) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(place.read_text(encoding="utf-8"))
+    return found
+
+
+def _unfinished(folder: Path) -> dict[str, Any]:
+    """A run that was stopped, or is under way."""
+    n = len(_json(folder / INDEX)["steps"])
+    done = f"{n} step{' is' if n == 1 else 's are'} done"
+    told = {"title": folder.name, "about": "", "finished": False, "lines": (f"Not finished: {done}.",)}
+    recipe = folder / "recipe.toml"
+    if not recipe.is_file():
+        return told
+    options = tomllib.loads(recipe.read_text(encoding="utf-8"))
+    about = ", ".join(parse_spec(text).name for text in options.get("datasets", ()))
+    command = f"anchorscope run {shlex.quote(str(recipe))} --out {shlex.quote(str(folder))}"
+    return {**told, "title": Path(str(options.get("model", folder.name))).name, "about": about, "command": command}
+
+
+def _comparison(folder: Path) -> dict[str, Any]:
+    runs = _json(folder / "comparison.json")["runs"]
+    return {"title": "Comparison of " + ", ".join(str(one["run"]) for one in runs),
+            "about": f"{len(runs)} runs", "finished": True}  # fmt: skip
+
+
+def _detectors(folder: Path) -> dict[str, Any]:
+    found = _json(folder / "detection.json")
+    saved = ", ".join(found["bundles"])
+    lines = [f"Saved detectors: {saved}."] if saved else []
+    lines += [f"{text[:1].upper()}{text[1:]}." for text in found.get("warnings", ())]
+    return {"title": f"Detectors of {found['model']}", "about": f"trained on {', '.join(found['trained_on'])}",
+            "finished": True, "lines": tuple(lines)}  # fmt: skip
+
+
+def _validation(folder: Path) -> dict[str, Any]:
+    found = _json(folder / "validation.json")
+    return {"title": "Validation on planted pathways", "about": f"{len(found['recovery'])} experiments",
+            "finished": True, "lines": tuple(found.get("summary", ())[:_LINES])}  # fmt: skip
+
+
+_OTHERS = {COMPARISON: _comparison, DETECTORS: _detectors, VALIDATION: _validation}

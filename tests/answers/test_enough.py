@@ -1,0 +1,83 @@
+"""Whether questions can be enough is decided as a run would: by the best labels that the open answers could get."""
+
+from itertools import product
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from anchorscope.answers.enough import FOR_A_CHART, NEEDED, PER_CLASS, LabelCounter, Outlook, require_possible
+from anchorscope.answers.label import draw
+from anchorscope.datasets.question import Question
+from anchorscope.errors import TooFewAnswers
+from anchorscope.stats.streams import priorities
+
+
+def question(
+    number: int, relation: str | None = None, truthful: bool | None = None, said: str | None = None
+) -> Question:
+    answer = "so" if truthful is not None and said is None else said
+    return Question("d", str(number), f"Who is {number}?", ("Ann",), None, relation, model_answer=answer,
+                    truthful=truthful)  # fmt: skip
+
+
+ROWS = st.tuples(st.sampled_from(["a", "b", None]), st.sampled_from([True, False, None]))
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.lists(ROWS, min_size=1, max_size=9),
+    st.sampled_from(["relation", "dataset", "none"]),
+)
+def test_no_labels_of_the_open_answers_would_give_more(
+    rows: list[tuple[str | None, bool | None]], balance: str
+) -> None:
+    found = LabelCounter(question(number, *row) for number, row in enumerate(rows)).outlook(balance)
+    order = priorities(0, "balance", [str(number) for number in range(len(rows))])
+    best = 0
+    for labels in product(*([row[1]] if row[1] is not None else [True, False] for row in rows)):
+        used = draw(np.array(labels), [row[0] for row in rows], balance, 100, order).used
+        true = int(np.array(labels)[used].sum())
+        best = max(best, min(true, int(used.sum()) - true))
+    assert found.pairs == best
+
+
+def outlook(n_true: int, n_false: int, n_open: int, relation: str | None = None) -> Outlook:
+    labels = [True] * n_true + [False] * n_false + [None] * n_open
+    return LabelCounter(question(number, relation, label) for number, label in enumerate(labels)).outlook()
+
+
+@pytest.mark.parametrize(("counts", "enough"), [
+    ((0, 0, 60), True), ((0, 0, 59), False), ((30, 30, 0), True), ((29, 400, 0), False), ((29, 400, 1), True),
+    ((400, 29, 0), False), ((0, 0, 5000), True), ((30, 0, 30), True), ((31, 0, 29), False),
+])  # fmt: skip
+def test_thirty_of_each_kind_are_needed(counts: tuple[int, int, int], enough: bool) -> None:
+    assert (PER_CLASS, NEEDED) == (30, 60)
+    found = outlook(*counts)
+    assert found.is_enough == enough
+    assert ("too few for a run" in found.sentence) != enough
+    assert (found.sentence == "") == (sum(counts) >= FOR_A_CHART and enough)
+
+
+def test_empty_answers_are_no_answers() -> None:
+    rows = [question(number, said=" " if number < 45 else None) for number in range(100)]
+    found = LabelCounter(rows).outlook()
+    assert (found.questions, found.empty, found.is_enough) == (100, 45, False)
+    assert found.sentence.startswith("100 questions (45 with an empty answer): too few for a run")
+
+
+def test_a_relation_of_its_own_for_every_question_leaves_no_pair_and_the_way_out_is_named() -> None:
+    rows = [question(number, relation=str(number)) for number in range(400)]
+    assert "; --balance dataset balances over all relations" in LabelCounter(rows).outlook("relation").sentence
+    assert LabelCounter(rows).outlook("dataset").is_enough
+
+
+def test_one_dataset_that_can_be_enough_lets_the_run_go_on() -> None:
+    few, many = outlook(0, 0, 3), outlook(0, 0, 300)
+    require_possible({"few": few, "many": many}, None)
+    whole = r"^Dataset 'few' has too few questions: 3 questions: too few for a run, .*; add questions to it\.$"
+    with pytest.raises(TooFewAnswers, match=whole):
+        require_possible({"few": few, "also": few}, None)
+    with pytest.raises(TooFewAnswers, match=r"; raise --limit \(now 3\)\.$"):
+        require_possible({"few": few}, 3)

@@ -1,0 +1,157 @@
+"""Facts and warnings say what happened to a dataset: whose answers, whose labels, balanced and grouped by what."""
+
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+
+from anchorscope.answers.choose import QuestionSample
+from anchorscope.answers.generate import Answer
+from anchorscope.answers.label import balanced_by, grouped_by, label_answers
+from anchorscope.artefacts.frames import counts_frame, items_frame
+from anchorscope.artefacts.results import DatasetResult, LeftOut, RunFacts
+from anchorscope.artefacts.run_facts import facts_in_words
+from anchorscope.artefacts.run_warnings import run_warnings
+from anchorscope.datasets.question import Question
+from anchorscope.items import Item
+from anchorscope.models.language_model import ModelIdentity
+from anchorscope.probes.folds import grouped_folds, truth_strata
+from anchorscope.recipe import make_recipe
+from anchorscope.schema import PATHWAY_COLUMNS, SHARE_CALL_SCHEMA, UNAVAILABLE_SCHEMA, empty
+from anchorscope.stats.streams import priorities
+
+MODEL = ModelIdentity("small", "small", "LlamaForCausalLM", 4, 32, 1_000_000, "cpu", "float32", "f" * 64, "t" * 64)
+NO_WAYS = pl.DataFrame(schema=dict.fromkeys(PATHWAY_COLUMNS, pl.String()))
+
+
+def dataset(
+    n: int = 400, *, name: str = "mine", relations: int = 4, subjects: int | None = 400, supplied: int = 0,
+    balance: str = "relation", group_by: str = "subject", folds: int = 5, without: int = 0, **others: Any,
+) -> DatasetResult:  # fmt: skip
+    """What a dataset hands over, labelled, drawn, grouped and split as in a run; every second answer is right."""
+    questions = [
+        Question(
+            name, str(number), f"Who is number {number}?", ("Ann",),
+            subject=f"s{number % subjects}" if subjects and number >= without else None,
+            relation=f"r{number // 2 % relations}" if relations and number >= without else None,
+            model_answer=("Ann", "Bob")[number % 2] if number < supplied else None,
+            truthful=number % 2 == 0 if number < supplied else None,
+        )
+        for number in range(n)
+    ]  # fmt: skip
+    answers = [Answer(("Ann", "Bob")[number % 2], (1,), (-0.1,), "answered") for number in range(n)]
+    labels = label_answers(questions, answers, balance, group_by, 1500, 0)
+    items = [Item(*row, None) for row in zip(questions, answers, labels, strict=True)]
+    used = [index for index, item in enumerate(items) if item.is_used]
+    truth = np.array([bool(labels[index].truthful) for index in used])
+    strata = truth_strata(truth, [questions[index].relation for index in used])
+    order = priorities(0, "folds", [questions[index].item_id for index in used])
+    fold = grouped_folds(np.array([labels[index].group for index in used]), strata, folds, order)
+    sample = QuestionSample(questions, n, 0, 0, 0)
+    asked = [questions[index] for index in used]
+    known: dict[str, Any] = {
+        "items": items_frame(items, dict(zip(used, fold.tolist(), strict=True)), NO_WAYS, ("", ""),
+                             empty(SHARE_CALL_SCHEMA)),
+        "counts": counts_frame(name, sample, items), "effects": pl.DataFrame(), "tables": {}, "probes": {},
+        "reference_layers": (1,), "balanced_by": balanced_by(asked, balance),
+        "grouped_by": grouped_by(asked, group_by), "unconverged": (), "experiments": pl.DataFrame(),
+        "experiment_items": pl.DataFrame(), "unavailable": empty(UNAVAILABLE_SCHEMA),
+    }  # fmt: skip
+    return DatasetResult(name, **{**known, **others})
+
+
+def facts(*results: DatasetResult, **options: Any) -> dict[str, str]:
+    return facts_in_words(RunFacts(MODEL, make_recipe(options), {}, (64, 64), 1.0), results)
+
+
+def warnings(*results: DatasetResult, balance: str = "relation", left_out: tuple[LeftOut, ...] = ()) -> list[str]:
+    return run_warnings(MODEL, balance, results, left_out)
+
+
+def test_a_run_in_which_all_is_as_it_should_be_has_no_warning() -> None:
+    plain = dataset()
+    assert warnings(plain) == []
+    told = facts(plain)
+    assert told["answers"] == "400 generated (greedy, at most 16 tokens)"
+    assert told["labels"] == "400 graded against the accepted answers"
+    assert told["prompt"] == "few-shot, 3 examples"
+    assert told["balance"] == "true and false answers balanced within each relation; folds and bootstrap by subject"
+
+
+def test_supplied_answers_are_not_told_as_the_models_own() -> None:
+    some, every = dataset(supplied=100), dataset(supplied=400)
+    assert facts(some)["answers"] == "300 generated (greedy, at most 16 tokens), 100 supplied"
+    assert facts(some)["labels"] == "300 graded against the accepted answers, 100 supplied"
+    assert (facts(every)["answers"], facts(every)["labels"]) == ("400 supplied", "400 supplied")
+    assert "greedy" not in " ".join(facts(every).values())
+    assert warnings(every) == [
+        "400 of 400 answers were supplied: the probe reads the model's states on texts that it did not write"
+    ]
+    assert warnings(some)[0].startswith("100 of 400 answers were supplied")
+
+
+def test_what_a_file_without_relations_and_subjects_cannot_give_is_told() -> None:
+    bare = dataset(relations=0, subjects=None)
+    assert (bare.balanced_by, bare.grouped_by) == ("dataset", "question")
+    assert facts(bare)["balance"] == (
+        "true and false answers balanced over the whole dataset; folds and bootstrap by single questions"
+    )
+    assert warnings(bare) == [
+        "no relations: balanced over the whole dataset, so base rates of kinds of questions may be what the probe "
+        "reads",
+        "no subjects: every question is its own group, so questions about one thing may stand in several folds",
+    ]
+    partly = warnings(dataset(without=40))
+    assert partly[0] == "40 of 400 used questions have no relation: they are balanced as if they had one"
+    assert partly[1].startswith("40 of 400 used questions have no subject: each is its own group")
+
+
+@pytest.mark.parametrize(("balance", "begins", "said"), [
+    ("dataset", "balanced (--balance dataset) over the whole dataset, so base", "balanced over the whole dataset"),
+    ("none", "true and false answers are not balanced (--balance none), so base", "not balanced"),
+])  # fmt: skip
+def test_a_balance_that_was_chosen_is_told_with_its_option(balance: str, begins: str, said: str) -> None:
+    chosen = dataset(balance=balance)
+    (warning,) = warnings(chosen, balance=balance)
+    assert warning.startswith(begins)
+    assert said in facts(chosen, balance=balance)["balance"]
+
+
+def test_answers_as_groups_are_told_and_need_no_warning() -> None:
+    by_answer = dataset(group_by="answer", subjects=None)
+    assert "folds and bootstrap by the model's answer" in facts(by_answer)["balance"]
+    assert not any("subjects" in one for one in warnings(by_answer))
+
+
+def test_few_answers_and_thin_folds_are_told() -> None:
+    assert warnings(dataset(300)) == []
+    assert warnings(dataset(296)) == [
+        "296 answers used, fewer than 300: intervals are wide, and small differences stay undecided"
+    ]
+    few, thin = warnings(dataset(64, folds=20))
+    assert few.startswith("64 answers used")
+    assert thin.startswith("one of 20 folds holds 1 false answer: what is measured in it hangs on single ones")
+
+
+def test_of_several_datasets_each_is_named_where_they_differ() -> None:
+    own, bare = dataset(), dataset(name="bare", relations=0, supplied=400)
+    assert facts(own, bare)["answers"] == "mine: 400 generated (greedy, at most 16 tokens); bare: 400 supplied"
+    assert facts(own, dataset(name="more"))["answers"] == "400 generated (greedy, at most 16 tokens)"
+    assert all(one.startswith("bare: ") for one in warnings(own, bare))
+    assert len(warnings(own, bare)) == 2
+
+
+def test_the_whole_run_comes_first_and_what_went_wrong_last() -> None:
+    rows = [{"dataset": "mine", "experiment": "heads", "reason": "no heads"}] * 2
+    gone = pl.DataFrame([{name: row.get(name) for name in UNAVAILABLE_SCHEMA} for row in rows],
+                        schema=UNAVAILABLE_SCHEMA)  # fmt: skip
+    found = dataset(200, unavailable=gone, unconverged=("mlp/final",), notes=("memory ran out",))
+    untrained = ModelIdentity(**{**MODEL.__dict__, "random_weights": True})
+    left_out = LeftOut("few", "Dataset 'few' has too few answers", pl.DataFrame(), pl.DataFrame())
+    told = run_warnings(untrained, "relation", [found], [left_out])
+    assert [one.split(":")[0].split(",")[0] for one in told] == [
+        "RANDOM WEIGHTS", "not measured", "200 answers used", "not available on mine", "probe not converged",
+        "memory ran out",
+    ]  # fmt: skip
+    assert told[3] == "not available on mine, heads: no heads (and 1 more, see the report)"

@@ -1,0 +1,98 @@
+"""Every page can be read by everybody: axe-core finds nothing, and a telephone's width clips nothing."""
+
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import polars as pl
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+from browser_pages import write_run
+from detection_synthetic import World, write_world
+from report_further_synthetic import confusion, recovery
+from report_items_synthetic import make_items
+from report_shares import with_shares
+
+sys.path.insert(0, str(Path(__file__).parents[1]))  # pytest's import mode does not make helper modules importable
+
+from compared_runs import model_findings  # isort: skip
+
+from anchorscope.progress import Silent
+from anchorscope.report import validation_page
+from anchorscope.report.comparison import comparison_page
+from anchorscope.report.comparison.compared import Compared
+from anchorscope.report.detection import detection_page
+
+WIDE, NARROW = {"width": 1440, "height": 900}, {"width": 390, "height": 844}
+
+
+def _run(folder: Path) -> Path:
+    findings = with_shares(make_items(n=6, layers=30, datasets=("popqa",))[0])
+    columns = {"question_share": 0.5, "question_share_low": 0.1, "question_share_high": 0.9, "pathway_call": "question"}
+    items = findings.items.with_columns(*(pl.lit(value).alias(name) for name, value in columns.items()))
+    return write_run(replace(findings, items=items), folder)
+
+
+def _compare(folder: Path) -> Path:
+    runs = (model_findings("Small"), model_findings("Large", layers=16, depth=-70.0, parameters=10**9))
+    comparison_page.write_comparison(Compared(runs, ("a", "b")), folder, Silent())
+    return folder / "report.html"
+
+
+def _detection(folder: Path) -> Path:
+    detection_page.write_detection_report(folder, write_world(World(datasets=("popqa", "nq")), folder))
+    return folder / "report.html"
+
+
+def _validation(folder: Path) -> Path:
+    validation_page.write_validation(validation_page.Validation("planted", (), recovery(), confusion()), folder)
+    return folder / "validation.html"
+
+
+PAGES: dict[str, Callable[[Path], Path]] = {
+    "run": _run, "compare": _compare, "detection": _detection, "validation": _validation,
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module", params=list(PAGES))
+def report(request, tmp_path_factory) -> Path:
+    with pytest.MonkeyPatch.context() as patch:
+        for module in (comparison_page, detection_page, validation_page):
+            patch.setattr(module, "save_all", lambda *_: None)  # the printed figures take the time
+        return PAGES[request.param](tmp_path_factory.mktemp(request.param))
+
+
+@pytest.mark.parametrize(("theme", "size"), [("light", WIDE), ("dark", NARROW)], ids=["light-wide", "dark-narrow"])
+def test_everybody_can_read_it(report, open_page, theme, size):
+    page = open_page(report, viewport=size, color_scheme=theme)
+    page.evaluate("document.querySelectorAll('details').forEach((one) => { one.open = true; })")
+    if size is NARROW:
+        assert _clipped(page) == []
+        assert page.evaluate("document.documentElement.scrollWidth") <= size["width"]
+    page.evaluate("document.querySelectorAll('tbody tr:nth-child(n + 3)').forEach((row) => row.remove())")  # all alike
+    assert _violations(page) == []
+
+
+def test_the_other_two_looks_of_the_run(tmp_path, open_page):
+    page = open_page(_run(tmp_path), viewport=WIDE, color_scheme="dark")
+    assert _violations(page) == []
+    page.set_viewport_size(NARROW)
+    page.emulate_media(color_scheme="light")
+    assert _violations(page) == []
+
+
+def _violations(page) -> list[str]:
+    found = Axe().run(page).response["violations"]
+    return [f"{one['id']}: {node['html'][:160]}; {node['failureSummary']}" for one in found for node in one["nodes"]]
+
+
+def _clipped(page) -> list[str]:
+    """What reaches beyond the page, and does not lie in a box of its own that scrolls."""
+    return page.evaluate(
+        """() => [...document.querySelectorAll("main *")].filter((one) => {
+          const box = one.getBoundingClientRect();
+          const scrolls = one.closest(".scroll, pre, .item-list, .off-screen, [hidden]");
+          return box.width && box.right > innerWidth + 1 && !scrolls && !one.closest("svg");
+        }).map((one) => `${one.tagName} ${one.className} ${one.textContent.slice(0, 60)}`)"""
+    )

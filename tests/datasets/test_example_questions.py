@@ -1,0 +1,61 @@
+"""The example file that comes with the repository: what the README's first lines run must be sound."""
+
+from collections import Counter
+from pathlib import Path
+
+from anchorscope.answers.choose import choose_questions
+from anchorscope.answers.enough import LabelCounter
+from anchorscope.answers.grade import grade
+from anchorscope.datasets import atlas
+from anchorscope.datasets.catalog import DatasetSpec, open_dataset
+from anchorscope.datasets.question import Question
+from anchorscope.datasets.text import normalise, question_key
+from anchorscope.spans.question_spans import locate_question_words
+
+FILE = Path(__file__).parents[2] / "examples" / "questions.csv"
+
+
+def questions() -> list[Question]:
+    reading = open_dataset(DatasetSpec("questions", FILE), "fail", {})
+    found = list(reading)
+    assert reading.rows == len(found) == 300
+    assert reading.bad_rows == []
+    return found
+
+
+def test_every_question_is_asked_once() -> None:
+    asked = choose_questions(open_dataset(DatasetSpec("questions", FILE), "fail", {}), None, 0)
+    assert len(asked.questions) == 300
+    assert (asked.bad, asked.repeated, asked.few_shot, asked.yes_no) == (0, 0, 0, 0)
+    outlook = LabelCounter(asked.questions).outlook()
+    assert (outlook.is_enough, outlook.sentence) == (True, "")
+
+
+def test_relations_are_many_and_of_a_size() -> None:
+    counts = Counter(one.relation for one in questions())
+    assert len(counts) >= 10
+    assert all(20 <= count <= 40 for count in counts.values()), counts
+
+
+def test_none_is_a_question_of_the_atlas() -> None:
+    known = {question_key(one.question) for one in atlas.load()}
+    assert [one.question for one in questions() if question_key(one.question) in known] == []
+
+
+def test_the_subject_stands_in_its_question_and_no_answer_does() -> None:
+    for one in questions():
+        assert one.subject
+        assert one.subject in one.question
+        said = f" {normalise(one.question)} "
+        assert not any(f" {normalise(answer)} " in said for answer in one.answers), said
+        spans = locate_question_words(one).spans
+        start = one.question.rindex(one.subject)
+        assert any(begin < start + len(one.subject) and start < end for begin, end in spans), one.question
+
+
+def test_the_grader_takes_the_accepted_answers_and_no_other_relations() -> None:
+    rows = questions()
+    for place, one in enumerate(rows):
+        assert all(grade(answer, one.answers, one.question) for answer in one.answers), one
+        other = rows[(place + 150) % 300]
+        assert not grade(other.answers[0], one.answers, one.question), (one, other.answers[0])

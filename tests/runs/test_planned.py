@@ -1,0 +1,88 @@
+"""The plan of a run is what is made: from the beginning, from where it stopped, and where more is asked for."""
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parents[1]))  # pytest's import mode does not make helper modules importable
+
+from whole_runs import SmallRun, Stop, same_kernels, stopping  # isort: skip
+
+from anchorscope.artefacts import publish
+from anchorscope.pipeline import run_recipe
+from anchorscope.progress import PlannedStep, Silent
+from anchorscope.recipe import Recipe, make_recipe
+
+
+class Watching(Silent):
+    """Remembers plans and steps."""
+
+    def __init__(self) -> None:
+        self.plans: list[Sequence[PlannedStep]] = []
+        self.begun: list[str] = []
+        self.made: list[str] = []
+
+    def plan(self, steps: Sequence[PlannedStep]) -> None:
+        self.plans.append(steps)
+
+    def begin(self, step: str) -> None:
+        self.begun.append(step)
+
+    def done(self, step: str) -> None:
+        self.made.append(step)
+
+
+def watched(recipe: Recipe, out: Path, **options: Any) -> Watching:
+    listener = Watching()
+    same_kernels()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(publish, "write_all", lambda *_: None)
+        run_recipe(make_recipe({**recipe.model_dump(), **options}), out, progress=listener)
+    return listener
+
+
+def to_make(steps: Sequence[PlannedStep]) -> set[str]:
+    return {step.name for step in steps if step.seconds is None}
+
+
+@pytest.mark.parametrize(
+    ("which", "options"),
+    [
+        ("half_done", {}),
+        ("finished", {"evidence": ("zeroing",), "keep": ("states",)}),
+        ("finished", {"bootstrap": 120}),
+    ],
+)
+def test_what_is_planned_is_made(small_run: SmallRun, which: str, options: dict[str, Any], tmp_path: Path) -> None:
+    told = watched(small_run.recipe, small_run.copy(which, tmp_path / "run"), **options)
+    planned = to_make(told.plans[-1])
+    assert "report" in planned
+    assert "facts/answers" not in planned
+    assert planned == {name for name in told.made if name != "template"}
+    measured = [step for step in told.plans[-1] if step.seconds is not None and step.cost]
+    assert any(step.seconds for step in measured)  # from which the time left is known at once
+
+
+def test_the_first_plan_of_a_new_run_names_the_steps_that_the_next_one_finds(
+    small_run: SmallRun, tmp_path: Path
+) -> None:
+    listener = Watching()
+    everything = {"evidence": ("all",), "keep": ("detection",), "random_weights": True}
+    recipe = make_recipe({**small_run.recipe.model_dump(), **everything})
+    with stopping("facts/attention-mass"), pytest.raises(Stop):
+        run_recipe(recipe, tmp_path / "run", progress=listener)
+    first, second = listener.plans
+    assert to_make(first) == to_make(second) | {"facts/answers", "facts/labels", "facts/tokens"}
+    assert {"facts/effects-patching", "facts/experiment-saliency", "facts/detection-states"} <= to_make(second)
+    assert {step.name for step in second if step.seconds is not None} >= {"facts/questions", "facts/answers"}
+    costs = {step.name: step.cost for step in second}
+    assert costs["facts/answers"] == 0  # they were supplied
+    assert costs["facts/effects-knockout"] > costs["facts/clean-states"] > 0
+
+
+def test_a_finished_run_plans_nothing(small_run: SmallRun, tmp_path: Path) -> None:
+    told = watched(small_run.recipe, small_run.copy("finished", tmp_path / "run"))
+    assert (told.made, [list(plan) for plan in told.plans]) == ([], [[]])

@@ -1,0 +1,241 @@
+"""`anchorscope view`: what is found and told, and that nothing but the files of those folders is given out."""
+
+import json
+import os
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from http.client import HTTPConnection
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+sys.path.insert(0, str(Path(__file__).parents[1]))  # pytest's import mode does not make helper modules importable
+sys.path.insert(0, str(Path(__file__).parents[1] / "report"))
+
+from compared_runs import write_run  # isort: skip
+from report_shares import run_with_shares  # isort: skip
+from report_synthetic import make_findings  # isort: skip
+
+from anchorscope.artefacts.finished import open_finished
+from anchorscope.artefacts.formats import records
+from anchorscope.artefacts.run_folder import open_run
+from anchorscope.artefacts.step import MadeFrom
+from anchorscope.cli.main import app
+from anchorscope.report.answer_card import answer_card
+from anchorscope.report.statements import read
+from anchorscope.viewing.found import Shelf
+from anchorscope.viewing.server import ViewServer, address_of
+
+SECRET = "nobody's business"
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with one of everything, and with what must not get out."""
+    home = tmp_path_factory.mktemp("home")
+    (home / "secret.txt").write_text(SECRET)
+    runs = home / "runs"
+    older = write_run(runs / "older", make_findings(("popqa",)))
+    findings = run_with_shares(datasets=("popqa",))
+    newer = write_run(runs / "deep" / "new & <b>", findings)
+    card = answer_card(findings, read(findings))
+    (newer / "answer.json").write_text(json.dumps(card.record()))
+    (newer / "report.html").write_text("<!doctype html><title>the report</title>")
+    (newer / ".lock").write_text(SECRET)
+    (newer / "figures").mkdir()
+    (newer / "figures" / "a.svg").write_text("<svg xmlns='http://www.w3.org/2000/svg'/>")
+    (newer / "link.html").symlink_to(home / "secret.txt")
+    (newer / "up").symlink_to(home)
+    with open_run(runs / "half") as folder:
+        folder.step("popqa/answers", (), MadeFrom(), records(list[int]), lambda: [1]).value  # noqa: B018
+        folder.write_recipe('model = "small"\ndatasets = ["popqa"]\n')
+    (runs / "notes").mkdir()
+    (runs / "notes" / "mine.html").write_text(SECRET)
+    for name, content in {
+        "both/comparison.json": {"runs": [{"run": "a"}, {"run": "b"}]},
+        "det/detection.json": {"model": "small", "bundles": ["anchor"], "trained_on": ["popqa"], "warnings": ["few"]},
+        "val/validation.json": {"recovery": {"knockout": {}}, "summary": ["One.", "Two.", "Three.", "Four."]},
+        "broken/comparison.json": {},
+    }.items():
+        (runs / name).parent.mkdir()
+        (runs / name).write_text(json.dumps(content))
+    write_run(runs / "val" / "run", make_findings(("popqa",)))  # part of the validation, not one more
+    for age, folder in enumerate((newer, runs / "both", runs / "det", runs / "val", runs / "half", older)):
+        for file in folder.glob("*.json"):
+            os.utime(file, (1_700_000_000 - 1000 * age,) * 2)
+    return runs
+
+
+def ask(*arguments: object) -> Any:
+    return CliRunner().invoke(app, ["view", *map(str, arguments)], prog_name="anchorscope")
+
+
+# What is found.
+
+
+def test_everything_is_listed_newest_first_with_its_card(runs: Path) -> None:
+    listed = json.loads(ask(runs, "--json").stdout)
+    assert listed["folder"] == str(runs)
+    found = {one["name"]: one for one in listed["found"]}
+    assert list(found)[1:] == ["deep/new & <b>", "both", "det", "val", "half", "older"]  # the broken one was just made
+    new = found["deep/new & <b>"]
+    assert (new["kind"], new["finished"], new["page"]) == ("run", True, "report.html")
+    assert new["answer"] == json.loads((runs / "deep" / "new & <b>" / "answer.json").read_text())
+    assert found["older"]["answer"]["tiles"] == json.loads(
+        json.dumps(open_finished(runs / "older").card.record()["tiles"])
+    )
+    half = found["half"]
+    assert (half["finished"], half["answer"], half["about"]) == (False, None, "popqa")
+    assert half["command"] == f"anchorscope run {runs / 'half' / 'recipe.toml'} --out {runs / 'half'}"
+    assert half["lines"] == ["Not finished: 1 step is done."]
+    assert found["both"]["title"] == "Comparison of a, b"
+    assert found["det"]["lines"] == ["Saved detectors: anchor.", "Few."]
+    assert found["val"]["lines"] == ["One.", "Two.", "Three."]
+    assert found["broken"]["lines"][0].startswith("It cannot be read:")
+
+
+def test_a_run_itself_can_be_named(runs: Path) -> None:
+    (one,) = Shelf((runs / "older").resolve()).found()
+    assert (one.name, one.kind) == (".", "run")
+    assert address_of(one.name, "report.html") == "/files/report.html"
+
+
+def test_cards_of_older_runs_are_computed_once(runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    shelf = Shelf((runs / "older").resolve())
+    (first,) = shelf.found()
+    monkeypatch.setattr("anchorscope.artefacts.finished.answer_card", lambda *_: pytest.fail("computed again"))
+    (second,) = shelf.found()
+    assert first.card is second.card is not None
+
+
+# What is refused.
+
+
+def mistake(*arguments: object) -> str:
+    result = ask(*arguments)
+    assert (result.exit_code, result.stdout) == (2, "")
+    (line,) = result.stderr.splitlines()
+    return str(line.removeprefix("error: "))
+
+
+def test_mistakes(runs: Path, tmp_path: Path) -> None:
+    assert mistake(tmp_path / "none").startswith("There is no folder")
+    assert "No run lies below" in mistake(tmp_path, "--no-browser")
+    assert "No run lies below" in mistake(tmp_path, "--json")
+    assert "anchorscope run --limit 600 --out" in mistake(tmp_path)
+    assert "Add --public" in mistake(runs, "--host", "0.0.0.0")
+    assert "The folder's name is empty" in mistake("")
+    assert "--port" in mistake(runs, "--port", "99999")
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        assert f"Cannot listen on 127.0.0.1:{port}" in mistake(runs, "--port", port, "--no-browser")
+
+
+# What is given out.
+
+
+@pytest.fixture(scope="module")
+def server(runs: Path) -> Iterator[ViewServer]:
+    with ViewServer(runs) as server:
+        serving = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
+        serving.start()
+        yield server
+        server.shutdown()
+        serving.join()
+
+
+def get(server: ViewServer, path: str, method: str = "GET", **headers: str) -> tuple[int, dict[str, str], str]:
+    """The path as it is written: no client tidies it up."""
+    connection = HTTPConnection(*server.server_address[:2], timeout=10)  # type: ignore[arg-type]
+    connection.request(method, path, headers=headers)
+    answer = connection.getresponse()
+    found = answer.status, dict(answer.getheaders()), answer.read().decode()
+    connection.close()
+    return found
+
+
+def test_the_list_escapes_names_and_may_run_nothing(server: ViewServer) -> None:
+    status, headers, text = get(server, "/")
+    assert status == 200
+    assert "new &amp; &lt;b&gt;" in text
+    assert "<b>" not in text
+    assert 'href="/files/deep/new%20%26%20%3Cb%3E/report.html"' in text
+    assert "script-src" not in headers["Content-Security-Policy"]
+    assert "default-src 'none'" in headers["Content-Security-Policy"]
+    assert headers["X-Content-Type-Options"] == "nosniff"
+
+
+def test_files_of_runs_are_given_out_with_their_types(server: ViewServer) -> None:
+    status, headers, text = get(server, "/files/deep/new%20%26%20%3Cb%3E/report.html")
+    assert (status, headers["Content-Type"]) == (200, "text/html; charset=utf-8")
+    assert "the report" in text
+    folder = "/files/deep/new%20%26%20%3Cb%3E"
+    assert get(server, f"{folder}/figures/a.svg")[1]["Content-Type"] == "image/svg+xml"
+    assert "script-src" not in get(server, f"{folder}/figures/a.svg")[1]["Content-Security-Policy"]
+    assert get(server, "/files/older/curves.csv")[1]["Content-Type"] == "text/csv; charset=utf-8"
+    assert get(server, "/files/half/recipe.toml")[0] == 200
+    status, headers, text = get(server, "/files/older/recipe.toml", "HEAD")
+    assert (status, text) == (200, "")
+    assert int(headers["Content-Length"]) > 0
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/files/../secret.txt", "/files/%2e%2e/secret.txt", "/files/older/../../secret.txt",
+        "/files/older/%2e%2e%2f%2e%2e%2fsecret.txt", "/files/..%5c..%5csecret.txt", "//etc/passwd",
+        "/files//etc/passwd", "/etc/passwd", "/files/notes/mine.html", "/files/deep/new%20%26%20%3Cb%3E/link.html",
+        "/files/deep/new%20%26%20%3Cb%3E/up/secret.txt", "/files/deep/new%20%26%20%3Cb%3E/.lock", "/files/", "/files",
+        "/files/older", "/files/older/", "/files/older/none.csv", "/files/older/recipe.toml%00.html", "/files/%ff",
+        "/files/" + "a" * 5000, "/index.html",
+    ],
+)  # fmt: skip
+def test_nothing_else_is_given_out(server: ViewServer, path: str) -> None:
+    status, _, text = get(server, path)
+    assert status in (400, 404)
+    assert SECRET not in text
+    assert "root:" not in text
+
+
+def test_other_names_and_methods_are_refused(server: ViewServer) -> None:
+    assert get(server, "/", Host="evil.example")[0] == 403
+    assert get(server, "/", Host=f"localhost:{server.server_address[1]}")[0] == 200
+    assert get(server, "/", "POST")[0] == 501
+    assert get(server, "/files/older/recipe.toml", "DELETE")[0] == 501
+
+
+def test_a_reload_sees_what_has_come(server: ViewServer, runs: Path) -> None:
+    assert "just-made" not in get(server, "/")[2]
+    (runs / "just-made").mkdir()
+    (runs / "just-made" / "comparison.json").write_text(json.dumps({"runs": [{"run": "c"}]}))
+    assert "just-made" in get(server, "/")[2]
+    (runs / "just-made" / "comparison.json").unlink()
+
+
+def test_ctrl_c_ends_it_quietly(runs: Path) -> None:
+    code = (
+        "import sys, signal, threading, os, urllib.request\n"
+        "from anchorscope.cli.main import main\n"
+        "import anchorscope.viewing.server as server\n"
+        "begin = server.ViewServer.serve_forever\n"
+        "def serve(self):\n"
+        "    def visit():\n"
+        "        print(urllib.request.urlopen(self.address).status, flush=True)\n"
+        "        os.kill(os.getpid(), signal.SIGINT)\n"
+        "    threading.Thread(target=visit).start()\n"
+        "    begin(self)\n"
+        "server.ViewServer.serve_forever = serve\n"
+        f"sys.argv = ['anchorscope', 'view', {str(runs)!r}, '--no-browser']\n"
+        "main()\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, done.stdout) == (0, "200\n"), done.stderr
+    assert "http://127.0.0.1:" in done.stderr
+    assert "Traceback" not in done.stderr
