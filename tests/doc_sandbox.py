@@ -9,6 +9,7 @@ putting this folder on `sys.path`.
 import importlib
 import json
 import shutil
+import webbrowser
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -121,6 +122,7 @@ def _small_jobs(patch: pytest.MonkeyPatch, model: Path) -> None:
     from anchorscope.bench import session
     from anchorscope.detecting import detect as detecting
     from anchorscope.validation import validate as validating
+    from anchorscope.viewing.server import ViewServer
 
     bench, fit = session.run_benchmark, detecting.detect
 
@@ -137,6 +139,11 @@ def _small_jobs(patch: pytest.MonkeyPatch, model: Path) -> None:
         assert isinstance(options, validating.Options)
         return out
 
+    def at_once(server: Any) -> None:
+        raise KeyboardInterrupt  # the server is up; the reader ends it
+
+    patch.setattr(ViewServer, "serve_forever", at_once)
+    patch.setattr(webbrowser, "open", lambda address: True)
     patch.setattr(session, "run_benchmark", small_bench)
     patch.setattr(session, "matmul_peak", cache(session.matmul_peak))  # the machine's peak is measured once
     patch.setattr(detecting, "detect", small_detect)

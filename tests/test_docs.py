@@ -51,6 +51,7 @@ def sandbox(save_tiny: Callable[[str], Path], tmp_path_factory: pytest.TempPathF
         with box.replaced():
             for name in ("demo", "mine", "small", "large", "llama-3.2-1b", "llama-3.2-3b"):
                 box.place(f"runs/{name}")
+            box.place("results/mine")
             yield box
 
 
@@ -145,6 +146,11 @@ def check_docker(words: list[str]) -> None:
         options_exist(words[image + 1 :])
 
 
+def check_ssh(words: list[str]) -> None:
+    """It reaches for another machine: what runs there is our command."""
+    options_exist(words[words.index("anchorscope") + 1 :])
+
+
 def check_uv(words: list[str]) -> None:
     """It resolves and downloads gigabytes: what it is told to install is this project, and its extras exist."""
     for flag, value in zip(words, words[1:], strict=False):
@@ -156,7 +162,7 @@ def check_uv(words: list[str]) -> None:
 
 OTHER_COMMANDS: dict[str, Callable[[list[str]], None]] = {
     "make": check_make, "pip": check_pip, "python": check_python, "docker": check_docker, "uv": check_uv,
-    "uvx": check_uv,
+    "uvx": check_uv, "ssh": check_ssh,
 }  # fmt: skip
 """What is not run, and how its words are checked instead; each says why."""
 
@@ -223,7 +229,7 @@ def names_of_the_docs(sandbox: Sandbox) -> dict[str, Any]:
 
     rng = np.random.default_rng(0)
     return {
-        "model": AutoModelForCausalLM.from_pretrained(sandbox.model),
+        "anchorscope": importlib.import_module("anchorscope"), "model": AutoModelForCausalLM.from_pretrained(sandbox.model),
         "tokenizer": AutoTokenizer.from_pretrained(sandbox.model),
         "probability": rng.random(40), "truthful": np.arange(40) % 2 == 0, "weights": np.ones(40),
     }  # fmt: skip
