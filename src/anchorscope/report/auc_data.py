@@ -74,8 +74,7 @@ def _scores(findings: Findings) -> pl.DataFrame:
 def _lines(
     findings: Findings, table: pl.DataFrame, menus: Sequence[Menu], anyway: Sequence[str] = ()
 ) -> list[list[Any]]:
-    return live_lines(table, menus, "auc", SCALE, findings.n_layers, look=lambda row: row["line"], by=("line",),
-                      anyway=anyway)  # fmt: skip
+    return live_lines(table, menus, "auc", SCALE, findings.n_layers, anyway=anyway)
 
 
 def _menus(findings: Findings, table: pl.DataFrame, *, sites: bool = False) -> list[Menu]:

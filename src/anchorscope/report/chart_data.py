@@ -29,7 +29,7 @@ from anchorscope.report.charts.live_chart import (
 from anchorscope.report.charts.question_share import HIGHEST, LOWEST
 from anchorscope.report.experiments.experiment_rows import TRUTHS
 from anchorscope.report.findings import Findings
-from anchorscope.report.looks import group_id, group_looks, share_id, share_looks
+from anchorscope.report.looks import group_line, group_looks, share_line, share_looks
 from anchorscope.report.palette import dataset_styles
 from anchorscope.report.shares import LOWER, UPPER, share_layer
 
@@ -78,10 +78,10 @@ def delta_p_chart(
     panels = []
     for run, table in zip(runs, tables, strict=True):
         about = (menus, "delta_p", CURVE_SCALE, run.n_layers)
-        lines = live_lines(table, *about, look=lambda row: group_id(datasets, row), by=("dataset", "group"),
-                           point=_points(run, titles))  # fmt: skip
-        lines += live_lines(table.filter(pl.col("intervention") == "random"), *about, by=("dataset", "group"),
-                            look=lambda row: f"{group_id(datasets, row)}r", anyway=("cut",))  # fmt: skip
+        named = table.with_columns(line=group_line(datasets))
+        chosen = named.with_columns(pl.col("line").str.strip_suffix("r"))
+        lines = live_lines(chosen, *about, by=("dataset",), point=_points(run, titles))
+        lines += live_lines(named.filter(pl.col("intervention") == "random"), *about, anyway=("cut",))
         references = {} if titles else _references(run)  # of several runs only the tested layers are quoted
         panels.append(_panel(run, lines, _marks(menus, datasets, references), titles))
     whole = all(one.height == every.height for one, every in zip(fitting, found, strict=True))
@@ -109,8 +109,9 @@ def share_chart(
     ]
     panels = []
     for run, table in zip(runs, tables, strict=True):
-        lines = live_lines(table, menus, "share", SCORE_SCALE, run.n_layers, by=("dataset", "intervention", "group"),
-                           look=lambda row: share_id(datasets, row), point=_points(run, titles))  # fmt: skip
+        named = table.with_columns(line=share_line(datasets))
+        lines = live_lines(named, menus, "share", SCORE_SCALE, run.n_layers, by=("dataset", "intervention"),
+                           point=_points(run, titles))  # fmt: skip
         tested = {(name, run.site, run.position): [layer] for name in run.datasets
                   if (layer := share_layer(run, name)) is not None}  # fmt: skip
         panels.append(_panel(run, lines, _marks(menus, datasets, tested), titles))

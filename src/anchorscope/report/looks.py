@@ -4,6 +4,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+import polars as pl
+
 from anchorscope.report.palette import (
     A_ANCHORED,
     CONTROL_GREY,
@@ -17,7 +19,6 @@ from anchorscope.report.palette import (
 from anchorscope.report.shares import CONTROLS, LOWER, UPPER
 
 DASHED, DOTTED = "7 3.5", "1.5 3"
-_FEW = {"dash": "1.5 4", "width": 1.2, "marker": ""}
 RANDOM_WORDS = "Random words cut instead"
 
 
@@ -50,7 +51,7 @@ class Look:
 
     def of_few(self) -> "Look":
         """Thin and dotted, for a line that rests on too few items to have an interval."""
-        return replace(self, **_FEW)
+        return replace(self, dash="1.5 4", width=1.2, marker="")
 
     def style(self) -> dict[str, Any]:
         """As Matplotlib takes it: in points, three quarters of a pixel each, and with dashes counted in line widths."""
@@ -64,18 +65,25 @@ class Look:
         return style
 
 
-def group_id(datasets: Sequence[str], row: Mapping[str, Any]) -> str:
-    """The look of a row of curves.csv."""
-    return f"{'q' if row['group'] == Q_ANCHORED else 'a'}{list(datasets).index(row['dataset'])}"
+def group_line(datasets: Sequence[str]) -> pl.Expr:
+    """The look of every row of curves.csv; a random control's is told from its line's by an r."""
+    group = pl.col("group").replace_strict({Q_ANCHORED: "q", A_ANCHORED: "a"}, return_dtype=pl.String)
+    random = pl.when(pl.col("intervention") == "random").then(pl.lit("r")).otherwise(pl.lit(""))
+    return group + _number(datasets) + random
+
+
+def _number(datasets: Sequence[str]) -> pl.Expr:
+    numbers = {name: str(place) for place, name in enumerate(datasets)}
+    return pl.col("dataset").replace_strict(numbers, default=None, return_dtype=pl.String)
 
 
 def group_looks(datasets: Sequence[str]) -> dict[str, Look]:
     """Both groups of every dataset, and the random control of each; markers where datasets must be told apart."""
     looks: dict[str, Look] = {}
     for group in GROUPS:
-        for dataset, style in dataset_styles(datasets).items():
+        for number, (dataset, style) in enumerate(dataset_styles(datasets).items()):
             about = {"dataset": dataset, "group": group}
-            looks[group_id(datasets, about)] = Look(
+            looks[f"{group[0].lower()}{number}"] = Look(
                 f"{group} ({display_name(dataset)})", style.colour(group), DASHED if group == A_ANCHORED else "",
                 style.marker if len(datasets) > 1 else "", about=about,
             )  # fmt: skip
@@ -101,34 +109,34 @@ CONTROL_LOOKS = {
 _SHARE_GROUPS = {"all": ("k", "Key words cut"), UPPER: ("u", "Upper third"), LOWER: ("l", "Lower third")}
 
 
-def share_id(datasets: Sequence[str], row: Mapping[str, Any]) -> str:
-    """The look of a row of question_share.csv."""
-    number = list(datasets).index(row["dataset"])
-    if row["intervention"] == "knockout":
-        return f"{_SHARE_GROUPS[row['group']][0]}{number}"
-    return f"{row['intervention']}{number}"
+def share_line(datasets: Sequence[str]) -> pl.Expr:
+    """The look of every row of question_share.csv: of all items or a third, or of a control."""
+    letters = {group: letter for group, (letter, _) in _SHARE_GROUPS.items()}
+    group = pl.col("group").replace_strict(letters, default=None, return_dtype=pl.String)
+    kind = pl.when(pl.col("intervention") == "knockout").then(group).otherwise(pl.col("intervention"))
+    return kind + _number(datasets)
 
 
 def share_looks(datasets: Sequence[str]) -> dict[str, Look]:
     """The knockout of every dataset, two thirds, and every control."""
     looks = {}
-    for group, (_, words) in _SHARE_GROUPS.items():
-        for dataset, style in dataset_styles(datasets).items():
+    for group, (letter, words) in _SHARE_GROUPS.items():
+        for number, (dataset, style) in enumerate(dataset_styles(datasets).items()):
             about = {"dataset": dataset, "intervention": "knockout", "group": group}
             colour, dash = (style.a_colour, DASHED) if group == LOWER else (style.q_colour, "")
-            looks[share_id(datasets, about)] = Look(
+            looks[f"{letter}{number}"] = Look(
                 f"{words} ({display_name(dataset)})", colour, dash, style.marker if len(datasets) > 1 else "",
                 about=about,
             )  # fmt: skip
     for cut, words in CONTROLS.items():
         entry = words[0].upper() + words[1:]
-        for dataset in datasets:
+        for number, dataset in enumerate(datasets):
             about = {"dataset": dataset, "intervention": cut, "group": "all"}
             name = f"{entry} ({display_name(dataset)})"
             look = replace(CONTROL_LOOKS[cut], name=name, entry=entry, about=about)
-            if cut == "random" and len(datasets) > 1:  # the control that says most is told apart
+            if cut == "random" and len(datasets) > 1:  # the control that says most: beside its own line
                 look = replace(look, colour=dataset_styles(datasets)[dataset].q_colour)
-            looks[share_id(datasets, about)] = look
+            looks[f"{cut}{number}"] = look
     return looks
 
 

@@ -22,7 +22,7 @@ from anchorscope.report.comparison.run_panels import (
     panel_grid,
 )
 from anchorscope.report.comparison.trends_chart import CurveTrendsChart, TrendsChart, trends_charts
-from anchorscope.report.palette import dataset_styles
+from anchorscope.report.palette import CONTROL_GREY, dataset_styles
 from anchorscope.report.statements.run_curves import RunCurves
 from anchorscope.stats.curve_shape import trough
 
@@ -57,7 +57,7 @@ def test_layers_are_each_models_own_and_the_y_axis_is_one(figure: Figure) -> Non
 
 def test_eight_lines_with_bands_and_their_random_controls(figure: Figure) -> None:
     lines = [line for line in figure.axes[0].get_lines() if len(line.get_xdata()) == 30]
-    controls = [line for line in lines if line.get_linewidth() < 1.5]
+    controls = [line for line in lines if line.get_color() == CONTROL_GREY]
     assert (len(lines), len(controls)) == (16, 8)
     styles = dataset_styles(FOUR).values()
     wanted = [(one.q_colour, "-") for one in styles] + [(one.a_colour, "--") for one in styles]

@@ -22,8 +22,8 @@ from anchorscope.report.charts.layer_chart import LayerChart
 from anchorscope.report.charts.line_chart import CURVE_COLUMNS, POINTS_NOTE, drawable, missing_groups
 from anchorscope.report.charts.live_chart import spanned
 from anchorscope.report.findings import Findings
-from anchorscope.report.looks import Look, group_looks
-from anchorscope.report.palette import A_ANCHORED, GROUPS, Q_ANCHORED, display_name
+from anchorscope.report.looks import Look, group_line, group_looks
+from anchorscope.report.palette import GROUPS, display_name
 from anchorscope.report.shares import share_layer
 
 CROSS_FITTED = "cross-fitted"
@@ -54,12 +54,6 @@ class GroupChart(LayerChart):
         """Both groups of every dataset, with the random control."""
         return group_looks(self.datasets)
 
-    def line(self) -> pl.Expr:
-        """Group and dataset, as the looks name them."""
-        numbers = {name: str(place) for place, name in enumerate(self.datasets)}
-        group = pl.col("group").replace_strict({Q_ANCHORED: "q", A_ANCHORED: "a"}, return_dtype=pl.String)
-        random = pl.when(pl.col("intervention") == "random").then(pl.lit("r")).otherwise(pl.lit(""))
-        return group + pl.col("dataset").replace_strict(numbers, return_dtype=pl.String) + random
 
 
 @final
@@ -93,7 +87,7 @@ class DeltaPChart(GroupChart):
 
     def keys(self) -> tuple[pl.Expr, pl.Expr]:
         """A panel per rule."""
-        return pl.col("assignment"), self.line()
+        return pl.col("assignment"), group_line(self.datasets)
 
 
 @final
@@ -131,7 +125,7 @@ class TruthSplitChart(GroupChart):
 
     def keys(self) -> tuple[pl.Expr, pl.Expr]:
         """A panel per dataset and rule."""
-        return pl.concat_str("dataset", pl.lit("/"), "assignment"), self.line() + pl.col("truth")
+        return pl.concat_str("dataset", pl.lit("/"), "assignment"), group_line(self.datasets) + pl.col("truth")
 
     def grid(self, panels: int) -> tuple[int, int]:
         """A row per dataset."""
@@ -139,10 +133,9 @@ class TruthSplitChart(GroupChart):
 
     def notes_of(self, panel: str, rows: pl.DataFrame) -> str:
         """Items behind each line."""
-        return ", ".join(
-            f"{group[0]} {truth} {rows.filter((pl.col('group') == group) & (pl.col('truth') == truth))['n'].max() or 0}"
-            for group in GROUPS for truth in TRUTHS
-        )  # fmt: skip
+        counted = {(group, truth): n for group, truth, n in rows.select("group", "truth", "n").iter_rows()}
+        told = (f"{group[0]} {truth} {counted.get((group, truth), 0)}" for group in GROUPS for truth in TRUTHS)
+        return f"items: {', '.join(told)}"
 
 
 @final
@@ -176,7 +169,7 @@ class ReferenceLayerChart(GroupChart):
 
     def keys(self) -> tuple[pl.Expr, pl.Expr]:
         """A panel per sorting layer."""
-        return pl.col("panel"), self.line()
+        return pl.col("panel"), group_line(self.datasets)
 
     def moved(self, panel: str) -> Mapping[str, tuple[int, ...]]:
         """A moved layer stays within the model; of the cross-fitted chart every half has an l* of its own."""

@@ -12,14 +12,21 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import polars as pl
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from anchorscope.report.charts.display import Display
-from anchorscope.report.charts.layout import Legend
-from anchorscope.report.charts.line_chart import LayerAxes, Line, Panel, items_note, line_chart, reference_handle
+from anchorscope.report.charts.layout import Legend, empty_panel, layer_axis, sheet, zero_line
+from anchorscope.report.charts.line_chart import (
+    Line,
+    draw_lines,
+    mark_reference,
+    reference_handle,
+    reserve_mark_space,
+)
 from anchorscope.report.looks import Look
-from anchorscope.report.palette import INK, DatasetStyle, dataset_styles
+from anchorscope.report.palette import INK, QUIET_INK, DatasetStyle, dataset_styles
 from anchorscope.stats.sampled_curve import FEWEST_GROUPS
 
 _RING: dict[str, Any] = {"linestyle": "none", "marker": "o", "markersize": 6.4, "markerfacecolor": "white",
@@ -45,10 +52,6 @@ class LayerChart(Display):
     null: ClassVar[float] = 0.0
     inches: ClassVar[tuple[float, float]] = (4.35, 3.3)
     ticks: ClassVar[str] = "Reference layer l* of a fold"
-    empty: ClassVar[str] = "no items"
-    """What a panel without lines says."""
-    own_layers: ClassVar[bool] = False
-    """Whether panels have x axes of their own: of models that differ in depth."""
 
     @abstractmethod
     def looks(self) -> Mapping[str, Look]:
@@ -74,65 +77,72 @@ class LayerChart(Display):
         """Rows and columns."""
         return 1, panels
 
-    def size(self, columns: int) -> tuple[float, float]:
-        """Inches of a panel, by panels in a row."""
-        return self.inches
-
     def draw(self) -> Figure:
         """All panels with a shared y axis, one legend below."""
         looks, panels = self.looks(), self.panels() or {"": "not available"}
         panel, line = self.keys()
         drawn = self.data.with_columns(panel=panel, line=line).filter(pl.col("line").is_in(list(looks)))
-        made = [self._panel(key, title, drawn.filter(pl.col("panel") == key), looks) for key, title in panels.items()]
-        handles = _handles([look for name, look in looks.items() if name in set(drawn["line"])])
+        handles = look_handles([look for name, look in looks.items() if name in set(drawn["line"])])
         if any(self.layers.values()):
             handles.append(reference_handle(self.ticks))
         if self.points:
             handles.append(Line2D([], [], color=INK, label="quoted in the text", **_RING))
-        grid = self.grid(len(made))
-        axes_of = LayerAxes(self.value, self.label, self.null, self.n_layers, len(self.layers), self.span)
-        inches = self.size(grid[1])
-        width = grid[1] * inches[0]
-        longest = max((len(str(handle.get_label())) for handle in handles), default=1)
-        columns = max(1, min(len(handles), int((width + 0.5) / (0.55 + 0.068 * longest))))
-        legend = Legend(handles, columns, self.notes)
-        return line_chart(self.title, made, grid, inches, axes_of, legend, own_layers=self.own_layers)
+        grid = self.grid(len(panels))
+        legend = Legend(handles, legend_columns(handles, grid[1] * self.inches[0]), self.notes)
+        page = sheet(self.title, grid, self.inches, legend)
+        for axes, (key, title) in zip(page.panels, panels.items(), strict=False):
+            self._draw_panel(axes, key, drawn.filter(pl.col("panel") == key), looks)
+            axes.set_title(title)
+        for axes in page.panels[len(panels) :]:
+            axes.set_axis_off()
+        for row in page.axes:
+            row[0].set_ylabel(self.label)
+        page.panels[0].set_ylim(*self.span)
+        if self.layers:
+            reserve_mark_space(page.panels[0], len(self.layers))
+        return page.figure
 
-    def _panel(self, key: str, title: str, rows: pl.DataFrame, looks: Mapping[str, Look]) -> Panel:
-        level = rows.filter(pl.col("layer").is_null())
-        levels = [(row[self.value], {"zorder": 2} | looks[row["line"]].style()) for row in level.iter_rows(named=True)]
-        lines = [
-            line
-            for place, (name, look) in enumerate(reversed(looks.items()))  # controls below, results above
-            for line in self._lines(rows.filter((pl.col("line") == name) & pl.col("layer").is_not_null()), look, place)
-        ]
+    def _draw_panel(self, axes: Axes, key: str, rows: pl.DataFrame, looks: Mapping[str, Look]) -> None:
+        zero_line(axes, self.null)
         styles = dataset_styles(self.datasets)
         if len(styles) == 1:
             styles = {name: DatasetStyle(INK, INK, "") for name in styles}
-        told = self.notes_of(key, rows)
-        empty = "" if rows.height else self.empty
-        return Panel(title, lines, empty, levels, self.moved(key), styles, items_note(told, 7.4) if told else None)
-
-    def _lines(self, rows: pl.DataFrame, look: Look, place: int) -> list[Line]:
-        """A line with its band, arrows where it leaves the axis, and its ringed point."""
+        mark_reference(axes, self.moved(key), styles)
         if not rows.height:
-            return []
-        groups = pl.coalesce("n_groups", "n") if "n_groups" in rows.columns else pl.col("n")
-        few = not look.quiet and (rows.select(groups.max()).item() or 0) < FEWEST_GROUPS
-        # Every line starts its markers at another layer, so that they do not cover each other.
-        style = {"zorder": 2.5 if look.quiet else 3, "markevery": (place % 4, 4)}
-        style |= (look.of_few() if few else look).style()
-        lines = broken_lines(rows, self.n_layers, style, self.value, band=not (few or look.quiet))
-        for edge, mark, beyond in ((self.span[1], "^", pl.col(self.value) > self.span[1]),
-                                   (self.span[0], "v", pl.col(self.value) < self.span[0])):  # fmt: skip
-            outside = rows.filter(beyond).with_columns(pl.lit(edge).alias(self.value))
-            arrow = {"color": look.colour, "linestyle": "none", "marker": mark, "markersize": 4, "clip_on": False}
-            lines += [Line(outside, arrow, band=False)] if outside.height else []
-        point = self.points.get(look.about.get("dataset", ""))
-        if point is not None and not look.quiet:
-            ringed = {**_RING, "color": look.colour, "markeredgecolor": look.colour}
-            lines.append(Line(rows.filter(pl.col("layer") == point), ringed, band=False))
-        return lines
+            empty_panel(axes, "no items")
+        for row in rows.filter(pl.col("layer").is_null()).iter_rows(named=True):
+            axes.axhline(row[self.value], **{"zorder": 2} | looks[row["line"]].style())
+        layered = rows.filter(pl.col("layer").is_not_null())
+        for place, (name, look) in enumerate(reversed(list(looks.items()))):  # controls below, results above
+            mine, point = layered.filter(pl.col("line") == name), self.points.get(look.about.get("dataset", ""))
+            draw_lines(axes, look_lines(mine, look, place, self.value, self.span, self.n_layers, point), self.value)
+        told = self.notes_of(key, rows)
+        if told:
+            axes.text(0.015, 0.02, told, transform=axes.transAxes, fontsize=7.4, color=QUIET_INK)
+        layer_axis(axes, self.n_layers)
+
+
+def look_lines(
+    rows: pl.DataFrame, look: Look, place: int, value: str, span: tuple[float, float], n_layers: int,
+    point: int | None = None,
+) -> list[Line]:  # fmt: skip
+    """A line with its band, arrows where it leaves the axis, and the ringed point that the text quotes."""
+    if not rows.height:
+        return []
+    groups = pl.coalesce("n_groups", "n") if "n_groups" in rows.columns else pl.col("n")
+    few = not look.quiet and (rows.select(groups.max()).item() or 0) < FEWEST_GROUPS
+    # Every line starts its markers at another layer, so that they do not cover each other.
+    style = {"zorder": 2.5 if look.quiet else 3, "markevery": (place % 4, 4)}
+    style |= (look.of_few() if few else look).style()
+    lines = broken_lines(rows, n_layers, style, value, band=not (few or look.quiet))
+    for edge, mark, beyond in ((span[1], "^", pl.col(value) > span[1]), (span[0], "v", pl.col(value) < span[0])):
+        outside = rows.filter(beyond).with_columns(pl.lit(edge).alias(value))
+        arrow = {"color": look.colour, "linestyle": "none", "marker": mark, "markersize": 4, "clip_on": False}
+        lines += [Line(outside, arrow, band=False)] if outside.height else []
+    if point is not None and not look.quiet:
+        ringed = {**_RING, "color": look.colour, "markeredgecolor": look.colour}
+        lines.append(Line(rows.filter(pl.col("layer") == point), ringed, band=False))
+    return lines
 
 
 def broken_lines(
@@ -149,7 +159,7 @@ def broken_lines(
     return [Line(whole, style, band), *([Line(alone, dots, band=False)] if alone.height else [])]
 
 
-def _handles(looks: Sequence[Look]) -> list[Line2D]:
+def look_handles(looks: Sequence[Look]) -> list[Line2D]:
     """Every entry of the legend once; one that stands for lines of several colours is in ink."""
     entries: dict[str, list[Look]] = {}
     for look in looks:
@@ -157,3 +167,9 @@ def _handles(looks: Sequence[Look]) -> list[Line2D]:
     shown = {name: replace(some[0], colour=INK) if len({one.colour for one in some}) > 1 else some[0]
              for name, some in entries.items()}  # fmt: skip
     return [Line2D([], [], label=name, **look.style()) for name, look in shown.items()]
+
+
+def legend_columns(handles: Sequence[Line2D], inches: float) -> int:
+    """How many entries stand beside each other under panels of this width."""
+    longest = max((len(str(handle.get_label())) for handle in handles), default=1)
+    return max(1, min(len(handles), int((inches + 0.5) / (0.55 + 0.068 * longest))))

@@ -55,9 +55,7 @@ class Sheet:
         return [axes for row in self.axes for axes in row]
 
 
-def sheet(
-    title: str, grid: tuple[int, int], panel: tuple[float, float], legend: Legend, *, share_x: bool = True
-) -> Sheet:
+def sheet(title: str, grid: tuple[int, int], panel: tuple[float, float], legend: Legend) -> Sheet:
     """A grid of panels of the given size in inches, with the legend and its notes below all of them."""
     rows, columns = grid
     width = _LEFT + columns * panel[0] + (columns - 1) * _GAP_X + _RIGHT
@@ -65,7 +63,7 @@ def sheet(
     foot = _X_LABEL + legend.rows * _LEGEND_ROW + 0.06 + len(notes) * _NOTE_ROW + _EDGE
     height = _TITLE + rows * panel[1] + (rows - 1) * _GAP_Y + foot
     figure = ShownFigure(figsize=(width, height))
-    axes = figure.subplots(rows, columns, sharex=share_x, sharey=True, squeeze=False)
+    axes = figure.subplots(rows, columns, sharex=True, sharey=True, squeeze=False)
     figure.subplots_adjust(
         left=_LEFT / width,
         right=1 - _RIGHT / width,

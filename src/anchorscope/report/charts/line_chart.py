@@ -1,21 +1,15 @@
-"""Lines over the layers: the one program that draws ΔP and AUC, panel by panel.
+"""Lines over the layers with their bands, ticks at the layers that sort the items, and which rows can be drawn."""
 
-A figure says which lines, levels and marks of l* its panels have; `line_chart` draws them all the same way. Below
-it is what ΔP figures share: which rows can be drawn, a line per group and dataset, and what to say of empty groups.
-"""
-
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import polars as pl
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from anchorscope.report.charts.layout import Legend, empty_panel, layer_axis, sheet, zero_line
-from anchorscope.report.palette import GROUPS, INK, QUIET_INK, DatasetStyle, display_name
+from anchorscope.report.palette import GROUPS, INK, DatasetStyle, display_name
 
 BAND_ALPHA = 0.16
 CURVE_COLUMNS = (
@@ -40,86 +34,6 @@ class Line:
     """As `Line2D` takes it."""
     band: bool = True
     """Whether its interval is drawn."""
-
-
-@dataclass(frozen=True)
-class Panel:
-    """What one panel shows."""
-
-    title: str
-    lines: Sequence[Line]
-    empty: str = ""
-    """What to say where there is nothing to draw."""
-    levels: Sequence[tuple[float, Mapping[str, Any]]] = ()
-    """Heights of lines across the whole panel, each with its style."""
-    reference_layers: Mapping[str, Sequence[float]] = field(default_factory=dict)
-    """Per dataset the layers to mark."""
-    styles: Mapping[str, DatasetStyle] = field(default_factory=dict)
-    """Colours of the marks."""
-    finish: Callable[[Axes], None] | None = None
-    """Draws what only this figure has."""
-
-
-@dataclass(frozen=True)
-class LayerAxes:
-    """What all panels of a chart share."""
-
-    value: str
-    """The column that is drawn."""
-    label: str
-    """Of the y axis."""
-    null: float
-    """The height at which nothing happens."""
-    n_layers: int
-    """Length of the x axis."""
-    mark_rows: int = 0
-    """Rows of ticks that the lowest part of the panels has to hold."""
-    span: tuple[float, float] | None = None
-    """Lowest and highest value, where they do not follow from the lines."""
-
-
-def delta_p_axes(n_layers: int, mark_rows: int = 0) -> LayerAxes:
-    """ΔP over the layers; at zero the cut changes nothing."""
-    return LayerAxes("delta_p", "ΔP", 0.0, n_layers, mark_rows)
-
-
-def auc_axes(n_layers: int, mark_rows: int = 0, value: str = "auc") -> LayerAxes:
-    """AUC over the layers; 0.5 is guessing."""
-    return LayerAxes(value, "AUC", 0.5, n_layers, mark_rows)
-
-
-def line_chart(
-    title: str, panels: Sequence[Panel], grid: tuple[int, int], inches: tuple[float, float], axes_of: LayerAxes,
-    legend: Legend, *, own_layers: bool = False,
-) -> Figure:  # fmt: skip
-    """A grid of panels with shared axes, filled row by row; places that are left over stay empty."""
-    page = sheet(title, grid, inches, legend, share_x=not own_layers)
-    for axes, panel in zip(page.panels, panels, strict=False):
-        draw_panel(axes, panel, axes_of)
-    for axes in page.panels[len(panels) :]:
-        axes.set_axis_off()
-    for row in page.axes:
-        row[0].set_ylabel(axes_of.label)
-    if axes_of.span:
-        page.axes[0][0].set_ylim(*axes_of.span)
-    if axes_of.mark_rows:
-        reserve_mark_space(page.axes[0][0], axes_of.mark_rows)
-    return page.figure
-
-
-def draw_panel(axes: Axes, panel: Panel, axes_of: LayerAxes) -> None:
-    """Everything of one panel."""
-    zero_line(axes, axes_of.null)
-    mark_reference(axes, panel.reference_layers, panel.styles)
-    if panel.empty:
-        empty_panel(axes, panel.empty)
-    for height, style in panel.levels:
-        axes.axhline(height, **style)
-    draw_lines(axes, panel.lines, axes_of.value)
-    if panel.finish:
-        panel.finish(axes)
-    axes.set_title(panel.title)
-    layer_axis(axes, axes_of.n_layers)
 
 
 def draw_lines(axes: Axes, lines: Sequence[Line], value: str) -> None:
@@ -163,10 +77,7 @@ def missing_groups(drawn: pl.DataFrame, datasets: Sequence[str], panels: Mapping
     return notes
 
 
-
-
-
-def mark_reference(axes: Axes, layers: Mapping[str, Sequence[float]], styles: Mapping[str, DatasetStyle]) -> None:
+def mark_reference(axes: Axes, layers: Mapping[str, Sequence[int]], styles: Mapping[str, DatasetStyle]) -> None:
     """A short tick at the foot of the panel for the l* of every fold, one row of ticks per dataset."""
     several = len(styles) > 1
     for row, (dataset, colours) in enumerate(styles.items()):
@@ -184,17 +95,6 @@ def reserve_mark_space(axes: Axes, n_datasets: int) -> None:
     axes.set_ylim(low - (high - low) * share / (1 - share), high)
 
 
-
-
 def reference_handle(label: str = "Reference layer l* of a fold") -> Line2D:
     """Legend entry of the reference layers."""
     return Line2D([], [], color=INK, linestyle="none", marker="|", markersize=9, markeredgewidth=2.2, label=label)
-
-
-def items_note(counted: str, size: float) -> Callable[[Axes], None]:
-    """Small print at the foot of a panel: how many items are behind each line."""
-
-    def write(axes: Axes) -> None:
-        axes.text(0.015, 0.02, f"items: {counted}", transform=axes.transAxes, fontsize=size, color=QUIET_INK)
-
-    return write

@@ -140,15 +140,14 @@ Row = Mapping[str, Any]
 
 def live_lines(
     table: pl.DataFrame, menus: Sequence[Menu], value: str, scale: int, n_layers: int, *,
-    look: Callable[[Row], str], anyway: Sequence[str] = (),
-    point: Callable[[Row], int | None] = lambda row: None, by: Sequence[str] = (),
+    anyway: Sequence[str] = (), point: Callable[[Row], int | None] = lambda row: None, by: Sequence[str] = (),
 ) -> list[list[Any]]:  # fmt: skip
-    """The lines of a table, one per combination of menus and further columns.
+    """The lines of a table, whose column `line` names the look, one per combination of menus and further columns.
 
-    `look` names a line's look, `anyway` the menus that do not matter to it, `point` its headline layer.
+    `anyway` are menus that do not matter to these lines; `point` tells the layer whose number the text quotes.
     """
     columns = (value, "ci_low", "ci_high")
-    keys = [*dict.fromkeys([*by, *(menu.source for menu in menus if menu.source in table.columns)])]
+    keys = [*dict.fromkeys(["line", *by, *(menu.source for menu in menus if menu.source in table.columns)])]
     groups = pl.coalesce("n_groups", "n") if "n_groups" in table.columns else pl.col("n")
     grouped = table.sort("layer").with_columns(groups.alias("groups")).group_by(keys, maintain_order=True)
     found = grouped.agg("layer", pl.col("n").max().alias("items"), pl.col("groups").max(), *columns)
@@ -160,7 +159,7 @@ def live_lines(
         layer = point(row)
         lists = [by_layer(row["layer"], row[name], n_layers, scale) for name in columns]
         few = (row["groups"] or 0) < FEWEST_GROUPS
-        lines.append([look(row), choices, row["items"], few, -1 if layer is None else layer, *lists])
+        lines.append([row["line"], choices, row["items"], few, -1 if layer is None else layer, *lists])
     return lines
 
 

@@ -14,7 +14,7 @@ import polars as pl
 
 from anchorscope.report.charts.layer_chart import LayerChart
 from anchorscope.report.findings import Findings
-from anchorscope.report.looks import Look, share_id, share_looks
+from anchorscope.report.looks import Look, share_line, share_looks
 from anchorscope.report.shares import CONTROLS, LOWER, UPPER, share_layer, share_rows
 
 COLUMNS = ("dataset", "intervention", "group", "layer", "share", "ci_low", "ci_high", "n", "n_groups")
@@ -66,6 +66,5 @@ class QuestionShareChart(LayerChart):
 
     def keys(self) -> tuple[pl.Expr, pl.Expr]:
         """All items left, thirds right."""
-        rows = self.data.select("dataset", "intervention", "group").iter_rows(named=True)
-        line = pl.Series("line", [share_id(self.datasets, row) for row in rows], dtype=pl.String)
-        return pl.when(pl.col("group") == "all").then(pl.lit("all")).otherwise(pl.lit("thirds")), pl.lit(line)
+        panel = pl.when(pl.col("group") == "all").then(pl.lit("all")).otherwise(pl.lit("thirds"))
+        return panel, share_line(self.datasets)

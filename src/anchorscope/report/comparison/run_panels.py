@@ -1,114 +1,133 @@
-"""The printed charts of several runs: a panel each with the controls drawn, one legend under all, one y axis for all.
+"""The charts of several runs: a panel each with the controls drawn, one legend under all, one y axis for all.
 
-The question share comes first, then ΔP under two rules. Models differ in depth: every panel has its own x axis. With
-`relative_depth` it runs from the first layer (0) to the last (1), so that the same place in two panels is the same
-share of the way through the model.
+The question share comes first, then ΔP under two rules. Models differ in depth. With `relative_depth` the x axis runs
+from the first layer (0) to the last (1), so that the same place in two panels is the same share of the way through the
+model.
 """
 
 import math
+from abc import abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar, Self, final
 
 import polars as pl
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import MaxNLocator
 
 from anchorscope.report.assignment_rules import CHART_TITLES
-from anchorscope.report.charts.delta_p import GroupChart, delta_p_span
-from anchorscope.report.charts.layer_chart import LayerChart
-from anchorscope.report.charts.layout import layer_axis
-from anchorscope.report.charts.line_chart import POINTS_NOTE, Panel, missing_groups
+from anchorscope.report.charts.delta_p import delta_p_span
+from anchorscope.report.charts.display import Display
+from anchorscope.report.charts.layer_chart import legend_columns, look_handles, look_lines
+from anchorscope.report.charts.layout import Grid, Legend, canvas, empty_panel, layer_axis, zero_line
+from anchorscope.report.charts.line_chart import POINTS_NOTE, draw_lines, missing_groups
 from anchorscope.report.charts.question_share import HIGHEST, LOWEST
 from anchorscope.report.comparison.compared import Compared, chart_rows, panel_title
 from anchorscope.report.findings import Findings
-from anchorscope.report.looks import Look, share_id, share_looks
+from anchorscope.report.looks import CONTROL_LOOKS, Look, group_line, group_looks, share_line, share_looks
 from anchorscope.report.palette import GROUPS, display_name
-from anchorscope.report.shares import CONTROLS, has_shares, share_layer, share_rows
+from anchorscope.report.shares import has_shares, share_rows
 
+_NUMBERS = ("layer", "relative_depth", "ci_low", "ci_high", "n", "n_groups")
 _PANEL_WIDTHS = {1: 5.6, 2: 4.35, 3: 3.6, 4: 3.05}  # inches, by panels in a row
-_PANEL_HEIGHT = 3.3
+_PANEL_HEIGHT, _GAPS = 3.3, (0.42, 0.86)
 _TITLE_LETTERS, _TITLE_POINTS, _SMALLEST_POINTS = 11.0, 10.0, 6.5  # of a panel's title: letters in an inch, sizes
 _SHARE_NOTE = (
     "Λ: the share of the probe's evidence that needs the question's key words. Bands: 95 % intervals over groups of "
-    "items. Where a line leaves the axis (arrows) or has a gap there is too little evidence to divide by."
+    "items. Where a line leaves the axis or has a gap there is too little evidence to divide by."
 )
 
 
 @dataclass(frozen=True)
-class RunPanels(LayerChart):
+class RunPanels(Display):
     """Lines over the layers, a panel per run."""
 
-    titles: Mapping[str, str]
-    """Of the panels by run, in order."""
-    depths: Mapping[str, int]
+    title: str
+    panels: Mapping[str, str]
+    """Panel titles by run, in order."""
+    layers: Mapping[str, int]
     """Number of layers by run."""
-    tested: Mapping[str, Mapping[str, tuple[int, ...]]]
-    """By run and dataset the layers to mark."""
+    datasets: tuple[str, ...]
+    span: tuple[float, float]
+    """Lowest and highest value of the y axis."""
     relative_depth: bool
     """Whether x runs from 0 to 1."""
 
-    own_layers: ClassVar[bool] = True
+    value: ClassVar[str]
+    """The column that is drawn."""
+    label: ClassVar[str]
+    """Of the y axis."""
+    empty: ClassVar[str]
+    """What a panel without lines says."""
 
     @classmethod
     def made(
         cls, compared: Compared, title: str, tables: Iterable[pl.DataFrame], notes: Sequence[str],
-        span: tuple[float, float], tested: Mapping[str, Mapping[str, tuple[int, ...]]] | None = None,
+        span: tuple[float, float],
     ) -> Self:  # fmt: skip
         """The chart of these rows, a table per run."""
+        pairs = zip(compared.runs, tables, strict=True)
         data = pl.concat(
             rows.with_columns(run=pl.lit(run.model), relative_depth=pl.col("layer") / max(1, run.n_layers - 1))
-            for run, rows in zip(compared.runs, tables, strict=True)
+            for run, rows in pairs
         )
         keys = [name for name in ("run", "dataset", "intervention", "assignment", "group") if name in data.columns]
-        numbers = ("layer", "relative_depth", cls.value, "ci_low", "ci_high", "n", "n_groups")
-        marked = {name: layers for found in (tested or {}).values() for name, layers in found.items()}
-        depths = {run.model: run.n_layers for run in compared.runs}
         return cls(
-            data=data.select(*keys, *numbers), notes=tuple(notes), title=title, n_layers=max(depths.values()),
-            datasets=compared.datasets, span=span, layers=marked, points={},
-            titles={run.model: panel_title(run) for run in compared.runs}, depths=depths, tested=tested or {},
+            data=data.select(*keys, cls.value, *_NUMBERS),
+            notes=tuple(notes),
+            title=title,
+            panels={run.model: panel_title(run) for run in compared.runs},
+            layers={run.model: run.n_layers for run in compared.runs},
+            datasets=tuple(compared.datasets),
+            span=span,
             relative_depth=compared.relative_depth,
-        )  # fmt: skip
+        )
 
-    def panels(self) -> Mapping[str, str]:
-        """A panel per run."""
-        return self.titles
+    @abstractmethod
+    def looks(self) -> Mapping[str, Look]:
+        """Every line's look by name, in the legend's order."""
 
-    def moved(self, panel: str) -> Mapping[str, tuple[int, ...]]:
-        """The layers that this run was tested at."""
-        return self.tested.get(panel, {})
-
-    def grid(self, panels: int) -> tuple[int, int]:
-        """Up to four in a row; those left over in the last row stay empty."""
-        return panel_grid(panels)
-
-    def size(self, columns: int) -> tuple[float, float]:
-        """Narrower the more stand in a row."""
-        return _PANEL_WIDTHS[columns], _PANEL_HEIGHT
+    @abstractmethod
+    def line(self) -> pl.Expr:
+        """For every row the name of its look."""
 
     def draw(self) -> Figure:
-        """Every panel gets the x axis of its run."""
-        figure = super().draw()
-        width = self.size(self.grid(len(self.titles))[1])[0]
-        for axes, (run, title) in zip(figure.axes, self.titles.items(), strict=False):
+        """Draw the panels, up to four in a row; those left over in the last row stay empty."""
+        rows, columns = panel_grid(len(self.panels))
+        looks, drawn = self.looks(), self.data.with_columns(line=self.line())
+        width = _PANEL_WIDTHS[columns]
+        handles = look_handles([look for name, look in looks.items() if name in set(drawn["line"])])
+        legend = Legend(handles, legend_columns(handles, columns * width), self.notes)
+        grid = Grid([width] * columns, [_PANEL_HEIGHT] * rows, gap_x=_GAPS[0], gap_y=_GAPS[1])
+        page = canvas(self.title, grid, legend)
+        for axes, (run, title) in zip(page.panels, self.panels.items(), strict=False):
+            self._draw_panel(axes, drawn.filter(pl.col("run") == run), self.layers[run], looks)
             text, points = fitted_title(title, width)
             axes.set_title(text, fontsize=points)
-            layer_axis(axes, self.depths[run])
-            if self.relative_depth:
-                axes.set_xlim(-0.02, 1.02)
-                axes.xaxis.set_major_locator(MaxNLocator(nbins=6))
-                axes.set_xlabel("Relative depth")
-        return figure
+        for number, axes in enumerate(page.panels):
+            axes.set_ylim(*self.span)
+            axes.set_visible(number < len(self.panels))
+            axes.tick_params(labelleft=number % columns == 0)
+            axes.set_ylabel(self.label if number % columns == 0 else "")
+        return page.figure
 
-    def _panel(self, key: str, title: str, rows: pl.DataFrame, looks: Mapping[str, Look]) -> Panel:
-        made = super()._panel(key, title, rows, looks)
-        if not self.relative_depth:
-            return made
-        last = max(1, self.depths[key] - 1)
-        lines = [replace(line, rows=line.rows.with_columns(layer=pl.col("layer") / last)) for line in made.lines]
-        marks = {name: [layer / last for layer in layers] for name, layers in made.reference_layers.items()}
-        return replace(made, lines=lines, reference_layers=marks)
+    def _draw_panel(self, axes: Axes, here: pl.DataFrame, n_layers: int, looks: Mapping[str, Look]) -> None:
+        zero_line(axes)
+        if not here.height:
+            empty_panel(axes, self.empty)
+        lines = [
+            line for place, (name, look) in enumerate(reversed(list(looks.items())))
+            for line in look_lines(here.filter(pl.col("line") == name), look, place, self.value, self.span, n_layers)
+        ]  # fmt: skip
+        if self.relative_depth:
+            depth = pl.col("layer") / max(1, n_layers - 1)
+            lines = [replace(line, rows=line.rows.with_columns(layer=depth)) for line in lines]
+        draw_lines(axes, lines, self.value)
+        if self.relative_depth:
+            axes.set_xlim(-0.02, 1.02)
+            axes.set_xlabel("Relative depth")
+        else:
+            layer_axis(axes, n_layers)
 
 
 @final
@@ -119,7 +138,6 @@ class SharePanels(RunPanels):
     name: ClassVar[str] = "question_share"
     value: ClassVar[str] = "share"
     label: ClassVar[str] = "Question share Λ"
-    ticks: ClassVar[str] = "layer that is tested"
     empty: ClassVar[str] = "not measured"
 
     @classmethod
@@ -130,30 +148,28 @@ class SharePanels(RunPanels):
     @classmethod
     def from_compared(cls, compared: Compared) -> Self:
         """Choose the rows to draw: all items, knockout and controls, each run at its headline place."""
-        drawn = pl.col("intervention").is_in(["knockout", *CONTROLS])
+        drawn = pl.col("intervention").is_in(["knockout", *CONTROL_LOOKS])
         tables = [share_rows(run, group="all", truth="all").filter(drawn) for run in compared.runs]
         lacking = [f"{run.model}: not measured" for run in compared.runs if not has_shares(run)]
-        tested = {run.model: {name: (layer,) for name in run.datasets if (layer := share_layer(run, name)) is not None}
-                  for run in compared.runs if has_shares(run)}  # fmt: skip
         title = "How much of the evidence needs the question's key words"
-        return cls.made(compared, title, tables, (_SHARE_NOTE, *lacking), (LOWEST, HIGHEST), tested)
+        return cls.made(compared, title, tables, (_SHARE_NOTE, *lacking), (LOWEST, HIGHEST))
 
     def looks(self) -> Mapping[str, Look]:
-        """The knockout of every dataset, and the controls."""
+        """The knockout of every dataset, and every control."""
         return share_looks(self.datasets)
 
-    def keys(self) -> tuple[pl.Expr, pl.Expr]:
-        """A panel per run."""
-        rows = self.data.select("dataset", "intervention", "group").iter_rows(named=True)
-        line = pl.Series("line", [share_id(self.datasets, row) for row in rows], dtype=pl.String)
-        return pl.col("run"), pl.lit(line)
+    def line(self) -> pl.Expr:
+        """Dataset, and whether it is a control."""
+        return share_line(self.datasets)
 
 
 @dataclass(frozen=True)
-class DeltaPPanels(RunPanels, GroupChart):
+class DeltaPPanels(RunPanels):
     """ΔP per layer of both groups under one rule, with the random control."""
 
     name: ClassVar[str] = "delta_p"
+    value: ClassVar[str] = "delta_p"
+    label: ClassVar[str] = "ΔP"
     empty: ClassVar[str] = "no items in either group"
 
     @classmethod
@@ -165,9 +181,13 @@ class DeltaPPanels(RunPanels, GroupChart):
         title = f"ΔP when the question's key words are cut: {CHART_TITLES[assignment]}"
         return cls.made(compared, title, tables, notes, delta_p_span(*(run.curves for run in compared.runs)))
 
-    def keys(self) -> tuple[pl.Expr, pl.Expr]:
-        """A panel per run."""
-        return pl.col("run"), self.line()
+    def looks(self) -> Mapping[str, Look]:
+        """Both groups of every dataset, with the random control."""
+        return group_looks(self.datasets)
+
+    def line(self) -> pl.Expr:
+        """Group and dataset, and whether it is the control."""
+        return group_line(self.datasets)
 
 
 @final

@@ -26,7 +26,7 @@ function tickDigits(found) {
 
 /** All places of a chart that is `width` pixels wide. */
 function chartScale(spec, width) {
-  const height = spec.height || Math.round(Math.min(460, Math.max(270, width * 0.46)));
+  const height = spec.height || Math.round(Math.min(460, Math.max(300, width * (width < 700 ? 0.68 : 0.46))));
   const top = CHART_MARGIN.top + (spec.title ? TITLE_ROOM : 0);
   const inner = {
     left: CHART_MARGIN.left,
@@ -55,6 +55,6 @@ function chartScale(spec, width) {
     },
     xTicks: (spec.relative ? [0, 0.2, 0.4, 0.6, 0.8, 1] : roundTicks(0, last, Math.min(10, inner.width / 56), true))
       .map((value) => ({ value, place: ((value - from) / (to - from)) * inner.width })),
-    yTicks: roundTicks(low, high, Math.max(3, Math.min(8, inner.height / 44))),
+    yTicks: roundTicks(low, high, Math.max(3, Math.min(8, inner.height / 34))),
   };
 }
