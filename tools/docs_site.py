@@ -72,21 +72,24 @@ def commands() -> str:
     lines = [MADE + "# Commands\n", "What `anchorscope COMMAND --help` prints.\n"]
     for name, command in group.commands.items():
         lines += [f"## anchorscope {name}\n", f"{' '.join((command.help or '').split())}\n"]
-        rows = [_parameter(one) for one in command.params if not getattr(one, "hidden", False)]
-        lines += [*_table(("", "takes", "what it does"), rows), ""]
+        panels: dict[str, list[tuple[str, ...]]] = {}
+        for one in command.params:
+            if not getattr(one, "hidden", False):
+                panels.setdefault(getattr(one, "rich_help_panel", None) or "", []).append(_parameter(one))
+        for title, rows in panels.items():
+            lines += [f"**{title}**\n"] if title else []
+            lines += [*_table(("", "what it does"), rows), ""]
     return "\n".join(lines)
 
 
-def _parameter(one: Any) -> tuple[str, str, str]:
-    """Name, what it takes and help of an argument or option."""
-    argument = one.param_type_name == "argument"
+def _parameter(one: Any) -> tuple[str, str]:
+    """Name and help of an argument or option."""
+    argument = not one.opts[0].startswith("-")
     names = [one.metavar or one.name.upper()] if argument else [*one.opts, *one.secondary_opts]
-    flag = getattr(one, "is_flag", False)
-    takes = "" if flag or argument else one.type.name.upper()
     text = " ".join((getattr(one, "help", None) or "").split())
-    if getattr(one, "show_default", False) and one.default not in (None, False, "") and not argument:
+    if one.show_default and not argument and one.default not in (None, False, ""):
         text += f" Default: {one.default}."
-    return " ".join(f"`{name}`" for name in names), takes, text
+    return " ".join(f"`{name}`" for name in names), text
 
 
 def recipe() -> str:

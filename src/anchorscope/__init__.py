@@ -6,6 +6,8 @@ hallucination detectors, and `anchorscope.Detector.load(bundle)` scores answers 
 Names are loaded when they are first used, so that `import anchorscope` costs nothing.
 """
 
+import sys
+import warnings
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -52,6 +54,9 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     if name not in _HOMES:
         raise AttributeError(f"module 'anchorscope' has no attribute {name!r}")
+    if "IPython" in sys.modules:
+        # In a notebook without ipywidgets, the bars of transformers greet everybody with this; ours do without them.
+        warnings.filterwarnings("ignore", message="IProgress not found")
     home, _, inside = _HOMES[name].partition(":")
     return getattr(import_module(home), inside)
 

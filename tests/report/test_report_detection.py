@@ -174,8 +174,6 @@ def test_few_detectors_are_enough(tmp_path, kept):
 def test_the_papers_numbers_are_its_own(tmp_path):
     assert paper.mean_gain(paper.MOP) == pytest.approx(0.033, abs=5e-4)
     assert paper.mean_gain(paper.PR) == pytest.approx(0.056, abs=5e-4)
-    assert paper.gain_on(paper.MOP, "nq") == pytest.approx((4.44 + 3.27) / 200)
-    assert paper.gain_on(paper.MOP, "atlas") is None
     results, readings = asked(World(datasets=("atlas", "popqa")), tmp_path)
     mop = readings.one("mop_beats_probe")
     assert mop is not None

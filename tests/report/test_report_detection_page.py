@@ -12,15 +12,14 @@ from detection_synthetic import FOUR, TRUTH, World, write_world
 
 from anchorscope.catalogue import DETECTORS
 from anchorscope.report.detection import detection_page
-from anchorscope.report.detection.auroc_chart import AurocChart, VariantsChart
-from anchorscope.report.detection.detection_page import SCRIPTS, figures_of, page_table, write_detection_report
+from anchorscope.report.detection.detection_charts import detection_figures, matrix
+from anchorscope.report.detection.detection_page import SCRIPTS, page_table, write_detection_report
 from anchorscope.report.detection.results import DetectionResults
-from anchorscope.report.detection.transfer_chart import TransferChart
 from anchorscope.report.page_writer import joined_script
 from anchorscope.schema import DETECTOR_CONTROL_SCHEMA, empty
 
-NAMES = ("detector_auroc", "detector_variants", "detector_transfer", "detector_roc", "detector_risk_coverage",
-         "detector_reliability")  # fmt: skip
+NAMES = ("detector_auroc", "detector_variants", "detector_transfer", "detector_risk_coverage", "detector_reliability",
+         "detector_roc")  # fmt: skip
 LONG = "my-own-questions-with-a-rather-long-name.jsonl"
 MARKUP = "<img src=x onerror=alert(1)></script><script>alert(2)</script>"
 SMALL = {name: TRUTH[name] for name in ("confidence", "probe", "probe+confidence", "mop", "anchor", "length",
@@ -33,7 +32,8 @@ def written(tmp_path_factory):
     folder = tmp_path_factory.mktemp("detect")
     context = write_world(World(datasets=("popqa", "triviaqa"), truth=SMALL, prompt="zero-shot"), folder)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(detection_page, "FIGURES", (AurocChart, TransferChart))  # saving takes the time
+        patch.setattr(detection_page, "detection_figures", lambda *about: [  # saving takes the time
+            figure for figure in detection_figures(*about) if figure.name in ("detector_auroc", "detector_transfer")])
         return folder, write_detection_report(folder, context)
 
 
@@ -134,7 +134,7 @@ def test_names_with_markup_stay_text(tmp_path):
 def test_nothing_is_clipped(tmp_path, datasets, truth):
     write_world(World(datasets=datasets, truth=truth), tmp_path)
     results = DetectionResults.read(tmp_path, datasets)
-    figures = figures_of(results, "A-model-with-a-name-8B")
+    figures = detection_figures(results, "A-model-with-a-name-8B")
     assert [figure.name for figure in figures] == [name for name in NAMES if name != NAMES[2] or len(datasets) > 1]
     for chart in figures:
         figure = chart.plot()
@@ -150,9 +150,10 @@ def test_nothing_is_clipped(tmp_path, datasets, truth):
 
 def test_the_main_figure_draws_every_detector_and_its_guides(tmp_path):
     write_world(World(), tmp_path)
-    chart = AurocChart.from_results(DetectionResults.read(tmp_path, FOUR), "M")
-    assert chart.names == [name for name, entry in DETECTORS.items() if entry.variant_of is None]
-    figure = chart.plot()
+    auroc, variants, *_ = detection_figures(DetectionResults.read(tmp_path, FOUR), "M")
+    names = [name for name, entry in DETECTORS.items() if entry.variant_of is None]
+    assert list(auroc.data["detector"].unique(maintain_order=True)) == names
+    figure = auroc.plot()
     assert [axes.get_title() for axes in figure.axes] == ["PopQA", "TriviaQA", "HotpotQA", "NQ"]
     labels = [label.get_text() for label in figure.axes[0].get_yticklabels()]
     assert labels[0] == "confidence\u2002\u20020"
@@ -160,8 +161,8 @@ def test_the_main_figure_draws_every_detector_and_its_guides(tmp_path):
     upright = {round(float(line.get_xdata()[0]), 3) for line in figure.axes[0].lines
                if len(line.get_xdata()) == 2 and line.get_xdata()[0] == line.get_xdata()[1]}  # fmt: skip
     assert {0.5, 0.82, 0.86} <= upright
-    variants = VariantsChart.from_results(DetectionResults.read(tmp_path, FOUR), "M")
-    assert variants.names == [name for name, entry in DETECTORS.items() if entry.variant_of]
+    labels = [label.get_text().split("\u2002")[0] for label in variants.plot().axes[0].get_yticklabels()]
+    assert labels == [name for name, entry in DETECTORS.items() if entry.variant_of]
 
 
 def test_the_matrix_has_a_number_in_every_cell_and_its_diagonal_framed(tmp_path):
@@ -169,12 +170,13 @@ def test_the_matrix_has_a_number_in_every_cell_and_its_diagonal_framed(tmp_path)
     write_world(world, tmp_path)
     table = pl.read_csv(tmp_path / "detectors.csv")
     table.filter(pl.col("train") != "nq").write_csv(tmp_path / "detectors.csv")  # NQ is a target only
-    chart = TransferChart.from_results(DetectionResults.read(tmp_path, FOUR), "M")
-    assert chart.trains == ["popqa", "triviaqa", "hotpotqa", "all others"]
-    assert chart.detectors == ("probe", "confidence", "probe+confidence", "anchor")
+    _, _, chart, *_ = detection_figures(DetectionResults.read(tmp_path, FOUR), "M")
+    trains, tests, values = matrix(chart.data, "probe")
+    assert (trains, tests) == (["popqa", "triviaqa", "hotpotqa", "all others"], list(FOUR))
+    assert chart.datasets == ("probe", "confidence", "probe+confidence", "anchor")
     expected = [[world.auroc("probe", train, test) for test in FOUR] for train in FOUR[:3]]
-    assert chart.matrix("probe")[:3] == pytest.approx(np.array(expected))
-    assert chart.matrix("probe")[3] == pytest.approx([world.auroc("probe", f"all but {test}", test) for test in FOUR])
+    assert values[:3] == pytest.approx(np.array(expected))
+    assert values[3] == pytest.approx([world.auroc("probe", f"all but {test}", test) for test in FOUR])
     axes = chart.plot().axes[0]
     assert len(axes.texts) == 16
     assert len(axes.patches) == 3

@@ -149,7 +149,8 @@ def _tell(run: "FinishedRun") -> None:
         if warning not in run.card.warnings:
             say(f"warning: {warning}")
     places, folder = _places(run.path), shlex.quote(str(run.path.parent))
-    say(f"\nreport: {places['report']}\nchart:  {places['chart']}\nall runs in the browser: anchorscope view {folder}")
+    say(f"\nreport:  {places['report']}\nfigures: {Path(places['chart']).parent}\nall runs in the browser: "
+        f"anchorscope view {folder}")  # fmt: skip
 
 
 def _show_preview(recipe: Recipe, as_json: bool) -> None:

@@ -1,6 +1,8 @@
 """`anchorscope view`: runs, comparisons, detectors and validations below a folder, in the browser."""
 
+import os
 import shlex
+import sys
 import webbrowser
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -70,13 +72,18 @@ def _some(shelf: "Shelf", place: Path) -> "list[Found]":
     return found
 
 
+def _has_screen() -> bool:
+    """Whether a browser would have a window: elsewhere a text browser would take the terminal."""
+    return sys.platform in ("darwin", "win32") or any(map(os.environ.get, ("DISPLAY", "WAYLAND_DISPLAY")))
+
+
 def _serve(place: Path, host: str, port: int, browser: bool, quiet: bool) -> None:
     from anchorscope.viewing.server import ViewServer
 
     with ViewServer(place, host, port) as server:
         n = len(_some(server.shelf, place))
         say(f"{n} result{'s' * (n > 1)} in {place}: {server.address}  (Ctrl-C ends)", quiet)
-        if browser:
+        if browser and _has_screen():
             webbrowser.open(server.address)
         try:
             server.serve_forever()

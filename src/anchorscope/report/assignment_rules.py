@@ -42,11 +42,6 @@ def rules_of(findings: Findings) -> dict[str, str]:
     return {name: words for name, words in RULES.items() if name != "retained" or known}
 
 
-def rule_name(rule: str) -> str:
-    """A rule as tables name it."""
-    return RULES.get(rule, rule)
-
-
 def rule_title(rule: str) -> str:
     """A rule as titles of an experiment's panels name it."""
     return EXPERIMENT_TITLES.get(rule, rule)

@@ -82,7 +82,8 @@ def delta_p_chart(
         chosen = named.with_columns(pl.col("line").str.strip_suffix("r"))
         lines = live_lines(chosen, *about, by=("dataset",), point=_points(run, titles))
         lines += live_lines(named.filter(pl.col("intervention") == "random"), *about, anyway=("cut",))
-        panels.append(_panel(run, lines, _marks(menus, datasets, _references(run)), titles))
+        references = {} if titles else _references(run)  # of several runs only the tested layers are quoted
+        panels.append(_panel(run, lines, _marks(menus, datasets, references), titles))
     whole = all(one.height == every.height for one, every in zip(fitting, found, strict=True))
     axis = Axis("ΔP, percentage points", *delta_p_span(*found), 0.0, 1)
     return LiveChart(
@@ -125,10 +126,10 @@ def share_chart(
 def _panel(
     run: Findings, lines: list[list[Any]], marks: list[list[Any]], titles: Mapping[str, str] | None
 ) -> LivePanel:
-    """A panel among several has a title, and no ticks: its text quotes no layer."""
+    """A panel; among several it has a title."""
     if titles is None:
         return LivePanel(run.n_layers, lines, marks)
-    return LivePanel(run.n_layers, lines, (), titles[run.model], run.model)
+    return LivePanel(run.n_layers, lines, marks, titles[run.model], run.model)
 
 
 def _own_places(runs: Runs, tables: Sequence[pl.DataFrame]) -> tuple[list[pl.DataFrame], dict[str, str]]:

@@ -171,6 +171,17 @@ def test_a_small_sure_change_is_hardly_one() -> None:
     assert answered(small, large).endswith("It hardly changes with size: +2 percentage points [1, 3].")
 
 
+def test_datasets_that_go_other_ways_than_the_mean_are_named() -> None:
+    def of(name: str, popqa: float, nq: float, parameters: int) -> Findings:
+        return with_shares(run(name, parameters=parameters), World(share=popqa), World(share=nq))
+
+    small = of("a", 0.3, 0.6, 10**8)
+    told = answered(small, of("b", 0.6, 0.3, 10**9))
+    assert told.endswith(". But it grows on PopQA (+30 [18, 41]) and it falls on NQ (−30 [−41, −18]).")
+    assert answered(small, of("b", 0.9, 0.3, 10**9)).endswith(". But it falls on NQ (−30 [−41, −18]).")
+    assert "But" not in answered(small, of("b", 0.6, 0.9, 10**9))
+
+
 def test_where_nothing_can_be_compared_every_run_answers_for_itself() -> None:
     one, other = run("a", datasets=("popqa",)), run("b", 0.7, datasets=("nq",))
     told = answered(one, other)
@@ -242,9 +253,11 @@ def test_cards_stand_side_by_side(compared: Compared) -> None:
 def test_trends_have_a_column_per_run(compared: Compared) -> None:
     across = [one for one in read_across(compared.runs) if one["assignment"] is None]
     table = trends_table(across)
-    assert table.head == ("", "on", "a change?", "change", "unit", "Small", "Large")
-    assert table.rows[0] == ("The question share at the tested layer", "PopQA", "holds", "0.30 [0.18, 0.41]",
+    assert table.head == ("PopQA", "a change?", "change", "unit", "Small", "Large")
+    assert table.rows[0] == ("The question share at the tested layer", "holds", "0.30 [0.18, 0.41]",
                              "of the evidence", "0.40 [0.32, 0.48]", "0.70 [0.62, 0.78]")  # fmt: skip
+    several = trends_table([*across, across[0] | {"dataset": "nq"}])
+    assert (several.head[:2], several.rows[-1][0], len(several.rows)) == (("on", ""), "NQ", len(across) + 1)
     assert trends_table([]).rows == ()
 
 

@@ -3,6 +3,7 @@
 import re
 from dataclasses import replace
 from html import unescape
+from pathlib import Path
 
 import polars as pl
 import pytest
@@ -13,7 +14,7 @@ from report_synthetic import make_findings
 
 from anchorscope.report.experiments.experiment_rows import find, select, with_aspects
 from anchorscope.report.experiments.heads import head_of
-from anchorscope.report.experiments.section import experiment_charts, experiment_sections
+from anchorscope.report.experiments.section import experiment_charts, experiment_sections, section_specs
 from anchorscope.report.experiments.section_tables import both_groups
 from anchorscope.report.findings import EXPERIMENT_ITEM_SCHEMA, EXPERIMENT_SCHEMA, UNAVAILABLE_SCHEMA
 from anchorscope.report.wording import p_value_cell, points
@@ -84,7 +85,7 @@ def test_tables_are_whole(sections):
 
 
 def test_the_page_shows_the_numbers(page):
-    shown = ("Further evidence", "Knowledge boundary", "−52.0 [−54.0, −50.0]", "&lt; 0.001", "0.87",
+    shown = ("Further evidence", "Knowledge boundary", "−31.2 [−33.2, −29.2]", "&lt; 0.001", "0.87",
              "popularity: none of 160 items")  # fmt: skip
     for name, more in (("report.html", ("head 2, layers 6–8", "83.0\u00a0%")), ("report.md", ())):
         text = (page / name).read_text(encoding="utf-8")
@@ -136,6 +137,14 @@ def test_answers_go_by_the_numbers(sections):
         assert section.answer.count("PopQA") == section.answer.count("TriviaQA") == 1
 
 
+def test_the_docs_say_what_every_answer_means():
+    root = Path(__file__).parents[3] / "docs"
+    told = (root / "evidence" / "README.md").read_text(encoding="utf-8").split("✓ means", 1)[1]
+    for spec in section_specs():
+        assert f"`{spec.slug}`" in told or spec.title.lower() in told, spec.slug
+        assert (root / (spec.docs or f"evidence/{spec.slug}.md")).is_file(), spec.slug
+
+
 def test_an_answer_needs_every_dataset_and_its_interval(further):
     def answered(experiments):
         (section,) = experiment_sections(replace(only(further, "wordings"), experiments=experiments))
@@ -146,9 +155,28 @@ def test_an_answer_needs_every_dataset_and_its_interval(further):
     raised = rows.with_columns(pl.col(name) + high for name in ("value", "ci_low", "ci_high"))
     assert answered(raised)[0] == "does not hold"  # of one dataset it holds, of the other it does not
     assert answered(rows.with_columns(ci_low=pl.lit(None, pl.Float64)))[0] == "undecided"
+    verdict, answer = answered(rows.with_columns(n=pl.lit(2, pl.Int64)))
+    assert verdict == "undecided"
+    assert "PopQA: 0.45, n = 2" in answer  # so few have no interval
     verdict, answer = answered(rows.filter(pl.col("quantity") != "reliability"))
     assert verdict == "undecided"
-    assert answer.endswith("is undecided: too few items.")
+    assert answer.endswith("is undecided: this run has no such number.")
+
+
+def test_an_answer_names_the_datasets_that_decide_it():
+    run = make_further(("popqa", "triviaqa", "hotpotqa", "nq"))
+    rows = only(run, "wordings").experiments
+    high = pl.when(pl.col("dataset") == "popqa").then(0.4).otherwise(0.0)
+    raised = rows.with_columns(pl.col(name) + high for name in ("value", "ci_low", "ci_high"))
+    (section,) = experiment_sections(replace(only(run, "wordings"), experiments=raised))
+    assert "(TriviaQA: 0.45 [0.36, 0.54], n = 120; HotpotQA: 0.45 [0.36, 0.54], n = 120; 2 more)" in section.answer
+    assert section.short[0][1].rows[0][:4] == ("PopQA", "share of an item", "all answers", "0.85 [0.76, 0.94]")
+
+
+def test_a_line_that_only_counts_items_is_left_out(further):
+    rows = only(further, "wordings").experiments.with_columns(against=pl.lit(None, pl.String))  # as older runs have it
+    (section,) = experiment_sections(replace(only(further), experiments=rows))
+    assert [title for title, _ in section.tables] == ["Question share of the same items, wording by wording"]
 
 
 def test_a_run_without_experiments_has_no_such_part(tmp_path):

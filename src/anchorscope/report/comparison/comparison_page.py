@@ -84,6 +84,7 @@ def _content(
         "compared": compared,
         "title": names if len(names) <= _TITLE_LETTERS else f"{len(compared.runs)} runs side by side",
         "lead": [text.answer(compared, across, cards), controls_sentence(compared, failed), text.setting(compared)],
+        "failed": any(one.sure for one in failed),
         "cards": text.cards_table(compared, cards),
         "second": f"delta_p_{compared.second_assignment}",
         "rules": (CHART_TITLES[compared.assignment], CHART_TITLES[compared.second_assignment]),

@@ -30,7 +30,7 @@ def answer(compared: Compared, across: Sequence[Reading], cards: Mapping[str, An
              for place, one in enumerate(share["values"])]  # fmt: skip
     shared = [display_name(name) for name in order_by_size(compared.runs).datasets]
     over = f"On {listing(shared)}" if len(shared) < 2 else f"In the mean over {listing(shared)}"
-    return f"{over}, {listing(named)}. {_change(share)}"
+    return f"{over}, {listing(named)}. {_change(share)}{_by_direction(share, across)}"
 
 
 def _change(share: Reading) -> str:
@@ -43,6 +43,18 @@ def _change(share: Reading) -> str:
         moved = several and not share["monotone"]
         return f"It {'goes up and down' if moved else 'hardly changes'} {share['along']}: {points_}."
     return f"Whether it changes {share['along']} is undecided: {points_}."
+
+
+def _by_direction(share: Reading, across: Sequence[Reading]) -> str:
+    """The datasets on which it surely goes another way than in the mean; the mean alone would hide them."""
+    mean = share["value"] > 0 if share["verdict"] == "holds" else None
+    own = [one for one in across if one["claim"] == share["claim"] and one["dataset"] and one["verdict"] == "holds"]
+    other = [one for one in own if (one["value"] > 0) != mean] if mean is not None else own
+    if not share["dataset"] and other:
+        told = [f"it {'grows' if one['value'] > 0 else 'falls'} on {display_name(one['dataset'])} "
+                f"({_signed(one['value'])}{_ends(one)})" for one in other]  # fmt: skip
+        return f" But {listing(told)}."
+    return ""
 
 
 def setting(compared: Compared) -> str:
@@ -69,7 +81,10 @@ def trends_table(readings: Sequence[Reading]) -> Table:
     """A number per run with its interval, the change from first to last, and whether that is one."""
     measured = [one for one in readings if one["values"]]
     runs = [one["run"] for one in measured[0]["values"]] if measured else []
-    return Table(("", "on", "a change?", "change", "unit", *runs), tuple(map(_trend_cells, measured)), 3)
+    rows = [_trend_cells(one) for one in measured]
+    if len({on for on, *_ in rows}) == 1:  # said once, above the column
+        return Table((rows[0][0], "a change?", "change", "unit", *runs), tuple(row[1:] for row in rows), 2)
+    return Table(("on", "", "a change?", "change", "unit", *runs), tuple(rows), 3)
 
 
 def _trend_cells(one: Reading) -> tuple[str, ...]:
@@ -77,7 +92,7 @@ def _trend_cells(one: Reading) -> tuple[str, ...]:
     rule = f", {RULES[one['assignment']]}" if one["assignment"] else ""
     where = display_name(one["dataset"]) if one["dataset"] else "all datasets"
     change, *values = (estimate(_estimate(found), quantity.digits) for found in (one, *one["values"]))
-    return quantity.noun[:1].upper() + quantity.noun[1:], f"{where}{rule}", one["verdict"], change, one["unit"], *values
+    return f"{where}{rule}", quantity.noun[:1].upper() + quantity.noun[1:], one["verdict"], change, one["unit"], *values
 
 
 def shares_table(compared: Compared) -> Table:

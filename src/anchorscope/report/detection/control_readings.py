@@ -12,8 +12,10 @@ from anchorscope.stats.estimate import Estimate
 PERMUTED, LABEL_NOISE = "permuted-labels", "label-noise"
 READINGS_OF_MOP = {"hard": "hard subsets", "soft": "soft weights", "joint": "joint fit"}
 _GUESSING = 0.5
-_THEIRS = "The paper gives {:.3f} for a random gate, {:.3f} for its own, {:.3f} for equal experts.".format(
-    paper.RANDOM_GATE / 100, paper.mean_auc(paper.MOP), paper.EQUAL_EXPERTS / 100)  # fmt: skip
+_THEIRS = (
+    f"The paper gives {paper.RANDOM_GATE / 100:.3f} for a random gate, {paper.mean_auc(paper.MOP):.3f} for its own, "
+    f"{paper.EQUAL_EXPERTS / 100:.3f} for equal experts."
+)
 MORE_CONTESTS = (
     *(Contest(f"mop-{reading}-{gate}", f"mop-{reading}-random", named=f"mop_{reading}_{gate}_gate",
               asked=f"Mixture-of-Probes, {words}: does the {gate} gate beat a random one?",

@@ -9,12 +9,10 @@ from typing import Any
 import polars as pl
 
 from anchorscope.progress import Progress, Silent
-from anchorscope.report.charts.display import Display
 from anchorscope.report.charts.parallel import save_all
 from anchorscope.report.detection.answer_card import detection_card
-from anchorscope.report.detection.auroc_chart import AurocChart, VariantsChart
 from anchorscope.report.detection.context import DetectionContext
-from anchorscope.report.detection.curve_charts import ReliabilityChart, RiskCoverageChart, RocChart
+from anchorscope.report.detection.detection_charts import detection_figures
 from anchorscope.report.detection.detection_readings import read_detection
 from anchorscope.report.detection.detection_sections import detection_sections
 from anchorscope.report.detection.results import (
@@ -26,14 +24,12 @@ from anchorscope.report.detection.results import (
     entry_of,
     shown_place,
 )
-from anchorscope.report.detection.transfer_chart import TransferChart
 from anchorscope.report.page_sections import SectionsPage, write_sections_page
 from anchorscope.report.page_writer import FRAME_SCRIPTS
 from anchorscope.report.palette import display_name
 from anchorscope.report.wording import listing, number
 
 SCRIPTS = (*FRAME_SCRIPTS, "hash_state", "controls", "detector_table")
-FIGURES = (AurocChart, VariantsChart, TransferChart, RocChart, RiskCoverageChart, ReliabilityChart)
 FILES = {
     "report.html": "this page",
     "report.md": "the same as plain text",
@@ -55,7 +51,7 @@ def write_detection_report(folder: Path, context: DetectionContext, progress: Pr
     Returns the names of what was written, relative to the folder.
     """
     results = DetectionResults.read(folder, [one.name for one in context.datasets])
-    figures = figures_of(results, context.model)
+    figures = detection_figures(results, context.model)
     listener = progress or Silent()
     listener.start("figures", len(figures))
     save_all(figures, folder, listener)
@@ -74,12 +70,6 @@ def write_detection_report(folder: Path, context: DetectionContext, progress: Pr
     write_sections_page(page, folder, "report", SCRIPTS, {"detector-data": page_table(results)})
     drawn = [f"figures/{figure.name}.{kind}" for figure in figures for kind in ("png", "svg", "pdf", "csv")]
     return [*drawn, "observations.json", "report.html", "report.md"]
-
-
-def figures_of(results: DetectionResults, model: str) -> list[Display]:
-    """The figures that have something to draw."""
-    made = [kind.from_results(results, model) for kind in FIGURES]
-    return [figure for figure in made if figure.was_made]
 
 
 def page_table(results: DetectionResults) -> dict[str, Any]:

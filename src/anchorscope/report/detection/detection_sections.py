@@ -3,6 +3,7 @@
 from collections.abc import Collection
 
 from anchorscope.report.detection.context import DetectionContext
+from anchorscope.report.detection.detection_charts import CHARTS
 from anchorscope.report.detection.detection_readings import DetectionReadings
 from anchorscope.report.detection.detection_tables import (
     auroc_table,
@@ -16,30 +17,6 @@ from anchorscope.report.detection.detection_tables import (
 from anchorscope.report.detection.results import BOTH, PROBE, DetectionResults
 from anchorscope.report.page_sections import Section, SectionFigure, Tables, filled
 
-_AUROC = SectionFigure(
-    "detector_auroc",
-    "AUROC of every detector on every dataset with its interval; probe and probe+confidence as lines through all rows; "
-    "baselines under a rule",
-    "AUROC with 95 % intervals, each detector tested on the dataset that it learned from, out of fold.",
-)
-_VARIANTS = SectionFigure(
-    "detector_variants", "AUROC of the readings and gates of Mixture-of-Probes and of the controls, on every dataset",
-    "The paper's two detectors leave room for several readings; all that were tried are here. An oracle gate has seen "
-    "the label.",
-)  # fmt: skip
-_TRANSFER = SectionFigure(
-    "detector_transfer",
-    "AUROC of probe, confidence, probe+confidence and anchor for every dataset learned from and every dataset tested",
-    "Rows: what the detector learned from. Columns: what it was tested on. Framed: the same dataset.", narrow=True,
-)  # fmt: skip
-_DECIDE = (
-    SectionFigure("detector_risk_coverage", "Risk against coverage of the main detectors, a panel per dataset",
-                  "How many accepted answers are false, the more are accepted."),
-    SectionFigure("detector_reliability", "Share of true answers against the stated probability, a panel per dataset",
-                  "What a probability says, and what is so."),
-    SectionFigure("detector_roc", "ROC curves of the main detectors, a panel per dataset",
-                  "True answers kept against false answers kept."),
-)  # fmt: skip
 _PAPER = (
     "The paper's numbers beside ours: its models, questions and grading are others, and it gives no intervals, so that "
     "gains over the probe can be compared and heights cannot"
@@ -60,10 +37,14 @@ def detection_sections(
 ) -> list[Section]:
     """All of them, in the order of the page; `drawn` are the figures that were made."""
 
-    def figures(*wanted: SectionFigure) -> tuple[SectionFigure, ...]:
-        return tuple(figure for figure in wanted if figure.name in drawn)
+    def figures(*names: str) -> tuple[SectionFigure, ...]:
+        return tuple(SectionFigure(chart.name, chart.alt, chart.caption, chart.name == "detector_transfer")
+                     for chart in CHARTS if chart.name in names and chart.name in drawn)  # fmt: skip
 
-    variants = Section("", "Readings and gates of Mixture-of-Probes, and controls", figures=figures(_VARIANTS))
+    curves = figures("detector_risk_coverage", "detector_reliability", "detector_roc")
+    numbers = Section("", "The numbers", tables=filled(("", auroc_table(results))))
+    variants = Section("", "Readings and gates of Mixture-of-Probes", figures=figures("detector_variants"))
+    transfer = figures("detector_transfer")
     others = Section("", "The other detectors beside confidence, pair by pair", asked=readings.other_transfer)
     built_in = Section("", "So by construction, without a verdict", asked=readings.built_in)
     single = Section("", "Control by control", tables=filled(("", controls_table(results))))
@@ -73,9 +54,9 @@ def detection_sections(
         Section("detectors", "Every detector", (
             "AUROC is the chance that a true answer scores above a false one: 0.5 is guessing. Overlapping intervals "
             "say little about a difference: that is measured on the same answers, in the numbers' last columns.",
-        ), figures=figures(_AUROC), asked=readings.choice,
-           more=_kept(Section("", "The numbers", tables=filled(("", auroc_table(results)))), variants)),
-        *([Section("other", "On other data", (), filled(other_prompt), figures(_TRANSFER), asked=readings.transfer,
+        ), figures=figures("detector_auroc"), asked=readings.choice,
+           more=_kept(numbers, variants)),
+        *([Section("other", "On other data", (), filled(other_prompt), transfer, asked=readings.transfer,
                    more=_kept(others))] if readings.transfer else []),
         Section("verdicts", "MoP, PR and pathways", (
             "Mixture-of-Probes (MoP) and Pathway Reweighting (PR) are the paper's two detectors. Differences are "
@@ -87,8 +68,7 @@ def detection_sections(
             "(expected calibration error) and E-AURC (excess area under the risk–coverage curve) less is better; of "
             "AUPRC (for true answers), PRR (prediction–rejection ratio) and accuracy at a coverage, more.",
         ), _metrics(results, readings), live="detector-table"),
-        Section("decide", "Decisions", () if figures(*_DECIDE) else ("No curves were written.",),
-                figures=figures(*_DECIDE)),
+        Section("decide", "Decisions", () if curves else ("No curves were written.",), figures=curves),
         Section("controls", "Controls", asked=readings.controls, more=_kept(built_in, single)),
         Section("what", "What each is", (), filled(("", catalogue_table(results, context))),
                 facts={name: f"is not here: {reason}" for name, reason in context.left_out.items()}),

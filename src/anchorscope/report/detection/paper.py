@@ -35,11 +35,3 @@ def mean_auc(detector: str) -> float:
 def mean_gain(detector: str) -> float:
     """What it gains over the probe there."""
     return mean_auc(detector) - mean_auc(PROBE)
-
-
-def gain_on(detector: str, dataset: str) -> float | None:
-    """The same on one dataset, in the mean of the two models; None where the paper has none."""
-    if dataset not in DATASETS:
-        return None
-    place = DATASETS.index(dataset)
-    return fmean(table[detector][place] - table[PROBE][place] for table in TABLE.values()) / 100

@@ -65,7 +65,8 @@ def _not_below(
     gap = mean_difference(results, detector, against, cells, independent=False)
     if gap is None:
         return None
-    other, home = mean_value(results, against, cells, independent=False), mean_value(results, detector, results.in_domain)
+    other = mean_value(results, against, cells, independent=False)
+    home = mean_value(results, detector, results.in_domain)
     verdict = above(gap, -NEGLIGIBLE_AUROC)
     answer = (
         f"{YES_OR_NO[verdict]}: AUROC {estimate(own, DIGITS)} in the mean of {len(cells)}, {against} "

@@ -56,8 +56,8 @@ def _panels(data: pl.DataFrame) -> list[Forest]:
     rules = {rule: rule for rule in rules_in(data)}
     return [
         Forest("assignment", rules, _WeightedMarks(), "share" if _SHOWS[quantity] is percent else "",
-               QUANTITIES[quantity][0], 1.95, {"quantity": quantity}, None, labelled=place == 0, bins=4)
-        for place, quantity in enumerate(present(data, "quantity", tuple(QUANTITIES)))
+               QUANTITIES[quantity][0], 1.95, {"quantity": quantity}, None, words_once=True, bins=4)
+        for quantity in present(data, "quantity", tuple(QUANTITIES))
     ]  # fmt: skip
 
 

@@ -70,8 +70,8 @@ def _forests(data: pl.DataFrame) -> list[Forest]:
     rules = rules_in(data)
     return [
         Forest("intervention", lines, GroupMarks(), "ΔP at l*", rule_title(rule), 3.3 if len(rules) < 3 else 2.75,
-               {"assignment": rule}, set_apart=CONTROLS, labelled=place == 0)
-        for place, rule in enumerate(rules)
+               {"assignment": rule}, set_apart=CONTROLS, words_once=True)
+        for rule in rules
     ]  # fmt: skip
 
 
@@ -107,7 +107,7 @@ SECTION = SectionSpec(
             "Filled: Q-Anchored. Open: A-Anchored. Below the dashed line: controls.",
             "ΔP at the reference layer l*, in percentage points. Lines: 95 % intervals. The clean probe measures under "
             "every rule.",
-            _forest_rows, _forests, share="x", labels=2.35, gap=0.42, legend_columns=2,
+            _forest_rows, _forests, share="row x", labels=2.35, gap=0.42, legend_columns=2,
             height=lambda data: 0.5 + 0.265 * data["intervention"].n_unique(),
         ),
     ),

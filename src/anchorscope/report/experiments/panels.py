@@ -19,6 +19,7 @@ from anchorscope.report.charts.layout import empty_panel, layer_axis, zero_line
 from anchorscope.report.charts.line_chart import BAND_ALPHA, line_with_band, mark_reference
 from anchorscope.report.experiments.experiment_rows import Where, estimate_of, select
 from anchorscope.report.palette import DatasetStyle
+from anchorscope.stats.sampled_curve import FEWEST_GROUPS
 
 Style = Mapping[str, Any]
 
@@ -115,9 +116,11 @@ class Forest:
     """Where nothing happens."""
     set_apart: Collection[str] = ()
     """Lines that stand below a dashed one, such as controls."""
-    labelled: bool = True
-    """Whether the lines have their words here; False where the panel at the left has them."""
+    words_once: bool = False
+    """Whether only the panel at the left has the words of the lines."""
     bins: int = 5
+    finish: Callable[[Axes, pl.DataFrame, Place], object] | None = None
+    """Draws what only this figure has."""
 
     def draw(self, axes: Axes, rows: pl.DataFrame, place: Place) -> None:
         """The lines with their marks."""
@@ -126,13 +129,16 @@ class Forest:
             looks = self.marks.of(row, place.colours)
             if row[self.down] in names and looks is not None:
                 marks.append(Mark(names.index(row[self.down]), looks[0], estimate_of(row), dict(looks[1])))
-        draw_forest(axes, [words if self.labelled else "" for words in self.lines.values()], marks, self.null)
+        shown = place.column == 0 or not self.words_once
+        draw_forest(axes, [words if shown else "" for words in self.lines.values()], marks, self.null)
         first = next((line for line, name in enumerate(names) if name in self.set_apart), 0)
         if first:
             axes.axhline(first - 0.5, color="#9a9a9a", linewidth=0.8, linestyle=(0, (4.0, 2.5)))
         axes.margins(x=0.08)
         axes.locator_params(axis="x", nbins=self.bins)
         axes.set_xlabel(self.label)
+        if self.finish:
+            self.finish(axes, rows, place)
         if not marks:
             axes.set_xticks([])
             empty_panel(axes, "not available")
@@ -196,14 +202,16 @@ class Lines:
                 self._draw_series(axes, mine, one.kind, one.style_in(place.colours))
         if not rows.height:
             empty_panel(axes, self.empty)
+        self._scale(axes, place)
         if self.finish:
             self.finish(axes, rows, place)
-        self._scale(axes, place)
 
     def _draw_series(self, axes: Axes, rows: pl.DataFrame, kind: str, style: dict[str, Any]) -> None:
         rows = rows.sort(self.x)
         x, y = rows[self.x].to_numpy(), rows[self.y].to_numpy()
         style = {"zorder": 3} | style
+        if kind == "band" and (rows["n"].max() or 0) < FEWEST_GROUPS:  # type: ignore[operator]
+            kind, style = "none", style | {"linewidth": 0.9}  # a band of so few items would say more than is known
         if kind == "level":
             for height in y:
                 axes.axhline(height, **style)

@@ -14,7 +14,7 @@ from anchorscope.report.assignment_rules import RULES
 from anchorscope.report.experiments.experiment_rows import TRUTHS, find, present, select, statistics
 from anchorscope.report.experiments.panels import Lines, Series
 from anchorscope.report.experiments.section import SectionSpec
-from anchorscope.report.experiments.section_answer import HALF, Answer, Said, told
+from anchorscope.report.experiments.section_answer import HALF, Answer, Said, three_digits, told
 from anchorscope.report.experiments.section_chart import ChartSpec
 from anchorscope.report.experiments.section_tables import (
     RULE,
@@ -30,7 +30,6 @@ from anchorscope.report.findings import Findings
 from anchorscope.report.palette import A_ANCHORED, INK, Q_ANCHORED
 from anchorscope.report.verdicts import above
 from anchorscope.report.wording import estimate, percent
-from anchorscope.stats.estimate import Estimate
 from anchorscope.stats.modes import density_grid, gaussian_density
 
 QUANTITY = "question_to_answer"
@@ -117,13 +116,9 @@ def _shapes(rows: pl.DataFrame) -> pl.DataFrame:
     return found.with_columns(who=group + pl.col("truth").replace(TRUTHS))
 
 
-def _three(found: Estimate | None) -> str:
-    return estimate(found, 3)
-
-
 def _finds_pathway(rows: pl.DataFrame) -> Said | None:
     area = find(rows, measure="auc", aspect="within_truth", variant="log_odds")
-    return told(area, above(area, HALF), _three, "AUC within truth")
+    return told(area, above(area, HALF), three_digits, "AUC within truth")
 
 
 SECTION = SectionSpec(
@@ -154,11 +149,11 @@ SECTION = SectionSpec(
             "How well it finds the Q-Anchored items (AUC, 0.5 is guessing)",
             (Key("measure", "score", {"auc": "saliency", "auc_share": "share"}), _OF, RULE),
             (
-                value("all answers", _three, aspect="", truth="all"), p_value(aspect="", truth="all"),
+                value("all answers", three_digits, aspect="", truth="all"), p_value(aspect="", truth="all"),
                 items(aspect="", truth="all"),
-                value("within truth", _three, aspect="within_truth"), p_value(aspect="within_truth"),
-                value("true answers", _three, aspect="", truth="true"),
-                value("false answers", _three, aspect="", truth="false"),
+                value("within truth", three_digits, aspect="within_truth"), p_value(aspect="within_truth"),
+                value("true answers", three_digits, aspect="", truth="true"),
+                value("false answers", three_digits, aspect="", truth="false"),
             ),
             lambda rows: select(rows, measure=("auc", "auc_share")),
         ),
@@ -172,10 +167,11 @@ SECTION = SectionSpec(
             "One hump or two (of log10 S): a small p of the dip speaks against one, a coefficient above 0.556 for two",
             (_OF, Key("who", "items of")),
             (
-                value("dip", _three, quantity="dip"), p_value(quantity="dip"),
-                value("dip within folds", _three, quantity="dip_within_folds"), p_value(quantity="dip_within_folds"),
-                value("coefficient", _three, quantity="bimodality_coefficient"),
-                value("coefficient within folds", _three, quantity="bimodality_coefficient_within_folds"),
+                value("dip", three_digits, quantity="dip"), p_value(quantity="dip"),
+                value("dip within folds", three_digits, quantity="dip_within_folds"),
+                p_value(quantity="dip_within_folds"),
+                value("coefficient", three_digits, quantity="bimodality_coefficient"),
+                value("coefficient within folds", three_digits, quantity="bimodality_coefficient_within_folds"),
                 items(),
             ),
             _shapes,

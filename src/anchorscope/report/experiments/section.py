@@ -34,7 +34,7 @@ class SectionSpec:
     answer: Answer
     charts: tuple[ChartSpec, ...] = ()
     tables: tuple[TableSpec, ...] = ()
-    """The first is the one that the plain-text report shows; one without lines is left out."""
+    """The first that has lines is the one that the plain-text report shows."""
     docs: str = ""
     """Below docs/; empty for the page under evidence/ of the same name as the slug."""
 
@@ -46,7 +46,7 @@ class SectionSpec:
             return None
         answer, verdict = self.answer.give(findings, rows)
         tables = filled(*((spec.title, spec.table(findings, rows)) for spec in self.tables))
-        short = filled(*((spec.title, spec.short(findings, rows)) for spec in self.tables[:1]))
+        short = filled(*((spec.title, spec.short(findings, rows)) for spec in self.tables))[:1]
         docs = self.docs or f"evidence/{self.slug}.md"
         return Section(self.slug, self.title, (self.asks, self.careful), tables, figures, answer, verdict, short, docs)
 

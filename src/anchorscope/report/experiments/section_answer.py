@@ -11,6 +11,7 @@ from anchorscope.report.palette import display_name
 from anchorscope.report.verdicts import Verdict, all_of
 from anchorscope.report.wording import Show, count, estimate
 from anchorscope.stats.estimate import Estimate
+from anchorscope.stats.sampled_curve import FEWEST_GROUPS
 
 HALF = 0.5
 """Of an effect: a part that does at least half of the whole does most of it. Also the AUC of guessing."""
@@ -20,6 +21,10 @@ STABLE_KAPPA = 0.6
 """Agreement that is usually called substantial; groups below it change with the choice."""
 SMALL_GAP = 0.05
 """A difference of two shares below it is of no account."""
+
+
+_ENDS = ("ci_low", "ci_high")
+_MOST_SHOWN = 2  # datasets whose numbers stand in the sentence, of those that decide it
 
 
 @dataclass(frozen=True)
@@ -44,20 +49,29 @@ class Answer:
 
     def give(self, findings: Findings, rows: pl.DataFrame) -> tuple[str, Verdict]:
         """The sentence over all datasets, and its verdict: it is so only where it is so of each."""
+        few = pl.col("n") < FEWEST_GROUPS  # a bootstrap of so few has no honest interval, and decides nothing
+        rows = rows.with_columns(pl.when(few).then(None).otherwise(pl.col(end)).alias(end) for end in _ENDS)
         found = {name: said for name in datasets_in(findings, rows)
                  if (said := self.of(headline(select(rows, dataset=name)))) is not None}  # fmt: skip
         verdict = all_of([said.verdict for said in found.values()])
         words: Mapping[Verdict, str] = {"holds": self.holds, "does not hold": self.fails, "undecided": self.undecided}
         if not found:
-            return f"{self.undecided}: too few items.", "undecided"
-        numbers = [said.numbers if len(findings.datasets) == 1 else f"{display_name(name)}: {said.numbers}"
-                   for name, said in found.items()]  # fmt: skip
-        return f"{words[verdict]} ({'; '.join(numbers)}).", verdict
+            return f"{self.undecided}: this run has no such number.", "undecided"
+        decide = {name: said.numbers for name, said in found.items() if said.verdict == verdict}
+        numbers = [said if len(findings.datasets) == 1 else f"{display_name(name)}: {said}"
+                   for name, said in decide.items()][:_MOST_SHOWN]  # fmt: skip
+        more = len(found) - len(numbers)
+        return f"{words[verdict]} ({'; '.join([*numbers, *([f'{more} more'] if more else [])])}).", verdict
 
 
 def whole_percent(found: Estimate | None) -> str:
     """A share in a sentence."""
     return estimate(found, 0, 100.0, "\u00a0%")
+
+
+def three_digits(found: Estimate | None) -> str:
+    """An AUC."""
+    return estimate(found, 3)
 
 
 def told(found: Estimate | None, verdict: Verdict, show: Show, what: str = "") -> Said | None:

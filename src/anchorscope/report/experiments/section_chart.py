@@ -4,6 +4,7 @@ A figure has a row of panels per dataset, or per dataset and rule; every panel i
 Layout, titles, shared axes, legend and small print are made here, alike for all.
 """
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
@@ -26,7 +27,6 @@ from anchorscope.report.findings import Findings
 from anchorscope.report.palette import DatasetStyle, dataset_styles, display_name
 
 _GAP_Y = 0.78
-_MOST_COLUMNS = 3  # datasets side by side, where each has one panel
 
 
 @dataclass(frozen=True)
@@ -40,10 +40,10 @@ class ChartSpec:
     alt: str
     """What it shows, for those who cannot see it."""
     caption: str
-    note: str | Callable[[Findings], str]
+    note: str | Callable[[Any], str]
     """The small print below the panels."""
-    rows: Callable[[Findings], pl.DataFrame]
-    """What is drawn of a run; no rows where the experiment was not made."""
+    rows: Callable[[Any], pl.DataFrame]
+    """What is drawn of a run's `Findings` (or of what else a page is about); none where the experiment was not made."""
     panels: Callable[[pl.DataFrame], Sequence[Panel]]
     """The panels of one row, from all rows that are drawn."""
     by: str = ""
@@ -53,14 +53,18 @@ class ChartSpec:
     height: float | Callable[[pl.DataFrame], float] = 2.4
     """Of a panel, in inches; lower where rows would not fit a page."""
     share: str = ""
-    """"y": all panels have one scale upwards. "x": those of a row have one scale to the right."""
+    """"x" or "y": all panels have one scale to the right, or upwards. "row x": those of a row have."""
+    side_by_side: int = 3
+    """Datasets in a row, where each has one panel."""
+    dataset_words: Callable[[str], str] = display_name
+    """A dataset in titles."""
     marks_reference: bool = False
     """Whether l* is marked at the foot of the panels, which then needs room."""
-    labels: float = 0.0
+    labels: float | Callable[[pl.DataFrame], float] = 0.0
     """Room left of the first panel for long names, in inches; `gap`, `right` and `foot` alike."""
     gap: Sequence[float] | float = 0.5
     right: float = 0.0
-    foot: float = 0.0
+    foot: float | Callable[[pl.DataFrame], float] = 0.0
     legend_columns: int = 3
     more_handles: Callable[[pl.DataFrame, DatasetStyle], Sequence[Artist]] | None = None
     """Legend entries besides those of the panels."""
@@ -107,20 +111,22 @@ class ExperimentFigure(Display):
         """All panels, in the places that `_places` gives them."""
         chart, panels = self.chart, list(self.chart.panels(self.data))
         rows = self._rows_of_panels(len(panels))
-        height = chart.height if isinstance(chart.height, int | float) else chart.height(self.data)
+        height, labels, foot = (inches(self.data) if callable(inches) else inches
+                                for inches in (chart.height, chart.labels, chart.foot))  # fmt: skip
         wide = max(len(row) for row in rows)
         widths = [panel.width for panel in panels] if len(panels) > 1 else [panels[0].width] * wide
-        grid = Grid(widths, rows_that_fit(len(rows), height, _GAP_Y), chart.labels, chart.gap, _GAP_Y, chart.right,
-                    chart.foot)  # fmt: skip
+        gap_y = _GAP_Y + (foot if len(rows) > 1 and not chart.by else 0.0)
+        grid = Grid(widths, rows_that_fit(len(rows), height, gap_y), labels, chart.gap, gap_y, chart.right, foot)
         page = canvas(f"{self.model}: {chart.title}", grid, self._legend(panels))
         for axes_row, row in zip(page.axes, rows, strict=True):
             drawn = [self._draw_one(axes, panels, place) for axes, place in zip(axes_row, row, strict=False)]
             for axes in axes_row[len(row) :]:
                 axes.set_axis_off()
-            if chart.share == "x":
+            if chart.share == "row x":
                 _share(drawn, "x")
-        if chart.share == "y":
-            _share([axes for axes_row, row in zip(page.axes, rows, strict=True) for axes in axes_row[: len(row)]], "y")
+        if chart.share in ("x", "y"):
+            every = [axes for axes_row, row in zip(page.axes, rows, strict=True) for axes in axes_row[: len(row)]]
+            _share(every, chart.share)
         if chart.marks_reference:
             for axes in page.panels:
                 reserve_mark_space(axes, 1)
@@ -135,16 +141,16 @@ class ExperimentFigure(Display):
             for part in (present(select(self.data, dataset=dataset), by, tuple(RULES)) if by else [""])
         ]
         if n_panels == 1 and not by:
-            across = min(_MOST_COLUMNS, len(about))
+            across = math.ceil(len(about) / math.ceil(len(about) / self.chart.side_by_side))
             rows = [about[first : first + across] for first in range(0, len(about), across)]
-            return [[Place(*one, 0, row is rows[-1]) for one in row] for row in rows]
+            return [[Place(*one, column, row is rows[-1]) for column, one in enumerate(row)] for row in rows]
         return [[Place(*one, column, one is about[-1]) for column in range(n_panels)] for one in about]
 
     def _draw_one(self, axes: Axes, panels: Sequence[Panel], place: Place) -> Axes:
         mine = {"dataset": place.dataset} | ({self.chart.by: place.part} if place.part else {})
-        panel, rows = panels[place.column], select(self.data, **mine)
+        panel, rows = panels[place.column if len(panels) > 1 else 0], select(self.data, **mine)
         panel.draw(axes, rows, place)
-        said = [display_name(place.dataset), *([self.chart.by_words(place.part)] if place.part else [])]
+        said = [self.chart.dataset_words(place.dataset), *([self.chart.by_words(place.part)] if place.part else [])]
         axes.set_title(": ".join(filter(None, (", ".join(said), panel.title))), fontsize=9)
         return axes
 
@@ -167,8 +173,10 @@ def catalogued_sections() -> list[Any]:
 
 
 def chart_named(name: str) -> ChartSpec:
-    """The figure of this name."""
-    return next(chart for section in catalogued_sections() for chart in section.charts if chart.name == name)
+    """The figure of this name, of an experiment or of the detectors."""
+    others = import_module("anchorscope.report.detection.detection_charts").CHARTS
+    every = (*others, *(chart for section in catalogued_sections() for chart in section.charts))
+    return next(chart for chart in every if chart.name == name)
 
 
 def _share(panels: Sequence[Axes], axis: str) -> None:

@@ -20,6 +20,8 @@ from anchorscope.report.wording import NOTHING, Show, Table, count, p_value_cell
 Rows = pl.DataFrame
 Cell = Callable[[Rows], str]
 Column = tuple[str, Cell]
+ITEMS = "items"
+"""The head of a column that says how many items a line rests on, and is no finding by itself."""
 
 
 @dataclass(frozen=True)
@@ -59,7 +61,8 @@ class TableSpec:
         lines = []
         for words, mine in _lines(self.rows(rows), keys):
             cells = [cell(mine) for _, cell in self.columns]
-            if set(cells) != {NOTHING}:
+            told = {cell for cell, (head, _) in zip(cells, self.columns, strict=True) if head != ITEMS}
+            if told != {NOTHING}:
                 lines.append((*words, *cells))
         return Table((*(key.head for key in keys), *(head for head, _ in self.columns)), tuple(lines), len(keys))
 
@@ -87,7 +90,7 @@ def value(head: str, show: Show | Mapping[str, Show], /, **where: Any) -> Column
     )
 
 
-def items(head: str = "items", /, **where: Any) -> Column:
+def items(head: str = ITEMS, /, **where: Any) -> Column:
     """How many items the first row that fits rests on."""
     return head, _of_row(lambda row: count(row["n"]), where)
 

@@ -15,14 +15,13 @@ from anchorscope.report.charts.line_chart import reference_handle
 from anchorscope.report.experiments.experiment_rows import estimate_of, find, present, rules_in, select, statistics
 from anchorscope.report.experiments.panels import Lines, Series
 from anchorscope.report.experiments.section import SectionSpec
-from anchorscope.report.experiments.section_answer import HALF, Answer, Said, told
+from anchorscope.report.experiments.section_answer import HALF, Answer, Said, three_digits, told
 from anchorscope.report.experiments.section_chart import ChartSpec
-from anchorscope.report.experiments.section_tables import RULE, Key, TableSpec, value
+from anchorscope.report.experiments.section_tables import RULE, Key, TableSpec
 from anchorscope.report.findings import Findings
 from anchorscope.report.palette import CONTROL_GREY, DatasetStyle
 from anchorscope.report.verdicts import above
 from anchorscope.report.wording import NOTHING, count, estimate, p_value_cell
-from anchorscope.stats.estimate import Estimate
 
 LINES: dict[str, tuple[str, dict[str, Any]]] = {
     "auc": ("probe on clean states", {"color": "#0072b2", "marker": "o", "markersize": 3.4, "markeredgewidth": 0.0}),
@@ -109,30 +108,9 @@ def _scores(aspect: str, head: str) -> tuple[tuple[str, Callable[[pl.DataFrame],
             ("items", _best(aspect, lambda row: count(row["n"]))))  # fmt: skip
 
 
-def _with_real(rows: pl.DataFrame) -> pl.DataFrame:
-    """Permuted AUCs, each beside the real one of its layer."""
-    permuted = select(rows, aspect="permuted", measure=tuple(LINES)).drop_nulls("probe_layer")
-    real = rows.select("dataset", "assignment", "probe_layer", pl.col("quantity").alias("measure"),
-                       *(pl.col(name).alias(f"real_{name}") for name in ("value", "ci_low", "ci_high")))  # fmt: skip
-    found = permuted.join(real, on=["dataset", "assignment", "probe_layer", "measure"], how="left")
-    found = found.sort("assignment", "quantity", "probe_layer", "variant", maintain_order=True)
-    return found.with_columns(pl.col("variant").fill_null(NOTHING), layer=pl.col("probe_layer").cast(pl.String))
-
-
-def _real(rows: pl.DataFrame) -> str:
-    row = rows.row(0, named=True)
-    if row["real_value"] is None:
-        return NOTHING
-    return estimate(estimate_of({"n": 0} | {name: row[f"real_{name}"] for name in ("value", "ci_low", "ci_high")}), 3)
-
-
-def _three(found: Estimate | None) -> str:
-    return estimate(found, 3)
-
-
 def _beyond_label(rows: pl.DataFrame) -> Said | None:
     area = find(rows, measure="auc_at_reference", aspect="within_truth")
-    return told(area, above(area, HALF), _three, "AUC within truth at l*")
+    return told(area, above(area, HALF), three_digits, "AUC within truth at l*")
 
 
 SECTION = SectionSpec(
@@ -166,13 +144,6 @@ SECTION = SectionSpec(
             (RULE, Key("measure", "what predicts", SCORES)),
             (*_scores("", "AUC"), *_scores("within_truth", "AUC within truth")),
             lambda rows: select(rows, measure=tuple(SCORES), aspect=("", "within_truth")),
-        ),
-        TableSpec(
-            "Pathways permuted",
-            (RULE, Key("measure", "AUC of", {name: words for name, (words, _) in LINES.items()}), Key("layer", "layer"),
-             Key("variant", "permuted")),
-            (("AUC", _real), value("permuted: mean [95 % range]", _three)),
-            _with_real,
         ),
     ),
 )  # fmt: skip

@@ -1,0 +1,175 @@
+"""A folder in which the commands of the docs run for real, with small things under the names that the docs use.
+
+One finished run of a tiny model on 84 questions, with every experiment and with what detectors read, stands for every
+`runs/…`; a command that runs into a folder goes on with a copy of it, so that only what differs is done. The options of a
+command are parsed and checked as they stand; then model, questions and sizes are replaced by small ones. Imported by
+putting this folder on `sys.path`.
+"""
+
+import importlib
+import json
+import shutil
+import webbrowser
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from functools import cache, cached_property
+from pathlib import Path
+from typing import Any
+
+import pytest
+from small_facts import liven, rows, write_questions
+from typer.testing import CliRunner
+
+from anchorscope import pipeline, preview
+from anchorscope.artefacts import publish
+from anchorscope.cli.main import app
+from anchorscope.recipe import Recipe, make_recipe
+
+ROOT = Path(__file__).parents[1]
+SIZES: dict[str, Any] = {
+    "bootstrap": 100, "folds": 3, "random_cuts": 1, "directions": 4, "device": "cpu", "dtype": "float32", "limit": None,
+    "columns": (), "evidence_items": 60, "window": None, "keep_layers": None, "balance": "relation", "prompt": "few-shot",
+    "random_weights": False, "site": "mlp",
+}  # fmt: skip
+"""What a small run has in place of what the docs ask for. Another site and more resamples would make all experiments
+anew; tests/runs does that."""
+EVERYTHING = {"evidence": ("all",), "keep": ("states", "states-cut", "detection")}
+CANADA = {"id": "capital-canada", "question": "What is the capital of Canada?", "subject": "Canada"}
+"""The item that the docs show."""
+
+
+def small_rows() -> list[dict[str, Any]]:
+    """The tests' questions, one of them the docs' own."""
+    found = rows()
+    found[0] |= CANADA
+    return found
+
+
+@dataclass
+class Sandbox:
+    """The folder, and how commands run in it."""
+
+    path: Path
+    model: Path
+    """A tiny model."""
+
+    @cached_property
+    def questions(self) -> Path:
+        """Small questions, under the name of the built-in ones."""
+        return write_questions(self.path / "atlas.jsonl", small_rows())
+
+    @cached_property
+    def base(self) -> Path:
+        """A finished run with everything in it."""
+        with _unpublished():
+            pipeline.run_recipe(self.small(make_recipe(EVERYTHING)), self.path / "base")
+        return self.path / "base"
+
+    def small(self, recipe: Recipe) -> Recipe:
+        """The recipe of a command, with a small model, small questions and small sizes; its choices stay."""
+        here: dict[str, Any] = {
+            "model": str(self.model), "datasets": (f"file:{self.questions}",), "allow_random_weights": False,
+            "keep": EVERYTHING["keep"],  # other states to keep would make half of the run anew
+        }  # fmt: skip
+        kept = {name: value for name, value in recipe.model_dump().items() if name not in (*SIZES, *here)}
+        return make_recipe({**kept, **SIZES, **here})
+
+    def place(self, folder: str | Path) -> Path:
+        """A folder that the docs name, with a copy of the finished run in it if it is not there yet."""
+        there = self.path / folder
+        if not there.exists():
+            there.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copytree(self.base, there)
+        return there
+
+    def invoke(self, words: list[str]) -> None:
+        """Runs `anchorscope` in this process; anything but success fails the test."""
+        done = CliRunner().invoke(app, words)
+        if done.exit_code:
+            raise AssertionError(f"exit code {done.exit_code}: {done.output[-800:]}") from done.exception
+
+    @contextmanager
+    def replaced(self) -> Iterator[None]:
+        """Runs, previews and validations inside are small ones, in this folder."""
+        run, look = pipeline.run_recipe, preview.preview_recipe
+        with pytest.MonkeyPatch.context() as patch, _unpublished():
+            patch.chdir(self.path)
+
+            def small_run(recipe: Recipe, out: Path, **options: Any) -> Path:
+                return run(self.small(recipe), self.place(out), **options | {"fresh": False})
+
+            import anchorscope.api as api
+
+            for module in (pipeline, api):
+                patch.setattr(module, "run_recipe", small_run, raising=False)
+            patch.setattr(preview, "preview_recipe", lambda recipe: look(self.small(recipe)))
+            _small_jobs(patch, self.model)
+            yield
+
+
+@contextmanager
+def _unpublished() -> Iterator[None]:
+    """Figures and pages, which take longer than everything else, are made by other tests."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(publish, "write_all", lambda *_: None)
+        yield
+
+
+def _small_jobs(patch: pytest.MonkeyPatch, model: Path) -> None:
+    """The jobs that are no runs, with few items: their options are parsed before they come here."""
+    from anchorscope.bench import session
+    from anchorscope.detecting import detect as detecting
+    from anchorscope.validation import validate as validating
+    from anchorscope.viewing.server import ViewServer
+
+    bench, fit = session.run_benchmark, detecting.detect
+
+    def small_bench(options: Any, say: Callable[[str], None]) -> dict[str, Any]:
+        ways = ("anchorscope",)  # the others take the time
+        few = {"items": 2, "probe_items": 60, "repeats": 1, "seconds": 0.05, "shared": 4, "own": 12, "new_tokens": 2}
+        return bench(replace(options, model=str(model), device="cpu", dtype="float32", ways=ways, **few), say)
+
+    def small_detect(runs: Any, **options: Any) -> Any:
+        return fit(runs, **options | {"folds": 2, "seeds": 1, "tosses": 1, "resamples": 100, "device": "cpu"})
+
+    def parsed(out: Path, options: Any, **more: Any) -> Path:
+        """A validation takes half a minute, and tests/validation makes one: here its options are read and checked."""
+        assert isinstance(options, validating.Options)
+        return out
+
+    def at_once(server: Any) -> None:
+        raise KeyboardInterrupt  # the server is up; the reader ends it
+
+    patch.setattr(ViewServer, "serve_forever", at_once)
+    patch.setattr(webbrowser, "open", lambda address: True)
+    patch.setattr(session, "run_benchmark", small_bench)
+    patch.setattr(session, "matmul_peak", cache(session.matmul_peak))  # the machine's peak is measured once
+    patch.setattr(detecting, "detect", small_detect)
+    patch.setattr(validating, "validate", parsed)
+    patch.setattr(validating, "read_summary", lambda out: {"summary": []})
+    for name in ("comparison.comparison_page", "detection.detection_page"):
+        patch.setattr(importlib.import_module(f"anchorscope.report.{name}"), "save_all", lambda *_: None)
+
+
+def make_sandbox(folder: Path, model: Path) -> Sandbox:
+    """The folder with the files that the docs name."""
+    box = Sandbox(folder, _livened(model))
+    shutil.copytree(ROOT / "recipes", folder / "recipes")
+    if (ROOT / "examples").is_dir():
+        shutil.copytree(ROOT / "examples", folder / "examples")
+    lines = [f'"{row["question"]}",{row["model_answer"]}' for row in small_rows()[:6]]
+    (folder / "questions.csv").write_text("\n".join(["question,model_answer", *lines]), encoding="utf-8")
+    rest = [f'"{row["question"]}",x,{row["model_answer"]},{json.dumps(row["truthful"])}' for row in small_rows()[:60]]
+    (folder / "supplied.csv").write_text("\n".join(["question,answers,model_answer,truthful", *rest]), encoding="utf-8")
+    return box
+
+
+def _livened(folder: Path) -> Path:
+    """The tiny model on disk, with attention that looks at something."""
+    from transformers import AutoModelForCausalLM
+
+    weights = AutoModelForCausalLM.from_pretrained(folder)
+    liven(weights)
+    weights.save_pretrained(folder)
+    return folder

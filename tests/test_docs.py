@@ -1,0 +1,305 @@
+"""The docs are true: every command and every Python example runs, every link leads somewhere.
+
+Commands run in a sandbox where small things have the docs' names (`doc_sandbox.py`): the options are parsed as they
+stand, then the job is done with a tiny model. What changes the machine or needs what is not here is on a list, with the
+reason, and its names are checked: targets, extras, files, options.
+"""
+
+import ast
+import importlib
+import re
+import runpy
+import sys
+import tomllib
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parent))  # pytest's import mode does not make helper modules importable
+
+from doc_pages import PAGES, ROOT, Block, anchors, blocks, commands, links, name_of, prose  # isort: skip
+from doc_sandbox import Sandbox, make_sandbox  # isort: skip
+
+import typer
+
+from anchorscope.cli.main import app
+
+SHELL, RUN = ("sh", "bash", "shell", "console"), ("python",)
+READ = ("text", "diff", "toml", "csv", "json", "yaml", "bibtex", "html", "tsv", "css", "js")
+"""Languages of blocks that are for reading only."""
+BLOCKS = [block for page in PAGES for block in blocks(page)]
+COMMANDS = [(place, words) for block in BLOCKS if block.language in SHELL for place, words in commands(block)]
+EXAMPLES = [block for block in BLOCKS if block.language in RUN]
+OTHERS_LIBRARIES = {
+    "docs/adapters.md": "lm-polygraph, TruthTorchLM and uqlm live in environments of their own (make adapters)",
+}
+"""Pages whose Python examples need what is not here: compiled, and what they import of ours is imported."""
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+PINS = (ROOT / "constraints.txt").read_text(encoding="utf-8").split()
+MAKEFILE = (ROOT / "Makefile").read_text(encoding="utf-8")
+
+
+@pytest.fixture(scope="module")
+def sandbox(save_tiny: Callable[[str], Path], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sandbox]:
+    box = make_sandbox(tmp_path_factory.mktemp("docs"), save_tiny("llama"))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("ANCHORSCOPE_CACHE", str(box.path / "cache"))
+        assert box.base.is_dir()  # made before runs are replaced by small ones
+        with box.replaced():
+            for name in ("demo", "mine", "small", "large", "llama-3.2-1b", "llama-3.2-3b"):
+                box.place(f"runs/{name}")
+            box.place("results/mine")
+            yield box
+
+
+@pytest.fixture(scope="module")
+def bundles(sandbox: Sandbox) -> None:
+    """Saved detectors, where the docs have them."""
+    sandbox.invoke(["detect", "runs/demo", "--fit-only", "--bundles", "anchor", "--out", "fitted"])
+    for name in ("BUNDLE", "runs/demo/detectors/anchor", "runs/mine-detectors/bundles/anchor"):
+        (sandbox.path / name).parent.mkdir(parents=True, exist_ok=True)
+        if not (sandbox.path / name).exists():
+            (sandbox.path / name).symlink_to(sandbox.path / "fitted" / "anchor", target_is_directory=True)
+
+
+# --- shell ------------------------------------------------------------------------------------------------------------
+
+
+def ours(words: list[str]) -> list[str] | None:
+    """The arguments, if it is our command."""
+    return words[1:] if words[0] in ("anchorscope", ".venv/bin/anchorscope") else None
+
+
+def jobs() -> Iterator[Any]:
+    """Each of our commands once, with the first place where it stands."""
+    seen: dict[tuple[str, ...], str] = {}
+    for place, words in COMMANDS:
+        if (arguments := ours(words)) is not None:
+            seen.setdefault(tuple(arguments), place)
+    for arguments, place in seen.items():
+        yield pytest.param(list(arguments), id=f"{place} {' '.join(arguments)[:60]}")
+
+
+@pytest.mark.parametrize("arguments", list(jobs()))
+def test_every_command_of_ours_runs(arguments: list[str], sandbox: Sandbox, bundles: None) -> None:
+    assert "…" not in " ".join(arguments), "a reader cannot type an ellipsis"
+    if "--install" in arguments:
+        options_exist(arguments)  # it fetches 98 MB; tests/models has it from a file
+        return
+    sandbox.invoke(arguments)
+
+
+def options_exist(arguments: list[str]) -> None:
+    """Every option of a command of ours is one that it knows."""
+    known = typer.main.get_command(app).commands
+    assert arguments[0] in known, arguments[0]
+    names = {name for one in known[arguments[0]].params for name in (*one.opts, *one.secondary_opts)} | {"--help"}
+    for word in arguments[1:]:
+        if word.startswith("--"):
+            assert word.split("=")[0] in names, f"{arguments[0]} has no {word}"
+
+
+def check_make(words: list[str]) -> None:
+    """It installs, tests or builds: the target is there, and so is every variable."""
+    for word in words[1:]:
+        name, is_set, _ = word.partition("=")
+        pattern = rf"^{name} \?=" if is_set else rf"^{name}:"
+        assert re.search(pattern, MAKEFILE, re.M), f"the Makefile has no {name}"
+
+
+def check_pip(words: list[str]) -> None:
+    """It changes the environment: extras exist, versions are the pinned ones, files are there."""
+    assert words[1] in ("install", "download")
+    for flag, value in zip(words, words[1:], strict=False):
+        if flag in ("-c", "--constraint", "-r"):
+            assert (ROOT / value).is_file(), value
+    for word in words[2:]:
+        if extra := re.fullmatch(r"(?:\.|anchorscope)\[([\w,]+)\]", word):
+            assert set(extra[1].split(",")) <= set(PROJECT["optional-dependencies"]), word
+        elif "==" in word:
+            assert word in PINS, f"{word} is not the version that is pinned"
+
+
+def check_python(words: list[str]) -> None:
+    """A benchmark that takes minutes, or our bench: the file or module is there and knows the options."""
+    if words[1] == "-m":
+        module, arguments = words[2], words[3:]
+        text = Path(importlib.import_module(module.removesuffix(".bench")).__file__ or "").read_text(encoding="utf-8")
+        if module == "anchorscope.bench":
+            return options_exist(["bench", *arguments])
+    else:
+        text, arguments = (ROOT / words[1]).read_text(encoding="utf-8"), words[2:]
+    for word in arguments:
+        if word.startswith("--"):
+            assert re.search(rf"[\"']({word}|{word[2:]})[\"']", text), f"{words[1]} does not know {word}"
+
+
+def check_docker(words: list[str]) -> None:
+    """It builds or runs images, which nobody here can: the file is there, and what runs inside is our command."""
+    if words[1] == "build":
+        assert (ROOT / words[words.index("-f") + 1]).is_file()
+    else:
+        image = next(place for place, word in enumerate(words) if re.fullmatch(r"anchorscope(:\w+)?", word))
+        options_exist(words[image + 1 :])
+
+
+def check_ssh(words: list[str]) -> None:
+    """It reaches for another machine: what runs there is our command."""
+    options_exist(words[words.index("anchorscope") + 1 :])
+
+
+def check_uv(words: list[str]) -> None:
+    """It resolves and downloads gigabytes: what it is told to install is this project, and its extras exist."""
+    for flag, value in zip(words, words[1:], strict=False):
+        if flag == "--extra":
+            assert value in PROJECT["optional-dependencies"]
+        elif flag == "--from":
+            assert value == ".", "the package is on no index"
+
+
+OTHER_COMMANDS: dict[str, Callable[[list[str]], None]] = {
+    "make": check_make, "pip": check_pip, "python": check_python, "docker": check_docker, "uv": check_uv,
+    "uvx": check_uv, "ssh": check_ssh,
+}  # fmt: skip
+"""What is not run, and how its words are checked instead; each says why."""
+
+
+def test_every_other_command_names_what_exists() -> None:
+    for place, words in COMMANDS:
+        if ours(words) is None:
+            assert words[0] in OTHER_COMMANDS, f"{place}: {words[0]} is neither run nor on the list"
+            try:
+                OTHER_COMMANDS[words[0]](words)
+            except AssertionError as error:
+                raise AssertionError(f"{place}: {error}") from error
+
+
+def test_our_bench_runs_without_the_command_line_libraries(sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch) -> None:
+    own = [words[3:] for _, words in COMMANDS if words[:3] == ["python", "-m", "anchorscope.bench"]]
+    assert own
+    for arguments in own:
+        monkeypatch.setattr(sys, "argv", ["anchorscope.bench", *arguments])
+        with pytest.raises(SystemExit) as left:
+            runpy.run_module("anchorscope.bench", run_name="__main__")
+        assert left.value.code in (0, None)
+
+
+def test_options_that_prose_names_exist() -> None:
+    """`anchorscope run --keep states` inside a sentence is a promise too."""
+    known = typer.main.get_command(app).commands
+    for page in PAGES:
+        for code in re.findall(r"`(anchorscope [^`]+)`", prose(page)):
+            words = re.sub(r"\s+", " ", code).replace("…", "").split()[1:]
+            if words and words[0] in known:
+                try:
+                    options_exist([word.rstrip(",.;") for word in words])
+                except AssertionError as error:
+                    raise AssertionError(f"{name_of(page)}: {code}: {error}") from error
+
+
+# --- Python -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("block", EXAMPLES, ids=str)
+def test_every_python_example_runs(block: Block, sandbox: Sandbox, bundles: None) -> None:
+    tree = ast.parse(block.text)
+    if block.page in OTHERS_LIBRARIES:
+        for node in ast.walk(tree):
+            if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("anchorscope"):
+                import_or_skip_library(node)
+        return
+    text = block.text.replace("layer=17", "layer=3")  # the tiny model has four layers
+    exec(compile(text, str(block), "exec"), names_of_the_docs(sandbox))  # noqa: S102
+
+
+def import_or_skip_library(node: ast.ImportFrom) -> None:
+    """An adapter's names are in its source; importing it needs the library that it adapts to."""
+    path = ROOT / "src" / Path(*(node.module or "").split(".")).with_suffix(".py")
+    defined = {one.name for one in ast.parse(path.read_text(encoding="utf-8")).body
+               if isinstance(one, ast.ClassDef | ast.FunctionDef)}  # fmt: skip
+    assert {one.name for one in node.names} <= defined
+
+
+def names_of_the_docs(sandbox: Sandbox) -> dict[str, Any]:
+    """What the examples take as given: a loaded model, and scores with labels."""
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    rng = np.random.default_rng(0)
+    return {
+        "anchorscope": importlib.import_module("anchorscope"), "model": AutoModelForCausalLM.from_pretrained(sandbox.model),
+        "tokenizer": AutoTokenizer.from_pretrained(sandbox.model),
+        "probability": rng.random(40), "truthful": np.arange(40) % 2 == 0, "weights": np.ones(40),
+    }  # fmt: skip
+
+
+# --- pages ------------------------------------------------------------------------------------------------------------
+
+
+def test_every_block_has_a_language_that_is_run_or_read() -> None:
+    for block in BLOCKS:
+        assert block.language in (*SHELL, *RUN, *READ), f"{block}: {block.language}"
+
+
+@pytest.fixture(scope="module")
+def staged(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The pages of the site, with those that are made from the code."""
+    sys.path.insert(0, str(ROOT / "tools"))
+    try:
+        site = importlib.import_module("docs_site")
+    finally:
+        sys.path.pop(0)
+    return Path(site.stage(tmp_path_factory.mktemp("site") / "docs"))
+
+
+def check_links(page: Path, root: Path) -> None:
+    """Every relative link of a page leads to a file, and its anchor to a heading there."""
+    for target in links(page):
+        path, _, anchor = target.partition("#")
+        if "://" in target or target.startswith("mailto:"):
+            continue
+        there = (page.parent / path).resolve() if path else page
+        told = f"{page.relative_to(root)}: {target}"
+        assert there.exists(), told
+        if anchor and there.suffix == ".md":
+            assert anchor in anchors(there), told
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_every_link_of_the_repository_leads_somewhere(page: Path) -> None:
+    check_links(page, ROOT)
+
+
+def test_every_link_of_the_site_leads_somewhere(staged: Path) -> None:
+    for page in sorted(staged.rglob("*.md")):
+        check_links(page, staged)
+
+
+def test_the_site_lists_every_page_once(staged: Path) -> None:
+    text = (ROOT / "mkdocs.yml").read_text(encoding="utf-8")
+    listed = re.findall(r"^ +- [^:\n]+: (\S+\.md)$", text, re.M)
+    assert len(listed) == len(set(listed))
+    assert set(listed) == {page.relative_to(staged).as_posix() for page in staged.rglob("*.md")}
+
+
+def test_the_reference_is_made_from_the_code(staged: Path) -> None:
+    from anchorscope.recipe import Recipe
+
+    told = (staged / "reference" / "commands.md").read_text(encoding="utf-8")
+    for name, command in typer.main.get_command(app).commands.items():
+        assert f"## anchorscope {name}\n" in told
+        for one in command.params:
+            assert getattr(one, "hidden", False) or f"`{one.opts[0]}`" in told or one.opts[0] == one.name, one.name
+    options = (staged / "reference" / "recipe.md").read_text(encoding="utf-8")
+    assert all(f"| `{name}` |" in options for name in Recipe.model_fields)
+    import anchorscope
+
+    names = (staged / "reference" / "python.md").read_text(encoding="utf-8")
+    assert all(f"## anchorscope.{name}\n" in names for name in anchorscope.__all__)
+
+
+def test_pictures_and_live_pages_are_small() -> None:
+    for path in (ROOT / "docs").rglob("*"):
+        assert path.is_dir() or path.stat().st_size < 3_000_000, path
