@@ -175,7 +175,11 @@ function legendKeys(plan, panels) {
 function captionOf(plan, view, series) {
   const words = plan.menus.map((menu) => menu.options.find(([value]) => value === view[menu.name])?.[2]);
   const few = series.some((one) => one.few) ? "Dotted without a band: fewer than 10 groups of items. " : "";
-  return `Shown: ${words.filter(Boolean).join("; ")}. ${few}${plan.note}`.trim();
+  const [low, high] = plan.axis.range;
+  const leaves = series.some(({ values }) => values.some((value) => value !== null && (value < low || value > high)));
+  const why = plan.beyond ? `: ${plan.beyond}` : "";
+  const beyond = leaves ? `▴ ▾ at the edge: the line goes on beyond the axis${why}. ` : "";
+  return `Shown: ${words.filter(Boolean).join("; ")}. ${few}${beyond}${plan.note}`.trim();
 }
 
 /** Panels in a row: rows of equal length where that can be, at most three. */
