@@ -47,8 +47,6 @@ class Section:
     answer: str = ""
     """What came out, in one sentence; among others, a section with one is folded behind it."""
     verdict: Verdict | None = None
-    short: Tables = ()
-    """Of a section with an answer: the one table of the plain-text page."""
     docs: str = ""
     """The page of the docs that says how it is computed."""
     asked: Sequence[Any] = ()

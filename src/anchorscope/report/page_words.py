@@ -3,9 +3,10 @@
 import polars as pl
 
 from anchorscope.report.findings import Findings, nested_auc, summary_of
-from anchorscope.report.palette import A_ANCHORED, GROUPS, Q_ANCHORED, display_name
+from anchorscope.report.palette import GROUPS, Q_ANCHORED, display_name
 from anchorscope.report.shares import share_layer
-from anchorscope.report.wording import MISSING, count, listing, number, points, short_percent
+from anchorscope.report.verdicts import LABEL_SORTING
+from anchorscope.report.wording import MISSING, count, listing, number, points, short_percent, spanned
 from anchorscope.stats.estimate import Estimate
 
 WRONG_LABELS = 0.04
@@ -28,24 +29,32 @@ def run_line(findings: Findings) -> str:
     return f"{opening}; {count(used)} are used, {count(true)} of them true. {place}."
 
 
-def chart_words(findings: Findings) -> list[tuple[str, str]]:
-    """Per dataset, its name and what the drawn ΔP lines say at one layer, with what that is worth."""
-    return [(display_name(dataset), _of_chart(findings, dataset)) for dataset in findings.datasets]
+def chart_words(findings: Findings) -> str:
+    """What the drawn ΔP lines say at the tested layer, and what the paper's rule is worth here."""
+    told, true = [], {}
+    for dataset in findings.datasets:
+        layer = share_layer(findings, dataset)
+        q, a = (drawn_at(findings, dataset, "plain", group, layer) for group in GROUPS)
+        name = f"{display_name(dataset)} " if len(findings.datasets) > 1 else ""
+        told.append(f"{name}{points(q)} and {points(a)} (layer {layer})")
+        shares = [_summary(findings, dataset, "true_share", group=group) for group in GROUPS]
+        if shares[0] and shares[1]:
+            true[dataset] = (shares[0], shares[1])
+    lines = f"The lines of Q- and A-Anchored answers lie at {'; '.join(told)}."
+    return " ".join(filter(None, (lines, _confounded(findings, true))))
 
 
-def _of_chart(findings: Findings, dataset: str) -> str:
-    layer = share_layer(findings, dataset)
-    q, a = (drawn_at(findings, dataset, "plain", group, layer) for group in GROUPS)
-    true = [summary_of(findings, dataset, "true_share", assignment="plain", intervention="knockout", group=group)
-            for group in (Q_ANCHORED, A_ANCHORED)]  # fmt: skip
-    told = f"at layer {layer} the lines lie at {points(q)} (Q-Anchored) and {points(a)} (A-Anchored)."
-    if not all(true):
-        return told
-    q_true, a_true = (short_percent(one) for one in true)
-    gap = (true[0].value if true[0] else 0.0) - (true[1].value if true[1] else 0.0)
-    confounded = "The original rule is confounded: " if gap > 0.5 else ""
-    answers = f"{q_true} of its Q-Anchored answers are true, {a_true} of its A-Anchored ones."
-    return f"{told} {confounded}{answers if confounded else answers[:1].upper() + answers[1:]}"
+def _confounded(findings: Findings, true: dict[str, tuple[Estimate, Estimate]]) -> str:
+    """How far the plain groups are the true and the false answers under another name."""
+    sorted_by_label = [name for name, (q, a) in true.items() if q.value - a.value > LABEL_SORTING]
+    if not true:
+        return ""
+    named = sorted_by_label or list(true)
+    spans = [spanned((true[name][place].value for name in named), lambda value: f"{number(100 * value, 0)}\u00a0%")
+             for place in (0, 1)]  # fmt: skip
+    where = f" on {listing([display_name(name) for name in named])}" if len(findings.datasets) > 1 else ""
+    opening = f"The original rule is confounded{where}:" if sorted_by_label else f"Under the original rule{where}"
+    return f"{opening} {spans[0]} of its Q-Anchored answers are true, {spans[1]} of its A-Anchored ones."
 
 
 def drawn_at(findings: Findings, dataset: str, rule: str, group: str, layer: int | None) -> Estimate | None:
@@ -84,19 +93,19 @@ def label_words(findings: Findings) -> str:
     return f"{start}; Λ is a ratio and hardly moves."
 
 
-def shift_words(findings: Findings) -> list[tuple[str, str]]:
-    """Per dataset, how far the cut moves all verdicts one way."""
+def shift_words(findings: Findings) -> str:
+    """How far the cut moves all verdicts one way, and what is left without that."""
     told = []
     for dataset in findings.datasets:
         before, after = (_summary(findings, dataset, f"mean_probability_{when}") for when in ("before", "after"))
         flips, shuffled = (_summary(findings, dataset, name, "corrected", Q_ANCHORED)
                            for name in ("group_share", "null_share"))  # fmt: skip
-        told.append((display_name(dataset), (
-            f'the cut takes the mean probability of "true" from {_number(before)} to {_number(after)}. With that '
-            f"shift taken out, {short_percent(flips)} of the items flip; with shuffled scores "
-            f"{short_percent(shuffled)} would."
-        )))  # fmt: skip
-    return told
+        name = f"{display_name(dataset)} " if len(findings.datasets) > 1 else ""
+        told.append((f"{name}{_number(before)} to {_number(after)}",
+                     f"{name}{short_percent(flips)} ({short_percent(shuffled)})"))  # fmt: skip
+    moved, left = (", ".join(part) for part in zip(*told, strict=True))
+    return (f'The cut takes the mean probability of "true" from {moved}. With that shift taken out, so many items flip '
+            f"(and would with shuffled scores): {left}.")  # fmt: skip
 
 
 def _summary(

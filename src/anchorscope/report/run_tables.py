@@ -1,11 +1,12 @@
 """The tables of a run's page, as plain text in cells: both templates (HTML and Markdown) draw the same ones."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import polars as pl
 
 from anchorscope.report.assignment_rules import RULES, rules_of
+from anchorscope.report.card_tiles import MARKS
 from anchorscope.report.charts.delta_p import shift_title
 from anchorscope.report.charts.line_chart import drawable
 from anchorscope.report.findings import Findings, auc_of, nested_auc, summary_of
@@ -13,7 +14,8 @@ from anchorscope.report.looks import BASELINES
 from anchorscope.report.page_words import drawn_at
 from anchorscope.report.palette import GROUPS, Q_ANCHORED, display_name
 from anchorscope.report.shares import share_layer
-from anchorscope.report.wording import MISSING, Table, count, estimate, number, percent, points
+from anchorscope.report.statements.statement import Reading, short_number
+from anchorscope.report.wording import MISSING, NOTHING, Table, count, estimate, number, percent, points
 from anchorscope.stats.estimate import Estimate
 
 _COUNTS = {
@@ -185,3 +187,19 @@ _DETECTORS: dict[str, Callable[[Findings, str], Estimate | None]] = {
     "probe": lambda findings, dataset: nested_auc(findings, dataset),
     "probe and confidence": lambda findings, dataset: nested_auc(findings, dataset, kind="nested+confidence"),
 }
+
+
+def statements_table(findings: Findings, readings: Sequence[Reading]) -> Table:
+    """Of several datasets: a line per statement, with each dataset's verdict and number."""
+    rows: dict[tuple[str | None, str], dict[str, Reading]] = {}
+    for one in readings:
+        if one["dataset"] is not None:
+            rows.setdefault((one["assignment"], one["claim"]), {})[one["dataset"]] = one
+    told = []
+    for (rule, _), found in rows.items():
+        first = next(iter(found.values()))
+        what = first["statement"] + (f" ({RULES[rule]})" if rule else "")
+        cells = (f"{MARKS[found[name]['verdict']]} {short_number(found[name])}" if name in found else NOTHING
+                 for name in findings.datasets)  # fmt: skip
+        told.append((what[:1].upper() + what[1:], *cells))
+    return Table(("", *map(display_name, findings.datasets)), tuple(told))

@@ -170,7 +170,7 @@ def test_an_answer_names_the_datasets_that_decide_it():
     raised = rows.with_columns(pl.col(name) + high for name in ("value", "ci_low", "ci_high"))
     (section,) = experiment_sections(replace(only(run, "wordings"), experiments=raised))
     assert "(TriviaQA: 0.45 [0.36, 0.54], n = 120; HotpotQA: 0.45 [0.36, 0.54], n = 120; 2 more)" in section.answer
-    assert section.short[0][1].rows[0][:4] == ("PopQA", "share of an item", "all answers", "0.85 [0.76, 0.94]")
+    assert section.tables[0][1].rows[0][:4] == ("PopQA", "share of an item", "all answers", "0.85 [0.76, 0.94]")
 
 
 def test_a_line_that_only_counts_items_is_left_out(further):

@@ -46,9 +46,8 @@ class SectionSpec:
             return None
         answer, verdict = self.answer.give(findings, rows)
         tables = filled(*((spec.title, spec.table(findings, rows)) for spec in self.tables))
-        short = filled(*((spec.title, spec.short(findings, rows)) for spec in self.tables))[:1]
         docs = self.docs or f"evidence/{self.slug}.md"
-        return Section(self.slug, self.title, (self.asks, self.careful), tables, figures, answer, verdict, short, docs)
+        return Section(self.slug, self.title, (self.asks, self.careful), tables, figures, answer, verdict, docs)
 
 
 def section_specs() -> list[SectionSpec]:
@@ -80,6 +79,6 @@ def unavailable_section(findings: Findings) -> Section | None:
     rows = tuple((display_name(dataset), experiment, reason) for dataset, experiment, reason in told.iter_rows())
     if not rows:
         return None
-    text = ("What was asked for and cannot be said on this model and these questions, each with its reason.",)
+    answer = f"{len(rows)} things cannot be said on this model and these questions, each for its reason."
     table = Table(("dataset", "experiment", "reason"), rows, 3)
-    return Section("unavailable", "Not available", text, filled(("", table)))
+    return Section("unavailable", "Not available", (), filled(("", table)), answer=answer)

@@ -12,7 +12,7 @@ from typing import Any
 import polars as pl
 
 from anchorscope.report.assignment_rules import RULES
-from anchorscope.report.experiments.experiment_rows import TRUTHS, estimate_of, headline, present, select
+from anchorscope.report.experiments.experiment_rows import TRUTHS, estimate_of, present, select
 from anchorscope.report.findings import Findings
 from anchorscope.report.palette import GROUPS, display_name
 from anchorscope.report.wording import NOTHING, Show, Table, count, p_value_cell, plain
@@ -65,11 +65,6 @@ class TableSpec:
             if told != {NOTHING}:
                 lines.append((*words, *cells))
         return Table((*(key.head for key in keys), *(head for head, _ in self.columns)), tuple(lines), len(keys))
-
-
-    def short(self, findings: Findings, rows: Rows) -> Table:
-        """The same under one rule, where it has lines of several: for a page that is read as plain text."""
-        return self.table(findings, headline(rows) if RULE in self.keys else rows)
 
 
 def _lines(rows: Rows, keys: Sequence[Key]) -> Iterator[tuple[tuple[str, ...], Rows]]:
