@@ -3,7 +3,6 @@
 import json
 import sys
 from collections.abc import Callable
-from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -43,15 +42,15 @@ def model_folder(save_tiny: Callable[[str], Path]) -> Path:
 
 
 def run(
-    folder: Path, model: Path | str, chosen: list[dict[str, Any]] | None = None, figures: bool = False, **options: Any
+    folder: Path, model: Path | str, chosen: list[dict[str, Any]] | None = None, figure: str = "", **options: Any
 ) -> Path:
     questions = write_questions(folder / "facts.jsonl", chosen)
-    return finish(quick_options(questions, model=str(model), **options), folder / "run", figures)
+    return finish(quick_options(questions, model=str(model), **options), folder / "run", figure)
 
 
-def finish(options: dict[str, Any], out: Path, figures: bool = False) -> Path:
-    """A run to its end, with printed figures where one is looked at."""
-    with nullcontext() if figures else unprinted():
+def finish(options: dict[str, Any], out: Path, figure: str = "") -> Path:
+    """A run to its end; of its figures the one that is looked at is printed."""
+    with unprinted(figure):
         return run_recipe(make_recipe(options), out)
 
 
@@ -70,7 +69,7 @@ def test_other_choices_of_words_give_curves_a_figure_and_a_table(model_folder: P
     chosen = rows()
     for row in chosen[:12]:  # these questions say nothing but their subject, so the property cannot be cut in them
         row["exact_question"] = [row["subject"]]
-    out = run(tmp_path, model_folder, chosen, figures=True, evidence=("exact-tokens",))
+    out = run(tmp_path, model_folder, chosen, figure="exact_tokens", evidence=("exact-tokens",))
     effects = pl.read_parquet(out / "effects.parquet")
     ran = dict(effects.group_by("intervention").agg(pl.col("item_id").n_unique()).iter_rows())
     controls = {"random": 80, "random-mass": 80, "none": 80}
@@ -184,7 +183,7 @@ needs_tokenizer = pytest.mark.skipif(installed_path("smollm2-135m") is None, rea
 def test_random_weights_are_refused_unless_allowed_and_marked_everywhere(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"random weights and knows nothing.*--allow-random-weights"):
         run(tmp_path, "shape:llama-3.2-1b/64")
-    out = run(tmp_path, "shape:llama-3.2-1b/64", figures=True, allow_random_weights=True)
+    out = run(tmp_path, "shape:llama-3.2-1b/64", figure="delta_p", allow_random_weights=True)
     mark = "RANDOM WEIGHTS"
     assert mark in manifest(out)["model"]["name"]
     assert mark in manifest(out)["warnings"][0]

@@ -18,6 +18,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 sys.path.insert(0, str(Path(__file__).parent))  # pytest's import mode does not make helper modules importable
 
 from small_facts import liven, quick_options, rows, unlabelled, write_questions  # isort: skip
+from unprinted import unprinted  # isort: skip
 from whole_runs import Stop, files_of, quick, same_kernels, stopping, tables_of, watching  # isort: skip
 
 from anchorscope.artefacts import publish, run_folder
@@ -82,7 +83,8 @@ def recipe(model_folder: Path, questions: Path) -> Recipe:
 def out(recipe: Recipe, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """One run with everything, chart and report included."""
     same_kernels()
-    return run_recipe(recipe, tmp_path_factory.mktemp("whole") / "run")
+    with unprinted("delta_p"):
+        return run_recipe(recipe, tmp_path_factory.mktemp("whole") / "run")
 
 
 @pytest.fixture(scope="module")

@@ -1,7 +1,7 @@
 """Whole runs whose figures are drawn and not printed: PNG, SVG and PDF of each take most of a small run's time.
 
-Every figure is still made from the run's own numbers and drawn, and the page is written, without pictures. For tests of
-runs that open no picture. Imported by putting this folder on `sys.path`.
+Every figure is still made from the run's own numbers and drawn, and the page is written. For tests of runs that open no
+picture, or one of many. Imported by putting this folder on `sys.path`.
 """
 
 from collections.abc import Iterator, Sequence
@@ -15,15 +15,18 @@ from anchorscope.report import render
 from anchorscope.report.charts.display import Display
 
 
-def _draw(figures: Sequence[Display], out: Path, progress: Progress) -> None:
-    for figure in figures:
-        figure.plot()
-        progress.advance(1)
-
-
 @contextmanager
-def unprinted() -> Iterator[None]:
-    """The figures of runs inside are drawn and not printed."""
+def unprinted(*printed: str) -> Iterator[None]:
+    """The figures of runs inside are drawn and not printed, but for those that are named."""
+
+    def draw(figures: Sequence[Display], out: Path, progress: Progress) -> None:
+        for figure in figures:
+            if figure.name in printed:
+                figure.save(out)
+            else:
+                figure.plot()
+            progress.advance(1)
+
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(render, "save_all", _draw)
+        patch.setattr(render, "save_all", draw)
         yield

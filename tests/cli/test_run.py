@@ -19,6 +19,7 @@ from typer.testing import CliRunner
 sys.path.insert(0, str(Path(__file__).parents[1]))  # pytest's import mode does not make helper modules importable
 
 from small_facts import unlabelled, write_questions  # isort: skip
+from unprinted import unprinted  # isort: skip
 
 from anchorscope import pipeline
 from anchorscope.artefacts import publish
@@ -70,7 +71,8 @@ def mistake(*arguments: object) -> str:
 def finished(model: Path, questions: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Result]:
     """One run from the command line, with --json."""
     out = tmp_path_factory.mktemp("runs") / "run"
-    return out, run("--model", model, "--dataset", f"file:{questions}", "--out", out, *QUICK, "--json")
+    with unprinted("delta_p"):
+        return out, run("--model", model, "--dataset", f"file:{questions}", "--out", out, *QUICK, "--json")
 
 
 # What is printed.

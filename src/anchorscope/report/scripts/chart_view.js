@@ -152,9 +152,11 @@ function legendEntries(plan, series, hidden) {
   const order = Object.keys(plan.looks);
   for (const one of [...series].sort((a, b) => order.indexOf(a.id) - order.indexOf(b.id))) {
     if (entries.has(one.entry)) continue;
-    const several = series.filter((line) => line.entry === one.entry && line.record.run).length > 1;
+    const alike = series.filter((line) => line.entry === one.entry);
+    const several = alike.filter((line) => line.record.run).length > 1;
+    const colour = alike.every((line) => line.colour === one.colour) ? one.colour : "var(--ink)";
     entries.set(one.entry, {
-      ...one, id: one.entry, name: one.bundle || one.name, note: several ? "" : one.note,
+      ...one, colour, id: one.entry, name: one.bundle || one.name, note: several ? "" : one.note,
       shown: !hidden.has(one.entry), alone: !one.quiet,
       items: !one.quiet && hasExplorer() && one.record.group ? one.record : null,
     });
