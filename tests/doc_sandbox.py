@@ -1,8 +1,8 @@
 """A folder in which the commands of the docs run for real, with small things under the names that the docs use.
 
 One finished run of a tiny model on 84 questions, with every experiment and with what detectors read, stands for every
-`runs/…`; a command that runs into a folder goes on with a copy of it, so that only what differs is done. The options of a
-command are parsed and checked as they stand; then model, questions and sizes are replaced by small ones. Imported by
+`runs/…`; a command that runs into a folder goes on with a copy of it, so that only what differs is done. The options of
+a command are parsed and checked as they stand; then model, questions and sizes are replaced by small ones. Imported by
 putting this folder on `sys.path`.
 """
 
@@ -18,23 +18,24 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from small_facts import liven, rows, write_questions
 from typer.testing import CliRunner
 
 from anchorscope import pipeline, preview
 from anchorscope.artefacts import publish
 from anchorscope.cli.main import app
 from anchorscope.recipe import Recipe, make_recipe
+from small_facts import liven, rows, write_questions
 
 ROOT = Path(__file__).parents[1]
 SIZES: dict[str, Any] = {
     "bootstrap": 100, "folds": 3, "random_cuts": 1, "directions": 4, "device": "cpu", "dtype": "float32", "limit": None,
-    "columns": (), "evidence_items": 60, "window": None, "keep_layers": None, "balance": "relation", "prompt": "few-shot",
-    "random_weights": False, "site": "mlp",
+    "columns": (), "evidence_items": 60, "window": None, "keep_layers": None, "balance": "relation",
+    "prompt": "few-shot", "random_weights": False, "site": "mlp",
 }  # fmt: skip
 """What a small run has in place of what the docs ask for. Another site and more resamples would make all experiments
 anew; tests/runs does that."""
 EVERYTHING = {"evidence": ("all",), "keep": ("states", "states-cut", "detection")}
+FEW_DETECTORS = ("confidence", "probe", "probe+confidence", "anchor")
 CANADA = {"id": "capital-canada", "question": "What is the capital of Canada?", "subject": "Canada"}
 """The item that the docs show."""
 
@@ -131,7 +132,8 @@ def _small_jobs(patch: pytest.MonkeyPatch, model: Path) -> None:
         return bench(replace(options, model=str(model), device="cpu", dtype="float32", ways=ways, **few), say)
 
     def small_detect(runs: Any, **options: Any) -> Any:
-        return fit(runs, **options | {"folds": 2, "seeds": 1, "tosses": 1, "resamples": 100, "device": "cpu"})
+        few = {"folds": 2, "seeds": 1, "tosses": 1, "resamples": 100, "device": "cpu", "detectors": FEW_DETECTORS}
+        return fit(runs, **options | few)
 
     def parsed(out: Path, options: Any, **more: Any) -> Path:
         """A validation takes half a minute, and tests/validation makes one: here its options are read and checked."""

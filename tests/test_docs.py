@@ -1,8 +1,8 @@
-"""The docs are true: every command and every Python example runs, every link leads somewhere.
+"""The docs are true: every command and every Python example on every page runs.
 
-Commands run in a sandbox where small things have the docs' names (`doc_sandbox.py`): the options are parsed as they
-stand, then the job is done with a tiny model. What changes the machine or needs what is not here is on a list, with the
-reason, and its names are checked: targets, extras, files, options.
+Commands run in this process (CliRunner), in a sandbox where small things have the docs' names (`doc_sandbox.py`):
+options are parsed as they stand, then the job is done with a tiny model. What changes the machine or needs what is not
+here is on a list, with the reason, and its names are checked: targets, extras, files, options.
 """
 
 import ast
@@ -12,6 +12,7 @@ import runpy
 import sys
 import tomllib
 from collections.abc import Callable, Iterator
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))  # pytest's import mode does not make helper modules importable
 
-from doc_pages import PAGES, ROOT, Block, anchors, blocks, commands, links, name_of, prose  # isort: skip
+from doc_pages import PAGES, ROOT, Block, blocks, commands, name_of, prose  # isort: skip
 from doc_sandbox import Sandbox, make_sandbox  # isort: skip
 
 import typer
@@ -113,7 +114,7 @@ def check_make(words: list[str]) -> None:
 def check_pip(words: list[str]) -> None:
     """It changes the environment: extras exist, versions are the pinned ones, files are there."""
     assert words[1] in ("install", "download")
-    for flag, value in zip(words, words[1:], strict=False):
+    for flag, value in pairwise(words):
         if flag in ("-c", "--constraint", "-r"):
             assert (ROOT / value).is_file(), value
     for word in words[2:]:
@@ -153,7 +154,7 @@ def check_ssh(words: list[str]) -> None:
 
 def check_uv(words: list[str]) -> None:
     """It resolves and downloads gigabytes: what it is told to install is this project, and its extras exist."""
-    for flag, value in zip(words, words[1:], strict=False):
+    for flag, value in pairwise(words):
         if flag == "--extra":
             assert value in PROJECT["optional-dependencies"]
         elif flag == "--from":
@@ -212,7 +213,7 @@ def test_every_python_example_runs(block: Block, sandbox: Sandbox, bundles: None
                 import_or_skip_library(node)
         return
     text = block.text.replace("layer=17", "layer=3")  # the tiny model has four layers
-    exec(compile(text, str(block), "exec"), names_of_the_docs(sandbox))  # noqa: S102
+    exec(compile(text, str(block), "exec"), names_of_the_docs(sandbox))
 
 
 def import_or_skip_library(node: ast.ImportFrom) -> None:
@@ -229,77 +230,13 @@ def names_of_the_docs(sandbox: Sandbox) -> dict[str, Any]:
 
     rng = np.random.default_rng(0)
     return {
-        "anchorscope": importlib.import_module("anchorscope"), "model": AutoModelForCausalLM.from_pretrained(sandbox.model),
+        "anchorscope": importlib.import_module("anchorscope"),
+        "model": AutoModelForCausalLM.from_pretrained(sandbox.model),
         "tokenizer": AutoTokenizer.from_pretrained(sandbox.model),
         "probability": rng.random(40), "truthful": np.arange(40) % 2 == 0, "weights": np.ones(40),
     }  # fmt: skip
 
 
-# --- pages ------------------------------------------------------------------------------------------------------------
-
-
 def test_every_block_has_a_language_that_is_run_or_read() -> None:
     for block in BLOCKS:
         assert block.language in (*SHELL, *RUN, *READ), f"{block}: {block.language}"
-
-
-@pytest.fixture(scope="module")
-def staged(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The pages of the site, with those that are made from the code."""
-    sys.path.insert(0, str(ROOT / "tools"))
-    try:
-        site = importlib.import_module("docs_site")
-    finally:
-        sys.path.pop(0)
-    return Path(site.stage(tmp_path_factory.mktemp("site") / "docs"))
-
-
-def check_links(page: Path, root: Path) -> None:
-    """Every relative link of a page leads to a file, and its anchor to a heading there."""
-    for target in links(page):
-        path, _, anchor = target.partition("#")
-        if "://" in target or target.startswith("mailto:"):
-            continue
-        there = (page.parent / path).resolve() if path else page
-        told = f"{page.relative_to(root)}: {target}"
-        assert there.exists(), told
-        if anchor and there.suffix == ".md":
-            assert anchor in anchors(there), told
-
-
-@pytest.mark.parametrize("page", PAGES, ids=name_of)
-def test_every_link_of_the_repository_leads_somewhere(page: Path) -> None:
-    check_links(page, ROOT)
-
-
-def test_every_link_of_the_site_leads_somewhere(staged: Path) -> None:
-    for page in sorted(staged.rglob("*.md")):
-        check_links(page, staged)
-
-
-def test_the_site_lists_every_page_once(staged: Path) -> None:
-    text = (ROOT / "mkdocs.yml").read_text(encoding="utf-8")
-    listed = re.findall(r"^ +- [^:\n]+: (\S+\.md)$", text, re.M)
-    assert len(listed) == len(set(listed))
-    assert set(listed) == {page.relative_to(staged).as_posix() for page in staged.rglob("*.md")}
-
-
-def test_the_reference_is_made_from_the_code(staged: Path) -> None:
-    from anchorscope.recipe import Recipe
-
-    told = (staged / "reference" / "commands.md").read_text(encoding="utf-8")
-    for name, command in typer.main.get_command(app).commands.items():
-        assert f"## anchorscope {name}\n" in told
-        for one in command.params:
-            assert getattr(one, "hidden", False) or f"`{one.opts[0]}`" in told or one.opts[0] == one.name, one.name
-    options = (staged / "reference" / "recipe.md").read_text(encoding="utf-8")
-    assert all(f"| `{name}` |" in options for name in Recipe.model_fields)
-    import anchorscope
-
-    names = (staged / "reference" / "python.md").read_text(encoding="utf-8")
-    assert all(f"## anchorscope.{name}\n" in names for name in anchorscope.__all__)
-
-
-def test_pictures_and_live_pages_are_small() -> None:
-    for path in (ROOT / "docs").rglob("*"):
-        assert path.is_dir() or path.stat().st_size < 3_000_000, path

@@ -1,4 +1,4 @@
-"""What a stranger sees first: a short README, a citation, a changelog, and files for other machines that agree with ours."""
+"""What a stranger sees first: a short README, a citation, a changelog, files for other machines that fit ours."""
 
 import re
 import tomllib

@@ -98,8 +98,8 @@ def recipe() -> str:
 
     lines = [
         MADE + "# Recipe options\n",
-        "A recipe is a TOML file with any of these; `anchorscope run RECIPE.toml` runs it, and an option on the command "
-        "line (with `-` for `_`; `datasets` is `--dataset`) wins over it. Every run folder has its own `recipe.toml`.\n",
+        "A recipe is a TOML file with any of these; `anchorscope run RECIPE.toml` runs it, and an option on the "
+        "command line (with `-` for `_`; `datasets` is `--dataset`) wins over it. Every run folder has its own.\n",
     ]
     rows = []
     for name, field in Recipe.model_fields.items():

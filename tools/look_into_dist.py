@@ -1,7 +1,7 @@
 """What a wheel and an sdist must hold, and must not: `python tools/look_into_dist.py dist`.
 
-Every file of the package that git knows is in both, templates, scripts, the atlas and the planted weights among them; the
-sdist builds the same wheel again, so it has the project's files too; neither has caches, runs or tests' leftovers.
+Every file of the package that git knows is in both, templates, scripts, the atlas and the planted weights among them;
+the sdist builds the same wheel again, so it has the project's files too; neither has caches, runs or leftovers.
 """
 
 import subprocess

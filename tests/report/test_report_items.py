@@ -242,4 +242,4 @@ def test_six_thousand_items_fit_into_a_page(layers, interventions):
     )
     data = item_data(whole)
     assert (len(data["items"]["id"]), data["all_curves"]) == (n, True)
-    assert len(embedded_json(data).encode()) < 13_000_000
+    assert len(embedded_json(data).encode()) < 12_000_000

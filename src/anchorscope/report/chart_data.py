@@ -119,8 +119,7 @@ def share_chart(
         "cs" if titles else "qs", "share", "Question share Λ per layer",
         Axis("Question share Λ", LOWEST, HIGHEST, 0.0, 2), SCORE_SCALE, menus, share_looks(datasets), panels,
         mark_words="layer that is tested", point_words="quoted in the text", file="question_share", relative=relative,
-        note="▴ and ▾ at the edge: the line goes on beyond the axis; there, and in gaps, there is too little evidence "
-        "to divide by.",
+        beyond="there, and in gaps, there is too little evidence to divide by",
     )  # fmt: skip
 
 

@@ -133,7 +133,10 @@ def share_looks(datasets: Sequence[str]) -> dict[str, Look]:
         for number, dataset in enumerate(datasets):
             about = {"dataset": dataset, "intervention": cut, "group": "all"}
             name = f"{entry} ({display_name(dataset)})"
-            looks[f"{cut}{number}"] = replace(CONTROL_LOOKS[cut], name=name, entry=entry, about=about)
+            look = replace(CONTROL_LOOKS[cut], name=name, entry=entry, about=about)
+            if cut == "random" and len(datasets) > 1:  # the control that says most: beside its own line
+                look = replace(look, colour=dataset_styles(datasets)[dataset].q_colour)
+            looks[f"{cut}{number}"] = look
     return looks
 
 

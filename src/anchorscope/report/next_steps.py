@@ -38,8 +38,12 @@ def _layers_to_leave_out(observations: Sequence[Reading]) -> list[str]:
     """Where random words do as much as the key words, a line says nothing about the key words."""
     lines = {"random_small": "ΔP", "share_random_small": "Λ", "share_random_mass_small": "Λ"}
     failing: dict[str, set[int]] = {}
+    datasets = set()
     for one in observations:
         if one["claim"] in lines and one["key"] and one["failing_layers"]:
             failing.setdefault(lines[one["claim"]], set()).update(one["failing_layers"])
+            datasets.add(one["dataset"])
+    if len(datasets) > 1:
+        return ["Read nothing into the layers where random words do as much: “Can I trust it?” names them."]
     return [f"Read nothing into {line} at {layer_names(tuple(layers))}: random words do much of the same there."
             for line, layers in failing.items()]  # fmt: skip

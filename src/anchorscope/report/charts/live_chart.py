@@ -96,6 +96,8 @@ class LiveChart:
     """What the ringed points are."""
     note: str = ""
     """Said under the chart, whatever is chosen."""
+    beyond: str = ""
+    """What it means that a line leaves the axis; said where one does."""
     file: str = ""
     relative: bool = False
     """Whether x runs from 0 to 1 at first."""
@@ -110,7 +112,7 @@ class LiveChart:
             "axis": axis, "scale": self.scale, "menus": [menu.record() for menu in self.menus],
             "looks": {name: look.record() for name, look in self.looks.items() if name in used},
             "panels": [dict(panel.__dict__) for panel in self.panels], "mark_words": self.mark_words,
-            "point_words": self.point_words, "note": self.note, "relative": self.relative,
+            "point_words": self.point_words, "note": self.note, "beyond": self.beyond, "relative": self.relative,
         }  # fmt: skip
 
 

@@ -23,7 +23,8 @@ def answer(compared: Compared, across: Sequence[Reading], cards: Mapping[str, An
     share, random = (_key(across, name) for name in ("share_tested", "share_random"))
     if share is None or not share["values"]:
         told = [run for run in compared.runs if has_shares(run) and not run.random_weights]
-        return " ".join(f"{run.model}: {cards[run.model].sentence}" for run in told) or NOT_MEASURED
+        whose = {run.model: f"{run.model}: " if len(compared.runs) > 1 else "" for run in told}
+        return " ".join(f"{named}{cards[model].sentence}" for model, named in whose.items()) or NOT_MEASURED
     taken = [f" (random words: {_shown(one['value'])})" for one in random["values"]] if random else []
     needs = " of the probe's evidence needs the question's key words"
     named = [f"{_shown(one['value'])}{_ends(one)}{'' if place else needs} in {one['run']}{''.join(taken[place:][:1])}"

@@ -31,7 +31,6 @@ from anchorscope.report.shares import has_shares, share_rows
 _NUMBERS = ("layer", "relative_depth", "ci_low", "ci_high", "n", "n_groups")
 _PANEL_WIDTHS = {1: 5.6, 2: 4.35, 3: 3.6, 4: 3.05}  # inches, by panels in a row
 _PANEL_HEIGHT, _GAPS = 3.3, (0.42, 0.86)
-_HANDLE_INCHES, _LEGEND_LETTERS = 0.75, 14.5  # of an entry in the legend: its line and gap, letters in an inch
 _TITLE_LETTERS, _TITLE_POINTS, _SMALLEST_POINTS = 11.0, 10.0, 6.5  # of a panel's title: letters in an inch, sizes
 _SHARE_NOTE = (
     "Λ: the share of the probe's evidence that needs the question's key words. Bands: 95 % intervals over groups of "

@@ -152,9 +152,11 @@ function legendEntries(plan, series, hidden) {
   const order = Object.keys(plan.looks);
   for (const one of [...series].sort((a, b) => order.indexOf(a.id) - order.indexOf(b.id))) {
     if (entries.has(one.entry)) continue;
-    const several = series.filter((line) => line.entry === one.entry && line.record.run).length > 1;
+    const alike = series.filter((line) => line.entry === one.entry);
+    const several = alike.filter((line) => line.record.run).length > 1;
+    const colour = alike.every((line) => line.colour === one.colour) ? one.colour : "var(--ink)";
     entries.set(one.entry, {
-      ...one, id: one.entry, name: one.bundle || one.name, note: several ? "" : one.note,
+      ...one, colour, id: one.entry, name: one.bundle || one.name, note: several ? "" : one.note,
       shown: !hidden.has(one.entry), alone: !one.quiet,
       items: !one.quiet && hasExplorer() && one.record.group ? one.record : null,
     });
@@ -173,7 +175,11 @@ function legendKeys(plan, panels) {
 function captionOf(plan, view, series) {
   const words = plan.menus.map((menu) => menu.options.find(([value]) => value === view[menu.name])?.[2]);
   const few = series.some((one) => one.few) ? "Dotted without a band: fewer than 10 groups of items. " : "";
-  return `Shown: ${words.filter(Boolean).join("; ")}. ${few}${plan.note}`.trim();
+  const [low, high] = plan.axis.range;
+  const leaves = series.some(({ values }) => values.some((value) => value !== null && (value < low || value > high)));
+  const why = plan.beyond ? `: ${plan.beyond}` : "";
+  const beyond = leaves ? `▴ ▾ at the edge: the line goes on beyond the axis${why}. ` : "";
+  return `Shown: ${words.filter(Boolean).join("; ")}. ${few}${beyond}${plan.note}`.trim();
 }
 
 /** Panels in a row: rows of equal length where that can be, at most three. */

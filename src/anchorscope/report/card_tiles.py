@@ -1,0 +1,246 @@
+"""What the answer card says, put together from the readings of a run: its sentence and its four tiles.
+
+One dataset is told with intervals and layers; of several, ranges and names are told, and the numbers stand below.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from anchorscope.report.findings import Findings, auc_of, nested_auc
+from anchorscope.report.palette import display_name
+from anchorscope.report.shares import LOWER, PROBE, UPPER, result_of, share_at, share_layer, truth_readers
+from anchorscope.report.statements.control_statements import CURVE_CONTROLS, SHARE_CONTROLS
+from anchorscope.report.statements.layer_band import layer_names
+from anchorscope.report.statements.share_statements import needed_items
+from anchorscope.report.statements.statement import Reading, estimate_in
+from anchorscope.report.verdicts import Verdict, all_of
+from anchorscope.report.wording import MISSING, count, estimate, listing, number, short_percent, spanned
+from anchorscope.stats.estimate import Estimate
+
+MARKS: dict[Verdict, str] = {"holds": "✓", "does not hold": "✗", "undecided": "?"}
+"""How a verdict is shown in one sign."""
+
+
+@dataclass(frozen=True)
+class Tile:
+    """One of the four."""
+
+    label: str
+    """What is asked."""
+    figure: str
+    """The number that stands large."""
+    detail: str
+    """What stands beside it, in a sentence or two."""
+    verdict: Verdict
+    """Yes, no or undecided."""
+
+    @property
+    def mark(self) -> str:
+        """✓, ✗ or ?."""
+        return MARKS[self.verdict]
+
+
+@dataclass(frozen=True)
+class CardWords:
+    """The readings of a run, told over all its datasets."""
+
+    findings: Findings
+    observations: Sequence[Reading]
+
+    def one(self, dataset: str, claim: str) -> Reading | None:
+        """The reading of one dataset, whatever rule sorts."""
+        wanted = (dataset, None, claim)
+        return next((o for o in self.observations if (o["dataset"], o["assignment"], o["claim"]) == wanted), None)
+
+    def verdict(self, *claims: str) -> Verdict:
+        """On all datasets and all of these claims together; a claim that was not put to a dataset is left out."""
+        found = [self.one(dataset, claim) for dataset in self.findings.datasets for claim in claims]
+        return all_of([one["verdict"] for one in found if one is not None])
+
+    def over(self, measure: Callable[[str], Estimate | None], show: Callable[[float], str]) -> str:
+        """The smallest to the largest over the datasets."""
+        found = [measure(dataset) for dataset in self.findings.datasets]
+        return spanned((one.value for one in found if one is not None), show) or MISSING
+
+    def figure(self, measure: Callable[[str], Estimate | None], digits: int, scale: float, unit: str) -> str:
+        """With its interval where there is one dataset, as a range where there are several."""
+        if len(self.findings.datasets) == 1:
+            return estimate(measure(self.findings.datasets[0]), digits, scale, unit)
+        found = self.over(measure, lambda value: number(value * scale, digits))
+        return found if found == MISSING else found + unit
+
+    def each(self, tell: Callable[[str], str]) -> str:
+        """A phrase per dataset, named where there are several."""
+        if len(self.findings.datasets) == 1:
+            return tell(self.findings.datasets[0])
+        return ", ".join(f"{display_name(dataset)} {tell(dataset)}" for dataset in self.findings.datasets)
+
+    @property
+    def several(self) -> bool:
+        """Whether datasets have to be named."""
+        return len(self.findings.datasets) > 1
+
+    def share(self, dataset: str, intervention: str = "knockout", group: str = "all") -> Estimate | None:
+        """At the layer that is tested."""
+        return share_at(self.findings, dataset, share_layer(self.findings, dataset), intervention, group)
+
+    # The sentence
+
+    def answer(self) -> str:
+        """How much of the evidence needs the question; what random words take; whether items differ."""
+        share, random = self.over(self.share, _percent), self.over(lambda one: self.share(one, "random"), _percent)
+        evidence, beside = "of the probe's evidence needs the question's key words", f"(random words: {random})"
+        by = self._by_verdict("share_needed")
+        if len(by) > 1:
+            words = {"holds": "surely some on", "does not hold": "hardly any on", "undecided": "undecided on"}
+            where = ", ".join(f"{words[verdict]} {listing(names)}" for verdict, names in by.items())
+            return f"{share} {evidence} {beside}: {where}; {self._items()}."
+        told = {
+            "holds": f"{share if self.several else f'About {share}'} {evidence} {beside}",
+            "does not hold": f"Hardly any {evidence}: {share} {beside}",
+            "undecided": f"Whether any {evidence} is undecided: {share} {beside}",
+        }[next(iter(by), "undecided")]
+        beyond = self.verdict("share_beyond_random")
+        if "holds" in by and beyond != "holds":
+            told += f", {'perhaps ' if beyond == 'undecided' else ''}no more than any words take"
+        return f"{told}; {self._items()}."
+
+    def _by_verdict(self, claim: str) -> dict[str, list[str]]:
+        """The datasets by what is said of them, best first; one that was not asked is undecided."""
+        by: dict[str, list[str]] = {verdict: [] for verdict in MARKS}
+        for dataset in self.findings.datasets:
+            by[(self.one(dataset, claim) or {"verdict": "undecided"})["verdict"]].append(display_name(dataset))
+        return {verdict: names for verdict, names in by.items() if names}
+
+    def _items(self) -> str:
+        words = {"holds": "items differ in it", "does not hold": "items do not differ in it",
+                 "undecided": "whether items differ is undecided at this n"}  # fmt: skip
+        return ", ".join(words[verdict] + (f" on {listing(names)}" if self.several else "")
+                         for verdict, names in self._by_verdict("items_differ").items())  # fmt: skip
+
+    # The tiles
+
+    def probe_tile(self) -> Tile:
+        """Does the probe add to the model's own confidence, and read truth better than words do?"""
+        findings = self.findings
+
+        def gain(dataset: str) -> Estimate | None:
+            return estimate_in(self.one(dataset, "adds_to_confidence"))
+
+        def tell(dataset: str) -> str:
+            both, alone = nested_auc(findings, dataset, kind="nested+confidence"), auc_of(
+                findings, dataset, "confidence-mean", None)  # fmt: skip
+            parts = [f"AUC {_auc(nested_auc(findings, dataset))}, confidence {_auc(alone)}, both {_auc(both)}"]
+            others = {name: one for name, one in truth_readers(findings, dataset).items() if name != PROBE}
+            if others:
+                best = max(others, key=lambda name: others[name].value)
+                parts.append(f"{best} {_auc(others[best])}")
+            return ", ".join(parts)
+
+        aucs = self.each(tell) if not self.several else (
+            f"AUC of the probe {self.over(lambda one: nested_auc(findings, one), _plain)}, of confidence "
+            f"{self.over(lambda one: auc_of(findings, one, 'confidence-mean', None), _plain)}")  # fmt: skip
+        told = f"Over confidence alone: {self._verdicts('adds_to_confidence')}."
+        if any(one["claim"] == "auc_above_nulls" for one in self.observations):
+            told += f" Over words and base rates: {self._verdicts('auc_above_nulls')}."
+        figure = self.figure(gain, 2, 1.0, "")
+        figure = figure if figure == MISSING or figure.startswith("−") else f"+{figure}"
+        return Tile("Does the probe know more than confidence and words?", f"{figure} AUC",
+                    f"{told} {aucs}.",
+                    self.verdict("adds_to_confidence", "auc_above_nulls"))  # fmt: skip
+
+    def _verdicts(self, claim: str) -> str:
+        """yes, no or undecided; of several datasets that do not agree, which is which."""
+        by = self._by_verdict(claim)
+        return _YES[next(iter(by))] if len(by) < 2 else ", ".join(
+            f"{_YES[verdict]} on {listing(names)}" for verdict, names in by.items())  # fmt: skip
+
+    def share_tile(self) -> Tile:
+        """The question share against what random words take."""
+        several = self.several
+
+        def tell(dataset: str) -> str:
+            share, random = self.share(dataset), self.share(dataset, "random")
+            if share is None:
+                return "could not be measured"
+            if several:
+                return f"{short_percent(share)} (random {short_percent(random)})"
+            return f"random words {_share(random)}, layer {share_layer(self.findings, dataset)}"
+
+        figure = self.figure(self.share, 0, 100.0, "\u00a0%")
+        return Tile("How much of its evidence needs the question?", figure, f"{_capital(self.each(tell))}.",
+                    self.verdict("share_needed", "share_beyond_random"))  # fmt: skip
+
+    def items_tile(self) -> Tile:
+        """Do held-out thirds of the items differ?"""
+        def gap(dataset: str) -> Estimate | None:
+            found = result_of(self.findings, dataset, "thirds_difference")
+            return found.estimate if found else None
+
+        def tell(dataset: str) -> str:
+            thirds = [short_percent(self.share(dataset, group=group)) for group in (LOWER, UPPER)]
+            return " and ".join(thirds) if self.several else (
+                f"{thirds[0]} in the lower third, {thirds[1]} in the upper, held out")  # fmt: skip
+
+        verdict = self.verdict("items_differ")
+        needed = [needed_items(gap(dataset)) for dataset in self.findings.datasets]
+        most = max((one for one in needed if one), default=None) if verdict == "undecided" else None
+        more = f" About {count(most)} items would narrow it to ±10 points." if most else ""
+        opening = "Lower and upper third, held out: " if self.several else ""
+        detail = f"{opening}{self.each(tell)}.{more}"
+        return Tile("Do items differ in it?", self.figure(gap, 0, 100.0, " points"), detail, verdict)
+
+    def controls_tile(self) -> Tile:
+        """Which controls fail, or may; at which layers."""
+        asked = [one for one in self.observations if one["claim"] in _CONTROLS and one["key"]]
+        failed = [one for one in asked if one["verdict"] == "does not hold"]
+        doubted = [one for one in asked if one["verdict"] == "undecided" and one["doubtful_layers"]]
+        verdict: Verdict = "does not hold" if failed else "undecided" if doubted or not asked else "holds"
+        if not asked:
+            return Tile("What failed?", MISSING, "No control was measured.", verdict)
+        beyond = failed or doubted
+        all_of_them = f"of {len(asked)} controls"
+        figure = (f"{len(failed)} {all_of_them}" if failed
+                  else f"nothing surely; {len(doubted)} {all_of_them} in doubt" if doubted else "nothing")  # fmt: skip
+        details = [self._failing([one for one in beyond if one["claim"] == claim])
+                   for claim in dict.fromkeys(one["claim"] for one in beyond)]  # fmt: skip
+        if failed and doubted:
+            topics = dict.fromkeys(one["topic"][:1].lower() + one["topic"][1:] for one in doubted)
+            details.append(f"In doubt: {listing(list(topics))}.")
+        detail = " ".join(details) or f"All {len(asked)} controls stay within their limits at every layer."
+        return Tile("What failed?", figure, detail, verdict)
+
+    def _failing(self, beyond: Sequence[Reading]) -> str:
+        """One control: its layers, or the datasets on which it fails, and whether at the layer that is tested."""
+        places = [(one, tuple(one["failing_layers"] or one["doubtful_layers"] or ())) for one in beyond]
+        fails = _CONTROLS[beyond[0]["claim"]].fails
+        if not self.several:
+            return f"{fails} at {layer_names(places[0][1])}." if places[0][1] else f"{fails}."
+        tested = {one["dataset"] for one, layers in places if share_layer(self.findings, one["dataset"]) in layers}
+        names = [display_name(one["dataset"]) + "*" * (one["dataset"] in tested) for one, _ in places]
+        return f"{fails} on {listing(names)}{' (* also at the tested layer)' if tested else ''}."
+
+
+_YES = {"holds": "yes", "does not hold": "no", "undecided": "undecided"}
+_CONTROLS = {statement.claim: statement for statement in (*SHARE_CONTROLS, *CURVE_CONTROLS)}
+
+
+def _share(found: Estimate | None) -> str:
+    """48 % [34, 64]."""
+    return estimate(found, 0, 100.0, "\u00a0%")
+
+
+def _auc(found: Estimate | None) -> str:
+    return MISSING if found is None else number(found.value, 2)
+
+
+def _plain(value: float) -> str:
+    return number(value, 2)
+
+
+def _percent(value: float) -> str:
+    return f"{number(100 * value, 0)}\u00a0%"
+
+
+def _capital(text: str) -> str:
+    return text[:1].upper() + text[1:]
