@@ -50,10 +50,19 @@ def sandbox(save_tiny: Callable[[str], Path], tmp_path_factory: pytest.TempPathF
         patch.setenv("ANCHORSCOPE_CACHE", str(box.path / "cache"))
         assert box.base.is_dir()  # made before runs are replaced by small ones
         with box.replaced():
-            for name in ("demo", "mine", "small", "large", "llama-3.2-1b", "llama-3.2-3b"):
-                box.place(f"runs/{name}")
+            for name in runs_at_hand():
+                box.place(name)
             box.place("results/mine")
             yield box
+
+
+def runs_at_hand() -> set[str]:
+    """The finished runs that commands and examples take as given."""
+    found = {"runs/demo", "runs/mine"}
+    for _, words in COMMANDS:
+        if words[0].endswith("anchorscope") and words[1] in ("compare", "show", "detect"):
+            found |= {word for before, word in pairwise(words) if word.startswith("runs/") and before != "--out"}
+    return {name for name in found if name.count("/") == 1}
 
 
 @pytest.fixture(scope="module")

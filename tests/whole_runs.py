@@ -22,7 +22,7 @@ from noting import Notes
 TABLES = (
     "items.parquet", "effects.parquet", "pathways.parquet", "curves.csv", "curve_samples.parquet",
     "reference_curves.csv", "probe_scores.csv", "summary.csv", "experiments.csv", "experiment_items.parquet",
-    "probes.safetensors",
+    "probes.safetensors", "question_share.csv", "question_share_items.parquet", "question_share_tests.csv",
 )  # fmt: skip
 """All numbers of a run."""
 

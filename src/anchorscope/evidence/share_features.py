@@ -103,7 +103,7 @@ def _leading_words(items: Sequence[Item], room: int) -> NDArray[np.float64]:
     places: dict[str, int] = {}
     rows, columns = [], []
     for row, text in enumerate(texts):
-        for one in set(text):
+        for one in dict.fromkeys(text):  # not a set: its order differs between processes, and so would the last digit
             rows.append(row)
             columns.append(places.setdefault(one, len(places)))
     table = sp.csr_array((np.ones(len(rows)), (rows, columns)), shape=(len(items), max(len(places), 1)))
