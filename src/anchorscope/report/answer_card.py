@@ -54,6 +54,8 @@ def card_html(card: AnswerCard) -> str:
 
 
 NOT_MEASURED = "This run did not measure the question share. The same command, run again into its folder, adds it."
+RANDOM_WEIGHTS = "RANDOM WEIGHTS"
+"""How the one begins that the card tells in its own words."""
 UNAVAILABLE = "not available on "
 """How a warning begins that an experiment cannot be made on a dataset."""
 NOISE = "Random weights: this model was never trained, and every number here is noise."
@@ -76,7 +78,7 @@ def _warnings(findings: Findings) -> tuple[str, ...]:
     for warning in findings.warnings:
         name = next((one for one in findings.datasets if warning.startswith(f"{one}: ")), "")
         absent += warning.startswith(UNAVAILABLE)
-        if not warning.startswith(UNAVAILABLE):
+        if not warning.startswith((UNAVAILABLE, RANDOM_WEIGHTS)):
             found.setdefault(warning.removeprefix(f"{name}: "), []).append(display_name(name) if name else "")
     told = [f"{listing(names)}: {text}" if any(names) else text for text, names in found.items()]
     if absent:

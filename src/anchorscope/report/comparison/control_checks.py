@@ -58,7 +58,7 @@ def failed_controls(compared: Compared, readings: Mapping[str, Sequence[Reading]
             failed = one["verdict"] == "does not hold"
             layers = one["failing_layers"] if failed else one["doubtful_layers"]
             beyond = layers or (one["value"] or 0.0) >= _LIMITS.get(one["claim"], math.inf)
-            if one["standing"] != "control" or one["dataset"] is None or not (failed or beyond):
+            if one["standing"] != "control" or not one["key"] or one["dataset"] is None or not (failed or beyond):
                 continue
             words = _FAILS[one["claim"]] + (f" ({RULES[one['assignment']]})" if one["assignment"] else "")
             found.append(FailedControl(run.model, display_name(one["dataset"]), words, failed, tuple(layers or ()),
