@@ -56,7 +56,7 @@ def test_a_wide_interval_decides_nothing_and_tells_how_many_items_would():
     assert "about 16\u202f000 items would give ±0.1" in found["items_differ"]["text"]  # (0.66 / 0.1)² times as many
     said = answer(wide)
     assert "needs the question's key words is undecided: 15\u00a0%" in said
-    assert "whether items differ is undecided at this n" in said
+    assert "whether items differ is undecided." in said
     assert "About 16\u202f000 items would narrow it to ±10 points." in said
 
 
@@ -75,7 +75,7 @@ def test_a_share_that_random_words_take_too_is_no_finding():
     assert found["share_needed"]["verdict"] == "holds"
     assert found["share_beyond_random"]["verdict"] == "does not hold"
     assert found["share_random_small"]["verdict"] == "does not hold"
-    assert "no more than any words take;" in answer(World(random=0.70, half=0.05))
+    assert "– no more than any words take –" in answer(World(random=0.70, half=0.05))
 
 
 @pytest.mark.parametrize(
@@ -109,7 +109,7 @@ def test_a_random_cut_is_not_asked_where_there_is_no_share():
 
 def test_one_interval_of_thirty_off_zero_is_chance_and_no_failure():
     just_off = World(half=0.08, spoilt={("permuted", 12): 0.085})  # its own interval leaves out zero
-    assert readings(just_off)["share_permuted_zero"]["verdict"] == "holds"
+    assert readings(just_off)["share_permuted_zero"]["verdict"] == "undecided"
 
 
 def test_random_weights_are_read_where_they_were_run():
@@ -143,7 +143,7 @@ def test_several_datasets_are_told_one_by_one():
     assert said.startswith("0\u00a0% to 70\u00a0% of the probe's evidence needs the question's key words")
     assert "surely some on PopQA, hardly any on NQ" in said
     assert "PopQA 70\u00a0% (random 8\u00a0%), NQ 0\u00a0% (random 0\u00a0%)" in said
-    assert "items differ in it on PopQA, items do not differ in it on NQ" in said
+    assert "items differ in it on PopQA, items do not differ in it, as far as states tell on NQ" in said
 
 
 def test_of_several_sets_that_were_taken_out_the_widest_is_tested():
@@ -253,9 +253,10 @@ def test_a_control_beyond_its_limit_is_named_even_where_that_is_not_sure():
     world = World(random=0.03, half=0.08, spoilt={("random", 20): 0.2})  # more than a quarter of 0.69, by little
     found = readings(world)["share_random_small"]
     assert (found["verdict"], found["failing_layers"], found["doubtful_layers"]) == ("undecided", [], [20])
-    said = "? nothing surely; 1 of 6 controls in doubt Random words take more than a quarter of the share at layer 20."
-    assert said in answer(world)
-    assert "in doubt" not in answer(World(random=0.03, half=0.03))
+    assert "? nothing surely; 2 of 6 controls undecided" in answer(world)
+    assert "Undecided: random words and ΔP under random words (perhaps beyond" in answer(world)
+    assert "(perhaps beyond their limit at layer 20)" in answer(world)
+    assert "beyond their limit" not in answer(World(random=0.03, half=0.03))
 
 
 def test_a_line_is_broken_where_a_layer_has_no_share():
@@ -293,3 +294,44 @@ def test_the_figure_draws_its_table_on_one_axis():
     at = {(int(ring.get_xdata()[0]), float(ring.get_ydata()[0])) for ring in rings}
     quoted = mine.filter((pl.col("intervention") == "knockout") & (pl.col("layer") == 17))["share"]
     assert at == {(17, value) for value in quoted}, "the points lie on the lines"
+
+
+def test_a_control_that_was_not_measured_or_is_undecided_is_no_pass():
+    findings = run_with_shares(World(random=0.03, half=0.03))
+    bare = replace(findings, question_share=findings.question_share.filter(pl.col("intervention") == "knockout"),
+                   curves=findings.curves.clear(), summary=findings.summary.clear())  # fmt: skip
+    tile = answer_card(bare, read(bare)).tiles[3]
+    assert tile.verdict == "undecided"
+    assert "Not measured:" in tile.detail
+
+
+def test_a_random_cut_that_gives_a_share_back_fails_too():
+    assert readings(World(random=-0.4, half=0.03))["share_random_small"]["verdict"] == "does not hold"
+    below = World(random=0.03, half=0.03, floor=-0.3)
+    assert readings(below)["share_floor_small"]["verdict"] == "does not hold"
+
+
+def test_items_that_differ_the_wrong_way_round_are_not_alike():
+    assert readings(World(lower=0.95, upper=0.3, half=0.05))["items_differ"]["verdict"] == "undecided"
+
+
+def test_any_words_are_named_where_they_take_as_much():
+    said = answer(World(), World(share=0.4, random=0.42, half=0.03), datasets=("popqa", "nq"))
+    assert "– no more than any words take on NQ –" in said
+
+
+def test_better_than_every_probe_that_sees_less_needs_all_of_them():
+    findings = run_with_shares(World())
+    tests = findings.question_share_tests
+    other = (pl.col("quantity") == "auc") & (pl.col("group") != "probe")
+    numbers = {"value": 0.55, "ci_low": 0.52, "ci_high": 0.58}
+    low = tests.with_columns(pl.when(other).then(value).otherwise(name).alias(name) for name, value in numbers.items())
+
+    def verdict(rows):
+        found = read(replace(findings, question_share_tests=rows))
+        return next(one["verdict"] for one in found if one["claim"] == "auc_above_nulls")
+
+    assert verdict(low) == "holds"
+    assert verdict(low.filter(pl.col("group").fill_null("") != "answer only")) == "undecided"
+    wide = low.with_columns(ci_high=pl.when(pl.col("group") == "answer only").then(0.95).otherwise("ci_high"))
+    assert verdict(wide) == "undecided"

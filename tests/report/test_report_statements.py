@@ -77,7 +77,7 @@ def test_a_failed_control_is_in_the_card_with_its_layers():
     findings = with_shares(sampled(valley(-40, -10)), broken)
     tile = answer_card(findings, read(findings)).tiles[3]
     assert tile.verdict == "does not hold"
-    assert "Random words take more than a quarter of the share at layer 20." in tile.detail
+    assert "Random words take or give more than a quarter of the share at layer 20." in tile.detail
 
 
 def test_the_card_comes_back_from_its_record_and_shows_its_numbers():

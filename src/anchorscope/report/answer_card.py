@@ -74,13 +74,11 @@ def answer_card(findings: Findings, observations: Sequence[Reading]) -> AnswerCa
 def _warnings(findings: Findings) -> tuple[str, ...]:
     """What a reader has to know first: the same of several datasets once, and what could not be done as a count."""
     found: dict[str, list[str]] = {NOISE: []} if findings.random_weights else {}
-    absent = 0
     for warning in findings.warnings:
         name = next((one for one in findings.datasets if warning.startswith(f"{one}: ")), "")
-        absent += warning.startswith(UNAVAILABLE)
         if not warning.startswith((UNAVAILABLE, RANDOM_WEIGHTS)):
             found.setdefault(warning.removeprefix(f"{name}: "), []).append(display_name(name) if name else "")
     told = [f"{listing(names)}: {text}" if any(names) else text for text, names in found.items()]
-    if absent:
-        told.append(f"{absent} things that the further experiments cannot say here are named under “Further evidence”")
+    if absent := findings.unavailable.height:
+        told.append(f"{absent} things cannot be said on these questions; “Further evidence” names them")
     return tuple(told)

@@ -11,7 +11,7 @@ from anchorscope.report.palette import display_name
 from anchorscope.report.shares import LOWER, PROBE, UPPER, result_of, share_at, share_layer, truth_readers
 from anchorscope.report.statements.control_statements import CURVE_CONTROLS, SHARE_CONTROLS
 from anchorscope.report.statements.layer_band import layer_names
-from anchorscope.report.statements.share_statements import needed_items
+from anchorscope.report.statements.share_statements import needed_items, random_thirds
 from anchorscope.report.statements.statement import Reading, estimate_in
 from anchorscope.report.verdicts import Verdict, all_of
 from anchorscope.report.wording import MISSING, count, estimate, listing, number, short_percent, spanned
@@ -53,9 +53,9 @@ class CardWords:
         return next((o for o in self.observations if (o["dataset"], o["assignment"], o["claim"]) == wanted), None)
 
     def verdict(self, *claims: str) -> Verdict:
-        """On all datasets and all of these claims together; a claim that was not put to a dataset is left out."""
+        """On all datasets and all of these claims together; one that was not asked is undecided."""
         found = [self.one(dataset, claim) for dataset in self.findings.datasets for claim in claims]
-        return all_of([one["verdict"] for one in found if one is not None])
+        return all_of([one["verdict"] if one else "undecided" for one in found])
 
     def over(self, measure: Callable[[str], Estimate | None], show: Callable[[float], str]) -> str:
         """The smallest to the largest over the datasets."""
@@ -90,20 +90,25 @@ class CardWords:
         """How much of the evidence needs the question; what random words take; whether items differ."""
         share, random = self.over(self.share, _percent), self.over(lambda one: self.share(one, "random"), _percent)
         evidence, beside = "of the probe's evidence needs the question's key words", f"(random words: {random})"
-        by = self._by_verdict("share_needed")
+        by, caveat = self._by_verdict("share_needed"), self._no_more_than_any_words()
         if len(by) > 1:
             words = {"holds": "surely some on", "does not hold": "hardly any on", "undecided": "undecided on"}
             where = ", ".join(f"{words[verdict]} {listing(names)}" for verdict, names in by.items())
-            return f"{share} {evidence} {beside}: {where}; {self._items()}."
+            return f"{share} {evidence} {beside}: {where}{caveat}; {self._items()}."
         told = {
-            "holds": f"{share if self.several else f'About {share}'} {evidence} {beside}",
+            "holds": f"{share if self.several else f'About {share}'} {evidence} {beside}{caveat}, the rest does not",
             "does not hold": f"Hardly any {evidence}: {share} {beside}",
             "undecided": f"Whether any {evidence} is undecided: {share} {beside}",
         }[next(iter(by), "undecided")]
-        beyond = self.verdict("share_beyond_random")
-        if "holds" in by and beyond != "holds":
-            told += f", {'perhaps ' if beyond == 'undecided' else ''}no more than any words take"
         return f"{told}; {self._items()}."
+
+    def _no_more_than_any_words(self) -> str:
+        """Where random words take as much, or may."""
+        words = {"does not hold": "no more than any words take", "undecided": "perhaps no more than any words take"}
+        by = self._by_verdict("share_beyond_random")
+        told = [words[verdict] + (f" on {listing(names)}" if self.several else "")
+                for verdict, names in by.items() if verdict in words]  # fmt: skip
+        return f" – {', '.join(told)} –" if told else ""
 
     def _by_verdict(self, claim: str) -> dict[str, list[str]]:
         """The datasets by what is said of them, best first; one that was not asked is undecided."""
@@ -113,8 +118,8 @@ class CardWords:
         return {verdict: names for verdict, names in by.items() if names}
 
     def _items(self) -> str:
-        words = {"holds": "items differ in it", "does not hold": "items do not differ in it",
-                 "undecided": "whether items differ is undecided at this n"}  # fmt: skip
+        words = {"holds": "items differ in it", "does not hold": "items do not differ in it, as far as states tell",
+                 "undecided": "whether items differ is undecided"}  # fmt: skip
         return ", ".join(words[verdict] + (f" on {listing(names)}" if self.several else "")
                          for verdict, names in self._by_verdict("items_differ").items())  # fmt: skip
 
@@ -140,14 +145,15 @@ class CardWords:
         aucs = self.each(tell) if not self.several else (
             f"AUC of the probe {self.over(lambda one: nested_auc(findings, one), _plain)}, of confidence "
             f"{self.over(lambda one: auc_of(findings, one, 'confidence-mean', None), _plain)}")  # fmt: skip
-        told = f"Over confidence alone: {self._verdicts('adds_to_confidence')}."
-        if any(one["claim"] == "auc_above_nulls" for one in self.observations):
-            told += f" Over words and base rates: {self._verdicts('auc_above_nulls')}."
+        asked = any(one["claim"] == "auc_above_nulls" for one in self.observations)
+        others = "auc_above_nulls" if asked else "beats_baselines"  # older runs have no probes that see less
+        told = (f"Over confidence alone: {self._verdicts('adds_to_confidence')}. Over words and base rates: "
+                f"{self._verdicts(others)}.")  # fmt: skip
         figure = self.figure(gain, 2, 1.0, "")
         figure = figure if figure == MISSING or figure.startswith("−") else f"+{figure}"
         return Tile("Does the probe know more than confidence and words?", f"{figure} AUC",
                     f"{told} {aucs}.",
-                    self.verdict("adds_to_confidence", "auc_above_nulls"))  # fmt: skip
+                    self.verdict("adds_to_confidence", others))  # fmt: skip
 
     def _verdicts(self, claim: str) -> str:
         """yes, no or undecided; of several datasets that do not agree, which is which."""
@@ -178,14 +184,21 @@ class CardWords:
             return found.estimate if found else None
 
         def tell(dataset: str) -> str:
-            thirds = [short_percent(self.share(dataset, group=group)) for group in (LOWER, UPPER)]
-            return " and ".join(thirds) if self.several else (
-                f"{thirds[0]} in the lower third, {thirds[1]} in the upper, held out")  # fmt: skip
+            lower, upper = (self.share(dataset, group=group) for group in (LOWER, UPPER))
+            if lower is None or upper is None:
+                return "not measured"
+            beside = random_thirds(self.findings, dataset, share_layer(self.findings, dataset))
+            random = f"random words {short_percent(beside[0])} and {short_percent(beside[1])}" if beside else ""
+            if self.several:
+                return f"{short_percent(lower)} and {short_percent(upper)}" + (f" ({random})" if random else "")
+            told = f"{short_percent(lower)} in the lower third, {short_percent(upper)} in the upper, held out"
+            return told + (f"; {random}" if random else "")
 
         verdict = self.verdict("items_differ")
-        needed = [needed_items(gap(dataset)) for dataset in self.findings.datasets]
-        most = max((one for one in needed if one), default=None) if verdict == "undecided" else None
-        more = f" About {count(most)} items would narrow it to ±10 points." if most else ""
+        open_ones = {dataset: needed_items(gap(dataset)) for dataset in self.findings.datasets
+                     if (self.one(dataset, "items_differ") or {"verdict": "undecided"})["verdict"] == "undecided"}
+        more = "".join(f" About {count(items)} items{f' of {display_name(dataset)}' if self.several else ''} would "
+                       "narrow it to ±10 points." for dataset, items in open_ones.items() if items)  # fmt: skip
         opening = "Lower and upper third, held out: " if self.several else ""
         detail = f"{opening}{self.each(tell)}.{more}"
         return Tile("Do items differ in it?", self.figure(gap, 0, 100.0, " points"), detail, verdict)
@@ -194,35 +207,52 @@ class CardWords:
         """Which controls fail, or may; at which layers."""
         asked = [one for one in self.observations if one["claim"] in _CONTROLS and one["key"]]
         failed = [one for one in asked if one["verdict"] == "does not hold"]
-        doubted = [one for one in asked if one["verdict"] == "undecided" and one["doubtful_layers"]]
-        verdict: Verdict = "does not hold" if failed else "undecided" if doubted or not asked else "holds"
-        if not asked:
-            return Tile("What failed?", MISSING, "No control was measured.", verdict)
-        beyond = failed or doubted
+        undecided = [one for one in asked if one["verdict"] == "undecided"]
+        verdict: Verdict = "does not hold" if failed else "undecided" if undecided or not asked else "holds"
         all_of_them = f"of {len(asked)} controls"
-        figure = (f"{len(failed)} {all_of_them}" if failed
-                  else f"nothing surely; {len(doubted)} {all_of_them} in doubt" if doubted else "nothing")  # fmt: skip
-        details = [self._failing([one for one in beyond if one["claim"] == claim])
-                   for claim in dict.fromkeys(one["claim"] for one in beyond)]  # fmt: skip
-        if failed and doubted:
-            topics = dict.fromkeys(one["topic"][:1].lower() + one["topic"][1:] for one in doubted)
-            details.append(f"In doubt: {listing(list(topics))}.")
-        detail = " ".join(details) or f"All {len(asked)} controls stay within their limits at every layer."
-        return Tile("What failed?", figure, detail, verdict)
+        figure = (f"{len(failed)} {all_of_them}" if failed else MISSING if not asked
+                  else f"nothing surely; {len(undecided)} {all_of_them} undecided" if undecided else "nothing")
+        details = [self._failing([one for one in failed if one["claim"] == claim])
+                   for claim in dict.fromkeys(one["claim"] for one in failed)]  # fmt: skip
+        if any("*" in detail for detail in details):
+            details.append("(* Also at the tested layer.)")
+        detail = " ".join([*details, *self._undecided(undecided)])
+        return Tile("What failed?", figure, detail or f"All {len(asked)} controls stay within their limits.", verdict)
 
-    def _failing(self, beyond: Sequence[Reading]) -> str:
-        """One control: its layers, or the datasets on which it fails, and whether at the layer that is tested."""
-        places = [(one, tuple(one["failing_layers"] or one["doubtful_layers"] or ())) for one in beyond]
-        fails = _CONTROLS[beyond[0]["claim"]].fails
+    def _failing(self, failed: Sequence[Reading]) -> str:
+        """One control: its layers, or the datasets on which it fails; a star where also at the layer that is tested."""
+        fails = _CONTROLS[failed[0]["claim"]].fails
         if not self.several:
-            return f"{fails} at {layer_names(places[0][1])}." if places[0][1] else f"{fails}."
-        tested = {one["dataset"] for one, layers in places if share_layer(self.findings, one["dataset"]) in layers}
-        names = [display_name(one["dataset"]) + "*" * (one["dataset"] in tested) for one, _ in places]
-        return f"{fails} on {listing(names)}{' (* also at the tested layer)' if tested else ''}."
+            layers = tuple(failed[0]["failing_layers"] or ())
+            return f"{fails} at {layer_names(layers)}." if layers else f"{fails}."
+        tested = {one["dataset"] for one in failed
+                  if share_layer(self.findings, one["dataset"]) in (one["failing_layers"] or ())}  # fmt: skip
+        names = [display_name(one["dataset"]) + "*" * (one["dataset"] in tested) for one in failed]
+        return f"{fails} on {listing(names)}."
+
+    def _undecided(self, undecided: Sequence[Reading]) -> list[str]:
+        """Those that may fail, by name; where their value lies beyond the limit; and those without a number."""
+        told = []
+        kinds = {"Undecided": [one for one in undecided if one["value"] is not None],
+                 "Not measured": [one for one in undecided if one["value"] is None]}  # fmt: skip
+        for words, found in kinds.items():
+            names = list(dict.fromkeys(_lowered(one["topic"]) for one in found))
+            if names:
+                told.append(f"{words}: {listing(names)}{self._perhaps(found)}.")
+        return told
+
+    def _perhaps(self, found: Sequence[Reading]) -> str:
+        beyond = sorted({layer for one in found for layer in one["doubtful_layers"] or ()})
+        return f" (perhaps beyond their limit at {layer_names(tuple(beyond))})" if beyond and not self.several else ""
 
 
 _YES = {"holds": "yes", "does not hold": "no", "undecided": "undecided"}
 _CONTROLS = {statement.claim: statement for statement in (*SHARE_CONTROLS, *CURVE_CONTROLS)}
+
+
+def _lowered(topic: str) -> str:
+    """Within a sentence; ΔP stays as it is."""
+    return topic if topic.startswith("ΔP") else topic[:1].lower() + topic[1:]
 
 
 def _share(found: Estimate | None) -> str:

@@ -18,10 +18,11 @@ def next_steps(findings: Findings, observations: Sequence[Reading]) -> tuple[str
         return ("Run it with the trained weights.",)
     folder = findings.folder or "RUN"
     again = f"anchorscope run {shlex.quote(f'{folder}/recipe.toml')} --out {shlex.quote(folder)}"
-    verdicts = {claim: {one["verdict"] for one in observations if one["claim"] == claim and one["dataset"]}
+    verdicts = {claim: {one["verdict"] for one in observations
+                        if one["claim"] == claim and one["dataset"] and one["value"] is not None}
                 for claim in ("items_differ", "adds_to_confidence")}  # fmt: skip
     made = set(findings.experiments["experiment"].to_list()) if findings.experiments.height else set()
-    steps = _layers_to_leave_out(observations)
+    steps = _layers_to_leave_out(observations, len(findings.datasets) > 1)
     if not has_shares(findings):
         steps.append(f"Add the question share: {again}")
     if "matched" not in made:
@@ -34,8 +35,8 @@ def next_steps(findings: Findings, observations: Sequence[Reading]) -> tuple[str
     return tuple(steps[:MOST])
 
 
-def _layers_to_leave_out(observations: Sequence[Reading]) -> list[str]:
-    """Where random words do as much as the key words, a line says nothing about the key words."""
+def _layers_to_leave_out(observations: Sequence[Reading], several: bool) -> list[str]:
+    """Where random words do more than a quarter of what the key words do, a line says little about the key words."""
     lines = {"random_small": "ΔP", "share_random_small": "Λ", "share_random_mass_small": "Λ"}
     failing: dict[str, set[int]] = {}
     datasets = set()
@@ -43,7 +44,7 @@ def _layers_to_leave_out(observations: Sequence[Reading]) -> list[str]:
         if one["claim"] in lines and one["key"] and one["failing_layers"]:
             failing.setdefault(lines[one["claim"]], set()).update(one["failing_layers"])
             datasets.add(one["dataset"])
-    if len(datasets) > 1:
-        return ["Read nothing into the layers where random words do as much: “Can I trust it?” names them."]
-    return [f"Read nothing into {line} at {layer_names(tuple(layers))}: random words do much of the same there."
+    if datasets and several:
+        return ["Leave out the layers where random words do more than a quarter: “Can I trust it?” names them."]
+    return [f"Read nothing into {line} at {layer_names(tuple(layers))}: random words do over a quarter of it there."
             for line, layers in failing.items()]  # fmt: skip

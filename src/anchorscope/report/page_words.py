@@ -1,17 +1,19 @@
 """The sentences of the run page that depend on the numbers, beside the card and the readings."""
 
+from collections.abc import Sequence
+
 import polars as pl
 
 from anchorscope.report.findings import Findings, nested_auc, summary_of
 from anchorscope.report.palette import GROUPS, Q_ANCHORED, display_name
 from anchorscope.report.shares import share_layer
-from anchorscope.report.verdicts import LABEL_SORTING
+from anchorscope.report.statements.statement import Reading
 from anchorscope.report.wording import MISSING, count, listing, number, points, short_percent, spanned
 from anchorscope.stats.estimate import Estimate
 
-WRONG_LABELS = 0.04
-"""Share of wrong labels: precision 0.956 and recall 0.965 of the grading rules on answers that they had not seen
-(docs/grading.md)."""
+WRONG_TRUE, WRONG_FALSE = 0.044, 0.014
+"""Share of wrong labels among answers that the grading rules call true (5 of 114) and false (4 of 291), on answers that
+they had not seen (docs/grading.md)."""
 
 
 def run_line(findings: Findings) -> str:
@@ -25,36 +27,44 @@ def run_line(findings: Findings) -> str:
         opening = f"{count(supplied)} answers were supplied, not written by {findings.model} ({names})"
     else:
         opening = f"{count(supplied)} of {count(asked)} answers were supplied, the model wrote the rest ({names})"
-    place = f"A linear probe reads the {findings.site} output of every layer at the position “{findings.position}”"
-    return f"{opening}; {count(used)} are used, {count(true)} of them true. {place}."
+    return (
+        f"{opening}; {count(used)} are used, {count(true)} of them true. Evidence is the log-odds of truth that a "
+        f"linear probe reads from the model's states ({findings.site} output, position “{findings.position}”); key "
+        "words are those of the question that say what is asked about; they are cut by taking attention to them away."
+    )
 
 
-def chart_words(findings: Findings) -> str:
+def chart_words(findings: Findings, observations: Sequence[Reading]) -> str:
     """What the drawn ΔP lines say at the tested layer, and what the paper's rule is worth here."""
-    told, true = [], {}
+    told = []
     for dataset in findings.datasets:
         layer = share_layer(findings, dataset)
         q, a = (drawn_at(findings, dataset, "plain", group, layer) for group in GROUPS)
         name = f"{display_name(dataset)} " if len(findings.datasets) > 1 else ""
         told.append(f"{name}{points(q)} and {points(a)} (layer {layer})")
-        shares = [_summary(findings, dataset, "true_share", group=group) for group in GROUPS]
-        if shares[0] and shares[1]:
-            true[dataset] = (shares[0], shares[1])
-    lines = f"The lines of Q- and A-Anchored answers lie at {'; '.join(told)}."
-    return " ".join(filter(None, (lines, _confounded(findings, true))))
+    lines = f"Under the plain rule the lines of Q- and A-Anchored answers lie at {'; '.join(told)}."
+    return " ".join(filter(None, (lines, _confounded(findings, observations))))
 
 
-def _confounded(findings: Findings, true: dict[str, tuple[Estimate, Estimate]]) -> str:
+def _confounded(findings: Findings, observations: Sequence[Reading]) -> str:
     """How far the plain groups are the true and the false answers under another name."""
-    sorted_by_label = [name for name, (q, a) in true.items() if q.value - a.value > LABEL_SORTING]
-    if not true:
+    read = {one["dataset"]: one["verdict"] for one in observations
+            if (one["assignment"], one["claim"]) == ("plain", "sorts_by_label")}  # fmt: skip
+    found = {dataset: [_summary(findings, dataset, "true_share", group=group) for group in GROUPS]
+             for dataset in findings.datasets}  # fmt: skip
+    known = [name for name, shares in found.items() if all(shares)]
+    by_label = [name for name in known if read.get(name) == "holds"]
+    named = by_label or known
+    if not named:
         return ""
-    named = sorted_by_label or list(true)
-    spans = [spanned((true[name][place].value for name in named), lambda value: f"{number(100 * value, 0)}\u00a0%")
-             for place in (0, 1)]  # fmt: skip
+    spans = [spanned((one.value for name in named if (one := found[name][place])), _percent) for place in (0, 1)]
     where = f" on {listing([display_name(name) for name in named])}" if len(findings.datasets) > 1 else ""
-    opening = f"The original rule is confounded{where}:" if sorted_by_label else f"Under the original rule{where}"
+    opening = f"The original rule is confounded{where}:" if by_label else f"Under the original rule{where}"
     return f"{opening} {spans[0]} of its Q-Anchored answers are true, {spans[1]} of its A-Anchored ones."
+
+
+def _percent(value: float) -> str:
+    return f"{number(100 * value, 0)}\u00a0%"
 
 
 def drawn_at(findings: Findings, dataset: str, rule: str, group: str, layer: int | None) -> Estimate | None:
@@ -80,32 +90,33 @@ def drawn_at(findings: Findings, dataset: str, rule: str, group: str, layer: int
 
 def label_words(findings: Findings) -> str:
     """What wrong labels would do to the numbers."""
+    known = {"supplied_labels", "asked"} <= set(findings.counts.columns)
+    if known and 0 < int(findings.counts["asked"].sum()) <= int(findings.counts["supplied_labels"].sum()):
+        return "All labels were supplied. Wrong ones pull an AUC towards 0.5; Λ is a ratio and hardly moves."
     found = [nested_auc(findings, dataset) for dataset in findings.datasets]
-    known = [one.value for one in found if one is not None]
-    best = max(known, default=None)
-    start = (
-        f"Labels are graded by rules; on answers checked by hand about {number(100 * WRONG_LABELS, 0)} % of such "
-        "labels were wrong. Wrong labels pull an AUC towards 0.5"
+    best = max((one.value for one in found if one is not None), default=None)
+    told = (
+        f"Labels are graded by rules; of answers checked by hand, {number(100 * WRONG_TRUE, 0)} % of those called true "
+        f"and {number(100 * WRONG_FALSE, 0)} % of those called false were wrong. Random errors pull an AUC towards 0.5"
     )
     if best is not None:
-        clean = 0.5 + (best - 0.5) / (1 - 2 * WRONG_LABELS)
-        start += f" (with that many, {number(best, 2)} stands for {number(clean, 2)})"
-    return f"{start}; Λ is a ratio and hardly moves."
+        clean = min(1.0, 0.5 + (best - 0.5) / (1 - WRONG_TRUE - WRONG_FALSE))
+        told += f" (so many would make {number(clean, 2)} look like {number(best, 2)})"
+    return f"{told}; Λ is a ratio and hardly moves."
 
 
 def shift_words(findings: Findings) -> str:
     """How far the cut moves all verdicts one way, and what is left without that."""
-    told = []
+    moved, left = [], []
     for dataset in findings.datasets:
         before, after = (_summary(findings, dataset, f"mean_probability_{when}") for when in ("before", "after"))
         flips, shuffled = (_summary(findings, dataset, name, "corrected", Q_ANCHORED)
                            for name in ("group_share", "null_share"))  # fmt: skip
         name = f"{display_name(dataset)} " if len(findings.datasets) > 1 else ""
-        told.append((f"{name}{_number(before)} to {_number(after)}",
-                     f"{name}{short_percent(flips)} ({short_percent(shuffled)})"))  # fmt: skip
-    moved, left = (", ".join(part) for part in zip(*told, strict=True))
-    return (f'The cut takes the mean probability of "true" from {moved}. With that shift taken out, so many items flip '
-            f"(and would with shuffled scores): {left}.")  # fmt: skip
+        moved.append(f"{name}{_number(before)} to {_number(after)}")
+        left.append(f"{name}{short_percent(flips)} (with shuffled scores {short_percent(shuffled)})")
+    return (f'The cut takes the mean probability of "true" from {", ".join(moved)}. With that shift taken out, these '
+            f"shares of the items flip: {', '.join(left)}.")  # fmt: skip
 
 
 def _summary(

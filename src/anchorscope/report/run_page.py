@@ -71,7 +71,7 @@ def _content(findings: Findings, observations: Sequence[Reading], card: AnswerCa
         "card": card,
         "run_line": run_line(findings),
         "has_shares": has_shares(findings),
-        "chart_words": chart_words(findings),
+        "chart_words": chart_words(findings, observations),
         "position_note": POSITION_NOTES.get(findings.position, ""),
         "shares": share_tables.share_table(findings),
         "share_layers": share_tables.layers_table(findings),

@@ -63,7 +63,7 @@ SIGNIFICANT = 0.05
 NEGLIGIBLE_SHARE = 0.1
 """Of the evidence. A share, a difference of shares or a floor of estimation below it is of no account."""
 GOOD_WIDTH = 0.1
-"""Either side of a share: an interval of this width either leaves out zero or says that there is little."""
+"""Either side of a share or of a difference of shares: narrow enough to tell a fifth of the evidence from none."""
 WIDEST_SHARE = 1.0
 """An interval as wide as the whole scale: such a layer has too little evidence for a share, and is left out."""
 SMALL_RATIO = 0.25
@@ -123,13 +123,28 @@ def between(estimate: Estimate | None, low: float, high: float) -> Verdict:
     return "does not hold" if estimate.ci_high < low or estimate.ci_low > high else "undecided"
 
 
-def above_zero(estimate: Estimate | None, corrected_p: float, negligible: float = NEGLIGIBLE_SHARE) -> Verdict:
-    """Is it larger than zero? Yes by its corrected p-value; no where its interval leaves room only for a trifle."""
+def above_zero(
+    estimate: Estimate | None, corrected_p: float, negligible: float = NEGLIGIBLE_SHARE, both_ways: bool = False
+) -> Verdict:
+    """Is it larger than zero? Yes by its corrected p-value; no where its interval leaves room only for a trifle.
+
+    A difference has to be a trifle both ways: one that surely goes the wrong way is no sign that there is none.
+    """
     if estimate is None or math.isnan(corrected_p):
         return "undecided"
     if corrected_p < SIGNIFICANT and estimate.value > 0:
         return "holds"
-    return "does not hold" if has_interval(estimate) and estimate.ci_high < negligible else "undecided"
+    small = has_interval(estimate) and estimate.ci_high < negligible
+    return "does not hold" if small and (not both_ways or estimate.ci_low > -negligible) else "undecided"
+
+
+def gained(estimate: Estimate | None, negligible: float = NEGLIGIBLE_AUROC) -> Verdict:
+    """Is there a gain? No where the interval leaves room only for one of no account."""
+    if estimate is None or not has_interval(estimate):
+        return "undecided"
+    if estimate.ci_low > 0:
+        return "holds"
+    return "does not hold" if estimate.ci_high < negligible else "undecided"
 
 
 def p_from_interval(found: Estimate) -> float:

@@ -5,7 +5,8 @@ from dataclasses import dataclass
 
 import polars as pl
 
-from anchorscope.report.experiments.experiment_rows import datasets_in, headline, select
+from anchorscope.report.assignment_rules import RULES
+from anchorscope.report.experiments.experiment_rows import datasets_in, headline, rules_in, select
 from anchorscope.report.findings import Findings
 from anchorscope.report.palette import display_name
 from anchorscope.report.verdicts import Verdict, all_of
@@ -61,7 +62,8 @@ class Answer:
         numbers = [said if len(findings.datasets) == 1 else f"{display_name(name)}: {said}"
                    for name, said in decide.items()][:_MOST_SHOWN]  # fmt: skip
         more = len(found) - len(numbers)
-        return f"{words[verdict]} ({'; '.join([*numbers, *([f'{more} more'] if more else [])])}).", verdict
+        rule = [RULES[one] for one in rules_in(headline(rows)) if len(rules_in(rows)) > 1]
+        return f"{words[verdict]} ({'; '.join([*numbers, *([f'{more} more'] if more else []), *rule])}).", verdict
 
 
 def whole_percent(found: Estimate | None) -> str:

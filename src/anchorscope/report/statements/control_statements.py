@@ -30,33 +30,44 @@ from anchorscope.stats.sampled_curve import FEWEST_GROUPS
 
 
 def _small_ratio(knockout: LayerBand | None, random: LayerBand | None, least: float) -> Found:
-    """Does a random cut do less than a quarter of the knockout, wherever that surely does more than `least`?"""
+    """Does a random cut do less than a quarter of the knockout, wherever that surely does more than `least`?
+
+    Either way: a random cut that gives a share back has gone wrong as well. A layer fails by the band for all layers at
+    once, since the worst one is picked; it passes by its own interval, since every layer has to.
+    """
     needed = knockout.surely_above(least) if knockout else ()
     asked = tuple(layer for layer in needed if random and layer in random.layers)
     if not (knockout and random and asked):
         return Found()
     mine, theirs = knockout.at(asked), random.at(asked)
-    ratios = [size_ratio(theirs.estimate(place), mine.estimate(place)) for place in range(len(asked))]
-    known = [(layer, ratio) for layer, ratio in zip(asked, ratios, strict=True) if ratio is not None]
-    worst_layer, worst = max(known, key=lambda pair: pair[1].value)
-    beyond = {layer: _beyond(theirs.estimate(place), mine.estimate(place)) for place, layer in enumerate(asked)}
-    over = tuple(layer for layer, ratio in known if ratio.value >= SMALL_RATIO)
-    sure = tuple(layer for layer, found in beyond.items() if found.ci_low > 0)
-    unsure = tuple(layer for layer, found in beyond.items() if found.ci_low <= 0 <= found.ci_high)
-    numbers = f"highest ratio {estimate(worst)} at layer {worst_layer}{_where(over, sure, unsure)}"
-    return _of_layers(worst, numbers, worst_layer, over, sure, unsure)
+    ratios = {layer: size_ratio(theirs.estimate(place), mine.estimate(place)) for place, layer in enumerate(asked)}
+    known = {layer: ratio for layer, ratio in ratios.items() if ratio is not None}
+    worst = max(known, key=lambda layer: known[layer].value)
+    over = tuple(layer for layer, ratio in known.items() if ratio.value >= SMALL_RATIO)
+    sure, passed = [], []
+    for place, layer in enumerate(asked):
+        if _beyond(theirs.estimate(place), mine.estimate(place)).ci_low > 0:
+            sure.append(layer)
+        elif _beyond(theirs.pointwise(place), mine.pointwise(place)).ci_high < 0:
+            passed.append(layer)
+    unsure = tuple(layer for layer in needed if layer not in (*sure, *passed))  # also where random words have no number
+    numbers = f"highest ratio {estimate(known[worst])} at layer {worst}{_where(over, tuple(sure), unsure)}"
+    return _of_layers(known[worst], numbers, worst, over, tuple(sure), unsure)
 
 
 def _beyond(random: Estimate, knockout: Estimate) -> Estimate:
-    """By how much a random cut does more than its quarter.
+    """By how much a random cut does more than its quarter, either way.
 
-    The ends are combined as if the two were independent. They rest on the same items and rise and fall together, so
-    that their difference is surer than that.
+    The ends are combined as if the two were independent. They rest on the same items; where they rise and fall
+    together, their difference is surer than that.
     """
-    value = random.value - SMALL_RATIO * knockout.value
-    low = math.hypot(random.value - random.ci_low, SMALL_RATIO * (knockout.ci_high - knockout.value))
-    high = math.hypot(random.ci_high - random.value, SMALL_RATIO * (knockout.value - knockout.ci_low))
-    return Estimate(value, value - low, value + high, min(random.n, knockout.n), "ends combined as independent")
+    low, high = random.value - random.ci_low, random.ci_high - random.value
+    if random.value < 0:
+        low, high = high, low
+    value = abs(random.value) - SMALL_RATIO * knockout.value
+    under = math.hypot(low, SMALL_RATIO * (knockout.ci_high - knockout.value))
+    over = math.hypot(high, SMALL_RATIO * (knockout.value - knockout.ci_low))
+    return Estimate(value, value - under, value + over, min(random.n, knockout.n), "ends combined as independent")
 
 
 def _of_layers(
@@ -104,30 +115,32 @@ def _curve_ratio(about: About) -> Found:
     return _small_ratio(knockout, random, SEEN_BY_EYE)
 
 
-def _floor(about: About) -> Found:
-    """What estimation alone loses."""
-    band = share_band(about.findings, about.dataset or "", "none")
-    if band is None:
-        return Found()
-    place = int(band.value.argmax())
-    over = tuple(layer for layer, value in zip(band.layers, band.value, strict=True) if value >= NEGLIGIBLE_SHARE)
-    sure, below = band.surely_above(NEGLIGIBLE_SHARE), band.surely_below(NEGLIGIBLE_SHARE)
-    unsure = tuple(layer for layer in band.layers if layer not in (*sure, *below))
-    layer = band.layers[place]
-    numbers = f"highest {estimate(band.estimate(place))} at layer {layer}{_where(over, sure, unsure)}"
-    return _of_layers(band.estimate(place), numbers, layer, over, sure, unsure)
-
-
-def _permuted(about: About) -> Found:
-    """A band that leaves out zero refutes it."""
-    band = share_band(about.findings, about.dataset or "", "permuted")
+def _near_zero(about: About, intervention: str, limit: float) -> Found:
+    """A share that should not be there, at every layer: fails where it surely lies beyond the limit, either way."""
+    band = share_band(about.findings, about.dataset or "", intervention)
     if band is None:
         return Found()
     place = int(abs(band.value).argmax())
-    off = (*band.surely_below(0.0), *band.surely_above(0.0))
-    numbers = f"farthest {estimate(band.estimate(place))} at layer {band.layers[place]}"
-    numbers += f"; surely off zero at {layer_names(off)}" if off else ""
-    return _of_layers(band.estimate(place), numbers, band.layers[place], (), off, ())
+    over = tuple(layer for layer, value in zip(band.layers, band.value, strict=True) if abs(value) >= NEGLIGIBLE_SHARE)
+    sure = tuple(sorted((*band.surely_below(-limit), *band.surely_above(limit))))
+    within = [layer for place_of, layer in enumerate(band.layers) if _inside(band.pointwise(place_of))]
+    unsure = tuple(layer for layer in band.layers if layer not in (*sure, *within))
+    numbers = f"farthest {estimate(band.estimate(place))} at layer {band.layers[place]}{_where(over, sure, unsure)}"
+    return _of_layers(band.estimate(place), numbers, band.layers[place], over, sure, unsure)
+
+
+def _inside(found: Estimate) -> bool:
+    return found.ci_low > -NEGLIGIBLE_SHARE and found.ci_high < NEGLIGIBLE_SHARE
+
+
+def _floor(about: About) -> Found:
+    """What estimation alone loses: a tenth at most."""
+    return _near_zero(about, "none", NEGLIGIBLE_SHARE)
+
+
+def _permuted(about: About) -> Found:
+    """Labels that say nothing: a band that leaves out zero refutes it, and a wide one decides nothing."""
+    return _near_zero(about, "permuted", 0.0)
 
 
 def _random_weights(about: About) -> Found | None:
@@ -152,14 +165,14 @@ def _of_share(claim: str, topic: str, words: str, measure: Callable[[About], Fou
                      else "ratio")  # fmt: skip
 
 
-_QUARTER = "take less than a quarter of the share at every layer that has one"
+_QUARTER = "take or give less than a quarter of the share at every layer that has one"
 
 SHARE_CONTROLS = (
     _of_share("share_random_small", "Random words", f"random words {_QUARTER}", _share_ratio("random"),
-              "Random words take more than a quarter of the share"),
+              "Random words take or give more than a quarter of the share"),
     _of_share("share_random_mass_small", "Random words of equal attention",
               f"random words of equal attention {_QUARTER}", _share_ratio("random-mass"),
-              "Random words of equal attention take more than a quarter of the share"),
+              "Random words of equal attention take or give more than a quarter of the share"),
     _of_share("share_floor_small", "Nothing cut", "estimation alone loses less than a tenth at every layer", _floor,
               "With nothing cut, estimation alone loses more than a tenth"),
     _of_share("share_permuted_zero", "Permuted labels", "permuted labels give no share at any layer", _permuted,
@@ -172,12 +185,12 @@ SHARE_CONTROLS = (
 """Of the question share."""
 
 CURVE_CONTROLS = (
-    Statement("random_small", "Random words, ΔP",
+    Statement("random_small", "ΔP under random words",
               "random words move the Q-Anchored line by less than a quarter of the knockout at every layer where it "
               f"falls by more than {number(SEEN_BY_EYE, 0)} points",
               "Random words move the Q-Anchored line by more than a quarter of what the key words do", _curve_ratio,
               rules=("plain", "corrected"), key=("plain",), standing="control", unit="ratio"),
-    Statement("noop", "Nothing cut, ΔP",
+    Statement("noop", "ΔP with nothing cut",
               f"with nothing cut fewer than {number(100 * NOOP_FLIPS, 0)} % of the verdicts flip",
               f"With nothing cut, more than {number(100 * NOOP_FLIPS, 0)} % of the verdicts flip", _nothing_cut,
               under(NOOP_FLIPS), rules=("plain",), key=("plain",), standing="control", unit="share"),

@@ -20,7 +20,9 @@ from anchorscope.report.shares import share_rows
 from anchorscope.report.verdicts import WIDEST_SHARE
 from anchorscope.report.wording import listing
 from anchorscope.stats.estimate import LEVEL, Estimate
+from anchorscope.stats.sampled_curve import FEWEST_GROUPS
 
+POINTWISE = "interval of one layer"
 METHOD = "intervals of all layers widened to hold together (Bonferroni)"
 
 Floats = NDArray[np.float64]
@@ -40,16 +42,27 @@ class LayerBand:
     """Upper end."""
     n: int
     """Items that it rests on."""
+    wider: float = 1.0
+    """By how much an interval was widened to hold for all layers at once."""
 
     def at(self, layers: tuple[int, ...]) -> "LayerBand":
         """Only these layers; the band stays as wide as it is."""
         kept = [place for place, layer in enumerate(self.layers) if layer in layers]
         names = tuple(self.layers[place] for place in kept)
-        return LayerBand(names, self.value[kept], self.low[kept], self.high[kept], self.n)
+        return LayerBand(names, self.value[kept], self.low[kept], self.high[kept], self.n, self.wider)
 
     def estimate(self, place: int) -> Estimate:
         """One of its layers, by place."""
         return Estimate(float(self.value[place]), float(self.low[place]), float(self.high[place]), self.n, METHOD)
+
+    def pointwise(self, place: int) -> Estimate:
+        """One of its layers with the interval of that layer alone.
+
+        Enough for "at every layer": each of them has to hold, so that no layer is picked.
+        """
+        value, low, high = (float(ends[place]) for ends in (self.value, self.low, self.high))
+        ends = (value - (value - low) / self.wider, value + (high - value) / self.wider)
+        return Estimate(value, *ends, self.n, POINTWISE)
 
     def surely_above(self, height: float) -> tuple[int, ...]:
         """The layers whose whole band lies above."""
@@ -111,12 +124,13 @@ def band_of(rows: pl.DataFrame, widest: float = WIDEST_SHARE) -> LayerBand | Non
     share, low, high = share[known], low[known], high[known]
     layers = tuple(int(layer) for layer in table["layer"].to_numpy()[known])
     n = int(table["n"].max() or 0)  # type: ignore[arg-type]  # a column of whole numbers
-    return LayerBand(layers, share, share - wider * (share - low), share + wider * (high - share), n)
+    return LayerBand(layers, share, share - wider * (share - low), share + wider * (high - share), n, wider)
 
 
 def share_band(findings: Findings, dataset: str, intervention: str) -> LayerBand | None:
-    """The band of all items under one intervention."""
-    return band_of(share_rows(findings, dataset, intervention, "all", "all"))
+    """The band of all items under one intervention; layers of too few groups have no honest interval."""
+    rows = share_rows(findings, dataset, intervention, "all", "all")
+    return band_of(rows.filter(pl.col("n_groups") >= FEWEST_GROUPS))
 
 
 def widening(layers: int) -> float:

@@ -4,8 +4,9 @@ from anchorscope.report.findings import auc_of, nested_auc
 from anchorscope.report.looks import BASELINES
 from anchorscope.report.palette import A_ANCHORED, Q_ANCHORED
 from anchorscope.report.statements.statement import About, Found, Statement, over, under
-from anchorscope.report.verdicts import LABEL_SORTING, WORST_FIRST, above, difference, exact
+from anchorscope.report.verdicts import LABEL_SORTING, WORST_FIRST, Verdict, difference, exact, gained
 from anchorscope.report.wording import estimate, percent, points
+from anchorscope.stats.estimate import Estimate
 
 ALL_RULES = ("plain", "corrected", "cross-fitted", "retained")
 
@@ -18,7 +19,10 @@ def _below(about: About) -> Found:
 
 def _label(about: About) -> Found:
     q, a = (about.summary("true_share", group=group) for group in (Q_ANCHORED, A_ANCHORED))
-    return Found(difference(q, a), f"true answers: {percent(q)} of Q-Anchored, {percent(a)} of A-Anchored")
+    gap = difference(q, a)
+    if gap is not None and gap.value < 0:  # the other way round is sorting by label as well
+        gap = Estimate(-gap.value, -gap.ci_high, -gap.ci_low, gap.n, gap.method)
+    return Found(gap, f"true answers: {percent(q)} of Q-Anchored, {percent(a)} of A-Anchored")
 
 
 def _towards_false(about: About) -> Found:
@@ -44,7 +48,7 @@ def _baselines(about: About) -> Found:
     lacking = [BASELINES[kind] for kind in BASELINES if kind not in known and kind != "relation-only"]
     best = max(known, key=lambda kind: known[kind].value, default=None)
     gains = {kind: about.summary("auc_difference", "clean", kind) for kind in known}
-    verdicts = {above(gain, 0.0) for gain in gains.values()} or {"undecided"}
+    verdicts = {gained(gain) for gain in gains.values()} or {"undecided"}
     verdict = next(one for one in WORST_FIRST if one in verdicts)
     if lacking and verdict == "holds":
         verdict = "undecided"
@@ -71,6 +75,10 @@ def _survives(about: About) -> Found:
     chance = about.summary("auc_permuted", group="refit")
     return Found(about.summary("auc_beyond_permuted", group="refit"),
                  f"AUC {estimate(refit)}; with permuted labels {estimate(chance)}")  # fmt: skip
+
+
+def _gains(found: Found) -> Verdict:
+    return gained(found.estimate)
 
 
 NUMBERS = (
@@ -102,12 +110,12 @@ NUMBERS = (
     ),
     Statement(
         "adds_to_confidence", "Beside confidence", "the probe adds to the model's own confidence",
-        "The probe adds nothing to the model's own confidence", _confidence, over(0.0), unit="AUC", key=(None,),
+        "The probe adds next to nothing to the model's own confidence", _confidence, _gains, unit="AUC", key=(None,),
     ),
     Statement(
         "signal_survives", "What survives",
         "with the question's key words cut, a probe trained anew still tells true from false",
-        "With the key words cut, a probe trained anew does no better than guessing", _survives, over(0.0), unit="AUC",
+        "With the key words cut, a probe trained anew hardly does better than guessing", _survives, _gains, unit="AUC",
         key=(None,),
     ),
 )  # fmt: skip

@@ -24,9 +24,11 @@ from anchorscope.report.statements.statement import About, Found, Statement, at_
 from anchorscope.report.verdicts import (
     GOOD_WIDTH,
     NEGLIGIBLE_SHARE,
+    WORST_FIRST,
     Verdict,
     above_zero,
     difference,
+    gained,
     has_interval,
 )
 from anchorscope.report.wording import count, estimate, number
@@ -69,6 +71,11 @@ def _by_corrected_p(found: Found) -> Verdict:
     return above_zero(found.estimate, math.nan if found.p_corrected is None else found.p_corrected)
 
 
+def _difference_by_corrected_p(found: Found) -> Verdict:
+    p = math.nan if found.p_corrected is None else found.p_corrected
+    return above_zero(found.estimate, p, both_ways=True)
+
+
 def _share(findings: Findings, dataset: str, row: ShareResult) -> str:
     share = share_at(findings, dataset, row.layer)
     return f"Λ {estimate(share)} at layer {row.layer}; T = {number(row.estimate.value, 1)}"
@@ -83,7 +90,19 @@ def _thirds(findings: Findings, dataset: str, row: ShareResult) -> str:
     lower, upper = (share_at(findings, dataset, row.layer, group=group) for group in (LOWER, UPPER))
     needed = needed_items(row.estimate)
     more = f"; about {count(needed)} items would give ±{number(GOOD_WIDTH, 1)}" if needed else ""
-    return f"upper − lower third, held out: {estimate(row.estimate)}; {estimate(lower)} and {estimate(upper)}{more}"
+    beside = random_thirds(findings, dataset, row.layer)
+    control = "; random words of equal attention {} and {}".format(*map(estimate, beside)) if beside else ""
+    return (f"upper − lower third, held out: {estimate(row.estimate)}; {estimate(lower)} and {estimate(upper)}{control}"
+            f"{more}")  # fmt: skip
+
+
+def random_thirds(findings: Findings, dataset: str, layer: int | None) -> tuple[Estimate, Estimate] | None:
+    """The same thirds where random words were cut: what items differ in without the key words."""
+    for control in ("random-mass", "random"):
+        lower, upper = (share_at(findings, dataset, layer, control, group) for group in (LOWER, UPPER))
+        if lower is not None and upper is not None:
+            return lower, upper
+    return None
 
 
 def _given(findings: Findings, dataset: str, row: ShareResult) -> str:
@@ -103,8 +122,9 @@ TESTED = (
     ),
     Statement(
         "items_differ", "Items", "items differ in how much of their evidence needs the key words",
-        "Items do not differ by more than a tenth in how much of their evidence needs the key words",
-        _tested("thirds_difference", _thirds), _by_corrected_p, standing="tested", unit=EVIDENCE, key=(None,),
+        "Items do not differ by more than a tenth in it, as far as their cut state predicts it",
+        _tested("thirds_difference", _thirds), _difference_by_corrected_p, standing="tested", unit=EVIDENCE,
+        key=(None,),
     ),
     Statement(
         "share_given", "Words and base rates", "a share remains with words, confidence and relation taken out",
@@ -120,7 +140,9 @@ def _peak(about: About) -> Found:
     if band is None:
         return Found()
     where, last = band.peak_layer, about.findings.n_layers - 1
+    measured = 0 in band.layers and last in band.layers
     inside, at_end = where.ci_low > 0 and where.ci_high < last, where.ci_high == 0 or where.ci_low == last
+    inside, at_end = inside and measured, at_end and measured
     verdict: Verdict = "holds" if inside else "does not hold" if at_end else "undecided"
     numbers = f"Λ {estimate(band.peak)}, highest at {at_layers(where)}; half of it from {at_layers(band.half_way)} on"
     return Found(where, numbers, int(where.value), verdict=verdict)
@@ -129,7 +151,8 @@ def _peak(about: About) -> Found:
 def _change(end: int, of: Callable[[LayerBand], Estimate]) -> Callable[[About], Found]:
     def measure(about: About) -> Found:
         band = share_band(about.findings, about.dataset or "", "knockout")
-        if band is None:
+        ends = (0, about.findings.n_layers - 1)
+        if band is None or band.layers[end] != ends[end]:
             return Found()
         layer = band.layers[end]
         return Found(of(band), f"by {estimate(of(band))}; at layer {layer} {estimate(band.estimate(end))}", layer)
@@ -153,8 +176,19 @@ def _other_readers(about: About) -> Found | None:
     if probe is None or not readers:
         return None
     best = max(readers, key=lambda name: readers[name].value)
-    gain = difference(probe, readers[best])
-    return Found(gain, f"AUC {estimate(probe)}; best of the others, {best}: {estimate(readers[best])}")
+    gains = {name: difference(probe, one) for name, one in readers.items()}
+    verdicts = {gained(gain) for gain in gains.values()}
+    verdict = next(one for one in WORST_FIRST if one in verdicts)
+    lacking = [name for name in SEE_LESS if not any(known.startswith(name) for known in readers)]
+    if lacking and verdict == "holds":
+        verdict = "undecided"
+    told = f"; not known: {', '.join(lacking)}" if lacking else ""
+    numbers = f"AUC {estimate(probe)}; best of the others, {best}: {estimate(readers[best])}{told}"
+    return Found(gains[best], numbers, verdict=verdict)
+
+
+SEE_LESS = ("question only", "answer only", "words")
+"""Probes that see less, as question_share_tests.csv names them; better than all of them needs all of them."""
 
 
 SHAPE = (
@@ -180,7 +214,7 @@ SHAPE = (
     Statement(
         "auc_above_nulls", "Probes that see less",
         "the probe reads truth better than every probe that sees less (question only, answer only, words)",
-        "The probe reads truth no better than the best probe that sees less", _other_readers, over(0.0), unit="AUC",
+        "The probe reads truth no better than the best probe that sees less", _other_readers, unit="AUC",
         open="Whether the probe reads truth better than probes that see less is undecided", key=(None,),
     ),
 )  # fmt: skip
