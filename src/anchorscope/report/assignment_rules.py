@@ -27,13 +27,6 @@ CHART_TITLES = {
 """As the title of a chart under one rule names it."""
 EXPERIMENT_TITLES = PANEL_TITLES | {"retained": "retained (exploratory)"}
 """Titles of the panels of experiments: there the clean probe measures under every rule."""
-EXPLAINED = {
-    "plain": "the rule as the paper states it, which sorts partly by label",
-    "corrected": "the shift that the cut gives to every item taken out",
-    "cross-fitted": "one probe assigns, another measures",
-    "retained": "exploratory, groups by what a probe trained on the cut states still finds",
-}
-"""What each does, as the chart in words tells it."""
 
 
 def rules_of(findings: Findings) -> dict[str, str]:
