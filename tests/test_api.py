@@ -105,7 +105,7 @@ def test_the_card_is_what_a_notebook_shows(finished: Path) -> None:
 
 def test_figures_by_name_are_matplotlib_figures_that_show_themselves(finished: Path) -> None:
     run = anchorscope.open_run(finished)
-    assert run.figures[:2] == ("delta_p", "probe_auc")  # this run was written without its shares
+    assert {"delta_p", "probe_auc", "surviving_signal"} <= set(run.figures)
     figure = run.figure("surviving_signal")
     assert isinstance(figure, Figure)
     assert figure._repr_png_().startswith(b"\x89PNG")

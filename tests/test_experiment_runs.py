@@ -90,7 +90,8 @@ def test_words_that_no_question_says_are_reported_as_not_available(model_folder:
     assert "property" not in pl.read_parquet(out / "effects.parquet")["intervention"].unique()
     warning = manifest(out)["warnings"][-1]
     assert warning.startswith("not available on facts, exact-tokens: property (the property alone is cut): 0 of")
-    assert "not available on facts, exact-tokens: property" in (out / "report.md").read_text(encoding="utf-8")
+    assert "property (the property alone is cut): 0 of" in (out / "report.html").read_text(encoding="utf-8")
+    assert "1 thing cannot be said" in (out / "report.md").read_text(encoding="utf-8")
 
 
 def test_a_dataset_with_too_few_answers_is_reported_and_the_others_go_on(model_folder: Path, tmp_path: Path) -> None:

@@ -85,7 +85,7 @@ def test_scoring_reads_the_states_of_a_run(save_tiny: Callable[[str], Path], tmp
     asked_again = {one.item_id: one for one in open_dataset(spec)}
     needs = Needs(tuple((run, "mlp", layer) for run in ("clean", "knockout") for layer in (1, 3)))
     recipe = resolve(make_recipe(quick_options(questions, model=str(model))))
-    with open_run(tmp_path / "run", str) as folder:
+    with open_run(tmp_path / "run", Silent()) as folder:
         run = DatasetSteps(Job(folder, recipe, None, Silent()), spec)
         items = session.items([asked_again[item.item_id] for item in run.used_items])
         assert [item.located for item in items] == [item.located for item in run.used_items]

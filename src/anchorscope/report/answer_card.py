@@ -80,5 +80,6 @@ def _warnings(findings: Findings) -> tuple[str, ...]:
             found.setdefault(warning.removeprefix(f"{name}: "), []).append(display_name(name) if name else "")
     told = [f"{listing(names)}: {text}" if any(names) else text for text, names in found.items()]
     if absent := findings.unavailable.height:
-        told.append(f"{absent} things cannot be said on these questions; “Further evidence” names them")
+        what = "1 thing" if absent == 1 else f"{absent} things"
+        told.append(f"{what} cannot be said on these questions; “Further evidence” names them")
     return tuple(told)

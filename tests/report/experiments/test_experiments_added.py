@@ -80,8 +80,7 @@ def test_a_new_experiment_brings_its_section_and_its_figure(tmp_path):
         assert wanted in html, wanted
     assert html.index('id="layers"') < html.index('id="loudness"') < html.index('id="heads"')  # by its place
     text = (out / "report.md").read_text(encoding="utf-8")
-    assert "✓ They are loud" in text
-    assert "Decibels" in text
+    assert "✓ **Loudness of the answers.** They are loud" in text
 
 
 @pytest.mark.usefixtures("loud")

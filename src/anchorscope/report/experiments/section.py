@@ -79,6 +79,7 @@ def unavailable_section(findings: Findings) -> Section | None:
     rows = tuple((display_name(dataset), experiment, reason) for dataset, experiment, reason in told.iter_rows())
     if not rows:
         return None
-    answer = f"{len(rows)} things cannot be said on this model and these questions, each for its reason."
+    what = "1 thing" if len(rows) == 1 else f"{len(rows)} things"
+    answer = f"{what} cannot be said on this model and these questions, each for its reason."
     table = Table(("dataset", "experiment", "reason"), rows, 3)
     return Section("unavailable", "Not available", (), filled(("", table)), answer=answer)
