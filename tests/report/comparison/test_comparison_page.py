@@ -200,7 +200,7 @@ def test_a_failed_control_is_named_with_its_layers(compared: Compared) -> None:
         "24–29)."
     )
     assert controls_table(found).rows[0] == (
-        "✗ fails", "Large", "Random words take more than a quarter of the share", "PopQA: layers 24–29",
+        "✗ fails", "Large", "Random words take or give more than a quarter of the share", "PopQA: layers 24–29",
     )  # fmt: skip
     alone = controls_sentence(replace(compared, runs=compared.runs[1:]), found)
     assert "at other layers on PopQA: layers 24–29." in alone
