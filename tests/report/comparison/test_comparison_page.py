@@ -196,8 +196,8 @@ def test_a_failed_control_is_named_with_its_layers(compared: Compared) -> None:
     assert (one.run, one.dataset, one.layers) == ("Large", "PopQA", tuple(range(24, 30)))
     assert (one.tested, one.at_tested) == (17, False)
     assert controls_sentence(compared, found).startswith(
-        "A control fails: random words take or give more than a quarter of the share at other layers in Large (PopQA: layers "
-        "24–29)."
+        "A control fails: random words take or give more than a quarter of the share at other layers in Large "
+        "(PopQA: layers 24–29)."
     )
     assert controls_table(found).rows[0] == (
         "✗ fails", "Large", "Random words take or give more than a quarter of the share", "PopQA: layers 24–29",
@@ -212,8 +212,8 @@ def test_failures_of_one_kind_are_told_together_and_the_others_below(compared: C
     assert len(found) == 2 * 2 * 4  # runs, datasets, controls
     told = controls_sentence(compared, found)
     assert told.startswith(
-        "16 controls fail: random words take or give more than a quarter of the share at the tested layer in Bad (PopQA and "
-        "NQ) and Worse (PopQA and NQ); 12 more below."
+        "16 controls fail: random words take or give more than a quarter of the share at the tested layer in Bad "
+        "(PopQA and NQ) and Worse (PopQA and NQ); 12 more below."
     )
     rows = controls_table(found).rows
     assert len(rows) == 2 * 4
