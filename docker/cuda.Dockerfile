@@ -1,6 +1,6 @@
 # anchorscope on NVIDIA GPUs: torch's wheel on PyPI brings the CUDA libraries, the host brings the driver.
 #   docker build -f docker/cuda.Dockerfile -t anchorscope:cuda .
-#   docker run --rm --gpus all -v "$PWD/runs:/data/runs" -v "$HOME/.cache/huggingface:/root/.cache/huggingface" \
+#   docker run --rm --gpus all -v "$PWD/runs:/data/runs" -v "$PWD/hub:/data/hub" -e HF_HOME=/data/hub \
 #     anchorscope:cuda run --model OWNER/NAME --out runs/mine
 FROM python:3.11-slim
 

@@ -14,7 +14,7 @@ from anchorscope.report.statements.layer_band import layer_names
 from anchorscope.report.statements.share_statements import needed_items, random_thirds
 from anchorscope.report.statements.statement import Reading, estimate_in
 from anchorscope.report.verdicts import Verdict, all_of
-from anchorscope.report.wording import MISSING, count, estimate, listing, number, short_percent, spanned
+from anchorscope.report.wording import MISSING, as_percent, count, estimate, listing, number, short_percent, spanned
 from anchorscope.stats.estimate import Estimate
 
 MARKS: dict[Verdict, str] = {"holds": "✓", "does not hold": "✗", "undecided": "?"}
@@ -88,7 +88,7 @@ class CardWords:
 
     def answer(self) -> str:
         """How much of the evidence needs the question; what random words take; whether items differ."""
-        share, random = self.over(self.share, _percent), self.over(lambda one: self.share(one, "random"), _percent)
+        share, random = self.over(self.share, as_percent), self.over(lambda one: self.share(one, "random"), as_percent)
         evidence, beside = "of the probe's evidence needs the question's key words", f"(random words: {random})"
         by, caveat = self._by_verdict("share_needed"), self._no_more_than_any_words()
         if len(by) > 1:
@@ -266,10 +266,6 @@ def _auc(found: Estimate | None) -> str:
 
 def _plain(value: float) -> str:
     return number(value, 2)
-
-
-def _percent(value: float) -> str:
-    return f"{number(100 * value, 0)}\u00a0%"
 
 
 def _capital(text: str) -> str:

@@ -8,7 +8,7 @@ from anchorscope.report.findings import Findings, nested_auc, summary_of
 from anchorscope.report.palette import GROUPS, Q_ANCHORED, display_name
 from anchorscope.report.shares import share_layer
 from anchorscope.report.statements.statement import Reading
-from anchorscope.report.wording import MISSING, count, listing, number, points, short_percent, spanned
+from anchorscope.report.wording import MISSING, as_percent, count, listing, number, points, short_percent, spanned
 from anchorscope.stats.estimate import Estimate
 
 WRONG_TRUE, WRONG_FALSE = 0.044, 0.014
@@ -57,14 +57,10 @@ def _confounded(findings: Findings, observations: Sequence[Reading]) -> str:
     named = by_label or known
     if not named:
         return ""
-    spans = [spanned((one.value for name in named if (one := found[name][place])), _percent) for place in (0, 1)]
+    spans = [spanned((one.value for name in named if (one := found[name][place])), as_percent) for place in (0, 1)]
     where = f" on {listing([display_name(name) for name in named])}" if len(findings.datasets) > 1 else ""
     opening = f"The original rule is confounded{where}:" if by_label else f"Under the original rule{where}"
     return f"{opening} {spans[0]} of its Q-Anchored answers are true, {spans[1]} of its A-Anchored ones."
-
-
-def _percent(value: float) -> str:
-    return f"{number(100 * value, 0)}\u00a0%"
 
 
 def drawn_at(findings: Findings, dataset: str, rule: str, group: str, layer: int | None) -> Estimate | None:

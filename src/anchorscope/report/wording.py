@@ -42,9 +42,14 @@ def percent(found: Estimate | None) -> str:
     return estimate(found, 1, 100.0, "\u00a0%")
 
 
+def as_percent(value: float) -> str:
+    """48 %."""
+    return f"{number(100 * value, 0)}\u00a0%"
+
+
 def short_percent(found: Estimate | None) -> str:
     """A share in running text, without its interval."""
-    return MISSING if found is None else f"{number(100 * found.value, 0)}\u00a0%"
+    return MISSING if found is None else as_percent(found.value)
 
 
 def count(value: object) -> str:
