@@ -13,6 +13,7 @@ from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_N
 
 from anchorscope.errors import UserError, unknown
 from anchorscope.models import shapes
+from anchorscope.models.context import context_length
 from anchorscope.models.converted import convert
 from anchorscope.models.families import listed_family
 from anchorscope.models.language_model import LanguageModel
@@ -42,6 +43,8 @@ class ModelFacts:
     tokenizer: Any
     needs_bos: int | None
     random_weights: bool
+    context: int | None = None
+    """How many tokens it reads at once; None for no limit."""
 
 
 def load(
@@ -112,6 +115,7 @@ def read_facts(source: str, trust_remote_code: bool = False) -> ModelFacts:
         tokenizer=tokenizer,
         needs_bos=bos if family is not None and family.needs_bos else None,
         random_weights=shapes.is_shape(source),
+        context=context_length(config),
     )
 
 
