@@ -18,7 +18,9 @@ from anchorscope.models.language_model import LanguageModel
 from anchorscope.models.memory import is_out_of_memory, refuse_too_large
 from anchorscope.models.model_door import Admitted, admit, first_line
 from anchorscope.models.process_settings import quiet_transformers, without_hub
+from anchorscope.models.sources import ModelFiles as ModelFiles
 from anchorscope.models.sources import gguf_file
+from anchorscope.models.sources import model_files as model_files
 from anchorscope.models.sources import source_signature as source_signature
 from anchorscope.models.wrapping import wrap
 from anchorscope.progress import Progress
