@@ -14,6 +14,8 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
+from anchorscope.system_errors import naming
+
 PARTIAL = ".partial"
 """Ending of what is still being written."""
 
@@ -24,7 +26,8 @@ def replacing(place: Path) -> Iterator[Path]:
     half_made = place.with_name(f"{place.name}{PARTIAL}")
     _remove(half_made)
     try:
-        yield half_made
+        with naming(place):
+            yield half_made
         sync_tree(half_made)
         if place.is_dir() and not place.is_symlink():
             shutil.rmtree(place)
@@ -42,7 +45,8 @@ def folder_beside(place: Path) -> Iterator[Path]:
     _remove(half_made)
     make_folder(half_made)
     try:
-        yield half_made
+        with naming(place):
+            yield half_made
     finally:
         with contextlib.suppress(OSError):
             _remove(half_made)

@@ -6,6 +6,7 @@ replaced later.
 
 import contextlib
 import json
+import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
@@ -13,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from anchorscope.artefacts.durable import replacing, sha256
+from anchorscope.artefacts.new_folder import new_folder, writable
 from anchorscope.errors import UserError
 
 
@@ -32,18 +34,17 @@ class SealedFolder:
     @contextlib.contextmanager
     def fresh(self, out: Path) -> Iterator[Path]:
         """A new folder to write into; when all is done it takes the place of `out`, and of an earlier one there."""
-        place = out.resolve()
+        place = Path(os.path.realpath(out))
         beside = place.with_name(f"{place.name}.partial")
-        _refuse_foreign(str(out), place, self._written_before(place))
-        _refuse_foreign(str(beside), beside, self.files)  # a killed command may have left one
-        try:
-            place.parent.mkdir(parents=True, exist_ok=True)
-            with replacing(place) as half_made:
+        with writable(out):
+            with contextlib.suppress(FileNotFoundError):
+                place.stat()  # links in a circle, a name that is too long: told before hours of work
+            _refuse_foreign(str(out), place, self._written_before(place))
+            _refuse_foreign(str(beside), beside, self.files)  # a killed command may have left one
+        with new_folder(place.parent), replacing(place) as half_made:
+            with writable(out):
                 half_made.mkdir()
-                yield half_made
-        except OSError as error:
-            reason = error.strerror or str(error)
-            raise UserError(f"Folder {str(out)!r} cannot be written ({reason}); choose another with --out.") from None
+            yield half_made
 
     def seal(self, folder: Path, manifest: dict[str, Any]) -> None:
         """Writes the manifest with the sha256 of every other file."""
