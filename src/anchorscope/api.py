@@ -26,6 +26,7 @@ from anchorscope.report.answer_card import AnswerCard, card_html
 from anchorscope.schema import EXPERIMENT_SCHEMA, SHARE_SCHEMA, SHARE_TEST_SCHEMA
 from anchorscope.screen.listeners import chosen_listener
 from anchorscope.screen.terminal_progress import clear_screen
+from anchorscope.system_errors import told_to_callers
 
 if TYPE_CHECKING:  # torch and matplotlib take seconds: they are imported where something needs them
     from matplotlib.figure import Figure
@@ -181,6 +182,7 @@ class Run:
         return self._displays[name].plot()
 
 
+@told_to_callers
 def run(
     model: Any = "smollm2-135m",
     datasets: str | Sequence[str] = "atlas",
@@ -257,6 +259,7 @@ _OPTIONS = (f"    {name}: {about(name)}" for name in Recipe.model_fields)
 run.__doc__ = f"{str(run.__doc__).rstrip()}\n\n" + "\n".join(_OPTIONS) + "\n"  # for `help` and a notebook's Shift-Tab
 
 
+@told_to_callers
 def verify(
     path: str | Path, *, repair: bool = False, progress: Progress | Literal["auto"] | None = "auto"
 ) -> Verified:  # fmt: skip
@@ -276,6 +279,7 @@ def verify(
         clear_screen()
 
 
+@told_to_callers
 def open_run(path: str | Path) -> Run:
     """A finished run folder; torch is not loaded."""
     return Run(named_folder(path))

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from anchorscope.file_hashes import sha256 as sha256
+from anchorscope.system_errors import naming
 
 PARTIAL = ".partial"
 """Ending of what is still being written."""
@@ -26,7 +27,8 @@ def replacing(place: Path) -> Iterator[Path]:
     half_made = place.with_name(f"{place.name}{PARTIAL}")
     _remove(half_made)
     try:
-        yield half_made
+        with naming(place):
+            yield half_made
         sync_tree(half_made)
         if place.is_dir() and not place.is_symlink():
             shutil.rmtree(place)
@@ -44,7 +46,8 @@ def folder_beside(place: Path) -> Iterator[Path]:
     _remove(half_made)
     make_folder(half_made)
     try:
-        yield half_made
+        with naming(place):
+            yield half_made
     finally:
         with contextlib.suppress(OSError):
             _remove(half_made)

@@ -20,7 +20,6 @@ from anchorscope.artefacts.durable import (
     PARTIAL,
     canonical_hash,
     files_below,
-    make_folder,
     move_aside,
     move_files,
     remove_files,
@@ -30,6 +29,7 @@ from anchorscope.artefacts.durable import (
     write_json,
 )
 from anchorscope.artefacts.index import INDEX, Index, damage, facts_of, is_run, mending, read_index
+from anchorscope.artefacts.new_folder import new_folder, writable
 from anchorscope.artefacts.step import Format, MadeFrom, Source, Step
 from anchorscope.errors import UserError
 from anchorscope.progress import Progress, Silent
@@ -194,9 +194,10 @@ class RunFolder:
 
     def abandon(self) -> None:
         """Takes away what a run left that never got anywhere; a folder that it made goes with it."""
-        files = [name for record in self.index.steps.values() for name in record.files]
-        results = [name for name in self.index.results if self._is_own(name)]
-        remove_files(self.path, [*files, *results, INDEX])
+        steps = [name for record in self.index.steps.values() for name in record.files]
+        others = [name for name in (*self.index.results, *self.index.arriving) if self._is_own(name)]
+        with contextlib.suppress(OSError):  # the fault that ended the run may keep things here; the index goes last
+            remove_files(self.path, [*steps, *others, *self.index.leaving, INDEX])
         with contextlib.suppress(OSError):
             self.work.rmdir()
 
@@ -205,33 +206,27 @@ class RunFolder:
 def open_run(path: Path, progress: Progress | None = None) -> Iterator[RunFolder]:
     """The run folder, ready and locked; a folder that holds anything but a run is refused.
 
-    A run that this call began, and in which no question was answered, is taken away again when the user's mistake ends
-    it.
+    A run that this call began, and in which no question was answered, is taken away again when the user's mistake or a
+    fault of the disk ends it; so are the folders that were made for it.
     """
-    with _os_errors_told(path):
+    with writable(path):
         if path.exists() and not path.is_dir():
             raise UserError(f"{str(path)!r} is a file, not a folder; choose another with --out.")
         refuse_foreign(path)
-        made_here = not path.exists()
-        make_folder(path)
-    with locked(path):
-        with _os_errors_told(path):
+    with new_folder(path), locked(path):
+        with writable(path):
             refuse_foreign(path)  # another process may have been here in the meantime
             is_new = not is_run(path)
             index = Index() if is_new else read_index(path)
-            folder = RunFolder(path, index, progress or Silent(), is_new)
+        folder = RunFolder(path, index, progress or Silent(), is_new)
+        try:
             if is_new:
                 index.save(path)
             folder.tidy()
-        try:
             yield folder
-        except UserError:
+        except (UserError, OSError):
             if is_new and not any(name.endswith("/answers") for name in index.steps):
                 folder.abandon()
-                (path / LOCK).unlink(missing_ok=True)
-                if made_here:
-                    with contextlib.suppress(OSError):
-                        path.rmdir()
             raise
 
 
@@ -277,14 +272,10 @@ def locked(path: Path) -> Iterator[None]:
         ) from None
     try:
         yield
+    except BaseException:
+        with contextlib.suppress(OSError):
+            if [one.name for one in path.iterdir()] == [LOCK]:
+                (path / LOCK).unlink()
+        raise
     finally:
         lock.release()
-
-
-@contextlib.contextmanager
-def _os_errors_told(path: Path) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        told = f"Folder {str(path)!r} cannot be written ({error.strerror}); choose another with --out."
-        raise UserError(told) from None

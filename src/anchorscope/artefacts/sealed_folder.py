@@ -20,7 +20,6 @@ from anchorscope.artefacts.durable import (
     canonical_hash,
     files_below,
     folder_beside,
-    make_folder,
     move_aside,
     move_files,
     remove_files,
@@ -29,6 +28,7 @@ from anchorscope.artefacts.durable import (
     sync_tree,
 )
 from anchorscope.artefacts.index import Damaged, are_inside, damage, facts_of, mending
+from anchorscope.artefacts.new_folder import new_folder, writable
 from anchorscope.errors import UserError
 
 _NEW = "results"
@@ -54,25 +54,25 @@ class SealedFolder:
 
         A command that fails leaves `out` as it was.
         """
-        place = out.resolve()
-        before = self._written_before(place)
-        killed = tuple(f"{_NEW}{PARTIAL}/{name}" for name in self.files)  # a killed command may have left them
-        _refuse_foreign(str(out), place, killed if before is None else (*before, self.manifest, *killed))
-        try:
-            if place.is_dir():
-                with folder_beside(place / _NEW) as half_made:
-                    yield half_made
-                    self._take_place(half_made, place, before or {})
-                return
-            beside = place.with_name(f"{place.name}{PARTIAL}")
-            _refuse_foreign(str(beside), beside, self.files)
-            make_folder(place.parent)
-            with replacing(place) as half_made:
-                half_made.mkdir()
+        place = Path(os.path.realpath(out))
+        beside = place.with_name(f"{place.name}{PARTIAL}")
+        with writable(out):
+            with contextlib.suppress(FileNotFoundError):
+                place.stat()  # links in a circle, a name that is too long: told before hours of work
+            before = self._written_before(place)
+            killed = tuple(f"{_NEW}{PARTIAL}/{name}" for name in self.files)  # a killed command may have left them
+            _refuse_foreign(str(out), place, killed if before is None else (*before, self.manifest, *killed))
+        if place.is_dir():
+            with folder_beside(place / _NEW) as half_made:
                 yield half_made
-        except OSError as error:
-            reason = error.strerror or str(error)
-            raise UserError(f"Folder {str(out)!r} cannot be written ({reason}); choose another with --out.") from None
+                self._take_place(half_made, place, before or {})
+            return
+        with writable(out):
+            _refuse_foreign(str(beside), beside, self.files)
+        with new_folder(place.parent), replacing(place) as half_made:
+            with writable(out):
+                half_made.mkdir()
+            yield half_made
 
     def _take_place(self, made: Path, place: Path, before: dict[str, str]) -> None:
         """Moves new files into a folder that is there; without its manifest it counts as none in the meantime."""

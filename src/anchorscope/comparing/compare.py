@@ -6,6 +6,7 @@ and renamed, so that it is there whole or not at all.
 
 import contextlib
 import json
+import os
 import shlex
 from collections.abc import Sequence
 from functools import cached_property
@@ -24,6 +25,7 @@ from anchorscope.progress import Progress, Silent
 from anchorscope.report.assignment_rules import RULES
 from anchorscope.report.comparison.compared import Compared, Flag, chart_rows
 from anchorscope.report.comparison.comparison_page import write_comparison
+from anchorscope.system_errors import told_to_callers
 
 _WITH_PATHS = {"model", "datasets", "columns"}
 """Options that may say where files lie on somebody's machine; name and fingerprint say enough."""
@@ -52,6 +54,7 @@ class Comparison:
         return found
 
 
+@told_to_callers
 def compare(
     runs: Sequence[str | Path | Any],
     *,
@@ -163,8 +166,9 @@ _FOLDER = SealedFolder("comparison", "anchorscope compare", MANIFEST, FILES)
 
 def fresh_folder(out: Path, runs: Sequence[Path]) -> contextlib.AbstractContextManager[Path]:
     """A new folder to write into; when all is done it takes the place of `out`, and of an earlier comparison there."""
-    for run in (one.resolve() for one in runs):
-        if run in out.resolve().parents:  # a run itself holds other things than a comparison, and that is told
+    above = Path(os.path.realpath(out)).parents
+    for run in (Path(os.path.realpath(one)) for one in runs):
+        if run in above:  # a run itself holds other things than a comparison, and that is told
             raise UserError(f"{str(out)!r} lies within the run {str(run)!r}, which is sealed; choose another --out.")
     return _FOLDER.fresh(out)
 

@@ -33,6 +33,7 @@ from anchorscope.schema import (
     DETECTOR_DIFFERENCE_SCHEMA,
     DETECTOR_SCHEMA,
 )
+from anchorscope.system_errors import told_to_callers
 
 MANIFEST = "detection.json"
 BUNDLES = ("confidence", "probe", "probe+confidence", "counterfactual", "anchor")
@@ -113,6 +114,7 @@ class Detection:
         return pl.read_csv(_FOLDER.place(self.path, self.manifest, file), schema=schema)
 
 
+@told_to_callers
 def detect(
     runs: Sequence[str | Path | Any], *, out: str | Path, progress: Progress | None = None, **options: Any
 ) -> Detection:

@@ -119,7 +119,7 @@ def read_facts(source: str, trust_remote_code: bool = False) -> ModelFacts:
         tokenizer=given.tokenizer,
         needs_bos=bos if family is not None and family.needs_bos else None,
         random_weights=shapes.is_shape(source),
-        context=context_length(config),
+        context=context_length(given.config),
     )
 
 
