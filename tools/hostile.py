@@ -17,7 +17,7 @@ from pathlib import Path
 os.environ["OMP_NUM_THREADS"] = os.environ["POLARS_MAX_THREADS"] = "1"  # threads do not survive a fork
 os.environ["TOKENIZERS_PARALLELISM"] = "false"
 _TESTS = Path(__file__).parents[1] / "tests"
-sys.path[:0] = [str(_TESTS), str(_TESTS / "datasets")]
+sys.path[:0] = [str(_TESTS), str(_TESTS / "datasets"), str(_TESTS / "models")]  # helpers of theirs
 
 from hostile.session import NAMES, Session, replay, run_many  # noqa: E402  # after the settings above
 from hostile.stage import build, import_everything  # noqa: E402
