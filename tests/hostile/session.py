@@ -7,6 +7,7 @@ import random
 import shutil
 import sys
 import time
+import traceback
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -72,6 +73,9 @@ def _worked(session: Session, todo: Sequence[tuple[str, int]], jobs: int) -> Ite
                 for name, seed in todo[job::jobs]:
                     line = json.dumps(_one(session, name, seed)) + "\n"
                     os.write(writing, line.encode())
+            except BaseException:
+                traceback.print_exc()
+                sys.stderr.flush()
             finally:
                 os._exit(0)
     os.close(writing)
