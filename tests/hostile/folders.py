@@ -30,6 +30,7 @@ def make(rng: random.Random, stage: Stage, case: Case) -> None:
     short = len(name) < 250
     if short:
         place.parent.mkdir(parents=True, exist_ok=True)
+        _take(place)  # a file of the user's may have the same name
         rng.choice(_THERE)(rng, stage, case, place)
     here = short and place.is_dir() and not place.is_symlink() and rng.random() < 0.3
     if here:
@@ -167,12 +168,14 @@ _SEALED_NONSENSE: tuple[dict[str, Any], ...] = (
 
 def _resealed(place: Path, change: Callable[[dict[str, Any]], None]) -> None:
     """Changes an index and seals it again, as anybody can."""
+    if place.is_symlink() or not place.is_file():
+        return  # the user had put something else there
     try:
         index = json.loads(place.read_bytes())
         index.pop("seal")
         change(index)
     except (OSError, ValueError, RecursionError, TypeError, KeyError, AttributeError):
-        return  # the user had put something else there
+        return
     seal = hashlib.sha256(json.dumps(index, sort_keys=True).encode()).hexdigest()
     place.write_text(json.dumps({**index, "seal": seal}))
 

@@ -192,7 +192,7 @@ def _weights(rng: random.Random, place: Path, case: Case) -> None:
                 (*NUMBERS, [0, 10**15], [-1, 5], [2**63, 2**64], [10**9] * 5, "F8", "BOOL", "F64", [0] * 100)
             )
             changed = json.dumps(facts).encode()
-        except (ValueError, IndexError, TypeError, AttributeError):
+        except (ValueError, IndexError, TypeError, AttributeError, RecursionError):
             return
         file.write_bytes(struct.pack("<Q", len(changed)) + changed + data)
     elif kind == 2:

@@ -27,6 +27,10 @@ _SEEDS = 1_000_000
 """Cases of one `--seed`, so that two sessions have none in common."""
 
 
+class GeneratorFailed(Exception):
+    """A mistake of ours: a case could not be made."""
+
+
 @dataclass(frozen=True)
 class Session:
     """Where cases are made, and from what."""
@@ -90,7 +94,10 @@ def _worked(session: Session, todo: Sequence[tuple[str, int]], jobs: int) -> Ite
 
 def _one(session: Session, name: str, seed: int) -> dict[str, Any]:
     began = time.monotonic()
-    case, _, found = played(session, name, seed)
+    try:
+        case, _, found = played(session, name, seed)
+    except GeneratorFailed as error:
+        case, found = Case(session.place / f"{name}-{seed}"), [str(error)]
     if not (session.keep and found):
         remove(case.folder)
     seconds = time.monotonic() - began
@@ -114,7 +121,7 @@ def played(session: Session, name: str, seed: int) -> tuple[Case, Outcome, list[
         made.write_bytes(pickle.dumps(case))
 
     if forked(make) != 0:
-        raise RuntimeError(f"the generator {generator.name} fails at seed {seed}")
+        raise GeneratorFailed(f"the generator {generator.name} fails at seed {seed}")
     case = pickle.loads(made.read_bytes())
     made.unlink()
     before = seen(folder)

@@ -137,6 +137,8 @@ def _older_index(rng: random.Random, place: Path, file: Path, case: Case) -> Non
     """An index that knows less than there is: one of its entries was taken out, and it was sealed again."""
     from anchorscope.artefacts.durable import canonical_hash
 
+    if not (place / "index.json").is_file():
+        return
     try:
         index = json.loads((place / "index.json").read_bytes())
         index.pop("seal")
