@@ -99,10 +99,9 @@ def _leads(name: str, out: str) -> bool:
 def _got_somewhere(out: Path) -> bool:
     """Whether a run there has anything that is worth going on with."""
     try:
-        return any(
-            name.endswith(("/answers", "/planted")) for name in json.loads((out / "index.json").read_text())["steps"]
-        )
-    except (OSError, ValueError, KeyError, TypeError):
+        index = json.loads((out / "index.json").read_bytes()) if (out / "index.json").is_file() else {}
+        return any(name.endswith(("/answers", "/planted")) for name in index["steps"])
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
         return False
 
 

@@ -17,7 +17,7 @@ from hostile.child import forked
 FAMILIES = ("llama", "gpt2", "qwen3", "gemma2", "gpt_neox", "olmo3", "qwen3_moe")
 """The first is the one that runs use."""
 MODEL, FACTS, HALF, FINISHED, OTHER = "models/llama", "facts.jsonl", "half", "finished", "other"
-DETECTORS = "detectors"
+DETECTORS, GGUF = "detectors", "tiny.gguf"
 
 
 @dataclass(frozen=True)
@@ -95,6 +95,7 @@ def build(folder: Path) -> Stage:
 
 def _build(stage: Stage) -> None:
     from sample_files import SAMPLES
+    from test_embedded import tiny_llama, write_gguf
     from transformers import AutoModelForCausalLM
 
     import conftest
@@ -104,6 +105,7 @@ def _build(stage: Stage) -> None:
     from small_facts import liven, quick_options, write_questions
     from whole_runs import Stop, stopping
 
+    write_gguf(tiny_llama(), stage.folder / GGUF)
     for sample in SAMPLES:
         place = stage.folder / "samples" / sample.name
         place.parent.mkdir(exist_ok=True)
