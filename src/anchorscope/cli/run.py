@@ -11,6 +11,7 @@ from anchorscope.cli.completion import one_of, several_of
 from anchorscope.cli.help_texts import OUTPUT, Quiet, in_panel
 from anchorscope.cli.terminal import console, emit_json, emit_text, listener, say
 from anchorscope.datasets.catalog import BUILT_IN, WITH_FILE
+from anchorscope.errors import UserError
 from anchorscope.models.embedded import EMBEDDED
 from anchorscope.models.shapes import SHAPES
 from anchorscope.recipe import CHOICES, Recipe, about, make_recipe, named_folder, read_recipe
@@ -99,7 +100,13 @@ def run(
 ) -> None:
     """Measure where a model's sense of truth comes from: ask, label, probe, cut the key words, draw what is lost."""
     given = {name: value for name, value in locals().items() if name in Recipe.model_fields and value is not None}
-    options = {**(read_recipe(recipe) if recipe is not None else {}), **given}
+    written = read_recipe(recipe) if recipe is not None else {}
+    if written.get("trust_remote_code") and not trust_remote_code:  # a recipe may come from anybody
+        raise UserError(
+            f"Recipe {str(recipe)!r} lets code run that comes with the model; add --trust-remote-code if you trust the "
+            f"model's authors, or take trust_remote_code out of the recipe."
+        )
+    options = {**written, **given}
     for name, texts in (("datasets", dataset), ("columns", columns), ("evidence", evidence), ("keep", keep)):
         if texts:
             options[name] = tuple(part for text in texts for part in text.split(",") if part)
