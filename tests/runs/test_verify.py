@@ -248,7 +248,7 @@ def test_a_folder_from_elsewhere_cannot_let_code_run_by_being_damaged(
     (out / "curves.csv").unlink()
     with_code = small_run.recipe.model_copy(update={"trust_remote_code": True})
     monkeypatch.setattr("anchorscope.repair.recipe_of", lambda _: with_code)
-    with pytest.raises(UserError, match="brings code of its own.*--trust-remote-code"):
+    with pytest.raises(UserError, match=r"brings code of its own.*--trust-remote-code"):
         repair(out)
     assert not (out / "curves.csv").exists()
 
