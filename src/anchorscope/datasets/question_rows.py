@@ -9,6 +9,7 @@ import math
 import re
 from collections.abc import Mapping, Sequence
 
+from anchorscope.datasets.limits import ANSWERS, MARKS, NAME_LETTERS, TEXT_LETTERS
 from anchorscope.datasets.question import Question
 from anchorscope.datasets.raw_rows import KNOWN, Unusable, list_from_text, shown
 
@@ -17,6 +18,13 @@ _TRUTH = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0"
 _LIST = re.compile(r"""\[(\s*(["']|\Z)|.*\]\Z)""", re.DOTALL)
 _SINGLE = (str, int, float)
 _MEANT = frozenset((*KNOWN, "answer"))
+
+
+def _short(value: str, name: str, most: int) -> str:
+    """The string itself, if it is no longer than that."""
+    if len(value) > most:
+        raise Unusable(f"{name} has {len(value):,} letters; at most {most:,} are read")
+    return value
 
 
 def _clean(value: str, name: str) -> str:
@@ -37,14 +45,14 @@ def _byte(character: str) -> str:
     return f" (byte 0x{code:02x}); save the file as UTF-8" if 0x80 <= code <= 0xFF else ""
 
 
-def _optional(row: Mapping[str, object], name: str) -> str | None:
+def _optional(row: Mapping[str, object], name: str, most: int = NAME_LETTERS) -> str | None:
     """A string column that may be absent or empty."""
     value = row.get(name)
     if value is None:
         return None
     if not isinstance(value, str):
         raise Unusable(f"{name} must be a string, not {shown(value)}")
-    return _clean(value, name).strip() or None
+    return _clean(_short(value, name, most), name).strip() or None
 
 
 def _list(value: object, name: str) -> list[object]:
@@ -63,23 +71,30 @@ def _list(value: object, name: str) -> list[object]:
     return value
 
 
-def _strings(row: Mapping[str, object], name: str) -> list[str]:
+def _strings(row: Mapping[str, object], name: str, most: int, letters: int) -> list[str]:
     """A column with several strings, each of them once."""
     found: dict[str, None] = {}
-    for entry in _list(row.get(name), name):
+    for entry in _few(_list(row.get(name), name), name, most):
         if not isinstance(entry, str):
             raise Unusable(f"{name} must hold strings only, not {shown(entry)}")
         if not entry.strip():
             raise Unusable(f"{name} holds an empty string")
-        found[_clean(entry, name).strip()] = None
+        found[_clean(_short(entry, name, letters), name).strip()] = None
     return list(found)
+
+
+def _few(entries: list[object], name: str, most: int) -> list[object]:
+    """The entries, if there are no more than that."""
+    if len(entries) > most:
+        raise Unusable(f"{name} has {len(entries):,} entries; at most {most:,} are read")
+    return entries
 
 
 def _item_id(row: Mapping[str, object], number: int) -> str:
     """The row's own id, or its number."""
     value = row.get("id")
     if isinstance(value, int) and not isinstance(value, bool):
-        return str(value)
+        return str(_of_64_bits(value, "id"))
     if value is not None and not isinstance(value, str):
         raise Unusable(f"id must be a string or a whole number, not {shown(value)}")
     return _optional(row, "id") or str(number)
@@ -98,6 +113,13 @@ def _truthful(row: Mapping[str, object]) -> bool | None:
     return label
 
 
+def _of_64_bits(value: int, name: str) -> int:
+    """The number itself, if tables can store it."""
+    if not -(2**63) <= value < 2**64:
+        raise Unusable(f"{name} is a number beyond 64 bits")
+    return value
+
+
 def _metadata(row: Mapping[str, object]) -> dict[str, str | int | float | bool | None]:
     """Every other column that holds a single value."""
     kept: dict[str, str | int | float | bool | None] = {}
@@ -109,23 +131,31 @@ def _metadata(row: Mapping[str, object]) -> dict[str, str | int | float | bool |
                 _clean(value, shown(name))
         elif isinstance(value, float) and not math.isfinite(value):
             raise Unusable(f"{shown(name)} is no finite number")
+        elif isinstance(value, int):
+            _of_64_bits(value, shown(name))
         kept[_clean(name, "a column's name")] = value
     return kept
 
 
+def _answers(row: Mapping[str, object], name: str) -> list[str]:
+    return _strings(row, name, ANSWERS, TEXT_LETTERS)
+
+
 def question_from_row(row: Mapping[str, object], dataset: str, number: int, graded: bool = True) -> Question:
     """One row as a question; `number` is its id where it has none. Where nothing is graded, answers may be missing."""
-    written = _optional(row, "question")
+    written = _optional(row, "question", TEXT_LETTERS)
     if written is None:
         state = "absent" if row.get("question") is None else "empty"
         raise Unusable(f"the question is {state}; columns: {shown([*row])}")
-    answers = tuple(dict.fromkeys([*_strings(row, "answers"), *_strings(row, "answer")]))
+    answers = tuple(dict.fromkeys([*_answers(row, "answers"), *_answers(row, "answer")]))
     if graded and not answers:
         raise Unusable(f"there are no answers; columns: {shown([*row])}")
     model_answer = row.get("model_answer")
     if model_answer is not None and not isinstance(model_answer, str):
         raise Unusable(f"model_answer must be a string, not {shown(model_answer)}")
-    marked = _list(row.get("exact_question"), "exact_question")
+    if model_answer is not None:
+        _clean(_short(model_answer, "model_answer", TEXT_LETTERS), "model_answer")
+    marked = _few(_list(row.get("exact_question"), "exact_question"), "exact_question", MARKS)
     return Question(
         dataset=dataset,
         item_id=_item_id(row, number),
@@ -133,9 +163,9 @@ def question_from_row(row: Mapping[str, object], dataset: str, number: int, grad
         answers=answers,
         subject=_optional(row, "subject"),
         relation=_optional(row, "relation"),
-        property_words=tuple(_strings(row, "property_words")),
+        property_words=tuple(_strings(row, "property_words", MARKS, NAME_LETTERS)),
         exact_spans=spans_of(str(row["question"]), marked) if marked else (),
-        model_answer=None if model_answer is None else _clean(model_answer, "model_answer"),
+        model_answer=model_answer,
         truthful=_truthful(row),
         metadata=_metadata(row),
     )
