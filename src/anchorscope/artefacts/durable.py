@@ -14,6 +14,8 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
+from anchorscope.file_hashes import sha256 as sha256
+
 PARTIAL = ".partial"
 """Ending of what is still being written."""
 
@@ -100,12 +102,6 @@ def sync_folder(path: Path) -> None:
             os.fsync(handle)
         finally:
             os.close(handle)
-
-
-def sha256(path: Path) -> str:
-    """Hash of a file's content."""
-    with path.open("rb") as handle:
-        return hashlib.file_digest(handle, "sha256").hexdigest()
 
 
 def canonical_hash(record: Any) -> str:

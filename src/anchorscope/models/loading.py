@@ -18,7 +18,9 @@ from anchorscope.models.families import listed_family
 from anchorscope.models.language_model import LanguageModel
 from anchorscope.models.memory import is_out_of_memory
 from anchorscope.models.process_settings import quiet_transformers
+from anchorscope.models.sources import ModelFiles as ModelFiles
 from anchorscope.models.sources import gguf_file, locate
+from anchorscope.models.sources import model_files as model_files
 from anchorscope.models.sources import source_signature as source_signature
 from anchorscope.models.wrapping import wrap
 from anchorscope.progress import Progress

@@ -5,27 +5,25 @@ bit for bit. A folder is made under another name and renamed when it is whole; i
 size and sha256, is written last. What is stopped leaves nothing that a later one would trust. One process at a time
 makes a folder; the others wait and use what it made.
 
-When a folder is used, all sizes are compared with the manifest, and the hashes of all small files. The weights' hash,
-which would cost as much as reading them, is compared only where their modification time is no longer the one that was
-noted: whoever writes into a file changes it.
+When a folder is used, sizes and hashes of all its files are compared with the manifest. A file is hashed once, and
+again when it was written to (`file_hashes`).
 """
 
 import json
 import os
 import shutil
 import tempfile
-from collections.abc import Callable, Mapping
-from hashlib import sha256
+from collections.abc import Callable, Mapping, Sequence
 from importlib import metadata
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 from anchorscope.errors import UserError
+from anchorscope.file_hashes import known_sha256
 
 MANIFEST = "anchorscope.json"
 MEGABYTE = 1 << 20
-_SMALL = 32 * MEGABYTE  # files up to this size are hashed whenever they are used
 _NEEDED = ("torch", "transformers", "accelerate", "gguf", "filelock")
 _ELSEWHERE = "set ANCHORSCOPE_CACHE to another folder."
 
@@ -115,10 +113,10 @@ def _to_disk(path: Path) -> None:
 def write_manifest(folder: Path, record: Mapping[str, Any]) -> None:
     """The last file of a folder: without it, or where its list does not fit, the folder does not count."""
     versions = {name: metadata.version(name) for name in ("torch", "transformers", "gguf")}
+    found = sorted(file for file in folder.iterdir() if file.name != MANIFEST)
     files = {
-        file.name: {"size": file.stat().st_size, "mtime_ns": file.stat().st_mtime_ns, "sha256": file_sha256(file)}
-        for file in sorted(folder.iterdir())
-        if file.name != MANIFEST
+        file.name: {"size": file.stat().st_size, "sha256": digest}
+        for file, digest in zip(found, file_hashes(found), strict=True)
     }
     text = json.dumps({**record, "versions": versions, "files": files}, indent=2) + "\n"
     (folder / MANIFEST).write_text(text, encoding="utf-8")
@@ -137,27 +135,27 @@ def read_manifest(folder: Path) -> dict[str, Any] | None:
 
 def damage(folder: Path, record: Mapping[str, Any]) -> str | None:
     """Which file is not as the manifest says, in words; None where all are."""
-    for name, told in record["files"].items():
-        known = told if isinstance(told, dict) else {"size": told}  # as earlier versions wrote it
+    listed = {
+        name: told if isinstance(told, dict) else {"size": told}  # as earlier versions wrote it
+        for name, told in record["files"].items()
+    }
+    for name, known in listed.items():
         try:
             found = (folder / name).stat()
         except OSError:
             return f"{name} is missing"
         if found.st_size != known.get("size"):
             return f"{name} has {found.st_size} bytes instead of {known.get('size')}"
-        is_looked_at = found.st_size <= _SMALL or found.st_mtime_ns != known.get("mtime_ns")
-        if "sha256" in known and is_looked_at and file_sha256(folder / name) != known["sha256"]:
+    hashed = [name for name, known in listed.items() if "sha256" in known]
+    for name, digest in zip(hashed, file_hashes([folder / name for name in hashed]), strict=True):
+        if digest != listed[name]["sha256"]:
             return f"{name} has other bytes than were written"
     return None
 
 
-def file_sha256(file: Path) -> str:
-    """Hash of a file's bytes."""
-    digest = sha256()
-    with file.open("rb") as stream:
-        while block := stream.read(MEGABYTE):
-            digest.update(block)
-    return digest.hexdigest()
+def file_hashes(files: Sequence[Path]) -> list[str]:
+    """sha256 of files of models; those that were not written to since are known, also to later processes."""
+    return known_sha256([file.resolve() for file in files], cache_dir() / "sha256.json")
 
 
 def convert_gguf(gguf: Path, folder: Path) -> dict[str, Any]:

@@ -1,8 +1,8 @@
-"""What a model's name points to, found without reading any weights: a folder, a file, a hub id, or a shape."""
+"""What a model's name points to, found without loading any weights: a folder, a file, a hub id, or a shape."""
 
 import hashlib
 import json
-from collections.abc import Iterable
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -10,8 +10,17 @@ from anchorscope.errors import UserError, unknown
 from anchorscope.models import shapes
 from anchorscope.models.converted import EPOCH, converted_path
 from anchorscope.models.embedded import EMBEDDED, installed_path
+from anchorscope.models.model_cache import file_hashes
 
 _LONGEST_NAME = 1000  # no file system takes more, and some raise instead of saying no
+_NEVER_OPENED = (
+    ".bin", ".pt", ".pth", ".pkl", ".ckpt", ".h5", ".msgpack", ".ot", ".onnx", ".tflite", ".mlmodel", ".npz", ".md",
+    ".png", ".jpg", ".jpeg", ".svg", ".gif", ".pdf",
+)  # fmt: skip
+"""Endings of files that lie beside a model and are no part of it here: weights in other formats, pictures, texts."""
+
+ModelFiles = Mapping[str, Mapping[str, Any]]
+"""`size` and `sha256` of every file of a model, by its path relative to the model's folder."""
 
 
 def locate(source: str) -> tuple[str, str, dict[str, Any]]:
@@ -61,44 +70,64 @@ def gguf_file(source: str) -> Path | None:
     return path if path.suffix.lower() == ".gguf" and path.is_file() else None
 
 
-def source_signature(model: str) -> str | None:
-    """A cheap signature of what a name points to: names, sizes and modification times of its files, no content.
+def model_files(model: str) -> ModelFiles | None:
+    """The files that a name points to, weights and tokenizer, each with size and sha256; None where none are here.
+
+    They are read once, and again when they were written to: a copy, or a file that was only touched, is the same.
+    """
+    try:
+        found = _found(model)
+        if found is None:
+            return None
+        folder, files = found
+        hashes = file_hashes(files)
+        return {
+            file.relative_to(folder).as_posix(): {"size": file.stat().st_size, "sha256": digest}
+            for file, digest in zip(files, hashes, strict=True)
+        }
+    except OSError:  # a file that went away, or a name that no file system takes
+        return None
+
+
+def source_signature(model: str, files: ModelFiles | None = None) -> str | None:
+    """What a name points to, as one hash of the contents of its files (`model_files`, where they are not given).
 
     As long as it stays the same, the weights need not be loaded to know that they are the same. None where it cannot be
     told: no such model is here.
     """
     if shapes.is_shape(model):
         return model
-    try:
-        if model in EMBEDDED:
-            folder = installed_path(model)
-            return None if folder is None else _signature("embedded", folder, _files(folder))
-        file = gguf_file(model)
-        if file is not None:
-            return _signature(f"GGUF, epoch {EPOCH}", file.parent, [file])
-        path = Path(model).expanduser()
-        if len(model) <= _LONGEST_NAME and path.is_dir():
-            return _signature("folder", path, _files(path))
-        snapshot = _snapshot(model)
-        return None if snapshot is None else _signature(f"hub, {snapshot.name}", snapshot, _files(snapshot))
-    except OSError:  # a file that went away, or a name that no file system takes
+    found = model_files(model) if files is None else files
+    if found is None:
         return None
+    made_by = f"GGUF, epoch {EPOCH}" if gguf_file(model) is not None else ""
+    return hashlib.sha256(json.dumps([made_by, found], sort_keys=True).encode()).hexdigest()
 
 
-def _signature(kind: str, folder: Path, files: Iterable[Path]) -> str:
-    told = [
-        (str(file.relative_to(folder)), file.stat().st_size, file.stat().st_mtime_ns) for file in sorted(files)
-    ]
-    return hashlib.sha256(json.dumps([kind, told]).encode()).hexdigest()
+def _found(model: str) -> tuple[Path, list[Path]] | None:
+    """The folder of a model and its files."""
+    if shapes.is_shape(model):
+        return None
+    if model in EMBEDDED:
+        folder = installed_path(model)
+    elif (file := gguf_file(model)) is not None:
+        return file.parent, [file]
+    elif len(model) <= _LONGEST_NAME and Path(model).expanduser().is_dir():
+        folder = Path(model).expanduser()
+    else:
+        folder = _snapshot(model)
+    return None if folder is None else (folder, _files(folder))
 
 
 def _files(folder: Path) -> list[Path]:
-    """All files of a folder but hidden ones, which version control and caches of the hub's client leave there."""
-    return [
+    """The files of a model; hidden ones are left out, which version control and caches of the hub's client make."""
+    return sorted(
         file
         for file in folder.rglob("*")
-        if file.is_file() and not any(part.startswith(".") for part in file.relative_to(folder).parts)
-    ]
+        if file.is_file()
+        and file.suffix.lower() not in _NEVER_OPENED
+        and not any(part.startswith(".") for part in file.relative_to(folder).parts)
+    )
 
 
 def _is_hub_id(source: str) -> bool:
