@@ -20,7 +20,7 @@ from anchorscope.progress import Progress
 
 __all__ = [
     "BUILT_IN", "WITH_FILE", "DatasetSpec", "Reading", "absolute", "open_dataset", "parse_columns", "parse_spec",
-    "split_specs",
+    "split_names", "split_specs",
 ]  # fmt: skip
 
 BUILT_IN = ("atlas",)
@@ -92,6 +92,11 @@ def split_specs(texts: Sequence[str]) -> tuple[str, ...]:
             found.append(",".join(parts[:end]))
             parts = parts[end:]
     return tuple(filter(None, found))
+
+
+def split_names(texts: Sequence[str]) -> tuple[str, ...]:
+    """Names with commas between them."""
+    return tuple(part for text in texts for part in text.split(",") if part)
 
 
 def _has_path(text: str) -> bool:

@@ -106,7 +106,7 @@ def _table(name: str, lines: list[bytes], question_column: str) -> Container:
     wanted = question_column.lower()
     for kind, columns in headers.items():
         if len(columns) > COLUMNS:
-            raise UserError(f"{name} has a first line of {len(columns):,} cells; at most {COLUMNS:,} are read. Drop some.")
+            raise UserError(f"{name} has {len(columns):,} cells in its first line; at most {COLUMNS:,} are read.")
         if wanted in [column.lower() for column in columns]:
             if len({column.lower() for column in columns}) < len(columns):
                 raise UserError(f"{name} has two columns of the same name; found: {shown(columns)}. Rename one.")

@@ -1,4 +1,4 @@
-"""How large a question file may be, so that no file, however it was made, takes a gigabyte of memory or goes on forever.
+"""How large a question file may be, so that none, however it was made, takes a gigabyte of memory or never ends.
 
 What no question file ever has (a question of 100,000 letters, a thousand columns) is fixed. What a real one may have
 (millions of rows) can be allowed with `--large-files`; memory then grows with the file.

@@ -46,6 +46,6 @@ class Lines:
         self._blank += 1
         if self._blank > BLANK_LINES_TOGETHER:
             raise UserError(
-                f"{self._name} has {BLANK_LINES_TOGETHER:,} blank lines together, up to line {self.number:,}. Take them "
-                f"out, or name the right file."
+                f"{self._name} has {BLANK_LINES_TOGETHER:,} blank lines together, up to line {self.number:,}. Take "
+                f"them out, or name the right file."
             )

@@ -62,7 +62,8 @@ def _rows(file: QuestionFile, child: subprocess.Popen[bytes]) -> Iterator[tuple[
             file.tell(file.size * number // max(total, number))
     if last.startswith(b"!"):
         told = last[1:].decode(errors="replace").strip()
-        raise UserError(f"{file.name} is a broken Parquet file, after row {lines.number - 2} ({told[:120]}). Fetch it again.")
+        after = max(lines.number - 2, 0)
+        raise UserError(f"{file.name} is a broken Parquet file, after row {after} ({told[:120]}). Fetch it again.")
 
 
 def _died(file: QuestionFile, code: int, number: int) -> UserError:
@@ -73,8 +74,8 @@ def _died(file: QuestionFile, code: int, number: int) -> UserError:
             f"groups, or as JSON lines."
         )
     return UserError(
-        f"{file.name}, after row {number}: reading it takes more than {file.limits.memory // 10**6} MB, or it is a broken "
-        f"Parquet file. Save it anew with small row groups, or as JSON lines. {ALLOW_LARGE}."
+        f"{file.name}, after row {number}: reading it takes more than {file.limits.memory // 10**6} MB, or it is a "
+        f"broken Parquet file. Save it anew with small row groups, or as JSON lines. {ALLOW_LARGE}."
     )
 
 
@@ -94,14 +95,15 @@ def _child(file: QuestionFile, handle: int) -> subprocess.Popen[bytes]:
         )  # fmt: skip
     except OSError as error:
         raise UserError(
-            f"Cannot start a process to read {file.name}: {error.strerror or error}. Save it as JSON lines, or free memory."
+            f"Cannot start a process to read {file.name}: {error.strerror or error}. Save it as JSON lines, or end "
+            f"other programs."
         ) from None
 
 
 def _unpacked(file: QuestionFile) -> BinaryIO:
     """The unpacked bytes in a file without a name, which is gone when it is closed, whatever happens."""
     try:
-        copy = tempfile.TemporaryFile(prefix="anchorscope-")  # noqa: SIM115 - the caller closes it
+        copy = tempfile.TemporaryFile(prefix="anchorscope-", buffering=0)  # noqa: SIM115 - the caller closes it
     except OSError as error:
         raise _no_room(file, error) from None
     try:
@@ -109,8 +111,9 @@ def _unpacked(file: QuestionFile) -> BinaryIO:
         while chunk := source.read(1 << 20):
             file.good_row()  # one file is one row here; its size has a limit
             try:
-                copy.write(chunk)
-                copy.flush()
+                view = memoryview(chunk)
+                while view:
+                    view = view[copy.write(view) :]
             except OSError as error:
                 raise _no_room(file, error) from None
     except BaseException:
@@ -124,6 +127,6 @@ def _no_room(file: QuestionFile, error: OSError) -> UserError:
     folder = tempfile.gettempdir()
     free = shutil.disk_usage(folder).free // 10**6
     return UserError(
-        f"{file.name} has to be unpacked to be read, and {folder} does not take it ({error.strerror or error}; {free:,} MB "
-        f"free). Name a folder with room, TMPDIR=FOLDER, or unpack it yourself: gunzip."
+        f"{file.name} has to be unpacked to be read, and {folder} does not take it ({error.strerror or error}; "
+        f"{free:,} MB free). Name a folder with room, TMPDIR=FOLDER, or unpack it yourself: gunzip."
     )

@@ -27,6 +27,7 @@ GZIP_MAGIC = b"\x1f\x8b"
 """How a gzipped file begins."""
 _CHUNK = 1 << 18
 _PACKED_CHUNK = 1 << 16
+_MOMENT = 1.0  # seconds: what is read in less needs no bar
 _KINDS = (
     (stat.S_ISDIR, "a directory", "Give the path of one question file in it"),
     (stat.S_ISFIFO, "a pipe, which can be read only once", "Save what comes out of it to a file first"),
@@ -66,7 +67,8 @@ class QuestionFile:
         """The unpacked bytes from the beginning; an earlier stream cannot be used any more."""
         self.handle.seek(0)
         self.unpacked = self._good_until = 0
-        return cast(BinaryIO, io.BufferedReader(_Unpacked(self) if self.is_packed else _Plain(self, self.handle), _CHUNK))
+        raw = _Unpacked(self) if self.is_packed else _Plain(self, self.handle)
+        return cast(BinaryIO, io.BufferedReader(raw, _CHUNK))
 
     def stream_of(self, pipe: IO[bytes]) -> BinaryIO:
         """What another process makes of the file, counted like its own bytes."""
@@ -81,6 +83,7 @@ class QuestionFile:
             while chunk := self.handle.read(1 << 20):
                 digest.update(chunk)
                 self.tell(self.handle.tell(), "hash")
+        self._end_telling()
         return digest.hexdigest()
 
     def good_row(self) -> None:
@@ -91,7 +94,8 @@ class QuestionFile:
         """So many bytes were given; the file was read up to this position for them."""
         self.unpacked += len(view)
         if self.unpacked > self.limits.unpacked:
-            raise UserError(f"{self.name} has more than {self.limits.unpacked // GIGABYTE} GB, unpacked. {ALLOW_LARGE}.")
+            most = self.limits.unpacked // GIGABYTE
+            raise UserError(f"{self.name} has more than {most} GB, unpacked. {ALLOW_LARGE}.")
         if self.unpacked - self._good_until > BYTES_TOGETHER:
             raise UserError(
                 f"{self.name} has no usable row in {BYTES_TOGETHER // 10**6} MB of it, unpacked, up to byte "
@@ -104,7 +108,7 @@ class QuestionFile:
 
     def tell(self, position: int, doing: str = "read") -> None:
         """How far the file was read; told when it takes more than a moment."""
-        if self._told < 0 and time.monotonic() - self._opened < 1:
+        if self._told < 0 and time.monotonic() - self._opened < _MOMENT:
             return
         unit, name = (1_000_000, "MB") if self.size > 10_000_000 else (1_000, "kB")
         if self._told < 0:
@@ -135,10 +139,22 @@ class QuestionFile:
 
     def close(self) -> None:
         """Lets go of the file."""
+        self._end_telling()
+        self.handle.close()
+
+    def _end_telling(self) -> None:
         if self._told >= 0:
             self._progress.finish()
-            self._told = -1
-        self.handle.close()
+        self._told, self._opened = -1, time.monotonic()
+
+
+def hash_of(path: Path, progress: Progress | None = None) -> str:
+    """The sha256 of a question file."""
+    file = QuestionFile(path, progress=progress)
+    try:
+        return file.sha256()
+    finally:
+        file.close()
 
 
 class _Plain(io.RawIOBase):
@@ -153,7 +169,8 @@ class _Plain(io.RawIOBase):
     def readinto(self, buffer: memoryview) -> int:  # type: ignore[override]
         view = memoryview(buffer)
         n_bytes = os.readv(self._handle.fileno(), [view])
-        return self._file.count(view[:n_bytes], self._file.unpacked + n_bytes if self._handle is self._file.handle else 0)
+        position = self._file.unpacked + n_bytes if self._handle is self._file.handle else 0
+        return self._file.count(view[:n_bytes], position)
 
 
 class _Unpacked(io.RawIOBase):

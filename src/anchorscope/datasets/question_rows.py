@@ -20,15 +20,10 @@ _SINGLE = (str, int, float)
 _MEANT = frozenset((*KNOWN, "answer"))
 
 
-def _short(value: str, name: str, most: int) -> str:
-    """The string itself, if it is no longer than that."""
-    if len(value) > most:
+def _clean(value: str, name: str, most: int | None = None) -> str:
+    """The string itself, if it can be tokenised and stored, and has at most so many letters."""
+    if most is not None and len(value) > most:
         raise Unusable(f"{name} has {len(value):,} letters; at most {most:,} are read")
-    return value
-
-
-def _clean(value: str, name: str) -> str:
-    """The string itself, if it can be tokenised and stored."""
     if "\0" in value:
         raise Unusable(f"{name} holds a NUL byte")
     if not value.isascii():
@@ -52,7 +47,7 @@ def _optional(row: Mapping[str, object], name: str, most: int = NAME_LETTERS) ->
         return None
     if not isinstance(value, str):
         raise Unusable(f"{name} must be a string, not {shown(value)}")
-    return _clean(_short(value, name, most), name).strip() or None
+    return _clean(value, name, most).strip() or None
 
 
 def _list(value: object, name: str) -> list[object]:
@@ -71,23 +66,26 @@ def _list(value: object, name: str) -> list[object]:
     return value
 
 
-def _strings(row: Mapping[str, object], name: str, most: int, letters: int) -> list[str]:
+def _strings(
+    row: Mapping[str, object], name: str, most: int = ANSWERS, letters: int = TEXT_LETTERS
+) -> list[str]:
     """A column with several strings, each of them once."""
     found: dict[str, None] = {}
-    for entry in _few(_list(row.get(name), name), name, most):
+    entries = _list(row.get(name), name)
+    if len(entries) > most:
+        raise _too_many(entries, name, most)
+    for entry in entries:
         if not isinstance(entry, str):
             raise Unusable(f"{name} must hold strings only, not {shown(entry)}")
         if not entry.strip():
             raise Unusable(f"{name} holds an empty string")
-        found[_clean(_short(entry, name, letters), name).strip()] = None
+        found[_clean(entry, name, letters).strip()] = None
     return list(found)
 
 
-def _few(entries: list[object], name: str, most: int) -> list[object]:
-    """The entries, if there are no more than that."""
-    if len(entries) > most:
-        raise Unusable(f"{name} has {len(entries):,} entries; at most {most:,} are read")
-    return entries
+def _too_many(entries: list[object], name: str, most: int) -> Unusable:
+    """The reason for a column with too many values."""
+    return Unusable(f"{name} has {len(entries):,} entries; at most {most:,} are read")
 
 
 def _item_id(row: Mapping[str, object], number: int) -> str:
@@ -137,25 +135,23 @@ def _metadata(row: Mapping[str, object]) -> dict[str, str | int | float | bool |
     return kept
 
 
-def _answers(row: Mapping[str, object], name: str) -> list[str]:
-    return _strings(row, name, ANSWERS, TEXT_LETTERS)
-
-
 def question_from_row(row: Mapping[str, object], dataset: str, number: int, graded: bool = True) -> Question:
     """One row as a question; `number` is its id where it has none. Where nothing is graded, answers may be missing."""
     written = _optional(row, "question", TEXT_LETTERS)
     if written is None:
         state = "absent" if row.get("question") is None else "empty"
         raise Unusable(f"the question is {state}; columns: {shown([*row])}")
-    answers = tuple(dict.fromkeys([*_answers(row, "answers"), *_answers(row, "answer")]))
+    answers = tuple(dict.fromkeys([*_strings(row, "answers"), *_strings(row, "answer")]))
     if graded and not answers:
         raise Unusable(f"there are no answers; columns: {shown([*row])}")
     model_answer = row.get("model_answer")
     if model_answer is not None and not isinstance(model_answer, str):
         raise Unusable(f"model_answer must be a string, not {shown(model_answer)}")
     if model_answer is not None:
-        _clean(_short(model_answer, "model_answer", TEXT_LETTERS), "model_answer")
-    marked = _few(_list(row.get("exact_question"), "exact_question"), "exact_question", MARKS)
+        _clean(model_answer, "model_answer", TEXT_LETTERS)
+    marked = _list(row.get("exact_question"), "exact_question")
+    if len(marked) > MARKS:
+        raise _too_many(marked, "exact_question", MARKS)
     return Question(
         dataset=dataset,
         item_id=_item_id(row, number),

@@ -9,7 +9,12 @@ from itertools import chain, islice
 
 from anchorscope.datasets.formats import PLAIN, UNGRADED, Format, recognise
 from anchorscope.datasets.limits import (
-    ALLOW_LARGE, BAD_ROWS_TOGETHER, KEPT_BAD_ROWS, RECOGNISED_BY, USUAL, FileLimits,
+    ALLOW_LARGE,
+    BAD_ROWS_TOGETHER,
+    KEPT_BAD_ROWS,
+    RECOGNISED_BY,
+    USUAL,
+    FileLimits,
 )  # fmt: skip
 from anchorscope.datasets.question import Question
 from anchorscope.datasets.question_rows import question_from_row
@@ -149,10 +154,10 @@ def _questions(
 ) -> Iterator[Question | BadRow]:
     """Every row as a question, or, if they are skipped, as a bad row."""
     ids: set[int] = set()
-    bad_together = 0
+    bad_together, most, good_row = 0, source.limits.rows, source.good_row
     for number, (line, found) in enumerate(rows, start=1):
-        if number > source.limits.rows:
-            raise UserError(f"{source.name} has more than {source.limits.rows:,} rows. {ALLOW_LARGE}.")
+        if number > most:
+            raise UserError(f"{source.name} has more than {most:,} rows. {ALLOW_LARGE}.")
         try:
             row = with_few_columns(found)
             if isinstance(row, Unusable):
@@ -171,7 +176,7 @@ def _questions(
             yield BadRow(line, str(bad))
             continue
         bad_together = 0
-        source.good_row()
+        good_row()
         yield question
 
 
