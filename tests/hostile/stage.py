@@ -125,6 +125,6 @@ def _build(stage: Stage) -> None:
         pass
     stage.copy(HALF, stage.folder / FINISHED)
     run_recipe(make_recipe(options), stage.folder / FINISHED)
-    kept = {"seed": 1, "keep": ("states", "states-cut", "detection")}
+    kept = {"seed": 1, "keep": ("states",), "random_cuts": 1}
     run_recipe(make_recipe({**options, **kept}), stage.folder / OTHER)
     detect([stage.folder / OTHER], out=stage.folder / DETECTORS, fit_only=True, bundles=("probe",), folds=2, seeds=1)
