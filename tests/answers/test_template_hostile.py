@@ -88,7 +88,6 @@ def test_a_template_that_wants_much_memory_or_writes_much(tiny_llama: LanguageMo
     message = told(tiny_llama, MUCH[name])
     assert "more than 512 MB of memory" in message or "characters)" in message or "more than 2 seconds" in message
     assert message.endswith("use --prompt few-shot, which needs no chat template.")
-    assert resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss < 600 * 2**10  # kilobytes; of the largest child
 
 
 @pytest.mark.parametrize("name", LONG)

@@ -1,8 +1,6 @@
 """Damage: a flipped bit, half a file, an empty one, none. It is told, and the run gives the same numbers again."""
 
 import json
-import random
-from collections.abc import Callable
 from itertools import cycle
 from pathlib import Path
 
@@ -13,24 +11,9 @@ from typer.testing import CliRunner
 from anchorscope.artefacts.finished import open_finished
 from anchorscope.cli.main import app
 from anchorscope.errors import UserError
+from damaging import HARM, files_of_steps
 from whole_runs import SmallRun, files_of, quick, tables_of, watching
 
-
-def flip(place: Path) -> None:
-    content = bytearray(place.read_bytes())
-    content[random.Random(place.name).randrange(len(content))] ^= 1 << random.Random(place.name).randrange(8)
-    place.write_bytes(content)
-
-
-def halve(place: Path) -> None:
-    place.write_bytes(place.read_bytes()[: place.stat().st_size // 2])
-
-
-def empty(place: Path) -> None:
-    place.write_bytes(b"")
-
-
-HARM: dict[str, Callable[[Path], None]] = {"flip": flip, "halve": halve, "empty": empty, "remove": Path.unlink}
 STEPS = (
     "model", "facts/questions", "facts/answers", "facts/labels", "facts/tokens", "facts/clean-states",
     "facts/log-probs", "facts/probes", "facts/clean-scores", "facts/effects-knockout", "facts/cut-states",
@@ -49,10 +32,6 @@ RESULTS = (
     "question_share_tests.csv",
 )  # fmt: skip
 """Of the finished run, which was made without figures."""
-
-
-def files_of_steps(out: Path) -> dict[str, list[str]]:
-    return {name: list(one["files"]) for name, one in json.loads((out / "index.json").read_text())["steps"].items()}
 
 
 def test_the_tables_above_name_every_file(small_run: SmallRun) -> None:

@@ -42,7 +42,7 @@ class DatasetResult:
     features: pl.DataFrame | None = None
     """What detectors read beside them, where it is kept."""
     notes: tuple[str, ...] = ()
-    """What happened on the way: where memory ran out while probes were fitted."""
+    """What happened on the way: questions left out because they are too long, memory that ran out."""
 
 
 @dataclass(frozen=True)

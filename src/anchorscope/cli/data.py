@@ -17,7 +17,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from anchorscope.cli.terminal import console, emit_json, say, user_errors
+from anchorscope.cli.terminal import console, emit_json, emit_text, say, user_errors
 
 if TYPE_CHECKING:  # the readers are imported when a file is opened: help has to come at once
     from anchorscope.datasets.catalog import DatasetSpec
@@ -150,8 +150,8 @@ def _show(record: Mapping[str, Any]) -> None:
         rows += [("", ""), ("for a run", record["outlook"])]
     _print(rows)
     for number, example in enumerate(record["examples"]):
-        typer.echo(f"\n{_plain(example['question'])}" if number else f"\nexamples\n\n{_plain(example['question'])}")
-        typer.echo(f"    {_answers(example['answers'])}")
+        emit_text(f"\n{_plain(example['question'])}" if number else f"\nexamples\n\n{_plain(example['question'])}")
+        emit_text(f"    {_answers(example['answers'])}")
 
 
 def _contents(record: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
@@ -211,7 +211,7 @@ def _list_known(record: Mapping[str, Any], quiet: bool) -> None:
         by_file = f"or {one['name']}=FILE with {one['file']} from {one['where']}"
         rows += [(one["name"], f"{one['rows']:,}", from_hub), ("", "", by_file)]
     _print(rows)
-    typer.echo()
+    emit_text()
     _print([("file", "what it may be; recognised from its content, also gzipped"), *record["files"].items()])
     if not record["hub_library"]:
         say("\nfor datasets from the hub: pip install 'anchorscope[hub]'", quiet)
@@ -225,7 +225,7 @@ def _print(rows: Iterable[tuple[str, ...]]) -> None:
         table.add_row(*(Text(cell, overflow="fold") for cell in row))  # an address must stay whole
     page = Console(file=StringIO(), width=width, color_system=None)
     page.print(table)
-    typer.echo("\n".join(line.rstrip() for line in page.file.getvalue().splitlines()))  # type: ignore[attr-defined]
+    emit_text("\n".join(line.rstrip() for line in page.file.getvalue().splitlines()))  # type: ignore[attr-defined]
 
 
 def _plain(text: str, longest: int = _LONG) -> str:

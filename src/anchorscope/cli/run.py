@@ -9,7 +9,7 @@ import typer
 from anchorscope.catalogue import EVIDENCE, KEEP
 from anchorscope.cli.completion import one_of, several_of
 from anchorscope.cli.help_texts import OUTPUT, Quiet, in_panel
-from anchorscope.cli.terminal import console, emit_json, listener, say
+from anchorscope.cli.terminal import console, emit_json, emit_text, listener, say
 from anchorscope.datasets.catalog import BUILT_IN, WITH_FILE
 from anchorscope.models.embedded import EMBEDDED
 from anchorscope.models.shapes import SHAPES
@@ -160,7 +160,7 @@ def _show_preview(recipe: Recipe, as_json: bool) -> None:
     if as_json:
         emit_json(preview.record())
     else:
-        typer.echo(render_preview(preview))
+        emit_text(render_preview(preview))
 
 
 def _default_folder(recipe: Recipe) -> Path:

@@ -10,7 +10,7 @@ from rich.text import Text
 
 from anchorscope.cli.completion import one_of
 from anchorscope.cli.help_texts import OUTPUT, AsJson, Quiet, in_panel
-from anchorscope.cli.terminal import emit_json, harmless, listener, say, user_errors
+from anchorscope.cli.terminal import emit_json, harmless, listener, page, say, user_errors
 from anchorscope.datasets.reading import ON_BAD_ROW
 
 if TYPE_CHECKING:
@@ -86,7 +86,7 @@ def score(
 
 def _show(scored: "Scored") -> None:
     """The verdicts first; the common warnings once, below."""
-    from anchorscope.cli.item_page import page, short
+    from anchorscope.cli.item_page import short
 
     n = len(scored.scores)
     common = [text for text, times in Counter(text for one in scored.scores for text in one.warnings).items()

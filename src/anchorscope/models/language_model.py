@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from anchorscope.errors import UserError
 from anchorscope.models.attention import NAME, Attends
+from anchorscope.models.context import context_length
 from anchorscope.models.families import BlockOutput, Family, part_at, run_block
 from anchorscope.models.fingerprint import model_fingerprint, tokenizer_fingerprint
 from anchorscope.models.twin import make_twin
@@ -123,6 +124,11 @@ class LanguageModel:
     def embedding(self) -> nn.Module:
         """The token embedding."""
         return getattr(self.stack, self.family.embedding)
+
+    @property
+    def context(self) -> int | None:
+        """How many tokens it reads at once; None for no limit."""
+        return context_length(self.model.config)
 
     @property
     def needs_bos(self) -> int | None:

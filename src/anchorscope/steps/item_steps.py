@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 from anchorscope.answers.choose import QuestionSample
 from anchorscope.answers.generate import Answer
 from anchorscope.answers.label import Label, label_answers
-from anchorscope.answers.prompt import build_prompts
 from anchorscope.artefacts.durable import canonical_hash, sha256
 from anchorscope.artefacts.formats import (
     records,
@@ -22,6 +21,7 @@ from anchorscope.artefacts.formats import (
 from anchorscope.artefacts.step import Source, Step
 from anchorscope.datasets import atlas
 from anchorscope.datasets.catalog import BUILT_IN, DatasetSpec
+from anchorscope.datasets.question import Question
 from anchorscope.engine.batching import Budget
 from anchorscope.execute.executor import run_answers
 from anchorscope.items import Item
@@ -30,7 +30,8 @@ from anchorscope.plan.passes import plan_answers
 from anchorscope.prepare import ask
 from anchorscope.probes.crossfit import Splits, make_splits
 from anchorscope.probes.folds import grouped_folds, truth_strata
-from anchorscope.spans.locate import ItemTokens, locate_all
+from anchorscope.spans.locate import ItemTokens, locate_fitting
+from anchorscope.spans.question_spans import QuestionSpans
 from anchorscope.spans.question_words import question_words
 from anchorscope.stats.streams import priorities
 from anchorscope.steps.job import MODEL_LIBRARIES, Job
@@ -70,14 +71,15 @@ class ItemSteps:
     @cached_property
     def answers(self) -> Step[list[Answer]]:
         """The model's own answers, or those that the questions bring."""
-        made_from = self.job.made_from(1, MODEL_LIBRARIES, "prompt", "max_new_tokens")
+        made_from = self.job.made_from(2, MODEL_LIBRARIES, "prompt", "max_new_tokens")
         return self._step("answers", (self.questions, self.job.model), made_from, records(list[Answer]), self._answer)
 
     def _answer(self) -> list[Answer]:
         writer, tokens = self.job.writer(), self.job.planner.batch_tokens
         work = plan_answers(
-            self.questions.value.questions, writer.tokenizer, writer.template, self.job.recipe.max_new_tokens, tokens
-        )
+            self.questions.value.questions, writer.tokenizer, writer.template, self.job.recipe.max_new_tokens, tokens,
+            self.job.planner.context,
+        )  # fmt: skip
         return run_answers(self.job.executor, work, self.job.progress)
 
     @cached_property
@@ -100,11 +102,14 @@ class ItemSteps:
         return self._step("tokens", (self.answers,), made_from, records(list[ItemTokens | None]), self._locate)
 
     def _locate(self) -> list[ItemTokens | None]:
-        job, questions, writer = self.job, self.questions.value.questions, self.job.writer()
+        job, writer = self.job, self.job.writer()
         budget = Budget(job.planner.batch_tokens)
-        words = question_words(job.recipe.exact_tokens, questions, lambda: job.lm, budget, job.progress)
-        prompts = build_prompts(writer.tokenizer, questions, writer.template)
-        return locate_all(writer.tokenizer, questions, words, prompts, self.answers.value)
+
+        def words(questions: Sequence[Question]) -> list[QuestionSpans]:
+            return question_words(job.recipe.exact_tokens, questions, lambda: job.lm, budget, job.progress)
+
+        questions, answers = self.questions.value.questions, self.answers.value
+        return locate_fitting(writer.tokenizer, writer.template, questions, words, answers)
 
     @cached_property
     def items(self) -> list[Item]:

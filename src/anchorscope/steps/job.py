@@ -15,8 +15,8 @@ from anchorscope.engine.sequences import SITES
 from anchorscope.execute.executor import LocalExecutor
 from anchorscope.interventions.intervention import Writer
 from anchorscope.models.language_model import LanguageModel, ModelIdentity
-from anchorscope.models.loading import load as load_model
 from anchorscope.models.loading import ModelFiles, make_ready, model_files, source_signature
+from anchorscope.models.loading import load as load_model
 from anchorscope.models.wrapping import wrap
 from anchorscope.plan.for_model import planner_for
 from anchorscope.plan.passes import Planner
@@ -72,7 +72,7 @@ class Job:
         recipe = self.recipe
         seen = self.lm.fingerprint() if self.loaded is not None else source_signature(recipe.model, self._files)
         options = {name: getattr(recipe, name) for name in ("model", "dtype", "device", "trust_remote_code")}
-        made_from = self.made_from(1, MODEL_LIBRARIES, **options, files=seen)
+        made_from = self.made_from(2, MODEL_LIBRARIES, **options, files=seen)
         step: Step[ModelRecord] = self.folder.step("model", (), made_from, records(ModelRecord), self._look_at_model)
         return step.value
 
