@@ -149,10 +149,11 @@ def run(
             seen[0] += 1
             if seen[0] - 1 == die_at and seen[0] % 2:
                 os.kill(os.getpid(), signal.SIGKILL)
-            result = call(*arguments, **named)
-            if seen[0] - 1 == die_at:
-                os.kill(os.getpid(), signal.SIGKILL)
-            return result
+            try:
+                return call(*arguments, **named)
+            finally:  # also where the call fails: a folder that is not empty stays
+                if seen[0] - 1 == die_at:
+                    os.kill(os.getpid(), signal.SIGKILL)
 
         return counting
 

@@ -146,11 +146,12 @@ def _wait_at_writes(moments: list[int], tells: int, waits: int) -> None:
             if number in chosen and number % 2:
                 os.write(tells, number.to_bytes(8))
                 os.read(waits, 1)
-            result = call(*arguments, **named)
-            if number in chosen and not number % 2:
-                os.write(tells, number.to_bytes(8))
-                os.read(waits, 1)
-            return result
+            try:
+                return call(*arguments, **named)
+            finally:  # also where the call fails: a folder that is not empty stays
+                if number in chosen and not number % 2:
+                    os.write(tells, number.to_bytes(8))
+                    os.read(waits, 1)
 
         return counting
 
