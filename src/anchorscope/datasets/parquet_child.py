@@ -8,7 +8,6 @@ Standard output: the number of rows, a JSON object per row, then "." if all went
 
 import json
 import os
-import resource
 import signal
 import sys
 from collections.abc import Iterator
@@ -20,10 +19,23 @@ _BATCH, _ROWS_TOGETHER, _BYTES_TOGETHER = 2048, 512, 8_000_000
 
 
 def _limit_memory(more: int) -> None:
-    """So many bytes may be taken beyond what the process has now. (Maps of the file itself do not count.)"""
-    with open("/proc/self/status", encoding="ascii") as file:
-        now = next(int(line.split()[1]) * 1024 for line in file if line.startswith("VmData:"))
-    resource.setrlimit(resource.RLIMIT_DATA, (now + more, now + more))
+    """So many bytes may be taken beyond what the process has now. (Maps of the file itself do not count.)
+
+    Only Linux has such a limit.
+    """
+    if sys.platform == "linux":
+        import resource
+
+        with open("/proc/self/status", encoding="ascii") as file:
+            now = next(int(line.split()[1]) * 1024 for line in file if line.startswith("VmData:"))
+        resource.setrlimit(resource.RLIMIT_DATA, (now + more, now + more))
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+
+
+def _limit_time(seconds: int) -> None:
+    """The process ends if it computes for so long without asking again; Windows has no such clock."""
+    if sys.platform != "win32":
+        signal.setitimer(signal.ITIMER_PROF, seconds)
 
 
 def _rows(frame: Any, pl: Any) -> Iterator[dict[str, Any]]:
@@ -45,7 +57,7 @@ def _convert(path: str, out: BinaryIO, columns: int, seconds: int) -> None:
     encode = json.JSONEncoder(ensure_ascii=False, default=lambda value: [str(value)[:80]]).encode
     out.write(b"%d\n" % table.select(pl.len()).collect().item())
     for batch in table.with_columns(unneeded).collect_batches(chunk_size=_BATCH, maintain_order=True):
-        signal.setitimer(signal.ITIMER_PROF, seconds)  # the next batch has to come within that, or the process ends
+        _limit_time(seconds)
         for row in _rows(batch, pl):
             out.write(encode(row).encode() + b"\n")
 
@@ -53,12 +65,11 @@ def _convert(path: str, out: BinaryIO, columns: int, seconds: int) -> None:
 def main(path: str, memory: int, columns: int, seconds: int) -> None:
     """Converts the file at the path to standard output."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     out = os.fdopen(1, "wb", 1 << 16)
     import polars as pl  # before the limit: the library itself takes some
 
     _limit_memory(memory)
-    signal.setitimer(signal.ITIMER_PROF, seconds)
+    _limit_time(seconds)
     try:
         _convert(path, out, columns, seconds)
         out.write(b".\n")

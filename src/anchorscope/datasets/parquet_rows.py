@@ -2,13 +2,13 @@
 
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
-from signal import SIGPROF
 from typing import BinaryIO
 
 from anchorscope.datasets import parquet_child
@@ -68,7 +68,7 @@ def _rows(file: QuestionFile, child: subprocess.Popen[bytes]) -> Iterator[tuple[
 
 def _died(file: QuestionFile, code: int, number: int) -> UserError:
     """The error for a file that the process did not get through."""
-    if code == -SIGPROF:
+    if sys.platform != "win32" and code == -signal.SIGPROF:
         return UserError(
             f"{file.name}, after row {number}: no row in {PARQUET_SECONDS} s of computing. Save it anew with small row "
             f"groups, or as JSON lines."
