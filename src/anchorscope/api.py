@@ -19,6 +19,7 @@ from anchorscope.artefacts.finished import open_finished
 from anchorscope.artefacts.verify import Verified
 from anchorscope.artefacts.verify import verify as verify_folder
 from anchorscope.catalogue import DETECTION_RUNS
+from anchorscope.datasets.catalog import split_names, split_specs
 from anchorscope.errors import UserError, unknown
 from anchorscope.progress import Progress
 from anchorscope.recipe import Recipe, about, make_recipe, named_folder
@@ -208,6 +209,7 @@ def run(
     prompt: str = "few-shot",
     yes_no: str = "drop",
     on_bad_row: str = "fail",
+    large_files: bool = False,
     seed: int = 0,
     device: str = "auto",
     dtype: str = "auto",
@@ -234,7 +236,8 @@ def run(
     options = {name: given[name] for name in Recipe.model_fields if name != "model"}
     for name in ("datasets", "columns", "evidence", "keep"):
         if isinstance(options[name], str):
-            options[name] = tuple(part for part in options[name].split(",") if part)
+            split = split_specs if name == "datasets" else split_names
+            options[name] = split([options[name]])
     loaded = None
     if isinstance(model, str):
         options["model"] = model

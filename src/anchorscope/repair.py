@@ -10,6 +10,7 @@ from anchorscope.artefacts.kinds import RUN, VALIDATION, kind_of
 from anchorscope.artefacts.mend import forget_damaged_steps, recipe_of, restore_index
 from anchorscope.artefacts.run_folder import MANIFEST, open_run
 from anchorscope.artefacts.verify import Verified, verify
+from anchorscope.errors import UserError
 from anchorscope.progress import Progress, Silent
 
 
@@ -29,5 +30,11 @@ def repair(path: Path, progress: Progress | None = None) -> Verified:
     if finished:
         from anchorscope.pipeline import run_recipe  # only here: a folder that is whole is checked without torch
 
-        run_recipe(recipe_of(run), run, progress=listener)
+        recipe = recipe_of(run)
+        if recipe.trust_remote_code:  # the folder may come from anybody
+            raise UserError(
+                f"The model of {str(run)!r} brings code of its own. If you trust its authors, mend the run with: "
+                f"anchorscope run {run / 'recipe.toml'} --out {run} --trust-remote-code"
+            )
+        run_recipe(recipe, run, progress=listener)
     return verify(path, listener)

@@ -9,27 +9,10 @@ SIZES = (
     "num_experts_per_tok", "bos_token_id", "eos_token_id", "pad_token_id",
 )  # fmt: skip
 NUMBERS = (
-    0,
-    -1,
-    1,
-    3,
-    7,
-    10**4,
-    10**7,
-    10**9,
-    2**31,
-    2**63,
-    10**18,
-    10**30,
-    10**400,
-    1.5,
-    "4",
-    None,
-    True,
-    [4],
-    {},
-    "",
-)
+    0, -1, 1, 2, 3, 5, 7, 8, 16, 31, 33, 64, 100, 259, 261, 512, 1000, 10**4, 10**5, 10**6, 10**7, 10**9,
+    2**31, 2**63, 10**18,
+    10**30, 10**400, 1.5, "4", None, True, [4], {}, "",
+)  # fmt: skip
 NAMES: dict[str, tuple[Any, ...]] = {
     "hidden_act": ("nothing", "org/kernel", "__import__", "", 3, None, ["silu"]),
     "model_type": ("nothing", "", 3, None, "bert", "t5", "mamba", "llama4", "../llama", "clip", "gpt2", "qwen3"),

@@ -25,7 +25,7 @@ def make(rng: random.Random, stage: Stage, case: Case) -> None:
     case.memory_mb = 1500
     place, prompt = (
         case.user / rng.choice(("model", "model", "my, model", "modèle")),
-        rng.choice(("few-shot", "few-shot", "zero-shot", "chat")),
+        rng.choice(("few-shot", "zero-shot")),
     )
     if rng.random() < 0.15:
         place = place.with_suffix(".gguf")

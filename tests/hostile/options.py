@@ -71,7 +71,9 @@ def _given(option: Any, rng: random.Random, case: Case) -> list[str]:
     if option.is_flag:
         return [f"{word}={text(rng)}"] if rng.random() < 0.1 else [word]
     value = rng.choice(NUMBERS) if _is_number(option) or rng.random() < 0.15 else text(rng)
-    if rng.random() < 0.1:
+    if rng.random() < 0.05:
+        value = "facts.jsonl"  # a file of the user's
+    elif rng.random() < 0.1:
         value = str(case.user / value.replace("/", "_")[:100])
     return [f"{word}={value}"] if rng.random() < 0.3 else [word, value]
 

@@ -12,6 +12,7 @@ from typer.testing import CliRunner
 import anchorscope
 from anchorscope.artefacts import publish
 from anchorscope.artefacts.finished import open_finished
+from anchorscope.artefacts.sealed_folder import sealed_text
 from anchorscope.artefacts.verify import verify
 from anchorscope.cli.main import app
 from anchorscope.errors import UserError
@@ -238,6 +239,35 @@ def test_an_index_that_names_files_elsewhere_is_not_believed(small_run: SmallRun
             quick(small_run.recipe, out)
         assert [one.file for one in verify(out).problems] == ["index.json"]
         assert mine.read_text() == "mine"
+
+
+def test_a_folder_from_elsewhere_cannot_let_code_run_by_being_damaged(
+    small_run: SmallRun, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out = small_run.copy("finished", tmp_path / "run")
+    (out / "curves.csv").unlink()
+    with_code = small_run.recipe.model_copy(update={"trust_remote_code": True})
+    monkeypatch.setattr("anchorscope.repair.recipe_of", lambda _: with_code)
+    with pytest.raises(UserError, match=r"brings code of its own.*--trust-remote-code"):
+        repair(out)
+    assert not (out / "curves.csv").exists()
+
+
+@pytest.mark.parametrize(
+    ("told", "shown"),
+    [
+        ("anchorscope compare a 'b c' --out .", "anchorscope compare a 'b c' --out ."),
+        ("anchorscope compare a; rm -rf b", "anchorscope compare 'a;' rm -rf b"),
+        ("rm -rf a", "anchorscope compare"),
+        ("anchorscope 'a", "anchorscope compare"),
+        (["anchorscope"], "anchorscope compare"),
+    ],
+)
+def test_a_command_that_a_folder_names_is_one_of_ours_and_quoted(told: Any, shown: str, tmp_path: Path) -> None:
+    (tmp_path / "table.csv").write_text("a")
+    (tmp_path / "comparison.json").write_text(sealed_text(tmp_path, {"command": told}, ["table.csv"]))
+    (tmp_path / "table.csv").write_text("b")
+    assert verify(tmp_path).commands == (shown,)
 
 
 def test_from_python(small_run: SmallRun, tmp_path: Path) -> None:

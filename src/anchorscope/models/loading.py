@@ -92,8 +92,11 @@ def make_ready(source: str, progress: Progress | None = None) -> None:
     file = gguf_file(source)
     if file is None:
         return
-    with quiet_transformers():
-        admit(source)  # one that cannot be used is refused before
+    with quiet_transformers(), without_hub():
+        given = admit(source)  # one that cannot be used is refused before
+        if "gguf_file" in given.extra:
+            needed = given.meta.total * torch.float32.itemsize
+            refuse_too_large(needed, torch.device("cpu"), False, f"The dequantised weights of model {source!r}")
         try:
             convert(file, progress, lambda loaded: _refuse_gaps(loaded, source))
         except UserError:

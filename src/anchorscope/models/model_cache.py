@@ -163,9 +163,9 @@ def convert_gguf(gguf: Path, folder: Path) -> dict[str, Any]:
     import torch
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
-    from anchorscope.models.process_settings import quiet_transformers
+    from anchorscope.models.process_settings import quiet_transformers, without_hub
 
-    with quiet_transformers():
+    with quiet_transformers(), without_hub():
         place, file = str(gguf.parent), gguf.name
         model, loaded = AutoModelForCausalLM.from_pretrained(
             place, gguf_file=file, dtype=torch.float32, output_loading_info=True

@@ -181,8 +181,7 @@ def _shapes(config: Any, source: str, trust_remote_code: bool, stored: StoredWei
 
 def _read_tokenizer(place: str, source: str, options: dict[str, Any], config: Any, raw: dict[str, Any]) -> Any:
     try:
-        if not options.get("gguf_file"):
-            tokenizer_door.check_files(Path(place), raw)
+        tokenizer_door.check_files(Path(place), raw)  # a GGUF file's neighbours are read too
         tokenizer = AutoTokenizer.from_pretrained(place, **options)
         family = listed_family(config.model_type)
         tokenizer_door.check_usable(tokenizer, config.get_text_config(), family is not None and family.needs_bos)
