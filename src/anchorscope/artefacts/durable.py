@@ -80,9 +80,10 @@ def remove_files(folder: Path, names: Iterable[str]) -> None:
     home = folder.resolve()
     for name in names:
         place = folder / name
-        if not place.parent.resolve().is_relative_to(home):
-            continue
-        place.unlink(missing_ok=True)
+        if not place.parent.resolve().is_relative_to(home) or (place.is_dir() and not place.is_symlink()):
+            continue  # a folder in its place is none of ours
+        with contextlib.suppress(NotADirectoryError):  # a file stands where its folder was
+            place.unlink(missing_ok=True)
         with contextlib.suppress(OSError):  # until one is not empty
             for below in place.parents:
                 if below == folder:

@@ -166,7 +166,7 @@ class RunFolder:
     def _is_own(self, name: str) -> bool:
         """Whether a file is one that this run wrote: of a step, or as a result that is unchanged."""
         if any(name in record.files for record in self.index.steps.values()):
-            return True
+            return (self.path / name).is_symlink() or not (self.path / name).is_dir()
         known = [one[name] for one in (self.index.results, self.index.arriving) if name in one]
         return any(damage(self.path, {name: facts}) is None for facts in known)
 

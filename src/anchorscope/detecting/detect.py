@@ -150,8 +150,8 @@ def detect(
 
 
 def _command(paths: Sequence[Path], out: Path, options: DetectOptions) -> str:
-    """What repeats it, ready to be pasted: the folders as they were given, and every option that was set."""
-    told = ["anchorscope", "detect", *map(str, paths), "--out", str(out)]
+    """What repeats it: every option that was set, and the folders by their names, which say nothing of the machine."""
+    told = ["anchorscope", "detect", *(path.name for path in paths), "--out", out.name]
     for one in fields(options):
         value, name = getattr(options, one.name), {"risks": "risk"}.get(one.name, one.name.replace("_", "-"))
         if value == one.default:
@@ -286,7 +286,7 @@ class _Job:
                          all(one.data is not two for two in self.trainable))
             for one in self.sources
         )  # fmt: skip
-        command = shlex.join(["anchorscope", "detect", *(path.name for path in paths), "--out", out.name])
+        command = _command(paths, out, self.options)
         return DetectionContext(
             self.model, tuple(path.name for path in paths), facts,
             tuple(range(self.plan.seed, self.plan.seed + self.plan.seeds)), seconds, command, saved,
