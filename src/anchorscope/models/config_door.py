@@ -46,7 +46,7 @@ def check_number(key: str, value: float, where: str = NAME) -> None:
     """Refuses a number of layers or parts that no model has; others only where no tensor could have such a side."""
     name = key.lower()
     most = LAYERS if _LAYERS.search(name) else PARTS if _PARTS.search(name) else _LARGEST
-    if abs(value) > most:
+    if abs(value) > most and (most < _LARGEST or isinstance(value, int)):  # some limits are infinite
         raise Unfit(f"{where} says {key[:100]} = {_shown(value)}; allowed: at most {most:,}")
 
 

@@ -23,7 +23,7 @@ from anchorscope.models.limits import CONFIG_BYTES
 from anchorscope.models.meta_model import MetaModel, build_meta
 from anchorscope.models.plain_files import Unfit, read_object
 from anchorscope.models.process_settings import without_hub
-from anchorscope.models.sources import is_hub_id, locate
+from anchorscope.models.sources import gguf_file, is_hub_id, locate
 from anchorscope.models.weight_files import SINGLE, StoredWeights, stored_weights, weight_names
 
 _AGAIN = "download the model again, or choose another one."
@@ -51,6 +51,8 @@ def admit(source: str, trust_remote_code: bool = False, with_weights: bool = Fal
     """What `source` names, looked at from all sides; a hub id's weights are fetched only if they are asked for."""
     if shapes.is_shape(source):
         return _shape(source)
+    file = gguf_file(source)
+    in_file = None if file is None else _checked_gguf(file, source)  # before it is hashed, which takes long
     place, name, extra = locate(source)
     on_hub = is_hub_id(source) and place == source
     if on_hub:
@@ -59,7 +61,7 @@ def admit(source: str, trust_remote_code: bool = False, with_weights: bool = Fal
     folder, gguf = Path(place), extra.get("gguf_file")
     with without_hub():
         raw = {} if gguf else _checked_files(folder, source)
-        stored = None if on_hub else _stored(folder, gguf, source)
+        stored = None if on_hub else in_file if gguf else _stored(folder, source)
         config = _read_config(place, source, options)
         refuse_non_causal(config, source)
         _refuse_unreadable_quantisation(config, source)
@@ -68,7 +70,7 @@ def admit(source: str, trust_remote_code: bool = False, with_weights: bool = Fal
     if on_hub and with_weights:
         fetch_weights(source, folder)
         if meta.is_plain:
-            meta.refuse_less(_stored(folder, None, source), source)
+            meta.refuse_less(_stored(folder, source), source)
     return Admitted(name, config, tokenizer, place, options, meta)
 
 
@@ -97,17 +99,21 @@ def _checked_files(folder: Path, source: str) -> dict[str, Any]:
     return raw
 
 
-def _stored(folder: Path, gguf: str | None, source: str) -> StoredWeights:
+def _checked_gguf(file: Path, source: str) -> StoredWeights:
     try:
-        if gguf:
-            return read_gguf_header(folder / gguf)
+        return read_gguf_header(file)
+    except Unfit as error:
+        raise UserError(f"Model {source!r} cannot be read: {error}; {_AGAIN}") from error
+
+
+def _stored(folder: Path, source: str) -> StoredWeights:
+    try:
         missing = [name for name in weight_names(folder) if not (folder / name).exists()]
         if missing:
             raise Unfit(f"{missing[0]} is missing" + ("" if missing[0] != SINGLE else " (safetensors are needed)"))
         return stored_weights(folder)
     except Unfit as error:
-        what = f"Model {source!r} cannot be read" if gguf else f"The weights of model {source!r} cannot be loaded"
-        raise UserError(f"{what}: {error}; {_AGAIN}") from error
+        raise UserError(f"The weights of model {source!r} cannot be loaded: {error}; {_AGAIN}") from error
 
 
 def _read_config(place: str, source: str, options: dict[str, Any]) -> Any:

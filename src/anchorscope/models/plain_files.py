@@ -26,7 +26,7 @@ def open_regular(path: Path) -> Iterator[IO[bytes]]:
         # Not blocking: to open a pipe that nobody writes to would wait for ever.
         handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except (OSError, ValueError) as error:
-        raise Unfit(f"{path.name} cannot be read ({getattr(error, 'strerror', None) or error})") from error
+        raise Unfit(f"{path.name[:100]} cannot be read ({getattr(error, 'strerror', None) or error})") from error
     if not stat.S_ISREG(os.fstat(handle).st_mode):
         os.close(handle)
         raise Unfit(f"{path.name} is not a regular file")

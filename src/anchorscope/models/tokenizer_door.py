@@ -65,8 +65,8 @@ def _check_class(file: str, name: Any) -> None:
     """Only what is a tokenizer in the library may be named; a name that it does not know means the plain one."""
     if name is None:
         return
-    if not isinstance(name, str) or not name.isidentifier():
-        raise Unfit(f"{file} says tokenizer_class = {str(name)[:60]!r}; allowed: the name of a class")
+    if not isinstance(name, str) or not name.isidentifier() or not ("Tokenizer" in name or name.endswith("Backend")):
+        raise Unfit(f"{file} says tokenizer_class = {str(name)[:60]!r}; allowed: the name of a tokenizer's class")
     from transformers import PreTrainedTokenizerBase
     from transformers.models.auto.tokenization_auto import tokenizer_class_from_name
 
