@@ -146,10 +146,10 @@ def open_dataset(
         if sha256 is not None and file.sha256() != sha256:
             raise UserError(f"{file.name} was changed since the run began. Wait until it is whole, then try again.")
         container = recognise(file, columns.get("question", "question"))
+        rows = rows_of(file, container)
         source = Source(
-            file.name, container.name, container.place, rows_of(file, container), limits, file.good_row,
-            lambda: file.unpacked,
-        )  # fmt: skip
+            file.name, container.name, container.place, rows, limits, file.good_row, lambda: file.unpacked, rows.close
+        )
         return read_source(source, spec.name, on_bad_row, columns, graded)
     except BaseException:
         file.close()

@@ -5,7 +5,7 @@ refused with what was seen in it.
 """
 
 import json
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from dataclasses import dataclass
 from functools import partial
 from typing import Protocol
@@ -60,7 +60,7 @@ def recognise(file: QuestionFile, question_column: str) -> Container:
         return container
 
 
-def rows_of(file: QuestionFile, container: Container) -> Iterator[tuple[int, Row]]:
+def rows_of(file: QuestionFile, container: Container) -> Generator[tuple[int, Row]]:
     """Number and content of every row of the file, which is closed after the last."""
     try:
         with file.told():

@@ -16,7 +16,7 @@ class Lines:
     """The lines of a file; going on after a line that is too long is possible."""
 
     def __init__(self, file: BinaryIO, name: str) -> None:
-        self._file, self._name, self._blank = file, name, 0
+        self._file, self._name, self._blank, self._last_blank = file, name, 0, 0
         self.number = 0
         """Number of the last line that was given."""
         self.whole = True
@@ -33,8 +33,6 @@ class Lines:
         self.whole = raw.endswith(b"\n")
         if raw.isspace():
             self._count_blank()
-        else:
-            self._blank = 0
         if not self.whole and len(raw) == ROW_BYTES:
             while (rest := self._file.readline(_CHUNK)) and not rest.endswith(b"\n"):
                 pass
@@ -43,7 +41,9 @@ class Lines:
         return raw.removeprefix(BOM) if self.number == 1 else raw
 
     def _count_blank(self) -> None:
-        self._blank += 1
+        """Blank lines together have numbers without a gap."""
+        self._blank = self._blank + 1 if self.number == self._last_blank + 1 else 1
+        self._last_blank = self.number
         if self._blank > BLANK_LINES_TOGETHER:
             raise UserError(
                 f"{self._name} has {BLANK_LINES_TOGETHER:,} blank lines together, up to line {self.number:,}. Take "

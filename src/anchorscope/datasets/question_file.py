@@ -61,7 +61,7 @@ class QuestionFile:
 
     def _state_now(self) -> tuple[int, ...]:
         now = os.fstat(self.handle.fileno())
-        return now.st_size, now.st_mtime_ns, now.st_ctime_ns
+        return now.st_size, now.st_mtime_ns
 
     def stream(self) -> BinaryIO:
         """The unpacked bytes from the beginning; an earlier stream cannot be used any more."""

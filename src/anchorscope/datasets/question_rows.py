@@ -17,6 +17,7 @@ _TRUTH = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0"
 # Also a list without its end, so that no cut is taken for a text.
 _LIST = re.compile(r"""\[(\s*(["']|\Z)|.*\]\Z)""", re.DOTALL)
 _SINGLE = (str, int, float)
+_LEAST, _MOST = -(2**63), 2**64 - 1  # whole numbers that tables can store
 _MEANT = frozenset((*KNOWN, "answer"))
 
 
@@ -71,7 +72,10 @@ def _strings(
 ) -> list[str]:
     """A column with several strings, each of them once."""
     found: dict[str, None] = {}
-    entries = _list(row.get(name), name)
+    value = row.get(name)
+    if value is None:
+        return []
+    entries = _list(value, name)
     if len(entries) > most:
         raise _too_many(entries, name, most)
     for entry in entries:
@@ -83,6 +87,14 @@ def _strings(
     return list(found)
 
 
+def _marks(value: object) -> list[object]:
+    """What `exact_question` holds."""
+    marked = _list(value, "exact_question")
+    if len(marked) > MARKS:
+        raise _too_many(marked, "exact_question", MARKS)
+    return marked
+
+
 def _too_many(entries: list[object], name: str, most: int) -> Unusable:
     """The reason for a column with too many values."""
     return Unusable(f"{name} has {len(entries):,} entries; at most {most:,} are read")
@@ -92,7 +104,9 @@ def _item_id(row: Mapping[str, object], number: int) -> str:
     """The row's own id, or its number."""
     value = row.get("id")
     if isinstance(value, int) and not isinstance(value, bool):
-        return str(_of_64_bits(value, "id"))
+        if not _LEAST <= value <= _MOST:
+            raise Unusable("id is a number beyond 64 bits")
+        return str(value)
     if value is not None and not isinstance(value, str):
         raise Unusable(f"id must be a string or a whole number, not {shown(value)}")
     return _optional(row, "id") or str(number)
@@ -111,13 +125,6 @@ def _truthful(row: Mapping[str, object]) -> bool | None:
     return label
 
 
-def _of_64_bits(value: int, name: str) -> int:
-    """The number itself, if tables can store it."""
-    if not -(2**63) <= value < 2**64:
-        raise Unusable(f"{name} is a number beyond 64 bits")
-    return value
-
-
 def _metadata(row: Mapping[str, object]) -> dict[str, str | int | float | bool | None]:
     """Every other column that holds a single value."""
     kept: dict[str, str | int | float | bool | None] = {}
@@ -129,8 +136,8 @@ def _metadata(row: Mapping[str, object]) -> dict[str, str | int | float | bool |
                 _clean(value, shown(name))
         elif isinstance(value, float) and not math.isfinite(value):
             raise Unusable(f"{shown(name)} is no finite number")
-        elif isinstance(value, int):
-            _of_64_bits(value, shown(name))
+        elif isinstance(value, int) and not _LEAST <= value <= _MOST:
+            raise Unusable(f"{shown(name)} is a number beyond 64 bits")
         kept[_clean(name, "a column's name")] = value
     return kept
 
@@ -149,9 +156,7 @@ def question_from_row(row: Mapping[str, object], dataset: str, number: int, grad
         raise Unusable(f"model_answer must be a string, not {shown(model_answer)}")
     if model_answer is not None:
         _clean(model_answer, "model_answer", TEXT_LETTERS)
-    marked = _list(row.get("exact_question"), "exact_question")
-    if len(marked) > MARKS:
-        raise _too_many(marked, "exact_question", MARKS)
+    marked = _marks(row["exact_question"]) if row.get("exact_question") is not None else []
     return Question(
         dataset=dataset,
         item_id=_item_id(row, number),

@@ -48,8 +48,6 @@ def shown(value: object) -> str:
 
 def refuse_many_values(text: str | bytes) -> None:
     """Refuses a JSON text whose values would take far more memory than their letters."""
-    if len(text) <= ROW_VALUES:
-        return
     raw = text.encode(errors="replace") if isinstance(text, str) else text
     if raw.count(b",") + raw.count(b"[") + raw.count(b"{") > ROW_VALUES:
         raise Unusable(f"more than {ROW_VALUES:,} values: {shown(text[:100])}")
@@ -76,7 +74,8 @@ _PYTHON_LIST = re.compile(rf"\[\s*(?:{_STRING}\s*(?:,\s*{_STRING}\s*)*+,?\s*)?\]
 
 def list_from_text(text: str) -> object:
     """What the text says as JSON, or the strings of a Python list of nothing but strings; None if it is neither."""
-    refuse_many_values(text)
+    if len(text) > ROW_VALUES:
+        refuse_many_values(text)
     try:
         return json.loads(text)
     except (ValueError, RecursionError):

@@ -73,6 +73,8 @@ class Source:
     """Is told when a row could be used."""
     bytes_so_far: Callable[[], int] = lambda: 0
     """How much was read for the rows so far."""
+    close: Callable[[], None] = lambda: None
+    """Lets go of where they come from."""
 
 
 def read_source(
@@ -88,7 +90,7 @@ def read_source(
     first = _first_rows(source)
     form = _format(source, first, skip, columns, graded)
     found = _questions(source, chain(first, source.rows), form, dataset, skip, columns, graded)
-    return Reading(f"{form.name}, {source.container}", found, source.limits)
+    return Reading(f"{form.name}, {source.container}", _closing(source, found), source.limits)
 
 
 def _first_rows(source: Source) -> list[tuple[int, Row]]:
@@ -141,6 +143,14 @@ def _failure(source: Source, line: int, bad: Unusable, skip: bool) -> UserError:
     """The error that a bad row ends the reading with."""
     then = "No row near it can be read either." if skip else "Mend the row, or leave such rows out: --on-bad-row skip."
     return UserError(f"{source.name}, {source.place} {line}: {bad}. {then}")
+
+
+def _closing(source: Source, found: Iterator[Question | BadRow]) -> Iterator[Question | BadRow]:
+    """What is found; the source is let go of at once, also after an error."""
+    try:
+        yield from found
+    finally:
+        source.close()
 
 
 def _questions(
