@@ -168,23 +168,16 @@ def test_a_child_that_dies_or_hangs_is_one_line(tmp_path: Path, monkeypatch: pyt
         assert told in refusal(path)
 
 
-def bombs() -> Iterator[tuple[str, bytes]]:
-    """Small files that unpack to gigabytes."""
-    yield "bad-rows", gzip.compress(b"{}\n" * 20_000_000, 1)
-    yield "blank-lines", gzip.compress(json_lines([ROW]) + b"\n" * 150_000_000, 1)
-    yield "good-rows", gzip.compress(json_lines([ROW]) * 100_000, 1)
-    for name, frame, options in (
-        ("long-cell", pl.DataFrame({"question": ["a" * 50_000_000], "answers": ["x"]}), {}),
-        ("same-cell", pl.DataFrame({"question": ["a" * 20_000_000], "answers": ["x"]}).select(
-            pl.all().repeat_by(60).explode()), {}),
-        ("nulls", pl.DataFrame({"question": [None], "answers": [None]}).cast(pl.String).select(
-            pl.all().repeat_by(20_000_000).explode()), {"row_group_size": 20_000_000}),
-        ("long-list", pl.DataFrame({"question": ["q"], "answers": ["a"], "l": [0]})
-         .with_columns(pl.col("l").repeat_by(40_000_000)), {}),
-    ):  # fmt: skip
+def bombs() -> Iterator[tuple[bytes, str]]:
+    """Small files that unpack to gigabytes, and what is said of them."""
+    yield gzip.compress(json_lines([ROW]) + b"{}\n" * 20_000_000, 1), "has 100,000 bad rows together"
+    cell = pl.DataFrame({"question": ["a" * 50_000_000], "answers": ["x"]})
+    nulls = pl.DataFrame({"question": pl.repeat(None, 30_000_000, dtype=pl.String, eager=True)})
+    nulls = nulls.with_columns(answers="question")
+    for frame, told in ((cell, "longer than 10 MB"), (nulls, "reading it takes more than 700 MB")):
         file = BytesIO()
-        frame.write_parquet(file, compression="zstd", **options)
-        yield name, file.getvalue()
+        frame.write_parquet(file, compression="zstd", row_group_size=30_000_000)
+        yield file.getvalue(), told
 
 
 MEASURE = """
@@ -207,10 +200,10 @@ print((own + child) // 1024, told)
 
 def test_no_file_takes_a_gigabyte(tmp_path: Path) -> None:
     environment = os.environ | {"PYTHONPATH": str(SOURCE)}
-    for name, content in bombs():
-        path = write(tmp_path, content, name)
+    for content, reason in bombs():
+        path = write(tmp_path, content)
         command = [sys.executable, "-c", MEASURE, str(path)]
         ran = subprocess.run(command, capture_output=True, text=True, check=True, env=environment, timeout=300)
         megabytes, told = ran.stdout.split(" ", 1)
-        assert int(megabytes) < 1000, (name, ran.stdout)
-        assert name in told or "questions" in told
+        assert int(megabytes) < 1000, ran.stdout
+        assert reason in told

@@ -55,7 +55,7 @@ def _rows(file: QuestionFile, child: subprocess.Popen[bytes]) -> Iterator[tuple[
             if last.startswith(b"{"):
                 yield number, parsed(last)
         except StopIteration:
-            raise _died(file, child.wait(), number - 1) from None
+            raise _died(file, child.wait(), max(number - 1, 0)) from None
         except Unusable as bad:
             yield number, bad
         if number % _TELL_EVERY == 0:
