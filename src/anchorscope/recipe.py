@@ -4,6 +4,7 @@ Choices that depend on the machine (`auto`) are resolved once, before the first 
 and a repeated one use the same.
 """
 
+import os
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
@@ -207,4 +208,7 @@ def named_folder(given: str | Path) -> Path:
     """The folder of that name; an empty name, which a shell makes of a variable that is not set, is refused."""
     if not str(given).strip():
         raise UserError(f"The folder's name is empty ({str(given)!r}); give one with --out, or '.' for this folder.")
-    return Path(given)
+    path = Path(given)
+    if ".." in path.parts and not path.exists():  # or folders would be made on the way that it leads out of again
+        return Path(os.path.normpath(path))
+    return path

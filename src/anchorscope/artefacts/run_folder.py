@@ -213,6 +213,8 @@ def open_run(path: Path, progress: Progress | None = None) -> Iterator[RunFolder
         if path.exists() and not path.is_dir():
             raise UserError(f"{str(path)!r} is a file, not a folder; choose another with --out.")
         refuse_foreign(path)
+        if is_run(path):
+            read_index(path)  # a damaged one is refused before a lock is made
     with new_folder(path), locked(path):
         with writable(path):
             refuse_foreign(path)  # another process may have been here in the meantime
