@@ -3,6 +3,7 @@
 The numbers go to standard output, as a table for people or as one JSON object; advice goes to standard error.
 """
 
+import os
 import sys
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict
@@ -118,7 +119,7 @@ def _spec(text: str) -> "DatasetSpec":
 
 def _exists(text: str) -> bool:
     try:
-        return Path(text).expanduser().exists()
+        return os.path.lexists(Path(text).expanduser())
     except (OSError, RuntimeError):  # too long for a path, or the home of nobody
         return False
 
