@@ -50,8 +50,8 @@ def data(
         typer.Option(metavar="NAME=COLUMN,...", help="Which of your columns is what: question=prompt,answers=gold."),
     ] = None,
     on_bad_row: Annotated[str, typer.Option(help="What a row that cannot be used does: skip or fail.")] = "skip",
-    examples: Annotated[int, typer.Option(min=0, help="How many questions to show, drawn at random.")] = 3,
-    seed: Annotated[int, typer.Option(help="Another seed draws other examples.")] = 0,
+    examples: Annotated[int, typer.Option(min=0, max=10_000, help="How many questions to show, drawn at random.")] = 3,
+    seed: Annotated[int, typer.Option(min=0, max=2**63 - 1, help="Another seed draws other examples.")] = 0,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object on standard output.")] = False,
     quiet: Annotated[bool, typer.Option("--quiet", help="No progress and no advice.")] = False,
 ) -> None:
