@@ -35,6 +35,8 @@ class SealedFolder:
     def fresh(self, out: Path) -> Iterator[Path]:
         """A new folder to write into; when all is done it takes the place of `out`, and of an earlier one there."""
         place = Path(os.path.realpath(out))
+        if not place.name:
+            raise UserError(f"{str(out)!r} is the root of the file system; choose a folder below it with --out.")
         beside = place.with_name(f"{place.name}.partial")
         with writable(out):
             with contextlib.suppress(FileNotFoundError):
