@@ -28,7 +28,7 @@ settings.load_profile("anchorscope")
 
 SIZES = {
     "vocab_size": 260, "hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 4, "num_attention_heads": 4,
-    "num_key_value_heads": 2, "max_position_embeddings": 512, "bos_token_id": 256, "eos_token_id": 257,
+    "num_key_value_heads": 2, "max_position_embeddings": 2048, "bos_token_id": 256, "eos_token_id": 257,
     "pad_token_id": 258,
 }  # fmt: skip
 TINY: dict[str, dict[str, Any]] = {

@@ -28,6 +28,7 @@ OPTIONS = st.fixed_dictionaries(
         "max_per_class": st.integers(30, 10**6),
         "folds": st.integers(2, 20),
         "bootstrap": st.integers(100, 10**5),
+        "large_files": st.booleans(),
         "trust_remote_code": st.booleans(),
         "evidence": st.sampled_from([("knockout",), ("knockout", "exact-tokens")]),
         "allow_random_weights": st.booleans(),

@@ -41,7 +41,7 @@ def run_recipe(
     began, listener = time.monotonic(), progress or Silent()
     recipe = resolve(recipe)
     if fresh:
-        rehearse(recipe, loaded is not None)
+        rehearse(recipe, loaded is not None, listener)
     with open_run(out, listener) as folder, few_collections():
         if fresh:
             folder.forget_steps()
@@ -60,7 +60,9 @@ def run_recipe(
             results, left_out = _results(datasets)
             inputs = {one.name: one.source.key for one in datasets if one.spec.path is not None}
             text = job.template.value if recipe.keep else None
-            facts = RunFacts(job.record.identity, recipe, inputs, job.batch_tokens, time.monotonic() - began, text)
+            facts = RunFacts(
+                job.record.identity, recipe, inputs, job.batch_tokens, time.monotonic() - began, text, job.record.files
+            )  # fmt: skip
             publish(folder, facts, results, left_out, key, listener)
     return out
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from anchorscope.answers.choose import QuestionSample
 from anchorscope.answers.enough import NEEDED, LabelCounter
-from anchorscope.answers.generate import given_answer
+from anchorscope.answers.generate import TOO_LONG, Answer, do_not_fit, known_answers
 from anchorscope.answers.prompt import Prompt, build_prompts, make_template, prefix_length
 from anchorscope.answers.template import Template
 from anchorscope.catalogue import POSITIONS
@@ -80,7 +80,9 @@ class ShownDataset:
     shared: int
     """Leading tokens that all prompts share: their keys and values are computed once."""
     own: tuple[int, float, int]
-    """Shortest, median and longest prompt after them, in tokens."""
+    """Shortest, median and longest prompt after them, in tokens; zeros where none fits."""
+    too_long: str
+    """How many questions do not fit the model's context and would be left out; empty where all fit."""
     enough: bool
     """Whether a run is possible with so many questions and with these labels."""
     needed: int
@@ -102,6 +104,8 @@ class Preview:
     """Whether the model knows nothing: its weights would be drawn at random."""
     prompt: str
     max_new_tokens: int
+    context: int | None
+    """How many tokens the model reads at once; None for no limit."""
     datasets: tuple[ShownDataset, ...]
     passes: Mapping[str, str]
     """Every pass over the used items, and what it does."""
@@ -148,6 +152,7 @@ def build_preview(
         random_weights=facts.random_weights,
         prompt=template.kind,
         max_new_tokens=recipe.max_new_tokens,
+        context=facts.context,
         datasets=tuple(_dataset(name, one, template, facts, recipe, shown) for name, one in asked),
         passes=passes,
         most_items=2 * recipe.max_per_class,
@@ -164,12 +169,15 @@ def build_preview(
 def _dataset(
     name: str, asked: QuestionSample, template: Template, facts: ModelFacts, recipe: Recipe, shown: int
 ) -> ShownDataset:
-    questions = asked.questions
-    prompts = build_prompts(facts.tokenizer, questions, template)
-    shared = prefix_length(prompts)
-    own = [len(prompt.ids) - shared for prompt in prompts]
-    shown_first = drawn(priorities(recipe.seed, "preview", [question.item_id for question in questions]), shown)
-    outlook = LabelCounter(questions).outlook(recipe.balance)
+    questions, tokenizer, context = asked.questions, facts.tokenizer, facts.context
+    prompts = build_prompts(tokenizer, questions, template, context)
+    known = known_answers(tokenizer, template, questions, prompts, recipe.max_new_tokens, context)
+    fitting = [index for index in range(len(questions)) if index not in known or known[index].status != TOO_LONG]
+    shared = prefix_length([prompts[index] for index in fitting]) if fitting else 0
+    own = [len(prompts[index].ids) - shared for index in fitting] or [0]
+    chosen = drawn(priorities(recipe.seed, "preview", [questions[index].item_id for index in fitting]), shown)
+    nothing = Answer("", (), None, "")  # not known yet
+    outlook = LabelCounter(questions[index] for index in fitting).outlook(recipe.balance)
     counts = {one.name: value for one in fields(asked) if isinstance(value := getattr(asked, one.name), int)}
     return ShownDataset(
         name=name,
@@ -179,24 +187,24 @@ def _dataset(
         given_labels=sum(question.truthful is not None for question in questions),
         shared=shared,
         own=(min(own), float(median(own)), max(own)),
+        too_long=do_not_fit((known.get(index, nothing) for index in range(len(questions))), context),
         enough=outlook.is_enough,
         needed=NEEDED,
         outlook=outlook.sentence,
         items=tuple(
-            _item(questions[i], prompts[i], template, facts.tokenizer, shared, recipe.exact_tokens)
-            for i in shown_first
+            _item(questions[i], prompts[i], known.get(i, nothing), tokenizer, shared, recipe.exact_tokens)
+            for i in (fitting[place] for place in chosen)
         ),
     )
 
 
 def _item(
-    question: Question, prompt: Prompt, template: Template, tokenizer: Any, shared: int, exact_tokens: str
+    question: Question, prompt: Prompt, answer: Answer, tokenizer: Any, shared: int, exact_tokens: str
 ) -> ShownItem:
     words = locate_question_words(question, use_metadata=exact_tokens != "rules")
     marks = dict.fromkeys(question_tokens(question, words.spans, prompt), "question")
     reads: dict[int, tuple[str, ...]] = {}
     ids, texts = prompt.ids, _prompt_texts(tokenizer, prompt)
-    answer = given_answer(tokenizer, template, prompt, question.model_answer or "")
     if answer.status == "answered":
         found = locate(tokenizer, question, words, prompt, answer)
         ids, texts = found.input_ids, texts + _answer_texts(tokenizer, answer.ids)
@@ -242,6 +250,7 @@ def render_preview(preview: Preview) -> str:
         f"  prompt     {preview.prompt}; greedy answers of at most {preview.max_new_tokens} tokens",
         *(f"  dataset    {_counted(one)}" for one in preview.datasets),
         *(f"  enough?    {one.name}: {one.outlook}" for one in preview.datasets if one.outlook),
+        *(f"  too long   {one.name}: {one.too_long}" for one in preview.datasets if one.too_long),
         f"  items      at most {preview.most_items:,} of each dataset, once answered; balance: {preview.balance}",
         *(f"  pass       {name}: {about}" for name, about in preview.passes.items()),
         f"  cut        in every layer; edges: {preview.edges}",

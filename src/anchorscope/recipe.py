@@ -94,6 +94,8 @@ class Recipe(BaseModel):
     """What becomes of questions whose answer is yes or no, which chance gets right half of the time."""
     on_bad_row: str = "fail"
     """What a bad row of a question file does: fail, or skip and count."""
+    large_files: bool = False
+    """Whether question files may be larger than 2,000,000 rows or 20 GB; memory then grows with them."""
     seed: int = Field(default=0, ge=0, le=LARGEST_SEED)
     """Seed of every draw."""
     device: str = "auto"

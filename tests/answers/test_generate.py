@@ -9,8 +9,9 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast
 
 from anchorscope.answers import generate
-from anchorscope.answers.generate import Answer, answer_questions
+from anchorscope.answers.generate import Answer, answer_questions, known_answers
 from anchorscope.answers.prompt import build_prompts, prefix_length
+from anchorscope.answers.template import FEW_SHOT_TEMPLATE
 from anchorscope.datasets.question import Question
 from anchorscope.engine.batching import Budget
 from anchorscope.engine.forward import compute_prefix
@@ -55,7 +56,8 @@ def questions_of(texts: list[str], given: dict[int, str] | None = None) -> list[
 def answered(lm: LanguageModel, questions: list[Question], room: int = ROOM) -> list[Answer]:
     prompts = build_prompts(lm.tokenizer, questions)
     prefix = compute_prefix(lm, prompts[0].ids[: prefix_length(prompts)])
-    return answer_questions(lm, questions, prompts, prefix, Budget(600), room)
+    known = known_answers(lm.tokenizer, FEW_SHOT_TEMPLATE, questions, prompts, room, lm.context)
+    return answer_questions(lm, prompts, known, prefix, Budget(600), room)
 
 
 def plain_greedy(

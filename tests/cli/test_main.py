@@ -240,7 +240,7 @@ def test_help_of_run_is_in_panels_and_names_every_option() -> None:
 
 def test_commands_stand_in_the_order_in_which_they_are_needed() -> None:
     text = CliRunner().invoke(app, ["--help"], env={"COLUMNS": "120"}).stdout
-    names = ("models", "data", "run", "view", "show", "compare", "detect", "score", "validate", "bench")
+    names = ("models", "data", "run", "view", "show", "compare", "detect", "score", "verify", "validate", "bench")
     places = [text.index(f"│ {name} ") for name in names]
     assert places == sorted(places)
 

@@ -273,3 +273,13 @@ def test_states_of_one_group_are_not_each_others_neighbours() -> None:
     twins = torch.randn(60, 8, generator=torch.Generator().manual_seed(5)).repeat_interleave(6, 0)
     groups = np.repeat(np.arange(60), 6)
     assert TrainingRange.fit(CLEAN, twins, groups=groups).limit > 5 * TrainingRange.fit(CLEAN, twins).limit + 0.1
+
+
+def test_a_question_that_does_not_fit_the_context_is_not_scored(tiny_llama: LanguageModel) -> None:
+    detector = Detector(trained_on(tiny_llama), tiny_llama)
+    long, short, answer = detector.score_many([("Who " + "x" * 3000, "Bo"), PAIRS[0], ("Who?", "b" * 5000)])
+    assert (long.truth_probability, long.verdict) == (None, "abstain")
+    assert "tokens, and the model reads at most 2,048" in long.warnings[-1]
+    assert "tokens, and the model reads at most 2,048" in answer.warnings[-1]
+    assert short.truth_probability == pytest.approx(detector.score(*PAIRS[0]).truth_probability, abs=1e-5)
+    assert detector.score("Who " + "x" * 3000).verdict == "abstain"

@@ -1,7 +1,9 @@
 """A GGUF file is converted once: the copy is whole or does not count, and only what was made here is ever removed."""
 
+import hashlib
 import json
 import os
+import shutil
 import sys
 from pathlib import Path
 from typing import Any
@@ -18,7 +20,7 @@ from anchorscope.cli.main import app
 from anchorscope.errors import UserError
 from anchorscope.models import converted, model_cache
 from anchorscope.models.converted import clear, convert, converted_path, list_converted
-from anchorscope.models.loading import load, make_ready, read_facts, source_signature
+from anchorscope.models.loading import load, make_ready, model_files, read_facts, source_signature
 from anchorscope.models.model_cache import MANIFEST
 
 REAL = model_cache.convert_gguf
@@ -114,21 +116,14 @@ def test_a_damaged_copy_is_told_and_made_again(
     assert len(list_converted()) == 1
 
 
-def test_large_files_are_hashed_where_their_time_has_changed(
-    shelf: Path, gguf: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_weights_that_were_changed_under_their_old_date_are_noticed(shelf: Path, gguf: Path) -> None:
     folder = convert(gguf)
-    monkeypatch.setattr(model_cache, "_SMALL", 0)
-    monkeypatch.setattr(model_cache, "file_sha256", lambda file: pytest.fail(f"{file} was hashed"))
-    assert converted_path(gguf) == folder
-    monkeypatch.undo()
-    monkeypatch.setenv("ANCHORSCOPE_CACHE", str(shelf.parent))
-    monkeypatch.setattr(model_cache, "_SMALL", 0)
     weights = folder / "model.safetensors"
+    then, whole = weights.stat(), weights.read_bytes()
     os.utime(weights, ns=(1, 1))
     assert converted_path(gguf) == folder  # touched, but the same
-    whole = weights.read_bytes()
     weights.write_bytes(whole[:-1] + bytes([whole[-1] ^ 1]))
+    os.utime(weights, ns=(then.st_atime_ns, then.st_mtime_ns))
     assert converted_path(gguf) is None
 
 
@@ -212,19 +207,80 @@ def test_only_what_the_manifest_lists_is_removed(shelf: Path, gguf: Path) -> Non
     assert victim.read_text() == "keep me"
 
 
+def test_what_a_link_leads_to_is_not_removed(shelf: Path, gguf: Path, tmp_path: Path) -> None:
+    folder = convert(gguf)
+    own = tmp_path / "own"
+    folder.rename(own)
+    folder.symlink_to(own)
+    before = sorted(file.name for file in own.iterdir())
+    assert converted_path(gguf) == folder  # it may be used from elsewhere
+    assert clear("all") == []
+    assert sorted(file.name for file in own.iterdir()) == before
+
+
+@pytest.mark.parametrize("record", [{"files": {"a": 5}}, {"files": {}, "source": 5, "name": "x"}, {"files": {}}])
+def test_manifests_that_are_not_as_we_write_them_are_passed_over(shelf: Path, record: dict[str, Any]) -> None:
+    (shelf / "odd").mkdir(parents=True)
+    (shelf / "odd" / MANIFEST).write_text(json.dumps({"kind": "converted GGUF", **record}))
+    assert list_converted() == []
+    assert json.loads(cli("--json").stdout)["converted"] == []
+
+
+def test_a_listed_name_that_is_a_folder_is_told(shelf: Path, gguf: Path) -> None:
+    folder = convert(gguf)
+    (folder / "config.json").unlink()
+    (folder / "config.json").mkdir()
+    (folder / "config.json" / "notes.txt").write_text("mine")
+    assert converted_path(gguf) is None
+    with pytest.raises(UserError, match="Cannot remove"):
+        clear("all")
+    assert (folder / "config.json" / "notes.txt").read_text() == "mine"
+
+
 def test_a_signature_changes_with_the_files_and_nothing_else(shelf: Path, gguf: Path, tmp_path: Path) -> None:
     first = source_signature(str(gguf))
     assert first is not None
     folder = convert(gguf)
     assert source_signature(str(gguf)) == first
     os.utime(gguf, ns=(5, 5))
-    assert source_signature(str(gguf)) != first
+    assert source_signature(str(gguf)) == first  # touched, and the same
     of_folder = source_signature(str(folder))
     assert of_folder == source_signature(str(folder)) != first
     (folder / ".hidden").write_text("no part of the model")
+    (folder / "pytorch_model.bin").write_text("never opened")
     assert source_signature(str(folder)) == of_folder
+    copy = shutil.copytree(folder, tmp_path / "copy")
+    assert source_signature(str(copy)) == of_folder
     (folder / "adapter.json").write_text("{}")
     assert source_signature(str(folder)) != of_folder
+
+
+def test_a_file_that_was_changed_under_its_old_date_is_another_model(shelf: Path, gguf: Path, tmp_path: Path) -> None:
+    folder = Path(shutil.copytree(convert(gguf), tmp_path / "copy"))
+    weights = folder / "model.safetensors"
+    before, then = source_signature(str(folder)), weights.stat()
+    with weights.open("r+b") as handle:  # one bit of the last number
+        handle.seek(-1, os.SEEK_END)
+        (last,) = handle.read(1)
+        handle.seek(-1, os.SEEK_END)
+        handle.write(bytes([last ^ 1]))
+    os.utime(weights, ns=(then.st_atime_ns, then.st_mtime_ns))
+    assert (weights.stat().st_size, weights.stat().st_mtime_ns) == (then.st_size, then.st_mtime_ns)
+    assert source_signature(str(folder)) != before
+
+
+def test_the_files_of_a_model_are_listed_with_size_and_sha256(shelf: Path, gguf: Path) -> None:
+    folder = convert(gguf)
+    found = model_files(str(folder))
+    assert found is not None
+    assert set(found) == {one.name for one in folder.iterdir()}
+    for name, told in found.items():
+        content = (folder / name).read_bytes()
+        assert told == {"size": len(content), "sha256": hashlib.sha256(content).hexdigest()}
+    assert model_files(str(gguf)) == {
+        gguf.name: {"size": gguf.stat().st_size, "sha256": hashlib.sha256(gguf.read_bytes()).hexdigest()}
+    }
+    assert model_files("shape:llama-3.2-1b/8") is model_files("nowhere") is None
 
 
 def test_names_that_point_nowhere_have_no_signature(shelf: Path, tmp_path: Path) -> None:
@@ -234,7 +290,7 @@ def test_names_that_point_nowhere_have_no_signature(shelf: Path, tmp_path: Path)
         assert source_signature(name) is None
 
 
-def test_a_hub_snapshot_is_known_by_its_commit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_hub_snapshot_is_known_by_its_content(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from huggingface_hub import constants
 
     monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path))
@@ -246,7 +302,7 @@ def test_a_hub_snapshot_is_known_by_its_commit(tmp_path: Path, monkeypatch: pyte
         (repo / "refs").mkdir(exist_ok=True)
         (repo / "refs" / "main").write_text(commit)
         for name in ("config.json", "model.safetensors"):
-            (repo / "snapshots" / commit / name).write_text("{}")
+            (repo / "snapshots" / commit / name).write_text(f'{{"from": "{commit}"}}')
             os.utime(repo / "snapshots" / commit / name, ns=(1, 1))
         seen.add(source_signature("someone/model"))
     assert None not in seen

@@ -5,7 +5,7 @@ part of what the model sees and not of its answer, which begins at its first vis
 """
 
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,10 +22,13 @@ from anchorscope.models.language_model import LanguageModel, decode_all_exactly,
 from anchorscope.progress import Progress
 from anchorscope.stats.streams import priorities
 
+TOO_LONG = "too_long"
+"""The status of a question that does not fit the model's context together with its longest answer."""
 EXTRA_BLANK_TOKENS = 4
 """Blank tokens that a chat answer may begin with, beyond the longest answer."""
 EXTRA_THINKING_TOKENS = 1024
-"""Tokens that a thinking block may take, beyond the longest answer; an item that thinks longer is truncated."""
+"""Tokens that a thinking block may take, beyond the longest answer; an item that thinks longer, or for whose
+thinking the model's context has no room, is truncated."""
 
 
 @dataclass(frozen=True)
@@ -37,31 +40,60 @@ class Answer:
     log_probs: tuple[float, ...] | None
     """Log-probability of each token; None for an answer that was given elsewhere."""
     status: str
-    """`answered`, `empty` or `truncated`; only the first is used."""
+    """`answered`, `empty`, `truncated` or `too_long`; only the first is used."""
     before: tuple[int, ...] = ()
     """What the model wrote between the prompt and its answer: blank lines, a thinking block."""
+    needs: int = 0
+    """Tokens that prompt and answer may take, where these do not fit the model's context (`too_long`)."""
+
+
+def known_answers(
+    tokenizer: Any, template: Template, questions: Sequence[Question], prompts: Sequence[Prompt], max_new_tokens: int,
+    context: int | None,
+) -> dict[int, Answer]:  # fmt: skip
+    """What can be said before any pass, by question: the answers that come with them, and which do not fit.
+
+    A prompt has to leave room for the longest answer that may be asked for, greedy or sampled, and for the given one.
+    """
+    found, room = {}, max_new_tokens + (EXTRA_BLANK_TOKENS if template.kind == "chat" else 0)
+    for index, (question, prompt) in enumerate(zip(questions, prompts, strict=True)):
+        needs = prompt.left_out + len(prompt.ids) + room
+        if question.model_answer is not None and prompt.ids:
+            found[index] = given_answer(tokenizer, template, prompt, question.model_answer)
+            needs = max(needs, len(prompt.ids) + len(found[index].ids))
+        if context is not None and needs > context:
+            found[index] = Answer((question.model_answer or "").strip(), (), None, TOO_LONG, needs=needs)
+    return found
+
+
+def do_not_fit(answers: Iterable[Answer], context: int | None) -> str:
+    """How many questions are left out because they do not fit the model's context; empty where all fit."""
+    every = list(answers)
+    needs = [answer.needs for answer in every if answer.status == TOO_LONG]
+    if not needs or context is None:
+        return ""
+    return (
+        f"{len(needs):,} of {len(every):,} questions do not fit the model's context of {context:,} tokens together "
+        f"with the longest answer: they are left out (the shortest of them needs {min(needs):,} tokens, the longest "
+        f"{max(needs):,})"
+    )
 
 
 def answer_questions(
     lm: LanguageModel,
-    questions: Sequence[Question],
     prompts: Sequence[Prompt],
+    known: Mapping[int, Answer],
     prefix: Prefix,
     budget: Budget,
     max_new_tokens: int,
     progress: Progress | None = None,
     template: Template = FEW_SHOT_TEMPLATE,
 ) -> list[Answer]:
-    """An answer to every question, in order; `prompts` are those of the template."""
-    asked = [index for index, question in enumerate(questions) if question.model_answer is None]
+    """An answer to every prompt, in order, but for those that are known; `prompts` are those of the template."""
+    asked = [index for index in range(len(prompts)) if index not in known]
     speaker = _Speaker(lm, prefix, budget, max_new_tokens, progress, template)
     spoken = dict(zip(asked, speaker.answers([prompts[index].ids for index in asked]), strict=True))
-    return [
-        spoken[index]
-        if question.model_answer is None
-        else given_answer(lm.tokenizer, template, prompts[index], question.model_answer)
-        for index, question in enumerate(questions)
-    ]
+    return [spoken[index] if index in spoken else known[index] for index in range(len(prompts))]
 
 
 def sample_answers(
@@ -110,9 +142,10 @@ class _Speaker:
         ends = _Ends(self.lm, chat)
         decoded = self._decode(prompts, self.max_new_tokens + (EXTRA_BLANK_TOKENS if chat else 0), ends, sampling)
         if chat:  # few models think when told not to, so only theirs are asked again, with room for it
-            thinks = [at for at, one in enumerate(decoded) if _thinks(decode_exactly(self.lm.tokenizer, one.ids))]
+            room, context = self.max_new_tokens + EXTRA_THINKING_TOKENS, self.lm.context
+            thinks = [at for at, one in enumerate(decoded) if _thinks(decode_exactly(self.lm.tokenizer, one.ids))
+                      and (context is None or len(prompts[at]) + room <= context)]  # fmt: skip
             again = None if sampling is None else sampling.take(thinks)
-            room = self.max_new_tokens + EXTRA_THINKING_TOKENS
             others = self._decode([prompts[at] for at in thinks], room, ends, again)
             for at, one in zip(thinks, others, strict=True):
                 decoded[at] = one

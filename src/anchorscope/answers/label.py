@@ -111,11 +111,11 @@ class Label:
     """What is known of an item before any probe."""
 
     truthful: bool | None
-    """Whether the answer is right; None for empty and truncated answers."""
+    """Whether the answer is right; None where there is none to use."""
     group: int
     """Items of one group never stand on both sides of a split."""
     status: str
-    """`used`, `unbalanced` (not drawn), `empty` or `truncated`."""
+    """`used`, `unbalanced` (not drawn), `empty`, `truncated` or `too_long`."""
     weight: float
     """Inverse of the chance to be drawn; 0 for items that are not used."""
 
@@ -147,14 +147,20 @@ def _graded(question: Question, answer: Answer) -> bool:
     return grade(answer.text, question.answers, question.question)
 
 
-def require_enough(dataset: str, labels: Sequence[Label], needed: int, balance: str) -> None:
-    """Refuses to train on too few answers of either kind."""
+def require_enough(dataset: str, labels: Sequence[Label], needed: int, balance: str, too_long: str = "") -> None:
+    """Refuses to train on too few answers of either kind; `too_long` says how many questions were left out for that."""
     used = [label for label in labels if label.status == "used"]
     true, false = sum(label.truthful is True for label in used), sum(label.truthful is False for label in used)
     if min(true, false) >= needed:
         return
     all_true = sum(label.truthful is True for label in labels)
     all_false = sum(label.truthful is False for label in labels)
+    if too_long:
+        raise TooFewAnswers(
+            f"Dataset {dataset!r} has too few answers to train probes on: {true} true and {false} false are usable, "
+            f"{needed} of each are needed, and {too_long}; ask shorter questions or more of them, take the shorter "
+            f"--prompt zero-shot, or a model that reads more."
+        )
     wider = ", --balance dataset" if balance == "relation" and min(all_true, all_false) >= needed else ""
     raise TooFewAnswers(
         f"Dataset {dataset!r} has too few answers to train probes on: {true} true and {false} false are usable "

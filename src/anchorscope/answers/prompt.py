@@ -3,7 +3,7 @@
 A dataset's own questions about the examples' subjects are left out: their answers stand in the prompt.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -13,6 +13,7 @@ from anchorscope.datasets.question import Question
 from anchorscope.engine.sequences import shared_prefix_length
 from anchorscope.errors import unknown
 
+_TOGETHER = 2**20  # characters that are tokenised in one call
 PROMPTS = ("few-shot", "zero-shot", "chat")
 """How a question can be put: as plain text after solved examples or without any, or through a chat template."""
 
@@ -27,6 +28,8 @@ class Prompt:
     """Characters of `text` that each token covers."""
     question_start: int
     """Where the question's own text begins in `text`."""
+    left_out: int = 0
+    """How many tokens it would have; for one with more than the model reads, of which nothing else is kept."""
 
     @cached_property
     def own_start(self) -> int:
@@ -44,13 +47,29 @@ def make_template(kind: str, tokenizer: Any, needs_bos: int | None = None) -> Te
 
 
 def build_prompts(
-    tokenizer: Any, questions: Sequence[Question], template: Template = FEW_SHOT_TEMPLATE
+    tokenizer: Any, questions: Sequence[Question], template: Template = FEW_SHOT_TEMPLATE, context: int | None = None
 ) -> list[Prompt]:
-    """The prompt of each question, up to where its answer begins."""
-    texts = [template.text(question.question) for question in questions]
-    encoded = template.encode(tokenizer, texts)
-    start = len(template.head)
-    return [Prompt(text, ids, offsets, start) for text, (ids, offsets) in zip(texts, encoded, strict=True)]
+    """The prompt of each question, up to where its answer begins; empty where it alone exceeds the context."""
+    start, found = len(template.head), []
+    for some in _some_at_a_time([template.text(question.question) for question in questions]):
+        for text, (ids, offsets) in zip(some, template.encode(tokenizer, some), strict=True):
+            fits = context is None or len(ids) <= context
+            found.append(Prompt(text, ids, offsets, start) if fits else Prompt("", (), (), 0, left_out=len(ids)))
+    return found
+
+
+def _some_at_a_time(texts: Sequence[str]) -> Iterator[list[str]]:
+    """Texts in parts, so that the tokens of long ones that are not kept are not in memory together."""
+    some: list[str] = []
+    size = 0
+    for text in texts:
+        some.append(text)
+        size += len(text)
+        if size >= _TOGETHER:
+            yield some
+            some, size = [], 0
+    if some:
+        yield some
 
 
 def prefix_length(prompts: Sequence[Prompt]) -> int:

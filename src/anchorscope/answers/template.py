@@ -19,6 +19,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from anchorscope.answers.chat_render import TemplateRefused, render_chat
 from anchorscope.errors import UserError
 
 
@@ -134,8 +135,6 @@ INSTRUCTION = "Answer every question with a name, a number or a short phrase onl
 # Capitals, quotes and signs: a template that changes any of them would change questions too.
 _PLACEHOLDER = 'Where Is "Zq7\'s" place & why?'
 _INSTEAD = "use --prompt few-shot, which needs no chat template."
-_DATE = "26 Jul 2024"  # Llama's own, for when no clock is at hand: the same recipe asks the same tomorrow
-_CLOCK = "strftime_now"
 
 
 def chat_template(tokenizer: Any, needs_bos: int | None) -> Template:
@@ -167,16 +166,10 @@ def _rendered(tokenizer: Any, source: str) -> str:
     turns = [{"role": "user", "content": f"{INSTRUCTION}\n\n{FEW_SHOT[0].question}"}]
     for before, after in zip(FEW_SHOT, [*(one.question for one in FEW_SHOT[1:]), _PLACEHOLDER], strict=True):
         turns += [{"role": "assistant", "content": before.answer}, {"role": "user", "content": after}]
-    if _CLOCK in source:  # a macro hides the clock; the empty expression keeps a line break that may follow
-        source = f"{{% macro {_CLOCK}(format) %}}{_DATE}{{% endmacro %}}{{{{ '' }}}}{source}"
     try:
-        return str(
-            tokenizer.apply_chat_template(
-                turns, chat_template=source, tokenize=False, add_generation_prompt=True, **SWITCHES
-            )
-        )
-    except Exception as error:  # whatever a template makes the library say
-        reason = (str(error).strip() or type(error).__name__).splitlines()[0][:200].rstrip(".")
+        return render_chat(source, turns, {**tokenizer.special_tokens_map, **SWITCHES})
+    except TemplateRefused as error:
+        reason = str(error).rstrip(".")
         raise UserError(f"The chat template of this model cannot be used ({reason}); {_INSTEAD}") from error
 
 

@@ -14,6 +14,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
+from anchorscope.file_hashes import sha256 as sha256
 from anchorscope.system_errors import naming
 
 PARTIAL = ".partial"
@@ -63,6 +64,33 @@ def move_files(made: Path, place: Path, names: Iterable[str]) -> None:
         sync_folder(folder)
 
 
+def move_aside(place: Path) -> Path:
+    """Gives a file that is not ours, or was changed, another name beside its place; that name."""
+    aside = next(
+        one for number in range(1, 10_000)
+        if not os.path.lexists(one := place.with_name(f"{place.name}.changed-{number}"))
+    )  # fmt: skip
+    os.replace(place, aside)
+    sync_folder(place.parent)
+    return aside
+
+
+def remove_files(folder: Path, names: Iterable[str]) -> None:
+    """Removes files of a folder, and those below it that are empty then; nothing outside it, whatever links say."""
+    home = folder.resolve()
+    for name in names:
+        place = folder / name
+        if not place.parent.resolve().is_relative_to(home) or (place.is_dir() and not place.is_symlink()):
+            continue  # a folder in its place is none of ours
+        with contextlib.suppress(NotADirectoryError):  # a file stands where its folder was
+            place.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):  # until one is not empty
+            for below in place.parents:
+                if below == folder:
+                    break
+                below.rmdir()
+
+
 def files_below(folder: Path) -> list[str]:
     """The files of a folder and those below it, by their relative paths, written with `/`."""
     return sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file())
@@ -104,12 +132,6 @@ def sync_folder(path: Path) -> None:
             os.fsync(handle)
         finally:
             os.close(handle)
-
-
-def sha256(path: Path) -> str:
-    """Hash of a file's content."""
-    with path.open("rb") as handle:
-        return hashlib.file_digest(handle, "sha256").hexdigest()
 
 
 def canonical_hash(record: Any) -> str:

@@ -13,7 +13,7 @@ import polars as pl
 from torch import Tensor
 
 from anchorscope.answers.choose import QuestionSample
-from anchorscope.answers.generate import Answer
+from anchorscope.answers.generate import TOO_LONG, Answer
 from anchorscope.catalogue import POSITIONS
 from anchorscope.engine.sequences import SITES
 from anchorscope.evidence.effects import Effect
@@ -196,6 +196,7 @@ def counts_frame(dataset: str, sample: QuestionSample, items: Sequence[Item]) ->
         "few_shot": sample.few_shot, "yes_no": sample.yes_no, "asked": len(items),
         "empty": sum(label.status == "empty" for label in labels),
         "truncated": sum(label.status == "truncated" for label in labels),
+        "too_long": sum(label.status == TOO_LONG for label in labels),
         "true": sum(label.truthful is True for label in labels),
         "false": sum(label.truthful is False for label in labels),
         "used": len(used), "used_true": sum(item.label.truthful is True for item in used),

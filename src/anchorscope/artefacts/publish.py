@@ -73,7 +73,7 @@ def _publish(
     manifest: dict[str, Any] = {
         "versions": versions(),
         "seed": run.recipe.seed,
-        "model": asdict(run.identity),
+        "model": {**asdict(run.identity), "files": dict(run.model_files)},
         **({} if run.template is None else {"template": asdict(run.template)}),
         "inputs": dict(run.inputs),
         "counts": counts.to_dicts(),

@@ -1,7 +1,7 @@
 """What a run's datasets hand over at its end, and what is known of the run itself."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import polars as pl
 from torch import Tensor
@@ -9,6 +9,7 @@ from torch import Tensor
 from anchorscope.answers.template import Template
 from anchorscope.artefacts.kept_states import KeptStates
 from anchorscope.models.language_model import ModelIdentity
+from anchorscope.models.sources import ModelFiles
 from anchorscope.recipe import Recipe
 
 
@@ -41,7 +42,7 @@ class DatasetResult:
     features: pl.DataFrame | None = None
     """What detectors read beside them, where it is kept."""
     notes: tuple[str, ...] = ()
-    """What happened on the way: where memory ran out while probes were fitted."""
+    """What happened on the way: questions left out because they are too long, memory that ran out."""
 
 
 @dataclass(frozen=True)
@@ -68,3 +69,5 @@ class RunFacts:
     """Since the command began."""
     template: Template | None = None
     """The text around every question, where states are kept."""
+    model_files: ModelFiles = field(default_factory=dict)
+    """Size and sha256 of the files that the model was loaded from."""

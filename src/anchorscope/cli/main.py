@@ -33,6 +33,8 @@ from anchorscope.cli.streams import open_streams
 from anchorscope.cli.terminal import emit_text, say, user_errors
 from anchorscope.cli.validate import EXAMPLES as VALIDATE_EXAMPLES
 from anchorscope.cli.validate import validate
+from anchorscope.cli.verify import EXAMPLES as VERIFY_EXAMPLES
+from anchorscope.cli.verify import verify
 from anchorscope.cli.view import EXAMPLES as VIEW_EXAMPLES
 from anchorscope.cli.view import view
 
@@ -128,6 +130,7 @@ _COMMANDS = (
     ("compare", compare, _FURTHER, ()),
     ("detect", detect, _FURTHER, DETECT_EXAMPLES),
     ("score", score, _FURTHER, SCORE_EXAMPLES),
+    ("verify", verify, _CHECKS, VERIFY_EXAMPLES),
     ("validate", validate, _CHECKS, VALIDATE_EXAMPLES),
     ("bench", bench, _CHECKS, BENCH_EXAMPLES),
 )

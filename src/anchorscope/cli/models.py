@@ -120,7 +120,7 @@ def _hub() -> tuple[list[dict[str, Any]], bool]:
     offline = constants.HF_HUB_OFFLINE or os.environ.get("TRANSFORMERS_OFFLINE", "").upper() in _YES
     try:
         repos = scan_cache_dir(constants.HF_HUB_CACHE).repos
-    except CacheNotFound:
+    except (CacheNotFound, ValueError, OSError):  # none there, or a file in its place
         repos = frozenset()
     held = sorted(
         (repo.repo_id, repo.size_on_disk) for repo in repos if repo.repo_type == "model" and _has_weights(repo)

@@ -61,6 +61,9 @@ def score(
     on_bad_row: Annotated[
         str, _what(help="What a bad row of a file does: fail, or skip and count.", autocompletion=one_of(ON_BAD_ROW))
     ] = "fail",
+    large_files: Annotated[
+        bool, _what("--large-files", help="Read a file of more than 2,000,000 rows or 20 GB; memory grows with it.")
+    ] = False,
     device: Annotated[str, _how(help="auto, cpu, cuda, cuda:N or balanced.")] = "auto",
     dtype: Annotated[str, _how(help="Precision of the model; auto is that of the training.")] = "auto",
     batch_tokens: Annotated[
@@ -74,7 +77,8 @@ def score(
     from anchorscope.detecting.score import score as score_all
 
     named = tuple(part for text in columns or () for part in text.split(",") if part)
-    options = ScoreOptions(answer, model, generate, risk, named, on_bad_row, device, dtype, batch_tokens, out)
+    options = ScoreOptions(answer, model, generate, risk, named, on_bad_row, device, dtype, batch_tokens, out,
+                           large_files)  # fmt: skip
     with user_errors(stopped=_STOPPED):
         scored = score_all(detector, what, options, listener(quiet))
     if as_json:

@@ -44,12 +44,13 @@ class Comparison:
     @cached_property
     def curves(self) -> pl.DataFrame:
         """Mean ΔP per layer of all runs; `run` tells them apart."""
-        return pl.read_csv(self.path / "curves.csv", infer_schema_length=None)
+        return pl.read_csv(_FOLDER.place(self.path, self.manifest, "curves.csv"), infer_schema_length=None)
 
     @cached_property
     def observations(self) -> list[dict[str, Any]]:
         """The readings across models, each run's own main readings, and claims where they were asked for."""
-        found: list[dict[str, Any]] = json.loads((self.path / "observations.json").read_text(encoding="utf-8"))
+        place = _FOLDER.place(self.path, self.manifest, "observations.json")
+        found: list[dict[str, Any]] = json.loads(place.read_text(encoding="utf-8"))
         return found
 
 

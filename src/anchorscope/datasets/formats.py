@@ -148,7 +148,7 @@ def _run_metadata(value: object) -> dict[str, object]:
 def _run_items(row: Mapping[str, object]) -> dict[str, object]:
     """A run's own `items.parquet`: its questions, answers and labels, without what the run found out about them."""
     known = {name: row[name] for name in KNOWN if name in row and name != "id"}
-    if row.get("status") in ("empty", "truncated"):  # there was no answer that could be used
+    if row.get("status") in ("empty", "truncated", "too_long"):  # there was no answer that could be used
         known |= {"model_answer": None, "truthful": None}
     return with_property_words(_run_metadata(row.get("metadata")) | known | {"id": row.get("item_id")})
 

@@ -9,6 +9,7 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
+from anchorscope.answers.generate import TOO_LONG
 from anchorscope.catalogue import KNOCKOUT
 from anchorscope.datasets.question import Question
 from anchorscope.detectors.bundle import read_bundle
@@ -92,7 +93,7 @@ class Detector:
         read = [item for item in items if item.tokens is not None]
         notes = (*self._notes, *threshold_notes(self.trained, risk))
         if not read:  # nothing to run, and no states to decide on
-            return [_empty(item, notes) for item in items]
+            return [self._unread(item, notes) for item in items]
         features = self.session.features(read, self.trained.needs)
         _refuse_no_numbers(features)
         decided = decide(self.trained, features)
@@ -100,7 +101,7 @@ class Detector:
         scores, place = [], 0
         for item in items:
             if item.tokens is None:
-                scores.append(_empty(item, notes))
+                scores.append(self._unread(item, notes))
                 continue
             question, answer = item.question.question, item.answer.text
             pathway = None if decided.pathway is None else float(decided.pathway[place])
@@ -110,6 +111,14 @@ class Detector:
             )  # fmt: skip
             place += 1
         return scores
+
+    def _unread(self, item: Item, notes: Sequence[str]) -> Score:
+        """What is said of an answer without a word, and of a question that the model cannot read."""
+        why = "the answer is empty"
+        if item.answer.status == TOO_LONG:
+            needs, most = item.answer.needs, self.session.lm.context
+            why = f"question and answer may take {needs:,} tokens, and the model reads at most {most:,}"
+        return Score(item.question.question, item.answer.text, None, None, ABSTAIN, (*notes, why))
 
     def _warnings(self, item: Item) -> list[str]:
         """What may make an item's number worth less."""
@@ -144,11 +153,6 @@ def asked(question: str, answer: str | None = None, number: int = 0) -> Question
     if not text:
         raise UserError(f"Question {number + 1} is empty; give a question to score.")
     return Question("score", str(number + 1), text, (), model_answer=answer)
-
-
-def _empty(item: Item, notes: Sequence[str]) -> Score:
-    """What is said of an answer without a word."""
-    return Score(item.question.question, item.answer.text, None, None, ABSTAIN, (*notes, "the answer is empty"))
 
 
 def _loaded(

@@ -29,7 +29,8 @@ from anchorscope.plan.for_model import planner_for
 from anchorscope.plan.interventions import plan_rewrite
 from anchorscope.plan.passes import Place, before_answers, plan_answers, shared_tokens
 from anchorscope.progress import Progress, Silent
-from anchorscope.spans.locate import locate_all
+from anchorscope.spans.locate import locate_fitting
+from anchorscope.spans.question_spans import QuestionSpans
 from anchorscope.spans.question_words import question_words
 
 _MOST_BYTES = 2**28  # of states in memory at a time
@@ -53,16 +54,21 @@ class ScoringSession:
         self.writer = Writer(lm.tokenizer, setting.template)
 
     def items(self, questions: Sequence[Question]) -> list[Item]:
-        """Questions with their answers, greedy where none is given, and their tokens; an empty answer has none."""
+        """Questions with their answers, greedy where none is given, and their tokens; an empty answer has
+        none, and neither has a question that does not fit the model's context."""
         setting, tokens = self.setting, self.planner.batch_tokens
-        work = plan_answers(questions, self.lm.tokenizer, setting.template, setting.max_new_tokens, tokens)
+        work = plan_answers(questions, self.lm.tokenizer, setting.template, setting.max_new_tokens, tokens,
+                            self.planner.context)  # fmt: skip
         answers = run_answers(self.executor, work, self.progress)
-        words = question_words(setting.exact_tokens, questions, lambda: self.lm, Budget(tokens), self.progress)
+
+        def words(some: Sequence[Question]) -> list[QuestionSpans]:
+            return question_words(setting.exact_tokens, some, lambda: self.lm, Budget(tokens), self.progress)
+
         # An answer that was cut off has a state to read as any other; whoever scores it says so.
         readable = [
             replace(one, status="answered") if one.status == "truncated" and one.text else one for one in answers
         ]
-        located = locate_all(self.lm.tokenizer, questions, words, work.prompts, readable)
+        located = locate_fitting(self.lm.tokenizer, setting.template, questions, words, readable)
         rows = zip(questions, answers, located, strict=True)
         return [Item(question, answer, _UNLABELLED, found) for question, answer, found in rows]
 

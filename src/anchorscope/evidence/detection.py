@@ -19,6 +19,7 @@ from anchorscope.answers.sampled import self_consistency, semantic_entropy
 from anchorscope.catalogue import BOOSTS, KNOCKOUT, RANDOM, SAMPLES, boost_name
 from anchorscope.engine.answer_stats import AnswerStats
 from anchorscope.engine.sequences import CLEAN, NO_CUT, Cut, Variant
+from anchorscope.errors import UserError
 from anchorscope.execute.executor import Executor, run_choices, run_states
 from anchorscope.interventions.intervention import Setting, Writer
 from anchorscope.interventions.registry import INTERVENTIONS
@@ -82,11 +83,24 @@ def _first(values: ndarray) -> float:
 def truth_column(
     executor: Executor, planner: Planner, items: Sequence[Item], writer: Writer, progress: Progress
 ) -> dict[str, Column]:
-    """P(True) as log-odds: the model asked of every answer whether it is true."""
+    """P(True) as log-odds: the model asked of every answer whether it is true.
+
+    An item that fits the model's context, but not with that question added, has the median of the others.
+    """
     asked, said = [item.question.question for item in items], [item.answer.text for item in items]
     prompts = truth_prompts(writer.tokenizer, writer.template, asked, said)
-    work = plan_choices("P(True)", prompts.ids, prompts.choices, planner.batch_tokens)
-    return {"p_true": prompts.log_odds(run_choices(executor, work, progress))}
+    fits = np.array([planner.context is None or len(ids) <= planner.context for ids in prompts.ids])
+    if not fits.any():
+        raise UserError(
+            f"No question fits the model's context of {planner.context:,} tokens once it is asked whether its answer "
+            f"is true (P(True)); leave detection out of --keep."
+        )
+    some = [ids for ids, fit in zip(prompts.ids, fits, strict=True) if fit]
+    work = plan_choices("P(True)", some, prompts.choices, planner.batch_tokens)
+    found = np.empty(len(items))
+    found[fits] = prompts.log_odds(run_choices(executor, work, progress))
+    found[~fits] = np.median(found[fits])
+    return {"p_true": found}
 
 
 def agreement_columns(items: Sequence[Item], samples: Sequence[Sequence[str]]) -> dict[str, Column]:

@@ -177,7 +177,7 @@ class Worker:
         prefix, budget = self.prefix(shard.prefix), self._budget(shard.batch_tokens)
         return AnswersPart(
             answer_questions(
-                self.lm, shard.questions, shard.prompts, prefix, budget, shard.max_new_tokens, progress,
+                self.lm, shard.prompts, shard.known, prefix, budget, shard.max_new_tokens, progress,
                 template=shard.template,
             )
         )  # fmt: skip

@@ -84,6 +84,8 @@ class Setting:
     """Gives the tokenizer and the template; asked only by those who write a text anew."""
     most_items: int | None = None
     """Items of an intervention that takes many passes; None for all."""
+    context: int | None = None
+    """How many tokens the model reads at once; texts that are written anew and are longer are not run."""
     masses: Callable[[], Mapping[str, AttentionMass]] = _not_measured
     """Gives the attention that each item's tokens receive, by the item's name; asked only by those who match it."""
 

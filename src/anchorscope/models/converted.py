@@ -1,7 +1,7 @@
 """The user's own GGUF files, each converted once into the cache; what is there, and how it goes away again.
 
-A conversion is known by the sha256 of the GGUF file and by the converter's epoch. Hashing a large file takes a while
-too, so its manifest notes path, size and modification time of the file that was hashed: the same file is known at once.
+A conversion is known by the sha256 of the GGUF file and by the converter's epoch: a copy of the file, or one that was
+only touched, is known, and one that was changed is another.
 """
 
 from collections.abc import Callable
@@ -9,14 +9,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from anchorscope.errors import unknown
+from anchorscope.errors import UserError, unknown
 from anchorscope.models.model_cache import (
     MANIFEST,
     MEGABYTE,
     cache_dir,
     convert_gguf,
     damage,
-    file_sha256,
+    file_hashes,
     make_once,
     prepare_shelf,
     read_manifest,
@@ -58,34 +58,48 @@ def shelf() -> Path:
 def list_converted() -> list[Converted]:
     """All conversions, by name; folders that have no manifest of ours are not looked at."""
     found = []
-    for folder in shelf().iterdir() if shelf().is_dir() else ():
+    for folder in _folders():
         record = None if folder.name.startswith(".") else read_manifest(folder)
         if record is not None and record.get("kind") == _KIND:
-            size = sum(int(one["size"]) for one in record["files"].values())
-            found.append(Converted(str(record["name"]), str(record["source"]["path"]), folder, size))
+            try:
+                size = sum(int(one["size"]) for one in record["files"].values())
+                found.append(Converted(str(record["name"]), str(record["source"]["path"]), folder, size))
+            except (KeyError, TypeError, ValueError):  # not as we write it
+                continue
     return sorted(found, key=lambda one: (one.name, str(one.folder)))
+
+
+def _folders() -> list[Path]:
+    """What lies on the shelf."""
+    try:
+        return list(shelf().iterdir()) if shelf().is_dir() else []
+    except OSError as error:
+        raise UserError(f"Cannot read the model cache {str(shelf())!r} ({error.strerror}).") from error
 
 
 def clear(name: str) -> list[Converted]:
     """Removes one conversion, or `ALL`: the files that its manifest lists, and no other; what was removed."""
     from filelock import FileLock
 
-    known = list_converted()
+    known = [one for one in list_converted() if not one.folder.is_symlink()]  # what a link leads to is somebody's own
     chosen = [one for one in known if name in (ALL, one.name, one.source)]
     if not chosen and name != ALL:
         raise unknown("converted model", name, {one.name: one for one in known} | {ALL: None})
     for one in chosen:
-        with FileLock(shelf() / f".{one.folder.name}.lock"):
-            record = read_manifest(one.folder)
-            for file in (*(record["files"] if record else ()), MANIFEST):  # the manifest last: what is left stays known
-                (one.folder / file).unlink(missing_ok=True)
-            if not any(one.folder.iterdir()):
-                one.folder.rmdir()
+        try:
+            with FileLock(shelf() / f".{one.folder.name}.lock"):
+                record = read_manifest(one.folder)
+                for file in (*(record["files"] if record else ()), MANIFEST):  # the manifest last: it stays known
+                    (one.folder / file).unlink(missing_ok=True)
+                if not any(one.folder.iterdir()):
+                    one.folder.rmdir()
+        except OSError as error:
+            raise UserError(f"Cannot remove {str(one.folder)!r} ({error.strerror or error}).") from error
     return chosen
 
 
 def converted_path(gguf: Path) -> Path | None:
-    """The folder of a GGUF file's conversion if it is here and whole; the file is not read, only looked up."""
+    """The folder of a GGUF file's conversion if it is here and whole."""
     folder, wrong = _look_up(gguf)
     return folder if wrong is None else None
 
@@ -99,13 +113,8 @@ def convert(gguf: Path, progress: Progress | None = None, refuse: Refuse | None 
     folder, wrong = _look_up(gguf)
     if folder is not None and wrong is None:
         return folder
-    digest = file_sha256(gguf)
-    target = shelf() / f"{digest[:40]}-{EPOCH}"
-    if _whole(target):  # the same file under another name, or touched since
-        return target
-    if target.is_dir():
-        record = read_manifest(target)
-        wrong = "its manifest cannot be read" if record is None else damage(target, record)
+    (digest,) = file_hashes([gguf])
+    target = _target(digest)
     need = _float32_bytes(gguf)
     prepare_shelf(shelf(), f"Converting {gguf.name!r}", need + _SPARE)
     how = f"again, as the cached copy is damaged ({wrong})" if wrong else "once"
@@ -125,13 +134,20 @@ def convert(gguf: Path, progress: Progress | None = None, refuse: Refuse | None 
 
 
 def _look_up(gguf: Path) -> tuple[Path | None, str | None]:
-    """The conversion of a file that has not been written to since, and what is wrong with it, if anything is."""
-    stamp = _stamp(gguf)
-    for one in list_converted():
-        record = read_manifest(one.folder)
-        if record is not None and record["source"] == stamp and record.get("epoch") == EPOCH:
-            return one.folder, damage(one.folder, record)
-    return None, None
+    """The conversion of a file, and what is wrong with it, if anything is."""
+    if not _folders():
+        return None, None  # nothing to look up: a large file need not be hashed for it
+    (digest,) = file_hashes([gguf])
+    folder = _target(digest)
+    if not folder.is_dir():
+        return None, None
+    record = read_manifest(folder)
+    return folder, "its manifest cannot be read" if record is None else damage(folder, record)
+
+
+def _target(digest: str) -> Path:
+    """Where the conversion of a file with this sha256 is kept."""
+    return shelf() / f"{digest[:40]}-{EPOCH}"
 
 
 def _whole(folder: Path) -> bool:

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from anchorscope.errors import UserError
 from anchorscope.models.attention import NAME, Attends
+from anchorscope.models.context import context_length
 from anchorscope.models.families import BlockOutput, Family, part_at, run_block
 from anchorscope.models.fingerprint import model_fingerprint, tokenizer_fingerprint
 from anchorscope.models.twin import make_twin
@@ -125,6 +126,11 @@ class LanguageModel:
         return getattr(self.stack, self.family.embedding)
 
     @property
+    def context(self) -> int | None:
+        """How many tokens it reads at once; None for no limit."""
+        return context_length(self.model.config)
+
+    @property
     def needs_bos(self) -> int | None:
         """The token that every prompt has to begin with, also where the tokenizer does not put it there."""
         known = getattr(self.tokenizer, "bos_token_id", None)
@@ -144,6 +150,19 @@ class LanguageModel:
                 f"{table.num_embeddings}; leave such questions out, or choose a model that reads more."
             )
         return stream + table(positions)
+
+    def refuse_unknown_tokens(self, ids: Int[Tensor, "*token"]) -> None:
+        """Refuses tokens that the model has no embedding for, which a tokenizer may have for pictures, say.
+
+        Only ids that are still in the host's memory are looked at: those on a GPU were chosen by the model itself.
+        """
+        rows = int(self.embedding.weight.shape[0])  # type: ignore[union-attr,arg-type,index]
+        largest = int(ids.max()) if not ids.is_cuda and ids.numel() else 0
+        if largest >= rows:
+            raise UserError(
+                f"An item holds the token {self.tokenizer.convert_ids_to_tokens(largest)!r} (number {largest}), and "
+                f"model {self.name!r} has embeddings for {rows:,} tokens; leave such questions and answers out."
+            )
 
     def rotary(
         self, layer: int, stream: Float[Tensor, "batch pos d_model"], positions: Int[Tensor, "#batch pos"]

@@ -13,4 +13,5 @@ def planner_for(lm: LanguageModel, batch_tokens: int | None = None) -> Planner:
         windows=tuple(lm.sliding_window(layer) for layer in range(lm.n_layers)),
         batch_tokens=automatic_tokens(lm) if batch_tokens is None else batch_tokens,
         compile_from=compile_threshold(lm),
+        context=lm.context,
     )

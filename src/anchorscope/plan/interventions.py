@@ -39,6 +39,8 @@ class PlannedRuns:
     """In the order of the items."""
     order: tuple[int, ...] | None = None
     """Which of equally long items run first; None for their own order."""
+    too_long: int = 0
+    """Texts that were written anew and do not fit the model's context: they are not run."""
 
 
 @dataclass(frozen=True)
@@ -100,12 +102,14 @@ def plan_rewrite(intervention: Intervention, items: Sequence[Item], setting: Set
     if intervention.max_items is not None:
         among = [items[index] for index in some]
         some = some[_drawn(among, setting, f"{intervention.name} items", intervention.max_items)]
-    runs = intervention.rewrite(items, some.tolist(), setting)
+    written = intervention.rewrite(items, some.tolist(), setting)
+    runs = [one for one in written if setting.context is None or len(one.sequence.ids) <= setting.context]
     if not intervention.changes:
         other = sum(one.sequence.ids != items[one.item].located.input_ids for one in runs)
         if other:
             raise InterventionNotApplied(f"{intervention.name}: {other} texts are not what they were, and must be")
-    return PlannedRuns(intervention, tuple(sorted(runs, key=lambda one: (one.item, one.run))))
+    in_order = tuple(sorted(runs, key=lambda one: (one.item, one.run)))
+    return PlannedRuns(intervention, in_order, too_long=len(written) - len(runs))
 
 
 def plan_experiment(
@@ -141,11 +145,13 @@ def _counted(
     """What has to be said of the items that cannot be rewritten so, and whether enough can."""
     wanted, n = len(some_items(items, setting)), len({run.item for run in planned.runs})
     least = min(needed, math.ceil(0.8 * wanted))
-    about = f"{one.name} ({one.entry.about})"
+    about, why = f"{one.name} ({one.entry.about})", one.why_few
+    if planned.too_long:
+        why = f"{planned.too_long} texts do not fit the model's context of {setting.context:,} tokens"
     if n < least:
-        return f"{about}: {n} items can be run, {least} needed; {one.why_few}", False
+        return f"{about}: {n} items can be run, {least} needed; {why}", False
     if n < wanted and one.max_items is None:
-        return f"{about}: {wanted - n} of {wanted} items cannot be run; {one.why_few}", True
+        return f"{about}: {wanted - n} of {wanted} items cannot be run; {why}", True
     return None, True
 
 

@@ -4,7 +4,7 @@ A pass is cut into shards, each with its share of the batches; a worker runs a s
 merged by item. The batches do not depend on the number of shards, so that the numbers do not either.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -12,6 +12,7 @@ from jaxtyping import Float, Int
 from numpy import ndarray
 from torch import Tensor
 
+from anchorscope.answers.generate import Answer, known_answers
 from anchorscope.answers.prompt import Prompt, build_prompts, prefix_length
 from anchorscope.answers.template import Template
 from anchorscope.datasets.question import Question
@@ -87,6 +88,8 @@ class Planner:
     """How many tokens run together."""
     compile_from: int | None = None
     """Tokens from which on compiling the blocks repays its time; None where they cannot be compiled."""
+    context: int | None = None
+    """How many tokens the model reads at once; None for no limit."""
 
     def states(
         self,
@@ -114,10 +117,13 @@ class Planner:
 
 @dataclass(frozen=True)
 class AnswersPass:
-    """Questions to answer, greedily up to the end of the line; answers that they bring are taken as they are."""
+    """Questions to answer, greedily up to the end of the line."""
 
     questions: tuple[Question, ...]
     prompts: tuple[Prompt, ...]
+    """Those of questions that do not fit the model's context are empty."""
+    known: Mapping[int, Answer]
+    """What is not asked for: answers that questions bring, and that there is none where a question does not fit."""
     prefix: tuple[int, ...]
     """Leading tokens that all prompts share."""
     template: Template
@@ -148,12 +154,15 @@ class SamplesPass:
 
 
 def plan_answers(
-    questions: Sequence[Question], tokenizer: Any, template: Template, max_new_tokens: int, batch_tokens: int
-) -> AnswersPass:
-    """The pass that answers questions."""
-    prompts = build_prompts(tokenizer, questions, template)
-    prefix = prompts[0].ids[: prefix_length(prompts)]
-    return AnswersPass(tuple(questions), tuple(prompts), prefix, template, max_new_tokens, batch_tokens)
+    questions: Sequence[Question], tokenizer: Any, template: Template, max_new_tokens: int, batch_tokens: int,
+    context: int | None = None,
+) -> AnswersPass:  # fmt: skip
+    """The pass that answers questions; those that do not fit the model's context are left out of it."""
+    prompts = build_prompts(tokenizer, questions, template, context)
+    known = known_answers(tokenizer, template, questions, prompts, max_new_tokens, context)
+    fitting = [prompt for prompt in prompts if prompt.ids]
+    prefix = fitting[0].ids[: prefix_length(fitting)] if fitting else ()
+    return AnswersPass(tuple(questions), tuple(prompts), known, prefix, template, max_new_tokens, batch_tokens)
 
 
 def shared_tokens(prefix: Sequence[int], sequences: Sequence[TokenSequence]) -> tuple[int, ...]:

@@ -26,6 +26,7 @@ _COUNTS = {
     "asked": "asked",
     "empty": "empty",
     "truncated": "cut off",
+    "too_long": "too long",
     "true": "true",
     "false": "false",
     "used": "used",

@@ -1,13 +1,14 @@
 """An answered item as the engine and the interventions need it: token ids, exact tokens, and where probes read."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice
 from typing import Any
 
-from anchorscope.answers.generate import Answer
-from anchorscope.answers.prompt import Prompt, prefix_length
+from anchorscope.answers.generate import TOO_LONG, Answer
+from anchorscope.answers.prompt import Prompt, build_prompts, prefix_length
+from anchorscope.answers.template import Template
 from anchorscope.datasets.question import Question
 from anchorscope.models.language_model import decode_all_exactly, decode_exactly
 from anchorscope.spans.answer_span import answer_entity
@@ -90,6 +91,22 @@ def locate_all(
         replace(_located(*item, next(decoded)), prefix_length=shared) if item[-1].status == "answered" else None
         for item in zip(questions, words, prompts, answers, strict=True)
     ]
+
+
+def locate_fitting(
+    tokenizer: Any,
+    template: Template,
+    questions: Sequence[Question],
+    words: Callable[[Sequence[Question]], Sequence[QuestionSpans]],
+    answers: Sequence[Answer],
+) -> list[ItemTokens | None]:
+    """The same from the template; nobody looks at questions that do not fit the model's context, however long."""
+    fitting = [index for index, answer in enumerate(answers) if answer.status != TOO_LONG]
+    asked = [questions[index] for index in fitting]
+    prompts = build_prompts(tokenizer, asked, template)
+    located = locate_all(tokenizer, asked, words(asked), prompts, [answers[index] for index in fitting])
+    by_index = dict(zip(fitting, located, strict=True))
+    return [by_index.get(index) for index in range(len(questions))]
 
 
 def question_tokens(question: Question, spans: Sequence[Span], prompt: Prompt) -> tuple[int, ...]:

@@ -1,8 +1,8 @@
 """The exact words of all questions of a dataset: by the rules of `question_spans`, or named by the model itself.
 
 The model is shown three questions with their key words, then asked. What it names counts only where it stands in the
-question; where it names nothing of the question, the dataset and the rules speak instead. It is there to see how much
-the result hangs on who chooses the words.
+question; where it names nothing of the question, or has no room for it beside the examples, the dataset and the rules
+speak instead. It is there to see how much the result hangs on who chooses the words.
 """
 
 from collections.abc import Callable, Sequence
@@ -54,8 +54,12 @@ def ask_for_key_words(
     """The exact words of every question, as the model names them."""
     head = "".join(f"Question: {question}\nKey words: {words}\n" for question, words in _SHOWN)
     asking = replace(FEW_SHOT_TEMPLATE, head=f"{head}Question: ", tail="\nKey words:", first_token=lm.needs_bos)
-    asked = build_prompts(lm.tokenizer, questions, asking)
+    built = build_prompts(lm.tokenizer, questions, asking)
+    fits = [lm.context is None or len(prompt.ids) + _LONGEST <= lm.context for prompt in built]
+    asked = [prompt for prompt, fit in zip(built, fits, strict=True) if fit]
     prompts = [prompt.ids for prompt in asked]
+    if not prompts:
+        return [locate_question_words(question) for question in questions]
     prefix = compute_prefix(lm, prompts[0][: prefix_length(asked)])
     batches = plan_batches(decoded_lengths(prompts, prefix, _LONGEST), budget.tokens)
     special = frozenset(lm.tokenizer.all_special_ids)
@@ -63,10 +67,10 @@ def ask_for_key_words(
     def is_end(token: int, so_far: Sequence[int]) -> bool:
         return token in special or "\n" in decode_exactly(lm.tokenizer, [token])
 
-    named = decode(lm, prompts, prefix, batches, _LONGEST, is_end, progress, budget, "key words")
+    named = iter(decode(lm, prompts, prefix, batches, _LONGEST, is_end, progress, budget, "key words"))
     return [
-        named_words(question, decode_exactly(lm.tokenizer, one.ids))
-        for question, one in zip(questions, named, strict=True)
+        named_words(question, decode_exactly(lm.tokenizer, next(named).ids) if fit else "")
+        for question, fit in zip(questions, fits, strict=True)
     ]
 
 

@@ -48,8 +48,9 @@ class CutSteps(MeasurementSteps):
         """What interventions are given beside the items."""
         job = self.job
         return Setting(
-            job.positions, job.recipe.edges, job.recipe.seed, job.writer, job.recipe.evidence_items, self.masses
-        )
+            job.positions, job.recipe.edges, job.recipe.seed, job.writer, job.recipe.evidence_items,
+            job.planner.context, self.masses,
+        )  # fmt: skip
 
     @cached_property
     def effects(self) -> dict[str, Step[Measurements]]:

@@ -8,6 +8,7 @@ from typing import Any
 import polars as pl
 
 from anchorscope.answers.enough import PER_CLASS
+from anchorscope.answers.generate import do_not_fit
 from anchorscope.answers.label import balanced_by, grouped_by, require_enough
 from anchorscope.artefacts.durable import canonical_hash
 from anchorscope.artefacts.formats import (
@@ -150,7 +151,8 @@ class DatasetSteps(DetectionSteps):
     def result(self) -> DatasetResult:
         """Everything that this dataset contributes to the result files."""
         job, headline = self.job, (self.job.recipe.site, self.job.recipe.position)
-        require_enough(self.name, self.labels.value, PER_CLASS, job.recipe.balance)
+        too_long = do_not_fit(self.answers.value, job.planner.context)
+        require_enough(self.name, self.labels.value, PER_CLASS, job.recipe.balance, too_long)
         effects = [effect for step in self.effects.values() for effect in step.value.effects]  # brings cut states along
         shared = dict(self.share_tables.value)  # its nulls are passes: whoever has come to the tables needs no model
         features, kept = self.features(), self.kept()
@@ -179,7 +181,10 @@ class DatasetSteps(DetectionSteps):
             unconverged=tuple(one for fitted in sets.values() for one in fitted.unconverged),
             kept=kept,
             features=features,
-            notes=tuple(dict.fromkeys(note for fitted in sets.values() for note in fitted.notes)),
+            notes=(
+                *((f"{self.name}: {too_long}",) if too_long else ()),
+                *dict.fromkeys(note for fitted in sets.values() for note in fitted.notes),
+            ),
         )
 
     def left_out(self, reason: str) -> LeftOut:

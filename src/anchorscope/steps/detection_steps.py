@@ -1,5 +1,6 @@
 """The steps of `--keep detection`: what detectors read beside clean and cut states, made only where it is asked for."""
 
+from dataclasses import replace
 from functools import cached_property
 
 import numpy as np
@@ -55,10 +56,10 @@ class DetectionSteps(ShareSteps):
     def _sample(self) -> list[list[str]]:
         self._tell_size()  # the first pass of detection: a disk that is too small is not noticed after all of them
         job, writer = self.job, self.job.writer()
+        questions = [replace(item.question, model_answer=None) for item in self.used_items]
         asked = plan_answers(
-            [item.question for item in self.used_items], writer.tokenizer, writer.template, job.recipe.max_new_tokens,
-            job.planner.batch_tokens,
-        )  # fmt: skip
+            questions, writer.tokenizer, writer.template, job.recipe.max_new_tokens, job.planner.batch_tokens
+        )
         work = SamplesPass(asked, max(SAMPLES), job.recipe.seed, TEMPERATURE, TOP_P)
         return [[one.text for one in answers] for answers in run_samples(job.executor, work, job.progress)]
 

@@ -14,15 +14,17 @@ from numpy.typing import NDArray
 from anchorscope.answers.choose import QuestionSample
 from anchorscope.answers.generate import Answer
 from anchorscope.answers.label import Label, label_answers
-from anchorscope.answers.prompt import build_prompts
-from anchorscope.artefacts.durable import canonical_hash, sha256
+from anchorscope.artefacts.durable import canonical_hash
 from anchorscope.artefacts.formats import (
     records,
 )
 from anchorscope.artefacts.step import Source, Step
 from anchorscope.datasets import atlas
 from anchorscope.datasets.catalog import BUILT_IN, DatasetSpec
+from anchorscope.datasets.question import Question
+from anchorscope.datasets.question_file import hash_of
 from anchorscope.engine.batching import Budget
+from anchorscope.errors import UserError
 from anchorscope.execute.executor import run_answers
 from anchorscope.items import Item
 from anchorscope.models.shapes import is_shape
@@ -30,7 +32,8 @@ from anchorscope.plan.passes import plan_answers
 from anchorscope.prepare import ask
 from anchorscope.probes.crossfit import Splits, make_splits
 from anchorscope.probes.folds import grouped_folds, truth_strata
-from anchorscope.spans.locate import ItemTokens, locate_all
+from anchorscope.spans.locate import ItemTokens, locate_fitting
+from anchorscope.spans.question_spans import QuestionSpans
 from anchorscope.spans.question_words import question_words
 from anchorscope.stats.streams import priorities
 from anchorscope.steps.job import MODEL_LIBRARIES, Job
@@ -56,7 +59,8 @@ class ItemSteps:
 
     @cached_property
     def _read(self) -> QuestionSample:
-        return ask(self.job.recipe, self.spec)
+        expected = None if self.spec.path is None else self.source.key
+        return ask(self.job.recipe, self.spec, self.job.progress, expected)
 
     @cached_property
     def questions(self) -> Step[QuestionSample]:
@@ -70,14 +74,15 @@ class ItemSteps:
     @cached_property
     def answers(self) -> Step[list[Answer]]:
         """The model's own answers, or those that the questions bring."""
-        made_from = self.job.made_from(1, MODEL_LIBRARIES, "prompt", "max_new_tokens")
+        made_from = self.job.made_from(2, MODEL_LIBRARIES, "prompt", "max_new_tokens")
         return self._step("answers", (self.questions, self.job.model), made_from, records(list[Answer]), self._answer)
 
     def _answer(self) -> list[Answer]:
         writer, tokens = self.job.writer(), self.job.planner.batch_tokens
         work = plan_answers(
-            self.questions.value.questions, writer.tokenizer, writer.template, self.job.recipe.max_new_tokens, tokens
-        )
+            self.questions.value.questions, writer.tokenizer, writer.template, self.job.recipe.max_new_tokens, tokens,
+            self.job.planner.context,
+        )  # fmt: skip
         return run_answers(self.job.executor, work, self.job.progress)
 
     @cached_property
@@ -100,11 +105,14 @@ class ItemSteps:
         return self._step("tokens", (self.answers,), made_from, records(list[ItemTokens | None]), self._locate)
 
     def _locate(self) -> list[ItemTokens | None]:
-        job, questions, writer = self.job, self.questions.value.questions, self.job.writer()
+        job, writer = self.job, self.job.writer()
         budget = Budget(job.planner.batch_tokens)
-        words = question_words(job.recipe.exact_tokens, questions, lambda: job.lm, budget, job.progress)
-        prompts = build_prompts(writer.tokenizer, questions, writer.template)
-        return locate_all(writer.tokenizer, questions, words, prompts, self.answers.value)
+
+        def words(questions: Sequence[Question]) -> list[QuestionSpans]:
+            return question_words(job.recipe.exact_tokens, questions, lambda: job.lm, budget, job.progress)
+
+        questions, answers = self.questions.value.questions, self.answers.value
+        return locate_fitting(writer.tokenizer, writer.template, questions, words, answers)
 
     @cached_property
     def items(self) -> list[Item]:
@@ -145,10 +153,11 @@ def question_source(job: Job, spec: DatasetSpec) -> Source:
     name = f"question file of {spec.name}"
     if spec.path is None:
         return Source(name, canonical_hash(repr(atlas.load())) if spec.name in BUILT_IN else spec.name)
-    if spec.path.is_file():
-        return Source(name, sha256(spec.path))
-    known = job.folder.index.steps.get(f"{spec.name}/questions")
-    if known is not None:
-        job.folder.tell(f"{spec.path} is not there any more; the questions that were read from it are used")
+    try:
+        return Source(name, hash_of(spec.path, job.progress))
+    except UserError:
+        known = job.folder.index.steps.get(f"{spec.name}/questions")
+        if known is None:
+            return Source(name, "missing")  # reading it tells what is wrong
+        job.folder.tell(f"{spec.path} cannot be read any more; the questions that were read from it are used")
         return Source(name, known.made_from["parents"][name])
-    return Source(name, "missing")  # reading it tells what is wrong

@@ -1,6 +1,6 @@
 """A run under way: its folder and recipe, the model once a pass needs it, and who runs passes."""
 
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from importlib import metadata
 from typing import Any
@@ -15,8 +15,8 @@ from anchorscope.engine.sequences import SITES
 from anchorscope.execute.executor import LocalExecutor
 from anchorscope.interventions.intervention import Writer
 from anchorscope.models.language_model import LanguageModel, ModelIdentity
+from anchorscope.models.loading import ModelFiles, make_ready, model_files, source_signature
 from anchorscope.models.loading import load as load_model
-from anchorscope.models.loading import make_ready, source_signature
 from anchorscope.models.wrapping import wrap
 from anchorscope.plan.for_model import planner_for
 from anchorscope.plan.passes import Planner
@@ -39,6 +39,8 @@ class ModelRecord:
     identity: ModelIdentity
     planner: Planner
     """With the number of tokens that its memory suggests."""
+    files: ModelFiles = field(default_factory=dict)
+    """The files that it was loaded from; none where it was given in memory, or drawn at random."""
 
 
 @dataclass
@@ -68,14 +70,23 @@ class Job:
     def record(self) -> ModelRecord:
         """Which model this is; it is loaded only if its files are not those that were looked at before."""
         recipe = self.recipe
-        seen = self.lm.fingerprint() if self.loaded is not None else source_signature(recipe.model)
+        seen = self.lm.fingerprint() if self.loaded is not None else source_signature(recipe.model, self._files)
         options = {name: getattr(recipe, name) for name in ("model", "dtype", "device", "trust_remote_code")}
-        made_from = self.made_from(1, MODEL_LIBRARIES, **options, files=seen)
+        made_from = self.made_from(2, MODEL_LIBRARIES, **options, files=seen)
         step: Step[ModelRecord] = self.folder.step("model", (), made_from, records(ModelRecord), self._look_at_model)
         return step.value
 
+    @cached_property
+    def _files(self) -> ModelFiles | None:
+        """Hashed before they are loaded."""
+        return None if self.loaded is not None else model_files(self.recipe.model)
+
     def _look_at_model(self) -> ModelRecord:
-        return ModelRecord(self.lm.identity(), planner_for(self.lm))
+        identity, planner = self.lm.identity(), planner_for(self.lm)
+        files = self._files  # a hub's id may have been fetched just now
+        if files is None and self.loaded is None:
+            files = model_files(self.recipe.model)
+        return ModelRecord(identity, planner, files or {})
 
     @cached_property
     def model(self) -> Source:

@@ -6,6 +6,8 @@ weights are ours. What comes out is read from that folder. The harder worlds, wh
 
 import contextlib
 import json
+import re
+import shlex
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -14,9 +16,10 @@ from typing import Any
 import polars as pl
 import torch
 
-from anchorscope.artefacts.durable import PARTIAL, replacing
+from anchorscope.artefacts.durable import PARTIAL, files_below, replacing
 from anchorscope.artefacts.index import is_run
 from anchorscope.artefacts.new_folder import new_folder, writable
+from anchorscope.artefacts.sealed_folder import read_sealed, sealed_text
 from anchorscope.catalogue import RATED
 from anchorscope.errors import UserError
 from anchorscope.models.loading import checked_device, choose_device
@@ -112,13 +115,21 @@ def _validate(
     write_validation(_page(options, items, recovery, confusion, run, told, section), out, listener)
     with replacing(out / SUMMARY) as half_made:
         found = summary(out, recovery, confusion, run) | {"worlds": worlds_summary(found_in_worlds), "summary": told}
-        half_made.write_text(json.dumps(found, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+        text = sealed_text(out, {**found, "command": _command(options, str(out))}, _written(out))
+        half_made.write_text(text, encoding="utf-8")
     return out
+
+
+def _written(out: Path) -> list[str]:
+    """The files that a validation writes beside its run, which has a list of its own."""
+    tables = [f"{DATASET}.jsonl", *(f"{name}.csv" for name in ("recovery", "confusion", "worlds"))]
+    pages = re.compile(r"validation\.(html|md)|figures/(recovery|confusion)\.\w+")
+    return [*tables, *filter(pages.fullmatch, files_below(out))]
 
 
 def read_summary(out: Path) -> dict[str, Any]:
     """What a validation found, for programs."""
-    return json.loads((out / SUMMARY).read_text(encoding="utf-8"))
+    return {name: value for name, value in read_sealed(out / SUMMARY).items() if name not in ("sha256", "command")}
 
 
 def _refuse_foreign(out: Path) -> None:
@@ -165,12 +176,12 @@ def _page(
             "called right by the probe": f"{int(items.correct.sum()):,}",
             "the run": "run/report.html",
         },
-        command=_command(options),
+        command=_command(options, "NEW_FOLDER"),
         sections=(worlds,),
     )
 
 
-def _command(options: Options) -> str:
+def _command(options: Options, out: str) -> str:
     """What repeats it."""
     shares = ",".join(f"{name.replace('_', '-')}={share:g}" for name, share in asdict(options.shares).items())
     sizes = ",".join(map(str, options.world_items))
@@ -179,7 +190,7 @@ def _command(options: Options) -> str:
     return (
         f"anchorscope validate --items {options.items} --shares {shares} --evidence {','.join(options.evidence)} "
         f"--seed {options.seed} --bootstrap {options.bootstrap} --world-items {sizes}{replicas}{worlds} "
-        f"--out NEW_FOLDER"
+        f"--out {shlex.quote(out)}"
     )
 
 

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from anchorscope.answers.dont_know import allow_dont_know, says_dont_know
+from anchorscope.answers.generate import TOO_LONG
 from anchorscope.datasets.popularity import POPULARITY, log_popularity
 from anchorscope.datasets.question import Question
 from anchorscope.evidence.experiments.by_pathway import Column, compare_pathways
@@ -66,16 +67,20 @@ def _dont_know(inputs: ExperimentInputs) -> tuple[dict[str, Floats], list[str]]:
         return {}, missing or [f"dont_know_rate: only {len(own)} items, {FEW} needed"]
     said = ask_again(inputs, [inputs.used_items[index].question for index in own])
     values = np.full(inputs.n, np.nan)
-    values[own] = [says_dont_know(text) for text in said]
+    values[own] = [np.nan if text is None else says_dont_know(text) for text in said]
     return {"dont_know_rate": values}, missing
 
 
-def ask_again(inputs: ExperimentInputs, questions: list[Question]) -> list[str]:
-    """The model's answers to the questions, asked with the run's own prompt that now allows "I don't know"."""
+def ask_again(inputs: ExperimentInputs, questions: list[Question]) -> list[str | None]:
+    """The model's answers to the questions, asked with the run's own prompt that now allows "I don't know".
+
+    None where that longer prompt does not fit the model's context.
+    """
     writer = inputs.setting.writer()
     work = plan_answers(questions, writer.tokenizer, allow_dont_know(writer.template), inputs.max_new_tokens,
-                        inputs.planner.batch_tokens)  # fmt: skip
-    return [answer.text for answer in run_answers(inputs.executor, work, inputs.progress)]
+                        inputs.planner.batch_tokens, inputs.planner.context)  # fmt: skip
+    answers = run_answers(inputs.executor, work, inputs.progress)
+    return [None if answer.status == TOO_LONG else answer.text for answer in answers]
 
 
 def _known(inputs: ExperimentInputs) -> tuple[dict[str, Floats], list[str]]:

@@ -37,7 +37,7 @@ from anchorscope.evidence.experiments.set_shares import (
     share_rows,
     some_layers,
 )
-from anchorscope.evidence.experiments.supplied import SuppliedStates, run_supplied, supplied_items
+from anchorscope.evidence.experiments.supplied import SuppliedStates, all_fit, run_supplied, supplied_items
 from anchorscope.evidence.probe_scores import relation_only, words_only
 from anchorscope.items import Item
 from anchorscope.question_share.principal import default_directions
@@ -96,7 +96,12 @@ def run(inputs: ExperimentInputs) -> Found:
     if len(matching.pairs) < FEWEST_PAIRS:
         few = f"only {len(matching.pairs)} pairs of questions can exchange their answers, {FEWEST_PAIRS} needed"
         return Found(missing=("; ".join([few, *missing]),))
-    matched = _run_pairs(inputs, matching, questions, spans, most)
+    items, too_long = _items_of_pairs(inputs, matching, questions, spans, most)
+    if too_long:
+        missing.append(f"{too_long} pairs are left out: with the other's answer they do not fit the model's context")
+    if len(items) < FEWEST_PAIRS * SIZE:
+        return Found(missing=("; ".join([f"only {len(items) // SIZE} pairs, {FEWEST_PAIRS} needed", *missing]),))
+    matched = _run_pairs(inputs, items)
     counted = Estimate(len(matched.items) // SIZE, np.nan, np.nan, len(matched.items), "counted")
     shares, idle = _shares(inputs, matched)
     statistics = (
@@ -124,10 +129,11 @@ def _about_kinds(matching: Matching) -> str | None:
     )
 
 
-def _run_pairs(
+def _items_of_pairs(
     inputs: ExperimentInputs, matching: Matching, questions: Sequence[Question], spans: Sequence[QuestionSpans],
     most: int,
-) -> MatchedSet:  # fmt: skip
+) -> tuple[list[Item], int]:  # fmt: skip
+    """The items of the pairs that the model can read, pair by pair, and how many pairs it cannot."""
     pairs = some_pairs(matching, questions, most, inputs.setting.seed)
     texts = matched_questions(questions, pairs)
     words = [spans[index] for pair in pairs for index in (pair.first, pair.first, pair.second, pair.second)]
@@ -135,6 +141,15 @@ def _run_pairs(
     told = imbalances(texts, groups)
     assert not told, f"not as often true as false: {told[0]}"
     items = supplied_items(inputs.setting.writer(), texts, words, groups.tolist())
+    whole = [items[first : first + SIZE] for first in range(0, len(items), SIZE)]
+    fitting = [pair for pair in whole if all_fit(inputs, pair)]
+    return [
+        replace(item, label=replace(item.label, group=group)) for group, pair in enumerate(fitting) for item in pair
+    ], len(whole) - len(fitting)
+
+
+def _run_pairs(inputs: ExperimentInputs, items: Sequence[Item]) -> MatchedSet:
+    groups = np.repeat(np.arange(len(items) // SIZE), SIZE)
     weights = group_weights(groups, len(inputs.weights), inputs.rng("matched"))
     return MatchedSet(items, run_supplied(inputs, items, "matched strings"), weights, inputs.device)
 

@@ -70,6 +70,12 @@ def asked_again(
     ]
 
 
+def all_fit(inputs: ExperimentInputs, items: Sequence[Item]) -> bool:
+    """Whether the model reads every one of these items at once."""
+    context = inputs.planner.context
+    return context is None or all(len(item.located.input_ids) <= context for item in items)
+
+
 def run_supplied(
     inputs: ExperimentInputs, items: Sequence[Item], title: str, cuts: Sequence[Intervention] = CUTS
 ) -> SuppliedStates:

@@ -30,7 +30,7 @@ from anchorscope.evidence.experiments.compare import estimate_of, of_truth
 from anchorscope.evidence.experiments.experiment import Experiment, ExperimentInputs, Found, ItemValues, Statistic
 from anchorscope.evidence.experiments.heads import most_frequent_reference
 from anchorscope.evidence.experiments.reliability import rank_correlation, spearman_brown
-from anchorscope.evidence.experiments.supplied import asked_again, run_supplied
+from anchorscope.evidence.experiments.supplied import all_fit, asked_again, run_supplied
 from anchorscope.evidence.measured import probability
 from anchorscope.interventions.cuts import KNOCKOUT
 from anchorscope.interventions.intervention import Writer
@@ -81,11 +81,18 @@ def run(inputs: ExperimentInputs) -> Found:
     """Runs every wording, and compares what odd and even ones say of the items."""
     writer = inputs.setting.writer()
     items, others, missing = _items(inputs, writer)
+    n_wordings = 1 + ((len(others[0]) if others else 0) or len(EXAMPLE_SETS) - 1)
+    texts = _texts(inputs, writer, items, others, n_wordings) if len(items) >= FEWEST else []
+    fitting = [place for place in range(len(items)) if all_fit(inputs, [one[place] for one in texts])]
+    if len(fitting) < len(items):
+        missing += (f"{len(items) - len(fitting)} of {len(items)} items are left out: in other wordings they do not "
+                    f"fit the model's context of {inputs.planner.context:,} tokens",)  # fmt: skip
+        items, texts = items[fitting], [[one[place] for place in fitting] for one in texts]
     if len(items) < FEWEST:
         why = "their relation has no other sentences of ours, and the prompt shows no examples that could be others"
         return Found(missing=(f"only {len(items)} items can be asked in other wordings, {FEWEST} needed; {why}",))
-    n_wordings, layer = 1 + (len(others[0]) or len(EXAMPLE_SETS) - 1), most_frequent_reference(inputs)
-    rows = _run_wordings(inputs, writer, items, others, n_wordings, layer)
+    layer = most_frequent_reference(inputs)
+    rows = _run_wordings(inputs, items, texts, layer)
     found = _explained(inputs, rows, items, layer)
     changes = {probe: _delta_p(inputs, rows, items, layer, probe) for probe in ("full", "a", "b")}
     halves = {EVEN: np.arange(0, n_wordings, 2), ODD: np.arange(1, n_wordings, 2)}
@@ -137,24 +144,29 @@ def _items(inputs: ExperimentInputs, writer: Writer) -> tuple[ndarray, list[list
     return np.array(some), [[] for _ in some], (told,)
 
 
-def _run_wordings(
-    inputs: ExperimentInputs, writer: Writer, items: ndarray, others: Sequence[Sequence[Question]], n_wordings: int,
-    layer: int,
-) -> Rows:  # fmt: skip
-    """The states of every wording at one layer; those of the original are there."""
-    clean, cut = [inputs.states()[layer]], [inputs.cut_states()[KNOCKOUT_NAME][layer]]
-    chosen = [inputs.used_items[index] for index in items]
+def _texts(
+    inputs: ExperimentInputs, writer: Writer, items: ndarray, others: Sequence[Sequence[Question]], n_wordings: int
+) -> list[list[Item]]:
+    """The items in every wording but the original."""
+    chosen, found = [inputs.used_items[index] for index in items], []
     for number in range(1, n_wordings):
         template = with_examples(writer.template, EXAMPLE_SETS[number % len(EXAMPLE_SETS)])
         asked = [_asked(item, mine, number) for item, mine in zip(chosen, others, strict=True)]
-        again = asked_again(replace(writer, template=template), chosen, *map(list, zip(*asked, strict=True)))
-        found = run_supplied(inputs, again, f"wording {number} of {n_wordings - 1}", (KNOCKOUT,))
+        found.append(asked_again(replace(writer, template=template), chosen, *map(list, zip(*asked, strict=True))))
+    return found
+
+
+def _run_wordings(inputs: ExperimentInputs, items: ndarray, texts: Sequence[Sequence[Item]], layer: int) -> Rows:
+    """The states of every wording at one layer; those of the original are there."""
+    clean, cut = [inputs.states()[layer]], [inputs.cut_states()[KNOCKOUT_NAME][layer]]
+    for number, again in enumerate(texts, 1):
+        found = run_supplied(inputs, again, f"wording {number} of {len(texts)}", (KNOCKOUT,))
         clean.append(found.clean[layer])
         cut.append(found.cut[KNOCKOUT_NAME][layer])
     return Rows(
         torch.cat(clean), torch.cat(cut),
-        np.concatenate([np.arange(inputs.n), *([items] * (n_wordings - 1))]),
-        np.concatenate([np.zeros(inputs.n, np.int64), np.repeat(np.arange(1, n_wordings), len(items))]),
+        np.concatenate([np.arange(inputs.n), *([items] * len(texts))]),
+        np.concatenate([np.zeros(inputs.n, np.int64), np.repeat(np.arange(1, len(texts) + 1), len(items))]),
     )  # fmt: skip
 
 

@@ -15,6 +15,7 @@ const ITEM_NOT_USED = {
   "too few": "It was not used: its dataset has too few true or too few false answers.",
   empty: "It was not used: the model answered nothing.",
   truncated: "It was not used: the answer was cut off at the longest length allowed.",
+  too_long: "It was not asked: with its answer it does not fit the model's context.",
 };
 
 function itemView(node, store) {

@@ -1,0 +1,163 @@
+"""The model's context is respected by whoever builds a prompt: what does not fit is counted and never run.
+
+The model here has a learned table of 260 positions, so that a token too many ends in an error; a token is a byte.
+"""
+
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from anchorscope.answers.generate import Answer, do_not_fit
+from anchorscope.answers.label import Label, label_answers, require_enough
+from anchorscope.answers.template import FEW_SHOT_TEMPLATE, Template
+from anchorscope.datasets.question import Question
+from anchorscope.engine.batching import Budget
+from anchorscope.errors import TooFewAnswers, UserError
+from anchorscope.evidence.detection import truth_column
+from anchorscope.execute.executor import LocalExecutor, run_answers
+from anchorscope.interventions.intervention import Writer
+from anchorscope.interventions.registry import INTERVENTIONS
+from anchorscope.items import Item
+from anchorscope.models.language_model import LanguageModel
+from anchorscope.models.wrapping import wrap
+from anchorscope.plan.for_model import planner_for
+from anchorscope.plan.interventions import plan_experiment, plan_rewrite
+from anchorscope.plan.passes import plan_answers
+from anchorscope.progress import Silent
+from anchorscope.spans.locate import locate_fitting
+from anchorscope.spans.question_spans import locate_question_words
+from anchorscope.spans.question_words import question_words
+
+sys.path.insert(0, str(Path(__file__).parents[1]))  # pytest's import mode does not make helper modules importable
+
+from conftest import byte_tokenizer, tiny_model  # isort: skip
+from made_items import make_setting  # isort: skip
+
+CONTEXT, ROOM = 260, 8
+SHORT = len(FEW_SHOT_TEMPLATE.text(""))
+"""Tokens of a prompt without its question."""
+LEFT = CONTEXT - SHORT - ROOM
+"""The longest question that fits."""
+
+
+@pytest.fixture(scope="module")
+def lm() -> LanguageModel:
+    return wrap(tiny_model("gpt2", max_position_embeddings=CONTEXT), byte_tokenizer(), name="short")
+
+
+def ask(text: str, said: str | None = None) -> Question:
+    return Question("d", f"{len(text)} {said}"[:40], text, ("x",), model_answer=said)
+
+
+def filled(size: int) -> str:
+    return ("Who was " + "A" * size)[: size - 1] + "?"
+
+
+def answered(lm: LanguageModel, questions: list[Question], template: Template = FEW_SHOT_TEMPLATE) -> list[Answer]:
+    work = plan_answers(questions, lm.tokenizer, template, ROOM, 4000, lm.context)
+    return run_answers(LocalExecutor(lambda: lm), work, Silent())
+
+
+def test_a_question_fits_up_to_the_last_token(lm: LanguageModel) -> None:
+    one, other, short = answered(lm, [ask(filled(LEFT)), ask(filled(LEFT + 1)), ask("Who?")])
+    assert one.status != "too_long"
+    assert other == Answer("", (), None, "too_long", needs=CONTEXT + 1)
+    assert short.ids == answered(lm, [ask("Who?")])[0].ids
+
+
+def test_a_given_answer_has_to_fit_as_well(lm: LanguageModel) -> None:
+    questions = [ask("Who?", "b" * (CONTEXT - SHORT - 5)), ask("Who?", "b" * (CONTEXT - SHORT - 4)), ask("Who?", "Bo")]
+    fits, long, short = answered(lm, questions)
+    assert [fits.status, long.status, short.status] == ["answered", "too_long", "answered"]
+    assert long.needs == CONTEXT + 1
+    assert long.text == "b" * (CONTEXT - SHORT - 4)  # the user's own text is not lost
+    assert not long.ids
+
+
+def test_nothing_is_run_where_nothing_fits(lm: LanguageModel) -> None:
+    executor = LocalExecutor(lambda: pytest.fail("the model was asked for"))
+    long = replace(FEW_SHOT_TEMPLATE, head="x" * 5000)
+    work = plan_answers([ask("Who?"), ask("Who?", "Bo")], lm.tokenizer, long, ROOM, 4000, CONTEXT)
+    assert [one.status for one in run_answers(executor, work, Silent())] == ["too_long"] * 2
+
+
+def test_of_a_long_prompt_nothing_is_kept(lm: LanguageModel) -> None:
+    work = plan_answers([ask("x" * 10**5), ask("Who?")], lm.tokenizer, FEW_SHOT_TEMPLATE, ROOM, 4000, CONTEXT)
+    assert (work.prompts[0].ids, work.prompts[0].text) == ((), "")
+    assert work.known[0].needs == SHORT + 10**5 + ROOM
+    assert work.prefix == work.prompts[1].ids[: len(work.prefix)]
+
+
+def test_a_model_without_a_limit_takes_all(tiny_llama: LanguageModel) -> None:
+    work = plan_answers([ask("x" * 5000)], tiny_llama.tokenizer, FEW_SHOT_TEMPLATE, ROOM, 4000, None)
+    assert not work.known
+    assert len(work.prompts[0].ids) == SHORT + 5000
+
+
+def test_too_long_questions_have_no_label_and_no_tokens(lm: LanguageModel) -> None:
+    questions = [ask("Who is Bo?", "Bo"), ask(filled(LEFT + 1), "Bo"), ask("Who is Al?", "Bo")]
+    answers = answered(lm, questions)
+    labels = label_answers(questions, answers, "none", "question", 10, 0)
+    assert [(one.status, one.truthful) for one in labels] == [("used", False), ("too_long", None), ("used", False)]
+
+    def words(some: list[Question]) -> list[object]:
+        assert [len(one.question) for one in some] == [10, 10]
+        return [locate_question_words(one) for one in some]
+
+    located = locate_fitting(lm.tokenizer, FEW_SHOT_TEMPLATE, questions, words, answers)
+    assert [one is None for one in located] == [False, True, False]
+
+
+def test_what_is_told() -> None:
+    answers = [Answer("", (), None, "too_long", needs=5113), Answer("", (), None, "too_long", needs=2050)]
+    told = do_not_fit([*answers, Answer("a", (1,), None, "answered")], 2048)
+    assert told.startswith("2 of 3 questions do not fit the model's context of 2,048 tokens")
+    assert told.endswith("(the shortest of them needs 2,050 tokens, the longest 5,113)")
+    assert do_not_fit([Answer("a", (1,), None, "answered")], 2048) == ""
+    labels = [Label(None, 0, "too_long", 0.0)] * 2
+    with pytest.raises(TooFewAnswers, match=r"0 true and 0 false .* 2 of 3 questions do not fit .*zero-shot"):
+        require_enough("d", labels, 30, "relation", told)
+
+
+def test_key_words_of_a_question_that_does_not_fit_come_from_the_rules(lm: LanguageModel) -> None:
+    questions = [ask("Who wrote Emma?"), ask("Who wrote " + "Emma " * 40 + "?")]
+    found = question_words("model", questions, lambda: lm, Budget(4000))
+    assert found[1] == locate_question_words(questions[1])
+    alone = question_words("model", questions[1:], lambda: lm, Budget(4000))
+    assert alone == found[1:]
+
+
+def items_of(lm: LanguageModel, questions: list[Question]) -> list[Item]:
+    answers = answered(lm, questions)
+    words = [locate_question_words(one) for one in questions]
+    located = locate_fitting(lm.tokenizer, FEW_SHOT_TEMPLATE, questions, lambda some: words[: len(some)], answers)
+    return [Item(*row) for row in zip(questions, answers, [Label(True, 0, "used", 1.0)] * 9, located, strict=False)]
+
+
+def test_texts_that_are_written_anew_and_do_not_fit_are_not_run(lm: LanguageModel) -> None:
+    names = ["Al", "Bo", "Cy", "M" * (LEFT - 20)]
+    items = items_of(lm, [replace(ask(f"Who is {name} to Lu?", "Bo"), subject=name, relation="r") for name in names])
+    setting = make_setting(("final",), lambda: Writer(lm.tokenizer, FEW_SHOT_TEMPLATE), context=CONTEXT)
+    patch = replace(INTERVENTIONS["patch-random"], max_items=None)
+    every = plan_rewrite(patch, items, replace(setting, context=None))
+    some = plan_rewrite(patch, items, replace(setting, context=len(items[0].located.input_ids) + 1))
+    assert {len(run.sequence.ids) for run in some.runs} == {len(items[0].located.input_ids)}
+    assert some.too_long == len(every.runs) - len(some.runs) > 0
+    _, missing = plan_experiment([patch], items, replace(setting, context=100), (None,) * 4, 4)
+    assert "do not fit the model's context of 100 tokens" in missing[0].reason
+
+
+def test_p_true_of_items_that_do_not_fit_is_the_median_of_the_others(lm: LanguageModel) -> None:
+    wide = wrap(tiny_model("gpt2", max_position_embeddings=700), byte_tokenizer(), name="wide")
+    items = items_of(wide, [ask("Who is Al?", "Bo"), ask("Who is Bo?", "Al"), ask(filled(300), "Bo")])
+    writer, executor = Writer(wide.tokenizer, FEW_SHOT_TEMPLATE), LocalExecutor(lambda: wide)
+    found = truth_column(executor, planner_for(wide), items, writer, Silent())["p_true"]
+    assert np.isfinite(found).all()
+    assert found[2] == np.median(found[:2])
+    alone = truth_column(executor, planner_for(wide), items[:2], writer, Silent())["p_true"]
+    assert np.allclose(alone, found[:2], atol=1e-5)
+    with pytest.raises(UserError, match="leave detection out of --keep"):
+        truth_column(executor, replace(planner_for(wide), context=300), items, writer, Silent())

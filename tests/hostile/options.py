@@ -1,0 +1,84 @@
+"""Command lines that nobody meant: every option of every command with nonsense, twice, or against another one."""
+
+import random
+import signal
+from functools import cache
+from typing import Any
+
+import typer
+
+from hostile.case import Case
+from hostile.stage import DETECTORS, FINISHED, OTHER, Stage
+from hostile.values import NUMBERS, on_command_line, text
+
+_LONG = {"validate", "bench"}
+"""Commands that work for minutes when they are called well."""
+
+
+def make(rng: random.Random, stage: Stage, case: Case) -> None:
+    """A command with odd options."""
+    case.file("facts.jsonl", stage.facts.read_bytes())
+    name = rng.choice([*_commands(), "run", "run", "run"])
+    case.words = [name, *_arguments(name, rng, stage)]
+    known = [one for one in _commands()[name].params if one.param_type_name == "option" and one.name != "help"]
+    for option in rng.choices(known, k=rng.choice((1, 1, 2, 3, 6))):
+        case.words += _given(option, rng, case)
+    if name == "run" and rng.random() < 0.85:
+        case.words.append("--dry-run")
+    if name == "view":
+        case.words.append("--json")
+    if rng.random() < 0.05:
+        case.words.insert(rng.randrange(len(case.words)), text(rng))
+    case.words = on_command_line(case.words)
+    case.outs = ["."]
+    case.reaches_out = case.may_ask_hub = True
+    case.interrupt = (
+        (6.0, rng.choice((signal.SIGINT, signal.SIGTERM, signal.SIGHUP)))
+        if name in (*_LONG, "run", "view", "detect")
+        else None
+    )
+
+
+@cache
+def _commands() -> dict[str, Any]:
+    from anchorscope.cli.main import app
+
+    return dict(typer.main.get_command(app).commands)  # type: ignore[attr-defined]
+
+
+def _arguments(name: str, rng: random.Random, stage: Stage) -> list[str]:
+    """What makes the command a good one, where nothing odd follows."""
+    folder = stage.folder
+    good = {
+        "run": ["--model", str(stage.model), "--dataset", "file:facts.jsonl", "--out", "out"],
+        "data": ["facts.jsonl"],
+        "show": [str(folder / FINISHED)],
+        "verify": [str(folder / FINISHED)],
+        "view": [str(folder)],
+        "compare": [str(folder / FINISHED), str(folder / OTHER), "--out", "out", "--allow", "all"],
+        "detect": [str(folder / OTHER), "--out", "out", "--fit-only", "--bundles", "probe"],
+        "score": ["--detector", str(folder / DETECTORS / "probe"), "--model", str(stage.model), "Who?"],
+        "validate": ["--out", "out"],
+    }.get(name, [])
+    if rng.random() < 0.15 and good:
+        good[rng.randrange(len(good))] = text(rng)
+    return good
+
+
+def _given(option: Any, rng: random.Random, case: Case) -> list[str]:
+    """An option with a value; flags have none, though some think so."""
+    word = rng.choice([*option.opts, *option.secondary_opts])
+    if option.is_flag:
+        return [f"{word}={text(rng)}"] if rng.random() < 0.1 else [word]
+    value = rng.choice(NUMBERS) if _is_number(option) or rng.random() < 0.15 else text(rng)
+    if rng.random() < 0.05:
+        value = "facts.jsonl"  # a file of the user's
+    elif rng.random() < 0.1:
+        value = str(case.user / value.replace("/", "_")[:100])
+    return [f"{word}={value}"] if rng.random() < 0.3 else [word, value]
+
+
+def _is_number(option: Any) -> bool:
+    """Whether an option takes a number; Typer's own copy of click and the click package tell it differently."""
+    kind = getattr(getattr(option, "type_descriptor", None), "annotation", None) or getattr(option, "type", "")
+    return any(word in str(kind).lower() for word in ("int", "float"))
