@@ -161,8 +161,9 @@ def test_line_ends_of_old_macs(tmp_path: Path, content: bytes) -> None:
 
 def test_a_full_disk_is_not_the_files_fault(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = write(tmp_path, parquet(OWN), packed=True)
-    monkeypatch.setattr(parquet_rows.tempfile, "TemporaryFile", lambda **_: Path("/dev/full").open("wb", buffering=0))
-    told = refusal(path)
+    with Path("/dev/full").open("wb", buffering=0) as full:
+        monkeypatch.setattr(parquet_rows.tempfile, "TemporaryFile", lambda **_: full)
+        told = refusal(path)
     assert "has to be unpacked to be read, and" in told
     assert "No space left on device" in told
     assert "TMPDIR=FOLDER" in told

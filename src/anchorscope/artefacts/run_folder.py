@@ -198,8 +198,9 @@ class RunFolder:
         others = [name for name in (*self.index.results, *self.index.arriving) if self._is_own(name)]
         with contextlib.suppress(OSError):  # the fault that ended the run may keep things here; the index goes last
             remove_files(self.path, [*steps, *others, *self.index.leaving, INDEX])
-        with contextlib.suppress(OSError):
-            self.work.rmdir()
+        for made in (*self.work.glob("*"), self.work):
+            with contextlib.suppress(OSError):  # empty ones only
+                made.rmdir()
 
 
 @contextlib.contextmanager
