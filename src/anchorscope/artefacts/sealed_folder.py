@@ -55,7 +55,6 @@ class SealedFolder:
         A command that fails leaves `out` as it was.
         """
         place = Path(os.path.realpath(out))
-        beside = place.with_name(f"{place.name}{PARTIAL}")
         with writable(out):
             with contextlib.suppress(FileNotFoundError):
                 place.stat()  # links in a circle, a name that is too long: told before hours of work
@@ -67,6 +66,7 @@ class SealedFolder:
                 yield half_made
                 self._take_place(half_made, place, before or {})
             return
+        beside = place.with_name(f"{place.name}{PARTIAL}")
         with writable(out):
             _refuse_foreign(str(beside), beside, self.files)
         with new_folder(place.parent), replacing(place) as half_made:
