@@ -410,12 +410,16 @@ def test_a_comparison_that_fails_leaves_the_earlier_one(tmp_path: Path, monkeypa
 def test_folders_that_cannot_be_used(tmp_path: Path) -> None:
     runs = pair(tmp_path)
     (tmp_path / "file").write_text("")
+    (tmp_path / "loop").symlink_to("loop")
     (tmp_path / "x.partial").mkdir()
     (tmp_path / "x.partial" / "mine.txt").write_text("")
     for out, message in (
         (runs[0] / "here", "lies within the run"),
         (tmp_path / "file", "is a file"),
         (tmp_path / "file" / "below", "cannot be written"),
+        (Path("/"), "is the root"),
+        (tmp_path / "loop", "cannot be written"),
+        (tmp_path / ("x" * 5000), "cannot be written"),
         (runs[1], "holds other things"),
         (tmp_path / "x", r"x.partial' holds other things \(mine.txt\)"),
     ):

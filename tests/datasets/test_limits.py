@@ -177,8 +177,8 @@ def bombs() -> Iterator[tuple[str, bytes]]:
         ("long-cell", pl.DataFrame({"question": ["a" * 50_000_000], "answers": ["x"]}), {}),
         ("same-cell", pl.DataFrame({"question": ["a" * 20_000_000], "answers": ["x"]}).select(
             pl.all().repeat_by(60).explode()), {}),
-        ("nulls", pl.DataFrame({"question": [None], "answers": [None]}, schema={"question": pl.String, "answers": pl.String})
-         .select(pl.all().repeat_by(20_000_000).explode()), {"row_group_size": 20_000_000}),
+        ("nulls", pl.DataFrame({"question": [None], "answers": [None]}).cast(pl.String).select(
+            pl.all().repeat_by(20_000_000).explode()), {"row_group_size": 20_000_000}),
         ("long-list", pl.DataFrame({"question": ["q"], "answers": ["a"], "l": [0]})
          .with_columns(pl.col("l").repeat_by(40_000_000)), {}),
     ):  # fmt: skip

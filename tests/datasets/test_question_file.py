@@ -5,6 +5,7 @@ import os
 import random
 import socket
 import threading
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -105,7 +106,7 @@ def test_a_file_that_changes_while_it_is_read_is_told(tmp_path: Path) -> None:
     next(rows)
     with path.open("ab") as file:
         file.write(LINES)
-    with pytest.raises(UserError, match="was changed while it was read. Wait until it is whole"):
+    with pytest.raises(UserError, match="was changed while it was read"):
         list(rows)
 
 
@@ -146,10 +147,8 @@ def test_damaged_gzip_is_one_line(tmp_path: Path) -> None:
         raw = bytearray(packed)
         raw[draw.randrange(len(raw))] ^= 1 << draw.randrange(8)
         path = write(tmp_path, bytes(raw))
-        try:
+        with suppress(UserError):  # any other exception is a mistake of ours
             read(path, "skip")
-        except UserError as error:
-            assert str(path) in str(error)
 
 
 @pytest.mark.parametrize("content", [LINES, table(OWN, ","), table(OWN, "\t"), json_list(OWN)])
@@ -162,8 +161,9 @@ def test_line_ends_of_old_macs(tmp_path: Path, content: bytes) -> None:
 
 def test_a_full_disk_is_not_the_files_fault(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = write(tmp_path, parquet(OWN), packed=True)
-    monkeypatch.setattr(parquet_rows.tempfile, "TemporaryFile", lambda **_: open("/dev/full", "wb", buffering=0))
-    told = refusal(path)
+    with Path("/dev/full").open("wb", buffering=0) as full:
+        monkeypatch.setattr(parquet_rows.tempfile, "TemporaryFile", lambda **_: full)
+        told = refusal(path)
     assert "has to be unpacked to be read, and" in told
     assert "No space left on device" in told
     assert "TMPDIR=FOLDER" in told

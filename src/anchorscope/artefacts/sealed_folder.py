@@ -55,6 +55,8 @@ class SealedFolder:
         A command that fails leaves `out` as it was.
         """
         place = Path(os.path.realpath(out))
+        if not place.name:
+            raise UserError(f"{str(out)!r} is the root of the file system; choose a folder below it with --out.")
         beside = place.with_name(f"{place.name}{PARTIAL}")
         with writable(out):
             with contextlib.suppress(FileNotFoundError):

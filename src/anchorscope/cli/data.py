@@ -3,6 +3,7 @@
 The numbers go to standard output, as a table for people or as one JSON object; advice goes to standard error.
 """
 
+import os
 import sys
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict
@@ -54,7 +55,7 @@ def data(
         typer.Option("--large-files", help="Read a file of more than 2,000,000 rows or 20 GB; memory grows with it."),
     ] = False,
     examples: Annotated[int, typer.Option(min=0, max=100, help="How many questions to show, drawn at random.")] = 3,
-    seed: Annotated[int, typer.Option(help="Another seed draws other examples.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, max=2**63 - 1, help="Another seed draws other examples.")] = 0,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object on standard output.")] = False,
     quiet: Annotated[bool, typer.Option("--quiet", help="No progress and no advice.")] = False,
 ) -> None:
@@ -118,7 +119,7 @@ def _spec(text: str) -> "DatasetSpec":
 
 def _exists(text: str) -> bool:
     try:
-        return Path(text).expanduser().exists()
+        return os.path.lexists(Path(text).expanduser())
     except (OSError, RuntimeError):  # too long for a path, or the home of nobody
         return False
 
