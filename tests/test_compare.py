@@ -361,8 +361,8 @@ def test_a_folder_that_is_there_stays_the_same_folder_and_what_was_changed_in_it
     assert not list(tmp_path.rglob("*.partial"))
 
 
-def test_the_root_of_the_disk_holds_other_things() -> None:
-    with pytest.raises(UserError, match="holds other things"), fresh_folder(Path("/"), []):
+def test_the_root_of_the_disk_is_refused() -> None:
+    with pytest.raises(UserError, match="is the root of the file system"), fresh_folder(Path("/"), []):
         pytest.fail("nothing may be written")
 
 
