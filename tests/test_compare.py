@@ -361,6 +361,11 @@ def test_a_folder_that_is_there_stays_the_same_folder_and_what_was_changed_in_it
     assert not list(tmp_path.rglob("*.partial"))
 
 
+def test_the_root_of_the_disk_is_refused() -> None:
+    with pytest.raises(UserError, match="is the root of the file system"), fresh_folder(Path("/"), []):
+        pytest.fail("nothing may be written")
+
+
 def test_a_comparison_that_was_changed_is_told_when_it_is_read(
     compared: tuple[list[Path], Comparison], tmp_path: Path
 ) -> None:
@@ -410,12 +415,16 @@ def test_a_comparison_that_fails_leaves_the_earlier_one(tmp_path: Path, monkeypa
 def test_folders_that_cannot_be_used(tmp_path: Path) -> None:
     runs = pair(tmp_path)
     (tmp_path / "file").write_text("")
+    (tmp_path / "loop").symlink_to("loop")
     (tmp_path / "x.partial").mkdir()
     (tmp_path / "x.partial" / "mine.txt").write_text("")
     for out, message in (
         (runs[0] / "here", "lies within the run"),
         (tmp_path / "file", "is a file"),
         (tmp_path / "file" / "below", "cannot be written"),
+        (Path("/"), "is the root"),
+        (tmp_path / "loop", "cannot be written"),
+        (tmp_path / ("x" * 5000), "cannot be written"),
         (runs[1], "holds other things"),
         (tmp_path / "x", r"x.partial' holds other things \(mine.txt\)"),
     ):

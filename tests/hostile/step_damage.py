@@ -110,8 +110,7 @@ def _edit(rng: random.Random, place: Path, file: Path, case: Case) -> None:
 def _link(rng: random.Random, place: Path, file: Path, case: Case) -> None:
     """Replaced by a link, a folder or a pipe."""
     file.unlink()
-    case.ours.discard(os.path.relpath(file, case.folder))  # it is the user's now
-    kind = rng.randrange(5)
+    kind = rng.randrange(5)  # a link or a pipe in the run's own place holds nothing; what a link leads to is the user's
     if kind == 0:
         file.symlink_to(file.name)
     elif kind == 1:
@@ -119,6 +118,7 @@ def _link(rng: random.Random, place: Path, file: Path, case: Case) -> None:
     elif kind == 2:
         file.mkdir()
         (file / "mine").write_text("mine")
+        case.ours.discard(os.path.relpath(file, case.folder))
     elif kind == 3:
         os.mkfifo(file)
     else:

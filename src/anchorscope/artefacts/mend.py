@@ -21,13 +21,12 @@ _RECIPE = "recipe.toml"
 
 def restore_index(path: Path) -> str | None:
     """Writes an index again that is lost or damaged, and says so; None where it is whole."""
-    with locked(path):
-        try:
-            read_index(path)
-            return None
-        except Damaged:
-            pass
+    try:
+        read_index(path)
+        return None
+    except Damaged:
         index = _proven(path)
+    with locked(path):
         aside = f"; the damaged one is {move_aside(path / INDEX).name}" if os.path.lexists(path / INDEX) else ""
         index.save(path)
     return f"{INDEX} is written again from {MANIFEST}{aside}"

@@ -198,8 +198,9 @@ class RunFolder:
         others = [name for name in (*self.index.results, *self.index.arriving) if self._is_own(name)]
         with contextlib.suppress(OSError):  # the fault that ended the run may keep things here; the index goes last
             remove_files(self.path, [*steps, *others, *self.index.leaving, INDEX])
-        with contextlib.suppress(OSError):
-            self.work.rmdir()
+        for made in (*self.work.glob("*"), self.work):
+            with contextlib.suppress(OSError):  # empty ones only
+                made.rmdir()
 
 
 @contextlib.contextmanager
@@ -213,6 +214,8 @@ def open_run(path: Path, progress: Progress | None = None) -> Iterator[RunFolder
         if path.exists() and not path.is_dir():
             raise UserError(f"{str(path)!r} is a file, not a folder; choose another with --out.")
         refuse_foreign(path)
+        if is_run(path):
+            read_index(path)  # a damaged one is refused before a lock is made
     with new_folder(path), locked(path):
         with writable(path):
             refuse_foreign(path)  # another process may have been here in the meantime

@@ -55,7 +55,8 @@ class SealedFolder:
         A command that fails leaves `out` as it was.
         """
         place = Path(os.path.realpath(out))
-        beside = place.with_name(f"{place.name}{PARTIAL}")
+        if not place.name:
+            raise UserError(f"{str(out)!r} is the root of the file system; choose a folder below it with --out.")
         with writable(out):
             with contextlib.suppress(FileNotFoundError):
                 place.stat()  # links in a circle, a name that is too long: told before hours of work
@@ -67,6 +68,7 @@ class SealedFolder:
                 yield half_made
                 self._take_place(half_made, place, before or {})
             return
+        beside = place.with_name(f"{place.name}{PARTIAL}")
         with writable(out):
             _refuse_foreign(str(beside), beside, self.files)
         with new_folder(place.parent), replacing(place) as half_made:

@@ -55,7 +55,7 @@ def data(
         typer.Option("--large-files", help="Read a file of more than 2,000,000 rows or 20 GB; memory grows with it."),
     ] = False,
     examples: Annotated[int, typer.Option(min=0, max=100, help="How many questions to show, drawn at random.")] = 3,
-    seed: Annotated[int, typer.Option(help="Another seed draws other examples.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, max=2**63 - 1, help="Another seed draws other examples.")] = 0,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object on standard output.")] = False,
     quiet: Annotated[bool, typer.Option("--quiet", help="No progress and no advice.")] = False,
 ) -> None:

@@ -38,6 +38,7 @@ from anchorscope.cli.verify import verify
 from anchorscope.cli.view import EXAMPLES as VIEW_EXAMPLES
 from anchorscope.cli.view import view
 
+_LONGEST = 400
 # Typer brings its own copy of click, older ones use the click package: the parent of BadParameter is right in both.
 _UsageError: type[Exception] = typer.BadParameter.__bases__[0]
 
@@ -75,8 +76,13 @@ def _told(error: Any) -> str:
     text = error.message if near else error.format_message()
     hint = f" Did you mean {near[0]!r}?" if near and "Did you mean" not in text else ""
     where = f" See: {error.ctx.command_path} --help" if error.ctx is not None else ""
-    line = " ".join(text.split())
+    line = _shortened(" ".join(text.split()))
     return f"error: {line if line.endswith(('.', '?', '!')) else line + '.'}{hint}{where}"
+
+
+def _shortened(text: str) -> str:
+    """A line that repeats what was typed stays one, whatever was typed."""
+    return text if len(text) <= _LONGEST else f"{text[: _LONGEST // 2]} … {text[-_LONGEST // 2 :]}"
 
 
 def _version(wanted: bool) -> None:

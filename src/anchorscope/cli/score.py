@@ -12,6 +12,7 @@ from anchorscope.cli.completion import one_of
 from anchorscope.cli.help_texts import OUTPUT, AsJson, Quiet, in_panel
 from anchorscope.cli.terminal import emit_json, harmless, listener, page, say, user_errors
 from anchorscope.datasets.reading import ON_BAD_ROW
+from anchorscope.recipe import MOST_BATCH_TOKENS
 
 if TYPE_CHECKING:
     from anchorscope.detecting.score import Scored
@@ -65,7 +66,9 @@ def score(
     ] = False,
     device: Annotated[str, _how(help="auto, cpu, cuda, cuda:N or balanced.")] = "auto",
     dtype: Annotated[str, _how(help="Precision of the model; auto is that of the training.")] = "auto",
-    batch_tokens: Annotated[int | None, _how(min=1, help="Tokens run together; found where not given.")] = None,
+    batch_tokens: Annotated[
+        int | None, _how(min=1, max=MOST_BATCH_TOKENS, help="Tokens run together; found where not given.")
+    ] = None,
     quiet: Quiet = False,
     as_json: AsJson = False,
 ) -> None:

