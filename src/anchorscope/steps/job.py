@@ -15,8 +15,8 @@ from anchorscope.engine.sequences import SITES
 from anchorscope.execute.executor import LocalExecutor
 from anchorscope.interventions.intervention import Writer
 from anchorscope.models.language_model import LanguageModel, ModelIdentity
-from anchorscope.models.loading import load as load_model
 from anchorscope.models.loading import ModelFiles, make_ready, model_files, source_signature
+from anchorscope.models.loading import load as load_model
 from anchorscope.models.wrapping import wrap
 from anchorscope.plan.for_model import planner_for
 from anchorscope.plan.passes import Planner
