@@ -76,7 +76,9 @@ def with_random(findings: Findings, part: float = 0.15) -> Findings:
     return replace(findings, curves=pl.concat([findings.curves, random]))
 
 
-def write_run(folder: Path, findings: Findings, *, fingerprint: str | None = None, **options: Any) -> Path:
+def write_run(
+    folder: Path, findings: Findings, *, fingerprint: str | None = None, answer: str | None = None, **options: Any
+) -> Path:  # fmt: skip
     """The files of a finished run; `options` are the recipe's, `versions` and `inputs` go into the manifest."""
     folder.mkdir(parents=True)
     said = {name: options.pop(name, {}) for name in ("versions", "inputs")}
@@ -89,6 +91,8 @@ def write_run(folder: Path, findings: Findings, *, fingerprint: str | None = Non
     for name in ("question_share", "question_share_tests"):
         if getattr(findings, name).height:
             getattr(findings, name).write_csv(folder / f"{name}.csv")
+    if answer is not None:
+        (folder / "answer.json").write_text(answer, encoding="utf-8")
     manifest = {
         **said,
         "model": {"name": findings.model, "source": recipe.model, "architecture": "LlamaForCausalLM",

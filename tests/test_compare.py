@@ -3,6 +3,7 @@
 import hashlib
 import json
 import shlex
+import shutil
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -318,16 +319,70 @@ def test_the_name_is_a_function_however_often_it_is_asked_for() -> None:
 def test_another_comparison_is_replaced_as_a_whole_and_nothing_else_is(tmp_path: Path) -> None:
     for name in ("old", "foreign"):
         (tmp_path / name).mkdir()
-    (tmp_path / "old" / "comparison.json").write_text('{"sha256": {"report.md": ""}}')
-    (tmp_path / "old" / "report.md").write_text("old")
+    hashes = {name: hashlib.sha256(b"old").hexdigest() for name in ("report.md", "curves.csv", "figures/delta_p.csv")}
+    (tmp_path / "old" / "comparison.json").write_text(json.dumps({"sha256": hashes}))
+    (tmp_path / "old" / "figures").mkdir()
+    for name in hashes:
+        (tmp_path / "old" / name).write_text("old")
     with fresh_folder(tmp_path / "old", []) as folder:
         (folder / "comparison.json").write_text('{"new": 1}')
-    assert [path.name for path in (tmp_path / "old").iterdir()] == ["comparison.json"]
+        (folder / "curves.csv").write_text("new")
+    assert sorted(path.name for path in (tmp_path / "old").iterdir()) == ["comparison.json", "curves.csv"]
+    assert (tmp_path / "old" / "curves.csv").read_text() == "new"
     assert read_comparison(tmp_path / "old") == {"new": 1}
     (tmp_path / "foreign" / "thesis.tex").write_text("mine")
     with pytest.raises(UserError, match=r"holds other things \(thesis.tex\)"), fresh_folder(tmp_path / "foreign", []):
         pytest.fail("nothing may be written")
     assert (tmp_path / "foreign" / "thesis.tex").read_text() == "mine"
+
+
+def test_a_folder_that_is_there_stays_the_same_folder_and_what_was_changed_in_it_is_moved_aside(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A shell that stands in it, or a mount, must not be left in a deleted folder."""
+    out = tmp_path / "out"
+    out.mkdir()
+    inode = out.stat().st_ino
+    monkeypatch.chdir(out)
+
+    def compare() -> None:
+        with fresh_folder(Path("."), []) as folder:
+            (folder / "curves.csv").write_text("ours")
+            story._FOLDER.seal(folder, {"runs": []})
+
+    compare()
+    for number in (1, 2):
+        (out / "curves.csv").write_text(f"my own {number}")
+        compare()
+        assert (out / f"curves.csv.changed-{number}").read_text() == f"my own {number}"
+        assert (out / "curves.csv").read_text() == "ours"
+        assert anchorscope.verify(out, progress=None).whole
+    assert (out.stat().st_ino, Path.cwd().stat().st_ino) == (inode, inode)
+    assert not list(tmp_path.rglob("*.partial"))
+
+
+def test_the_root_of_the_disk_is_refused() -> None:
+    with pytest.raises(UserError, match="is the root of the file system"), fresh_folder(Path("/"), []):
+        pytest.fail("nothing may be written")
+
+
+def test_a_comparison_that_was_changed_is_told_when_it_is_read(
+    compared: tuple[list[Path], Comparison], tmp_path: Path
+) -> None:
+    out = Path(shutil.copytree(compared[1].path, tmp_path / "out"))
+    made = Comparison(out)
+    assert anchorscope.verify(out, progress=None).whole
+    text = (out / "curves.csv").read_text()
+    (out / "curves.csv").write_text(text.replace("1", "2", 1))
+    with pytest.raises(UserError, match=r"curves.csv is not what was written"):
+        made.curves  # noqa: B018
+    found = anchorscope.verify(out, progress=None)
+    assert ([one.file for one in found.problems], found.commands) == (["curves.csv"], (made.manifest["command"],))
+    (out / "curves.csv").write_text(text)
+    (out / "comparison.json").write_text((out / "comparison.json").read_text().replace('"run"', '"Run"', 1))
+    with pytest.raises(UserError, match=r"comparison.json is damaged"):
+        Comparison(out)
+    assert [one.file for one in anchorscope.verify(out, progress=None).problems] == ["comparison.json"]
 
 
 @pytest.mark.parametrize("manifest", [None, "{}", '{"sha256": {"figures/delta_p.png": ""}}'])
@@ -360,12 +415,16 @@ def test_a_comparison_that_fails_leaves_the_earlier_one(tmp_path: Path, monkeypa
 def test_folders_that_cannot_be_used(tmp_path: Path) -> None:
     runs = pair(tmp_path)
     (tmp_path / "file").write_text("")
+    (tmp_path / "loop").symlink_to("loop")
     (tmp_path / "x.partial").mkdir()
     (tmp_path / "x.partial" / "mine.txt").write_text("")
     for out, message in (
         (runs[0] / "here", "lies within the run"),
         (tmp_path / "file", "is a file"),
         (tmp_path / "file" / "below", "cannot be written"),
+        (Path("/"), "is the root"),
+        (tmp_path / "loop", "cannot be written"),
+        (tmp_path / ("x" * 5000), "cannot be written"),
         (runs[1], "holds other things"),
         (tmp_path / "x", r"x.partial' holds other things \(mine.txt\)"),
     ):

@@ -182,8 +182,10 @@ def test_random_weights_are_told(tiny_llama: LanguageModel) -> None:
 
 def test_a_recipe_is_shown_without_its_weights(tmp_path: Path, save_tiny: Callable[[str], Path]) -> None:
     folder = save_tiny("llama")
-    for weights in folder.glob("*.safetensors"):
-        weights.write_bytes(b"these are no weights")
+    for weights in folder.glob("*.safetensors"):  # only their header may be read: after it there are no numbers
+        content = weights.read_bytes()
+        header = 8 + int.from_bytes(content[:8], "little")
+        weights.write_bytes(content[:header] + b"\xff" * (len(content) - header))
     questions = tmp_path / "mine.csv"
     questions.write_text("question,answers\nWho wrote Dracula?,Bram Stoker\n", encoding="utf-8")
     preview = preview_recipe(recipe("few-shot", model=str(folder), datasets=(f"file:{questions}",)), shown=1)

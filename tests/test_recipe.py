@@ -1,5 +1,6 @@
 """Recipes: what is written is what is read, and a mistake is told in one line with what would be right."""
 
+import os
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -10,9 +11,9 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from anchorscope.errors import UserError
-from anchorscope.recipe import CHOICES, Recipe, make_recipe, read_recipe, to_toml
+from anchorscope.recipe import CHOICES, Recipe, make_recipe, named_folder, read_recipe, to_toml
 
-TEXT = st.text(st.characters(codec="utf-8"), max_size=20)
+TEXT = st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=20)
 SPECS = ["atlas", "popqa=a.jsonl", "triviaqa=~/x/y.csv", "hotpotqa=h.tsv", "nq=n q.jsonl", "file:my/own é.csv"]
 OPTIONS = st.fixed_dictionaries(
     {},
@@ -27,6 +28,7 @@ OPTIONS = st.fixed_dictionaries(
         "max_per_class": st.integers(30, 10**6),
         "folds": st.integers(2, 20),
         "bootstrap": st.integers(100, 10**5),
+        "large_files": st.booleans(),
         "trust_remote_code": st.booleans(),
         "evidence": st.sampled_from([("knockout",), ("knockout", "exact-tokens")]),
         "allow_random_weights": st.booleans(),
@@ -159,7 +161,7 @@ def test_a_recipe_that_cannot_be_read_is_told(tmp_path: Path, content: bytes) ->
 
 
 def test_a_folder_is_no_recipe(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="cannot be read"):
+    with pytest.raises(UserError, match="is no regular file"):
         read_recipe(tmp_path)
 
 
@@ -167,3 +169,51 @@ def test_an_empty_recipe_is_the_default(tmp_path: Path) -> None:
     path = tmp_path / "empty.toml"
     path.write_text("# nothing\n", encoding="utf-8")
     assert make_recipe(read_recipe(path)) == make_recipe({})
+
+
+HOSTILE = {
+    "brackets": "limit = " + "[" * 100_000,
+    "tables in tables": "limit = " + "{a=" * 100_000,
+    "dots": "a" + ".a" * 20_000 + " = 1",
+    "dots in a header": "[a" + ".a" * 20_000 + "]",
+    "digits": "seed = " + "9" * 100_000,
+    "fewer digits": "seed = " + "9" * 4_000,
+    "keys": "".join(f"k{number} = 1\n" for number in range(50_000)),
+    "nan": "seed = nan",
+    "infinity": "bootstrap = inf",
+    "a date": "limit = 2020-01-01",
+    "a list": "model = [1, 2]",
+    "a table": "keep = {a = 1}",
+    "zero": 'model = "a\\u0000b"',
+    "a long name": 'model = "' + "x" * 200_000 + '"',
+    "draws": "bootstrap = 100000000",
+    "too large": "#" * 1_000_001,
+}
+"""Recipes that nobody writes."""
+
+
+@pytest.mark.parametrize("text", HOSTILE.values(), ids=HOSTILE)
+def test_a_hostile_recipe_is_one_short_line(text: str, tmp_path: Path) -> None:
+    (tmp_path / "recipe.toml").write_text(text)
+    with pytest.raises(UserError) as refused:
+        make_recipe(read_recipe(tmp_path / "recipe.toml"))
+    assert len(str(refused.value)) < 1_000
+    assert "\n" not in str(refused.value)
+
+
+def test_a_pipe_is_no_recipe(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "recipe.toml")
+    with pytest.raises(UserError, match="is no regular file"):
+        read_recipe(tmp_path / "recipe.toml")
+
+
+def test_binary_is_no_recipe(tmp_path: Path) -> None:
+    (tmp_path / "recipe.toml").write_bytes(bytes(range(256)))
+    with pytest.raises(UserError, match="cannot be read"):
+        read_recipe(tmp_path / "recipe.toml")
+
+
+@pytest.mark.parametrize("name", ["a\0b", "caf\udce9", "x" * 20_000])
+def test_a_folder_that_cannot_be_written_down_is_refused(name: str) -> None:
+    with pytest.raises(UserError, match="folder's name"):
+        named_folder(name)

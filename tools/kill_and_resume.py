@@ -1,16 +1,19 @@
 """Kills runs at random moments (SIGKILL, while they write, rename or remove a file), goes on, and compares the numbers.
 
-    python tools/kill_and_resume.py --model FOLDER --dataset file:QUESTIONS --moments 30
+    python tools/kill_and_resume.py --model FOLDER --dataset file:QUESTIONS --moments 30 [--job fresh]
 
-One process imports everything and forks a child for every run, so that a moment costs a run and not an import. A third
-of the runs are killed a second time while they go on. The last line sums up; the exit code is 1 if anything differs: a
-table, a file that the index does not list, a file of ours moved aside as if it were the user's, a lost note of theirs.
+`--job fresh` kills `--fresh` on a finished run, whose results have to stay whole until new ones take their place;
+`--job repair` kills `verify --repair` of a run that lost a step and a result. One process imports all and forks a
+child for every run, so that a moment costs a run and not an import. A third of the runs are killed a second time while
+they go on. The last line sums up; the exit code is 1 if anything differs: a table, a file that the index does not list,
+a file of ours moved aside as if it were the user's, a lost note of theirs.
 """
 
 import argparse
 import json
 import os
 import random
+import shutil
 import signal
 import sys
 import tempfile
@@ -24,13 +27,22 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")  # threads do not survive a fork
 os.environ.setdefault("POLARS_MAX_THREADS", "1")
 
 from anchorscope.artefacts import publish
+from anchorscope.artefacts.finished import open_finished
+from anchorscope.artefacts.index import read_index
 from anchorscope.errors import UserError
 from anchorscope.pipeline import run_recipe
 from anchorscope.recipe import Recipe, make_recipe
+from anchorscope.repair import repair
 
 WRITES = ("replace", "fsync", "unlink", "rmdir", "mkdir")
 """Calls of `os` that change the disk, or bring a change to it."""
 MINE = "notes.txt"
+JOBS: dict[str, Callable[[Recipe, Path], Any]] = {
+    "run": lambda recipe, out: run_recipe(recipe, out),
+    "fresh": lambda recipe, out: run_recipe(recipe, out, fresh=True),
+    "repair": lambda _, out: repair(out),
+}
+"""What is killed."""
 
 
 def main() -> int:
@@ -40,6 +52,7 @@ def main() -> int:
     words.add_argument("--dataset", default="atlas")
     words.add_argument("--moments", type=int, default=30)
     words.add_argument("--seed", type=int, default=0)
+    words.add_argument("--job", choices=list(JOBS), default="run")
     words.add_argument("--option", action="append", default=[], metavar="NAME=NUMBER", help="of the recipe")
     given = words.parse_args()
     options = {name: int(value) for name, _, value in (one.partition("=") for one in given.option)}
@@ -48,34 +61,64 @@ def main() -> int:
     })  # fmt: skip
     began = time.monotonic()
     with tempfile.TemporaryDirectory() as folder:
-        wrong = kill_and_resume(recipe, Path(folder), given.moments, random.Random(given.seed))
+        wrong = kill_and_resume(recipe, Path(folder), given.moments, random.Random(given.seed), given.job)
     for line in wrong:
         sys.stdout.write(f"{line}\n")
     sys.stdout.write(f"{given.moments} kills, {len(wrong)} wrong, {time.monotonic() - began:.0f} s\n")
     return 1 if wrong else 0
 
 
-def kill_and_resume(recipe: Recipe, folder: Path, moments: int, rng: random.Random) -> list[str]:
+def kill_and_resume(recipe: Recipe, folder: Path, moments: int, rng: random.Random, job: str = "run") -> list[str]:
     """What went wrong, one line each."""
-    counted = folder / "writes"
-    assert forked(lambda: run(recipe, folder / "whole", counted=counted)) == 0, "the run itself does not end well"
-    n_writes, reference = int(counted.read_text()), numbers(folder / "whole")
+    counted, whole = folder / "writes", folder / "whole"
+    assert forked(lambda: run(recipe, whole, counted=counted)) == 0, "the run itself does not end well"
+    reference = numbers(whole)
+    if job != "run":
+        begin(job, whole, folder / "first")
+        assert forked(lambda: run(recipe, folder / "first", counted=counted, job=job)) == 0, "the job does not end well"
+    n_writes = int(counted.read_text())
     moments_of = sorted(rng.sample(range(n_writes), min(moments, n_writes)))
     wrong: list[str] = []
     for number, moment in enumerate(moments_of):
         out = folder / f"run-{number}"
+        begin(job, whole, out)
         again = [moment] + ([rng.randrange(max(1, n_writes - moment))] if number % 3 == 0 else [])
         for die_at in again:
-            left = forked(partial(run, recipe, out, die_at=die_at))
+            left = forked(partial(run, recipe, out, die_at=die_at, job=job))
             if left not in (0, -signal.SIGKILL):
                 wrong.append(f"killed at {again} of {n_writes}: went on with exit code {left}")
+            if job == "fresh" and (lost := old_results_lost(out)):
+                wrong.append(f"killed at {again} of {n_writes}: {lost}")
             if (out / "index.json").exists():  # before that, a file of the user's makes the folder theirs
                 (out / MINE).write_text("mine")
-        left = forked(partial(run, recipe, out))
+        left = forked(partial(run, recipe, out, job="repair" if job == "repair" else "run"))
         problem = f"exit code {left}" if left else differences(out, reference)
         if problem:
             wrong.append(f"killed at {again} of {n_writes}: {problem}")
+        shutil.rmtree(out)
     return wrong
+
+
+def begin(job: str, whole: Path, out: Path) -> None:
+    """The folder that a job begins with: none, a finished run, or one that lost a step and a result."""
+    if job != "run":
+        shutil.copytree(whole, out)
+    if job == "repair":
+        steps = json.loads((out / "index.json").read_text())["steps"]
+        lost = next(names["files"] for name, names in steps.items() if name.endswith("/labels"))
+        for name in (*lost, "curves.csv"):
+            (out / name).unlink()
+
+
+def old_results_lost(out: Path) -> str:
+    """Until new results are on their way, a finished run that is started over is the finished run that it was."""
+    if any(not name.startswith("work/") for name in read_index(out).arriving):
+        return ""
+    try:
+        open_finished(out)
+    except UserError as error:
+        return f"the old results are not whole: {error}"
+    return ""
 
 
 def forked(work: Callable[[], None]) -> int:
@@ -94,8 +137,10 @@ def forked(work: Callable[[], None]) -> int:
     return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
 
 
-def run(recipe: Recipe, out: Path, die_at: int | None = None, counted: Path | None = None) -> None:
-    """A run without figures, which dies at its n-th write (just before or just after it) or counts its writes."""
+def run(
+    recipe: Recipe, out: Path, die_at: int | None = None, counted: Path | None = None, job: str = "run"
+) -> None:  # fmt: skip
+    """A job without figures, which dies at its n-th write (just before or just after it) or counts its writes."""
     publish.write_all = lambda *_: None  # type: ignore[assignment]
     seen = [0]
 
@@ -104,16 +149,17 @@ def run(recipe: Recipe, out: Path, die_at: int | None = None, counted: Path | No
             seen[0] += 1
             if seen[0] - 1 == die_at and seen[0] % 2:
                 os.kill(os.getpid(), signal.SIGKILL)
-            result = call(*arguments, **named)
-            if seen[0] - 1 == die_at:
-                os.kill(os.getpid(), signal.SIGKILL)
-            return result
+            try:
+                return call(*arguments, **named)
+            finally:  # also where the call fails: a folder that is not empty stays
+                if seen[0] - 1 == die_at:
+                    os.kill(os.getpid(), signal.SIGKILL)
 
         return counting
 
     for name in WRITES:
         setattr(os, name, watched(getattr(os, name)))
-    run_recipe(recipe, out)
+    JOBS[job](recipe, out)
     if counted is not None:
         counted.write_text(str(seen[0]))
 

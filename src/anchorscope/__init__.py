@@ -2,7 +2,8 @@
 
 `anchorscope.run(...)` does the main job and returns a `Run`; `anchorscope.open_run(folder)` opens a finished one;
 `anchorscope.compare(runs, out=...)` puts several side by side; `anchorscope.detect(runs, out=...)` fits and compares
-hallucination detectors, and `anchorscope.Detector.load(bundle)` scores answers with one.
+hallucination detectors, and `anchorscope.Detector.load(bundle)` scores answers with one;
+`anchorscope.verify(folder)` checks every file of a folder of ours.
 Names are loaded when they are first used, so that `import anchorscope` costs nothing.
 """
 
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from anchorscope.api import Run as Run
     from anchorscope.api import open_run as open_run
     from anchorscope.api import run as run
+    from anchorscope.api import verify as verify
     from anchorscope.comparing.compare import Comparison as Comparison
     from anchorscope.comparing.compare import compare as compare
     from anchorscope.datasets.question import Question as Question
@@ -31,6 +33,7 @@ _HOMES = {
     "run": "anchorscope.api:run",
     "open_run": "anchorscope.api:open_run",
     "Run": "anchorscope.api:Run",
+    "verify": "anchorscope.api:verify",
     "compare": "anchorscope.comparing.compare:compare",
     "Comparison": "anchorscope.comparing.compare:Comparison",
     "detect": "anchorscope.detecting.detect:detect",
@@ -47,7 +50,7 @@ _HOMES = {
 
 __all__ = [
     "Comparison", "Detection", "Detector", "LanguageModel", "Question", "Recipe", "Run", "UserError", "compare",
-    "detect", "grade", "load_model", "open_run", "run",
+    "detect", "grade", "load_model", "open_run", "run", "verify",
 ]  # fmt: skip
 
 

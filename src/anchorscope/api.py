@@ -16,7 +16,10 @@ from typing import TYPE_CHECKING, Any, Literal, Never
 import polars as pl
 
 from anchorscope.artefacts.finished import open_finished
+from anchorscope.artefacts.verify import Verified
+from anchorscope.artefacts.verify import verify as verify_folder
 from anchorscope.catalogue import DETECTION_RUNS
+from anchorscope.datasets.catalog import split_names, split_specs
 from anchorscope.errors import UserError, unknown
 from anchorscope.progress import Progress
 from anchorscope.recipe import Recipe, about, make_recipe, named_folder
@@ -24,6 +27,7 @@ from anchorscope.report.answer_card import AnswerCard, card_html
 from anchorscope.schema import EXPERIMENT_SCHEMA, SHARE_SCHEMA, SHARE_TEST_SCHEMA
 from anchorscope.screen.listeners import chosen_listener
 from anchorscope.screen.terminal_progress import clear_screen
+from anchorscope.system_errors import told_to_callers
 
 if TYPE_CHECKING:  # torch and matplotlib take seconds: they are imported where something needs them
     from matplotlib.figure import Figure
@@ -134,11 +138,11 @@ class Run:
     def _states(self, dataset: str, intervention: str) -> Path:
         from anchorscope.artefacts.kept_states import place_of
 
-        place = self.path / place_of(dataset, intervention)
-        if not place.is_file():
+        place = place_of(dataset, intervention)
+        if place not in self.manifest["sha256"]:
             cut = "detection" if intervention in DETECTION_RUNS else "states-cut"
             raise self._not_kept(f"{intervention} states", dataset, "states" if intervention == "clean" else cut)
-        return place
+        return self._finished.place(place)
 
     def features(self, dataset: str) -> pl.DataFrame:
         """What detectors read of the used items beside their states (`--keep detection`), one row per item.
@@ -148,7 +152,7 @@ class Run:
         from anchorscope.artefacts.kept_states import features_place
 
         place = features_place(dataset)
-        if not (self.path / place).is_file():
+        if place not in self.manifest["sha256"]:
             raise self._not_kept("features", dataset, "detection")
         return self._finished.parquet(place.removesuffix(".parquet"))
 
@@ -179,6 +183,7 @@ class Run:
         return self._displays[name].plot()
 
 
+@told_to_callers
 def run(
     model: Any = "smollm2-135m",
     datasets: str | Sequence[str] = "atlas",
@@ -204,6 +209,7 @@ def run(
     prompt: str = "few-shot",
     yes_no: str = "drop",
     on_bad_row: str = "fail",
+    large_files: bool = False,
     seed: int = 0,
     device: str = "auto",
     dtype: str = "auto",
@@ -230,7 +236,8 @@ def run(
     options = {name: given[name] for name in Recipe.model_fields if name != "model"}
     for name in ("datasets", "columns", "evidence", "keep"):
         if isinstance(options[name], str):
-            options[name] = tuple(part for part in options[name].split(",") if part)
+            split = split_specs if name == "datasets" else split_names
+            options[name] = split([options[name]])
     loaded = None
     if isinstance(model, str):
         options["model"] = model
@@ -255,6 +262,27 @@ _OPTIONS = (f"    {name}: {about(name)}" for name in Recipe.model_fields)
 run.__doc__ = f"{str(run.__doc__).rstrip()}\n\n" + "\n".join(_OPTIONS) + "\n"  # for `help` and a notebook's Shift-Tab
 
 
+@told_to_callers
+def verify(
+    path: str | Path, *, repair: bool = False, progress: Progress | Literal["auto"] | None = "auto"
+) -> Verified:  # fmt: skip
+    """Checks every file of a run, finished or not, of a comparison, a validation, detectors or a bundle.
+
+    With `repair`, what is damaged in a run is made again from what is whole, as `anchorscope verify --repair` does.
+    """
+    folder, listener = named_folder(path), chosen_listener(progress)
+    try:
+        if not repair:
+            return verify_folder(folder, listener)
+
+        from anchorscope.repair import repair as repair_folder  # only here: it may need torch
+
+        return repair_folder(folder, listener)
+    finally:
+        clear_screen()
+
+
+@told_to_callers
 def open_run(path: str | Path) -> Run:
     """A finished run folder; torch is not loaded."""
     return Run(named_folder(path))

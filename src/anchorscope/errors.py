@@ -7,6 +7,8 @@ leaves with exit code 2. Any other exception is a mistake of ours and keeps its 
 import difflib
 from collections.abc import Iterable
 
+_LONGEST = 200  # letters of a name that a message repeats
+
 
 class UserError(Exception):
     """A mistake that the user can mend; its text is the whole message."""
@@ -27,6 +29,7 @@ class InterventionNotApplied(RuntimeError):
 def unknown(kind: str, found: str, allowed: Iterable[str], then: str = "") -> UserError:
     """The error for a name that is not among the allowed ones, with the nearest allowed name as a hint."""
     names = sorted(allowed)
+    found = found if len(found) <= _LONGEST else f"{found[: _LONGEST - 1]}…"
     near = difflib.get_close_matches(found.lower(), names, n=1, cutoff=0.5)
     hint = f" Did you mean {near[0]!r}?" if near else ""
     after = f" {then}" if then else ""

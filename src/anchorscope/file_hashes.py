@@ -10,7 +10,6 @@ import contextlib
 import hashlib
 import json
 import os
-import tempfile
 import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -88,16 +87,15 @@ def _write(place: Path, files: dict[str, tuple[Stamp, str]]) -> None:
     text = json.dumps({"files": kept, "seal": _seal(kept)})
     with contextlib.suppress(OSError):
         place.parent.mkdir(parents=True, exist_ok=True)
-        handle, half_made = tempfile.mkstemp(prefix=f".{place.name}.", dir=place.parent)
+        half_made = place.with_name(f".{place.name}.{os.getpid()}")  # of two that write at once, the last one wins
         try:
-            with os.fdopen(handle, "w", encoding="utf-8") as out:
+            with half_made.open("w", encoding="utf-8") as out:
                 out.write(text)
                 out.flush()
                 os.fsync(out.fileno())
             os.replace(half_made, place)
-        except BaseException:
-            os.unlink(half_made)
-            raise
+        finally:
+            half_made.unlink(missing_ok=True)
 
 
 def _seal(files: Any) -> str:

@@ -41,7 +41,7 @@ def run_recipe(
     began, listener = time.monotonic(), progress or Silent()
     recipe = resolve(recipe)
     if fresh:
-        rehearse(recipe, loaded is not None)
+        rehearse(recipe, loaded is not None, listener)
     with open_run(out, listener) as folder, few_collections():
         if fresh:
             folder.forget_steps()

@@ -12,6 +12,7 @@ from anchorscope.models.embedded import EMBEDDED
 from anchorscope.models.loading import BALANCED, checked_device, choose_device, choose_dtype, read_facts
 from anchorscope.models.process_settings import few_collections as few_collections
 from anchorscope.models.shapes import is_shape
+from anchorscope.progress import Progress
 from anchorscope.recipe import Recipe
 
 CPU_ITEMS = 120
@@ -38,9 +39,9 @@ def resolve(recipe: Recipe) -> Recipe:
     )
 
 
-def rehearse(recipe: Recipe, model_at_hand: bool) -> None:
+def rehearse(recipe: Recipe, model_at_hand: bool, progress: Progress | None = None) -> None:
     """Finds the user's mistakes before an earlier run is deleted: every file is read, weights are not."""
-    refuse_too_few(recipe, {spec.name: ask(recipe, spec) for spec in map(parse_spec, recipe.datasets)})
+    refuse_too_few(recipe, {spec.name: ask(recipe, spec, progress) for spec in map(parse_spec, recipe.datasets)})
     if not model_at_hand:
         read_facts(recipe.model, recipe.trust_remote_code)
 
@@ -66,9 +67,14 @@ def solver_device(device: str) -> str:
     return "cuda" if device == BALANCED else device
 
 
-def ask(recipe: Recipe, spec: DatasetSpec) -> QuestionSample:
-    """The questions of one dataset that a recipe asks."""
-    reading = open_dataset(spec, recipe.on_bad_row, parse_columns(recipe.columns))
+def ask(
+    recipe: Recipe, spec: DatasetSpec, progress: Progress | None = None, sha256: str | None = None
+) -> QuestionSample:
+    """The questions of one dataset that a recipe asks; `sha256` is the hash that its file must have."""
+    reading = open_dataset(
+        spec, recipe.on_bad_row, parse_columns(recipe.columns), large=recipe.large_files, sha256=sha256,
+        progress=progress,
+    )  # fmt: skip
     asked = choose_questions(reading, recipe.limit, recipe.seed, recipe.yes_no)
     if not is_shape(recipe.model):
         return asked

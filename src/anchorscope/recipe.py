@@ -4,6 +4,9 @@ Choices that depend on the machine (`auto`) are resolved once, before the first 
 and a repeated one use the same.
 """
 
+import os
+import re
+import stat
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
@@ -35,6 +38,18 @@ CHOICES: dict[str, tuple[str, ...]] = {
 """Options that take one of a few words."""
 
 
+_MANY = 1_000_000_000  # questions or items: more than anyone has
+LARGEST_SEED = 2**63 - 1
+"""What TOML can write down, and every generator takes."""
+MOST_RESAMPLES = 100_000
+"""Of a bootstrap: each has a weight per item in memory, and intervals have long settled."""
+MOST_BATCH_TOKENS = 100_000_000
+_LONGEST_TEXT = 10_000  # letters
+_LARGEST_RECIPE = 1_000_000  # bytes
+_DEEPEST_KEY = 20  # dots in a line: a recipe has none, and the standard library takes hours for thousands
+_QUOTED = re.compile(r"\"[^\"]*\"|'[^']*'|#.*")
+
+
 class Recipe(BaseModel):
     """One run."""
 
@@ -46,7 +61,7 @@ class Recipe(BaseModel):
     """The question sets: atlas; popqa, triviaqa, hotpotqa, nq (from the hub, or popqa=FILE …); or file:PATH."""
     columns: tuple[str, ...] = ()
     """What your own file calls its columns: question=prompt,answers=gold."""
-    limit: int | None = Field(default=None, ge=1)
+    limit: int | None = Field(default=None, ge=1, le=_MANY)
     """Questions asked per dataset, drawn at random; all where not given."""
     site: str = "mlp"
     """Headline site: where in a block the probe of the chart reads."""
@@ -60,18 +75,18 @@ class Recipe(BaseModel):
     """What keeps items in one fold: the same question or subject, or (as a leak check) the same answer."""
     exact_tokens: str = "auto"
     """Who chooses the exact question tokens: auto (your spans, else the dataset, else rules), rules, or the model."""
-    random_cuts: int = Field(default=5, ge=1)
+    random_cuts: int = Field(default=5, ge=1, le=1_000)
     """Draws of the random control: the question share of each is computed; charts and tables show the first."""
-    directions: int | None = Field(default=None, ge=2)
+    directions: int | None = Field(default=None, ge=2, le=100_000)
     """Principal directions that states are reduced to for the question share; where not given, one for every fourth
     item and at most 192."""
     random_weights: bool = False
     """Whether the same items also go through random weights of the model's shape: the question share's null."""
     evidence: tuple[str, ...] = ("knockout",)
     """Which experiments to run: the knockout with its controls always, and any of the further ones."""
-    evidence_items: int | None = Field(default=None, ge=60)
+    evidence_items: int | None = Field(default=None, ge=60, le=_MANY)
     """Items in the experiments that take many passes; where not given, 120 on a CPU and all on a GPU."""
-    window: int | None = Field(default=None, ge=1)
+    window: int | None = Field(default=None, ge=1, le=10_000)
     """Layers in a window of the experiment layers; a quarter of the depth where not given."""
     prompt: str = "few-shot"
     """How the question is put: after solved examples, without any, or through the model's chat template (thinking
@@ -80,21 +95,23 @@ class Recipe(BaseModel):
     """What becomes of questions whose answer is yes or no, which chance gets right half of the time."""
     on_bad_row: str = "fail"
     """What a bad row of a question file does: fail, or skip and count."""
-    seed: int = Field(default=0, ge=0)
+    large_files: bool = False
+    """Whether question files may be larger than 2,000,000 rows or 20 GB; memory then grows with them."""
+    seed: int = Field(default=0, ge=0, le=LARGEST_SEED)
     """Seed of every draw."""
     device: str = "auto"
     """auto, cpu, cuda, cuda:N, or balanced (layers spread over all GPUs of this machine)."""
     dtype: str = "auto"
     """Precision of the model; auto is float32 on the CPU and bfloat16 on a GPU."""
-    batch_tokens: int | None = Field(default=None, ge=1)
+    batch_tokens: int | None = Field(default=None, ge=1, le=MOST_BATCH_TOKENS)
     """Tokens run together; found from the size of the memory where not given, and halved whenever memory runs out."""
     max_new_tokens: int = Field(default=16, ge=1, le=512)
     """Longest answer; longer ones count as truncated."""
-    max_per_class: int = Field(default=1500, ge=30)
+    max_per_class: int = Field(default=1500, ge=30, le=_MANY)
     """At most so many true, and so many false, answers per dataset."""
     folds: int = Field(default=5, ge=2, le=20)
     """Outer folds."""
-    bootstrap: int = Field(default=2000, ge=100)
+    bootstrap: int = Field(default=2000, ge=100, le=MOST_RESAMPLES)
     """Resamples behind every interval."""
     keep: tuple[str, ...] = ()
     """What stays in the run folder beside the results: states (clean), states-cut (under the knockout and the random
@@ -162,6 +179,13 @@ class Recipe(BaseModel):
 
 def make_recipe(options: Mapping[str, Any]) -> Recipe:
     """A recipe from options, with one clear line for the first mistake."""
+    for name, value in options.items():
+        for text in value if isinstance(value, list | tuple) else [value]:
+            if isinstance(text, str) and not is_plain_text(text):
+                raise UserError(
+                    f"Option {name.replace('_', '-')!r} is {shortened(text)}: no name is longer than "
+                    f"{_LONGEST_TEXT:,} letters, has a zero in it, or is not UTF-8; give another."
+                )
     try:
         return Recipe(**options)
     except ValidationError as error:
@@ -170,7 +194,7 @@ def make_recipe(options: Mapping[str, Any]) -> Recipe:
         if first["type"] == "extra_forbidden":
             raise unknown("option", name, [field.replace("_", "-") for field in Recipe.model_fields]) from None
         told = "it must be a list, like [\"atlas\"]" if first["type"] == "tuple_type" else first["msg"].lower()
-        raise UserError(f"Option {name!r} is {first['input']!r}: {told}.") from None
+        raise UserError(f"Option {name!r} is {shortened(first['input'])}: {told}.") from None
 
 
 def about(name: str) -> str:
@@ -186,14 +210,39 @@ def about(name: str) -> str:
 
 def read_recipe(path: Path) -> dict[str, Any]:
     """The options that a recipe file sets."""
+    again = "it must be a TOML file of options"
     try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
+        found = path.stat()
+        if not stat.S_ISREG(found.st_mode):
+            raise UserError(f"Recipe {str(path)!r} is no regular file; {again}.")
+        if found.st_size > _LARGEST_RECIPE:
+            raise UserError(f"Recipe {str(path)!r} has {found.st_size:,} bytes; {again}, {_LARGEST_RECIPE:,} at most.")
+        text = path.read_text(encoding="utf-8")
+        if any(_QUOTED.sub("", line).count(".") > _DEEPEST_KEY for line in text.splitlines()):
+            raise UserError(f"Recipe {str(path)!r} has keys with more than {_DEEPEST_KEY} dots; {again}.")
+        return tomllib.loads(text)
     except FileNotFoundError:
         raise UserError(
             f"Recipe {str(path)!r} does not exist; give a .toml file, or leave it out and use options."
         ) from None
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-        raise UserError(f"Recipe {str(path)!r} cannot be read ({error}); it must be a TOML file of options.") from None
+    except RecursionError:
+        raise UserError(f"Recipe {str(path)!r} cannot be read (brackets within brackets); {again}.") from None
+    except (OSError, ValueError) as error:  # ValueError: no UTF-8, no TOML, a number of thousands of digits
+        raise UserError(f"Recipe {shortened(str(path))} cannot be read ({error}); {again}.") from None
+
+
+def shortened(value: Any, longest: int = 120) -> str:
+    """A value as a message shows it, whatever its size."""
+    try:
+        text = repr(value)
+    except (ValueError, RecursionError):  # a number of thousands of digits, lists within lists
+        return f"a {type(value).__name__} of a size that nobody needs"
+    return text if len(text) <= longest else f"{text[: longest - 1]}…"
+
+
+def is_plain_text(text: str) -> bool:
+    """Whether a text can stand in a file and name one: UTF-8, no zero in it, and not longer than any path."""
+    return len(text) <= _LONGEST_TEXT and "\0" not in text and not any("\ud800" <= one <= "\udfff" for one in text)
 
 
 def to_toml(recipe: Recipe) -> str:
@@ -205,4 +254,9 @@ def named_folder(given: str | Path) -> Path:
     """The folder of that name; an empty name, which a shell makes of a variable that is not set, is refused."""
     if not str(given).strip():
         raise UserError(f"The folder's name is empty ({str(given)!r}); give one with --out, or '.' for this folder.")
-    return Path(given)
+    if not is_plain_text(str(given)):
+        raise UserError(f"The folder's name {shortened(str(given))} is no UTF-8, or too long; choose another.")
+    path = Path(given)
+    if ".." in path.parts and not path.exists():  # or folders would be made on the way that it leads out of again
+        return Path(os.path.normpath(path))
+    return path

@@ -24,7 +24,7 @@ from anchorscope.artefacts.durable import canonical_hash, folder_beside
 from anchorscope.artefacts.finished import read_manifest
 from anchorscope.artefacts.formats import records
 from anchorscope.artefacts.run_folder import RunFolder, open_run
-from anchorscope.artefacts.step import MadeFrom
+from anchorscope.artefacts.step import Format, MadeFrom
 from anchorscope.errors import UserError
 
 NUMBERS = records(list[int])
@@ -517,3 +517,54 @@ def test_a_folder_that_cannot_be_locked_is_told(tmp_path: Path, monkeypatch: pyt
 
     monkeypatch.setattr("filelock.FileLock.acquire", no_locks)
     refused(tmp_path / "run", r"cannot be locked \(no locks available\)")
+
+
+# Faults of the disk.
+
+
+def failing_at(name: str, path: Path, *, answered: bool) -> None:
+    """A run that a full disk ends in the middle of writing a step."""
+    full = OSError(28, "No space left on device")
+
+    def write(value: list[int], folder: Path) -> None:
+        (folder / "half").write_text("x")
+        raise full
+
+    with pytest.raises(OSError, match="No space") as caught, open_run(path) as folder:  # noqa: PT012
+        if answered:
+            make(folder, "facts/answers")
+        folder.step(name, (), MadeFrom(), Format(write, list), lambda: [1]).value  # noqa: B018
+    assert str(path) in str(caught.value.filename)
+
+
+def test_a_full_disk_before_any_answer_leaves_nothing_not_even_the_folders_above(tmp_path: Path) -> None:
+    failing_at("facts/questions", tmp_path / "a" / "b" / "run", answered=False)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_full_disk_after_the_answers_keeps_them(tmp_path: Path) -> None:
+    failing_at("facts/states", tmp_path / "a" / "run", answered=True)
+    with open_run(tmp_path / "a" / "run") as folder:
+        assert make(folder, "facts/answers", (9,)) == [1]
+    assert not any(one.name.endswith(".partial") for one in tmp_path.rglob("*"))
+
+
+def test_folders_that_were_there_and_what_lies_in_them_stay(tmp_path: Path) -> None:
+    (tmp_path / "a").mkdir()
+    (tmp_path / "a" / "mine.txt").write_text("mine")
+    failing_at("facts/questions", tmp_path / "a" / "b" / "run", answered=False)
+    assert [one.name for one in tmp_path.rglob("*")] == ["a", "mine.txt"]
+
+
+@pytest.mark.parametrize(
+    "name", ["/", "/dev/null", "/proc/x", "/sys/x", "file/x", "loop", "x" * 5000, "a/b/" + "x" * 300]
+)
+def test_places_where_no_folder_can_be_are_refused_and_leave_nothing(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("file").write_text("mine")
+    Path("loop").symlink_to("loop")
+    with pytest.raises(UserError, match="choose"), open_run(Path(name)):
+        pass
+    assert sorted(one.name for one in tmp_path.iterdir()) == ["file", "loop"]

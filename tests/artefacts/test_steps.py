@@ -16,6 +16,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))  # pytest's import mode does 
 
 from noting import Notes  # isort: skip
 
+from anchorscope.artefacts import run_folder
 from anchorscope.artefacts.formats import records
 from anchorscope.artefacts.run_folder import RunFolder, open_run
 from anchorscope.artefacts.step import Format, MadeFrom, Source, Step
@@ -194,7 +195,7 @@ def test_files_of_a_process_killed_before_it_removed_the_old_ones_are_removed(
 
     def run() -> None:
         with open_run(tmp_path / "run") as folder:
-            monkeypatch.setattr(RunFolder, "_remove", die)
+            monkeypatch.setattr(run_folder, "remove_files", die)
             a_step(folder, options={"a": 2}).value  # noqa: B018
 
     with killed(run):

@@ -24,8 +24,8 @@ def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     runs = tmp_path_factory.mktemp("runs")
     findings = run_with_shares(datasets=("popqa",))
     for name in ("one", "two"):
-        folder = write_run(runs / name, findings)
-        (folder / "answer.json").write_text(json.dumps(answer_card(findings, read(findings)).record()))
+        card = json.dumps(answer_card(findings, read(findings)).record())
+        folder = write_run(runs / name, findings, answer=card)
         (folder / "report.html").write_text(f"<!doctype html><html lang=en><title>{name}</title><h1>Report {name}</h1>")
     with ViewServer(runs) as server:
         serving = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})

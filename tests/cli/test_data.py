@@ -14,7 +14,8 @@ from typer.testing import CliRunner
 
 from anchorscope.cli import data as data_command
 from anchorscope.cli.main import app
-from anchorscope.datasets import catalog, hub
+from anchorscope.datasets import catalog, hub, question_file
+from anchorscope.screen import messages
 
 SHARED = Path(__file__).parents[2] / ".." / "shared" / "data"
 ROWS = [
@@ -236,13 +237,13 @@ def test_without_an_argument_it_says_what_can_be_named(monkeypatch: pytest.Monke
 
 def test_a_terminal_sees_how_far_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
     screen = StringIO()
-    monkeypatch.setattr(data_command, "console", Console(file=screen, force_terminal=True))
-    monkeypatch.setattr(data_command, "_EVERY", 1)
+    monkeypatch.setattr(messages, "console", Console(file=screen, force_terminal=True))
+    monkeypatch.setattr(question_file, "_MOMENT", 0)
     assert ask("mine.jsonl", "--json", "--quiet").exit_code == 0
     assert screen.getvalue() == ""
     assert ask("mine.jsonl", "--json").stdout.count("\n") == 1
-    assert "5 questions read" in screen.getvalue()
-    assert screen.getvalue().endswith("\x1b[?25h\r\x1b[1A\x1b[2K")  # the cursor is back, the line gone
+    assert "read mine.jsonl (kB)" in screen.getvalue()
+    assert "\x1b[?25h" in screen.getvalue()[-40:]  # the cursor is back
 
 
 def test_a_narrow_terminal_folds_and_loses_nothing(
@@ -258,7 +259,7 @@ def test_a_narrow_terminal_folds_and_loses_nothing(
 
 
 def test_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
-    def stopped(*_: object) -> None:
+    def stopped(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
     monkeypatch.setattr(catalog, "open_dataset", stopped)

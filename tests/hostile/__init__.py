@@ -4,6 +4,6 @@ A generator makes a case from a seed; the same seed makes the same files and the
 forked child, so that a case costs milliseconds and not an import of torch. What may happen is the same for all: one
 line and exit code 2 or a result, and every file of the user's as it was.
 
-    python tests/hostile --cases 10000 --seed 1 --jobs 2
-    python tests/hostile --replay question-files 17
+    python tools/hostile.py --cases 10000 --seed 1 --jobs 2
+    python tools/hostile.py --replay question-files 17
 """

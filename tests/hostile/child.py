@@ -21,6 +21,7 @@ from hostile.guard import fence
 
 _KEEP_ORPHANS = 36  # PR_SET_CHILD_SUBREAPER: whoever outlives a child becomes a child of ours
 _GRACE = 3.0  # seconds that helpers have to follow their parent
+_PATIENCE = 600
 _MORE_ADDRESSES = 8 << 30
 
 
@@ -53,6 +54,7 @@ def forked(work: Callable[[], object]) -> int:
     child = os.fork()
     if child == 0:
         code = 1
+        signal.alarm(_PATIENCE)
         with contextlib.suppress(BaseException):
             try:
                 work()

@@ -12,6 +12,8 @@ Seen = Mapping[str, str]
 """Entries of a folder, by relative path (`hostile.sentinels.seen`)."""
 _CACHES = ("cache", "tmp")
 _LONG = 300
+_CONTROL = re.compile(r".{0,40}[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f].{0,40}")
+"""What moves a terminal's cursor, colours it or rings its bell."""
 
 
 def faults(case: Case, before: Seen, after: Seen, outcome: Outcome) -> list[str]:
@@ -42,10 +44,22 @@ def _ending(case: Case, outcome: Outcome) -> list[str]:
         found.append(f"exit code 2 with {len(errors)} lines that begin with 'error: ', the last line is: {last}")
     if outcome.code == 0 and errors:
         found.append(f"exit code 0 in spite of: {errors[0][:_LONG]}")
+    if outcome.code == 0 and "--json" in case.words and outcome.shown.startswith("{") and not _is_json(outcome.shown):
+        found.append(f"standard output is no JSON: {outcome.shown[:_LONG]}")
+    if control := _CONTROL.search(outcome.told + outcome.shown):
+        found.append(f"prints a control character: {control[0]!r}")
     if outcome.memory_mb > case.memory_mb:
         found.append(f"took {outcome.memory_mb:.0f} MB, allowed are {case.memory_mb}")
     found += [f"left a process running: {name}" for name in outcome.left]
     return found
+
+
+def _is_json(text: str) -> bool:
+    try:
+        json.loads(text)
+    except (ValueError, RecursionError):
+        return False
+    return True
 
 
 def _reach(case: Case, outcome: Outcome) -> list[str]:
@@ -99,10 +113,9 @@ def _leads(name: str, out: str) -> bool:
 def _got_somewhere(out: Path) -> bool:
     """Whether a run there has anything that is worth going on with."""
     try:
-        return any(
-            name.endswith(("/answers", "/planted")) for name in json.loads((out / "index.json").read_text())["steps"]
-        )
-    except (OSError, ValueError, KeyError, TypeError):
+        index = json.loads((out / "index.json").read_bytes()) if (out / "index.json").is_file() else {}
+        return any(name.endswith(("/answers", "/planted")) for name in index["steps"])
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
         return False
 
 

@@ -9,7 +9,7 @@ import typer
 
 from hostile.case import Case
 from hostile.stage import DETECTORS, FINISHED, OTHER, Stage
-from hostile.values import NUMBERS, on_command_line, text
+from hostile.values import INTEGERS, NUMBERS, on_command_line, text
 
 _LONG = {"validate", "bench"}
 """Commands that work for minutes when they are called well."""
@@ -46,6 +46,15 @@ def _commands() -> dict[str, Any]:
     return dict(typer.main.get_command(app).commands)  # type: ignore[attr-defined]
 
 
+@cache
+def _words() -> tuple[str, ...]:
+    """Words that some option allows: good ones in the wrong place, or against each other."""
+    from anchorscope.catalogue import EVIDENCE, KEEP
+    from anchorscope.recipe import CHOICES
+
+    return tuple(sorted({*EVIDENCE, *KEEP, *(word for words in CHOICES.values() for word in words), "all", "3,10-14"}))
+
+
 def _arguments(name: str, rng: random.Random, stage: Stage) -> list[str]:
     """What makes the command a good one, where nothing odd follows."""
     folder = stage.folder
@@ -70,8 +79,14 @@ def _given(option: Any, rng: random.Random, case: Case) -> list[str]:
     word = rng.choice([*option.opts, *option.secondary_opts])
     if option.is_flag:
         return [f"{word}={text(rng)}"] if rng.random() < 0.1 else [word]
-    value = rng.choice(NUMBERS) if _is_number(option) or rng.random() < 0.15 else text(rng)
-    if rng.random() < 0.1:
+    if _is_number(option):
+        value = rng.choice(INTEGERS if rng.random() < 0.6 else NUMBERS)
+    else:
+        kind = rng.random()
+        value = rng.choice(NUMBERS) if kind < 0.1 else rng.choice(_words()) if kind < 0.4 else text(rng)
+    if rng.random() < 0.05:
+        value = "facts.jsonl"  # a file of the user's
+    elif rng.random() < 0.1:
         value = str(case.user / value.replace("/", "_")[:100])
     return [f"{word}={value}"] if rng.random() < 0.3 else [word, value]
 

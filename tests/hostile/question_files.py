@@ -52,26 +52,11 @@ def make(rng: random.Random, stage: Stage, case: Case) -> None:
         ] * (rng.random() < 0.1)
         case.words += ["--", named]
     elif command < 0.9:
-        case.words = [
-            "run",
-            "--dry-run",
-            "--model",
-            str(stage.model),
-            "--dataset",
-            f"file:{path}",
-            "--on-bad-row",
-            "skip",
-        ]
+        case.words = ["run", "--dry-run", "--model", str(stage.model), "--dataset", f"file:{path}"]
+        case.words += ["--on-bad-row", rng.choice(("skip", "fail"))]
     else:
-        case.words = [
-            "score",
-            "--detector",
-            str(stage.folder / "detectors" / "probe"),
-            "--model",
-            str(stage.model),
-            "--file",
-            str(path),
-        ]
+        bundle = stage.folder / "detectors" / "probe"
+        case.words = ["score", str(path), "--detector", str(bundle), "--model", str(stage.model), "--no-generate"]
 
 
 def _content(rng: random.Random, stage: Stage) -> bytes:

@@ -17,7 +17,7 @@ from hostile.child import forked
 FAMILIES = ("llama", "gpt2", "qwen3", "gemma2", "gpt_neox", "olmo3", "qwen3_moe")
 """The first is the one that runs use."""
 MODEL, FACTS, HALF, FINISHED, OTHER = "models/llama", "facts.jsonl", "half", "finished", "other"
-DETECTORS = "detectors"
+DETECTORS, GGUF = "detectors", "tiny.gguf"
 
 
 @dataclass(frozen=True)
@@ -95,7 +95,9 @@ def build(folder: Path) -> Stage:
 
 def _build(stage: Stage) -> None:
     from sample_files import SAMPLES
+    from test_embedded import tiny_llama, write_gguf
     from transformers import AutoModelForCausalLM
+    from transformers.utils import logging
 
     import conftest
     from anchorscope.detecting.detect import detect
@@ -104,6 +106,8 @@ def _build(stage: Stage) -> None:
     from small_facts import liven, quick_options, write_questions
     from whole_runs import Stop, stopping
 
+    logging.disable_progress_bar()
+    write_gguf(tiny_llama(), stage.folder / GGUF)
     for sample in SAMPLES:
         place = stage.folder / "samples" / sample.name
         place.parent.mkdir(exist_ok=True)
@@ -123,6 +127,6 @@ def _build(stage: Stage) -> None:
         pass
     stage.copy(HALF, stage.folder / FINISHED)
     run_recipe(make_recipe(options), stage.folder / FINISHED)
-    kept = {"seed": 1, "keep": ("states", "states-cut", "detection")}
+    kept = {"seed": 1, "keep": ("states",), "random_cuts": 1}
     run_recipe(make_recipe({**options, **kept}), stage.folder / OTHER)
     detect([stage.folder / OTHER], out=stage.folder / DETECTORS, fit_only=True, bundles=("probe",), folds=2, seeds=1)

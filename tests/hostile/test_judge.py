@@ -43,6 +43,14 @@ def shows_a_traceback() -> None:
     sys.stderr.write("Traceback (most recent call last):\n")
 
 
+def rings_the_bell() -> None:
+    sys.stdout.write("done \x07\n")
+
+
+def writes_half_an_object() -> None:
+    sys.stdout.write('{"a": ')
+
+
 def leaves_a_folder() -> None:
     os.mkdir("left")
     refuses()
@@ -110,6 +118,7 @@ CAUGHT: dict[Callable[[], None], str] = {
     says_nothing: "exit code 2 with 0 lines", goes_on_after_its_error: "the last line is: and more",
     breaks: "exit code 1: KeyError", shows_a_traceback: "a traceback",
     leaves_a_folder: "left 1 new entries: 'user/left'",
+    rings_the_bell: "prints a control character", writes_half_an_object: "no JSON",
     leaves_a_temporary_file: "left 1 new entries: 'tmp/", touches_a_file: "the user's 'user/mine.txt'",
     removes_a_file: "is gone", changes_a_mode: "the user's 'user/mine.txt'",
     leaves_a_child: "left a process running: sleep", takes_too_much: "allowed are 200", hangs: "hangs (2 s)",
@@ -119,7 +128,13 @@ CAUGHT: dict[Callable[[], None], str] = {
 
 
 def judged(command: Callable[[], None], place: Path) -> list[str]:
-    case = Case(place / command.__name__, outs=["user/out", "user/mine.txt.changed-1"], memory_mb=200, seconds=2)
+    case = Case(
+        place / command.__name__,
+        ["data", "--json"],
+        outs=["user/out", "user/mine.txt.changed-1"],
+        memory_mb=200,
+        seconds=2,
+    )
     case.user.mkdir(parents=True)
     plant(case.user, random.Random(0), 12)
     case.file("mine.txt", "mine")

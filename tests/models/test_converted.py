@@ -207,6 +207,36 @@ def test_only_what_the_manifest_lists_is_removed(shelf: Path, gguf: Path) -> Non
     assert victim.read_text() == "keep me"
 
 
+def test_what_a_link_leads_to_is_not_removed(shelf: Path, gguf: Path, tmp_path: Path) -> None:
+    folder = convert(gguf)
+    own = tmp_path / "own"
+    folder.rename(own)
+    folder.symlink_to(own)
+    before = sorted(file.name for file in own.iterdir())
+    assert converted_path(gguf) == folder  # it may be used from elsewhere
+    assert clear("all") == []
+    assert sorted(file.name for file in own.iterdir()) == before
+
+
+@pytest.mark.parametrize("record", [{"files": {"a": 5}}, {"files": {}, "source": 5, "name": "x"}, {"files": {}}])
+def test_manifests_that_are_not_as_we_write_them_are_passed_over(shelf: Path, record: dict[str, Any]) -> None:
+    (shelf / "odd").mkdir(parents=True)
+    (shelf / "odd" / MANIFEST).write_text(json.dumps({"kind": "converted GGUF", **record}))
+    assert list_converted() == []
+    assert json.loads(cli("--json").stdout)["converted"] == []
+
+
+def test_a_listed_name_that_is_a_folder_is_told(shelf: Path, gguf: Path) -> None:
+    folder = convert(gguf)
+    (folder / "config.json").unlink()
+    (folder / "config.json").mkdir()
+    (folder / "config.json" / "notes.txt").write_text("mine")
+    assert converted_path(gguf) is None
+    with pytest.raises(UserError, match="Cannot remove"):
+        clear("all")
+    assert (folder / "config.json" / "notes.txt").read_text() == "mine"
+
+
 def test_a_signature_changes_with_the_files_and_nothing_else(shelf: Path, gguf: Path, tmp_path: Path) -> None:
     first = source_signature(str(gguf))
     assert first is not None

@@ -1,6 +1,11 @@
 """Figures that helpers draw are the same as those that are drawn here, and none is missing when helpers fail."""
 
+import os
+import pickle
+import subprocess
 import sys
+import textwrap
+import time
 from pathlib import Path
 
 import pytest
@@ -67,8 +72,76 @@ def test_without_a_second_interpreter_all_is_drawn_here(
     assert len(files) == 2 * len(KINDS)
 
 
-@pytest.mark.parametrize(("asked", "most"), [("1", 1), ("3", 3), ("", 8), ("many", 8), ("0", 8)])
+@pytest.mark.parametrize(
+    ("asked", "most"), [("1", 1), ("3", 3), ("", 8), ("many", 8), ("0", 8), ("²", 8), ("9" * 5000, 8), ("-1", 8)]
+)
 def test_no_more_processes_than_the_user_allows(monkeypatch: pytest.MonkeyPatch, asked: str, most: int) -> None:
     monkeypatch.setattr(parallel.os, "sched_getaffinity", lambda process: set(range(8)), raising=False)
     monkeypatch.setenv("OMP_NUM_THREADS", asked)
     assert parallel._cores() == most
+
+
+class Sleeper:
+    """A figure that takes for ever, and says who draws it."""
+
+    def save(self, folder: Path) -> None:
+        (folder / "drawn-by").write_text(str(os.getpid()))
+        time.sleep(600)
+
+
+def test_a_worker_ends_with_the_process_that_started_it(tmp_path: Path) -> None:
+    code = f"""
+        import sys
+        sys.path.insert(0, {str(Path(__file__).parent)!r})
+        from pathlib import Path
+        from test_report_parallel import Sleeper
+        from anchorscope.report.charts import parallel
+
+        worker = parallel._worker([Sleeper()], Path({str(tmp_path)!r}))
+        while not Path({str(tmp_path / "drawn-by")!r}).exists() or not Path({str(tmp_path / "drawn-by")!r}).read_text():
+            pass
+        print("drawing", flush=True)
+        worker.wait()
+    """
+    with subprocess.Popen([sys.executable, "-c", textwrap.dedent(code)], stdout=subprocess.PIPE) as starter:
+        assert starter.stdout is not None
+        assert starter.stdout.readline() == b"drawing\n"
+        worker = int((tmp_path / "drawn-by").read_text())
+        assert is_alive(worker)
+        starter.kill()
+    until = time.monotonic() + 60
+    while is_alive(worker) and time.monotonic() < until:
+        time.sleep(0.05)
+    assert not is_alive(worker)
+
+
+def is_alive(number: int) -> bool:
+    """Whether a process is at work; one that has ended and that nobody has asked for is not."""
+    try:
+        return ") Z " not in Path(f"/proc/{number}/stat").read_text()
+    except OSError:
+        return False
+
+
+def test_a_folder_that_has_gone_is_not_made_again(tmp_path: Path, findings: Findings) -> None:
+    figure = ProbeAucChart.from_findings(findings)
+    with pytest.raises(FileNotFoundError):
+        parallel.save_all([figure], tmp_path / "gone", Silent())
+    with pytest.raises(FileNotFoundError):
+        parallel.draw_task(pickle.dumps(([figure], tmp_path / "gone")))
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_no_worker_outlives_a_call_that_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    started: list[subprocess.Popen[bytes]] = []
+    start = parallel._worker
+    monkeypatch.setattr(parallel, "_cores", lambda: 2)
+    monkeypatch.setattr(parallel, "_worker", lambda *about: started.append(start(*about)) or started[-1])
+
+    class Broken(Sleeper):
+        def save(self, folder: Path) -> None:
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        parallel.save_all([Sleeper(), Broken()], tmp_path, Silent())  # type: ignore[list-item]
+    assert [one.poll() is not None for one in started] == [True]

@@ -1,8 +1,9 @@
 """Damage: a flipped bit, half a file, an empty one, none. It is told, and the run gives the same numbers again."""
 
 import json
+import os
 import random
-from collections.abc import Callable
+import shutil
 from itertools import cycle
 from pathlib import Path
 
@@ -11,26 +12,12 @@ from click.testing import Result
 from typer.testing import CliRunner
 
 from anchorscope.artefacts.finished import open_finished
+from anchorscope.artefacts.verify import verify
 from anchorscope.cli.main import app
 from anchorscope.errors import UserError
+from damaging import HARM, damaged, files_of_steps
 from whole_runs import SmallRun, files_of, quick, tables_of, watching
 
-
-def flip(place: Path) -> None:
-    content = bytearray(place.read_bytes())
-    content[random.Random(place.name).randrange(len(content))] ^= 1 << random.Random(place.name).randrange(8)
-    place.write_bytes(content)
-
-
-def halve(place: Path) -> None:
-    place.write_bytes(place.read_bytes()[: place.stat().st_size // 2])
-
-
-def empty(place: Path) -> None:
-    place.write_bytes(b"")
-
-
-HARM: dict[str, Callable[[Path], None]] = {"flip": flip, "halve": halve, "empty": empty, "remove": Path.unlink}
 STEPS = (
     "model", "facts/questions", "facts/answers", "facts/labels", "facts/tokens", "facts/clean-states",
     "facts/log-probs", "facts/probes", "facts/clean-scores", "facts/effects-knockout", "facts/cut-states",
@@ -49,10 +36,6 @@ RESULTS = (
     "question_share_tests.csv",
 )  # fmt: skip
 """Of the finished run, which was made without figures."""
-
-
-def files_of_steps(out: Path) -> dict[str, list[str]]:
-    return {name: list(one["files"]) for name, one in json.loads((out / "index.json").read_text())["steps"].items()}
 
 
 def test_the_tables_above_name_every_file(small_run: SmallRun) -> None:
@@ -96,6 +79,32 @@ def test_a_half_done_run_of_which_everything_is_damaged_begins_again(
     assert tables_of(out) == small_run.tables
     assert sum("is made again" in line for line in told) >= len(STEPS) - len(UNREAD)
     assert not list(out.glob("work/**/*.changed-*"))
+
+
+def tried(small_run: SmallRun, which: str, out: Path, seed: int) -> None:
+    """One to three files of a run, chosen and damaged at random: the same numbers again, and what was read was told."""
+    rng = random.Random(seed)
+    small_run.copy(which, out)
+    names = sorted(name for name in files_of(out) if name != "index.json")
+    chosen = rng.sample(names, rng.randint(1, 3))
+    ways = {name: damaged(out / name, rng, [out / one for one in names if one not in chosen]) for name in chosen}
+    found = {one.file for one in verify(out).problems}
+    assert found == set(chosen), (seed, ways)
+    told = quick(small_run.recipe, out)
+    assert tables_of(out) == small_run.tables, (seed, ways)
+    is_told = which == "half_done" and not any(f"/{unread}-" in name for unread in UNREAD for name in chosen)
+    assert told or not (is_told or any(not name.startswith("work/") for name in chosen)), (seed, ways)
+    open_finished(out)
+
+
+@pytest.mark.parametrize("which", ["half_done", "finished"])
+def test_whatever_is_done_to_files_the_numbers_are_the_same_again(
+    which: str, small_run: SmallRun, tmp_path: Path
+) -> None:
+    """`ANCHORSCOPE_DAMAGE=500` tries so many cases."""
+    for seed in range(int(os.environ.get("ANCHORSCOPE_DAMAGE", "2"))):
+        tried(small_run, which, tmp_path / str(seed), seed)
+        shutil.rmtree(tmp_path / str(seed))
 
 
 @pytest.mark.parametrize("harm", HARM)

@@ -66,6 +66,7 @@ OPTIONS: dict[str, tuple[Any, set[str]]] = {
     "trust_remote_code": (True, {"model"}),
     "keep_layers": ("1", set()),
     "allow_random_weights": (True, set()),
+    "large_files": (True, set()),
 }
 """Another value of every option, and the steps that it makes anew."""
 ELSEWHERE = {"model", "datasets", "device"}
@@ -250,7 +251,7 @@ def test_a_question_file_that_changed_is_read_again_and_one_that_is_gone_is_told
     place.unlink()
     with watching() as made:
         (line,) = quick(recipe, out)
-    assert line == f"{place} is not there any more; the questions that were read from it are used"
+    assert line == f"{place} cannot be read any more; the questions that were read from it are used"
     assert made == []
     write_questions(place, rows()[:78])
     with watching() as made:

@@ -148,3 +148,39 @@ def test_a_second_process_in_a_folder_gets_one_line_and_exit_code_2(small_run: S
     result = command("run", out / "recipe.toml", "--out", out, "--quiet")  # the lock died with its process
     assert (result.exit_code, result.output) == (0, "")
     shutil.rmtree(out)
+
+
+def test_a_name_that_leads_out_of_a_folder_again_makes_none_on_the_way(small_run: SmallRun, tmp_path: Path) -> None:
+    recipe = small_run.finished / "recipe.toml"
+    line = one_line(command("run", recipe, "--out", "work/../../here", "--dataset", f"file:{tmp_path}/nowhere.csv"))
+    assert "nowhere.csv" in line
+    assert list(Path.cwd().iterdir()) == []
+    assert sorted(one.name for one in tmp_path.iterdir()) == ["here"]
+
+
+@pytest.mark.parametrize("arguments", [["run", "RECIPE", "--out", "OUT"], ["verify", "OUT", "--repair"]])
+def test_a_folder_with_a_damaged_index_is_left_exactly_as_it_was(
+    arguments: list[str], small_run: SmallRun, tmp_path: Path
+) -> None:
+    out = small_run.copy("half_done", tmp_path / "run")
+    (out / ".lock").unlink()
+    (out / "index.json").write_text("{}")
+    before = files_of(out)
+    names = {"RECIPE": str(out / "recipe.toml"), "OUT": str(out)}
+    one_line(command(*(names.get(word, word) for word in arguments), "--quiet"))
+    assert files_of(out) == before
+    assert not (out / ".lock").exists()
+
+
+def test_a_step_that_lies_behind_a_link_is_not_removed(small_run: SmallRun, tmp_path: Path) -> None:
+    """A folder from elsewhere may hold a link to anything, and list what is there as its own."""
+    from anchorscope.artefacts.index import read_index
+
+    out = small_run.copy("finished", tmp_path / "run")
+    write(tmp_path / "elsewhere", {"thesis.tex": b"mine"})
+    (out / "work" / "link").symlink_to(tmp_path / "elsewhere")
+    index = read_index(out)
+    index.leaving.append("work/link/thesis.tex")
+    index.save(out)
+    quick(small_run.recipe, out)
+    assert (tmp_path / "elsewhere" / "thesis.tex").read_bytes() == b"mine"

@@ -42,9 +42,8 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     runs = home / "runs"
     older = write_run(runs / "older", make_findings(("popqa",)))
     findings = run_with_shares(datasets=("popqa",))
-    newer = write_run(runs / "deep" / "new & <b>", findings)
     card = answer_card(findings, read(findings))
-    (newer / "answer.json").write_text(json.dumps(card.record()))
+    newer = write_run(runs / "deep" / "new & <b>", findings, answer=json.dumps(card.record()))
     (newer / "report.html").write_text("<!doctype html><title>the report</title>")
     (newer / ".lock").write_text(SECRET)
     (newer / "figures").mkdir()

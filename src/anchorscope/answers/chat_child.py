@@ -6,6 +6,7 @@ whoever exceeds that. It renders as transformers does: the same options, tags, f
 that stands still. It imports nothing of ours, so that it starts in a tenth of a second.
 """
 
+import contextlib
 import json
 import sys
 from typing import Any
@@ -19,7 +20,12 @@ LONGEST = 2**20
 
 
 def limit_this_process() -> None:
-    """From here on: little memory and time, no new file, nothing written to one, no core left behind."""
+    """From here on: little memory and time, no new file, nothing written to one, no core left behind.
+
+    Windows has no such limits, and macOS none of memory: there only whoever started this process ends it in time.
+    """
+    if sys.platform == "win32":
+        return
     import resource
     import time
 
@@ -30,7 +36,8 @@ def limit_this_process() -> None:
     for kind, value in limits.items():
         _, most = resource.getrlimit(kind)
         least = value if most == resource.RLIM_INFINITY else min(value, most)
-        resource.setrlimit(kind, (least, most))  # the soft one: at the hard limit of time the signal would be SIGKILL
+        with contextlib.suppress(ValueError, OSError):  # the system does not know it
+            resource.setrlimit(kind, (least, most))  # the soft one: at the hard limit of time SIGKILL would come
 
 
 def environment(date: str) -> Any:

@@ -44,7 +44,7 @@ def _rendered(request: str) -> str:
         raise TemplateRefused(f"it does not end within {_PATIENCE} seconds") from None
     except OSError as error:
         raise TemplateRefused(f"the process that renders it cannot be started: {error.strerror}") from None
-    if done.returncode == -signal.SIGXCPU:
+    if sys.platform != "win32" and done.returncode == -signal.SIGXCPU:
         raise TemplateRefused(f"it takes more than {chat_child.SECONDS} seconds")
     if done.returncode != 0:
         raise TemplateRefused("the process that renders it ended without an answer")

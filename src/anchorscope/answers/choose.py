@@ -9,6 +9,7 @@ import heapq
 from dataclasses import dataclass
 
 from anchorscope.answers.template import FEW_SHOT
+from anchorscope.datasets.limits import KeptQuestions
 from anchorscope.datasets.question import Question, asks_yes_no
 from anchorscope.datasets.reading import Reading
 from anchorscope.datasets.text import normalise, question_key, small_hash, words_once
@@ -53,6 +54,7 @@ def choose_questions(reading: Reading, limit: int | None, seed: int, yes_no: str
         raise unknown("value of --yes-no", yes_no, YES_NO)
     seen: set[int] = set()
     drawn: list[tuple[int, int, Question]] = []  # a heap by falling hash, once it is full
+    kept = KeptQuestions(reading.limits, "Ask fewer of them, like --limit 10000, or drop long columns.")
     left_out = dict.fromkeys(("wordless", "repeated", "few-shot", "yes/no"), 0)
     for position, question in enumerate(reading):
         words = _words(question.question)
@@ -64,16 +66,18 @@ def choose_questions(reading: Reading, limit: int | None, seed: int, yes_no: str
         reason = why_not_asked(question, words, yes_no)
         if reason:
             left_out[reason] += 1
-        elif limit is None or len(drawn) < limit:
+            continue
+        kept.add(question)
+        if limit is None or len(drawn) < limit:
             heapq.heappush(drawn, (-key, position, question))
         else:
-            heapq.heappushpop(drawn, (-key, position, question))
+            kept.drop(heapq.heappushpop(drawn, (-key, position, question))[2])
     if not drawn:
         raise UserError(_nothing(reading, left_out))
     return QuestionSample(
         questions=[question for _, _, question in sorted(drawn, key=lambda one: one[1])],
         read=reading.rows,
-        bad=len(reading.bad_rows) + left_out["wordless"],
+        bad=reading.bad + left_out["wordless"],
         repeated=left_out["repeated"],
         few_shot=left_out["few-shot"],
         yes_no=left_out["yes/no"],
@@ -93,7 +97,7 @@ def why_not_asked(question: Question, words: str | None = None, yes_no: str = "d
 
 def _nothing(reading: Reading, left_out: dict[str, int]) -> str:
     """Why there is nothing to ask."""
-    counts = {"bad": len(reading.bad_rows), **left_out}
+    counts = {"bad": reading.bad, **left_out}
     told = ", ".join(f"{count:,} {name}" for name, count in counts.items() if count) or "no rows"
     hint = "--yes-no keep asks the yes/no questions" if left_out["yes/no"] else "check that the file is the right one"
     return f"The dataset has no question to ask: {reading.rows:,} rows, of which {told}; {hint}."

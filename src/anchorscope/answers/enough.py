@@ -8,6 +8,7 @@ and false answers are balanced within relations, every relation gives as many of
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+from anchorscope.datasets.limits import RELATIONS
 from anchorscope.datasets.question import Question
 from anchorscope.errors import TooFewAnswers
 
@@ -75,7 +76,10 @@ class LabelCounter:
         if question.model_answer is not None and not question.model_answer.strip():
             self.empty += 1
             return
-        counts = self.strata.setdefault(question.relation or "", [0, 0, 0])
+        relation = question.relation or ""
+        if relation not in self.strata and len(self.strata) > RELATIONS:
+            relation = ""  # a column that says something else in every row is none of relations
+        counts = self.strata.setdefault(relation, [0, 0, 0])
         counts[2 if question.truthful is None else int(question.truthful)] += 1
 
     def outlook(self, balance: str = "relation") -> Outlook:

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from anchorscope.file_hashes import sha256 as sha256
+from anchorscope.system_errors import naming
 
 PARTIAL = ".partial"
 """Ending of what is still being written."""
@@ -26,7 +27,8 @@ def replacing(place: Path) -> Iterator[Path]:
     half_made = place.with_name(f"{place.name}{PARTIAL}")
     _remove(half_made)
     try:
-        yield half_made
+        with naming(place):
+            yield half_made
         sync_tree(half_made)
         if place.is_dir() and not place.is_symlink():
             shutil.rmtree(place)
@@ -44,7 +46,8 @@ def folder_beside(place: Path) -> Iterator[Path]:
     _remove(half_made)
     make_folder(half_made)
     try:
-        yield half_made
+        with naming(place):
+            yield half_made
     finally:
         with contextlib.suppress(OSError):
             _remove(half_made)
@@ -59,6 +62,33 @@ def move_files(made: Path, place: Path, names: Iterable[str]) -> None:
         os.replace(made / name, place / name)
     for folder in folders:
         sync_folder(folder)
+
+
+def move_aside(place: Path) -> Path:
+    """Gives a file that is not ours, or was changed, another name beside its place; that name."""
+    aside = next(
+        one for number in range(1, 10_000)
+        if not os.path.lexists(one := place.with_name(f"{place.name}.changed-{number}"))
+    )  # fmt: skip
+    os.replace(place, aside)
+    sync_folder(place.parent)
+    return aside
+
+
+def remove_files(folder: Path, names: Iterable[str]) -> None:
+    """Removes files of a folder, and those below it that are empty then; nothing outside it, whatever links say."""
+    home = folder.resolve()
+    for name in names:
+        place = folder / name
+        if not place.parent.resolve().is_relative_to(home) or (place.is_dir() and not place.is_symlink()):
+            continue  # a folder in its place is none of ours
+        with contextlib.suppress(NotADirectoryError):  # a file stands where its folder was
+            place.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):  # until one is not empty
+            for below in place.parents:
+                if below == folder:
+                    break
+                below.rmdir()
 
 
 def files_below(folder: Path) -> list[str]:

@@ -9,7 +9,8 @@ from typing import Any
 
 import polars as pl
 
-from anchorscope.artefacts.durable import canonical_hash, sha256
+from anchorscope.artefacts.durable import canonical_hash
+from anchorscope.artefacts.index import Damaged, are_inside, damage, mending
 from anchorscope.errors import UserError
 from anchorscope.recipe import Recipe, make_recipe, read_recipe
 from anchorscope.report.answer_card import AnswerCard, answer_card, card_from_record
@@ -80,16 +81,26 @@ class FinishedRun:
     @cached_property
     def card(self) -> AnswerCard:
         """The answer card: as it was written, or of the tables where the run is older than cards are."""
-        place = self.path / ANSWER
-        if place.is_file():
-            return card_from_record(json.loads(place.read_text(encoding="utf-8")))
+        if ANSWER in self.manifest["sha256"]:
+            return card_from_record(json.loads(self.place(ANSWER).read_text(encoding="utf-8")))
         return answer_card(self.findings, read(self.findings))
 
     @cached_property
     def observations(self) -> list[dict[str, Any]]:
         """The readings, as they were written."""
-        found: list[dict[str, Any]] = json.loads((self.path / "observations.json").read_text(encoding="utf-8"))
+        found: list[dict[str, Any]] = json.loads(self.place("observations.json").read_text(encoding="utf-8"))
         return found
+
+    def place(self, name: str) -> Path:
+        """Where a result file is; one that is not what was written is refused. What is known to be whole is not read.
+
+        While results are written, nothing is sealed yet, and they are taken as they are.
+        """
+        known = self.manifest.get("sha256", {}).get(name)
+        wrong = None if known is None else damage(self.path, {name: {"sha256": known}})
+        if wrong is not None:
+            raise _damaged(self.path, wrong)
+        return self.path / name
 
     def _headline_effects(self) -> pl.DataFrame:
         """Only those rows are read from the file; it holds every site, position and probe."""
@@ -106,10 +117,12 @@ class FinishedRun:
 
     def csv_where_made(self, name: str, schema: Any) -> pl.DataFrame:
         """A table that older runs do not have: then it is empty."""
-        return self.csv(name, schema) if (self.path / f"{name}.csv").is_file() else empty(schema)
+        file = f"{name}.csv"
+        is_there = file in self.manifest.get("sha256", {}) or (self.path / file).is_file()
+        return self.csv(name, schema) if is_there else empty(schema)
 
     def _read(self, name: str, read: Callable[[Path], pl.DataFrame]) -> pl.DataFrame:
-        place = self.path / name
+        place = self.place(name)
         if not place.is_file():
             raise self._unusable(f"no {name}: it was made by an older version, or the file was taken away")
         try:
@@ -128,15 +141,14 @@ class FinishedRun:
 def open_finished(path: Path, checked: bool = True) -> FinishedRun:
     """The run in a folder; anything else is refused, and so is a run whose files are not what was written.
 
-    Only who has just written it, or shows a list of many, does without the check: it reads every file.
+    Only who has just written it, or shows a list of many, does without the check, which reads every file; each is
+    checked then when it is read.
     """
     manifest = read_manifest(path)
-    wrong = _damage(path, manifest["sha256"]) if checked else None
+    names = manifest["sha256"] if checked else ("recipe.toml",)
+    wrong = damage(path, {name: {"sha256": manifest["sha256"][name]} for name in names})
     if wrong is not None:
-        raise UserError(
-            f"The run {str(path)!r} is damaged: {wrong}. The command that made it writes its results again from the "
-            f"steps that it kept (a changed file is moved aside): anchorscope run {path / 'recipe.toml'} --out {path}"
-        )
+        raise _damaged(path, wrong)
     return FinishedRun(path, manifest, make_recipe(read_recipe(path / "recipe.toml")))
 
 
@@ -146,32 +158,24 @@ def read_manifest(path: Path) -> dict[str, Any]:
         found = json.loads((path / "manifest.json").read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise UserError(f"{str(path)!r} is not a finished run (no manifest.json); run it to its end first.") from None
-    except (OSError, ValueError):
-        raise UserError(
-            f"{str(path)!r} is not a finished run (its manifest.json is damaged); the command that made the run "
-            f"writes it again."
-        ) from None
-    if not isinstance(found, dict) or "recipe.toml" not in found.get("sha256", ()):
+    except (OSError, ValueError, RecursionError):
+        raise Damaged(f"{str(path)!r} is not a finished run (its manifest.json is damaged). {_mend(path)}") from None
+    hashes, version = (found.get("sha256"), found.get("schema_version", 1)) if isinstance(found, dict) else (None, 0)
+    if not isinstance(hashes, dict) or "recipe.toml" not in hashes or not isinstance(version, int):
         raise UserError(f"{str(path)!r} is not a finished run of anchorscope (manifest.json is of something else).")
-    version = found.get("schema_version", 1)  # the first had no number
     if version > SCHEMA_VERSION:
         raise UserError(
             f"The run {str(path)!r} was written by a newer version of anchorscope (format {version}, this one reads up "
             f"to {SCHEMA_VERSION}); update anchorscope to read it."
         )
-    if version > 1 and found.pop("seal", None) != canonical_hash(found):
-        raise UserError(
-            f"{str(path)!r} is not a finished run (its manifest.json was changed); the command that made the run "
-            f"writes it again."
-        )
+    if (version > 1 and found.pop("seal", None) != canonical_hash(found)) or not are_inside(hashes):
+        raise Damaged(f"{str(path)!r} is not a finished run (its manifest.json was changed). {_mend(path)}")
     return found
 
 
-def _damage(path: Path, hashes: dict[str, str]) -> str | None:
-    """The first result file that is missing or not what was written; None if all are whole."""
-    for name, known in hashes.items():
-        if not (path / name).is_file():
-            return f"{name} is missing"
-        if sha256(path / name) != known:
-            return f"{name} was changed after it was written"
-    return None
+def _damaged(path: Path, wrong: str) -> Damaged:
+    return Damaged(f"The run {str(path)!r} is damaged: {wrong}. {_mend(path)}")
+
+
+def _mend(path: Path) -> str:
+    return f"Mend it from what the run kept (a changed file is moved aside): {mending(path)}"

@@ -5,20 +5,22 @@ checked when it is read. The index guards itself with a hash of its own content.
 """
 
 import json
-from collections.abc import Mapping
+import shlex
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 
-from anchorscope.artefacts.durable import canonical_hash, sha256, write_json
+from anchorscope.artefacts.durable import canonical_hash, write_json
 from anchorscope.errors import UserError
+from anchorscope.file_hashes import known_sha256
 from anchorscope.schema import SCHEMA_VERSION
 
 INDEX = "index.json"
 _MARK = "anchorscope run"
 
 FileFacts = dict[str, Any]
-"""`size` and `sha256` of a file."""
+"""`size` and `sha256` of a file; a manifest knows the second only."""
 
 
 @dataclass
@@ -67,6 +69,12 @@ class Index:
         }
         write_json(folder / INDEX, {**content, "seal": canonical_hash(content)}, indent=None)  # after every step
 
+    def when_finished(self, published: str) -> dict[str, Any]:
+        """What the manifest keeps of it, so that an index that was lost can be written again: large steps are gone."""
+        gone: dict[str, Any] = {"dropped": True, "files": {}}
+        steps = {name: {**vars(one), **(gone if one.large else {})} for name, one in self.steps.items()}
+        return {"steps": steps, "notes": {**self.notes, "published": published}}
+
 
 def is_run(folder: Path) -> bool:
     """Whether a folder carries our marker."""
@@ -78,37 +86,84 @@ def read_index(folder: Path) -> Index:
     try:
         found = json.loads((folder / INDEX).read_text(encoding="utf-8"))
         seal = found.pop("seal")
-        whole = found["marker"] == _MARK and seal == canonical_hash(found)
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        whole = found["marker"] == _MARK and seal == canonical_hash(found) and are_inside(_names(found))
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
         whole = False
     if not whole:
-        raise UserError(
+        raise Damaged(
             f"{str(folder / INDEX)!r} is damaged, so that it cannot be told which files of this folder belong to the "
-            f"run; nothing was changed. Choose another folder with --out, or move this one away."
+            f"run; nothing was changed. Mend it with: {mending(folder)} (or choose another folder with --out)"
         )
     if found["schema_version"] != SCHEMA_VERSION:
         raise UserError(
             f"The run in {str(folder)!r} was written by another version of anchorscope (format "
             f"{found['schema_version']}, this one writes {SCHEMA_VERSION}); choose another folder with --out."
         )
-    steps = {name: StepRecord(**record) for name, record in found["steps"].items()}
     others = ("results", "arriving", "leaving", "notes", "events")
-    return Index(steps, **{name: found[name] for name in others})
+    return Index(_steps(found), **{name: found[name] for name in others})
+
+
+def index_in(manifest: Mapping[str, Any]) -> Index:
+    """The steps and notes that the index had when a run was finished, out of its manifest; none of an early version."""
+    kept = manifest.get("index", {"steps": {}, "notes": {}})
+    if not are_inside(name for record in kept["steps"].values() for name in record["files"]):
+        return Index()
+    return Index(_steps(kept), notes=dict(kept["notes"]), events=list(manifest.get("events", ())))
+
+
+def _steps(found: Mapping[str, Any]) -> dict[str, StepRecord]:
+    return {name: StepRecord(**record) for name, record in found["steps"].items()}
+
+
+class Damaged(UserError):
+    """A file of ours is not what was written; the message names it and the command that mends it."""
+
+
+def mending(folder: Path) -> str:
+    """The command that mends a folder of ours."""
+    return f"anchorscope verify {shlex.quote(str(folder))} --repair"
+
+
+def _names(found: Mapping[str, Any]) -> Iterable[str]:
+    """Every name that an index lists."""
+    steps = (record["files"] for record in found["steps"].values())
+    return [name for names in (*steps, found["results"], found["arriving"], found["leaving"]) for name in names]
+
+
+def are_inside(names: Iterable[str]) -> bool:
+    """Whether all names are of files below the folder that lists them: a list from elsewhere may say anything."""
+    return all(
+        name and "\0" not in name and not PurePosixPath(name).is_absolute() and ".." not in PurePosixPath(name).parts
+        for name in names
+    )
 
 
 def facts_of(folder: Path, names: list[str]) -> dict[str, FileFacts]:
     """Size and hash of files of a folder, by their relative paths."""
-    return {name: {"size": (folder / name).stat().st_size, "sha256": sha256(folder / name)} for name in names}
+    places = [folder / name for name in names]
+    return {
+        name: {"size": place.stat().st_size, "sha256": digest}
+        for name, place, digest in zip(names, places, known_sha256(places), strict=True)
+    }
 
 
-def damage(folder: Path, files: Mapping[str, FileFacts], hashes: bool = True) -> str | None:
+def wrong_with(place: Path, known: FileFacts) -> str | None:
+    """How a file is not what was written, in words; None if it is."""
+    try:
+        if not place.is_file():
+            return "is missing"
+        size = place.stat().st_size
+        if size != known.get("size", size):
+            return f"has {size:,} bytes instead of {known['size']:,}"
+        return None if known_sha256([place]) == [known["sha256"]] else "is not what was written (its sha256 differs)"
+    except OSError as error:
+        return f"cannot be read ({error.strerror})"
+
+
+def damage(folder: Path, files: Mapping[str, FileFacts]) -> str | None:
     """What is wrong with files, in words: the first that is missing or not what was written; None if all are whole."""
     for name, known in files.items():
-        place = folder / name
-        if not place.is_file():
-            return f"{name} is missing"
-        if place.stat().st_size != known["size"]:
-            return f"{name} has {place.stat().st_size:,} bytes instead of {known['size']:,}"
-        if hashes and sha256(place) != known["sha256"]:
-            return f"{name} is not what was written (its sha256 differs)"
+        wrong = wrong_with(folder / name, known)
+        if wrong is not None:
+            return f"{name} {wrong}"
     return None

@@ -108,9 +108,17 @@ def kept_bytes(n_places: int, n_layers: int, n_items: int, d_model: int, itemsiz
     return n_places * n_layers * n_items * d_model * itemsize
 
 
-def refuse_full_disk(folder: Path, size: int) -> None:
-    """Keeping states must not end a run for lack of space after hours: told before anything is run."""
+def refuse_full_disk(folder: Path, passing: int, size: int) -> None:
+    """A run must not end for lack of space after hours: told before anything is run.
+
+    `passing` bytes are states that are dropped at the end, `size` those that are kept.
+    """
     free = shutil.disk_usage(folder).free
+    if not size and passing > free:
+        raise UserError(
+            f"The states of this run take {passing / 1e9:.1f} GB until its end, and {str(folder)!r} has "
+            f"{free / 1e9:.1f} GB free; free some room, ask fewer questions with --limit, or choose another --out."
+        )
     if size * 2 > free:  # once as a step, once as a result
         raise UserError(
             f"Keeping states takes {size / 1e9:.1f} GB, twice that for a moment, and {str(folder)!r} has "
@@ -125,12 +133,12 @@ def parse_layers(text: str | None, n_layers: int) -> tuple[int, ...]:
     found: set[int] = set()
     for part in text.split(","):
         first, _, last = part.partition("-")
-        if not first.strip().isdigit() or (last and not last.strip().isdigit()):
-            raise UserError(f"--keep-layers has {part!r}; name layers and ranges, like 3,10-14.")
-        found |= set(range(int(first), int(last or first) + 1))
-    beyond = [layer for layer in found if layer >= n_layers]
-    if beyond or not found:
-        raise UserError(f"--keep-layers names layer {max(found, default=0)}; the model has layers 0 to {n_layers - 1}.")
+        ends = [end.strip() for end in (first, last or first)]
+        if not all(end.isdecimal() and len(end) < 10 for end in ends):
+            raise UserError(f"--keep-layers has {part[:80]!r}; name layers and ranges, like 3,10-14.")
+        if int(ends[1]) >= n_layers or int(ends[0]) > int(ends[1]):
+            raise UserError(f"--keep-layers names layer {part.strip()}; the model has layers 0 to {n_layers - 1}.")
+        found |= set(range(int(ends[0]), int(ends[1]) + 1))
     return tuple(sorted(found))
 
 

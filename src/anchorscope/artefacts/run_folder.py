@@ -20,14 +20,16 @@ from anchorscope.artefacts.durable import (
     PARTIAL,
     canonical_hash,
     files_below,
-    make_folder,
+    move_aside,
     move_files,
+    remove_files,
     replacing,
     sync_folder,
     sync_tree,
     write_json,
 )
-from anchorscope.artefacts.index import INDEX, Index, damage, facts_of, is_run, read_index
+from anchorscope.artefacts.index import INDEX, Index, damage, facts_of, is_run, mending, read_index
+from anchorscope.artefacts.new_folder import new_folder, writable
 from anchorscope.artefacts.step import Format, MadeFrom, Source, Step
 from anchorscope.errors import UserError
 from anchorscope.progress import Progress, Silent
@@ -79,7 +81,7 @@ class RunFolder:
         """Starts over: every step is made anew. Results stay until the new ones take their place."""
         files = [name for record in self.index.steps.values() for name in record.files]
         self.index.steps.clear()
-        self.index.notes.clear()
+        self.index.notes = {name: value for name, value in self.index.notes.items() if name == "recipe"}
         self.drop(files)
 
     def drop(self, names: Iterable[str]) -> None:
@@ -87,31 +89,19 @@ class RunFolder:
         self.index.leaving += names
         self.index.save(self.path)
         if self.index.leaving:
-            self._remove(self.index.leaving)
+            remove_files(self.path, self.index.leaving)
             self.index.leaving.clear()
             self.index.save(self.path)
 
     def tidy(self) -> None:
         """Removes what a run that was killed left: files on their way out, steps on their way in."""
         names = [name for name in self.index.arriving if name.startswith(f"{self.work.name}/")]
-        for name in names:
-            self.index.arriving.pop(name)
+        self.index.arriving = {name: one for name, one in self.index.arriving.items() if name not in names}
         if names or self.index.leaving:
             self.drop(names)
         for half_made in (*self.work.glob("*"), *self.work.glob("*/*"), self.path / RESULTS):
             if _HALF_MADE.fullmatch(half_made.name) and half_made.is_dir():
                 shutil.rmtree(half_made)
-
-    def _remove(self, names: Iterable[str]) -> None:
-        """Removes files of this run, and the folders that are empty then."""
-        for name in names:
-            place = self.path / name
-            place.unlink(missing_ok=True)
-            with contextlib.suppress(OSError):  # until a folder is not empty
-                for folder in place.parents:
-                    if folder == self.path:
-                        break
-                    folder.rmdir()
 
     def is_published(self, key: str) -> bool:
         """Whether the results of exactly these steps are there, whole; what is wrong with them is told."""
@@ -128,7 +118,8 @@ class RunFolder:
         facts = {name: {"size": len(content), "sha256": hashlib.sha256(content).hexdigest()}}
         if MANIFEST in self.index.results or damage(self.path, facts) is None:
             return
-        self._clear_way([name])
+        self.clear_way([name])
+        self.index.notes["recipe"] = text  # to mend the run with, should the file be lost
         self.index.arriving |= facts
         self.index.save(self.path)
         with replacing(self.path / name) as half_made:
@@ -142,11 +133,14 @@ class RunFolder:
         names = files_below(made)
         facts = facts_of(made, names)
         hashes = {name: known["sha256"] for name, known in facts.items()}
-        sealed = {"schema_version": SCHEMA_VERSION, **manifest, "sha256": hashes}
+        if "recipe.toml" in names:
+            self.index.notes["recipe"] = (made / "recipe.toml").read_text(encoding="utf-8")
+        kept = self.index.when_finished(key)
+        sealed = {"schema_version": SCHEMA_VERSION, **manifest, "index": kept, "sha256": hashes}
         write_json(made / MANIFEST, {**sealed, "seal": canonical_hash(sealed)})
         sync_tree(made)
         last = facts_of(made, [MANIFEST])
-        self._clear_way([*names, MANIFEST])
+        self.clear_way([*names, MANIFEST])
         old = self._old_results({*names, MANIFEST})
         self.index.notes.pop("published", None)
         self.index.arriving = facts | last
@@ -170,7 +164,9 @@ class RunFolder:
         self.drop(files)
 
     def _is_own(self, name: str) -> bool:
-        """Whether a file is one that this run wrote as a result, unchanged."""
+        """Whether a file is one that this run wrote: of a step, or as a result that is unchanged."""
+        if any(name in record.files for record in self.index.steps.values()):
+            return (self.path / name).is_symlink() or not (self.path / name).is_dir()
         known = [one[name] for one in (self.index.results, self.index.arriving) if name in one]
         return any(damage(self.path, {name: facts}) is None for facts in known)
 
@@ -182,7 +178,7 @@ class RunFolder:
                 self.tell(f"{name} is no result of this run any more; it was changed, so that it stays")
         return [name for name in old if self._is_own(name)]
 
-    def _clear_way(self, names: Sequence[str]) -> None:
+    def clear_way(self, names: Iterable[str]) -> None:
         """Moves aside what stands where a result goes and is not the run's own: changed since, or never written."""
         for name in names:
             for part in reversed(PurePosixPath(name).parents[:-1]):  # a file where a folder has to be
@@ -192,56 +188,48 @@ class RunFolder:
                 self._move_aside(name)
 
     def _move_aside(self, name: str) -> None:
-        place = self.path / name
-        aside = next(
-            one for number in range(1, 10_000)
-            if not os.path.lexists(one := place.with_name(f"{place.name}.changed-{number}"))
-        )  # fmt: skip
-        os.replace(place, aside)
-        sync_folder(place.parent)
+        aside = move_aside(self.path / name)
         self.index.results.pop(name, None)
         self.tell(f"{name} was not what the run had written; it was moved to {aside.name}")
 
     def abandon(self) -> None:
         """Takes away what a run left that never got anywhere; a folder that it made goes with it."""
-        files = [name for record in self.index.steps.values() for name in record.files]
-        results = [name for name in self.index.results if self._is_own(name)]
-        self._remove([*files, *results, INDEX])
-        with contextlib.suppress(OSError):
-            self.work.rmdir()
+        steps = [name for record in self.index.steps.values() for name in record.files]
+        others = [name for name in (*self.index.results, *self.index.arriving) if self._is_own(name)]
+        with contextlib.suppress(OSError):  # the fault that ended the run may keep things here; the index goes last
+            remove_files(self.path, [*steps, *others, *self.index.leaving, INDEX])
+        for made in (*self.work.glob("*"), self.work):
+            with contextlib.suppress(OSError):  # empty ones only
+                made.rmdir()
 
 
 @contextlib.contextmanager
 def open_run(path: Path, progress: Progress | None = None) -> Iterator[RunFolder]:
     """The run folder, ready and locked; a folder that holds anything but a run is refused.
 
-    A run that this call began, and in which no question was answered, is taken away again when the user's mistake ends
-    it.
+    A run that this call began, and in which no question was answered, is taken away again when the user's mistake or a
+    fault of the disk ends it; so are the folders that were made for it.
     """
-    with _os_errors_told(path):
+    with writable(path):
         if path.exists() and not path.is_dir():
             raise UserError(f"{str(path)!r} is a file, not a folder; choose another with --out.")
         refuse_foreign(path)
-        made_here = not path.exists()
-        make_folder(path)
-    with _locked(path):
-        with _os_errors_told(path):
+        if is_run(path):
+            read_index(path)  # a damaged one is refused before a lock is made
+    with new_folder(path), locked(path):
+        with writable(path):
             refuse_foreign(path)  # another process may have been here in the meantime
             is_new = not is_run(path)
             index = Index() if is_new else read_index(path)
-            folder = RunFolder(path, index, progress or Silent(), is_new)
+        folder = RunFolder(path, index, progress or Silent(), is_new)
+        try:
             if is_new:
                 index.save(path)
             folder.tidy()
-        try:
             yield folder
-        except UserError:
+        except (UserError, OSError):
             if is_new and not any(name.endswith("/answers") for name in index.steps):
                 folder.abandon()
-                (path / LOCK).unlink(missing_ok=True)
-                if made_here:
-                    with contextlib.suppress(OSError):
-                        path.rmdir()
             raise
 
 
@@ -252,9 +240,10 @@ def refuse_foreign(path: Path) -> None:
     entries = sorted(entry.name for entry in path.iterdir() if entry.name not in (LOCK, f"{INDEX}.partial"))
     if {"recipe.toml", MANIFEST} <= set(entries) and (found := _our_manifest(path / MANIFEST)) is not None:
         older = f"was made by an older version of anchorscope, which left no list of its files ({INDEX})"
+        why = f"has lost its {INDEX} (mend it with: {mending(path)})" if "schema_version" in found else older
         raise UserError(
-            f"The run in {str(path)!r} {f'has lost its {INDEX}' if 'schema_version' in found else older}; it can be "
-            f"shown and compared, but not gone on with. Choose another folder with --out."
+            f"The run in {str(path)!r} {why}; it can be shown and compared, but not gone on with. Choose another "
+            f"folder with --out."
         )
     if entries:
         listed = ", ".join(entries[:5])
@@ -270,16 +259,15 @@ def _our_manifest(place: Path) -> dict[str, Any] | None:
 
 
 @contextlib.contextmanager
-def _locked(path: Path) -> Iterator[None]:
+def locked(path: Path) -> Iterator[None]:
+    """Nobody else works in the folder meanwhile."""
     from filelock import FileLock, Timeout
 
-    lock = FileLock(path / LOCK, timeout=0)
     try:
-        lock.acquire()
+        (lock := FileLock(path / LOCK, timeout=0)).acquire()
     except Timeout:
-        raise UserError(
-            f"Another process is running in {str(path)!r}; wait for it, or choose another folder with --out."
-        ) from None
+        told = f"Another process is running in {str(path)!r}; wait for it, or choose another folder with --out."
+        raise UserError(told) from None
     except (OSError, NotImplementedError) as error:
         raise UserError(
             f"Folder {str(path)!r} cannot be locked ({error}), so that two runs could write there at once; choose a "
@@ -287,14 +275,10 @@ def _locked(path: Path) -> Iterator[None]:
         ) from None
     try:
         yield
+    except BaseException:
+        with contextlib.suppress(OSError):
+            if [one.name for one in path.iterdir()] == [LOCK]:
+                (path / LOCK).unlink()
+        raise
     finally:
         lock.release()
-
-
-@contextlib.contextmanager
-def _os_errors_told(path: Path) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        told = f"Folder {str(path)!r} cannot be written ({error.strerror}); choose another with --out."
-        raise UserError(told) from None

@@ -63,6 +63,9 @@ class StepFolder(Protocol):
     def drop(self, names: Iterable[str]) -> None:
         """Saves the index, in which these files stand no more, and removes them."""
 
+    def clear_way(self, names: Iterable[str]) -> None:
+        """Moves aside what stands where files of ours go and is not the run's own."""
+
 
 class Step(Generic[T]):
     """One step of a run: its key, and its result once it is asked for."""
@@ -150,6 +153,7 @@ class Step(Generic[T]):
             where = place.relative_to(folder.path).as_posix()
             files = {f"{where}/{name}": known for name, known in facts_of(half_made, names).items()}
             folder.index.arriving |= files
+            folder.clear_way(files)
             folder.index.save(folder.path)
             move_files(half_made, place, names)
         before = folder.index.steps.pop(self.name, None)

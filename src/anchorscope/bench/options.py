@@ -22,6 +22,9 @@ IMPLEMENTATIONS_OF = {
 """Which ways there are for each work."""
 
 
+_MOST = 1_000_000_000  # more than any machine has time for
+
+
 def _choice(default: Any, about: str) -> Any:
     return field(default=default, metadata={"about": about})
 
@@ -56,12 +59,12 @@ class Options:
                 f"allowed for it: {', '.join(way for way in IMPLEMENTATIONS if way in allowed)}."
             )
         for name, least in (("items", 2), ("probe_items", 60), ("repeats", 1), ("new_tokens", 1), ("seed", 0)):
-            _refuse_small(name, getattr(self, name), least)
+            _refuse_size(name, getattr(self, name), least)
         for name in ("shared", "own"):
             if getattr(self, name) is not None:
-                _refuse_small(name, getattr(self, name), 1)
-        if not (math.isfinite(self.seconds) and self.seconds > 0):
-            raise UserError(f"--seconds {self.seconds} is not a span of time; allowed: any number above 0.")
+                _refuse_size(name, getattr(self, name), 1)
+        if not (math.isfinite(self.seconds) and 0 < self.seconds <= _MOST):
+            raise UserError(f"--seconds {self.seconds} is not a span of time; allowed: above 0, up to {_MOST:,}.")
 
     @property
     def synthetic(self) -> bool:
@@ -104,6 +107,8 @@ def _refuse_unknown(kind: str, names: Sequence[str], allowed: Sequence[str]) -> 
             raise unknown(kind, name, allowed)
 
 
-def _refuse_small(name: str, value: int, least: int) -> None:
+def _refuse_size(name: str, value: int, least: int) -> None:
     if value < least:
         raise UserError(f"--{name.replace('_', '-')} {value} is too small; allowed: {least} or more.")
+    if value > _MOST:
+        raise UserError(f"--{name.replace('_', '-')} is too large; allowed: {_MOST:,} or less.")

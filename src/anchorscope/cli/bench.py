@@ -9,7 +9,7 @@ import typer
 from anchorscope.bench.options import IMPLEMENTATIONS, WORK, Options, about, refuse_no_folder, split
 from anchorscope.cli.completion import one_of, several_of
 from anchorscope.cli.help_texts import OUTPUT, AsJson, Quiet, in_panel
-from anchorscope.cli.terminal import emit_json, say, user_errors
+from anchorscope.cli.terminal import emit_json, emit_text, say, user_errors
 from anchorscope.models.embedded import EMBEDDED
 
 EXAMPLES = (
@@ -71,4 +71,4 @@ def bench(
         out.write_text(json.dumps(record) + "\n", encoding="utf-8")
     if as_json:
         return emit_json(record)
-    typer.echo(render(record))
+    emit_text(render(record))

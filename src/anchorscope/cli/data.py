@@ -3,9 +3,9 @@
 The numbers go to standard output, as a table for people or as one JSON object; advice goes to standard error.
 """
 
+import os
 import sys
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import nullcontext
 from dataclasses import asdict
 from importlib.util import find_spec
 from io import StringIO
@@ -17,7 +17,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from anchorscope.cli.terminal import console, emit_json, say, user_errors
+from anchorscope.cli.terminal import emit_json, emit_text, listener, say, user_errors
+from anchorscope.progress import Progress
 
 if TYPE_CHECKING:  # the readers are imported when a file is opened: help has to come at once
     from anchorscope.datasets.catalog import DatasetSpec
@@ -33,7 +34,6 @@ FILES = {
 """What a file may be; all of them also gzipped, and told apart by what they hold."""
 _FEW_BAD, _LISTED_BAD, _RELATIONS, _COLUMNS = 5, 100, 20, 30
 _LONG, _ANSWERS = 160, 5
-_EVERY = 5_000
 
 
 def data(
@@ -50,8 +50,12 @@ def data(
         typer.Option(metavar="NAME=COLUMN,...", help="Which of your columns is what: question=prompt,answers=gold."),
     ] = None,
     on_bad_row: Annotated[str, typer.Option(help="What a row that cannot be used does: skip or fail.")] = "skip",
-    examples: Annotated[int, typer.Option(min=0, help="How many questions to show, drawn at random.")] = 3,
-    seed: Annotated[int, typer.Option(help="Another seed draws other examples.")] = 0,
+    large_files: Annotated[
+        bool,
+        typer.Option("--large-files", help="Read a file of more than 2,000,000 rows or 20 GB; memory grows with it."),
+    ] = False,
+    examples: Annotated[int, typer.Option(min=0, max=100, help="How many questions to show, drawn at random.")] = 3,
+    seed: Annotated[int, typer.Option(min=0, max=2**63 - 1, help="Another seed draws other examples.")] = 0,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object on standard output.")] = False,
     quiet: Annotated[bool, typer.Option("--quiet", help="No progress and no advice.")] = False,
 ) -> None:
@@ -59,14 +63,16 @@ def data(
     with user_errors(stopped="stopped"):
         if dataset is None:
             return emit_json(_known()) if as_json else _list_known(_known(), quiet)
-        record = _look(dataset, columns or [], on_bad_row, examples, seed, quiet)
+        record = _look(dataset, columns or [], on_bad_row, large_files, examples, seed, listener(quiet))
         if as_json:
             return emit_json(record)
         _show(record)
         _advise(record, quiet)
 
 
-def _look(text: str, columns: list[str], on_bad_row: str, examples: int, seed: int, quiet: bool) -> dict[str, Any]:
+def _look(
+    text: str, columns: list[str], on_bad_row: str, large: bool, examples: int, seed: int, progress: Progress
+) -> dict[str, Any]:
     """Everything that is known of the dataset, as the JSON object shows it."""
     from anchorscope.answers.choose import why_not_asked
     from anchorscope.answers.enough import NEEDED, LabelCounter
@@ -80,16 +86,15 @@ def _look(text: str, columns: list[str], on_bad_row: str, examples: int, seed: i
         if not why_not_asked(question):
             counter.add(question)
 
-    with _status(f"opening {spec.path or spec.name}", quiet) as status:
-        reading = open_dataset(spec, on_bad_row, parse_columns(columns))
-        survey = take_survey(_watched(reading, status), examples, seed, count)
+    reading = open_dataset(spec, on_bad_row, parse_columns(columns), large=large, progress=progress)
+    survey = take_survey(reading, examples, seed, count)
     counted, outlook = asdict(survey), counter.outlook()
     return {
         "dataset": spec.name,
         "path": spec.path,
         "format": reading.format,
         "rows": reading.rows,
-        "bad_rows": len(reading.bad_rows),
+        "bad_rows": reading.bad,
         "bad_row_list": [asdict(bad) for bad in reading.bad_rows[:_LISTED_BAD]],
         **{name: value for name, value in counted.items() if name not in ("read", "examples")},
         "asked": outlook.questions,
@@ -114,21 +119,9 @@ def _spec(text: str) -> "DatasetSpec":
 
 def _exists(text: str) -> bool:
     try:
-        return Path(text).expanduser().exists()
+        return os.path.lexists(Path(text).expanduser())
     except (OSError, RuntimeError):  # too long for a path, or the home of nobody
         return False
-
-
-def _status(text: str, quiet: bool) -> Any:
-    """A line that moves while a large file is read; on a terminal only."""
-    return nullcontext() if quiet or not console.is_terminal else console.status(Text(text))
-
-
-def _watched(questions: Iterable["Question"], status: Any) -> Iterator["Question"]:
-    for number, question in enumerate(questions, start=1):
-        if status is not None and number % _EVERY == 0:
-            status.update(f"{number:,} questions read")
-        yield question
 
 
 def _show(record: Mapping[str, Any]) -> None:
@@ -150,8 +143,8 @@ def _show(record: Mapping[str, Any]) -> None:
         rows += [("", ""), ("for a run", record["outlook"])]
     _print(rows)
     for number, example in enumerate(record["examples"]):
-        typer.echo(f"\n{_plain(example['question'])}" if number else f"\nexamples\n\n{_plain(example['question'])}")
-        typer.echo(f"    {_answers(example['answers'])}")
+        emit_text(f"\n{_plain(example['question'])}" if number else f"\nexamples\n\n{_plain(example['question'])}")
+        emit_text(f"    {_answers(example['answers'])}")
 
 
 def _contents(record: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
@@ -211,7 +204,7 @@ def _list_known(record: Mapping[str, Any], quiet: bool) -> None:
         by_file = f"or {one['name']}=FILE with {one['file']} from {one['where']}"
         rows += [(one["name"], f"{one['rows']:,}", from_hub), ("", "", by_file)]
     _print(rows)
-    typer.echo()
+    emit_text()
     _print([("file", "what it may be; recognised from its content, also gzipped"), *record["files"].items()])
     if not record["hub_library"]:
         say("\nfor datasets from the hub: pip install 'anchorscope[hub]'", quiet)
@@ -225,7 +218,7 @@ def _print(rows: Iterable[tuple[str, ...]]) -> None:
         table.add_row(*(Text(cell, overflow="fold") for cell in row))  # an address must stay whole
     page = Console(file=StringIO(), width=width, color_system=None)
     page.print(table)
-    typer.echo("\n".join(line.rstrip() for line in page.file.getvalue().splitlines()))  # type: ignore[attr-defined]
+    emit_text("\n".join(line.rstrip() for line in page.file.getvalue().splitlines()))  # type: ignore[attr-defined]
 
 
 def _plain(text: str, longest: int = _LONG) -> str:

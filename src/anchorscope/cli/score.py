@@ -10,8 +10,9 @@ from rich.text import Text
 
 from anchorscope.cli.completion import one_of
 from anchorscope.cli.help_texts import OUTPUT, AsJson, Quiet, in_panel
-from anchorscope.cli.terminal import emit_json, harmless, listener, say, user_errors
+from anchorscope.cli.terminal import emit_json, harmless, listener, page, say, user_errors
 from anchorscope.datasets.reading import ON_BAD_ROW
+from anchorscope.recipe import MOST_BATCH_TOKENS
 
 if TYPE_CHECKING:
     from anchorscope.detecting.score import Scored
@@ -60,9 +61,14 @@ def score(
     on_bad_row: Annotated[
         str, _what(help="What a bad row of a file does: fail, or skip and count.", autocompletion=one_of(ON_BAD_ROW))
     ] = "fail",
+    large_files: Annotated[
+        bool, _what("--large-files", help="Read a file of more than 2,000,000 rows or 20 GB; memory grows with it.")
+    ] = False,
     device: Annotated[str, _how(help="auto, cpu, cuda, cuda:N or balanced.")] = "auto",
     dtype: Annotated[str, _how(help="Precision of the model; auto is that of the training.")] = "auto",
-    batch_tokens: Annotated[int | None, _how(min=1, help="Tokens run together; found where not given.")] = None,
+    batch_tokens: Annotated[
+        int | None, _how(min=1, max=MOST_BATCH_TOKENS, help="Tokens run together; found where not given.")
+    ] = None,
     quiet: Quiet = False,
     as_json: AsJson = False,
 ) -> None:
@@ -71,7 +77,8 @@ def score(
     from anchorscope.detecting.score import score as score_all
 
     named = tuple(part for text in columns or () for part in text.split(",") if part)
-    options = ScoreOptions(answer, model, generate, risk, named, on_bad_row, device, dtype, batch_tokens, out)
+    options = ScoreOptions(answer, model, generate, risk, named, on_bad_row, device, dtype, batch_tokens, out,
+                           large_files)  # fmt: skip
     with user_errors(stopped=_STOPPED):
         scored = score_all(detector, what, options, listener(quiet))
     if as_json:
@@ -86,7 +93,7 @@ def score(
 
 def _show(scored: "Scored") -> None:
     """The verdicts first; the common warnings once, below."""
-    from anchorscope.cli.item_page import page, short
+    from anchorscope.cli.item_page import short
 
     n = len(scored.scores)
     common = [text for text, times in Counter(text for one in scored.scores for text in one.warnings).items()

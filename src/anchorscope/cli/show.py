@@ -16,7 +16,7 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
-from anchorscope.cli.terminal import emit_json, harmless, say, user_errors
+from anchorscope.cli.terminal import emit_json, harmless, page, say, user_errors
 from anchorscope.errors import UserError
 
 if TYPE_CHECKING:  # polars and the report are imported when a run is opened: help has to come at once
@@ -126,7 +126,6 @@ def _list(run: "FinishedRun", search: str | None, as_json: bool, quiet: bool) ->
 
 
 def _print_card(run: "FinishedRun") -> None:
-    from anchorscope.cli.item_page import page
     from anchorscope.screen.card_letters import print_card
 
     with page() as console:
@@ -150,7 +149,7 @@ def plain_letters(text: str) -> str:
 
 
 def _print_list(rows: Sequence[dict[str, Any]]) -> None:
-    from anchorscope.cli.item_page import page, short
+    from anchorscope.cli.item_page import short
 
     names = [harmless(f"{row['dataset']}/{row['item_id']}") for row in rows]
     with page(_ONE_LINE_PER_ROW) as console:

@@ -3,21 +3,28 @@
 Results go to standard output, everything else to standard error, so that `anchorscope … --json | jq` always works.
 """
 
+import errno
 import json
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
+from rich.console import Console
+
+from anchorscope.cli.signals import STOPPED, exit_code
 from anchorscope.errors import UserError
 from anchorscope.progress import Progress, Silent
 from anchorscope.screen.messages import console as console
 from anchorscope.screen.messages import duration as duration
+from anchorscope.screen.messages import encodable
 from anchorscope.screen.messages import harmless as harmless
 from anchorscope.screen.messages import say as say
 from anchorscope.screen.terminal_progress import TerminalProgress, clear_screen
+from anchorscope.system_errors import STANDARD_OUTPUT, fault_in_words, system_fault
 
-STOPPED = "stopped; the same command goes on where it stopped"
+_IN_A_PIPE = 100  # columns: a pipe has no width of its own
+_NOBODY_READS = 141  # what a shell says of a command whose reader (head, less) has gone: 128 + SIGPIPE
 
 
 def emit_json(record: Mapping[str, Any]) -> None:
@@ -27,6 +34,22 @@ def emit_json(record: Mapping[str, Any]) -> None:
     sys.stdout.flush()
 
 
+def emit_text(text: str = "") -> None:
+    """A result for people, on standard output, in the letters that it has."""
+    # typer.echo would write UTF-8 to a terminal that says that it knows ASCII only.
+    sys.stdout.write(encodable(text, sys.stdout.encoding or "utf-8") + "\n")
+
+
+@contextmanager
+def page(pipe_width: int | None = None) -> Iterator[Console]:
+    """Standard output, as wide as the terminal is; no text is read as markup, and no line ends in blanks."""
+    width = None if sys.stdout.isatty() else pipe_width or _IN_A_PIPE
+    console = Console(width=width, markup=False, highlight=False, emoji=False)
+    with console.capture() as written:
+        yield console
+    emit_text("\n".join(line.rstrip() for line in written.get().splitlines()))
+
+
 def listener(quiet: bool) -> Progress:
     """What a command passes to its long steps."""
     return Silent() if quiet else TerminalProgress()
@@ -34,7 +57,10 @@ def listener(quiet: bool) -> Progress:
 
 @contextmanager
 def user_errors(stopped: str = STOPPED) -> Iterator[None]:
-    """A mistake of the user becomes one line and exit code 2, Ctrl-C one line and 130; our own mistakes pass."""
+    """A mistake of the user becomes one line and exit code 2, a signal one line and its code; our own mistakes pass.
+
+    A fault of the machine, such as a full disk, is told like a mistake of the user.
+    """
     try:
         try:
             yield
@@ -43,6 +69,16 @@ def user_errors(stopped: str = STOPPED) -> Iterator[None]:
     except UserError as error:
         say("error: " + " ".join(str(error).split()))
         raise SystemExit(2) from None
-    except KeyboardInterrupt:
+    except KeyboardInterrupt as stop:
         say(stopped)
-        raise SystemExit(130) from None
+        raise SystemExit(exit_code(stop)) from None
+    except Exception as error:
+        fault = system_fault(error)
+        if fault is None:
+            raise
+        of_output = fault.filename == STANDARD_OUTPUT
+        if of_output and fault.errno == errno.EPIPE:
+            raise SystemExit(_NOBODY_READS) from None
+        then = "" if of_output else stopped.partition("; ")[2]
+        say(f"error: {fault_in_words(fault)}" + (f" {then[0].upper()}{then[1:]}." if then else ""))
+        raise SystemExit(2) from None

@@ -8,7 +8,7 @@ from anchorscope.cli.completion import several_of
 from anchorscope.cli.help_texts import OUTPUT, AsJson, Quiet, in_panel
 from anchorscope.cli.terminal import emit_json, listener, say
 from anchorscope.errors import UserError
-from anchorscope.recipe import named_folder
+from anchorscope.recipe import LARGEST_SEED, MOST_RESAMPLES, named_folder, shortened
 
 EXAMPLES = (
     ("everything, into runs/validate", "anchorscope validate"),
@@ -19,12 +19,13 @@ _what, _stats, _running = in_panel("What is planted and rated"), in_panel("Stati
 _output = in_panel(OUTPUT)
 _SHARES = "question-true=0.2,question-false=0.2,answer-true=0.2,answer-false=0.2,both-true=0.1,both-false=0.1"
 
+_MOST = 100_000  # items of a world, which are all in memory with their states
 _FEWEST = 120  # items of a world: every half, fold and inner fold needs true and false ones of every relation
 
 
 def validate(
     out: Annotated[str, _output(help="The folder for the run, the tables and the page.")] = "runs/validate",
-    items: Annotated[int, _what(help="Planted items.", min=120)] = 1200,
+    items: Annotated[int, _what(help="Planted items.", min=120, max=1_000_000)] = 1200,
     shares: Annotated[
         str | None, _what(help=f"Shares of the six kinds of items; they add up to 1. Default: {_SHARES}.")
     ] = None,
@@ -33,14 +34,14 @@ def validate(
         _what(help=f"Which experiments to rate: names with commas, or all: {', '.join(RATED)}.",
               autocompletion=several_of((*RATED, "all"))),
     ] = "all",
-    seed: Annotated[int, _stats(help="Seed of the items and of every draw.", min=0)] = 0,
-    bootstrap: Annotated[int, _stats(help="Resamples behind every interval.", min=100)] = 2000,
+    seed: Annotated[int, _stats(help="Seed of the items and of every draw.", min=0, max=LARGEST_SEED)] = 0,
+    bootstrap: Annotated[int, _stats(help="Resamples behind every interval.", min=100, max=MOST_RESAMPLES)] = 2000,
     worlds: Annotated[str, _what(help="Which harder worlds: names with commas, or all.")] = "all",
     world_items: Annotated[
         str, _what(help="Numbers of items in the harder worlds, with commas.")
     ] = "300,1000,3000",
     replicas: Annotated[
-        int | None, _what(help="Replicas of every world. Default: a few (12 of 1000 items).", min=1)
+        int | None, _what(help="Replicas of every world. Default: a few (12 of 1000 items).", min=1, max=10_000)
     ] = None,
     device: Annotated[str, _running(help="auto, cpu, cuda or cuda:N.")] = "auto",
     fresh: Annotated[
@@ -88,9 +89,10 @@ def _read_worlds(text: str, known: tuple[str, ...]) -> tuple[str, ...]:
 def _read_sizes(text: str) -> tuple[int, ...]:
     """Numbers with commas, in rising order."""
     found = [part.strip() for part in text.split(",") if part.strip()]
-    if not found or not all(part.isdecimal() and int(part) >= _FEWEST for part in found):
+    if not found or not all(part.isdecimal() and len(part) < 10 and _FEWEST <= int(part) <= _MOST for part in found):
         raise UserError(
-            f"World items {text!r}: allowed are whole numbers of {_FEWEST} or more, with commas, as in 300,1000,3000."
+            f"World items {shortened(text)}: allowed are whole numbers from {_FEWEST} to {_MOST:,}, with commas, as in "
+            f"300,1000,3000."
         )
     return tuple(sorted({int(part) for part in found}))
 

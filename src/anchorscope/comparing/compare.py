@@ -6,6 +6,7 @@ and renamed, so that it is there whole or not at all.
 
 import contextlib
 import json
+import os
 import shlex
 from collections.abc import Sequence
 from functools import cached_property
@@ -24,6 +25,7 @@ from anchorscope.progress import Progress, Silent
 from anchorscope.report.assignment_rules import RULES
 from anchorscope.report.comparison.compared import Compared, Flag, chart_rows
 from anchorscope.report.comparison.comparison_page import write_comparison
+from anchorscope.system_errors import told_to_callers
 
 _WITH_PATHS = {"model", "datasets", "columns"}
 """Options that may say where files lie on somebody's machine; name and fingerprint say enough."""
@@ -42,15 +44,17 @@ class Comparison:
     @cached_property
     def curves(self) -> pl.DataFrame:
         """Mean ΔP per layer of all runs; `run` tells them apart."""
-        return pl.read_csv(self.path / "curves.csv", infer_schema_length=None)
+        return pl.read_csv(_FOLDER.place(self.path, self.manifest, "curves.csv"), infer_schema_length=None)
 
     @cached_property
     def observations(self) -> list[dict[str, Any]]:
         """The readings across models, each run's own main readings, and claims where they were asked for."""
-        found: list[dict[str, Any]] = json.loads((self.path / "observations.json").read_text(encoding="utf-8"))
+        place = _FOLDER.place(self.path, self.manifest, "observations.json")
+        found: list[dict[str, Any]] = json.loads(place.read_text(encoding="utf-8"))
         return found
 
 
+@told_to_callers
 def compare(
     runs: Sequence[str | Path | Any],
     *,
@@ -162,8 +166,9 @@ _FOLDER = SealedFolder("comparison", "anchorscope compare", MANIFEST, FILES)
 
 def fresh_folder(out: Path, runs: Sequence[Path]) -> contextlib.AbstractContextManager[Path]:
     """A new folder to write into; when all is done it takes the place of `out`, and of an earlier comparison there."""
-    for run in (one.resolve() for one in runs):
-        if run in out.resolve().parents:  # a run itself holds other things than a comparison, and that is told
+    above = Path(os.path.realpath(out)).parents
+    for run in (Path(os.path.realpath(one)) for one in runs):
+        if run in above:  # a run itself holds other things than a comparison, and that is told
             raise UserError(f"{str(out)!r} lies within the run {str(run)!r}, which is sealed; choose another --out.")
     return _FOLDER.fresh(out)
 

@@ -54,6 +54,7 @@ OPTIONS: dict[str, Rule] = {
     "prompt": _refuse("the question was put in another way"),
     "yes_no": _flag("yes/no questions are in one run and not in the other"),
     "on_bad_row": _ignore("what it leaves out shows in the questions, which are compared"),
+    "large_files": _ignore("it says what may be read, not what is measured"),
     "seed": _flag("questions, folds and resamples were drawn anew"),
     "device": _ignore("what it changes is the precision, which is compared"),
     "dtype": _flag("the model computed in another precision"),

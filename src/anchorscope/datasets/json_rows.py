@@ -8,11 +8,12 @@ every value need memory quadratic in that depth.)
 import json
 import re
 from collections.abc import Iterator
-from pathlib import Path
 from typing import BinaryIO
 
-from anchorscope.datasets.file_bytes import BOM, Lines
-from anchorscope.datasets.raw_rows import ROW_LIMIT, TOO_LONG, Row, Unusable, shown
+from anchorscope.datasets.limits import ROW_BYTES, ROW_VALUES
+from anchorscope.datasets.lines import BOM, Lines
+from anchorscope.datasets.question_file import QuestionFile
+from anchorscope.datasets.raw_rows import TOO_LONG, Row, Unusable, refuse_many_values, shown
 from anchorscope.errors import UserError
 
 _BESIDES = rb'(?:\s*"(?:Domain|VerifiedEval|Version)"\s*:\s*(?:"[^"\\]*"|[\w.+-]+)\s*,)*+'
@@ -21,12 +22,15 @@ LIST_START = re.compile(rb"\s*(?:\{" + _BESIDES + rb'\s*"Data"\s*:\s*)?\[(?=\s*(
 _OUTSIDE = re.compile(rb'["\[\]{},]')
 _INSIDE = re.compile(rb'["\\]')
 _CHUNK = 1 << 18
+_decode = json.JSONDecoder().decode  # `json.loads` without its look at every argument
 
 
-def _parsed(raw: bytes) -> dict[str, object]:
+def parsed(raw: bytes) -> dict[str, object]:
     """One JSON object."""
+    if len(raw) > ROW_VALUES:
+        refuse_many_values(raw)
     try:
-        value = json.loads(raw.decode("utf-8"))
+        value = _decode(raw.decode("utf-8"))
     except UnicodeDecodeError as error:
         byte = f"byte 0x{raw[error.start]:02x} at column {error.start + 1}"
         raise Unusable(f"not UTF-8: {byte}; save the file as UTF-8") from None
@@ -45,20 +49,20 @@ def _is_beginning(raw: bytes, bad: Unusable) -> bool:
     return isinstance(error, json.JSONDecodeError) and (not raw.endswith(b"}") or error.pos >= len(error.doc))
 
 
-def line_rows(file: BinaryIO, path: Path) -> Iterator[tuple[int, Row]]:
+def line_rows(file: QuestionFile) -> Iterator[tuple[int, Row]]:
     """Line number and content of every JSON line."""
-    lines, raw = Lines(file), b""
+    lines, raw = Lines(file.stream(), file.name), b""
     while True:
         try:
             raw = next(lines).strip()
             if raw:
-                yield lines.number, _parsed(raw)
+                yield lines.number, parsed(raw)
         except StopIteration:
             return
         except Unusable as bad:
             if not lines.whole and _is_beginning(raw, bad):
                 seen = f"its last line, {lines.number}, is {shown(raw)}"
-                raise UserError(f"{path} is cut off in the middle: {seen}. Fetch it again.") from None
+                raise UserError(f"{file.name} is cut off in the middle: {seen}. Fetch it again.") from None
             yield lines.number, bad
 
 
@@ -76,7 +80,7 @@ class _Entries:
 
     def _more(self) -> bool:
         """Reads on; False at the end of the file."""
-        if len(self._buffer) - self._start > ROW_LIMIT:
+        if len(self._buffer) - self._start > ROW_BYTES:
             self._dropped += len(self._buffer) - self._start
             self._start = len(self._buffer)
         chunk = self._file.read(_CHUNK)
@@ -118,7 +122,7 @@ class _Entries:
                 self._depth -= 1
             elif mark in (b"", b"]") or (mark == b"," and not self._depth):
                 size = self._dropped + self._at - len(mark) - self._start
-                entry = self._buffer[self._start : self._at - len(mark)].strip() if size <= ROW_LIMIT else None
+                entry = self._buffer[self._start : self._at - len(mark)].strip() if size <= ROW_BYTES else None
                 self._start, self._dropped = self._at, 0
                 return entry, mark
 
@@ -130,9 +134,9 @@ class _Entries:
         return left.strip()
 
 
-def list_rows(file: BinaryIO, path: Path) -> Iterator[tuple[int, Row]]:
+def list_rows(file: QuestionFile) -> Iterator[tuple[int, Row]]:
     """Number and content of every entry of a JSON list."""
-    entries = _Entries(file)
+    entries = _Entries(file.stream())
     has_outer_object = entries.begin()
     number, mark = 0, b","
     while mark == b",":
@@ -140,7 +144,7 @@ def list_rows(file: BinaryIO, path: Path) -> Iterator[tuple[int, Row]]:
         if not mark:
             seen = shown((entry or b"")[:60])
             raise UserError(
-                f"{path} is cut off in the middle, in entry {number + 1} of its list: {seen}. Fetch it again."
+                f"{file.name} is cut off in the middle, in entry {number + 1} of its list: {seen}. Fetch it again."
             )
         if entry == b"" and mark == b"]" and not number:
             break  # an empty list
@@ -148,9 +152,9 @@ def list_rows(file: BinaryIO, path: Path) -> Iterator[tuple[int, Row]]:
         try:
             if entry is None:
                 raise Unusable(TOO_LONG)
-            yield number, _parsed(entry)
+            yield number, parsed(entry)
         except Unusable as bad:
             yield number, bad
     rest = entries.rest()
     if not rest.endswith(b"}") if has_outer_object else rest:
-        raise UserError(f"{path} does not end as a JSON list does, but with {shown(rest[-60:])}. Fetch it again.")
+        raise UserError(f"{file.name} does not end as a JSON list does, but with {shown(rest[-60:])}. Fetch it again.")

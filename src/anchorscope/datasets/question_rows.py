@@ -9,6 +9,7 @@ import math
 import re
 from collections.abc import Mapping, Sequence
 
+from anchorscope.datasets.limits import ANSWERS, MARKS, NAME_LETTERS, TEXT_LETTERS
 from anchorscope.datasets.question import Question
 from anchorscope.datasets.raw_rows import KNOWN, Unusable, list_from_text, shown
 
@@ -16,11 +17,14 @@ _TRUTH = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0"
 # Also a list without its end, so that no cut is taken for a text.
 _LIST = re.compile(r"""\[(\s*(["']|\Z)|.*\]\Z)""", re.DOTALL)
 _SINGLE = (str, int, float)
+_LEAST, _MOST = -(2**63), 2**64 - 1  # whole numbers that tables can store
 _MEANT = frozenset((*KNOWN, "answer"))
 
 
-def _clean(value: str, name: str) -> str:
-    """The string itself, if it can be tokenised and stored."""
+def _clean(value: str, name: str, most: int | None = None) -> str:
+    """The string itself, if it can be tokenised and stored, and has at most so many letters."""
+    if most is not None and len(value) > most:
+        raise Unusable(f"{name} has {len(value):,} letters; at most {most:,} are read")
     if "\0" in value:
         raise Unusable(f"{name} holds a NUL byte")
     if not value.isascii():
@@ -37,14 +41,14 @@ def _byte(character: str) -> str:
     return f" (byte 0x{code:02x}); save the file as UTF-8" if 0x80 <= code <= 0xFF else ""
 
 
-def _optional(row: Mapping[str, object], name: str) -> str | None:
+def _optional(row: Mapping[str, object], name: str, most: int = NAME_LETTERS) -> str | None:
     """A string column that may be absent or empty."""
     value = row.get(name)
     if value is None:
         return None
     if not isinstance(value, str):
         raise Unusable(f"{name} must be a string, not {shown(value)}")
-    return _clean(value, name).strip() or None
+    return _clean(value, name, most).strip() or None
 
 
 def _list(value: object, name: str) -> list[object]:
@@ -63,22 +67,45 @@ def _list(value: object, name: str) -> list[object]:
     return value
 
 
-def _strings(row: Mapping[str, object], name: str) -> list[str]:
+def _strings(
+    row: Mapping[str, object], name: str, most: int = ANSWERS, letters: int = TEXT_LETTERS
+) -> list[str]:
     """A column with several strings, each of them once."""
     found: dict[str, None] = {}
-    for entry in _list(row.get(name), name):
+    value = row.get(name)
+    if value is None:
+        return []
+    entries = _list(value, name)
+    if len(entries) > most:
+        raise _too_many(entries, name, most)
+    for entry in entries:
         if not isinstance(entry, str):
             raise Unusable(f"{name} must hold strings only, not {shown(entry)}")
         if not entry.strip():
             raise Unusable(f"{name} holds an empty string")
-        found[_clean(entry, name).strip()] = None
+        found[_clean(entry, name, letters).strip()] = None
     return list(found)
+
+
+def _marks(value: object) -> list[object]:
+    """What `exact_question` holds."""
+    marked = _list(value, "exact_question")
+    if len(marked) > MARKS:
+        raise _too_many(marked, "exact_question", MARKS)
+    return marked
+
+
+def _too_many(entries: list[object], name: str, most: int) -> Unusable:
+    """The reason for a column with too many values."""
+    return Unusable(f"{name} has {len(entries):,} entries; at most {most:,} are read")
 
 
 def _item_id(row: Mapping[str, object], number: int) -> str:
     """The row's own id, or its number."""
     value = row.get("id")
     if isinstance(value, int) and not isinstance(value, bool):
+        if not _LEAST <= value <= _MOST:
+            raise Unusable("id is a number beyond 64 bits")
         return str(value)
     if value is not None and not isinstance(value, str):
         raise Unusable(f"id must be a string or a whole number, not {shown(value)}")
@@ -109,13 +136,15 @@ def _metadata(row: Mapping[str, object]) -> dict[str, str | int | float | bool |
                 _clean(value, shown(name))
         elif isinstance(value, float) and not math.isfinite(value):
             raise Unusable(f"{shown(name)} is no finite number")
+        elif isinstance(value, int) and not _LEAST <= value <= _MOST:
+            raise Unusable(f"{shown(name)} is a number beyond 64 bits")
         kept[_clean(name, "a column's name")] = value
     return kept
 
 
 def question_from_row(row: Mapping[str, object], dataset: str, number: int, graded: bool = True) -> Question:
     """One row as a question; `number` is its id where it has none. Where nothing is graded, answers may be missing."""
-    written = _optional(row, "question")
+    written = _optional(row, "question", TEXT_LETTERS)
     if written is None:
         state = "absent" if row.get("question") is None else "empty"
         raise Unusable(f"the question is {state}; columns: {shown([*row])}")
@@ -125,7 +154,9 @@ def question_from_row(row: Mapping[str, object], dataset: str, number: int, grad
     model_answer = row.get("model_answer")
     if model_answer is not None and not isinstance(model_answer, str):
         raise Unusable(f"model_answer must be a string, not {shown(model_answer)}")
-    marked = _list(row.get("exact_question"), "exact_question")
+    if model_answer is not None:
+        _clean(model_answer, "model_answer", TEXT_LETTERS)
+    marked = _marks(row["exact_question"]) if row.get("exact_question") is not None else []
     return Question(
         dataset=dataset,
         item_id=_item_id(row, number),
@@ -133,9 +164,9 @@ def question_from_row(row: Mapping[str, object], dataset: str, number: int, grad
         answers=answers,
         subject=_optional(row, "subject"),
         relation=_optional(row, "relation"),
-        property_words=tuple(_strings(row, "property_words")),
+        property_words=tuple(_strings(row, "property_words", MARKS, NAME_LETTERS)),
         exact_spans=spans_of(str(row["question"]), marked) if marked else (),
-        model_answer=None if model_answer is None else _clean(model_answer, "model_answer"),
+        model_answer=model_answer,
         truthful=_truthful(row),
         metadata=_metadata(row),
     )

@@ -12,11 +12,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
+from anchorscope.datasets.limits import COLUMNS, NAME_LETTERS, ROW_BYTES, ROW_VALUES
 from anchorscope.errors import UserError, unknown
 
-ROW_LIMIT = 10_000_000
-"""Bytes that one row may have: a question with all its context is far smaller, a file without line ends far larger."""
-TOO_LONG = f"longer than {ROW_LIMIT // 1_000_000} MB; no question is, so line ends or quotes may be missing"
+TOO_LONG = f"longer than {ROW_BYTES // 1_000_000} MB; no question is, so line ends or quotes may be missing"
+"""What is wrong with a row that has no end."""
 
 
 class Unusable(Exception):
@@ -46,6 +46,27 @@ def shown(value: object) -> str:
     return text if len(text) <= 80 else text[:77] + "..."
 
 
+def refuse_many_values(text: str | bytes) -> None:
+    """Refuses a JSON text whose values would take far more memory than their letters."""
+    raw = text.encode(errors="replace") if isinstance(text, str) else text
+    if raw.count(b",") + raw.count(b"[") + raw.count(b"{") > ROW_VALUES:
+        raise Unusable(f"more than {ROW_VALUES:,} values: {shown(text[:100])}")
+
+
+def with_few_columns(row: Row) -> Row:
+    """The row, or what is wrong with its columns."""
+    if isinstance(row, Unusable):
+        return row
+    if len("".join(row)) <= NAME_LETTERS:  # as always; one join is the quickest look at all names
+        return row
+    if len(row) > COLUMNS:
+        return Unusable(f"{len(row):,} columns; at most {COLUMNS:,} are read")
+    longest = max(row, key=len)
+    if len(longest) > NAME_LETTERS:
+        return Unusable(f"a column's name has {len(longest):,} letters; at most {NAME_LETTERS:,} are read")
+    return row
+
+
 _STRING = r"""(?:'(?:[^'\\]|\\.)*+'|"(?:[^"\\]|\\.)*+")"""
 _STRINGS = re.compile(_STRING, re.DOTALL)
 _PYTHON_LIST = re.compile(rf"\[\s*(?:{_STRING}\s*(?:,\s*{_STRING}\s*)*+,?\s*)?\]", re.DOTALL)
@@ -53,6 +74,8 @@ _PYTHON_LIST = re.compile(rf"\[\s*(?:{_STRING}\s*(?:,\s*{_STRING}\s*)*+,?\s*)?\]
 
 def list_from_text(text: str) -> object:
     """What the text says as JSON, or the strings of a Python list of nothing but strings; None if it is neither."""
+    if len(text) > ROW_VALUES:
+        refuse_many_values(text)
     try:
         return json.loads(text)
     except (ValueError, RecursionError):

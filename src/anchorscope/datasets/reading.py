@@ -1,16 +1,24 @@
 """A dataset as a stream: questions come one at a time, and what could not be used is remembered with its reason.
 
-Nothing here holds the file: a million rows are read in the memory of a few, plus 8 bytes or so for every id.
+Nothing here holds the file: a million rows are read in the memory of a few, plus a number for every id.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import chain, islice
 
 from anchorscope.datasets.formats import PLAIN, UNGRADED, Format, recognise
+from anchorscope.datasets.limits import (
+    ALLOW_LARGE,
+    BAD_ROWS_TOGETHER,
+    KEPT_BAD_ROWS,
+    RECOGNISED_BY,
+    USUAL,
+    FileLimits,
+)  # fmt: skip
 from anchorscope.datasets.question import Question
 from anchorscope.datasets.question_rows import question_from_row
-from anchorscope.datasets.raw_rows import BadRow, Row, Unusable, check_present, mapped, shown
+from anchorscope.datasets.raw_rows import BadRow, Row, Unusable, check_present, mapped, shown, with_few_columns
 from anchorscope.datasets.text import small_hash
 from anchorscope.errors import UserError, unknown
 
@@ -22,13 +30,16 @@ _USABLE_ROWS, _ROWS = 10, 1000  # how many are looked at to recognise the format
 class Reading:
     """The questions of a dataset, to be gone through once."""
 
-    def __init__(self, kind: str, found: Iterator[Question | BadRow]) -> None:
+    def __init__(self, kind: str, found: Iterator[Question | BadRow], limits: FileLimits = USUAL) -> None:
         self.format = kind
         """What the file is, in words: "PopQA, TSV"."""
         self.rows = 0
         """Rows met so far, the bad ones included; blank lines and the header not."""
+        self.bad = 0
+        """How many of them could not be used."""
         self.bad_rows: list[BadRow] = []
-        """Rows met so far that could not be used."""
+        """The first of these, with their reasons."""
+        self.limits = limits
         self._found: Iterator[Question | BadRow] | None = found
 
     def __iter__(self) -> Iterator[Question]:
@@ -38,7 +49,9 @@ class Reading:
         for one in found:
             self.rows += 1
             if isinstance(one, BadRow):
-                self.bad_rows.append(one)
+                self.bad += 1
+                if self.bad <= KEPT_BAD_ROWS:
+                    self.bad_rows.append(one)
             else:
                 yield one
 
@@ -55,6 +68,13 @@ class Source:
     """What a row's number counts: "line", "entry" or "row"."""
     rows: Iterator[tuple[int, Row]]
     """Number and content of every row."""
+    limits: FileLimits = USUAL
+    good_row: Callable[[], None] = lambda: None
+    """Is told when a row could be used."""
+    bytes_so_far: Callable[[], int] = lambda: 0
+    """How much was read for the rows so far."""
+    close: Callable[[], None] = lambda: None
+    """Lets go of where they come from."""
 
 
 def read_source(
@@ -70,17 +90,18 @@ def read_source(
     first = _first_rows(source)
     form = _format(source, first, skip, columns, graded)
     found = _questions(source, chain(first, source.rows), form, dataset, skip, columns, graded)
-    return Reading(f"{form.name}, {source.container}", found)
+    return Reading(f"{form.name}, {source.container}", _closing(source, found), source.limits)
 
 
 def _first_rows(source: Source) -> list[tuple[int, Row]]:
     """Rows enough to recognise the format."""
     first: list[tuple[int, Row]] = []
     usable = 0
-    for line, row in islice(source.rows, _ROWS):
+    for line, found in islice(source.rows, _ROWS):
+        row = with_few_columns(found)
         first.append((line, row))
         usable += not isinstance(row, Unusable)
-        if usable == _USABLE_ROWS:
+        if usable == _USABLE_ROWS or source.bytes_so_far() > RECOGNISED_BY:
             break
     return first
 
@@ -124,6 +145,14 @@ def _failure(source: Source, line: int, bad: Unusable, skip: bool) -> UserError:
     return UserError(f"{source.name}, {source.place} {line}: {bad}. {then}")
 
 
+def _closing(source: Source, found: Iterator[Question | BadRow]) -> Iterator[Question | BadRow]:
+    """What is found; the source is let go of at once, also after an error."""
+    try:
+        yield from found
+    finally:
+        source.close()
+
+
 def _questions(
     source: Source,
     rows: Iterator[tuple[int, Row]],
@@ -135,8 +164,12 @@ def _questions(
 ) -> Iterator[Question | BadRow]:
     """Every row as a question, or, if they are skipped, as a bad row."""
     ids: set[int] = set()
-    for number, (line, row) in enumerate(rows, start=1):
+    bad_together, most, good_row = 0, source.limits.rows, source.good_row
+    for number, (line, found) in enumerate(rows, start=1):
+        if number > most:
+            raise UserError(f"{source.name} has more than {most:,} rows. {ALLOW_LARGE}.")
         try:
+            row = with_few_columns(found)
             if isinstance(row, Unusable):
                 raise row
             translated = form.translate(mapped(row, columns) if columns else row)
@@ -144,8 +177,16 @@ def _questions(
         except Unusable as bad:
             if not skip:
                 raise _failure(source, line, bad, skip) from None
+            bad_together += 1
+            if bad_together > BAD_ROWS_TOGETHER:
+                raise UserError(
+                    f"{source.name} has {BAD_ROWS_TOGETHER:,} bad rows together, the last at {source.place} {line}: "
+                    f"{bad}. Name the right file, or mend it."
+                ) from None
             yield BadRow(line, str(bad))
             continue
+        bad_together = 0
+        good_row()
         yield question
 
 

@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from anchorscope.datasets.question import Question, asks_yes_no
-from anchorscope.datasets.text import question_key, small_hash, words
+from anchorscope.datasets.text import small_hash, words, words_once
 
 KINDS = ("name", "number", "date", "yes/no", "other")
 """Every kind of answer."""
@@ -152,14 +152,14 @@ class _Tally:
 
     def add(self, question: Question) -> None:
         self.read += 1
-        digest = small_hash(question_key(question.question))
+        spoken = words_once(question.question)
+        digest = small_hash(" ".join(spoken) or question.question)
         if digest in self.seen:
             return
         self.seen.add(digest)
         self._draw(question)
         if self.each is not None:
             self.each(question)
-        spoken = words(question.question)
         self.wordless += not spoken
         self.word_counts[len(question.question.split())] += 1
         self.answers += len(question.answers)

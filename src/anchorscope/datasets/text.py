@@ -169,10 +169,13 @@ def words_once(text: str) -> tuple[str, ...]:
     return without_articles(found)
 
 
-@lru_cache(maxsize=1 << 18)  # an alias is looked up once per question that accepts it, and again for its span
+_kept_words = lru_cache(maxsize=1 << 18)(words_once)  # an alias is looked up once per question that accepts it
+_LONGEST_KEPT = 48  # letters: longer texts seldom come again, and a quarter of a million of them would fill the memory
+
+
 def word_tuple(text: str) -> tuple[str, ...]:
-    """`words`, kept: 100,000 aliases cost some tens of megabytes."""
-    return words_once(text)
+    """`words`, kept where they are few: 100,000 aliases cost some tens of megabytes."""
+    return _kept_words(text) if len(text) <= _LONGEST_KEPT else words_once(text)
 
 
 def words(text: str) -> list[str]:

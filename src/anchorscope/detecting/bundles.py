@@ -83,8 +83,9 @@ def setting(source: RunDataset) -> DetectorSetting:
             f"The run {str(source.run.path)!r} did not write down its prompt: it was made by an older version. Run the "
             f"same command again into the same folder (only what is new is done)."
         )
+    model = {name: value for name, value in manifest["model"].items() if name != "files"}  # the fingerprint says enough
     return DetectorSetting.of(
-        ModelIdentity(**manifest["model"]), Template(**manifest["template"]), recipe.position, edges=recipe.edges,
+        ModelIdentity(**model), Template(**manifest["template"]), recipe.position, edges=recipe.edges,
         exact_tokens=recipe.exact_tokens, max_new_tokens=recipe.max_new_tokens,
     )  # fmt: skip
 

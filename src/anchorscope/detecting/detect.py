@@ -6,7 +6,7 @@ Nothing is run through a model: everything comes from what the runs kept. The fo
 import shlex
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -24,6 +24,7 @@ from anchorscope.detectors.evaluation import Dataset, Plan, TrainedOn, pooled
 from anchorscope.errors import UserError, unknown
 from anchorscope.models.loading import checked_device, choose_device
 from anchorscope.progress import Progress, Silent
+from anchorscope.recipe import LARGEST_SEED, MOST_RESAMPLES, shortened
 from anchorscope.report.detection.context import DatasetFacts, DetectionContext
 from anchorscope.report.detection.detection_page import write_detection_report
 from anchorscope.schema import (
@@ -33,6 +34,7 @@ from anchorscope.schema import (
     DETECTOR_DIFFERENCE_SCHEMA,
     DETECTOR_SCHEMA,
 )
+from anchorscope.system_errors import told_to_callers
 
 MANIFEST = "detection.json"
 BUNDLES = ("confidence", "probe", "probe+confidence", "counterfactual", "anchor")
@@ -77,10 +79,12 @@ class DetectOptions:
                 )
         if self.fit_only and self.bundles == ():
             raise UserError("With --fit-only detectors are saved and nothing else is done; name some with --bundles.")
-        for name, value, least in (("folds", self.folds, 2), ("seeds", self.seeds, 1), ("tosses", self.tosses, 0),
-                                   ("resamples", self.resamples, 100)):  # fmt: skip
-            if value < least:
-                raise UserError(f"--{name} is {value}; at least {least} is needed.")
+        for name, least, most in (("folds", 2, 100), ("seeds", 1, 1_000), ("tosses", 0, 10_000),
+                                  ("resamples", 100, MOST_RESAMPLES), ("seed", 0, LARGEST_SEED)):  # fmt: skip
+            value = getattr(self, name)
+            if not least <= value <= most:
+                found = f"at least {least} is needed" if value < least else f"at most {most:,} is allowed"
+                raise UserError(f"--{name} is {shortened(value)}; {found}.")
         for risk in self.risks:
             if not 0 < risk < 1:
                 raise UserError(f"--risk is {risk:g}; it is a share of the accepted answers, between 0 and 1.")
@@ -107,12 +111,13 @@ class Detection:
         return self._table("differences", DETECTOR_DIFFERENCE_SCHEMA)
 
     def _table(self, name: str, schema: dict[str, pl.DataType]) -> pl.DataFrame:
-        place = self.path / f"{name}.csv"
-        if not place.is_file():
-            raise UserError(f"{str(self.path)!r} has no {name}.csv: detectors were fitted and not compared (fit only).")
-        return pl.read_csv(place, schema=schema)
+        file = f"{name}.csv"
+        if file not in self.manifest["sha256"]:
+            raise UserError(f"{str(self.path)!r} has no {file}: detectors were fitted and not compared (fit only).")
+        return pl.read_csv(_FOLDER.place(self.path, self.manifest, file), schema=schema)
 
 
+@told_to_callers
 def detect(
     runs: Sequence[str | Path | Any], *, out: str | Path, progress: Progress | None = None, **options: Any
 ) -> Detection:
@@ -139,11 +144,25 @@ def detect(
             write_detection_report(folder, job.context(paths, place, saved, time.monotonic() - began))
         _FOLDER.seal(folder, {
             "version": DETECTION_VERSION, "model": job.model, "runs": [path.name for path in paths],
+            "command": _command(paths, place, chosen),
             "trained_on": [one.name for one in job.trainable], "bundles": sorted(saved),
             "choices": job.choices, "left_out": dict(job.left_out), "warnings": list(job.warnings),
             "seconds": round(time.monotonic() - began, 1),
         })  # fmt: skip
     return Detection(place)
+
+
+def _command(paths: Sequence[Path], out: Path, options: DetectOptions) -> str:
+    """What repeats it: every option that was set, and the folders by their names, which say nothing of the machine."""
+    told = ["anchorscope", "detect", *(path.name for path in paths), "--out", out.name]
+    for one in fields(options):
+        value, name = getattr(options, one.name), {"risks": "risk"}.get(one.name, one.name.replace("_", "-"))
+        if value == one.default:
+            continue
+        told.append(f"--{name}")
+        if value is not True:
+            told.append(",".join(map(str, value)) if isinstance(value, tuple) else str(value))
+    return shlex.join(told)
 
 
 def _write(folder: Path, tables: Tables) -> None:
@@ -270,7 +289,7 @@ class _Job:
                          all(one.data is not two for two in self.trainable))
             for one in self.sources
         )  # fmt: skip
-        command = shlex.join(["anchorscope", "detect", *(path.name for path in paths), "--out", out.name])
+        command = _command(paths, out, self.options)
         return DetectionContext(
             self.model, tuple(path.name for path in paths), facts,
             tuple(range(self.plan.seed, self.plan.seed + self.plan.seeds)), seconds, command, saved,

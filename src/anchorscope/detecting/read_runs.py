@@ -13,7 +13,7 @@ import polars as pl
 import torch
 
 from anchorscope.artefacts.finished import FinishedRun, open_finished
-from anchorscope.artefacts.kept_states import place_of, read_header, read_layer
+from anchorscope.artefacts.kept_states import features_place, place_of, read_header, read_layer
 from anchorscope.datasets.text import normalise, question_key, words
 from anchorscope.detectors.evaluation import Dataset
 from anchorscope.detectors.features import CLEAN, Features, StateKey
@@ -89,13 +89,12 @@ def _refuse_other_models(runs: Sequence[FinishedRun]) -> None:
 
 def _read(run: FinishedRun, name: str, shown: str, other_prompt: bool) -> RunDataset:
     items = run.parquet("items").filter(pl.col("dataset") == name)
-    place = run.path / place_of(name, CLEAN)
-    if not place.is_file():
+    if place_of(name, CLEAN) not in run.manifest["sha256"]:
         raise UserError(
             f"The run {str(run.path)!r} kept no states of {name!r}; run it again into the same folder with {KEEP} "
             f"(only what is new is done)."
         )
-    ids = [str(one) for one in read_header(place)["item_ids"]]
+    ids = [str(one) for one in read_header(run.place(place_of(name, CLEAN)))["item_ids"]]
     used = items.filter(pl.col("status") == "used").with_columns(pl.col("item_id").cast(pl.String))
     used = pl.DataFrame({"item_id": ids}).join(used, on="item_id", how="left", maintain_order="left")
     labels = used["truthful"].to_numpy().astype(bool)
@@ -136,9 +135,11 @@ def _group_keys(question: str, subject: str | None) -> frozenset[str]:
 def _states(run: FinishedRun, name: str) -> dict[StateKey, torch.Tensor]:
     """Clean states of all sites, and those of every other run at the headline site."""
     found: dict[StateKey, torch.Tensor] = {}
-    for place in sorted((run.path / place_of(name, CLEAN)).parent.glob("*.safetensors")):
-        if " " in place.stem:  # a further draw of a random control
+    for listed in sorted(run.manifest["sha256"]):  # what lies there beside them is none of ours
+        place = run.path / listed
+        if listed != place_of(name, place.stem) or " " in place.stem:  # a further draw of a random control
             continue
+        run.place(listed)
         layers = [int(layer) for layer in read_header(place)["layers"]]
         for site in SITES if place.stem == CLEAN else (run.recipe.site,):
             for layer in layers:
@@ -157,12 +158,10 @@ def _refuse_nan(states: dict[StateKey, torch.Tensor], run: FinishedRun, name: st
 
 def _columns(run: FinishedRun, name: str, used: pl.DataFrame) -> dict[str, np.ndarray]:
     """Plain numbers: those that were kept for detectors, or the two that every run has."""
-    place = run.path / "states" / name / "features.parquet"
-    if place.is_file():
-        kept = used.select("item_id").join(
-            pl.read_parquet(place).with_columns(pl.col("item_id").cast(pl.String)), on="item_id", how="left",
-            maintain_order="left",
-        )  # fmt: skip
+    place = features_place(name)
+    if place in run.manifest["sha256"]:
+        numbers = run.parquet(place.removesuffix(".parquet")).with_columns(pl.col("item_id").cast(pl.String))
+        kept = used.select("item_id").join(numbers, on="item_id", how="left", maintain_order="left")
         found = {column: kept[column].to_numpy().astype(np.float64) for column in kept.columns if column != "item_id"}
     else:
         found = {

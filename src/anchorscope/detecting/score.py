@@ -11,6 +11,7 @@ import polars as pl
 
 from anchorscope.artefacts.durable import make_folder, replacing
 from anchorscope.datasets.catalog import BUILT_IN, WITH_FILE, DatasetSpec, open_dataset, parse_columns, parse_spec
+from anchorscope.datasets.limits import KeptQuestions
 from anchorscope.datasets.question import Question
 from anchorscope.detectors.bundle import read_bundle
 from anchorscope.detectors.detector import Detector, asked
@@ -49,6 +50,8 @@ class ScoreOptions:
     batch_tokens: int | None = None
     out: Path | None = None
     """The file that rows are written to."""
+    large_files: bool = False
+    """Whether the file may be larger than the limits."""
 
 
 @dataclass(frozen=True)
@@ -85,7 +88,7 @@ def score(bundle: Path, what: str, options: ScoreOptions, progress: Progress) ->
     refuse_unknown(trained.needs, trained.setting.n_layers)
     if options.out is not None:
         _refuse_unwritable(options.out)
-    questions, bad_rows = _questions(what, options)
+    questions, bad_rows = _questions(what, options, progress)
     detector = Detector.of(
         trained, options.model, device=options.device, dtype=options.dtype, batch_tokens=options.batch_tokens,
         progress=progress,
@@ -101,7 +104,7 @@ def score(bundle: Path, what: str, options: ScoreOptions, progress: Progress) ->
     return scored
 
 
-def _questions(what: str, options: ScoreOptions) -> tuple[list[Question], int]:
+def _questions(what: str, options: ScoreOptions, progress: Progress) -> tuple[list[Question], int]:
     """The questions that are meant, and how many rows of a file were left out."""
     spec = dataset_of(what)
     if spec is None:
@@ -112,8 +115,15 @@ def _questions(what: str, options: ScoreOptions) -> tuple[list[Question], int]:
         raise UserError(
             f"--answer goes with a single question, and {what!r} is a file; give it a column model_answer instead."
         )
-    reading = open_dataset(spec, options.on_bad_row, parse_columns(options.columns), graded=False)
-    questions = list(reading)
+    reading = open_dataset(
+        spec, options.on_bad_row, parse_columns(options.columns), graded=False, large=options.large_files,
+        progress=progress,
+    )  # fmt: skip
+    kept = KeptQuestions(reading.limits, "Score them in parts, or allow it with --large-files.")
+    questions: list[Question] = []
+    for question in reading:
+        kept.add(question)
+        questions.append(question)
     if not questions:
         raise UserError(f"{what!r} holds no question that can be scored ({reading.rows} rows, all bad).")
     without = [one for one in questions if one.model_answer is None]
@@ -122,7 +132,7 @@ def _questions(what: str, options: ScoreOptions) -> tuple[list[Question], int]:
             f"{len(without):,} of {len(questions):,} questions of {what!r} have no model_answer and none may be "
             f"generated; give the column model_answer, or allow the model to answer with --generate."
         )
-    return questions, len(reading.bad_rows)
+    return questions, reading.bad
 
 
 def dataset_of(what: str) -> DatasetSpec | None:
@@ -130,11 +140,11 @@ def dataset_of(what: str) -> DatasetSpec | None:
     text = what.strip()
     if text in (*BUILT_IN, *WITH_FILE) or text.startswith("file:") or text.split("=")[0] in WITH_FILE:
         return parse_spec(text)
-    path = Path(text).expanduser()
     try:
+        path = Path(text).expanduser()
         is_file = path.exists() and not (path.is_dir() and " " in text)
-    except OSError:  # too long for a path
-        is_file = False
+    except (OSError, RuntimeError):  # too long for a path, or the home of nobody
+        path, is_file = Path(text[-20:]), False
     return parse_spec(f"file:{text}") if text and (is_file or path.suffix.lower() in _READ) else None
 
 

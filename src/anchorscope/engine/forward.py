@@ -61,6 +61,7 @@ def _walk(
     lm: LanguageModel, ids: Tensor, positions: Tensor, attention: BatchAttention, visit: Visit, compiled: bool,
     read: Tensor | None, layers: int,
 ) -> Tensor:  # fmt: skip
+    lm.refuse_unknown_tokens(ids)
     ids, positions = ids.to(lm.device)[None], positions.to(lm.device)[None]
     stream = lm.embed(ids, positions)
     rotary: dict[str, tuple[Tensor, Tensor] | None] = {}

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from anchorscope.errors import unknown
+from anchorscope.errors import UserError, unknown
 from anchorscope.models.model_cache import (
     MANIFEST,
     MEGABYTE,
@@ -58,29 +58,43 @@ def shelf() -> Path:
 def list_converted() -> list[Converted]:
     """All conversions, by name; folders that have no manifest of ours are not looked at."""
     found = []
-    for folder in shelf().iterdir() if shelf().is_dir() else ():
+    for folder in _folders():
         record = None if folder.name.startswith(".") else read_manifest(folder)
         if record is not None and record.get("kind") == _KIND:
-            size = sum(int(one["size"]) for one in record["files"].values())
-            found.append(Converted(str(record["name"]), str(record["source"]["path"]), folder, size))
+            try:
+                size = sum(int(one["size"]) for one in record["files"].values())
+                found.append(Converted(str(record["name"]), str(record["source"]["path"]), folder, size))
+            except (KeyError, TypeError, ValueError):  # not as we write it
+                continue
     return sorted(found, key=lambda one: (one.name, str(one.folder)))
+
+
+def _folders() -> list[Path]:
+    """What lies on the shelf."""
+    try:
+        return list(shelf().iterdir()) if shelf().is_dir() else []
+    except OSError as error:
+        raise UserError(f"Cannot read the model cache {str(shelf())!r} ({error.strerror}).") from error
 
 
 def clear(name: str) -> list[Converted]:
     """Removes one conversion, or `ALL`: the files that its manifest lists, and no other; what was removed."""
     from filelock import FileLock
 
-    known = list_converted()
+    known = [one for one in list_converted() if not one.folder.is_symlink()]  # what a link leads to is somebody's own
     chosen = [one for one in known if name in (ALL, one.name, one.source)]
     if not chosen and name != ALL:
         raise unknown("converted model", name, {one.name: one for one in known} | {ALL: None})
     for one in chosen:
-        with FileLock(shelf() / f".{one.folder.name}.lock"):
-            record = read_manifest(one.folder)
-            for file in (*(record["files"] if record else ()), MANIFEST):  # the manifest last: what is left stays known
-                (one.folder / file).unlink(missing_ok=True)
-            if not any(one.folder.iterdir()):
-                one.folder.rmdir()
+        try:
+            with FileLock(shelf() / f".{one.folder.name}.lock"):
+                record = read_manifest(one.folder)
+                for file in (*(record["files"] if record else ()), MANIFEST):  # the manifest last: it stays known
+                    (one.folder / file).unlink(missing_ok=True)
+                if not any(one.folder.iterdir()):
+                    one.folder.rmdir()
+        except OSError as error:
+            raise UserError(f"Cannot remove {str(one.folder)!r} ({error.strerror or error}).") from error
     return chosen
 
 
@@ -121,7 +135,7 @@ def convert(gguf: Path, progress: Progress | None = None, refuse: Refuse | None 
 
 def _look_up(gguf: Path) -> tuple[Path | None, str | None]:
     """The conversion of a file, and what is wrong with it, if anything is."""
-    if not shelf().is_dir() or not any(shelf().iterdir()):
+    if not _folders():
         return None, None  # nothing to look up: a large file need not be hashed for it
     (digest,) = file_hashes([gguf])
     folder = _target(digest)

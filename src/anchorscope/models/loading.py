@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
-from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
+from transformers import AutoModelForCausalLM
 
 from anchorscope.errors import UserError, unknown
 from anchorscope.models import shapes
@@ -17,10 +16,11 @@ from anchorscope.models.context import context_length
 from anchorscope.models.converted import convert
 from anchorscope.models.families import listed_family
 from anchorscope.models.language_model import LanguageModel
-from anchorscope.models.memory import is_out_of_memory
-from anchorscope.models.process_settings import quiet_transformers
+from anchorscope.models.memory import is_out_of_memory, refuse_too_large
+from anchorscope.models.model_door import Admitted, admit, first_line
+from anchorscope.models.process_settings import quiet_transformers, without_hub
 from anchorscope.models.sources import ModelFiles as ModelFiles
-from anchorscope.models.sources import gguf_file, locate
+from anchorscope.models.sources import gguf_file
 from anchorscope.models.sources import model_files as model_files
 from anchorscope.models.sources import source_signature as source_signature
 from anchorscope.models.wrapping import wrap
@@ -64,17 +64,20 @@ def load(
     try:
         with quiet_transformers():
             make_ready(source, progress)
-            name, config, tokenizer, place, extra = _read_all_but_weights(source, trust_remote_code)
+            given = admit(source, trust_remote_code, with_weights=True)
+            needed = given.meta.total * DTYPES[dtype].itemsize + given.meta.buffers
+            if given.meta.is_plain:
+                refuse_too_large(needed, target, device == BALANCED, f"The weights of model {source!r} in {dtype}")
             if shapes.is_shape(source):
                 if device == BALANCED:
                     raise UserError(f"A shape ({source!r}) is built on one device, not {BALANCED}; choose cuda or cpu.")
-                model = shapes.build(config, DTYPES[dtype], target)
+                model = shapes.build(given.config, DTYPES[dtype], target)
             else:
-                model = _read_weights(place, source, extra, config, dtype, device)
+                model = _read_weights(given, source, dtype, device)
             if device != BALANCED:
                 model = model.to(target)
             model.eval()  # ours: one made from a shape comes ready for training
-            return wrap(model, tokenizer, name=name, source=source, random_weights=shapes.is_shape(source))
+            return wrap(model, given.tokenizer, name=given.name, source=source, random_weights=shapes.is_shape(source))
     except (RuntimeError, MemoryError) as error:
         if not is_out_of_memory(error):
             raise
@@ -89,8 +92,11 @@ def make_ready(source: str, progress: Progress | None = None) -> None:
     file = gguf_file(source)
     if file is None:
         return
-    with quiet_transformers():
-        _read_all_but_weights(source, trust_remote_code=False)  # one that cannot be used is refused before
+    with quiet_transformers(), without_hub():
+        given = admit(source)  # one that cannot be used is refused before
+        if "gguf_file" in given.extra:
+            needed = given.meta.total * torch.float32.itemsize
+            refuse_too_large(needed, torch.device("cpu"), False, f"The dequantised weights of model {source!r}")
         try:
             convert(file, progress, lambda loaded: _refuse_gaps(loaded, source))
         except UserError:
@@ -98,30 +104,26 @@ def make_ready(source: str, progress: Progress | None = None) -> None:
         except Exception as error:  # whatever a broken file makes the library say
             if is_out_of_memory(error):
                 raise
-            raise UserError(f"The weights of model {source!r} cannot be loaded: {_first_line(error)}") from error
+            raise UserError(f"The weights of model {source!r} cannot be loaded: {first_line(error)}") from error
 
 
 def read_facts(source: str, trust_remote_code: bool = False) -> ModelFacts:
     """Name, size and tokenizer of a model; its weights are not touched."""
     with quiet_transformers():
-        name, config, tokenizer, _, _ = _read_all_but_weights(source, trust_remote_code)
-    family, text = listed_family(config.model_type), config.get_text_config()
-    bos = tokenizer.bos_token_id if tokenizer.bos_token_id is not None else text.bos_token_id
+        given = admit(source, trust_remote_code)
+    family, text = listed_family(given.config.model_type), given.config.get_text_config()
+    own = given.tokenizer.bos_token_id
+    bos = own if own is not None else text.bos_token_id
     return ModelFacts(
-        name=name,
+        name=given.name,
         n_layers=int(text.num_hidden_layers),
         d_model=int(text.hidden_size),
-        parameters=_count_parameters(config, trust_remote_code),
-        tokenizer=tokenizer,
+        parameters=given.meta.total,
+        tokenizer=given.tokenizer,
         needs_bos=bos if family is not None and family.needs_bos else None,
         random_weights=shapes.is_shape(source),
-        context=context_length(config),
+        context=context_length(given.config),
     )
-
-
-def _count_parameters(config: Any, trust_remote_code: bool) -> int:
-    with torch.device("meta"):  # shapes only, no memory
-        return int(AutoModelForCausalLM.from_config(config, trust_remote_code=trust_remote_code).num_parameters())
 
 
 def choose_device(device: str) -> str:
@@ -149,61 +151,36 @@ def checked_device(device: str) -> torch.device:
         ) from error
 
 
-def _read_all_but_weights(source: str, trust_remote_code: bool) -> tuple[str, Any, Any, str, dict[str, Any]]:
-    """Display name, configuration, tokenizer, where the weights are, and options to read them with."""
-    if shapes.is_shape(source):
-        place, _, extra = locate("smollm2-135m")
-        tokenizer = _read_tokenizer(place, source, extra)
-        return shapes.title(source), shapes.config_of(source, len(tokenizer)), tokenizer, place, extra
-    place, name, extra = locate(source)
-    extra["trust_remote_code"] = trust_remote_code
-    config = _read_config(place, source, extra)
-    _refuse_non_causal(config, source)
-    return name, config, _read_tokenizer(place, source, extra), place, extra
-
-
-def _read_config(place: str, source: str, extra: dict[str, Any]) -> Any:
-    try:
-        return AutoConfig.from_pretrained(place, **extra)
-    except Exception as error:  # whatever a broken file makes the library say
-        reason = _first_line(error)
-        allowed = " Allow it with --trust-remote-code, if you trust its authors." if "custom code" in reason else ""
-        raise UserError(
-            f"Model {source!r} cannot be read: {reason.rstrip('.')}. Check the name and, for a hub id, the network "
-            f"or the hub's cache.{allowed}"
-        ) from error
-
-
-def _read_tokenizer(place: str, source: str, extra: dict[str, Any]) -> Any:
-    hint = "save the model's tokenizer beside its weights (tokenizer.save_pretrained)."
-    try:
-        tokenizer = AutoTokenizer.from_pretrained(place, **extra)
-    except Exception as error:  # as above
-        raise UserError(
-            f"Model {source!r} has no tokenizer that can be loaded ({_first_line(error)}); {hint}"
-        ) from error
-    if not tokenizer.is_fast or len(tokenizer) == 0 or not tokenizer("a b").input_ids:
-        raise UserError(
-            f"Model {source!r} has no usable tokenizer (a fast one, which knows the characters of its tokens, is "
-            f"needed); {hint}"
-        )
-    return tokenizer
-
-
-def _read_weights(place: str, source: str, extra: dict[str, Any], config: Any, dtype: str, device: str) -> Any:
+def _read_weights(given: Admitted, source: str, dtype: str, device: str) -> Any:
     chosen: dict[str, Any] = {"use_safetensors": True}
     if device != "cpu":  # straight to the GPU: the host may not have the room
         chosen["device_map"] = BALANCED if device == BALANCED else {"": device}
     try:
-        model, loaded = AutoModelForCausalLM.from_pretrained(
-            place, dtype=DTYPES[dtype], output_loading_info=True, **chosen, **extra
-        )
-    except Exception as error:  # as above
+        with without_hub():
+            model, loaded = AutoModelForCausalLM.from_pretrained(
+                given.place, config=given.config, dtype=DTYPES[dtype], output_loading_info=True, **chosen, **given.extra
+            )
+    except Exception as error:  # whatever a broken file makes the library say
         if is_out_of_memory(error):
             raise
-        raise UserError(f"The weights of model {source!r} cannot be loaded: {_first_line(error)}") from error
+        raise UserError(f"The weights of model {source!r} cannot be loaded: {first_line(error)}") from error
     _refuse_gaps(loaded, source)
+    _refuse_not_finite(model, source)
     return model
+
+
+def _refuse_not_finite(model: Any, source: str) -> None:
+    """One wrong bit makes a weight infinite or no number; the states of most texts would never show it."""
+    for name, tensor in model.named_parameters():
+        if (
+            tensor.dtype in DTYPES.values()
+            and tensor.numel()
+            and not torch.stack(torch.aminmax(tensor)).isfinite().all()
+        ):
+            raise UserError(
+                f"The weights of model {source!r} cannot be used: {name} contains NaN or infinity; download the model "
+                f"again, or try --dtype float32."
+            )
 
 
 def _refuse_gaps(loaded: dict[str, Any], source: str) -> None:
@@ -219,22 +196,3 @@ def _refuse_gaps(loaded: dict[str, Any], source: str) -> None:
                 f"The weights of model {source!r} do not fit its config.json: it {what} {names[0]} "
                 f"({len(names)} in all); download the model again, or take the config that belongs to it."
             )
-
-
-def _refuse_non_causal(config: Any, source: str) -> None:
-    kinds = getattr(config, "architectures", None) or []
-    brings_code = "AutoModelForCausalLM" in (getattr(config, "auto_map", None) or {})
-    known = brings_code or config.model_type in MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
-    causal = known and not getattr(config, "is_encoder_decoder", False)
-    if not causal or any(
-        kind.endswith(("ForMaskedLM", "ForSequenceClassification", "ForTokenClassification")) for kind in kinds
-    ):
-        found = ", ".join(kinds) or config.model_type
-        raise UserError(
-            f"Model {source!r} is not a causal language model (found: {found}); "
-            f"choose one that generates text, such as a ...ForCausalLM."
-        )
-
-
-def _first_line(error: BaseException) -> str:
-    return (str(error).strip() or type(error).__name__).splitlines()[0][:300]

@@ -12,15 +12,19 @@ again when it was written to (`file_hashes`).
 import json
 import os
 import shutil
+import stat
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from importlib import metadata
 from importlib.util import find_spec
+from itertools import count
 from pathlib import Path
 from typing import Any
 
 from anchorscope.errors import UserError
 from anchorscope.file_hashes import known_sha256
+from anchorscope.models.limits import CONFIG_BYTES
+from anchorscope.models.plain_files import Unfit, read_object
 
 MANIFEST = "anchorscope.json"
 MEGABYTE = 1 << 20
@@ -31,7 +35,10 @@ _ELSEWHERE = "set ANCHORSCOPE_CACHE to another folder."
 def cache_dir() -> Path:
     """The folder for what can be fetched again: `ANCHORSCOPE_CACHE`, else the user's cache directory of this system."""
     if chosen := os.environ.get("ANCHORSCOPE_CACHE"):
-        return Path(chosen).expanduser()
+        try:
+            return Path(chosen).expanduser()
+        except RuntimeError as error:
+            raise UserError(f"ANCHORSCOPE_CACHE is {chosen!r}, and no such user is known here; {_ELSEWHERE}") from error
     try:
         import platformdirs
     except ModuleNotFoundError:  # a GPU box may have nothing but torch and transformers
@@ -68,17 +75,25 @@ def make_once(target: Path, find: Callable[[], Path | None], build: Callable[[Pa
     from filelock import FileLock  # torch brings it
 
     shelf, name = target.parent, target.name
-    with FileLock(shelf / f".{name}.lock"):
-        if found := find():
-            return found
-        for stale in shelf.glob(f".{name}.making-*"):  # under the lock nobody else works here: its maker was killed
-            shutil.rmtree(stale, ignore_errors=True)
-        work = Path(tempfile.mkdtemp(prefix=f".{name}.making-", dir=shelf))
-        try:
-            build(work)
-            _publish(work, target, find)
-        finally:
-            shutil.rmtree(work, ignore_errors=True)
+    try:
+        with FileLock(shelf / f".{name}.lock"):
+            if found := find():
+                return found
+            for stale in shelf.glob(f".{name}.making-*"):  # under the lock nobody else works here: its maker was killed
+                shutil.rmtree(stale, ignore_errors=True)
+            work = Path(tempfile.mkdtemp(prefix=f".{name}.making-", dir=shelf))
+            try:
+                build(work)
+                _publish(work, target, find)
+            finally:
+                shutil.rmtree(work, ignore_errors=True)
+    except OSError as error:
+        if error.errno is None:  # no fault of a disk: libraries raise it for whatever they cannot read
+            raise
+        raise UserError(
+            f"Cannot write into the model cache {str(shelf)!r} ({error.strerror}); nothing half made was kept. Make "
+            f"room, or {_ELSEWHERE}"
+        ) from error
     return target
 
 
@@ -89,14 +104,26 @@ def _publish(work: Path, target: Path, find: Callable[[], Path | None]) -> None:
     for file in (work / "model").iterdir():
         _to_disk(file)
     _to_disk(work / "model")
-    if target.exists():
-        os.rename(target, work / "damaged")  # goes away with the work folder
+    if os.path.lexists(target):
+        # Our own files go away with the work folder; a folder with anything else in it only gets another name.
+        os.rename(target, work / "damaged" if _is_ours(target) else _free_name(target))
     try:
         os.rename(work / "model", target)
     except OSError:
         if find() is None:
             raise
     _to_disk(target.parent)
+
+
+def _is_ours(folder: Path) -> bool:
+    """Whether a folder was made here and holds nothing that was not."""
+    record = None if folder.is_symlink() else read_manifest(folder)
+    return record is not None and all(one.name in (*record["files"], MANIFEST) for one in folder.iterdir())
+
+
+def _free_name(folder: Path) -> Path:
+    names = (folder.with_name(f"{folder.name}.old-{number}") for number in count(1))
+    return next(name for name in names if not os.path.lexists(name))
 
 
 def _to_disk(path: Path) -> None:
@@ -125,11 +152,11 @@ def write_manifest(folder: Path, record: Mapping[str, Any]) -> None:
 def read_manifest(folder: Path) -> dict[str, Any] | None:
     """What a folder's manifest says; None where there is none that can be read."""
     try:
-        record = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
-        files = record["files"]
-        usable = all(Path(name).name == name and name not in ("", "..") for name in files)
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        record = read_object(folder / MANIFEST, CONFIG_BYTES)
+    except Unfit:
         return None
+    files = record.get("files")
+    usable = isinstance(files, dict) and all(Path(name).name == name and name not in ("", "..") for name in files)
     return record if usable else None
 
 
@@ -144,6 +171,8 @@ def damage(folder: Path, record: Mapping[str, Any]) -> str | None:
             found = (folder / name).stat()
         except OSError:
             return f"{name} is missing"
+        if not stat.S_ISREG(found.st_mode):
+            return f"{name} is no regular file"
         if found.st_size != known.get("size"):
             return f"{name} has {found.st_size} bytes instead of {known.get('size')}"
     hashed = [name for name, known in listed.items() if "sha256" in known]
@@ -163,9 +192,9 @@ def convert_gguf(gguf: Path, folder: Path) -> dict[str, Any]:
     import torch
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
-    from anchorscope.models.process_settings import quiet_transformers
+    from anchorscope.models.process_settings import quiet_transformers, without_hub
 
-    with quiet_transformers():
+    with quiet_transformers(), without_hub():
         place, file = str(gguf.parent), gguf.name
         model, loaded = AutoModelForCausalLM.from_pretrained(
             place, gguf_file=file, dtype=torch.float32, output_loading_info=True

@@ -91,10 +91,23 @@ def _silent_transformers() -> Iterator[None]:
             logging.enable_progress_bar()
 
 
+@contextmanager
+def _hub_switched_off() -> Iterator[None]:
+    from huggingface_hub import constants
+
+    before = constants.HF_HUB_OFFLINE
+    constants.HF_HUB_OFFLINE = True
+    try:
+        yield
+    finally:
+        constants.HF_HUB_OFFLINE = before
+
+
 _precision = _Shared(_highest_precision)
 _collections = _Shared(_rare_collections)
 _kernels = _Shared(_kernels_without_planning)
 _quiet = _Shared(_silent_transformers)
+_offline = _Shared(_hub_switched_off)
 
 
 def true_float32() -> AbstractContextManager[None]:
@@ -115,6 +128,11 @@ def attention_kernels() -> AbstractContextManager[None]:
 def quiet_transformers() -> AbstractContextManager[None]:
     """Keep transformers' bars and log lines off the terminal for a while; its settings come back afterwards."""
     return _quiet()
+
+
+def without_hub() -> AbstractContextManager[None]:
+    """The hub's client asks no server for a while, whatever it is told to fetch; its setting comes back afterwards."""
+    return _offline()
 
 
 class _ThreadCounts:

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import stat
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from anchorscope.models.embedded import EMBEDDED, installed_path
 from anchorscope.models.model_cache import file_hashes
 
 _LONGEST_NAME = 1000  # no file system takes more, and some raise instead of saying no
+_ALLOWED = "give a folder with safetensors, a .gguf file, or a hub id (OWNER/NAME)."
 _NEVER_OPENED = (
     ".bin", ".pt", ".pth", ".pkl", ".ckpt", ".h5", ".msgpack", ".ot", ".onnx", ".tflite", ".mlmodel", ".npz", ".md",
     ".png", ".jpg", ".jpeg", ".svg", ".gif", ".pdf",
@@ -35,10 +37,9 @@ def locate(source: str) -> tuple[str, str, dict[str, Any]]:
                 f"The embedded model {source!r} is not installed yet; run: anchorscope models --install {source}"
             )
         return str(folder), EMBEDDED[source].title, {}
-    path = Path(source).expanduser()
-    if len(source) > _LONGEST_NAME:
-        raise UserError(f"Model {source[:40]!r}… is {len(source)} characters long; give a name, a folder or a file.")
-    if path.is_file():
+    path = _checked_path(source)
+    kind = _kind(path, source)
+    if kind == "file":
         if path.suffix.lower() != ".gguf":
             raise UserError(
                 f"Model file {source!r} is not a GGUF file; give a folder with safetensors, a .gguf file or a hub id."
@@ -47,16 +48,17 @@ def locate(source: str) -> tuple[str, str, dict[str, Any]]:
         if converted is not None:
             return str(converted), path.stem, {}
         return str(path.parent), path.stem, {"gguf_file": path.name}
-    if path.is_dir():
-        _check_folder(path, source)
+    if kind == "folder":
+        try:
+            _check_folder(path, source)
+        except OSError as error:
+            raise UserError(f"Model folder {source!r} cannot be read ({error.strerror}); {_ALLOWED}") from error
         return str(path), path.resolve().name, {}
-    if _is_hub_id(source):
+    if is_hub_id(source):
         return source, source.rsplit("/", 1)[1], {}
     if "/" in source:
-        raise UserError(
-            f"Model folder {source!r} does not exist; give a folder with safetensors, a .gguf file, "
-            f"or a hub id (OWNER/NAME)."
-        )
+        what = "file" if source.lower().endswith(".gguf") else "folder"
+        raise UserError(f"Model {what} {source!r} does not exist; {_ALLOWED}")
     raise unknown(
         "model", source, EMBEDDED, "A hub id (OWNER/NAME), a folder, a .gguf file or shape:NAME is allowed too."
     )
@@ -66,8 +68,11 @@ def gguf_file(source: str) -> Path | None:
     """The GGUF file that a name points to; None for anything else."""
     if source in EMBEDDED or shapes.is_shape(source) or len(source) > _LONGEST_NAME:
         return None
-    path = Path(source).expanduser()
-    return path if path.suffix.lower() == ".gguf" and path.is_file() else None
+    try:
+        path = Path(source).expanduser()
+        return path if path.suffix.lower() == ".gguf" and path.is_file() else None
+    except (OSError, RuntimeError):  # a name that no file system takes, or the home folder of nobody
+        return None
 
 
 def model_files(model: str) -> ModelFiles | None:
@@ -85,7 +90,7 @@ def model_files(model: str) -> ModelFiles | None:
             file.relative_to(folder).as_posix(): {"size": file.stat().st_size, "sha256": digest}
             for file, digest in zip(files, hashes, strict=True)
         }
-    except OSError:  # a file that went away, or a name that no file system takes
+    except (OSError, RuntimeError):  # a file that went away, a name that no file system takes, nobody's home folder
         return None
 
 
@@ -130,8 +135,39 @@ def _files(folder: Path) -> list[Path]:
     )
 
 
-def _is_hub_id(source: str) -> bool:
-    return source.count("/") == 1 and not source.startswith((".", "/", "~"))
+def _checked_path(source: str) -> Path:
+    """A name as a path; refused where it can be none, or none that could be written into a result."""
+    if len(source) > _LONGEST_NAME:
+        raise UserError(f"Model {source[:40]!r}… is {len(source)} characters long; give a name, a folder or a file.")
+    if not source.strip() or "\0" in source:
+        raise UserError(f"Model {source!r} is no name; {_ALLOWED}")
+    try:
+        source.encode()
+        return Path(source).expanduser()
+    except UnicodeEncodeError as error:
+        raise UserError(f"Model {source!r} has a name that is not UTF-8; rename it.") from error
+    except RuntimeError as error:
+        raise UserError(
+            f"Model {source!r} is in the home folder of a user who is not known here; {_ALLOWED}"
+        ) from error
+
+
+def _kind(path: Path, source: str) -> str | None:
+    """What is there: a file or a folder, or nothing."""
+    try:
+        mode = path.stat().st_mode
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except OSError as error:
+        raise UserError(f"Model {source!r} cannot be read ({error.strerror}); {_ALLOWED}") from error
+    if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):
+        raise UserError(f"Model {source!r} is neither a folder nor a regular file; {_ALLOWED}")
+    return "folder" if stat.S_ISDIR(mode) else "file"
+
+
+def is_hub_id(source: str) -> bool:
+    """Whether a name has the form OWNER/NAME."""
+    return source.count("/") == 1 and not source.startswith((".", "/", "~")) and not source.lower().endswith(".gguf")
 
 
 def _snapshot(model: str) -> Path | None:
@@ -139,7 +175,7 @@ def _snapshot(model: str) -> Path | None:
     from huggingface_hub import try_to_load_from_cache
     from huggingface_hub.errors import HFValidationError
 
-    if not _is_hub_id(model):
+    if not is_hub_id(model):
         return None
     try:
         found = try_to_load_from_cache(model, "config.json")
@@ -149,6 +185,11 @@ def _snapshot(model: str) -> Path | None:
 
 
 def _check_folder(path: Path, source: str) -> None:
+    if not (path / "config.json").is_file() and (path / "adapter_config.json").exists():
+        raise UserError(
+            f"Model folder {source!r} holds an adapter without its model; merge the two (merge_and_unload, "
+            f"save_pretrained), or load them in Python and hand them to anchorscope.run."
+        )
     if not (path / "config.json").is_file():
         found = ", ".join(sorted(entry.name for entry in path.iterdir())[:5]) or "nothing"
         raise UserError(

@@ -1,5 +1,7 @@
 """Messages to a person, on standard error: nothing in them steers the terminal, and no encoding breaks them."""
 
+import codecs
+
 from rich.console import Console
 
 console = Console(stderr=True)
@@ -9,6 +11,7 @@ _PLAIN = {
     "✓": "yes", "✗": "no", "Λ": "Lambda", "λ": "lambda", "Δ": "Delta ", "−": "-", "–": "-", "…": "...", "·": "-",
     "×": "x", "≥": ">=", "≤": "<=", "±": "+/-", "≈": "about ", "→": "->", "“": '"', "”": '"', "’": "'", "‘": "'",
     "\u00a0": " ", "\u202f": " ", "\u2009": " ", "⟦": "[", "⟧": "]", "━": "-", "•": "-",
+    "┄": "-", "─": "-", "└": "+", "┤": "|", "│": "|", "↑": "^", "●": "o", "○": ".", "¹": "1", "²": "2",
 }  # fmt: skip
 """Signs of this field in letters that every encoding has."""
 
@@ -41,18 +44,20 @@ def encoding_of(screen: Console) -> str:
 def encodable(text: str, encoding: str) -> str:
     """The text as this encoding can write it: what it lacks is spelled out, or a question mark."""
     try:
-        text.encode(encoding)
+        return text.encode(encoding, SPELLED).decode(encoding)
+    except LookupError:
         return text
-    except (UnicodeEncodeError, LookupError):
-        return "".join(_spelled(letter, encoding) for letter in text)
 
 
-def _spelled(letter: str, encoding: str) -> str:
-    try:
-        letter.encode(encoding)
-        return letter
-    except (UnicodeEncodeError, LookupError):
-        return _PLAIN.get(letter, "?")
+def _spelled_out(error: UnicodeError) -> tuple[str, int]:
+    if not isinstance(error, UnicodeEncodeError):
+        raise error
+    return "".join(_PLAIN.get(letter, "?") for letter in error.object[error.start : error.end]), error.end
+
+
+SPELLED = "anchorscope.spelled"
+"""What Python's streams and codecs call this way to treat letters that an encoding lacks."""
+codecs.register_error(SPELLED, _spelled_out)
 
 
 def duration(seconds: float) -> str:

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from anchorscope.answers.choose import QuestionSample
 from anchorscope.answers.generate import Answer
 from anchorscope.answers.label import Label, label_answers
-from anchorscope.artefacts.durable import canonical_hash, sha256
+from anchorscope.artefacts.durable import canonical_hash
 from anchorscope.artefacts.formats import (
     records,
 )
@@ -22,7 +22,9 @@ from anchorscope.artefacts.step import Source, Step
 from anchorscope.datasets import atlas
 from anchorscope.datasets.catalog import BUILT_IN, DatasetSpec
 from anchorscope.datasets.question import Question
+from anchorscope.datasets.question_file import hash_of
 from anchorscope.engine.batching import Budget
+from anchorscope.errors import UserError
 from anchorscope.execute.executor import run_answers
 from anchorscope.items import Item
 from anchorscope.models.shapes import is_shape
@@ -57,7 +59,8 @@ class ItemSteps:
 
     @cached_property
     def _read(self) -> QuestionSample:
-        return ask(self.job.recipe, self.spec)
+        expected = None if self.spec.path is None else self.source.key
+        return ask(self.job.recipe, self.spec, self.job.progress, expected)
 
     @cached_property
     def questions(self) -> Step[QuestionSample]:
@@ -150,10 +153,11 @@ def question_source(job: Job, spec: DatasetSpec) -> Source:
     name = f"question file of {spec.name}"
     if spec.path is None:
         return Source(name, canonical_hash(repr(atlas.load())) if spec.name in BUILT_IN else spec.name)
-    if spec.path.is_file():
-        return Source(name, sha256(spec.path))
-    known = job.folder.index.steps.get(f"{spec.name}/questions")
-    if known is not None:
-        job.folder.tell(f"{spec.path} is not there any more; the questions that were read from it are used")
+    try:
+        return Source(name, hash_of(spec.path, job.progress))
+    except UserError:
+        known = job.folder.index.steps.get(f"{spec.name}/questions")
+        if known is None:
+            return Source(name, "missing")  # reading it tells what is wrong
+        job.folder.tell(f"{spec.path} cannot be read any more; the questions that were read from it are used")
         return Source(name, known.made_from["parents"][name])
-    return Source(name, "missing")  # reading it tells what is wrong

@@ -74,19 +74,20 @@ class MeasurementSteps(AttentionSteps):
         return read_whole(folder.path / name, key, self.job.record.identity.n_layers)
 
     def _tell_size(self) -> None:
-        """How much room kept states will take is told, once, before they are made."""
+        """How much room kept states will take is told, once, before any states are made, if there is room for them."""
         job, keep = self.job, self.job.recipe.keep
         n_files = ("states" in keep) + len(self._keeping) * ("states-cut" in keep)
         n_places = n_files * len(job.positions) * len(SITES) + len(DETECTION_RUNS) * ("detection" in keep)
-        if n_places and not self._size_is_told:
-            self._size_is_told = True
-            identity = job.record.identity
-            size = kept_bytes(
-                n_places, len(self.kept_layers), len(self.used_items), identity.d_model,
-                getattr(torch, identity.dtype).itemsize,
-            )  # fmt: skip
-            refuse_full_disk(job.folder.path, size)
-            of = f"{', '.join(keep)} of {len(self.used_items)} items"
+        if self._size_is_told:
+            return
+        self._size_is_told = True
+        identity, n_items = job.record.identity, len(self.used_items)
+        width = identity.d_model, getattr(torch, identity.dtype).itemsize
+        size = kept_bytes(n_places, len(self.kept_layers), n_items, *width)
+        passing = kept_bytes(len(job.positions) * len(SITES), identity.n_layers, n_items, *width)
+        refuse_full_disk(job.folder.path, passing, size)
+        if size:
+            of = f"{', '.join(keep)} of {n_items} items"
             job.progress.note(f"{self.name}: {of} take {size / 1e6:,.1f} MB in the run folder")
 
     def _is_compiled(self) -> bool:

@@ -4,23 +4,30 @@ The run is an ordinary one, with the ordinary recipe and the ordinary run folder
 weights are ours. What comes out is read from that folder. The harder worlds, which have no model, come after it.
 """
 
+import contextlib
 import json
+import re
+import shlex
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 import polars as pl
+import torch
 
-from anchorscope.artefacts.durable import PARTIAL, replacing
+from anchorscope.artefacts.durable import PARTIAL, files_below, replacing
 from anchorscope.artefacts.index import is_run
+from anchorscope.artefacts.new_folder import new_folder, writable
+from anchorscope.artefacts.sealed_folder import read_sealed, sealed_text
 from anchorscope.catalogue import RATED
 from anchorscope.errors import UserError
 from anchorscope.models.loading import checked_device, choose_device
 from anchorscope.pipeline import run_recipe
 from anchorscope.planted import planted_model_folder
-from anchorscope.planted.items import Shares, planted_items, write_items
+from anchorscope.planted.items import PlantedItem, Shares, planted_items, write_items
 from anchorscope.progress import Progress, Silent
-from anchorscope.recipe import make_recipe
+from anchorscope.recipe import Recipe, make_recipe
 from anchorscope.report.page_sections import Section
 from anchorscope.report.validation_page import Validation, write_validation
 from anchorscope.report.worlds_section import worlds_section
@@ -60,8 +67,6 @@ def validate(out: Path, options: Options, fresh: bool = False, progress: Progres
     """Runs everything into a folder: the run itself, the worlds, the tables, the figures and the page."""
     listener = progress or Silent()
     questions = out / f"{DATASET}.jsonl"
-    _refuse_foreign(out)
-    _plant(questions, options, fresh and is_run(out / "run"))
     wanted = RATED if "all" in options.evidence else options.evidence
     recipe = make_recipe({
         "model": str(planted_model_folder()), "datasets": (f"file:{questions}",), "prompt": "zero-shot",
@@ -69,14 +74,37 @@ def validate(out: Path, options: Options, fresh: bool = False, progress: Progres
         "bootstrap": options.bootstrap, "device": options.device, "dtype": options.dtype,
         "evidence_items": max(options.items, 60),
     })  # fmt: skip
+    device = checked_device(choose_device(options.device))
+    planted = planted_items(options.items, options.shares, options.seed)
+    with writable(out):
+        _refuse_foreign(out)
+    with new_folder(out), _taken_back(questions, out / "run"):
+        _plant(questions, planted, fresh and is_run(out / "run"))
+        return _validate(out, options, recipe, device, fresh, listener)
+
+
+@contextlib.contextmanager
+def _taken_back(questions: Path, run: Path) -> Iterator[None]:
+    """Where not even a run came about, the questions that were written for it go again."""
+    were_there = questions.exists()
+    try:
+        yield
+    except (UserError, OSError):
+        if not were_there and not is_run(run):
+            questions.unlink(missing_ok=True)
+        raise
+
+
+def _validate(
+    out: Path, options: Options, recipe: Recipe, device: torch.device, fresh: bool, listener: Progress
+) -> Path:
     run = run_recipe(recipe, out / "run", fresh=fresh, progress=listener)
     items = read_items(run)
     scores = read_scores(run, items)
     recovery = recovery_table(items, scores, options.bootstrap, options.seed)
     confusion = confusion_table(items, scores)
     found_in_worlds = run_worlds(
-        options.replicas, options.world_items, checked_device(choose_device(options.device)), options.seed,
-        options.worlds, listener,
+        options.replicas, options.world_items, device, options.seed, options.worlds, listener,
     )  # fmt: skip
     worlds = worlds_table(found_in_worlds)
     for name, table in (("recovery", recovery), ("confusion", confusion), ("worlds", worlds)):
@@ -87,13 +115,21 @@ def validate(out: Path, options: Options, fresh: bool = False, progress: Progres
     write_validation(_page(options, items, recovery, confusion, run, told, section), out, listener)
     with replacing(out / SUMMARY) as half_made:
         found = summary(out, recovery, confusion, run) | {"worlds": worlds_summary(found_in_worlds), "summary": told}
-        half_made.write_text(json.dumps(found, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+        text = sealed_text(out, {**found, "command": _command(options, str(out))}, _written(out))
+        half_made.write_text(text, encoding="utf-8")
     return out
+
+
+def _written(out: Path) -> list[str]:
+    """The files that a validation writes beside its run, which has a list of its own."""
+    tables = [f"{DATASET}.jsonl", *(f"{name}.csv" for name in ("recovery", "confusion", "worlds"))]
+    pages = re.compile(r"validation\.(html|md)|figures/(recovery|confusion)\.\w+")
+    return [*tables, *filter(pages.fullmatch, files_below(out))]
 
 
 def read_summary(out: Path) -> dict[str, Any]:
     """What a validation found, for programs."""
-    return json.loads((out / SUMMARY).read_text(encoding="utf-8"))
+    return {name: value for name, value in read_sealed(out / SUMMARY).items() if name not in ("sha256", "command")}
 
 
 def _refuse_foreign(out: Path) -> None:
@@ -107,10 +143,8 @@ def _refuse_foreign(out: Path) -> None:
             raise UserError(f"Folder {str(out)!r} holds other things ({found}); choose an empty or new one with --out.")
 
 
-def _plant(path: Path, options: Options, fresh: bool) -> None:
+def _plant(path: Path, planted: Sequence[PlantedItem], fresh: bool) -> None:
     """Writes the planted items; those of an earlier validation with other options are not quietly replaced."""
-    planted = planted_items(options.items, options.shares, options.seed)
-    path.parent.mkdir(parents=True, exist_ok=True)
     with replacing(path.with_suffix(".new.jsonl")) as half_made:
         write_items(planted, half_made)
     new = path.with_suffix(".new.jsonl")
@@ -142,12 +176,12 @@ def _page(
             "called right by the probe": f"{int(items.correct.sum()):,}",
             "the run": "run/report.html",
         },
-        command=_command(options),
+        command=_command(options, "NEW_FOLDER"),
         sections=(worlds,),
     )
 
 
-def _command(options: Options) -> str:
+def _command(options: Options, out: str) -> str:
     """What repeats it."""
     shares = ",".join(f"{name.replace('_', '-')}={share:g}" for name, share in asdict(options.shares).items())
     sizes = ",".join(map(str, options.world_items))
@@ -156,7 +190,7 @@ def _command(options: Options) -> str:
     return (
         f"anchorscope validate --items {options.items} --shares {shares} --evidence {','.join(options.evidence)} "
         f"--seed {options.seed} --bootstrap {options.bootstrap} --world-items {sizes}{replicas}{worlds} "
-        f"--out NEW_FOLDER"
+        f"--out {shlex.quote(out)}"
     )
 
 

@@ -17,13 +17,13 @@ import polars as pl
 
 from anchorscope.artefacts.durable import PARTIAL
 from anchorscope.artefacts.finished import open_finished
-from anchorscope.artefacts.index import INDEX
+from anchorscope.artefacts.index import INDEX, Damaged
+from anchorscope.artefacts.kinds import COMPARISON, DETECTORS, MARKERS, RUN, VALIDATION, kind_of
+from anchorscope.artefacts.sealed_folder import read_sealed
 from anchorscope.datasets.catalog import parse_spec
 from anchorscope.errors import UserError
 from anchorscope.report.answer_card import AnswerCard
 
-RUN, COMPARISON, DETECTORS, VALIDATION = "run", "comparison", "detectors", "validation"
-_MARKERS = {"comparison.json": COMPARISON, "detection.json": DETECTORS, "validation.json": VALIDATION}
 _PAGES = ("report.html", "validation.html")
 _INSIDE = {"work", "figures", "states", "bundles"}  # of a folder that was recognised: nothing is looked for there
 _LINES = 3  # of a validation: the rest is on its page
@@ -106,28 +106,13 @@ class Shelf:
         if key not in self._cards:
             try:
                 self._cards[key] = run.card
+            except Damaged:
+                raise
             except _UNREADABLE:  # tables of an early version
                 self._cards[key] = None
         card = self._cards[key]
         lines = () if card is not None else ("An early version made it: its report has no answer card.",)
         return {"title": run.manifest["model"]["name"], "about": about, "finished": True, "card": card, "lines": lines}
-
-
-def kind_of(folder: Path) -> str | None:
-    """What kind of results a folder holds; None for none of ours."""
-    for marker, kind in _MARKERS.items():
-        if (folder / marker).is_file():
-            return kind
-    if (folder / INDEX).is_file() or {"manifest.json", "recipe.toml"} <= set(_names(folder)):
-        return RUN
-    return None
-
-
-def _names(folder: Path) -> list[str]:
-    try:
-        return os.listdir(folder)
-    except OSError:
-        return []
 
 
 def _subfolders(folder: Path) -> list[Path]:
@@ -142,7 +127,7 @@ def _subfolders(folder: Path) -> list[Path]:
 def _changed(folder: Path) -> float:
     """The last of the files that are written at the end, or at every step."""
     times = []
-    for name in (INDEX, "manifest.json", *_MARKERS):
+    for name in (INDEX, "manifest.json", *MARKERS):
         try:
             times.append((folder / name).stat().st_mtime)
         except OSError:
@@ -170,13 +155,13 @@ def _unfinished(folder: Path) -> dict[str, Any]:
 
 
 def _comparison(folder: Path) -> dict[str, Any]:
-    runs = _json(folder / "comparison.json")["runs"]
+    runs = read_sealed(folder / "comparison.json")["runs"]
     return {"title": "Comparison of " + ", ".join(str(one["run"]) for one in runs),
             "about": f"{len(runs)} runs", "finished": True}  # fmt: skip
 
 
 def _detectors(folder: Path) -> dict[str, Any]:
-    found = _json(folder / "detection.json")
+    found = read_sealed(folder / "detection.json")
     saved = ", ".join(found["bundles"])
     lines = [f"Saved detectors: {saved}."] if saved else []
     lines += [f"{text[:1].upper()}{text[1:]}." for text in found.get("warnings", ())]
@@ -185,7 +170,7 @@ def _detectors(folder: Path) -> dict[str, Any]:
 
 
 def _validation(folder: Path) -> dict[str, Any]:
-    found = _json(folder / "validation.json")
+    found = read_sealed(folder / "validation.json")
     return {"title": "Validation on planted pathways", "about": f"{len(found['recovery'])} experiments",
             "finished": True, "lines": tuple(found.get("summary", ())[:_LINES])}  # fmt: skip
 

@@ -97,6 +97,7 @@ def test_figures_survive_missing_pieces(further, chart):
 @pytest.mark.parametrize("chart", [chart_named("layers")], ids=lambda chart: chart.name)
 def test_files_are_the_same_when_drawn_twice(chart, tmp_path):
     for folder in ("first", "second"):
+        (tmp_path / folder).mkdir()
         chart.from_findings(run_of(("atlas",))).save(tmp_path / folder)
     for path in sorted((tmp_path / "first" / "figures").iterdir()):
         assert path.read_bytes() == (tmp_path / "second" / "figures" / path.name).read_bytes()

@@ -82,7 +82,7 @@ class Display(ABC):
     def save(self, folder: Path) -> None:
         """Write figures/NAME.png, .svg, .pdf and .csv into the folder."""
         target = folder / "figures"
-        target.mkdir(parents=True, exist_ok=True)
+        target.mkdir(exist_ok=True)  # a folder that went away while figures were drawn is not made again
         with matplotlib.rc_context(STYLE), warnings.catch_warnings():
             # A model's name may use letters that the font lacks: a box in a title is no reason to fail a run.
             warnings.filterwarnings("ignore", message="Glyph .* missing from font")

@@ -1,23 +1,33 @@
 """Figures are drawn by several processes at once: drawing one keeps a core busy for a second or two.
 
-Each worker is a fresh interpreter that reads its figures from a file, draws them into the run folder and ends. Nothing
+Each worker is a fresh interpreter that is sent its figures, draws them into the folder of the results and ends. Nothing
 is forked, since a model with its threads may be in memory, and the user's own script is not run again, as a pool of
-`multiprocessing` would. What a worker could not draw is drawn here, where an error can be seen.
+`multiprocessing` would. What a worker could not draw is drawn here, where an error can be seen. A worker ends with the
+process that started it, whatever that one dies of, and leaves no file of its own.
 """
 
+import contextlib
 import os
 import pickle
 import subprocess
 import sys
 from collections.abc import Sequence
-from contextlib import ExitStack
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 from anchorscope.progress import Progress
 from anchorscope.report.charts.display import Display
 
-_CODE = "import sys; from anchorscope.report.charts.parallel import draw_task; draw_task(sys.argv[1])"
+# All of the task is read before the slow imports, for which nobody has to wait then. After it nothing comes but the end
+# of the stream, when the other process closes it or dies: then this one ends at once.
+_CODE = """
+import os, sys, threading
+size = int.from_bytes(sys.stdin.buffer.read(8), "big")
+task = sys.stdin.buffer.read(size)
+threading.Thread(target=lambda: (sys.stdin.buffer.raw.read(1), os._exit(1)), daemon=True).start()
+from anchorscope.report.charts.parallel import draw_task
+draw_task(task)
+os._exit(0)
+"""
 
 
 def save_all(figures: Sequence[Display], out: Path, progress: Progress) -> None:
@@ -25,13 +35,11 @@ def save_all(figures: Sequence[Display], out: Path, progress: Progress) -> None:
     n_workers = max(1, min(len(figures), _cores()))
     last_first = list(reversed(figures))  # the later ones have more panels, and here is no interpreter to start
     own, *handed_over = [last_first[first::n_workers] for first in range(n_workers)]
-    with TemporaryDirectory(prefix="anchorscope-") as folder, ExitStack() as running:
-        workers = []
-        for number, share in enumerate(handed_over):
-            task = Path(folder) / f"{number}.pickle"
-            task.write_bytes(pickle.dumps((share, out.resolve())))
+    workers = []
+    try:
+        for share in handed_over:
             try:
-                workers.append((running.enter_context(_worker(task)), share))
+                workers.append((_worker(share, out.resolve()), share))
             except OSError:  # no memory or no right to start another process
                 own = [*own, *share]
         _save(own, out, progress)
@@ -40,13 +48,17 @@ def save_all(figures: Sequence[Display], out: Path, progress: Progress) -> None:
                 progress.advance(len(share))
             else:
                 _save(share, out, progress)
+    finally:
+        for worker, _ in workers:
+            _end(worker)
 
 
-def draw_task(task: str) -> None:
-    """What a worker does with its file."""
-    share, out = pickle.loads(Path(task).read_bytes())
+def draw_task(task: bytes) -> None:
+    """What a worker does with what it was sent; a folder that has gone in the meantime is not made again."""
+    share, out = pickle.loads(task)
+    os.chdir(out)
     for figure in share:
-        figure.save(out)
+        figure.save(Path("."))
 
 
 def _cores() -> int:
@@ -55,7 +67,7 @@ def _cores() -> int:
         return 1
     there = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     asked = os.environ.get("OMP_NUM_THREADS", "")
-    return min(there, int(asked)) if asked.isdigit() and int(asked) else there
+    return min(there, int(asked)) if asked.isdecimal() and len(asked) < 10 and int(asked) else there
 
 
 def _save(share: Sequence[Display], out: Path, progress: Progress) -> None:
@@ -64,14 +76,30 @@ def _save(share: Sequence[Display], out: Path, progress: Progress) -> None:
         progress.advance(1)
 
 
-def _worker(task: Path) -> subprocess.Popen[bytes]:
-    """A process that draws what a file holds, with the same modules at hand as here."""
+def _worker(share: Sequence[Display], out: Path) -> "subprocess.Popen[bytes]":
+    """A process that draws figures, with the same modules at hand as here."""
     environment = {
         "PYTHONPATH": os.pathsep.join(filter(None, sys.path)), "PYTHONSAFEPATH": "1",
-        "POLARS_MAX_THREADS": "1", "OMP_NUM_THREADS": "1",
+        "POLARS_MAX_THREADS": "1", "OMP_NUM_THREADS": "1", "MPLBACKEND": "agg",
     }  # fmt: skip
     silent = subprocess.DEVNULL  # what goes wrong is seen when it is drawn here
-    return subprocess.Popen(
-        [sys.executable, "-c", _CODE, str(task)],
-        stdin=silent, stdout=silent, stderr=silent, env={**os.environ, **environment},
+    worker = subprocess.Popen(
+        [sys.executable, "-c", _CODE],
+        stdin=subprocess.PIPE, stdout=silent, stderr=silent, env={**os.environ, **environment},
     )  # fmt: skip
+    task = pickle.dumps((share, out))
+    assert worker.stdin is not None
+    try:
+        worker.stdin.write(len(task).to_bytes(8, "big") + task)
+        worker.stdin.flush()  # it stays open: that is how the worker knows that somebody waits for it
+    except BaseException:
+        _end(worker)
+        raise
+    return worker
+
+
+def _end(worker: "subprocess.Popen[bytes]") -> None:
+    """Ends a worker that is still at work, since nobody waits for it any more."""
+    worker.kill()
+    with contextlib.suppress(OSError):
+        worker.communicate()

@@ -1,0 +1,284 @@
+"""Is a folder of ours whole? Every file that its list names, against size and sha256; and what nobody lists.
+
+A run's list is its index, or its manifest where the index is lost. Comparisons, detectors and validations have a
+manifest with the hash of every file; a bundle vouches for itself. Folders of ours inside a folder are checked with it.
+Nothing is written.
+"""
+
+import contextlib
+import os
+import shlex
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from anchorscope.artefacts.durable import PARTIAL
+from anchorscope.artefacts.finished import read_manifest
+from anchorscope.artefacts.index import INDEX, FileFacts, Index, index_in, is_run, mending, read_index, wrong_with
+from anchorscope.artefacts.kinds import MARKERS, RUN, kind_of
+from anchorscope.artefacts.run_folder import LOCK, MANIFEST
+from anchorscope.artefacts.sealed_folder import read_sealed
+from anchorscope.errors import UserError
+from anchorscope.progress import Progress, Silent
+
+BUNDLE = "detector"
+_JSON, _WEIGHTS = "detector.json", "weights.safetensors"
+_THREADS, _AGAIN, _NAMED = 4, 3, 5
+RESULT = "result"
+"""The part of a file that belongs to no step."""
+
+
+@dataclass(frozen=True)
+class Problem:
+    """A file that is not what was written."""
+
+    file: str
+    """Relative to the folder that was checked."""
+    wrong: str
+    """How, in words that follow its name."""
+    part: str
+    """What it belongs to: `result`, or a step's name."""
+
+
+@dataclass(frozen=True)
+class Verified:
+    """What was found in a folder."""
+
+    path: Path
+    kind: str
+    """`run`, `comparison`, `detectors`, `validation` or `detector`."""
+    finished: bool
+    files: int
+    """Files that are listed."""
+    size: int
+    """Bytes that were read."""
+    seconds: float
+    problems: tuple[Problem, ...] = ()
+    unlisted: tuple[str, ...] = ()
+    """Files that nobody lists: the user's own, which are never touched."""
+    commands: tuple[str, ...] = ()
+    """What mends it."""
+
+    @property
+    def whole(self) -> bool:
+        """Whether every file is there and what was written."""
+        return not self.problems
+
+    @property
+    def answer(self) -> str:
+        """One line."""
+        checked = f"{self.size / 1e6:,.1f} MB checked in {self.seconds:.1f} s"
+        if self.whole:
+            so_far = "" if self.finished else " so far, the run is not finished"
+            return f"whole{so_far}: {self.files:,} files, {checked}"
+        return f"damaged: {len(self.problems):,} of {self.files:,} files, {checked}"
+
+    def lines(self) -> Iterator[str]:
+        """The answer, then every file that is not what was written, then what nobody lists."""
+        yield f"{self.path}: {self.answer}"
+        for one in self.problems:
+            yield f"  {one.file} {one.wrong} ({one.part})"
+        if self.unlisted:
+            named = ", ".join(self.unlisted[:_NAMED]) + (" …" if len(self.unlisted) > _NAMED else "")
+            yield f"  not listed, and never touched: {len(self.unlisted):,} ({named})"
+
+    def record(self) -> dict[str, Any]:
+        """For programs."""
+        return {
+            "folder": str(self.path), "kind": self.kind, "whole": self.whole, "finished": self.finished,
+            "files": self.files, "bytes": self.size, "seconds": round(self.seconds, 3),
+            "damaged": [vars(one) for one in self.problems], "unlisted": list(self.unlisted),
+            "commands": list(self.commands),
+        }  # fmt: skip
+
+
+@dataclass
+class _Listing:
+    """What a folder should hold."""
+
+    kind: str
+    finished: bool = True
+    files: dict[str, tuple[FileFacts, str]] = field(default_factory=dict)
+    """Facts and part of every file."""
+    markers: set[str] = field(default_factory=set)
+    """Files of ours that no list names: the list itself, the lock, what is on its way."""
+    problems: list[Problem] = field(default_factory=list)
+    """Of the lists themselves."""
+    command: str = ""
+    """What mends it."""
+
+
+def verify(path: str | Path, progress: Progress | None = None) -> Verified:
+    """Checks every file of a run, comparison, validation, detectors or a bundle, and of what lies inside it."""
+    folder, listener = Path(path), progress or Silent()
+    if not folder.is_dir() or _kind(folder) is None:
+        found = "there is no such folder" if not folder.exists() else "it holds no index.json and no manifest"
+        raise UserError(
+            f"{str(folder)!r} is no folder of anchorscope's ({found}); name a run, a comparison, a validation, "
+            f"detectors or a bundle."
+        )
+    for _ in range(_AGAIN):
+        before = _index_bytes(folder)
+        found_now = _verify(folder, listener)
+        if found_now.whole or _index_bytes(folder) == before:  # no run at work wrote in the meantime
+            break
+    return found_now
+
+
+def _verify(folder: Path, progress: Progress) -> Verified:
+    began, listing = time.monotonic(), _listing(folder)
+    problems, size = _check(folder, listing.files, progress)
+    problems = [*listing.problems, *problems]
+    commands = [listing.command] if problems else []
+    unlisted = [name for name in _names_below(folder) if name not in listing.files and name not in listing.markers]
+    n_files = len(listing.files) + len({one.file for one in listing.problems})
+    inner = _inner(folder, unlisted)
+    for name in inner:
+        found = _verify(folder / name, progress)
+        problems += [Problem(f"{name}/{one.file}", one.wrong, one.part) for one in found.problems]
+        commands += found.commands
+        size, n_files = size + found.size, n_files + found.files
+        below = f"{name}/"
+        unlisted = [one for one in unlisted if not one.startswith(below)] + [below + one for one in found.unlisted]
+    return Verified(
+        folder, listing.kind, listing.finished, n_files, size, time.monotonic() - began, tuple(problems),
+        tuple(unlisted), tuple(dict.fromkeys(commands)),
+    )  # fmt: skip
+
+
+def _check(
+    folder: Path, files: Mapping[str, tuple[FileFacts, str]], progress: Progress
+) -> tuple[list[Problem], int]:  # fmt: skip
+    """Files that are not what was written, and how many bytes were read."""
+    progress.start(f"check {folder}", len(files))
+
+    def look(name: str) -> tuple[str | None, int]:
+        place, (facts, _) = folder / name, files[name]
+        wrong = wrong_with(place, facts)
+        return wrong, place.stat().st_size if wrong is None else 0
+
+    problems, size = [], 0
+    with ThreadPoolExecutor(_THREADS) as threads:
+        for name, (wrong, read) in zip(files, threads.map(look, files), strict=True):
+            size += read
+            problems += [] if wrong is None else [Problem(name, wrong, files[name][1])]
+            progress.advance(1)
+    progress.finish()
+    return problems, size
+
+
+def _kind(folder: Path) -> str | None:
+    return kind_of(folder) or (BUNDLE if (folder / _JSON).is_file() and (folder / _WEIGHTS).is_file() else None)
+
+
+def _listing(folder: Path) -> _Listing:
+    kind = _kind(folder)
+    if kind == RUN:
+        return _listed_by_run(folder)
+    return _listed_by_itself(folder) if kind == BUNDLE else _listed_by_manifest(folder, str(kind))
+
+
+def _listed_by_run(folder: Path) -> _Listing:
+    """By the index; without one, by the manifest, which knows the results and what the index said at the end."""
+    listing = _Listing(RUN, markers={INDEX, LOCK, f"{INDEX}{PARTIAL}"}, command=mending(folder))
+    manifest, told = _manifest(folder)
+    try:
+        index = read_index(folder) if is_run(folder) else None
+        if index is None and (manifest is None or manifest.get("schema_version", 1) > 1):
+            listing.problems.append(Problem(INDEX, "is missing", RESULT))
+    except UserError as error:
+        index = None
+        listing.problems.append(Problem(INDEX, f"cannot be used: {error}", RESULT))
+    if index is not None:
+        listing.finished = MANIFEST in index.results
+        _add_steps(listing, index)
+        listing.files |= {name: (facts, RESULT) for name, facts in index.results.items()}
+        listing.markers |= {*index.arriving, *index.leaving}
+    elif manifest is not None:
+        listing.files |= {name: ({"sha256": known}, RESULT) for name, known in manifest["sha256"].items()}
+        listing.markers.add(MANIFEST)
+        _add_steps(listing, index_in(manifest))
+    else:
+        listing.finished = False
+        if told is not None:
+            listing.problems.append(Problem(MANIFEST, f"cannot be used: {told}", RESULT))
+    return listing
+
+
+def _manifest(folder: Path) -> tuple[dict[str, Any] | None, str | None]:
+    """The manifest, or what is wrong with it; neither where there is none."""
+    if not (folder / MANIFEST).is_file():
+        return None, None
+    try:
+        return read_manifest(folder), None
+    except UserError as error:
+        return None, str(error)
+
+
+def _add_steps(listing: _Listing, index: Index) -> None:
+    for name, record in index.steps.items():
+        listing.files |= {file: (facts, f"step {name}") for file, facts in record.files.items()}
+
+
+def _listed_by_manifest(folder: Path, kind: str) -> _Listing:
+    (name,) = (marker for marker, one in MARKERS.items() if one == kind)
+    listing = _Listing(kind, markers={name}, command=f"anchorscope {_MAKERS[kind]}")
+    try:
+        manifest = read_sealed(folder / name)
+    except (OSError, ValueError):
+        listing.problems.append(Problem(name, "is damaged", RESULT))
+        return listing
+    listing.command = _own_command(manifest.get("command")) or listing.command
+    listing.files = {file: ({"sha256": known}, RESULT) for file, known in manifest.get("sha256", {}).items()}
+    return listing
+
+
+_MAKERS = {"comparison": "compare", "detectors": "detect", "validation": "validate"}
+
+
+def _own_command(told: Any) -> str | None:
+    """A command of ours that a manifest names, with every word quoted: the folder may come from anybody."""
+    with contextlib.suppress(ValueError):  # a quote that is not closed
+        words = shlex.split(told) if isinstance(told, str) else []
+        return shlex.join(words) if words[:1] == ["anchorscope"] else None
+    return None
+
+
+def _listed_by_itself(folder: Path) -> _Listing:
+    from anchorscope.detectors.bundle import read_bundle  # only here: it brings torch
+
+    listing = _Listing(BUNDLE, markers={_JSON, _WEIGHTS}, command="anchorscope detect")
+    try:
+        read_bundle(folder)
+    except UserError as error:
+        listing.problems.append(Problem(_JSON, f"or {_WEIGHTS} cannot be used: {error}", RESULT))
+    return listing
+
+
+def _names_below(folder: Path) -> Iterator[str]:
+    """Everything below a folder that is no folder; half-made folders of a run at work, or killed, are left out."""
+    for here, folders, names in os.walk(folder):
+        folders[:] = sorted(name for name in folders if not name.endswith(PARTIAL))
+        links = [name for name in folders if (Path(here) / name).is_symlink()]
+        for name in sorted([*names, *links]):
+            yield (Path(here) / name).relative_to(folder).as_posix()
+
+
+def _inner(folder: Path, unlisted: Sequence[str]) -> list[str]:
+    """Folders of ours inside a folder, the outermost ones."""
+    found: list[str] = []
+    for name in unlisted:
+        above = [str(one) for one in reversed(PurePosixPath(name).parents[:-1])]
+        if not any(one in found for one in above):
+            found += [one for one in above if _kind(folder / one) is not None][:1]
+    return found
+
+
+def _index_bytes(folder: Path) -> bytes | None:
+    try:
+        return (folder / INDEX).read_bytes()
+    except OSError:
+        return None

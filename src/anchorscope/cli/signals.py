@@ -1,0 +1,60 @@
+"""Signals of a command: Ctrl-C, SIGTERM and SIGHUP all end it in the same calm way, however often they come.
+
+The first one raises `Stopped` wherever the command is. Whatever comes while it is ending is left unheard, so that no
+second traceback can come out of the first one's clean-up; if ending takes long, a further one ends the process at once,
+which a run folder survives. Only a command has these handlers: a program that uses the package keeps its own.
+"""
+
+import os
+import signal
+import threading
+import time
+from types import FrameType
+
+PATIENCE = 3.0
+"""Seconds that a command has for its ending, before a further signal ends it at once."""
+STOPPED = "stopped; the same command goes on where it stopped"
+"""What is said then, where a command has nothing else to say."""
+_ENDINGS = ("SIGINT", "SIGTERM", "SIGHUP")  # Windows has no SIGHUP
+_since: list[float] = []  # when the end began
+
+
+class Stopped(KeyboardInterrupt):
+    """The user, or the system, ends the command."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(number)
+        self.exit_code = 128 + number
+
+
+def exit_code(stop: KeyboardInterrupt) -> int:
+    """What a shell expects of a command that a signal has ended."""
+    return stop.exit_code if isinstance(stop, Stopped) else 128 + signal.SIGINT
+
+
+def listen() -> None:
+    """Ends calmly from now on; what the caller has switched off (nohup, a job in the background) stays so."""
+    if threading.current_thread() is not threading.main_thread():
+        return  # only the main thread may; another one is not where signals go
+    for name in _ENDINGS:
+        number = getattr(signal, name, None)
+        if number is not None and signal.getsignal(number) in (signal.SIG_DFL, signal.default_int_handler):
+            signal.signal(number, _end)
+
+
+def deafen() -> None:
+    """Nothing is left to stop; Python takes handlers away before it has ended, and a late signal would count again."""
+    for name in _ENDINGS:
+        number = getattr(signal, name, None)
+        if number is not None and signal.getsignal(number) is _end:
+            signal.signal(number, signal.SIG_IGN)
+
+
+def _end(number: int, frame: FrameType | None) -> None:
+    if not _since:
+        _since.append(time.monotonic())
+        raise Stopped(number)
+    if time.monotonic() - _since[0] > PATIENCE:
+        if os.isatty(2):
+            os.write(2, b"\x1b[?25h")  # bars hide the cursor
+        os._exit(128 + number)

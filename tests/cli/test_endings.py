@@ -1,0 +1,179 @@
+"""How a command ends that is stopped, or that cannot write: one line at most, the right exit code, no traceback."""
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+
+STOPPED = "stopped; the same command goes on where it stopped\n"
+WORKING = """
+    import os, sys, time
+    from anchorscope.cli import main as door, models
+
+    def install(*_):
+        os.write(2, b"working\\n")
+        try:
+            time.sleep(60)
+        finally:
+            time.sleep({ending})
+
+    models._survey = install
+    sys.argv = ["anchorscope", "models"]
+    door.main()
+"""
+
+
+def program(code: str, **more: object) -> subprocess.Popen[str]:
+    """A Python process with our command in it."""
+    order = [sys.executable, "-c", textwrap.dedent(code)]
+    return subprocess.Popen(order, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **more)  # type: ignore[call-overload]
+
+
+def ended(process: subprocess.Popen[str]) -> tuple[int, str]:
+    """Its exit code and messages."""
+    with process:
+        _, told = process.communicate(timeout=120)
+    return process.returncode, told
+
+
+@pytest.mark.parametrize(("name", "times"), [("SIGINT", 1), ("SIGINT", 30), ("SIGTERM", 3), ("SIGHUP", 2)])
+def test_every_signal_ends_calmly_however_often_it_comes(name: str, times: int) -> None:
+    process = program(WORKING.format(ending=0.2))
+    assert process.stderr is not None
+    assert process.stderr.readline() == "working\n"
+    number = getattr(signal, name)
+    for _ in range(times):
+        with contextlib.suppress(ProcessLookupError):
+            process.send_signal(number)
+    assert ended(process) == (128 + number, STOPPED)
+
+
+def test_a_signal_during_the_imports_ends_calmly() -> None:
+    code = """
+        import os, signal, sys
+
+        class Finder:
+            def find_spec(self, name, *_):
+                if name == "rich":
+                    for _ in range(5):
+                        os.kill(os.getpid(), signal.SIGTERM)
+
+        sys.meta_path.insert(0, Finder())
+        from anchorscope.__main__ import main
+        main()
+    """
+    assert ended(program(code)) == (128 + signal.SIGTERM, STOPPED)
+
+
+def test_what_the_caller_has_switched_off_stays_so() -> None:
+    code = """
+        import signal
+        from anchorscope.cli import signals
+
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)
+        signals.listen()
+        assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+        assert signal.getsignal(signal.SIGTERM) is signals._end
+    """
+    assert ended(program(code)) == (0, "")
+
+
+def test_using_the_package_changes_no_handler() -> None:
+    code = """
+        import signal
+        import anchorscope, anchorscope.api, anchorscope.cli.main
+
+        assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+        assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    """
+    assert ended(program(code)) == (0, "")
+
+
+# Standard output and error.
+
+
+def command(redirected: str, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    """The command behind a shell's redirections."""
+    line = f'exec "$0" -m anchorscope "$@" {redirected}'
+    order = ["bash", "-c", line, sys.executable, *arguments]
+    return subprocess.run(
+        order, capture_output=True, text=True, check=False, timeout=120, env={**os.environ, **environment}
+    )
+
+
+@pytest.mark.parametrize("redirected", [">/dev/full", ">&-", ">&- <&-"])
+def test_a_result_that_cannot_be_written_is_one_line_and_exit_code_2(redirected: str) -> None:
+    done = command(redirected, "--version")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith("error: The result could not be written to standard output (")
+    assert done.stderr.count("\n") == 1
+
+
+def test_a_reader_that_has_gone_is_no_error() -> None:
+    read, write = os.pipe()
+    os.close(read)
+    order = [sys.executable, "-m", "anchorscope", "--version"]
+    done = subprocess.run(order, stdout=write, stderr=subprocess.PIPE, text=True, check=False, timeout=120)
+    os.close(write)
+    assert (done.returncode, done.stderr) == (128 + signal.SIGPIPE, "")
+
+
+@pytest.mark.parametrize("redirected", ["2>/dev/full", "2>&-", "2>&- <&-"])
+def test_messages_that_cannot_be_written_change_nothing(redirected: str) -> None:
+    done = command(redirected, "--version")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.startswith("anchorscope ")
+    assert command(redirected, "modls").returncode == 2
+
+
+def test_no_file_takes_the_number_of_a_closed_stream(tmp_path: Path) -> None:
+    code = f"""
+        import os
+        from anchorscope.cli.streams import open_streams
+
+        open_streams()
+        with open({str(tmp_path / "mine.txt")!r}, "w"):
+            os.write(1, b"a library prints")
+            os.write(2, b"a library warns")
+    """
+    order = ["bash", "-c", 'exec "$0" -c "$1" >&- 2>&- <&-', sys.executable, textwrap.dedent(code)]
+    assert subprocess.run(order, check=False, timeout=120).returncode == 0
+    assert (tmp_path / "mine.txt").read_bytes() == b""
+
+
+def test_an_old_terminal_gets_its_own_letters() -> None:
+    plain = {"PYTHONIOENCODING": "ascii", "PYTHONUTF8": "0", "LC_ALL": "C", "TERM": "dumb", "COLUMNS": "1"}
+    code = """
+        import sys
+        from anchorscope.cli.streams import open_streams
+        from anchorscope.cli.terminal import emit_text, say
+
+        open_streams()
+        emit_text("\\u039b \\u2192 \\u22121 \\udcff \\u6771")
+        say("\\u0394 \\u2265 2")
+        print("raw \\u2026")
+    """
+    process = program(code, env={**os.environ, **plain})
+    out, told = process.communicate(timeout=120)
+    assert (out, told) == ("Lambda -> -1 ? ?\nraw ...\n", "Delta  >= 2\n")
+
+
+def test_a_misspelt_backend_of_matplotlib_changes_nothing() -> None:
+    code = """
+        import sys
+        from anchorscope.cli import main as door, models
+
+        def survey():
+            import matplotlib
+            raise SystemExit(0 if matplotlib.get_backend() == "agg" else 3)
+
+        models._survey = survey
+        sys.argv = ["anchorscope", "models"]
+        door.main()
+    """
+    assert ended(program(code, env={**os.environ, "MPLBACKEND": "nonsense"})) == (0, "")

@@ -1,0 +1,74 @@
+"""Every number that a command takes, with hostile values: one line, exit code 2, and no folder that was not there."""
+
+from pathlib import Path
+from typing import get_type_hints
+
+import pytest
+from typer.testing import CliRunner
+
+from anchorscope.cli.main import _COMMANDS, app
+
+HUGE = "9" * 400
+TOO_LONG = "9" * 5000  # digits: Python itself refuses to read these
+HOSTILE = ("-1", HUGE, TOO_LONG, "nan", "inf", "1e308", "0x10", "")
+REQUIRED = {
+    "run": [], "validate": [], "data": ["atlas"], "view": ["."], "bench": [], "detect": ["no-run"],
+    "score": ["Who?", "--detector", "no-bundle"],
+}  # fmt: skip
+
+
+def numbers() -> list[tuple[str, str]]:
+    """The options of all commands whose values are numbers."""
+    return [
+        (name, f"--{option.replace('_', '-')}")
+        for name, command, *_ in _COMMANDS
+        for option, kind in get_type_hints(command).items()
+        if kind in (int, float, int | None, float | None)
+    ]
+
+
+def test_the_table_has_all_of_them() -> None:
+    found = numbers()
+    assert {name for name, _ in found} <= set(REQUIRED)
+    assert ("run", "--bootstrap") in found
+    assert len(found) > 25
+
+
+@pytest.mark.parametrize(("command", "option"), numbers(), ids=lambda value: str(value).lstrip("-"))
+def test_a_hostile_number_is_one_line(
+    command: str, option: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    out = ["--out", "a/b/c"] if command in ("run", "validate", "detect") else []
+    for value in HOSTILE:
+        result = CliRunner().invoke(app, [command, *REQUIRED[command], *out, option, value, "--quiet"])
+        assert result.exit_code == 2, (value[:20], result.output[-300:], result.exception)
+        assert result.stderr.startswith("error: ")
+        assert result.stderr.count("\n") == 1
+        assert len(result.stderr) < 1200
+        assert list(tmp_path.iterdir()) == [], value[:20]
+
+
+@pytest.mark.parametrize("text", ["1e9", f"300,{HUGE}", "nan", TOO_LONG, "300,-5", ""])
+def test_hostile_sizes_of_worlds(text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    result = CliRunner().invoke(app, ["validate", "--world-items", text, "--out", "a/b"])
+    assert result.exit_code == 2
+    assert result.stderr.startswith("error: World items ")
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("text", ["question-true=nan", "question-true=inf", "question-true=1e308", "both-true=-1", "x"])
+def test_hostile_shares(text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    result = CliRunner().invoke(app, ["validate", "--shares", text, "--out", "a/b"])
+    assert result.exit_code == 2
+    assert result.stderr.startswith("error: Shares ")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_wrong_device_leaves_no_validation(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    result = CliRunner().invoke(app, ["validate", "--device", "tpu", "--out", "a/b/c"])
+    assert result.exit_code == 2
+    assert list(tmp_path.iterdir()) == []

@@ -1,0 +1,216 @@
+"""No question file takes a gigabyte of memory or never ends: every limit, and the bombs that it is there for."""
+
+import gzip
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+from sample_files import HOTPOTQA_HUB, NQ, OWN, TRIVIAQA_HUB, json_lines, parquet, read, refusal, write
+
+from anchorscope.answers.choose import choose_questions
+from anchorscope.answers.enough import LabelCounter
+from anchorscope.datasets import catalog, limits, lines, parquet_rows, question_file, reading
+from anchorscope.datasets.catalog import DatasetSpec, open_dataset
+from anchorscope.datasets.limits import USUAL
+from anchorscope.datasets.question import Question
+from anchorscope.errors import UserError
+
+SOURCE = Path(__file__).parents[2] / "src"
+ROW = {"question": "What is the capital of France?", "answers": ["Paris"]}
+TOO_MUCH: list[tuple[dict[str, Any], str]] = [
+    ({"question": "q" * 100_001}, "question has 100,001 letters; at most 100,000 are read"),
+    ({"answers": ["a" * 100_001]}, "answers has 100,001 letters; at most 100,000"),
+    ({"answers": [str(i) for i in range(10_001)]}, "answers has 10,001 entries; at most 10,000 are read"),
+    ({"model_answer": "a" * 100_001}, "model_answer has 100,001 letters"),
+    ({"id": "i" * 1001}, "id has 1,001 letters; at most 1,000"),
+    ({"id": 10**30}, "id is a number beyond 64 bits"),
+    ({"relation": "r" * 1001}, "relation has 1,001 letters"),
+    ({"subject": "s" * 1001}, "subject has 1,001 letters"),
+    ({"property_words": ["w"] * 1001}, "property_words has 1,001 entries"),
+    ({"exact_question": ["France"] * 1001}, "exact_question has 1,001 entries; at most 1,000"),
+    ({"popularity": 2**64}, "'popularity' is a number beyond 64 bits"),
+    ({f"c{i}": 1 for i in range(1000)}, "1,002 columns; at most 1,000 are read"),
+    ({"c" * 1001: 1}, "a column's name has 1,001 letters; at most 1,000 are read"),
+    ({"context": [[]] * 1_000_001}, "more than 1,000,000 values"),
+    ({"answers": json.dumps([[]] * 1_000_001)}, "more than 1,000,000 values"),
+]
+
+
+@pytest.mark.parametrize(("more", "reason"), TOO_MUCH, ids=[reason for _, reason in TOO_MUCH])
+def test_a_row_beyond_a_limit_is_a_bad_row(tmp_path: Path, more: dict[str, Any], reason: str) -> None:
+    path = write(tmp_path, json_lines([ROW, ROW | more, ROW]))
+    assert refusal(path).startswith(f"{path}, line 2: {reason}")
+    whole = read(path, "skip")
+    assert (len(whole.questions), len(whole.bad)) == (2, 1)
+
+
+def test_what_real_files_have_is_within_the_limits(tmp_path: Path) -> None:
+    big = {"question": "q" * 100_000, "answers": [f"alias {i}" for i in range(10_000)], "context": "x, " * 300_000}
+    assert len(read(write(tmp_path, json_lines([ROW, big]))).questions) == 2
+    cell = "|".join(f"alias number {i}" for i in range(9_000))  # more than the csv module reads unless it is told to
+    (question,) = read(write(tmp_path, f"question,answers\nq?,{cell}\n")).questions
+    assert len(question.answers) == 9_000
+
+
+def test_bad_rows_are_all_counted_and_the_first_ones_kept(tmp_path: Path) -> None:
+    path = write(tmp_path, json_lines([ROW]) + b"{}\n" * 2500 + json_lines([ROW]))
+    whole = read(path, "skip")
+    assert (whole.reading.rows, whole.reading.bad, len(whole.reading.bad_rows)) == (2502, 2500, 1000)
+    assert choose_questions(open_dataset(DatasetSpec("mine", path), "skip"), None, 0).bad == 2500
+
+
+def test_many_bad_rows_together_end_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reading, "BAD_ROWS_TOGETHER", 20)
+    good = json_lines([ROW])
+    for content in (good + b"{}\n" * 20 + good + b"{}\n" * 20, b"question,answers\nq,a\n" + b"q,\n" * 20 + b"q,a\n"):
+        assert read(write(tmp_path, content), "skip").questions
+    assert "has 20 bad rows together, the last at line 22: the question is absent" in refusal(
+        write(tmp_path, good + b"{}\n" * 21), "skip"
+    )
+
+
+def test_blank_lines_and_endless_rows_end_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lines, "BLANK_LINES_TOGETHER", 20)
+    monkeypatch.setattr(question_file, "BYTES_TOGETHER", 30_000_000)
+    good = json_lines([ROW])
+    assert len(read(write(tmp_path, good + b"\n" * 20 + good)).questions) == 2
+    assert "has 20 blank lines together, up to line 22" in refusal(write(tmp_path, good + b"\n" * 21))
+    assert "has 20 blank lines together" in refusal(write(tmp_path, b"question,answers\nq,a\n" + b" \n" * 21))
+    for begun in (good, b'[{"question": "q", "answers": "a"},"', b'question,answers\nq,a\n"'):
+        path = write(tmp_path, gzip.compress(begun + b"x" * 40_000_000, 1))
+        assert "has no usable row in 30 MB of it, unpacked" in refusal(path, "skip")
+
+
+def test_a_row_over_many_lines_has_a_limit_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    row = b'"' + b"\n".join([b"x" * 900_000] * 20) + b'"\n'
+    whole = read(write(tmp_path, b"question,answers\nq,a\n" + row + b"q,a\n"), "skip")
+    assert len(whole.questions) >= 1
+    assert "1,000,000 characters" in whole.bad[0][1]
+    cells = b'"' + b'\n","'.join([b"x" * 900_000] * 20) + b'"\n'
+    whole = read(write(tmp_path, b"question,answers\nq,a\n" + cells + b"q,a\n"), "skip")
+    assert "longer than 10 MB" in whole.bad[0][1]
+
+
+@pytest.fixture
+def small(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The limits of size, small."""
+    few = replace(USUAL, rows=5, unpacked=2000, kept=5000)
+    monkeypatch.setattr(catalog, "file_limits", lambda large: limits.LARGE if large else few)
+
+
+def test_rows_and_bytes_have_limits_that_can_be_lifted(tmp_path: Path, small: None) -> None:
+    path = write(tmp_path, json_lines([ROW] * 6))
+    assert "has more than 5 rows. If the file is what you mean, allow it with --large-files." in refusal(path)
+    assert len(list(open_dataset(DatasetSpec("mine", path), large=True))) == 6
+    path = write(tmp_path, json_lines([ROW | {"note": "x" * 1000}] * 3), packed=True)
+    assert "GB, unpacked. If the file is what you mean" in refusal(path)
+    assert len(list(open_dataset(DatasetSpec("mine", path), large=True))) == 3
+
+
+def test_questions_that_are_held_together_have_a_limit(tmp_path: Path, small: None) -> None:
+    rows = [{"question": f"Who is {i}?", "answers": ["a"], "note": "x" * 300} for i in range(5)]
+    path = write(tmp_path, json_lines(rows))
+    with pytest.raises(UserError, match=r"questions of 'mine' take more than .* Ask fewer of them, like --limit"):
+        choose_questions(open_dataset(DatasetSpec("mine", path)), None, 0)
+    assert len(choose_questions(open_dataset(DatasetSpec("mine", path)), 2, 0).questions) == 2
+    assert len(choose_questions(open_dataset(DatasetSpec("mine", path), large=True), None, 0).questions) == 5
+
+
+def test_a_relation_of_its_own_in_every_row_is_not_kept_forever() -> None:
+    counter = LabelCounter(
+        Question("mine", str(i), "q?", ("a",), relation=f"r{i}") for i in range(limits.RELATIONS + 500)
+    )
+    assert len(counter.strata) <= limits.RELATIONS + 2
+    assert counter.outlook().questions == limits.RELATIONS + 500
+
+
+def test_tables_with_too_many_columns(tmp_path: Path) -> None:
+    header = ",".join(["question", "answers", *(f"c{i}" for i in range(999))])
+    assert "1,001 cells in its first line; at most 1,000" in refusal(write(tmp_path, header + "\nq,a\n"))
+    wide = pl.DataFrame({"question": ["q"], "answers": ["a"], **{f"c{i}": [1] for i in range(999)}})
+    wide.write_parquet(tmp_path / "wide")
+    assert "it has 1,001 columns; at most 1,000 are read" in refusal(tmp_path / "wide")
+
+
+def test_parquet_gives_what_json_gives(tmp_path: Path) -> None:
+    """Also what JSON has no word for, and without the columns that no question needs."""
+    for rows in (OWN, NQ, HOTPOTQA_HUB, TRIVIAQA_HUB):
+        assert read(write(tmp_path, parquet(rows))).questions == read(write(tmp_path, json_lines(rows))).questions
+    frame = pl.DataFrame({"question": ["q"], "answers": ["a"], "x": [b"\xff"], "y": [1.5]})
+    frame = frame.with_columns(day=pl.date(2020, 1, 1), d=pl.lit("1.5").cast(pl.Decimal(10, 2)))
+    frame.write_parquet(tmp_path / "odd")
+    assert read(tmp_path / "odd").questions[0].metadata == {"y": 1.5}
+    nan = pl.DataFrame({"question": ["q"], "answers": ["a"], "y": [float("nan")]})
+    nan.write_parquet(tmp_path / "nan")
+    assert "'y' is no finite number" in refusal(tmp_path / "nan")
+
+
+def test_a_child_that_dies_or_hangs_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = write(tmp_path, parquet(OWN))
+    for script, told in (
+        ("import os\nos.abort()", "reading it takes more than 700 MB, or it is a broken Parquet file"),
+        ("print(9)\nwhile True: pass", "no row in 1 s of computing"),
+        ("", "reading it takes more than 700 MB"),
+    ):
+        limit = "import resource, signal\nresource.setrlimit(resource.RLIMIT_CORE, (0, 0))\n"
+        limit += "signal.setitimer(signal.ITIMER_PROF, 0.2)\n"
+        child = write(tmp_path, limit + script, "child.py")
+        monkeypatch.setattr(parquet_rows.parquet_child, "__file__", str(child))
+        monkeypatch.setattr(parquet_rows, "PARQUET_SECONDS", 1)
+        assert told in refusal(path)
+
+
+def bombs() -> Iterator[tuple[str, bytes]]:
+    """Small files that unpack to gigabytes."""
+    yield "bad-rows", gzip.compress(b"{}\n" * 20_000_000, 1)
+    yield "blank-lines", gzip.compress(json_lines([ROW]) + b"\n" * 150_000_000, 1)
+    yield "good-rows", gzip.compress(json_lines([ROW]) * 100_000, 1)
+    for name, frame, options in (
+        ("long-cell", pl.DataFrame({"question": ["a" * 50_000_000], "answers": ["x"]}), {}),
+        ("same-cell", pl.DataFrame({"question": ["a" * 20_000_000], "answers": ["x"]}).select(
+            pl.all().repeat_by(60).explode()), {}),
+        ("nulls", pl.DataFrame({"question": [None], "answers": [None]}).cast(pl.String).select(
+            pl.all().repeat_by(20_000_000).explode()), {"row_group_size": 20_000_000}),
+        ("long-list", pl.DataFrame({"question": ["q"], "answers": ["a"], "l": [0]})
+         .with_columns(pl.col("l").repeat_by(40_000_000)), {}),
+    ):  # fmt: skip
+        file = BytesIO()
+        frame.write_parquet(file, compression="zstd", **options)
+        yield name, file.getvalue()
+
+
+MEASURE = """
+import resource, sys
+from pathlib import Path
+import polars
+from anchorscope.datasets.catalog import DatasetSpec, open_dataset
+from anchorscope.datasets.survey import take_survey
+from anchorscope.errors import UserError
+try:
+    reading = open_dataset(DatasetSpec("bomb", Path(sys.argv[1])), "skip")
+    told = f"{take_survey(reading).read} questions"
+except UserError as error:
+    told = str(error)
+own = next(int(line.split()[1]) for line in open("/proc/self/status") if line.startswith("VmHWM:"))
+child = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss
+print((own + child) // 1024, told)
+"""
+
+
+def test_no_file_takes_a_gigabyte(tmp_path: Path) -> None:
+    environment = os.environ | {"PYTHONPATH": str(SOURCE)}
+    for name, content in bombs():
+        path = write(tmp_path, content, name)
+        command = [sys.executable, "-c", MEASURE, str(path)]
+        ran = subprocess.run(command, capture_output=True, text=True, check=True, env=environment, timeout=300)
+        megabytes, told = ran.stdout.split(" ", 1)
+        assert int(megabytes) < 1000, (name, ran.stdout)
+        assert name in told or "questions" in told

@@ -1,0 +1,210 @@
+"""Only regular files are read, each through one handle; what is wrong with a file is one line, and nothing hangs."""
+
+import gzip
+import os
+import random
+import socket
+import threading
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+from sample_files import NQ, OWN, json_lines, json_list, parquet, read, refusal, table, write
+
+from anchorscope.datasets import parquet_rows, question_file
+from anchorscope.datasets.catalog import DatasetSpec, absolute, open_dataset, parse_spec, split_specs
+from anchorscope.datasets.question_file import hash_of
+from anchorscope.errors import UserError
+from anchorscope.progress import Silent
+
+LINES = json_lines(NQ)
+
+
+def test_a_pipe_is_refused_and_nothing_hangs(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    assert f"{tmp_path / 'pipe'} is a pipe, which can be read only once. Save what" in refusal(tmp_path / "pipe")
+
+
+def test_a_pipe_of_the_shell_loses_no_rows(tmp_path: Path) -> None:
+    """`<(…)` and `/dev/stdin`: a part of it would be gone after the format was recognised."""
+    reader, writer = os.pipe()
+    try:
+        os.write(writer, LINES)
+        path = Path(f"/dev/fd/{reader}")
+        assert "is a pipe" in refusal(path)
+        assert os.read(reader, 10_000) == LINES
+        # Written out for a recipe, it is still what it was.
+        assert absolute(f"file:{path}") == f"file:{path}"
+    finally:
+        os.close(reader)
+        os.close(writer)
+
+
+def test_a_file_behind_a_descriptor_is_read(tmp_path: Path) -> None:
+    path = write(tmp_path, LINES)
+    with path.open("rb") as file:
+        behind = Path(f"/dev/fd/{file.fileno()}")
+        assert len(read(behind).questions) == len(NQ)
+        assert absolute(f"file:{behind}") == f"file:{path.resolve()}"
+
+
+def test_devices_sockets_and_folders(tmp_path: Path) -> None:
+    for device in ("/dev/null", "/dev/zero"):
+        assert refusal(Path(device)).startswith(f"{device} is a device. Give the path of a question file")
+    with socket.socket(socket.AF_UNIX) as listening:
+        listening.bind(str(tmp_path / "s"))
+        assert "is a socket" in refusal(tmp_path / "s")
+    assert f"{tmp_path} is a directory. Give the path of one question file in it" in refusal(tmp_path)
+
+
+def test_paths_that_lead_nowhere(tmp_path: Path) -> None:
+    (tmp_path / "a").symlink_to(tmp_path / "b")
+    assert f"is a link to {tmp_path / 'b'}, which is not there" in refusal(tmp_path / "a")
+    (tmp_path / "b").symlink_to(tmp_path / "a")
+    assert "Too many levels of symbolic links" in refusal(tmp_path / "a")
+    assert absolute(f"file:{tmp_path / 'a'}") == f"file:{tmp_path / 'a'}"
+    assert "File name too long" in refusal(tmp_path / ("x" * 300))
+    assert "Not a directory" in refusal(write(tmp_path, LINES) / "inner")
+    assert len(refusal(Path("/" + "x/" * 50_000))) < 2000
+
+
+def test_names_that_no_recipe_can_carry() -> None:
+    with pytest.raises(UserError, match=r"The file name b'a\\xff.csv' is not UTF-8. Rename the file"):
+        parse_spec("file:" + os.fsdecode(b"a\xff.csv"))
+    with pytest.raises(UserError, match="holds a NUL byte"):
+        parse_spec("nq=a\0b")
+    with pytest.raises(UserError, match="there is no home folder ~nobody-of-that-name"):
+        parse_spec("file:~nobody-of-that-name/x.csv")
+
+
+def test_odd_names_are_read_and_told_in_one_line(tmp_path: Path) -> None:
+    for name in ("a b.csv", "a=b", "a#b?.jsonl", "é✓", "new\nline", "x" * 255, "-", "\x1b[31mred"):
+        path = write(tmp_path, LINES, name)
+        assert len(read(path).questions) == len(NQ)
+        spec = parse_spec(f"file:{path}")
+        assert spec.name.isprintable()
+        assert len(spec.name.encode()) <= 100
+        assert refusal(write(tmp_path, b"", name)).isprintable()
+
+
+def test_commas_in_a_files_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in ("a,b.csv", "c.csv", "d,e,atlas", "f", "f,g"):
+        write(tmp_path, LINES, name)
+    assert split_specs(["file:a,b.csv"]) == ("file:a,b.csv",)
+    assert split_specs(["file:a,b.csv,atlas,popqa=c.csv"]) == ("file:a,b.csv", "atlas", "popqa=c.csv")
+    assert split_specs(["nq=d,e,atlas", "atlas,"]) == ("nq=d,e,atlas", "atlas")
+    assert split_specs(["file:f,g"]) == ("file:f,g",)
+    # Where no such file is, a comma is between datasets, as ever.
+    assert split_specs(["file:c.csv,popqq"]) == ("file:c.csv", "popqq")
+    assert split_specs(["file:gone,b.csv", "popqa"]) == ("file:gone", "b.csv", "popqa")
+
+
+def test_a_file_that_changes_while_it_is_read_is_told(tmp_path: Path) -> None:
+    path = write(tmp_path, LINES * 50)
+    rows = iter(open_dataset(DatasetSpec("mine", path)))
+    next(rows)
+    with path.open("ab") as file:
+        file.write(LINES)
+    with pytest.raises(UserError, match="was changed while it was read"):
+        list(rows)
+
+
+def test_a_file_that_is_replaced_is_read_as_it_was(tmp_path: Path) -> None:
+    path, other = write(tmp_path, LINES * 50), write(tmp_path, b"else", "other")
+    reading = open_dataset(DatasetSpec("mine", path))
+    other.replace(path)
+    assert len(list(reading)) == 50 * len(NQ)
+    again = write(tmp_path, parquet(OWN), "again")
+    reading = open_dataset(DatasetSpec("mine", again))
+    again.unlink()
+    assert len(list(reading)) == len(OWN)
+
+
+def test_the_hash_is_of_what_is_read(tmp_path: Path) -> None:
+    path = write(tmp_path, LINES)
+    known = hash_of(path)
+    assert len(list(open_dataset(DatasetSpec("mine", path), sha256=known))) == len(NQ)
+    write(tmp_path, json_lines(OWN))
+    with pytest.raises(UserError, match="was changed since the run began"):
+        open_dataset(DatasetSpec("mine", path), sha256=known)
+
+
+def test_gzip_in_all_its_ways(tmp_path: Path) -> None:
+    packed = gzip.compress(LINES, mtime=0)
+    assert len(read(write(tmp_path, packed + packed)).questions) == 2 * len(NQ)
+    assert len(read(write(tmp_path, packed + b"\0" * 700 + packed + b"\0" * 9)).questions) == 2 * len(NQ)
+    assert "is gzipped twice" in refusal(write(tmp_path, gzip.compress(packed)))
+    assert "is empty" in refusal(write(tmp_path, gzip.compress(b"")))
+    for broken in (packed + b"garbage", packed[:10], packed[:2], packed[:-4], packed[:3] + b"\xff" * 200_000):
+        assert "is a broken or cut-off gzip file" in refusal(write(tmp_path, broken))
+
+
+def test_damaged_gzip_is_one_line(tmp_path: Path) -> None:
+    """Flipped bytes are found out in the header, in the stream or by the checksum."""
+    packed, draw = gzip.compress(json_list(OWN) * 20, mtime=0), random.Random(0)
+    for _ in range(150):
+        raw = bytearray(packed)
+        raw[draw.randrange(len(raw))] ^= 1 << draw.randrange(8)
+        path = write(tmp_path, bytes(raw))
+        with suppress(UserError):  # any other exception is a mistake of ours
+            read(path, "skip")
+
+
+@pytest.mark.parametrize("content", [LINES, table(OWN, ","), table(OWN, "\t"), json_list(OWN)])
+def test_line_ends_of_old_macs(tmp_path: Path, content: bytes) -> None:
+    wanted = read(write(tmp_path, content)).questions
+    old = content.replace(b"\r\n", b"\n").replace(b"\n", b"\r")
+    for packed in (False, True):
+        assert read(write(tmp_path, old, packed=packed)).questions == wanted
+
+
+def test_a_full_disk_is_not_the_files_fault(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = write(tmp_path, parquet(OWN), packed=True)
+    with Path("/dev/full").open("wb", buffering=0) as full:
+        monkeypatch.setattr(parquet_rows.tempfile, "TemporaryFile", lambda **_: full)
+        told = refusal(path)
+    assert "has to be unpacked to be read, and" in told
+    assert "No space left on device" in told
+    assert "TMPDIR=FOLDER" in told
+
+
+def test_a_slow_file_tells_how_far_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    heard: list[object] = []
+
+    class Listener(Silent):
+        def start(self, title: str, total: int) -> None:
+            heard.append((title, total))
+
+        def advance(self, units: int) -> None:
+            heard.append(units)
+
+        def finish(self) -> None:
+            heard.append("end")
+
+    monkeypatch.setattr(question_file, "_MOMENT", 0)
+    path = write(tmp_path, LINES * 5_000, "big.jsonl")
+    list(open_dataset(DatasetSpec("mine", path), progress=Listener()))
+    kilobytes = path.stat().st_size // 1000
+    assert heard[0] == ("read big.jsonl (kB)", -(-path.stat().st_size // 1000))
+    assert sum(one for one in heard if isinstance(one, int)) == kilobytes
+    assert heard[-1] == "end"
+    assert len(heard) > 5
+
+
+def test_a_pipe_that_takes_a_files_place_is_not_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It was a file when it was looked at, and is a pipe when it is opened."""
+    os.mkfifo(tmp_path / "pipe")
+    regular = os.stat(write(tmp_path, LINES))
+    opened = threading.Event()
+    monkeypatch.setattr(question_file.os, "stat", lambda _: regular)
+
+    def look() -> None:
+        with pytest.raises(UserError, match="is a pipe"):
+            question_file.QuestionFile(tmp_path / "pipe")
+        opened.set()
+
+    thread = threading.Thread(target=look, daemon=True)
+    thread.start()
+    thread.join(30)
+    assert opened.is_set()

@@ -1,0 +1,281 @@
+"""`verify` names every damaged file and no other; `--repair` gives the same numbers and loses nobody's file."""
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import Result
+from typer.testing import CliRunner
+
+import anchorscope
+from anchorscope.artefacts import publish
+from anchorscope.artefacts.finished import open_finished
+from anchorscope.artefacts.sealed_folder import sealed_text
+from anchorscope.artefacts.verify import verify
+from anchorscope.cli.main import app
+from anchorscope.errors import UserError
+from anchorscope.repair import repair
+from damaging import HARM, files_of_steps
+from noting import Notes
+from whole_runs import SmallRun, files_of, quick, tables_of, watching
+
+MINE = {"notes.txt": b"mine", "figures/mine.png": b"mine", "work/facts/mine.txt": b"mine", "curves.csv.bak": b"mine"}
+
+
+@pytest.fixture(autouse=True)
+def _no_figures(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(publish, "write_all", lambda *_: None)
+
+
+def command(*arguments: Any) -> Result:
+    return CliRunner().invoke(app, ["verify", *(str(argument) for argument in arguments)])
+
+
+def put(folder: Path, files: dict[str, bytes] = MINE) -> None:
+    for name, content in files.items():
+        (folder / name).parent.mkdir(exist_ok=True)
+        (folder / name).write_bytes(content)
+
+
+@pytest.mark.parametrize("which", ["half_done", "finished"])
+def test_a_whole_run_is_whole_and_the_users_files_are_counted(which: str, small_run: SmallRun, tmp_path: Path) -> None:
+    out = small_run.copy(which, tmp_path / "run")
+    put(out)
+    before = files_of(out)
+    found = verify(out)
+    assert (found.whole, found.kind, found.finished) == (True, "run", which == "finished")
+    listed = {name for name in before if name not in MINE and name != "index.json"}
+    assert found.files == len(listed)
+    assert found.size == sum(len(before[name]) for name in listed)
+    assert set(found.unlisted) == set(MINE)
+    result = command(out)
+    assert (result.exit_code, len(result.stdout.splitlines())) == (0, 2)
+    assert result.stdout.startswith(f"{out}: whole")
+    assert files_of(out) == before
+
+
+@pytest.mark.parametrize("which", ["half_done", "finished"])
+@pytest.mark.parametrize("harm", HARM)
+def test_every_damaged_file_is_named_and_no_other(which: str, harm: str, small_run: SmallRun, tmp_path: Path) -> None:
+    out = small_run.copy(which, tmp_path / "run")
+    names = sorted(name for name in files_of(out) if name != "index.json")
+    for name in names:
+        whole = (out / name).read_bytes()
+        HARM[harm](out / name)
+        found = verify(out)
+        assert [one.file for one in found.problems] == [name]
+        assert found.commands == (f"anchorscope verify {out} --repair",)
+        (out / name).write_bytes(whole)
+    assert verify(out).whole
+
+
+def test_the_command_ends_with_one_line_and_exit_code_2(small_run: SmallRun, tmp_path: Path) -> None:
+    out = small_run.copy("finished", tmp_path / "run")
+    (out / "curves.csv").write_text("mine")
+    (out / "summary.csv").unlink()
+    result = command(out, small_run.finished, "--quiet")
+    assert (result.exit_code, result.stdout) == (2, "")
+    (line,) = result.stderr.splitlines()
+    assert line == f"error: '{out}' is damaged. Mend it with: anchorscope verify {out} --repair"
+    lines = command(out).stdout.splitlines()
+    assert lines[0].startswith(f"{out}: damaged: 2 of ")
+    assert lines[1].startswith("  curves.csv has 4 bytes instead of ")
+    assert lines[2] == "  summary.csv is missing (result)"
+    told = json.loads(command(out, small_run.finished, "--json").stdout)
+    assert [one["whole"] for one in told["folders"]] == [told["whole"], True] == [False, True]
+    assert [one["file"] for one in told["folders"][0]["damaged"]] == ["curves.csv", "summary.csv"]
+
+
+@pytest.mark.parametrize("name", ["nowhere", ".", "file"])
+def test_what_is_none_of_ours_is_told_in_one_line(name: str, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("mine")
+    result = command(tmp_path / name)
+    assert (result.exit_code, len(result.stderr.splitlines())) == (2, 1)
+    assert "is no folder of anchorscope's" in result.stderr
+
+
+@pytest.mark.parametrize(("name", "harm"), [
+    ("items.parquet", "flip"), ("manifest.json", "halve"), ("recipe.toml", "empty"), ("curves.csv", "remove"),
+])  # fmt: skip
+def test_damaged_results_are_written_again_and_no_model_is_loaded(
+    name: str, harm: str, small_run: SmallRun, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out = small_run.copy("finished", tmp_path / "run")
+    put(out)
+    HARM[harm](out / name)
+    left = (out / name).read_bytes() if harm != "remove" else None
+    monkeypatch.setattr("anchorscope.steps.job.load_model", lambda *_: pytest.fail("a model was loaded"))
+    with watching() as made:
+        assert repair(out).whole
+    assert made == []
+    assert tables_of(out) == small_run.tables
+    open_finished(out)
+    aside = out / f"{name}.changed-1"
+    assert (aside.read_bytes() if aside.exists() else None) == left
+    assert {one: content for one, content in files_of(out).items() if one in MINE} == MINE
+
+
+@pytest.mark.parametrize(("step", "harm"), [
+    ("facts/labels", "flip"), ("facts/probes", "remove"), ("facts/answers", "halve"), ("model", "empty"),
+    ("facts/tables", "flip"),
+])  # fmt: skip
+def test_a_damaged_step_of_a_finished_run_is_made_again(
+    step: str, harm: str, small_run: SmallRun, tmp_path: Path
+) -> None:
+    out = small_run.copy("finished", tmp_path / "run")
+    name = sorted(files_of_steps(out)[step])[-1]
+    HARM[harm](out / name)
+    left = (out / name).read_bytes() if harm != "remove" else None
+    notes = Notes()
+    with watching() as made:
+        found = repair(out, notes)
+    assert found.whole
+    assert step in made
+    assert tables_of(out) == small_run.tables
+    assert any(line.startswith(f"{step} is made again: {name} ") for line in notes.lines)
+    aside = out / f"{name}.changed-1"
+    assert (aside.read_bytes() if aside.exists() else None) == left
+    assert found.unlisted == (() if left is None else (f"{name}.changed-1",))
+
+
+def test_a_half_done_run_is_left_where_it_can_be_gone_on_with(small_run: SmallRun, tmp_path: Path) -> None:
+    out = small_run.copy("half_done", tmp_path / "run")
+    for name in files_of_steps(out)["facts/labels"]:
+        HARM["flip"](out / name)
+    with watching() as made:
+        found = repair(out)
+    assert (found.whole, found.finished, made) == (True, False, [])
+    quick(small_run.recipe, out)
+    assert tables_of(out) == small_run.tables
+
+
+@pytest.mark.parametrize("harm", HARM)
+def test_a_lost_index_is_written_again_from_the_manifest(harm: str, small_run: SmallRun, tmp_path: Path) -> None:
+    out = small_run.copy("finished", tmp_path / "run")
+    put(out)
+    before, step_files = files_of(out), files_of_steps(out)
+    HARM[harm](out / "index.json")
+    damaged = (out / "index.json").read_bytes() if harm != "remove" else None
+    found = verify(out)
+    assert [one.file for one in found.problems] == ["index.json"]
+    assert set(found.unlisted) == set(MINE)  # files of steps are listed in the manifest
+    with watching() as made:
+        assert repair(out).whole
+        assert quick(small_run.recipe, out) == []
+    assert made == []
+    after = files_of(out)
+    assert after.pop("index.json.changed-1", None) == damaged
+    assert {name: text for name, text in after.items() if name != "index.json"} == {
+        name: text for name, text in before.items() if name != "index.json"
+    }  # fmt: skip
+    assert files_of_steps(out) == step_files
+
+
+def test_without_index_and_with_damaged_results_only_what_is_proven_is_ours(
+    small_run: SmallRun, tmp_path: Path
+) -> None:
+    out = small_run.copy("finished", tmp_path / "run")
+    (out / "index.json").unlink()
+    (out / "curves.csv").write_text("my own")
+    name = files_of_steps(small_run.finished)["facts/labels"][0]
+    (out / name).write_text("[]")
+    found = verify(out)
+    assert {one.file for one in found.problems} == {"index.json", "curves.csv", name}
+    assert repair(out).whole
+    assert tables_of(out) == small_run.tables
+    assert (out / "curves.csv.changed-1").read_text() == "my own"
+    assert (out / f"{name}.changed-1").read_text() == "[]"
+
+
+def test_a_run_of_an_earlier_version_that_lost_its_index_begins_again_beside_its_old_steps(
+    small_run: SmallRun, tmp_path: Path
+) -> None:
+    """Its manifest does not know the files of steps: they stay, and none is taken for ours."""
+    from anchorscope.artefacts.durable import canonical_hash
+
+    out = small_run.copy("finished", tmp_path / "run")
+    (out / "index.json").unlink()
+    manifest = json.loads((out / "manifest.json").read_text())
+    for name in ("seal", "index"):
+        manifest.pop(name)
+    (out / "manifest.json").write_text(json.dumps({**manifest, "seal": canonical_hash(manifest)}))
+    old = [name for names in files_of_steps(small_run.finished).values() for name in names]
+    changed = next(name for name in old if "labels" in name)
+    (out / changed).write_text("mine")
+    assert set(verify(out).unlisted) == set(old)
+    assert repair(out).whole
+    assert tables_of(out) == small_run.tables
+    assert (out / f"{changed}.changed-1").read_text() == "mine"
+
+
+@pytest.mark.parametrize("which", ["half_done", "finished"])
+def test_without_index_and_manifest_nothing_is_claimed_and_nothing_touched(
+    which: str, small_run: SmallRun, tmp_path: Path
+) -> None:
+    out = small_run.copy(which, tmp_path / "run")
+    HARM["flip"](out / "index.json")
+    if which == "finished":
+        HARM["halve"](out / "manifest.json")
+    before = files_of(out)
+    assert not verify(out).whole
+    with pytest.raises(UserError, match="cannot be told, and nothing was touched"):
+        repair(out)
+    assert files_of(out) == before
+
+
+def test_an_index_that_names_files_elsewhere_is_not_believed(small_run: SmallRun, tmp_path: Path) -> None:
+    from anchorscope.artefacts.index import read_index
+
+    out = small_run.copy("finished", tmp_path / "run")
+    mine = tmp_path / "mine.txt"
+    for name in ("../mine.txt", str(mine), "work/../../mine.txt"):
+        mine.write_text("mine")
+        index = read_index(small_run.finished)
+        index.leaving.append(name)
+        index.save(out)
+        with pytest.raises(UserError, match="is damaged"):
+            quick(small_run.recipe, out)
+        assert [one.file for one in verify(out).problems] == ["index.json"]
+        assert mine.read_text() == "mine"
+
+
+def test_a_folder_from_elsewhere_cannot_let_code_run_by_being_damaged(
+    small_run: SmallRun, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out = small_run.copy("finished", tmp_path / "run")
+    (out / "curves.csv").unlink()
+    with_code = small_run.recipe.model_copy(update={"trust_remote_code": True})
+    monkeypatch.setattr("anchorscope.repair.recipe_of", lambda _: with_code)
+    with pytest.raises(UserError, match=r"brings code of its own.*--trust-remote-code"):
+        repair(out)
+    assert not (out / "curves.csv").exists()
+
+
+@pytest.mark.parametrize(
+    ("told", "shown"),
+    [
+        ("anchorscope compare a 'b c' --out .", "anchorscope compare a 'b c' --out ."),
+        ("anchorscope compare a; rm -rf b", "anchorscope compare 'a;' rm -rf b"),
+        ("rm -rf a", "anchorscope compare"),
+        ("anchorscope 'a", "anchorscope compare"),
+        (["anchorscope"], "anchorscope compare"),
+    ],
+)
+def test_a_command_that_a_folder_names_is_one_of_ours_and_quoted(told: Any, shown: str, tmp_path: Path) -> None:
+    (tmp_path / "table.csv").write_text("a")
+    (tmp_path / "comparison.json").write_text(sealed_text(tmp_path, {"command": told}, ["table.csv"]))
+    (tmp_path / "table.csv").write_text("b")
+    assert verify(tmp_path).commands == (shown,)
+
+
+def test_from_python(small_run: SmallRun, tmp_path: Path) -> None:
+    out = small_run.copy("finished", tmp_path / "run")
+    assert anchorscope.verify(out).whole
+    (out / "curves.csv").unlink()
+    assert not anchorscope.verify(str(out)).whole
+    assert anchorscope.verify(out, repair=True, progress=None).whole
+    shutil.rmtree(out)
+    with pytest.raises(UserError, match="no such folder"):
+        anchorscope.verify(out)

@@ -1,0 +1,119 @@
+"""Faults of the machine become one line, whoever reports them; mistakes of ours keep their traceback."""
+
+import errno
+import os
+import resource
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pytest
+import torch
+from matplotlib.figure import Figure
+from safetensors.torch import save_file
+from typer.testing import CliRunner
+
+import anchorscope
+from anchorscope.artefacts.durable import replacing, write_json
+from anchorscope.cli import models as models_command
+from anchorscope.cli.main import app
+from anchorscope.errors import UserError
+from anchorscope.system_errors import fault_in_words, naming, system_errors_told, system_fault
+
+NUMBERS = (
+    "ENOSPC", "EDQUOT", "EFBIG", "EROFS", "EACCES", "EPERM", "EIO", "ENAMETOOLONG", "ELOOP", "ENOTDIR", "EISDIR",
+    "ENOENT", "ESTALE", "EMFILE", "ENFILE", "ETXTBSY", "EBUSY", "ENOMEM", "EAGAIN", "ENODEV",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("name", NUMBERS)
+def test_every_fault_is_one_line_and_exit_code_2(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    number = getattr(errno, name)
+
+    def failing(*_: object) -> Path:
+        raise OSError(number, os.strerror(number), "/some/place")
+
+    monkeypatch.setattr(models_command, "install", failing)
+    result = CliRunner().invoke(app, ["models", "--install", "smollm2-135m"])
+    assert result.exit_code == 2
+    assert result.stdout == ""
+    assert result.stderr.startswith("error: ")
+    assert result.stderr.count("\n") == 1
+    assert f"at '/some/place' ({os.strerror(number)}); " in result.stderr
+    assert result.stderr.endswith(" Nothing half made was kept, the same command starts again.\n")
+
+
+@contextmanager
+def small_files() -> Iterator[None]:
+    """The system refuses files of more than a few bytes, as `ulimit -f` does; Python ignores the signal for it."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1_000, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+@pytest.mark.parametrize("kind", ["text", "csv", "parquet", "safetensors", "png"])
+def test_what_libraries_make_of_a_refused_write_is_known(kind: str, tmp_path: Path) -> None:
+    table, array, figure = pl.DataFrame({"a": list(range(100_000))}), {"a": torch.zeros(100_000)}, Figure()
+    place = tmp_path / "file"
+    write = {
+        "text": lambda: place.write_text("x" * 100_000),
+        "csv": lambda: table.write_csv(place),
+        "parquet": lambda: table.write_parquet(place),
+        "safetensors": lambda: save_file(array, place),
+        "png": lambda: figure.savefig(place, format="png"),
+    }[kind]
+    told = r"^A file grew larger than this system allows at .*file' \(File too large\); raise"
+    with pytest.raises(UserError, match=told), system_errors_told(), naming(place), small_files():
+        write()
+
+
+def test_wrapped_faults_are_found_and_our_mistakes_are_not() -> None:
+    full = OSError(errno.ENOSPC, "No space left on device")
+    by_text = ValueError("Error while serializing: I/O error: No space left on device (os error 28)")
+    assert getattr(system_fault(by_text), "errno", None) == errno.ENOSPC
+    for raised, is_fault in ((full, True), (OSError(errno.ENOENT, "gone"), False)):
+        cleaning = AttributeError("a library's own clean-up fails next")
+        cleaning.__context__ = raised
+        assert (system_fault(cleaning) is not None) is is_fault
+    caused = RuntimeError("cannot")
+    caused.__cause__ = full
+    assert system_fault(caused) is full
+    for ours in (ZeroDivisionError(), KeyError("x"), OSError("without a number"), UserError("x")):
+        assert system_fault(ours) is None
+    with pytest.raises(ZeroDivisionError), system_errors_told():
+        raise ZeroDivisionError
+
+
+def test_no_memory_is_told() -> None:
+    told = r"^There is not enough memory \(Unable to allocate .*\); close other"
+    with pytest.raises(UserError, match=told), system_errors_told():
+        np.empty(1 << 55, dtype=np.uint8)
+
+
+def test_the_place_is_named_where_the_system_names_none(tmp_path: Path) -> None:
+    with pytest.raises(OSError, match="No space") as caught, naming(tmp_path):
+        raise OSError(errno.ENOSPC, "No space left on device")
+    assert f"at {str(tmp_path)!r}" in fault_in_words(caught.value)
+    write_json(tmp_path / "a.json", [1])
+    with pytest.raises(OSError, match="No space") as caught, replacing(tmp_path / "a.json"):
+        raise ValueError("I/O error: No space left on device (os error 28)")
+    assert caught.value.filename == str(tmp_path / "a.json")
+    assert [one.name for one in tmp_path.iterdir()] == ["a.json"]
+
+
+def test_a_very_long_path_stays_one_short_line() -> None:
+    assert len(fault_in_words(OSError(errno.ENAMETOOLONG, "File name too long", "x" * 9000))) < 500
+
+
+def test_python_callers_get_a_user_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def failing(*_: object, **__: object) -> None:
+        raise OSError(errno.EDQUOT, "Disk quota exceeded", str(tmp_path))
+
+    monkeypatch.setattr("anchorscope.pipeline.run_recipe", failing)
+    with pytest.raises(UserError, match=r"Your quota on this disk is used up at .* Then do the same again\."):
+        anchorscope.run(out=tmp_path / "run", progress=None)
