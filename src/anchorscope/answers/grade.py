@@ -33,7 +33,7 @@ from anchorscope.datasets.text import ARTICLES, Word, located_words, occurrences
 
 _CLAUSE_END = re.compile(r"[,;:.!?—–]")
 _DENIALS = re.compile(
-    r"\s*,?\s*(?:(?:is|was|are|were|did|does|do|has|had|would|could|can)\s+not\b|(?:is|was|are|were|did|does|do)n['’]t\b|"
+    r"\s*(?:,\s*)?(?:(?:is|was|are|were|did|does|do|has|had|would|could|can)\s+not\b|(?:is|was|are|were|did|does|do)n['’]t\b|"
     r"(?:is|was|are|were)\s+(?:wrong|incorrect|false)\b)(?!\s+(?:only|just)\b)",
     re.I,
 )
@@ -100,14 +100,16 @@ _OPENINGS_BY_FIRST = {one[:1]: [phrase for phrase in OPENINGS if phrase[:1] == o
 
 def _core(whole: tuple[str, ...]) -> tuple[str, ...]:
     """The words without openings ("it is") and closings ("I think"), but never down to nothing."""
-    core = whole
+    first = 0
     while True:
-        for opening in _OPENINGS_BY_FIRST.get(core[:1], ()):
-            if core[: len(opening)] == opening and len(core) > len(opening):
-                core = core[len(opening) :]
+        for opening in _OPENINGS_BY_FIRST.get(whole[first : first + 1], ()):
+            after = first + len(opening)
+            if whole[first:after] == opening and len(whole) > after:
+                first = after
                 break
         else:
             break
+    core = whole[first:]
     for closing in CLOSINGS:
         if core[-len(closing) :] == closing and len(core) > len(closing):
             return core[: -len(closing)]
@@ -156,6 +158,8 @@ def yes_or_no(parsed: ParsedAnswer) -> str | None:
     return "yes" if parsed.words[0] in YES else "no"
 
 
+LONGEST_NAME = 1000
+"""Characters beyond which neither an answer nor an accepted one is a name, which may be written in many ways."""
 SHORT = 2
 """An accepted answer of at most so many characters must be the whole answer."""
 
@@ -249,7 +253,9 @@ def _resembles(parsed: ParsedAnswer, wanted: Sequence[str]) -> bool:
 
 
 def _relaxed(parsed: ParsedAnswer, alias: str, question: str | None) -> bool:
-    """Whether the whole answer is the accepted one written in another way."""
+    """Whether the whole answer is the accepted one written in another way; nothing very long is a name."""
+    if max(len(parsed.text), len(alias)) > LONGEST_NAME:
+        return False
     parsed_question = parse_question(question) if question else None
     if parsed_question is not None:
         if not parsed_question.offers_choice and parsed_question.words.issuperset(parsed.core):

@@ -29,7 +29,7 @@ from anchorscope.datasets.text import located_words, words
 
 _PARENTHESES = re.compile(r"\s*\(([^()]*)\)")
 _LIST = re.compile(r"[,;&]|\band\b", re.I)
-_DESCRIBED = re.compile(r"[^,;]*?\b([a-z]+) ((?:[A-Z][^\s,;]* ?){2,})$")
+_DESCRIBED = re.compile(r"[^,;]*?\b([a-z]+) (?=[A-Z])(?=[^,;]*?[A-Z][^,;]*?[A-Z])((?:[A-Z][^\s,;]*(?: |$))+)$")
 """A common noun before a name of several words: "Polish astronomer Nicolaus Copernicus"."""
 _VOWELS = frozenset("aeiouy")
 _LONGEST_NAME = 5
@@ -123,7 +123,8 @@ def same_person(answer: str, core: Sequence[str], alias: str) -> bool:
         return True
     one = _spread(accepted[:-1], _initials(alias))
     # The answer may describe before it names: "English author Mary Blunt".
-    others = [_spread(given[index:-1], _initials(answer)) for index in range(len(given) - 1)]
+    initials = _initials(answer)
+    others = [_spread(given[index:-1], initials) for index in range(len(given) - 1)]
     return any(_first_names_fit(one, other) for other in others)
 
 

@@ -9,14 +9,15 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import islice
 
 from anchorscope.answers.grade_words import OPENERS, PERSONS, SUFFIXES, singular, stands_in
 from anchorscope.datasets.text import ARTICLES, Word, located_words, occurrences
 
-_PERSON = re.compile(
-    rf"\b(?:who|whom|whose|who's)\b|\b(?:which|what|name)\b(?:\W+[\w'’-]+){{0,4}}?\W+(?:{'|'.join(sorted(PERSONS))})\b",
-    re.I,
-)
+_WHO = re.compile(r"\b(?:who|whom|whose|who's)\b", re.I)
+_WHICH = re.compile(r"\b(?:which|what|name)\b", re.I)
+_RUN = re.compile(r"\w+")
+_BEFORE_PERSON, _LOOKED_AT = 4, 12  # words between "which" and a person; parts of words that are looked at
 _CHOICE = re.compile(
     r"\b(?:or|between|among|out of|of these|of the following)\b|(?-i:\bor(?=[A-Z]))|"
     r"^(?=.*\band\b).*\b(?:(?:old|young|eld|earli|lat|larg|bigg|small|tall|long|short|high|clos|new|near|few|great)er|"
@@ -144,6 +145,25 @@ class ParsedQuestion:
         return shortened and all(self._is_capitalised(index) for index in range(start, end + 1))
 
 
+def _asks_person(question: str) -> bool:
+    """Whether it says "who", or "which", "what" or "name" with a person at most four words behind it.
+
+    Parts that an apostrophe or a hyphen joins are one word, and each may be the person: "which ex-president".
+    """
+    if _WHO.search(question):
+        return True
+    for asking in _WHICH.finditer(question):
+        words, at = 0, asking.end()
+        for run in islice(_RUN.finditer(question, at), _LOOKED_AT):
+            if run[0].lower() in PERSONS:
+                return True
+            words += words == 0 or bool(question[at : run.start()].strip("'’-"))
+            if words > _BEFORE_PERSON:
+                break
+            at = run.end()
+    return False
+
+
 @lru_cache(maxsize=1 << 10)
 def parse_question(question: str) -> ParsedQuestion:
     """Reads a question."""
@@ -153,7 +173,7 @@ def parse_question(question: str) -> ParsedQuestion:
         text=question,
         located=located,
         words=frozenset(texts | {singular(text) for text in texts}),
-        asks_person=bool(_PERSON.search(question)),
+        asks_person=_asks_person(question),
         asks_several=bool(_SEVERAL.search(question)),
         offers_choice=bool(_CHOICE.search(question)),
         asks_capital="capital" in texts,

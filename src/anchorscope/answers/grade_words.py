@@ -20,7 +20,8 @@ _SMALL_ORDINALS = """first second third fourth fifth sixth seventh eighth ninth 
 _TENS_ORDINALS = "twentieth thirtieth fortieth fiftieth sixtieth seventieth eightieth ninetieth"
 _ORDINALS = {word: value for value, word in enumerate(_SMALL_ORDINALS.split(), start=1)}
 _ORDINALS |= {word: value for value, word in zip(range(20, 100, 10), _TENS_ORDINALS.split(), strict=True)}
-_DIGIT_ORDINAL = re.compile(r"([0-9]+)(?:st|nd|rd|th)")
+_DIGIT_ORDINAL = re.compile(r"([0-9]{1,9})(?:st|nd|rd|th)")
+_TENS_DIGITS = re.compile(r"0*[2-9]0")
 _ROMAN = re.compile(r"(?=.)m{0,3}(?:cm|cd|d?c{0,3})(?:xc|xl|l?x{0,3})(?:ix|iv|v?i{0,3})")
 _ROMAN_VALUES = {"i": 1, "v": 5, "x": 10, "l": 50, "c": 100, "d": 500, "m": 1000}
 _ROMAN_ALONE = ("i", "v", "x")  # "C", "D", "L" and "M" alone are letters: "Vitamin C"
@@ -49,8 +50,8 @@ def numerals(own: Sequence[str], roman_ending: str | None = None) -> tuple[str, 
     for index, word in enumerate(own):
         ordinal, roman = ordinal_value(word), roman_value(word) if index and roman_ending is not None else None
         if ordinal is not None:
-            tens = read and read[-1].isascii() and read[-1].isdigit() and int(read[-1]) % 10 == 0 and ordinal < 10
-            if tens and 20 <= int(read[-1]) < 100:  # "twenty first" was read "20 first"
+            tens = read and ordinal < 10 and _TENS_DIGITS.fullmatch(read[-1])
+            if tens:  # "twenty first" was read "20 first"
                 ordinal += int(read.pop())
             read.append(f"{ordinal}th")
         else:

@@ -24,7 +24,7 @@ from anchorscope.catalogue import INTERVENTIONS as ENTRIES
 from anchorscope.interventions.cuts import NOISE_ITEMS
 from anchorscope.interventions.intervention import Intervention, ItemRun, Setting, answered
 from anchorscope.items import Item
-from anchorscope.spans.char_spans import Span, is_clear, words_as_written
+from anchorscope.spans.char_spans import Span, is_clear, merged, words_as_written
 from anchorscope.spans.locate import on_one_line, question_tokens
 from anchorscope.stats.streams import mixed, priorities, stream
 
@@ -148,7 +148,7 @@ def _from_itself(items: Sequence[Item], some: Indices, setting: Setting) -> list
 def other_words(item: Item) -> list[Span]:
     """Words of a question, on one line, that are not among its exact words."""
     flat = _Flat(item)
-    taken = [span for part in flat.parts for span in part]
+    taken = merged(span for part in flat.parts for span in part)
     return [(start, end) for _, start, end in words_as_written(flat.text) if is_clear(start, end, taken)]
 
 

@@ -10,6 +10,7 @@ think" and "It is Lyon, I think" are read alike: by the answer, and by the words
 """
 
 import re
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
 
 from anchorscope.datasets.text import ARTICLES
@@ -161,9 +162,10 @@ def _candidates(parsed: AnswerWords, wanted: str) -> Iterator[Part]:
     numbers = list(number_spans(parsed.text, parsed.words))
     spans = {"name": named, "number": numbers, "any": [*named, *numbers]}[wanted]
     for start, end in merged(spans):
-        inside = [index for index, word in enumerate(parsed.words) if start <= word.start and word.end <= end]
-        if inside:
-            yield inside[0], inside[-1] + 1
+        first = bisect_left(parsed.words, start, key=lambda word: word.start)
+        after = bisect_right(parsed.words, end, key=lambda word: word.end)
+        if first < after:
+            yield first, after
 
 
 def _first_candidate(parsed: AnswerWords, part: Part, wanted: str) -> Part | None:

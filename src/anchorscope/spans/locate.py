@@ -1,9 +1,11 @@
 """An answered item as the engine and the interventions need it: token ids, exact tokens, and where probes read."""
 
+import re
+from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import islice
+from itertools import accumulate, islice
 from typing import Any
 
 from anchorscope.answers.generate import TOO_LONG, Answer
@@ -16,6 +18,7 @@ from anchorscope.spans.char_spans import Span
 from anchorscope.spans.question_spans import QuestionSpans
 from anchorscope.spans.tokens import WINDOW, Offsets, offsets_by_decoding, offsets_from_prefixes, tokens_in_spans
 
+_WORD = re.compile(r"\S+")
 _DECODED_TOGETHER = 64  # answers: all prefixes of theirs are in memory at once
 
 
@@ -142,9 +145,13 @@ def on_one_line(text: str, spans: Sequence[Span]) -> list[Span]:
     if " ".join(text.split()) == text:
         return list(spans)
 
+    words = [match.span() for match in _WORD.finditer(text)]
+    lengths = [0, *accumulate(end - start for start, end in words)]  # of the words alone
+
     def moved(index: int) -> int:
-        before = " ".join(text[:index].split())
-        gap = index < len(text) and index > 0 and text[index - 1].isspace() and bool(before)
-        return len(before) + int(gap)
+        before = bisect_left(words, (index,))  # words that begin before the place
+        cut = max(0, words[before - 1][1] - index) if before else 0
+        gap = index < len(text) and index > 0 and text[index - 1].isspace() and before > 0
+        return lengths[before] - cut + max(0, before - 1) + int(gap)
 
     return [(moved(start), moved(end)) for start, end in spans]

@@ -9,6 +9,7 @@ never a name, wherever it stands, unless an article is before it ("The Who"). A 
 """
 
 import re
+from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 
 from anchorscope.datasets.text import ARTICLES, Word
@@ -26,10 +27,12 @@ from anchorscope.spans.function_words import (
 LONGEST_LINK = 3
 """So many small words may stand between two capitalised ones of a name: "Journey to the Centre of the Earth"."""
 
+# Quotations have a longest length: the end of one that nobody closes would else be sought in the whole text, each time.
 _QUOTATIONS = re.compile(
-    r"\"[^\"]+\"|“[^”]+”|„[^“”]+[“”]|«[^»]+»"
-    r"|(?<![\w'])'(?=\S)[^\"]+?(?<=\S)'(?!\w)|(?<![\w‘])‘(?=\S)[^\"]+?(?<=\S)’(?!\w)"
+    r"\"[^\"]{1,1000}\"|“[^”]{1,1000}”|„[^“”]{1,1000}[“”]|«[^»]{1,1000}»"
+    r"|(?<![\w'])'(?=\S)[^\"]{1,300}?(?<=\S)'(?!\w)|(?<![\w‘])‘(?=\S)[^\"]{1,300}?(?<=\S)’(?!\w)"
 )
+_LONGEST_TITLE = 50  # words; a title that ends the text is not looked for farther away
 _SENTENCE_END = re.compile(r"[.?!][\"'”’)]*\s")
 _INSIDE_NAME = re.compile(r"\s*|\s*[-‐‑–—/&+:]\s*|[.!]\s*")
 _HYPHEN = re.compile(r"[-‐‑]")
@@ -43,9 +46,10 @@ _MONTHS = word_set("january february march april may june july august september 
 def quotation_spans(text: str, words: Sequence[Word]) -> Iterator[Span]:
     """What stands between quotation marks, without them."""
     for match in _QUOTATIONS.finditer(text):
-        inside = [word for word in words if match.start() < word.start and word.end <= match.end()]
-        if inside:
-            yield inside[0].start, min(inside[-1].end, match.end() - 1)
+        first = bisect_right(words, match.start(), key=lambda word: word.start)
+        after = bisect_right(words, match.end(), key=lambda word: word.end)
+        if first < after:
+            yield words[first].start, min(words[after - 1].end, match.end() - 1)
 
 
 def _is_large(text: str, word: Word) -> bool:
@@ -116,17 +120,18 @@ def name_spans(text: str, words: Sequence[Word]) -> Iterator[Span]:
     if len(words) < 2 or not _capitals_tell(words, large):
         return
     named = _name_words(text, words, large)
+    two_names = not _TWO_NAMES.isdisjoint(word.text for word in words)
     index = 0
     while index < len(words):
         if not named[index]:
             index += 1
             continue
         last = _name_end(text, words, named, index, NAME_LINKS)
-        if last + 2 < len(words):  # a title may end the text: "Who wrote Death in Venice?"
+        if last + 2 < len(words) <= index + _LONGEST_TITLE:  # a title may end the text: "Who wrote Death in Venice?"
             longer = _name_end(text, words, named, index, TITLE_LINKS)
             if longer == len(words) - 1 and not (
                 any(word.text == "and" for word in words[last:longer])
-                and ((index > 0 and named[index - 1]) or any(word.text in _TWO_NAMES for word in words))
+                and ((index > 0 and named[index - 1]) or two_names)
             ):
                 last = longer
         yield words[index].start, words[last].end

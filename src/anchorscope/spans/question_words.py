@@ -16,7 +16,7 @@ from anchorscope.engine.decode import decode, decoded_lengths
 from anchorscope.engine.forward import compute_prefix
 from anchorscope.models.language_model import LanguageModel, decode_exactly
 from anchorscope.progress import Progress
-from anchorscope.spans.char_spans import Span, merged, phrase_spans, subtract_spans, words_as_written
+from anchorscope.spans.char_spans import Span, is_clear, merged, phrase_spans, subtract_spans, words_as_written
 from anchorscope.spans.function_words import EMPTY_WORDS
 from anchorscope.spans.question_spans import QuestionSpans, locate_question_words
 
@@ -84,7 +84,7 @@ def named_words(question: Question, named: str) -> QuestionSpans:
     kept = merged(span for span in named_spans if not _is_empty(text, span))
     if not kept:
         return ruled
-    subject = [span for span in kept if _overlaps(span, ruled.subject)] or list(kept)
+    subject = [span for span in kept if not is_clear(*span, ruled.subject)] or list(kept)
     asked = subtract_spans(kept, merged(subject), words)
     content = merged([*kept, *ruled.content])
     return QuestionSpans(kept, merged(subject), merged(asked), content, "model")
@@ -92,7 +92,3 @@ def named_words(question: Question, named: str) -> QuestionSpans:
 
 def _is_empty(text: str, span: Span) -> bool:
     return all(word.text in EMPTY_WORDS for word in words_as_written(text[span[0] : span[1]]))
-
-
-def _overlaps(span: Span, others: Sequence[Span]) -> bool:
-    return any(span[0] < end and start < span[1] for start, end in others)

@@ -8,6 +8,8 @@ of this is read from the answer and the question alone, never from the accepted 
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
+from itertools import accumulate
 
 from anchorscope.datasets.text import ARTICLES, Word
 from anchorscope.spans.char_spans import words_as_written
@@ -73,7 +75,23 @@ class AnswerWords:
 
     def says_something_new(self, part: Part) -> bool:
         """Whether any word of a part does."""
-        return any(self.is_new(index) for index in range(*part))
+        first, after = part
+        return first < after and self._new_before[after] > self._new_before[first]
+
+    @cached_property
+    def _new_before(self) -> list[int]:
+        """How many words before each place have new content; asked for many parts of a long answer."""
+        return [0, *accumulate(map(self.is_new, range(len(self.words))))]
+
+    @cached_property
+    def texts(self) -> list[str]:
+        """All words, folded."""
+        return [word.text for word in self.words]
+
+    @cached_property
+    def is_upper(self) -> bool:
+        """Whether all is written in capital letters."""
+        return self.text.isupper()
 
 
 def read_answer(answer: str, question: str | None) -> AnswerWords:
@@ -99,7 +117,7 @@ def _without_hedges(parsed: AnswerWords, part: Part) -> Part:
     hedged = parsed.word(first) in _FIRST_WORDS_BEFORE or parsed.word(after - 1) in _LAST_WORDS_BEHIND
     if not hedged:  # so it is for most answers
         return part
-    texts = [word.text for word in parsed.words]
+    texts = parsed.texts
     changed = True
     while changed:
         changed = False
@@ -124,7 +142,7 @@ def _copula(parsed: AnswerWords, part: Part) -> int | None:
     for index in range(first + 1, after - 1):
         short = parsed.word(index) == "'s" and parsed.word(index - 1) in PRONOUNS
         plain = parsed.word(index) in _COPULAS and parsed.word(index - 1) not in _RELATIVES
-        if short or (plain and (parsed.is_lower(index) or parsed.text.isupper())):
+        if short or (plain and (parsed.is_lower(index) or parsed.is_upper)):
             return index
     return None
 

@@ -10,8 +10,12 @@ long answer are decoded from a window of tokens before their end (`_prefix_texts
 once would need memory quadratic in the answer's length, 24 GB for 50,000 letters.
 """
 
+from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import takewhile
+from operator import itemgetter
+
+from anchorscope.spans.char_spans import merged
 
 Offsets = list[tuple[int, int]]
 """Characters [start, end) of a text that each token has a part in."""
@@ -19,18 +23,25 @@ UNFINISHED = "\ufffd"
 """What a decoder writes for bytes that are no character yet."""
 WINDOW = 256
 """Answers of at most so many tokens are decoded from their first token on; longer ones from at most about so many."""
+_FEW = 16  # spans up to which looking at all of them is faster than a search
+_end_of = itemgetter(1)
 _CONTEXT = 32  # tokens before a place in the text without which its decoding may differ: spaces, unfinished characters
 
 
 def tokens_in_spans(offsets: Sequence[tuple[int, int]], spans: Sequence[tuple[int, int]], text: str) -> list[int]:
     """Indices of the tokens with a visible character inside a span; `offsets` are [start, end) characters of `text`."""
+    spans = merged(span for span in spans if span[0] < span[1])
     if not spans:
         return []
-    first, last = min(start for start, _ in spans), max(end for _, end in spans)
+    first, last = spans[0][0], spans[-1][1]
     found = []
     for index, (start, end) in enumerate(offsets):  # plain steps only: this is done for every token of every question
         if start < last and first < end:
-            for begin, stop in spans:
+            near = spans
+            if len(spans) > _FEW:  # no more of them than it has characters can touch a token
+                place = bisect_right(spans, start, key=_end_of)
+                near = spans[place : place + end - start]
+            for begin, stop in near:
                 shared = text[start if start > begin else begin : end if end < stop else stop]
                 if shared and not shared.isspace():
                     found.append(index)

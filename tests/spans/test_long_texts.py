@@ -1,0 +1,128 @@
+"""The rules that read questions and answers take time that grows with the text, whatever the text is.
+
+Texts of 20,000 characters that are made to be slow: a rule that looks at every pair of words would take minutes for
+them, and a pattern that parts a row of marks in every way would never end. The limit is one of processor time, far
+above what any of them takes.
+"""
+
+import signal
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import FrameType
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from anchorscope.answers.dont_know import says_dont_know
+from anchorscope.answers.grade import grade
+from anchorscope.answers.grade_names import forms
+from anchorscope.datasets.question import Question
+from anchorscope.datasets.text import located_words, words_once
+from anchorscope.spans.answer_span import answer_entity
+from anchorscope.spans.char_spans import is_clear, merged
+from anchorscope.spans.locate import on_one_line
+from anchorscope.spans.question_spans import locate_question_words
+from anchorscope.spans.question_words import named_words
+from anchorscope.spans.tokens import tokens_in_spans
+
+SIZE = 20_000
+UNITS = (
+    "a", "(", "()", '"', '"a" ', "'", "a'", " 'a", "“", "“a”", "“a ", "«a ", "1", "1,", "1,000,", "1.", " ", "a      ",
+    "e\u0301", "\u0301", "word ", "Anna ", "Anna of the ", "Anna or ", "Anna and Anna both ", "Anna's ", "שלום ",
+    "\u200b", "👩\u200d👧 ", "a. ", "A.", "a, ", "is ", "is, ", "the ", "the a ", "a-", "a – ", "a: ", "x: of ",
+    "one hundred and ", "1/2 ", "XIV ", "i think ", "sure. ", "sure, ", ", but ", "a\n", "Anna\n\nwrote ",
+    "May 5, 1999, ", "東京",
+    "name'''",
+    "name -' ", "a A ", "sir ", "ﷺ", "\x00",
+)  # fmt: skip
+TEXTS = {
+    **{unit: (unit * SIZE)[:SIZE] for unit in UNITS},
+    "marks after what": "what" + "'" * SIZE,
+    "one long name": "the " + "A" * SIZE + ",",
+    "a long ordinal": "1" * SIZE + "th",
+    "a long number": "1" * SIZE + " first",
+    "a long gap": "Emma" + " " * SIZE + "x",
+    "capitals, then not": "IS " * (SIZE // 3) + "a",
+    "new at the end": "is, " * (SIZE // 4) + "Emma",
+}
+SHORT = "Who wrote the book Emma in 1815?"
+
+
+def ask(text: str, subject: str | None = None) -> Question:
+    return Question("d", "1", text, ("Emma",), subject=subject)
+
+
+RULES: dict[str, Callable[[str], object]] = {
+    "words": lambda text: (words_once(text), located_words(text)),
+    "key words": lambda text: locate_question_words(ask(text)),
+    "key words with a subject": lambda text: locate_question_words(ask(text, "Anna")),
+    "named words": lambda text: named_words(ask(text), "Anna, word, a"),
+    "entity": lambda text: answer_entity(text, SHORT),
+    "entity, long question": lambda text: (answer_entity(text, text), answer_entity("It is Anna, I think", text)),
+    "grade": lambda text: (grade(text, ["Emma Woodhouse"], SHORT), grade(text, ["1815"], "How many?")),
+    "grade, long accepted answer": lambda text: grade("Emma", [text], SHORT),
+    "grade, long question": lambda text: grade("It is Emma", ["Emma"], text),
+    "forms": lambda text: forms(text[:1000]),
+    "don't know": says_dont_know,
+    "one line": lambda text: on_one_line(text, [(at, at + 1) for at in range(0, SIZE, 7)]),
+    "tokens": lambda text: tokens_in_spans(
+        [(at, at + 3) for at in range(0, SIZE, 3)], [(at, at + 2) for at in range(0, SIZE, 7)], text
+    ),
+}
+
+
+@contextmanager
+def processor_seconds(most: float) -> Iterator[None]:
+    """Ends what is inside after so much processor time: other programs on the machine do not count."""
+
+    def too_long(number: int, frame: FrameType | None) -> None:
+        raise TimeoutError(f"more than {most:g} s of processor time")
+
+    before = signal.signal(signal.SIGVTALRM, too_long)
+    signal.setitimer(signal.ITIMER_VIRTUAL, most)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_VIRTUAL, 0)
+        signal.signal(signal.SIGVTALRM, before)
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_every_rule_ends_soon_on_every_long_text(rule: str) -> None:
+    for name, text in TEXTS.items():
+        with processor_seconds(4):
+            try:
+                RULES[rule](text)
+            except TimeoutError as error:
+                pytest.fail(f"{name!r}: {error}")
+
+
+SPANS = st.lists(st.tuples(st.integers(0, 60), st.integers(0, 4)).map(lambda one: (one[0], sum(one))), max_size=30)
+
+
+@given(spans=SPANS, other=SPANS)
+def test_a_search_among_many_spans_finds_what_looking_at_each_finds(
+    spans: list[tuple[int, int]], other: list[tuple[int, int]]
+) -> None:
+    taken = merged(spans)
+    for start, end in other:
+        if start < end:
+            assert is_clear(start, end, taken) == all(end <= first or after <= start for first, after in taken)
+
+
+@given(text=st.text("ab \n\t\u00a0é", max_size=80), spans=SPANS)
+def test_tokens_and_places_by_their_definition(text: str, spans: list[tuple[int, int]]) -> None:
+    spans = [(start, end) for start, end in spans if end <= len(text)]
+    offsets = [(at, min(at + 3, len(text))) for at in range(0, len(text), 3)]
+    seen = [{at for at in range(start, end) if not text[at].isspace()} for start, end in offsets]
+    wanted = {at for start, end in spans for at in range(start, end)}
+    assert tokens_in_spans(offsets, spans, text) == [index for index, one in enumerate(seen) if one & wanted]
+
+    def flat(index: int) -> int:
+        before = " ".join(text[:index].split())
+        return len(before) + (0 < index < len(text) and text[index - 1].isspace() and bool(before))
+
+    assert on_one_line(text, spans) == [(flat(start), flat(end)) for start, end in spans] or (
+        " ".join(text.split()) == text
+    )
