@@ -18,7 +18,7 @@ def make(rng: random.Random, stage: Stage, case: Case) -> None:
     place = case.user / "run"
     files = stage.copy(kind, place)
     case.outs, case.ours = ["user/run"], {f"user/run/{name}" for name in files}
-    for folder in {place, (place / rng.choice(sorted(files))).parent}:
+    for folder in dict.fromkeys((place, (place / rng.choice(sorted(files))).parent)):  # in this order, as seeds want
         plant(folder, rng, 1)
     for _ in range(rng.choice((1, 1, 1, 2, 5))):
         there = [name for name in sorted(files) if (place / name).is_file() and not (place / name).is_symlink()]
