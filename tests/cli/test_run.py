@@ -311,7 +311,7 @@ def test_states_that_are_not_numbers_are_one_line_and_no_result(model: Path, que
         weights.model.layers[2].mlp.up_proj.weight[0, 0] = float("nan")
     weights.save_pretrained(broken)
     message = mistake("--model", broken, "--dataset", f"file:{questions}", "--out", tmp_path / "run", *QUICK)
-    assert "contain NaN or infinity" in message
+    assert "up_proj.weight contains NaN or infinity" in message
     assert "--dtype" in message
     assert not (tmp_path / "run" / "manifest.json").exists()
     assert not list((tmp_path / "run").rglob("*.partial"))
