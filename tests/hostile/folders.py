@@ -38,7 +38,7 @@ def make(rng: random.Random, stage: Stage, case: Case) -> None:
             os.path.relpath(place, case.folder),
             rng.choice((".", "./", "", f"../{place.name}", "work/..")),
         )
-    case.outs = [os.path.relpath(place, case.folder)]
+    case.outs = [os.path.relpath(place, case.folder), f"{case.place}/compared", f"{case.place}/detected"]
     case.words = _command(rng, stage, case, name)
     if "validate" in case.words or "detect" in case.words:
         case.interrupt = (8.0, signal.SIGTERM)

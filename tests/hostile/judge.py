@@ -89,9 +89,9 @@ def _moved(name: str, after: Seen) -> list[str]:
 
 
 def _only_ours(folder: str, before: Seen, case: Case) -> bool:
-    """Whether all that was in a folder, and something was, is anchorscope's own."""
+    """Whether anchorscope made a folder, and all that was in it is its own; a damaged step's folder may be empty."""
     inside = [name for name in before if name.startswith(f"{folder}/") and not before[name].startswith("folder")]
-    return bool(inside) and all(name in case.ours for name in inside)
+    return any(name.startswith(f"{folder}/") for name in case.ours) and all(name in case.ours for name in inside)
 
 
 def _added(case: Case, before: Seen, after: Seen, code: int) -> list[str]:
