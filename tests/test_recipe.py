@@ -213,6 +213,15 @@ def test_binary_is_no_recipe(tmp_path: Path) -> None:
         read_recipe(tmp_path / "recipe.toml")
 
 
+def test_a_folder_called_like_a_home_is_named_in_full() -> None:
+    assert named_folder("~/x") == Path.cwd() / "~" / "x", "polars would write into the home of somebody"
+
+
+@pytest.mark.parametrize("text", ["$(id)", ",", "1,,2", "0-99999999999999", "²"])
+def test_layers_that_are_none_are_told_at_once(text: str) -> None:
+    assert "name layers and ranges, like 3,10-14" in refused({"keep_layers": text})
+
+
 @pytest.mark.parametrize("name", ["a\0b", "caf\udce9", "x" * 20_000])
 def test_a_folder_that_cannot_be_written_down_is_refused(name: str) -> None:
     with pytest.raises(UserError, match="folder's name"):

@@ -152,6 +152,12 @@ class Recipe(BaseModel):
         parse_columns(value)
         return value
 
+    @field_validator("keep_layers")
+    @classmethod
+    def _layers(cls, value: str | None) -> str | None:
+        named_layers(value or "0")
+        return value
+
     @model_validator(mode="after")
     def _fits_together(self) -> "Recipe":
         if self.edges == "direct" and self.position == "answer_before":
@@ -175,6 +181,18 @@ class Recipe(BaseModel):
             found = f"{', '.join(repeated)} twice" if repeated else "none"
             raise UserError(f"A run needs datasets with different names, found {found}; name each file differently.")
         return value
+
+
+def named_layers(text: str) -> list[tuple[int, int]]:
+    """First and last layer of every part of `3,10-14`."""
+    found = []
+    for part in text.split(","):
+        first, _, last = part.partition("-")
+        ends = [end.strip() for end in (first, last or first)]
+        if not all(end.isdecimal() and len(end) < 10 for end in ends):
+            raise UserError(f"--keep-layers has {part[:80]!r}; name layers and ranges, like 3,10-14.")
+        found.append((int(ends[0]), int(ends[1])))
+    return found
 
 
 def make_recipe(options: Mapping[str, Any]) -> Recipe:
@@ -259,4 +277,4 @@ def named_folder(given: str | Path) -> Path:
     path = Path(given)
     if ".." in path.parts and not path.exists():  # or folders would be made on the way that it leads out of again
         return Path(os.path.normpath(path))
-    return path
+    return path.absolute() if str(path).startswith("~") else path  # polars would take it for somebody's home

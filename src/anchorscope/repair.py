@@ -12,6 +12,7 @@ from anchorscope.artefacts.run_folder import MANIFEST, open_run
 from anchorscope.artefacts.verify import Verified, verify
 from anchorscope.errors import UserError
 from anchorscope.progress import Progress, Silent
+from anchorscope.recipe import to_toml
 
 
 def repair(path: Path, progress: Progress | None = None) -> Verified:
@@ -27,6 +28,8 @@ def repair(path: Path, progress: Progress | None = None) -> Verified:
     with open_run(run, listener) as folder:
         forget_damaged_steps(folder)
         finished = MANIFEST in folder.index.results or folder.index.notes.get("published") is not None
+        if not finished:
+            folder.write_recipe(to_toml(recipe_of(run)))
     if finished:
         from anchorscope.pipeline import run_recipe  # only here: a folder that is whole is checked without torch
 

@@ -23,7 +23,7 @@ from anchorscope.artefacts import run_folder
 from anchorscope.artefacts.durable import canonical_hash, folder_beside
 from anchorscope.artefacts.finished import read_manifest
 from anchorscope.artefacts.formats import records
-from anchorscope.artefacts.run_folder import RunFolder, open_run
+from anchorscope.artefacts.run_folder import LOCK, RunFolder, open_run
 from anchorscope.artefacts.step import Format, MadeFrom
 from anchorscope.errors import UserError
 
@@ -318,7 +318,7 @@ def test_an_empty_folder_and_one_of_a_run_killed_in_its_first_moment_may_be_used
     tmp_path: Path, left: list[str]
 ) -> None:
     for name in left:
-        (tmp_path / name).write_text('{"mark')
+        (tmp_path / name).write_text("" if name == LOCK else '{"mark')
     with open_run(tmp_path) as folder:
         assert folder.is_new
     with open_run(tmp_path) as folder:
@@ -509,6 +509,14 @@ def test_the_lock_of_a_killed_process_is_free(
     process.wait()
     with open_run(tmp_path / "run") as folder:
         make(folder)
+
+
+def test_a_lock_that_is_the_users_own_file_is_not_emptied(tmp_path: Path) -> None:
+    (tmp_path / LOCK).write_text("mine")
+    with pytest.raises(UserError, match="is not the lock of a run"), open_run(tmp_path):
+        pytest.fail("the file was taken for a lock")
+    assert [one.name for one in tmp_path.iterdir()] == [LOCK]
+    assert (tmp_path / LOCK).read_text() == "mine"
 
 
 def test_a_folder_that_cannot_be_locked_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

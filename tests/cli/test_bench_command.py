@@ -55,6 +55,7 @@ def test_the_table_goes_to_standard_output(quick) -> None:
         (["--device", "tpu"], "Device 'tpu' cannot be used here"),
         (["--dtype", "int4"], "Unknown dtype 'int4'"),
         (["--out", "no/such/x.json"], "--out no/such/x.json is in a folder that does not exist"),
+        (["--out", __file__], f"--out {__file__} is there already and holds no table of speeds"),
     ],
 )
 def test_mistakes_are_one_line(arguments: list[str], message: str) -> None:

@@ -70,7 +70,7 @@ def test_one_object_for_programs(bundle: Path, answers: Path) -> None:
 
 
 @pytest.mark.parametrize("ending", ["csv", "parquet", "jsonl"])
-def test_rows_are_written(bundle: Path, answers: Path, tmp_path: Path, ending: str) -> None:
+def test_rows_are_written_and_written_again(bundle: Path, answers: Path, tmp_path: Path, ending: str) -> None:
     out = tmp_path / "new" / f"scores.{ending}"
     result = score("--detector", bundle, answers, "--out", out, "--quiet")
     assert (result.exit_code, result.stdout, result.stderr) == (0, "", "")
@@ -80,6 +80,9 @@ def test_rows_are_written(bundle: Path, answers: Path, tmp_path: Path, ending: s
     assert frame["question"].to_list() == [question for question, _ in PAIRS]
     wanted = [one.log_odds for one in Detector.load(bundle).score_many(PAIRS)]
     assert frame["log_odds"].to_list() == pytest.approx(wanted)
+    before = out.read_bytes()
+    assert score("--detector", bundle, answers, "--out", out, "--quiet").exit_code == 0, "its own file is replaced"
+    assert out.read_bytes() == before
     assert [one.name for one in out.parent.iterdir()] == [out.name]
 
 
@@ -140,6 +143,8 @@ def test_mistakes_are_one_line_and_leave_nothing_behind(
         (["--detector", bundle, "Who?", "--model", tmp_path / "nothing"], "Model "),
         (["--detector", bundle, "Who?", "--dtype", "int8"], "Unknown dtype 'int8'"),
         (["--detector", bundle, "Who?", "--device", "toaster"], "Device 'toaster' cannot be used here"),
+        (["--detector", bundle, "Who?", "--answer", "\udcff"], "The answer of item 1 is not valid UTF-8 text"),
+        (["--detector", bundle, "Who?", "--out", answers], f"--out {str(answers)!r} is there already and holds no"),
         (["Who?"], "Missing option '--detector'"),
     ):
         result = score(*arguments, *(["--out", out] if "--out" not in arguments else []), "--quiet")

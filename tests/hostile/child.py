@@ -108,6 +108,9 @@ def _be(case: Case, command: Callable[[], object], notes: Mapping[str, Path], ho
         notes["base"].write_text(str(_resident()))
         tempfile.tempdir = None  # it is looked up once a process
         atexit._clear()  # what the server wants done at its end is not ours to do
+        signal.signal(signal.SIGINT, signal.default_int_handler)  # a server in the background hears none of these
+        for number in (signal.SIGTERM, signal.SIGHUP):
+            signal.signal(number, signal.SIG_DFL)
         signal.signal(signal.SIGALRM, signal.SIG_DFL)
         signal.alarm(case.seconds)
         os.setsid()

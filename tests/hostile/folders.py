@@ -128,7 +128,8 @@ def _false_index(rng: random.Random, stage: Stage, case: Case, place: Path) -> N
     claimed = rng.choice(
         (str(target), os.path.relpath(target, place), "../precious.txt", "mine.txt", "./mine.txt", "work", "")
     )
-    content = target.read_bytes() if "precious" in claimed else b"mine"
+    # Who makes a run elsewhere does not know what will be in a file that the user puts into it.
+    content = target.read_bytes() if "precious" in claimed else b"your"
     facts = {claimed: {"size": len(content), "sha256": hashlib.sha256(content).hexdigest()}}
 
     def change(index: dict[str, Any]) -> None:
@@ -155,6 +156,8 @@ def _foreign(rng: random.Random, stage: Stage, case: Case, place: Path) -> None:
         ("index.json", "manifest.json", "recipe.toml", "comparison.json", "detection.json"), rng.randrange(1, 4)
     ):
         (place / name).write_bytes(rng.choice(texts))
+        if name == "index.json" and (place / name).read_bytes() == real:
+            case.ours.add(os.path.relpath(place / name, case.folder))  # a folder with our marker is a run
     if rng.random() < 0.3:
         _resealed(place / "index.json", lambda index: index.update(rng.choice(_SEALED_NONSENSE)))
     plant(place, rng, 1)

@@ -1,6 +1,7 @@
 """What any command may do with any files, and whether it kept to that: one judge for all cases."""
 
 import json
+import os
 import re
 from collections.abc import Mapping
 from pathlib import Path
@@ -97,7 +98,8 @@ def _only_ours(folder: str, before: Seen, case: Case) -> bool:
 def _added(case: Case, before: Seen, after: Seen, code: int) -> list[str]:
     """What is there now, was not there before, and had no business to come; a few are named."""
     new = [name for name in after if name not in before and name not in _CACHES]
-    allowed = [out for out in case.outs if code != 2 or _got_somewhere(case.folder / out)]
+    named = [out for out in case.outs if code != 2 or _got_somewhere(case.folder / out)]
+    allowed = [*named, *(place for out in named for place in _led_to(case.folder, out))]
     strange = [
         name for name in new
         if name.startswith("tmp/") or (not name.startswith("cache/") and not any(_leads(name, out) for out in allowed))
@@ -110,12 +112,18 @@ def _leads(name: str, out: str) -> bool:
     return out == "." or name == out or name.startswith(f"{out}/") or out.startswith(f"{name}/")
 
 
+def _led_to(folder: Path, out: str) -> list[str]:
+    """Where the user's own links lead what is written to a folder, or to its steps."""
+    home, places = os.path.realpath(folder), [os.path.realpath(folder / out / part) for part in (".", "work")]
+    return [os.path.relpath(place, home) for place in places if place.startswith(f"{home}/")]
+
+
 def _got_somewhere(out: Path) -> bool:
     """Whether a run there has anything that is worth going on with."""
     try:
         index = json.loads((out / "index.json").read_bytes()) if (out / "index.json").is_file() else {}
         return any(name.endswith(("/answers", "/planted")) for name in index["steps"])
-    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return False
 
 

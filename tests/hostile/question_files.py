@@ -116,7 +116,8 @@ def _container(rng: random.Random, rows: list[Any]) -> bytes:
             buffer, compression=rng.choice(("zstd", "gzip", "uncompressed")), row_group_size=rng.choice((None, 1))
         )
     except Exception:  # not every row is one that a table can hold
-        frame = pl.DataFrame({name: [str(row.get(name))[:1000] for row in tables] for name in ("question", "answers")})
+        names = ("question", "answers")
+        frame = pl.DataFrame({name: [ascii(row.get(name))[:1000] for row in tables] for name in names})
         frame.write_parquet(buffer := io.BytesIO())
     return buffer.getvalue()
 

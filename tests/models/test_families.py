@@ -196,7 +196,7 @@ def test_the_users_attention_kernel_is_left_as_it_is(tiny_llama: LanguageModel, 
     lm = wrap(model, tiny_llama.tokenizer)
     compute_prefix(lm, (5, 6, 7))
     assert model.config._attn_implementation == kernel
-    with pytest.raises(IndexError):
+    with pytest.raises(UserError, match="has embeddings for 260 tokens"):
         compute_prefix(lm, (5, 10**6))  # no such token
     assert model.config._attn_implementation == kernel
 

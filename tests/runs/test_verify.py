@@ -12,6 +12,8 @@ from typer.testing import CliRunner
 import anchorscope
 from anchorscope.artefacts import publish
 from anchorscope.artefacts.finished import open_finished
+from anchorscope.artefacts.index import read_index
+from anchorscope.artefacts.run_folder import open_run
 from anchorscope.artefacts.sealed_folder import sealed_text
 from anchorscope.artefacts.verify import verify
 from anchorscope.cli.main import app
@@ -226,8 +228,6 @@ def test_without_index_and_manifest_nothing_is_claimed_and_nothing_touched(
 
 
 def test_an_index_that_names_files_elsewhere_is_not_believed(small_run: SmallRun, tmp_path: Path) -> None:
-    from anchorscope.artefacts.index import read_index
-
     out = small_run.copy("finished", tmp_path / "run")
     mine = tmp_path / "mine.txt"
     for name in ("../mine.txt", str(mine), "work/../../mine.txt"):
@@ -239,6 +239,41 @@ def test_an_index_that_names_files_elsewhere_is_not_believed(small_run: SmallRun
             quick(small_run.recipe, out)
         assert [one.file for one in verify(out).problems] == ["index.json"]
         assert mine.read_text() == "mine"
+
+
+@pytest.mark.parametrize("place", ["leaving", "step", "arriving", "results"])
+def test_an_index_that_claims_a_file_of_the_users_does_not_get_it(
+    place: str, small_run: SmallRun, tmp_path: Path
+) -> None:
+    out = small_run.copy("finished", tmp_path / "run")
+    facts = {"size": 4, "sha256": "0" * 64}
+    for name in ("work/mine.txt", "mine.txt"):
+        (out / name).write_text("mine")
+        index = read_index(small_run.finished)
+        if place == "leaving":
+            index.leaving.append(name)
+        elif place == "step":
+            index.steps["model"].files[name] = facts
+        else:
+            getattr(index, place)[name] = facts
+        index.save(out)
+        if place in ("leaving", "step") or name.startswith("work/"):
+            with pytest.raises(UserError, match="is damaged"), open_run(out):
+                pytest.fail("the index was believed")
+        else:
+            with open_run(out) as folder:
+                folder.forget_steps()
+                assert folder._old_results(set()) == {
+                    one: known for one, known in folder.index.results.items() if one != name
+                }
+        assert (out / name).read_text() == "mine"
+
+
+def test_a_half_done_run_that_lost_its_recipe_gets_it_back(small_run: SmallRun, tmp_path: Path) -> None:
+    out = small_run.copy("half_done", tmp_path / "run")
+    (out / "recipe.toml").unlink()
+    assert repair(out).whole
+    assert (out / "recipe.toml").read_bytes() == (small_run.half_done / "recipe.toml").read_bytes()
 
 
 def test_a_folder_from_elsewhere_cannot_let_code_run_by_being_damaged(

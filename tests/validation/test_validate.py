@@ -130,8 +130,8 @@ def test_going_on_gives_the_same_and_other_items_are_refused(out: Path, found: d
         (["--items", "9999"], "cannot be drawn"),
         (["--evidence", "saliance"], "saliency"),
         (["--worlds", "flat"], "allowed are one-pathway"),
-        (["--world-items", "300,few"], "whole numbers of 120 or more"),
-        (["--world-items", "60"], "whole numbers of 120 or more"),
+        (["--world-items", "300,few"], "whole numbers from 120 to 100,000"),
+        (["--world-items", "60"], "whole numbers from 120 to 100,000"),
     ],
 )
 def test_mistakes_are_told_in_one_line_and_leave_nothing(tmp_path: Path, options: list[str], told: str) -> None:

@@ -5,6 +5,7 @@ checked when it is read. The index guards itself with a hash of its own content.
 """
 
 import json
+import re
 import shlex
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -17,7 +18,10 @@ from anchorscope.file_hashes import known_sha256
 from anchorscope.schema import SCHEMA_VERSION
 
 INDEX = "index.json"
+WORK = "work"
+"""The folder of a run's steps."""
 _MARK = "anchorscope run"
+_STEP_FILE = re.compile(rf"{WORK}/(?:.+/)?[^/]+-[0-9a-f]{{12}}/.+", re.DOTALL)
 
 FileFacts = dict[str, Any]
 """`size` and `sha256` of a file; a manifest knows the second only."""
@@ -49,7 +53,7 @@ class Index:
     arriving: dict[str, FileFacts] = field(default_factory=dict)
     """Files that may stand in their place already, though neither a step nor a result lists them yet."""
     leaving: list[str] = field(default_factory=list)
-    """Files that no step and no result lists any more, and that may still be there."""
+    """Files of steps that no step lists any more, and that may still be there."""
     notes: dict[str, Any] = field(default_factory=dict)
     """Numbers that a resumed run has to know."""
     events: list[str] = field(default_factory=list)
@@ -86,7 +90,7 @@ def read_index(folder: Path) -> Index:
     try:
         found = json.loads((folder / INDEX).read_text(encoding="utf-8"))
         seal = found.pop("seal")
-        whole = found["marker"] == _MARK and seal == canonical_hash(found) and are_inside(_names(found))
+        whole = found["marker"] == _MARK and seal == canonical_hash(found) and _is_possible(found)
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
         whole = False
     if not whole:
@@ -106,7 +110,8 @@ def read_index(folder: Path) -> Index:
 def index_in(manifest: Mapping[str, Any]) -> Index:
     """The steps and notes that the index had when a run was finished, out of its manifest; none of an early version."""
     kept = manifest.get("index", {"steps": {}, "notes": {}})
-    if not are_inside(name for record in kept["steps"].values() for name in record["files"]):
+    of_steps = _files_of_steps(kept)
+    if not (are_inside(of_steps) and all(map(_STEP_FILE.fullmatch, of_steps))):
         return Index()
     return Index(_steps(kept), notes=dict(kept["notes"]), events=list(manifest.get("events", ())))
 
@@ -124,10 +129,21 @@ def mending(folder: Path) -> str:
     return f"anchorscope verify {shlex.quote(str(folder))} --repair"
 
 
-def _names(found: Mapping[str, Any]) -> Iterable[str]:
-    """Every name that an index lists."""
-    steps = (record["files"] for record in found["steps"].values())
-    return [name for names in (*steps, found["results"], found["arriving"], found["leaving"]) for name in names]
+def _is_possible(found: Mapping[str, Any]) -> bool:
+    """Whether an index lists only what a run can have written: whoever makes one elsewhere may list anything.
+
+    Files of steps are removed without a look at what is in them, so they must lie in a step's own folder; results are
+    compared with their hash before.
+    """
+    results = [*found["results"], *found["arriving"]]
+    of_steps = [
+        *_files_of_steps(found), *found["leaving"], *(name for name in results if name.startswith(f"{WORK}/"))
+    ]  # fmt: skip
+    return are_inside([*of_steps, *results]) and all(map(_STEP_FILE.fullmatch, of_steps))
+
+
+def _files_of_steps(found: Mapping[str, Any]) -> list[str]:
+    return [name for record in found["steps"].values() for name in record["files"]]
 
 
 def are_inside(names: Iterable[str]) -> bool:

@@ -20,6 +20,7 @@ from torch import Tensor
 
 from anchorscope.engine.sequences import SITES
 from anchorscope.errors import UserError
+from anchorscope.recipe import named_layers
 
 CLEAN = "clean"
 
@@ -131,14 +132,11 @@ def parse_layers(text: str | None, n_layers: int) -> tuple[int, ...]:
     if text is None:
         return tuple(range(n_layers))
     found: set[int] = set()
-    for part in text.split(","):
-        first, _, last = part.partition("-")
-        ends = [end.strip() for end in (first, last or first)]
-        if not all(end.isdecimal() and len(end) < 10 for end in ends):
-            raise UserError(f"--keep-layers has {part[:80]!r}; name layers and ranges, like 3,10-14.")
-        if int(ends[1]) >= n_layers or int(ends[0]) > int(ends[1]):
-            raise UserError(f"--keep-layers names layer {part.strip()}; the model has layers 0 to {n_layers - 1}.")
-        found |= set(range(int(ends[0]), int(ends[1]) + 1))
+    for first, last in named_layers(text):
+        if last >= n_layers or first > last:
+            part = str(first) if first == last else f"{first}-{last}"
+            raise UserError(f"--keep-layers names layer {part}; the model has layers 0 to {n_layers - 1}.")
+        found |= set(range(first, last + 1))
     return tuple(sorted(found))
 
 

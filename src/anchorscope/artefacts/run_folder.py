@@ -28,7 +28,7 @@ from anchorscope.artefacts.durable import (
     sync_tree,
     write_json,
 )
-from anchorscope.artefacts.index import INDEX, Index, damage, facts_of, is_run, mending, read_index
+from anchorscope.artefacts.index import INDEX, WORK, FileFacts, Index, damage, facts_of, is_run, mending, read_index
 from anchorscope.artefacts.new_folder import new_folder, writable
 from anchorscope.artefacts.step import Format, MadeFrom, Source, Step
 from anchorscope.errors import UserError
@@ -49,7 +49,7 @@ class RunFolder:
 
     def __init__(self, path: Path, index: Index, progress: Progress, is_new: bool) -> None:
         self.path, self.index, self.progress, self.is_new = path, index, progress, is_new
-        self.work, self.seconds_in_steps = path / "work", 0.0  # that making steps has taken in this process
+        self.work, self.seconds_in_steps = path / WORK, 0.0  # that making steps has taken in this process
 
     def step(
         self,
@@ -148,8 +148,9 @@ class RunFolder:
         (self.path / MANIFEST).unlink(missing_ok=True)  # from here on the folder is not a finished run
         sync_folder(self.path)
         move_files(made, self.path, names)
-        self.index.results, self.index.arriving = facts, last
-        self.drop(old)
+        self.index.results, self.index.arriving = facts, last | old
+        self.index.save(self.path)
+        remove_files(self.path, old)
         move_files(made, self.path, [MANIFEST])
         self.index.results, self.index.arriving = facts | last, {}
         self._settle(key)
@@ -167,16 +168,20 @@ class RunFolder:
         """Whether a file is one that this run wrote: of a step, or as a result that is unchanged."""
         if any(name in record.files for record in self.index.steps.values()):
             return (self.path / name).is_symlink() or not (self.path / name).is_dir()
-        known = [one[name] for one in (self.index.results, self.index.arriving) if name in one]
-        return any(damage(self.path, {name: facts}) is None for facts in known)
+        return self._own_facts(name) is not None
 
-    def _old_results(self, new: set[str]) -> list[str]:
+    def _own_facts(self, name: str) -> FileFacts | None:
+        """Size and hash of a result that is unchanged; None for any other file."""
+        known = [one[name] for one in (self.index.results, self.index.arriving) if name in one]
+        return next((facts for facts in known if damage(self.path, {name: facts}) is None), None)
+
+    def _old_results(self, new: set[str]) -> dict[str, FileFacts]:
         """Results that have no successor; one that was changed stays, and is the user's from now on."""
-        old = sorted({*self.index.results, *self.index.arriving} - new)
-        for name in old:
-            if (self.path / name).exists() and not self._is_own(name):
+        old = {name: self._own_facts(name) for name in sorted({*self.index.results, *self.index.arriving} - new)}
+        for name, facts in old.items():
+            if facts is None and (self.path / name).exists():
                 self.tell(f"{name} is no result of this run any more; it was changed, so that it stays")
-        return [name for name in old if self._is_own(name)]
+        return {name: facts for name, facts in old.items() if facts is not None}
 
     def clear_way(self, names: Iterable[str]) -> None:
         """Moves aside what stands where a result goes and is not the run's own: changed since, or never written."""
@@ -263,6 +268,8 @@ def locked(path: Path) -> Iterator[None]:
     """Nobody else works in the folder meanwhile."""
     from filelock import FileLock, Timeout
 
+    if (path / LOCK).is_file() and (path / LOCK).stat().st_size:  # ours is empty, and taking it would empty this one
+        raise UserError(f"{str(path / LOCK)!r} is not the lock of a run, but holds something; move it away first.")
     try:
         (lock := FileLock(path / LOCK, timeout=0)).acquire()
     except Timeout:

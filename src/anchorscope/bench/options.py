@@ -1,6 +1,8 @@
 """What can be chosen for a benchmark, shared by both doors; checked once, before anything is loaded."""
 
+import json
 import math
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import Path
@@ -94,9 +96,19 @@ def about(name: str) -> str:
 
 def refuse_no_folder(out: Path | None) -> None:
     """Refuses a place for the result before hours are spent on it."""
-    if out is not None and (out.is_dir() or not out.resolve().parent.is_dir()):
+    if out is not None and (out.is_dir() or not Path(os.path.realpath(out)).parent.is_dir()):
         what = "is a folder" if out.is_dir() else "is in a folder that does not exist"
         raise UserError(f"--out {out} {what}; name a file in a folder that is there.")
+    if out is not None and os.path.lexists(out) and not _is_record(out):
+        raise UserError(f"--out {out} is there already and holds no table of speeds; choose another name.")
+
+
+def _is_record(file: Path) -> bool:
+    """Whether a file is one that was written here before."""
+    try:
+        return file.is_file() and {"rows", "workload"} <= json.loads(file.read_bytes()).keys()
+    except (OSError, ValueError, AttributeError, RecursionError):
+        return False
 
 
 def _refuse_unknown(kind: str, names: Sequence[str], allowed: Sequence[str]) -> None:

@@ -3,6 +3,7 @@
 Two panels must never be mistaken for each other, so every run has a name that no other one has.
 """
 
+import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -49,7 +50,7 @@ def open_runs(
         alone = ", or judge the claims of earlier readings on it alone with --claims" if paths else ""
         raise UserError(f"A comparison needs at least two finished run folders, and {found}; name another one{alone}.")
     check_names(names, len(paths))
-    places = [path.resolve() for path in paths]
+    places = [os.path.realpath(path) for path in paths]  # also of links in a circle
     repeated = [str(path) for path, place in zip(paths, places, strict=True) if places.count(place) > 1]
     if repeated:
         raise UserError(f"The run {repeated[0]!r} is named twice; a comparison needs runs in different folders.")
@@ -58,7 +59,7 @@ def open_runs(
     if order == "size":
         runs.sort(key=lambda pair: pair[1].manifest["model"]["parameters"])  # stable: equal sizes stay as given
     called = unique_names([name for name, _ in runs])
-    folders = unique_folders([run.path.resolve() for _, run in runs])
+    folders = unique_folders([Path(os.path.realpath(run.path)) for _, run in runs])
     return [NamedRun(name, folder, run) for name, folder, (_, run) in zip(called, folders, runs, strict=True)]
 
 

@@ -1,5 +1,7 @@
 """The job of `anchorscope score`: a bundle and a question, or a file of them, become scores, a table, a file."""
 
+import json
+import os
 import time
 from collections.abc import Sequence
 from contextlib import nullcontext
@@ -30,6 +32,7 @@ SCHEMA: dict[str, Any] = {
     "log_odds": pl.Float64, "verdict": pl.String, "warnings": pl.List(pl.String), "pathway_score": pl.Float64,
 }  # fmt: skip
 """Columns of the rows that are written."""
+_LONGEST_LINE = 1_000_000
 
 
 @dataclass(frozen=True)
@@ -153,6 +156,20 @@ def _refuse_unwritable(out: Path) -> None:
         raise unknown("ending of --out", out.suffix or str(out), WRITTEN)
     if out.is_dir():
         raise UserError(f"--out {str(out)!r} is a folder; name a file ending in {', '.join(WRITTEN)}.")
+    if os.path.lexists(out) and _columns(out) != [*SCHEMA]:
+        raise UserError(f"--out {str(out)!r} is there already and holds no scores; choose another name.")
+
+
+def _columns(file: Path) -> list[str]:
+    """The columns of a file of scores; none where it is something else."""
+    try:
+        if file.suffix.lower() == ".parquet":
+            return list(pl.read_parquet_schema(file)) if file.is_file() else []
+        with open(file, "rb", opener=lambda path, flags: os.open(path, flags | os.O_NONBLOCK)) as opened:
+            first = opened.readline(_LONGEST_LINE).decode()
+        return list(json.loads(first)) if file.suffix.lower() == ".jsonl" else first.strip().split(",")
+    except (OSError, ValueError, TypeError, RecursionError, pl.exceptions.PolarsError):
+        return []
 
 
 def write_rows(rows: Sequence[dict[str, Any]], out: Path) -> None:

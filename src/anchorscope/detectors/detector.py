@@ -149,6 +149,8 @@ def asked(question: str, answer: str | None = None, number: int = 0) -> Question
     for what, given in (("question", question), ("answer", answer or "")):
         if not isinstance(given, str):
             raise UserError(f"The {what} of item {number + 1} is {type(given).__name__}; give it as text.")
+        if any("\ud800" <= letter <= "\udfff" for letter in given):
+            raise UserError(f"The {what} of item {number + 1} is not valid UTF-8 text; write it in UTF-8.")
     text = " ".join(question.split())
     if not text:
         raise UserError(f"Question {number + 1} is empty; give a question to score.")

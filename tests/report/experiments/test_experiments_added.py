@@ -59,6 +59,7 @@ def loud(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def written(findings: Findings, out: Path) -> Path:
     """The page with the figures of this experiment: others are drawn in other tests."""
+    out.mkdir()
     for figure in figures_of(findings):
         if figure.name == "loudness":
             figure.save(out)
