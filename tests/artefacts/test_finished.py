@@ -156,3 +156,8 @@ def test_a_folder_that_is_no_run_is_told(tmp_path: Path) -> None:
     (tmp_path / "manifest.json").write_text(json.dumps({"command": "something else"}))
     with pytest.raises(UserError, match="not a finished run"):
         open_finished(tmp_path)
+
+
+def test_a_folder_that_no_table_can_be_read_from_is_refused() -> None:
+    with pytest.raises(UserError, match="is no UTF-8"):
+        open_finished(Path("caf\udce9"))

@@ -106,7 +106,7 @@ def test_what_is_no_bundle_is_told(trained: TrainedDetector, tmp_path: Path) -> 
     with pytest.raises(UserError, match=r"weights.safetensors is missing. Give the folder"):
         read_bundle(tmp_path / "one")
     (tmp_path / "one" / WEIGHTS).write_bytes(bytes(MOST_BYTES + 1))
-    with pytest.raises(UserError, match="more than 5 MB"):
+    with pytest.raises(UserError, match="at most 5,000,000 are read"):
         read_bundle(tmp_path / "one")
 
 

@@ -77,10 +77,10 @@ def move_aside(place: Path) -> Path:
 
 def remove_files(folder: Path, names: Iterable[str]) -> None:
     """Removes files of a folder, and those below it that are empty then; nothing outside it, whatever links say."""
-    home = folder.resolve()
+    home = os.path.realpath(folder)
     for name in names:
         place = folder / name
-        if not place.parent.resolve().is_relative_to(home) or (place.is_dir() and not place.is_symlink()):
+        if not Path(os.path.realpath(place.parent)).is_relative_to(home) or (place.is_dir() and not place.is_symlink()):
             continue  # a folder in its place is none of ours
         with contextlib.suppress(NotADirectoryError):  # a file stands where its folder was
             place.unlink(missing_ok=True)

@@ -12,7 +12,8 @@ import polars as pl
 from anchorscope.artefacts.durable import canonical_hash
 from anchorscope.artefacts.index import Damaged, are_inside, damage, mending
 from anchorscope.errors import UserError
-from anchorscope.recipe import Recipe, make_recipe, read_recipe
+from anchorscope.recipe import Recipe, make_recipe, named_folder, read_recipe
+from anchorscope.regular_files import read_regular
 from anchorscope.report.answer_card import AnswerCard, answer_card, card_from_record
 from anchorscope.report.findings import Findings, headline_effects
 from anchorscope.report.statements import read
@@ -144,6 +145,7 @@ def open_finished(path: Path, checked: bool = True) -> FinishedRun:
     Only who has just written it, or shows a list of many, does without the check, which reads every file; each is
     checked then when it is read.
     """
+    path = named_folder(path)
     manifest = read_manifest(path)
     names = manifest["sha256"] if checked else ("recipe.toml",)
     wrong = damage(path, {name: {"sha256": manifest["sha256"][name]} for name in names})
@@ -155,7 +157,7 @@ def open_finished(path: Path, checked: bool = True) -> FinishedRun:
 def read_manifest(path: Path) -> dict[str, Any]:
     """The manifest of a finished run, whole and of a version that is understood."""
     try:
-        found = json.loads((path / "manifest.json").read_text(encoding="utf-8"))
+        found = json.loads(read_regular(path / "manifest.json"))
     except FileNotFoundError:
         raise UserError(f"{str(path)!r} is not a finished run (no manifest.json); run it to its end first.") from None
     except (OSError, ValueError, RecursionError):

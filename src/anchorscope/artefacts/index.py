@@ -15,6 +15,7 @@ from typing import Any
 from anchorscope.artefacts.durable import canonical_hash, write_json
 from anchorscope.errors import UserError
 from anchorscope.file_hashes import known_sha256
+from anchorscope.regular_files import read_regular
 from anchorscope.schema import SCHEMA_VERSION
 
 INDEX = "index.json"
@@ -88,7 +89,7 @@ def is_run(folder: Path) -> bool:
 def read_index(folder: Path) -> Index:
     """The index of a run folder; one that is damaged, or of another version, is told in one line."""
     try:
-        found = json.loads((folder / INDEX).read_text(encoding="utf-8"))
+        found = json.loads(read_regular(folder / INDEX))
         seal = found.pop("seal")
         whole = found["marker"] == _MARK and seal == canonical_hash(found) and _is_possible(found)
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):

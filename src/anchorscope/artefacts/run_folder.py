@@ -33,6 +33,7 @@ from anchorscope.artefacts.new_folder import new_folder, writable
 from anchorscope.artefacts.step import Format, MadeFrom, Source, Step
 from anchorscope.errors import UserError
 from anchorscope.progress import Progress, Silent
+from anchorscope.regular_files import read_regular
 from anchorscope.schema import SCHEMA_VERSION
 
 LOCK = ".lock"
@@ -257,7 +258,7 @@ def refuse_foreign(path: Path) -> None:
 
 def _our_manifest(place: Path) -> dict[str, Any] | None:
     try:
-        found = json.loads(place.read_text(encoding="utf-8"))
+        found = json.loads(read_regular(place))
         return found if "sha256" in found else None
     except (OSError, ValueError, TypeError):
         return None

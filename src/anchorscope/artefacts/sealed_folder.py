@@ -30,6 +30,7 @@ from anchorscope.artefacts.durable import (
 from anchorscope.artefacts.index import Damaged, are_inside, damage, facts_of, mending
 from anchorscope.artefacts.new_folder import new_folder, writable
 from anchorscope.errors import UserError
+from anchorscope.regular_files import read_regular
 
 _NEW = "results"
 _ASIDE = re.compile(r"\.changed-\d+$")
@@ -133,7 +134,7 @@ def sealed_text(folder: Path, record: dict[str, Any], names: list[str]) -> str:
 def read_sealed(place: Path) -> dict[str, Any]:
     """What a manifest says; one that is not what was written raises `ValueError`. Early ones have no seal."""
     try:
-        found = json.loads(place.read_text(encoding="utf-8"))
+        found = json.loads(read_regular(place))
     except RecursionError:
         raise ValueError("nested too deeply") from None
     if not isinstance(found, dict) or not isinstance(hashes := found.get("sha256", {}), dict):

@@ -23,6 +23,7 @@ from anchorscope.artefacts.run_folder import LOCK, MANIFEST
 from anchorscope.artefacts.sealed_folder import read_sealed
 from anchorscope.errors import UserError
 from anchorscope.progress import Progress, Silent
+from anchorscope.regular_files import read_regular
 
 BUNDLE = "detector"
 _JSON, _WEIGHTS = "detector.json", "weights.safetensors"
@@ -279,6 +280,6 @@ def _inner(folder: Path, unlisted: Sequence[str]) -> list[str]:
 
 def _index_bytes(folder: Path) -> bytes | None:
     try:
-        return (folder / INDEX).read_bytes()
+        return read_regular(folder / INDEX)
     except OSError:
         return None

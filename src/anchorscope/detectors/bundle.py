@@ -24,6 +24,7 @@ from anchorscope.detectors.fitted import load_parts, store_parts
 from anchorscope.detectors.trained import Calibrated, Card, DetectorSetting, TrainedDetector
 from anchorscope.detectors.training_range import TrainingRange
 from anchorscope.errors import UserError
+from anchorscope.regular_files import read_regular
 from anchorscope.stats.calibration import Calibration
 from anchorscope.stats.risk_control import Threshold
 
@@ -110,9 +111,7 @@ def unpack(files: Mapping[str, bytes], name: str) -> TrainedDetector:
 
 def _read(folder: Path, name: str) -> bytes:
     try:
-        if folder.is_dir() and (folder / name).stat().st_size > MOST_BYTES:
-            raise _refused(str(folder), f"{name} has more than {MOST_BYTES / 1e6:g} MB, which no detector needs")
-        return (folder / name).read_bytes()
+        return read_regular(folder / name, MOST_BYTES)
     except OSError as error:
         found = f"{name} is missing" if folder.is_dir() else "there is no such folder"
         if not isinstance(error, FileNotFoundError | NotADirectoryError):

@@ -53,7 +53,8 @@ def _widths(lm: LanguageModel) -> tuple[int, int, int]:
     """Heads of keys, width of a head, and of the feed-forward part."""
     key_heads = int(getattr(lm.config, "num_key_value_heads", None) or lm.n_heads)
     d_head = int(getattr(lm.config, "head_dim", None) or lm.d_model // lm.n_heads)
-    return key_heads, d_head, int(getattr(lm.config, "intermediate_size", None) or 4 * lm.d_model)
+    stated = getattr(lm.config, "intermediate_size", None)  # some have a list, with a width for every layer
+    return key_heads, d_head, int(stated) if isinstance(stated, int | float) and stated else 4 * lm.d_model
 
 
 def compile_threshold(lm: LanguageModel) -> int | None:

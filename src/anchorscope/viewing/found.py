@@ -22,6 +22,7 @@ from anchorscope.artefacts.kinds import COMPARISON, DETECTORS, MARKERS, RUN, VAL
 from anchorscope.artefacts.sealed_folder import read_sealed
 from anchorscope.datasets.catalog import parse_spec
 from anchorscope.errors import UserError
+from anchorscope.regular_files import read_regular
 from anchorscope.report.answer_card import AnswerCard
 
 _PAGES = ("report.html", "validation.html")
@@ -136,7 +137,7 @@ def _changed(folder: Path) -> float:
 
 
 def _json(place: Path) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(place.read_text(encoding="utf-8"))
+    found: dict[str, Any] = json.loads(read_regular(place))
     return found
 
 
@@ -148,7 +149,7 @@ def _unfinished(folder: Path) -> dict[str, Any]:
     recipe = folder / "recipe.toml"
     if not recipe.is_file():
         return told
-    options = tomllib.loads(recipe.read_text(encoding="utf-8"))
+    options = tomllib.loads(read_regular(recipe).decode())
     about = ", ".join(parse_spec(text).name for text in options.get("datasets", ()))
     command = f"anchorscope run {shlex.quote(str(recipe))} --out {shlex.quote(str(folder))}"
     return {**told, "title": Path(str(options.get("model", folder.name))).name, "about": about, "command": command}
