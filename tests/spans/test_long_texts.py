@@ -26,7 +26,7 @@ from anchorscope.spans.question_spans import locate_question_words
 from anchorscope.spans.question_words import named_words
 from anchorscope.spans.tokens import tokens_in_spans
 
-SIZE = 20_000
+SIZE = 10_000
 UNITS = (
     "a", "(", "()", '"', '"a" ', "'", "a'", " 'a", "“", "“a”", "“a ", "«a ", "1", "1,", "1,000,", "1.", " ", "a      ",
     "e\u0301", "\u0301", "word ", "Anna ", "Anna of the ", "Anna or ", "Anna and Anna both ", "Anna's ", "שלום ",
