@@ -47,18 +47,7 @@ JOBS: dict[str, Callable[[Recipe, Path], Any]] = {
 
 def main() -> int:
     """The program."""
-    words = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    words.add_argument("--model", default="smollm2-135m")
-    words.add_argument("--dataset", default="atlas")
-    words.add_argument("--moments", type=int, default=30)
-    words.add_argument("--seed", type=int, default=0)
-    words.add_argument("--job", choices=list(JOBS), default="run")
-    words.add_argument("--option", action="append", default=[], metavar="NAME=NUMBER", help="of the recipe")
-    given = words.parse_args()
-    options = {name: int(value) for name, _, value in (one.partition("=") for one in given.option)}
-    recipe = make_recipe({
-        "model": given.model, "datasets": (given.dataset,), "device": "cpu", "bootstrap": 100, "folds": 3, **options
-    })  # fmt: skip
+    given, recipe = asked_for(str(__doc__), "--moments", 30)
     began = time.monotonic()
     with tempfile.TemporaryDirectory() as folder:
         wrong = kill_and_resume(recipe, Path(folder), given.moments, random.Random(given.seed), given.job)
@@ -68,15 +57,36 @@ def main() -> int:
     return 1 if wrong else 0
 
 
-def kill_and_resume(recipe: Recipe, folder: Path, moments: int, rng: random.Random, job: str = "run") -> list[str]:
-    """What went wrong, one line each."""
+def asked_for(about: str, how_often: str, times: int) -> tuple[argparse.Namespace, Recipe]:
+    """What the command line says, and the small recipe that it means."""
+    words = argparse.ArgumentParser(description=about, formatter_class=argparse.RawDescriptionHelpFormatter)
+    words.add_argument("--model", default="smollm2-135m")
+    words.add_argument("--dataset", default="atlas")
+    words.add_argument(how_often, type=int, default=times)
+    words.add_argument("--seed", type=int, default=0)
+    words.add_argument("--job", choices=list(JOBS), default="run")
+    words.add_argument("--option", action="append", default=[], metavar="NAME=NUMBER", help="of the recipe")
+    given = words.parse_args()
+    options = {name: int(value) for name, _, value in (one.partition("=") for one in given.option)}
+    return given, make_recipe({
+        "model": given.model, "datasets": (given.dataset,), "device": "cpu", "bootstrap": 100, "folds": 3, **options
+    })  # fmt: skip
+
+
+def undisturbed(recipe: Recipe, folder: Path, job: str) -> tuple[Path, int, dict[str, bytes]]:
+    """A run that nothing happens to, how often the job writes, and the numbers of the run."""
     counted, whole = folder / "writes", folder / "whole"
     assert forked(lambda: run(recipe, whole, counted=counted)) == 0, "the run itself does not end well"
     reference = numbers(whole)
     if job != "run":
         begin(job, whole, folder / "first")
         assert forked(lambda: run(recipe, folder / "first", counted=counted, job=job)) == 0, "the job does not end well"
-    n_writes = int(counted.read_text())
+    return whole, int(counted.read_text()), reference
+
+
+def kill_and_resume(recipe: Recipe, folder: Path, moments: int, rng: random.Random, job: str = "run") -> list[str]:
+    """What went wrong, one line each."""
+    whole, n_writes, reference = undisturbed(recipe, folder, job)
     moments_of = sorted(rng.sample(range(n_writes), min(moments, n_writes)))
     wrong: list[str] = []
     for number, moment in enumerate(moments_of):

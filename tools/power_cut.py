@@ -8,7 +8,6 @@ Every copy is what a power cut at that moment leaves: it is mounted, its journal
 with it. The last line sums up; the exit code is 1 if a table, a file or a note of the user's differs.
 """
 
-import argparse
 import contextlib
 import os
 import random
@@ -22,11 +21,11 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from kill_and_resume import JOBS, MINE, WRITES, begin, differences, forked, numbers, run
+from kill_and_resume import JOBS, MINE, WRITES, asked_for, begin, differences, forked, run, undisturbed
 
 from anchorscope.artefacts import publish
 from anchorscope.artefacts.verify import verify
-from anchorscope.recipe import Recipe, make_recipe
+from anchorscope.recipe import Recipe
 
 MEGABYTES = 256
 OPTIONS = "loop,commit=300,noauto_da_alloc"
@@ -34,18 +33,7 @@ OPTIONS = "loop,commit=300,noauto_da_alloc"
 
 def main() -> int:
     """The program."""
-    words = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    words.add_argument("--model", default="smollm2-135m")
-    words.add_argument("--dataset", default="atlas")
-    words.add_argument("--cuts", type=int, default=12)
-    words.add_argument("--seed", type=int, default=0)
-    words.add_argument("--job", choices=list(JOBS), default="run")
-    words.add_argument("--option", action="append", default=[], metavar="NAME=NUMBER", help="of the recipe")
-    given = words.parse_args()
-    options = {name: int(value) for name, _, value in (one.partition("=") for one in given.option)}
-    recipe = make_recipe({
-        "model": given.model, "datasets": (given.dataset,), "device": "cpu", "bootstrap": 100, "folds": 3, **options
-    })  # fmt: skip
+    given, recipe = asked_for(str(__doc__), "--cuts", 12)
     began = time.monotonic()
     with tempfile.TemporaryDirectory() as folder:
         told, wrong = cut_power(recipe, Path(folder), given.cuts, random.Random(given.seed), given.job)
@@ -57,13 +45,8 @@ def main() -> int:
 
 def cut_power(recipe: Recipe, folder: Path, cuts: int, rng: random.Random, job: str) -> tuple[list[str], list[str]]:
     """What was found after every cut, and what went wrong."""
-    counted, whole = folder / "writes", folder / "whole"
-    assert forked(lambda: run(recipe, whole, counted=counted)) == 0, "the run itself does not end well"
-    reference = numbers(whole)
-    if job != "run":
-        begin(job, whole, folder / "first")
-        assert forked(lambda: run(recipe, folder / "first", counted=counted, job=job)) == 0, "the job does not end well"
-    n_writes = int(counted.read_text()) * 9 // 10  # a run that has less to remember writes a little less
+    whole, n_writes, reference = undisturbed(recipe, folder, job)
+    n_writes = n_writes * 9 // 10  # a run that has less to remember writes a little less
     moments = sorted(rng.sample(range(n_writes), cuts))
     image, disk = folder / "disk.img", folder / "disk"
     disk.mkdir()

@@ -6,7 +6,6 @@ and a repeated one use the same.
 
 import os
 import re
-import stat
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
@@ -22,6 +21,7 @@ from anchorscope.datasets.catalog import parse_columns, parse_spec
 from anchorscope.datasets.reading import ON_BAD_ROW
 from anchorscope.engine.sequences import EDGES, SITES
 from anchorscope.errors import UserError, unknown
+from anchorscope.regular_files import NotRegular, open_regular
 
 CHOICES: dict[str, tuple[str, ...]] = {
     "site": SITES,
@@ -230,15 +230,16 @@ def read_recipe(path: Path) -> dict[str, Any]:
     """The options that a recipe file sets."""
     again = "it must be a TOML file of options"
     try:
-        found = path.stat()
-        if not stat.S_ISREG(found.st_mode):
-            raise UserError(f"Recipe {str(path)!r} is no regular file; {again}.")
-        if found.st_size > _LARGEST_RECIPE:
-            raise UserError(f"Recipe {str(path)!r} has {found.st_size:,} bytes; {again}, {_LARGEST_RECIPE:,} at most.")
-        text = path.read_text(encoding="utf-8")
+        with open_regular(path) as file:
+            size = os.fstat(file.fileno()).st_size
+            if size > _LARGEST_RECIPE:
+                raise UserError(f"Recipe {str(path)!r} has {size:,} bytes; {again}, {_LARGEST_RECIPE:,} at most.")
+            text = file.read(_LARGEST_RECIPE).decode()
         if any(_QUOTED.sub("", line).count(".") > _DEEPEST_KEY for line in text.splitlines()):
             raise UserError(f"Recipe {str(path)!r} has keys with more than {_DEEPEST_KEY} dots; {again}.")
         return tomllib.loads(text)
+    except NotRegular:
+        raise UserError(f"Recipe {str(path)!r} is no regular file; {again}.") from None
     except FileNotFoundError:
         raise UserError(
             f"Recipe {str(path)!r} does not exist; give a .toml file, or leave it out and use options."

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from anchorscope.errors import UserError, unknown
+from anchorscope.regular_files import read_regular
 
 WORK = ("knockout", "single-layer", "probes", "generation")
 """What is measured: clean and cut over all layers; a cut in every single layer; probe fitting; greedy answers."""
@@ -106,7 +107,7 @@ def refuse_no_folder(out: Path | None) -> None:
 def _is_record(file: Path) -> bool:
     """Whether a file is one that was written here before."""
     try:
-        return file.is_file() and {"rows", "workload"} <= json.loads(file.read_bytes()).keys()
+        return {"rows", "workload"} <= json.loads(read_regular(file)).keys()
     except (OSError, ValueError, AttributeError, RecursionError):
         return False
 

@@ -23,6 +23,7 @@ from anchorscope.detectors.trained import TrainedDetector
 from anchorscope.errors import UserError, unknown
 from anchorscope.models.process_settings import few_collections
 from anchorscope.progress import Progress
+from anchorscope.regular_files import open_regular
 
 WRITTEN = (".csv", ".parquet", ".jsonl")
 """What `--out` writes, by the file's ending."""
@@ -165,7 +166,7 @@ def _columns(file: Path) -> list[str]:
     try:
         if file.suffix.lower() == ".parquet":
             return list(pl.read_parquet_schema(file)) if file.is_file() else []
-        with open(file, "rb", opener=lambda path, flags: os.open(path, flags | os.O_NONBLOCK)) as opened:
+        with open_regular(file) as opened:
             first = opened.readline(_LONGEST_LINE).decode()
         return list(json.loads(first)) if file.suffix.lower() == ".jsonl" else first.strip().split(",")
     except (OSError, ValueError, TypeError, RecursionError, pl.exceptions.PolarsError):

@@ -6,12 +6,12 @@ objects. Whatever is refused is told in words that begin with the file's name.
 
 import json
 import os
-import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
 
+from anchorscope import regular_files
 from anchorscope.models.limits import DIGITS, JSON_VALUES
 
 
@@ -23,14 +23,12 @@ class Unfit(Exception):
 def open_regular(path: Path) -> Iterator[IO[bytes]]:
     """A file that is none of pipe, device, socket or folder, to be read."""
     try:
-        # Not blocking: to open a pipe that nobody writes to would wait for ever.
-        handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        file = regular_files.open_regular(path)
+    except regular_files.NotRegular:
+        raise Unfit(f"{path.name} is not a regular file") from None
     except (OSError, ValueError) as error:
         raise Unfit(f"{path.name[:100]} cannot be read ({getattr(error, 'strerror', None) or error})") from error
-    if not stat.S_ISREG(os.fstat(handle).st_mode):
-        os.close(handle)
-        raise Unfit(f"{path.name} is not a regular file")
-    with os.fdopen(handle, "rb") as file:
+    with file:
         yield file
 
 
