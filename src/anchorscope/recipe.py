@@ -255,7 +255,7 @@ def shortened(value: Any, longest: int = 120) -> str:
     try:
         text = repr(value)
     except (ValueError, RecursionError):  # a number of thousands of digits, lists within lists
-        return f"a {type(value).__name__} of a size that nobody needs"
+        return f"a {type(value).__name__} too large to show"
     return text if len(text) <= longest else f"{text[: longest - 1]}…"
 
 

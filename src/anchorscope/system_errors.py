@@ -28,7 +28,7 @@ _TOLD: dict[int, tuple[str, str]] = {
     errno.EROFS: ("This file system can only be read{at}", _OTHER_PLACE),
     errno.EACCES: ("You have no right to do this{at}", _OTHER_PLACE),
     errno.EPERM: ("You have no right to do this{at}", _OTHER_PLACE),
-    errno.EIO: ("The disk, or the way to it, reports an error{at}", "have it looked after, or choose another place"),
+    errno.EIO: ("The disk, or the way to it, reports an error{at}", "check the disk, or choose another place"),
     errno.ENAMETOOLONG: ("A name is longer than this file system allows{at}", "choose a shorter one"),
     errno.ELOOP: ("Symbolic links lead in a circle{at}", _OTHER_PLACE),
     errno.ENOTDIR: ("A file stands where a folder has to be{at}", _OTHER_PLACE),
@@ -40,7 +40,7 @@ _TOLD: dict[int, tuple[str, str]] = {
     errno.ETXTBSY: ("Another program is using this file{at}", "end it"),
     errno.EBUSY: ("Another program is using this file{at}", "end it"),
     errno.ENOMEM: ("There is not enough memory{at}", "close other programs, or ask for less"),
-    errno.EAGAIN: ("The system has nothing left to give{at}", "close other programs, or raise the limits (ulimit -a)"),
+    errno.EAGAIN: ("The system has no process or memory to spare{at}", "close other programs, or raise the limits (ulimit -a)"),
 }
 """What happened, and what to do about it, by the system's number."""
 F = TypeVar("F", bound=Callable[..., Any])
