@@ -40,7 +40,10 @@ _TOLD: dict[int, tuple[str, str]] = {
     errno.ETXTBSY: ("Another program is using this file{at}", "end it"),
     errno.EBUSY: ("Another program is using this file{at}", "end it"),
     errno.ENOMEM: ("There is not enough memory{at}", "close other programs, or ask for less"),
-    errno.EAGAIN: ("The system has no process or memory to spare{at}", "close other programs, or raise the limits (ulimit -a)"),
+    errno.EAGAIN: (
+        "The system has no process or memory to spare{at}",
+        "close other programs, or raise the limits (ulimit -a)",
+    ),
 }
 """What happened, and what to do about it, by the system's number."""
 F = TypeVar("F", bound=Callable[..., Any])
