@@ -12,13 +12,12 @@ from anchorscope.artefacts.formats import records
 from anchorscope.artefacts.run_folder import RunFolder
 from anchorscope.artefacts.step import MadeFrom, Source, Step
 from anchorscope.engine.sequences import SITES
-from anchorscope.execute.executor import LocalExecutor
+from anchorscope.execute.executor import Executor, LocalExecutor, Workers
 from anchorscope.interventions.intervention import Writer
 from anchorscope.models.language_model import LanguageModel, ModelIdentity
-from anchorscope.models.loading import ModelFiles, make_ready, model_files, source_signature
+from anchorscope.models.loading import ModelFacts, ModelFiles, make_ready, model_files, read_facts, source_signature
 from anchorscope.models.loading import load as load_model
 from anchorscope.models.wrapping import wrap
-from anchorscope.plan.for_model import planner_for
 from anchorscope.plan.passes import Planner
 from anchorscope.prepare import solver_device
 from anchorscope.progress import Progress
@@ -52,6 +51,8 @@ class Job:
     loaded: tuple[Any, Any] | None
     """A (model, tokenizer) that is already in memory."""
     progress: Progress
+    workers: Workers | None = None
+    """Who runs passes, where it is not this process."""
 
     @cached_property
     def lm(self) -> LanguageModel:
@@ -82,11 +83,11 @@ class Job:
         return None if self.loaded is not None else model_files(self.recipe.model)
 
     def _look_at_model(self) -> ModelRecord:
-        identity, planner = self.lm.identity(), planner_for(self.lm)
+        found = self.executor.describe()
         files = self._files  # a hub's id may have been fetched just now
         if files is None and self.loaded is None:
             files = model_files(self.recipe.model)
-        return ModelRecord(identity, planner, files or {})
+        return ModelRecord(found.identity, found.planner, files or {})
 
     @cached_property
     def model(self) -> Source:
@@ -97,9 +98,14 @@ class Job:
         return Source("model", canonical_hash([identity, self.recipe.batch_tokens]))
 
     @cached_property
-    def executor(self) -> LocalExecutor:
+    def executor(self) -> Executor:
         """Runs passes; the model is loaded when the first one comes."""
-        return LocalExecutor(lambda: self.lm, lambda tokens: self.folder.remember("batch_tokens", tokens))
+        if self.workers is not None:
+            return self.workers.for_run(self.folder, self._lowered)
+        return LocalExecutor(lambda: self.lm, self._lowered)
+
+    def _lowered(self, tokens: int) -> None:
+        self.folder.remember("batch_tokens", min(tokens, self.batch_tokens[1]))
 
     @property
     def planner(self) -> Planner:
@@ -114,7 +120,15 @@ class Job:
 
     def writer(self) -> Writer:
         """The tokenizer and the template of the questions."""
-        return Writer(self.lm.tokenizer, make_template(self.recipe.prompt, self.lm.tokenizer, self.lm.needs_bos))
+        side = self.text_side
+        return Writer(side.tokenizer, make_template(self.recipe.prompt, side.tokenizer, side.needs_bos))
+
+    @cached_property
+    def text_side(self) -> LanguageModel | ModelFacts:
+        """What knows the tokenizer: the model, or where others run it, its files without the weights."""
+        if self.workers is None:
+            return self.lm
+        return read_facts(self.recipe.model, self.recipe.trust_remote_code)
 
     @cached_property
     def template(self) -> Step[Template]:
