@@ -46,6 +46,8 @@ def same(one, other):
 
 
 def raw(tensor):
+    if not tensor.numel():
+        return b""
     return tensor.contiguous().reshape(-1).view(torch.uint8).numpy().tobytes()
 
 
@@ -123,8 +125,8 @@ def test_a_shard_as_the_planner_makes_it():
     )  # fmt: skip
     one, other = probes(1), probes(2)
     shard = StatesPass(
-        "clean", sequences, (0, 1), variants, ((0, 2), (1,)), 64, probes=OutOfFoldProbes(((one, other),), np.array([0])),
-        keep=(((0, 1),),), log_probs=True,
+        "clean", sequences, (0, 1), variants, ((0, 2), (1,)), 64,
+        probes=OutOfFoldProbes(((one, other),), np.array([0])), keep=(((0, 1),),), log_probs=True,
     )  # fmt: skip
     packed = pack(shard)
     assert len(packed.blobs) == 2

@@ -47,6 +47,7 @@ _DTYPES = {
         "float32", "float64", "complex64", "complex128", "float8_e4m3fn", "float8_e5m2",
     )
 }  # fmt: skip
+_NOT_PACKED = (SafetensorError, ValueError, LookupError, TypeError, AttributeError, OverflowError, RecursionError)
 _known: dict[str, type] = {}
 
 
@@ -85,7 +86,7 @@ def unpack(body: bytes, blobs: Mapping[str, bytes]) -> Any:
     """The value again; ValueError where the bytes are not what `pack` makes. Equal blobs give the same object."""
     try:
         return _Unpacker(body, blobs).value()
-    except (SafetensorError, ValueError, LookupError, TypeError, AttributeError, OverflowError, RecursionError) as error:
+    except _NOT_PACKED as error:
         raise ValueError(f"these bytes are no packed value ({type(error).__name__}: {str(error)[:200]})") from error
 
 
@@ -168,7 +169,8 @@ class _Packer:
         if name not in _DTYPES or value.layout != torch.strided:
             raise TypeError(f"a tensor of {value.dtype}, {value.layout} does not travel; only dense plain numbers do")
         plain = value.detach().cpu().resolve_conj().resolve_neg().contiguous()
-        return ["T", self._added(plain.reshape(-1).view(torch.uint8).numpy()), name, list(value.shape)]
+        flat = plain.reshape(-1).view(torch.uint8).numpy() if plain.numel() else np.empty(0, np.uint8)
+        return ["T", self._added(flat), name, list(value.shape)]
 
     def _added(self, flat: "np.ndarray[Any, Any]") -> int:
         self.tensors[str(len(self.tensors))] = flat
