@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Protocol
 
+from anchorscope.execute.numerics import NumericsClass, numerics_of
 from anchorscope.execute.worker import Part, Shard, Worker
 from anchorscope.models.language_model import LanguageModel, ModelIdentity
 from anchorscope.plan.for_model import planner_for
@@ -19,11 +20,13 @@ class Description:
     identity: ModelIdentity
     planner: Planner
     """With the number of tokens that its memory suggests."""
+    numerics: NumericsClass
+    """What the last digits hang on."""
 
 
 def describe(lm: LanguageModel) -> Description:
     """Asked right after the model was loaded."""
-    return Description(lm.identity(), planner_for(lm))
+    return Description(lm.identity(), planner_for(lm), numerics_of(lm))
 
 
 class Executor(Protocol):
@@ -62,8 +65,14 @@ class ShardFolder(Protocol):
 class Workers(Protocol):
     """Workers that several runs may share."""
 
-    def for_run(self, folder: ShardFolder, lowered: Callable[[int], None]) -> Executor:
-        """The executor of one run; `lowered` is told where memory ran out."""
+    def for_run(
+        self, folder: ShardFolder, lowered: Callable[[int], None], expected: NumericsClass | None
+    ) -> Executor:
+        """The executor of one run; `lowered` is told where memory ran out, `expected` is what it was begun with."""
+        ...
+
+    def counts(self) -> dict[str, Any] | None:
+        """What became of shards and workers, for the manifest."""
         ...
 
 

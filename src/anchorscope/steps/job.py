@@ -13,6 +13,8 @@ from anchorscope.artefacts.run_folder import RunFolder
 from anchorscope.artefacts.step import MadeFrom, Source, Step
 from anchorscope.engine.sequences import SITES
 from anchorscope.execute.executor import Executor, LocalExecutor, Workers
+from anchorscope.execute.numerics import NumericsClass, numerics_of
+from anchorscope.execute.workers import refuse_other_class
 from anchorscope.interventions.intervention import Writer
 from anchorscope.models.language_model import LanguageModel, ModelIdentity
 from anchorscope.models.loading import ModelFacts, ModelFiles, make_ready, model_files, read_facts, source_signature
@@ -38,6 +40,8 @@ class ModelRecord:
     identity: ModelIdentity
     planner: Planner
     """With the number of tokens that its memory suggests."""
+    numerics: NumericsClass
+    """What the last digits hang on."""
     files: ModelFiles = field(default_factory=dict)
     """The files that it was loaded from; none where it was given in memory, or drawn at random."""
 
@@ -53,10 +57,18 @@ class Job:
     progress: Progress
     workers: Workers | None = None
     """Who runs passes, where it is not this process."""
+    mixed: bool = False
+    """Whether a run may go on with another numerics class than it was begun with."""
 
     @cached_property
     def lm(self) -> LanguageModel:
         """The model, loaded when the first step needs it."""
+        lm = self._load()
+        if self._record_step.is_kept:
+            refuse_other_class(numerics_of(lm), self._record_step.value.numerics, self.mixed, self.folder.tell)
+        return lm
+
+    def _load(self) -> LanguageModel:
         if self.loaded is not None:
             return wrap(*self.loaded)
         recipe = self.recipe
@@ -67,15 +79,19 @@ class Job:
         self.progress.finish()
         return lm
 
-    @cached_property
+    @property
     def record(self) -> ModelRecord:
         """Which model this is; it is loaded only if its files are not those that were looked at before."""
+        return self._record_step.value
+
+    @cached_property
+    def _record_step(self) -> Step[ModelRecord]:
         recipe = self.recipe
-        seen = self.lm.fingerprint() if self.loaded is not None else source_signature(recipe.model, self._files)
+        in_memory = None if self.loaded is None else wrap(*self.loaded).fingerprint()
+        seen = in_memory or source_signature(recipe.model, self._files)
         options = {name: getattr(recipe, name) for name in ("model", "dtype", "device", "trust_remote_code")}
-        made_from = self.made_from(2, MODEL_LIBRARIES, **options, files=seen)
-        step: Step[ModelRecord] = self.folder.step("model", (), made_from, records(ModelRecord), self._look_at_model)
-        return step.value
+        made_from = self.made_from(3, MODEL_LIBRARIES, **options, files=seen)
+        return self.folder.step("model", (), made_from, records(ModelRecord), self._look_at_model)
 
     @cached_property
     def _files(self) -> ModelFiles | None:
@@ -87,7 +103,7 @@ class Job:
         files = self._files  # a hub's id may have been fetched just now
         if files is None and self.loaded is None:
             files = model_files(self.recipe.model)
-        return ModelRecord(found.identity, found.planner, files or {})
+        return ModelRecord(found.identity, found.planner, found.numerics, files or {})
 
     @cached_property
     def model(self) -> Source:
@@ -95,13 +111,14 @@ class Job:
         identity = asdict(self.record.identity)
         for name in ("name", "source"):
             identity.pop(name)  # what it is called changes no number
-        return Source("model", canonical_hash([identity, self.recipe.batch_tokens]))
+        return Source("model", canonical_hash([identity, self.recipe.batch_tokens, self.recipe.threads]))
 
     @cached_property
     def executor(self) -> Executor:
         """Runs passes; the model is loaded when the first one comes."""
         if self.workers is not None:
-            return self.workers.for_run(self.folder, self._lowered)
+            begun = self._record_step.value.numerics if self._record_step.is_kept else None
+            return self.workers.for_run(self.folder, self._lowered, begun)
         return LocalExecutor(lambda: self.lm, self._lowered)
 
     def _lowered(self, tokens: int) -> None:
