@@ -1,7 +1,8 @@
 """Mistakes of the user, told in one line: what is wrong, what was found, what is allowed, what to do next.
 
 Every door (the command line, the Python call) lets a `UserError` through as it is: the command prints its one line and
-leaves with exit code 2. `Incomplete` is no mistake, and leaves with exit code 3. Any other exception is a mistake of ours and keeps its traceback.
+leaves with exit code 2. `Incomplete` is no mistake, and leaves with exit code 3. Any other exception is a mistake of
+ours and keeps its traceback.
 """
 
 import difflib
