@@ -23,9 +23,10 @@ from anchorscope.execute.frames import Closed, Frames
 from anchorscope.execute.pool import REPLACEMENTS, USER, Done, Event, Failed, Joined, Lost
 from anchorscope.execute.worker_job import WorkerJob, gpu_shares, share_job, thread_settings
 
-_ENTRY = ("-m", "anchorscope.execute.worker_process")
+_ENTRY = ("-P", "-m", "anchorscope.execute.worker_process")  # -P: nothing comes from the folder that the user is in
 _LAST_LINES = 20
 _LAST_BYTES = 2**16
+_ITS_OWN_END = 1.0  # seconds that a process whose connection is closed is given to end by itself
 _REAP = 5.0  # seconds that a killed process is waited for; one that the system cannot end is left to it
 
 
@@ -95,7 +96,7 @@ class ProcessPool:
         if isinstance(event, Lost):
             reason = event.reason
             del self._live[event.worker]
-            last = process.end()
+            last = process.end(_ITS_OWN_END)
             if not process.was_refused:
                 reason = f"{reason}: {_how_it_ended(process.code)}{last}"
                 self._replace(process.slot)
@@ -188,8 +189,11 @@ class _Process:
         with suppress(ProcessLookupError):
             self._process.send_signal(signal.SIGKILL)
 
-    def end(self) -> str:
+    def end(self, patience: float = 0.0) -> str:
         """Ends process, threads and connection, and gives the last lines that it printed."""
+        if patience:
+            with suppress(subprocess.TimeoutExpired):
+                self._process.wait(patience)
         self.kill()
         with suppress(subprocess.TimeoutExpired):
             self._process.wait(_REAP)

@@ -67,7 +67,7 @@ class WarmWorker:
             self._blobs.update(blobs)
             try:
                 shard = unpack(body, self._blobs)
-            except BaseException as error:  # told as the task's own failure
+            except Exception as error:  # told as the task's own failure
                 failed: Future[Any] = Future()
                 failed.set_exception(error)
                 return failed
@@ -93,7 +93,7 @@ class WarmWorker:
         except Exception as error:
             ran_out = is_out_of_memory(error)
             answer = Answer(kind=MEMORY if ran_out else ERROR, text=traceback.format_exc())
-            error.__traceback__ = None  # it holds the tensors that did not fit
+            error.__traceback__ = error.__context__ = error.__cause__ = None  # they hold what did not fit
         if answer.kind == MEMORY:
             del running
             self._model_thread.submit(free_memory).result()
