@@ -3,19 +3,22 @@
 Several runs of the same model may share them (a study does). A worker that would give other numbers is refused.
 """
 
+import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from pydantic import TypeAdapter
 
+import anchorscope
+
 from anchorscope.errors import UserError
 from anchorscope.execute.choose import Choice
 from anchorscope.execute.coordinator import Coordinator
 from anchorscope.execute.executor import Description, ShardFolder
-from anchorscope.execute.numerics import NumericsClass, code_hash, differences, package_version, refuse
+from anchorscope.execute.numerics import NumericsClass, code_hash, differences, refuse
 from anchorscope.execute.pool import Pool
 from anchorscope.execute.pool_executor import PoolExecutor
-from anchorscope.execute.process_pool import ProcessPool
+from anchorscope.execute.process_pool import ProcessPool, visible_gpus
 from anchorscope.execute.worker import Part, Shard
 from anchorscope.execute.worker_job import WorkerJob
 from anchorscope.models.language_model import ModelIdentity
@@ -30,7 +33,7 @@ class Admission:
     """Who may join: the same code and weights always, the same numerics class unless mixed ones are allowed."""
 
     def __init__(self, files: ModelFiles | None, mixed: bool, tell: Callable[[str], None]) -> None:
-        self._expected: dict[str, Any] = {"anchorscope": package_version(), "code": code_hash()}
+        self._expected: dict[str, Any] = {"anchorscope": anchorscope.__version__, "code": code_hash()}
         if files:
             self._expected["weights"] = {name: entry["sha256"] for name, entry in files.items()}
         self._mixed, self._tell = mixed, tell
@@ -66,6 +69,12 @@ class WorkerGroup:
         """The coordinator, with all workers there; they are started when it is first asked for."""
         if self._coordinator is None:
             pool = make_pool(self.choice, self.job)
+            asked = pool.n_workers * self.job.threads
+            if self.choice.kind == "processes" and asked > cores():
+                self._tell(
+                    f"{pool.n_workers} workers of {self.job.threads} threads share {cores()} cores, so that they gain "
+                    f"little; --threads 1 gives each its own (the last digits of a run hang on its threads)"
+                )
             found = Coordinator(pool, self.admission, self.choice.lease, tell=self._tell)
             try:
                 pool.start(self.job.plain())
@@ -162,5 +171,17 @@ def make_pool(choice: Choice, job: WorkerJob) -> Pool:
         from anchorscope.execute.ray_pool import RayPool
 
         return RayPool(choice.address, choice.workers, choice.devices_per_worker, job.threads)
-    return ProcessPool(choice.workers, choice.devices_per_worker)
+    return ProcessPool(choice.workers or _as_many_as_fit(choice, job), choice.devices_per_worker)
+
+
+def _as_many_as_fit(choice: Choice, job: WorkerJob) -> int:
+    """Workers for all devices of this machine."""
+    if job.device != "cpu":
+        return max(1, len(visible_gpus()) // choice.devices_per_worker)
+    return max(1, cores() // max(1, job.threads))
+
+
+def cores() -> int:
+    """Cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
