@@ -10,12 +10,10 @@ from typing import Any
 from pydantic import TypeAdapter
 
 import anchorscope
-
-from anchorscope.errors import UserError
 from anchorscope.execute.choose import Choice
 from anchorscope.execute.coordinator import Coordinator
 from anchorscope.execute.executor import Description, ShardFolder
-from anchorscope.execute.numerics import NumericsClass, code_hash, differences, refuse
+from anchorscope.execute.numerics import NumericsClass, code_hash, differences, refuse, refuse_other_class
 from anchorscope.execute.pool import Pool
 from anchorscope.execute.pool_executor import PoolExecutor
 from anchorscope.execute.process_pool import ProcessPool, visible_gpus
@@ -62,7 +60,8 @@ class WorkerGroup:
 
     def __init__(self, choice: Choice, job: WorkerJob, files: ModelFiles | None, tell: Callable[[str], None]) -> None:
         self.choice, self.job, self.admission = choice, job, Admission(files, choice.mixed, tell)
-        self._tell, self._coordinator = tell, None
+        self._tell = tell
+        self._coordinator: Coordinator | None = None
 
     @property
     def coordinator(self) -> Coordinator:
@@ -149,20 +148,6 @@ class RunExecutor:
 
     def close(self) -> None:
         """Workers stay with whoever opened them."""
-
-
-def refuse_other_class(
-    found: NumericsClass, expected: NumericsClass | None, mixed: bool, tell: Callable[[str], None]
-) -> None:
-    """Refuses to go on with a run whose numbers were begun elsewhere, unless that is allowed; then it is told."""
-    other = "" if expected is None else differences(found, expected)
-    if other and not mixed:
-        raise UserError(
-            f"This run was begun with other numerics: {other}; its numbers would be of two kinds. Go on where it was "
-            f"begun, start over with --fresh, or allow it with --mixed."
-        )
-    if other:
-        tell(f"the run goes on with another numerics class (--mixed): {other}; last digits may differ")
 
 
 def make_pool(choice: Choice, job: WorkerJob) -> Pool:

@@ -13,8 +13,7 @@ from anchorscope.artefacts.run_folder import RunFolder
 from anchorscope.artefacts.step import MadeFrom, Source, Step
 from anchorscope.engine.sequences import SITES
 from anchorscope.execute.executor import Executor, LocalExecutor, Workers
-from anchorscope.execute.numerics import NumericsClass, numerics_of
-from anchorscope.execute.workers import refuse_other_class
+from anchorscope.execute.numerics import NumericsClass, numerics_of, refuse_other_class
 from anchorscope.interventions.intervention import Writer
 from anchorscope.models.language_model import LanguageModel, ModelIdentity
 from anchorscope.models.loading import ModelFacts, ModelFiles, make_ready, model_files, read_facts, source_signature
