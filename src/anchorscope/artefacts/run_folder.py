@@ -29,15 +29,16 @@ from anchorscope.artefacts.durable import (
     write_json,
 )
 from anchorscope.artefacts.index import INDEX, WORK, FileFacts, Index, damage, facts_of, is_run, mending, read_index
+from anchorscope.artefacts.lock import LOCK as LOCK
+from anchorscope.artefacts.lock import locked as locked
 from anchorscope.artefacts.new_folder import new_folder, writable
+from anchorscope.artefacts.shards import ShardStore, drop_shards, stores_below
 from anchorscope.artefacts.step import Format, MadeFrom, Source, Step
 from anchorscope.errors import UserError
 from anchorscope.progress import Progress, Silent
 from anchorscope.regular_files import read_regular
 from anchorscope.schema import SCHEMA_VERSION
 
-LOCK = ".lock"
-"""Held while a process runs in the folder."""
 MANIFEST = "manifest.json"
 RESULTS = f"results{PARTIAL}"
 """Where results are written before they are put in their place."""
@@ -51,6 +52,7 @@ class RunFolder:
     def __init__(self, path: Path, index: Index, progress: Progress, is_new: bool) -> None:
         self.path, self.index, self.progress, self.is_new = path, index, progress, is_new
         self.work, self.seconds_in_steps = path / WORK, 0.0  # that making steps has taken in this process
+        self.under_way: list[Path] = []  # where the steps that are being made keep their shards, the innermost last
 
     def step(
         self,
@@ -63,6 +65,10 @@ class RunFolder:
     ) -> Step[T]:
         """A step of this run; nothing is read or made before its value is asked for."""
         return Step(self, name, parents, made_from, form, make, large)
+
+    def shards(self) -> ShardStore | None:
+        """Where the step that is being made keeps results of its shards; None where none is."""
+        return ShardStore(self.under_way[-1]) if self.under_way else None
 
     def tell(self, what: str) -> None:
         """Something that the user has to know: told at once, and in the manifest."""
@@ -84,6 +90,7 @@ class RunFolder:
         self.index.steps.clear()
         self.index.notes = {name: value for name, value in self.index.notes.items() if name == "recipe"}
         self.drop(files)
+        drop_shards(self.work)
 
     def drop(self, names: Iterable[str]) -> None:
         """Saves the index, in which these files stand no more, and removes them."""
@@ -157,13 +164,14 @@ class RunFolder:
         self._settle(key)
 
     def _settle(self, key: str) -> None:
-        """The end: large steps go."""
+        """The end: large steps go, and shards of steps that were never stored."""
         self.index.notes["published"] = key
         dropped = [record for record in self.index.steps.values() if record.large and not record.dropped]
         files = [name for record in dropped for name in record.files]
         for record in dropped:
             record.dropped, record.files = True, {}
         self.drop(files)
+        drop_shards(self.work)
 
     def _is_own(self, name: str) -> bool:
         """Whether a file is one that this run wrote: of a step, or as a result that is unchanged."""
@@ -204,6 +212,7 @@ class RunFolder:
         others = [name for name in (*self.index.results, *self.index.arriving) if self._is_own(name)]
         with contextlib.suppress(OSError):  # the fault that ended the run may keep things here; the index goes last
             remove_files(self.path, [*steps, *others, *self.index.leaving, INDEX])
+        drop_shards(self.work)
         for made in (*self.work.glob("*"), self.work):
             with contextlib.suppress(OSError):  # empty ones only
                 made.rmdir()
@@ -234,7 +243,8 @@ def open_run(path: Path, progress: Progress | None = None) -> Iterator[RunFolder
             folder.tidy()
             yield folder
         except (UserError, OSError):
-            if is_new and not any(name.endswith("/answers") for name in index.steps):
+            answered = any(name.endswith("/answers") for name in index.steps)
+            if is_new and not answered and not any(store.ids() for store in stores_below(folder.work)):
                 folder.abandon()
             raise
 
@@ -262,31 +272,3 @@ def _our_manifest(place: Path) -> dict[str, Any] | None:
         return found if "sha256" in found else None
     except (OSError, ValueError, TypeError):
         return None
-
-
-@contextlib.contextmanager
-def locked(path: Path) -> Iterator[None]:
-    """Nobody else works in the folder meanwhile."""
-    from filelock import FileLock, Timeout
-
-    if (path / LOCK).is_file() and (path / LOCK).stat().st_size:  # ours is empty, and taking it would empty this one
-        raise UserError(f"{str(path / LOCK)!r} is not the lock of a run, but holds something; move it away first.")
-    try:
-        (lock := FileLock(path / LOCK, timeout=0)).acquire()
-    except Timeout:
-        told = f"Another process is running in {str(path)!r}; wait for it, or choose another folder with --out."
-        raise UserError(told) from None
-    except (OSError, NotImplementedError) as error:
-        raise UserError(
-            f"Folder {str(path)!r} cannot be locked ({error}), so that two runs could write there at once; choose a "
-            f"folder on another file system with --out."
-        ) from None
-    try:
-        yield
-    except BaseException:
-        with contextlib.suppress(OSError):
-            if [one.name for one in path.iterdir()] == [LOCK]:
-                (path / LOCK).unlink()
-        raise
-    finally:
-        lock.release()

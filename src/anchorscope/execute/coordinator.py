@@ -242,13 +242,14 @@ class Coordinator:
 
     def _lose(self, worker: str, reason: str) -> None:
         """A worker is gone. The task that it was at has used up a try; those behind it have not."""
-        line = self._lines.pop(worker, None) or _Line(worker, f"worker {worker}")
+        was_there = worker in self._lines
+        line = self._lines.pop(worker) if was_there else _Line(worker, f"worker {worker}")
         self._free.pop(worker, None)
         self._ended.add(worker)
         self._reasons.append(f"lost: {reason}")
         self.counts.lost += 1
         self.counts.workers = len(self._lines)
-        if not self._lines:
+        if was_there and not self._lines:
             self._alone_since = self._clock()
         again = f"; {len(line.tasks)} of its shards go to others" if line.tasks else ""
         self._tell(f"{line.title} is lost: {reason}{again}")

@@ -44,7 +44,7 @@ class TaskQueue:
         return bool(self._waiting)
 
     def next_for(self, worker: str, has: Collection[str], workers: Collection[str]) -> Task | None:
-        """The next task that suits a worker: none that it has already, none that failed on it while others are there."""
+        """The next task that suits a worker: none that it has, none that failed on it while there are others."""
         for task in self._waiting:
             avoided = self._avoid.get(task, ())
             if task not in has and (worker not in avoided or all(name in avoided for name in workers)):

@@ -76,9 +76,12 @@ for _one in (
     known(_one)
 
 
-def pack(value: Any) -> Packed:
-    """A value as bytes; TypeError where something in it is of no type that travels."""
-    packer = _Packer(apart=True)
+def pack(value: Any, apart: bool = True) -> Packed:
+    """A value as bytes; TypeError where something in it is of no type that travels.
+
+    Without `apart`, as for results, the body holds all of it and there are no blobs.
+    """
+    packer = _Packer(apart)
     return Packed(packer.bytes_of(value), packer.blobs)
 
 
