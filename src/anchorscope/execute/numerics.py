@@ -205,6 +205,14 @@ def code_hash() -> str:
     return digest.hexdigest()
 
 
+def installed_version() -> str:
+    """Of this package; a copy of its folder that was not installed has none."""
+    try:
+        return metadata.version("anchorscope")
+    except metadata.PackageNotFoundError:
+        return "not installed"
+
+
 def _versions() -> dict[str, str]:
     return {name: metadata.version(name) for name in LIBRARIES}
 

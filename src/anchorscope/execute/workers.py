@@ -9,11 +9,17 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
-import anchorscope
 from anchorscope.execute.choose import Choice
 from anchorscope.execute.coordinator import Coordinator
 from anchorscope.execute.executor import Description, ShardFolder
-from anchorscope.execute.numerics import NumericsClass, code_hash, differences, refuse, refuse_other_class
+from anchorscope.execute.numerics import (
+    NumericsClass,
+    code_hash,
+    differences,
+    installed_version,
+    refuse,
+    refuse_other_class,
+)
 from anchorscope.execute.pool import Pool
 from anchorscope.execute.pool_executor import PoolExecutor
 from anchorscope.execute.process_pool import ProcessPool, visible_gpus
@@ -31,7 +37,7 @@ class Admission:
     """Who may join: the same code and weights always, the same numerics class unless mixed ones are allowed."""
 
     def __init__(self, files: ModelFiles | None, mixed: bool, tell: Callable[[str], None]) -> None:
-        self._expected: dict[str, Any] = {"anchorscope": anchorscope.__version__, "code": code_hash()}
+        self._expected: dict[str, Any] = {"anchorscope": installed_version(), "code": code_hash()}
         if files:
             self._expected["weights"] = {name: entry["sha256"] for name, entry in files.items()}
         self._mixed, self._tell = mixed, tell
@@ -139,8 +145,12 @@ class RunExecutor:
         if self._inner is None:
             coordinator = self._group.coordinator
             self._check()
-            self._inner = PoolExecutor(coordinator, self._folder.shards)
+            self._inner = PoolExecutor(coordinator, self._folder.shards, self._class_id)
         return self._inner.map(shards, progress)
+
+    def _class_id(self) -> str:
+        """A shard that another class of machines has computed is not the same."""
+        return repr(NumericsClass.of(self._group.described()))
 
     def _check(self) -> None:
         found = NumericsClass.of(self._group.described())
