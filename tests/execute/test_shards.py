@@ -14,7 +14,8 @@ from transformers import Qwen2Config, Qwen2ForCausalLM
 from anchorscope.engine.capture import EdgeCounts, refuse_idle_cuts
 from anchorscope.engine.sequences import CLEAN, SITES, Cut, TokenSequence, Variant
 from anchorscope.errors import UserError
-from anchorscope.execute.executor import LocalExecutor, merge_states, run_attention, run_states
+from anchorscope.execute.executor import LocalExecutor
+from anchorscope.execute.run_passes import merge_states, run_attention, run_states
 from anchorscope.execute.worker import Part, Shard, StatesPart, VariantPart, Worker
 from anchorscope.models.language_model import LanguageModel
 from anchorscope.models.wrapping import wrap

@@ -14,11 +14,14 @@ from anchorscope.datasets.question import Question
 from anchorscope.engine.sequences import CLEAN, SITES, Cut, TokenSequence, Variant
 from anchorscope.errors import UserError
 from anchorscope.execute import worker as worker_module
-from anchorscope.execute.executor import LocalExecutor, run_answers, run_saliency, run_states
+from anchorscope.execute.executor import LocalExecutor
+from anchorscope.execute.run_passes import run_answers, run_saliency, run_states
 from anchorscope.execute.worker import Part, Shard, StatesPart, Worker
 from anchorscope.models.language_model import LanguageModel
 from anchorscope.models.wrapping import wrap
-from anchorscope.plan.passes import OutOfFoldProbes, SaliencyPass, StatesPass, plan_answers
+from anchorscope.plan.decoding import plan_answers
+from anchorscope.plan.passes import OutOfFoldProbes, StatesPass
+from anchorscope.plan.saliency_pass import SaliencyPass
 from anchorscope.probes.crossfit import ProbeSet
 from anchorscope.probes.scoring import Scorer
 from anchorscope.progress import Silent

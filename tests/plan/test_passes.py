@@ -17,15 +17,9 @@ from anchorscope.engine.batching import MOST_AT_ONCE
 from anchorscope.engine.rows import tokens_of
 from anchorscope.engine.sequences import CLEAN, Cut, TokenSequence, Variant
 from anchorscope.models.language_model import LanguageModel
-from anchorscope.plan.passes import (
-    AnswersPass,
-    OutOfFoldProbes,
-    Planner,
-    SaliencyPass,
-    StatesPass,
-    plan_answers,
-    shared_tokens,
-)
+from anchorscope.plan.decoding import AnswersPass, plan_answers
+from anchorscope.plan.passes import OutOfFoldProbes, Planner, StatesPass, shared_tokens
+from anchorscope.plan.saliency_pass import SaliencyPass
 from anchorscope.probes.crossfit import ProbeSet
 
 PREFIX = (256, 1, 2)

@@ -85,6 +85,8 @@ def _publish(
         "batch_tokens": {"asked": run.batch_tokens[0], "final": run.batch_tokens[1]},
         "warnings": run_warnings(run.identity, run.recipe.balance, results, left_out),
         "events": list(folder.index.events),
+        "numerics": dict(run.numerics),
+        **({} if run.workers is None else {"workers": dict(run.workers)}),
         "steps": steps,
     }
     write_all(FinishedRun(made, manifest, run.recipe, folder.path).findings, made, progress)

@@ -8,6 +8,7 @@ import socket
 import struct
 import threading
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any
 
 _LENGTH = struct.Struct("!Q")
@@ -66,8 +67,6 @@ class Frames:
 
     def close(self) -> None:
         """Ends the connection, also for a thread that waits for a message."""
-        try:
+        with suppress(OSError):  # it is closed already
             self._connection.shutdown(socket.SHUT_RDWR)
-        except OSError:  # it is closed already
-            pass
         self._connection.close()

@@ -9,7 +9,7 @@ import hashlib
 import os
 import platform
 import socket
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib import metadata
@@ -22,6 +22,7 @@ from torch import Tensor
 from anchorscope.engine.capture import Work, capture
 from anchorscope.engine.forward import compute_prefix
 from anchorscope.engine.sequences import CLEAN, Cut, TokenSequence, Variant
+from anchorscope.errors import UserError
 from anchorscope.execute.worker_job import WorkerJob
 from anchorscope.models.language_model import LanguageModel
 from anchorscope.models.sources import model_files
@@ -121,7 +122,7 @@ def hello(lm: LanguageModel, job: WorkerJob) -> dict[str, Any]:
 
 
 def describe(lm: LanguageModel) -> dict[str, Any]:
-    """What planning and the manifest have to know of a model, as plain JSON, so that the coordinator need not load it."""
+    """What planning and the manifest have to know of a model, as plain JSON: the coordinator need not load it."""
     from pydantic import TypeAdapter
 
     made = {"identity": lm.identity(), "planner": planner_for(lm)}
@@ -177,6 +178,20 @@ def differences(found: NumericsClass, expected: NumericsClass) -> str:
     if found.canary != expected.canary and not told:
         told.append("the same small batch gives other bits")
     return ", ".join(told)
+
+
+def refuse_other_class(
+    found: NumericsClass, expected: NumericsClass | None, mixed: bool, tell: Callable[[str], None]
+) -> None:
+    """Refuses to go on with a run whose numbers were begun elsewhere, unless that is allowed; then it is told."""
+    other = "" if expected is None else differences(found, expected)
+    if other and not mixed:
+        raise UserError(
+            f"This run was begun with other numerics: {other}; its numbers would be of two kinds. Go on where it was "
+            f"begun, start over with --fresh, or allow it with --mixed."
+        )
+    if other:
+        tell(f"the run goes on with another numerics class (--mixed): {other}; last digits may differ")
 
 
 @cache

@@ -76,7 +76,8 @@ class ProcessPool:
 
     def wait(self, seconds: float) -> list[Event]:
         """What has happened: at least one event, or none after so many seconds."""
-        stop, found = time.monotonic() + seconds, []
+        stop = time.monotonic() + seconds
+        found: list[Event] = []
         while not found:
             try:
                 event = self._events.get(timeout=max(0.0, stop - time.monotonic()))

@@ -80,6 +80,7 @@ class WarmWorker:
 
     def finish(self, running: "Future[Any]") -> Answer:
         """Waits for a part and packs it; a failure is an answer too, and the worker goes on."""
+        from anchorscope.engine.batching import MemoryRanOut
         from anchorscope.execute.wire import pack
         from anchorscope.models.memory import free_memory, is_out_of_memory
 
@@ -91,7 +92,7 @@ class WarmWorker:
         except UserError as error:
             return Answer(kind=USER, text=str(error))
         except Exception as error:
-            ran_out = is_out_of_memory(error)
+            ran_out = isinstance(error, MemoryRanOut) or is_out_of_memory(error)
             answer = Answer(kind=MEMORY if ran_out else ERROR, text=traceback.format_exc())
             error.__traceback__ = error.__context__ = error.__cause__ = None  # they hold what did not fit
         if answer.kind == MEMORY:

@@ -19,17 +19,25 @@ import torch
 from safetensors import SafetensorError
 from safetensors.numpy import load, save
 
-from anchorscope.answers.generate import Answer
-from anchorscope.answers.prompt import Prompt
-from anchorscope.answers.template import Template
-from anchorscope.datasets.question import Question
 from anchorscope.engine.answer_stats import AnswerStats
 from anchorscope.engine.attention_mass import AttentionMass
 from anchorscope.engine.capture import EdgeCounts
+from anchorscope.engine.decode import Decoded
 from anchorscope.engine.saliency import Saliency
+from anchorscope.engine.sampling import Sampling
 from anchorscope.engine.sequences import Cut, Patch, TokenSequence, Variant
-from anchorscope.execute import worker
-from anchorscope.plan import passes
+from anchorscope.execute.worker import (
+    AttentionPart,
+    ChoicesPart,
+    DecodedPart,
+    SaliencyPart,
+    StatesPart,
+    VariantPart,
+)
+from anchorscope.plan.choices_pass import ChoicesPass
+from anchorscope.plan.decoding import DecodePass
+from anchorscope.plan.passes import AttentionPass, OutOfFoldProbes, StatesPass
+from anchorscope.plan.saliency_pass import SaliencyPass
 from anchorscope.probes.crossfit import ProbeSet
 
 T = TypeVar("T")
@@ -68,10 +76,9 @@ def known(cls: type[T]) -> type[T]:
 
 
 for _one in (
-    Answer, AnswerStats, AttentionMass, Cut, EdgeCounts, Patch, ProbeSet, Prompt, Question, Saliency, Template,
-    TokenSequence, Variant, passes.AnswersPass, passes.AttentionPass, passes.ChoicesPass, passes.OutOfFoldProbes,
-    passes.SaliencyPass, passes.SamplesPass, passes.StatesPass, worker.AnswersPart, worker.AttentionPart,
-    worker.ChoicesPart, worker.SaliencyPart, worker.SamplesPart, worker.StatesPart, worker.VariantPart,
+    AnswerStats, AttentionMass, AttentionPass, AttentionPart, ChoicesPart, ChoicesPass, Cut, Decoded, DecodedPart,
+    DecodePass, EdgeCounts, OutOfFoldProbes, Patch, ProbeSet, Saliency, SaliencyPart, SaliencyPass, Sampling,
+    StatesPart, StatesPass, TokenSequence, Variant, VariantPart,
 ):  # fmt: skip
     known(_one)
 
