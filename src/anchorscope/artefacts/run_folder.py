@@ -29,6 +29,8 @@ from anchorscope.artefacts.durable import (
     write_json,
 )
 from anchorscope.artefacts.index import INDEX, WORK, FileFacts, Index, damage, facts_of, is_run, mending, read_index
+from anchorscope.artefacts.locks import LOCK as LOCK
+from anchorscope.artefacts.locks import locked as locked
 from anchorscope.artefacts.new_folder import new_folder, writable
 from anchorscope.artefacts.step import Format, MadeFrom, Source, Step
 from anchorscope.errors import UserError
@@ -36,8 +38,6 @@ from anchorscope.progress import Progress, Silent
 from anchorscope.regular_files import read_regular
 from anchorscope.schema import SCHEMA_VERSION
 
-LOCK = ".lock"
-"""Held while a process runs in the folder."""
 MANIFEST = "manifest.json"
 RESULTS = f"results{PARTIAL}"
 """Where results are written before they are put in their place."""
@@ -262,31 +262,3 @@ def _our_manifest(place: Path) -> dict[str, Any] | None:
         return found if "sha256" in found else None
     except (OSError, ValueError, TypeError):
         return None
-
-
-@contextlib.contextmanager
-def locked(path: Path) -> Iterator[None]:
-    """Nobody else works in the folder meanwhile."""
-    from filelock import FileLock, Timeout
-
-    if (path / LOCK).is_file() and (path / LOCK).stat().st_size:  # ours is empty, and taking it would empty this one
-        raise UserError(f"{str(path / LOCK)!r} is not the lock of a run, but holds something; move it away first.")
-    try:
-        (lock := FileLock(path / LOCK, timeout=0)).acquire()
-    except Timeout:
-        told = f"Another process is running in {str(path)!r}; wait for it, or choose another folder with --out."
-        raise UserError(told) from None
-    except (OSError, NotImplementedError) as error:
-        raise UserError(
-            f"Folder {str(path)!r} cannot be locked ({error}), so that two runs could write there at once; choose a "
-            f"folder on another file system with --out."
-        ) from None
-    try:
-        yield
-    except BaseException:
-        with contextlib.suppress(OSError):
-            if [one.name for one in path.iterdir()] == [LOCK]:
-                (path / LOCK).unlink()
-        raise
-    finally:
-        lock.release()
