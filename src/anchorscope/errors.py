@@ -1,7 +1,8 @@
 """Mistakes of the user, told in one line: what is wrong, what was found, what is allowed, what to do next.
 
 Every door (the command line, the Python call) lets a `UserError` through as it is: the command prints its one line and
-leaves with exit code 2. Any other exception is a mistake of ours and keeps its traceback.
+leaves with exit code 2. `Incomplete` is no mistake, and leaves with exit code 3. Any other exception is a mistake of
+ours and keeps its traceback.
 """
 
 import difflib
@@ -20,6 +21,13 @@ class UserError(Exception):
 
 class TooFewAnswers(UserError):
     """A dataset gave too few true or too few false answers; the others of a run can go on without it."""
+
+
+class Incomplete(Exception):
+    """Work that could not be ended for want of workers: exit code 3; what is done is kept, the same command goes on.
+
+    Its text is the whole message.
+    """
 
 
 class InterventionNotApplied(RuntimeError):

@@ -1,0 +1,292 @@
+"""Shards and parts as bytes, between the coordinator and its workers: tensors and records of known types, no pickle.
+
+The bytes are a safetensors file. Arrays and tensors lie in it as their bytes; the tensor `value` is one JSON text that
+says how they, plain values and records make up the whole. Long tuples of numbers lie together in two more tensors.
+Equal values give equal bytes, so that two results can be compared by their hash. What many shards share (probes)
+travels apart, once per worker, under the hash of its bytes.
+"""
+
+import hashlib
+import json
+import weakref
+from collections import OrderedDict
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, is_dataclass
+from typing import Any, TypeVar
+
+import numpy as np
+import torch
+from safetensors import SafetensorError
+from safetensors.numpy import load, save
+
+from anchorscope.answers.generate import Answer
+from anchorscope.answers.prompt import Prompt
+from anchorscope.answers.template import Template
+from anchorscope.datasets.question import Question
+from anchorscope.engine.answer_stats import AnswerStats
+from anchorscope.engine.attention_mass import AttentionMass
+from anchorscope.engine.capture import EdgeCounts
+from anchorscope.engine.saliency import Saliency
+from anchorscope.engine.sequences import Cut, Patch, TokenSequence, Variant
+from anchorscope.execute import worker
+from anchorscope.plan import passes
+from anchorscope.probes.crossfit import ProbeSet
+
+T = TypeVar("T")
+SHARED: tuple[type, ...] = (ProbeSet,)
+"""Types that many shards share: packed once, unpacked once."""
+_MEMO = 64  # shared values that are held after unpacking
+_LONG = 8  # numbers from which on a tuple lies among the tensors
+_VALUE, _INTS, _FLOATS = "value", "ints", "floats"
+_ARRAY_KINDS = "biufc"
+_INT32 = np.iinfo(np.int32)
+_DTYPES = {
+    name: getattr(torch, name)
+    for name in (
+        "bool", "uint8", "uint16", "uint32", "uint64", "int8", "int16", "int32", "int64", "float16", "bfloat16",
+        "float32", "float64", "complex64", "complex128", "float8_e4m3fn", "float8_e5m2",
+    )
+}  # fmt: skip
+_NOT_PACKED = (SafetensorError, ValueError, LookupError, TypeError, AttributeError, OverflowError, RecursionError)
+_known: dict[str, type] = {}
+
+
+@dataclass(frozen=True)
+class Packed:
+    """A value as bytes."""
+
+    body: bytes
+    blobs: Mapping[str, bytes]
+    """Parts that several values share, by their sha256; the body names them."""
+
+
+def known(cls: type[T]) -> type[T]:
+    """Lets a frozen dataclass travel; also a decorator."""
+    if not is_dataclass(cls) or _known.setdefault(cls.__name__, cls) is not cls:
+        raise ValueError(f"{cls.__module__}.{cls.__name__}: only dataclasses travel, each under a name of its own")
+    return cls
+
+
+for _one in (
+    Answer, AnswerStats, AttentionMass, Cut, EdgeCounts, Patch, ProbeSet, Prompt, Question, Saliency, Template,
+    TokenSequence, Variant, passes.AnswersPass, passes.AttentionPass, passes.ChoicesPass, passes.OutOfFoldProbes,
+    passes.SaliencyPass, passes.SamplesPass, passes.StatesPass, worker.AnswersPart, worker.AttentionPart,
+    worker.ChoicesPart, worker.SaliencyPart, worker.SamplesPart, worker.StatesPart, worker.VariantPart,
+):  # fmt: skip
+    known(_one)
+
+
+def pack(value: Any) -> Packed:
+    """A value as bytes; TypeError where something in it is of no type that travels."""
+    packer = _Packer(apart=True)
+    return Packed(packer.bytes_of(value), packer.blobs)
+
+
+def unpack(body: bytes, blobs: Mapping[str, bytes]) -> Any:
+    """The value again; ValueError where the bytes are not what `pack` makes. Equal blobs give the same object."""
+    try:
+        return _Unpacker(body, blobs).value()
+    except _NOT_PACKED as error:
+        raise ValueError(f"these bytes are no packed value ({type(error).__name__}: {str(error)[:200]})") from error
+
+
+class _Packer:
+    """Collects the tensors of one value while its JSON is made."""
+
+    def __init__(self, apart: bool) -> None:
+        self.apart = apart  # whether shared values go into blobs of their own
+        self.blobs: dict[str, bytes] = {}
+        self.tensors: dict[str, np.ndarray[Any, Any]] = {}
+        self.ints: list[int] = []
+        self.floats: list[float] = []
+
+    def bytes_of(self, value: Any) -> bytes:
+        text = json.dumps(self.form(value), separators=(",", ":"))
+        if self.ints:
+            narrow = min(self.ints) >= _INT32.min and max(self.ints) <= _INT32.max
+            self.tensors[_INTS] = np.array(self.ints, dtype=np.int32 if narrow else np.int64)
+        if self.floats:
+            self.tensors[_FLOATS] = np.array(self.floats, dtype=np.float64)
+        return save({**self.tensors, _VALUE: np.frombuffer(text.encode(), dtype=np.uint8)})
+
+    def form(self, value: Any) -> Any:
+        """A value as JSON: plain values are themselves, all else is a list that begins with its kind."""
+        kind = type(value)
+        if value is None or kind in (bool, int, float, str):
+            return value
+        if kind is tuple or kind is list:
+            return self._sequence("t" if kind is tuple else "l", value)
+        if isinstance(value, Mapping):
+            return ["d", [[self._key(key), self.form(one)] for key, one in value.items()]]
+        if kind is range:
+            return ["r", value.start, value.stop, value.step]
+        if isinstance(value, np.ndarray | np.generic):
+            return self._array(value)
+        if isinstance(value, torch.Tensor):
+            return self._tensor(value)
+        if self.apart and isinstance(value, SHARED):
+            digest, packed = _packed_once(value)
+            self.blobs[digest] = packed
+            return ["b", digest]
+        if _known.get(kind.__name__) is kind:
+            return ["o", kind.__name__, *(self.form(getattr(value, one.name)) for one in fields(value))]
+        raise TypeError(f"{kind.__module__}.{kind.__qualname__} does not travel; name it to `wire.known`")
+
+    def _sequence(self, kind: str, values: tuple[Any, ...] | list[Any]) -> Any:
+        if len(values) >= _LONG:
+            kinds = set(map(type, values))
+            if kinds == {int} and _fit(values):
+                return [f"{kind}i", *self._pooled(self.ints, values)]
+            if kinds == {float}:
+                return [f"{kind}f", *self._pooled(self.floats, values)]
+            if kinds == {tuple} and len({len(one) for one in values}) == 1:  # pairs, as a tokenizer's offsets
+                flat = [number for one in values for number in one]
+                if flat and set(map(type, flat)) == {int} and _fit(flat):
+                    return [f"{kind}r", len(values[0]), *self._pooled(self.ints, flat)]
+        return [kind, *map(self.form, values)]
+
+    @staticmethod
+    def _pooled(pool: list[Any], values: Any) -> tuple[int, int]:
+        start = len(pool)
+        pool.extend(values)
+        return start, len(pool)
+
+    @staticmethod
+    def _key(key: Any) -> Any:
+        if type(key) not in (int, str):
+            raise TypeError(f"a mapping with the key {key!r} does not travel; only numbers and texts are keys")
+        return key
+
+    def _array(self, value: "np.ndarray[Any, Any] | np.generic") -> Any:
+        if value.dtype.kind not in _ARRAY_KINDS or not value.dtype.isnative:
+            raise TypeError(f"an array of {value.dtype} does not travel; only plain numbers do")
+        flat = np.ascontiguousarray(value).reshape(-1).view(np.uint8)
+        kind = "s" if isinstance(value, np.generic) else "n"
+        return [kind, self._added(flat), value.dtype.name, list(value.shape)]
+
+    def _tensor(self, value: torch.Tensor) -> Any:
+        name = str(value.dtype).removeprefix("torch.")
+        if name not in _DTYPES or value.layout != torch.strided:
+            raise TypeError(f"a tensor of {value.dtype}, {value.layout} does not travel; only dense plain numbers do")
+        plain = value.detach().cpu().resolve_conj().resolve_neg().contiguous()
+        flat = plain.reshape(-1).view(torch.uint8).numpy() if plain.numel() else np.empty(0, np.uint8)
+        return ["T", self._added(flat), name, list(value.shape)]
+
+    def _added(self, flat: "np.ndarray[Any, Any]") -> int:
+        self.tensors[str(len(self.tensors))] = flat
+        return len(self.tensors) - 1
+
+
+def _fit(values: Any) -> bool:
+    return bool(min(values) >= -(2**63) and max(values) < 2**63)
+
+
+_packed: dict[int, tuple[weakref.ref[Any], str, bytes]] = {}  # shared values, while they live
+
+
+def _packed_once(value: Any) -> tuple[str, bytes]:
+    number = id(value)
+    found = _packed.get(number)
+    if found is None or found[0]() is not value:
+        body = _Packer(apart=False).bytes_of(value)
+        ref = weakref.ref(value, lambda _: _packed.pop(number, None))
+        found = _packed[number] = ref, hashlib.sha256(body).hexdigest(), body
+    return found[1], found[2]
+
+
+_unpacked: "OrderedDict[str, Any]" = OrderedDict()  # shared values, the last ones
+
+
+def _unpacked_once(digest: str, blobs: Mapping[str, bytes]) -> Any:
+    if digest not in _unpacked:
+        body = blobs[digest]
+        if hashlib.sha256(body).hexdigest() != digest:
+            raise ValueError(f"a blob is not what its name {digest[:12]} says")
+        _unpacked[digest] = _Unpacker(body, {}).value()
+    _unpacked.move_to_end(digest)
+    while len(_unpacked) > _MEMO:
+        _unpacked.popitem(last=False)
+    return _unpacked[digest]
+
+
+class _Unpacker:
+    """Reads one value; every index and every size is checked against the bytes that are there."""
+
+    def __init__(self, body: bytes, blobs: Mapping[str, bytes]) -> None:
+        self.tensors, self.blobs = load(body), blobs
+        self.ints, self.floats = (
+            self.tensors[name].tolist() if name in self.tensors else [] for name in (_INTS, _FLOATS)
+        )
+
+    def value(self) -> Any:
+        return self.read(json.loads(self.tensors[_VALUE].tobytes()))
+
+    def read(self, form: Any) -> Any:
+        if form is None or type(form) in (bool, int, float, str):
+            return form
+        kind, rest = form[0], form[1:]
+        reader = _READERS.get(kind)
+        if type(form) is not list or type(kind) is not str or reader is None:
+            raise ValueError(f"{str(kind)[:40]!r} is no kind of value")
+        return reader(self, *rest)
+
+    def mapping(self, pairs: list[tuple[Any, Any]]) -> dict[Any, Any]:
+        return {key: self.read(one) for key, one in pairs}
+
+    def record(self, name: str, *forms: Any) -> Any:
+        cls = _known.get(name)
+        if cls is None:
+            raise ValueError(f"{name[:60]!r} is no known type")
+        names = [one.name for one in fields(cls)]
+        return cls(**{one: self.read(form) for one, form in zip(names, forms, strict=True)})
+
+    def integers(self, start: int, stop: int) -> list[int]:
+        return self._of_pool(self.ints, start, stop)
+
+    def reals(self, start: int, stop: int) -> list[float]:
+        return self._of_pool(self.floats, start, stop)
+
+    def rows(self, width: int, start: int, stop: int) -> list[tuple[int, ...]]:
+        if width < 1 or (stop - start) % width:
+            raise ValueError(f"{stop - start} numbers in rows of {width}")
+        flat = self.integers(start, stop)
+        return [tuple(flat[first : first + width]) for first in range(0, len(flat), width)]
+
+    @staticmethod
+    def _of_pool(pool: list[Any], start: int, stop: int) -> list[Any]:
+        if not 0 <= start <= stop <= len(pool):
+            raise ValueError(f"numbers {start} to {stop} of {len(pool)}")
+        return pool[start:stop]
+
+    def array(self, index: int, name: str, shape: list[int]) -> Any:
+        dtype = np.dtype(str(name))
+        if dtype.kind not in _ARRAY_KINDS or min(shape, default=0) < 0:
+            raise ValueError(f"an array of {name} with the shape {shape}")
+        return self.tensors[str(index)].view(dtype).reshape(shape)
+
+    def tensor(self, index: int, name: str, shape: list[int]) -> torch.Tensor:
+        if min(shape, default=0) < 0:
+            raise ValueError(f"a tensor with the shape {shape}")
+        try:
+            return torch.from_numpy(self.tensors[str(index)]).view(_DTYPES[name]).reshape(shape)
+        except RuntimeError as error:
+            raise ValueError(f"a tensor of {name} with the shape {shape}: {error}") from error
+
+
+_READERS: dict[str, Any] = {
+    "t": lambda self, *forms: tuple(map(self.read, forms)),
+    "l": lambda self, *forms: list(map(self.read, forms)),
+    "ti": lambda self, start, stop: tuple(self.integers(start, stop)),
+    "li": lambda self, start, stop: self.integers(start, stop),
+    "tf": lambda self, start, stop: tuple(self.reals(start, stop)),
+    "lf": lambda self, start, stop: self.reals(start, stop),
+    "tr": lambda self, *found: tuple(self.rows(*found)),
+    "lr": lambda self, *found: self.rows(*found),
+    "d": _Unpacker.mapping,
+    "r": lambda self, start, stop, step: range(start, stop, step),
+    "n": _Unpacker.array,
+    "s": lambda self, *found: self.array(*found)[()],
+    "T": _Unpacker.tensor,
+    "o": _Unpacker.record,
+    "b": lambda self, digest: _unpacked_once(str(digest), self.blobs),
+}

@@ -1,0 +1,256 @@
+"""Packing: whatever may travel arrives as it was, equal values give equal bytes, and damaged bytes do nothing."""
+
+import contextlib
+import gc
+import json
+import math
+import string
+from dataclasses import dataclass, fields, is_dataclass
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as arrays
+from safetensors.numpy import load, save
+
+from anchorscope.engine.sequences import CLEAN, Cut, Patch, TokenSequence, Variant
+from anchorscope.execute import wire
+from anchorscope.execute.wire import known, pack, unpack
+from anchorscope.plan.passes import OutOfFoldProbes, StatesPass
+from anchorscope.probes.crossfit import ProbeSet
+
+FLOATS = (torch.float16, torch.bfloat16, torch.float32, torch.float64, torch.float8_e4m3fn)
+
+
+def same(one, other):
+    """Equal in value, type, dtype and bits."""
+    if type(one) is not type(other):
+        return False
+    if isinstance(one, float):
+        return (math.isnan(one) and math.isnan(other)) or (
+            one == other and math.copysign(1, one) == math.copysign(1, other)
+        )
+    if isinstance(one, torch.Tensor):
+        return one.dtype == other.dtype and one.shape == other.shape and raw(one) == raw(other)
+    if isinstance(one, np.ndarray | np.generic):
+        return one.dtype == other.dtype and one.shape == other.shape and one.tobytes() == other.tobytes()
+    if isinstance(one, tuple | list):
+        return len(one) == len(other) and all(map(same, one, other))
+    if isinstance(one, dict):
+        return same(list(one.items()), list(other.items()))
+    if is_dataclass(one):
+        return all(same(getattr(one, field.name), getattr(other, field.name)) for field in fields(one))
+    return one == other
+
+
+def raw(tensor):
+    if not tensor.numel():
+        return b""
+    return tensor.contiguous().reshape(-1).view(torch.uint8).numpy().tobytes()
+
+
+def there_and_back(value):
+    packed = pack(value)
+    return unpack(packed.body, packed.blobs)
+
+
+plain = (
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text()
+    | st.tuples(st.integers(-9, 9), st.integers(1, 99), st.integers(1, 3)).map(lambda it: range(*it))
+)  # fmt: skip
+numpy_arrays = arrays.arrays(
+    st.one_of(
+        arrays.boolean_dtypes(), arrays.integer_dtypes(endianness="="), arrays.unsigned_integer_dtypes(endianness="="),
+        arrays.floating_dtypes(endianness="=", sizes=(16, 32, 64)), arrays.complex_number_dtypes(endianness="="),
+    ),
+    arrays.array_shapes(min_dims=0, max_dims=3, min_side=0, max_side=4),
+)  # fmt: skip
+tensors = st.tuples(
+    arrays.arrays(np.float32, arrays.array_shapes(min_dims=0, max_dims=3, min_side=0, max_side=4)),
+    st.sampled_from(FLOATS),
+).map(lambda it: torch.from_numpy(it[0]).to(it[1]))
+numbers = st.one_of(
+    st.lists(st.integers(0, 200_000), min_size=6, max_size=20),
+    st.lists(st.integers(), min_size=6, max_size=20),
+    st.lists(st.floats(), min_size=6, max_size=20),
+    st.lists(st.tuples(st.integers(0, 99), st.integers(0, 99)), min_size=6, max_size=20),
+)
+records = st.builds(
+    TokenSequence, numbers.map(tuple), st.integers(), st.tuples(st.integers())
+) | st.builds(Variant, st.dictionaries(st.integers(0, 9), st.builds(Cut, st.tuples(st.integers(0, 5)))))
+leaves = plain | numpy_arrays | tensors | numbers | numbers.map(tuple) | records
+values = st.recursive(
+    leaves,
+    lambda inner: (
+        st.lists(inner, max_size=10) | st.lists(inner, max_size=10).map(tuple)
+        | st.dictionaries(st.integers() | st.text(string.printable), inner, max_size=4)
+    ),
+    max_leaves=12,
+)  # fmt: skip
+
+
+@settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
+@given(values)
+def test_what_arrives_is_what_was_sent(value):
+    packed = pack(value)
+    assert same(unpack(packed.body, packed.blobs), value)
+    assert pack(there_and_back(value)).body == packed.body, "equal values, equal bytes"
+
+
+@pytest.mark.parametrize("name", sorted(wire._DTYPES))
+def test_tensors_of_every_kind_and_layout_keep_their_bits(name):
+    dtype = wire._DTYPES[name]
+    bits = torch.randint(0, 2 if name == "bool" else 256, (4, 3 * dtype.itemsize), dtype=torch.uint8)
+    whole = bits.view(dtype)  # any pattern of bits, NaNs with a load too
+    for one in (whole, whole.T, whole[::2], whole[1], whole[0, 0], whole[:0], whole[:1].expand(3, 3)):
+        assert same(there_and_back([one])[0], one.contiguous())
+    assert there_and_back(whole).is_contiguous()
+    there_and_back(whole)[0, 0] = whole[0, 1]  # what arrives may be written to
+
+
+def test_arrays_of_any_order_and_numpys_own_numbers_come_back_as_they_were():
+    whole = np.arange(24, dtype=np.float32).reshape(4, 6)
+    for one in (whole.T, whole[:, ::-2], np.asfortranarray(whole), np.float64(0.1), np.bool_(True), np.int32(-3)):
+        assert same(there_and_back(one), one)
+    there_and_back(whole)[0] = 1.0
+
+
+def test_a_shard_as_the_planner_makes_it():
+    sequences = tuple(TokenSequence(tuple(range(20 + n)), 15, (19 + n,)) for n in range(3))
+    variants = (
+        CLEAN, Variant({0: Cut((3, 4), "direct", heads=(1,)), 2: Cut((2,), alpha=0.5)}, range(2, 4)),
+        Variant(layers=range(1, 2), patches={1: Patch((4,), 0, (5,))}),
+    )  # fmt: skip
+    one, other = probes(1), probes(2)
+    shard = StatesPass(
+        "clean", sequences, (0, 1), variants, ((0, 2), (1,)), 64,
+        probes=OutOfFoldProbes(((one, other),), np.array([0])), keep=(((0, 1),),), log_probs=True,
+    )  # fmt: skip
+    packed = pack(shard)
+    assert len(packed.blobs) == 2
+    assert same(unpack(packed.body, packed.blobs), shard)
+
+
+def probes(seed):
+    values = torch.Generator().manual_seed(seed)
+    weight = torch.randn(3, 2, 4, 16, generator=values)
+    return ProbeSet(weight, weight[..., 0], weight[..., 1].numpy(), weight[..., 2].numpy(), ("a",))
+
+
+def test_what_is_shared_is_packed_once_and_arrives_as_one_object():
+    one = probes(3)
+    first, second = pack([one, 1]), pack((2, one))
+    assert list(first.blobs) == list(second.blobs)
+    assert next(iter(first.blobs.values())) is next(iter(second.blobs.values())), "packed only once"
+    assert unpack(first.body, first.blobs)[0] is unpack(second.body, second.blobs)[1]
+    assert unpack(first.body, {})[0] is unpack(second.body, {})[1], "those that came last are held"
+    assert len(first.body) < 400
+    number = id(one)
+    assert number in wire._packed
+    del one
+    gc.collect()
+    assert number not in wire._packed, "held only while the value lives"
+
+
+def test_a_blob_is_checked_against_its_name():
+    packed = pack([probes(4)])
+    ((digest, blob),) = packed.blobs.items()
+    for blobs in ({}, {digest: blob[:-1]}, {digest: pack([probes(5)]).body}):
+        with pytest.raises(ValueError, match="no packed value"):
+            unpack(packed.body, blobs)
+
+
+def test_only_the_last_shared_values_are_held():
+    for seed in range(wire._MEMO + 5):
+        there_and_back([probes(100 + seed)])
+    assert len(wire._unpacked) == wire._MEMO
+
+
+@known
+@dataclass(frozen=True)
+class Parcel:
+    inside: object
+
+
+@dataclass(frozen=True)
+class Stranger:
+    inside: object
+
+
+def test_types_travel_only_when_they_are_named():
+    assert there_and_back(Parcel((1, Parcel([2])))) == Parcel((1, Parcel([2])))
+    with pytest.raises(TypeError, match=r"Stranger does not travel; name it to `wire\.known`"):
+        pack(Stranger(1))
+    with pytest.raises(ValueError, match="each under a name of its own"):
+        known(dataclass(frozen=True)(type("Parcel", (), {"__annotations__": {"x": int}})))
+    with pytest.raises(ValueError, match="only dataclasses travel"):
+        known(int)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [{1, 2}, b"x", {(1, 2): 3}, {1.5: 2}, {True: 1}, np.array(["a"]), np.array([None]), np.array([1], ">i4"), object(),
+     torch.eye(2).to_sparse(), print, int],
+    ids=repr,
+)  # fmt: skip
+def test_what_cannot_arrive_as_it_was_is_refused(value):
+    with pytest.raises(TypeError, match="does not travel"):
+        pack([value])
+
+
+def forged(form, **tensors):
+    return save({"value": np.frombuffer(json.dumps(form).encode(), np.uint8), **tensors})
+
+
+EIGHT = np.zeros(8, np.uint8)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"", b"x", bytes(100), save({}), save({"value": EIGHT}), save({"value": np.frombuffer(b"[", np.uint8)}),
+        forged(["o", "Stranger", 1]), forged(["o", "system", "ls"]), forged(["o", "Parcel"]),
+        forged(["o", "Parcel", 1, 2]), forged(["o", ["t"], 1]), forged(["?"]), forged([]), forged([["t"]]), forged({}),
+        forged({"0": 1}), forged(["n", 0, "float32", [2]]), forged(["n", 0, "float32", [3]], **{"0": EIGHT}),
+        forged(["n", 0, "object", [1]], **{"0": EIGHT}), forged(["n", 0, "float32", [-1]], **{"0": EIGHT}),
+        forged(["n", 0, "O8,f4", [1]], **{"0": EIGHT}), forged(["T", 0, "float32", [3]], **{"0": EIGHT}),
+        forged(["T", 0, "float32", [-1, 2]], **{"0": EIGHT}), forged(["T", 0, "load", [2]], **{"0": EIGHT}),
+        forged(["T", 0, "float32", "ab"], **{"0": EIGHT}), forged(["ti", 0, 9], ints=EIGHT),
+        forged(["ti", -4, 2], ints=EIGHT), forged(["ti", 0, 1]), forged(["tr", 3, 0, 8], ints=EIGHT),
+        forged(["tr", 0, 0, 8], ints=EIGHT), forged(["tf", 0, 2], ints=EIGHT), forged(["b", "0" * 64]),
+        forged(["d", [[1]]]), forged(["d", [[["t"], 1]]]), forged(["r", 1, 2, 0]), forged(["r", "a", 2, 1]),
+        forged(["o", "Cut", ["t"], "sideways", "mask", None, -1.0]), forged(["b", ["t"]]),
+    ],
+    ids=range(38),
+)  # fmt: skip
+def test_bytes_that_nobody_packed_are_a_value_error(body):
+    with pytest.raises(ValueError, match="no packed value"):
+        unpack(body, {})
+
+
+def test_nesting_without_end_is_a_value_error():
+    text = b'["t",' * 100_000 + b"1" + b"]" * 100_000
+    with pytest.raises(ValueError, match="no packed value"):
+        unpack(save({"value": np.frombuffer(text, np.uint8)}), {})
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.data())
+def test_damaged_bytes_are_a_value_error_or_another_value_and_never_anything_else(data):
+    body = pack(Parcel([torch.arange(5.0), tuple(range(20)), {"a": np.arange(3)}, "text", None])).body
+    cut = body[: data.draw(st.integers(0, len(body) - 1))]
+    with pytest.raises(ValueError, match="no packed value"):
+        unpack(cut, {})
+    changed = bytearray(body)
+    for _ in range(data.draw(st.integers(1, 4))):
+        changed[data.draw(st.integers(8, len(body) - 1))] = data.draw(st.integers(0, 255))
+    with contextlib.suppress(ValueError):
+        unpack(bytes(changed), {})
+
+
+def test_token_ids_take_four_bytes_each():
+    ids = tuple(range(100_000, 110_000))
+    assert len(pack(ids).body) < 4 * len(ids) + 400
+    assert set(load(pack(ids).body)) == {"value", "ints"}
