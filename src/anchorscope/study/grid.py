@@ -47,6 +47,7 @@ class StudyRun:
     model: str
     """What the study calls its model."""
     recipe: Recipe
+    """With files written out."""
 
     @property
     def key(self) -> str:
@@ -73,7 +74,7 @@ class Study:
         models = []
         for one in self.written["models"]:
             table = {"model": one} if isinstance(one, str) else dict(one)
-            here = {"name": table.get("name") or _slug(table["model"]), "model": _written_out(table["model"])}
+            here = {"name": table.get("name") or _slug(table["model"]), "model": written_out(table["model"])}
             models.append(table | here | _own_datasets(table))
         return tomli_w.dumps({**self.written, "name": self.name, "models": models, **_own_datasets(self.written)})
 
@@ -102,7 +103,7 @@ def make_study(found: Mapping[str, Any], name: str) -> Study:
     for key in defaults:
         if key in _BESIDE:
             raise UserError(
-                f"The study has {key!r} under [defaults]; write {_BESIDE[key]} = [...] above it, before the first table."
+                f"The study has {key!r} under [defaults]; write {_BESIDE[key]} = [...] above the first table."
             )
     name = found.get("name", name)
     if not isinstance(name, str) or not name.strip() or not is_plain_text(name):
@@ -189,7 +190,8 @@ def _runs_of(
                 recipe = make_recipe({**defaults, **own, **chosen})
             except UserError as error:
                 raise UserError(f"Model {name!r} of the study: {error}") from None
-            runs.append(StudyRun(name + "".join(parts), name, recipe))
+            here = {"model": written_out(recipe.model), "datasets": tuple(absolute(text) for text in recipe.datasets)}
+            runs.append(StudyRun(name + "".join(parts), name, recipe.model_copy(update=here)))
     return runs
 
 
@@ -203,7 +205,7 @@ def _own_datasets(table: Mapping[str, Any]) -> dict[str, Any]:
     return {"datasets": [absolute(text) for text in table["datasets"]]} if "datasets" in table else {}
 
 
-def _written_out(model: str) -> str:
+def written_out(model: str) -> str:
     """A folder or file with its whole path; names stay names."""
     try:
         is_name = model in EMBEDDED or model.startswith("shape:")
