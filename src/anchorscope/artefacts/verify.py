@@ -118,8 +118,8 @@ def verify(path: str | Path, progress: Progress | None = None) -> Verified:
     if not folder.is_dir() or _kind(folder) is None:
         found = "there is no such folder" if not folder.exists() else "it holds no index.json and no manifest"
         raise UserError(
-            f"{str(folder)!r} is no folder of anchorscope's ({found}); name a run, a comparison, a study, a validation, "
-            f"detectors or a bundle."
+            f"{str(folder)!r} is no folder of anchorscope's ({found}); name a run, a comparison, a study, a "
+            f"validation, detectors or a bundle."
         )
     for _ in range(_AGAIN):
         before = _index_bytes(folder)

@@ -22,8 +22,10 @@ EXAMPLES = (
     ("the page that compares all, of what is done so far", "anchorscope study report --out runs/four"),
 )  # fmt: skip
 """What people type first, and what for."""
-STUDY = typer.Typer(no_args_is_help=True, epilog=in_help(EXAMPLES), pretty_exceptions_enable=False,
-                    help="Run models × datasets × prompts × seeds as one job, see how far it is, compare all of it.")  # fmt: skip
+STUDY = typer.Typer(
+    no_args_is_help=True, epilog=in_help(EXAMPLES), pretty_exceptions_enable=False,
+    help="Run models × datasets × prompts × seeds as one job, see how far it is, compare all of it.",
+)  # fmt: skip
 _File = Annotated[
     Path | None,
     typer.Argument(metavar="STUDY", help="The study's file (.toml), or its folder.", show_default=False),

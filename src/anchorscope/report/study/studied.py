@@ -1,10 +1,10 @@
 """What a study hands to its page: every run with its state, and the findings of those that are done."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from anchorscope.report.answer_card import AnswerCard
-from anchorscope.report.comparison.compared import Flag
+from anchorscope.report.comparison.compared import Flag, panel_title
 from anchorscope.report.findings import Findings, nested_auc, summary_of
 from anchorscope.report.palette import Q_ANCHORED
 from anchorscope.report.shares import share_at, share_layer
@@ -64,7 +64,6 @@ class Studied:
     """In what the first runs of the models differ beside the model."""
     command: str = ""
     """What goes on with it, or repeats it."""
-    files: dict[str, str] = field(default_factory=dict)
 
     @property
     def done(self) -> tuple[ShownRun, ...]:
@@ -80,6 +79,15 @@ class Studied:
     def models(self) -> tuple[str, ...]:
         """Those with a run that is done, in the study's order."""
         return tuple(dict.fromkeys(run.model for run in self.done))
+
+    @property
+    def learned(self) -> tuple[str, ...]:
+        """Models whose weights were not drawn at random."""
+        return tuple(model for model in self.models if not findings_of(self.first[model]).random_weights)
+
+    def title(self, model: str) -> str:
+        """Its name; random weights are said with it."""
+        return panel_title(findings_of(self.first[model]))
 
     @property
     def datasets(self) -> tuple[str, ...]:

@@ -1,7 +1,7 @@
 """The figure of a study: the question share of every model on every dataset, with its interval.
 
-A line per model, a mark per dataset. The first run of a model has its interval; further seeds and prompts are small open
-marks on the same line, so that their spread can be seen beside it.
+A line per model, a mark per dataset. The first run of a model has its interval; further seeds and prompts are small
+open marks on the same line, so that their spread can be seen beside it.
 """
 
 from dataclasses import dataclass
@@ -19,8 +19,8 @@ from anchorscope.report.palette import DatasetStyle, dataset_styles, display_nam
 from anchorscope.report.study.studied import Studied, findings_of, share
 from anchorscope.stats.estimate import Estimate
 
-_NOTES = ("Λ at each run's tested layer. Bars: 95 % intervals of a model's first run. Small open marks: its other runs, "
-          "with other seeds or prompts.",)  # fmt: skip
+_NOTE = "Λ at each run's tested layer. Bars: 95 % intervals of a model's first run."
+_OTHERS = "Small open marks: its other runs, with other seeds or prompts."
 _SCHEMA: dict[str, type[pl.DataType]] = {
     "model": pl.String, "run": pl.String, "prompt": pl.String, "seed": pl.Int64, "dataset": pl.String,
     "share": pl.Float64, "ci_low": pl.Float64, "ci_high": pl.Float64, "n": pl.Int64, "first": pl.Boolean,
@@ -40,20 +40,21 @@ class StudyShares(Display):
     @classmethod
     def from_studied(cls, studied: Studied) -> Self | None:
         """Of all runs that are done; None where none measured it."""
-        rows: list[dict[str, Any]] = []
-        for run, dataset in product(studied.done, studied.datasets):
-            for found in studied.measured([run], dataset, share):
-                rows.append({
-                    "model": run.model, "run": run.name, "prompt": run.prompt, "seed": run.seed, "dataset": dataset,
-                    "share": found.value, "ci_low": found.ci_low, "ci_high": found.ci_high, "n": found.n,
-                    "first": run is studied.first[run.model],
-                })  # fmt: skip
+        first = studied.first
+        rows = [
+            {"model": run.model, "run": run.name, "prompt": run.prompt, "seed": run.seed, "dataset": dataset,
+             "share": found.value, "ci_low": found.ci_low, "ci_high": found.ci_high, "n": found.n,
+             "first": run is first[run.model]}
+            for run, dataset in product(studied.done, studied.datasets)
+            for found in studied.measured([run], dataset, share)
+        ]  # fmt: skip
         if not rows:
             return None
-        noise = [run.model for run in studied.first.values() if findings_of(run).random_weights]
-        more = (f"Random weights, so that the line is noise: {', '.join(noise)}.",) if noise else ()
+        noise = [run.model for run in first.values() if findings_of(run).random_weights]
+        notes = [f"{_NOTE} {_OTHERS}" if len(studied.done) > len(first) else _NOTE]
+        notes += [f"Random weights, so that the line is noise: {', '.join(noise)}."] if noise else []
         styles = dataset_styles(studied.datasets)
-        return cls(pl.DataFrame(rows, schema=_SCHEMA), (*_NOTES, *more), studied.models, styles)
+        return cls(pl.DataFrame(rows, schema=_SCHEMA), tuple(notes), studied.models, styles)
 
     def draw(self) -> Figure:
         """One panel."""

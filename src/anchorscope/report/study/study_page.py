@@ -118,6 +118,7 @@ def _content(studied: Studied, compared: Compared) -> dict[str, Any]:
         "models": comparison_text.models_table(compared),
         "controls": controls_table(failed),
         "runs": text.runs_table(studied),
+        "states": text.STATES,
         "files": FILES,
     }
 

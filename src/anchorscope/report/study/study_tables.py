@@ -27,13 +27,15 @@ def lead(studied: Studied) -> str:
     """Between what and what the question share lies, and where."""
     found = {
         (model, dataset): fmean(one.value for one in values)
-        for model, dataset in product(studied.models, studied.datasets)
+        for model, dataset in product(studied.learned, studied.datasets)
         if (values := studied.measured(studied.of(model), dataset, share))
     }
     if not found:
-        return "No run that is done measured the question share: only the paper's ΔP can be compared."
+        what = "of a model with learned weights " if len(studied.learned) < len(studied.models) else ""
+        return f"No run {what}that is done measured the question share."
     least, most = min(found, key=lambda key: found[key]), max(found, key=lambda key: found[key])
-    random = [one.value for name in studied.datasets for one in studied.measured(studied.done, name, random_share)]
+    runs = [run for run in studied.done if run.model in studied.learned]
+    random = [one.value for name in studied.datasets for one in studied.measured(runs, name, random_share)]
     beside = f" (random words: {spanned(random, as_percent)})" if random else ""
     needs = "of the probe's evidence needs the question's key words"
     if len(found) == 1:
@@ -70,7 +72,7 @@ def answers_table(studied: Studied) -> Table:
         marks = " ".join(tile.mark for tile in card.tiles) if (card := runs[0].card) is not None else NOTHING
         used = sum(row.get("used") or 0 for row in findings_of(runs[0]).counts.to_dicts())
         shares, probe, flips = (_over(studied, runs, one) for one in (share, auc, q_anchored))
-        rows.append((model, marks, _shown(shares, _percent), _shown(probe, _two), _shown(flips, _percent), count(used),
+        rows.append((studied.title(model), marks, _shown(shares, _percent), _shown(probe, _two), _shown(flips, _percent), count(used),
                      str(len(runs))))  # fmt: skip
     head = ("model", "card", "Λ, the question share", "AUC of the probe", "Q-Anchored of all", "items", "runs")
     return Table(head, tuple(rows), 2)
@@ -100,7 +102,7 @@ def grid_table(studied: Studied, measure: Measure, show: Callable[[Estimate], st
     rows = []
     for model in studied.models:
         cells = [_cell_of(studied.measured(studied.of(model), name, measure), show) for name in studied.datasets]
-        rows.append((model, *cells))
+        rows.append((studied.title(model), *cells))
     return Table(("model", *map(display_name, studied.datasets)), tuple(rows), 1)
 
 
