@@ -29,8 +29,8 @@ from anchorscope.artefacts.durable import (
     write_json,
 )
 from anchorscope.artefacts.index import INDEX, WORK, FileFacts, Index, damage, facts_of, is_run, mending, read_index
-from anchorscope.artefacts.lock import LOCK as LOCK
-from anchorscope.artefacts.lock import locked as locked
+from anchorscope.artefacts.locks import LOCK as LOCK
+from anchorscope.artefacts.locks import locked as locked
 from anchorscope.artefacts.new_folder import new_folder, writable
 from anchorscope.artefacts.shards import ShardStore, drop_shards, stores_below
 from anchorscope.artefacts.step import Format, MadeFrom, Source, Step
