@@ -44,10 +44,10 @@ P = TypeVar("P")
 
 def run_states(executor: Executor, work: StatesPass, progress: Progress) -> StatesPart:
     """A whole pass, its parts merged by item and checked: every cut took edges in every layer that it was asked for."""
-    return merge_states([_placed(shard.items, part) for shard, part in _run(executor, work, progress, StatesPart)])
+    return merge_states([placed(shard.items, part) for shard, part in _run(executor, work, progress, StatesPart)])
 
 
-def _placed(items: Sequence[int], part: StatesPart) -> StatesPart:
+def placed(items: Sequence[int], part: StatesPart) -> StatesPart:
     """The part of a shard, with the numbers that its items have in the whole pass."""
     if not items:
         return part
