@@ -9,6 +9,7 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
+from anchorscope.errors import UserError
 from anchorscope.execute.choose import Choice
 from anchorscope.execute.coordinator import Coordinator
 from anchorscope.execute.executor import Description, ShardFolder
@@ -165,7 +166,9 @@ def make_pool(choice: Choice, job: WorkerJob) -> Pool:
     if choice.kind == "ray":
         from anchorscope.execute.ray_pool import RayPool
 
-        return RayPool(choice.address, choice.workers, choice.devices_per_worker, job.threads)
+        if choice.address is not None and choice.workers is None:
+            raise UserError("How many workers of the cluster may be used is not said; add --workers N.")
+        return RayPool(choice.address, choice.workers or _as_many_as_fit(choice, job), choice.devices_per_worker, job.threads)
     return ProcessPool(choice.workers or _as_many_as_fit(choice, job), choice.devices_per_worker)
 
 
