@@ -58,29 +58,6 @@ class ManyWorkers:
         """Nothing is held."""
 
 
-class OneRunsOut(ManyWorkers):
-    """The memory of one shard's worker ends inside its pass, once; everything after that fits."""
-
-    def __init__(self, lm: LanguageModel, shard: int, n_prefix: int) -> None:
-        from anchorscope.models.wrapping import wrap
-
-        super().__init__(wrap(copy.deepcopy(lm.model), lm.tokenizer, lm.name))
-        self.failing, self.n_prefix, self.begun, self.raised = shard, n_prefix, 0, 0
-        self.lm.embedding.register_forward_pre_hook(self._check)
-
-    def _run(self, shard: Shard, progress: Progress) -> Part:
-        self.begun += 1
-        return super()._run(shard, progress)
-
-    def _check(self, module: Any, given: tuple[Any, ...]) -> None:
-        import torch
-
-        # Keys and values of the prefix are computed outside of any batch.
-        if self.begun == self.failing + 1 and not self.raised and given[0].numel() > self.n_prefix:
-            self.raised += 1
-            raise torch.OutOfMemoryError
-
-
 def with_little_memory(lm: LanguageModel, tokens: int) -> tuple[LanguageModel, list[int]]:
     """The same model on a device that holds no more than so many tokens; how many each batch had."""
     import torch
