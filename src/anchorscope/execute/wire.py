@@ -28,14 +28,7 @@ from anchorscope.engine.decode import Decoded
 from anchorscope.engine.saliency import Saliency
 from anchorscope.engine.sampling import Sampling
 from anchorscope.engine.sequences import Cut, Patch, TokenSequence, Variant
-from anchorscope.execute.worker import (
-    AttentionPart,
-    ChoicesPart,
-    DecodedPart,
-    SaliencyPart,
-    StatesPart,
-    VariantPart,
-)
+from anchorscope.execute.worker import AttentionPart, ChoicesPart, DecodedPart, SaliencyPart, StatesPart, VariantPart
 from anchorscope.plan.choices_pass import ChoicesPass
 from anchorscope.plan.decoding import DecodePass
 from anchorscope.plan.passes import AttentionPass, OutOfFoldProbes, StatesPass
