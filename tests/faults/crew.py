@@ -12,7 +12,6 @@ from typing import Any
 
 import torch
 from faulty import FOLDER
-from small_shards import hashes_here, packed_shards, small_shards
 
 from anchorscope.execute.coordinator import Coordinator, Task
 from anchorscope.execute.numerics import hello, refuse
@@ -20,6 +19,7 @@ from anchorscope.execute.pool import Pool
 from anchorscope.execute.wire import Packed
 from anchorscope.execute.worker_job import WorkerJob
 from anchorscope.models.loading import load
+from small_shards import hashes_here, packed_shards, small_shards
 
 LEASE = 10.0
 PATIENCE = 120.0
