@@ -22,7 +22,7 @@ from anchorscope.models.loading import load
 from small_shards import hashes_here, packed_shards, small_shards
 
 LEASE = 10.0
-PATIENCE = 120.0
+PATIENCE = 300.0
 SHARDS = 12
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from crew import LEASE, Crew, Shards, faults_at
+from crew import LEASE, PATIENCE, Crew, Shards, faults_at
 
 from anchorscope.errors import UserError
 from anchorscope.execute.pool import MemoryRanOut
@@ -63,7 +63,7 @@ def crew(shared_crew: Crew) -> Crew:
         file.unlink()
     shared_crew.told.clear()
     shared_crew.refused.clear()
-    shared_crew.coordinator.ready(LEASE + 90)
+    shared_crew.coordinator.ready(PATIENCE)
     return shared_crew
 
 
@@ -104,7 +104,7 @@ def test_a_node_is_lost_inside_a_shard_and_another_one_comes(crew, cluster, save
     assert crew.coordinator.counts.workers == 1
     assert crew.run() == crew.shards.right, "with half of the capacity"
     cluster.second = cluster.add_node(num_cpus=1)
-    crew.coordinator.ready(LEASE + 90)
+    crew.coordinator.ready(PATIENCE)
     assert crew.run() == crew.shards.right
     (refused,) = crew.refused
     assert "other weights" in refused
