@@ -12,7 +12,6 @@ from typing import Any
 
 import torch
 from faulty import FOLDER
-from small_shards import hashes_here, packed_shards, small_shards
 
 from anchorscope.execute.coordinator import Coordinator, Task
 from anchorscope.execute.numerics import hello, refuse
@@ -20,9 +19,10 @@ from anchorscope.execute.pool import Pool
 from anchorscope.execute.wire import Packed
 from anchorscope.execute.worker_job import WorkerJob
 from anchorscope.models.loading import load
+from small_shards import hashes_here, packed_shards, small_shards
 
 LEASE = 10.0
-PATIENCE = 120.0
+PATIENCE = 300.0
 SHARDS = 12
 
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from crew import LEASE, Crew, Shards, alive, faults_at
+from crew import LEASE, PATIENCE, Crew, Shards, alive, faults_at
 
 from anchorscope.errors import Incomplete, UserError
 from anchorscope.execute.coordinator import Disagreement
@@ -43,7 +43,7 @@ def crew(shared_crew: Crew) -> Crew:
         file.unlink()
     shared_crew.told.clear()
     shared_crew.refused.clear()
-    shared_crew.coordinator.ready(LEASE + 60)
+    shared_crew.coordinator.ready(PATIENCE)
     return shared_crew
 
 
@@ -122,7 +122,7 @@ def test_workers_with_other_weights_or_another_torch_are_refused(crew, save_tiny
     crew.fault("torch", "0.0.1")
     with crew.inside_a_shard(lambda pids: os.kill(pids[0], signal.SIGKILL)):
         assert crew.run() == crew.shards.right
-    crew.coordinator.ready(LEASE + 60)  # two came in its place and were refused, the third was not
+    crew.coordinator.ready(PATIENCE)  # two came in its place and were refused, the third was not
     assert crew.run() == crew.shards.right
     weights, torch = crew.refused
     assert "other weights (config.json differs)" in weights
@@ -137,11 +137,11 @@ def test_lost_capacity_and_then_all_of_it(shards, tmp_path):
             crew.fault("exit")
             assert crew.run() == shards.right
             assert any("exit code 7" in line and "these are my last words" in line for line in crew.told)
+            began = time.monotonic()
             with (
                 crew.inside_a_shard(lambda pids: os.kill(pids[0], signal.SIGKILL), workers=1),
                 pytest.raises(Incomplete, match="SIGKILL"),
             ):
-                began = time.monotonic()
                 crew.run()
             assert time.monotonic() - began < LEASE + 60
         finally:

@@ -49,8 +49,11 @@ def import_ray(address: str | None) -> Any:
     return ray
 
 
-def join(ray: Any, address: str | None, cpus: int | None) -> None:
-    """Starts a local Ray, or joins a cluster; UserError within seconds where there is none."""
+def join(ray: Any, address: str | None, cpus: int | None) -> bool:
+    """Starts a local Ray, or joins a cluster; UserError within seconds where there is none.
+
+    A process can be in one cluster only: where it is in one, that one is used, and the answer is False.
+    """
     quiet = {"log_to_driver": False, "logging_level": logging.ERROR}
     if address is None:
         place = "A local Ray cannot be started"
@@ -59,6 +62,8 @@ def join(ray: Any, address: str | None, cpus: int | None) -> None:
         place, given = f"The Ray cluster at {address!r} cannot be joined", {"address": address}
         if address != "auto":
             _refuse_silent_port(address)
+    if ray.is_initialized():
+        return False
     try:
         ray.init(**given, **quiet)
     except Exception as error:  # whatever Ray makes of a wrong token, another version, a port of something else
@@ -66,6 +71,7 @@ def join(ray: Any, address: str | None, cpus: int | None) -> None:
             f"{place} ({short(error)}); is the head running, does it have this version of Ray and of Python, and is "
             f"its token in RAY_AUTH_TOKEN or RAY_AUTH_TOKEN_PATH?"
         ) from error
+    return True
 
 
 def _refuse_silent_port(address: str) -> None:

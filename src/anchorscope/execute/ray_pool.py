@@ -67,9 +67,7 @@ class RayPool:
         if self._job.device != "cpu":
             self._job = replace(self._job, threads=0)
         ray = import_ray(self._address)
-        if not ray.is_initialized():
-            self._ours = True
-            join(ray, self._address, self.n_workers * self._cpus or None)
+        self._ours = join(ray, self._address, self.n_workers * self._cpus or None)
         self._count(ray)
         for _ in range(self.n_workers):
             self._begin()
