@@ -21,6 +21,7 @@ from anchorscope.artefacts.verify import verify as verify_folder
 from anchorscope.catalogue import DETECTION_RUNS
 from anchorscope.datasets.catalog import split_names, split_specs
 from anchorscope.errors import UserError, unknown
+from anchorscope.execute.choose import choose
 from anchorscope.progress import Progress
 from anchorscope.recipe import Recipe, about, make_recipe, named_folder
 from anchorscope.report.answer_card import AnswerCard, card_html
@@ -214,6 +215,7 @@ def run(
     device: str = "auto",
     dtype: str = "auto",
     batch_tokens: int | None = None,
+    threads: int | None = None,
     max_new_tokens: int = 16,
     max_per_class: int = 1500,
     folds: int = 5,
@@ -222,17 +224,24 @@ def run(
     keep_layers: str | None = None,
     trust_remote_code: bool = False,
     allow_random_weights: bool = False,
+    executor: str = "local",
+    workers: int | None = None,
+    lease: float | None = None,
+    mixed: bool = False,
+    devices_per_worker: int | None = None,
     **unknown_options: Never,
 ) -> Run:
     """Runs the main job into the folder `out`, or goes on with it, and returns what it found.
 
     `model` is a name, or a transformers model that is already loaded, then with its `tokenizer`; `fresh` starts the
     folder over. `progress="auto"` shows how far it is in a notebook or a terminal, None shows nothing, and any object
-    with the methods of `anchorscope.progress.Progress` is told. The other options are those of `anchorscope run`:
+    with the methods of `anchorscope.progress.Progress` is told. `executor` says who runs the model: "local",
+    "processes:N", "ray" or "ray:HOST:PORT", the same bytes whichever it is; `workers`, `lease`, `mixed` and
+    `devices_per_worker` are for the last three. The other options are those of `anchorscope run`:
     """
     given = locals()
     for name in unknown_options:
-        raise unknown("option", name, (*Recipe.model_fields, "out", "tokenizer", "fresh", "progress"))
+        raise unknown("option", name, (*Recipe.model_fields, *_NOT_IN_RECIPES))
     options = {name: given[name] for name in Recipe.model_fields if name != "model"}
     for name in ("datasets", "columns", "evidence", "keep"):
         if isinstance(options[name], str):
@@ -249,15 +258,20 @@ def run(
         options |= {name: value for name, value in here.items() if options[name] == "auto"}
         loaded = (model, tokenizer)
     recipe, folder = make_recipe(options), named_folder(out)
+    choice = choose(executor, workers, lease, mixed, devices_per_worker)
 
     from anchorscope.pipeline import run_recipe  # only here: a finished run is opened without torch
 
     try:
-        return Run(run_recipe(recipe, folder, loaded=loaded, fresh=fresh, progress=chosen_listener(progress)))
+        listener = chosen_listener(progress)
+        return Run(run_recipe(recipe, folder, loaded=loaded, fresh=fresh, progress=listener, choice=choice))
     finally:
         clear_screen()  # a bar hides the cursor
 
 
+_NOT_IN_RECIPES = (
+    "out", "tokenizer", "fresh", "progress", "executor", "workers", "lease", "mixed", "devices_per_worker",
+)  # fmt: skip
 _OPTIONS = (f"    {name}: {about(name)}" for name in Recipe.model_fields)
 run.__doc__ = f"{str(run.__doc__).rstrip()}\n\n" + "\n".join(_OPTIONS) + "\n"  # for `help` and a notebook's Shift-Tab
 

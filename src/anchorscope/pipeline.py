@@ -8,8 +8,11 @@ the run folder, when it is asked for: a run that is stopped goes on where it sto
 does only what is new.
 """
 
+import contextlib
+import errno
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -19,14 +22,17 @@ from anchorscope.artefacts.results import DatasetResult, LeftOut, RunFacts
 from anchorscope.artefacts.run_folder import RunFolder, open_run
 from anchorscope.catalogue import EVIDENCE, with_needs
 from anchorscope.datasets.catalog import parse_spec
-from anchorscope.errors import TooFewAnswers
-from anchorscope.models.process_settings import few_collections
-from anchorscope.prepare import refuse_too_few, rehearse, resolve
+from anchorscope.errors import Incomplete, TooFewAnswers, UserError
+from anchorscope.execute.choose import Choice
+from anchorscope.execute.worker_groups import WorkerGroups, shared
+from anchorscope.models.process_settings import few_collections, threads
+from anchorscope.prepare import refuse_too_few, rehearse, resolve, worker_job
 from anchorscope.progress import Progress, Silent
 from anchorscope.recipe import Recipe, to_toml
 from anchorscope.steps.dataset_steps import DatasetSteps
 from anchorscope.steps.job import Job
 from anchorscope.steps.planned import first_plan, planned_steps
+from anchorscope.system_errors import fault_in_words
 
 
 def run_recipe(
@@ -36,17 +42,28 @@ def run_recipe(
     loaded: tuple[Any, Any] | None = None,
     fresh: bool = False,
     progress: Progress | None = None,
+    choice: Choice | None = None,
+    groups: WorkerGroups | None = None,
 ) -> Path:
-    """Runs a recipe into a folder, or goes on with it; `loaded` is a (model, tokenizer) that is already in memory."""
-    began, listener = time.monotonic(), progress or Silent()
-    recipe = resolve(recipe)
+    """Runs a recipe into a folder, or goes on with it; `loaded` is a (model, tokenizer) that is already in memory.
+
+    `choice` says who runs passes, this process where it is not given; `groups` are workers that several runs share.
+    """
+    began, listener, chosen = time.monotonic(), progress or Silent(), choice or Choice()
+    if loaded is not None and not chosen.is_local:
+        raise UserError("A model that is in memory runs in this process; leave the executor out, or name the model.")
+    recipe = resolve(recipe, elsewhere=chosen.kind == "ray")
     if fresh:
         rehearse(recipe, loaded is not None, listener)
-    with open_run(out, listener) as folder, few_collections():
+    with (
+        room_may_run_out(chosen), open_run(out, listener) as folder, few_collections(), threads(recipe.threads),
+        shared(groups) as known,
+    ):  # fmt: skip
         if fresh:
             folder.forget_steps()
         recipe = _with_what_is_there(folder, recipe)
-        job = Job(folder, recipe, loaded, listener)
+        workers = None if chosen.is_local else known.of(chosen, worker_job(recipe), listener.note)
+        job = Job(folder, recipe, loaded, listener, workers, chosen.mixed)
         datasets = [DatasetSteps(job, parse_spec(text)) for text in recipe.datasets]
         refuse_too_few(recipe, {one.name: one.asked for one in datasets})  # all files are read before anything slow
         for one in datasets:
@@ -61,10 +78,23 @@ def run_recipe(
             inputs = {one.name: one.source.key for one in datasets if one.spec.path is not None}
             text = job.template.value if recipe.keep else None
             facts = RunFacts(
-                job.record.identity, recipe, inputs, job.batch_tokens, time.monotonic() - began, text, job.record.files
+                job.record.identity, recipe, inputs, job.batch_tokens, time.monotonic() - began, text, job.record.files,
+                asdict(job.record.numerics), None if workers is None else workers.counts(),
             )  # fmt: skip
             publish(folder, facts, results, left_out, key, listener)
     return out
+
+
+@contextlib.contextmanager
+def room_may_run_out(choice: Choice) -> Iterator[None]:
+    """A disk that is full ends a run on many workers as any other want of means: what is done is kept."""
+    try:
+        yield
+    except OSError as error:
+        if choice.is_local or error.errno not in (errno.ENOSPC, errno.EDQUOT):
+            raise
+        told = fault_in_words(error)
+        raise Incomplete(f"{told} What is done is kept; the same command goes on.") from error
 
 
 def _with_what_is_there(folder: RunFolder, recipe: Recipe) -> Recipe:

@@ -4,10 +4,13 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
+import torch
+
 from anchorscope.answers.choose import QuestionSample, choose_questions
 from anchorscope.answers.enough import LabelCounter, require_possible
 from anchorscope.datasets.catalog import DatasetSpec, absolute, open_dataset, parse_columns, parse_spec
 from anchorscope.errors import UserError
+from anchorscope.execute.worker_job import WorkerJob
 from anchorscope.models.embedded import EMBEDDED
 from anchorscope.models.loading import BALANCED, checked_device, choose_device, choose_dtype, read_facts
 from anchorscope.models.process_settings import few_collections as few_collections
@@ -19,15 +22,19 @@ CPU_ITEMS = 120
 """Items of the experiments that take many passes, where the machine has no GPU."""
 
 
-def resolve(recipe: Recipe) -> Recipe:
-    """The recipe with every choice that depends on the machine or the current folder made."""
+def resolve(recipe: Recipe, elsewhere: bool = False) -> Recipe:
+    """The recipe with every choice that depends on the machine or the current folder made.
+
+    `elsewhere` says that other machines run the model: a device that is named need not be here.
+    """
     if is_shape(recipe.model) and not recipe.allow_random_weights:
         raise UserError(
             f"Model {recipe.model!r} has random weights and knows nothing: it is for tests and speed. To run it all "
             f"the same, on answers and labels from your dataset, add --allow-random-weights."
         )
     device = choose_device(recipe.device)
-    checked_device(device)
+    if not elsewhere or recipe.device == "auto":
+        checked_device(device)
     return recipe.model_copy(
         update={
             "model": _absolute(recipe.model),
@@ -35,8 +42,14 @@ def resolve(recipe: Recipe) -> Recipe:
             "device": device,
             "evidence_items": recipe.evidence_items or (CPU_ITEMS if device == "cpu" else None),
             "dtype": choose_dtype(recipe.dtype, device),
+            "threads": (recipe.threads or torch.get_num_threads()) if device == "cpu" else None,
         }
     )
+
+
+def worker_job(recipe: Recipe) -> WorkerJob:
+    """What a worker has to know of a recipe in which every choice was made."""
+    return WorkerJob(recipe.model, recipe.dtype, recipe.device, recipe.trust_remote_code, recipe.threads or 0)
 
 
 def rehearse(recipe: Recipe, model_at_hand: bool, progress: Progress | None = None) -> None:
@@ -64,6 +77,8 @@ def _absolute(model: str) -> str:
 
 def solver_device(device: str) -> str:
     """Where probes are fitted when no model is at hand: a model that is spread over all GPUs has its first for that."""
+    if device.startswith("cuda") and not torch.cuda.is_available():
+        return "cpu"  # other machines run the model
     return "cuda" if device == BALANCED else device
 
 

@@ -14,22 +14,22 @@ from anchorscope.answers.generate import Answer, do_not_fit
 from anchorscope.answers.label import Label, label_answers, require_enough
 from anchorscope.answers.template import FEW_SHOT_TEMPLATE, Template
 from anchorscope.datasets.question import Question
-from anchorscope.engine.batching import Budget
 from anchorscope.errors import TooFewAnswers, UserError
 from anchorscope.evidence.detection import truth_column
-from anchorscope.execute.executor import LocalExecutor, run_answers
+from anchorscope.execute.executor import LocalExecutor
+from anchorscope.execute.run_passes import key_word_writer, run_answers
 from anchorscope.interventions.intervention import Writer
 from anchorscope.interventions.registry import INTERVENTIONS
 from anchorscope.items import Item
 from anchorscope.models.language_model import LanguageModel
 from anchorscope.models.wrapping import wrap
+from anchorscope.plan.decoding import plan_answers
 from anchorscope.plan.for_model import planner_for
 from anchorscope.plan.interventions import plan_experiment, plan_rewrite
-from anchorscope.plan.passes import plan_answers
 from anchorscope.progress import Silent
 from anchorscope.spans.locate import locate_fitting
 from anchorscope.spans.question_spans import locate_question_words
-from anchorscope.spans.question_words import question_words
+from anchorscope.spans.question_words import Asker, question_words
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # pytest's import mode does not make helper modules importable
 
@@ -124,9 +124,11 @@ def test_what_is_told() -> None:
 
 def test_key_words_of_a_question_that_does_not_fit_come_from_the_rules(lm: LanguageModel) -> None:
     questions = [ask("Who wrote Emma?"), ask("Who wrote " + "Emma " * 40 + "?")]
-    found = question_words("model", questions, lambda: lm, Budget(4000))
+    write = key_word_writer(LocalExecutor(lambda: lm), 4000, Silent())
+    asker = Asker(lm.tokenizer, lm.needs_bos, lm.context, write)
+    found = question_words("model", questions, lambda: asker)
     assert found[1] == locate_question_words(questions[1])
-    alone = question_words("model", questions[1:], lambda: lm, Budget(4000))
+    alone = question_words("model", questions[1:], lambda: asker)
     assert alone == found[1:]
 
 

@@ -8,15 +8,16 @@ import torch
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast
 
-from anchorscope.answers import generate
-from anchorscope.answers.generate import Answer, answer_questions, known_answers
-from anchorscope.answers.prompt import build_prompts, prefix_length
+from anchorscope.answers.generate import Answer
+from anchorscope.answers.prompt import build_prompts
 from anchorscope.answers.template import FEW_SHOT_TEMPLATE
 from anchorscope.datasets.question import Question
-from anchorscope.engine.batching import Budget
-from anchorscope.engine.forward import compute_prefix
+from anchorscope.execute.executor import LocalExecutor
+from anchorscope.execute.run_passes import run_answers
 from anchorscope.models.language_model import LanguageModel
 from anchorscope.models.wrapping import wrap
+from anchorscope.plan.decoding import plan_answers
+from anchorscope.progress import Silent
 
 PLACES = ("Ada", "Bo", "Cix", "Dun", "Er", "Fu")
 TEXTS = [f"What is the {kind} of {place}?" for kind in ("capital", "sport") for place in PLACES]
@@ -54,10 +55,8 @@ def questions_of(texts: list[str], given: dict[int, str] | None = None) -> list[
 
 
 def answered(lm: LanguageModel, questions: list[Question], room: int = ROOM) -> list[Answer]:
-    prompts = build_prompts(lm.tokenizer, questions)
-    prefix = compute_prefix(lm, prompts[0].ids[: prefix_length(prompts)])
-    known = known_answers(lm.tokenizer, FEW_SHOT_TEMPLATE, questions, prompts, room, lm.context)
-    return answer_questions(lm, prompts, known, prefix, Budget(600), room)
+    work = plan_answers(questions, lm.tokenizer, FEW_SHOT_TEMPLATE, room, 600, lm.context)
+    return run_answers(LocalExecutor(lambda: lm), work, Silent())
 
 
 def plain_greedy(
@@ -124,14 +123,13 @@ def test_answers_come_in_the_order_of_the_questions(talker: LanguageModel, talke
     assert len({answer.ids for answer in talked}) > 5
 
 
-def test_an_answer_that_is_given_is_tokenised_and_not_generated(
-    tiny_llama: LanguageModel, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def never(*_: object) -> None:
+def test_an_answer_that_is_given_is_tokenised_and_not_generated(tiny_llama: LanguageModel) -> None:
+    def never() -> LanguageModel:
         raise AssertionError("the model was asked")
 
-    monkeypatch.setattr(generate, "decode", never)
-    (answer,) = answered(tiny_llama, questions_of(["Who?"], {0: " Jane Austen "}))
+    questions = questions_of(["Who?"], {0: " Jane Austen "})
+    work = plan_answers(questions, tiny_llama.tokenizer, FEW_SHOT_TEMPLATE, ROOM, 600, tiny_llama.context)
+    (answer,) = run_answers(LocalExecutor(never), work, Silent())
     assert answer.text == "Jane Austen"
     assert answer.ids == tuple(tiny_llama.tokenizer(" Jane Austen", add_special_tokens=False)["input_ids"])
     assert answer.log_probs is None

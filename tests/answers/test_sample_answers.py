@@ -9,9 +9,10 @@ import pytest
 from anchorscope.answers.generate import Answer
 from anchorscope.answers.template import FEW_SHOT_TEMPLATE
 from anchorscope.datasets.question import Question
-from anchorscope.execute.executor import LocalExecutor, run_answers, run_samples
+from anchorscope.execute.executor import LocalExecutor
+from anchorscope.execute.run_passes import run_answers, run_samples
 from anchorscope.models.language_model import LanguageModel
-from anchorscope.plan.passes import SamplesPass, plan_answers
+from anchorscope.plan.decoding import SamplesPass, plan_answers
 from anchorscope.progress import Silent
 
 QUESTIONS = [

@@ -17,7 +17,7 @@ from test_memory import ERRORS, with_little_memory
 from torch import Tensor
 
 from anchorscope.engine.batching import Budget
-from anchorscope.engine.budget import bytes_kept_per_token
+from anchorscope.engine.budget import memory_facts
 from anchorscope.engine.saliency import ALL, Loss, Saliency, saliency
 from anchorscope.engine.sequences import SITES, TokenSequence
 from anchorscope.errors import InterventionNotApplied, UserError
@@ -282,7 +282,7 @@ def test_what_is_kept_for_the_way_back_is_within_what_is_planned(
         saliency(tiny, equal, shared_prefix(tiny), {}, lambda batch, states: states[:, -1, 0, 3].sum(dim=-1))
     n_own = len(items[2].ids) - len(SHARED)
     per_token = sum(storage.nbytes() for storage in kept.values()) / (4 * n_own) / tiny.n_layers
-    assert 0.3 < per_token / bytes_kept_per_token(tiny, n_own, len(items[2].ids)) < 1.05
+    assert 0.3 < per_token / memory_facts(tiny).bytes_kept_per_token(n_own, len(items[2].ids)) < 1.05
 
 
 @pytest.mark.filterwarnings("ignore:mkldnn_matmul failed")  # torch, once, on processors without bfloat16

@@ -154,6 +154,12 @@ def test_what_is_shared_is_packed_once_and_arrives_as_one_object():
     assert number not in wire._packed, "held only while the value lives"
 
 
+def test_a_result_is_one_body():
+    packed = pack([probes(6)], apart=False)
+    assert not packed.blobs
+    assert same(unpack(packed.body, {}), [probes(6)])
+
+
 def test_a_blob_is_checked_against_its_name():
     packed = pack([probes(4)])
     ((digest, blob),) = packed.blobs.items()

@@ -16,14 +16,15 @@ from anchorscope.engine.keys_values import Prefix
 from anchorscope.errors import InterventionNotApplied
 from anchorscope.evidence.clean import run_clean
 from anchorscope.evidence.effects import Scoring, measure, score_states
-from anchorscope.execute.executor import LocalExecutor, run_answers
+from anchorscope.execute.executor import LocalExecutor
+from anchorscope.execute.run_passes import run_answers
 from anchorscope.interventions.intervention import Intervention, ItemRun, Writer
 from anchorscope.interventions.registry import INTERVENTIONS
 from anchorscope.interventions.rewrites import DONORS, exchanged, other_words
 from anchorscope.items import Item
 from anchorscope.models.language_model import LanguageModel
+from anchorscope.plan.decoding import plan_answers
 from anchorscope.plan.interventions import passes_of, plan_experiment, plan_rewrite
-from anchorscope.plan.passes import plan_answers
 from anchorscope.probes.crossfit import ProbeSet
 from anchorscope.progress import Silent
 from anchorscope.spans.locate import locate_all

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import polars as pl
 from torch import Tensor
@@ -71,3 +72,7 @@ class RunFacts:
     """The text around every question, where states are kept."""
     model_files: ModelFiles = field(default_factory=dict)
     """Size and sha256 of the files that the model was loaded from."""
+    numerics: Mapping[str, Any] = field(default_factory=dict)
+    """What the last digits hang on: device, precision, threads, versions, and the hash of a small fixed batch."""
+    workers: Mapping[str, Any] | None = None
+    """What became of shards and workers, where passes were not run in one process."""

@@ -32,6 +32,7 @@ from anchorscope.artefacts.index import INDEX, WORK, FileFacts, Index, damage, f
 from anchorscope.artefacts.locks import LOCK as LOCK
 from anchorscope.artefacts.locks import locked as locked
 from anchorscope.artefacts.new_folder import new_folder, writable
+from anchorscope.artefacts.shards import ShardStore, drop_shards, stores_below
 from anchorscope.artefacts.step import Format, MadeFrom, Source, Step
 from anchorscope.errors import UserError
 from anchorscope.progress import Progress, Silent
@@ -51,6 +52,8 @@ class RunFolder:
     def __init__(self, path: Path, index: Index, progress: Progress, is_new: bool) -> None:
         self.path, self.index, self.progress, self.is_new = path, index, progress, is_new
         self.work, self.seconds_in_steps = path / WORK, 0.0  # that making steps has taken in this process
+        self.under_way: list[Path] = []  # where the steps that are being made keep their shards, the innermost last
+        self._counted: set[str] = set()  # steps whose shards were counted in this process
 
     def step(
         self,
@@ -63,6 +66,22 @@ class RunFolder:
     ) -> Step[T]:
         """A step of this run; nothing is read or made before its value is asked for."""
         return Step(self, name, parents, made_from, form, make, large)
+
+    def shards(self) -> ShardStore | None:
+        """Where the step that is being made keeps results of its shards; None where none is."""
+        return ShardStore(self.under_way[-1]) if self.under_way else None
+
+    def count_shards(self, planned: int, done: int) -> None:
+        """Notes how many planned batches the step that is being made has, and how many are done, beside all others."""
+        if not self.under_way:
+            return
+        step = self.under_way[-1].relative_to(self.work).as_posix()
+        steps = dict(self.index.notes.get("shards", {}).get("steps", {}))
+        before = steps.get(step, (0, 0)) if step in self._counted else (0, 0)  # one that was stopped begins again
+        self._counted.add(step)
+        steps[step] = [before[0] + planned, before[1] + done]
+        totals = [sum(counts) for counts in zip(*steps.values(), strict=True)]
+        self.remember("shards", {"planned": totals[0], "done": totals[1], "steps": steps})
 
     def tell(self, what: str) -> None:
         """Something that the user has to know: told at once, and in the manifest."""
@@ -84,6 +103,7 @@ class RunFolder:
         self.index.steps.clear()
         self.index.notes = {name: value for name, value in self.index.notes.items() if name == "recipe"}
         self.drop(files)
+        drop_shards(self.work)
 
     def drop(self, names: Iterable[str]) -> None:
         """Saves the index, in which these files stand no more, and removes them."""
@@ -157,13 +177,14 @@ class RunFolder:
         self._settle(key)
 
     def _settle(self, key: str) -> None:
-        """The end: large steps go."""
+        """The end: large steps go, and shards of steps that were never stored."""
         self.index.notes["published"] = key
         dropped = [record for record in self.index.steps.values() if record.large and not record.dropped]
         files = [name for record in dropped for name in record.files]
         for record in dropped:
             record.dropped, record.files = True, {}
         self.drop(files)
+        drop_shards(self.work)
 
     def _is_own(self, name: str) -> bool:
         """Whether a file is one that this run wrote: of a step, or as a result that is unchanged."""
@@ -204,6 +225,7 @@ class RunFolder:
         others = [name for name in (*self.index.results, *self.index.arriving) if self._is_own(name)]
         with contextlib.suppress(OSError):  # the fault that ended the run may keep things here; the index goes last
             remove_files(self.path, [*steps, *others, *self.index.leaving, INDEX])
+        drop_shards(self.work)
         for made in (*self.work.glob("*"), self.work):
             with contextlib.suppress(OSError):  # empty ones only
                 made.rmdir()
@@ -234,7 +256,8 @@ def open_run(path: Path, progress: Progress | None = None) -> Iterator[RunFolder
             folder.tidy()
             yield folder
         except (UserError, OSError):
-            if is_new and not any(name.endswith("/answers") for name in index.steps):
+            answered = any(name.endswith("/answers") for name in index.steps)
+            if is_new and not answered and not any(store.ids() for store in stores_below(folder.work)):
                 folder.abandon()
             raise
 

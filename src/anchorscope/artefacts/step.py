@@ -16,6 +16,7 @@ from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 from anchorscope.artefacts.durable import canonical_hash, files_below, folder_beside, make_folder, move_files, sync_tree
 from anchorscope.artefacts.index import Index, StepRecord, damage, facts_of
+from anchorscope.artefacts.shards import SHARDS, drop_shards
 from anchorscope.progress import Progress
 
 T = TypeVar("T")
@@ -56,6 +57,7 @@ class StepFolder(Protocol):
     index: Index
     seconds_in_steps: float
     progress: Progress
+    under_way: list[Path]
 
     def tell(self, what: str) -> None:
         """Something that the user has to know."""
@@ -129,7 +131,11 @@ class Step(Generic[T]):
         _reset_device_peak()
         self.folder.progress.begin(self.name)
         began, inner = time.monotonic(), self.folder.seconds_in_steps
-        made = self._make()  # other steps may be made on the way; their time is theirs
+        self.folder.under_way.append(self._place().with_name(f"{self._place().name}{SHARDS}"))
+        try:
+            made = self._make()  # other steps may be made on the way; their time is theirs
+        finally:
+            self.folder.under_way.pop()
         own = time.monotonic() - began - (self.folder.seconds_in_steps - inner)
         self.folder.seconds_in_steps += own
         self._store(made, own)
@@ -163,6 +169,7 @@ class Step(Generic[T]):
         for name in files:
             folder.index.arriving.pop(name)
         folder.drop([] if before is None else [name for name in before.files if name not in files])
+        drop_shards(folder.work, self.name)
         folder.progress.done(self.name)
 
     def _reason(self, record: StepRecord) -> str:

@@ -21,6 +21,7 @@ from anchorscope.artefacts.index import INDEX, FileFacts, Index, index_in, is_ru
 from anchorscope.artefacts.kinds import MARKERS, RUN, STUDY, kind_of
 from anchorscope.artefacts.run_folder import LOCK, MANIFEST
 from anchorscope.artefacts.sealed_folder import read_sealed
+from anchorscope.artefacts.shards import is_shard
 from anchorscope.errors import UserError
 from anchorscope.progress import Progress, Silent
 from anchorscope.regular_files import read_regular
@@ -135,6 +136,8 @@ def _verify(folder: Path, progress: Progress) -> Verified:
     problems = [*listing.problems, *problems]
     commands = [listing.command] if problems else []
     unlisted = [name for name in _names_below(folder) if name not in listing.files and name not in listing.markers]
+    if listing.kind == RUN:
+        unlisted = [name for name in unlisted if not is_shard(name)]
     n_files = len(listing.files) + len({one.file for one in listing.problems})
     inner = _inner(folder, unlisted)
     for name in inner:

@@ -8,10 +8,12 @@ import typer
 
 from anchorscope.catalogue import EVIDENCE, KEEP
 from anchorscope.cli.completion import one_of, several_of
+from anchorscope.cli.executor_options import DevicesPerWorker, Executor, Lease, Mixed, WorkersOption
 from anchorscope.cli.help_texts import OUTPUT, Quiet, in_panel
 from anchorscope.cli.terminal import console, emit_json, emit_text, listener, say
 from anchorscope.datasets.catalog import BUILT_IN, WITH_FILE, split_names, split_specs
 from anchorscope.errors import UserError
+from anchorscope.execute.choose import choose
 from anchorscope.models.embedded import EMBEDDED
 from anchorscope.models.shapes import SHAPES
 from anchorscope.recipe import CHOICES, Recipe, about, make_recipe, named_folder, read_recipe
@@ -83,6 +85,12 @@ def run(
     device: Annotated[str | None, _option("device", _RUNNING)] = None,
     dtype: Annotated[str | None, _option("dtype", _RUNNING)] = None,
     batch_tokens: Annotated[int | None, _option("batch_tokens", _RUNNING)] = None,
+    threads: Annotated[int | None, _option("threads", _RUNNING)] = None,
+    executor: Executor = "local",
+    workers: WorkersOption = None,
+    lease: Lease = None,
+    mixed: Mixed = False,
+    devices_per_worker: DevicesPerWorker = None,
     dry_run: Annotated[
         bool, _running("--dry-run", help="Show what the model would see and what would be run; run nothing.")
     ] = False,
@@ -112,6 +120,7 @@ def run(
         if texts:
             options[name] = split_specs(texts) if name == "datasets" else split_names(texts)
     settled = make_recipe(options)
+    choice = choose(executor, workers, lease, mixed, devices_per_worker)
     if dry_run:
         return _show_preview(settled, as_json)
     folder = _default_folder(settled) if out is None else named_folder(out)
@@ -121,7 +130,7 @@ def run(
     from anchorscope.artefacts.finished import open_finished
     from anchorscope.pipeline import run_recipe  # only here: help has to come at once
 
-    run_recipe(settled, folder, fresh=fresh, progress=listener(quiet))
+    run_recipe(settled, folder, fresh=fresh, progress=listener(quiet), choice=choice)
     finished = open_finished(folder, checked=False)  # it was written just now
     if as_json:
         emit_json(_record(finished))

@@ -5,9 +5,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from anchorscope.cli.executor_options import DevicesPerWorker, Executor, Lease, Mixed, WorkersOption
 from anchorscope.cli.help_texts import AsJson, Quiet, in_help
 from anchorscope.cli.terminal import emit_json, emit_text, listener, say
 from anchorscope.errors import UserError
+from anchorscope.execute.choose import choose
 from anchorscope.recipe import named_folder
 
 if TYPE_CHECKING:
@@ -39,6 +41,11 @@ def run(
     trust_remote_code: Annotated[
         bool, typer.Option("--trust-remote-code", help="Let code run that comes with the study's models.")
     ] = False,
+    executor: Executor = "local",
+    workers: WorkersOption = None,
+    lease: Lease = None,
+    mixed: Mixed = False,
+    devices_per_worker: DevicesPerWorker = None,
     quiet: Quiet = False,
     as_json: AsJson = False,
 ) -> None:
@@ -53,13 +60,14 @@ def run(
             f"Study {str(source)!r} lets code run that comes with a model ({trusting[0]}); add --trust-remote-code if "
             f"you trust the models' authors, or take trust_remote_code out of the study."
         )
+    choice = choose(executor, workers, lease, mixed, devices_per_worker)
     n = len(found.runs)
     say(f"anchorscope: {found.name}, {n} run{'s' * (n != 1)} of {len(found.models)} models into {folder}", quiet)
 
     from anchorscope.study.runner import Listening, run_study  # only here: help has to come at once
 
     heard = Listening(lambda line: say(line, quiet), lambda: listener(quiet))
-    outcome = run_study(found, source, folder, heard)
+    outcome = run_study(found, source, folder, heard, choice)
     page = folder / "report.html"
     if as_json:
         emit_json({**outcome.status.record(), "report": str(page) if page.is_file() else None,

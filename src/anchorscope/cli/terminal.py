@@ -13,7 +13,7 @@ from typing import Any
 from rich.console import Console
 
 from anchorscope.cli.signals import STOPPED, exit_code
-from anchorscope.errors import UserError
+from anchorscope.errors import Incomplete, UserError
 from anchorscope.progress import Progress, Silent
 from anchorscope.screen.messages import console as console
 from anchorscope.screen.messages import duration as duration
@@ -55,6 +55,10 @@ def listener(quiet: bool) -> Progress:
     return Silent() if quiet else TerminalProgress()
 
 
+INCOMPLETE = 3
+"""Exit code: not all could be done; what was done is kept, and the same command goes on."""
+
+
 @contextmanager
 def user_errors(stopped: str = STOPPED) -> Iterator[None]:
     """A mistake of the user becomes one line and exit code 2, a signal one line and its code; our own mistakes pass.
@@ -69,6 +73,9 @@ def user_errors(stopped: str = STOPPED) -> Iterator[None]:
     except UserError as error:
         say("error: " + " ".join(str(error).split()))
         raise SystemExit(2) from None
+    except Incomplete as error:
+        say("incomplete: " + " ".join(str(error).split()))
+        raise SystemExit(INCOMPLETE) from None
     except KeyboardInterrupt as stop:
         say(stopped)
         raise SystemExit(exit_code(stop)) from None

@@ -17,21 +17,22 @@ from anchorscope.datasets.question import Question
 from anchorscope.detectors.features import CLEAN, Features, Needs, StateKey
 from anchorscope.detectors.runs import ANSWER_ONLY, ANSWER_TOKENS, COLUMNS, QUESTION_ONLY, refuse_unknown, variant_of
 from anchorscope.detectors.trained import DetectorSetting
-from anchorscope.engine.batching import Budget
 from anchorscope.engine.sequences import SITES, TokenSequence
-from anchorscope.execute.executor import LocalExecutor, run_answers, run_states
+from anchorscope.execute.executor import LocalExecutor
+from anchorscope.execute.run_passes import key_word_writer, run_answers, run_states
 from anchorscope.execute.worker import VariantPart
 from anchorscope.interventions.intervention import Setting, Writer
 from anchorscope.interventions.registry import INTERVENTIONS
 from anchorscope.items import Item
 from anchorscope.models.language_model import LanguageModel
+from anchorscope.plan.decoding import plan_answers
 from anchorscope.plan.for_model import planner_for
 from anchorscope.plan.interventions import plan_rewrite
-from anchorscope.plan.passes import Place, before_answers, plan_answers, shared_tokens
+from anchorscope.plan.passes import Place, before_answers, shared_tokens
 from anchorscope.progress import Progress, Silent
 from anchorscope.spans.locate import locate_fitting
 from anchorscope.spans.question_spans import QuestionSpans
-from anchorscope.spans.question_words import question_words
+from anchorscope.spans.question_words import Asker, question_words
 
 _MOST_BYTES = 2**28  # of states in memory at a time
 _FEWEST, _MOST = 64, 4096  # items that are run together
@@ -62,7 +63,7 @@ class ScoringSession:
         answers = run_answers(self.executor, work, self.progress)
 
         def words(some: Sequence[Question]) -> list[QuestionSpans]:
-            return question_words(setting.exact_tokens, some, lambda: self.lm, Budget(tokens), self.progress)
+            return question_words(setting.exact_tokens, some, self._asker)
 
         # An answer that was cut off has a state to read as any other; whoever scores it says so.
         readable = [
@@ -71,6 +72,10 @@ class ScoringSession:
         located = locate_fitting(self.lm.tokenizer, setting.template, questions, words, readable)
         rows = zip(questions, answers, located, strict=True)
         return [Item(question, answer, _UNLABELLED, found) for question, answer, found in rows]
+
+    def _asker(self) -> Asker:
+        lm, write = self.lm, key_word_writer(self.executor, self.planner.batch_tokens, self.progress)
+        return Asker(lm.tokenizer, lm.needs_bos, lm.context, write)
 
     def at_once(self, needs: Needs) -> int:
         """How many items are best run together: as many as the memory for their states holds."""

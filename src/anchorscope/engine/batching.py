@@ -16,6 +16,10 @@ MOST_AT_ONCE = 2**16
 while the device runs this one."""
 
 
+class MemoryRanOut(Exception):
+    """A planned batch does not fit into memory: its pass has to be planned anew, with fewer tokens together."""
+
+
 @dataclass
 class Budget:
     """How many tokens may run together; shared by all passes of a run."""
@@ -23,6 +27,8 @@ class Budget:
     tokens: int
     lowered: Callable[[int], None] = field(default=lambda tokens: None)
     """Told whenever memory ran out, with the new number."""
+    is_planned: bool = False
+    """Whether the batches are part of a plan, so that none may be divided: `MemoryRanOut` is raised instead."""
 
     @property
     def at_once(self) -> int:
@@ -65,13 +71,20 @@ def run_in_batches(
             continue
         longest = max(lengths[index] for index in batch)
         if len(batch) == 1:
-            raise UserError(
-                f"Memory does not suffice for a single item of {longest} tokens; choose a smaller --dtype or model, "
-                f"another --device, or leave out the longest questions."
-            )
+            raise too_long_for_memory(longest)
+        if budget.is_planned:
+            raise MemoryRanOut(longest * len(batch))
         budget.lower(longest * (len(batch) // 2))
         left = [*batch, *(index for later in waiting for index in later)]
         waiting = deque(plan_batches(lengths, budget.tokens, left))
+
+
+def too_long_for_memory(tokens: int) -> UserError:
+    """Nothing smaller can be tried."""
+    return UserError(
+        f"Memory does not suffice for a single item of {tokens} tokens; choose a smaller --dtype or model, another "
+        f"--device, or leave out the longest questions."
+    )
 
 
 def _fits(run: Callable[[list[int]], None], batch: list[int]) -> bool:

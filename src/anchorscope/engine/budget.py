@@ -4,6 +4,7 @@ import importlib.util
 import math
 import os
 import shutil
+from dataclasses import dataclass
 
 import torch
 
@@ -17,36 +18,65 @@ _TOKENS_PER_READING = 16  # a state is read at about every so many tokens
 _COMPILES_FROM = 2e16  # operations: 40 s of a large GPU, of which compiled blocks save a quarter and cost about as much
 
 
+@dataclass(frozen=True)
+class MemoryFacts:
+    """What a model's memory holds, from sizes alone: plain numbers, so that passes are planned without the model."""
+
+    device: str
+    """`cpu` or `cuda`."""
+    free: float
+    """Bytes beside the weights."""
+    itemsize: int
+    n_layers: int
+    d_model: int
+    n_heads: int
+    key_heads: int
+    d_head: int
+    d_mlp: int
+
+    @property
+    def tokens(self) -> int:
+        """How many tokens run together: a power of two, so that a little more or less free memory changes nothing."""
+        fits = _SHARE * self.free / self.bytes_per_token
+        return int(min(_MOST[self.device], max(_LEAST, 2 ** math.floor(math.log2(max(1.0, fits))))))
+
+    @property
+    def bytes_per_token(self) -> float:
+        """What a token takes: inside a block, as keys and values of an answer that grows, and as states that are
+        read."""
+        block = 10 * self.d_model + 4 * self.d_mlp + 4 * (self.n_heads + 2 * self.key_heads) * self.d_head
+        keys_values = 2 * self.n_layers * self.key_heads * self.d_head
+        read = 2 * len(SITES) * self.n_layers * self.d_model / _TOKENS_PER_READING
+        return self.itemsize * (block + keys_values + read)
+
+    def tokens_with_gradients(self, layers: int, n_own: int, n_keys: int) -> int:
+        """How many tokens run together where torch is to go back through so many layers; rows as long as below."""
+        fits = _SHARE * self.free / (self.bytes_per_token + layers * self.bytes_kept_per_token(n_own, n_keys))
+        return int(min(_MOST[self.device], 2 ** math.floor(math.log2(max(1.0, fits)))))
+
+    def bytes_kept_per_token(self, n_own: int, n_keys: int) -> float:
+        """What a token of a row of `n_own` tokens that see `n_keys` leaves behind in a layer, to go back through it.
+
+        The inputs of up to four norms in float32, three of the feed-forward part, queries, the row's keys and values,
+        and attention weights, once in float32 and once in the model's precision.
+        """
+        own = (self.n_heads + 2 * self.key_heads) * self.d_head
+        parts = 3 * self.d_mlp + own + 2 * self.key_heads * self.d_head * n_keys / n_own
+        return 4 * 4 * self.d_model + self.itemsize * parts + self.n_heads * n_keys * (4 + self.itemsize)
+
+
+def memory_facts(lm: LanguageModel) -> MemoryFacts:
+    """Those of a loaded model."""
+    key_heads, d_head, d_mlp = _widths(lm)
+    return MemoryFacts(
+        lm.device.type, _free_bytes(lm), lm.dtype.itemsize, lm.n_layers, lm.d_model, lm.n_heads, key_heads, d_head,
+        d_mlp,
+    )  # fmt: skip
+
+
 def automatic_tokens(lm: LanguageModel) -> int:
-    """How many tokens run together: a power of two, so that a little more or less free memory changes nothing."""
-    fits = _SHARE * _free_bytes(lm) / bytes_per_token(lm)
-    return int(min(_MOST[lm.device.type], max(_LEAST, 2 ** math.floor(math.log2(max(1.0, fits))))))
-
-
-def bytes_per_token(lm: LanguageModel) -> float:
-    """What a token takes: inside one block, as keys and values of an answer that grows, and as states that are read."""
-    size, (key_heads, d_head, d_mlp) = lm.dtype.itemsize, _widths(lm)
-    block = 10 * lm.d_model + 4 * d_mlp + 4 * (lm.n_heads + 2 * key_heads) * d_head
-    keys_values = 2 * lm.n_layers * key_heads * d_head
-    read = 2 * len(SITES) * lm.n_layers * lm.d_model / _TOKENS_PER_READING
-    return size * (block + keys_values + read)
-
-
-def automatic_tokens_with_gradients(lm: LanguageModel, layers: int, n_own: int, n_keys: int) -> int:
-    """How many tokens run together where torch is to go back through so many layers; rows as long as below."""
-    fits = _SHARE * _free_bytes(lm) / (bytes_per_token(lm) + layers * bytes_kept_per_token(lm, n_own, n_keys))
-    return int(min(_MOST[lm.device.type], 2 ** math.floor(math.log2(max(1.0, fits)))))
-
-
-def bytes_kept_per_token(lm: LanguageModel, n_own: int, n_keys: int) -> float:
-    """What a token of a row of `n_own` tokens that see `n_keys` leaves behind in a layer, to go back through it.
-
-    The inputs of up to four norms in float32, three of the feed-forward part, queries, the row's keys and values, and
-    attention weights, once in float32 and once in the model's precision.
-    """
-    size, (key_heads, d_head, d_mlp) = lm.dtype.itemsize, _widths(lm)
-    parts = 3 * d_mlp + (lm.n_heads + 2 * key_heads) * d_head + 2 * key_heads * d_head * n_keys / n_own
-    return 4 * 4 * lm.d_model + size * parts + lm.n_heads * n_keys * (4 + size)
+    """How many tokens run together, where nobody says."""
+    return memory_facts(lm).tokens
 
 
 def _widths(lm: LanguageModel) -> tuple[int, int, int]:

@@ -72,14 +72,14 @@ def decode(
         answers.update(zip(batch, spoken, strict=True))
         listener.advance(len(batch))
 
-    run_in_batches(batches, decoded_lengths(prompts, prefix, max_new_tokens), budget, run)
+    run_in_batches(batches, decoded_lengths(prompts, prefix.length, max_new_tokens), budget, run)
     listener.finish()
     return [answers[index] for index in range(len(prompts))]
 
 
-def decoded_lengths(prompts: Sequence[tuple[int, ...]], prefix: Prefix, max_new_tokens: int) -> list[int]:
+def decoded_lengths(prompts: Sequence[tuple[int, ...]], n_prefix: int, max_new_tokens: int) -> list[int]:
     """Tokens that each prompt takes in a batch, if its answer is of middle length."""
-    return [len(prompt) - prefix.length + max_new_tokens // 2 for prompt in prompts]
+    return [len(prompt) - n_prefix + max_new_tokens // 2 for prompt in prompts]
 
 
 class _Batch:

@@ -6,6 +6,7 @@ back to the attention weights and nowhere else: no parameter collects any. Each 
 their gradient is there, so that the gradients of all layers are never held together.
 """
 
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -16,7 +17,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from anchorscope.engine.batching import Budget, plan_batches, run_in_batches
-from anchorscope.engine.budget import automatic_tokens_with_gradients
+from anchorscope.engine.budget import memory_facts
 from anchorscope.engine.forward import not_finite, run_layers
 from anchorscope.engine.keys_values import Prefix
 from anchorscope.engine.packed import Packed
@@ -64,13 +65,15 @@ def saliency(
     budget: Budget | None = None,
     progress: Progress | None = None,
     title: str = "saliency",
+    batches: Sequence[Sequence[int]] | None = None,
 ) -> Saliency:
     """Saliency of every item: from each of its sets of keys to the queries of its answer.
 
     `keys` gives the positions of each set, item by item; those of the shared prefix too. The queries are the positions
     from `answer_start` to the last one that is read; where that lies before the answer, it alone. So `read_at` should
     name only what the loss looks at. `top` is the layer that the loss reads, of all items or of each: no block above it
-    is run; None for the last one. Batches are as large as `budget` and memory with gradients allow.
+    is run; None for the last one. Batches are as large as `budget` and memory with gradients allow, unless they are
+    planned already.
     """
     listener, n_items = progress or Silent(), len(sequences)
     tops = [lm.n_layers - 1 if top is None else top] * n_items if top is None or isinstance(top, int) else list(top)
@@ -79,7 +82,8 @@ def saliency(
     lengths = [len(sequence.ids) - prefix.length for sequence in sequences]
     # A budget of its own: passes without gradients, which need far less, keep theirs where memory runs out here.
     own = Budget(min(budget.at_once, work.at_once())) if budget else Budget(max(lengths, default=1) * n_items)
-    batches = [  # items that end at the same layer run together
+    own = own if batches is None else Budget(sys.maxsize, is_planned=True)
+    planned = batches or [  # items that end at the same layer run together
         batch
         for level in sorted(set(tops), reverse=True)
         for batch in plan_batches(lengths, own.tokens, [item for item in range(n_items) if tops[item] == level])
@@ -91,14 +95,20 @@ def saliency(
         found.update(zip(batch, work.run(batch), strict=True))
         listener.advance(len(batch))
 
-    run_in_batches(batches, lengths, own, run)
+    run_in_batches(planned, lengths, own, run)
     listener.finish()
     values = np.stack([found[item] for item in range(n_items)])
     if not np.isfinite(values).all():
         raise not_finite(lm)
-    if not values.any():
+    found_all = Saliency(values, (*keys, ALL))
+    return found_all if batches is not None else refuse_no_gradient(found_all)
+
+
+def refuse_no_gradient(found: Saliency) -> Saliency:
+    """Raises where the loss does not hang on any attention weight of any item."""
+    if not found.values.any():
         raise InterventionNotApplied("no attention weight of any item has a gradient: the loss does not hang on them")
-    return Saliency(values, (*keys, ALL))
+    return found
 
 
 @dataclass(frozen=True)
@@ -135,7 +145,7 @@ class _Work:
     def at_once(self) -> int:
         """How many tokens of the longest items memory holds."""
         longest = max(len(sequence.ids) for sequence in self.sequences)
-        return automatic_tokens_with_gradients(self.lm, max(self.tops) + 1, longest - self.prefix.length, longest)
+        return memory_facts(self.lm).tokens_with_gradients(max(self.tops) + 1, longest - self.prefix.length, longest)
 
     def run(self, batch: list[int]) -> NDArray[np.float32]:
         """One batch, there and back, [item, loss, set, layer, head]."""

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 SITES = ("attention", "mlp", "residual")
 """Where states are read: what attention adds, what the feed-forward part adds, the stream after the block."""
@@ -141,6 +141,18 @@ class Variant:
         """Whether an item is run."""
         named = self.cuts if self.patches is None else self.patches
         return named is None or item in named
+
+    def take(self, place: Mapping[int, int], items: Sequence[int]) -> "Variant":
+        """The same for some of the items, which are called otherwise now: `place` has their new numbers."""
+        cuts, patches = self.cuts, self.patches
+        if cuts is not None:
+            cuts = {place[item]: cuts[item] for item in items if item in cuts}
+        if patches is not None:
+            patches = {
+                place[item]: replace(patches[item], donor=place[patches[item].donor])
+                for item in items if item in patches
+            }  # fmt: skip
+        return replace(self, cuts=cuts, patches=patches)
 
 
 NO_CUT = Cut(keys=())

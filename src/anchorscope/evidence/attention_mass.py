@@ -3,7 +3,8 @@
 from collections.abc import Sequence
 
 from anchorscope.engine.attention_mass import AttentionMass
-from anchorscope.execute.executor import Executor, run_attention
+from anchorscope.execute.executor import Executor
+from anchorscope.execute.run_passes import run_attention
 from anchorscope.items import Item
 from anchorscope.plan.passes import AttentionPass, Planner
 from anchorscope.progress import Progress

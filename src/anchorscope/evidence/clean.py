@@ -8,7 +8,8 @@ from torch import Tensor
 
 from anchorscope.answers.generate import Answer
 from anchorscope.engine.sequences import SITES
-from anchorscope.execute.executor import Executor, run_states
+from anchorscope.execute.executor import Executor
+from anchorscope.execute.run_passes import run_states
 from anchorscope.items import Item
 from anchorscope.plan.passes import Planner
 from anchorscope.progress import Progress

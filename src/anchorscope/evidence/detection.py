@@ -20,12 +20,14 @@ from anchorscope.catalogue import BOOSTS, KNOCKOUT, RANDOM, SAMPLES, boost_name
 from anchorscope.engine.answer_stats import AnswerStats
 from anchorscope.engine.sequences import CLEAN, NO_CUT, Cut, Variant
 from anchorscope.errors import UserError
-from anchorscope.execute.executor import Executor, run_choices, run_states
+from anchorscope.execute.executor import Executor
+from anchorscope.execute.run_passes import run_choices, run_states
 from anchorscope.interventions.intervention import Setting, Writer
 from anchorscope.interventions.registry import INTERVENTIONS
 from anchorscope.items import Item
+from anchorscope.plan.choices_pass import plan_choices
 from anchorscope.plan.interventions import plan_cut
-from anchorscope.plan.passes import Place, Planner, before_answers, plan_choices
+from anchorscope.plan.passes import Place, Planner, before_answers
 from anchorscope.progress import Progress
 
 Column = Float[ndarray, " item"]
@@ -147,11 +149,12 @@ def answer_boost(item: Item, alpha: float) -> Cut:
 
 def clean_states_at(
     executor: Executor, planner: Planner, items: Sequence[Item], setting: Setting, place: Place, title: str,
-    progress: Progress,
+    progress: Progress, random_weights: bool = False,
 ) -> Tensor:  # fmt: skip
-    """Clean states at one place, [layer, item, d_model], of whichever model the executor runs."""
+    """Clean states at one place, [layer, item, d_model], of the model or of random weights of its shape."""
     work = planner.states(title, [item.sequence(setting.positions) for item in items], _prefix(items))
-    return _only(run_states(executor, replace(work, keep=((place,),)), progress).variants[0].states)
+    work = replace(work, keep=((place,),), random_weights=random_weights)
+    return _only(run_states(executor, work, progress).variants[0].states)
 
 
 def _only(states: Tensor | None) -> Tensor:

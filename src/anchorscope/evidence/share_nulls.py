@@ -11,7 +11,8 @@ from torch import Tensor
 
 from anchorscope.catalogue import KNOCKOUT
 from anchorscope.engine.sequences import CLEAN, TokenSequence, Variant
-from anchorscope.execute.executor import Executor, run_states
+from anchorscope.execute.executor import Executor
+from anchorscope.execute.run_passes import run_states
 from anchorscope.interventions.intervention import Setting
 from anchorscope.interventions.registry import INTERVENTIONS
 from anchorscope.items import Item
@@ -58,7 +59,8 @@ def random_weight_states(
     prefix = items[0].located.input_ids[: items[0].located.prefix_length]
     sequences = [item.sequence(setting.positions) for item in items]
     work = planner.states("random weights", sequences, prefix, (CLEAN, cut))
-    clean, after = run_states(executor, replace(work, keep=((place,), (place,))), progress).variants
+    work = replace(work, keep=((place,), (place,)), random_weights=True)
+    clean, after = run_states(executor, work, progress).variants
     before, cut_off = clean.states, after.states
     assert before is not None, "a pass that is told to keep states keeps them"
     assert cut_off is not None, "and those under the cut"

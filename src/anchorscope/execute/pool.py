@@ -8,6 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from anchorscope.engine.batching import MemoryRanOut as MemoryRanOut
+
 MEMORY = "memory"
 """Kind of failure: memory ran out."""
 USER = "user"
@@ -78,7 +80,3 @@ class Pool(Protocol):
 
     def close(self) -> None:
         """Ends all workers, without waiting for them."""
-
-
-class MemoryRanOut(Exception):
-    """A worker's memory did not suffice for a shard: the step has to be planned again with smaller batches."""

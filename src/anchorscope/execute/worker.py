@@ -1,8 +1,8 @@
 """A worker owns a model and runs shards: planned passes go in, plain arrays and records come out."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 
 import numpy as np
 import torch
@@ -10,35 +10,31 @@ from jaxtyping import Float, Int
 from numpy import ndarray
 from torch import Tensor
 
-from anchorscope.answers.generate import Answer, answer_questions, sample_answers
+from anchorscope.answers.endings import Ending
 from anchorscope.engine.answer_stats import AnswerStats
 from anchorscope.engine.attention_mass import AttentionMass, attention_mass
-from anchorscope.engine.batching import Budget, plan_batches
+from anchorscope.engine.batching import Budget
 from anchorscope.engine.capture import EdgeCounts, Work, capture
 from anchorscope.engine.choices import choice_log_probs
+from anchorscope.engine.decode import Decoded, decode
 from anchorscope.engine.forward import compute_prefix
 from anchorscope.engine.keys_values import Prefix
-from anchorscope.engine.rows import tokens_of
 from anchorscope.engine.saliency import Saliency, saliency
 from anchorscope.engine.sequences import SITES
 from anchorscope.models.language_model import LanguageModel
 from anchorscope.models.memory import ToHost
-from anchorscope.plan.passes import (
-    AnswersPass,
-    AttentionPass,
-    ChoicesPass,
-    OutOfFoldProbes,
-    Place,
-    SaliencyPass,
-    SamplesPass,
-    StatesPass,
-)
+from anchorscope.models.random_twin import without_knowledge
+from anchorscope.plan.choices_pass import ChoicesPass
+from anchorscope.plan.decoding import DecodePass
+from anchorscope.plan.passes import AttentionPass, OutOfFoldProbes, Place, StatesPass
+from anchorscope.plan.saliency_pass import SaliencyPass
 from anchorscope.probes.scoring import Scorer
 from anchorscope.progress import Progress
 
 _PREFIXES = 4  # shared beginnings whose keys and values are held at a time
 
-Shard = StatesPass | AnswersPass | SamplesPass | SaliencyPass | AttentionPass | ChoicesPass
+Shard = StatesPass | DecodePass | SaliencyPass | AttentionPass | ChoicesPass
+"""A pass, whole or one batch of it."""
 
 
 @dataclass(frozen=True)
@@ -67,17 +63,10 @@ class StatesPart:
 
 
 @dataclass(frozen=True)
-class AnswersPart:
-    """Answers, in the order of the questions."""
+class DecodedPart:
+    """What the model wrote after each prompt, in their order."""
 
-    answers: list[Answer]
-
-
-@dataclass(frozen=True)
-class SamplesPart:
-    """Sampled answers to every question, in their order."""
-
-    answers: list[list[Answer]]
+    texts: list[Decoded]
 
 
 @dataclass(frozen=True)
@@ -103,62 +92,60 @@ class ChoicesPart:
     log_probs: Float[ndarray, "prompt choice"]
 
 
-Part = StatesPart | AnswersPart | SamplesPart | SaliencyPart | AttentionPart | ChoicesPart
+Part = StatesPart | DecodedPart | SaliencyPart | AttentionPart | ChoicesPart
 
 
 class Worker:
     """Runs shards on one model."""
 
-    def __init__(self, lm: LanguageModel, lowered: Callable[[int], None] = lambda tokens: None) -> None:
-        """`lowered` is told whenever memory ran out, with the number of tokens that now run together."""
-        self.lm, self._lowered = lm, lowered
-        self._fits: int | None = None  # tokens that fit, once memory ran out
+    def __init__(self, lm: LanguageModel) -> None:
+        self.lm = lm
         self._prefix = lru_cache(_PREFIXES)(lambda ids: compute_prefix(lm, ids))
+        self._scorers: dict[tuple[int, ...], Scorer] = {}
+
+    @cached_property
+    def without_knowledge(self) -> "Worker":
+        """The same shape with weights that were drawn at random."""
+        return Worker(without_knowledge(self.lm))
 
     def run(self, shard: Shard, progress: Progress) -> Part:
-        """One shard."""
+        """One shard; raises `MemoryRanOut` where one of its batches does not fit."""
         if isinstance(shard, StatesPass):
-            return self._states(shard, progress)
-        if isinstance(shard, AnswersPass):
-            return self._answers(shard, progress)
-        if isinstance(shard, SamplesPass):
-            return self._samples(shard, progress)
+            worker = self.without_knowledge if shard.random_weights else self
+            return worker._states(shard, progress)
+        if isinstance(shard, DecodePass):
+            return self._decode(shard, progress)
         if isinstance(shard, AttentionPass):
             return self._attention(shard, progress)
         if isinstance(shard, ChoicesPass):
             return self._choices(shard, progress)
         return self._saliency(shard, progress)
 
-    def _budget(self, tokens: int) -> Budget:
-        def lower(fits: int) -> None:
-            self._fits = fits
-            self._lowered(fits)
-
-        return Budget(min(tokens, self._fits or tokens), lower)
-
-    def _batches(self, shard: StatesPass) -> Sequence[Sequence[int]]:
-        """The planned batches; once memory ran out, smaller ones, so that what does not fit is not tried again."""
-        if self._fits is None or self._fits >= shard.batch_tokens:
-            return shard.batches
-        lengths = [
-            tokens_of(sequence, item, shard.variants, len(shard.prefix), self.lm.n_layers)
-            for item, sequence in enumerate(shard.sequences)
-        ]
-        return plan_batches(lengths, self._fits, [item for batch in shard.batches for item in batch])
-
     def prefix(self, ids: tuple[int, ...]) -> Prefix:
         """Keys and values of shared leading tokens; the last few are remembered."""
         return self._prefix(ids)
 
+    def _scorer(self, probes: OutOfFoldProbes) -> Scorer:
+        """Probes go to the device once: all shards of a pass bring the same ones."""
+        key = tuple(id(one) for row in probes.sets for one in row)
+        known = self._scorers.get(key)
+        if known is None:
+            self._scorers = {key: (known := Scorer(probes.sets, probes.folds, self.lm.device))}
+            self._held = probes.sets  # as long as they are known by their identity
+        return known.for_folds(probes.folds)
+
     def _states(self, shard: StatesPass, progress: Progress) -> StatesPart:
+        scorer = None if shard.probes is None else self._scorer(shard.probes)
         collected = [
-            _Collected(self.lm, shard, variant, shard.keep[variant] if variant < len(shard.keep) else ())
+            _Collected(
+                self.lm, shard, variant, shard.keep[variant] if variant < len(shard.keep) else (), scorer
+            )
             for variant in range(len(shard.variants))
         ]
         scored = range(len(shard.variants)) if shard.answer_stats else range(int(shard.log_probs))
         work = Work(
-            shard.sequences, self.prefix(shard.prefix), shard.variants, self._budget(shard.batch_tokens),
-            self._batches(shard), compiled=shard.compiled, answers_of=scored, n_layers=shard.n_layers,
+            shard.sequences, self.prefix(shard.prefix), shard.variants, _budget(shard.batch_tokens),
+            shard.batches, compiled=shard.compiled, answers_of=scored, n_layers=shard.n_layers,
         )  # fmt: skip
         edges = capture(
             self.lm, work, lambda variant, batch, states: collected[variant].receive(batch, states), shard.title,
@@ -173,22 +160,12 @@ class Worker:
         parts = (one.part(found) for one, found in zip(collected, wanted, strict=True))
         return StatesPart(tuple(parts), edges, log_probs)
 
-    def _answers(self, shard: AnswersPass, progress: Progress) -> AnswersPart:
-        prefix, budget = self.prefix(shard.prefix), self._budget(shard.batch_tokens)
-        return AnswersPart(
-            answer_questions(
-                self.lm, shard.prompts, shard.known, prefix, budget, shard.max_new_tokens, progress,
-                template=shard.template,
-            )
-        )  # fmt: skip
-
-    def _samples(self, shard: SamplesPass, progress: Progress) -> SamplesPart:
-        asked = shard.asked
-        return SamplesPart(
-            sample_answers(
-                self.lm, asked.questions, asked.prompts, self.prefix(asked.prefix), self._budget(asked.batch_tokens),
-                asked.max_new_tokens, shard.n_samples, shard.temperature, shard.top_p, shard.seed, progress,
-                template=asked.template,
+    def _decode(self, shard: DecodePass, progress: Progress) -> DecodedPart:
+        ending = Ending(self.lm, shard.ending)
+        return DecodedPart(
+            decode(
+                self.lm, shard.prompts, self.prefix(shard.prefix), shard.batches, shard.max_new_tokens, ending.is_end,
+                progress, _budget(shard.batch_tokens), shard.title, shard.sampling,
             )
         )  # fmt: skip
 
@@ -196,15 +173,15 @@ class Worker:
         clean = shard.clean
         return AttentionPart(
             attention_mass(
-                self.lm, clean.sequences, self.prefix(clean.prefix), self._batches(clean), shard.edges,
-                self._budget(clean.batch_tokens), progress, clean.title,
+                self.lm, clean.sequences, self.prefix(clean.prefix), clean.batches, shard.edges,
+                _budget(clean.batch_tokens), progress, clean.title,
             )
         )  # fmt: skip
 
     def _choices(self, shard: ChoicesPass, progress: Progress) -> ChoicesPart:
         found = choice_log_probs(
             self.lm, shard.prompts, self.prefix(shard.prefix), shard.batches, shard.choices,
-            self._budget(shard.batch_tokens), progress, shard.title,
+            _budget(shard.batch_tokens), progress, shard.title,
         )  # fmt: skip
         run = sorted(prompt for batch in shard.batches for prompt in batch)
         return ChoicesPart(np.array(run, dtype=np.int64), found[run].numpy())
@@ -222,7 +199,7 @@ class Worker:
 
         found = saliency(
             self.lm, shard.sequences, self.prefix(shard.prefix), shard.keys, log_odds, shard.layers,
-            self._budget(shard.batch_tokens), progress, shard.title,
+            None, progress, shard.title, shard.batches,
         )  # fmt: skip
         return SaliencyPart(found)
 
@@ -230,7 +207,9 @@ class Worker:
 class _Collected:
     """What one variant's batches bring: log-odds stay on the device until the end, kept states go to the host."""
 
-    def __init__(self, lm: LanguageModel, shard: StatesPass, variant: int, keep: Sequence[Place]) -> None:
+    def __init__(
+        self, lm: LanguageModel, shard: StatesPass, variant: int, keep: Sequence[Place], scorer: Scorer | None
+    ) -> None:
         run = sorted(item for batch in shard.batches for item in batch if shard.variants[variant].runs(item))
         self.items = np.array(run, dtype=np.int64)
         self.slot = {item: slot for slot, item in enumerate(run)}
@@ -240,7 +219,7 @@ class _Collected:
             n_layers = lm.n_layers if shard.n_layers is None else shard.n_layers
             self.states = torch.empty(len(self.places), n_layers, len(run), lm.d_model, dtype=lm.dtype)
         self.to_host = ToHost(self._keep)
-        self.scorer = None if shard.probes is None else _scorer(shard.probes, lm.device)
+        self.scorer = scorer
         self.only = None if shard.probes is None else shard.probes.only
         self.logits: Tensor | None = None
         self._answers: list[tuple[list[int], Tensor, list[int]]] = []
@@ -282,5 +261,5 @@ class _Collected:
         return VariantPart(self.items, logits, self.states, answers)
 
 
-def _scorer(probes: OutOfFoldProbes, device: torch.device) -> Scorer:
-    return Scorer(probes.sets, probes.folds, device)
+def _budget(tokens: int) -> Budget:
+    return Budget(tokens, is_planned=True)

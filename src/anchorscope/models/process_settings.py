@@ -177,6 +177,20 @@ def one_thread() -> Iterator[None]:
 
 
 @contextmanager
+def threads(number: int | None) -> Iterator[None]:
+    """Products of this thread, and of all that begin meanwhile, take so many cores; None leaves them as they are."""
+    if number is None:
+        yield
+        return
+    own = _threads.hold()
+    try:
+        torch.set_num_threads(number)
+        yield
+    finally:
+        _threads.let_go(own)
+
+
+@contextmanager
 def workers_of_one_thread(workers: int) -> Iterator[ThreadPoolExecutor]:
     """So many workers with a core each: matrices too small to be shared between cores."""
     own = _threads.hold()

@@ -1,7 +1,8 @@
 """What planning has to know of a model: asked of it once, so that passes can be planned without it."""
 
-from anchorscope.engine.budget import automatic_tokens, compile_threshold
+from anchorscope.engine.budget import automatic_tokens, compile_threshold, memory_facts
 from anchorscope.models.language_model import LanguageModel
+from anchorscope.models.random_twin import has_room_for_twin
 from anchorscope.plan.passes import Planner
 
 
@@ -14,4 +15,6 @@ def planner_for(lm: LanguageModel, batch_tokens: int | None = None) -> Planner:
         batch_tokens=automatic_tokens(lm) if batch_tokens is None else batch_tokens,
         compile_from=compile_threshold(lm),
         context=lm.context,
+        memory=memory_facts(lm),
+        has_room_for_twin=has_room_for_twin(lm),
     )

@@ -1,22 +1,18 @@
-"""A pass over the items, planned: plain data that can be pickled and run by whoever owns the model.
+"""A pass over the items, planned: plain data that can be sent to whoever owns the model.
 
-A pass is cut into shards, each with its share of the batches; a worker runs a shard and hands back a part; parts are
-merged by item. The batches do not depend on the number of shards, so that the numbers do not either.
+A shard is one planned batch, with only what that batch needs; a worker runs a shard and hands back a part; parts are
+merged by item. Numbers hang on what runs together, so that a batch is never divided: whoever runs it, and in whatever
+order, the bits are the same. Where memory does not suffice, the whole pass is planned again with half the tokens.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
-from jaxtyping import Float, Int
+from jaxtyping import Int
 from numpy import ndarray
-from torch import Tensor
 
-from anchorscope.answers.generate import Answer, known_answers
-from anchorscope.answers.prompt import Prompt, build_prompts, prefix_length
-from anchorscope.answers.template import Template
-from anchorscope.datasets.question import Question
 from anchorscope.engine.batching import MOST_AT_ONCE, plan_batches
+from anchorscope.engine.budget import MemoryFacts
 from anchorscope.engine.rows import tokens_of
 from anchorscope.engine.sequences import CLEAN, TokenSequence, Variant, shared_prefix_length
 from anchorscope.probes.crossfit import ProbeSet
@@ -35,6 +31,10 @@ class OutOfFoldProbes:
     """The fold whose probes never saw the sequence's group."""
     only: tuple[int, int, int] | None = None
     """(position, site, probe) of the log-odds that are wanted; None for all."""
+
+    def take(self, sequences: Sequence[int]) -> "OutOfFoldProbes":
+        """For some of the sequences, in this order."""
+        return replace(self, folds=self.folds[list(sequences)])
 
 
 @dataclass(frozen=True)
@@ -64,16 +64,48 @@ class StatesPass:
     n_layers: int | None = None
     """How many blocks are run, the first ones; None for all. States then have so many layers, and neither answers nor
     probes of all layers can be scored."""
+    random_weights: bool = False
+    """Whether weights of the model's shape that were drawn at random take the place of its own."""
+    items: tuple[int, ...] = ()
+    """What the sequences of a shard are called in the whole pass; empty where this is the whole."""
 
-    def shards(self, number: int) -> "list[StatesPass]":
-        """The same work in at most so many shards: whole batches, dealt out in turn."""
-        parts = [self.batches[first::number] for first in range(min(number, len(self.batches)))]
-        return [replace(self, batches=batches) for batches in parts] or [self]
+    def shards(self) -> "list[StatesPass]":
+        """One per batch, with its own sequences and those that give it states; itself where it runs nothing."""
+        return [self._shard(batch) for batch in self.batches] or [self]
+
+    def _shard(self, batch: tuple[int, ...]) -> "StatesPass":
+        donors = {one.patches[item].donor for one in self.variants if one.patches for item in batch if one.runs(item)}
+        own = sorted({*batch, *donors})  # in the order of the whole: rows of a batch stand as they do there
+        place = {item: index for index, item in enumerate(own)}
+        return replace(
+            self,
+            sequences=tuple(self.sequences[item] for item in own),
+            variants=tuple(one.take(place, batch) for one in self.variants),
+            batches=(tuple(place[item] for item in batch),),
+            probes=None if self.probes is None else self.probes.take(own),
+            items=tuple(own),
+        )
+
+    def lengths(self, n_layers: int) -> list[int]:
+        """Tokens that are run for each sequence, in a model of so many layers."""
+        return [
+            tokens_of(sequence, item, self.variants, len(self.prefix), n_layers)
+            for item, sequence in enumerate(self.sequences)
+        ]
+
+    def replanned(self, tokens: int, n_layers: int) -> "StatesPass":
+        """The same work in smaller batches."""
+        order = [item for batch in self.batches for item in batch]
+        return replace(self, batches=_batches(self.lengths(n_layers), tokens, order), batch_tokens=tokens)
 
     @property
     def n_items(self) -> int:
         """How many sequences are run."""
         return sum(len(batch) for batch in self.batches)
+
+
+def _batches(lengths: Sequence[int], tokens: int, order: Sequence[int] | None = None) -> tuple[tuple[int, ...], ...]:
+    return tuple(map(tuple, plan_batches(lengths, min(tokens, MOST_AT_ONCE), order)))
 
 
 @dataclass(frozen=True)
@@ -90,6 +122,10 @@ class Planner:
     """Tokens from which on compiling the blocks repays its time; None where they cannot be compiled."""
     context: int | None = None
     """How many tokens the model reads at once; None for no limit."""
+    memory: MemoryFacts | None = None
+    """What passes with gradients go by; None where only `batch_tokens` counts."""
+    has_room_for_twin: bool = True
+    """Whether random weights of the same shape fit beside the model's own."""
 
     def states(
         self,
@@ -105,64 +141,12 @@ class Planner:
             tokens_of(sequence, item, variants, len(prefix), self.n_layers) for item, sequence in enumerate(sequences)
         ]
         run = [item for item in (order or range(len(lengths))) if lengths[item]]
-        batches = plan_batches(lengths, min(self.batch_tokens, MOST_AT_ONCE), run)
-        return StatesPass(
-            title, tuple(sequences), prefix, tuple(variants), tuple(map(tuple, batches)), self.batch_tokens, compiled
-        )
+        batches = _batches(lengths, self.batch_tokens, run)
+        return StatesPass(title, tuple(sequences), prefix, tuple(variants), batches, self.batch_tokens, compiled)
 
     def worth_compiling(self, tokens: int) -> bool:
         """Whether compiled blocks repay the time that compiling takes, for so many tokens to come."""
         return self.compile_from is not None and tokens >= self.compile_from
-
-
-@dataclass(frozen=True)
-class AnswersPass:
-    """Questions to answer, greedily up to the end of the line."""
-
-    questions: tuple[Question, ...]
-    prompts: tuple[Prompt, ...]
-    """Those of questions that do not fit the model's context are empty."""
-    known: Mapping[int, Answer]
-    """What is not asked for: answers that questions bring, and that there is none where a question does not fit."""
-    prefix: tuple[int, ...]
-    """Leading tokens that all prompts share."""
-    template: Template
-    max_new_tokens: int
-    batch_tokens: int
-
-    def shards(self, number: int) -> "list[AnswersPass]":
-        """The same work in one shard: an answer's batch shrinks while it grows, so that its neighbours matter."""
-        return [self]
-
-
-@dataclass(frozen=True)
-class SamplesPass:
-    """Questions to answer several times, each answer drawn at random; answers that they bring are not looked at."""
-
-    asked: AnswersPass
-    """The questions, their prompts, and how long an answer may be."""
-    n_samples: int
-    """Answers per question."""
-    seed: int
-    """With the question's `item_id` and the sample's number, what each draw hangs on."""
-    temperature: float = 1.0
-    top_p: float = 1.0
-
-    def shards(self, number: int) -> "list[SamplesPass]":
-        """The same work in one shard, as for greedy answers."""
-        return [self]
-
-
-def plan_answers(
-    questions: Sequence[Question], tokenizer: Any, template: Template, max_new_tokens: int, batch_tokens: int,
-    context: int | None = None,
-) -> AnswersPass:  # fmt: skip
-    """The pass that answers questions; those that do not fit the model's context are left out of it."""
-    prompts = build_prompts(tokenizer, questions, template, context)
-    known = known_answers(tokenizer, template, questions, prompts, max_new_tokens, context)
-    fitting = [prompt for prompt in prompts if prompt.ids]
-    prefix = fitting[0].ids[: prefix_length(fitting)] if fitting else ()
-    return AnswersPass(tuple(questions), tuple(prompts), known, prefix, template, max_new_tokens, batch_tokens)
 
 
 def shared_tokens(prefix: Sequence[int], sequences: Sequence[TokenSequence]) -> tuple[int, ...]:
@@ -186,58 +170,34 @@ class AttentionPass:
     edges: str
     """Which later tokens count: all, or where edges are `direct` the answer's own."""
 
-    def shards(self, number: int) -> "list[AttentionPass]":
-        """The same work in at most so many shards."""
-        return [replace(self, clean=part) for part in self.clean.shards(number)]
+    @property
+    def title(self) -> str:
+        """What is being done."""
+        return self.clean.title
 
+    @property
+    def items(self) -> tuple[int, ...]:
+        """What the sequences of a shard are called in the whole pass."""
+        return self.clean.items
 
-@dataclass(frozen=True)
-class ChoicesPass:
-    """Prompts after which it is asked how likely a few tokens are as the next one."""
+    @property
+    def n_items(self) -> int:
+        """How many sequences are run."""
+        return self.clean.n_items
 
-    title: str
-    prompts: tuple[tuple[int, ...], ...]
-    prefix: tuple[int, ...]
-    """Leading tokens that all prompts share."""
-    choices: tuple[int, ...]
-    batches: tuple[tuple[int, ...], ...]
-    batch_tokens: int
+    @property
+    def batches(self) -> tuple[tuple[int, ...], ...]:
+        """The sequences that run together."""
+        return self.clean.batches
 
-    def shards(self, number: int) -> "list[ChoicesPass]":
-        """The same work in at most so many shards: whole batches, dealt out in turn."""
-        parts = [self.batches[first::number] for first in range(min(number, len(self.batches)))]
-        return [replace(self, batches=batches) for batches in parts] or [self]
+    def lengths(self, n_layers: int) -> list[int]:
+        """Tokens that are run for each sequence."""
+        return self.clean.lengths(n_layers)
 
+    def shards(self) -> "list[AttentionPass]":
+        """One per batch."""
+        return [replace(self, clean=part) for part in self.clean.shards()]
 
-def plan_choices(
-    title: str, prompts: Sequence[tuple[int, ...]], choices: Sequence[int], batch_tokens: int
-) -> ChoicesPass:
-    """The pass that asks after each prompt how likely the chosen tokens are."""
-    shared = shared_prefix_length(prompts, [len(ids) - 1 for ids in prompts])
-    lengths = [len(ids) - shared for ids in prompts]
-    batches = plan_batches(lengths, min(batch_tokens, MOST_AT_ONCE), range(len(prompts)))
-    return ChoicesPass(
-        title, tuple(prompts), prompts[0][:shared], tuple(choices), tuple(map(tuple, batches)), batch_tokens
-    )
-
-
-@dataclass(frozen=True)
-class SaliencyPass:
-    """Sequences to go back through, from a probe's log-odds to the attention weights."""
-
-    sequences: tuple[TokenSequence, ...]
-    prefix: tuple[int, ...]
-    keys: dict[str, tuple[tuple[int, ...], ...]]
-    """Sets of positions whose attention is looked at, item by item."""
-    site: str
-    """Where the probe reads."""
-    layers: tuple[int, ...]
-    """The layer that each item's probe reads."""
-    weight: Float[Tensor, "item d_model"]
-    bias: Float[Tensor, " item"]
-    batch_tokens: int
-    title: str = "saliency"
-
-    def shards(self, number: int) -> "list[SaliencyPass]":
-        """The same work in one shard: batches are planned by the memory that gradients take."""
-        return [self]
+    def replanned(self, tokens: int, n_layers: int) -> "AttentionPass":
+        """The same work in smaller batches."""
+        return replace(self, clean=self.clean.replanned(tokens, n_layers))

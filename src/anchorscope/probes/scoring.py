@@ -5,6 +5,7 @@ those of its own fold (the few products too many cost less than sorting items by
 `FinalScorer` is for items that are in no fold, by the probes that learned from all items.
 """
 
+import copy
 from collections.abc import Sequence
 
 import numpy as np
@@ -33,6 +34,12 @@ class Scorer:
         self.weight = weight.movedim(4, 2).flatten(3, 4).flatten(0, 2).contiguous().to(device)
         self.bias = bias.movedim(4, 2).flatten(3, 4).flatten(0, 2).contiguous().to(device)
         self.folds = torch.as_tensor(folds, device=device)
+
+    def for_folds(self, folds: Int[np.ndarray, " item"]) -> "Scorer":
+        """The same probes for other items."""
+        other = copy.copy(self)
+        other.folds = torch.as_tensor(folds, device=self.weight.device)
+        return other
 
     @torch.no_grad()
     def score(

@@ -6,35 +6,44 @@ speak instead. It is there to see how much the result hangs on who chooses the w
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from typing import Any
 
 from anchorscope.answers.prompt import build_prompts, prefix_length
 from anchorscope.answers.template import FEW_SHOT_TEMPLATE
 from anchorscope.datasets.question import Question
-from anchorscope.engine.batching import Budget, plan_batches
-from anchorscope.engine.decode import decode, decoded_lengths
-from anchorscope.engine.forward import compute_prefix
-from anchorscope.models.language_model import LanguageModel, decode_exactly
-from anchorscope.progress import Progress
+from anchorscope.engine.decode import Decoded
+from anchorscope.models.language_model import decode_exactly
 from anchorscope.spans.char_spans import Span, is_clear, merged, phrase_spans, subtract_spans, words_as_written
 from anchorscope.spans.function_words import EMPTY_WORDS
 from anchorscope.spans.question_spans import QuestionSpans, locate_question_words
 
+Write = Callable[[Sequence[tuple[int, ...]], tuple[int, ...], int], Sequence[Decoded]]
+"""Lets the model go on with prompts that share a prefix, by so many tokens at most."""
+
+
+@dataclass(frozen=True)
+class Asker:
+    """How the model is asked for key words."""
+
+    tokenizer: Any
+    first_token: int | None
+    """What every prompt begins with; None for nothing."""
+    context: int | None
+    """How many tokens the model reads at once; None for no limit."""
+    write: Write
+
 
 def question_words(
-    exact_tokens: str,
-    questions: Sequence[Question],
-    model: Callable[[], LanguageModel],
-    budget: Budget,
-    progress: Progress | None = None,
+    exact_tokens: str, questions: Sequence[Question], asker: Callable[[], Asker]
 ) -> list[QuestionSpans]:
-    """One per question; the model is only loaded where it is asked. A user's own spans are never overruled by it."""
+    """One per question; the model is only needed where it is asked. A user's own spans are never overruled by it."""
     if exact_tokens != "model":
         return [locate_question_words(question, use_metadata=exact_tokens == "auto") for question in questions]
     found = [locate_question_words(question) for question in questions]
     asked = [index for index, words in enumerate(found) if words.rule != "own" and words.spans]
     if asked:
-        named = ask_for_key_words(model(), [questions[index] for index in asked], budget, progress)
+        named = ask_for_key_words(asker(), [questions[index] for index in asked])
         for index, words in zip(asked, named, strict=True):
             found[index] = words
     return found
@@ -48,28 +57,19 @@ _SHOWN = (
 _LONGEST = 24  # tokens; a list that does not end by then is used as far as it goes
 
 
-def ask_for_key_words(
-    lm: LanguageModel, questions: Sequence[Question], budget: Budget, progress: Progress | None = None
-) -> list[QuestionSpans]:
+def ask_for_key_words(asker: Asker, questions: Sequence[Question]) -> list[QuestionSpans]:
     """The exact words of every question, as the model names them."""
     head = "".join(f"Question: {question}\nKey words: {words}\n" for question, words in _SHOWN)
-    asking = replace(FEW_SHOT_TEMPLATE, head=f"{head}Question: ", tail="\nKey words:", first_token=lm.needs_bos)
-    built = build_prompts(lm.tokenizer, questions, asking)
-    fits = [lm.context is None or len(prompt.ids) + _LONGEST <= lm.context for prompt in built]
+    asking = replace(FEW_SHOT_TEMPLATE, head=f"{head}Question: ", tail="\nKey words:", first_token=asker.first_token)
+    built = build_prompts(asker.tokenizer, questions, asking)
+    fits = [asker.context is None or len(prompt.ids) + _LONGEST <= asker.context for prompt in built]
     asked = [prompt for prompt, fit in zip(built, fits, strict=True) if fit]
     prompts = [prompt.ids for prompt in asked]
     if not prompts:
         return [locate_question_words(question) for question in questions]
-    prefix = compute_prefix(lm, prompts[0][: prefix_length(asked)])
-    batches = plan_batches(decoded_lengths(prompts, prefix, _LONGEST), budget.tokens)
-    special = frozenset(lm.tokenizer.all_special_ids)
-
-    def is_end(token: int, so_far: Sequence[int]) -> bool:
-        return token in special or "\n" in decode_exactly(lm.tokenizer, [token])
-
-    named = iter(decode(lm, prompts, prefix, batches, _LONGEST, is_end, progress, budget, "key words"))
+    named = iter(asker.write(prompts, prompts[0][: prefix_length(asked)], _LONGEST))
     return [
-        named_words(question, decode_exactly(lm.tokenizer, next(named).ids) if fit else "")
+        named_words(question, decode_exactly(asker.tokenizer, next(named).ids) if fit else "")
         for question, fit in zip(questions, fits, strict=True)
     ]
 

@@ -5,7 +5,6 @@ from functools import cached_property
 
 import numpy as np
 import polars as pl
-import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
@@ -21,16 +20,14 @@ from anchorscope.evidence.detection import (
     truth_column,
 )
 from anchorscope.evidence.share_nulls import ANSWER_ONLY, QUESTION_ONLY, RANDOM_WEIGHTS
-from anchorscope.execute.executor import LocalExecutor, run_samples
-from anchorscope.models.memory import free_memory
-from anchorscope.plan.passes import SamplesPass, plan_answers
+from anchorscope.execute.run_passes import run_samples
+from anchorscope.plan.decoding import SamplesPass, plan_answers
 from anchorscope.schema import FEATURE_SCHEMA
 from anchorscope.steps.job import MODEL_LIBRARIES
 from anchorscope.steps.share_steps import ShareSteps
 
 TEMPERATURE, TOP_P = 1.0, 1.0
 """Of the sampled answers: the model's own distribution."""
-_SPARE = 1.2  # memory that a second model needs, over that of its weights
 
 
 class DetectionSteps(ShareSteps):
@@ -108,27 +105,21 @@ class DetectionSteps(ShareSteps):
             job.executor, job.planner, items, self.setting, job.headline, self._is_compiled(), job.progress
         )
         if self._has_room_for_another_model():
-            executor = LocalExecutor(self.without_knowledge)
             title = "random weights, clean"
             found[RANDOM_WEIGHTS] = clean_states_at(
-                executor, job.planner, items, self.setting, job.headline, title, job.progress
+                job.executor, job.planner, items, self.setting, job.headline, title, job.progress, random_weights=True
             )
         return found
 
     def _has_room_for_another_model(self) -> bool:
         """Random weights stand beside the model's own; where they do not fit, it is told and that run left out."""
-        lm = self.job.lm
-        if lm.device.type != "cuda":
-            return True
-        free_memory()
-        needed = _SPARE * sum(one.numel() * one.element_size() for one in lm.model.parameters())
-        free, _ = torch.cuda.mem_get_info(lm.device)
-        if free < needed:
+        fits = self.job.planner.has_room_for_twin
+        if not fits:
             self.job.folder.tell(
-                f"{self.name}: states of {RANDOM_WEIGHTS} are left out; a second model of this size takes "
-                f"{needed / 1e9:.1f} GB, and {free / 1e9:.1f} GB are free"
+                f"{self.name}: states of {RANDOM_WEIGHTS} are left out; a second model of this size does not fit "
+                f"beside the first"
             )
-        return free >= needed
+        return fits
 
     @cached_property
     def _held_partial_states(self) -> dict[str, Tensor]:

@@ -23,18 +23,17 @@ from anchorscope.datasets import atlas
 from anchorscope.datasets.catalog import BUILT_IN, DatasetSpec
 from anchorscope.datasets.question import Question
 from anchorscope.datasets.question_file import hash_of
-from anchorscope.engine.batching import Budget
 from anchorscope.errors import UserError
-from anchorscope.execute.executor import run_answers
+from anchorscope.execute.run_passes import key_word_writer, run_answers
 from anchorscope.items import Item
 from anchorscope.models.shapes import is_shape
-from anchorscope.plan.passes import plan_answers
+from anchorscope.plan.decoding import plan_answers
 from anchorscope.prepare import ask
 from anchorscope.probes.crossfit import Splits, make_splits
 from anchorscope.probes.folds import grouped_folds, truth_strata
 from anchorscope.spans.locate import ItemTokens, locate_fitting
 from anchorscope.spans.question_spans import QuestionSpans
-from anchorscope.spans.question_words import question_words
+from anchorscope.spans.question_words import Asker, question_words
 from anchorscope.stats.streams import priorities
 from anchorscope.steps.job import MODEL_LIBRARIES, Job
 
@@ -106,10 +105,13 @@ class ItemSteps:
 
     def _locate(self) -> list[ItemTokens | None]:
         job, writer = self.job, self.job.writer()
-        budget = Budget(job.planner.batch_tokens)
+
+        def asker() -> Asker:
+            write = key_word_writer(job.executor, job.planner.batch_tokens, job.progress)
+            return Asker(writer.tokenizer, job.text_side.needs_bos, job.planner.context, write)
 
         def words(questions: Sequence[Question]) -> list[QuestionSpans]:
-            return question_words(job.recipe.exact_tokens, questions, lambda: job.lm, budget, job.progress)
+            return question_words(job.recipe.exact_tokens, questions, asker)
 
         questions, answers = self.questions.value.questions, self.answers.value
         return locate_fitting(writer.tokenizer, writer.template, questions, words, answers)

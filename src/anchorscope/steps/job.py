@@ -12,13 +12,13 @@ from anchorscope.artefacts.formats import records
 from anchorscope.artefacts.run_folder import RunFolder
 from anchorscope.artefacts.step import MadeFrom, Source, Step
 from anchorscope.engine.sequences import SITES
-from anchorscope.execute.executor import LocalExecutor
+from anchorscope.execute.executor import Executor, LocalExecutor, Workers
+from anchorscope.execute.numerics import NumericsClass, numerics_of, refuse_other_class
 from anchorscope.interventions.intervention import Writer
 from anchorscope.models.language_model import LanguageModel, ModelIdentity
-from anchorscope.models.loading import ModelFiles, make_ready, model_files, source_signature
+from anchorscope.models.loading import ModelFacts, ModelFiles, make_ready, model_files, read_facts, source_signature
 from anchorscope.models.loading import load as load_model
 from anchorscope.models.wrapping import wrap
-from anchorscope.plan.for_model import planner_for
 from anchorscope.plan.passes import Planner
 from anchorscope.prepare import solver_device
 from anchorscope.progress import Progress
@@ -39,6 +39,8 @@ class ModelRecord:
     identity: ModelIdentity
     planner: Planner
     """With the number of tokens that its memory suggests."""
+    numerics: NumericsClass
+    """What the last digits hang on."""
     files: ModelFiles = field(default_factory=dict)
     """The files that it was loaded from; none where it was given in memory, or drawn at random."""
 
@@ -52,10 +54,20 @@ class Job:
     loaded: tuple[Any, Any] | None
     """A (model, tokenizer) that is already in memory."""
     progress: Progress
+    workers: Workers | None = None
+    """Who runs passes, where it is not this process."""
+    mixed: bool = False
+    """Whether a run may go on with another numerics class than it was begun with."""
 
     @cached_property
     def lm(self) -> LanguageModel:
         """The model, loaded when the first step needs it."""
+        lm = self._load()
+        if self._record_step.is_kept:
+            refuse_other_class(numerics_of(lm), self._record_step.value.numerics, self.mixed, self.folder.tell)
+        return lm
+
+    def _load(self) -> LanguageModel:
         if self.loaded is not None:
             return wrap(*self.loaded)
         recipe = self.recipe
@@ -66,15 +78,19 @@ class Job:
         self.progress.finish()
         return lm
 
-    @cached_property
+    @property
     def record(self) -> ModelRecord:
         """Which model this is; it is loaded only if its files are not those that were looked at before."""
+        return self._record_step.value
+
+    @cached_property
+    def _record_step(self) -> Step[ModelRecord]:
         recipe = self.recipe
-        seen = self.lm.fingerprint() if self.loaded is not None else source_signature(recipe.model, self._files)
+        in_memory = None if self.loaded is None else wrap(*self.loaded).fingerprint()
+        seen = in_memory or source_signature(recipe.model, self._files)
         options = {name: getattr(recipe, name) for name in ("model", "dtype", "device", "trust_remote_code")}
-        made_from = self.made_from(2, MODEL_LIBRARIES, **options, files=seen)
-        step: Step[ModelRecord] = self.folder.step("model", (), made_from, records(ModelRecord), self._look_at_model)
-        return step.value
+        made_from = self.made_from(3, MODEL_LIBRARIES, **options, files=seen)
+        return self.folder.step("model", (), made_from, records(ModelRecord), self._look_at_model)
 
     @cached_property
     def _files(self) -> ModelFiles | None:
@@ -82,11 +98,11 @@ class Job:
         return None if self.loaded is not None else model_files(self.recipe.model)
 
     def _look_at_model(self) -> ModelRecord:
-        identity, planner = self.lm.identity(), planner_for(self.lm)
+        found = self.executor.describe()
         files = self._files  # a hub's id may have been fetched just now
         if files is None and self.loaded is None:
             files = model_files(self.recipe.model)
-        return ModelRecord(identity, planner, files or {})
+        return ModelRecord(found.identity, found.planner, found.numerics, files or {})
 
     @cached_property
     def model(self) -> Source:
@@ -94,12 +110,18 @@ class Job:
         identity = asdict(self.record.identity)
         for name in ("name", "source"):
             identity.pop(name)  # what it is called changes no number
-        return Source("model", canonical_hash([identity, self.recipe.batch_tokens]))
+        return Source("model", canonical_hash([identity, self.recipe.batch_tokens, self.recipe.threads]))
 
     @cached_property
-    def executor(self) -> LocalExecutor:
+    def executor(self) -> Executor:
         """Runs passes; the model is loaded when the first one comes."""
-        return LocalExecutor(lambda: self.lm, lambda tokens: self.folder.remember("batch_tokens", tokens))
+        if self.workers is not None:
+            begun = self._record_step.value.numerics if self._record_step.is_kept else None
+            return self.workers.for_run(self.folder, self._lowered, begun)
+        return LocalExecutor(lambda: self.lm, self._lowered, self.folder.count_shards)
+
+    def _lowered(self, tokens: int) -> None:
+        self.folder.remember("batch_tokens", min(tokens, self.batch_tokens[1]))
 
     @property
     def planner(self) -> Planner:
@@ -114,7 +136,15 @@ class Job:
 
     def writer(self) -> Writer:
         """The tokenizer and the template of the questions."""
-        return Writer(self.lm.tokenizer, make_template(self.recipe.prompt, self.lm.tokenizer, self.lm.needs_bos))
+        side = self.text_side
+        return Writer(side.tokenizer, make_template(self.recipe.prompt, side.tokenizer, side.needs_bos))
+
+    @cached_property
+    def text_side(self) -> LanguageModel | ModelFacts:
+        """What knows the tokenizer: the model, or where others run it, its files without the weights."""
+        if self.workers is None:
+            return self.lm
+        return read_facts(self.recipe.model, self.recipe.trust_remote_code)
 
     @cached_property
     def template(self) -> Step[Template]:

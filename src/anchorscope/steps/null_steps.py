@@ -1,10 +1,8 @@
 """The steps of the nulls: what probes make of states in which there should be little to find."""
 
-import copy
 from functools import cached_property
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
@@ -12,10 +10,6 @@ from anchorscope.artefacts.formats import ARRAYS
 from anchorscope.artefacts.step import MadeFrom, Step
 from anchorscope.evidence.question_share import ShareItems, held_out_scores, knockout_share
 from anchorscope.evidence.share_nulls import RANDOM_WEIGHTS, partial_states, random_weight_states
-from anchorscope.execute.executor import LocalExecutor
-from anchorscope.models.language_model import LanguageModel
-from anchorscope.models.shapes import build
-from anchorscope.models.wrapping import wrap
 from anchorscope.question_share.principal import principal_states
 from anchorscope.steps.cut_steps import CutSteps
 from anchorscope.steps.job import MODEL_LIBRARIES
@@ -69,14 +63,9 @@ class NullSteps(CutSteps):
 
     def _lose_without_knowledge(self) -> dict[str, NDArray[np.floating]]:
         job = self.job
-        executor = LocalExecutor(self.without_knowledge, lambda tokens: None)
-        states = random_weight_states(executor, job.planner, self.used_items, self.setting, job.headline, job.progress)
+        states = random_weight_states(
+            job.executor, job.planner, self.used_items, self.setting, job.headline, job.progress
+        )
         clean, cut = (self._along_directions(one) for one in states)
         found = knockout_share(clean, cut, self.share_items, job.solver, job.progress, RANDOM_WEIGHTS)
         return {f"{RANDOM_WEIGHTS}/{part}": array for part, array in found.stored().items()}
-
-    def without_knowledge(self) -> LanguageModel:
-        """A model of the same shape whose weights were drawn at random."""
-        lm = self.job.lm
-        model = build(copy.deepcopy(lm.model.config), lm.model.dtype, torch.device(lm.device)).eval()
-        return wrap(model, lm.tokenizer, lm.name, lm.source, random_weights=True)

@@ -1,14 +1,14 @@
 """A study, run from its first run to its last: what is done stays, what fails is written down, the others go on."""
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
 from pathlib import Path
-from typing import Any
 
 from anchorscope.datasets.catalog import parse_spec
 from anchorscope.errors import Incomplete, UserError
+from anchorscope.execute.choose import Choice
+from anchorscope.execute.worker_groups import WorkerGroups, shared
 from anchorscope.models.loading import read_facts
 from anchorscope.models.sources import is_hub_id
 from anchorscope.pipeline import run_recipe
@@ -46,23 +46,25 @@ class Outcome:
         return 0 if self.status.count("done") == len(self.status.runs) else 2
 
 
-def run_study(study: Study, source: Path, out: Path, listening: Listening | None = None) -> Outcome:
-    """Runs what is missing of a study into a folder; `source` is the study's file."""
+def run_study(
+    study: Study, source: Path, out: Path, listening: Listening | None = None, choice: Choice | None = None
+) -> Outcome:
+    """Runs what is missing of a study into a folder; `source` is its file, `choice` says who runs the models."""
     heard = listening or Listening()
-    check_study(study, out)
+    check_study(study, out, choice is not None and choice.kind == "ray")
     incomplete: dict[str, str] = {}
-    with open_study(out, study, source) as folder:
+    with open_study(out, study, source) as folder, shared(None) as groups:
         numbers = {run.name: f"[{number}/{len(study.runs)}] {run.name}" for number, run in enumerate(study.runs, 1)}
         for _, of_model in groupby(study.runs, key=lambda run: run.model):
             missing = [run for run in of_model if not is_done(folder, run)]
             if missing:
-                incomplete |= _run_model(missing, folder, heard, numbers)
+                incomplete |= _run_model(missing, folder, heard, numbers, choice or Choice(), groups)
                 write_page_of(study, folder, heard.progress())
         write_page_of(study, folder, heard.progress())
     return Outcome(status_of(study, out), incomplete)
 
 
-def check_study(study: Study, out: Path) -> None:
+def check_study(study: Study, out: Path, elsewhere: bool = False) -> None:
     """Finds the user's mistakes before anything runs: question files are read, weights are not.
 
     What is on the hub is looked at when its turn comes.
@@ -72,7 +74,7 @@ def check_study(study: Study, out: Path) -> None:
         if is_done(folder, run):
             continue  # its files may be gone since
         try:
-            recipe = resolve(run.recipe)
+            recipe = resolve(run.recipe, elsewhere)
             if (source := (recipe.model, recipe.trust_remote_code)) not in models:
                 models.add(source)
                 if not is_hub_id(recipe.model) or Path(recipe.model).exists():
@@ -86,31 +88,23 @@ def check_study(study: Study, out: Path) -> None:
 
 
 def _run_model(
-    runs: Sequence[StudyRun], folder: StudyFolder, heard: Listening, numbers: dict[str, str]
+    runs: Sequence[StudyRun], folder: StudyFolder, heard: Listening, numbers: dict[str, str], choice: Choice,
+    groups: WorkerGroups,
 ) -> dict[str, str]:  # fmt: skip
     """The runs of one model, which share its workers; those that ended for want of workers."""
-    with _executor(runs[0]) as options:
-        for run in runs:
-            heard.tell(f"{numbers[run.name]}: {', '.join(parse_spec(text).name for text in run.recipe.datasets)}")
-            try:
-                _run_one(run, folder.run(run.name), heard.progress(), options)
-            except Incomplete as error:  # the model's other runs would have the same workers
-                heard.tell(f"{numbers[run.name]}: {error}")
-                return {run.name: str(error)}
-            except UserError as error:
-                line = " ".join(str(error).split())
-                folder.fail(run.name, run.key, line)
-                heard.tell(f"{numbers[run.name]} failed: {line}")
-            else:
-                folder.fail(run.name, run.key, None)
+    for run in runs:
+        heard.tell(f"{numbers[run.name]}: {', '.join(parse_spec(text).name for text in run.recipe.datasets)}")
+        try:
+            run_recipe(run.recipe, folder.run(run.name), progress=heard.progress(), choice=choice, groups=groups)
+        except Incomplete as error:  # the model's other runs would have the same workers
+            heard.tell(f"{numbers[run.name]}: {error}")
+            return {run.name: str(error)}
+        except UserError as error:
+            line = " ".join(str(error).split())
+            folder.fail(run.name, run.key, line)
+            heard.tell(f"{numbers[run.name]} failed: {line}")
+        else:
+            folder.fail(run.name, run.key, None)
     return {}
 
 
-def _run_one(run: StudyRun, out: Path, progress: Progress, options: dict[str, Any]) -> None:
-    run_recipe(run.recipe, out, progress=progress, **options)
-
-
-@contextmanager
-def _executor(run: StudyRun) -> Iterator[dict[str, Any]]:
-    """What the runs of one model share, as `run_recipe` takes it."""
-    yield {}

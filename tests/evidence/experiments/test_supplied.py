@@ -13,7 +13,8 @@ from anchorscope.errors import InterventionNotApplied
 from anchorscope.evidence.clean import run_clean
 from anchorscope.evidence.experiments.experiment import ExperimentInputs
 from anchorscope.evidence.experiments.supplied import CUTS, refuse_unmoved, run_supplied, supplied_items
-from anchorscope.execute.executor import LocalExecutor, run_states
+from anchorscope.execute.executor import LocalExecutor
+from anchorscope.execute.run_passes import run_states
 from anchorscope.interventions.cuts import KNOCKOUT
 from anchorscope.interventions.intervention import Writer
 from anchorscope.items import Item

@@ -91,7 +91,7 @@ class Own:
         """A greedy answer to every prompt."""
         lm, ends = self.lm, set(workload.end_tokens)
         prefix = compute_prefix(lm, workload.prompts[0][: workload.shared_by_prompts])
-        lengths = decoded_lengths(workload.prompts, prefix, workload.new_tokens)
+        lengths = decoded_lengths(workload.prompts, prefix.length, workload.new_tokens)
         batches = plan_batches(lengths, self.budget.tokens)
         answers = decode(
             lm, workload.prompts, prefix, batches, workload.new_tokens, lambda token, before: token in ends,

@@ -18,8 +18,8 @@ from anchorscope.datasets.question import Question
 from anchorscope.evidence.experiments.by_pathway import Column, compare_pathways
 from anchorscope.evidence.experiments.compare import FEW, METHOD
 from anchorscope.evidence.experiments.experiment import Experiment, ExperimentInputs, Found, ItemValues, Statistic
-from anchorscope.execute.executor import run_answers
-from anchorscope.plan.passes import plan_answers
+from anchorscope.execute.run_passes import run_answers
+from anchorscope.plan.decoding import plan_answers
 from anchorscope.stats.estimate import Estimate
 
 Floats = NDArray[np.floating]

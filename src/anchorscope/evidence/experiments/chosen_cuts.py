@@ -14,7 +14,7 @@ from torch import Tensor
 from anchorscope.engine.sequences import Cut, Variant
 from anchorscope.evidence.experiments.experiment import ExperimentInputs
 from anchorscope.evidence.measured import true_label_probability
-from anchorscope.execute.executor import run_states
+from anchorscope.execute.run_passes import run_states
 
 ItemCuts = Mapping[int, Cut]
 """The cut of each used item that is run, by its index."""

@@ -26,7 +26,7 @@ from anchorscope.evidence.experiments.compare import FEW, estimate_of, known, p_
 from anchorscope.evidence.experiments.donors import OPPOSITE, OTHER, SAME, Pair, draw_pairs, plan_patches
 from anchorscope.evidence.experiments.experiment import Experiment, ExperimentInputs, Found, ItemValues, Statistic
 from anchorscope.evidence.experiments.partial_cuts import MOST_AT_ONCE
-from anchorscope.execute.executor import run_states
+from anchorscope.execute.run_passes import run_states
 
 NECESSITY, SUFFICIENCY = "necessity", "sufficiency"
 _METHOD = "bootstrap over both members' groups, ratio of sums"

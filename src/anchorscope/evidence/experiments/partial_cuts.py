@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from anchorscope.engine.sequences import Cut, Variant
 from anchorscope.evidence.experiments.experiment import ExperimentInputs
-from anchorscope.execute.executor import run_states
+from anchorscope.execute.run_passes import run_states
 from anchorscope.interventions.cuts import KNOCKOUT
 from anchorscope.interventions.intervention import Intervention
 

@@ -29,8 +29,8 @@ from anchorscope.evidence.experiments.experiment import Experiment, ExperimentIn
 from anchorscope.evidence.experiments.modes import bimodality
 from anchorscope.evidence.experiments.separation import explained_by, separation
 from anchorscope.evidence.pathways import at_reference
-from anchorscope.execute.executor import run_saliency
-from anchorscope.plan.passes import SaliencyPass
+from anchorscope.execute.run_passes import run_saliency
+from anchorscope.plan.saliency_pass import plan_saliency
 
 Floats = NDArray[np.floating]
 
@@ -71,15 +71,15 @@ def measure_flow(inputs: ExperimentInputs, items: NDArray[np.int64]) -> Flow:
     some = [inputs.used_items[item] for item in items]
     reference, folds = inputs.reference[items], inputs.measured.folds[items]
     full = inputs.measured.probe("full")
-    work = SaliencyPass(
-        sequences=tuple(item.sequence(inputs.setting.positions[position : position + 1]) for item in some),
+    work = plan_saliency(
+        inputs.planner,
+        sequences=[item.sequence(inputs.setting.positions[position : position + 1]) for item in some],
         prefix=inputs.prefix,
         keys={_QUESTION: tuple(item.located.question_tokens for item in some)},
         site=SITES[site],
-        layers=tuple(int(layer) for layer in reference),
+        layers=[int(layer) for layer in reference],
         weight=inputs.probes.weight[full, folds, reference],
         bias=inputs.probes.bias[full, folds, reference],
-        batch_tokens=inputs.planner.batch_tokens,
     )
     found = run_saliency(inputs.executor, work, inputs.progress)
     question, everything = (found.of(name)[:, 0].sum(axis=(1, 2), dtype=np.float64) for name in (_QUESTION, ALL))

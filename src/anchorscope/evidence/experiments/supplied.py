@@ -18,7 +18,7 @@ from anchorscope.datasets.question import Question
 from anchorscope.engine.sequences import CLEAN, Variant
 from anchorscope.errors import InterventionNotApplied
 from anchorscope.evidence.experiments.experiment import ExperimentInputs
-from anchorscope.execute.executor import run_states
+from anchorscope.execute.run_passes import run_states
 from anchorscope.interventions.cuts import KNOCKOUT, RANDOM
 from anchorscope.interventions.intervention import Intervention, Writer
 from anchorscope.items import Item

@@ -1,0 +1,115 @@
+"""Results of shards while their step is under way, so that a run that is stopped goes on within it.
+
+They lie in `work/DATASET/STEP-KEY.shards/`, a file each with the packed part and its sha256. A step that is stored
+needs them no more. They are not in the index: each is checked when it is read, and one that is damaged is made again.
+"""
+
+import contextlib
+import hashlib
+import os
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+from anchorscope.artefacts.durable import PARTIAL, make_folder, remove_files
+from anchorscope.artefacts.index import WORK
+from anchorscope.system_errors import naming
+
+SHARDS = ".shards"
+"""Ending of the folder of a step's shards."""
+_ENDING = ".safetensors"
+_FILE = re.compile(rf"([0-9a-f]{{32}}){re.escape(_ENDING)}(?:{re.escape(PARTIAL)})?")
+_FOLDER = re.compile(rf"(.+)-[0-9a-f]{{12}}{re.escape(SHARDS)}", re.DOTALL)
+_BODY, _SHA256 = "body", "sha256"
+
+
+class ShardStore:
+    """The shards of one step, by their ids."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def read(self, name: str) -> bytes | None:
+        """A shard's result; None where it is missing or damaged, and then its file is gone."""
+        from safetensors import SafetensorError
+        from safetensors.numpy import load
+
+        place = self._place(name)
+        try:
+            if not place.is_file():
+                return None
+            found = load(place.read_bytes())
+            body = found[_BODY].tobytes()
+            if hashlib.sha256(body).digest() == found[_SHA256].tobytes():
+                return body
+        except (OSError, SafetensorError, KeyError, ValueError):
+            pass
+        with contextlib.suppress(OSError):
+            place.unlink()
+        return None
+
+    def write(self, name: str, body: bytes) -> None:
+        """Keeps a result; what a power cut leaves of it is found out when it is read."""
+        import numpy as np
+        from safetensors.numpy import save
+
+        place = self._place(name)
+        with naming(place):
+            make_folder(self.folder)
+            half_made = place.with_name(f"{place.name}{PARTIAL}")
+            half_made.write_bytes(
+                save({
+                    _BODY: np.frombuffer(body, np.uint8),
+                    _SHA256: np.frombuffer(hashlib.sha256(body).digest(), np.uint8),
+                })
+            )  # fmt: skip
+            os.replace(half_made, place)
+
+    def ids(self) -> list[str]:
+        """Those that are there; whether they are whole is seen when they are read."""
+        found = (_FILE.fullmatch(place.name) for place in _members(self.folder))
+        return sorted(one.group(1) for one in found if one and one.group().endswith(_ENDING))
+
+    def drop(self) -> None:
+        """Removes them; a file of any other name stays."""
+        remove_files(self.folder.parent, [f"{self.folder.name}/{name}" for name in _own(self.folder)])
+        with contextlib.suppress(OSError):
+            self.folder.rmdir()
+
+    def _place(self, name: str) -> Path:
+        place = self.folder / f"{name}{_ENDING}"
+        assert _FILE.fullmatch(place.name), f"{name!r} is no id of a shard"
+        return place
+
+
+def is_shard(name: str) -> bool:
+    """Whether a file, by its path relative to the run folder, is one that a store wrote."""
+    folder, _, file = name.rpartition("/")
+    return bool(_FILE.fullmatch(file) and _FOLDER.fullmatch(folder) and folder.startswith(f"{WORK}/"))
+
+
+def stores_below(work: Path) -> Iterator[ShardStore]:
+    """All stores of a run that are there; none that a link leads to."""
+    home = work.parent.resolve()
+    for folder in (*work.glob(f"*{SHARDS}"), *work.glob(f"*/*{SHARDS}")):
+        if _FOLDER.fullmatch(folder.name) and folder.is_dir() and folder.resolve().is_relative_to(home):
+            yield ShardStore(folder)
+
+
+def drop_shards(work: Path, step: str | None = None) -> None:
+    """Removes the shards of a step, whatever it was made from; of all steps without a name."""
+    for store in list(stores_below(work)):
+        found = _FOLDER.fullmatch(store.folder.relative_to(work).as_posix())
+        if step is None or (found is not None and found.group(1) == step):
+            store.drop()
+
+
+def _members(folder: Path) -> list[Path]:
+    try:
+        return list(folder.iterdir())
+    except OSError:
+        return []
+
+
+def _own(folder: Path) -> list[str]:
+    return [place.name for place in _members(folder) if _FILE.fullmatch(place.name)]

@@ -1,0 +1,141 @@
+"""An executor over a pool of workers: packs shards, asks the step's store first, and hands back parts in order.
+
+A shard's name is the hash of all that its result hangs on: the packed shard, what it shares with others, and the class
+of machines that compute it. So a store that was left by a stopped run is asked by content, never by number.
+"""
+
+import contextlib
+import hashlib
+import time
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Protocol
+
+from anchorscope.execute.coordinator import Coordinator, Task
+from anchorscope.execute.wire import Packed, pack, unpack
+from anchorscope.execute.worker import Part, Shard
+from anchorscope.progress import Progress
+
+_HELD = 2**28  # bytes of packed shards that are held for their turn; others are packed once more
+
+
+class Store(Protocol):
+    """Where results of shards are kept while a step is under way."""
+
+    def read(self, name: str) -> bytes | None:
+        """A shard's packed part; None where it is missing."""
+
+    def write(self, name: str, body: bytes) -> None:
+        """Keeps it."""
+
+
+class PoolExecutor:
+    """Runs shards on the workers of a pool."""
+
+    def __init__(
+        self,
+        coordinator: Coordinator,
+        store: Callable[[], Store | None] = lambda: None,
+        numerics: Callable[[], str] = lambda: "",
+    ) -> None:
+        """`store` is asked for with every pass: the step under way has its own. `numerics` is the class of workers."""
+        self.coordinator, self._store, self._numerics = coordinator, store, numerics
+        self._done = self._total = 0
+        self._began = self._ended = time.monotonic()
+        self._n_computed = 0
+
+    def map(self, shards: Sequence[Shard], progress: Progress) -> Iterator[Part]:
+        """The part of each shard, in their order; all are done before the first is given."""
+        store, names, held = self._store(), [], _Held()
+        places: dict[str, list[int]] = {}
+        for place, shard in enumerate(shards):
+            packed = pack(shard)
+            name = task_id(packed, self._numerics())
+            names.append(name)
+            places.setdefault(name, []).append(place)
+            held.keep(name, packed)
+        parts: dict[str, Any] = {}
+        progress.start(self._title(shards), sum(map(_items, shards)))
+
+        def take(name: str, body: bytes, is_new: bool = True) -> None:
+            parts[name] = unpack(body, {})
+            if is_new and store is not None:
+                store.write(name, body)
+            held.let_go(name)
+            self._done += len(places[name])
+            self._n_computed += is_new
+            self._ended = time.monotonic()
+            progress.advance(sum(_items(shards[place]) for place in places[name]))
+
+        self._begin(len(shards))
+        try:
+            for name in places if store is not None else ():
+                body = store.read(name) if store is not None else None
+                if body is not None:
+                    with contextlib.suppress(ValueError):  # of a version that packed otherwise
+                        take(name, body, is_new=False)
+            self._began = time.monotonic()
+            tasks = [
+                Task(name, lambda name=name: held.take(name) or pack(shards[places[name][0]]))  # type: ignore[misc]
+                for name in places
+                if name not in parts
+            ]
+            self.coordinator.run(tasks, take)
+        finally:
+            progress.finish()
+        for place, name in enumerate(names):
+            yield parts[name] if place != places[name][-1] else parts.pop(name)
+
+    def _title(self, shards: Sequence[Shard]) -> str:
+        """What is done by how many workers, and what went wrong so far, for the line that tells how far it is."""
+        counts = self.coordinator.counts
+        workers = f"{counts.workers} worker{'s' * (counts.workers != 1)}"
+        wrong = {"lost": counts.lost, "shards retried": counts.retried}
+        told = ", ".join(f"{number} {what}" for what, number in wrong.items() if number)
+        title = str(getattr(shards[0], "title", "shards")) if shards else "shards"
+        return f"{title} on {workers}" + (f" ({told})" if told else "")
+
+    def _begin(self, total: int) -> None:
+        self._done, self._total, self._n_computed = 0, total, 0
+        self._began = self._ended = time.monotonic()
+
+    def status(self) -> dict[str, Any]:
+        """How far the pass is: workers, shards done and in all, retried, workers lost, shards per second."""
+        counts, seconds = self.coordinator.counts, self._ended - self._began
+        return {
+            "workers": counts.workers, "done": self._done, "total": self._total, "retried": counts.retried,
+            "lost": counts.lost, "shards_per_second": self._n_computed / seconds if seconds > 0 else 0.0,
+        }  # fmt: skip
+
+
+def task_id(packed: Packed, numerics: str) -> str:
+    """The name of a shard's result: the first 32 hexadecimal digits of the hash of all that it hangs on."""
+    digest = hashlib.sha256(packed.body)
+    for blob in sorted(packed.blobs):
+        digest.update(bytes.fromhex(blob))
+    digest.update(numerics.encode())
+    return digest.hexdigest()[:32]
+
+
+class _Held:
+    """Packed shards that wait for their turn, up to a limit: the first ones, whose turn comes soon."""
+
+    def __init__(self) -> None:
+        self._packed: dict[str, Packed] = {}
+        self._size = 0
+
+    def keep(self, name: str, packed: Packed) -> None:
+        if name not in self._packed and self._size + len(packed.body) <= _HELD:
+            self._packed[name] = packed
+            self._size += len(packed.body)
+
+    def take(self, name: str) -> Packed | None:
+        """It stays until it is done: it may be handed out again."""
+        return self._packed.get(name)
+
+    def let_go(self, name: str) -> None:
+        self._packed.pop(name, None)
+
+
+def _items(shard: Any) -> int:
+    """How many units of progress a shard is."""
+    return int(getattr(shard, "n_items", 1))

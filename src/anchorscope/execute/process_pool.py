@@ -1,0 +1,223 @@
+"""Workers as processes of this machine, each with its own model.
+
+Every process has two threads here: one reads what it says, one writes what it is sent. So a process that hangs holds up
+neither the others nor the coordinator. All that it prints is kept, and the last lines are told when it is lost.
+"""
+
+import os
+import queue
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from typing import Any
+
+from anchorscope.errors import UserError
+from anchorscope.execute.frames import Closed, Frames
+from anchorscope.execute.pool import REPLACEMENTS, USER, Done, Event, Failed, Joined, Lost
+from anchorscope.execute.worker_job import WorkerJob, gpu_shares, share_job, thread_settings
+
+_ENTRY = ("-P", "-m", "anchorscope.execute.worker_process")  # -P: nothing comes from the folder that the user is in
+_LAST_LINES = 20
+_LAST_BYTES = 2**16
+_ITS_OWN_END = 1.0  # seconds that a process whose connection is closed is given to end by itself
+_REAP = 5.0  # seconds that a killed process is waited for; one that the system cannot end is left to it
+
+
+class ProcessPool:
+    """A pool of processes."""
+
+    def __init__(
+        self,
+        n_workers: int,
+        devices_per_worker: int = 1,
+        replacements: int = REPLACEMENTS,
+        entry: Sequence[str] = _ENTRY,
+    ) -> None:
+        """`replacements` per worker that was asked for; `entry` is what Python is started with."""
+        if n_workers < 1:
+            raise UserError(f"Workers: {n_workers}; allowed: 1 or more.")
+        self.n_workers = n_workers
+        self._devices_per_worker, self._entry = devices_per_worker, tuple(entry)
+        self._left = replacements * n_workers
+        self._events: queue.SimpleQueue[Event] = queue.SimpleQueue()
+        self._live: dict[str, _Process] = {}
+        self._named = 0
+        self._job: WorkerJob | None = None
+        self._shares: list[str] = []
+
+    def start(self, job: Mapping[str, Any]) -> None:
+        """Starts all processes; they join as they have loaded their model."""
+        self._job = share_job(WorkerJob.of(job), self._devices_per_worker)
+        if self._job.device != "cpu":
+            self._shares = gpu_shares(self.n_workers, self._devices_per_worker, visible_gpus())
+            self._job = replace(self._job, threads=0)
+        for slot in range(self.n_workers):
+            self._begin(slot)
+
+    def _begin(self, slot: int) -> None:
+        assert self._job is not None
+        self._named += 1
+        name = f"w{self._named}"
+        share = {"CUDA_VISIBLE_DEVICES": self._shares[slot]} if self._shares else {}
+        environment = {**os.environ, **thread_settings(self._job.threads), **share}
+        self._live[name] = _Process(name, slot, self._entry, environment, self._job, self._events)
+
+    def submit(self, worker: str, task: str, body: bytes, blobs: Mapping[str, bytes]) -> None:
+        """Puts a task at the end of a process's line; one for a process that is gone is dropped, as it is told lost."""
+        if worker in self._live:
+            self._live[worker].send({"task": task}, {"body": body, **blobs})
+
+    def wait(self, seconds: float) -> list[Event]:
+        """What has happened: at least one event, or none after so many seconds."""
+        stop = time.monotonic() + seconds
+        found: list[Event] = []
+        while not found:
+            try:
+                event = self._events.get(timeout=max(0.0, stop - time.monotonic()))
+            except queue.Empty:
+                return []
+            found = self._told(event)
+        with suppress(queue.Empty):
+            while True:
+                found += self._told(self._events.get_nowait())
+        return found
+
+    def _told(self, event: Event) -> list[Event]:
+        """An event as the coordinator sees it; nothing, where it comes from a process that was discarded."""
+        process = self._live.get(event.worker)
+        if process is None:
+            return []
+        if isinstance(event, Lost):
+            reason = event.reason
+            del self._live[event.worker]
+            last = process.end(_ITS_OWN_END)
+            if not process.was_refused:
+                reason = f"{reason}: {_how_it_ended(process.code)}{last}"
+                self._replace(process.slot)
+            return [Lost(event.worker, reason)]
+        return [event]
+
+    def discard(self, worker: str, reason: str) -> None:
+        """Kills a process; nothing more is told of it."""
+        process = self._live.pop(worker, None)
+        if process is not None:
+            process.end()
+            self._replace(process.slot)
+
+    def _replace(self, slot: int) -> None:
+        if self._left > 0:
+            self._left -= 1
+            self._begin(slot)
+
+    def close(self) -> None:
+        """Kills all processes."""
+        self._left = 0
+        living, self._live = list(self._live.values()), {}
+        for process in living:
+            process.kill()
+        for process in living:
+            process.end()
+
+
+class _Process:
+    """One process, with the threads that read from it and write to it."""
+
+    def __init__(
+        self, name: str, slot: int, entry: Sequence[str], environment: Mapping[str, str], job: WorkerJob,
+        events: "queue.SimpleQueue[Event]",
+    ) -> None:  # fmt: skip
+        self.name, self.slot, self.was_refused = name, slot, False
+        self._events, self._outbox = events, queue.SimpleQueue[Any]()
+        self._printed = tempfile.TemporaryFile()  # noqa: SIM115 - closed by `end`
+        ours, theirs = socket.socketpair()
+        self._frames = Frames(ours)
+        with theirs:
+            self._process = subprocess.Popen(
+                [sys.executable, *entry, str(theirs.fileno())], env=dict(environment), pass_fds=(theirs.fileno(),),
+                stdin=subprocess.DEVNULL, stdout=self._printed, stderr=self._printed,
+            )  # fmt: skip
+        self.send({"job": job.plain()}, {})
+        for work in (self._read, self._write):
+            threading.Thread(target=work, name=f"{name} {work.__name__}", daemon=True).start()
+
+    @property
+    def code(self) -> int | None:
+        """How it ended; None where it has not."""
+        return self._process.returncode
+
+    def send(self, header: Mapping[str, Any], parts: Mapping[str, bytes]) -> None:
+        """Sent as soon as the process takes it; does not wait."""
+        self._outbox.put((header, parts))
+
+    def _write(self) -> None:
+        with suppress(Closed):  # the reader tells it
+            while (message := self._outbox.get()) is not None:
+                self._frames.send(*message)
+
+    def _read(self) -> None:
+        try:
+            while True:
+                header, parts = self._frames.receive()
+                self._events.put(self._event(header, parts))
+        except Closed as error:
+            reason = str(error)
+        except (KeyError, TypeError, ValueError) as error:
+            reason = f"it sent what is no answer ({error})"
+        self._events.put(Lost(self.name, f"the process ended or its connection did ({reason})"))
+
+    def _event(self, header: Mapping[str, Any], parts: Mapping[str, bytes]) -> Event:
+        kind = header["kind"]
+        if kind == "joined":
+            return Joined(self.name, header["hello"])
+        if kind == "done":
+            return Done(self.name, header["task"], header["sha256"], parts["body"])
+        if kind == "failed":
+            return Failed(self.name, header["task"], header["failure"], header["text"])
+        if kind == "refused":
+            self.was_refused = header["failure"] == USER  # another one would be, too
+            return Lost(self.name, header["text"])
+        raise ValueError(f"kind {kind!r}")
+
+    def kill(self) -> None:
+        """Ends the process; a stopped one, too."""
+        with suppress(ProcessLookupError):
+            self._process.send_signal(signal.SIGKILL)
+
+    def end(self, patience: float = 0.0) -> str:
+        """Ends process, threads and connection, and gives the last lines that it printed."""
+        if patience:
+            with suppress(subprocess.TimeoutExpired):
+                self._process.wait(patience)
+        self.kill()
+        with suppress(subprocess.TimeoutExpired):
+            self._process.wait(_REAP)
+        self._outbox.put(None)
+        self._frames.close()
+        with self._printed as printed:
+            size = printed.seek(0, os.SEEK_END)
+            printed.seek(max(0, size - _LAST_BYTES))
+            lines = printed.read().decode(errors="replace").splitlines()[-_LAST_LINES:]
+        return "".join(f"\n{line}" for line in lines)
+
+
+def _how_it_ended(code: int | None) -> str:
+    if code is not None and code < 0:
+        return f"signal {signal.Signals(-code).name}"
+    return f"exit code {code}"
+
+
+def visible_gpus() -> list[str]:
+    """The GPUs that this process may use, as CUDA names them."""
+    chosen = os.environ.get("CUDA_VISIBLE_DEVICES")
+    if chosen is not None:
+        return [one.strip() for one in chosen.split(",") if one.strip() not in ("", "-1")]
+    import torch
+
+    return [str(index) for index in range(torch.cuda.device_count())]

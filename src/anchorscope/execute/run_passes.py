@@ -1,0 +1,189 @@
+"""Whole passes: handed to an executor, their parts merged by item.
+
+Only then is it checked that no cut passed in silence. Where memory runs out, on whichever worker, the whole pass is
+planned anew with half the tokens and run from its beginning, so that its numbers do not hang on where that happened.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any, TypeVar, cast
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from numpy import ndarray
+from numpy.typing import NDArray
+
+from anchorscope.answers.endings import LIST
+from anchorscope.answers.generate import Answer, spoken_answers, thinkers
+from anchorscope.engine.answer_stats import AnswerStats
+from anchorscope.engine.attention_mass import AttentionMass
+from anchorscope.engine.batching import MemoryRanOut, too_long_for_memory
+from anchorscope.engine.capture import EdgeCounts, refuse_idle_cuts
+from anchorscope.engine.decode import Decoded
+from anchorscope.engine.saliency import Saliency, refuse_no_gradient
+from anchorscope.execute.executor import Executor
+from anchorscope.execute.worker import (
+    AttentionPart,
+    ChoicesPart,
+    DecodedPart,
+    SaliencyPart,
+    Shard,
+    StatesPart,
+    VariantPart,
+)
+from anchorscope.plan.choices_pass import ChoicesPass
+from anchorscope.plan.decoding import AnswersPass, DecodePass, SamplesPass, plan_decoding
+from anchorscope.plan.passes import AttentionPass, StatesPass
+from anchorscope.plan.saliency_pass import SaliencyPass
+from anchorscope.progress import Progress
+from anchorscope.spans.question_words import Write
+
+P = TypeVar("P")
+
+
+def run_states(executor: Executor, work: StatesPass, progress: Progress) -> StatesPart:
+    """A whole pass, its parts merged by item and checked: every cut took edges in every layer that it was asked for."""
+    return merge_states([placed(shard.items, part) for shard, part in _run(executor, work, progress, StatesPart)])
+
+
+def placed(items: Sequence[int], part: StatesPart) -> StatesPart:
+    """The part of a shard, with the numbers that its items have in the whole pass."""
+    if not items:
+        return part
+    names = np.array(items, dtype=np.int64)
+    variants = tuple(replace(one, items=names[one.items]) for one in part.variants)
+    return StatesPart(variants, part.edges, {items[item]: found for item, found in part.log_probs.items()})
+
+
+def merge_states(parts: Sequence[StatesPart]) -> StatesPart:
+    """The whole pass."""
+    edges = EdgeCounts.sum([part.edges for part in parts])
+    refuse_idle_cuts(edges)
+    if len(parts) == 1:
+        return parts[0]
+    variants = [_merge([part.variants[index] for part in parts]) for index in range(len(parts[0].variants))]
+    log_probs = {item: found for part in parts for item, found in part.log_probs.items()}
+    return StatesPart(tuple(variants), edges, log_probs)
+
+
+def _merge(parts: Sequence[VariantPart]) -> VariantPart:
+    items: NDArray[np.int64] = np.concatenate([part.items for part in parts])
+    order = np.argsort(items, kind="stable")
+    logits = [part.logits for part in parts if part.logits is not None]
+    states = [part.states for part in parts if part.states is not None]
+    answers = [part.answers for part in parts if part.answers is not None]
+    return VariantPart(
+        items[order],
+        np.concatenate(logits)[order] if logits else None,
+        torch.cat(states, dim=2)[:, :, torch.from_numpy(order)] if states else None,
+        AnswerStats.join(answers).take(order) if answers else None,
+    )
+
+
+def run_answers(executor: Executor, work: AnswersPass, progress: Progress) -> list[Answer]:
+    """Answers to all questions of a pass; nothing is run where all are known."""
+    asked = work.asked
+    prompts = [work.prompts[index].ids for index in asked]
+    spoken = _spoken(executor, work, prompts, lambda which, long: work.decoding([asked[at] for at in which], long),
+                     progress)  # fmt: skip
+    found = {**work.known, **dict(zip(asked, spoken, strict=True))}
+    return [found[index] for index in range(len(work.prompts))]
+
+
+def run_samples(executor: Executor, work: SamplesPass, progress: Progress) -> list[list[Answer]]:
+    """Sampled answers to all questions of a pass, each one's together."""
+    spoken = _spoken(executor, work.asked, work.prompts, work.decoding, progress)
+    return [spoken[first : first + work.n_samples] for first in range(0, len(spoken), work.n_samples)]
+
+
+def _spoken(
+    executor: Executor, asked: AnswersPass, prompts: Sequence[tuple[int, ...]],
+    plan: Callable[[Sequence[int], bool], DecodePass], progress: Progress,
+) -> list[Answer]:  # fmt: skip
+    """An answer to each prompt; few models think when told not to, so only theirs are asked again, with room for it."""
+    if not prompts:
+        return []
+    decoded = run_decoding(executor, plan(range(len(prompts)), False), progress)
+    if asked.template.kind == "chat":
+        again = thinkers(asked.tokenizer, prompts, decoded, asked.max_new_tokens, asked.context)
+        others = run_decoding(executor, plan(again, True), progress) if again else []
+        for at, one in zip(again, others, strict=True):
+            decoded[at] = one
+    return spoken_answers(asked.tokenizer, asked.template, decoded, asked.max_new_tokens)
+
+
+def run_decoding(executor: Executor, work: DecodePass, progress: Progress) -> list[Decoded]:
+    """What the model writes after each prompt."""
+    found: dict[int, Decoded] = {}
+    for shard, part in _run(executor, work, progress, DecodedPart):
+        found.update(zip(shard.items or range(len(part.texts)), part.texts, strict=True))
+    return [found[index] for index in range(len(work.prompts))]
+
+
+def key_word_writer(executor: Executor, batch_tokens: int, progress: Progress) -> Write:
+    """Lets the model name key words."""
+
+    def write(prompts: Sequence[tuple[int, ...]], prefix: tuple[int, ...], longest: int) -> list[Decoded]:
+        work = plan_decoding("key words", prompts, prefix, longest, LIST, batch_tokens)
+        return run_decoding(executor, work, progress)
+
+    return write
+
+
+def run_saliency(executor: Executor, work: SaliencyPass, progress: Progress) -> Saliency:
+    """Saliency of all items of a pass."""
+    parts = [(shard.items, part.found) for shard, part in _run(executor, work, progress, SaliencyPart)]
+    if len(parts) == 1 and not parts[0][0]:
+        return refuse_no_gradient(parts[0][1])
+    first = parts[0][1]
+    values = np.empty((len(work.sequences), *first.values.shape[1:]), dtype=first.values.dtype)
+    for items, found in parts:
+        values[list(items)] = found.values
+    return refuse_no_gradient(Saliency(values, first.sets))
+
+
+def run_attention(executor: Executor, work: AttentionPass, progress: Progress) -> list[AttentionMass]:
+    """The attention that each sequence's tokens receive, in the order of the sequences."""
+    found: dict[int, AttentionMass] = {}
+    for shard, part in _run(executor, work, progress, AttentionPart):
+        found.update({(shard.items[item] if shard.items else item): one for item, one in part.found.items()})
+    return [found[index] for index in range(len(work.clean.sequences))]
+
+
+def run_choices(executor: Executor, work: ChoicesPass, progress: Progress) -> Float[ndarray, "prompt choice"]:
+    """Log-probabilities of the chosen tokens after every prompt, in the order of the prompts."""
+    found = np.empty((len(work.prompts), len(work.choices)), dtype=np.float32)
+    for shard, part in _run(executor, work, progress, ChoicesPart):
+        found[np.array(shard.items, dtype=np.int64)[part.prompts] if shard.items else part.prompts] = part.log_probs
+    return found
+
+
+def _run(executor: Executor, work: Any, progress: Progress, kind: type[P]) -> list[tuple[Any, P]]:
+    """Every shard of a pass with its part; all of them again, planned smaller, where memory ran out."""
+    while True:
+        shards: Sequence[Shard] = work.shards() if executor.divides else [work]
+        executor.counted(len(work.batches), 0)
+        try:
+            parts = list(executor.map(shards, progress))
+        except MemoryRanOut:
+            executor.counted(-len(work.batches), 0)
+            work = _halved(executor, work)
+            continue
+        executor.counted(0, len(work.batches))
+        for part in parts:
+            assert isinstance(part, kind), f"a worker gave {type(part).__name__} where {kind.__name__} was due"
+        return list(zip(shards, cast(list[P], parts), strict=True))
+
+
+def _halved(executor: Executor, work: Shard) -> Shard:
+    """The same pass with half the tokens together."""
+    n_layers = executor.describe().planner.n_layers
+    lengths = work.lengths(n_layers)
+    sizes = [(max(lengths[item] for item in batch), len(batch)) for batch in work.batches]
+    if all(n == 1 for _, n in sizes):
+        raise too_long_for_memory(max(longest for longest, _ in sizes))
+    tokens = max(longest * n for longest, n in sizes if n > 1) // 2
+    if not isinstance(work, SaliencyPass):  # passes without gradients, which need far less, keep their number
+        executor.lowered(tokens)
+    return work.replanned(tokens, n_layers)

@@ -1,0 +1,101 @@
+"""A loaded model that computes packed shards, wherever it runs: in a process of this machine, or on a cluster.
+
+Three things go on at once, so that the device never waits: the next shard is unpacked while one runs and the last
+one's part is packed. The model itself is used by one thread only, in which it was loaded.
+"""
+
+import hashlib
+import threading
+import traceback
+from collections.abc import Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any
+
+from anchorscope.errors import UserError
+from anchorscope.execute.pool import ERROR, MEMORY, USER
+from anchorscope.execute.worker_job import WorkerJob
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What became of a task: a packed part with its sha256, or the kind of failure and its text."""
+
+    body: bytes = b""
+    sha256: str = ""
+    kind: str = ""
+    """Empty where it was done."""
+    text: str = ""
+
+
+class WarmWorker:
+    """One model; the number of threads has to be in the environment before this is made."""
+
+    def __init__(self, job: WorkerJob) -> None:
+        self._job = job
+        self._model_thread = ThreadPoolExecutor(1, "model")
+        self._blobs: dict[str, bytes] = {}
+        self._unpacking = threading.Lock()
+        self._worker: Any = None
+
+    def load(self) -> dict[str, Any]:
+        """Loads the model and gives what this worker says of itself; UserError where it cannot be loaded."""
+        return self._model_thread.submit(self._load).result()
+
+    def _load(self) -> dict[str, Any]:
+        import torch
+
+        from anchorscope.execute.numerics import hello
+        from anchorscope.execute.worker import Worker
+        from anchorscope.models.loading import load
+
+        job = self._job
+        if job.threads:
+            torch.set_num_threads(job.threads)
+        lm = load(job.model, job.dtype, job.device, job.trust_remote_code)
+        self._worker = Worker(lm)
+        return hello(lm, job)
+
+    def take(self, body: bytes, blobs: Mapping[str, bytes]) -> "Future[Any]":
+        """Unpacks a shard and puts it at the end of the model's line; the future gives its part.
+
+        Tasks have to be taken in the order in which they were sent: a later one may need the blobs of an earlier one.
+        """
+        from anchorscope.execute.wire import unpack
+
+        with self._unpacking:
+            self._blobs.update(blobs)
+            try:
+                shard = unpack(body, self._blobs)
+            except Exception as error:  # told as the task's own failure
+                failed: Future[Any] = Future()
+                failed.set_exception(error)
+                return failed
+            return self._model_thread.submit(self._run, shard)
+
+    def _run(self, shard: Any) -> Any:
+        from anchorscope.progress import Silent
+
+        return self._worker.run(shard, Silent())
+
+    def finish(self, running: "Future[Any]") -> Answer:
+        """Waits for a part and packs it; a failure is an answer too, and the worker goes on."""
+        from anchorscope.engine.batching import MemoryRanOut
+        from anchorscope.execute.wire import pack
+        from anchorscope.models.memory import free_memory, is_out_of_memory
+
+        try:
+            packed = pack(running.result())
+            if packed.blobs:
+                raise ValueError("a part has blobs, and parts travel whole")
+            return Answer(packed.body, hashlib.sha256(packed.body).hexdigest())
+        except UserError as error:
+            return Answer(kind=USER, text=str(error))
+        except Exception as error:
+            ran_out = isinstance(error, MemoryRanOut) or is_out_of_memory(error)
+            answer = Answer(kind=MEMORY if ran_out else ERROR, text=traceback.format_exc())
+            error.__traceback__ = error.__context__ = error.__cause__ = None  # they hold what did not fit
+        if answer.kind == MEMORY:
+            del running
+            self._model_thread.submit(free_memory).result()
+        return answer

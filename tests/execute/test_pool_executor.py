@@ -1,0 +1,194 @@
+"""An executor over a pool: the same bits as in one process, what is stored is not computed again, in any order."""
+
+import hashlib
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from anchorscope.artefacts.shards import ShardStore
+from anchorscope.engine.sequences import CLEAN, SITES, Cut, TokenSequence, Variant
+from anchorscope.errors import Incomplete
+from anchorscope.execute import pool_executor
+from anchorscope.execute.coordinator import Coordinator
+from anchorscope.execute.executor import merge_states
+from anchorscope.execute.pool import Done, Failed, Joined, MemoryRanOut
+from anchorscope.execute.pool_executor import PoolExecutor, task_id
+from anchorscope.execute.wire import pack, unpack
+from anchorscope.execute.worker import Worker
+from anchorscope.plan.passes import OutOfFoldProbes
+from anchorscope.probes.crossfit import ProbeSet
+from anchorscope.progress import Silent
+from made_items import planner_of
+
+N, N_FOLDS = 24, 3
+PREFIX = (7, 8, 9, 10, 11)
+
+
+class InlinePool:
+    """Workers that share one model of this process and answer the last task first."""
+
+    def __init__(self, lm, n_workers=2, fails=None):
+        self.n_workers, self._lm, self._fails = n_workers, lm, fails or {}
+        self._events = [Joined(f"w{number}", {}) for number in range(n_workers)]
+        self._workers = {f"w{number}": (Worker(lm), {}) for number in range(n_workers)}
+        self._tasks, self.n_run, self.sent = [], 0, 0
+
+    def submit(self, worker, task, body, blobs):
+        self._tasks.append((worker, task, body))
+        self._workers[worker][1].update(blobs)
+        self.sent += len(body) + sum(map(len, blobs.values()))
+
+    def wait(self, seconds):
+        if self._events:
+            events, self._events = self._events, []
+            return events
+        name, task, body = self._tasks.pop()
+        self.n_run += 1
+        if self.n_run in self._fails:
+            return [Failed(name, task, self._fails[self.n_run], "it went wrong")]
+        worker, blobs = self._workers[name]
+        part = pack(worker.run(unpack(body, blobs), Silent()), apart=False).body
+        return [Done(name, task, hashlib.sha256(part).hexdigest(), part)]
+
+    def discard(self, worker, reason):
+        raise AssertionError(reason)
+
+
+class Heard(Silent):
+    def __init__(self):
+        self.lines = []
+
+    def start(self, title, total):
+        self.lines.append((title, total))
+
+    def advance(self, units):
+        self.lines.append(units)
+
+    def finish(self):
+        self.lines.append("finish")
+
+
+@pytest.fixture(scope="module")
+def shards(tiny_llama):
+    """One shard per batch of a pass: clean and cut, scored, some states kept."""
+    rng = np.random.default_rng(0)
+    lengths = [len(PREFIX) + int(own) for own in rng.integers(8, 20, N)]
+    sequences = [
+        TokenSequence((*PREFIX, *rng.integers(0, 256, length - 5).tolist()), length - 3, (length - 1, length - 2))
+        for length in lengths
+    ]
+    variants = [CLEAN, Variant({item: Cut((6, 7 + item % 2)) for item in range(N)})]
+    planned = planner_of(tiny_llama, 60).states("clean states", sequences, PREFIX, variants)
+    work = replace(planned, probes=probes(tiny_llama), keep=(((1, 2),), ((0, 0),)), log_probs=True, answer_stats=True)
+    found = [replace(work, batches=(batch,)) for batch in work.batches]
+    assert len(found) > 5
+    return found
+
+
+def probes(lm):
+    def one(seed):
+        generator = torch.Generator().manual_seed(seed)
+        ones = np.ones((2, N_FOLDS, lm.n_layers))
+        weight = torch.randn(2, N_FOLDS, lm.n_layers, lm.d_model, generator=generator)
+        return ProbeSet(weight, torch.randn(2, N_FOLDS, lm.n_layers, generator=generator), ones, ones, ())
+
+    sets = tuple(tuple(one(10 * position + site) for site in range(len(SITES))) for position in range(2))
+    return OutOfFoldProbes(sets, np.arange(N) % N_FOLDS)
+
+
+@pytest.fixture(scope="module")
+def alone(tiny_llama, shards):
+    worker = Worker(tiny_llama)
+    return [pack(worker.run(shard, Silent())).body for shard in shards]
+
+
+def executor_of(lm, store=None, numerics="", **options):
+    pool = InlinePool(lm, **options)
+    made = PoolExecutor(Coordinator(pool, lambda hello: None, 60.0), lambda: store, lambda: numerics)
+    return made, pool
+
+
+def bodies(parts):
+    return [pack(part).body for part in parts]
+
+
+@pytest.mark.parametrize("n_workers", [1, 3])
+def test_parts_come_in_the_order_of_the_shards_with_the_bits_of_one_process(tiny_llama, shards, alone, n_workers):
+    executor, pool = executor_of(tiny_llama, n_workers=n_workers)
+    heard = Heard()
+    parts = list(executor.map(shards, heard))
+    assert bodies(parts) == alone
+    assert pack(merge_states(parts)).body == pack(merge_states([unpack(body, {}) for body in alone])).body
+    assert heard.lines[0] == ("clean states", N)
+    assert heard.lines[-1] == "finish"
+    assert sum(heard.lines[1:-1]) == N
+    status = executor.status()
+    assert (status["done"], status["total"], status["workers"]) == (len(shards), len(shards), n_workers)
+    assert (status["retried"], status["lost"]) == (0, 0)
+    assert status["shards_per_second"] > 0
+    blobs = sum(map(len, pack(shards[0]).blobs.values()))
+    assert pool.sent == sum(len(pack(shard).body) for shard in shards) + n_workers * blobs, "probes go once to each"
+
+
+def test_what_is_stored_is_not_computed_again(tiny_llama, shards, alone, tmp_path):
+    store = ShardStore(tmp_path / "clean-0123456789ab.shards")
+    first, pool = executor_of(tiny_llama, store, fails={4: "memory"})
+    with pytest.raises(MemoryRanOut):
+        list(first.map(shards, Silent()))
+    assert len(store.ids()) == 3
+    (store.folder / f"{store.ids()[0]}.safetensors").write_bytes(b"damaged")
+    store.write(store.ids()[1], b"whole, and yet no part")
+    again, pool = executor_of(tiny_llama, store)
+    heard = Heard()
+    assert bodies(again.map(shards, heard)) == alone
+    assert pool.n_run == len(shards) - 1
+    assert sum(heard.lines[1:-1]) == N
+    assert len(store.ids()) == len(shards)
+    third, pool = executor_of(tiny_llama, store)
+    assert bodies(third.map(shards, Silent())) == alone
+    assert pool.n_run == 0
+
+
+def test_another_class_of_machines_and_another_shard_have_other_names(tiny_llama, shards, tmp_path):
+    store = ShardStore(tmp_path / "clean-0123456789ab.shards")
+    for numerics in ("cpu one thread", "cpu two threads"):
+        executor, pool = executor_of(tiny_llama, store, numerics)
+        list(executor.map(shards[:2], Silent()))
+        assert pool.n_run == 2
+    names = {task_id(pack(shard), "") for shard in shards}
+    assert len(names) == len(shards)
+    other = replace(shards[0], probes=replace(shards[0].probes, sets=shards[0].probes.sets[::-1]))
+    assert pack(other).blobs.keys() == pack(shards[0]).blobs.keys()
+    assert task_id(pack(other), "") not in names
+    assert all(len(name) == 32 for name in names)
+
+
+def test_a_shard_that_comes_twice_is_computed_once(tiny_llama, shards, alone):
+    executor, pool = executor_of(tiny_llama)
+    order = [0, 1, 0, 2, 1]
+    assert bodies(executor.map([shards[place] for place in order], Silent())) == [alone[place] for place in order]
+    assert pool.n_run == 3
+    assert executor.status()["done"] == 5
+
+
+def test_shards_beyond_what_is_held_are_packed_once_more(tiny_llama, shards, alone, monkeypatch):
+    monkeypatch.setattr(pool_executor, "_HELD", 3 * len(pack(shards[0]).body))
+    executor, _ = executor_of(tiny_llama)
+    assert bodies(executor.map(shards, Silent())) == alone
+
+
+def test_no_shards_are_no_parts(tiny_llama):
+    executor, _ = executor_of(tiny_llama)
+    assert list(executor.map([], Silent())) == []
+
+
+def test_a_pass_that_fails_ends_its_bar_and_keeps_what_it_has(tiny_llama, shards, tmp_path):
+    store = ShardStore(tmp_path / "clean-0123456789ab.shards")
+    executor, _ = executor_of(tiny_llama, store, fails={3: "error", 4: "error", 5: "error"}, n_workers=1)
+    heard = Heard()
+    with pytest.raises(Incomplete, match="it went wrong"):
+        list(executor.map(shards, heard))
+    assert heard.lines[-1] == "finish"
+    assert len(store.ids()) == 2
