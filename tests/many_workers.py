@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from anchorscope.execute.executor import Description
-    from anchorscope.execute.worker import Part, Shard
+    from anchorscope.execute.worker import Part, Shard, Worker
     from anchorscope.models.language_model import LanguageModel
     from anchorscope.progress import Progress
 
@@ -28,10 +28,13 @@ class ManyWorkers:
 
     divides = True
 
-    def __init__(self, lm: LanguageModel, order: str = "forwards") -> None:
-        self.lm, self.order = lm, ORDERS[order]
+    def __init__(self, lm: LanguageModel, order: str = "forwards", workers: Sequence[Worker] = ()) -> None:
+        """Shards go to these workers in turn, where some are given."""
+        self.lm, self.order, self.workers = lm, ORDERS[order], workers
         self.shards: list[Shard] = []
-        """All that were run, in the order in which they were given."""
+        """All that were given, in their order."""
+        self.done: list[Shard] = []
+        """All that were run, in the order in which that was done."""
         self.told: list[int] = []
         """Every number of tokens that was lowered to."""
 
@@ -51,7 +54,9 @@ class ManyWorkers:
     def _run(self, shard: Shard, progress: Progress) -> Part:
         from anchorscope.execute.worker import Worker
 
-        part: Part = pickle.loads(pickle.dumps(Worker(self.lm).run(pickle.loads(pickle.dumps(shard)), progress)))
+        worker = self.workers[len(self.done) % len(self.workers)] if self.workers else Worker(self.lm)
+        self.done.append(shard)
+        part: Part = pickle.loads(pickle.dumps(worker.run(pickle.loads(pickle.dumps(shard)), progress)))
         return part
 
     def close(self) -> None:
