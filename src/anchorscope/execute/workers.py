@@ -7,8 +7,6 @@ import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from pydantic import TypeAdapter
-
 from anchorscope.errors import UserError
 from anchorscope.execute.choose import Choice
 from anchorscope.execute.coordinator import Coordinator
@@ -30,8 +28,6 @@ from anchorscope.models.language_model import ModelIdentity
 from anchorscope.models.sources import ModelFiles
 from anchorscope.plan.passes import Planner
 from anchorscope.progress import Progress
-
-_IDENTITY, _PLANNER = TypeAdapter(ModelIdentity), TypeAdapter(Planner)
 
 
 class Admission:
@@ -138,10 +134,12 @@ class RunExecutor:
 
     def describe(self) -> Description:
         """The model that shards run on."""
+        from pydantic import TypeAdapter  # only here: workers need few libraries
+
         hello = self._group.described()
         told = hello["description"]
         return Description(
-            _IDENTITY.validate_python(told["identity"]), _PLANNER.validate_python(told["planner"]),
+            TypeAdapter(ModelIdentity).validate_python(told["identity"]), TypeAdapter(Planner).validate_python(told["planner"]),
             NumericsClass.of(hello),
         )  # fmt: skip
 
