@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from anchorscope.execute.executor import Description
-    from anchorscope.execute.worker import Part, Shard
+    from anchorscope.execute.worker import Part, Shard, Worker
     from anchorscope.models.language_model import LanguageModel
     from anchorscope.progress import Progress
 
@@ -28,10 +28,13 @@ class ManyWorkers:
 
     divides = True
 
-    def __init__(self, lm: LanguageModel, order: str = "forwards") -> None:
-        self.lm, self.order = lm, ORDERS[order]
+    def __init__(self, lm: LanguageModel, order: str = "forwards", workers: Sequence[Worker] = ()) -> None:
+        """Shards go to these workers in turn, where some are given."""
+        self.lm, self.order, self.workers = lm, ORDERS[order], workers
         self.shards: list[Shard] = []
-        """All that were run, in the order in which they were given."""
+        """All that were given, in their order."""
+        self.done: list[Shard] = []
+        """All that were run, in the order in which that was done."""
         self.told: list[int] = []
         """Every number of tokens that was lowered to."""
 
@@ -51,34 +54,13 @@ class ManyWorkers:
     def _run(self, shard: Shard, progress: Progress) -> Part:
         from anchorscope.execute.worker import Worker
 
-        part: Part = pickle.loads(pickle.dumps(Worker(self.lm).run(pickle.loads(pickle.dumps(shard)), progress)))
+        worker = self.workers[len(self.done) % len(self.workers)] if self.workers else Worker(self.lm)
+        self.done.append(shard)
+        part: Part = pickle.loads(pickle.dumps(worker.run(pickle.loads(pickle.dumps(shard)), progress)))
         return part
 
     def close(self) -> None:
         """Nothing is held."""
-
-
-class OneRunsOut(ManyWorkers):
-    """The memory of one shard's worker ends inside its pass, once; everything after that fits."""
-
-    def __init__(self, lm: LanguageModel, shard: int, n_prefix: int) -> None:
-        from anchorscope.models.wrapping import wrap
-
-        super().__init__(wrap(copy.deepcopy(lm.model), lm.tokenizer, lm.name))
-        self.failing, self.n_prefix, self.begun, self.raised = shard, n_prefix, 0, 0
-        self.lm.embedding.register_forward_pre_hook(self._check)
-
-    def _run(self, shard: Shard, progress: Progress) -> Part:
-        self.begun += 1
-        return super()._run(shard, progress)
-
-    def _check(self, module: Any, given: tuple[Any, ...]) -> None:
-        import torch
-
-        # Keys and values of the prefix are computed outside of any batch.
-        if self.begun == self.failing + 1 and not self.raised and given[0].numel() > self.n_prefix:
-            self.raised += 1
-            raise torch.OutOfMemoryError
 
 
 def with_little_memory(lm: LanguageModel, tokens: int) -> tuple[LanguageModel, list[int]]:

@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-sys.path[:0] = [str(Path(__file__).parent.parent), str(Path(__file__).parent)]  # pytest's import mode does not
+sys.path.insert(0, str(Path(__file__).parent))  # pytest's import mode does not
+sys.path.insert(0, str(Path(__file__).parent.parent))
 
 from pass_cases import build_sensitive
 

@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from transformers import AutoConfig, AutoModelForCausalLM
 
 from anchorscope.answers.endings import LINE
 from anchorscope.engine.sampling import Sampling
@@ -21,6 +20,7 @@ from anchorscope.plan.passes import AttentionPass, OutOfFoldProbes, StatesPass
 from anchorscope.plan.saliency_pass import SaliencyPass, plan_saliency
 from anchorscope.probes.crossfit import ProbeSet
 from anchorscope.progress import Progress, Silent
+from conftest import byte_tokenizer, tiny_model
 from made_items import planner_of
 
 N, N_FOLDS = 24, 3
@@ -31,15 +31,7 @@ FIRST = len(PREFIX)
 def build_sensitive() -> LanguageModel:
     """A tiny model with a wide feed-forward part: so many numbers are summed in another order where few rows run
     together. Narrower models give the same bits however they are batched, and would show nothing."""
-    from conftest import SIZES, byte_tokenizer
-
-    torch.manual_seed(0)
-    model = AutoModelForCausalLM.from_config(AutoConfig.for_model("llama", **{**SIZES, "intermediate_size": 1536}))
-    with torch.no_grad():
-        for parameter in model.parameters():
-            if parameter.dim() > 1:
-                parameter.mul_(6)
-    return wrap(model.eval(), byte_tokenizer(), name="tiny sensitive")
+    return wrap(tiny_model("llama", intermediate_size=1536), byte_tokenizer(), name="tiny sensitive")
 
 
 def short_sequences(n: int = N) -> list[TokenSequence]:
@@ -104,7 +96,7 @@ def _patches(lm: LanguageModel, tokens: int) -> StatesPass:
 
     variants = [CLEAN, patched(2, 7), patched(0, 10)]
     work = planner_of(lm, tokens).states("patches", short_sequences(), PREFIX, variants)
-    return replace(work, keep=(((0, 2), (1, 0)),) * 3, answer_stats=True)
+    return replace(work, keep=(((0, 2), (1, 0)),) * 3, log_probs=True)
 
 
 def _random_weights(lm: LanguageModel, tokens: int) -> StatesPass:
@@ -143,7 +135,7 @@ def _saliency(lm: LanguageModel, tokens: int) -> SaliencyPass:
 CASES = {
     "states": Case(_states, run_states, 100),
     "answer statistics": Case(_answer_stats, run_states, 100),
-    "patches": Case(_patches, run_states, 150),
+    "patches": Case(_patches, run_states, 70),
     "random weights": Case(_random_weights, run_states, 40),
     "few layers": Case(_few_layers, run_states, 40),
     "attention": Case(_attention, run_attention, 40),

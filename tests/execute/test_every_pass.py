@@ -4,11 +4,13 @@ its items are divided otherwise than in planned batches."""
 from dataclasses import replace
 
 import pytest
-from pass_cases import CASES, FIRST, Case, N, bits, with_batches
+from pass_cases import CASES, FIRST, PREFIX, Case, N, bits, short_sequences, with_batches
 
+from anchorscope.answers.endings import LIST
 from anchorscope.execute.executor import LocalExecutor
-from anchorscope.execute.run_passes import run_states
+from anchorscope.execute.run_passes import key_word_writer, run_states
 from anchorscope.models.language_model import LanguageModel
+from anchorscope.plan.decoding import DecodePass
 from anchorscope.plan.passes import StatesPass
 from anchorscope.progress import Silent
 from many_workers import ORDERS, ManyWorkers
@@ -46,6 +48,18 @@ def test_items_that_run_one_by_one_give_other_bits(sensitive: LanguageModel, cas
     local = LocalExecutor(lambda: sensitive)
     assert case.bits(local, alone) != case.bits(local, work)
     assert len(alone.shards()) == work.n_items == N
+
+
+def test_key_words_that_the_model_names_are_the_same_whoever_runs_the_shards(sensitive: LanguageModel) -> None:
+    prompts = [one.ids for one in short_sequences()]
+    many = ManyWorkers(sensitive)
+    found, wanted = (
+        key_word_writer(executor, 60, Silent())(prompts, PREFIX, 6)
+        for executor in (many, LocalExecutor(lambda: sensitive))
+    )
+    assert bits(list(found)) == bits(list(wanted))
+    assert len(many.shards) > 2
+    assert {shard.ending for shard in many.shards if isinstance(shard, DecodePass)} == {LIST}
 
 
 def test_a_donor_of_another_batch_gives_its_states(sensitive: LanguageModel) -> None:

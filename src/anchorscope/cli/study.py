@@ -1,6 +1,5 @@
 """`anchorscope study`: models × datasets × prompts × seeds as one job; how far it is; the page that compares all."""
 
-import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -122,8 +121,8 @@ def _opened(study: Path | None, out: str | None) -> "tuple[Study, Path, Path]":
     if study is not None and study.is_dir() and out is None:
         study, out = None, str(study)
     if out is None:
-        what = "Name the study's file and its folder" if study is None else f"Study {str(study)!r} needs a folder"
-        raise UserError(f"{what}: anchorscope study run {shlex.quote(str(study or 'STUDY.toml'))} --out DIR")
+        what = "No study is named" if study is None else f"{str(study)!r} is not the folder of a study"
+        raise UserError(f"{what}; name its file and its folder: {study or 'STUDY.toml'} --out DIR")
     folder = named_folder(out)
     if study is None:
         return study_in(folder), folder / FILE, folder

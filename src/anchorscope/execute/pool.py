@@ -9,13 +9,10 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from anchorscope.engine.batching import MemoryRanOut as MemoryRanOut
+from anchorscope.execute.worker_job import ERROR as ERROR
+from anchorscope.execute.worker_job import MEMORY as MEMORY
+from anchorscope.execute.worker_job import USER as USER
 
-MEMORY = "memory"
-"""Kind of failure: memory ran out."""
-USER = "user"
-"""Kind of failure: a mistake of the user; the text is its one line."""
-ERROR = "error"
-"""Kind of failure: anything else; the text is the traceback."""
 REPLACEMENTS = 3
 """New workers that a pool starts in place of lost ones, per worker that was asked for."""
 

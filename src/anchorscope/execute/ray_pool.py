@@ -1,17 +1,12 @@
 """Workers on a Ray cluster, or on a local Ray that is started for the run.
 
-Ray places the workers; what becomes of shards is decided by the coordinator alone. So Ray's own retries and restarts are
-off: with them a lost machine can leave a shard waiting for ever. Token authentication is on unless RAY_AUTH_MODE says
-otherwise, a local Ray listens on loopback only and has no dashboard, and no usage is reported. Ray itself trusts every
-machine that has the token: whoever has it can run code on all of them, and a worker could make Ray unpickle what it
-likes on the coordinator's machine. The package and the model have to be on every machine, under the same names.
+Ray places the workers; what becomes of shards is decided by the coordinator alone. So Ray's own retries and restarts
+are off: with them a lost machine can leave a shard waiting for ever. The package and the model have to be on every
+machine, under the same names. Workers that own several GPUs were run with layers in several places on a CPU only,
+never with several GPUs.
 """
 
 import json
-import logging
-import os
-import secrets
-import socket
 import threading
 import time
 from collections.abc import Mapping
@@ -21,20 +16,13 @@ from typing import Any
 
 from anchorscope.errors import UserError
 from anchorscope.execute.pool import REPLACEMENTS, USER, Done, Event, Failed, Joined, Lost
+from anchorscope.execute.ray_cluster import import_ray, join, short
 from anchorscope.execute.ray_worker import RayWorker
 from anchorscope.execute.worker_job import WorkerJob, share_job, thread_settings
 
 _CALLS = 16  # of one worker at a time: more than tasks are ever in its line
-_PROBE = 5.0  # seconds within which a cluster's port has to answer
 _FETCH = 60.0  # seconds within which an answer that is ready has to be here
-_GREETING = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + b"\0\0\0\4\0\0\0\0\0"  # as HTTP/2 begins, which Ray speaks
-_SETTINGS = 4  # the kind of frame that answers it
-_SETTINGS_OF_RAY = {
-    "RAY_USAGE_STATS_ENABLED": "0",
-    "RAY_AUTH_MODE": "token",
-    "RAY_NUM_REDIS_GET_RETRIES": "4",  # a wrong token is told after seconds
-    "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",  # or Ray warns of a change to come
-}
+_KILL = 5.0  # seconds that a cluster is given to take note that its workers end
 
 
 @dataclass
@@ -53,17 +41,22 @@ class RayPool:
     def __init__(
         self,
         address: str | None,
-        n_workers: int,
+        n_workers: int | None,
         devices_per_worker: int = 1,
+        cpus_per_worker: int = 0,
         replacements: int = REPLACEMENTS,
         worker_class: type[RayWorker] = RayWorker,
     ) -> None:
-        """`address` is HOST:PORT of a cluster's head, `auto` for one that runs on this machine, or None to start one."""
-        if n_workers < 1:
+        """`address` is HOST:PORT of a cluster's head, `auto` for one that runs on this machine, or None to start one.
+
+        Without a number of workers, there are as many as the cluster has room for when the pool is started. A worker
+        reserves as many cores as it has threads, where nothing else is said.
+        """
+        if n_workers is not None and n_workers < 1:
             raise UserError(f"Workers: {n_workers}; allowed: 1 or more.")
-        self.n_workers = n_workers
+        self.n_workers = n_workers or 0
         self._address, self._devices_per_worker, self._class = address, devices_per_worker, worker_class
-        self._left = replacements * n_workers
+        self._cpus_per_worker, self._replacements, self._left = cpus_per_worker, replacements, 0
         self._live: dict[str, _Actor] = {}
         self._named, self._ours = 0, False
         self._job = WorkerJob("")
@@ -73,31 +66,41 @@ class RayPool:
         self._job = share_job(WorkerJob.of(job), self._devices_per_worker)
         if self._job.device != "cpu":
             self._job = replace(self._job, threads=0)
-        ray = _import_ray(self._address)
-        if not ray.is_initialized():
-            self._ours = True
-            _join(ray, self._address, self.n_workers * self._cpus)
-        if self._address is None:
-            self._refuse_too_few_gpus(ray)
+        ray = import_ray(self._address)
+        self._ours = join(ray, self._address, self.n_workers * self._cpus or None)
+        self._count(ray)
         for _ in range(self.n_workers):
             self._begin()
 
     @property
     def _cpus(self) -> int:
-        return max(1, self._job.threads)
+        return max(1, self._cpus_per_worker or self._job.threads)
 
     @property
     def _gpus(self) -> int:
         return 0 if self._job.device == "cpu" else self._devices_per_worker
 
-    def _refuse_too_few_gpus(self, ray: Any) -> None:
-        here, needed = int(ray.cluster_resources().get("GPU", 0)), self.n_workers * self._gpus
-        if needed > here:
-            self.close()
-            raise UserError(
-                f"{self.n_workers} workers need {needed} GPUs, and this machine has {here}; ask for fewer workers, or "
-                f"give the address of a cluster."
-            )
+    def _count(self, ray: Any) -> None:
+        """How many workers there are to be; refused where this machine can never have the GPUs for them."""
+        here = ray.cluster_resources()
+        room = int(here.get("CPU", 0)) // self._cpus
+        if self._gpus:
+            room = min(room, int(here.get("GPU", 0)) // self._gpus)
+        if not self.n_workers or (self._address is None and self._gpus and self.n_workers > room):
+            if not room:
+                self.close()
+                raise UserError(
+                    f"A worker needs {self._cpus} cores and {self._gpus} GPUs, and Ray has {int(here.get('CPU', 0))} "
+                    f"cores and {int(here.get('GPU', 0))} GPUs in all; choose another --device or fewer --threads."
+                )
+            if self.n_workers:
+                self.close()
+                raise UserError(
+                    f"{self.n_workers} workers with {self._gpus} GPUs each were asked for, and this machine has room "
+                    f"for {room}; ask for fewer workers, or give the address of a cluster."
+                )
+            self.n_workers = room
+        self._left = self._replacements * self.n_workers
 
     def _begin(self) -> None:
         import ray
@@ -132,17 +135,13 @@ class RayPool:
         ready, waiting = ray.wait(list(calls), num_returns=1, timeout=seconds)
         if ready and waiting:
             ready += ray.wait(waiting, num_returns=len(waiting), timeout=0)[0]
-        events: list[Event] = []
-        for reference in ready:
-            if (actor := self._live.get(calls[reference])) is not None:
-                events.append(self._event(calls[reference], actor, reference))
-        return events
+        return [self._event(calls[reference], reference) for reference in ready if calls[reference] in self._live]
 
-    def _event(self, worker: str, actor: _Actor, reference: Any) -> Event:
+    def _event(self, worker: str, reference: Any) -> Event:
         """What a call that is over gave; any failure of Ray's means that the worker is lost."""
         import ray
 
-        task, found = actor.calls.pop(reference)
+        task, found = self._live[worker].calls.pop(reference)
         try:
             told = json.loads(_bytes(ray.get(reference, timeout=_FETCH)))
             if not task:
@@ -153,7 +152,7 @@ class RayPool:
                 return Failed(worker, task, str(told["failure"]), str(told["text"]))
             return Done(worker, task, str(told["sha256"]), _bytes(ray.get(found, timeout=_FETCH)))
         except ray.exceptions.RayError as error:
-            return self._lose(worker, f"{type(error).__name__}: {_short(error)}")
+            return self._lose(worker, f"{type(error).__name__}: {short(error)}")
         except (ValueError, KeyError, TypeError) as error:
             return self._lose(worker, f"it sent what is no answer ({error})")
 
@@ -179,7 +178,7 @@ class RayPool:
         self._left = 0
         living, self._live = list(self._live.values()), {}
         killing = _kill(living)
-        killing.join(_PROBE)
+        killing.join(_KILL)
         if self._ours:
             self._ours = False
             ray.shutdown()
@@ -199,68 +198,7 @@ def _kill(actors: list[_Actor]) -> threading.Thread:
     return thread
 
 
-def _import_ray(address: str | None) -> Any:
-    """Ray, with its settings made before it is imported, as it reads them then."""
-    for name, value in _SETTINGS_OF_RAY.items():
-        os.environ.setdefault(name, value)
-    if address is None:
-        os.environ.setdefault("RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER", "0")  # Ray's switch for loopback, on every system
-        if not {"RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH"} & set(os.environ):
-            os.environ["RAY_AUTH_TOKEN"] = secrets.token_hex(32)  # for this run only
-    try:
-        import ray
-    except ImportError as error:
-        raise UserError(
-            "Ray is not installed, and this executor runs on it; install it with: pip install 'anchorscope[ray]'"
-        ) from error
-    return ray
-
-
-def _join(ray: Any, address: str | None, cpus: int) -> None:
-    """Starts a local Ray, or joins a cluster; UserError within seconds where there is none."""
-    quiet = {"log_to_driver": False, "logging_level": logging.ERROR}
-    if address is None:
-        place, given = "A local Ray cannot be started", {"num_cpus": cpus, "include_dashboard": False}
-    else:
-        place, given = f"The Ray cluster at {address!r} cannot be joined", {"address": address}
-        if address != "auto":
-            _refuse_silent_port(address)
-    try:
-        ray.init(**given, **quiet)
-    except Exception as error:  # whatever Ray makes of a wrong token, another version, a port of something else
-        raise UserError(
-            f"{place} ({_short(error)}); is the head running, does it have this version of Ray and of Python, and is "
-            f"its token in RAY_AUTH_TOKEN or RAY_AUTH_TOKEN_PATH?"
-        ) from error
-
-
-def _refuse_silent_port(address: str) -> None:
-    """UserError where nothing at the address speaks as Ray does: Ray itself would try for minutes."""
-    host, _, port = address.rpartition(":")
-    if not host or not port.isdigit() or not 0 < int(port) < 65536 or "/" in address:
-        raise UserError(f"Ray address {address!r}; allowed: HOST:PORT of the cluster's head, as in 10.0.0.1:6379, auto.")
-    try:
-        with socket.create_connection((host.strip("[]"), int(port)), _PROBE) as connection:
-            connection.settimeout(_PROBE)
-            connection.sendall(_GREETING)
-            reply = connection.recv(9)
-        reason = "" if len(reply) > 3 and reply[3] == _SETTINGS else "what answers there is not Ray"
-    except OSError as error:
-        reason = str(error)
-    if reason:
-        raise UserError(
-            f"There is no Ray cluster at {address!r} ({reason}); start one with: ray start --head, or leave the address "
-            f"out for a local one."
-        )
-
-
 def _bytes(value: Any) -> bytes:
     if type(value) is not bytes:
         raise TypeError(f"{type(value).__name__} in place of bytes")
     return value
-
-
-def _short(error: BaseException) -> str:
-    """The first lines of what Ray says, in one."""
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    return " ".join(lines)[:400] or type(error).__name__

@@ -9,9 +9,8 @@ import threading
 import traceback
 
 from anchorscope.errors import UserError
-from anchorscope.execute.pool import ERROR, USER
 from anchorscope.execute.warm_worker import WarmWorker
-from anchorscope.execute.worker_job import WorkerJob
+from anchorscope.execute.worker_job import ERROR, USER, WorkerJob
 
 
 class RayWorker:

@@ -163,11 +163,14 @@ def _run(executor: Executor, work: Any, progress: Progress, kind: type[P]) -> li
     """Every shard of a pass with its part; all of them again, planned smaller, where memory ran out."""
     while True:
         shards: Sequence[Shard] = work.shards() if executor.divides else [work]
+        executor.counted(len(work.batches), 0)
         try:
             parts = list(executor.map(shards, progress))
         except MemoryRanOut:
+            executor.counted(-len(work.batches), 0)
             work = _halved(executor, work)
             continue
+        executor.counted(0, len(work.batches))
         for part in parts:
             assert isinstance(part, kind), f"a worker gave {type(part).__name__} where {kind.__name__} was due"
         return list(zip(shards, cast(list[P], parts), strict=True))

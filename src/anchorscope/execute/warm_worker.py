@@ -13,8 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from anchorscope.errors import UserError
-from anchorscope.execute.pool import ERROR, MEMORY, USER
-from anchorscope.execute.worker_job import WorkerJob
+from anchorscope.execute.worker_job import ERROR, MEMORY, USER, WorkerJob
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,12 @@ from typing import Any
 
 from anchorscope.errors import UserError
 
+MEMORY = "memory"
+"""Kind of failure: memory ran out."""
+USER = "user"
+"""Kind of failure: a mistake of the user; the text is its one line."""
+ERROR = "error"
+"""Kind of failure: anything else; the text is the traceback."""
 _THREAD_SETTINGS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 _DEVICES = ("cpu", "cuda", "balanced")
 

@@ -17,9 +17,8 @@ from typing import Any
 
 from anchorscope.errors import UserError
 from anchorscope.execute.frames import Closed, Frames
-from anchorscope.execute.pool import ERROR, USER
 from anchorscope.execute.warm_worker import WarmWorker
-from anchorscope.execute.worker_job import WorkerJob, thread_settings
+from anchorscope.execute.worker_job import ERROR, USER, WorkerJob, thread_settings
 
 _LOOK_AT_PARENT = 2.0  # seconds between two looks
 _PACKING = 2  # parts that are packed and sent at a time

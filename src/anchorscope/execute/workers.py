@@ -128,6 +128,10 @@ class RunExecutor:
         """Memory ran out: from now on so many tokens run together."""
         self._lowered(tokens)
 
+    def counted(self, planned: int, done: int) -> None:
+        """So many more batches are planned, and done."""
+        self._folder.count_shards(planned, done)
+
     def describe(self) -> Description:
         """The model that shards run on."""
         from pydantic import TypeAdapter  # only here: workers need few libraries
@@ -166,7 +170,8 @@ def make_pool(choice: Choice, job: WorkerJob) -> Pool:
 
         if choice.address is not None and choice.workers is None:
             raise UserError("How many workers of the cluster may be used is not said; add --workers N.")
-        return RayPool(choice.address, choice.workers or _as_many_as_fit(choice, job), choice.devices_per_worker, job.threads)
+        number = choice.workers or _as_many_as_fit(choice, job)
+        return RayPool(choice.address, number, choice.devices_per_worker, job.threads)
     return ProcessPool(choice.workers or _as_many_as_fit(choice, job), choice.devices_per_worker)
 
 

@@ -118,7 +118,7 @@ class Job:
         if self.workers is not None:
             begun = self._record_step.value.numerics if self._record_step.is_kept else None
             return self.workers.for_run(self.folder, self._lowered, begun)
-        return LocalExecutor(lambda: self.lm, self._lowered)
+        return LocalExecutor(lambda: self.lm, self._lowered, self.folder.count_shards)
 
     def _lowered(self, tokens: int) -> None:
         self.folder.remember("batch_tokens", min(tokens, self.batch_tokens[1]))

@@ -14,6 +14,7 @@ and one seed on all the datasets: it loads the model once. Runs stand in order o
 the other is needed. A run is named after its model, and after prompt and seed where the study lists them.
 """
 
+import math
 import os
 import re
 from collections.abc import Mapping, Sequence
@@ -62,7 +63,7 @@ class Study:
     name: str
     runs: tuple[StudyRun, ...]
     written: Mapping[str, Any]
-    """What its file says."""
+    """What its file says, with models and datasets that are files here written out."""
 
     @property
     def models(self) -> tuple[str, ...]:
@@ -70,13 +71,8 @@ class Study:
         return tuple(dict.fromkeys(run.model for run in self.runs))
 
     def to_toml(self) -> str:
-        """Its file, with models and datasets that are files here written out, so that it works from every folder."""
-        models = []
-        for one in self.written["models"]:
-            table = {"model": one} if isinstance(one, str) else dict(one)
-            here = {"name": table.get("name") or _slug(table["model"]), "model": written_out(table["model"])}
-            models.append(table | here | _own_datasets(table))
-        return tomli_w.dumps({**self.written, "name": self.name, "models": models, **_own_datasets(self.written)})
+        """Its file, which works from every folder."""
+        return tomli_w.dumps(self.written)
 
 
 def read_study(path: Path) -> Study:
@@ -108,15 +104,15 @@ def make_study(found: Mapping[str, Any], name: str) -> Study:
     name = found.get("name", name)
     if not isinstance(name, str) or not name.strip() or not is_plain_text(name):
         raise UserError(f"The study's 'name' is {shortened(name)}; it must be a few words.")
-    datasets = _listed(found, "datasets", str)
-    runs = tuple(
-        run
-        for model in _models(_listed(found, "models", (str, dict)))
-        for run in _runs_of(model, {"datasets": datasets, **defaults}, found)
-    )
-    if len(runs) > MOST_RUNS:
-        raise UserError(f"The study has {len(runs):,} runs; {MOST_RUNS:,} at most. Make several studies of it.")
-    return Study(name, runs, dict(found))
+    datasets, models = _listed(found, "datasets", str), _models(_listed(found, "models", (str, dict)))
+    listed = {key: _listed(found, key, int if key == "seeds" else str, needed=False) for key in _AXES}
+    n_runs = len(models) * math.prod(max(1, len(one)) for one in listed.values())
+    if n_runs > MOST_RUNS:
+        raise UserError(f"The study has {n_runs:,} runs; {MOST_RUNS:,} at most. Make several studies of it.")
+    runs = tuple(run for one in models.items() for run in _runs_of(one, {"datasets": datasets, **defaults}, listed))
+    tables = [{"name": own, **options, "model": written_out(options["model"]), **_own_datasets(options)}
+              for own, options in models.items()]  # fmt: skip
+    return Study(name, runs, {**found, "name": name, "models": tables, **_own_datasets(found)})
 
 
 def _listed(found: Mapping[str, Any], key: str, kind: type | tuple[type, ...], needed: bool = True) -> list[Any]:
@@ -127,6 +123,8 @@ def _listed(found: Mapping[str, Any], key: str, kind: type | tuple[type, ...], n
     if not isinstance(values, list) or not values:
         what = "has no" if values is None else f"says {shortened(values)} for"
         raise UserError(f"The study {what} {key!r}; it must be a list with at least one entry, {key} = [...].")
+    if len(values) > MOST_RUNS:
+        raise UserError(f"The study lists {len(values):,} {key}; {MOST_RUNS:,} at most. Make several studies of it.")
     for value in values:
         if not isinstance(value, kind) or isinstance(value, bool):
             raise UserError(f"The study has {shortened(value)} among its {key}; {_ENTRIES[key]}.")
@@ -144,7 +142,7 @@ _ENTRIES = {
 }
 
 
-def _models(entries: Sequence[Any]) -> list[tuple[str, dict[str, Any]]]:
+def _models(entries: Sequence[Any]) -> dict[str, dict[str, Any]]:
     """Name and options of every model; no two have the same name."""
     found: dict[str, dict[str, Any]] = {}
     for entry in entries:
@@ -167,25 +165,24 @@ def _models(entries: Sequence[Any]) -> list[tuple[str, dict[str, Any]]]:
                 f"{shortened(model)}. Give one a name of its own: {{name = \"…\", model = {shortened(model)}}}."
             )
         found[name] = options
-    return list(found.items())
+    return found
 
 
 def _runs_of(
-    model: tuple[str, dict[str, Any]], defaults: Mapping[str, Any], found: Mapping[str, Any]
+    model: tuple[str, dict[str, Any]], defaults: Mapping[str, Any], listed: Mapping[str, list[Any]]
 ) -> list[StudyRun]:  # fmt: skip
     """Every prompt and seed of one model; one that its own table sets is the only one."""
     name, own = model
     axes: dict[str, list[Any]] = {}
     for key, option in _AXES.items():
-        listed = _listed(found, key, int if key == "seeds" else str, needed=False)
-        if listed and option in defaults:
+        if listed[key] and option in defaults:
             raise UserError(f"The study has both {key} = [...] and {option!r} under [defaults]; leave one of them out.")
-        axes[option] = [own[option]] if option in own else listed or [defaults.get(option)]
+        axes[option] = [own[option]] if option in own else listed[key] or [defaults.get(option)]
     runs = []
     for prompt in axes["prompt"]:
         for seed in axes["seed"]:
             chosen = {key: value for key, value in (("prompt", prompt), ("seed", seed)) if value is not None}
-            parts = [f"-{prompt}" if "prompts" in found else "", f"-seed{seed}" if "seeds" in found else ""]
+            parts = [f"-{prompt}" if listed["prompts"] else "", f"-seed{seed}" if listed["seeds"] else ""]
             try:
                 recipe = make_recipe({**defaults, **own, **chosen})
             except UserError as error:

@@ -18,10 +18,11 @@ from pathlib import Path
 from typing import Any
 
 from anchorscope.artefacts.finished import read_manifest
-from anchorscope.artefacts.index import Index, index_in, is_run, read_index
+from anchorscope.artefacts.index import WORK, Index, index_in, is_run, read_index
 from anchorscope.artefacts.kinds import STUDY_MARKER
 from anchorscope.artefacts.locks import is_locked
 from anchorscope.artefacts.run_folder import MANIFEST
+from anchorscope.artefacts.shards import stores_below
 from anchorscope.errors import UserError
 from anchorscope.recipe import Recipe, make_recipe, read_recipe
 from anchorscope.study.grid import Study, StudyRun
@@ -104,7 +105,7 @@ def run_state(folder: StudyFolder, run: StudyRun) -> RunState:
         state, error = RUNNING, None
     elif state != DONE and failed is not None and failed["key"] == run.key:
         state, error = FAILED, failed["line"]
-    done, planned = _shards(index)
+    done, planned = _shards(index, place)
     return RunState(
         run.name, state, done, planned, len(index.steps) if index else 0, run.model, run.recipe.prompt,
         run.recipe.seed, run.recipe.datasets, str(place), error,
@@ -127,11 +128,14 @@ def _index(place: Path) -> Index | None:
         return Index()
 
 
-def _shards(index: Index | None) -> tuple[int, int | None]:
+def _shards(index: Index | None, place: Path) -> tuple[int, int | None]:
+    """Those of every step that was planned; in the step under way, those that are in its store count as done."""
     told = index.notes.get(SHARDS) if index is not None else None
     if not isinstance(told, Mapping) or not all(isinstance(told.get(key), int) for key in ("done", "planned")):
         return 0, None
-    return told["done"], told["planned"]
+    stored = {store.folder.relative_to(place / WORK).as_posix(): len(store.ids()) for store in stores_below(place / WORK)}
+    done = sum(max(counts[1], min(counts[0], stored.get(step, 0))) for step, counts in told.get("steps", {}).items())
+    return max(done, told["done"]), told["planned"]
 
 
 def _not_as_asked(place: Path, asked: Recipe) -> str | None:

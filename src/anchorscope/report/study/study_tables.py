@@ -72,8 +72,8 @@ def answers_table(studied: Studied) -> Table:
         marks = " ".join(tile.mark for tile in card.tiles) if (card := runs[0].card) is not None else NOTHING
         used = sum(row.get("used") or 0 for row in findings_of(runs[0]).counts.to_dicts())
         shares, probe, flips = (_over(studied, runs, one) for one in (share, auc, q_anchored))
-        rows.append((studied.title(model), marks, _shown(shares, _percent), _shown(probe, _two), _shown(flips, _percent), count(used),
-                     str(len(runs))))  # fmt: skip
+        rows.append((studied.title(model), marks, _shown(shares, _percent), _shown(probe, _two),
+                     _shown(flips, _percent), count(used), str(len(runs))))  # fmt: skip
     head = ("model", "card", "Λ, the question share", "AUC of the probe", "Q-Anchored of all", "items", "runs")
     return Table(head, tuple(rows), 2)
 

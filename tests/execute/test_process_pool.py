@@ -1,0 +1,74 @@
+"""Worker processes that cannot begin: told in one line, tried again only where that may help, and never waited for."""
+
+import time
+
+import pytest
+
+from anchorscope.errors import UserError
+from anchorscope.execute.pool import Lost
+from anchorscope.execute.process_pool import ProcessPool
+
+DEAD = ("-c", "import sys; print('no ' * 3 + 'luck', file=sys.stderr); sys.exit(9)")
+
+
+def all_events(pool, number, seconds=60.0):
+    until, found = time.monotonic() + seconds, []
+    while len(found) < number and time.monotonic() < until:
+        found += pool.wait(until - time.monotonic())
+    return found
+
+
+def test_a_model_that_is_not_there_is_told_once(tmp_path):
+    pool = ProcessPool(1)
+    try:
+        pool.start({"model": str(tmp_path / "nowhere"), "threads": 1})
+        (lost,) = all_events(pool, 1)
+        assert isinstance(lost, Lost)
+        assert lost.reason.startswith("Model folder")
+        assert "does not exist" in lost.reason
+        assert pool.wait(0.2) == [], "another worker would find no model either"
+    finally:
+        pool.close()
+
+
+def test_a_process_that_dies_is_replaced_so_often():
+    pool = ProcessPool(2, replacements=1, entry=DEAD)
+    try:
+        pool.start({"model": "some"})
+        lost = all_events(pool, 4)
+        assert sorted(one.worker for one in lost) == ["w1", "w2", "w3", "w4"]
+        assert all("exit code 9" in one.reason and "no no no luck" in one.reason for one in lost)
+        assert pool.wait(0.2) == []
+    finally:
+        pool.close()
+
+
+def test_what_is_sent_to_a_worker_that_is_gone_is_dropped():
+    pool = ProcessPool(1, replacements=0, entry=DEAD)
+    try:
+        pool.start({"model": "some"})
+        pool.submit("w1", "task", b"x" * 10_000_000, {})
+        (lost,) = all_events(pool, 1)
+        pool.submit("w1", "task", b"", {})
+        pool.discard("w1", "again")
+        assert lost.worker == "w1"
+        assert pool.wait(0.1) == []
+    finally:
+        pool.close()
+
+
+def test_a_process_that_does_not_listen_holds_nobody_up():
+    pool = ProcessPool(1, entry=("-c", "import time; time.sleep(600)"))
+    try:
+        pool.start({"model": "some"})
+        pool.submit("w1", "task", b"x" * 10_000_000, {})
+        assert pool.wait(0.1) == []
+        pool.discard("w1", "too slow")
+        assert pool.wait(0.1) == []
+    finally:
+        pool.close()
+
+
+def test_no_workers_at_all():
+    with pytest.raises(UserError, match="allowed: 1 or more"):
+        ProcessPool(0)

@@ -1,0 +1,175 @@
+"""Faults of worker processes: every one ends with the same bits as on one machine, or in one line and nothing lost."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from crew import LEASE, PATIENCE, Crew, Shards, alive, faults_at
+
+from anchorscope.errors import Incomplete, UserError
+from anchorscope.execute.coordinator import Disagreement
+from anchorscope.execute.pool import MemoryRanOut
+from anchorscope.execute.process_pool import ProcessPool
+
+ENTRY = ("-P", str(Path(__file__).with_name("faulty.py")))
+
+
+@pytest.fixture(scope="module")
+def shards(save_tiny: Callable[[str], Path]) -> Shards:
+    return Shards.of(save_tiny("llama"))
+
+
+@pytest.fixture(scope="module")
+def shared_crew(shards: Shards, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Crew]:
+    folder = tmp_path_factory.mktemp("faults")
+    with faults_at(folder):
+        crew = Crew(ProcessPool(2, replacements=20, entry=ENTRY), shards, folder)
+        try:
+            crew.start()
+            yield crew
+        finally:
+            crew.pool.close()
+
+
+@pytest.fixture
+def crew(shared_crew: Crew) -> Crew:
+    """All workers there, no fault left over."""
+    for file in shared_crew.folder.iterdir():
+        file.unlink()
+    shared_crew.told.clear()
+    shared_crew.refused.clear()
+    shared_crew.coordinator.ready(PATIENCE)
+    return shared_crew
+
+
+def test_no_fault(crew):
+    assert crew.run() == crew.shards.right
+    assert not crew.told
+
+
+def test_killed_inside_a_shard(crew):
+    with crew.inside_a_shard(lambda pids: os.kill(pids[0], signal.SIGKILL)):
+        assert crew.run() == crew.shards.right
+    assert any("SIGKILL" in line for line in crew.told)
+
+
+def test_stopped_inside_a_shard(crew):
+    stopped = []
+    with crew.inside_a_shard(lambda pids: (stopped.append(pids[0]), os.kill(pids[0], signal.SIGSTOP))):
+        began = time.monotonic()
+        assert crew.run() == crew.shards.right
+        assert time.monotonic() - began < LEASE + 60
+    assert any("--lease" in line for line in crew.told)
+    assert not alive(stopped[0]), "a worker that was given up does not stay"
+
+
+def test_memory_runs_out_on_one_worker(crew):
+    lost = crew.coordinator.counts.lost
+    crew.fault("memory")
+    with pytest.raises(MemoryRanOut):
+        crew.run()
+    assert crew.run() == crew.shards.right
+    assert crew.coordinator.counts.lost == lost, "the worker lives on"
+
+
+def test_a_failure_is_tried_elsewhere(crew):
+    crew.fault("error")
+    assert crew.run() == crew.shards.right
+    assert any("broken on purpose" in line for line in crew.told)
+
+
+def test_a_shard_that_never_works_ends_in_one_line(crew):
+    crew.fault("always shard 5")
+    with pytest.raises(Incomplete, match="broken on purpose"):
+        crew.run()
+    (crew.folder / "always shard 5").unlink()
+    assert crew.run() == crew.shards.right
+
+
+def test_a_users_mistake_is_told_as_it_is(crew):
+    crew.fault("user", "The thing is wrong; mend it.")
+    with pytest.raises(UserError, match=r"^The thing is wrong; mend it\.$"):
+        crew.run()
+
+
+def test_the_same_answer_twice(crew):
+    before = crew.coordinator.counts.duplicates
+    crew.fault("twice")
+    assert crew.run() == crew.shards.right
+    assert crew.coordinator.counts.duplicates > before
+
+
+def test_another_answer_to_the_same_shard(crew):
+    crew.fault("twice otherwise")
+    with pytest.raises(Disagreement, match=r"worker w\d+"):
+        crew.run()
+    assert crew.run() == crew.shards.right
+
+
+def test_bytes_that_changed_on_their_way(crew):
+    crew.fault("corrupt")
+    assert crew.run() == crew.shards.right
+    assert any("sha256" in line for line in crew.told)
+
+
+def test_workers_with_other_weights_or_another_torch_are_refused(crew, save_tiny):
+    crew.fault("weights", str(save_tiny("qwen2")))
+    crew.fault("torch", "0.0.1")
+    with crew.inside_a_shard(lambda pids: os.kill(pids[0], signal.SIGKILL)):
+        assert crew.run() == crew.shards.right
+    crew.coordinator.ready(PATIENCE)  # two came in its place and were refused, the third was not
+    assert crew.run() == crew.shards.right
+    weights, torch = crew.refused
+    assert "other weights (config.json differs)" in weights
+    assert "torch 0.0.1 instead of" in torch
+
+
+def test_lost_capacity_and_then_all_of_it(shards, tmp_path):
+    with faults_at(tmp_path):
+        crew = Crew(ProcessPool(2, replacements=0, entry=ENTRY), shards, tmp_path)
+        try:
+            crew.start()
+            crew.fault("exit")
+            assert crew.run() == shards.right
+            assert any("exit code 7" in line and "these are my last words" in line for line in crew.told)
+            began = time.monotonic()
+            with (
+                crew.inside_a_shard(lambda pids: os.kill(pids[0], signal.SIGKILL), workers=1),
+                pytest.raises(Incomplete, match="SIGKILL"),
+            ):
+                crew.run()
+            assert time.monotonic() - began < LEASE + 60
+        finally:
+            crew.pool.close()
+
+
+def test_workers_end_with_the_coordinator(shards, tmp_path):
+    with faults_at(tmp_path):
+        (tmp_path / "hold").touch()
+        text = (
+            "import sys; sys.path[:0] = sys.argv[3:]\n"
+            "from crew import *; from anchorscope.execute.process_pool import ProcessPool\n"
+            "from test_process_faults import ENTRY\n"
+            "crew = Crew(ProcessPool(1, entry=ENTRY), Shards.of(Path(sys.argv[1])), Path(sys.argv[2]))\n"
+            "crew.start(); crew.run()"
+        )
+        paths = [str(Path(__file__).parent), str(Path(__file__).parent.parent)]
+        parent = subprocess.Popen([sys.executable, "-c", text, str(shards.model), str(tmp_path), *paths])
+        try:
+            until = time.monotonic() + 90
+            while not list(tmp_path.glob("begun-*")) and time.monotonic() < until:
+                assert parent.poll() is None
+                time.sleep(0.05)
+        finally:
+            parent.kill()
+            parent.wait()
+        (pid,) = [int(file.name.split("-")[1]) for file in tmp_path.glob("begun-*")]
+        until = time.monotonic() + 20
+        while alive(pid) and time.monotonic() < until:
+            time.sleep(0.05)
+        assert not alive(pid)
