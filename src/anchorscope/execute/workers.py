@@ -138,10 +138,9 @@ class RunExecutor:
 
         hello = self._group.described()
         told = hello["description"]
-        return Description(
-            TypeAdapter(ModelIdentity).validate_python(told["identity"]), TypeAdapter(Planner).validate_python(told["planner"]),
-            NumericsClass.of(hello),
-        )  # fmt: skip
+        identity = TypeAdapter(ModelIdentity).validate_python(told["identity"])
+        planner = TypeAdapter(Planner).validate_python(told["planner"])
+        return Description(identity, planner, NumericsClass.of(hello))
 
     def map(self, shards: Sequence[Shard], progress: Progress) -> Iterator[Part]:
         """The part of each shard, in their order."""
