@@ -163,7 +163,7 @@ def _entrant(name: str, options: Options, lm: LanguageModel, loaded: float, say:
             n_workers = group.coordinator.pool.n_workers
             seconds = time.perf_counter() - began
             kept = _Folder(Path(folder), say)
-            executor = group.for_run(kept, lambda tokens: None, None)
+            executor = group.for_run(kept, lambda tokens: None, lambda: None)
             yield Entrant(name, n_workers, executor, seconds, lambda: vars(group.coordinator.counts), kept.tidy)
         finally:
             group.close()
