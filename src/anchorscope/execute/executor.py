@@ -73,9 +73,9 @@ class Workers(Protocol):
     """Workers that several runs may share."""
 
     def for_run(
-        self, folder: ShardFolder, lowered: Callable[[int], None], expected: NumericsClass | None
+        self, folder: ShardFolder, lowered: Callable[[int], None], expected: Callable[[], NumericsClass | None]
     ) -> Executor:
-        """The executor of one run; `lowered` is told where memory ran out, `expected` is what it was begun with."""
+        """The executor of one run; `lowered` is told where memory ran out, `expected` tells what it was begun with."""
         ...
 
     def counts(self) -> dict[str, Any] | None:

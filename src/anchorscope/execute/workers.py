@@ -88,7 +88,7 @@ class WorkerGroup:
         return self._coordinator
 
     def for_run(
-        self, folder: ShardFolder, lowered: Callable[[int], None], expected: NumericsClass | None
+        self, folder: ShardFolder, lowered: Callable[[int], None], expected: Callable[[], NumericsClass | None]
     ) -> "RunExecutor":
         """The executor of one run."""
         return RunExecutor(self, folder, lowered, expected)
@@ -119,8 +119,9 @@ class RunExecutor:
     divides = True
 
     def __init__(
-        self, group: WorkerGroup, folder: ShardFolder, lowered: Callable[[int], None], expected: NumericsClass | None
-    ) -> None:
+        self, group: WorkerGroup, folder: ShardFolder, lowered: Callable[[int], None],
+        expected: Callable[[], NumericsClass | None],
+    ) -> None:  # fmt: skip
         self._group, self._folder, self._lowered, self._expected = group, folder, lowered, expected
         self._inner: PoolExecutor | None = None
 
@@ -138,10 +139,9 @@ class RunExecutor:
 
         hello = self._group.described()
         told = hello["description"]
-        return Description(
-            TypeAdapter(ModelIdentity).validate_python(told["identity"]), TypeAdapter(Planner).validate_python(told["planner"]),
-            NumericsClass.of(hello),
-        )  # fmt: skip
+        identity = TypeAdapter(ModelIdentity).validate_python(told["identity"])
+        planner = TypeAdapter(Planner).validate_python(told["planner"])
+        return Description(identity, planner, NumericsClass.of(hello))
 
     def map(self, shards: Sequence[Shard], progress: Progress) -> Iterator[Part]:
         """The part of each shard, in their order."""
@@ -157,7 +157,7 @@ class RunExecutor:
 
     def _check(self) -> None:
         found = NumericsClass.of(self._group.described())
-        refuse_other_class(found, self._expected, self._group.choice.mixed, self._folder.tell)
+        refuse_other_class(found, self._expected(), self._group.choice.mixed, self._folder.tell)
 
     def close(self) -> None:
         """Workers stay with whoever opened them."""
