@@ -101,9 +101,6 @@ class _Folder:
         while self._stores:
             self._stores.pop().drop()
 
-    def count_shards(self, planned: int, done: int) -> None:
-        pass
-
     def tell(self, what: str) -> None:
         self._say(what)
 
