@@ -27,8 +27,8 @@ _SETTINGS_OF_RAY = {
 def import_ray(address: str | None) -> Any:
     """Ray, with its settings made before it is imported, as it reads them then.
 
-    Two of them can only be made inside it (its version is pinned): that it listens on loopback although it was imported
-    before, and that it does not print a paragraph on the command's output for every lost worker.
+    Some can only be made inside it (its version is pinned): those of a Ray that was imported before, and that it does
+    not print a paragraph on the command's output for every lost worker.
     """
     for name, value in _SETTINGS_OF_RAY.items():
         os.environ.setdefault(name, value)
@@ -39,12 +39,15 @@ def import_ray(address: str | None) -> Any:
     try:
         import ray
         from ray._private import ray_constants, worker
+        from ray._raylet import Config
     except ImportError as error:
         raise UserError(
             "Ray is not installed, and this executor runs on it; install it with: pip install 'anchorscope[ray]'"
         ) from error
-    if address is None:
-        ray_constants.ENABLE_RAY_CLUSTER = False  # the same switch, where somebody has imported Ray before
+    if not ray.is_initialized():
+        Config.initialize("")  # the settings once more, where somebody has imported Ray before
+        if address is None:
+            ray_constants.ENABLE_RAY_CLUSTER = False
     worker.print_to_stdstream = lambda *told, **more: None  # lost workers are told by the coordinator, once
     return ray
 
