@@ -133,7 +133,8 @@ def _shards(index: Index | None, place: Path) -> tuple[int, int | None]:
     told = index.notes.get(SHARDS) if index is not None else None
     if not isinstance(told, Mapping) or not all(isinstance(told.get(key), int) for key in ("done", "planned")):
         return 0, None
-    stored = {store.folder.relative_to(place / WORK).as_posix(): len(store.ids()) for store in stores_below(place / WORK)}
+    work = place / WORK
+    stored = {store.folder.relative_to(work).as_posix(): len(store.ids()) for store in stores_below(work)}
     done = sum(max(counts[1], min(counts[0], stored.get(step, 0))) for step, counts in told.get("steps", {}).items())
     return max(done, told["done"]), told["planned"]
 
