@@ -12,7 +12,7 @@ from anchorscope.plan.passes import AttentionPass, StatesPass
 from anchorscope.recipe import Recipe, make_recipe
 from anchorscope.steps.job import Job
 from many_workers import ManyWorkers
-from small_facts import liven, quick_options, write_questions
+from small_facts import liven, quick_options, rows, write_questions
 from whole_runs import files_of, quick, tables_of
 
 
@@ -24,7 +24,7 @@ def recipe(tmp_path_factory: pytest.TempPathFactory) -> Recipe:
     liven(lm.model)
     lm.model.save_pretrained(folder / "model")
     lm.tokenizer.save_pretrained(folder / "model")
-    questions = write_questions(folder / "facts.jsonl")
+    questions = write_questions(folder / "facts.jsonl", rows()[:64])
     options = quick_options(questions, model=str(folder / "model"))
     return make_recipe({**options, "batch_tokens": 1500, "keep": ("detection",)})
 
