@@ -58,6 +58,7 @@ class Options:
         "Default: local, processes:1 and, where there is room, processes:2.",
     )  # fmt: skip
     threads: int = _choice(1, "Threads of every worker on a CPU, with --scale.")
+    batch_tokens: int | None = _choice(None, "Tokens of a shard, with --scale; found from the memory where not given.")
 
     def __post_init__(self) -> None:
         _refuse_unknown("work", self.work, WORK)
@@ -75,7 +76,7 @@ class Options:
             raise UserError(f"--executors {','.join(self.executors)} is part of the benchmark of scale; add --scale.")
         for executor in self.executors:
             _refuse_executor(executor)
-        for name in ("shared", "own"):
+        for name in ("shared", "own", "batch_tokens"):
             if getattr(self, name) is not None:
                 _refuse_size(name, getattr(self, name), 1)
         if not (math.isfinite(self.seconds) and 0 < self.seconds <= _MOST):

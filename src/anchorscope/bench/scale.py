@@ -19,7 +19,7 @@ from anchorscope.artefacts.shards import ShardStore
 from anchorscope.bench.meter import machine
 from anchorscope.bench.options import Options
 from anchorscope.bench.scale_model import fit_coordinator
-from anchorscope.bench.scale_passes import Pass, digest, run_pass, scale_passes, tokens_of
+from anchorscope.bench.scale_passes import KNOCKOUT, Pass, digest, run_pass, scale_passes, tokens_of
 from anchorscope.bench.setting import Say, Setting, load_model
 from anchorscope.errors import UserError
 from anchorscope.execute.choose import LOCAL, choose
@@ -101,6 +101,9 @@ class _Folder:
         while self._stores:
             self._stores.pop().drop()
 
+    def count_shards(self, planned: int, done: int) -> None:
+        pass
+
     def tell(self, what: str) -> None:
         self._say(what)
 
@@ -115,7 +118,7 @@ def run_scale(options: Options, say: Say) -> dict[str, Any]:
         if lm.tokenizer is None:
             raise UserError(f"{options.model} has no tokenizer here, and answers need one; choose another --model.")
         workload = Setting(options, lm, 0.0, say, (0.0, 0.0)).workload(options.items)
-        passes = scale_passes(lm, workload, options.seed)
+        passes = scale_passes(lm, workload, options.seed, options.batch_tokens)
         entrants = [
             stack.enter_context(_entrant(name, options, lm, loaded, say))
             for name in options.executors or default_executors(lm.device.type)
@@ -131,6 +134,7 @@ def run_scale(options: Options, say: Say) -> dict[str, Any]:
         "costs": fit_coordinator([row for row in rows if row["executor"] != LOCAL]),
         "model": lm.name, "device": str(lm.device), "dtype": str(lm.dtype).removeprefix("torch."),
         "threads": options.threads if lm.device.type == "cpu" else None,
+        "batch_tokens": passes[KNOCKOUT].batch_tokens,
         "repeats": options.repeats,
         "workload": {
             "about": workload.about, "items": len(workload.items), "shared_tokens": workload.shared,

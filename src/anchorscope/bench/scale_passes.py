@@ -37,9 +37,9 @@ _EVERYWHERE = tuple((0, site) for site in range(len(SITES)))
 Pass = StatesPass | DecodePass
 
 
-def scale_passes(lm: LanguageModel, workload: Workload, seed: int) -> dict[str, Pass]:
+def scale_passes(lm: LanguageModel, workload: Workload, seed: int, batch_tokens: int | None = None) -> dict[str, Pass]:
     """All of them, by name."""
-    planner = planner_for(lm)
+    planner = planner_for(lm, batch_tokens)
     prefix = workload.items[0].ids[: workload.shared]
     asked = workload.prompts[0][: workload.shared_by_prompts]
     clean = planner.states(CLEAN_STATES, workload.sequences, prefix)
@@ -87,7 +87,7 @@ def run_pass(executor: Executor, work: Pass) -> Any:
 
 def digest(found: Any) -> str:
     """sha256 of all that a pass gave."""
-    return hashlib.sha256(pack(found).body).hexdigest()
+    return hashlib.sha256(pack(found, apart=False).body).hexdigest()
 
 
 def tokens_of(work: Pass, n_layers: int) -> int:

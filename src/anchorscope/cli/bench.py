@@ -22,7 +22,7 @@ EXAMPLES = (
 _PANELS = {
     "What is measured": ("work", "ways", "items", "probe_items", "repeats", "seconds", "growth", "scale"),
     "Model and items": ("model", "dataset", "shared", "own", "new_tokens", "seed"),
-    "Running": ("device", "dtype", "executors", "threads"),
+    "Running": ("device", "dtype", "executors", "threads", "batch_tokens"),
 }
 _output = in_panel(OUTPUT)
 _TO_CHOOSE = {"work": several_of(WORK), "ways": several_of(IMPLEMENTATIONS), "model": one_of(EMBEDDED)}
@@ -54,6 +54,7 @@ def bench(
     scale: Annotated[bool, _option("scale")] = False,
     executors: Annotated[str | None, _option("executors")] = None,
     threads: Annotated[int | None, _option("threads")] = None,
+    batch_tokens: Annotated[int | None, _option("batch_tokens")] = None,
     out: Annotated[
         Path | None, _output(help="Also write the JSON object to this file.")
     ] = None,

@@ -6,7 +6,7 @@ planned anew with half the tokens and run from its beginning, so that its number
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import numpy as np
 import torch
@@ -37,7 +37,9 @@ from anchorscope.plan.decoding import AnswersPass, DecodePass, SamplesPass, plan
 from anchorscope.plan.passes import AttentionPass, StatesPass
 from anchorscope.plan.saliency_pass import SaliencyPass
 from anchorscope.progress import Progress
-from anchorscope.spans.question_words import Write
+
+if TYPE_CHECKING:  # a type only: passes run where word lists are not installed
+    from anchorscope.spans.question_words import Write
 
 P = TypeVar("P")
 
@@ -121,7 +123,7 @@ def run_decoding(executor: Executor, work: DecodePass, progress: Progress) -> li
     return [found[index] for index in range(len(work.prompts))]
 
 
-def key_word_writer(executor: Executor, batch_tokens: int, progress: Progress) -> Write:
+def key_word_writer(executor: Executor, batch_tokens: int, progress: Progress) -> "Write":
     """Lets the model name key words."""
 
     def write(prompts: Sequence[tuple[int, ...]], prefix: tuple[int, ...], longest: int) -> list[Decoded]:

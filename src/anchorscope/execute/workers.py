@@ -171,7 +171,7 @@ def make_pool(choice: Choice, job: WorkerJob) -> Pool:
         if choice.address is not None and choice.workers is None:
             raise UserError("How many workers of the cluster may be used is not said; add --workers N.")
         number = choice.workers or _as_many_as_fit(choice, job)
-        return RayPool(choice.address, number, choice.devices_per_worker, job.threads)
+        return RayPool(choice.address, number, choice.devices_per_worker)
     return ProcessPool(choice.workers or _as_many_as_fit(choice, job), choice.devices_per_worker)
 
 
