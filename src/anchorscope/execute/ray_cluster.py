@@ -39,7 +39,7 @@ def import_ray(address: str | None) -> Any:
     try:
         import ray
         from ray._private import ray_constants, worker
-        from ray._raylet import Config
+        from ray._raylet import Config  # type: ignore[attr-defined]
     except ImportError as error:
         raise UserError(
             "Ray is not installed, and this executor runs on it; install it with: pip install 'anchorscope[ray]'"
