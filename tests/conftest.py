@@ -75,7 +75,8 @@ and run over all of `TINY`."""
 LONGEST = (
     "test_docs", "test_embedded_run", "test_pipeline", "test_experiment_runs", "test_validate", "test_damage",
     "test_keys", "test_kept_detection", "test_kill", "test_detect", "test_estimator", "test_decode", "test_recompute",
-    "test_run", "test_parity", "test_saliency", "test_worlds_run", "test_hostile",
+    "test_run", "test_parity", "test_saliency", "test_worlds_run", "test_hostile", "test_divided_run",
+    "test_out_of_memory", "test_every_pass",
 )  # fmt: skip
 """Files of some twenty seconds and more: begun first, so that no worker is left alone with one at the end."""
 

@@ -101,8 +101,24 @@ class Sandbox:
                 return run(self.small(recipe), self.place(out), **options | {"fresh": False})
 
             import anchorscope.api as api
+            from anchorscope.study import grid, runner
 
-            for module in (pipeline, api):
+            read = grid.read_study
+
+            def small_study(path: Path) -> grid.Study:
+                """Two models of the study, under their names; a folder's own file is small already."""
+                found = read(path)
+                if path.name == "study.toml":
+                    return found
+                recipe = self.small(found.runs[0].recipe).model_dump(mode="json")
+                datasets, model = recipe.pop("datasets"), recipe.pop("model")
+                models = [{"name": name, "model": model} for name in found.models[:2]]
+                options = {name: value for name, value in recipe.items() if value is not None}
+                return grid.make_study({"name": found.name, "models": models, "datasets": datasets,
+                                        "defaults": options}, "small")  # fmt: skip
+
+            patch.setattr(grid, "read_study", small_study)
+            for module in (pipeline, api, runner):
                 patch.setattr(module, "run_recipe", small_run, raising=False)
             patch.setattr(preview, "preview_recipe", lambda recipe: look(self.small(recipe)))
             _small_jobs(patch, self.model)
@@ -150,7 +166,7 @@ def _small_jobs(patch: pytest.MonkeyPatch, model: Path) -> None:
     patch.setattr(detecting, "detect", small_detect)
     patch.setattr(validating, "validate", parsed)
     patch.setattr(validating, "read_summary", lambda out: {"summary": []})
-    for name in ("comparison.comparison_page", "detection.detection_page"):
+    for name in ("comparison.comparison_page", "detection.detection_page", "study.study_page"):
         patch.setattr(importlib.import_module(f"anchorscope.report.{name}"), "save_all", lambda *_: None)
 
 

@@ -122,7 +122,7 @@ class SimulatedPool:
         line = self._lines.get(event.worker)
         if isinstance(event, Lost):
             if line is None:
-                return None
+                return event  # a discarded worker's end may be told too
             del self._lines[event.worker]
             if self._actors[event.worker].begins:
                 self._replace()

@@ -62,7 +62,9 @@ def test_the_reference_is_made_from_the_code(staged: Path) -> None:
     told = (staged / "reference" / "commands.md").read_text(encoding="utf-8")
     for name, command in typer.main.get_command(app).commands.items():
         assert f"## anchorscope {name}\n" in told
-        for one in command.params:
+        own = getattr(command, "commands", {})
+        assert all(f"## anchorscope {name} {one}\n" in told for one in own)
+        for one in (*command.params, *(param for sub in own.values() for param in sub.params)):
             assert getattr(one, "hidden", False) or f"`{one.opts[0]}`" in told or one.opts[0] == one.name, one.name
     options = (staged / "reference" / "recipe.md").read_text(encoding="utf-8")
     assert all(f"| `{name}` |" in options for name in Recipe.model_fields)

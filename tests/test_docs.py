@@ -124,7 +124,9 @@ def options_exist(arguments: list[str]) -> None:
     """Every option of a command of ours is one that it knows."""
     known = typer.main.get_command(app).commands
     assert arguments[0] in known, arguments[0]
-    names = {name for one in known[arguments[0]].params for name in (*one.opts, *one.secondary_opts)} | {"--help"}
+    command = known[arguments[0]]
+    command = getattr(command, "commands", {}).get(arguments[1] if arguments[1:] else "", command)
+    names = {name for one in command.params for name in (*one.opts, *one.secondary_opts)} | {"--help"}
     for word in arguments[1:]:
         if word.startswith("--"):
             assert word.split("=")[0] in names, f"{arguments[0]} has no {word}"

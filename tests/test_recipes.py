@@ -9,6 +9,7 @@ from anchorscope.cli.main import app
 from anchorscope.datasets.hub import SOURCES
 from anchorscope.models.embedded import installed_path
 from anchorscope.recipe import make_recipe, read_recipe
+from anchorscope.study.grid import read_study
 
 RECIPES = sorted((Path(__file__).parents[1] / "recipes").glob("*.toml"))
 
@@ -36,3 +37,32 @@ def test_a_recipe_can_be_looked_at_with_another_model_and_other_questions(
     assert left.value.code == 0
     shown = json.loads(capsys.readouterr().out)
     assert (shown["model"], shown["n_layers"], shown["datasets"][0]["questions"]) == ("SmolLM2-135M-Instruct", 30, 5)
+
+
+STUDIES = {path.stem: path for path in (Path(__file__).parents[1] / "recipes" / "studies").glob("*.toml")}
+
+
+def test_the_papers_grid_and_the_four_models_of_the_charts_are_studies() -> None:
+    assert {name: len(read_study(path).runs) for name, path in STUDIES.items()} == {"paper-grid": 12, "four-models": 4}
+
+
+@pytest.mark.parametrize("path", STUDIES.values(), ids=lambda path: path.name)
+def test_a_study_names_hub_ids_and_known_datasets_and_tells_its_commands(path: Path) -> None:
+    study = read_study(path)
+    assert {run.recipe.datasets for run in study.runs} == {tuple(SOURCES)}
+    assert all(run.recipe.model.count("/") == 1 for run in study.runs)
+    text = path.read_text(encoding="utf-8")
+    assert f"anchorscope study run recipes/studies/{path.name} --out " in text
+    assert "Access to the hub is needed" in text
+
+
+def test_the_four_models_are_those_of_the_recipes() -> None:
+    models = {run.recipe.model for run in read_study(STUDIES["four-models"]).runs}
+    assert models == {model for path in RECIPES for model in _models(path)}
+    assert models <= {run.recipe.model for run in read_study(STUDIES["paper-grid"]).runs}
+
+
+def _models(path: Path) -> set[str]:
+    """The model that a recipe sets, and the one that its second command names."""
+    words = path.read_text(encoding="utf-8").split()
+    return {make_recipe(read_recipe(path)).model, words[words.index("--model") + 1]}

@@ -70,7 +70,7 @@ def commands() -> str:
 
     group: Any = typer.main.get_command(app)
     lines = [MADE + "# Commands\n", "What `anchorscope COMMAND --help` prints.\n"]
-    for name, command in group.commands.items():
+    for name, command in _all_commands(group):
         lines += [f"## anchorscope {name}\n", f"{' '.join((command.help or '').split())}\n"]
         panels: dict[str, list[tuple[str, ...]]] = {}
         for one in command.params:
@@ -80,6 +80,13 @@ def commands() -> str:
             lines += [f"**{title}**\n"] if title else []
             lines += [*_table(("", "what it does"), rows), ""]
     return "\n".join(lines)
+
+
+def _all_commands(group: Any) -> Iterator[tuple[str, Any]]:
+    """Commands by name; those of a group follow it."""
+    for name, command in group.commands.items():
+        yield name, command
+        yield from ((f"{name} {own}", one) for own, one in getattr(command, "commands", {}).items())
 
 
 def _parameter(one: Any) -> tuple[str, str]:

@@ -241,7 +241,7 @@ def run(
     """
     given = locals()
     for name in unknown_options:
-        raise unknown("option", name, (*Recipe.model_fields, *_NOT_IN_RECIPES))
+        raise unknown("option", name, [one for one in given if one != "unknown_options"])
     options = {name: given[name] for name in Recipe.model_fields if name != "model"}
     for name in ("datasets", "columns", "evidence", "keep"):
         if isinstance(options[name], str):
@@ -269,9 +269,6 @@ def run(
         clear_screen()  # a bar hides the cursor
 
 
-_NOT_IN_RECIPES = (
-    "out", "tokenizer", "fresh", "progress", "executor", "workers", "lease", "mixed", "devices_per_worker",
-)  # fmt: skip
 _OPTIONS = (f"    {name}: {about(name)}" for name in Recipe.model_fields)
 run.__doc__ = f"{str(run.__doc__).rstrip()}\n\n" + "\n".join(_OPTIONS) + "\n"  # for `help` and a notebook's Shift-Tab
 

@@ -8,8 +8,10 @@ the run folder, when it is asked for: a run that is stopped goes on where it sto
 does only what is new.
 """
 
+import contextlib
+import errno
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -20,7 +22,7 @@ from anchorscope.artefacts.results import DatasetResult, LeftOut, RunFacts
 from anchorscope.artefacts.run_folder import RunFolder, open_run
 from anchorscope.catalogue import EVIDENCE, with_needs
 from anchorscope.datasets.catalog import parse_spec
-from anchorscope.errors import TooFewAnswers, UserError
+from anchorscope.errors import Incomplete, TooFewAnswers, UserError
 from anchorscope.execute.choose import Choice
 from anchorscope.execute.worker_groups import WorkerGroups, shared
 from anchorscope.models.process_settings import few_collections, threads
@@ -30,6 +32,7 @@ from anchorscope.recipe import Recipe, to_toml
 from anchorscope.steps.dataset_steps import DatasetSteps
 from anchorscope.steps.job import Job
 from anchorscope.steps.planned import first_plan, planned_steps
+from anchorscope.system_errors import fault_in_words
 
 
 def run_recipe(
@@ -52,7 +55,10 @@ def run_recipe(
     recipe = resolve(recipe, elsewhere=chosen.kind == "ray")
     if fresh:
         rehearse(recipe, loaded is not None, listener)
-    with open_run(out, listener) as folder, few_collections(), threads(recipe.threads), shared(groups) as known:
+    with (
+        room_may_run_out(chosen), open_run(out, listener) as folder, few_collections(), threads(recipe.threads),
+        shared(groups) as known,
+    ):  # fmt: skip
         if fresh:
             folder.forget_steps()
         recipe = _with_what_is_there(folder, recipe)
@@ -77,6 +83,18 @@ def run_recipe(
             )  # fmt: skip
             publish(folder, facts, results, left_out, key, listener)
     return out
+
+
+@contextlib.contextmanager
+def room_may_run_out(choice: Choice) -> Iterator[None]:
+    """A disk that is full ends a run on many workers as any other want of means: what is done is kept."""
+    try:
+        yield
+    except OSError as error:
+        if choice.is_local or error.errno not in (errno.ENOSPC, errno.EDQUOT):
+            raise
+        told = fault_in_words(error)
+        raise Incomplete(f"{told} What is done is kept; the same command goes on.") from error
 
 
 def _with_what_is_there(folder: RunFolder, recipe: Recipe) -> Recipe:

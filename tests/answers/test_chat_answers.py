@@ -4,9 +4,11 @@ The speaker is a real model whose weights are written by hand: attention and fee
 the head sends every token to the one that follows it in a script. It says what a test wants, through the engine.
 """
 
+import sys
 from collections.abc import Sequence
 from copy import deepcopy
 from dataclasses import fields
+from pathlib import Path
 
 import pytest
 import torch
@@ -23,6 +25,10 @@ from anchorscope.plan.decoding import AnswersPass, SamplesPass, plan_answers
 from anchorscope.progress import Silent
 from anchorscope.spans.locate import locate
 from anchorscope.spans.question_spans import locate_question_words
+
+sys.path.insert(0, str(Path(__file__).parents[1]))  # pytest's import mode does not make helper modules importable
+
+from many_workers import ManyWorkers  # isort: skip
 
 TEMPLATE = "{% for message in messages %}[{{ message.content }}]{% endfor %}~"
 QUESTIONS = [Question("d", "1", "Where?", ("Paris",)), Question("d", "2", "And where is Rome?", ("Italy",))]
@@ -115,6 +121,25 @@ def test_samples_that_think_are_asked_again_with_room_for_it(tiny_llama: Languag
     for some in run_samples(LocalExecutor(lambda: lm), work, Silent()):
         assert [(one.text, one.status) for one in some] == [("Paris", "answered")] * 2
         assert {spell(lm, one.before) for one in some} == {"<think>\nhm, wel</think>\t"}
+
+
+def test_thinkers_are_asked_again_whoever_runs_the_shards(tiny_llama: LanguageModel) -> None:
+    """Half of the samples think: only theirs are drawn again, and each goes back to its own place."""
+    lm = speaker(tiny_llama, "<think>", "\n", "hm, wel", "</think>", "\t", "Paris", "</s>")
+    tilde, think, first = (int(lm.tokenizer(text)["input_ids"][0]) for text in ("~", "<think>", "P"))
+    with torch.no_grad():  # after the prompt, a thinking block or the answer at once
+        lm.model.lm_head.weight[first, tilde] = lm.model.lm_head.weight[think, tilde]
+    template = make_template("chat", lm.tokenizer, lm.needs_bos)
+    work = SamplesPass(plan_answers(QUESTIONS, lm.tokenizer, template, 5, 60), n_samples=4, seed=0)
+    wanted = run_samples(LocalExecutor(lambda: lm), work, Silent())
+    thinks = [bool(one.before) for some in wanted for one in some]
+    assert 0 < sum(thinks) < 8
+    assert {one.text for some in wanted for one in some} == {"Paris"}
+    executor = ManyWorkers(lm, "mixed")
+    assert run_samples(executor, work, Silent()) == wanted
+    again = [shard for shard in executor.shards if shard.max_new_tokens > EXTRA_THINKING_TOKENS]
+    assert sum(shard.n_items for shard in again) == sum(thinks)
+    assert len(executor.shards) - len(again) > 2
 
 
 def test_a_thinking_block_without_an_end_is_truncated(tiny_llama: LanguageModel) -> None:

@@ -8,7 +8,6 @@ import torch
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast
 
-from anchorscope.answers import generate
 from anchorscope.answers.generate import Answer
 from anchorscope.answers.prompt import build_prompts
 from anchorscope.answers.template import FEW_SHOT_TEMPLATE
@@ -124,14 +123,13 @@ def test_answers_come_in_the_order_of_the_questions(talker: LanguageModel, talke
     assert len({answer.ids for answer in talked}) > 5
 
 
-def test_an_answer_that_is_given_is_tokenised_and_not_generated(
-    tiny_llama: LanguageModel, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def never(*_: object) -> None:
+def test_an_answer_that_is_given_is_tokenised_and_not_generated(tiny_llama: LanguageModel) -> None:
+    def never() -> LanguageModel:
         raise AssertionError("the model was asked")
 
-    monkeypatch.setattr(generate, "decode", never)
-    (answer,) = answered(tiny_llama, questions_of(["Who?"], {0: " Jane Austen "}))
+    questions = questions_of(["Who?"], {0: " Jane Austen "})
+    work = plan_answers(questions, tiny_llama.tokenizer, FEW_SHOT_TEMPLATE, ROOM, 600, tiny_llama.context)
+    (answer,) = run_answers(LocalExecutor(never), work, Silent())
     assert answer.text == "Jane Austen"
     assert answer.ids == tuple(tiny_llama.tokenizer(" Jane Austen", add_special_tokens=False)["input_ids"])
     assert answer.log_probs is None

@@ -45,7 +45,7 @@ def test_neither_batches_nor_the_prefix_nor_little_memory_change_them(tiny_llama
 class ManyWorkers:
     """Every shard goes to a worker of its own, pickled."""
 
-    n_shards = 3
+    divides = True
 
     def __init__(self, lm: LanguageModel) -> None:
         self.lm, self.shards = lm, 0
@@ -60,7 +60,7 @@ def test_a_pass_in_shards_gives_every_prompt_its_own_numbers(tiny_llama: Languag
     work, executor = plan_choices("some", PROMPTS, CHOICES, 30), ManyWorkers(tiny_llama)
     assert work.prefix == SHARED
     found = run_choices(executor, work, Silent())
-    assert executor.shards == 3
+    assert executor.shards == len(work.batches) > 2
     assert found == pytest.approx(reference(tiny_llama), abs=1e-4)
 
 

@@ -1,10 +1,12 @@
 """The coordinator against workers that die, hang, answer twice or wrongly, join late, come back; time is simulated."""
 
+import hashlib
+
 import pytest
 
 from anchorscope.errors import Incomplete, UserError
 from anchorscope.execute.coordinator import Coordinator, Disagreement, Task
-from anchorscope.execute.pool import MemoryRanOut
+from anchorscope.execute.pool import Done, MemoryRanOut
 
 from simulated_pool import Actor, SimulatedPool, packed, result  # isort: skip
 
@@ -150,8 +152,9 @@ def test_a_task_that_ends_three_workers_ends_the_run_and_its_neighbours_do_not()
         found.run(9)
     assert found.counts.lost == 3
     assert len(found.results) == 2
-    innocent = Setting(Actor(script=["ok", "ok", "die"]), spare=[Actor(script=["ok", "die"]), Actor()]).run(9)
-    assert innocent.counts.lost == 2
+    spare = [Actor(script=["die"]), Actor(script=["ok", "die"]), Actor()]
+    innocent = Setting(Actor(script=["die"]), spare=spare).run(9)
+    assert innocent.had("task-1") == ["w0", "w1", "w2", "w3"], "behind another one twice, and only then itself lost"
 
 
 @pytest.mark.parametrize("spare", [0, 2])
@@ -299,6 +302,7 @@ def test_a_worker_that_is_refused_is_ended_and_its_results_are_not_looked_at():
     assert found.pool.discarded == [("w0", "its version is 1, here it is 2")]
     assert found.told == ["worker w0 (old) is refused: its version is 1, here it is 2"]
     assert (found.counts.refused, found.counts.lost, found.counts.workers) == (1, 0, 2)
+    found.pool._later(0.5, Done("w0", "task-0", hashlib.sha256(b"old").hexdigest(), b"old"))
     found.run()
     assert "w0" not in {worker for worker, _ in found.pool.submitted}
 

@@ -1,6 +1,5 @@
-"""A worker: states and scores of every item in its own slot, whatever memory allows, and no model before it is due."""
+"""A worker: states and scores of every item in its own slot, and no model before it is due."""
 
-import copy
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -12,18 +11,15 @@ import torch
 from anchorscope.answers.template import FEW_SHOT_TEMPLATE
 from anchorscope.datasets.question import Question
 from anchorscope.engine.sequences import CLEAN, SITES, Cut, TokenSequence, Variant
-from anchorscope.errors import UserError
 from anchorscope.execute import worker as worker_module
 from anchorscope.execute.executor import LocalExecutor
 from anchorscope.execute.run_passes import run_answers, run_saliency, run_states
 from anchorscope.execute.worker import Part, Shard, StatesPart, Worker
 from anchorscope.models.language_model import LanguageModel
-from anchorscope.models.wrapping import wrap
 from anchorscope.plan.decoding import plan_answers
 from anchorscope.plan.passes import OutOfFoldProbes, StatesPass
-from anchorscope.plan.saliency_pass import SaliencyPass
+from anchorscope.plan.saliency_pass import plan_saliency
 from anchorscope.probes.crossfit import ProbeSet
-from anchorscope.probes.scoring import Scorer
 from anchorscope.progress import Silent
 from made_items import no_model, planner_of
 
@@ -65,23 +61,6 @@ def run_part(worker: Worker, shard: Shard) -> StatesPart:
     part: Part = worker.run(shard, Silent())
     assert isinstance(part, StatesPart)
     return part
-
-
-def assert_close(found: StatesPart, wanted: StatesPart) -> None:
-    """Other batches: equal up to the order of float32 sums; what is counted is equal."""
-    for one, other in zip(found.variants, wanted.variants, strict=True):
-        assert one.items.tolist() == other.items.tolist()
-        assert one.logits is not None
-        assert one.logits == pytest.approx(other.logits, abs=1e-3)
-        assert one.states is not None
-        assert other.states is not None
-        assert torch.allclose(one.states, other.states, atol=1e-4)
-    assert np.array_equal(found.edges.lost, wanted.edges.lost)
-    assert np.array_equal(found.edges.asked, wanted.edges.asked)
-    assert found.edges.untouched == wanted.edges.untouched
-    assert sorted(found.log_probs) == sorted(wanted.log_probs) == list(range(N))
-    for item, log_probs in wanted.log_probs.items():
-        assert found.log_probs[item] == pytest.approx(log_probs, abs=1e-4)
 
 
 @pytest.fixture(scope="module")
@@ -146,66 +125,6 @@ def test_only_the_log_odds_that_are_wanted_come_back(tiny_llama: LanguageModel, 
         assert silent.states is not None
 
 
-def out_of_memory_once(monkeypatch: pytest.MonkeyPatch, at: int) -> list[int]:
-    """Lets the so-manieth call of the scorer run out of memory; the sizes of all calls."""
-    score, calls = Scorer.score, []
-
-    def short_of_memory(self: Scorer, items: list[int], states: torch.Tensor) -> torch.Tensor:
-        calls.append(len(items))
-        if len(calls) == at:
-            raise torch.OutOfMemoryError
-        return score(self, items, states)
-
-    monkeypatch.setattr(Scorer, "score", short_of_memory)
-    return calls
-
-
-@pytest.mark.parametrize("at", [1, 2, 3])
-def test_memory_that_runs_out_inside_a_batch_changes_nothing_and_is_told(
-    tiny_llama: LanguageModel, whole: StatesPart, monkeypatch: pytest.MonkeyPatch, at: int
-) -> None:
-    calls = out_of_memory_once(monkeypatch, at)  # before, within or after the first batch's first variant
-    told: list[int] = []
-    work = make_work(tiny_llama)
-    assert_close(run_part(Worker(tiny_llama, told.append), work), whole)
-    assert calls[at] < calls[(at - 1) // 2 * 2]  # halved
-    assert len(told) == 1
-    assert 0 < told[0] < work.batch_tokens
-
-
-def with_little_memory(lm: LanguageModel, tokens: int) -> tuple[LanguageModel, list[int]]:
-    """The same model on a device that holds no more than so many tokens; how many each batch had."""
-    small, seen = wrap(copy.deepcopy(lm.model), lm.tokenizer), []
-
-    def check(module: Any, given: tuple[torch.Tensor, ...]) -> None:
-        seen.append(given[0].numel())
-        if given[0].numel() > tokens:
-            raise torch.OutOfMemoryError
-
-    small.embedding.register_forward_pre_hook(check)
-    return small, seen
-
-
-def test_what_fits_is_remembered_for_the_next_shard(tiny_llama: LanguageModel, whole: StatesPart) -> None:
-    small, seen = with_little_memory(tiny_llama, 60)
-    told: list[int] = []
-    worker, work = Worker(small, told.append), make_work(tiny_llama)
-    assert_close(run_part(worker, work), whole)
-    assert max(seen) > 60
-    first, lowered = len(seen), list(told)
-    assert lowered
-    assert lowered == sorted(lowered, reverse=True)
-    assert_close(run_part(worker, work), whole)
-    assert max(seen[first:]) <= 60  # nothing is tried a second time that is known not to fit
-    assert told == lowered
-
-
-def test_a_sequence_that_does_not_fit_alone_is_refused(tiny_llama: LanguageModel) -> None:
-    small, _ = with_little_memory(tiny_llama, 10)
-    with pytest.raises(UserError, match="Memory does not suffice for a single item"):
-        run_part(Worker(small), make_work(tiny_llama))
-
-
 def test_keys_and_values_of_a_shared_beginning_are_computed_once(
     tiny_llama: LanguageModel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -218,7 +137,7 @@ def test_keys_and_values_of_a_shared_beginning_are_computed_once(
 
     monkeypatch.setattr(worker_module, "compute_prefix", counted)
     worker, work = Worker(tiny_llama), make_work(tiny_llama)
-    for shard in (*work.shards(3), replace(work, prefix=work.prefix[:1]), work):
+    for shard in (*work.shards(), replace(work, prefix=work.prefix[:1]), work):
         run_part(worker, shard)
     assert made == [work.prefix, work.prefix[:1]]
 
@@ -238,20 +157,14 @@ def test_no_model_is_loaded_before_the_first_shard_and_one_for_all(tiny_llama: L
     load = Counting(tiny_llama)
     executor = LocalExecutor(load)
     work = make_work(tiny_llama)
-    parts = executor.map(work.shards(2), Silent())
+    parts = executor.map(work.shards(), Silent())
     assert list(executor.map([], Silent())) == []
-    assert executor.n_shards == 1
+    assert not executor.divides
     assert load.loads == 0  # nothing was asked of it yet
-    assert len(list(parts)) == 2
+    assert len(list(parts)) == len(work.batches) > 1
+    assert executor.describe().planner.n_layers == tiny_llama.n_layers
     run_states(executor, work, Silent())
     assert load.loads == 1
-
-
-def test_a_lack_of_memory_is_told_by_the_executor(tiny_llama: LanguageModel, whole: StatesPart) -> None:
-    small, _ = with_little_memory(tiny_llama, 60)
-    told: list[int] = []
-    assert_close(run_states(LocalExecutor(lambda: small, told.append), make_work(tiny_llama), Silent()), whole)
-    assert told
 
 
 def test_answers_that_are_given_need_no_pass_and_others_are_generated(tiny_llama: LanguageModel) -> None:
@@ -272,31 +185,32 @@ def test_saliency_is_of_the_probe_at_each_items_own_layer(tiny_llama: LanguageMo
     sequences = tuple(replace(one, read_at=one.read_at[:1]) for one in make_sequences()[:6])
     generator = torch.Generator().manual_seed(3)
     weight = torch.randn(6, tiny_llama.d_model, generator=generator)
-    work = SaliencyPass(sequences, sequences[0].ids[:N_PREFIX], {"question": ((6, 7),) * 6}, "mlp",
-                        (3, 2, 1, 3, 2, 1), weight, torch.zeros(6), 400)  # fmt: skip
+    work = plan_saliency(planner_of(tiny_llama, 400), sequences, sequences[0].ids[:N_PREFIX],
+                         {"question": ((6, 7),) * 6}, "mlp", (3, 2, 1, 3, 2, 1), weight, torch.zeros(6))  # fmt: skip
+    assert work.batches == ((0, 3), (4, 1), (5, 2))
     executor = LocalExecutor(lambda: tiny_llama)
     whole = run_saliency(executor, work, Silent()).of("question")
     for item in range(6):  # each alone: nothing of another item's probe or layer comes in
         own = slice(item, item + 1)
         one = replace(work, sequences=sequences[own], keys={"question": ((6, 7),)}, layers=work.layers[own],
-                      weight=weight[own], bias=torch.zeros(1))  # fmt: skip
+                      weight=weight[own], bias=torch.zeros(1), batches=((0,),))  # fmt: skip
         alone = run_saliency(executor, one, Silent()).of("question")
         assert whole[item].sum() > 0
         n_layers = alone.shape[-2]
         assert whole[item][..., :n_layers, :] == pytest.approx(alone[0], rel=1e-3, abs=1e-6)
-    other = run_saliency(executor, replace(work, layers=(1, 2, 3, 1, 2, 3)), Silent()).of("question")
+    other = run_saliency(executor, replace(work, layers=(1, 2, 3, 1, 2, 3)).replanned(400, 4), Silent()).of("question")
     assert not np.allclose(other[0], whole[0])
     assert np.allclose(other[1], whole[1], atol=1e-5)
 
 
 def test_a_worker_that_hands_back_something_else_is_noticed(tiny_llama: LanguageModel) -> None:
     class Confused:
-        n_shards = 1
+        divides = False
 
         def map(self, shards: Any, progress: Any) -> Any:
-            return iter([worker_module.AnswersPart([])])
+            return iter([worker_module.DecodedPart([])])
 
-    with pytest.raises(AssertionError, match="a worker gave AnswersPart where StatesPart was due"):
+    with pytest.raises(AssertionError, match="a worker gave DecodedPart where StatesPart was due"):
         run_states(Confused(), make_work(tiny_llama), Silent())
 
 

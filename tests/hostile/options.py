@@ -19,7 +19,8 @@ def make(rng: random.Random, stage: Stage, case: Case) -> None:
     """A command with odd options."""
     case.file("facts.jsonl", stage.facts.read_bytes())
     name = rng.choice([*_commands(), "run", "run", "run"])
-    case.words = [name, *_arguments(name, rng, stage)]
+    case.words = [*name.split(), *_arguments(name, rng, stage)]
+    case.file("study.toml", _study(stage).encode())
     known = [one for one in _commands()[name].params if one.param_type_name == "option" and one.name != "help"]
     for option in rng.choices(known, k=rng.choice((1, 1, 2, 3, 6))):
         case.words += _given(option, rng, case)
@@ -43,7 +44,15 @@ def make(rng: random.Random, stage: Stage, case: Case) -> None:
 def _commands() -> dict[str, Any]:
     from anchorscope.cli.main import app
 
-    return dict(typer.main.get_command(app).commands)  # type: ignore[attr-defined]
+    found: dict[str, Any] = typer.main.get_command(app).commands  # type: ignore[attr-defined]
+    groups = {name: one.commands for name, one in found.items() if hasattr(one, "commands")}
+    own = {f"{name} {sub}": one for name, commands in groups.items() for sub, one in commands.items()}
+    return {name: one for name, one in {**found, **own}.items() if name not in groups}
+
+
+def _study(stage: Stage) -> str:
+    """A study that ends soon: five questions are too few."""
+    return f"models = [{str(stage.model)!r}]\ndatasets = ['file:facts.jsonl']\n[defaults]\nlimit = 5\ndevice = 'cpu'\n"
 
 
 @cache
@@ -68,6 +77,7 @@ def _arguments(name: str, rng: random.Random, stage: Stage) -> list[str]:
         "detect": [str(folder / OTHER), "--out", "out", "--fit-only", "--bundles", "probe"],
         "score": ["--detector", str(folder / DETECTORS / "probe"), "--model", str(stage.model), "Who?"],
         "validate": ["--out", "out"],
+        **{f"study {name}": ["study.toml", "--out", "out"] for name in ("run", "status", "report")},
     }.get(name, [])
     if rng.random() < 0.15 and good:
         good[rng.randrange(len(good))] = text(rng)

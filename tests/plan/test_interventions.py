@@ -178,4 +178,4 @@ def test_a_pass_of_nothing_is_no_pass(items: list[Item]) -> None:
     empty = PlannedRuns(CUTS["knockout"], ())
     (together,) = passes_of([empty], items, SETTING, PLANNER)
     assert together.work.batches == ()
-    assert together.work.shards(3) == [together.work]
+    assert together.work.shards() == [together.work]

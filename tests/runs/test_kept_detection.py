@@ -36,7 +36,9 @@ from anchorscope.detectors.features import CONFIDENCE
 from anchorscope.engine.sequences import SITES, TokenSequence
 from anchorscope.errors import UserError
 from anchorscope.models.loading import load as load_model
+from anchorscope.models.random_twin import has_room_for_twin
 from anchorscope.models.shapes import build
+from anchorscope.plan.passes import Planner
 from anchorscope.recipe import Recipe
 from anchorscope.schema import FEATURE_SCHEMA
 from anchorscope.steps.detection_steps import DetectionSteps
@@ -328,9 +330,11 @@ def test_a_disk_without_room_is_told_before_any_pass(small_run: SmallRun, tmp_pa
 def test_a_gpu_without_room_for_a_second_model_is_told(free: int, fits: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     told: list[str] = []
     model = torch.nn.Linear(25, 1, bias=False)  # 100 bytes; a fifth more is wanted
-    lm = SimpleNamespace(device=torch.device("cuda:0"), model=model)
-    job = SimpleNamespace(lm=lm, folder=SimpleNamespace(tell=told.append))
     monkeypatch.setattr(torch.cuda, "mem_get_info", lambda _: (free, 1000))
+    has_room = has_room_for_twin(SimpleNamespace(device=torch.device("cuda:0"), model=model))
+    assert has_room == fits
+    planner = Planner(n_layers=4, n_heads=4, windows=(None,) * 4, batch_tokens=100, has_room_for_twin=has_room)
+    job = SimpleNamespace(planner=planner, folder=SimpleNamespace(tell=told.append))
     assert DetectionSteps._has_room_for_another_model(SimpleNamespace(job=job, name="facts")) == fits
     assert [line.startswith("facts: states of random-weights are left out") for line in told] == [True] * (not fits)
 

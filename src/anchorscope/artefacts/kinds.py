@@ -5,8 +5,12 @@ from pathlib import Path
 
 from anchorscope.artefacts.index import INDEX
 
-RUN, COMPARISON, DETECTORS, VALIDATION = "run", "comparison", "detectors", "validation"
-MARKERS = {"comparison.json": COMPARISON, "detection.json": DETECTORS, "validation.json": VALIDATION}
+RUN, COMPARISON, DETECTORS, VALIDATION, STUDY = "run", "comparison", "detectors", "validation", "study"
+STUDY_MARKER = "study.json"
+"""Of a study, finished or not."""
+MARKERS = {
+    "comparison.json": COMPARISON, "detection.json": DETECTORS, "validation.json": VALIDATION, STUDY_MARKER: STUDY,
+}  # fmt: skip
 """The file that is written last, by which a folder is of a kind; a run has an index, or a manifest and a recipe."""
 
 

@@ -83,7 +83,7 @@ def _publish(
         "reference_layers": {one.name: list(one.reference_layers) for one in results},
         "unavailable": frames["unavailable"].to_dicts(),
         "batch_tokens": {"asked": run.batch_tokens[0], "final": run.batch_tokens[1]},
-        "warnings": run_warnings(run.identity, run.recipe.balance, results, left_out),
+        "warnings": [*run_warnings(run.identity, run.recipe.balance, results, left_out), *_of_mixed_workers(run)],
         "events": list(folder.index.events),
         "numerics": dict(run.numerics),
         **({} if run.workers is None else {"workers": dict(run.workers)}),
@@ -95,3 +95,12 @@ def _publish(
     manifest["steps"] = [*steps, {**report, "peak_memory_mb": max(peaks.values()), "peaks": peaks}]
     manifest["elapsed_seconds"] = round(run.seconds + time.monotonic() - began, 3)
     folder.publish(made, manifest, key)
+
+
+def _of_mixed_workers(run: RunFacts) -> list[str]:
+    """That not all numbers are of one numerics class, where the user allowed that."""
+    others = () if run.workers is None else run.workers["other_classes"]
+    return [
+        f"workers of different numerics classes took part (--mixed): {'; '.join(others)}; the last digits hang on "
+        f"which of them ran what"
+    ] * bool(others)  # fmt: skip

@@ -29,8 +29,8 @@ from anchorscope.artefacts.durable import (
     write_json,
 )
 from anchorscope.artefacts.index import INDEX, WORK, FileFacts, Index, damage, facts_of, is_run, mending, read_index
-from anchorscope.artefacts.lock import LOCK as LOCK
-from anchorscope.artefacts.lock import locked as locked
+from anchorscope.artefacts.locks import LOCK as LOCK
+from anchorscope.artefacts.locks import locked as locked
 from anchorscope.artefacts.new_folder import new_folder, writable
 from anchorscope.artefacts.shards import ShardStore, drop_shards, stores_below
 from anchorscope.artefacts.step import Format, MadeFrom, Source, Step
@@ -53,6 +53,7 @@ class RunFolder:
         self.path, self.index, self.progress, self.is_new = path, index, progress, is_new
         self.work, self.seconds_in_steps = path / WORK, 0.0  # that making steps has taken in this process
         self.under_way: list[Path] = []  # where the steps that are being made keep their shards, the innermost last
+        self._counted: set[str] = set()  # steps whose shards were counted in this process
 
     def step(
         self,
@@ -69,6 +70,18 @@ class RunFolder:
     def shards(self) -> ShardStore | None:
         """Where the step that is being made keeps results of its shards; None where none is."""
         return ShardStore(self.under_way[-1]) if self.under_way else None
+
+    def count_shards(self, planned: int, done: int) -> None:
+        """Notes how many planned batches the step that is being made has, and how many are done, beside all others."""
+        if not self.under_way:
+            return
+        step = self.under_way[-1].relative_to(self.work).as_posix()
+        steps = dict(self.index.notes.get("shards", {}).get("steps", {}))
+        before = steps.get(step, (0, 0)) if step in self._counted else (0, 0)  # one that was stopped begins again
+        self._counted.add(step)
+        steps[step] = [before[0] + planned, before[1] + done]
+        totals = [sum(counts) for counts in zip(*steps.values(), strict=True)]
+        self.remember("shards", {"planned": totals[0], "done": totals[1], "steps": steps})
 
     def tell(self, what: str) -> None:
         """Something that the user has to know: told at once, and in the manifest."""

@@ -12,7 +12,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from anchorscope.artefacts.durable import PARTIAL, make_folder, remove_files
-from anchorscope.artefacts.index import WORK
 from anchorscope.system_errors import naming
 
 SHARDS = ".shards"
@@ -84,6 +83,8 @@ class ShardStore:
 
 def is_shard(name: str) -> bool:
     """Whether a file, by its path relative to the run folder, is one that a store wrote."""
+    from anchorscope.artefacts.index import WORK  # only here: the store itself needs few libraries
+
     folder, _, file = name.rpartition("/")
     return bool(_FILE.fullmatch(file) and _FOLDER.fullmatch(folder) and folder.startswith(f"{WORK}/"))
 

@@ -18,7 +18,7 @@ from typing import Any
 from anchorscope.artefacts.durable import PARTIAL
 from anchorscope.artefacts.finished import read_manifest
 from anchorscope.artefacts.index import INDEX, FileFacts, Index, index_in, is_run, mending, read_index, wrong_with
-from anchorscope.artefacts.kinds import MARKERS, RUN, kind_of
+from anchorscope.artefacts.kinds import MARKERS, RUN, STUDY, kind_of
 from anchorscope.artefacts.run_folder import LOCK, MANIFEST
 from anchorscope.artefacts.sealed_folder import read_sealed
 from anchorscope.artefacts.shards import is_shard
@@ -51,7 +51,7 @@ class Verified:
 
     path: Path
     kind: str
-    """`run`, `comparison`, `detectors`, `validation` or `detector`."""
+    """`run`, `comparison`, `study`, `detectors`, `validation` or `detector`."""
     finished: bool
     files: int
     """Files that are listed."""
@@ -119,8 +119,8 @@ def verify(path: str | Path, progress: Progress | None = None) -> Verified:
     if not folder.is_dir() or _kind(folder) is None:
         found = "there is no such folder" if not folder.exists() else "it holds no index.json and no manifest"
         raise UserError(
-            f"{str(folder)!r} is no folder of anchorscope's ({found}); name a run, a comparison, a validation, "
-            f"detectors or a bundle."
+            f"{str(folder)!r} is no folder of anchorscope's ({found}); name a run, a comparison, a study, a "
+            f"validation, detectors or a bundle."
         )
     for _ in range(_AGAIN):
         before = _index_bytes(folder)
@@ -229,7 +229,8 @@ def _add_steps(listing: _Listing, index: Index) -> None:
 
 def _listed_by_manifest(folder: Path, kind: str) -> _Listing:
     (name,) = (marker for marker, one in MARKERS.items() if one == kind)
-    listing = _Listing(kind, markers={name}, command=f"anchorscope {_MAKERS[kind]}")
+    markers = {name, LOCK} if kind == STUDY else {name}
+    listing = _Listing(kind, markers=markers, command=f"anchorscope {_MAKERS[kind]}")
     try:
         manifest = read_sealed(folder / name)
     except (OSError, ValueError):
@@ -240,7 +241,7 @@ def _listed_by_manifest(folder: Path, kind: str) -> _Listing:
     return listing
 
 
-_MAKERS = {"comparison": "compare", "detectors": "detect", "validation": "validate"}
+_MAKERS = {"comparison": "compare", "detectors": "detect", "validation": "validate", "study": "study report"}
 
 
 def _own_command(told: Any) -> str | None:

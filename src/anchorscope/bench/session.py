@@ -15,6 +15,10 @@ from anchorscope.bench.workload import Workload
 
 def run_benchmark(options: Options, say: Say) -> dict[str, Any]:
     """The record of one benchmark, as `--json` shows it."""
+    if options.scale:
+        from anchorscope.bench.scale import run_scale  # only here: other benchmarks need no workers
+
+        return run_scale(options, say)
     say(f"load {options.model}")
     lm = load_model(options)
     peak = matmul_peak(lm.device, lm.dtype)

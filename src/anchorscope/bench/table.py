@@ -103,7 +103,11 @@ _HEAD = ("work", "way", "done", "per s", "spread", "tokens/s", "speedup", "diffe
 
 def render(record: dict[str, Any]) -> str:
     """All of it."""
-    parts = [_about(record), _grid([_HEAD, *(_cells(row) for row in record["rows"])])]
+    if record.get("kind") == "scale":
+        from anchorscope.bench.scale_table import render_scale
+
+        return render_scale(record)
+    parts = [_about(record), grid([_HEAD, *(_cells(row) for row in record["rows"])])]
     notes = [f"{row['work']}, {row['way']}: {row['note']}" for row in record["rows"] if row["note"]]
     chosen = [f"{row['way']} ({row['work']}): {row['setting']}" for row in record["rows"] if row["setting"]]
     meanings = dict.fromkeys(
@@ -111,7 +115,7 @@ def render(record: dict[str, Any]) -> str:
     )
     parts += ["\n".join(lines) for lines in (notes, chosen, list(meanings)) if lines]
     if record["targets"]:
-        parts.append("\n".join(_target(one) for one in record["targets"]))
+        parts.append("\n".join(target_line(one) for one in record["targets"]))
     if record["growth"]:
         parts.append("\n".join(_growth(one) for one in record["growth"]))
     return "\n\n".join(parts)
@@ -151,7 +155,8 @@ def _short(value: float | None) -> str:
     return f"{value:,.0f}" if value >= 1000 else f"{value:.3g}"
 
 
-def _grid(rows: Sequence[Sequence[str]]) -> str:
+def grid(rows: Sequence[Sequence[str]]) -> str:
+    """Rows as lines, columns under each other: two to the left, the others to the right."""
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
     lines = []
     for row in rows:
@@ -161,7 +166,8 @@ def _grid(rows: Sequence[Sequence[str]]) -> str:
     return "\n".join(lines)
 
 
-def _target(one: dict[str, Any]) -> str:
+def target_line(one: dict[str, Any]) -> str:
+    """Whether a promise is kept, in a line."""
     if one["met"] is None:
         return f"not judged  {one['target']} (a way that it needs was not measured)"
     return f"{'met' if one['met'] else 'NOT MET':<10}  {one['target']}: measured {one['measured']:.3g}"

@@ -30,6 +30,7 @@ from anchorscope.cli.score import score
 from anchorscope.cli.show import EXAMPLES as SHOW_EXAMPLES
 from anchorscope.cli.show import show
 from anchorscope.cli.streams import open_streams
+from anchorscope.cli.study import STUDY
 from anchorscope.cli.terminal import emit_text, say, user_errors
 from anchorscope.cli.validate import EXAMPLES as VALIDATE_EXAMPLES
 from anchorscope.cli.validate import validate
@@ -137,6 +138,8 @@ _COMMANDS = (
 """In the order in which a newcomer needs them."""
 for _name, _command, _panel, _examples in _COMMANDS:
     app.command(_name, rich_help_panel=_panel, epilog=in_help(_examples))(_command)
+    if _name == "compare":
+        app.add_typer(STUDY, name="study", rich_help_panel=_FURTHER)
 
 
 def main() -> None:

@@ -5,10 +5,12 @@ from typing import Annotated, Any
 
 from anchorscope.catalogue import RATED
 from anchorscope.cli.completion import several_of
+from anchorscope.cli.executor_options import DevicesPerWorker, Executor, Lease, Mixed, WorkersOption
 from anchorscope.cli.help_texts import OUTPUT, AsJson, Quiet, in_panel
 from anchorscope.cli.terminal import emit_json, listener, say
 from anchorscope.errors import UserError
-from anchorscope.recipe import LARGEST_SEED, MOST_RESAMPLES, named_folder, shortened
+from anchorscope.execute.choose import choose
+from anchorscope.recipe import LARGEST_SEED, MOST_RESAMPLES, about, named_folder, shortened
 
 EXAMPLES = (
     ("everything, into runs/validate", "anchorscope validate"),
@@ -44,6 +46,12 @@ def validate(
         int | None, _what(help="Replicas of every world. Default: a few (12 of 1000 items).", min=1, max=10_000)
     ] = None,
     device: Annotated[str, _running(help="auto, cpu, cuda or cuda:N.")] = "auto",
+    threads: Annotated[int | None, _running(help=about("threads"), min=1, max=1024)] = None,
+    executor: Executor = "local",
+    workers: WorkersOption = None,
+    lease: Lease = None,
+    mixed: Mixed = False,
+    devices_per_worker: DevicesPerWorker = None,
     fresh: Annotated[
         bool, _running("--fresh/--resume", help="Start the folder over, or go on where a run stopped (default).")
     ] = False,
@@ -58,7 +66,8 @@ def validate(
 
     options = Options(
         items=items, evidence=named, seed=seed, bootstrap=bootstrap, device=device,
-        world_items=_read_sizes(world_items), replicas=replicas,
+        world_items=_read_sizes(world_items), replicas=replicas, threads=threads,
+        choice=choose(executor, workers, lease, mixed, devices_per_worker),
     )  # fmt: skip
     if worlds != "all":
         options = replace(options, worlds=_read_worlds(worlds, options.worlds))

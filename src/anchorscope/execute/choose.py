@@ -5,7 +5,9 @@ from dataclasses import dataclass
 
 from anchorscope.errors import UserError
 
-EXECUTORS = ("local", "processes", "ray")
+LOCAL = "local"
+"""This process runs everything itself."""
+EXECUTORS = (LOCAL, "processes", "ray")
 LEASE = 600.0
 """Seconds that a worker has for one shard, where nobody says."""
 _MOST_WORKERS = 100_000

@@ -39,6 +39,10 @@ class Executor(Protocol):
         """Memory ran out: from now on so many tokens run together."""
         ...
 
+    def counted(self, planned: int, done: int) -> None:
+        """So many more batches are planned, and done."""
+        ...
+
     def describe(self) -> Description:
         """The model that shards run on; it is loaded for that if it has to be."""
         ...
@@ -58,6 +62,9 @@ class ShardFolder(Protocol):
     def shards(self) -> Any:
         """Where parts of the step under way are kept; None where none are."""
 
+    def count_shards(self, planned: int, done: int) -> None:
+        """So many more batches are planned, and done."""
+
     def tell(self, what: str) -> None:
         """Something that the user has to know."""
 
@@ -66,9 +73,9 @@ class Workers(Protocol):
     """Workers that several runs may share."""
 
     def for_run(
-        self, folder: ShardFolder, lowered: Callable[[int], None], expected: NumericsClass | None
+        self, folder: ShardFolder, lowered: Callable[[int], None], expected: Callable[[], NumericsClass | None]
     ) -> Executor:
-        """The executor of one run; `lowered` is told where memory ran out, `expected` is what it was begun with."""
+        """The executor of one run; `lowered` is told where memory ran out, `expected` tells what it was begun with."""
         ...
 
     def counts(self) -> dict[str, Any] | None:
@@ -81,12 +88,19 @@ class LocalExecutor:
 
     divides = False
 
-    def __init__(self, load: Callable[[], LanguageModel], lowered: Callable[[int], None] = lambda tokens: None) -> None:
-        self._load, self._lowered = load, lowered
+    def __init__(
+        self, load: Callable[[], LanguageModel], lowered: Callable[[int], None] = lambda tokens: None,
+        counted: Callable[[int, int], None] = lambda planned, done: None,
+    ) -> None:  # fmt: skip
+        self._load, self._lowered, self._counted = load, lowered, counted
 
     def lowered(self, tokens: int) -> None:
         """Memory ran out: from now on so many tokens run together."""
         self._lowered(tokens)
+
+    def counted(self, planned: int, done: int) -> None:
+        """So many more batches are planned, and done."""
+        self._counted(planned, done)
 
     @cached_property
     def worker(self) -> Worker:

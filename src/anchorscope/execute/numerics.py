@@ -6,11 +6,12 @@ batch, the canary, and tells the hash of its states: a worker whose canary diffe
 """
 
 import hashlib
+import json
 import os
 import platform
 import socket
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import cache
 from importlib import metadata
 from pathlib import Path
@@ -111,7 +112,7 @@ def hello(lm: LanguageModel, job: WorkerJob) -> dict[str, Any]:
     described = describe(lm)
     return {
         **told,
-        "anchorscope": metadata.version("anchorscope"),
+        "anchorscope": installed_version(),
         "code": code_hash(),
         "weights": {name: entry["sha256"] for name, entry in files.items()},
         "fingerprint": described["identity"]["fingerprint"],
@@ -123,10 +124,9 @@ def hello(lm: LanguageModel, job: WorkerJob) -> dict[str, Any]:
 
 def describe(lm: LanguageModel) -> dict[str, Any]:
     """What planning and the manifest have to know of a model, as plain JSON: the coordinator need not load it."""
-    from pydantic import TypeAdapter
-
-    made = {"identity": lm.identity(), "planner": planner_for(lm)}
-    return {name: TypeAdapter(type(value)).dump_python(value, mode="json") for name, value in made.items()}
+    made = {"identity": asdict(lm.identity()), "planner": asdict(planner_for(lm))}
+    plain: dict[str, Any] = json.loads(json.dumps(made))
+    return plain
 
 
 def refuse(found: Mapping[str, Any], expected: Mapping[str, Any], mixed: bool) -> str | None:
@@ -203,6 +203,14 @@ def code_hash() -> str:
         digest.update(f"{path.relative_to(root).as_posix()} {path.stat().st_size}\n".encode())
         digest.update(path.read_bytes())
     return digest.hexdigest()
+
+
+def installed_version() -> str:
+    """Of this package; a copy of its folder that was not installed has none."""
+    try:
+        return metadata.version("anchorscope")
+    except metadata.PackageNotFoundError:
+        return "not installed"
 
 
 def _versions() -> dict[str, str]:

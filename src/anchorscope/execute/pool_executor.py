@@ -54,7 +54,7 @@ class PoolExecutor:
             places.setdefault(name, []).append(place)
             held.keep(name, packed)
         parts: dict[str, Any] = {}
-        progress.start(_title(shards), sum(map(_items, shards)))
+        progress.start(self._title(shards), sum(map(_items, shards)))
 
         def take(name: str, body: bytes, is_new: bool = True) -> None:
             parts[name] = unpack(body, {})
@@ -84,6 +84,15 @@ class PoolExecutor:
             progress.finish()
         for place, name in enumerate(names):
             yield parts[name] if place != places[name][-1] else parts.pop(name)
+
+    def _title(self, shards: Sequence[Shard]) -> str:
+        """What is done by how many workers, and what went wrong so far, for the line that tells how far it is."""
+        counts = self.coordinator.counts
+        workers = f"{counts.workers} worker{'s' * (counts.workers != 1)}"
+        wrong = {"lost": counts.lost, "shards retried": counts.retried}
+        told = ", ".join(f"{number} {what}" for what, number in wrong.items() if number)
+        title = str(getattr(shards[0], "title", "shards")) if shards else "shards"
+        return f"{title} on {workers}" + (f" ({told})" if told else "")
 
     def _begin(self, total: int) -> None:
         self._done, self._total, self._n_computed = 0, total, 0
@@ -125,10 +134,6 @@ class _Held:
 
     def let_go(self, name: str) -> None:
         self._packed.pop(name, None)
-
-
-def _title(shards: Sequence[Any]) -> str:
-    return str(getattr(shards[0], "title", "shards")) if shards else "shards"
 
 
 def _items(shard: Any) -> int:

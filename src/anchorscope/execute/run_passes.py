@@ -6,7 +6,7 @@ planned anew with half the tokens and run from its beginning, so that its number
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import numpy as np
 import torch
@@ -37,17 +37,19 @@ from anchorscope.plan.decoding import AnswersPass, DecodePass, SamplesPass, plan
 from anchorscope.plan.passes import AttentionPass, StatesPass
 from anchorscope.plan.saliency_pass import SaliencyPass
 from anchorscope.progress import Progress
-from anchorscope.spans.question_words import Write
+
+if TYPE_CHECKING:  # a type only: passes run where word lists are not installed
+    from anchorscope.spans.question_words import Write
 
 P = TypeVar("P")
 
 
 def run_states(executor: Executor, work: StatesPass, progress: Progress) -> StatesPart:
     """A whole pass, its parts merged by item and checked: every cut took edges in every layer that it was asked for."""
-    return merge_states([_placed(shard.items, part) for shard, part in _run(executor, work, progress, StatesPart)])
+    return merge_states([placed(shard.items, part) for shard, part in _run(executor, work, progress, StatesPart)])
 
 
-def _placed(items: Sequence[int], part: StatesPart) -> StatesPart:
+def placed(items: Sequence[int], part: StatesPart) -> StatesPart:
     """The part of a shard, with the numbers that its items have in the whole pass."""
     if not items:
         return part
@@ -121,7 +123,7 @@ def run_decoding(executor: Executor, work: DecodePass, progress: Progress) -> li
     return [found[index] for index in range(len(work.prompts))]
 
 
-def key_word_writer(executor: Executor, batch_tokens: int, progress: Progress) -> Write:
+def key_word_writer(executor: Executor, batch_tokens: int, progress: Progress) -> "Write":
     """Lets the model name key words."""
 
     def write(prompts: Sequence[tuple[int, ...]], prefix: tuple[int, ...], longest: int) -> list[Decoded]:
@@ -163,11 +165,14 @@ def _run(executor: Executor, work: Any, progress: Progress, kind: type[P]) -> li
     """Every shard of a pass with its part; all of them again, planned smaller, where memory ran out."""
     while True:
         shards: Sequence[Shard] = work.shards() if executor.divides else [work]
+        executor.counted(len(work.batches), 0)
         try:
             parts = list(executor.map(shards, progress))
         except MemoryRanOut:
+            executor.counted(-len(work.batches), 0)
             work = _halved(executor, work)
             continue
+        executor.counted(0, len(work.batches))
         for part in parts:
             assert isinstance(part, kind), f"a worker gave {type(part).__name__} where {kind.__name__} was due"
         return list(zip(shards, cast(list[P], parts), strict=True))

@@ -1,6 +1,6 @@
 """The tasks of a run: which wait, which are done, how often each was lost, and whether two results of one agree."""
 
-from collections import deque
+from collections import OrderedDict
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 
@@ -28,7 +28,7 @@ class TaskQueue:
         self.n_tasks = 0
         self.open: dict[str, Task] = {}
         """Tasks that are not done: they wait, or a worker has them."""
-        self._waiting: deque[str] = deque()
+        self._waiting: OrderedDict[str, None] = OrderedDict()
         self._failures: dict[str, list[str]] = {}
         self._avoid: dict[str, set[str]] = {}
         self._results: dict[str, tuple[str, str]] = {}
@@ -37,7 +37,7 @@ class TaskQueue:
         """Takes the tasks of a run in place of those before, of which only the results are remembered."""
         self.open, self.n_tasks = {task.id: task for task in tasks}, len(tasks)
         assert len(self.open) == len(tasks), "two tasks have the same id"
-        self._waiting, self._failures, self._avoid = deque(self.open), {}, {}
+        self._waiting, self._failures, self._avoid = OrderedDict.fromkeys(self.open), {}, {}
 
     def __bool__(self) -> bool:
         """Whether any task waits."""
@@ -48,7 +48,7 @@ class TaskQueue:
         for task in self._waiting:
             avoided = self._avoid.get(task, ())
             if task not in has and (worker not in avoided or all(name in avoided for name in workers)):
-                self._waiting.remove(task)
+                del self._waiting[task]
                 return self.open[task]
         return None
 
@@ -56,7 +56,8 @@ class TaskQueue:
         """Puts a task that was handed out at the front again; whether it is still wanted."""
         if task not in self.open or task in self._waiting:
             return False
-        self._waiting.appendleft(task)
+        self._waiting[task] = None
+        self._waiting.move_to_end(task, last=False)
         return True
 
     def fail(self, task: str, reason: str, avoid: str | None = None) -> bool:
@@ -85,8 +86,7 @@ class TaskQueue:
         self._results[task] = sha256, worker
         if task in self.open:
             self.open.pop(task)
-            if task in self._waiting:  # it was taken for lost, and came after all
-                self._waiting.remove(task)
+            self._waiting.pop(task, None)  # it was taken for lost, and came after all
             return True
         return None if before is None else False
 

@@ -9,9 +9,11 @@ travels apart, once per worker, under the hash of its bytes.
 import hashlib
 import json
 import weakref
+from array import array
 from collections import OrderedDict
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, is_dataclass
+from itertools import chain
 from typing import Any, TypeVar
 
 import numpy as np
@@ -26,14 +28,7 @@ from anchorscope.engine.decode import Decoded
 from anchorscope.engine.saliency import Saliency
 from anchorscope.engine.sampling import Sampling
 from anchorscope.engine.sequences import Cut, Patch, TokenSequence, Variant
-from anchorscope.execute.worker import (
-    AttentionPart,
-    ChoicesPart,
-    DecodedPart,
-    SaliencyPart,
-    StatesPart,
-    VariantPart,
-)
+from anchorscope.execute.worker import AttentionPart, ChoicesPart, DecodedPart, SaliencyPart, StatesPart, VariantPart
 from anchorscope.plan.choices_pass import ChoicesPass
 from anchorscope.plan.decoding import DecodePass
 from anchorscope.plan.passes import AttentionPass, OutOfFoldProbes, StatesPass
@@ -107,14 +102,14 @@ class _Packer:
         self.apart = apart  # whether shared values go into blobs of their own
         self.blobs: dict[str, bytes] = {}
         self.tensors: dict[str, np.ndarray[Any, Any]] = {}
-        self.ints: list[int] = []
-        self.floats: list[float] = []
+        self.ints, self.floats = array("q"), array("d")
 
     def bytes_of(self, value: Any) -> bytes:
         text = json.dumps(self.form(value), separators=(",", ":"))
         if self.ints:
-            narrow = min(self.ints) >= _INT32.min and max(self.ints) <= _INT32.max
-            self.tensors[_INTS] = np.array(self.ints, dtype=np.int32 if narrow else np.int64)
+            wide = np.array(self.ints, dtype=np.int64)
+            narrow = wide.min() >= _INT32.min and wide.max() <= _INT32.max
+            self.tensors[_INTS] = wide.astype(np.int32) if narrow else wide
         if self.floats:
             self.tensors[_FLOATS] = np.array(self.floats, dtype=np.float64)
         return save({**self.tensors, _VALUE: np.frombuffer(text.encode(), dtype=np.uint8)})
@@ -145,20 +140,24 @@ class _Packer:
     def _sequence(self, kind: str, values: tuple[Any, ...] | list[Any]) -> Any:
         if len(values) >= _LONG:
             kinds = set(map(type, values))
-            if kinds == {int} and _fit(values):
-                return [f"{kind}i", *self._pooled(self.ints, values)]
-            if kinds == {float}:
-                return [f"{kind}f", *self._pooled(self.floats, values)]
-            if kinds == {tuple} and len({len(one) for one in values}) == 1:  # pairs, as a tokenizer's offsets
-                flat = [number for one in values for number in one]
-                if flat and set(map(type, flat)) == {int} and _fit(flat):
-                    return [f"{kind}r", len(values[0]), *self._pooled(self.ints, flat)]
+            if kinds == {int} and (found := self._pooled(self.ints, values)):
+                return [f"{kind}i", *found]
+            if kinds == {float} and (found := self._pooled(self.floats, values)):
+                return [f"{kind}f", *found]
+            if kinds == {tuple} and len(set(map(len, values))) == 1:  # pairs, as a tokenizer's offsets
+                flat = tuple(chain.from_iterable(values))
+                if set(map(type, flat)) == {int} and (found := self._pooled(self.ints, flat)):
+                    return [f"{kind}r", len(values[0]), *found]
         return [kind, *map(self.form, values)]
 
     @staticmethod
-    def _pooled(pool: list[Any], values: Any) -> tuple[int, int]:
+    def _pooled(pool: "array[Any]", values: Any) -> tuple[int, int] | None:
+        """Where the numbers lie now; None where one is too large."""
         start = len(pool)
-        pool.extend(values)
+        try:
+            pool.extend(array(pool.typecode, values))
+        except OverflowError:
+            return None
         return start, len(pool)
 
     @staticmethod
@@ -185,10 +184,6 @@ class _Packer:
     def _added(self, flat: "np.ndarray[Any, Any]") -> int:
         self.tensors[str(len(self.tensors))] = flat
         return len(self.tensors) - 1
-
-
-def _fit(values: Any) -> bool:
-    return bool(min(values) >= -(2**63) and max(values) < 2**63)
 
 
 _packed: dict[int, tuple[weakref.ref[Any], str, bytes]] = {}  # shared values, while they live
@@ -268,7 +263,7 @@ class _Unpacker:
             raise ValueError(f"numbers {start} to {stop} of {len(pool)}")
         return pool[start:stop]
 
-    def array(self, index: int, name: str, shape: list[int]) -> Any:
+    def numbers(self, index: int, name: str, shape: list[int]) -> Any:
         dtype = np.dtype(str(name))
         if dtype.kind not in _ARRAY_KINDS or min(shape, default=0) < 0:
             raise ValueError(f"an array of {name} with the shape {shape}")
@@ -294,8 +289,8 @@ _READERS: dict[str, Any] = {
     "lr": lambda self, *found: self.rows(*found),
     "d": _Unpacker.mapping,
     "r": lambda self, start, stop, step: range(start, stop, step),
-    "n": _Unpacker.array,
-    "s": lambda self, *found: self.array(*found)[()],
+    "n": _Unpacker.numbers,
+    "s": lambda self, *found: self.numbers(*found)[()],
     "T": _Unpacker.tensor,
     "o": _Unpacker.record,
     "b": lambda self, digest: _unpacked_once(str(digest), self.blobs),

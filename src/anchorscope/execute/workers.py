@@ -7,13 +7,18 @@ import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from pydantic import TypeAdapter
-
-import anchorscope
+from anchorscope.errors import UserError
 from anchorscope.execute.choose import Choice
 from anchorscope.execute.coordinator import Coordinator
 from anchorscope.execute.executor import Description, ShardFolder
-from anchorscope.execute.numerics import NumericsClass, code_hash, differences, refuse, refuse_other_class
+from anchorscope.execute.numerics import (
+    NumericsClass,
+    code_hash,
+    differences,
+    installed_version,
+    refuse,
+    refuse_other_class,
+)
 from anchorscope.execute.pool import Pool
 from anchorscope.execute.pool_executor import PoolExecutor
 from anchorscope.execute.process_pool import ProcessPool, visible_gpus
@@ -24,14 +29,12 @@ from anchorscope.models.sources import ModelFiles
 from anchorscope.plan.passes import Planner
 from anchorscope.progress import Progress
 
-_IDENTITY, _PLANNER = TypeAdapter(ModelIdentity), TypeAdapter(Planner)
-
 
 class Admission:
     """Who may join: the same code and weights always, the same numerics class unless mixed ones are allowed."""
 
     def __init__(self, files: ModelFiles | None, mixed: bool, tell: Callable[[str], None]) -> None:
-        self._expected: dict[str, Any] = {"anchorscope": anchorscope.__version__, "code": code_hash()}
+        self._expected: dict[str, Any] = {"anchorscope": installed_version(), "code": code_hash()}
         if files:
             self._expected["weights"] = {name: entry["sha256"] for name, entry in files.items()}
         self._mixed, self._tell = mixed, tell
@@ -85,7 +88,7 @@ class WorkerGroup:
         return self._coordinator
 
     def for_run(
-        self, folder: ShardFolder, lowered: Callable[[int], None], expected: NumericsClass | None
+        self, folder: ShardFolder, lowered: Callable[[int], None], expected: Callable[[], NumericsClass | None]
     ) -> "RunExecutor":
         """The executor of one run."""
         return RunExecutor(self, folder, lowered, expected)
@@ -116,8 +119,9 @@ class RunExecutor:
     divides = True
 
     def __init__(
-        self, group: WorkerGroup, folder: ShardFolder, lowered: Callable[[int], None], expected: NumericsClass | None
-    ) -> None:
+        self, group: WorkerGroup, folder: ShardFolder, lowered: Callable[[int], None],
+        expected: Callable[[], NumericsClass | None],
+    ) -> None:  # fmt: skip
         self._group, self._folder, self._lowered, self._expected = group, folder, lowered, expected
         self._inner: PoolExecutor | None = None
 
@@ -125,26 +129,35 @@ class RunExecutor:
         """Memory ran out: from now on so many tokens run together."""
         self._lowered(tokens)
 
+    def counted(self, planned: int, done: int) -> None:
+        """So many more batches are planned, and done."""
+        self._folder.count_shards(planned, done)
+
     def describe(self) -> Description:
         """The model that shards run on."""
+        from pydantic import TypeAdapter  # only here: workers need few libraries
+
         hello = self._group.described()
         told = hello["description"]
-        return Description(
-            _IDENTITY.validate_python(told["identity"]), _PLANNER.validate_python(told["planner"]),
-            NumericsClass.of(hello),
-        )  # fmt: skip
+        identity = TypeAdapter(ModelIdentity).validate_python(told["identity"])
+        planner = TypeAdapter(Planner).validate_python(told["planner"])
+        return Description(identity, planner, NumericsClass.of(hello))
 
     def map(self, shards: Sequence[Shard], progress: Progress) -> Iterator[Part]:
         """The part of each shard, in their order."""
         if self._inner is None:
             coordinator = self._group.coordinator
             self._check()
-            self._inner = PoolExecutor(coordinator, self._folder.shards)
+            self._inner = PoolExecutor(coordinator, self._folder.shards, self._class_id)
         return self._inner.map(shards, progress)
+
+    def _class_id(self) -> str:
+        """A shard that another class of machines has computed is not the same."""
+        return repr(NumericsClass.of(self._group.described()))
 
     def _check(self) -> None:
         found = NumericsClass.of(self._group.described())
-        refuse_other_class(found, self._expected, self._group.choice.mixed, self._folder.tell)
+        refuse_other_class(found, self._expected(), self._group.choice.mixed, self._folder.tell)
 
     def close(self) -> None:
         """Workers stay with whoever opened them."""
@@ -155,7 +168,10 @@ def make_pool(choice: Choice, job: WorkerJob) -> Pool:
     if choice.kind == "ray":
         from anchorscope.execute.ray_pool import RayPool
 
-        return RayPool(choice.address, choice.workers, choice.devices_per_worker, job.threads)
+        if choice.address is not None and choice.workers is None:
+            raise UserError("How many workers of the cluster may be used is not said; add --workers N.")
+        number = choice.workers or _as_many_as_fit(choice, job)
+        return RayPool(choice.address, number, choice.devices_per_worker)
     return ProcessPool(choice.workers or _as_many_as_fit(choice, job), choice.devices_per_worker)
 
 

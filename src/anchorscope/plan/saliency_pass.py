@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from jaxtyping import Float
 from torch import Tensor
 
-from anchorscope.engine.batching import plan_batches
+from anchorscope.engine.batching import MOST_AT_ONCE, plan_batches
 from anchorscope.engine.sequences import TokenSequence
 from anchorscope.plan.passes import Planner
 
@@ -59,11 +59,11 @@ class SaliencyPass:
 
     def replanned(self, tokens: int, n_layers: int) -> "SaliencyPass":
         """The same work in smaller batches; items that end at the same layer run together."""
-        lengths = self.lengths(n_layers)
+        lengths, at_once = self.lengths(n_layers), min(tokens, MOST_AT_ONCE)
         batches = [
             tuple(batch)
             for level in sorted(set(self.layers), reverse=True)
-            for batch in plan_batches(lengths, tokens, [at for at, layer in enumerate(self.layers) if layer == level])
+            for batch in plan_batches(lengths, at_once, [at for at, layer in enumerate(self.layers) if layer == level])
         ]
         return replace(self, batches=tuple(batches), batch_tokens=tokens)
 

@@ -12,7 +12,7 @@ from anchorscope.artefacts.formats import records
 from anchorscope.artefacts.run_folder import RunFolder
 from anchorscope.artefacts.step import MadeFrom, Source, Step
 from anchorscope.engine.sequences import SITES
-from anchorscope.execute.executor import Executor, LocalExecutor, Workers
+from anchorscope.execute.executor import Executor, LocalExecutor, Workers, describe
 from anchorscope.execute.numerics import NumericsClass, numerics_of, refuse_other_class
 from anchorscope.interventions.intervention import Writer
 from anchorscope.models.language_model import LanguageModel, ModelIdentity
@@ -62,12 +62,17 @@ class Job:
     @cached_property
     def lm(self) -> LanguageModel:
         """The model, loaded when the first step needs it."""
-        lm = self._load()
-        if self._record_step.is_kept:
-            refuse_other_class(numerics_of(lm), self._record_step.value.numerics, self.mixed, self.folder.tell)
-        return lm
+        if self._begun_with is not None:
+            refuse_other_class(numerics_of(self._loaded_model), self._begun_with, self.mixed, self.folder.tell)
+        return self._loaded_model
 
-    def _load(self) -> LanguageModel:
+    @property
+    def _begun_with(self) -> NumericsClass | None:
+        """What the run was begun with; None where it begins now."""
+        return self._record_step.value.numerics if self._record_step.is_kept else None
+
+    @cached_property
+    def _loaded_model(self) -> LanguageModel:
         if self.loaded is not None:
             return wrap(*self.loaded)
         recipe = self.recipe
@@ -98,7 +103,7 @@ class Job:
         return None if self.loaded is not None else model_files(self.recipe.model)
 
     def _look_at_model(self) -> ModelRecord:
-        found = self.executor.describe()
+        found = describe(self._loaded_model) if self.workers is None else self.executor.describe()
         files = self._files  # a hub's id may have been fetched just now
         if files is None and self.loaded is None:
             files = model_files(self.recipe.model)
@@ -116,9 +121,8 @@ class Job:
     def executor(self) -> Executor:
         """Runs passes; the model is loaded when the first one comes."""
         if self.workers is not None:
-            begun = self._record_step.value.numerics if self._record_step.is_kept else None
-            return self.workers.for_run(self.folder, self._lowered, begun)
-        return LocalExecutor(lambda: self.lm, self._lowered)
+            return self.workers.for_run(self.folder, self._lowered, lambda: self._begun_with)
+        return LocalExecutor(lambda: self.lm, self._lowered, self.folder.count_shards)
 
     def _lowered(self, tokens: int) -> None:
         self.folder.remember("batch_tokens", min(tokens, self.batch_tokens[1]))

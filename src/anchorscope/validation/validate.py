@@ -22,6 +22,7 @@ from anchorscope.artefacts.new_folder import new_folder, writable
 from anchorscope.artefacts.sealed_folder import read_sealed, sealed_text
 from anchorscope.catalogue import RATED
 from anchorscope.errors import UserError
+from anchorscope.execute.choose import Choice
 from anchorscope.models.loading import checked_device, choose_device
 from anchorscope.pipeline import run_recipe
 from anchorscope.planted import planted_model_folder
@@ -61,6 +62,10 @@ class Options:
     """Replicas of every world; None: the usual few."""
     worlds: tuple[str, ...] = tuple(WORLDS)
     """Names of the worlds."""
+    threads: int | None = None
+    """Threads that a worker computes with on a CPU; None: as many as torch takes here."""
+    choice: Choice = field(default_factory=Choice)
+    """Who runs the planted model; the harder worlds have none."""
 
 
 def validate(out: Path, options: Options, fresh: bool = False, progress: Progress | None = None) -> Path:
@@ -72,7 +77,7 @@ def validate(out: Path, options: Options, fresh: bool = False, progress: Progres
         "model": str(planted_model_folder()), "datasets": (f"file:{questions}",), "prompt": "zero-shot",
         "balance": "none", "max_per_class": max(options.items, 30), "evidence": wanted, "seed": options.seed,
         "bootstrap": options.bootstrap, "device": options.device, "dtype": options.dtype,
-        "evidence_items": max(options.items, 60),
+        "evidence_items": max(options.items, 60), "threads": options.threads,
     })  # fmt: skip
     device = checked_device(choose_device(options.device))
     planted = planted_items(options.items, options.shares, options.seed)
@@ -98,7 +103,7 @@ def _taken_back(questions: Path, run: Path) -> Iterator[None]:
 def _validate(
     out: Path, options: Options, recipe: Recipe, device: torch.device, fresh: bool, listener: Progress
 ) -> Path:
-    run = run_recipe(recipe, out / "run", fresh=fresh, progress=listener)
+    run = run_recipe(recipe, out / "run", fresh=fresh, progress=listener, choice=options.choice)
     items = read_items(run)
     scores = read_scores(run, items)
     recovery = recovery_table(items, scores, options.bootstrap, options.seed)

@@ -1,7 +1,7 @@
-"""What lies below a folder: runs, comparisons, detectors and validations, finished or not, newest first.
+"""What lies below a folder: runs, comparisons, studies, detectors and validations, finished or not, newest first.
 
 A folder is known by its marker: `index.json` or `manifest.json` with `recipe.toml` of a run, `comparison.json`,
-`detection.json`, `validation.json`. Links are not followed, and nothing is written.
+`detection.json`, `validation.json`, `study.json`. Links are not followed, and nothing is written.
 """
 
 import json
@@ -18,7 +18,7 @@ import polars as pl
 from anchorscope.artefacts.durable import PARTIAL
 from anchorscope.artefacts.finished import open_finished
 from anchorscope.artefacts.index import INDEX, Damaged
-from anchorscope.artefacts.kinds import COMPARISON, DETECTORS, MARKERS, RUN, VALIDATION, kind_of
+from anchorscope.artefacts.kinds import COMPARISON, DETECTORS, MARKERS, RUN, STUDY, VALIDATION, kind_of
 from anchorscope.artefacts.sealed_folder import read_sealed
 from anchorscope.datasets.catalog import parse_spec
 from anchorscope.errors import UserError
@@ -176,4 +176,15 @@ def _validation(folder: Path) -> dict[str, Any]:
             "finished": True, "lines": tuple(found.get("summary", ())[:_LINES])}  # fmt: skip
 
 
-_OTHERS = {COMPARISON: _comparison, DETECTORS: _detectors, VALIDATION: _validation}
+def _study(folder: Path) -> dict[str, Any]:
+    found = read_sealed(folder / "study.json")
+    runs = [folder / "runs" / str(name) for name in found["runs"]]
+    done = sum((one / "manifest.json").is_file() for one in runs)
+    failed = [f"{name} failed: {one['line']}" for name, one in found["failed"].items()]
+    command = f"anchorscope study run {shlex.quote(str(folder / 'study.toml'))} --out {shlex.quote(str(folder))}"
+    finished = done == len(runs) and not failed
+    return {"title": f"Study {found['name']}", "about": f"{done} of {len(runs)} runs are done", "finished": finished,
+            "lines": tuple(failed[:_LINES]), "command": None if finished else command}  # fmt: skip
+
+
+_OTHERS = {COMPARISON: _comparison, DETECTORS: _detectors, VALIDATION: _validation, STUDY: _study}

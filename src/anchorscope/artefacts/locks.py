@@ -1,6 +1,7 @@
-"""The lock of a run folder: one process at a time."""
+"""The lock of a folder: held while a process works in it, and gone with that process however it ends."""
 
 import contextlib
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -8,6 +9,7 @@ from anchorscope.errors import UserError
 
 LOCK = ".lock"
 """Held while a process runs in the folder."""
+_A_LOOK = 0.5  # seconds: whoever asks whether the lock is held takes it for a moment
 
 
 @contextlib.contextmanager
@@ -18,7 +20,7 @@ def locked(path: Path) -> Iterator[None]:
     if (path / LOCK).is_file() and (path / LOCK).stat().st_size:  # ours is empty, and taking it would empty this one
         raise UserError(f"{str(path / LOCK)!r} is not the lock of a run, but holds something; move it away first.")
     try:
-        (lock := FileLock(path / LOCK, timeout=0)).acquire()
+        (lock := FileLock(path / LOCK, timeout=_A_LOOK)).acquire()
     except Timeout:
         told = f"Another process is running in {str(path)!r}; wait for it, or choose another folder with --out."
         raise UserError(told) from None
@@ -36,3 +38,22 @@ def locked(path: Path) -> Iterator[None]:
         raise
     finally:
         lock.release()
+
+
+def is_locked(path: Path) -> bool:
+    """Whether a process works in the folder just now; nothing is written."""
+    try:
+        import fcntl
+
+        handle = os.open(path / LOCK, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except (OSError, ImportError):  # nobody was ever here, or the system has other locks
+        return False
+    try:
+        fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:  # a file system without locks: no run can be at work
+        return False
+    finally:
+        os.close(handle)
+    return False

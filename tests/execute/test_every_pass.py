@@ -1,0 +1,86 @@
+"""Every kind of pass gives the same bits whole and in shards, whoever runs them and in whatever order; and not where
+its items are divided otherwise than in planned batches."""
+
+from dataclasses import replace
+
+import pytest
+from pass_cases import CASES, FIRST, PREFIX, Case, N, bits, short_sequences, with_batches
+
+from anchorscope.answers.endings import LIST
+from anchorscope.execute.executor import LocalExecutor
+from anchorscope.execute.run_passes import key_word_writer, run_states
+from anchorscope.models.language_model import LanguageModel
+from anchorscope.plan.decoding import DecodePass
+from anchorscope.plan.passes import StatesPass
+from anchorscope.progress import Silent
+from many_workers import ORDERS, ManyWorkers
+
+every_case = pytest.mark.parametrize("case", CASES.values(), ids=CASES)
+
+
+@every_case
+def test_shards_give_the_bits_of_the_whole(sensitive: LanguageModel, case: Case) -> None:
+    work = case.plan(sensitive, case.tokens)
+    whole = case.bits(LocalExecutor(lambda: sensitive), work)
+    for order in ORDERS:
+        executor = ManyWorkers(sensitive, order)
+        assert case.bits(executor, work) == whole
+        assert len(executor.shards) == len(work.batches) > 2
+        assert [len(shard.batches) for shard in executor.shards] == [1] * len(work.batches)
+        assert executor.told == []
+
+
+@every_case
+def test_one_worker_gives_the_same_bits_as_many(sensitive: LanguageModel, case: Case) -> None:
+    """What a worker remembers of one shard changes nothing in the next."""
+    work = case.plan(sensitive, case.tokens)
+    local = LocalExecutor(lambda: sensitive)
+    before = [next(iter(local.map([shard], Silent()))) for shard in work.shards()[::-1]][::-1]
+    again = list(local.map(work.shards(), Silent()))
+    assert bits(before) == bits(again) == bits(list(ManyWorkers(sensitive).map(work.shards(), Silent())))
+
+
+@every_case
+def test_items_that_run_one_by_one_give_other_bits(sensitive: LanguageModel, case: Case) -> None:
+    """So that equality says something: it hangs on the batches."""
+    work = case.plan(sensitive, case.tokens)
+    alone = with_batches(work, [(item,) for batch in work.batches for item in batch])
+    local = LocalExecutor(lambda: sensitive)
+    assert case.bits(local, alone) != case.bits(local, work)
+    assert len(alone.shards()) == work.n_items == N
+
+
+def test_key_words_that_the_model_names_are_the_same_whoever_runs_the_shards(sensitive: LanguageModel) -> None:
+    prompts = [one.ids for one in short_sequences()]
+    many = ManyWorkers(sensitive)
+    found, wanted = (
+        key_word_writer(executor, 60, Silent())(prompts, PREFIX, 6)
+        for executor in (many, LocalExecutor(lambda: sensitive))
+    )
+    assert bits(list(found)) == bits(list(wanted))
+    assert len(many.shards) > 2
+    assert {shard.ending for shard in many.shards if isinstance(shard, DecodePass)} == {LIST}
+
+
+def test_a_donor_of_another_batch_gives_its_states(sensitive: LanguageModel) -> None:
+    work = CASES["patches"].plan(sensitive, CASES["patches"].tokens)
+    assert isinstance(work, StatesPass)
+    for shard, batch in zip(work.shards(), work.batches, strict=True):
+        donors = {one.patches[item].donor for one in work.variants if one.patches for item in batch if one.runs(item)}
+        assert donors - set(batch)  # so there is one that does not run here
+        assert set(shard.items) == donors | set(batch)
+        assert len(shard.sequences) < N
+    giver, patches = 7, work.variants[1].patches
+    assert patches is not None
+    changed = list(work.sequences)
+    ids = list(changed[giver].ids)
+    ids[FIRST + 1] += 1  # one of the tokens whose states it gives
+    changed[giver] = replace(changed[giver], ids=tuple(ids))
+    before, after = (
+        run_states(ManyWorkers(sensitive), replace(work, sequences=tuple(some)), Silent()).variants[1]
+        for some in (work.sequences, changed)
+    )
+    assert before.states is not None
+    assert after.states is not None
+    moved = (before.states - after.states).abs().amax(dim=(0, 1, 3)) > 1e-2
+    assert before.items[moved.numpy()].tolist() == [item for item, patch in patches.items() if patch.donor == giver]

@@ -1,0 +1,151 @@
+"""Memory that runs out: the whole pass is planned with half the tokens and run anew, on whichever worker it happened;
+its numbers are those of a pass that was planned so from the start."""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from pass_cases import CASES, PREFIX, Case, bits, short_sequences
+
+from anchorscope.engine import batching
+from anchorscope.engine.batching import MemoryRanOut
+from anchorscope.errors import UserError
+from anchorscope.execute.executor import LocalExecutor
+from anchorscope.execute.run_passes import run_states
+from anchorscope.execute.worker import StatesPart, Worker
+from anchorscope.models.language_model import LanguageModel
+from anchorscope.plan.saliency_pass import SaliencyPass
+from anchorscope.probes.scoring import Scorer
+from anchorscope.progress import Silent
+from made_items import planner_of
+from many_workers import ManyWorkers, with_little_memory
+
+N_LAYERS = 4
+every_case = pytest.mark.parametrize("case", CASES.values(), ids=CASES)
+
+
+def largest(work: Any) -> int:
+    """Tokens of the largest batch that could be divided."""
+    lengths = work.lengths(N_LAYERS)
+    return max(max(lengths[item] for item in batch) * len(batch) for batch in work.batches if len(batch) > 1)
+
+
+def run_out_after(monkeypatch: pytest.MonkeyPatch, number: int) -> list[int]:
+    """Lets memory run out at the very end of the so-manieth batch, counted from 0; how many items each batch had."""
+    fits, seen = batching._fits, []
+
+    def watched(run: Callable[[list[int]], None], batch: list[int]) -> bool:
+        seen.append(len(batch))
+
+        def short_of_memory(items: list[int]) -> None:
+            run(items)
+            raise torch.OutOfMemoryError
+
+        return fits(short_of_memory if len(seen) == number + 1 else run, batch)
+
+    monkeypatch.setattr(batching, "_fits", watched)
+    return seen
+
+
+@every_case
+@pytest.mark.parametrize("divides", [True, False])
+def test_whichever_batch_ran_out_the_bits_are_those_of_a_pass_with_half_the_tokens(
+    sensitive: LanguageModel, case: Case, divides: bool
+) -> None:
+    work = case.plan(sensitive, case.tokens)
+    half = largest(work) // 2
+    wanted = case.bits(LocalExecutor(lambda: sensitive), case.plan(sensitive, half))
+    assert wanted != case.bits(LocalExecutor(lambda: sensitive), work)  # there is something to be told apart
+    divisible = [index for index, batch in enumerate(work.batches) if len(batch) > 1]
+    for number in (divisible[0], divisible[-1]):
+        many, told = ManyWorkers(sensitive), []
+        with pytest.MonkeyPatch.context() as patch:
+            seen = run_out_after(patch, number)
+            found = case.bits(many if divides else LocalExecutor(lambda: sensitive, told.append), work)
+        assert found == wanted
+        assert (many.told or told) == ([] if isinstance(work, SaliencyPass) else [half])
+        assert seen[: number + 1] == [len(batch) for batch in work.batches[: number + 1]]
+        again = work.replanned(half, N_LAYERS)
+        assert seen[number + 1 :] == [len(batch) for batch in again.batches]  # all of them, from the beginning
+        assert len(again.batches) > len(work.batches)
+
+
+@pytest.mark.parametrize("at", [1, 2, 3, 7])
+def test_memory_that_runs_out_inside_a_batch_leaves_nothing_of_it_behind(
+    sensitive: LanguageModel, monkeypatch: pytest.MonkeyPatch, at: int
+) -> None:
+    """Before, within or after the first variant of a batch, when some of its items have been received."""
+    case = CASES["states"]
+    work = case.plan(sensitive, case.tokens)
+    wanted = case.bits(LocalExecutor(lambda: sensitive), case.plan(sensitive, largest(work) // 2))
+    score, calls, told = Scorer.score, [], []
+
+    def short_of_memory(self: Scorer, items: list[int], states: torch.Tensor) -> torch.Tensor:
+        calls.append(len(items))
+        if len(calls) == at:
+            raise torch.OutOfMemoryError
+        return score(self, items, states)
+
+    monkeypatch.setattr(Scorer, "score", short_of_memory)
+    assert case.bits(LocalExecutor(lambda: sensitive, told.append), work) == wanted
+    assert told == [largest(work) // 2]
+    assert calls[at] < calls[0]
+
+
+@pytest.mark.parametrize("divides", [True, False])
+def test_tokens_are_halved_until_they_fit_and_nothing_larger_is_tried_again(
+    sensitive: LanguageModel, divides: bool
+) -> None:
+    small, seen = with_little_memory(sensitive, 30)
+    work = replace(planner_of(sensitive, 160).states("clean", short_sequences(), PREFIX), keep=(((0, 2),),))
+    told: list[int] = []
+    executor = ManyWorkers(small) if divides else LocalExecutor(lambda: small, told.append)
+    found = run_states(executor, work, Silent())
+    told = executor.told if isinstance(executor, ManyWorkers) else told
+    assert len(told) > 1
+    assert told == sorted(set(told), reverse=True)
+    assert told[-1] <= 30 < max(seen)
+    again = planner_of(sensitive, told[-1]).states("clean", short_sequences(), PREFIX)
+    whole = run_states(LocalExecutor(lambda: sensitive), replace(again, keep=work.keep), Silent())
+    assert bits(found) == bits(whole)
+    last = max(index for index, tokens in enumerate(seen) if tokens > 30)
+    assert len([tokens for tokens in seen[last + 1 :] if tokens > len(PREFIX)]) == len(again.batches)
+
+
+@pytest.mark.parametrize("divides", [True, False])
+def test_a_sequence_that_does_not_fit_alone_is_refused(sensitive: LanguageModel, divides: bool) -> None:
+    small, _ = with_little_memory(sensitive, 6)
+    executor = ManyWorkers(small) if divides else LocalExecutor(lambda: small)
+    work = planner_of(sensitive, 40).states("clean", short_sequences(), PREFIX)
+    with pytest.raises(UserError, match=r"Memory does not suffice for a single item of [78] tokens; choose a smaller"):
+        run_states(executor, work, Silent())
+
+
+def test_a_pass_that_cannot_be_made_smaller_ends_whatever_a_worker_says(sensitive: LanguageModel) -> None:
+    class NeverEnough(ManyWorkers):
+        def map(self, shards: Sequence[Any], progress: Any) -> Iterator[Any]:
+            self.shards += shards
+            raise MemoryRanOut
+
+    executor = NeverEnough(sensitive)
+    work = planner_of(sensitive, 40).states("clean", short_sequences(), PREFIX)
+    with pytest.raises(UserError, match="Memory does not suffice for a single item of 8 tokens"):
+        run_states(executor, work, Silent())
+    assert executor.told == sorted(set(executor.told), reverse=True)
+    assert [len(batch) for batch in executor.shards[-1].batches] == [1]
+
+
+def test_a_worker_divides_no_batch_itself(sensitive: LanguageModel) -> None:
+    small, seen = with_little_memory(sensitive, 30)
+    work = planner_of(sensitive, 40).states("clean", short_sequences(), PREFIX)
+    worker = Worker(small)
+    with pytest.raises(MemoryRanOut):
+        worker.run(work, Silent())
+    assert len([tokens for tokens in seen if tokens > len(PREFIX)]) == 1
+    fits = work.replanned(24, N_LAYERS)
+    part = worker.run(fits, Silent())  # and it is none the worse for it
+    assert isinstance(part, StatesPart)
+    assert part.variants[0].items.tolist() == list(np.arange(len(work.sequences)))

@@ -1,0 +1,81 @@
+"""Executors for tests: every shard on a worker of its own, in an order of the test's choosing, and memory that ends."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from anchorscope.execute.executor import Description
+    from anchorscope.execute.worker import Part, Shard, Worker
+    from anchorscope.models.language_model import LanguageModel
+    from anchorscope.progress import Progress
+
+Order = Callable[[Sequence[int]], Sequence[int]]
+
+ORDERS: dict[str, Order] = {
+    "forwards": lambda shards: shards,
+    "backwards": lambda shards: shards[::-1],
+    "mixed": lambda shards: [*shards[1::2], *shards[::2]],
+}
+"""In which order shards run."""
+
+
+class ManyWorkers:
+    """Every shard goes to a worker of its own, as on another machine: pickled on its way there and back."""
+
+    divides = True
+
+    def __init__(self, lm: LanguageModel, order: str = "forwards", workers: Sequence[Worker] = ()) -> None:
+        """Shards go to these workers in turn, where some are given."""
+        self.lm, self.order, self.workers = lm, ORDERS[order], workers
+        self.shards: list[Shard] = []
+        """All that were given, in their order."""
+        self.done: list[Shard] = []
+        """All that were run, in the order in which that was done."""
+        self.told: list[int] = []
+        """Every number of tokens that was lowered to."""
+
+    def lowered(self, tokens: int) -> None:
+        self.told.append(tokens)
+
+    def describe(self) -> Description:
+        from anchorscope.execute.executor import describe
+
+        return describe(self.lm)
+
+    def map(self, shards: Sequence[Shard], progress: Progress) -> Iterator[Part]:
+        self.shards += shards
+        parts = {index: self._run(shards[index], progress) for index in self.order(range(len(shards)))}
+        return iter([parts[index] for index in range(len(shards))])
+
+    def _run(self, shard: Shard, progress: Progress) -> Part:
+        from anchorscope.execute.worker import Worker
+
+        worker = self.workers[len(self.done) % len(self.workers)] if self.workers else Worker(self.lm)
+        self.done.append(shard)
+        part: Part = pickle.loads(pickle.dumps(worker.run(pickle.loads(pickle.dumps(shard)), progress)))
+        return part
+
+    def close(self) -> None:
+        """Nothing is held."""
+
+
+def with_little_memory(lm: LanguageModel, tokens: int) -> tuple[LanguageModel, list[int]]:
+    """The same model on a device that holds no more than so many tokens; how many each batch had."""
+    import torch
+
+    from anchorscope.models.wrapping import wrap
+
+    small: LanguageModel = wrap(copy.deepcopy(lm.model), lm.tokenizer)
+    seen: list[int] = []
+
+    def check(module: Any, given: tuple[torch.Tensor, ...]) -> None:
+        seen.append(given[0].numel())
+        if given[0].numel() > tokens:
+            raise torch.OutOfMemoryError
+
+    small.embedding.register_forward_pre_hook(check)
+    return small, seen

@@ -1,0 +1,109 @@
+"""Whoever runs the model, a run gives the same bytes: tables, probes and kept states, with sampled answers."""
+
+import errno
+import hashlib
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from anchorscope.artefacts.shards import ShardStore
+from anchorscope.errors import Incomplete, UserError
+from anchorscope.execute import numerics
+from anchorscope.execute.choose import choose
+from anchorscope.recipe import Recipe
+from whole_runs import SmallRun, files_of, quick, tables_of
+
+
+@pytest.fixture(scope="module")
+def everything(small_recipe: Recipe) -> Recipe:
+    """Every kind of pass: answers, samples, states, cuts, rewritings, patches, gradients, random weights."""
+    update = {
+        "keep": ("states", "states-cut", "detection"), "evidence": ("knockout", "saliency", "matched", "boundary"),
+        "random_weights": True, "exact_tokens": "model", "batch_tokens": 400,
+    }  # fmt: skip
+    return small_recipe.model_copy(update=update)
+
+
+@pytest.fixture(scope="module")
+def alone(everything: Recipe, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("alone") / "run"
+    quick(everything, out)
+    return out
+
+
+def numbers_of(out: Path) -> dict[str, str]:
+    """sha256 of every table, probe, state and feature file."""
+    kept = {name: one for name, one in files_of(out).items() if name.startswith(("states", "features"))}
+    assert kept, "states are kept"
+    return {name: hashlib.sha256(one).hexdigest() for name, one in {**tables_of(out), **kept}.items()}
+
+
+def test_two_processes_give_the_same_bytes_as_one(everything: Recipe, alone: Path, tmp_path: Path) -> None:
+    told = quick(everything, tmp_path / "run", choice=choose("processes:2", lease=60))
+    assert numbers_of(tmp_path / "run") == numbers_of(alone)
+    manifest = json.loads((tmp_path / "run" / "manifest.json").read_text())
+    workers = manifest["workers"]
+    assert workers["executor"] == "processes"
+    assert workers["workers"] == workers["workers_asked"] == 2
+    assert workers["done"] > 50
+    assert workers["retried"] == workers["lost"] == 0
+    assert manifest["numerics"] == json.loads((alone / "manifest.json").read_text())["numerics"]
+    assert not [line for line in told if "lost" in line]
+    assert not list((tmp_path / "run").rglob("*.shards"))  # nothing is left of the way
+
+
+
+
+def test_a_run_whose_disk_is_full_is_incomplete_and_goes_on_within_its_step(
+    small_recipe: Recipe, small_run: SmallRun, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one, out = choose("processes:1", lease=60), tmp_path / "run"
+    write, written = ShardStore.write, []
+
+    def full_at_the_fifth(self: ShardStore, name: str, body: bytes) -> None:
+        write(self, name, body)
+        written.append(name)
+        if len(written) == 5:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(self.folder))
+
+    monkeypatch.setattr(ShardStore, "write", full_at_the_fifth)
+    with pytest.raises(Incomplete, match=r"The disk is full.*What is done is kept; the same command goes on"):
+        quick(small_recipe, out, choice=one)
+    monkeypatch.setattr(ShardStore, "write", write)
+    left = sorted(path.name.partition(".")[0] for path in out.rglob("*.shards/*"))
+    assert left
+    assert set(left) <= set(written)
+    (damaged := next(out.rglob(f"{left[0]}.safetensors"))).write_bytes(damaged.read_bytes()[:-7])  # cut short meanwhile
+    read, found = ShardStore.read, []
+
+    def noted(self: ShardStore, name: str) -> bytes | None:
+        body = read(self, name)
+        found.extend([name] * (body is not None))
+        return body
+
+    monkeypatch.setattr(ShardStore, "read", noted)
+    quick(small_recipe, out, choice=one)
+    assert sorted(found) == left[1:]  # what was whole was not computed again
+    assert tables_of(out) == small_run.tables
+
+
+def test_a_run_is_not_gone_on_with_elsewhere_unless_that_is_allowed(
+    small_run: SmallRun, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out = small_run.copy("half_done", tmp_path / "run")
+    recipe = small_run.recipe.model_copy(update={"edges": "outside"})  # other cuts: the model is needed
+    monkeypatch.setattr(numerics, "canary", lambda lm: "0" * 64)
+    with pytest.raises(UserError, match=r"begun with other numerics: the same small batch gives other bits.*--mixed"):
+        quick(recipe, out)
+    told = quick(recipe, out, choice=choose(mixed=True))
+    assert any("goes on with another numerics class (--mixed)" in line for line in told)
+    manifest = json.loads((out / "manifest.json").read_text())
+    assert any("another numerics class" in line for line in manifest["events"])
+
+
+def test_a_model_in_memory_stays_in_this_process(small_recipe: Recipe, tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="in memory runs in this process"):
+        quick(small_recipe, tmp_path / "run", loaded=(object(), object()), choice=choose("processes:2"))
+    assert not (tmp_path / "run").exists()

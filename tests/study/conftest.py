@@ -1,0 +1,42 @@
+"""A tiny model, a question file, and studies of them."""
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import tomli_w
+
+sys.path.insert(0, str(Path(__file__).parents[1]))  # pytest's import mode does not make helper modules importable
+
+from small_facts import liven, quick_options, write_questions  # isort: skip
+
+WriteStudy = Callable[..., Path]
+
+
+@pytest.fixture(scope="session")
+def tiny_folder(save_tiny: Callable[[str], Path]) -> Path:
+    from transformers import AutoModelForCausalLM
+
+    folder = save_tiny("llama")
+    weights = AutoModelForCausalLM.from_pretrained(folder)
+    liven(weights)
+    weights.save_pretrained(folder)
+    return folder
+
+
+@pytest.fixture
+def write_study(tiny_folder: Path, tmp_path: Path) -> WriteStudy:
+    """write_study(models=…, seeds=…, defaults={…}) writes a study of quick runs; None takes a key out."""
+
+    def write(**changes: Any) -> Path:
+        quick = quick_options(write_questions(tmp_path / "facts.jsonl"), random_cuts=1, directions=2)
+        datasets = list(quick.pop("datasets"))
+        study = {"name": "small", "models": [str(tiny_folder)], "datasets": datasets, **changes}
+        study["defaults"] = {**quick, **changes.get("defaults", {})}
+        place = tmp_path / "study.toml"
+        place.write_text(tomli_w.dumps({name: value for name, value in study.items() if value is not None}))
+        return place
+
+    return write

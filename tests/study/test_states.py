@@ -1,0 +1,115 @@
+"""How far a study is, from its folders alone."""
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parents[1]))  # pytest's import mode does not make helper modules importable
+
+from compared_runs import model_findings, write_run  # isort: skip
+
+from anchorscope.artefacts.index import Index
+from anchorscope.artefacts.locks import LOCK, is_locked, locked
+from anchorscope.artefacts.verify import verify
+from anchorscope.errors import UserError
+from anchorscope.study.grid import Study, make_study
+from anchorscope.study.states import status_of
+from anchorscope.study.study_folder import look_into, open_study, study_in
+
+
+def study(**changes: Any) -> Study:
+    found = {"models": ["owner/a", "owner/b", "owner/c", "owner/d", "owner/e"], "datasets": ["popqa"], **changes}
+    return make_study(found, "five")
+
+
+def states(of: Study, out: Path) -> dict[str, str]:
+    return {run.name: run.state for run in status_of(of, out).runs}
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """One run done, one stopped after a step, one failed; two not begun."""
+    out = tmp_path / "out"
+    with open_study(out, study(), tmp_path / "study.toml") as opened:
+        done = model_findings("a", datasets=("popqa",))
+        write_run(opened.run("a"), done, model="owner/a", dtype="auto")
+        opened.run("b").mkdir()
+        Index(notes={"shards": {"done": 3, "planned": 8}}).save(opened.run("b"))
+        opened.fail("c", study().runs[2].key, "too few answers")
+    return out
+
+
+def test_states_come_from_the_folders(folder: Path) -> None:
+    assert list(states(study(), folder).values()) == ["done", "stopped", "failed", "waiting", "waiting"]
+    told = status_of(study(), folder)
+    assert told.line == "five: 5 runs, 1 done, 1 failed, 1 stopped, 2 waiting"
+    record = json.loads(json.dumps(told.record()))
+    assert record["counts"] == {"done": 1, "running": 0, "failed": 1, "stopped": 1, "waiting": 2}
+    assert [(run["shards_done"], run["shards"]) for run in record["runs"]][:3] == [(0, None), (3, 8), (0, None)]
+    assert record["runs"][2]["error"] == "too few answers"
+    assert states(study_in(folder), folder) == states(study(), folder)
+
+
+def test_a_run_at_work_is_told_by_its_lock_which_a_look_does_not_take(folder: Path) -> None:
+    place = folder / "runs" / "b"
+    assert not is_locked(place)
+    assert not (place / LOCK).exists()
+    with locked(place):
+        assert is_locked(place)
+        assert states(study(), folder)["b"] == "running"
+        with pytest.raises(UserError, match="Another process is running"), locked(place):
+            pass
+    assert states(study(), folder)["b"] == "stopped"
+    with locked(folder):
+        assert status_of(study(), folder).running
+    assert not status_of(study(), folder).running
+
+
+def test_other_options_make_a_run_wait_again(folder: Path) -> None:
+    other = study(defaults={"limit": 50, "site": "residual"})
+    assert list(states(other, folder).values()) == ["waiting", "stopped", "waiting", "waiting", "waiting"]
+    told = status_of(other, folder).runs[0].error
+    assert told == "finished with another limit, site; the same command brings it up to date"
+
+
+def test_a_study_that_is_not_there_yet_waits(tmp_path: Path) -> None:
+    assert set(states(study(), tmp_path / "none").values()) == {"waiting"}
+    assert not (tmp_path / "none").exists()
+    with pytest.raises(UserError, match="holds no study"):
+        study_in(tmp_path)
+
+
+def test_only_files_of_the_study_are_replaced(folder: Path, tmp_path: Path) -> None:
+    (folder / "notes.txt").write_text("mine")
+    with open_study(folder, study(), tmp_path / "study.toml") as opened:
+        for text in ("first", "second"):
+            with opened.new_page(text) as made:
+                (made / "report.html").write_text(text)
+                (made / f"{text}.csv").write_text(text)
+            assert opened.has_page(text)
+        assert not (folder / "first.csv").exists()  # a file of ours without a successor
+        (folder / "report.html").write_text("changed by hand")
+        assert not opened.has_page("second")
+        with opened.new_page("third") as made:
+            (made / "report.html").write_text("third")
+    assert (folder / "report.html").read_text() == "third"
+    assert (folder / "report.html.changed-1").read_text() == "changed by hand"
+    assert (folder / "notes.txt").read_text() == "mine"
+    found = verify(folder)
+    assert found.kind == "study"
+    assert "report.html" not in {one.file for one in found.problems}
+
+
+def test_a_folder_of_other_things_and_a_damaged_mark_are_refused(folder: Path, tmp_path: Path) -> None:
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "thesis.tex").write_text("mine")
+    with pytest.raises(UserError, match=r"holds other things \(thesis.tex\)"), \
+            open_study(tmp_path / "other", study(), tmp_path / "study.toml"):  # fmt: skip
+        pass
+    mark = folder / "study.json"
+    mark.write_text(mark.read_text().replace("too few", "too few true"))
+    with pytest.raises(UserError, match=r"is damaged\. Its runs are whole in themselves"):
+        look_into(folder)

@@ -1,0 +1,193 @@
+"""Whole studies at the terminal: run, failed runs among good ones, killed twice and gone on with, the page."""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+from typer.testing import CliRunner, Result
+
+sys.path.insert(0, str(Path(__file__).parents[1]))  # pytest's import mode does not make helper modules importable
+
+from whole_runs import watching  # isort: skip
+
+from anchorscope.artefacts import publish
+from anchorscope.cli.main import app
+from anchorscope.errors import Incomplete
+from anchorscope.execute.choose import choose
+from anchorscope.report.study import study_page
+from anchorscope.study import runner
+from anchorscope.study.grid import read_study
+from anchorscope.study.states import status_of
+
+WriteStudy = Callable[..., Path]
+QUICK = """
+import sys
+from anchorscope.artefacts import publish
+from anchorscope.cli.main import main
+publish.write_all = lambda *_: None  # figures take longer than everything else together
+sys.argv = ["anchorscope", "study", "run", *sys.argv[1:], "--quiet"]
+main()
+"""
+
+
+@pytest.fixture(autouse=True)
+def _without_figures(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(publish, "write_all", lambda *_: None)
+    monkeypatch.setattr(study_page, "save_all", lambda *_: None)
+
+
+def invoke(*words: object) -> Result:
+    return CliRunner().invoke(app, ["study", *map(str, words)])
+
+
+def test_runs_that_fail_are_told_and_the_others_go_on(
+    write_study: WriteStudy, tiny_folder: Path, tmp_path: Path
+) -> None:  # fmt: skip
+    small = {"name": "few", "model": str(tiny_folder), "limit": 5}
+    written, out = write_study(models=[small, str(tiny_folder)]), tmp_path / "out"
+    result = invoke("run", written, "--out", out, "--json")
+    assert result.exit_code == 2, result.stderr
+    told = json.loads(result.stdout)
+    assert [(run["name"], run["state"]) for run in told["runs"]] == [("few", "failed"), ("tiny-llama", "done")]
+    assert "error: 1 of 2 runs failed; the first, few: " in result.stderr
+    line = told["runs"][0]["error"]
+    assert line
+    assert "\n" not in line
+    assert not (out / "runs" / "few").exists()
+
+    page = (out / "report.html").read_text(encoding="utf-8")
+    assert 'href="runs/tiny-llama/report.html"' not in page  # this one was made without its page
+    assert "1 run failed, and is not in any number here" in page
+    assert line.split(";")[0] in (out / "report.md").read_text(encoding="utf-8").replace("\\", "")
+    table = pl.read_csv(out / "summary.csv")
+    assert table["state"].to_list() == ["failed", "done"]
+    assert table["auc"].is_not_null().to_list() == [False, True]
+
+    # Mended in its place, and named by its folder alone: what failed is run, and nothing else.
+    (out / "mine.txt").write_text("mine")
+    text = (out / "study.toml").read_text()
+    (out / "study.toml").write_text(text.replace("limit = 5", "").replace(", }", " }").replace(",  }", " }"))
+    assert invoke("status", out).stdout.splitlines()[1].split() == ["few", "waiting"]
+    asked = []
+
+    def as_good(recipe: Any, place: Path, **_: Any) -> None:
+        asked.append(place.name)
+        shutil.copytree(out / "runs" / "tiny-llama", place)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(runner, "run_recipe", as_good)
+        result = invoke("run", "--out", out, "--quiet")
+    assert (result.exit_code, result.stdout, result.stderr) == (0, "", "")
+    assert asked == ["few"]
+    assert invoke("status", written, "--out", out).stdout.startswith("small: 2 runs, 1 done, 1 waiting\n")
+    assert invoke("status", "--out", out).stdout.startswith("small: 2 runs, 2 done\n")
+    assert (out / "mine.txt").read_text() == "mine"
+
+    before = (out / "report.html").stat().st_mtime_ns
+    with watching() as made:
+        assert invoke("run", "--out", out).exit_code == 0
+    assert made == []
+    assert (out / "report.html").stat().st_mtime_ns == before
+    assert json.loads(invoke("report", out, "--json").stdout)["report"] == str(out / "report.html")
+
+
+def wait_for(done: Any, process: "subprocess.Popen[bytes]") -> None:
+    while not done():
+        assert process.poll() is None, process.stderr.read() if process.stderr else ""
+        time.sleep(0.2)
+
+
+def test_a_study_killed_twice_goes_on_and_its_status_is_true_throughout(
+    write_study: WriteStudy, tmp_path: Path
+) -> None:  # fmt: skip
+    written, out = write_study(seeds=[0, 1]), tmp_path / "out"
+    study = read_study(written)
+
+    def states() -> list[str]:
+        return [run.state for run in status_of(study, out).runs]
+
+    def at_work(place: int) -> Any:
+        return lambda: (run := status_of(study, out).runs[place]).state == "running" and run.steps > 1
+
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONWARNINGS": "ignore"}
+    for place, then in ((0, ["stopped", "waiting"]), (1, ["done", "stopped"])):
+        command = [sys.executable, "-c", QUICK, str(written), "--out", str(out)]
+        with subprocess.Popen(command, env=environment, stderr=subprocess.PIPE) as process:
+            wait_for(at_work(place), process)
+            assert status_of(study, out).running
+            assert states()[place] == "running"
+            os.kill(process.pid, signal.SIGKILL)
+        assert process.returncode == -signal.SIGKILL
+        assert states() == then
+        assert not status_of(study, out).running
+    assert (out / "report.html").is_file() is False  # it comes when all of a model is done
+    result = invoke("run", written, "--out", out, "--json")
+    assert result.exit_code == 0, result.stderr
+    assert states() == ["done", "done"]
+    assert (out / "report.html").is_file()
+
+
+def test_want_of_workers_is_exit_code_3_and_the_next_model_goes_on(
+    write_study: WriteStudy, tiny_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked, shared = [], []
+
+    def run_recipe(recipe: Any, out: Path, **options: Any) -> None:
+        asked.append(out.name)
+        shared.append((options["groups"], options["choice"], recipe.threads))
+        if out.name == "one-seed0":
+            raise Incomplete("2 shards were given out 3 times; the same command goes on.")
+
+    monkeypatch.setattr(runner, "run_recipe", run_recipe)
+    models = [{"name": name, "model": str(tiny_folder)} for name in ("one", "two")]
+    options = ("--executor", "processes:2", "--lease", "60", "--threads", "1")
+    result = invoke("run", write_study(models=models, seeds=[0, 1]), "--out", tmp_path / "out", *options)
+    assert result.exit_code == 3
+    assert asked == ["one-seed0", "two-seed0", "two-seed1"]
+    assert result.stderr.endswith("incomplete: one-seed0: 2 shards were given out 3 times; the same command goes on.\n")
+    first = shared[0][0]
+    assert all(groups is first for groups, *_ in shared), "all runs share the workers of their model"
+    assert {tuple(others) for _, *others in shared} == {(choose("processes:2", lease=60), 1)}
+
+
+@pytest.mark.parametrize(
+    ("changes", "line"),
+    [
+        ({"models": ["no-such-model"]}, "error: Model 'no-such-model' of the study: Unknown model 'no-such-model'"),
+        ({"models": ["shape:llama-3.2-1b"]}, "has random weights and knows nothing"),
+        ({"datasets": ["file:nowhere.csv"]}, "nowhere.csv"),
+        ({"defaults": {"device": "tpu"}}, "error: Model 'tiny-llama' of the study: Device 'tpu' cannot be used"),
+        ({"defaults": {"trust_remote_code": True}}, "add --trust-remote-code if you trust"),
+        ({"prompts": ["loud"]}, "Unknown prompt 'loud'"),
+    ],
+)
+def test_a_mistake_anywhere_is_told_before_anything_runs(
+    write_study: WriteStudy, tmp_path: Path, changes: dict[str, Any], line: str
+) -> None:
+    result = invoke("run", write_study(**changes), "--out", tmp_path / "out", "--quiet")
+    assert result.exit_code == 2
+    assert result.stderr.count("\n") == 1
+    assert line in result.stderr
+    assert not (tmp_path / "out").exists()
+
+
+def test_what_is_missing_on_the_command_line_is_one_line(write_study: WriteStudy, tmp_path: Path) -> None:
+    written = write_study()
+    for words, line in (
+        (["status"], "error: No study is named; name its file and its folder: STUDY.toml --out DIR"),
+        (["run", written], "is not the folder of a study; name its file and its folder"),
+        (["report", written, "--out", tmp_path / "none"], "is done yet; run it with: anchorscope study run"),
+        (["status", tmp_path.parent], "holds no study"),
+    ):
+        result = invoke(*words)
+        assert (result.exit_code, result.stderr.count("\n")) == (2, 1)
+        assert line in result.stderr
