@@ -60,7 +60,8 @@ def join(ray: Any, address: str | None, cpus: int | None) -> bool:
     quiet = {"log_to_driver": False, "logging_level": logging.ERROR}
     if address is None:
         place = "A local Ray cannot be started"
-        given: dict[str, Any] = {"num_cpus": cpus, "include_dashboard": False}
+        # "local": without an address Ray would join whatever cluster it finds, or look for one that is gone.
+        given: dict[str, Any] = {"address": "local", "num_cpus": cpus, "include_dashboard": False}
     else:
         place, given = f"The Ray cluster at {address!r} cannot be joined", {"address": address}
         if address != "auto":
