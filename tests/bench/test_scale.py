@@ -82,7 +82,7 @@ def test_other_bits_end_the_benchmark(tiny_llama: LanguageModel, workload: Workl
     hashes = scale._take_turns([one, same], passes, 1, lambda text: None)
     assert hashes.keys() == passes.keys()
     assert all(len(taken) == 1 for taken in one.timings.values())
-    with pytest.raises(UserError, match="^other gives other bits than local in the pass"):
+    with pytest.raises(UserError, match=r"^other gives other bits than local in the pass"):
         scale._take_turns([one, other], passes, 1, lambda text: None)
 
 
