@@ -39,13 +39,12 @@ def import_ray(address: str | None) -> Any:
     try:
         import ray
         from ray._private import ray_constants, worker
-        from ray._raylet import Config  # type: ignore[attr-defined]
     except ImportError as error:
         raise UserError(
             "Ray is not installed, and this executor runs on it; install it with: pip install 'anchorscope[ray]'"
         ) from error
     if not ray.is_initialized():
-        Config.initialize("")  # the settings once more, where somebody has imported Ray before
+        ray._raylet.Config.initialize("")  # the settings once more, where somebody has imported Ray before
         if address is None:
             ray_constants.ENABLE_RAY_CLUSTER = False
     worker.print_to_stdstream = lambda *told, **more: None  # lost workers are told by the coordinator, once
