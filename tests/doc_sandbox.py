@@ -30,7 +30,7 @@ ROOT = Path(__file__).parents[1]
 SIZES: dict[str, Any] = {
     "bootstrap": 100, "folds": 3, "random_cuts": 1, "directions": 4, "device": "cpu", "dtype": "float32", "limit": None,
     "columns": (), "evidence_items": 60, "window": None, "keep_layers": None, "balance": "relation",
-    "prompt": "few-shot", "random_weights": False, "site": "mlp",
+    "prompt": "few-shot", "random_weights": False, "site": "mlp", "threads": None,
 }  # fmt: skip
 """What a small run has in place of what the docs ask for. Another site and more resamples would make all experiments
 anew; tests/runs does that."""
@@ -144,8 +144,10 @@ def _small_jobs(patch: pytest.MonkeyPatch, model: Path) -> None:
 
     def small_bench(options: Any, say: Callable[[str], None]) -> dict[str, Any]:
         ways = ("anchorscope",)  # the others take the time
+        executors = ("local",) if options.scale else ()  # tests/bench has workers
         few = {"items": 2, "probe_items": 60, "repeats": 1, "seconds": 0.05, "shared": 4, "own": 12, "new_tokens": 2}
-        return bench(replace(options, model=str(model), device="cpu", dtype="float32", ways=ways, **few), say)
+        here = {"model": str(model), "device": "cpu", "dtype": "float32", "ways": ways, "executors": executors}
+        return bench(replace(options, **here, **few), say)
 
     def small_detect(runs: Any, **options: Any) -> Any:
         few = {"folds": 2, "seeds": 1, "tosses": 1, "resamples": 100, "device": "cpu", "detectors": FEW_DETECTORS}

@@ -190,9 +190,33 @@ def check_uv(words: list[str]) -> None:
             assert value == ".", "the package is on no index"
 
 
+RAY_OPTIONS = {
+    "start": {"--head", "--node-ip-address", "--port", "--address", "--include-dashboard"},
+    "get-auth-token": {"--generate"},
+    "symmetric-run": {"--address", "--min-nodes"},
+}
+
+
+def check_cluster(words: list[str]) -> None:
+    """It starts a cluster or runs there, and none is here: Ray knows the options, what runs on it is our command."""
+    if "anchorscope" in words:
+        place = words.index("anchorscope")
+        options_exist(words[place + 1 :])
+        words = words[:place]
+    if "ray" in words:
+        verb, *options = words[words.index("ray") + 1 :]
+        assert {word for word in options if word.startswith("--") and word != "--"} <= RAY_OPTIONS[verb], words
+
+
+def check_export(words: list[str]) -> None:
+    """It sets a variable of the shell that Ray or Slurm read."""
+    assert re.match(r"(RAY_AUTH_MODE|HEAD)=", words[1]), words
+
+
 OTHER_COMMANDS: dict[str, Callable[[list[str]], None]] = {
     "make": check_make, "pip": check_pip, "python": check_python, "docker": check_docker, "uv": check_uv,
-    "uvx": check_uv, "ssh": check_ssh,
+    "uvx": check_uv, "ssh": check_ssh, "ray": check_cluster, "srun": check_cluster, "kubectl": check_cluster,
+    "export": check_export,
 }  # fmt: skip
 """What is not run, and how its words are checked instead; each says why."""
 

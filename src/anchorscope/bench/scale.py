@@ -98,9 +98,6 @@ class _Folder:
         while self._stores:
             self._stores.pop().drop()
 
-    def count_shards(self, planned: int, done: int) -> None:
-        pass
-
     def tell(self, what: str) -> None:
         self._say(what)
 
@@ -174,18 +171,18 @@ def _take_turns(entrants: Sequence[Entrant], passes: Mapping[str, Pass], repeats
     """All executors in turn, the first round only to warm up; the hash of every pass, the same from all."""
     hashes: dict[str, str] = {}
     first = entrants[0].name
+    turns = [(name, one) for name in passes for one in entrants]  # neighbours in time are compared
     for repeat in range(repeats + 1):
-        for one in entrants:
-            for name, work in passes.items():
-                timing, found = one.run(name, work)
-                if hashes.setdefault(name, found) != found:
-                    raise UserError(
-                        f"{one.name} gives other bits than {first} in the pass {name!r}: {found[:12]} instead of "
-                        f"{hashes[name][:12]}; their times are not those of the same work."
-                    )
-                if repeat:
-                    one.timings.setdefault(name, []).append(timing)
-                    say(f"{name}: {one.name}, repeat {repeat} of {repeats}: {timing.seconds:.2f} s")
+        for name, one in turns:
+            timing, found = one.run(name, passes[name])
+            if hashes.setdefault(name, found) != found:
+                raise UserError(
+                    f"{one.name} gives other bits than {first} in the pass {name!r}: {found[:12]} instead of "
+                    f"{hashes[name][:12]}; their times are not those of the same work."
+                )
+            if repeat:
+                one.timings.setdefault(name, []).append(timing)
+                say(f"{name}: {one.name}, repeat {repeat} of {repeats}: {timing.seconds:.2f} s")
     return hashes
 
 
