@@ -94,6 +94,9 @@ class _Folder:
         self._stores.append(ShardStore(self._path / f"pass-{next(self._numbers)}"))
         return self._stores[-1]
 
+    def count_shards(self, planned: int, done: int) -> None:
+        pass  # nobody asks how far it is
+
     def tidy(self) -> None:
         while self._stores:
             self._stores.pop().drop()
