@@ -73,9 +73,11 @@ Laws about a family itself (the same numbers as transformers', the proof at load
 and run over all of `TINY`."""
 
 LONGEST = (
-    "test_docs", "test_embedded_run", "test_pipeline", "test_experiment_runs", "test_validate", "test_damage",
+    "test_process_faults", "test_ray_faults", "test_partition", "test_docs", "test_embedded_run", "test_pipeline",
+    "test_experiment_runs", "test_validate", "test_damage",
     "test_keys", "test_kept_detection", "test_kill", "test_detect", "test_estimator", "test_decode", "test_recompute",
     "test_run", "test_parity", "test_saliency", "test_worlds_run", "test_hostile",
+    "test_out_of_memory", "test_every_pass",
 )  # fmt: skip
 """Files of some twenty seconds and more: begun first, so that no worker is left alone with one at the end."""
 
@@ -87,7 +89,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 WHOLE = re.compile(
-    r"\b(subprocess|CliRunner|run_recipe|open_page|parallel|small_recipe|whole_runs|compared_runs|measure_growth|compiled_|run_worlds)"
+    r"\b(ProcessPool|RayPool)"
+    r"|\b(subprocess|CliRunner|run_recipe|open_page|parallel|small_recipe|whole_runs|compared_runs|measure_growth|compiled_|run_worlds)"
     r"|\.plot\(|write_validation|def written|\(written|anchorscope\.bench|ExperimentInputs|make_inputs"
 )
 """What the files of slow tests say: they start programs, commands, whole runs or a browser, or draw figures."""

@@ -174,6 +174,7 @@ listener.done("d/clean")
 def test_the_options_of_run_are_those_of_the_recipe() -> None:
     parameters = inspect.signature(anchorscope.run).parameters
     own = {"out", "tokenizer", "fresh", "progress", "unknown_options"}
+    own |= {"executor", "workers", "lease", "mixed", "devices_per_worker"}
     assert set(parameters) - own == set(Recipe.model_fields)
     defaults = Recipe()
     for name in Recipe.model_fields:

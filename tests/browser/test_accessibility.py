@@ -20,9 +20,13 @@ from compared_runs import model_findings  # isort: skip
 
 from anchorscope.progress import Silent
 from anchorscope.report import validation_page
+from anchorscope.report.answer_card import answer_card
 from anchorscope.report.comparison import comparison_page
 from anchorscope.report.comparison.compared import Compared
 from anchorscope.report.detection import detection_page
+from anchorscope.report.statements import read
+from anchorscope.report.study import study_page
+from anchorscope.report.study.studied import ShownRun, Studied
 
 WIDE, NARROW = {"width": 1440, "height": 900}, {"width": 390, "height": 844}
 
@@ -50,15 +54,27 @@ def _validation(folder: Path) -> Path:
     return folder / "validation.html"
 
 
+def _study(folder: Path) -> Path:
+    runs = [with_shares(model_findings(name, layers=30)) for name in ("small", "large")]
+    cards = [answer_card(one, read(one)) for one in runs]
+    shown = [ShownRun(one.model, one.model, "few-shot", 0, "done", None, f"runs/{one.model}/report.html", one, card)
+             for one, card in zip(runs, cards, strict=True)]  # fmt: skip
+    failed = ShownRun("large-seed1", "large", "few-shot", 1, "failed", "12 true answers; ask more questions")
+    study_page.write_study_page(Studied("sizes", (*shown, replace(shown[0], name="small-seed1", seed=1), failed)),
+                                folder, Silent())  # fmt: skip
+    return folder / "report.html"
+
+
 PAGES: dict[str, Callable[[Path], Path]] = {
     "run": _run, "compare": _compare, "detection": _detection, "validation": _validation,
+    "study": _study,
 }  # fmt: skip
 
 
 @pytest.fixture(scope="module", params=list(PAGES))
 def report(request, tmp_path_factory) -> Path:
     with pytest.MonkeyPatch.context() as patch:
-        for module in (comparison_page, detection_page, validation_page):
+        for module in (comparison_page, detection_page, validation_page, study_page):
             patch.setattr(module, "save_all", lambda *_: None)  # the printed figures take the time
         return PAGES[request.param](tmp_path_factory.mktemp(request.param))
 

@@ -1,5 +1,6 @@
 """Faults of worker processes: every one ends with the same bits as on one machine, or in one line and nothing lost."""
 
+import hashlib
 import os
 import signal
 import subprocess
@@ -11,10 +12,14 @@ from pathlib import Path
 import pytest
 from crew import LEASE, PATIENCE, Crew, Shards, alive, faults_at
 
+from anchorscope.artefacts.shards import ShardStore
 from anchorscope.errors import Incomplete, UserError
 from anchorscope.execute.coordinator import Disagreement
 from anchorscope.execute.pool import MemoryRanOut
+from anchorscope.execute.pool_executor import PoolExecutor
 from anchorscope.execute.process_pool import ProcessPool
+from anchorscope.execute.wire import pack, unpack
+from anchorscope.progress import Silent
 
 ENTRY = ("-P", str(Path(__file__).with_name("faulty.py")))
 
@@ -127,6 +132,24 @@ def test_workers_with_other_weights_or_another_torch_are_refused(crew, save_tiny
     weights, torch = crew.refused
     assert "other weights (config.json differs)" in weights
     assert "torch 0.0.1 instead of" in torch
+
+
+def test_a_shard_in_the_store_that_is_cut_short_is_computed_again(crew, tmp_path):
+    shards = [unpack(one.body, one.blobs) for one in crew.shards.packed.values()]
+    store = ShardStore(tmp_path / "step.shards")
+
+    def run() -> list[str]:
+        parts = PoolExecutor(crew.coordinator, lambda: store).map(shards, Silent())
+        return [hashlib.sha256(pack(part).body).hexdigest() for part in parts]
+
+    assert run() == list(crew.shards.right.values())
+    done = crew.coordinator.counts.done
+    assert run() == list(crew.shards.right.values())
+    assert crew.coordinator.counts.done == done, "what is in the store is not computed again"
+    file = sorted((tmp_path / "step.shards").iterdir())[0]
+    file.write_bytes(file.read_bytes()[:-5])
+    assert run() == list(crew.shards.right.values())
+    assert crew.coordinator.counts.done == done + 1
 
 
 def test_lost_capacity_and_then_all_of_it(shards, tmp_path):

@@ -1,17 +1,19 @@
 """Whoever runs the model, a run gives the same bytes: tables, probes and kept states, with sampled answers."""
 
+import errno
 import hashlib
 import json
+import os
 from pathlib import Path
 
 import pytest
 
 from anchorscope.artefacts.shards import ShardStore
-from anchorscope.errors import UserError
+from anchorscope.errors import Incomplete, UserError
 from anchorscope.execute import numerics
 from anchorscope.execute.choose import choose
 from anchorscope.recipe import Recipe
-from whole_runs import SmallRun, Stop, files_of, quick, tables_of
+from whole_runs import SmallRun, files_of, quick, tables_of
 
 
 @pytest.fixture(scope="module")
@@ -54,20 +56,20 @@ def test_two_processes_give_the_same_bytes_as_one(everything: Recipe, alone: Pat
 
 
 
-def test_a_run_whose_coordinator_is_stopped_goes_on_within_its_step(
+def test_a_run_whose_disk_is_full_is_incomplete_and_goes_on_within_its_step(
     small_recipe: Recipe, small_run: SmallRun, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     one, out = choose("processes:1", lease=60), tmp_path / "run"
     write, written = ShardStore.write, []
 
-    def stop_at_the_fifth(self: ShardStore, name: str, body: bytes) -> None:
+    def full_at_the_fifth(self: ShardStore, name: str, body: bytes) -> None:
         write(self, name, body)
         written.append(name)
         if len(written) == 5:
-            raise Stop
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(self.folder))
 
-    monkeypatch.setattr(ShardStore, "write", stop_at_the_fifth)
-    with pytest.raises(Stop):
+    monkeypatch.setattr(ShardStore, "write", full_at_the_fifth)
+    with pytest.raises(Incomplete, match=r"The disk is full.*What is done is kept; the same command goes on"):
         quick(small_recipe, out, choice=one)
     monkeypatch.setattr(ShardStore, "write", write)
     left = sorted(path.name.partition(".")[0] for path in out.rglob("*.shards/*"))

@@ -46,6 +46,7 @@ OPTIONS: dict[str, tuple[Any, set[str]]] = {
     "prompt": ("zero-shot", ANSWERS),
     "max_new_tokens": (17, ANSWERS),
     "batch_tokens": (500, ANSWERS),
+    "threads": (2, ANSWERS),
     "dtype": ("bfloat16", ANSWERS | {"model"}),
     "balance": ("none", LABELS),
     "group_by": ("answer", LABELS),

@@ -18,6 +18,8 @@ from anchorscope.errors import UserError
 from anchorscope.study.grid import Study, make_study
 from anchorscope.study.states import status_of
 from anchorscope.study.study_folder import look_into, open_study, study_in
+from anchorscope.viewing.found import Shelf
+from anchorscope.viewing.index_page import index_page
 
 
 def study(**changes: Any) -> Study:
@@ -80,6 +82,16 @@ def test_a_study_that_is_not_there_yet_waits(tmp_path: Path) -> None:
     assert not (tmp_path / "none").exists()
     with pytest.raises(UserError, match="holds no study"):
         study_in(tmp_path)
+
+
+def test_the_browsers_list_has_the_study_and_its_runs(folder: Path) -> None:
+    found = {one.name: one for one in Shelf(folder.parent).found()}
+    one = found["out"]
+    assert (one.kind, one.title, one.about, one.finished) == ("study", "Study five", "1 of 5 runs are done", False)
+    assert one.lines == ("c failed: too few answers",)
+    assert one.command == f"anchorscope study run {folder / 'study.toml'} --out {folder}"
+    assert {"out/runs/a", "out/runs/b"} <= set(found)
+    assert "Study five" in index_page(list(found.values()), folder, lambda name, page: f"{name}/{page}")
 
 
 def test_only_files_of_the_study_are_replaced(folder: Path, tmp_path: Path) -> None:

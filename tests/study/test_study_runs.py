@@ -22,6 +22,7 @@ from whole_runs import watching  # isort: skip
 from anchorscope.artefacts import publish
 from anchorscope.cli.main import app
 from anchorscope.errors import Incomplete
+from anchorscope.execute.choose import choose
 from anchorscope.report.study import study_page
 from anchorscope.study import runner
 from anchorscope.study.grid import read_study
@@ -138,19 +139,24 @@ def test_a_study_killed_twice_goes_on_and_its_status_is_true_throughout(
 def test_want_of_workers_is_exit_code_3_and_the_next_model_goes_on(
     write_study: WriteStudy, tiny_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    asked = []
+    asked, shared = [], []
 
     def run_recipe(recipe: Any, out: Path, **options: Any) -> None:
         asked.append(out.name)
+        shared.append((options["groups"], options["choice"], recipe.threads))
         if out.name == "one-seed0":
             raise Incomplete("2 shards were given out 3 times; the same command goes on.")
 
     monkeypatch.setattr(runner, "run_recipe", run_recipe)
     models = [{"name": name, "model": str(tiny_folder)} for name in ("one", "two")]
-    result = invoke("run", write_study(models=models, seeds=[0, 1]), "--out", tmp_path / "out")
+    options = ("--executor", "processes:2", "--lease", "60", "--threads", "1")
+    result = invoke("run", write_study(models=models, seeds=[0, 1]), "--out", tmp_path / "out", *options)
     assert result.exit_code == 3
     assert asked == ["one-seed0", "two-seed0", "two-seed1"]
-    assert result.stderr.endswith("error: 2 shards were given out 3 times; the same command goes on.\n")
+    assert result.stderr.endswith("incomplete: one-seed0: 2 shards were given out 3 times; the same command goes on.\n")
+    first = shared[0][0]
+    assert all(groups is first for groups, *_ in shared), "all runs share the workers of their model"
+    assert {tuple(others) for _, *others in shared} == {(choose("processes:2", lease=60), 1)}
 
 
 @pytest.mark.parametrize(

@@ -7,10 +7,10 @@ import typer
 
 from anchorscope.cli.executor_options import DevicesPerWorker, Executor, Lease, Mixed, WorkersOption
 from anchorscope.cli.help_texts import AsJson, Quiet, in_help
-from anchorscope.cli.terminal import emit_json, emit_text, listener, say
+from anchorscope.cli.terminal import INCOMPLETE, emit_json, emit_text, listener, say
 from anchorscope.errors import UserError
 from anchorscope.execute.choose import choose
-from anchorscope.recipe import named_folder
+from anchorscope.recipe import about, named_folder
 
 if TYPE_CHECKING:
     from anchorscope.study.grid import Study
@@ -39,8 +39,14 @@ def run(
     study: _File = None,
     out: _Out = None,
     trust_remote_code: Annotated[
-        bool, typer.Option("--trust-remote-code", help="Let code run that comes with the study's models.")
+        bool, typer.Option("--trust-remote-code", help="Let code run that comes with the study's models.",
+                           rich_help_panel="Running")
     ] = False,
+    threads: Annotated[
+        int | None,
+        typer.Option("--threads", help=f"{about('threads')} Wins over the study's defaults.",
+                     rich_help_panel="Running", show_default=False),
+    ] = None,
     executor: Executor = "local",
     workers: WorkersOption = None,
     lease: Lease = None,
@@ -60,7 +66,7 @@ def run(
             f"Study {str(source)!r} lets code run that comes with a model ({trusting[0]}); add --trust-remote-code if "
             f"you trust the models' authors, or take trust_remote_code out of the study."
         )
-    choice = choose(executor, workers, lease, mixed, devices_per_worker)
+    found, choice = found.with_threads(threads), choose(executor, workers, lease, mixed, devices_per_worker)
     n = len(found.runs)
     say(f"anchorscope: {found.name}, {n} run{'s' * (n != 1)} of {len(found.models)} models into {folder}", quiet)
 
@@ -76,8 +82,9 @@ def run(
         say(outcome.status.line, quiet)
         if page.is_file():
             say(f"report: {page}", quiet)
-    if outcome.exit_code == 3:
-        say(f"error: {next(iter(outcome.incomplete.values()))}")
+    if outcome.exit_code == INCOMPLETE:
+        name, line = next(iter(outcome.incomplete.items()))
+        say(f"incomplete: {name}: {line}")
     elif outcome.exit_code:
         failed = [one for one in outcome.status.runs if one.state == "failed"]
         first = f"{len(failed)} of {n} runs failed; the first, {failed[0].name}: {failed[0].error}" if failed else ""

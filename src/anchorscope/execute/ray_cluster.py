@@ -27,8 +27,8 @@ _SETTINGS_OF_RAY = {
 def import_ray(address: str | None) -> Any:
     """Ray, with its settings made before it is imported, as it reads them then.
 
-    Two of them can only be made inside it (its version is pinned): that it listens on loopback although it was imported
-    before, and that it does not print a paragraph on the command's output for every lost worker.
+    Some can only be made inside it (its version is pinned): those of a Ray that was imported before, and that it does
+    not print a paragraph on the command's output for every lost worker.
     """
     for name, value in _SETTINGS_OF_RAY.items():
         os.environ.setdefault(name, value)
@@ -43,8 +43,10 @@ def import_ray(address: str | None) -> Any:
         raise UserError(
             "Ray is not installed, and this executor runs on it; install it with: pip install 'anchorscope[ray]'"
         ) from error
-    if address is None:
-        ray_constants.ENABLE_RAY_CLUSTER = False  # the same switch, where somebody has imported Ray before
+    if not ray.is_initialized():
+        ray._raylet.Config.initialize("")  # the settings once more, where somebody has imported Ray before
+        if address is None:
+            ray_constants.ENABLE_RAY_CLUSTER = False
     worker.print_to_stdstream = lambda *told, **more: None  # lost workers are told by the coordinator, once
     return ray
 
@@ -57,7 +59,8 @@ def join(ray: Any, address: str | None, cpus: int | None) -> bool:
     quiet = {"log_to_driver": False, "logging_level": logging.ERROR}
     if address is None:
         place = "A local Ray cannot be started"
-        given: dict[str, Any] = {"num_cpus": cpus, "include_dashboard": False}
+        # "local": without an address Ray would join whatever cluster it finds, or look for one that is gone.
+        given: dict[str, Any] = {"address": "local", "num_cpus": cpus, "include_dashboard": False}
     else:
         place, given = f"The Ray cluster at {address!r} cannot be joined", {"address": address}
         if address != "auto":

@@ -110,9 +110,11 @@ class Worker:
 
     def run(self, shard: Shard, progress: Progress) -> Part:
         """One shard; raises `MemoryRanOut` where one of its batches does not fit."""
+        if isinstance(shard, StatesPass) and shard.random_weights:
+            return self.without_knowledge._states(shard, progress)
+        self.__dict__.pop("without_knowledge", None)  # as large as the model itself
         if isinstance(shard, StatesPass):
-            worker = self.without_knowledge if shard.random_weights else self
-            return worker._states(shard, progress)
+            return self._states(shard, progress)
         if isinstance(shard, DecodePass):
             return self._decode(shard, progress)
         if isinstance(shard, AttentionPass):

@@ -56,7 +56,10 @@ def thread_settings(threads: int) -> dict[str, str]:
 
 
 def share_job(job: WorkerJob, devices_per_worker: int) -> WorkerJob:
-    """The job of a worker that owns so many devices: on several GPUs its layers are spread over them."""
+    """The job of a worker that owns so many devices: on several GPUs its layers are spread over them.
+
+    This was not run on a machine with several GPUs; a test runs a model that accelerate placed part by part on a CPU.
+    """
     if devices_per_worker < 1:
         raise UserError(f"Devices per worker: {devices_per_worker}; allowed: 1 or more.")
     if job.device not in _DEVICES:

@@ -70,6 +70,13 @@ class Study:
         """In order."""
         return tuple(dict.fromkeys(run.model for run in self.runs))
 
+    def with_threads(self, threads: int | None) -> "Study":
+        """The study in which every worker of a CPU computes with so many threads; a model's own number stays."""
+        if threads is None:
+            return self
+        defaults = {**self.written.get("defaults", {}), "threads": threads}
+        return make_study({**self.written, "defaults": defaults}, self.name)
+
     def to_toml(self) -> str:
         """Its file, which works from every folder."""
         return tomli_w.dumps(self.written)

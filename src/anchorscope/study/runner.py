@@ -91,14 +91,16 @@ def _run_model(
     runs: Sequence[StudyRun], folder: StudyFolder, heard: Listening, numbers: dict[str, str], choice: Choice,
     groups: WorkerGroups,
 ) -> dict[str, str]:  # fmt: skip
-    """The runs of one model, which share its workers; those that ended for want of workers."""
+    """The runs of one model, which share its warm workers; the one that ended for want of them."""
     for run in runs:
         heard.tell(f"{numbers[run.name]}: {', '.join(parse_spec(text).name for text in run.recipe.datasets)}")
         try:
             run_recipe(run.recipe, folder.run(run.name), progress=heard.progress(), choice=choice, groups=groups)
-        except Incomplete as error:  # the model's other runs would have the same workers
-            heard.tell(f"{numbers[run.name]}: {error}")
-            return {run.name: str(error)}
+        except Incomplete as error:  # the model's other runs would have the same workers; the next one gets new ones
+            groups.close()
+            line = " ".join(str(error).split())
+            heard.tell(f"{numbers[run.name]} incomplete: {line}")
+            return {run.name: line}
         except UserError as error:
             line = " ".join(str(error).split())
             folder.fail(run.name, run.key, line)
@@ -106,5 +108,3 @@ def _run_model(
         else:
             folder.fail(run.name, run.key, None)
     return {}
-
-
