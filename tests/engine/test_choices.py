@@ -48,7 +48,10 @@ class ManyWorkers:
     divides = True
 
     def __init__(self, lm: LanguageModel) -> None:
-        self.lm, self.shards = lm, 0
+        self.lm, self.shards, self.counts = lm, 0, (0, 0)
+
+    def counted(self, planned: int, done: int) -> None:
+        self.counts = (self.counts[0] + planned, self.counts[1] + done)
 
     def map(self, shards: Sequence[Shard], progress: Progress) -> Iterator[Part]:
         for shard in shards:

@@ -12,9 +12,9 @@ from anchorscope.engine.sequences import CLEAN, SITES, Cut, TokenSequence, Varia
 from anchorscope.errors import Incomplete
 from anchorscope.execute import pool_executor
 from anchorscope.execute.coordinator import Coordinator
-from anchorscope.execute.executor import merge_states
 from anchorscope.execute.pool import Done, Failed, Joined, MemoryRanOut
 from anchorscope.execute.pool_executor import PoolExecutor, task_id
+from anchorscope.execute.run_passes import merge_states
 from anchorscope.execute.wire import pack, unpack
 from anchorscope.execute.worker import Worker
 from anchorscope.plan.passes import OutOfFoldProbes
@@ -121,7 +121,7 @@ def test_parts_come_in_the_order_of_the_shards_with_the_bits_of_one_process(tiny
     parts = list(executor.map(shards, heard))
     assert bodies(parts) == alone
     assert pack(merge_states(parts)).body == pack(merge_states([unpack(body, {}) for body in alone])).body
-    assert heard.lines[0] == ("clean states", N)
+    assert heard.lines[0] == ("clean states on 0 workers", N)  # nobody waited for them here
     assert heard.lines[-1] == "finish"
     assert sum(heard.lines[1:-1]) == N
     status = executor.status()

@@ -199,7 +199,7 @@ def test_types_travel_only_when_they_are_named():
     "value",
     [{1, 2}, b"x", {(1, 2): 3}, {1.5: 2}, {True: 1}, np.array(["a"]), np.array([None]), np.array([1], ">i4"), object(),
      torch.eye(2).to_sparse(), print, int],
-    ids=repr,
+    ids=lambda value: type(value).__name__,
 )  # fmt: skip
 def test_what_cannot_arrive_as_it_was_is_refused(value):
     with pytest.raises(TypeError, match="does not travel"):

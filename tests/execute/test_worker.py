@@ -207,6 +207,9 @@ def test_a_worker_that_hands_back_something_else_is_noticed(tiny_llama: Language
     class Confused:
         divides = False
 
+        def counted(self, planned: int, done: int) -> None:
+            pass
+
         def map(self, shards: Any, progress: Any) -> Any:
             return iter([worker_module.DecodedPart([])])
 

@@ -35,6 +35,11 @@ class Executor(Protocol):
     divides: bool
     """Whether a pass is handed over batch by batch; one process runs it whole, which gives the same bits."""
 
+    @property
+    def n_layers(self) -> int:
+        """How many blocks the model has."""
+        ...
+
     def lowered(self, tokens: int) -> None:
         """Memory ran out: from now on so many tokens run together."""
         ...
@@ -106,6 +111,11 @@ class LocalExecutor:
     def worker(self) -> Worker:
         """The worker, with its model."""
         return Worker(self._load())
+
+    @property
+    def n_layers(self) -> int:
+        """How many blocks the model has."""
+        return self.worker.lm.n_layers
 
     def describe(self) -> Description:
         """The model that shards run on."""

@@ -180,7 +180,7 @@ def _run(executor: Executor, work: Any, progress: Progress, kind: type[P]) -> li
 
 def _halved(executor: Executor, work: Shard) -> Shard:
     """The same pass with half the tokens together."""
-    n_layers = executor.describe().planner.n_layers
+    n_layers = executor.n_layers
     lengths = work.lengths(n_layers)
     sizes = [(max(lengths[item] for item in batch), len(batch)) for batch in work.batches]
     if all(n == 1 for _, n in sizes):

@@ -133,6 +133,11 @@ class RunExecutor:
         """So many more batches are planned, and done."""
         self._folder.count_shards(planned, done)
 
+    @property
+    def n_layers(self) -> int:
+        """How many blocks the model has."""
+        return self.describe().planner.n_layers
+
     def describe(self) -> Description:
         """The model that shards run on."""
         from pydantic import TypeAdapter  # only here: workers need few libraries
