@@ -11,6 +11,7 @@ does only what is new.
 import contextlib
 import errno
 import time
+import tomllib
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -52,16 +53,19 @@ def run_recipe(
     began, listener, chosen = time.monotonic(), progress or Silent(), choice or Choice()
     if loaded is not None and not chosen.is_local:
         raise UserError("A model that is in memory runs in this process; leave the executor out, or name the model.")
-    recipe = resolve(recipe, elsewhere=chosen.kind == "ray")
+    asked, recipe = recipe, resolve(recipe, elsewhere=chosen.kind == "ray")
     if fresh:
         rehearse(recipe, loaded is not None, listener)
     with (
-        room_may_run_out(chosen), open_run(out, listener) as folder, few_collections(), threads(recipe.threads),
-        shared(groups) as known,
+        room_may_run_out(chosen), open_run(out, listener) as folder, few_collections(), shared(groups) as known,
+        contextlib.ExitStack() as held,
     ):  # fmt: skip
         if fresh:
             folder.forget_steps()
         recipe = _with_what_is_there(folder, recipe)
+        if asked.threads is None and not fresh:
+            recipe = _with_threads_of(folder, recipe)
+        held.enter_context(threads(recipe.threads))
         workers = None if chosen.is_local else known.of(chosen, worker_job(recipe), listener.note)
         job = Job(folder, recipe, loaded, listener, workers, chosen.mixed)
         datasets = [DatasetSteps(job, parse_spec(text)) for text in recipe.datasets]
@@ -105,6 +109,18 @@ def _with_what_is_there(folder: RunFolder, recipe: Recipe) -> Recipe:
     if more:
         folder.tell(f"experiments that are there already are kept: {', '.join(more)}")
     return recipe.model_copy(update={"evidence": kept})
+
+
+def _with_threads_of(folder: RunFolder, recipe: Recipe) -> Recipe:
+    """A run that is gone on with computes with as many threads as it was begun with, unless told otherwise."""
+    try:
+        begun = tomllib.loads(folder.index.notes.get("recipe", "")).get("threads")
+    except (tomllib.TOMLDecodeError, TypeError):
+        begun = None
+    if recipe.threads is None or not isinstance(begun, int) or not 1 <= begun <= 1024 or begun == recipe.threads:
+        return recipe
+    folder.tell(f"{begun} threads are used, as the run was begun with (--threads chooses others)")
+    return recipe.model_copy(update={"threads": begun})
 
 
 def _results(datasets: Sequence[DatasetSteps]) -> tuple[list[DatasetResult], list[LeftOut]]:

@@ -4,14 +4,17 @@ import errno
 import hashlib
 import json
 import os
+import tomllib
 from pathlib import Path
 
 import pytest
+import torch
 
 from anchorscope.artefacts.shards import ShardStore
 from anchorscope.errors import Incomplete, UserError
 from anchorscope.execute import numerics
 from anchorscope.execute.choose import choose
+from anchorscope.models.process_settings import threads
 from anchorscope.recipe import Recipe
 from whole_runs import SmallRun, files_of, quick, tables_of
 
@@ -107,3 +110,14 @@ def test_a_model_in_memory_stays_in_this_process(small_recipe: Recipe, tmp_path:
     with pytest.raises(UserError, match="in memory runs in this process"):
         quick(small_recipe, tmp_path / "run", loaded=(object(), object()), choice=choose("processes:2"))
     assert not (tmp_path / "run").exists()
+
+
+def test_a_run_keeps_the_number_of_threads_that_it_was_begun_with(small_run: SmallRun, tmp_path: Path) -> None:
+    out = small_run.copy("half_done", tmp_path / "run")
+    before = torch.get_num_threads()
+    with threads(before + 1):  # another machine, or another setting
+        told = quick(small_run.recipe, out)
+    assert any(f"{before} threads are used, as the run was begun with" in line for line in told)
+    assert tables_of(out) == small_run.tables
+    assert tomllib.loads((out / "recipe.toml").read_text())["threads"] == before
+    assert torch.get_num_threads() == before
