@@ -337,7 +337,9 @@ def written(out: Path) -> Recipe:
 
 def test_the_recipe_that_a_run_wrote_is_its_own(recipe: Recipe, written: Recipe) -> None:
     assert (written.device, written.dtype) == ("cpu", "float32")
-    assert written == recipe.model_copy(update={"evidence_items": 120})  # what was left open is written as it was used
+    assert written.threads == torch.get_num_threads()
+    used = {"evidence_items": 120, "threads": written.threads}  # what was left open is written as it was used
+    assert written == recipe.model_copy(update=used)
 
 
 def test_another_seed_gives_other_numbers(recipe: Recipe, out: Path, tmp_path: Path) -> None:
