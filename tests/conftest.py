@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+os.environ["RAY_AUTH_TOKEN"] = "t" * 64  # Ray remembers the first one of a process: all tests of it share one
 os.environ["HF_HUB_OFFLINE"] = "1"  # read when the hub library is imported, so before it: no test may use the network
 
 import pytest

@@ -18,7 +18,7 @@ from small_shards import hashes_here, packed_shards, small_shards
 
 @pytest.fixture(autouse=True)
 def _settings_come_back(monkeypatch):
-    for name in ("RAY_AUTH_MODE", "RAY_AUTH_TOKEN", "RAY_USAGE_STATS_ENABLED"):
+    for name in ("RAY_AUTH_MODE", "RAY_USAGE_STATS_ENABLED"):
         monkeypatch.setenv(name, "")  # so that it is put back
         monkeypatch.delenv(name)
 
