@@ -5,7 +5,7 @@ import hashlib
 import pytest
 
 from anchorscope.errors import Incomplete, UserError
-from anchorscope.execute.coordinator import Coordinator, Disagreement, Task
+from anchorscope.execute.coordinator import Coordinator, Counts, Disagreement, Task
 from anchorscope.execute.pool import Done, MemoryRanOut
 
 from simulated_pool import Actor, SimulatedPool, packed, result  # isort: skip
@@ -317,3 +317,9 @@ def test_the_coordinators_own_time_is_counted_without_its_waiting():
 
     found.take = slowly
     assert found.run(16).counts.seconds == 2.0
+
+
+def test_counts_since_earlier_ones_are_those_of_one_run():
+    before = Counts(workers=2, done=5, retried=1, bytes_sent=10, seconds=1.0)
+    after = Counts(workers=1, done=9, retried=1, lost=1, bytes_sent=30, seconds=1.5)
+    assert after.since(before) == Counts(workers=1, done=4, lost=1, bytes_sent=20, seconds=0.5)

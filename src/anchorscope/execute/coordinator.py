@@ -9,7 +9,7 @@ import hashlib
 import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 from anchorscope.errors import Incomplete, UserError
@@ -45,6 +45,13 @@ class Counts:
     bytes_received: int = 0
     seconds: float = 0.0
     """Spent by the coordinator itself, not waiting for workers."""
+
+    def since(self, before: "Counts") -> "Counts":
+        """What came on top of earlier counts; workers are those that are there now."""
+        return Counts(self.workers, *(getattr(self, name) - getattr(before, name) for name in _ADDED_UP))
+
+
+_ADDED_UP = [one.name for one in fields(Counts) if one.name != "workers"]
 
 
 @dataclass

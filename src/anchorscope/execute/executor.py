@@ -56,10 +56,6 @@ class Executor(Protocol):
         """The part of each shard, in their order; raises `MemoryRanOut` where a batch does not fit."""
         ...
 
-    def close(self) -> None:
-        """Lets all workers go."""
-        ...
-
 
 class ShardFolder(Protocol):
     """What an executor needs of the run folder that it works for."""
@@ -125,6 +121,3 @@ class LocalExecutor:
         """The part of each shard, in their order."""
         for shard in shards:
             yield self.worker.run(shard, progress)
-
-    def close(self) -> None:
-        """The model stays with whoever loaded it."""

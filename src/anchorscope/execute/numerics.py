@@ -109,7 +109,7 @@ def hello(lm: LanguageModel, job: WorkerJob) -> dict[str, Any]:
     found = numerics_of(lm, job.threads or None)
     told = {name: getattr(found, name) for name in NumericsClass.__dataclass_fields__}
     files = model_files(job.model) or {}
-    described = describe(lm)
+    described = _description(lm)
     return {
         **told,
         "anchorscope": installed_version(),
@@ -122,7 +122,7 @@ def hello(lm: LanguageModel, job: WorkerJob) -> dict[str, Any]:
     }
 
 
-def describe(lm: LanguageModel) -> dict[str, Any]:
+def _description(lm: LanguageModel) -> dict[str, Any]:
     """What planning and the manifest have to know of a model, as plain JSON: the coordinator need not load it."""
     made = {"identity": asdict(lm.identity()), "planner": asdict(planner_for(lm))}
     plain: dict[str, Any] = json.loads(json.dumps(made))

@@ -31,8 +31,6 @@ class WorkerJob:
     trust_remote_code: bool = False
     threads: int = 0
     """Threads of products on a CPU, which are part of the numbers; 0 leaves them as they are."""
-    random_weights: bool = False
-    """Whether the weights are drawn at random; said in the worker's description only."""
 
     def plain(self) -> dict[str, Any]:
         """As plain JSON."""

@@ -5,11 +5,12 @@ Several runs of the same model may share them (a study does). A worker that woul
 
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from anchorscope.errors import UserError
 from anchorscope.execute.choose import Choice
-from anchorscope.execute.coordinator import Coordinator
+from anchorscope.execute.coordinator import Coordinator, Counts
 from anchorscope.execute.executor import Description, ShardFolder
 from anchorscope.execute.numerics import (
     NumericsClass,
@@ -62,9 +63,15 @@ class WorkerGroup:
     """The workers of one model."""
 
     def __init__(self, choice: Choice, job: WorkerJob, files: ModelFiles | None, tell: Callable[[str], None]) -> None:
-        self.choice, self.job, self.admission = choice, job, Admission(files, choice.mixed, tell)
+        self.choice, self.job, self.admission = choice, job, Admission(files, choice.mixed, self._told)
         self._tell = tell
         self._coordinator: Coordinator | None = None
+        self._before = Counts()
+        """What had been counted when the run under way began."""
+
+    def _told(self, text: str) -> None:
+        """Whoever listens now: every run that shares these workers has its own listener."""
+        self._tell(text)
 
     @property
     def coordinator(self) -> Coordinator:
@@ -77,7 +84,7 @@ class WorkerGroup:
                     f"{pool.n_workers} workers of {self.job.threads} threads share {cores()} cores, so that they gain "
                     f"little; --threads 1 gives each its own (the last digits of a run hang on its threads)"
                 )
-            found = Coordinator(pool, self.admission, self.choice.lease, tell=self._tell)
+            found = Coordinator(pool, self.admission, self.choice.lease, tell=self._told)
             try:
                 pool.start(self.job.plain())
                 found.ready(self.choice.lease)
@@ -90,7 +97,9 @@ class WorkerGroup:
     def for_run(
         self, folder: ShardFolder, lowered: Callable[[int], None], expected: Callable[[], NumericsClass | None]
     ) -> "RunExecutor":
-        """The executor of one run."""
+        """The executor of one run, which is told what happens from now on."""
+        self._tell = folder.tell
+        self._before = Counts() if self._coordinator is None else replace(self._coordinator.counts)
         return RunExecutor(self, folder, lowered, expected)
 
     def described(self) -> Mapping[str, Any]:
@@ -100,11 +109,12 @@ class WorkerGroup:
         return self.admission.first
 
     def counts(self) -> dict[str, Any] | None:
-        """What became of shards and workers, for the manifest; None where no worker was needed."""
+        """What became of this run's shards and workers, for the manifest; None where no worker was needed."""
         if self._coordinator is None:
             return None
         asked = {"executor": self.choice.kind, "workers_asked": self._coordinator.pool.n_workers}
-        return {**asked, **vars(self._coordinator.counts), "other_classes": list(self.admission.other_classes)}
+        found = self._coordinator.counts.since(self._before)
+        return {**asked, **vars(found), "other_classes": list(self.admission.other_classes)}
 
     def close(self) -> None:
         """Lets all workers go."""
@@ -163,9 +173,6 @@ class RunExecutor:
     def _check(self) -> None:
         found = NumericsClass.of(self._group.described())
         refuse_other_class(found, self._expected(), self._group.choice.mixed, self._folder.tell)
-
-    def close(self) -> None:
-        """Workers stay with whoever opened them."""
 
 
 def make_pool(choice: Choice, job: WorkerJob) -> Pool:
