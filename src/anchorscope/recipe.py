@@ -106,8 +106,8 @@ class Recipe(BaseModel):
     batch_tokens: int | None = Field(default=None, ge=1, le=MOST_BATCH_TOKENS)
     """Tokens run together; found from the size of the memory where not given, and halved whenever memory runs out."""
     threads: int | None = Field(default=None, ge=1, le=1024)
-    """Threads that one worker computes with on a CPU, which the last digits hang on; where not given, as many as torch
-    takes here."""
+    """Threads that one worker computes with on a CPU, which the last digits depend on; where not given, as many as
+    torch takes here."""
     max_new_tokens: int = Field(default=16, ge=1, le=512)
     """Longest answer; longer ones count as truncated."""
     max_per_class: int = Field(default=1500, ge=30, le=_MANY)

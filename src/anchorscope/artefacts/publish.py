@@ -101,6 +101,6 @@ def _of_mixed_workers(run: RunFacts) -> list[str]:
     """That not all numbers are of one numerics class, where the user allowed that."""
     others = () if run.workers is None else run.workers["other_classes"]
     return [
-        f"workers of different numerics classes took part (--mixed): {'; '.join(others)}; the last digits hang on "
+        f"workers of different numerics classes took part (--mixed): {'; '.join(others)}; the last digits depend on "
         f"which of them ran what"
     ] * bool(others)  # fmt: skip

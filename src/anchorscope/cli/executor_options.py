@@ -16,7 +16,7 @@ Executor = Annotated[
 ]  # fmt: skip
 WorkersOption = Annotated[
     int | None,
-    _running("--workers", help="How many workers, where --executor does not say; as many as devices where not given."),
+    _running("--workers", help="Number of workers, if --executor does not say it. Default: one per device."),
 ]
 Lease = Annotated[
     float | None,
@@ -26,9 +26,9 @@ Lease = Annotated[
 ]
 Mixed = Annotated[
     bool,
-    _running("--mixed", help="Take workers whose last digits differ (other device, versions, threads); it is told."),
+    _running("--mixed", help="Allow workers whose last digits differ (device, versions, threads); the report says so."),
 ]
 DevicesPerWorker = Annotated[
     int | None,
-    _running("--devices-per-worker", help="GPUs that one worker owns, for models larger than one. Default: 1."),
+    _running("--devices-per-worker", help="GPUs per worker, for models that do not fit on one. Default: 1."),
 ]

@@ -59,7 +59,7 @@ OPTIONS: dict[str, Rule] = {
     "device": _ignore("what it changes is the precision, which is compared"),
     "dtype": _flag("the model computed in another precision"),
     "batch_tokens": _ignore("results do not depend on it"),
-    "threads": _ignore("only the last digits hang on it"),
+    "threads": _ignore("only the last digits depend on it"),
     "max_new_tokens": _flag("longer answers are cut off, and not used, at another length"),
     "max_per_class": _flag("another number of items may be used"),
     "folds": _flag("probes learned from another share of the items"),

@@ -82,7 +82,7 @@ class WorkerGroup:
             if self.choice.kind == "processes" and asked > cores():
                 self._tell(
                     f"{pool.n_workers} workers of {self.job.threads} threads share {cores()} cores, so that they gain "
-                    f"little; --threads 1 gives each its own (the last digits of a run hang on its threads)"
+                    f"little; --threads 1 gives each its own (the last digits of a run depend on its threads)"
                 )
             found = Coordinator(pool, self.admission, self.choice.lease, tell=self._told)
             try:
