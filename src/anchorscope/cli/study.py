@@ -67,8 +67,9 @@ def run(
             f"you trust the models' authors, or take trust_remote_code out of the study."
         )
     found, choice = found.with_threads(threads), choose(executor, workers, lease, mixed, devices_per_worker)
-    n = len(found.runs)
-    say(f"anchorscope: {found.name}, {n} run{'s' * (n != 1)} of {len(found.models)} models into {folder}", quiet)
+    n, models = len(found.runs), len(found.models)
+    told = f"{n} run{'s' * (n != 1)} of {models} model{'s' * (models != 1)}"
+    say(f"anchorscope: {found.name}, {told} into {folder}", quiet)
 
     from anchorscope.study.runner import Listening, run_study  # only here: help has to come at once
 
