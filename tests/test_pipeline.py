@@ -19,7 +19,7 @@ sys.path.insert(0, str(Path(__file__).parent))  # pytest's import mode does not 
 
 from small_facts import liven, quick_options, rows, unlabelled, write_questions  # isort: skip
 from unprinted import unprinted  # isort: skip
-from whole_runs import Stop, files_of, quick, same_kernels, stopping, tables_of, watching  # isort: skip
+from whole_runs import Stop, files_of, quick, stopping, tables_of, watching  # isort: skip
 
 from anchorscope.artefacts import publish, run_folder
 from anchorscope.artefacts.finished import open_finished
@@ -82,7 +82,6 @@ def recipe(model_folder: Path, questions: Path) -> Recipe:
 @pytest.fixture(scope="module")
 def out(recipe: Recipe, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """One run with everything, chart and report included."""
-    same_kernels()
     with unprinted("delta_p"):
         return run_recipe(recipe, tmp_path_factory.mktemp("whole") / "run")
 

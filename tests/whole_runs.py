@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
 
 from anchorscope.artefacts import publish
 from anchorscope.artefacts.step import Step
@@ -27,15 +26,9 @@ TABLES = (
 """All numbers of a run."""
 
 
-def same_kernels() -> None:
-    """A product in bfloat16 on a CPU that has none switches off a library, and later sums differ in the last digit."""
-    torch.backends.mkldnn.set_flags(True)
-
-
 def quick(recipe: Recipe, out: Path, **options: Any) -> list[str]:
     """A run without figures and report, which take longer than everything else together; what was told."""
     notes = Notes()
-    same_kernels()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(publish, "write_all", lambda *_: None)
         run_recipe(recipe, out, progress=notes, **options)

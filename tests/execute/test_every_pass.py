@@ -14,7 +14,6 @@ from anchorscope.plan.decoding import DecodePass
 from anchorscope.plan.passes import StatesPass
 from anchorscope.progress import Silent
 from many_workers import ORDERS, ManyWorkers
-from whole_runs import same_kernels
 
 every_case = pytest.mark.parametrize("case", CASES.values(), ids=CASES)
 
@@ -46,7 +45,6 @@ def test_items_that_run_one_by_one_give_other_bits(sensitive: LanguageModel) -> 
 
     Which products change their bits is the processor's matter; on the machines that were tried some always do.
     """
-    same_kernels()
     local, other = LocalExecutor(lambda: sensitive), []
     for name, case in CASES.items():
         work = case.plan(sensitive, case.tokens)

@@ -23,7 +23,6 @@ from anchorscope.probes.crossfit import ProbeSet
 from anchorscope.progress import Silent
 from made_items import planner_of
 from many_workers import ORDERS, ManyWorkers
-from whole_runs import same_kernels
 
 N, N_FOLDS = 26, 3
 PREFIX = (7, 8, 9, 10, 11)
@@ -115,7 +114,6 @@ def test_shards_give_the_same_numbers_as_the_whole(
 
 def test_items_that_are_not_divided_by_batches_give_other_numbers(sensitive: LanguageModel, work: StatesPass) -> None:
     """So that equality above says something: it hangs on the batches."""
-    same_kernels()
     clean = planner_of(sensitive, 150).states("clean", make_sequences(), PREFIX)
     clean = replace(clean, probes=work.probes, keep=work.keep[:1])
     whole = run_part(Worker(sensitive), clean).variants[0]

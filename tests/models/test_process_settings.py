@@ -13,6 +13,7 @@ from anchorscope.models.process_settings import (
     attention_kernels,
     few_collections,
     one_thread,
+    product_kernels,
     quiet_transformers,
     true_float32,
     workers_of_one_thread,
@@ -120,3 +121,13 @@ def test_workers_have_one_thread_each_and_the_caller_keeps_its_own() -> None:
         assert torch.get_num_threads() == 3
     finally:
         torch.set_num_threads(before)
+
+
+def test_a_model_in_bfloat16_leaves_the_kernels_of_later_models_as_they_were() -> None:
+    half = torch.ones(64, 64, dtype=torch.bfloat16)
+    for before in (True, False):  # a user's own choice comes back too
+        torch.backends.mkldnn.set_flags(before)
+        with product_kernels():
+            torch.nn.functional.linear(half, half)  # switches them off on a processor without bfloat16
+            torch.backends.mkldnn.set_flags(False)  # as there, on all others
+        assert torch.backends.mkldnn.enabled == before

@@ -9,7 +9,7 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # pytest's import mode does not make helper modules importable
 
-from whole_runs import SmallRun, Stop, same_kernels, stopping  # isort: skip
+from whole_runs import SmallRun, Stop, stopping  # isort: skip
 
 from anchorscope.artefacts import publish
 from anchorscope.pipeline import run_recipe
@@ -37,7 +37,6 @@ class Watching(Silent):
 
 def watched(recipe: Recipe, out: Path, **options: Any) -> Watching:
     listener = Watching()
-    same_kernels()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(publish, "write_all", lambda *_: None)
         run_recipe(make_recipe({**recipe.model_dump(), **options}), out, progress=listener)

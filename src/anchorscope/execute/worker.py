@@ -23,6 +23,7 @@ from anchorscope.engine.saliency import Saliency, saliency
 from anchorscope.engine.sequences import SITES
 from anchorscope.models.language_model import LanguageModel
 from anchorscope.models.memory import ToHost
+from anchorscope.models.process_settings import product_kernels
 from anchorscope.models.random_twin import without_knowledge
 from anchorscope.plan.choices_pass import ChoicesPass
 from anchorscope.plan.decoding import DecodePass
@@ -110,6 +111,10 @@ class Worker:
 
     def run(self, shard: Shard, progress: Progress) -> Part:
         """One shard; raises `MemoryRanOut` where one of its batches does not fit."""
+        with product_kernels():
+            return self._run(shard, progress)
+
+    def _run(self, shard: Shard, progress: Progress) -> Part:
         if isinstance(shard, StatesPass) and shard.random_weights:
             return self.without_knowledge._states(shard, progress)
         self.__dict__.pop("without_knowledge", None)  # as large as the model itself

@@ -69,6 +69,15 @@ def _kernels_without_planning() -> Iterator[None]:
 
 
 @contextmanager
+def _product_kernels() -> Iterator[None]:
+    before = torch.backends.mkldnn.enabled
+    try:
+        yield
+    finally:
+        torch.backends.mkldnn.set_flags(before)
+
+
+@contextmanager
 def _silent_transformers() -> Iterator[None]:
     from huggingface_hub.utils import logging as hub_logging
     from transformers import modeling_gguf_pytorch_utils as gguf_reader
@@ -106,6 +115,7 @@ def _hub_switched_off() -> Iterator[None]:
 _precision = _Shared(_highest_precision)
 _collections = _Shared(_rare_collections)
 _kernels = _Shared(_kernels_without_planning)
+_products = _Shared(_product_kernels)
 _quiet = _Shared(_silent_transformers)
 _offline = _Shared(_hub_switched_off)
 
@@ -123,6 +133,12 @@ def few_collections() -> AbstractContextManager[None]:
 def attention_kernels() -> AbstractContextManager[None]:
     """All fused attention kernels but cuDNN's: it is the fastest, but plans for a tenth of a second per new shape."""
     return _kernels()
+
+
+def product_kernels() -> AbstractContextManager[None]:
+    """The library for products stays as it is: one in bfloat16 on a processor without it switches it off for good, and
+    a later model of the same process would differ in the last digits."""
+    return _products()
 
 
 def quiet_transformers() -> AbstractContextManager[None]:
