@@ -86,10 +86,11 @@ class Detector:
         at_once = self.session.at_once(self.trained.needs)
         for first in range(0, len(questions), at_once):
             items = self.session.items(questions[first : first + at_once])
-            found += self._scored(items, risk)
+            found += self.score_items(items, risk=risk)
         return found
 
-    def _scored(self, items: Sequence[Item], risk: float | None) -> list[Score]:
+    def score_items(self, items: Sequence[Item], *, risk: float | None = None) -> list[Score]:
+        """Scores of items that the session has made: read, decided, judged. The answers are taken as they are."""
         read = [item for item in items if item.tokens is not None]
         notes = (*self._notes, *threshold_notes(self.trained, risk))
         if not read:  # nothing to run, and no states to decide on
