@@ -61,7 +61,7 @@ class Detector:
         dtype: str = "auto", *, batch_tokens: int | None = None, progress: Progress | None = None,
     ) -> "Detector":  # fmt: skip
         """The same for a detector that is in memory."""
-        return cls(trained, _loaded(trained, model, tokenizer, device, dtype, progress), batch_tokens, progress)
+        return cls(trained, model_for(trained, model, tokenizer, device, dtype, progress), batch_tokens, progress)
 
     @property
     def card(self) -> Card:
@@ -158,9 +158,11 @@ def asked(question: str, answer: str | None = None, number: int = 0) -> Question
     return Question("score", str(number + 1), text, (), model_answer=answer)
 
 
-def _loaded(
-    trained: TrainedDetector, model: Any, tokenizer: Any, device: str, dtype: str, progress: Progress | None
-) -> LanguageModel:
+def model_for(
+    trained: TrainedDetector, model: Any = None, tokenizer: Any = None, device: str = "auto", dtype: str = "auto",
+    progress: Progress | None = None,
+) -> LanguageModel:  # fmt: skip
+    """The model of a detector: what is given, or loaded from where it was in training."""
     if isinstance(model, LanguageModel):
         return model
     if model is not None and not isinstance(model, str):

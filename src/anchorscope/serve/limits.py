@@ -38,8 +38,7 @@ class Limits:
         for one in fields(self):
             value = getattr(self, one.name)
             if value is not None and value <= 0:
-                option = "--" + one.name.replace("_", "-")
-                raise UserError(f"{option} is {value:g}, and a limit is above 0; give a larger one.")
+                raise UserError(f"The limit {one.name} is {value:g}, and a limit is above 0; give a larger one.")
 
     @property
     def item_characters(self) -> int:
