@@ -61,7 +61,7 @@ class Detector:
         dtype: str = "auto", *, batch_tokens: int | None = None, progress: Progress | None = None,
     ) -> "Detector":  # fmt: skip
         """The same for a detector that is in memory."""
-        return cls(trained, _loaded(trained, model, tokenizer, device, dtype, progress), batch_tokens, progress)
+        return cls(trained, model_for(trained, model, tokenizer, device, dtype, progress), batch_tokens, progress)
 
     @property
     def card(self) -> Card:
@@ -86,10 +86,11 @@ class Detector:
         at_once = self.session.at_once(self.trained.needs)
         for first in range(0, len(questions), at_once):
             items = self.session.items(questions[first : first + at_once])
-            found += self._scored(items, risk)
+            found += self.score_items(items, risk=risk)
         return found
 
-    def _scored(self, items: Sequence[Item], risk: float | None) -> list[Score]:
+    def score_items(self, items: Sequence[Item], *, risk: float | None = None) -> list[Score]:
+        """Scores of items that the session has made: read, decided, judged. The answers are taken as they are."""
         read = [item for item in items if item.tokens is not None]
         notes = (*self._notes, *threshold_notes(self.trained, risk))
         if not read:  # nothing to run, and no states to decide on
@@ -157,9 +158,11 @@ def asked(question: str, answer: str | None = None, number: int = 0) -> Question
     return Question("score", str(number + 1), text, (), model_answer=answer)
 
 
-def _loaded(
-    trained: TrainedDetector, model: Any, tokenizer: Any, device: str, dtype: str, progress: Progress | None
-) -> LanguageModel:
+def model_for(
+    trained: TrainedDetector, model: Any = None, tokenizer: Any = None, device: str = "auto", dtype: str = "auto",
+    progress: Progress | None = None,
+) -> LanguageModel:  # fmt: skip
+    """The model of a detector: what is given, or loaded from where it was in training."""
     if isinstance(model, LanguageModel):
         return model
     if model is not None and not isinstance(model, str):
