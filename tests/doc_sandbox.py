@@ -10,6 +10,7 @@ import importlib
 import json
 import shutil
 import webbrowser
+import zipfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -182,7 +183,27 @@ def make_sandbox(folder: Path, model: Path) -> Sandbox:
     (folder / "questions.csv").write_text("\n".join(["question,model_answer", *lines]), encoding="utf-8")
     rest = [f'"{row["question"]}",x,{row["model_answer"]},{json.dumps(row["truthful"])}' for row in small_rows()[:60]]
     (folder / "supplied.csv").write_text("\n".join(["question,answers,model_answer,truthful", *rest]), encoding="utf-8")
+    _write_logs(folder)
     return box
+
+
+def _write_logs(folder: Path) -> None:
+    """What other tools have logged: a log of inspect_ai, samples of lm-evaluation-harness."""
+    (folder / "logs").mkdir()
+    samples = []
+    with zipfile.ZipFile(folder / "logs" / "triviaqa.eval", "w", zipfile.ZIP_DEFLATED) as log:
+        log.writestr("_journal/start.json", "{}")
+        for number, row in enumerate(small_rows()[:6], start=1):
+            message = {"role": "assistant", "content": row["model_answer"]}
+            sample = {"id": number, "epoch": 1, "input": row["question"], "target": row["answers"],
+                      "output": {"model": "hf/tiny", "choices": [{"message": message}]},
+                      "scores": {"match": {"value": "C" if row["truthful"] else "I"}}}  # fmt: skip
+            log.writestr(f"samples/{number}_epoch_1.json", json.dumps(sample))
+            samples.append({"doc_id": number, "doc": {"question": row["question"]}, "target": str(row["answers"]),
+                            "resps": [[row["model_answer"]]], "filtered_resps": [row["model_answer"]],
+                            "filter": "none", "exact_match": float(row["truthful"])})  # fmt: skip
+    lines = "".join(f"{json.dumps(sample)}\n" for sample in samples)
+    (folder / "samples_triviaqa.jsonl").write_text(lines, encoding="utf-8")
 
 
 def _livened(folder: Path) -> Path:

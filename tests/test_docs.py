@@ -213,10 +213,19 @@ def check_export(words: list[str]) -> None:
     assert re.match(r"(RAY_AUTH_MODE|HEAD)=", words[1]), words
 
 
+def check_evaluation(words: list[str]) -> None:
+    """It runs another tool on a model; what it logs is read by our commands on the same page (tests/adapters)."""
+    assert {word for word in words if word.startswith("-")} <= EVALUATION_OPTIONS[words[0]], words
+
+
+EVALUATION_OPTIONS = {
+    "inspect": {"--model", "--log-dir"},
+    "lm_eval": {"--model", "--model_args", "--tasks", "--log_samples", "--output_path"},
+}
 OTHER_COMMANDS: dict[str, Callable[[list[str]], None]] = {
     "make": check_make, "pip": check_pip, "python": check_python, "docker": check_docker, "uv": check_uv,
     "uvx": check_uv, "ssh": check_ssh, "ray": check_cluster, "srun": check_cluster, "kubectl": check_cluster,
-    "export": check_export,
+    "export": check_export, "inspect": check_evaluation, "lm_eval": check_evaluation,
 }  # fmt: skip
 """What is not run, and how its words are checked instead; each says why."""
 

@@ -97,6 +97,12 @@ HOTPOTQA_HUB = each(lambda i, q, a: {
 })  # fmt: skip
 HOTPOTQA_SIMPLE = each(lambda i, q, a: {"question": q, "answer": a[0], "type": ("bridge", "comparison")[i % 2]})
 NQ = each(lambda i, q, a: {"question": q, "answer": a})
+HARNESS = each(lambda i, q, a: {
+    "doc_id": 40 + i, "doc": {"question": q, "answer": {"aliases": a, "value": a[0]}, "question_source": "http://x"},
+    "target": str(a), "arguments": {"gen_args_0": {"arg_0": f"Question: {q} Answer:", "arg_1": {"until": ["."]}}},
+    "resps": [["Kolmere, said she"]], "filtered_resps": ["Kolmere"], "filter": "none", "metrics": ["exact_match"],
+    "doc_hash": "0a", "prompt_hash": "1b", "target_hash": "2c", "exact_match": float(i == 2),
+})  # fmt: skip
 ITEMS = each(lambda i, q, a: {
     "dataset": "popqa", "item_id": f"item-{i}", "question": q, "answers": a, "subject": SUBJECTS[i],
     "relation": RELATIONS[i], "group": i, "model_answer": "Kolmere", "truthful": i == 2, "status": "used",
@@ -140,6 +146,8 @@ SAMPLES = (
     Sample("hotpotqa-simple", json_list(HOTPOTQA_SIMPLE), "HotpotQA, JSON list", FIRST_ONLY),
     Sample("nq-lines", json_lines(NQ), "NQ-open, JSON lines", checked_end=False),
     Sample("nq-parquet", parquet(NQ), "NQ-open, Parquet"),
+    Sample("harness", json_lines(HARNESS), "lm-evaluation-harness, JSON lines", ids=("40", "41", "42"),
+           checked_end=False),
     Sample("own-lines", json_lines(OWN), "own columns, JSON lines", ids=OWN_IDS, checked_end=False),
     Sample("own-list", json_list(OWN), "own columns, JSON list", ids=OWN_IDS),
     Sample("own-csv", table(OWN, ","), "own columns, CSV", ids=OWN_IDS, checked_end=False),

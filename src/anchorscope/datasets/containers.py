@@ -1,16 +1,17 @@
-"""How rows are written into a file: JSON lines, a JSON list, CSV, TSV, Parquet, each also gzipped.
+"""How rows are written into a file: JSON lines, a JSON list, CSV, TSV, Parquet, each also gzipped; a log of inspect_ai.
 
 A container knows nothing of what columns mean; it is recognised from the file's first bytes, never from its name, or
 refused with what was seen in it.
 """
 
 import json
+import re
 from collections.abc import Generator, Iterator
 from dataclasses import dataclass
 from functools import partial
 from typing import Protocol
 
-from anchorscope.datasets import json_rows, table_rows
+from anchorscope.datasets import inspect_log, json_rows, table_rows
 from anchorscope.datasets.limits import COLUMNS
 from anchorscope.datasets.lines import BOM
 from anchorscope.datasets.parquet_rows import PARQUET_MAGIC, parquet_rows
@@ -21,6 +22,7 @@ from anchorscope.errors import UserError
 _HEAD = 1 << 16
 _LOOKED_AT = 10  # lines: the first ones may be broken
 _DELIMITERS = {"TSV": "\t", "CSV": ","}
+_LOG_IN_JSON = re.compile(rb'\s*"version":\s*\d+,\s*"status":')
 _WIDE_MARKS = (b"\xff\xfe", b"\xfe\xff", b"\0\0\xfe\xff")
 _MAGIC = {
     b"PK\x03\x04": "a ZIP archive or a spreadsheet", b"BZh": "a bzip2 archive", b"\x28\xb5\x2f\xfd": "a zstd archive",
@@ -40,7 +42,7 @@ class Container:
     name: str
     """As it is told to people."""
     place: str
-    """What a row's number counts: "line", "entry" or "row"."""
+    """What a row's number counts: "line", "entry", "row" or "sample"."""
     read: _Reader
     """Number and content of every row of an open file."""
 
@@ -48,6 +50,7 @@ class Container:
 _JSON_LINES = Container("JSON lines", "line", json_rows.line_rows)
 _JSON_LIST = Container("JSON list", "entry", json_rows.list_rows)
 _PARQUET = Container("Parquet", "row", parquet_rows)
+_INSPECT_LOG = Container("inspect log", "sample", inspect_log.log_rows)
 
 
 def recognise(file: QuestionFile, question_column: str) -> Container:
@@ -56,7 +59,7 @@ def recognise(file: QuestionFile, question_column: str) -> Container:
         head = file.stream().read(_HEAD)
         container = _container(file.name, head, question_column)
         # Old Macs ended lines with CR alone. JSON has it as white space, and a cell's text is white space too.
-        file.has_old_line_ends = container is not _PARQUET and b"\r" in head and b"\n" not in head
+        file.has_old_line_ends = container not in (_PARQUET, _INSPECT_LOG) and b"\r" in head and b"\n" not in head
         return container
 
 
@@ -74,6 +77,8 @@ def _container(name: str, head: bytes, question_column: str) -> Container:
     """The container that the first bytes tell of."""
     if head.startswith(PARQUET_MAGIC):
         return _PARQUET
+    if inspect_log.is_log(head):
+        return _INSPECT_LOG
     kind = next((kind for magic, kind in _MAGIC.items() if head.startswith(magic)), None)
     if kind is not None:
         raise UserError(f"{name} is {kind}, no question file. {ALLOWED}; unpack or export it first.")
@@ -92,6 +97,11 @@ def _container(name: str, head: bytes, question_column: str) -> Container:
 
 def _object_lines(name: str, lines: list[bytes]) -> Container:
     """JSON lines, unless one object is spread over several lines."""
+    if lines[0].strip() == b"{" and _LOG_IN_JSON.match(b"".join(lines[1:3])):
+        raise UserError(
+            f"{name} is a log of inspect_ai in JSON. Only .eval is read; write it so: inspect log convert --to eval "
+            f"--output-dir FOLDER {name}"
+        )
     if lines[0].strip() == b"{" and len(lines) > 1 and not any(line.lstrip().startswith(b"{") for line in lines[1:3]):
         raise UserError(
             f"{name} is one JSON object over several lines. {ALLOWED}; write one object per line, or a list."

@@ -8,6 +8,7 @@ import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
+from anchorscope.datasets import harness_samples
 from anchorscope.datasets.popqa_relations import BY_NUMBER, with_property_words
 from anchorscope.datasets.raw_rows import KNOWN, Unusable, list_from_text, own_names, shown
 
@@ -223,6 +224,7 @@ FORMATS = (
     Format("TriviaQA (Hugging Face)", _is_triviaqa_hub, _triviaqa_hub, unique_ids=False),
     Format("FlashRAG", _has("question", "golden_answers"), _flashrag),
     Format("items of a run", _has("item_id", "question", "answers", "status"), _run_items, unique_ids=False),
+    Format("lm-evaluation-harness", harness_samples.is_sample, harness_samples.columns_of, unique_ids=False),
     Format("HotpotQA", _is_hotpotqa, _hotpotqa),
     Format("NQ-open", _is_nq_open, _nq_open),
     Format("DPR", lambda row: row.keys() == {"1", "2"}, _dpr),

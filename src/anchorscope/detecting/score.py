@@ -27,7 +27,7 @@ from anchorscope.regular_files import open_regular
 
 WRITTEN = (".csv", ".parquet", ".jsonl")
 """What `--out` writes, by the file's ending."""
-_READ = (".csv", ".tsv", ".json", ".jsonl", ".parquet", ".gz", ".txt")
+_READ = (".csv", ".tsv", ".json", ".jsonl", ".parquet", ".gz", ".txt", ".eval")
 SCHEMA: dict[str, Any] = {
     "item_id": pl.String, "question": pl.String, "answer": pl.String, "truth_probability": pl.Float64,
     "log_odds": pl.Float64, "verdict": pl.String, "warnings": pl.List(pl.String), "pathway_score": pl.Float64,

@@ -1,0 +1,165 @@
+"""Logs of inspect_ai and samples of lm-evaluation-harness are question files with answers and labels."""
+
+import json
+import struct
+import tracemalloc
+from pathlib import Path
+from typing import Any
+
+import pytest
+from eval_logs import DEFLATED, STORED, ZSTD, archive, log, sample
+from sample_files import HARNESS, json_lines, read, refusal, write
+
+from anchorscope.datasets import zip_entries
+from anchorscope.datasets.logged_answers import first_line, label_of
+from anchorscope.detecting.score import dataset_of
+from anchorscope.errors import UserError
+
+RIGHT = {"match": {"value": "C", "answer": "Lima", "explanation": "…", "history": []}, "grade": {"value": 0.7}}
+WRONG = {"grade": {"value": [1, 2]}, "match": {"value": "I", "answer": "Mary"}, "includes": {"value": 1}}
+PERU = sample(1, "What is the capital\n of Peru?", "Lima", "Lima", scores=RIGHT, id="peru",
+              metadata={"relation": "capital", "year": 1900, "answers": "no", "nested": {}})  # fmt: skip
+DRACULA = sample(2, [{"role": "system", "content": "Be short."},
+                     {"role": "user", "content": [{"type": "text", "text": "Who wrote Dracula?"},
+                                                  {"type": "image", "image": "data:"}]}],
+                 ["Bram Stoker", "Stoker"], [{"type": "reasoning", "reasoning": "Hm."},
+                                             {"type": "text", "text": "\nMary Shelley.\nShe did."}],
+                 scores=WRONG)  # fmt: skip
+
+
+@pytest.mark.parametrize("method", [STORED, DEFLATED, ZSTD])
+@pytest.mark.parametrize("far", [False, True])
+def test_a_log_is_read_as_questions_with_answers_and_labels(tmp_path: Path, method: int, far: bool) -> None:
+    whole = read(write(tmp_path, log([PERU, DRACULA], method, far=far)))
+    assert whole.reading.format == "own columns, inspect log"
+    peru, dracula = whole.questions
+    assert (peru.item_id, peru.question, peru.answers) == ("peru", "What is the capital of Peru?", ("Lima",))
+    assert (peru.model_answer, peru.truthful, peru.relation) == ("Lima", True, "capital")
+    assert peru.metadata == {"year": 1900, "score.match": True, "answer.match": "Lima", "score.grade": 0.7, "epoch": 1,
+                             "model": "mockllm/model"}  # fmt: skip
+    assert (dracula.question, dracula.answers) == ("Who wrote Dracula?", ("Bram Stoker", "Stoker"))
+    assert (dracula.model_answer, dracula.truthful) == ("Mary Shelley.", False)
+
+
+def test_another_scorer_decides_where_columns_say_so(tmp_path: Path) -> None:
+    path = write(tmp_path, log([DRACULA]))
+    (one,) = read(path, truthful="score.includes", model_answer="answer.match").questions
+    assert (one.truthful, one.model_answer) == (True, "Mary")
+    assert "has no column 'score.f1'" in refusal(path, truthful="score.f1")
+
+
+def test_epochs_have_ids_of_their_own_and_a_sample_written_again_replaces_the_first(tmp_path: Path) -> None:
+    again = DRACULA | {"target": "Stoker"}
+    questions = read(write(tmp_path, log([PERU, DRACULA, PERU | {"epoch": 2}, again]))).questions
+    assert [one.item_id for one in questions] == ["peru", "2", "peru#2"]
+    assert questions[1].answers == ("Stoker",)
+
+
+UNREAD: list[tuple[dict[str, Any], str]] = [
+    ({"choices": ["3", "4"]}, "id 2 has choices: only free answers can be read"),
+    ({"error": {"message": "Rate limit\nreached", "traceback": "…"}}, "id 2 ended with an error: 'Rate limit"),
+    ({"input": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}]}, "conversation of 2"),
+    ({"input": None}, "the question is absent"),
+    ({"input": 3}, "question must be a string, not 3"),
+    ({"events": "x" * 10_000_001}, "at most 10,000,000 are read"),
+]
+
+
+@pytest.mark.parametrize(("change", "reason"), UNREAD, ids=[reason for _, reason in UNREAD])
+def test_a_sample_that_is_no_question_is_a_bad_row(tmp_path: Path, change: dict[str, Any], reason: str) -> None:
+    path = write(tmp_path, log([PERU, DRACULA | change, sample(3, "Q?", "a", "")]))
+    whole = read(path, "skip")
+    assert [one.item_id for one in whole.questions] == ["peru", "3"]
+    ((number, told),) = whole.bad
+    assert number == 2
+    assert reason in told
+    assert refusal(path).startswith(f"{path}, sample 2: ")
+
+
+def test_an_archive_that_is_damaged_never_gives_other_rows(tmp_path: Path) -> None:
+    good = log([PERU, DRACULA])
+    wanted = read(write(tmp_path, good)).questions
+    for cut in range(1, len(good), 37):  # from the end: the directory goes first
+        assert "cut off" in refusal(write(tmp_path, good[:-cut])) or cut > len(good) - 40
+    for place in range(0, len(good), 11):
+        changed = bytearray(good)
+        changed[place] ^= 0x55
+        try:
+            found = read(write(tmp_path, bytes(changed)), "skip").questions
+        except UserError:
+            continue
+        assert all(one in wanted for one in found)
+
+
+@pytest.mark.parametrize("method", [DEFLATED, ZSTD])
+def test_a_bomb_is_stopped(tmp_path: Path, method: int) -> None:
+    bomb = json.dumps(PERU | {"events": "0" * 60_000_000}).encode()
+    lying = write(tmp_path, archive([("samples/peru_epoch_1.json", bomb)], method, size=1000))
+    assert lying.stat().st_size < 400_000
+    del bomb
+    tracemalloc.start()
+    try:
+        assert "has more than 10,000,000 bytes" in refusal(lying)
+        assert tracemalloc.get_traced_memory()[1] < 25_000_000
+    finally:
+        tracemalloc.stop()
+
+
+def test_a_directory_beyond_the_limit_and_one_that_lies_are_refused(tmp_path: Path) -> None:
+    good = log([PERU], far=True)
+    at = good.rindex(b"PK\6\6") + 40
+    large = good[:at] + struct.pack("<Q", 10**9) + good[at + 8 :]
+    assert "a list of entries of 1,000 MB" in refusal(write(tmp_path, large))
+    outside = good[: at + 8] + struct.pack("<Q", 10**12) + good[at + 16 :]
+    assert "cut off" in refusal(write(tmp_path, outside))
+
+
+def test_other_archives_and_forms_are_told_apart(tmp_path: Path) -> None:
+    assert "a ZIP archive or a spreadsheet" in refusal(write(tmp_path, archive([("xl/workbook.xml", b"<a/>")])))
+    assert "holds no rows" in refusal(write(tmp_path, log([])))
+    assert "gzipped log" in refusal(write(tmp_path, log([PERU]), packed=True))
+    assert "packed with method 12" in refusal(write(tmp_path, log([PERU], 12)))
+    in_json = json.dumps({"version": 2, "status": "success", "eval": {}}, indent=2)
+    assert "inspect log convert --to eval" in refusal(write(tmp_path, in_json))
+    assert dataset_of("logs/x.eval") is not None
+
+
+def test_without_any_library_of_zstd_the_error_names_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def missing(name: str) -> Any:
+        raise ImportError(name)
+
+    monkeypatch.setattr(zip_entries.importlib, "import_module", missing)
+    assert "pip install zstandard" in refusal(write(tmp_path, log([PERU])))
+    assert len(read(write(tmp_path, log([PERU], DEFLATED))).questions) == 1
+
+
+def test_logged_samples_of_the_harness(tmp_path: Path) -> None:
+    first, _, last = read(write(tmp_path, json_lines(HARNESS))).questions
+    assert (first.model_answer, first.truthful, last.truthful) == ("Kolmere", False, True)
+    assert first.metadata == {"question_source": "http://x", "exact_match": 0.0}
+    row = HARNESS[0]
+    filtered = [row | {"filter": name, "filtered_resps": [text]} for name, text in (("strict", "a"), ("loose", "b\nc"))]
+    found = read(write(tmp_path, json_lines(filtered))).questions
+    assert [(one.item_id, one.model_answer) for one in found] == [("40 strict", "a"), ("40 loose", "b")]
+    older = {key: value for key, value in row.items() if key != "metrics"} | {"target": "Ada Quill"}
+    (one,) = read(write(tmp_path, json_lines([older]))).questions
+    assert (one.truthful, one.answers) == (False, ("Ada Quill",))
+
+
+NO_ANSWERS: list[tuple[dict[str, Any], str]] = [
+    ({"filtered_resps": [["-3.2", "False"], ["-1.0", "True"]]}, "no answer in words"),
+    ({"doc": {"goal": "x"}}, "the document has no question; columns: ['goal']"),
+    ({"doc": "x"}, "doc must be an object"),
+]
+
+
+@pytest.mark.parametrize(("change", "reason"), NO_ANSWERS, ids=[reason for _, reason in NO_ANSWERS])
+def test_a_sample_without_question_or_answer_is_a_bad_row(tmp_path: Path, change: dict[str, Any], reason: str) -> None:
+    assert reason in refusal(write(tmp_path, json_lines([HARNESS[0] | change])))
+
+
+def test_the_answer_is_the_first_line_that_is_seen() -> None:
+    assert first_line("<think>Peru?\nLima</think>\n\n Lima \nQuestion: …") == "Lima"
+    assert first_line("<think>and on") == first_line("  \n ") == ""
+    assert [label_of(one) for one in ("C", "I", 1.0, 0, True, "P", 0.5, None, [1])] == [
+        True, False, True, False, True, None, None, None, None]  # fmt: skip
