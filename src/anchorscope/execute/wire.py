@@ -14,7 +14,7 @@ from collections import OrderedDict
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, is_dataclass
 from itertools import chain
-from typing import Any, TypeVar
+from typing import Any, TypeVar, get_args
 
 import numpy as np
 import torch
@@ -28,12 +28,10 @@ from anchorscope.engine.decode import Decoded
 from anchorscope.engine.saliency import Saliency
 from anchorscope.engine.sampling import Sampling
 from anchorscope.engine.sequences import Cut, Patch, TokenSequence, Variant
-from anchorscope.execute.worker import AttentionPart, ChoicesPart, DecodedPart, SaliencyPart, StatesPart, VariantPart
-from anchorscope.plan.choices_pass import ChoicesPass
-from anchorscope.plan.decoding import DecodePass
-from anchorscope.plan.passes import AttentionPass, OutOfFoldProbes, StatesPass
-from anchorscope.plan.saliency_pass import SaliencyPass
-from anchorscope.probes.crossfit import ProbeSet
+from anchorscope.execute.worker import Part, Shard, VariantPart
+from anchorscope.plan.passes import OutOfFoldProbes
+from anchorscope.probes.crossfit import ProbeSet, Splits
+from anchorscope.probes.final_probe import FinalProbe
 
 T = TypeVar("T")
 SHARED: tuple[type, ...] = (ProbeSet,)
@@ -71,9 +69,8 @@ def known(cls: type[T]) -> type[T]:
 
 
 for _one in (
-    AnswerStats, AttentionMass, AttentionPass, AttentionPart, ChoicesPart, ChoicesPass, Cut, Decoded, DecodedPart,
-    DecodePass, EdgeCounts, OutOfFoldProbes, Patch, ProbeSet, Saliency, SaliencyPart, SaliencyPass, Sampling,
-    StatesPart, StatesPass, TokenSequence, Variant, VariantPart,
+    *get_args(Shard), *get_args(Part), AnswerStats, AttentionMass, Cut, Decoded, EdgeCounts, FinalProbe,
+    OutOfFoldProbes, Patch, ProbeSet, Saliency, Sampling, Splits, TokenSequence, Variant, VariantPart,
 ):  # fmt: skip
     known(_one)
 

@@ -112,26 +112,26 @@ class MeasurementSteps(AttentionSteps):
     @cached_property
     def probes(self) -> Step[dict[str, ProbeSet]]:
         """The cross-fitted probes of every site and position."""
-        made_from = self.job.made_from(2, FIT_LIBRARIES, "folds", "seed", device=self.job.solver)
+        made_from = self.job.made_from(2, FIT_LIBRARIES, "folds", "seed", device=self.job.fits.device)
         return self._step("probes", (self.clean,), made_from, PROBE_SETS, self._fit)
 
     def _fit(self) -> dict[str, ProbeSet]:
         states = self.clean.value.states.flatten(0, 1)
-        fitted = fit_probes(states, self.splits, self.place_names, self.job.solver, self.job.progress)
+        fitted = self.job.fits(fit_probes, states, self.splits, self.place_names)
         return dict(zip(self.place_names, fitted, strict=True))
 
     @cached_property
     def final_probes(self) -> Step[dict[str, FinalProbe]]:
         """Probes that learn from all items, for use on new ones: at every site and position."""
-        made_from = self.job.made_from(2, FIT_LIBRARIES, "seed", device=self.job.solver)
+        made_from = self.job.made_from(2, FIT_LIBRARIES, "seed", device=self.job.fits.device)
         return self._step("final-probes", (self.clean,), made_from, FINAL_PROBES, self._fit_final)
 
     def _fit_final(self) -> dict[str, FinalProbe]:
         ids = [item.item_id for item in self.used_items]
         order = priorities(self.job.recipe.seed, "final probe", ids)
         states = self.clean.value.states.flatten(0, 1)
-        fitted = fit_final_probes(
-            states, self.splits.strata, self.groups, self.place_names, order, self.job.solver, self.job.progress
+        fitted = self.job.fits(
+            fit_final_probes, states, self.splits.strata, self.groups, self.place_names, order, title="final probes"
         )
         return dict(zip(self.place_names, fitted, strict=True))
 
