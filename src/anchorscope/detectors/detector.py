@@ -4,7 +4,7 @@ detector = anchorscope.Detector.load("runs/demo/detectors/anchor")
 detector.score("What is the capital of Peru?", "Lima").truth_probability
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from html import escape
 from pathlib import Path
 from typing import Any
@@ -86,15 +86,18 @@ class Detector:
         at_once = self.session.at_once(self.trained.needs)
         for first in range(0, len(questions), at_once):
             items = self.session.items(questions[first : first + at_once])
-            found += self._scored(items, risk)
+            found += self.scores_of(items, lambda read: self.session.features(read, self.trained.needs), risk)
         return found
 
-    def _scored(self, items: Sequence[Item], risk: float | None) -> list[Score]:
+    def scores_of(
+        self, items: Sequence[Item], read_features: Callable[[Sequence[Item]], Features], risk: float | None
+    ) -> list[Score]:
+        """The same for items, given what reads the features of those that have an answer."""
         read = [item for item in items if item.tokens is not None]
         notes = (*self._notes, *threshold_notes(self.trained, risk))
         if not read:  # nothing to run, and no states to decide on
             return [self._unread(item, notes) for item in items]
-        features = self.session.features(read, self.trained.needs)
+        features = read_features(read)
         _refuse_no_numbers(features)
         decided = decide(self.trained, features)
         verdicts = decided.verdicts(self.trained.threshold(risk))
