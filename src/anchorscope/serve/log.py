@@ -50,6 +50,11 @@ class ServiceLog:
             except (OSError, ValueError, AttributeError):  # full, closed, or not there
                 self.lost()
 
+    def said(self, who: str, text: str) -> None:
+        """What a user wrote, where that may be logged."""
+        if self.with_text:
+            self.line(f"{who}: {text}")
+
     def fault(self, error: BaseException, where: str) -> None:
         """A mistake of ours: its kind and the lines of code it came through; its own words may repeat a request's."""
         frames = traceback.extract_tb(error.__traceback__)[-4:]
