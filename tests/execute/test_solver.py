@@ -18,9 +18,13 @@ from anchorscope.execute.wire import pack, unpack
 from anchorscope.execute.worker import DevicePart, Worker
 from anchorscope.models.language_model import LanguageModel
 from anchorscope.plan.device_work import FUNCTIONS, DeviceWork, plan_device_work
-from anchorscope.probes.crossfit import fit_probes, make_splits
+from anchorscope.probes.crossfit import fit_probes, make_splits, refit_logits
 from anchorscope.probes.final_probe import fit_final_probes
+from anchorscope.probes.permuted_labels import permuted_areas, permuted_truth
+from anchorscope.probes.scoring import score_clean
 from anchorscope.progress import Silent
+from anchorscope.question_share.principal import principal_states
+from anchorscope.question_share.shares import ShareItems, held_out_scores, knockout_share, question_shares
 from anchorscope.stats.streams import unnamed
 
 ITEMS, LAYERS, WIDTH, FOLDS = 60, 3, 8, 2
@@ -47,12 +51,23 @@ def test_only_a_device_that_this_machine_has_not_is_asked_of_workers(
 def cases(dtype: torch.dtype = torch.float32) -> dict[str, tuple[Any, tuple[Any, ...]]]:
     draw = np.random.default_rng(1)
     labels, groups = np.arange(ITEMS) % 2 == 0, np.arange(ITEMS) // 2
-    states = torch.tensor(draw.normal(size=(2, LAYERS, ITEMS, WIDTH)) + labels[:, None]).to(dtype)
+    clean, cut = (torch.tensor(draw.normal(size=(2, LAYERS, ITEMS, WIDTH)) + labels[:, None]).to(dtype) for _ in "ab")
     splits = make_splits(labels, groups, groups % FOLDS, seed=3)
-    return {
-        "fit_probes": (fit_probes, (states, splits, NAMES)),
-        "fit_final_probes": (fit_final_probes, (states, splits.strata, groups, NAMES, unnamed(5, "test", ITEMS))),
+    items = ShareItems(labels, groups, splits.folds, [None] * ITEMS, list(map(str, range(ITEMS))), 7)
+    permuted = permuted_truth(splits, np.random.default_rng(2))[:5]
+    sets = tuple((one,) for one in fit_probes(clean, splits, NAMES))
+    made = {
+        fit_probes: (clean, splits, NAMES),
+        fit_final_probes: (clean, splits.strata, groups, NAMES, unnamed(5, "test", ITEMS)),
+        refit_logits: ("knockout", cut[0], splits),
+        permuted_areas: (cut[0], splits, np.array([1, 2]), permuted),
+        score_clean: (clean[:, None], sets, splits.folds),
+        principal_states: (clean[0], 4),
+        question_shares: ({"clean": clean.float(), "knockout": cut.float()}, items, 1),
+        knockout_share: (clean[0].float(), cut[0].float(), items, "some"),
+        held_out_scores: (clean[0].float(), items, "some"),
     }
+    return {function.__name__: (function, arguments) for function, arguments in made.items()}
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])

@@ -133,5 +133,6 @@ def test_probes_are_fitted_by_workers_that_alone_have_an_accelerator(small_run: 
     quick(recipe, tmp_path / "run", choice=choose("processes:1"), groups=groups)
     assert tables_of(tmp_path / "run") == small_run.tables
     assert groups.executor is not None
-    assert {work.function for work in groups.executor.asked} == set(FUNCTIONS)
+    asked = {work.function for work in groups.executor.asked}
+    assert asked == set(FUNCTIONS) - {"knockout_share"}  # that is of random weights
     assert {work.device for work in groups.executor.asked} == {"cuda"}

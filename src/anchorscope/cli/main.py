@@ -20,6 +20,7 @@ from anchorscope.cli.compare import compare
 from anchorscope.cli.data import data
 from anchorscope.cli.detect import EXAMPLES as DETECT_EXAMPLES
 from anchorscope.cli.detect import detect
+from anchorscope.cli.detector import DETECTOR
 from anchorscope.cli.help_texts import in_help
 from anchorscope.cli.models import EXAMPLES as MODELS_EXAMPLES
 from anchorscope.cli.models import models
@@ -143,6 +144,8 @@ for _name, _command, _panel, _examples in _COMMANDS:
     app.command(_name, rich_help_panel=_panel, epilog=in_help(_examples))(_command)
     if _name == "compare":
         app.add_typer(STUDY, name="study", rich_help_panel=_FURTHER)
+    if _name == "score":
+        app.add_typer(DETECTOR, name="detector", rich_help_panel=_FURTHER)
 
 
 def main() -> None:

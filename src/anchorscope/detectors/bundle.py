@@ -21,6 +21,7 @@ from torch import Tensor
 from anchorscope.answers.template import Template
 from anchorscope.detectors import fitted_parts, fitted_states  # noqa: F401 - their kinds become known
 from anchorscope.detectors.fitted import load_parts, store_parts
+from anchorscope.detectors.hub_bundle import PREFIX, hub_folder
 from anchorscope.detectors.layer_probes import LayerProbes
 from anchorscope.detectors.trained import Calibrated, Card, DetectorSetting, TrainedDetector
 from anchorscope.detectors.training_range import TrainingRange
@@ -108,10 +109,14 @@ def _pack(trained: TrainedDetector) -> PackedDetector:
 
 
 def read_bundle(place: str | Path) -> TrainedDetector:
-    """The detector of a bundle, refused in one line where it is not what was written."""
-    folder = Path(place)
-    found = {name: _read(folder, name) for name in (JSON, WEIGHTS)}
-    return unpack(found, str(folder))
+    """The detector of a bundle, a folder or `hub:USER/NAME`; refused in one line where it is not what was written."""
+    return unpack(bundle_files(place), str(place))
+
+
+def bundle_files(place: str | Path) -> dict[str, bytes]:
+    """The bytes of a bundle's two files, by name."""
+    folder = hub_folder(str(place), (JSON, WEIGHTS), MOST_BYTES) if str(place).startswith(PREFIX) else Path(place)
+    return {name: _read(folder, name) for name in (JSON, WEIGHTS)}
 
 
 def unpack(files: Mapping[str, bytes], name: str) -> TrainedDetector:

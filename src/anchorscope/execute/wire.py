@@ -32,6 +32,8 @@ from anchorscope.execute.worker import Part, Shard, VariantPart
 from anchorscope.plan.passes import OutOfFoldProbes
 from anchorscope.probes.crossfit import ProbeSet, Splits
 from anchorscope.probes.final_probe import FinalProbe
+from anchorscope.question_share.evidence import Lost
+from anchorscope.question_share.shares import ShareItems, Shares
 
 T = TypeVar("T")
 SHARED: tuple[type, ...] = (ProbeSet,)
@@ -62,15 +64,20 @@ class Packed:
 
 
 def known(cls: type[T]) -> type[T]:
-    """Lets a frozen dataclass travel; also a decorator."""
-    if not is_dataclass(cls) or _known.setdefault(cls.__name__, cls) is not cls:
+    """Lets a frozen dataclass or a named tuple travel; also a decorator."""
+    if not (is_dataclass(cls) or hasattr(cls, "_fields")) or _known.setdefault(cls.__name__, cls) is not cls:
         raise ValueError(f"{cls.__module__}.{cls.__name__}: only dataclasses travel, each under a name of its own")
     return cls
 
 
+def _names(cls: type) -> list[str]:
+    """The names of a record's parts."""
+    return list(cls._fields) if hasattr(cls, "_fields") else [one.name for one in fields(cls)]
+
+
 for _one in (
-    *get_args(Shard), *get_args(Part), AnswerStats, AttentionMass, Cut, Decoded, EdgeCounts, FinalProbe,
-    OutOfFoldProbes, Patch, ProbeSet, Saliency, Sampling, Splits, TokenSequence, Variant, VariantPart,
+    *get_args(Shard), *get_args(Part), AnswerStats, AttentionMass, Cut, Decoded, EdgeCounts, FinalProbe, Lost, Patch,
+    OutOfFoldProbes, ProbeSet, Saliency, Sampling, ShareItems, Shares, Splits, TokenSequence, Variant, VariantPart,
 ):  # fmt: skip
     known(_one)
 
@@ -131,7 +138,7 @@ class _Packer:
             self.blobs[digest] = packed
             return ["b", digest]
         if _known.get(kind.__name__) is kind:
-            return ["o", kind.__name__, *(self.form(getattr(value, one.name)) for one in fields(value))]
+            return ["o", kind.__name__, *(self.form(getattr(value, name)) for name in _names(kind))]
         raise TypeError(f"{kind.__module__}.{kind.__qualname__} does not travel; name it to `wire.known`")
 
     def _sequence(self, kind: str, values: tuple[Any, ...] | list[Any]) -> Any:
@@ -239,8 +246,7 @@ class _Unpacker:
         cls = _known.get(name)
         if cls is None:
             raise ValueError(f"{name[:60]!r} is no known type")
-        names = [one.name for one in fields(cls)]
-        return cls(**{one: self.read(form) for one, form in zip(names, forms, strict=True)})
+        return cls(**{one: self.read(form) for one, form in zip(_names(cls), forms, strict=True)})
 
     def integers(self, start: int, stop: int) -> list[int]:
         return self._of_pool(self.ints, start, stop)

@@ -1,0 +1,76 @@
+"""`anchorscope detector`: the card of a saved detector, and a saved detector for others, on a hub of models."""
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from anchorscope.cli.help_texts import AsJson, Quiet, in_help
+from anchorscope.cli.terminal import emit_json, emit_text, harmless, say
+from anchorscope.errors import UserError
+
+EXAMPLES = (
+    ("what it was trained on, how good it is", "anchorscope detector card runs/demo/detectors/anchor"),
+    ("publish it; what is sent is shown before", "anchorscope detector push BUNDLE USER/NAME --private"),
+    ("use it elsewhere", 'anchorscope score --detector hub:USER/NAME "Who wrote Emma?"'),
+)
+"""What people type first, and what for."""
+DETECTOR = typer.Typer(
+    no_args_is_help=True, epilog=in_help(EXAMPLES), pretty_exceptions_enable=False,
+    help="Show the card of a saved detector, or publish it on a hub of models.",
+)  # fmt: skip
+_Bundle = Annotated[
+    Path, typer.Argument(metavar="BUNDLE", help="The folder that anchorscope detect has written, or hub:USER/NAME.")
+]
+
+
+@DETECTOR.command("card", epilog=in_help(EXAMPLES[:1]))
+def card(bundle: _Bundle) -> None:
+    """Print the card of a saved detector, as Markdown: data, quality, shifts, limits, how to load it, sha256."""
+    from anchorscope.detecting.detector_card import card_text  # only here: help has to come at once
+    from anchorscope.detectors.bundle import read_bundle
+
+    for line in card_text(read_bundle(bundle), str(bundle)).splitlines():
+        emit_text(harmless(line))
+
+
+@DETECTOR.command("push", epilog=in_help(EXAMPLES[1:]))
+def push(
+    bundle: _Bundle,
+    repository: Annotated[str, typer.Argument(metavar="REPO_ID", help="Where to: USER/NAME.")],
+    private: Annotated[bool, typer.Option("--private", help="Only you, or your organisation, may see it.")] = False,
+    update: Annotated[bool, typer.Option("--update", help="Put a new version into a repository that exists.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Publish without asking.")] = False,
+    quiet: Quiet = False,
+    as_json: AsJson = False,
+) -> None:
+    """Publish a saved detector with its card: the two files of the bundle and README.md, nothing else."""
+    from anchorscope.detecting.publish import publication, publish  # only here: help has to come at once
+
+    what = publication(bundle, repository)
+    said = quiet and yes
+    say(f"{'private' if private else 'public'}, as {repository}:", said)
+    for name, content in what.files.items():
+        say(f"  {name}: {len(content):,} bytes", said)
+    say(f"  sha256 of the bundle: {what.sha256}", said)
+    for line in what.told:
+        say(f"warning: {line}", said)
+    if not yes:
+        _ask(repository)
+    commit = publish(what, private=private, update=update)
+    if as_json:
+        return emit_json({"repository": repository, "commit": commit, "sha256": what.sha256, "files": [*what.files]})
+    emit_text(f"hub:{repository}@{commit}")
+
+
+def _ask(repository: str) -> None:
+    """Nothing is published that nobody has agreed to."""
+    if not _somebody_is_there():
+        raise UserError(f"Nothing was published as {repository!r}: nobody can be asked here; add --yes.")
+    if not typer.confirm("Publish this?", err=True):
+        raise UserError(f"Nothing was published as {repository!r}.")
+
+
+def _somebody_is_there() -> bool:
+    return sys.stdin is not None and sys.stdin.isatty()

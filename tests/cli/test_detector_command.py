@@ -1,0 +1,176 @@
+"""`anchorscope detector`: the card, and publishing to a hub that runs on this machine."""
+
+import json
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner, Result
+
+sys.path.insert(0, str(Path(__file__).parents[1]))  # pytest's import mode does not do that
+sys.path.insert(0, str(Path(__file__).parents[1] / "detectors"))
+
+from detector_cases import probe, trained_on  # isort: skip
+from hub_server import TOKEN, Hub, running_hub  # isort: skip
+
+from anchorscope.artefacts.bundles import write_bundle
+from anchorscope.cli import detector as command
+from anchorscope.cli.main import app
+from anchorscope.detecting.detector_card import card_text
+from anchorscope.detectors.bundle import bundle_files, read_bundle
+from anchorscope.detectors.detector import Detector
+from anchorscope.detectors.trained import Card
+from anchorscope.errors import UserError
+from anchorscope.models.loading import load as load_model
+
+QUALITY = {"detector": "probe", "train": "a|b", "test": "popqa", "metric": "auroc", "prevalence": "balanced",
+           "value": 0.71234, "ci_low": 0.65, "ci_high": 0.77, "n": 120, "passes": 1}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def bundle(save_tiny: Callable[[str], Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A detector of a model that lies in a folder."""
+    place = tmp_path_factory.mktemp("bundles") / "probe"
+    card = Card("made <b>up</b>", (QUALITY,), ("popqa",), ("knows nothing",), {"anchorscope": "0.1.0"})
+    write_bundle(place, trained_on(load_model(str(save_tiny("llama"))), fitted=probe(), card=card))
+    return place
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[Hub]:
+    with running_hub() as hub:
+        yield hub
+
+
+@pytest.fixture
+def hub(server: Hub, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Hub:
+    """An empty hub, a token for it, and a cache of the client's own."""
+    from huggingface_hub import constants
+
+    server.repositories, server.private, server.asked, server.sizes = {}, set(), [], {}
+    monkeypatch.setenv("HF_ENDPOINT", server.address)
+    monkeypatch.setenv("HF_TOKEN", TOKEN)
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
+    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "cache"))
+    return server
+
+
+def run(*words: object, typed: str = "") -> Result:
+    return CliRunner().invoke(app, ["detector", *map(str, words)], prog_name="anchorscope", input=typed)
+
+
+def refused(*words: object) -> str:
+    result = run(*words)
+    assert result.exit_code == 2
+    assert result.stderr.splitlines()[-1].startswith("error: ")
+    assert result.stdout == ""
+    return result.stderr.splitlines()[-1]
+
+
+def test_the_card_says_what_the_bundle_does(bundle: Path) -> None:
+    result = run("card", bundle)
+    assert result.exit_code == 0, result.stderr
+    text, trained = result.stdout, read_bundle(bundle)
+    assert text.startswith("---\nlibrary_name: anchorscope\ntags: [")
+    assert "base_model" not in text  # the model lies on this machine
+    assert f'Detector.load("{bundle}")' in text
+    assert f"sha256 of the bundle: `{trained.sha256}`" in text
+    assert "made &lt;b>up&lt;/b>" in text
+    assert "| auroc | a\\|b | popqa | balanced | 0.712 | 0.650 to 0.770 | 120 |" in text
+    assert "| 20% | 0.450 | 70% | 60 |" in text
+    assert "| 5% | not reachable | 0% | 60 |" in text
+    for line in ("- Also tried on popqa.", "- knows nothing", "- anchorscope 0.1.0"):
+        assert line in text.splitlines()
+    named = replace(trained, setting=replace(trained.setting, source="org/model"), card=Card())
+    assert 'base_model: "org/model"' in card_text(named, "x")
+    assert "Nothing was measured" in card_text(named, "x")
+
+
+def test_published_and_loaded_back_it_is_the_same_detector(bundle: Path, hub: Hub) -> None:
+    pushed = run("push", bundle, "me/probe", "--yes", "--json")
+    assert pushed.exit_code == 0, pushed.stderr
+    told, trained = json.loads(pushed.stdout), read_bundle(bundle)
+    assert told == {"repository": "me/probe", "commit": hub.commit_of("me/probe"), "sha256": trained.sha256,
+                    "files": ["README.md", "detector.json", "weights.safetensors"]}  # fmt: skip
+    there = dict(hub.repositories["me/probe"])
+    card = there.pop("README.md").decode()
+    assert there == bundle_files(bundle)
+    assert 'Detector.load("hub:me/probe")' in card
+    assert "public, as me/probe:" in pushed.stderr
+    assert f"names the model as it was found in training, {trained.setting.source!r}" in pushed.stderr
+    for place in ("hub:me/probe", f"hub:me/probe@{told['commit']}", Path("hub:me/probe")):
+        assert read_bundle(place).sha256 == trained.sha256
+    pair = ("Who wrote Dracula?", "Bram Stoker")
+    assert Detector.load("hub:me/probe").score(*pair) == Detector.load(bundle).score(*pair)
+    assert not any("README" in line for line in hub.asked if line.startswith("GET"))  # only the two files are fetched
+
+
+def test_a_second_version_needs_to_be_asked_for_and_an_older_one_stays_refused(bundle: Path, hub: Hub) -> None:
+    assert run("push", bundle, "me/probe", "--yes", "--private", "--quiet").stdout.startswith("hub:me/probe@")
+    assert hub.private == {"me/probe"}
+    assert refused("push", bundle, "me/probe", "--yes").endswith("Choose another name, or add --update.")
+    assert run("push", bundle, "me/probe", "--yes", "--update").exit_code == 0
+    with pytest.raises(UserError, match=r"has no 'hub:me/probe@0123456789' that you may see \(404\)"):
+        read_bundle("hub:me/probe@0123456789")
+
+
+def test_nothing_is_published_that_nobody_agreed_to(
+    bundle: Path, hub: Hub, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert "nobody can be asked here; add --yes" in refused("push", bundle, "me/probe")
+    monkeypatch.setattr(command, "_somebody_is_there", lambda: True)
+    left = run("push", bundle, "me/probe", "--quiet", typed="n\n")
+    assert left.exit_code == 2
+    assert "  weights.safetensors: " in left.stderr  # what would be published was shown, quiet or not
+    assert hub.asked == []
+    assert run("push", bundle, "me/probe", typed="y\n").exit_code == 0
+    assert "me/probe" in hub.repositories
+
+
+def test_every_fault_of_the_hub_is_one_line(bundle: Path, hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert "does not let you (403): 'others/probe' cannot be published" in refused(
+        "push", bundle, "others/probe", "--yes")  # fmt: skip
+    assert "is no name of a repository" in refused("push", bundle, "no name", "--yes")
+    assert "no such folder" in refused("push", bundle.parent / "none", "me/probe", "--yes")
+    monkeypatch.setenv("HF_TOKEN", "hf_wrong")
+    assert "does not know you (401)" in refused("push", bundle, "me/probe", "--yes")
+    monkeypatch.delenv("HF_TOKEN")
+    monkeypatch.setattr("huggingface_hub.get_token", lambda: None)
+    assert "no token for the hub" in refused("push", bundle, "me/probe", "--yes")
+    monkeypatch.setenv("HF_TOKEN", TOKEN)
+    monkeypatch.setattr("huggingface_hub.get_token", lambda: TOKEN)
+    monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:9")  # nobody listens there
+    assert "The hub cannot be reached, so 'me/probe' cannot be published" in refused(
+        "push", bundle, "me/probe", "--yes")  # fmt: skip
+    with pytest.raises(UserError, match="The hub cannot be reached, so 'hub:me/probe' cannot be read"):
+        read_bundle("hub:me/probe")
+    assert hub.repositories == {}
+
+
+def test_what_is_no_detector_is_not_fetched(bundle: Path, hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
+    hub.repositories["me/other"] = {"model.bin": b"x"}
+    with pytest.raises(UserError, match=r"is no detector: it has no detector.json"):
+        read_bundle("hub:me/other")
+    files = bundle_files(bundle)
+    hub.repositories["me/probe"] = {**files, "weights.safetensors": files["weights.safetensors"][:-1] + b"!"}
+    with pytest.raises(UserError, match="'hub:me/probe' cannot be used: weights"):
+        read_bundle("hub:me/probe")
+    hub.sizes["weights.safetensors"] = 10**10
+    asked = len(hub.asked)
+    with pytest.raises(UserError, match="more than 5 MB, which no detector needs; it is not fetched"):
+        read_bundle("hub:me/probe")
+    assert len(hub.asked) == asked + 1
+    with pytest.raises(UserError, match="names no repository of the hub"):
+        read_bundle("hub:../../etc")
+
+
+def test_what_was_fetched_once_is_there_without_the_hub(
+    bundle: Path, hub: Hub, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hub.repositories["me/probe"] = bundle_files(bundle)
+    commit = hub.commit_of("me/probe")
+    wanted = read_bundle(f"hub:me/probe@{commit}").sha256
+    monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:9")
+    assert read_bundle(f"hub:me/probe@{commit}").sha256 == wanted
