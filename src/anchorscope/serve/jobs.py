@@ -20,7 +20,9 @@ class Job:
     """One request's work."""
 
     tokens: int
-    """What it still takes of the queue's room."""
+    """What it takes of the queue's room in all."""
+    held: int = 0
+    """What it holds of it now; the queue's own account."""
     loop: asyncio.AbstractEventLoop = field(default_factory=asyncio.get_running_loop)
     done: "asyncio.Future[Any]" = field(init=False)
     is_over: bool = False

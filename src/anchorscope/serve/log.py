@@ -18,7 +18,7 @@ class ServiceLog:
     """Lines to a file, to standard error, or nowhere."""
 
     def __init__(self, path: Path | None = None, *, quiet: bool = False, with_text: bool = False) -> None:
-        self.with_text = with_text
+        self.path, self.with_text = path, with_text
         """Whether what users wrote may be in it."""
         self.lost: Callable[[], None] = lambda: None
         """Called for every line that could not be written."""
