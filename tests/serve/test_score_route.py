@@ -1,27 +1,14 @@
 """`/v1/score` over HTTP: the numbers of offline scoring, whoever else is asking."""
 
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from detector_cases import PAIRS
-from running import Running, made_detectors, running
+from running import Running
 
 from anchorscope.detectors.detector import Detector
-from anchorscope.models.language_model import LanguageModel
 
 CLOSE = 1e-4
-
-
-@pytest.fixture(scope="module")
-def served(tiny_llama: LanguageModel) -> Iterator[Running]:
-    with running(tiny_llama) as service:
-        yield service
-
-
-@pytest.fixture(scope="module")
-def offline(tiny_llama: LanguageModel) -> dict[str, Detector]:
-    return {one.name: Detector(one, tiny_llama) for one in made_detectors(tiny_llama)}
 
 
 def test_served_is_offline(served: Running, offline: dict[str, Detector]) -> None:

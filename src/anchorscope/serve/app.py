@@ -12,6 +12,7 @@ from prometheus_client import CONTENT_TYPE_LATEST
 from starlette.exceptions import HTTPException
 
 from anchorscope.errors import UserError
+from anchorscope.serve.chat_route import chat_router
 from anchorscope.serve.door import Door
 from anchorscope.serve.errors import ServiceError, invalid
 from anchorscope.serve.score_route import score_router
@@ -35,7 +36,8 @@ def make_app(service: Service) -> FastAPI:
     app = FastAPI(title="anchorscope", description=ABOUT, version=_version(), lifespan=life, docs_url=None,
                   redoc_url=None, separate_input_output_schemas=False)  # fmt: skip
     app.state.service = service
-    app.include_router(score_router(service))
+    for router in (score_router(service), chat_router(service)):
+        app.include_router(router)
     app.add_middleware(Door, service=service)
     for kind, answer in _ERRORS.items():
         app.add_exception_handler(kind, answer)

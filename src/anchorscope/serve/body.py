@@ -36,6 +36,9 @@ async def read_body(receive: Receive, headers: Mapping[bytes, bytes], limits: Li
             408, "request_timeout", f"The body did not arrive within {limits.read_seconds:g} seconds; send it again.",
             headers={"Connection": "close"},
         ) from None  # fmt: skip
+    if body is None:
+        await _discard(receive, limits)
+        raise _too_large(limits)
     try:
         from_json(body, allow_inf_nan=False)  # depth and numbers are bounded there
     except (ValueError, RecursionError):
@@ -43,7 +46,8 @@ async def read_body(receive: Receive, headers: Mapping[bytes, bytes], limits: Li
     return body
 
 
-async def _read(receive: Receive, limits: Limits) -> bytes:
+async def _read(receive: Receive, limits: Limits) -> bytes | None:
+    """The body; None where it is too large."""
     parts, size = [], 0
     while True:
         message = await receive()
@@ -52,8 +56,7 @@ async def _read(receive: Receive, limits: Limits) -> bytes:
         part = message.get("body", b"")
         size += len(part)
         if size > limits.body_bytes:
-            await _discard(receive, limits)
-            raise _too_large(limits)
+            return None
         parts.append(part)
         if not message.get("more_body", False):
             return b"".join(parts)

@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from anchorscope.detectors.asking import Wish, Written
 from anchorscope.detectors.scoring import Score
 from anchorscope.items import Item
 from anchorscope.serve.errors import ServiceError
@@ -19,7 +20,9 @@ class Job:
     """One request's work."""
 
     tokens: int
-    """What it still takes of the queue's room."""
+    """What it takes of the queue's room in all."""
+    held: int = 0
+    """What it holds of it now; the queue's own account."""
     loop: asyncio.AbstractEventLoop = field(default_factory=asyncio.get_running_loop)
     done: "asyncio.Future[Any]" = field(init=False)
     is_over: bool = False
@@ -35,6 +38,11 @@ class Job:
     def fail(self, error: BaseException) -> None:
         """Why there is none."""
         self._in_loop(lambda: None if self.done.done() else self.done.set_exception(error))
+
+    def forget(self) -> None:
+        """Nobody asks for the result any more; called in the loop."""
+        if not self.done.cancel() and not self.done.cancelled():
+            self.done.exception()  # looked at, or asyncio would tell it on the terminal
 
     def _in_loop(self, call: Callable[[], None]) -> None:
         if self.loop.is_closed():
@@ -84,13 +92,12 @@ class ScoreJob(Job):
 class AskJob(Job):
     """An answer that the model writes, and scores where a question was asked."""
 
-    wish: Any
+    wish: Wish
     detector: str | None
-    hear: Callable[[Any], None]
+    hear: Callable[[Written], None]
     """Called in the loop with every piece."""
-    ticket: int | None = None
 
-    def tell(self, written: Any) -> None:
+    def tell(self, written: Written) -> None:
         """A piece, from the model thread."""
         self._in_loop(lambda: self.hear(written))
 

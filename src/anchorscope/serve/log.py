@@ -18,7 +18,7 @@ class ServiceLog:
     """Lines to a file, to standard error, or nowhere."""
 
     def __init__(self, path: Path | None = None, *, quiet: bool = False, with_text: bool = False) -> None:
-        self.with_text = with_text
+        self.path, self.with_text = path, with_text
         """Whether what users wrote may be in it."""
         self.lost: Callable[[], None] = lambda: None
         """Called for every line that could not be written."""
@@ -49,6 +49,11 @@ class ServiceLog:
                     os.write(self._file, told.encode("utf-8", "backslashreplace"))
             except (OSError, ValueError, AttributeError):  # full, closed, or not there
                 self.lost()
+
+    def said(self, who: str, text: str) -> None:
+        """What a user wrote, where that may be logged."""
+        if self.with_text:
+            self.line(f"{who}: {text}")
 
     def fault(self, error: BaseException, where: str) -> None:
         """A mistake of ours: its kind and the lines of code it came through; its own words may repeat a request's."""

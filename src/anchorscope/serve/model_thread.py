@@ -9,7 +9,6 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
 from anchorscope.detectors.detector import Detector
 from anchorscope.engine.batching import MemoryRanOut
@@ -17,6 +16,7 @@ from anchorscope.errors import UserError
 from anchorscope.models.language_model import LanguageModel
 from anchorscope.models.memory import free_memory, is_out_of_memory
 from anchorscope.models.process_settings import threads
+from anchorscope.serve.answering import Answering
 from anchorscope.serve.errors import draining, failed, item_failed
 from anchorscope.serve.jobs import Entry, Job, WorkJob
 from anchorscope.serve.log import ServiceLog
@@ -24,26 +24,6 @@ from anchorscope.serve.metrics import Metrics
 from anchorscope.serve.queue import TokenQueue, measured
 
 _FEWEST_TOKENS = 64  # of a batch, however often memory ran out
-
-
-class Answers(Protocol):
-    """Answers that the model writes, a token at a time."""
-
-    def __len__(self) -> int:
-        """How many are under way."""
-        ...
-
-    def admit(self) -> None:
-        """Those that wait begin, as far as there is room; those that nobody waits for end."""
-        ...
-
-    def step(self) -> None:
-        """One token more for each."""
-        ...
-
-    def under_way(self) -> Sequence[Job]:
-        """The jobs that they are for."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -54,7 +34,7 @@ class Loaded:
     detectors: Mapping[str, Detector]
     batch_tokens: int
     """Tokens that are run together."""
-    answers: Answers | None = None
+    answers: Answering
     """Those that the model is writing."""
 
 
@@ -111,13 +91,13 @@ class ModelThread(threading.Thread):
         elif found is not None:
             self._score(loaded.detectors[found[0].job.detector], found)
         until = time.monotonic() + (time.monotonic() - began)
-        if loaded.answers is not None:
+        loaded.answers.admit()
+        while len(loaded.answers):
+            began = time.monotonic()
+            measured(self.queue.rate, loaded.answers.step(), began)
+            if time.monotonic() >= until:
+                break
             loaded.answers.admit()
-            while len(loaded.answers):
-                loaded.answers.step()
-                if time.monotonic() >= until:
-                    break
-                loaded.answers.admit()
 
     def _work(self, job: WorkJob) -> None:
         began = time.monotonic()
@@ -177,6 +157,6 @@ class ModelThread(threading.Thread):
 
     def abandon(self) -> None:
         """Whoever still waits is told that the service ends."""
-        answers = None if self.loaded is None else self.loaded.answers
-        for job in [*self.queue.take_all(), *(answers.under_way() if answers else ())]:
+        begun = () if self.loaded is None else self.loaded.answers.under_way()
+        for job in [*self.queue.take_all(), *begun]:
             job.fail(draining())

@@ -59,7 +59,8 @@ class TokenQueue:
             too_many = self._tokens + job.tokens - self.most
             if too_many > 0:
                 raise queue_full(self.rate.wait(too_many))
-            self._tokens += job.tokens
+            job.held = job.tokens
+            self._tokens += job.held
             if isinstance(job, AskJob):
                 self._asks.append(job)
             elif isinstance(job, ScoreJob | WorkJob):
@@ -69,8 +70,8 @@ class TokenQueue:
     def release(self, job: Job, tokens: int | None = None) -> None:
         """Gives back the room of a part of a job, or of all that is left of it."""
         with self._changed:
-            given = job.tokens if tokens is None else min(tokens, job.tokens)
-            job.tokens -= given
+            given = job.held if tokens is None else min(tokens, job.held)
+            job.held -= given
             self._tokens -= given
 
     def end(self, job: Job) -> None:

@@ -37,6 +37,8 @@ def score_router(service: Service) -> APIRouter:
     async def score(wanted: ScoreRequest) -> Any:
         service.refuse_other_model(wanted.model)
         pairs = [(one.question, one.answer) for one in wanted.items]
+        for one in pairs:
+            service.log.said("item", " → ".join(one))
         scored = await service.score(pairs, wanted.detector, wanted.risk)
         rows = [item_record(one.id, found) for one, found in zip(wanted.items, scored.found, strict=True)]
         return JSONResponse({

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from anchorscope.answers.generate import TOO_LONG
+from anchorscope.detectors.asking import Asking, Wish, Written
 from anchorscope.detectors.detector import Detector, asked
 from anchorscope.detectors.scoring import Score
 from anchorscope.detectors.trained import TrainedDetector
@@ -20,8 +21,9 @@ from anchorscope.errors import UserError
 from anchorscope.items import Item
 from anchorscope.models.language_model import LanguageModel
 from anchorscope.serve import errors
+from anchorscope.serve.answering import Answering
 from anchorscope.serve.errors import ServiceError
-from anchorscope.serve.jobs import Job, ScoreJob, WorkJob
+from anchorscope.serve.jobs import AskJob, Job, ScoreJob, WorkJob
 from anchorscope.serve.keys import Keys
 from anchorscope.serve.limits import Limits
 from anchorscope.serve.log import ServiceLog
@@ -31,7 +33,8 @@ from anchorscope.serve.queue import TokenQueue
 
 T = TypeVar("T")
 _MOST_BATCH = 8192  # tokens run together: beyond it a large GPU gains nothing, and whoever comes next waits longer
-_PREPARING = 2  # threads that make tokens of texts
+_PREPARING = 2  # threads that make tokens of texts, and again that wait for chat templates
+_WARM_UP = ("What is the capital of Japan?", "Tokyo")
 LOADING, READY, DRAINING, FAILED = "loading", "ready", "draining", "failed"
 
 
@@ -81,6 +84,7 @@ class Service:
         self._load_model = load_model
         self._queue = TokenQueue(self.limits.room(_MOST_BATCH))
         self._pool = ThreadPoolExecutor(_PREPARING, thread_name_prefix="prepare")
+        self._renderers = ThreadPoolExecutor(_PREPARING, thread_name_prefix="render")
         self.thread = ModelThread(self._load, self._queue, self.metrics, self.log, self.setting.cores)
         self.metrics.queue.set_function(lambda: self._queue.tokens)
         self.metrics.ready.set_function(lambda: float(self.state == READY))
@@ -125,7 +129,10 @@ class Service:
         tokens = self.limits.batch_tokens or min(_MOST_BATCH, automatic_tokens(lm))
         self._queue.most = self.limits.room(tokens)
         detectors = {name: Detector(one, lm, tokens) for name, one in self.trained.items()}
-        return Loaded(lm, detectors, tokens)
+        for one in detectors.values():
+            one.score(*_WARM_UP)  # the first pass takes longer than all others
+        asking = Asking(lm, detectors, tokens)
+        return Loaded(lm, detectors, tokens, Answering(asking, self._queue, self.metrics, self.log))
 
     def refuse_unready(self) -> None:
         """Nothing is taken in before the model is there and once the service ends."""
@@ -171,11 +178,41 @@ class Service:
         """Work without the model, off the event loop."""
         return await asyncio.get_running_loop().run_in_executor(self._pool, work)
 
+    async def render(self, work: Callable[[], T]) -> T:
+        """The same for chat templates: each starts a process, and scores must not wait for those."""
+        async with self._deadline():
+            return await asyncio.get_running_loop().run_in_executor(self._renderers, work)
+
+    async def ask(self, wish: Wish, detector: str | None) -> AsyncIterator[Written]:
+        """The pieces of an answer, as they are written; the last one has the score."""
+        loop = asyncio.get_running_loop()
+        until = loop.time() + self.limits.deadline
+        asking = self._loaded.answers.asking
+        tokens = await self.prepare(lambda: asking.cost(wish, detector))
+        if tokens > self.limits.item_tokens:
+            raise self.too_long("messages")
+        pieces: asyncio.Queue[Written | None] = asyncio.Queue()
+        job = AskJob(tokens=tokens, wish=wish, detector=detector, hear=pieces.put_nowait)
+        job.done.add_done_callback(lambda _: pieces.put_nowait(None))
+        try:
+            self.thread.submit(job)
+            while (one := await asyncio.wait_for(pieces.get(), until - loop.time())) is not None:
+                if one.error is not None:
+                    raise one.error
+                yield one
+            await job.done  # what went wrong is raised here
+        except TimeoutError:
+            raise errors.past_deadline(self.limits.deadline) from None
+        finally:
+            job.forget()
+            self._queue.end(job)
+
     async def _result(self, job: Job) -> Any:
         try:
             self.thread.submit(job)
             return await job.done
         finally:
+            job.forget()
             self._queue.end(job)
 
     @asynccontextmanager
@@ -192,7 +229,7 @@ class Service:
         for place, pair in enumerate(pairs):
             for name, text in zip(("question", "answer"), pair, strict=True):
                 if len(text) > self.limits.item_characters:
-                    raise self._too_long(f"items[{place}].{name}")
+                    raise self.too_long(f"items[{place}].{name}")
         questions = [asked(*pair, place) for place, pair in enumerate(pairs)]
         if detector.trained.setting.exact_tokens == "model":  # the model itself names the key words
             cost = sum(len(question) + len(answer) for question, answer in pairs)
@@ -202,10 +239,11 @@ class Service:
     def _cost(self, item: Item, place: int) -> int:
         tokens = item.answer.needs if item.tokens is None else len(item.located.input_ids)
         if tokens > self.limits.item_tokens and item.answer.status != TOO_LONG:
-            raise self._too_long(f"items[{place}]")
+            raise self.too_long(f"items[{place}]")
         return max(1, min(tokens, self.limits.item_tokens))
 
-    def _too_long(self, param: str) -> ServiceError:
+    def too_long(self, param: str) -> ServiceError:
+        """A text beyond the limit."""
         return ServiceError(413, "item_too_long", f"The text has more than {self.limits.item_tokens:,} tokens; shorten "
                             "it.", param=param)  # fmt: skip
 
@@ -217,7 +255,8 @@ class Service:
         """Ends the model thread; whether it ended in time."""
         self.is_draining = True
         self.thread.abandon()
-        self._pool.shutdown(wait=False, cancel_futures=True)
+        for pool in (self._pool, self._renderers):
+            pool.shutdown(wait=False, cancel_futures=True)
         ended = not self.thread.is_alive() or self.thread.stop(seconds)
         self.log.close()
         return ended

@@ -1,0 +1,231 @@
+"""Overload, deadlines, clients that go, items that cannot be scored, memory that runs out: each ends as told."""
+
+import http.client
+import json
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+import torch
+from detector_cases import PAIRS
+from running import Running, running
+
+from anchorscope.detectors.asking import Asking
+from anchorscope.detectors.detector import Detector
+from anchorscope.detectors.scoring import Score
+from anchorscope.items import Item
+from anchorscope.models.language_model import LanguageModel
+from anchorscope.serve.limits import Limits
+
+Scoring = Callable[..., list[Score]]
+
+
+@pytest.fixture(scope="module")
+def small(chat_llama: LanguageModel) -> Iterator[Running]:
+    """A server with a short queue and a short deadline."""
+    with running(chat_llama, Limits(queue_tokens=1300, deadline=1.5, batch_tokens=600)) as service:
+        yield service
+
+
+def eventually(test: Callable[[], bool], seconds: float = 10.0) -> bool:
+    until = time.monotonic() + seconds
+    while not test():
+        if time.monotonic() > until:
+            return False
+        time.sleep(0.01)
+    return True
+
+
+@pytest.fixture
+def gate(monkeypatch: pytest.MonkeyPatch) -> Iterator[threading.Event]:
+    """Holds every batch until it is opened; what was run is in `gate.batches`."""
+    opened, run = threading.Event(), Detector.score_items
+    opened.batches = []  # type: ignore[attr-defined]
+
+    def held(self: Detector, items: Sequence[Item], *, risk: float | None = None) -> list[Score]:
+        opened.batches.append([item.question.question for item in items])  # type: ignore[attr-defined]
+        opened.wait(20)
+        return run(self, items, risk=risk)
+
+    monkeypatch.setattr(Detector, "score_items", held)
+    yield opened
+    opened.set()
+
+
+def test_four_times_what_it_can_bear(small: Running, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = Detector.score_items
+
+    def slow(self: Detector, items: Sequence[Item], *, risk: float | None = None) -> list[Score]:
+        time.sleep(0.02 * len(items))  # 50 items a second, at best
+        return run(self, items, risk=risk)
+
+    monkeypatch.setattr(Detector, "score_items", slow)
+    statuses: list[int] = []
+    body = json.dumps({"items": [{"question": "Who wrote it?", "answer": "nobody"}] * 3})
+
+    def client(number: int) -> None:
+        line, until = http.client.HTTPConnection(small.address.removeprefix("http://")), time.monotonic() + 2.0
+        while time.monotonic() < until:
+            line.request("POST", "/v1/score", body, {"content-type": "application/json"})
+            answer = line.getresponse()
+            answer.read()
+            statuses.append(answer.status)
+            if answer.status == 429:
+                assert 1 <= int(answer.headers["Retry-After"]) <= 60
+                time.sleep(0.02)
+        line.close()
+
+    with ThreadPoolExecutor(16) as pool:
+        list(pool.map(client, range(16)))
+    assert set(statuses) <= {200, 429, 504}
+    assert statuses.count(200) > 5
+    assert statuses.count(429) > 5
+    began = time.monotonic()
+    assert small.score(PAIRS[0]).status_code == 200
+    assert time.monotonic() - began < 5
+    assert eventually(lambda: small.service._queue.tokens == 0)
+
+
+def test_the_deadline_ends_a_request_and_its_items_are_never_run(small: Running, gate: Any) -> None:
+    with ThreadPoolExecutor(2) as pool:
+        first = pool.submit(small.score, PAIRS[0])
+        assert eventually(lambda: len(gate.batches) == 1)
+        second = pool.submit(small.score, ("Who is late?", "me"))
+        answers = [first.result(), second.result()]
+    assert [answer.status_code for answer in answers] == [504, 504]
+    assert answers[0].json()["error"]["code"] == "deadline_exceeded"
+    gate.set()
+    assert small.score(PAIRS[1]).status_code == 200
+    assert not any("Who is late?" in batch for batch in gate.batches)
+    assert eventually(lambda: small.service._queue.tokens == 0)
+
+
+def test_a_client_that_goes_leaves_the_queue(small: Running, gate: Any) -> None:
+    body = json.dumps({"items": [{"question": "Who goes?", "answer": "me"}]})
+    with ThreadPoolExecutor(1) as pool:
+        first = pool.submit(small.score, PAIRS[0])
+        assert eventually(lambda: len(gate.batches) == 1)
+        held = small.service._queue.tokens
+        going = http.client.HTTPConnection(small.address.removeprefix("http://"))
+        going.request("POST", "/v1/score", body, {"content-type": "application/json"})
+        assert eventually(lambda: small.service._queue.tokens > held)
+        going.close()
+        assert eventually(lambda: small.service._queue.tokens == held)
+        gate.set()
+        assert first.result().status_code == 200
+    assert small.score(PAIRS[1]).status_code == 200
+    assert not any("Who goes?" in batch for batch in gate.batches)
+
+
+def test_a_stream_that_nobody_reads_is_dropped(served: Running, monkeypatch: pytest.MonkeyPatch) -> None:
+    dropped, drop = [], Asking.drop
+    monkeypatch.setattr(Asking, "drop", lambda self, ticket: dropped.append(ticket) or drop(self, ticket))
+    body = {"messages": [{"role": "user", "content": "Tell me all."}], "stream": True, "max_tokens": 512}
+    with served.client.stream("POST", "/v1/chat/completions", json=body) as answer:
+        next(answer.iter_lines())
+    assert eventually(lambda: len(dropped) == 1 and served.service._queue.tokens == 0)
+
+
+def poisoned(run: Scoring, error: Exception) -> Scoring:
+    def score(self: Detector, items: Sequence[Item], *, risk: float | None = None) -> list[Score]:
+        if any("poison" in item.answer.text for item in items):
+            raise error
+        return run(self, items, risk=risk)
+
+    return score
+
+
+def test_a_poisoned_item_fails_alone(
+    served: Running, offline: dict[str, Detector], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wanted = [offline["probe"].score(*pair) for pair in PAIRS]
+    error = RuntimeError("index out of range in poison")
+    monkeypatch.setattr(Detector, "score_items", poisoned(Detector.score_items, error))
+    told = served.score(*PAIRS, ("Who?", "poison")).json()["items"]
+    for found, one in zip(told[:-1], wanted, strict=True):
+        assert found["log_odds"] == pytest.approx(one.log_odds, abs=1e-4)
+        assert "error" not in found
+    assert told[-1]["error"]["param"] == f"items[{len(PAIRS)}]"
+    assert (told[-1]["truth_probability"], told[-1]["error"]["code"]) == (None, "item_failed")
+    alone = served.score(("Who?", "poison"))
+    assert (alone.status_code, alone.json()["error"]["code"]) == (422, "item_failed")
+    assert "index out of range" not in alone.text
+    assert served.score(PAIRS[0]).status_code == 200
+
+
+def test_memory_that_runs_out_halves_the_batch(
+    small: Running, offline: dict[str, Detector], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wanted, run, sizes = [offline["probe"].score(*pair) for pair in PAIRS], Detector.score_items, []
+
+    def short(self: Detector, items: Sequence[Item], *, risk: float | None = None) -> list[Score]:
+        sizes.append(len(items))
+        if len(items) > 1:
+            raise torch.OutOfMemoryError("CUDA out of memory")
+        return run(self, items, risk=risk)
+
+    monkeypatch.setattr(Detector, "score_items", short)
+    monkeypatch.setattr(small.service.thread, "batch_tokens", 600)
+    answer = small.score(*PAIRS)
+    assert answer.status_code == 200, answer.text
+    told = answer.json()["items"]
+    assert [one["log_odds"] for one in told] == pytest.approx([one.log_odds for one in wanted], abs=1e-4)
+    assert small.service.thread.batch_tokens < 600
+    assert max(sizes) > 1
+
+
+def test_a_step_that_fails_ends_its_answers_only(served: Running, monkeypatch: pytest.MonkeyPatch) -> None:
+    body = {"messages": [{"role": "user", "content": "Why?"}], "max_tokens": 4}
+    with monkeypatch.context() as patch:
+        patch.setattr(Asking, "step", lambda self: (_ for _ in ()).throw(RuntimeError("secret words")))
+        answer = served.client.post("/v1/chat/completions", json=body)
+        assert (answer.status_code, answer.json()["error"]["code"]) == (500, "internal_error")
+        assert "secret" not in answer.text
+    assert served.client.post("/v1/chat/completions", json=body).status_code == 200
+
+
+def test_four_threads_on_one_model(served: Running, offline: dict[str, Detector], chat_llama: LanguageModel) -> None:
+    """The service, two detectors of this process, and the model's own forward pass, all at once."""
+    ids = torch.tensor([[5, 6, 7, 8]])
+    with torch.no_grad():
+        own = chat_llama.model(ids).logits
+    wanted = [one.log_odds for one in offline["anchor"].score_many(PAIRS)]
+    chat = {"messages": [{"role": "user", "content": "Who wrote Dracula?"}], "truth": True}
+
+    def score() -> list[float]:
+        return [one["log_odds"] for one in served.score(*PAIRS, detector="anchor").json()["items"]]
+
+    def forward() -> torch.Tensor:
+        with torch.no_grad():
+            return chat_llama.model(ids).logits
+
+    with ThreadPoolExecutor(4) as pool:
+        work: list[Callable[[], Any]] = [
+            score, lambda: [one.log_odds for one in offline["anchor"].score_many(PAIRS)], forward,
+            lambda: served.client.post("/v1/chat/completions", json=chat).status_code,
+        ]  # fmt: skip
+        found = [[pool.submit(one) for one in work] for _ in range(3)]
+    for scores, again, logits, status in found:
+        assert scores.result() == pytest.approx(wanted, abs=1e-4)
+        assert again.result() == pytest.approx(wanted, abs=1e-4)
+        torch.testing.assert_close(logits.result(), own)
+        assert status.result() == 200
+
+
+def test_other_work_runs_in_the_models_thread_within_the_same_bounds(served: Running) -> None:
+    import asyncio
+
+    loop = next(iter(served.server.servers)).get_loop()
+
+    def run(cost: int, work: Callable[[], Any]) -> Any:
+        return asyncio.run_coroutine_threadsafe(served.service.run_model(cost, work), loop).result(20)
+
+    assert run(10, lambda: threading.current_thread().name) == "model"
+    with pytest.raises(Exception, match="send it in parts"):
+        run(10**9, lambda: None)
+    with pytest.raises(Exception, match="it was logged"):
+        run(10, lambda: 1 / 0)
+    assert served.service._queue.tokens == 0

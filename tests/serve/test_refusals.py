@@ -1,0 +1,210 @@
+"""What is refused: every error in OpenAI's envelope, and nothing of a request's text in errors or logs."""
+
+import http.client
+import json
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from running import Running, running
+
+from anchorscope.errors import UserError
+from anchorscope.models.language_model import LanguageModel
+from anchorscope.serve.errors import item_failed
+from anchorscope.serve.keys import Keys, is_loopback, read_keys, refuse_open_door
+from anchorscope.serve.limits import Limits
+from anchorscope.serve.log import ServiceLog
+
+SECRET = "zebra<script>alert(1)</script>"
+KEY = "k" * 32
+ITEM = {"question": "Who?", "answer": "me"}
+
+
+def refused(answer: Any, status: int, code: str) -> dict[str, Any]:
+    """The envelope, with everything in it and nothing of the request."""
+    assert answer.status_code == status, answer.text
+    error: dict[str, Any] = answer.json()["error"]
+    assert set(error) == {"message", "type", "param", "code"}
+    assert error["code"] == code
+    assert "\n" not in error["message"]
+    for told in (answer.text, str(answer.headers)):
+        assert "zebra" not in told
+        assert "Traceback" not in told
+    return error
+
+
+@pytest.mark.parametrize(
+    ("body", "param"),
+    [
+        ({"items": []}, "items"),
+        ({"items": [{"question": SECRET}]}, "items[0].answer"),
+        ({"items": [{"question": 3, "answer": SECRET}]}, "items[0].question"),
+        ({"items": [{"question": "  ", "answer": SECRET}]}, "items[0].question"),
+        ({"items": [{**ITEM, SECRET: SECRET}]}, None),
+        ({"items": [ITEM], "top_k": 3}, "top_k"),
+        ({"items": [ITEM], "risk": 2}, "risk"),
+        ({"items": [ITEM], "risk": 0.321}, None),
+        ({"items": {"zebra": SECRET}}, "items"),
+        ([SECRET], None),
+        (SECRET, None),
+    ],
+)
+def test_a_body_of_another_form(served: Running, body: Any, param: str | None) -> None:
+    error = refused(served.client.post("/v1/score", json=body), 422, "invalid_request")
+    assert param in (None, error["param"])
+
+
+@pytest.mark.parametrize(
+    ("content", "kind", "status", "code"),
+    [
+        (b"{zebra", "application/json", 400, "invalid_json"),
+        (b"", "application/json", 400, "invalid_json"),
+        (b"[" * 100_000, "application/json", 400, "invalid_json"),
+        (b'{"items": [{"question": "zebra \\ud800", "answer": "a"}]}', "application/json", 400, "invalid_json"),
+        (b'{"items": [], "risk": NaN}', "application/json", 400, "invalid_json"),
+        (b'{"items": [], "risk": 1' + b"0" * 5000 + b"}", "application/json", 400, "invalid_json"),
+        (b"\xff\xfe", "application/json", 400, "invalid_json"),
+        (b"question=zebra", "application/x-www-form-urlencoded", 415, "unsupported_media_type"),
+    ],
+)
+def test_a_body_that_is_no_json(served: Running, content: bytes, kind: str, status: int, code: str) -> None:
+    refused(served.client.post("/v1/score", content=content, headers={"content-type": kind}), status, code)
+
+
+def test_names_that_are_not_there(served: Running) -> None:
+    refused(served.score(("Who?", "me"), model=SECRET), 404, "model_not_found")
+    refused(served.score(("Who?", "me"), detector=SECRET), 404, "detector_not_found")
+    refused(served.client.get(f"/v1/models/{SECRET}"), 404, "model_not_found")
+    refused(served.client.get("/v1/zebra"), 404, "not_found")
+    assert served.client.get(f"/v1/models/{served.service.model}").json()["id"] == served.service.model
+
+
+def test_another_method_is_told_which(served: Running) -> None:
+    answer = served.client.get("/v1/score")
+    refused(answer, 405, "method_not_allowed")
+    assert answer.headers["allow"] == "POST"
+
+
+def test_a_page_of_another_site_cannot_ask_through_the_browser(served: Running) -> None:
+    refused(served.client.get("/readyz", headers={"Host": "zebra.example"}), 403, "host_not_allowed")
+
+
+def test_an_empty_answer_and_one_beyond_the_context_are_not_guessed(served: Running) -> None:
+    empty, long = served.score(("Who?", " "), ("Who? " + "x" * 2100, "me")).json()["items"]
+    assert (empty["truth_probability"], empty["verdict"]) == (None, "abstain")
+    assert empty["warnings"][-1] == "the answer is empty"
+    assert (long["truth_probability"], long["verdict"]) == (None, "abstain")
+    assert "the model reads at most" in long["warnings"][-1]
+
+
+@pytest.fixture(scope="module")
+def strict(chat_llama: LanguageModel, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+    """A server with a key and small limits, which may log texts."""
+    keys = tmp_path_factory.mktemp("keys") / "keys.txt"
+    keys.write_text(f"# ours\n\n{'o' * 20}\n{KEY}\n")
+    limits = Limits(items=3, item_tokens=300, body_bytes=4000, queue_tokens=700, read_seconds=0.3, requests=64)
+    log = ServiceLog(keys.with_name("log.txt"), with_text=True)
+    with running(chat_llama, limits, log, keys=read_keys(keys)) as service:
+        service.client.headers["Authorization"] = f"Bearer {KEY}"
+        yield service
+
+
+@pytest.mark.parametrize("given", [None, "Bearer " + "k" * 31, f"Basic {KEY}", KEY, "Bearer ", "Bearer zebra"])
+def test_a_wrong_key(strict: Running, given: str | None) -> None:
+    headers = {} if given is None else {"Authorization": given}
+    for path in ("/v1/models", "/metrics", "/v1/zebra"):
+        with socket.create_connection(("127.0.0.1", int(strict.address.rpartition(":")[2]))) as line:
+            asked = http.client.HTTPConnection("127.0.0.1")
+            asked.sock = line
+            asked.request("GET", path, headers=headers)
+            answer = asked.getresponse()
+            assert (answer.status, answer.getheader("WWW-Authenticate")) == (401, "Bearer")
+            assert json.loads(answer.read())["error"]["code"] == "invalid_api_key"
+
+
+def test_health_needs_no_key_and_the_rest_takes_the_right_one(strict: Running) -> None:
+    assert strict.client.get("/healthz", headers={"Authorization": ""}).json() == {"status": "ok"}
+    assert strict.score(("Who?", "me")).status_code == 200
+
+
+def test_limits(strict: Running) -> None:
+    refused(strict.score(*[("Who?", "me")] * 4), 413, "too_many_items")
+    refused(strict.score(("Who?", "zebra " * 60)), 413, "item_too_long")
+    refused(strict.score(*[("Who?", "zebra " * 15)] * 3), 413, "request_too_large")
+    refused(strict.score(("Who?", "zebra " * 1000)), 413, "body_too_large")
+
+    def chunks() -> Iterator[bytes]:
+        for _ in range(100):
+            yield b"zebra" * 100
+
+    answer = strict.client.post("/v1/score", content=chunks(), headers={"content-type": "application/json"})
+    refused(answer, 413, "body_too_large")
+
+
+def test_slow_clients_are_not_waited_for(strict: Running) -> None:
+    port = int(strict.address.rpartition(":")[2])
+    with socket.create_connection(("127.0.0.1", port), timeout=10) as silent:
+        assert silent.recv(1) == b""  # not even a head
+    head = f"POST /v1/score HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {KEY}\r\n" \
+           "Content-Type: application/json\r\nContent-Length: 100\r\n\r\n{"  # fmt: skip
+    with socket.create_connection(("127.0.0.1", port), timeout=10) as slow:
+        slow.sendall(head.encode())
+        told = "".join(iter(lambda: slow.recv(10_000).decode(), ""))
+    assert told.startswith("HTTP/1.1 408 ")
+    assert "request_timeout" in told
+
+
+def test_no_text_in_the_log_unless_asked_for(served: Running, strict: Running, log_file: Path) -> None:
+    for one in (served, strict):
+        one.score((SECRET, "zebra\nfake line"), model=None)
+        one.client.get(f"/{SECRET}")
+        one.client.get("/x", headers={"User-Agent": SECRET})
+        one.client.post("/v1/score", content=SECRET)
+    lines = log_file.read_text().splitlines()
+    assert any("POST /v1/score 200 " in line for line in lines)
+    assert not any("zebra" in line for line in lines)
+    assert strict.service.log.path is not None
+    told = strict.service.log.path.read_text()
+    assert "zebra" in told
+    assert not any(line.startswith("fake line") for line in told.splitlines())
+
+
+def test_a_log_that_cannot_be_written_stops_nothing(served: Running, monkeypatch: pytest.MonkeyPatch) -> None:
+    full = ServiceLog(Path("/dev/full"))
+    lost = []
+    full.lost = lambda: lost.append(1)
+    monkeypatch.setattr(served.service, "log", full)
+    assert served.score(("Who?", "me")).status_code == 200
+    assert served.score(("Who?", "me")).status_code == 200  # the first one's line is tried by now
+    assert lost
+    with pytest.raises(UserError, match="--log-file"):
+        ServiceLog(Path("/no/such/place/log.txt"))
+
+
+def test_who_may_listen(tmp_path: Path) -> None:
+    keys = tmp_path / "keys"
+    for text, why in (("short\n", "line 1: a key has at least 16"), ("# none\n", "has no key"),
+                      ("a key with blanks in it\n", "no blank")):  # fmt: skip
+        keys.write_text(text)
+        with pytest.raises(UserError, match=why):
+            read_keys(keys)
+    keys.write_bytes(b"\xff" * 20)
+    with pytest.raises(UserError, match="UTF-8"):
+        read_keys(keys)
+    with pytest.raises(UserError, match="cannot be read"):
+        read_keys(tmp_path / "none")
+    for host in ("0.0.0.0", "::", "192.168.0.1", "example.org"):
+        assert not is_loopback(host)
+        with pytest.raises(UserError, match="there are no keys"):
+            refuse_open_door(host, Keys())
+        refuse_open_door(host, Keys((KEY,)))
+    for host in ("127.0.0.1", "localhost", "::1", "127.0.0.7"):
+        refuse_open_door(host, Keys())
+
+
+def test_limits_are_above_nothing() -> None:
+    with pytest.raises(UserError, match="deadline"):
+        Limits(deadline=0)
+    assert item_failed(3).record()["param"] == "items[3]"
