@@ -12,7 +12,7 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from anchorscope.cli import bench, detect, run, score, show, validate, view
+from anchorscope.cli import bench, detect, run, score, serve, show, validate, view
 from anchorscope.cli import main as main_door
 from anchorscope.cli import models as models_command
 from anchorscope.cli.main import app
@@ -24,7 +24,7 @@ from anchorscope.screen.terminal_progress import TerminalProgress
 
 
 def _examples() -> list[tuple[tuple[str, str], ...]]:
-    return [one.EXAMPLES for one in (run, view, show, models_command, detect, score, validate, bench)]
+    return [one.EXAMPLES for one in (run, view, show, models_command, detect, score, serve, validate, bench)]
 
 
 @pytest.fixture(autouse=True)

@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from detector_cases import CUT, added, probe, trained_on
@@ -16,6 +17,7 @@ from anchorscope.artefacts.bundles import write_bundle
 from anchorscope.detectors.bundle import JSON, MOST_BYTES, WEIGHTS, pack, read_bundle, unpack
 from anchorscope.detectors.fitted import LinearProbe, store_parts
 from anchorscope.detectors.fitted_parts import WeightedSum
+from anchorscope.detectors.layer_probes import LayerProbes
 from anchorscope.detectors.trained import TrainedDetector
 from anchorscope.errors import UserError
 from anchorscope.models.language_model import LanguageModel
@@ -112,7 +114,7 @@ def test_what_is_no_bundle_is_told(trained: TrainedDetector, tmp_path: Path) -> 
 
 def test_what_fits_its_hashes_and_is_still_wrong_is_told(trained: TrainedDetector) -> None:
     files = pack(trained).files
-    refused(altered(files, schema_version=2), "has the schema version 2, and this anchorscope reads 1")
+    refused(altered(files, schema_version=3), "has the schema version 3, and this anchorscope reads 1 and 2")
     refused(altered(files, schema="a poem"), "does not describe a detector")
     unknown = {"fitted": {"kind": "oracle", "values": {}}}
     refused(altered(files, parts=unknown), "the unknown kind 'oracle'; known here: .*linear-probe")
@@ -152,3 +154,66 @@ def test_a_detector_that_is_too_large_is_not_saved(trained: TrainedDetector) -> 
 def test_parts_have_plain_names() -> None:
     with pytest.raises(ValueError, match="a part is called 'a/b'"):
         store_parts({"a/b": probe()})
+
+
+def test_probes_of_every_layer_are_kept(trained: TrainedDetector) -> None:
+    with_probes = replace(trained, layer_probes=made_layer_probes())
+    packed = pack(with_probes)
+    again = unpack(packed.files, "here")
+    assert pack(again).files == packed.files
+    assert again.layer_probes is not None
+    assert again.layer_probes.layers == (0, 1, 2, 3)
+    assert torch.equal(again.layer_probes.weight, made_layer_probes().weight)
+    np.testing.assert_array_equal(again.layer_probes.means, made_layer_probes().means)
+    assert again.layer_probes.cut_means is None
+    assert again.needs == trained.needs  # they are no part of the score
+
+
+def test_a_bundle_of_the_first_version_is_read(trained: TrainedDetector) -> None:
+    files = pack(trained).files
+    record = json.loads(files[JSON])
+    del record["layer_probes"], record["card"]["calibration"]
+    again = unpack(altered({**files, JSON: json.dumps(record).encode()}, schema_version=1), "here")
+    assert again.layer_probes is None
+    assert again.card.calibration == ()
+    assert again.calibration == trained.calibration
+
+
+def test_layers_are_left_out_where_a_bundle_has_no_room(trained: TrainedDetector) -> None:
+    plain = replace(trained, fitted=probe(), fallback=None, range=None)
+    packed = pack(replace(plain, layer_probes=made_layer_probes(9, MOST_BYTES // 12 - 4000)))  # three fit, four do not
+    assert packed.size <= MOST_BYTES
+    kept = json.loads(packed.json)["layer_probes"]["layers"]
+    assert kept == [2, 5, 8]
+    alone = pack(replace(plain, layer_probes=made_layer_probes(2, MOST_BYTES // 3)))
+    assert json.loads(alone.json)["layer_probes"] is None
+
+
+def test_hostile_probes_of_layers_are_refused(trained: TrainedDetector) -> None:
+    files = pack(replace(trained, layer_probes=made_layer_probes())).files
+    good = json.loads(files[JSON])["layer_probes"]
+    for change, told in (
+        ({"layers": [0, 1, 2, 99]}, "those of another model"),
+        ({"layers": [3, 2, 1, 0]}, "read no layers"),
+        ({"layers": [-1, 1, 2, 3]}, "read no layers"),
+        ({"layers": []}, "do not fit"),
+        ({"bias": [0.0]}, "do not fit"),
+        ({"bias": None}, "do not fit"),
+        ({"means": None}, "do not fit"),
+        ({"means": [[0.0] * 4]}, "do not fit"),
+        ({"cut_means": [[0.0] * 4] * 3}, "do not fit"),
+        ({"auc": ["<script>"] * 4}, "lacks something"),
+        ({"auc": [1e999] * 4}, "is no JSON"),
+        ({"site": "heart"}, "read no layers"),
+        ({"n_items": None}, "lacks something"),
+    ):
+        refused(altered(files, layer_probes={**good, **change}), told)
+    refused(altered(files, layer_probes=7), "lacks something")
+    refused(altered(files, layer_probes={}), "lacks something")
+
+
+def made_layer_probes(n: int = 4, width: int = 32) -> LayerProbes:
+    rng = np.random.default_rng(0)
+    weight = torch.from_numpy(rng.normal(size=(n, width)).astype(np.float32))
+    return LayerProbes("mlp", tuple(range(n)), weight, rng.normal(size=n), np.full(n, 0.1), np.full(n, 0.7),
+                       rng.normal(size=(2, n)), 60, 30)  # fmt: skip

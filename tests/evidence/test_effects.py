@@ -15,10 +15,8 @@ from anchorscope.evidence.effects import (
     Scoring,
     measure,
     measured_places,
-    refit_logits,
     refuse_no_op,
     refuse_no_ops,
-    score_states,
 )
 from anchorscope.execute.executor import LocalExecutor
 from anchorscope.interventions.intervention import Intervention
@@ -26,8 +24,8 @@ from anchorscope.interventions.registry import INTERVENTIONS, with_draws
 from anchorscope.items import Item
 from anchorscope.models.language_model import LanguageModel
 from anchorscope.plan.interventions import passes_of, plan_cut
-from anchorscope.probes.crossfit import ProbeSet, make_splits
-from anchorscope.probes.scoring import Scorer
+from anchorscope.probes.crossfit import ProbeSet, make_splits, refit_logits
+from anchorscope.probes.scoring import Scorer, score_states
 from anchorscope.progress import Silent
 from made_items import make_item, make_setting, planner_of
 

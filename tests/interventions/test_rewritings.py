@@ -15,7 +15,7 @@ from anchorscope.engine.capture import Work, capture
 from anchorscope.engine.keys_values import Prefix
 from anchorscope.errors import InterventionNotApplied
 from anchorscope.evidence.clean import run_clean
-from anchorscope.evidence.effects import Scoring, measure, score_states
+from anchorscope.evidence.effects import Scoring, measure
 from anchorscope.execute.executor import LocalExecutor
 from anchorscope.execute.run_passes import run_answers
 from anchorscope.interventions.intervention import Intervention, ItemRun, Writer
@@ -26,6 +26,7 @@ from anchorscope.models.language_model import LanguageModel
 from anchorscope.plan.decoding import plan_answers
 from anchorscope.plan.interventions import passes_of, plan_experiment, plan_rewrite
 from anchorscope.probes.crossfit import ProbeSet
+from anchorscope.probes.scoring import score_states
 from anchorscope.progress import Silent
 from anchorscope.spans.locate import locate_all
 from anchorscope.spans.question_spans import QuestionSpans, locate_question_words

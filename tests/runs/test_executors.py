@@ -10,11 +10,14 @@ from pathlib import Path
 import pytest
 import torch
 
+from accelerated import AcceleratedGroups
 from anchorscope.artefacts.shards import ShardStore
 from anchorscope.errors import Incomplete, UserError
 from anchorscope.execute import numerics
 from anchorscope.execute.choose import choose
+from anchorscope.models.loading import load
 from anchorscope.models.process_settings import threads
+from anchorscope.plan.device_work import FUNCTIONS
 from anchorscope.recipe import Recipe
 from whole_runs import SmallRun, files_of, quick, tables_of
 
@@ -121,3 +124,15 @@ def test_a_run_keeps_the_number_of_threads_that_it_was_begun_with(small_run: Sma
     assert tables_of(out) == small_run.tables
     assert tomllib.loads((out / "recipe.toml").read_text())["threads"] == before
     assert torch.get_num_threads() == before
+
+
+def test_probes_are_fitted_by_workers_that_alone_have_an_accelerator(small_run: SmallRun, tmp_path: Path) -> None:
+    """Here the accelerator is this processor, so that all bytes have to be those of one process."""
+    recipe = small_run.recipe
+    groups = AcceleratedGroups(lambda: load(recipe.model, recipe.dtype, recipe.device, False))
+    quick(recipe, tmp_path / "run", choice=choose("processes:1"), groups=groups)
+    assert tables_of(tmp_path / "run") == small_run.tables
+    assert groups.executor is not None
+    asked = {work.function for work in groups.executor.asked}
+    assert asked == set(FUNCTIONS) - {"knockout_share"}  # that is of random weights
+    assert {work.device for work in groups.executor.asked} == {"cuda"}

@@ -5,8 +5,9 @@ from collections.abc import Sequence
 from anchorscope.answers.template import CLOSE, OPEN, after_thinking
 from anchorscope.models.language_model import LanguageModel, decode_exactly
 
-LINE, CHAT, LIST = "line", "chat", "list"
-"""An answer of one line; one in a conversation; a list of key words, ended by a line break or a special token only."""
+LINE, CHAT, LIST, TEXT = "line", "chat", "list", "text"
+"""An answer of one line; one in a conversation; a list of key words, ended by a line break or a special token only; any
+text, however many lines it has, up to an end token."""
 
 
 class Ending:
@@ -17,14 +18,14 @@ class Ending:
     """
 
     def __init__(self, lm: LanguageModel, kind: str) -> None:
-        self.tokenizer, self.chat = lm.tokenizer, kind == CHAT
+        self.tokenizer, self.chat, self.breaks = lm.tokenizer, kind == CHAT, kind != TEXT
         self.certain = {int(end) for end in lm.tokenizer.all_special_ids}
         if kind != LIST:
             known = lm.model.generation_config.eos_token_id if lm.model.generation_config is not None else None
             ends = [*(known if isinstance(known, list) else [known]), lm.tokenizer.eos_token_id]
             special = [token for token, added in lm.tokenizer.added_tokens_decoder.items() if added.special]
             self.certain |= {int(end) for end in [*ends, *special] if end is not None}
-        if self.chat:
+        if self.chat or not self.breaks:
             self.certain = {end for end in self.certain if decode_exactly(lm.tokenizer, [end]) not in (OPEN, CLOSE)}
         self.texts: dict[int, str] = {}
 
@@ -32,6 +33,8 @@ class Ending:
         """Whether a token ends the text, given those before it."""
         if token in self.certain:
             return True
+        if not self.breaks:
+            return False
         if token not in self.texts:
             self.texts[token] = decode_exactly(self.tokenizer, [token])
         line, has_break, _ = self.texts[token].partition("\n")

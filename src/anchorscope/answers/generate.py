@@ -126,7 +126,7 @@ class _AnswerTokens:
 
 def _split_answer(tokenizer: Any, decoded: Decoded, max_tokens: int, chat: bool) -> _AnswerTokens:
     """What the model said, apart from what it wrote before."""
-    start = _tokens_before(tokenizer, decoded.ids) if chat else 0
+    start = tokens_before(tokenizer, decoded.ids) if chat else 0
     ids, log_probs = decoded.ids[start:], decoded.log_probs[start:]
     finished = decoded.finished and len(ids) <= max_tokens
     return _AnswerTokens(ids[:max_tokens], log_probs[:max_tokens], finished, decoded.ids[:start])
@@ -136,7 +136,7 @@ def _thinks(text: str) -> bool:
     return text.lstrip().startswith(OPEN)
 
 
-def _tokens_before(tokenizer: Any, ids: tuple[int, ...]) -> int:
+def tokens_before(tokenizer: Any, ids: tuple[int, ...]) -> int:
     """How many tokens stand before the answer's first visible character; a block that is still open is all of them."""
     closed = 0
     if _thinks(decode_exactly(tokenizer, ids)):

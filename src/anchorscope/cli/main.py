@@ -28,6 +28,8 @@ from anchorscope.cli.run import EXAMPLES as RUN_EXAMPLES
 from anchorscope.cli.run import run
 from anchorscope.cli.score import EXAMPLES as SCORE_EXAMPLES
 from anchorscope.cli.score import score
+from anchorscope.cli.serve import EXAMPLES as SERVE_EXAMPLES
+from anchorscope.cli.serve import serve
 from anchorscope.cli.show import EXAMPLES as SHOW_EXAMPLES
 from anchorscope.cli.show import show
 from anchorscope.cli.streams import open_streams
@@ -132,6 +134,7 @@ _COMMANDS = (
     ("compare", compare, _FURTHER, ()),
     ("detect", detect, _FURTHER, DETECT_EXAMPLES),
     ("score", score, _FURTHER, SCORE_EXAMPLES),
+    ("serve", serve, _FURTHER, SERVE_EXAMPLES),
     ("verify", verify, _CHECKS, VERIFY_EXAMPLES),
     ("validate", validate, _CHECKS, VALIDATE_EXAMPLES),
     ("bench", bench, _CHECKS, BENCH_EXAMPLES),

@@ -72,7 +72,7 @@ def _some(shelf: "Shelf", place: Path) -> "list[Found]":
     return found
 
 
-def _has_screen() -> bool:
+def has_screen() -> bool:
     """Whether a browser would have a window: elsewhere a text browser would take the terminal."""
     return sys.platform in ("darwin", "win32") or any(map(os.environ.get, ("DISPLAY", "WAYLAND_DISPLAY")))
 
@@ -83,7 +83,7 @@ def _serve(place: Path, host: str, port: int, browser: bool, quiet: bool) -> Non
     with ViewServer(place, host, port) as server:
         n = len(_some(server.shelf, place))
         say(f"{n} result{'s' * (n > 1)} in {place}: {server.address}  (Ctrl-C ends)", quiet)
-        if browser and _has_screen():
+        if browser and has_screen():
             webbrowser.open(server.address)
         try:
             server.serve_forever()

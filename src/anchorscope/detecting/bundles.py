@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import polars as pl
-from jaxtyping import Int
+from jaxtyping import Bool, Float, Int
 
 from anchorscope.answers.template import Template
 from anchorscope.artefacts.run_facts import versions
@@ -16,12 +16,14 @@ from anchorscope.detectors.evaluation import Dataset, TrainedOn
 from anchorscope.detectors.features import CLEAN, StateKey
 from anchorscope.detectors.fitted import Fitted
 from anchorscope.detectors.fitted_parts import WithFallback
+from anchorscope.detectors.layer_probes import LayerProbes, fit_layer_probes
 from anchorscope.detectors.trained import Card, DetectorSetting, TrainedDetector
 from anchorscope.detectors.training import INNER_FOLDS
 from anchorscope.detectors.training_range import TrainingRange
 from anchorscope.errors import UserError
 from anchorscope.models.language_model import ModelIdentity
 from anchorscope.stats.calibration import Calibration
+from anchorscope.stats.reliability import BINS, reliability_bins
 from anchorscope.stats.risk_control import threshold_at_risk
 from anchorscope.stats.streams import priorities
 
@@ -39,9 +41,11 @@ CUT_LIMIT = (
 
 
 def trained_detector(
-    trained: TrainedOn, name: str, sources: Sequence[RunDataset], rows: Sequence[dict[str, Any]], risks: Sequence[float]
-) -> TrainedDetector:
-    """One detector, ready for use; `rows` are those of `detectors.csv` that speak of it."""
+    trained: TrainedOn, name: str, sources: Sequence[RunDataset], rows: Sequence[dict[str, Any]],
+    risks: Sequence[float], layer_probes: LayerProbes | None = None,
+) -> TrainedDetector:  # fmt: skip
+    """One detector, ready for use; `rows` are those of `detectors.csv` that speak of it, `layer_probes` those of the
+    same training data."""
     build = trained.fits.fit(name).build
     if build is None:
         raise UserError(f"The baseline {name!r} is there to compare with, and cannot be saved; choose a detector.")
@@ -63,8 +67,9 @@ def trained_detector(
     key = (CLEAN, data.site, data.layers[int(data.best[number])])
     return TrainedDetector(
         name=name, fitted=fitted, calibration=calibration, setting=setting(sources[0]),
-        card=_card(name, dataset.features.n_items, sources, rows), thresholds=thresholds,
-        range=_range(fitted, key, dataset, max(map(_longest, sources))),
+        card=_card(name, dataset.features.n_items, sources, rows, calibration_rows(probability, labels, natural)),
+        thresholds=thresholds, range=_range(fitted, key, dataset, max(map(_longest, sources))),
+        layer_probes=layer_probes,
     )  # fmt: skip
 
 
@@ -97,7 +102,33 @@ def _longest(source: RunDataset) -> int:
     return int(used["input_ids"].list.len().max())  # type: ignore[arg-type]
 
 
-def _card(name: str, n: int, sources: Sequence[RunDataset], rows: Sequence[dict[str, Any]]) -> Card:
+def calibration_rows(
+    probability: Float[np.ndarray, " item"], labels: Bool[np.ndarray, " item"], weights: Float[np.ndarray, " item"]
+) -> tuple[dict[str, Any], ...]:
+    """What was so where it said so: bins of equal width that hold answers, as `Card.calibration` has them."""
+    bins = reliability_bins(probability, labels, weights, BINS, equal_width=True)
+    counted = reliability_bins(probability, labels, None, BINS, equal_width=True)
+    return tuple(
+        {"low": place / BINS, "high": (place + 1) / BINS, "n": round(float(counted.mass[place]) * len(labels)),
+         "said": round(float(bins.probability[place]), 4), "true": round(float(bins.rate[place]), 4)}
+        for place in range(BINS) if bins.mass[place] > 0
+    )  # fmt: skip
+
+
+def layer_probes_of(trained: TrainedOn, warnings: list[str]) -> LayerProbes | None:
+    """Probes of every layer, on the data that the detectors learn from; where items are too few, that is told."""
+    data = trained.fits.data
+    try:
+        return fit_layer_probes(data.features, trained.dataset.examples, data.site, trained.plan.seed, trained.device)
+    except UserError as error:
+        warnings.append(f"bundles have no probes of every layer: {error}")
+        return None
+
+
+def _card(
+    name: str, n: int, sources: Sequence[RunDataset], rows: Sequence[dict[str, Any]],
+    calibration: tuple[dict[str, Any], ...],
+) -> Card:  # fmt: skip
     about = "; ".join(
         f"{one.data.name}: {one.data.features.n_items} answers, {one.n_true} true, {one.natural_prevalence:.1%} true "
         f"among all that were graded"
@@ -106,7 +137,7 @@ def _card(name: str, n: int, sources: Sequence[RunDataset], rows: Sequence[dict[
     shifts = tuple(sorted({str(row["test"]) for row in rows if row["test"] != row["train"]}))
     data = f"{DETECTORS[name].about}; trained on {n} answers ({about})"
     limits = (*LIMITS, CUT_LIMIT) if DETECTORS[name].passes > 1 else LIMITS
-    return Card(data, tuple(map(_plain, rows)), shifts, limits, versions())
+    return Card(data, tuple(map(_plain, rows)), shifts, limits, versions(), calibration)
 
 
 def _plain(row: dict[str, Any]) -> dict[str, Any]:

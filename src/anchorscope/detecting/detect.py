@@ -17,7 +17,7 @@ import torch
 from anchorscope.artefacts.bundles import write_bundle
 from anchorscope.artefacts.sealed_folder import SealedFolder
 from anchorscope.catalogue import DETECTORS
-from anchorscope.detecting.bundles import setting, trained_detector
+from anchorscope.detecting.bundles import layer_probes_of, setting, trained_detector
 from anchorscope.detecting.read_runs import ENOUGH_TRUE, KEEP, RunDataset, read_runs
 from anchorscope.detecting.tables import Evaluation, Tables
 from anchorscope.detectors.evaluation import Dataset, Plan, TrainedOn, pooled
@@ -274,9 +274,10 @@ class _Job:
         wanted = BUNDLES if self.options.bundles is None else self.options.bundles
         names = [name for name in wanted if name in trained.names]
         self.progress.start("bundles", len(names))
+        probes = layer_probes_of(trained, self.warnings) if names else None
         for name in names:
             rows = [row for row in tables.detectors if row["detector"] == name]
-            write_bundle(folder / name, trained_detector(trained, name, sources, rows, self.options.risks))
+            write_bundle(folder / name, trained_detector(trained, name, sources, rows, self.options.risks, probes))
             saved[name] = f"{folder.name}/{name}" if not self.options.fit_only else name
             self.progress.advance(1)
         self.progress.finish()

@@ -8,7 +8,7 @@ so no byte of either file can change unseen. What cannot be read is refused in o
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +22,7 @@ from anchorscope.answers.template import Template
 from anchorscope.detectors import fitted_parts, fitted_states  # noqa: F401 - their kinds become known
 from anchorscope.detectors.fitted import load_parts, store_parts
 from anchorscope.detectors.hub_bundle import PREFIX, hub_folder
+from anchorscope.detectors.layer_probes import LayerProbes
 from anchorscope.detectors.trained import Calibrated, Card, DetectorSetting, TrainedDetector
 from anchorscope.detectors.training_range import TrainingRange
 from anchorscope.errors import UserError
@@ -31,11 +32,14 @@ from anchorscope.stats.risk_control import Threshold
 
 JSON, WEIGHTS = "detector.json", "weights.safetensors"
 SCHEMA = "anchorscope-detector"
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 """Raised whenever the form changes."""
+READ_VERSIONS = (1, 2)
+"""Those that can be read: version 1 had no probes of every layer."""
 MOST_BYTES = 5_000_000
 """Both files together: a detector is a small thing beside its model."""
-_FITTED, _FALLBACK, _RANGE = "fitted", "fallback", "range"
+_FITTED, _FALLBACK, _RANGE, _LAYERS = "fitted", "fallback", "range", "layer_probes"
+_BYTES_OF_A_LAYER = 400  # of text beside the weights of a layer's probe: its bias, AUC and means, at most
 _AGAIN = "copy the bundle again from where it was made, or train it again with anchorscope detect"
 
 
@@ -53,9 +57,30 @@ class PackedDetector:
         """Content by file name."""
         return {JSON: self.json, WEIGHTS: self.weights}
 
+    @property
+    def size(self) -> int:
+        """Bytes of both."""
+        return len(self.json) + len(self.weights)
+
 
 def pack(trained: TrainedDetector) -> PackedDetector:
-    """A detector as the files of a bundle."""
+    """A detector as the files of a bundle; where the probes of all layers do not fit, evenly chosen ones of them."""
+    packed, probes = _pack(trained), trained.layer_probes
+    if packed.size > MOST_BYTES and probes is not None:
+        packed = _pack(bare := replace(trained, layer_probes=None))
+        each = 4 * probes.weight.shape[1] + _BYTES_OF_A_LAYER
+        fitting = (MOST_BYTES - packed.size) // each
+        if fitting > 0:
+            packed = _pack(replace(bare, layer_probes=probes.thinned(-(-len(probes.layers) // fitting))))
+    if packed.size > MOST_BYTES:
+        raise UserError(
+            f"Detector {trained.name!r} takes {packed.size / 1e6:.1f} MB, and a bundle may have "
+            f"{MOST_BYTES / 1e6:g}; save one that reads fewer layers."
+        )
+    return packed
+
+
+def _pack(trained: TrainedDetector) -> PackedDetector:
     parts = {_FITTED: trained.fitted}
     if trained.fallback is not None:
         parts[_FALLBACK] = trained.fallback.fitted
@@ -64,24 +89,23 @@ def pack(trained: TrainedDetector) -> PackedDetector:
     if trained.range is not None:
         own, span = trained.range.stored()
         tensors |= {f"{_RANGE}/{name}": tensor for name, tensor in own.items()}
+    layers = None
+    if trained.layer_probes is not None:
+        own, layers = trained.layer_probes.stored()
+        tensors |= {f"{_LAYERS}/{name}": tensor for name, tensor in own.items()}
     _refuse_no_numbers(tensors, f"Detector {trained.name!r} cannot be saved")
     # Copies: the same weights may stand in two parts, and safetensors takes no tensors that share memory.
     weights = save_tensors({name: tensor.detach().cpu().clone().contiguous() for name, tensor in tensors.items()})
     record = {
         "schema": SCHEMA, "schema_version": SCHEMA_VERSION, "name": trained.name, "parts": stored, "range": span,
+        _LAYERS: layers,
         "calibration": asdict(trained.calibration),
         "fallback_calibration": None if trained.fallback is None else asdict(trained.fallback.calibration),
         "thresholds": [asdict(one) for one in trained.thresholds], "setting": asdict(trained.setting),
         "card": asdict(trained.card), "weights_sha256": hashlib.sha256(weights).hexdigest(),
     }  # fmt: skip
     sha256 = _hash(record)
-    text = _written({**record, "sha256": sha256})
-    if len(text) + len(weights) > MOST_BYTES:
-        raise UserError(
-            f"Detector {trained.name!r} takes {(len(text) + len(weights)) / 1e6:.1f} MB, and a bundle may have "
-            f"{MOST_BYTES / 1e6:g}; save one that reads fewer layers."
-        )
-    return PackedDetector(text, weights, sha256)
+    return PackedDetector(_written({**record, "sha256": sha256}), weights, sha256)
 
 
 def read_bundle(place: str | Path) -> TrainedDetector:
@@ -136,10 +160,11 @@ def _record(data: bytes, name: str) -> dict[str, Any]:
         raise _refused(name, f"{JSON} is no JSON: it was altered or cut off") from None
     if not isinstance(record, dict) or record.get("schema") != SCHEMA:
         raise _refused(name, f"{JSON} does not describe a detector")
-    if record.get("schema_version") != SCHEMA_VERSION:
+    if record.get("schema_version") not in READ_VERSIONS:
         raise UserError(
             f"The bundle {name!r} has the schema version {record.get('schema_version')!r}, and this anchorscope reads "
-            f"{SCHEMA_VERSION}; use the version of anchorscope that made it, or train it again with anchorscope detect."
+            f"{' and '.join(map(str, READ_VERSIONS))}; use the version of anchorscope that made it, or train it again "
+            f"with anchorscope detect."
         )
     content = {key: value for key, value in record.items() if key != "sha256"}
     if _hash(content) != record.get("sha256") or as_written != data:
@@ -149,7 +174,7 @@ def _record(data: bytes, name: str) -> dict[str, Any]:
 
 def _trained(record: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> TrainedDetector:
     parts = load_parts(tensors, record["parts"])
-    own = {key.removeprefix(f"{_RANGE}/"): one for key, one in tensors.items() if key.startswith(f"{_RANGE}/")}
+    own = _named(tensors, _RANGE)
     fallback = None
     if _FALLBACK in parts:
         fallback = Calibrated(parts[_FALLBACK], Calibration(**record["fallback_calibration"]))
@@ -157,17 +182,28 @@ def _trained(record: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> Traine
     card: dict[str, Any] = {
         key: tuple(value) if isinstance(value, list) else value for key, value in record["card"].items()
     }
+    layers = record.get(_LAYERS)
+    probes = None if layers is None else LayerProbes.from_stored(_named(tensors, _LAYERS), layers)
+    place = DetectorSetting(template=Template(**setting.pop("template")), **setting)
+    if probes is not None and (probes.layers[-1] >= place.n_layers or probes.weight.shape[1] != place.d_model):
+        raise ValueError("the probes of its layers are those of another model")
     return TrainedDetector(
         name=str(record["name"]),
         fitted=parts[_FITTED],
         calibration=Calibration(**record["calibration"]),
-        setting=DetectorSetting(template=Template(**setting.pop("template")), **setting),
+        setting=place,
         card=Card(**card),
         thresholds=tuple(Threshold(**one) for one in record["thresholds"]),
         range=None if record["range"] is None else TrainingRange.from_stored(own, record["range"]),
         fallback=fallback,
         sha256=str(record["sha256"]),
+        layer_probes=probes,
     )
+
+
+def _named(tensors: Mapping[str, Tensor], part: str) -> dict[str, Tensor]:
+    """The tensors of one part, by their own names."""
+    return {key.removeprefix(f"{part}/"): one for key, one in tensors.items() if key.startswith(f"{part}/")}
 
 
 def _written(record: Mapping[str, Any]) -> bytes:

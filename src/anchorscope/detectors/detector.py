@@ -61,7 +61,7 @@ class Detector:
         dtype: str = "auto", *, batch_tokens: int | None = None, progress: Progress | None = None,
     ) -> "Detector":  # fmt: skip
         """The same for a detector that is in memory."""
-        return cls(trained, _loaded(trained, model, tokenizer, device, dtype, progress), batch_tokens, progress)
+        return cls(trained, model_for(trained, model, tokenizer, device, dtype, progress), batch_tokens, progress)
 
     @property
     def card(self) -> Card:
@@ -86,15 +86,21 @@ class Detector:
         at_once = self.session.at_once(self.trained.needs)
         for first in range(0, len(questions), at_once):
             items = self.session.items(questions[first : first + at_once])
-            found += self._scored(items, risk)
+            found += self.score_items(items, risk=risk)
         return found
 
-    def _scored(self, items: Sequence[Item], risk: float | None) -> list[Score]:
+    def score_items(self, items: Sequence[Item], *, risk: float | None = None) -> list[Score]:
+        """Scores of items that the session has made: read, decided, judged. The answers are taken as they are."""
         read = [item for item in items if item.tokens is not None]
-        notes = (*self._notes, *threshold_notes(self.trained, risk))
         if not read:  # nothing to run, and no states to decide on
+            return self.scores_of(items, Features(0, {}, {}), risk)
+        return self.scores_of(items, self.session.features(read, self.trained.needs), risk)
+
+    def scores_of(self, items: Sequence[Item], features: Features, risk: float | None = None) -> list[Score]:
+        """What is said of items, from what was read of those that have tokens, in their order."""
+        notes = (*self._notes, *threshold_notes(self.trained, risk))
+        if not features.n_items:
             return [self._unread(item, notes) for item in items]
-        features = self.session.features(read, self.trained.needs)
         _refuse_no_numbers(features)
         decided = decide(self.trained, features)
         verdicts = decided.verdicts(self.trained.threshold(risk))
@@ -157,9 +163,11 @@ def asked(question: str, answer: str | None = None, number: int = 0) -> Question
     return Question("score", str(number + 1), text, (), model_answer=answer)
 
 
-def _loaded(
-    trained: TrainedDetector, model: Any, tokenizer: Any, device: str, dtype: str, progress: Progress | None
-) -> LanguageModel:
+def model_for(
+    trained: TrainedDetector, model: Any = None, tokenizer: Any = None, device: str = "auto", dtype: str = "auto",
+    progress: Progress | None = None,
+) -> LanguageModel:  # fmt: skip
+    """The model of a detector: what is given, or loaded from where it was in training."""
     if isinstance(model, LanguageModel):
         return model
     if model is not None and not isinstance(model, str):

@@ -12,6 +12,7 @@ import numpy as np
 from jaxtyping import Float
 from torch import Tensor
 
+from anchorscope.answers.generate import Answer
 from anchorscope.answers.label import Label
 from anchorscope.datasets.question import Question
 from anchorscope.detectors.features import CLEAN, Features, Needs, StateKey
@@ -60,7 +61,11 @@ class ScoringSession:
         setting, tokens = self.setting, self.planner.batch_tokens
         work = plan_answers(questions, self.lm.tokenizer, setting.template, setting.max_new_tokens, tokens,
                             self.planner.context)  # fmt: skip
-        answers = run_answers(self.executor, work, self.progress)
+        return self.located(questions, run_answers(self.executor, work, self.progress))
+
+    def located(self, questions: Sequence[Question], answers: Sequence[Answer]) -> list[Item]:
+        """The same where the answers are there already."""
+        setting = self.setting
 
         def words(some: Sequence[Question]) -> list[QuestionSpans]:
             return question_words(setting.exact_tokens, some, self._asker)

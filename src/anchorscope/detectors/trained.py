@@ -11,6 +11,7 @@ from typing import Any
 from anchorscope.answers.template import Template
 from anchorscope.detectors.features import Needs
 from anchorscope.detectors.fitted import Fitted
+from anchorscope.detectors.layer_probes import LayerProbes
 from anchorscope.detectors.training_range import TrainingRange
 from anchorscope.errors import UserError
 from anchorscope.models.language_model import ModelIdentity
@@ -68,6 +69,10 @@ class Card:
     """What it cannot do."""
     versions: Mapping[str, str] = field(default_factory=dict)
     """Of anchorscope and the libraries that made it."""
+    calibration: tuple[Mapping[str, Any], ...] = ()
+    """What was so where it said so, in bins of its probability (`low`, `high`): `n` training answers, each judged by a
+    fit that never saw it, and at their natural share of true ones the mean probability (`said`) and the share of true
+    answers (`true`)."""
 
 
 @dataclass(frozen=True)
@@ -96,6 +101,8 @@ class TrainedDetector:
     """What speaks in its place where a state lies outside the range; None where it speaks all the same."""
     sha256: str | None = None
     """Of the bundle that it was read from."""
+    layer_probes: LayerProbes | None = None
+    """Probes of every layer, by which single answers are looked at; no part of the score."""
 
     @property
     def needs(self) -> Needs:

@@ -102,14 +102,21 @@ def token_statistics(
     """`STATISTICS` of tokens, from the streams after the last block of the tokens before them."""
     parts, done = [torch.empty(len(STATISTICS), 0, device=lm.device)], 0
     for logits in logits_in_parts(lm, stream) if len(ids) else ():
-        told = ids[done : done + len(logits)].to(logits.device)[:, None]
-        chosen = logits.gather(1, told)[:, 0]
-        total = logits.logsumexp(dim=-1)
-        entropy = torch.special.entr(torch.softmax(logits, dim=-1)).sum(dim=-1)
-        best_other = logits.scatter(1, told, float("-inf")).amax(dim=-1)
-        parts.append(torch.stack([chosen - total, chosen - best_other, entropy]).to(lm.device))
+        parts.append(logits_statistics(logits, ids[done : done + len(logits)].to(logits.device)).to(lm.device))
         done += len(logits)
     return torch.cat(parts, dim=1)
+
+
+def logits_statistics(
+    logits: Float[Tensor, "token vocab"], ids: Int[Tensor, " token"]
+) -> Float[Tensor, "statistic token"]:
+    """`STATISTICS` of tokens from the logits that they are chosen by."""
+    told = ids[:, None]
+    chosen = logits.gather(1, told)[:, 0]
+    total = logits.logsumexp(dim=-1)
+    entropy = torch.special.entr(torch.softmax(logits, dim=-1)).sum(dim=-1)
+    best_other = logits.scatter(1, told, float("-inf")).amax(dim=-1)
+    return torch.stack([chosen - total, chosen - best_other, entropy])
 
 
 def _refuse_unpredicted(sequences: Sequence[TokenSequence], n_prefix: int) -> None:

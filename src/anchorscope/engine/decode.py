@@ -16,12 +16,9 @@ from torch import Tensor
 from anchorscope.engine.batching import Budget, plan_batches, run_in_batches
 from anchorscope.engine.forward import logits_in_parts, not_finite, run_layers
 from anchorscope.engine.keys_values import Growing, Prefix
-from anchorscope.engine.masks import MASK_WIDTH, additive, visible
-from anchorscope.engine.packed import Packed
-from anchorscope.engine.rows import BatchRows
 from anchorscope.engine.sampling import Sampling, draw_tokens
-from anchorscope.engine.sequences import CLEAN, TokenSequence
-from anchorscope.models.attention import Keys, Queries, masked_attention, per_group
+from anchorscope.engine.sequences import TokenSequence
+from anchorscope.engine.steps import Step, read_prompts
 from anchorscope.models.language_model import LanguageModel
 from anchorscope.progress import Progress, Silent
 
@@ -124,18 +121,14 @@ class _Batch:
         sequences = [TokenSequence(row, answer_start=len(row), read_at=()) for row in rows]
         ends = torch.empty(len(rows), self.lm.d_model, dtype=self.lm.dtype, device=self.lm.device)
         for part in plan_batches([len(row) - prefix.length for row in rows], self.at_once):
-            layout = BatchRows(sequences, part, [CLEAN], prefix.length, self.lm.n_layers)
-            into = torch.tensor([row.item for row in layout.rows for _ in range(row.first, row.stop)])
-            packed = Packed(self.lm, sequences, layout, prefix, _keeper(self.cache, into, layout.positions()))
-            last = torch.from_numpy(layout.own[1:] - 1)
-            stream = run_layers(self.lm, packed.ids, packed.positions, packed, lambda index, output: None, read=last)
-            ends[[row.item for row in layout.rows]] = stream[0].to(ends.device)
+            read, found, _ = read_prompts(self.lm, sequences, part, prefix, self.cache, range(len(rows)))
+            ends[read] = found
         return ends
 
     def _step(self, ids: Int[Tensor, " row"]) -> Float[Tensor, "row d_model"]:
         """Runs one token more of every active row."""
         self.longest += 1
-        step = _Step(self.lm, self.cache, self.lengths, self.longest)
+        step = Step(self.lm, self.cache, self.lengths, self.longest)
         stream = run_layers(self.lm, ids, self.lengths, step, lambda index, output: None)
         self.lengths = self.lengths + 1
         return stream[0].to(self.lm.device)
@@ -179,38 +172,3 @@ class _Batch:
         self.lengths = self.lengths[indices]
         self.cache.keep(indices)
         return chosen[indices]
-
-
-def _keeper(cache: Growing, rows: Tensor, slots: Tensor) -> Callable[[int, Tensor, Tensor], None]:
-    def keep(layer: int, key: Tensor, value: Tensor) -> None:
-        cache.write(layer, rows, slots, key, value)
-
-    return keep
-
-
-class _Step:
-    """Attention of one new token per row over all that came before it."""
-
-    def __init__(self, lm: LanguageModel, cache: Growing, slots: Tensor, longest: int) -> None:
-        self.lm, self.cache, self.slots = lm, cache, slots
-        self.n_keys = min(-(-longest // MASK_WIDTH) * MASK_WIDTH, cache.n_slots)
-        self.rows = torch.arange(len(slots), device=slots.device)
-        self.masks: dict[tuple[int | None, torch.device], Tensor] = {}
-
-    def enter(self, layer: int) -> None:
-        """Makes ready for a layer."""
-        self.layer = layer
-        window, device = self.lm.sliding_window(layer), self.lm.layer_device(layer)
-        if (window, device) not in self.masks:
-            seen = visible(self.slots[:, None], self.n_keys, window)
-            self.masks[window, device] = additive(seen, self.lm.dtype).to(device)
-        self.mask = self.masks[window, device]
-
-    def attend(
-        self, query: Queries, key: Keys, value: Keys, scaling: float, softcap: float | None
-    ) -> Float[Tensor, "token head d_value"]:
-        """Each token sees its row's keys, its own among them."""
-        keys, values = self.cache.write(self.layer, self.rows, self.slots, key, value)
-        mask = per_group(self.mask, query.shape[1] // key.shape[1])
-        keys, values = keys[:, : self.n_keys], values[:, : self.n_keys]
-        return masked_attention(query[:, None], keys, values, mask, scaling, softcap)[:, 0]

@@ -66,9 +66,43 @@ class Growing:
         """Only these rows go on."""
         self.stores = [(keys[rows.to(keys.device)], values[rows.to(keys.device)]) for keys, values in self.stores]
 
+    def grow(self, rows: int) -> None:
+        """Room for so many rows; those that are there stay."""
+        self.rows, before = rows, self.stores
+        self.stores = [(_longer(keys, rows), _longer(values, rows)) for keys, values in before]
+
+    def begin(self, rows: Int[Tensor, " row"], prefix: Prefix) -> None:
+        """Rows that have come later begin with these tokens; all layers are there already."""
+        for layer, (keys, values) in enumerate(self.stores) if prefix.length else ():
+            keys[rows.to(keys.device), : prefix.length] = prefix.keys[layer]
+            values[rows.to(keys.device), : prefix.length] = prefix.values[layer]
+
+    def row(self, row: int, ids: tuple[int, ...]) -> Prefix:
+        """A row's keys and values of its first tokens, which are these: for whoever goes on from there."""
+        keys, values = (tuple(store[part][row, : len(ids)] for store in self.stores) for part in (0, 1))
+        return Prefix(ids, keys, values)
+
+    def move(self, rows: Int[Tensor, " row"], to: Int[Tensor, " row"], n_slots: int) -> None:
+        """The first slots of some rows take the place of others."""
+        for pair in self.stores:
+            for store in pair:
+                there = to.to(store.device)
+                store[there, :n_slots] = store[rows.to(store.device), :n_slots]
+
+    def clear(self, row: int) -> None:
+        """What a row held is no number: the next one would read it through its mask."""
+        for keys, values in self.stores:
+            keys[row], values[row] = 0, 0
+
     def _store(self, like: Tensor, layer: int, values: bool = False) -> Tensor:
         # Zeros, because slots that are masked must still hold numbers.
         store = like.new_zeros(self.rows, self.n_slots, *like.shape[1:])
         if self.prefix.length:
             store[:, : self.prefix.length] = (self.prefix.values if values else self.prefix.keys)[layer]
         return store
+
+
+def _longer(store: Tensor, rows: int) -> Tensor:
+    longer = store.new_zeros(rows, *store.shape[1:])
+    longer[: len(store)] = store
+    return longer

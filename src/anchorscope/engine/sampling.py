@@ -42,7 +42,14 @@ class Sampling:
 
     def draws(self, prompts: Sequence[int], step: int) -> Float[ndarray, " chosen"]:
         """The numbers in [0, 1) that choose the token of a step, counted from 0, for some of the prompts."""
-        return uniform(mixed(self.seeds[list(prompts)], np.uint64(step + 1)))
+        return step_numbers(self.seeds[list(prompts)], np.uint64(step))
+
+
+def step_numbers(
+    seeds: UInt64[ndarray, " row"], steps: UInt64[ndarray, " row"] | np.uint64
+) -> Float[ndarray, " row"]:
+    """The numbers in [0, 1) that choose tokens, by seed and step, counted from 0."""
+    return uniform(mixed(seeds, steps + np.uint64(1)))
 
 
 def distribution(

@@ -24,11 +24,9 @@ from anchorscope.execute.worker import VariantPart
 from anchorscope.interventions.intervention import Intervention, Setting
 from anchorscope.plan.interventions import Missing, PlannedPass, PlannedRuns
 from anchorscope.plan.passes import OutOfFoldProbes, Place
-from anchorscope.probes.crossfit import ProbeSet, Splits, fit_probes
+from anchorscope.probes.crossfit import ProbeSet, Splits
 from anchorscope.probes.scoring import Scorer
 from anchorscope.progress import Progress
-
-_SCORED_AT_ONCE = 64  # items whose clean states are on the device together
 
 
 @dataclass(frozen=True)
@@ -129,16 +127,6 @@ def _known(values: Sequence[float | None], kind: type[np.number]) -> NDArray[np.
     return None if not values or None in values else np.array(values, dtype=kind)
 
 
-def score_states(scorer: Scorer, states: Float[Tensor, "position site layer item d_model"]) -> NDArray[np.float32]:
-    """Log-odds [item, position, site, probe, layer] of clean states."""
-    device = scorer.weight.device
-    found = []
-    for start in range(0, states.shape[-2], _SCORED_AT_ONCE):
-        part = states[..., start : start + _SCORED_AT_ONCE, :].to(device).permute(3, 0, 1, 2, 4)
-        found.append(scorer.score(range(start, start + len(part)), part))
-    return torch.cat(found).cpu().numpy()
-
-
 def refuse_no_ops(effects: Sequence[Effect], clean: NDArray[np.float32]) -> None:
     """Raises where a cut cannot have been made; cutting nothing, which is among the effects, tells what noise does.
 
@@ -205,21 +193,3 @@ def measured_places(
                 refits=refits or {} if (site, position) == headline else {},
             )
     return places
-
-
-def refit_logits(
-    intervention: str,
-    states: Float[Tensor, "layer item d_model"],
-    splits: Splits,
-    progress: Progress,
-    device: str | torch.device = "cpu",
-) -> NDArray[np.floating]:
-    """Out-of-fold log-odds [layer, item] of probes trained, on the device, on the states under an intervention."""
-    only_full = replace(splits, training=splits.training[:1], inner=splits.inner[:1], probes=splits.probes[:1])
-    (fitted,) = fit_probes(states[None], only_full, [f"refit {intervention}"], device, progress)
-    scores = [
-        layer.float() @ weight.T + bias  # [item, fold]
-        for layer, weight, bias in zip(states, fitted.weight[0].movedim(1, 0), fitted.bias[0].T, strict=True)
-    ]
-    own = torch.as_tensor(splits.folds)[:, None].expand(len(scores), -1, 1)
-    return torch.stack(scores).gather(2, own)[..., 0].numpy()

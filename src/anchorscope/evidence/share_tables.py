@@ -7,9 +7,9 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from anchorscope.evidence.question_share import PERMUTED, RANDOM, Shares
 from anchorscope.question_share.evidence import GROUPS, Lost
 from anchorscope.question_share.intervals import ShareDraws
+from anchorscope.question_share.shares import PERMUTED, RANDOM, Shares
 from anchorscope.schema import SHARE_COLUMNS, SHARE_ITEM_SCHEMA
 from anchorscope.stats.estimate import percentile_interval
 

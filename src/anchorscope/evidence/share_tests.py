@@ -15,15 +15,6 @@ from torch import Tensor
 from anchorscope.catalogue import KNOCKOUT
 from anchorscope.evidence.areas import areas
 from anchorscope.evidence.draws import Draws, estimates
-from anchorscope.evidence.question_share import (
-    CLEAN,
-    NONE,
-    PERMUTED,
-    ShareItems,
-    Shares,
-    held_out_scores,
-    permuted_labels,
-)
 from anchorscope.evidence.share_features import features_of, taken_out
 from anchorscope.evidence.share_nulls import RANDOM_WEIGHTS
 from anchorscope.evidence.share_tables import ShareContext, headline_lost
@@ -39,6 +30,15 @@ from anchorscope.question_share.posterior import (
     fit_line,
     held_out_mixture,
     item_shares,
+)
+from anchorscope.question_share.shares import (
+    CLEAN,
+    NONE,
+    PERMUTED,
+    ShareItems,
+    Shares,
+    held_out_scores,
+    permuted_labels,
 )
 from anchorscope.schema import SHARE_TEST_SCHEMA
 from anchorscope.stats.estimate import percentile_interval
@@ -169,7 +169,7 @@ def null_areas(
 ) -> list[ShareTest]:  # fmt: skip
     """AUC of probes that have less to read, each like the probe itself: by halves, at the same layer."""
     name, features = taken_out(used, confidence)
-    words = held_out_scores(torch.as_tensor(features).float()[None], items, device)[0]
+    words = held_out_scores(torch.as_tensor(features).float()[None], items, "words", device)[0]
     found = [_auc(what, scores[what], items, draws) for what in sorted(scores)]  # in one order, read or made
     found.append(_auc(name.replace(", ", " + "), words, items, draws))
     names = ((PERMUTED, "permuted labels", permuted_labels(items)), (RANDOM_WEIGHTS, "random weights", items.labels))

@@ -32,6 +32,7 @@ from anchorscope.plan.for_model import planner_for
 LIBRARIES = ("torch", "transformers", "numpy")
 """Whose versions are part of the numerics class."""
 _CANARY = (11, 23, 17)  # lengths of its sequences
+_CPU = "cpu: "  # how the name of a processor begins
 _SHARED = 4  # leading tokens that they have in common
 
 
@@ -53,6 +54,11 @@ class NumericsClass:
     def of(cls, hello: Mapping[str, Any]) -> "NumericsClass":
         """That of a worker, from what it says of itself."""
         return cls(**{name: hello.get(name) for name in cls.__dataclass_fields__})  # type: ignore[arg-type]
+
+    @property
+    def on_accelerator(self) -> bool:
+        """Whether any layer of the model is elsewhere than on a CPU."""
+        return not self.device.startswith(_CPU)
 
 
 def numerics_of(lm: LanguageModel, threads: int | None = None) -> NumericsClass:
@@ -237,6 +243,6 @@ def _processor() -> str:
         lines = []
     told = {key.strip().lower(): value.strip() for key, _, value in (line.partition(":") for line in lines)}
     if "model name" in told:
-        return f"cpu: {told['model name']}"
+        return f"{_CPU}{told['model name']}"
     arm = [told[key] for key in ("cpu implementer", "cpu part", "cpu variant") if key in told]
-    return f"cpu: {' '.join([platform.machine(), *arm])}"
+    return f"{_CPU}{' '.join([platform.machine(), *arm])}"

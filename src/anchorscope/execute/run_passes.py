@@ -27,8 +27,8 @@ from anchorscope.execute.worker import (
     AttentionPart,
     ChoicesPart,
     DecodedPart,
+    Pass,
     SaliencyPart,
-    Shard,
     StatesPart,
     VariantPart,
 )
@@ -164,7 +164,7 @@ def run_choices(executor: Executor, work: ChoicesPass, progress: Progress) -> Fl
 def _run(executor: Executor, work: Any, progress: Progress, kind: type[P]) -> list[tuple[Any, P]]:
     """Every shard of a pass with its part; all of them again, planned smaller, where memory ran out."""
     while True:
-        shards: Sequence[Shard] = work.shards() if executor.divides else [work]
+        shards: Sequence[Pass] = work.shards() if executor.divides else [work]
         executor.counted(len(work.batches), 0)
         try:
             parts = list(executor.map(shards, progress))
@@ -178,7 +178,7 @@ def _run(executor: Executor, work: Any, progress: Progress, kind: type[P]) -> li
         return list(zip(shards, cast(list[P], parts), strict=True))
 
 
-def _halved(executor: Executor, work: Shard) -> Shard:
+def _halved(executor: Executor, work: Pass) -> Pass:
     """The same pass with half the tokens together."""
     n_layers = executor.n_layers
     lengths = work.lengths(n_layers)

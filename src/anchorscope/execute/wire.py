@@ -14,7 +14,7 @@ from collections import OrderedDict
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, is_dataclass
 from itertools import chain
-from typing import Any, TypeVar
+from typing import Any, TypeVar, get_args
 
 import numpy as np
 import torch
@@ -28,12 +28,12 @@ from anchorscope.engine.decode import Decoded
 from anchorscope.engine.saliency import Saliency
 from anchorscope.engine.sampling import Sampling
 from anchorscope.engine.sequences import Cut, Patch, TokenSequence, Variant
-from anchorscope.execute.worker import AttentionPart, ChoicesPart, DecodedPart, SaliencyPart, StatesPart, VariantPart
-from anchorscope.plan.choices_pass import ChoicesPass
-from anchorscope.plan.decoding import DecodePass
-from anchorscope.plan.passes import AttentionPass, OutOfFoldProbes, StatesPass
-from anchorscope.plan.saliency_pass import SaliencyPass
-from anchorscope.probes.crossfit import ProbeSet
+from anchorscope.execute.worker import Part, Shard, VariantPart
+from anchorscope.plan.passes import OutOfFoldProbes
+from anchorscope.probes.crossfit import ProbeSet, Splits
+from anchorscope.probes.final_probe import FinalProbe
+from anchorscope.question_share.evidence import Lost
+from anchorscope.question_share.shares import ShareItems, Shares
 
 T = TypeVar("T")
 SHARED: tuple[type, ...] = (ProbeSet,)
@@ -64,16 +64,20 @@ class Packed:
 
 
 def known(cls: type[T]) -> type[T]:
-    """Lets a frozen dataclass travel; also a decorator."""
-    if not is_dataclass(cls) or _known.setdefault(cls.__name__, cls) is not cls:
+    """Lets a frozen dataclass or a named tuple travel; also a decorator."""
+    if not (is_dataclass(cls) or hasattr(cls, "_fields")) or _known.setdefault(cls.__name__, cls) is not cls:
         raise ValueError(f"{cls.__module__}.{cls.__name__}: only dataclasses travel, each under a name of its own")
     return cls
 
 
+def _names(cls: type) -> list[str]:
+    """The names of a record's parts."""
+    return list(cls._fields) if hasattr(cls, "_fields") else [one.name for one in fields(cls)]
+
+
 for _one in (
-    AnswerStats, AttentionMass, AttentionPass, AttentionPart, ChoicesPart, ChoicesPass, Cut, Decoded, DecodedPart,
-    DecodePass, EdgeCounts, OutOfFoldProbes, Patch, ProbeSet, Saliency, SaliencyPart, SaliencyPass, Sampling,
-    StatesPart, StatesPass, TokenSequence, Variant, VariantPart,
+    *get_args(Shard), *get_args(Part), AnswerStats, AttentionMass, Cut, Decoded, EdgeCounts, FinalProbe, Lost, Patch,
+    OutOfFoldProbes, ProbeSet, Saliency, Sampling, ShareItems, Shares, Splits, TokenSequence, Variant, VariantPart,
 ):  # fmt: skip
     known(_one)
 
@@ -134,7 +138,7 @@ class _Packer:
             self.blobs[digest] = packed
             return ["b", digest]
         if _known.get(kind.__name__) is kind:
-            return ["o", kind.__name__, *(self.form(getattr(value, one.name)) for one in fields(value))]
+            return ["o", kind.__name__, *(self.form(getattr(value, name)) for name in _names(kind))]
         raise TypeError(f"{kind.__module__}.{kind.__qualname__} does not travel; name it to `wire.known`")
 
     def _sequence(self, kind: str, values: tuple[Any, ...] | list[Any]) -> Any:
@@ -242,8 +246,7 @@ class _Unpacker:
         cls = _known.get(name)
         if cls is None:
             raise ValueError(f"{name[:60]!r} is no known type")
-        names = [one.name for one in fields(cls)]
-        return cls(**{one: self.read(form) for one, form in zip(names, forms, strict=True)})
+        return cls(**{one: self.read(form) for one, form in zip(_names(cls), forms, strict=True)})
 
     def integers(self, start: int, stop: int) -> list[int]:
         return self._of_pool(self.ints, start, stop)

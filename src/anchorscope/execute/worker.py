@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
+from typing import Any
 
 import numpy as np
 import torch
@@ -27,6 +28,7 @@ from anchorscope.models.process_settings import product_kernels
 from anchorscope.models.random_twin import without_knowledge
 from anchorscope.plan.choices_pass import ChoicesPass
 from anchorscope.plan.decoding import DecodePass
+from anchorscope.plan.device_work import DeviceWork
 from anchorscope.plan.passes import AttentionPass, OutOfFoldProbes, Place, StatesPass
 from anchorscope.plan.saliency_pass import SaliencyPass
 from anchorscope.probes.scoring import Scorer
@@ -34,8 +36,10 @@ from anchorscope.progress import Progress
 
 _PREFIXES = 4  # shared beginnings whose keys and values are held at a time
 
-Shard = StatesPass | DecodePass | SaliencyPass | AttentionPass | ChoicesPass
+Pass = StatesPass | DecodePass | SaliencyPass | AttentionPass | ChoicesPass
 """A pass, whole or one batch of it."""
+Shard = Pass | DeviceWork
+"""What a worker is given: a pass, or work that needs the device without the model."""
 
 
 @dataclass(frozen=True)
@@ -93,7 +97,14 @@ class ChoicesPart:
     log_probs: Float[ndarray, "prompt choice"]
 
 
-Part = StatesPart | DecodedPart | SaliencyPart | AttentionPart | ChoicesPart
+@dataclass(frozen=True)
+class DevicePart:
+    """What device work gave."""
+
+    found: Any
+
+
+Part = StatesPart | DecodedPart | SaliencyPart | AttentionPart | ChoicesPart | DevicePart
 
 
 class Worker:
@@ -124,6 +135,8 @@ class Worker:
             return self._decode(shard, progress)
         if isinstance(shard, AttentionPass):
             return self._attention(shard, progress)
+        if isinstance(shard, DeviceWork):
+            return DevicePart(shard.run(progress))
         if isinstance(shard, ChoicesPass):
             return self._choices(shard, progress)
         return self._saliency(shard, progress)

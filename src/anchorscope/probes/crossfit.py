@@ -7,7 +7,7 @@ it reports.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -136,3 +136,21 @@ def fit_probes(
         unconverged = one.unconverged(name, training_sets)
         sets.append(ProbeSet(weight, bias, strength.numpy(), inner_auc.numpy(), unconverged, notes))
     return sets
+
+
+def refit_logits(
+    intervention: str,
+    states: Float[Tensor, "layer item d_model"],
+    splits: Splits,
+    progress: Progress,
+    device: str | torch.device = "cpu",
+) -> Float[np.ndarray, "layer item"]:
+    """Out-of-fold log-odds [layer, item] of probes trained, on the device, on the states under an intervention."""
+    only_full = replace(splits, training=splits.training[:1], inner=splits.inner[:1], probes=splits.probes[:1])
+    (fitted,) = fit_probes(states[None], only_full, [f"refit {intervention}"], device, progress)
+    scores = [
+        layer.float() @ weight.T + bias  # [item, fold]
+        for layer, weight, bias in zip(states, fitted.weight[0].movedim(1, 0), fitted.bias[0].T, strict=True)
+    ]
+    own = torch.as_tensor(splits.folds)[:, None].expand(len(scores), -1, 1)
+    return torch.stack(scores).gather(2, own)[..., 0].numpy()

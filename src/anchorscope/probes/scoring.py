@@ -16,7 +16,9 @@ from torch import Tensor
 from anchorscope.models.process_settings import true_float32
 from anchorscope.probes.crossfit import ProbeSet
 from anchorscope.probes.final_probe import FinalProbe
+from anchorscope.progress import Progress
 
+_SCORED_AT_ONCE = 64  # items whose clean states are on the device together
 _VALUES_AT_ONCE = 2**26  # states that are widened to float32 together
 
 
@@ -52,6 +54,33 @@ class Scorer:
         own = self.folds[torch.as_tensor(list(items)).to(states.device, non_blocking=True)]
         index = own[:, None, None].expand(*scores.shape[:-1], 1)
         return scores.gather(-1, index)[..., 0].permute(3, 0, 1, 4, 2).contiguous()
+
+
+def score_states(
+    scorer: Scorer, states: Float[Tensor, "position site layer item d_model"]
+) -> Float[np.ndarray, "item position site probe layer"]:
+    """Log-odds of clean states."""
+    device = scorer.weight.device
+    found = []
+    for start in range(0, states.shape[-2], _SCORED_AT_ONCE):
+        part = states[..., start : start + _SCORED_AT_ONCE, :].to(device).permute(3, 0, 1, 2, 4)
+        found.append(scorer.score(range(start, start + len(part)), part))
+    return torch.cat(found).cpu().numpy()
+
+
+def score_clean(
+    states: Float[Tensor, "position site layer item d_model"],
+    probe_sets: Sequence[Sequence[ProbeSet]],
+    folds: Int[np.ndarray, " item"],
+    device: str | torch.device,
+    progress: Progress,
+) -> Float[np.ndarray, "item position site probe layer"]:
+    """The same by probe sets [position][site] that are not on the device yet."""
+    progress.start("score clean states", 1)
+    found = score_states(Scorer(probe_sets, folds, torch.device(device)), states)
+    progress.advance(1)
+    progress.finish()
+    return found
 
 
 class FinalScorer:

@@ -14,7 +14,7 @@ from torch import Tensor
 from anchorscope.models.process_settings import true_float32
 from anchorscope.probes.chunks import ChunkPlan, in_chunks, plan_chunks
 from anchorscope.probes.standardise import standardise
-from anchorscope.progress import Progress
+from anchorscope.progress import Progress, Silent
 
 MOST_DIRECTIONS = 192
 """More directions change no result at several thousand items, and cost their square."""
@@ -94,10 +94,12 @@ def principal_states(
         found = data.design.matmat(along)  # the last row is the mean
         return (found[..., :n_items] - found[..., n_items:]).transpose(1, 2).flip(-1).cpu()
 
+    listener = progress or Silent()
+    listener.start("principal directions", n_problems)
     found = []
     with true_float32():
         for chunk in in_chunks(states, plan, device, project):
             found.append(chunk)
-            if progress is not None:
-                progress.advance(len(chunk))
+            listener.advance(len(chunk))
+    listener.finish()
     return torch.cat(found)

@@ -6,7 +6,7 @@ tokens, all of which then have that one character; and special tokens have no ch
 
 Generated ids come without offsets. `offsets_by_decoding` finds them by decoding longer and longer prefixes: what a
 token adds to the text is its place. Text is never tokenised again, since that may give other tokens. The prefixes of a
-long answer are decoded from a window of tokens before their end (`_prefix_texts`), and one at a time: all of them at
+long answer are decoded from a window of tokens before their end (`prefix_texts`), and one at a time: all of them at
 once would need memory quadratic in the answer's length, 24 GB for 50,000 letters.
 """
 
@@ -59,14 +59,14 @@ def _shared(first: str, second: str) -> int:
 def offsets_by_decoding(decode: Callable[[list[int]], str], ids: Sequence[int]) -> tuple[str, Offsets]:
     """The text of generated ids, and the characters [start, end) of it that each id has a part in."""
     if len(ids) > WINDOW:
-        text, offsets = offsets_from_prefixes(_prefix_texts(decode, ids))
+        text, offsets = offsets_from_prefixes(prefix_texts(decode, ids))
         if text == decode(list(ids)):
             return text, offsets
     return offsets_from_prefixes(decode(list(ids[:end])) for end in range(1, len(ids) + 1))
 
 
-def _prefix_texts(decode: Callable[[list[int]], str], ids: Sequence[int]) -> Iterator[str]:
-    """The texts of ids[:1], ids[:2] and so on, each decoded from a window of ids at its end.
+def prefix_texts(decode: Callable[[list[int]], str], ids: Sequence[int]) -> Iterator[str]:
+    """The texts of ids[:1], ids[:2] and so on, each decoded from a window of ids at its end; ids may grow meanwhile.
 
     The text of ids[:end] is `head`, the text of ids[:base], and what decode(ids[first:end]) adds to `lead`, which is
     decode(ids[first:base]). The window moves on only where it gives the text that the one before gives; where an id
@@ -74,7 +74,9 @@ def _prefix_texts(decode: Callable[[list[int]], str], ids: Sequence[int]) -> Ite
     """
     first, head, lead = 0, "", ""
     complete: list[int] = []  # ends of prefixes, in the window, whose last character is finished
-    for end in range(1, len(ids) + 1):
+    end = 0
+    while end < len(ids):
+        end += 1
         part = decode(list(ids[first:end]))
         if not part.startswith(lead):
             first, head, lead, complete = 0, "", "", []

@@ -5,7 +5,6 @@ from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
@@ -21,14 +20,14 @@ from anchorscope.evidence.effects import (
     Effect,
     Measurements,
     measure,
-    refit_logits,
     refuse_no_ops,
 )
-from anchorscope.evidence.permuted_labels import permuted_areas
 from anchorscope.interventions.intervention import Intervention, Setting
 from anchorscope.interventions.registry import of_experiments
 from anchorscope.plan.interventions import PlannedRuns, passes_of, plan_experiment
 from anchorscope.plan.passes import Place
+from anchorscope.probes.crossfit import refit_logits
+from anchorscope.probes.permuted_labels import permuted_areas, permuted_truth
 from anchorscope.question_share.principal import default_directions, principal_states
 from anchorscope.stats.streams import stream
 from anchorscope.steps.job import FIT_LIBRARIES, MODEL_LIBRARIES
@@ -120,7 +119,7 @@ class CutSteps(MeasurementSteps):
         """Clean and cut states along their principal directions, [place, layer, item, direction]; large as well."""
         made_from = self.job.made_from(
             1, MODEL_LIBRARIES, "edges", "seed", "random_cuts", positions=self.job.positions,
-            headline=list(self.job.headline), directions=self.n_directions, device=self.job.solver,
+            headline=list(self.job.headline), directions=self.n_directions, device=self.job.fits.device,
         )  # fmt: skip
         parents = (self.clean, self.attention_mass)
         return self._step("principal-states", parents, made_from, TENSORS, self._run_principal, large=True)
@@ -134,13 +133,11 @@ class CutSteps(MeasurementSteps):
     def _reduced(self, states: CutStates) -> dict[str, Tensor]:
         """Clean and cut states along their own principal directions."""
         everything = {CLEAN_RUN: self.clean.value.states.flatten(0, 1), **states}
-        job = self.job
-        job.progress.start("principal directions", sum(len(one.flatten(0, 1)) for one in everything.values()))
         found = {}
         for name, one in everything.items():
-            reduced = principal_states(one.flatten(0, 1), self.n_directions, job.solver, job.progress)
+            title = f"principal directions: {name}"
+            reduced = self.job.fits(principal_states, one.flatten(0, 1), self.n_directions, title=title)
             found[name] = reduced.unflatten(0, one.shape[:2])
-        job.progress.finish()
         return found
 
     # States under the cuts.
@@ -194,18 +191,20 @@ class CutSteps(MeasurementSteps):
     @cached_property
     def refits(self) -> Step[dict[str, NDArray[np.floating]]]:
         """Out-of-fold log-odds of probes trained on the cut states, [layer, item]."""
-        made_from = self.job.made_from(2, FIT_LIBRARIES, "folds", "seed", "site", "position", device=self.job.solver)
+        options, device = ("folds", "seed", "site", "position"), self.job.fits.device
+        made_from = self.job.made_from(2, FIT_LIBRARIES, *options, device=device)
         return self._step("refits", (self.cut_states, self.labels), made_from, ARRAYS, self._refit)
 
     def _refit(self) -> dict[str, NDArray[np.floating]]:
         job, states = self.job, self.headline_cut_states()
         first = [one.name for one in self._keeping if one.draw == 0]
-        return {name: refit_logits(name, states[name], self.splits, job.progress, job.solver) for name in first}
+        return {name: job.fits(refit_logits, name, states[name], self.splits, title=f"refit {name}") for name in first}
 
     @cached_property
     def permuted_refits(self) -> Step[dict[str, NDArray[np.floating]]]:
         """AUC of probes trained on the cut states and permuted labels, [permutation]: what chance is for the refit."""
-        made_from = self.job.made_from(1, FIT_LIBRARIES, "folds", "seed", "site", "position", device=self.job.solver)
+        options, device = ("folds", "seed", "site", "position"), self.job.fits.device
+        made_from = self.job.made_from(1, FIT_LIBRARIES, *options, device=device)
         parents = (self.cut_states, self.probes, self.labels)
         return self._step("permuted-refits", parents, made_from, ARRAYS, self._permute)
 
@@ -213,4 +212,6 @@ class CutSteps(MeasurementSteps):
         job, states = self.job, self.headline_cut_states()[KNOCKOUT]
         reference = self.probes.value[f"{job.recipe.site}/{job.recipe.position}"].reference[0]
         rng = stream(job.recipe.seed, "permuted labels", self.name)
-        return {KNOCKOUT: permuted_areas(states, self.splits, reference, rng, torch.device(job.solver), job.progress)}
+        labels = permuted_truth(self.splits, rng)
+        found = job.fits(permuted_areas, states, self.splits, reference, labels, title="permuted labels")
+        return {KNOCKOUT: found}

@@ -14,6 +14,7 @@ from anchorscope.artefacts.step import MadeFrom, Source, Step
 from anchorscope.engine.sequences import SITES
 from anchorscope.execute.executor import Executor, LocalExecutor, Workers, describe
 from anchorscope.execute.numerics import NumericsClass, numerics_of, refuse_other_class
+from anchorscope.execute.solver import Solver, fit_device
 from anchorscope.interventions.intervention import Writer
 from anchorscope.models.language_model import LanguageModel, ModelIdentity
 from anchorscope.models.loading import ModelFacts, ModelFiles, make_ready, model_files, read_facts, source_signature
@@ -168,8 +169,14 @@ class Job:
 
     @property
     def solver(self) -> str:
-        """Where probes are fitted and draws computed."""
+        """Where this process computes what is not a pass."""
         return solver_device(self.recipe.device)
+
+    @property
+    def fits(self) -> Solver:
+        """Who fits probes, and on which device."""
+        device = fit_device(self.solver, None if self.workers is None else self.record.numerics)
+        return Solver(device, self.executor if device != self.solver else None, self.progress)
 
     def made_from(self, epoch: int, libraries: tuple[str, ...], *options: str, **others: Any) -> MadeFrom:
         """What a step is made from: its code's epoch, libraries, named options of the recipe, and other values."""

@@ -27,14 +27,12 @@ from anchorscope.artefacts.step import Step
 from anchorscope.catalogue import DETECTION_RUNS
 from anchorscope.engine.sequences import SITES
 from anchorscope.evidence.clean import CleanStates, run_clean
-from anchorscope.evidence.effects import (
-    Scoring,
-    score_states,
-)
+from anchorscope.evidence.effects import Scoring
 from anchorscope.interventions.intervention import Intervention
 from anchorscope.interventions.registry import of_experiments, with_draws
 from anchorscope.probes.crossfit import ProbeSet, fit_probes
 from anchorscope.probes.final_probe import FinalProbe, fit_final_probes
+from anchorscope.probes.scoring import score_clean
 from anchorscope.stats.streams import priorities
 from anchorscope.steps.attention_steps import AttentionSteps
 from anchorscope.steps.job import FIT_LIBRARIES, MODEL_LIBRARIES
@@ -112,26 +110,26 @@ class MeasurementSteps(AttentionSteps):
     @cached_property
     def probes(self) -> Step[dict[str, ProbeSet]]:
         """The cross-fitted probes of every site and position."""
-        made_from = self.job.made_from(2, FIT_LIBRARIES, "folds", "seed", device=self.job.solver)
+        made_from = self.job.made_from(2, FIT_LIBRARIES, "folds", "seed", device=self.job.fits.device)
         return self._step("probes", (self.clean,), made_from, PROBE_SETS, self._fit)
 
     def _fit(self) -> dict[str, ProbeSet]:
         states = self.clean.value.states.flatten(0, 1)
-        fitted = fit_probes(states, self.splits, self.place_names, self.job.solver, self.job.progress)
+        fitted = self.job.fits(fit_probes, states, self.splits, self.place_names)
         return dict(zip(self.place_names, fitted, strict=True))
 
     @cached_property
     def final_probes(self) -> Step[dict[str, FinalProbe]]:
         """Probes that learn from all items, for use on new ones: at every site and position."""
-        made_from = self.job.made_from(2, FIT_LIBRARIES, "seed", device=self.job.solver)
+        made_from = self.job.made_from(2, FIT_LIBRARIES, "seed", device=self.job.fits.device)
         return self._step("final-probes", (self.clean,), made_from, FINAL_PROBES, self._fit_final)
 
     def _fit_final(self) -> dict[str, FinalProbe]:
         ids = [item.item_id for item in self.used_items]
         order = priorities(self.job.recipe.seed, "final probe", ids)
         states = self.clean.value.states.flatten(0, 1)
-        fitted = fit_final_probes(
-            states, self.splits.strata, self.groups, self.place_names, order, self.job.solver, self.job.progress
+        fitted = self.job.fits(
+            fit_final_probes, states, self.splits.strata, self.groups, self.place_names, order, title="final probes"
         )
         return dict(zip(self.place_names, fitted, strict=True))
 
@@ -150,8 +148,10 @@ class MeasurementSteps(AttentionSteps):
     @cached_property
     def clean_scores(self) -> Step[NDArray[np.float32]]:
         """Log-odds of the clean states, [item, position, site, probe, layer]."""
-        made_from = self.job.made_from(1, FIT_LIBRARIES, device=self.job.solver)
+        made_from = self.job.made_from(1, FIT_LIBRARIES, device=self.job.fits.device)
         return self._step("clean-scores", (self.clean, self.probes), made_from, ARRAY, self._score_clean)
 
     def _score_clean(self) -> NDArray[np.float32]:
-        return score_states(self.scoring.scorer(self.job.solver), self.clean.value.states)
+        scoring = self.scoring
+        states = self.clean.value.states
+        return self.job.fits(score_clean, states, scoring.sets, scoring.folds, title="score clean states")

@@ -8,9 +8,9 @@ from torch import Tensor
 
 from anchorscope.artefacts.formats import ARRAYS
 from anchorscope.artefacts.step import MadeFrom, Step
-from anchorscope.evidence.question_share import ShareItems, held_out_scores, knockout_share
 from anchorscope.evidence.share_nulls import RANDOM_WEIGHTS, partial_states, random_weight_states
 from anchorscope.question_share.principal import principal_states
+from anchorscope.question_share.shares import ShareItems, held_out_scores, knockout_share
 from anchorscope.steps.cut_steps import CutSteps
 from anchorscope.steps.job import MODEL_LIBRARIES
 
@@ -36,13 +36,12 @@ class NullSteps(CutSteps):
     def _made_from(self, epoch: int) -> MadeFrom:
         return self.job.made_from(
             epoch, MODEL_LIBRARIES, "folds", "edges", "seed", positions=self.job.positions,
-            headline=list(self.job.headline), directions=self.n_directions, device=self.job.solver,
+            headline=list(self.job.headline), directions=self.n_directions, device=self.job.fits.device,
         )  # fmt: skip
 
     def _score_nulls(self) -> dict[str, NDArray[np.floating]]:
-        job = self.job
         return {
-            name: held_out_scores(self._along_directions(states), self.share_items, job.solver, job.progress, name)
+            name: self.job.fits(held_out_scores, self._along_directions(states), self.share_items, name, title=name)
             for name, states in self.partial_states().items()
         }
 
@@ -53,7 +52,7 @@ class NullSteps(CutSteps):
 
     def _along_directions(self, states: Tensor) -> Tensor:
         """States [1, layer, item, d_model] along their principal directions, [layer, item, direction]."""
-        return principal_states(states[0], self.n_directions, self.job.solver)
+        return self.job.fits(principal_states, states[0], self.n_directions, title="principal directions")
 
     @cached_property
     def lost_without_knowledge(self) -> Step[dict[str, NDArray[np.floating]]]:
@@ -67,5 +66,5 @@ class NullSteps(CutSteps):
             job.executor, job.planner, self.used_items, self.setting, job.headline, job.progress
         )
         clean, cut = (self._along_directions(one) for one in states)
-        found = knockout_share(clean, cut, self.share_items, job.solver, job.progress, RANDOM_WEIGHTS)
+        found = job.fits(knockout_share, clean, cut, self.share_items, RANDOM_WEIGHTS, title="question share")
         return {f"{RANDOM_WEIGHTS}/{part}": array for part, array in found.stored().items()}

@@ -12,11 +12,11 @@ from anchorscope.artefacts.formats import ARRAYS, FRAMES
 from anchorscope.artefacts.step import Step
 from anchorscope.engine.sequences import SITES
 from anchorscope.evidence.clean import with_log_probs
-from anchorscope.evidence.question_share import Shares, question_shares
 from anchorscope.evidence.share_tables import ShareContext, share_frame, share_items_frame
 from anchorscope.evidence.share_tests import HeadlineStates, headline_states, null_areas, tested_share, tests_frame
 from anchorscope.question_share.evidence import Lost
 from anchorscope.question_share.intervals import ShareDraws
+from anchorscope.question_share.shares import Shares, question_shares
 from anchorscope.schema import SHARE_CALL_SCHEMA
 from anchorscope.stats.estimate import group_weights
 from anchorscope.stats.streams import stream
@@ -37,13 +37,13 @@ class ShareSteps(NullSteps):
     @cached_property
     def lost(self) -> Step[dict[str, NDArray[np.floating]]]:
         """The parts of every cut's `Lost`, by name."""
-        made_from = self.job.made_from(1, FIT_LIBRARIES, "folds", "seed", device=self.job.solver)
+        made_from = self.job.made_from(1, FIT_LIBRARIES, "folds", "seed", device=self.job.fits.device)
         parents = (self.principal, self.probes, self.labels)
         return self._step("lost-evidence", parents, made_from, ARRAYS, self._lose)
 
     def _lose(self) -> dict[str, NDArray[np.floating]]:
         job, principal, place = self.job, self.principal.value, self.headline_place
-        shares = question_shares(principal, self.share_items, place, job.solver, job.progress)
+        shares = job.fits(question_shares, principal, self.share_items, place, title="question share")
         # States are dropped when the run is finished; those of the headline layer are few, and tests ask for them.
         states = headline_states(principal, place, self.share_layer)
         kept = {f"{_STATES}/{name}": one.numpy() for name, one in states._asdict().items()}

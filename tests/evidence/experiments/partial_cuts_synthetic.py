@@ -9,7 +9,7 @@ from experiments_synthetic import make_inputs
 
 from anchorscope.engine.sequences import SITES
 from anchorscope.evidence.clean import run_clean
-from anchorscope.evidence.effects import Scoring, measure, score_states
+from anchorscope.evidence.effects import Scoring, measure
 from anchorscope.evidence.experiments.experiment import ExperimentInputs
 from anchorscope.execute.executor import LocalExecutor
 from anchorscope.interventions.cuts import KNOCKOUT, NONE
@@ -17,6 +17,7 @@ from anchorscope.items import Item
 from anchorscope.models.language_model import LanguageModel
 from anchorscope.plan.interventions import passes_of, plan_cut
 from anchorscope.probes.crossfit import ProbeSet
+from anchorscope.probes.scoring import score_states
 from anchorscope.progress import Silent
 from made_items import make_item, make_setting, planner_of
 

@@ -23,7 +23,6 @@ from anchorscope.catalogue import KNOCKOUT
 from anchorscope.errors import UserError
 from anchorscope.evidence.corrected import Corrected, correct_shift
 from anchorscope.evidence.draws import resampling
-from anchorscope.evidence.effects import refit_logits, score_states
 from anchorscope.evidence.experiments.assignment_rows import (
     Assigned,
     Few,
@@ -38,9 +37,9 @@ from anchorscope.evidence.experiments.flip_rules import RULES, Seen, seen_at_ref
 from anchorscope.evidence.experiments.method_calls import MethodCalls, correct_before, intervention_calls
 from anchorscope.evidence.measured import Measured, true_label_probability
 from anchorscope.evidence.pathways import assign, at_reference, noise_at_reference
-from anchorscope.probes.crossfit import fit_probes, make_splits
+from anchorscope.probes.crossfit import fit_probes, make_splits, refit_logits
 from anchorscope.probes.folds import grouped_folds
-from anchorscope.probes.scoring import Scorer
+from anchorscope.probes.scoring import Scorer, score_states
 from anchorscope.stats.estimate import Estimate
 from anchorscope.stats.streams import priorities
 

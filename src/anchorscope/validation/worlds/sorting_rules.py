@@ -12,11 +12,10 @@ from anchorscope.catalogue import KNOCKOUT
 from anchorscope.evidence.corrected import cell_sums, correct_shift
 from anchorscope.evidence.curves import knockout_samples
 from anchorscope.evidence.draws import Draws, resampling
-from anchorscope.evidence.effects import refit_logits
 from anchorscope.evidence.experiments.flip_rules import RULES, Seen
 from anchorscope.evidence.measured import Measured
 from anchorscope.evidence.pathways import ASSIGNMENTS, GROUPS, Calls, plain_calls, retained_calls
-from anchorscope.probes.crossfit import fit_probes
+from anchorscope.probes.crossfit import fit_probes, refit_logits
 from anchorscope.probes.scoring import Scorer
 from anchorscope.progress import Silent
 from anchorscope.stats.estimate import percentile_interval

@@ -8,17 +8,17 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from anchorscope.evidence.effects import refit_logits
-from anchorscope.evidence.permuted_labels import (
+from anchorscope.probes.crossfit import make_splits, refit_logits
+from anchorscope.probes.folds import grouped_folds, truth_strata
+from anchorscope.probes.logistic import TrainingSets, fit_layers
+from anchorscope.probes.permuted_labels import (
     PERMUTATIONS,
     dealt_anew,
     null_scores,
     permuted_areas,
+    permuted_truth,
     share_at_least,
 )
-from anchorscope.probes.crossfit import make_splits
-from anchorscope.probes.folds import grouped_folds, truth_strata
-from anchorscope.probes.logistic import TrainingSets, fit_layers
 from anchorscope.progress import Silent
 from anchorscope.stats.auc import auc
 from anchorscope.stats.streams import unnamed
@@ -86,7 +86,7 @@ def refit_of(signal: float, relations: list[str], seed: int, even: bool = True) 
     splits = replace(splits, strata=truth_strata(labels, relations))
     cut = torch.as_tensor(states, dtype=torch.float32)
     reference = np.array([1, 2, 1, 1])
-    null = permuted_areas(cut, splits, reference, rng, torch.device("cpu"), Silent())
+    null = permuted_areas(cut, splits, reference, permuted_truth(splits, rng), "cpu", Silent())
     logits = refit_logits("knockout", cut, splits, Silent())
     return null, float(auc(logits[reference[folds], np.arange(n)], labels, folds))
 

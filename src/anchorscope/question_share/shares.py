@@ -90,7 +90,7 @@ def question_shares(
 
 
 def knockout_share(
-    clean: Tensor, cut: Tensor, items: ShareItems, device: str | torch.device, progress: Progress, name: str
+    clean: Tensor, cut: Tensor, items: ShareItems, name: str, device: str | torch.device, progress: Progress
 ) -> Lost:
     """What a cut takes, from clean and cut states at one place, [layer, item, direction] each."""
     halves = items.halves
@@ -100,7 +100,7 @@ def knockout_share(
 
 
 def held_out_scores(
-    states: Tensor, items: ShareItems, device: str | torch.device, progress: Progress | None = None, name: str = ""
+    states: Tensor, items: ShareItems, name: str, device: str | torch.device, progress: Progress | None = None
 ) -> NDArray[np.floating]:
     """Log-odds [layer, item] by probes of the other half, mean over the splits."""
     halves = items.halves

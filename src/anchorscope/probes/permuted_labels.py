@@ -64,19 +64,23 @@ def null_scores(
     return torch.stack(found, dim=1).numpy()
 
 
+def permuted_truth(splits: Splits, rng: np.random.Generator) -> Bools:
+    """Truth labels permuted among the items of a fold and relation, so that chance is what these folds make it."""
+    return dealt_anew(splits.labels, _comparable(splits), PERMUTATIONS, rng)
+
+
 def permuted_areas(
-    states: Tensor, splits: Splits, reference: NDArray[np.int64], rng: np.random.Generator, device: torch.device,
+    states: Tensor, splits: Splits, reference: NDArray[np.int64], labels: Bools, device: str | torch.device,
     progress: Progress,
 ) -> Floats:  # fmt: skip
-    """AUC of probes that learn permuted truth labels from states [layer, item, d_model], [permutation].
+    """AUC of probes that learn permuted labels [permutation, item] from states [layer, item, d_model], [permutation].
 
-    Each fold is read at its own reference layer, and only there are probes fitted. Labels are permuted among the items
-    of a fold and relation, so that chance is what these folds make it.
+    Each fold is read at its own reference layer, and only there are probes fitted.
     """
-    labels = dealt_anew(splits.labels, _comparable(splits), PERMUTATIONS, rng)
+    device = torch.device(device)
     scores = np.empty(labels.shape)
     layers = np.unique(reference)
-    progress.start("permuted labels", PERMUTATIONS * len(layers))
+    progress.start("permuted labels", len(labels) * len(layers))
     for layer in layers:
         own = np.flatnonzero(reference == layer)
         place = np.searchsorted(own, splits.folds).clip(max=len(own) - 1)  # of no meaning for items of other folds

@@ -1,0 +1,111 @@
+"""`anchorscope serve`: detectors behind an API, with a page to try them."""
+
+import importlib.util
+import os
+import sys
+import webbrowser
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from anchorscope.cli.help_texts import OUTPUT, AsJson, Quiet, in_panel
+from anchorscope.cli.terminal import emit_json, say, user_errors
+from anchorscope.cli.view import has_screen
+from anchorscope.errors import UserError
+from anchorscope.recipe import MOST_BATCH_TOKENS
+
+if TYPE_CHECKING:
+    from anchorscope.serve.service import Service
+
+EXAMPLES = (
+    ("a detector on this machine", "anchorscope serve runs/demo/detectors/anchor"),
+    ("nothing at hand but the embedded model", "anchorscope serve --demo --open"),
+    ("for other machines: keys are a must", "anchorscope serve BUNDLE --host 0.0.0.0 --keys-file keys.txt"),
+)
+"""What people type first, and what for."""
+NEEDED = ("fastapi", "uvicorn", "prometheus_client")
+"""What the extra `serve` brings."""
+_what, _how, _door = in_panel("Detectors and model"), in_panel("Running"), in_panel("Who may ask")
+_limits, _output = in_panel("Limits"), in_panel(OUTPUT)
+
+
+def serve(
+    bundles: Annotated[
+        list[Path] | None,
+        typer.Argument(metavar="BUNDLE", help="Folders that anchorscope detect has written, all of one model."),
+    ] = None,
+    demo: Annotated[bool, _what("--demo", help="The embedded model and the detector that comes along.")] = False,
+    model: Annotated[str | None, _what(help="Where the detectors' model is, if not where it was in training.")] = None,
+    device: Annotated[str, _how(help="auto, cpu, cuda, cuda:N or balanced.")] = "auto",
+    dtype: Annotated[str, _how(help="Precision of the model; auto is that of the training.")] = "auto",
+    threads: Annotated[int | None, _how(min=1, max=1024, help="Cores for the model; 1 on the CPU by default.")] = None,
+    drain: Annotated[float, _how(min=0, help="Seconds for what is under way when the service ends.")] = 30.0,
+    host: Annotated[str, _door(help="The address to listen on; any but this machine's own needs keys.")] = "127.0.0.1",
+    port: Annotated[int, _door(min=0, max=65535, help="The port; 0 takes a free one.")] = 8642,
+    keys_file: Annotated[
+        Path | None, _door(metavar="FILE", help="Keys, one a line: requests need one (Authorization: Bearer KEY).")
+    ] = None,
+    max_items: Annotated[int, _limits(min=1, help="Items of one request.")] = 256,
+    max_item_tokens: Annotated[int, _limits(min=1, help="Tokens of one item, prompt and answer.")] = 4096,
+    max_answer_tokens: Annotated[int, _limits(min=1, help="Tokens that the model writes for a request.")] = 512,
+    max_body_bytes: Annotated[int, _limits(min=1, help="Bytes of one request.")] = 2 * 2**20,
+    max_requests: Annotated[int, _limits(min=1, help="Requests under way together.")] = 256,
+    queue_tokens: Annotated[
+        int | None, _limits(min=1, help="Tokens that may wait; 16 batches where not given.")
+    ] = None,
+    batch_tokens: Annotated[
+        int | None, _limits(min=1, max=MOST_BATCH_TOKENS, help="Tokens run together; found where not given.")
+    ] = None,
+    deadline: Annotated[float, _limits(min=0.1, help="Seconds until an answer has to be there.")] = 60.0,
+    read_timeout: Annotated[float, _limits(min=0.1, help="Seconds that a client has to send its request.")] = 15.0,
+    open_browser: Annotated[bool, _output("--open", help="Open the page in the browser once it is ready.")] = False,
+    log_file: Annotated[
+        Path | None, _output(metavar="FILE", help="One line per request goes there, not to the terminal.")
+    ] = None,
+    log_text: Annotated[bool, _output("--log-text", help="The log may hold what users wrote.")] = False,
+    quiet: Quiet = False,
+    as_json: AsJson = False,
+) -> None:
+    """Serve detectors over HTTP: scores, chats with scores, and a page to try them."""
+    refuse_missing_extra()
+    if bool(bundles) == demo:
+        raise UserError("Give the bundles to serve, or --demo for the one that comes along: one of the two.")
+
+    from anchorscope.serve.limits import Limits  # only here: help has to come at once
+    from anchorscope.serve.server import address_of, listen
+    from anchorscope.serve.server import serve as run_server
+    from anchorscope.serve.start import ServeOptions, demo_bundle, make_service
+
+    limits = Limits(max_items, max_item_tokens, max_answer_tokens, max_body_bytes, queue_tokens, batch_tokens, deadline,
+                    read_timeout, max_requests)  # fmt: skip
+    options = ServeOptions(model, device, dtype, threads, host, keys_file, limits, log_file, log_text, quiet)
+    with user_errors(stopped="stopped"):
+        service = make_service([demo_bundle()] if demo else bundles or [], options)
+        with listen(host, port) as bound:
+            address = address_of(bound)
+            say(f"loading {service.model}; {address} answers when it is ready", quiet or as_json)
+            ended = run_server(
+                service, bound, drain, lambda: _ready(service, address, as_json, quiet, open_browser)
+            )
+    if not ended:  # the model is in the middle of a long pass, and nobody waits for it
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(0)
+
+
+def refuse_missing_extra() -> None:
+    """The extra `serve` is installed by those who serve."""
+    missing = [name for name in NEEDED if importlib.util.find_spec(name) is None]
+    if missing:
+        raise UserError(f'anchorscope serve needs {missing[0]}; install it with: pip install "anchorscope[serve]"')
+
+
+def _ready(service: "Service", address: str, as_json: bool, quiet: bool, open_browser: bool) -> None:
+    detectors = list(service.trained)
+    if as_json:
+        emit_json({"url": address, "model": service.model, "detectors": detectors})
+    else:
+        say(f"{', '.join(detectors)} on {service.model}: {address}  (Ctrl-C ends)", quiet)
+    if open_browser and has_screen():
+        webbrowser.open(address)

@@ -1,0 +1,246 @@
+"""Answers that come and go: rows join a batch between two steps, and leave it when they end or nobody wants them.
+
+Rows are as ragged as prompts are. Those who join are read first, in parts of so many tokens that nobody waits long for
+a prompt; then every row goes on by one token. What a row becomes hangs on nothing that runs beside it, up to the
+rounding of its numbers. States of chosen places are kept, of a prompt's last token and of every token that was fed, so
+that an answer that has ended needs no second pass to be read. All work is done in the thread that calls.
+"""
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from functools import lru_cache, partial
+
+import numpy as np
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from anchorscope.engine.answer_rows import Order, Row, next_tokens, told_of
+from anchorscope.engine.batching import too_long_for_memory
+from anchorscope.engine.forward import compute_prefix, logits_in_parts, not_finite, run_layers
+from anchorscope.engine.sequences import TokenSequence
+from anchorscope.engine.shelves import Shelf, Shelves
+from anchorscope.engine.steps import SitePlace, StateReader, Step, read_prompts
+from anchorscope.errors import UserError
+from anchorscope.models.attention import Keys, Queries
+from anchorscope.models.language_model import LanguageModel
+from anchorscope.models.memory import free_memory, is_out_of_memory
+
+_PREFIXES = 8  # shared beginnings whose keys and values are held at a time
+_READ_AT_ONCE = {"cpu": 256, "cuda": 8192}  # tokens of prompts that are read between two steps
+_LEAVE_SHARE = {"cpu": 0.0, "cuda": 0.25}  # places given up, of all, from which on rows move: idle rows cost a CPU more
+
+
+class Continuous:
+    """A batch that rows join and leave."""
+
+    def __init__(self, lm: LanguageModel, read_at_once: int | None = None) -> None:
+        """At most `read_at_once` tokens of prompts are read between two steps."""
+        self.lm = lm
+        self.read_at_once = read_at_once or _READ_AT_ONCE[lm.device.type]
+        self.share = _LEAVE_SHARE[lm.device.type]
+        self.shelves: Shelves[Row] = Shelves()
+        self.waiting: deque[Row] = deque()
+        """Rows whose prompts are not read yet, or not to their ends."""
+        self._prefix = lru_cache(_PREFIXES)(lambda ids: compute_prefix(lm, ids))
+
+    def __len__(self) -> int:
+        return len({id(row) for row in [*self.waiting, *self._standing()]})
+
+    def _standing(self) -> list[Row]:
+        return [row for shelf in self.shelves.in_use() for row in shelf.rows if row is not None]
+
+    def join(self, order: Order) -> Row:
+        """A row that is part of every step from now on."""
+        row = Row(order, order.max_new_tokens)
+        self.waiting.append(row)
+        return row
+
+    def drop(self, row: Row) -> None:
+        """Nobody wants it any more."""
+        row.over = True
+        if row in self.waiting:
+            self.waiting.remove(row)
+        self._leave(row)
+
+    @torch.inference_mode()
+    def step(self) -> list[Row]:
+        """Reads some of those who joined, then one token more for everybody; the rows that got on or ended."""
+        touched = dict.fromkeys(self._read())
+        self.shelves.close_up(self.share)
+        touched |= dict.fromkeys(self._feed())
+        return list(touched)
+
+    def _read(self) -> list[Row]:
+        """Reads prompts of rows that joined, up to the limit; those that are read to their ends have a token now."""
+        taken: list[tuple[Row, int]] = []
+        left = self.read_at_once
+        for _ in range(len(self.waiting)):
+            row = self.waiting[0]
+            start = max(row.length, row.order.n_shared)
+            missing = len(row.order.prompt) - start
+            if taken and missing > left:
+                break
+            self.waiting.popleft()
+            taken.append((row, min(len(row.order.prompt), start + left)))
+            left -= min(missing, left)
+        done: list[Row] = []
+        for group in self._alike(taken):
+            done += self._try(partial(self._read_part, group), [row for row, _ in group])
+        for row, _ in taken:  # the rest of a long one comes after those who wait already
+            if not row.is_read and not row.over:
+                self.waiting.append(row)
+        return done
+
+    def _alike(self, taken: Sequence[tuple[Row, int]]) -> list[list[tuple[Row, int]]]:
+        """Rows that can be read in one pass: the same beginning, the same shelf; one that is half read goes alone."""
+        groups: dict[tuple[object, ...], list[tuple[Row, int]]] = {}
+        for row, stop in taken:
+            shared = row.order.prompt[: row.order.n_shared]
+            alone = id(row) if row.length else 0
+            groups.setdefault((alone, id(self.shelves.wide_enough(row.n_slots)), shared), []).append((row, stop))
+        return list(groups.values())
+
+    def _read_part(self, group: Sequence[tuple[Row, int]]) -> list[Row]:
+        """Reads rows that begin with the same tokens, on one shelf, up to the given lengths."""
+        rows = [row for row, _ in group]
+        shelf = rows[0].shelf or self.shelves.wide_enough(rows[0].n_slots)
+        for row in rows:
+            if row.shelf is None:
+                shelf.put(row)
+                row.shelf = shelf
+        into = [shelf.place_of(row) for row in rows]
+        order = rows[0].order
+        began = rows[0].length > 0
+        prefix = (
+            shelf.cache.row(into[0], order.prompt[: rows[0].length]) if began
+            else self._prefix(order.prompt[: order.n_shared])
+        )  # fmt: skip
+        sequences = [TokenSequence(row.order.prompt[:stop], stop, ()) for row, stop in group]
+        which, ends, states = read_prompts(
+            self.lm, sequences, range(len(rows)), prefix, shelf.cache, into, _places(rows)
+        )
+        if not began:
+            shelf.cache.begin(torch.tensor(into), prefix)
+        read = [place for place, item in enumerate(which) if group[item][1] == len(rows[item].order.prompt)]
+        found = [rows[which[place]] for place in read]
+        chosen = self._choose(found, ends if len(read) == len(which) else ends[read]) if found else []
+        for row, stop in group:
+            row.length = stop
+        for place, row, one in zip(read, found, chosen, strict=True):
+            row.seen.append((states, place))
+            self._note(row, *one)
+        return found
+
+    def _feed(self) -> list[Row]:
+        """One token more of every row whose prompt is read."""
+        shelves = self.shelves.in_use()
+        standing = [row for shelf in shelves for row in shelf.rows]
+        live = [place for place, row in enumerate(standing) if row is not None and row.is_read]
+        rows = [row for row in standing if row is not None and row.is_read]
+        return self._try(lambda: self._feed_rows(shelves, standing, live, rows), rows[-1:]) if rows else []
+
+    def _feed_rows(
+        self, shelves: Sequence[Shelf[Row]], standing: Sequence[Row | None], live: list[int], rows: list[Row]
+    ) -> list[Row]:
+        # Places that are given up, and rows that are still being read, run along: what they write is written over.
+        ids = torch.tensor([row.ids[-1] if row is not None and row.ids else 0 for row in standing])
+        slots = torch.tensor([0 if row is None else row.length for row in standing])
+        tokens = None if len(live) == len(standing) else torch.tensor(live)
+        reader = StateReader(self.lm, _places(rows), tokens)
+        attention = _Steps(self.lm, shelves, slots.to(self.lm.device))
+        stream = run_layers(self.lm, ids, slots, attention, reader.visit, read=tokens)
+        chosen = self._choose(rows, stream[0].to(self.lm.device))
+        for place, (row, one) in enumerate(zip(rows, chosen, strict=True)):
+            row.seen.append((reader.found, place))
+            row.length += 1
+            self._note(row, *one)
+        return rows
+
+    def _try(self, run: Callable[[], list[Row]], blamed: Sequence[Row]) -> list[Row]:
+        """Where memory runs out: fewer tokens are read at once, or the one who came last fails alone."""
+        try:
+            return run()
+        except (RuntimeError, MemoryError) as error:
+            if not is_out_of_memory(error):
+                raise
+        free_memory()  # outside the handler: the exception held on to every tensor
+        if len(blamed) > 1:
+            self.read_at_once = max(1, self.read_at_once // 2)
+            return []
+        for row in blamed:
+            self._fail(row, too_long_for_memory(row.n_slots))
+        return list(blamed)
+
+    def _choose(
+        self, rows: Sequence[Row], ends: Float[Tensor, "row d_model"]
+    ) -> list[tuple[int, tuple[float, ...]]]:
+        """The next token of each row, the likeliest or one that is drawn, and what is told of it."""
+        chosen: list[tuple[int, tuple[float, ...]]] = []
+        for logits in logits_in_parts(self.lm, ends):
+            part = rows[len(chosen) : len(chosen) + len(logits)]
+            tokens = next_tokens(logits, part)
+            told = told_of(logits, tokens, part)
+            chosen += zip(tokens.tolist(), map(tuple, told.T.tolist()), strict=True)
+        return chosen
+
+    def _note(self, row: Row, token: int, told: tuple[float, ...]) -> None:
+        if not np.isfinite(told[0]):
+            return self._fail(row, not_finite(self.lm))
+        row.finished = row.order.is_end(token, row.ids)
+        if not row.finished and len(row.ids) == row.room and row.order.longer is not None:
+            self._widen(row, row.order.longer(row.ids))
+        row.over = row.finished or len(row.ids) >= row.room
+        if row.over:
+            self._leave(row)
+        else:
+            row.ids.append(token)
+            row.told.append(told)
+
+    def _widen(self, row: Row, room: int) -> None:
+        """A row may become longer than it said: it moves to another shelf."""
+        row.room = max(room, row.room)
+        wider = self.shelves.wide_enough(row.n_slots)
+        if row.shelf is not None and wider is not row.shelf:
+            ids = (*row.order.prompt, *row.ids)
+            held = row.shelf.cache.row(row.shelf.place_of(row), ids)
+            place = wider.put(row)
+            slots = torch.arange(len(ids))
+            for layer, (key, value) in enumerate(zip(held.keys, held.values, strict=True)):
+                wider.cache.write(layer, torch.full_like(slots, place), slots, key, value)
+            row.shelf.take_away(row)
+            row.shelf = wider
+
+    def _fail(self, row: Row, why: UserError) -> None:
+        row.error, row.over = why, True
+        self._leave(row, spoiled=True)
+
+    def _leave(self, row: Row, spoiled: bool = False) -> None:
+        if row.shelf is not None:
+            row.shelf.take_away(row, spoiled or not row.ids)  # nobody has looked at what a half-read prompt holds
+            row.shelf = None
+
+
+class _Steps:
+    """The attention of one step over several shelves: their rows stand one after the other."""
+
+    def __init__(self, lm: LanguageModel, shelves: Sequence[Shelf[Row]], slots: Int[Tensor, " row"]) -> None:
+        self.counts = [len(shelf.rows) for shelf in shelves]
+        longest = [max(row.length for row in shelf.rows if row is not None) + 1 for shelf in shelves]
+        parts = zip(shelves, slots.split(self.counts), longest, strict=True)
+        self.steps = [Step(lm, shelf.cache, own, most) for shelf, own, most in parts]
+
+    def enter(self, layer: int) -> None:
+        for step in self.steps:
+            step.enter(layer)
+
+    def attend(
+        self, query: Queries, key: Keys, value: Keys, scaling: float, softcap: float | None
+    ) -> Float[Tensor, "token head d_value"]:
+        parts = zip(self.steps, *(part.split(self.counts) for part in (query, key, value)), strict=True)
+        return torch.cat([step.attend(*own, scaling, softcap) for step, *own in parts])
+
+
+def _places(rows: Sequence[Row]) -> tuple[SitePlace, ...]:
+    """All that some of them want."""
+    return tuple(dict.fromkeys(place for row in rows for place in row.order.places))

@@ -1,0 +1,149 @@
+"""Where jobs wait for the model: bounded in tokens, batches formed across requests.
+
+Scores and other work are taken in turn, one item of every request before the second of any: a request of one item does
+not wait for the two hundred of another. The room that a job takes is given back item by item, and whole when its
+request ends, however it ends.
+"""
+
+import threading
+import time
+from collections import deque
+
+from anchorscope.serve.errors import queue_full, too_large
+from anchorscope.serve.jobs import AskJob, Entry, Job, ScoreJob, WorkJob
+
+_SLOWEST, _LONGEST_WAIT = 1.0, 600.0
+_HALF_LIFE = 10.0  # seconds of work after which what was measured counts half
+
+
+class Rate:
+    """Tokens per second of the model, over its last seconds of work."""
+
+    def __init__(self) -> None:
+        self._tokens = self._seconds = 0.0
+
+    def add(self, tokens: int, seconds: float) -> None:
+        """What was just done."""
+        kept = 0.5 ** (seconds / _HALF_LIFE)
+        self._tokens, self._seconds = self._tokens * kept + tokens, self._seconds * kept + seconds
+
+    def wait(self, tokens: int) -> float:
+        """Seconds that so many tokens will take."""
+        if self._seconds <= 0:
+            return _SLOWEST
+        return min(_LONGEST_WAIT, tokens / max(self._tokens / self._seconds, _SLOWEST))
+
+
+class TokenQueue:
+    """Jobs that wait; safe in threads."""
+
+    def __init__(self, most_tokens: int) -> None:
+        self.most = most_tokens
+        self.rate = Rate()
+        self._changed = threading.Condition()
+        self._turns: deque[ScoreJob | WorkJob] = deque()
+        self._asks: deque[AskJob] = deque()
+        self._tokens = 0
+        self._closed = False
+
+    @property
+    def tokens(self) -> int:
+        """What waits and what is under way."""
+        return self._tokens
+
+    def put(self, job: Job) -> None:
+        """Takes a job in, or refuses it with the seconds after which there will be room."""
+        with self._changed:
+            if job.tokens > self.most:
+                raise too_large(job.tokens, self.most)
+            too_many = self._tokens + job.tokens - self.most
+            if too_many > 0:
+                raise queue_full(self.rate.wait(too_many))
+            self._tokens += job.tokens
+            if isinstance(job, AskJob):
+                self._asks.append(job)
+            elif isinstance(job, ScoreJob | WorkJob):
+                self._turns.append(job)
+            self._changed.notify()
+
+    def release(self, job: Job, tokens: int | None = None) -> None:
+        """Gives back the room of a part of a job, or of all that is left of it."""
+        with self._changed:
+            given = job.tokens if tokens is None else min(tokens, job.tokens)
+            job.tokens -= given
+            self._tokens -= given
+
+    def end(self, job: Job) -> None:
+        """Nobody waits for the job any more: what of it was not begun never will be."""
+        with self._changed:
+            job.is_over = True
+            self._changed.notify()  # an answer under way is dropped
+        self.release(job)
+
+    def wait(self, seconds: float | None = None) -> bool:
+        """Until there is something to do; False where the queue was closed."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._closed or self._turns or self._asks, seconds)
+            return not self._closed
+
+    def close(self) -> None:
+        """Whoever waits for work may go."""
+        with self._changed:
+            self._closed = True
+            self._changed.notify_all()
+
+    def take_asks(self) -> list[AskJob]:
+        """All answers that are wanted and that somebody still waits for."""
+        with self._changed:
+            found = [job for job in self._asks if not job.is_over]
+            self._asks.clear()
+            return found
+
+    def take_all(self) -> list[Job]:
+        """Everything that waits; nothing is left."""
+        with self._changed:
+            found: list[Job] = [*self._turns, *self._asks]
+            self._turns.clear()
+            self._asks.clear()
+            return found
+
+    def put_back(self, jobs: list[AskJob]) -> None:
+        """Answers for which there was no room yet; they stay first."""
+        with self._changed:
+            self._asks.extendleft(reversed(jobs))
+
+    def take(self, batch_tokens: int) -> WorkJob | list[Entry] | None:
+        """What is next: one piece of work, or a batch of items for one detector; None where nothing waits."""
+        with self._changed:
+            batch: list[Entry] = []
+            left, waiting = batch_tokens, len(self._turns)
+            kind: tuple[str, float | None] | None = None
+            others: list[ScoreJob | WorkJob] = []
+            while self._turns:
+                job = self._turns.popleft()
+                if job.is_over:
+                    continue
+                if isinstance(job, WorkJob):
+                    if not batch and not others:
+                        return job
+                    others.append(job)
+                    continue
+                fits = job.costs[job.taken] <= left or not batch
+                if (kind is not None and job.kind != kind) or not fits:
+                    others.append(job)
+                    continue
+                kind = job.kind
+                entry = Entry(job, job.taken)
+                job.taken += 1
+                batch.append(entry)
+                left -= entry.tokens
+                if job.taken < len(job.items):
+                    self._turns.append(job)
+            self._turns.extend(others)
+            assert batch or not waiting or not self._turns, "what waits is taken"
+            return batch or None
+
+
+def measured(rate: Rate, tokens: int, began: float) -> None:
+    """Work that began at a time of `time.monotonic` is over."""
+    rate.add(tokens, max(time.monotonic() - began, 1e-6))

@@ -1,0 +1,183 @@
+"""Live cuts: the numbers of a run's own path, in one pass, and a record that says what it cannot say."""
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from detector_cases import CLEAN, CUT, PAIRS, added, probe, trained_on
+
+from anchorscope.catalogue import KNOCKOUT
+from anchorscope.detectors.detector import Detector, asked
+from anchorscope.detectors.features import Needs
+from anchorscope.detectors.fitted import LinearProbe
+from anchorscope.detectors.layer_probes import LayerProbes
+from anchorscope.detectors.live_cuts import DRAWS, MOST_ALONE, live_cuts, tokens_at_most
+from anchorscope.engine.sequences import SITES
+from anchorscope.errors import UserError
+from anchorscope.evidence.effects import Scoring, measure
+from anchorscope.evidence.measured import true_label_probability
+from anchorscope.execute.run_passes import run_states
+from anchorscope.interventions.intervention import Setting
+from anchorscope.interventions.registry import INTERVENTIONS
+from anchorscope.models.language_model import LanguageModel
+from anchorscope.plan.interventions import passes_of, plan_cut
+from anchorscope.probes.crossfit import ProbeSet
+
+QUESTION, ANSWER = PAIRS[1]
+
+
+def probes_of(lm: LanguageModel, site: str = "mlp", **changes: object) -> LayerProbes:
+    """Probes of all layers with made-up weights."""
+    n, rng = lm.n_layers, np.random.default_rng(3)
+    weight = torch.from_numpy(rng.normal(size=(n, lm.d_model)).astype(np.float32)) / lm.d_model**0.5
+    means = np.stack([np.full(n, -0.5), np.full(n, 0.7)])
+    whole = LayerProbes(
+        site=site, layers=tuple(range(n)), weight=weight, bias=rng.normal(size=n), strength=np.full(n, 0.1),
+        auc=np.linspace(0.6, 0.8, n), means=means, n_items=60, n_true=30, cut_means=means / 2 - 0.2,
+        delta_p=10 * (means / 2 - 0.2),
+    )  # fmt: skip
+    return replace(whole, **changes)  # type: ignore[arg-type]
+
+
+@pytest.fixture(scope="module")
+def detector(tiny_llama: LanguageModel) -> Detector:
+    return Detector(trained_on(tiny_llama, layer_probes=probes_of(tiny_llama)), tiny_llama)
+
+
+@pytest.mark.parametrize("site", SITES)
+def test_delta_p_is_that_of_a_run(tiny_llama: LanguageModel, site: str) -> None:
+    probes = probes_of(tiny_llama, site)
+    detector = Detector(trained_on(tiny_llama, layer_probes=probes), tiny_llama)
+    session = detector.session
+    items = session.items([asked(*pair, place) for place, pair in enumerate(PAIRS)])
+    labels = np.array([True, False, True, False, True])
+    one = ProbeSet(probes.weight[None, None], torch.from_numpy(probes.bias).float()[None, None],
+                   probes.strength[None, None], probes.auc[None, None], ())  # fmt: skip
+    scoring = Scoring(((one,) * len(SITES),), np.zeros(len(items), dtype=np.int64))
+    setting = Setting((detector.trained.setting.position,), "all", 0, lambda: session.writer)
+    passes = passes_of([plan_cut(INTERVENTIONS[KNOCKOUT], items, setting)], items, setting, session.planner)
+    (effect,), _ = measure(session.executor, passes, scoring, setting, lambda _: (), session.progress)
+    clean_pass = replace(session.planner.states("clean", [item.sequence(setting.positions) for item in items], ()),
+                         probes=scoring.probes())  # fmt: skip
+    clean = run_states(session.executor, clean_pass, session.progress).variants[0].logits
+    assert clean is not None
+    before, after = (found[:, 0, SITES.index(site), 0].T for found in (clean, effect.logits))
+    wanted = 100 * (true_label_probability(after, labels) - true_label_probability(before, labels))
+    for place, pair in enumerate(PAIRS):
+        found = live_cuts(detector, *pair)
+        moved, sure = found.delta_p(KNOCKOUT), found.probability("clean")
+        assert moved is not None
+        assert sure is not None
+        assert np.abs(wanted[1:, place]).max() > 1e-3  # there is something to agree on
+        np.testing.assert_allclose(moved if labels[place] else -moved, wanted[:, place], atol=1e-4)
+        own = sure if labels[place] else 1 - sure
+        np.testing.assert_allclose(own, true_label_probability(before, labels)[:, place], atol=1e-6)
+
+
+def test_the_record_is_whole_and_plain(detector: Detector) -> None:
+    found = live_cuts(detector, f"  {QUESTION} \n", ANSWER).record()
+    assert json.loads(json.dumps(found, allow_nan=False)) == found
+    assert found["question"] == QUESTION
+    assert found["answer"] == ANSWER
+    assert not found["generated"]
+    for word in found["words"]:
+        assert QUESTION[word["start"] : word["end"]] == word["text"]
+    assert {"capital", "Peru"} == {word["text"] for word in found["words"] if word["key"]}
+    n = detector.session.lm.n_layers
+    assert found["layers"] == list(range(n))
+    assert found["reference_layer"] == n - 1
+    for part in ("probability", "delta_p"):
+        assert [one["word"] for one in found[part]["alone"]] == [3, 5]
+        assert {len(one["values"]) for one in found[part]["alone"]} == {n}
+    assert len(found["probability"]["random"]) == DRAWS
+    assert found["delta_p"]["chosen"] is None
+    assert found["evidence"]["reliable"] is False
+    assert "not reliable" in found["evidence"]["note"]
+    lost = 1 - (0.35 + 0.25) / (0.7 + 0.5)
+    np.testing.assert_allclose(found["training"]["lost_share"], [lost] * n, atol=1e-5)
+
+
+def test_the_score_is_the_detectors_own(detector: Detector, tiny_llama: LanguageModel) -> None:
+    found = live_cuts(detector, QUESTION, ANSWER)
+    same = detector.score(QUESTION, ANSWER)
+    assert found.score.log_odds == pytest.approx(same.log_odds, abs=1e-5)
+    assert (found.score.verdict, found.score.warnings) == (same.verdict, same.warnings)
+    key = ("knockout", *CLEAN[1:])
+    features = detector.session.features(detector.session.items([asked(QUESTION, ANSWER)]), Needs((key,)))
+    wanted = 1.5 * LinearProbe(key, probe().weight, probe().bias).log_odds(features)[0] - 0.2
+    assert found.score_cut is not None
+    assert found.score_cut.log_odds == pytest.approx(wanted, abs=1e-6)
+    assert found.score_cut.log_odds != same.log_odds
+    looks = Detector(trained_on(tiny_llama, fitted=added((probe(), probe(CUT, 3)), ("log_prob_mean",)),
+                                layer_probes=probes_of(tiny_llama)), tiny_llama)  # fmt: skip
+    other = live_cuts(looks, QUESTION, ANSWER)
+    assert other.score_cut is None  # it reads the cut itself
+    assert other.score.log_odds == pytest.approx(looks.score(QUESTION, ANSWER).log_odds, abs=1e-5)
+    others = (probe(("answer-only", "mlp", 1)), probe(("question-only", "residual", 0)))
+    more = added((probe(), *others), ("entropy_mean",))
+    reads = Detector(trained_on(tiny_llama, fitted=more, layer_probes=probes_of(tiny_llama)), tiny_llama)
+    assert live_cuts(reads, QUESTION, ANSWER).score.log_odds == pytest.approx(
+        reads.score(QUESTION, ANSWER).log_odds, abs=1e-5
+    )
+
+
+def test_words_that_somebody_chose(detector: Detector) -> None:
+    every = live_cuts(detector, QUESTION, ANSWER)
+    keys = [place for place, word in enumerate(every.words) if word.key]
+    same = live_cuts(detector, QUESTION, ANSWER, keys)
+    np.testing.assert_allclose(same.delta_p("chosen"), every.delta_p(KNOCKOUT), atol=1e-4)  # type: ignore[arg-type]
+    one = live_cuts(detector, QUESTION, ANSWER, [keys[0]])
+    np.testing.assert_allclose(one.delta_p("chosen"), every.delta_p(f"word {keys[0]}"), atol=1e-4)  # type: ignore[arg-type]
+    other = live_cuts(detector, QUESTION, ANSWER, [0, 0]).record()
+    assert other["chosen"] == [0]
+    assert np.abs(other["delta_p"]["chosen"]).max() > 1e-4
+    for bad in ([len(every.words)], [-1]):
+        with pytest.raises(UserError, match=f"and the question has {len(every.words)} words; give numbers from 0 to"):
+            live_cuts(detector, QUESTION, ANSWER, bad)
+
+
+def test_the_model_answers_where_nobody_does(detector: Detector) -> None:
+    found = live_cuts(detector, QUESTION, None)
+    assert found.generated
+    assert found.score.answer == detector.score(QUESTION).answer
+    with pytest.raises(UserError, match="The answer is empty"):
+        live_cuts(detector, QUESTION, "  ")
+    with pytest.raises(UserError, match="Question 1 is empty"):
+        live_cuts(detector, " ", ANSWER)
+
+
+def test_a_question_without_words_and_one_with_many(detector: Detector) -> None:
+    nothing = live_cuts(detector, "???", ANSWER)
+    told = nothing.record()
+    assert told["delta_p"]["all"] is None
+    assert told["evidence"] is None
+    assert told["score_cut"] is None
+    assert "no key words found: nothing could be cut" in told["warnings"]
+    many = "Which of " + ", ".join(f"Zork{place} Q{place}x" for place in range(12)) + " did Marlow paint?"
+    found = live_cuts(detector, many, ANSWER)
+    assert len([run for run in found.log_odds if run.startswith("word ")]) <= MOST_ALONE
+    assert tokens_at_most(detector, many, ANSWER) > tokens_at_most(detector, QUESTION, ANSWER) > 0
+
+
+def test_without_probes_of_the_layers_the_score_is_told(tiny_llama: LanguageModel) -> None:
+    plain = Detector(trained_on(tiny_llama), tiny_llama)
+    told = live_cuts(plain, QUESTION, ANSWER).record()
+    assert told["layers"] == []
+    assert told["delta_p"] is None
+    assert told["score_cut"] is not None
+    assert any("has no probes of every layer" in one for one in told["warnings"])
+    few = Detector(trained_on(tiny_llama, layer_probes=probes_of(tiny_llama).thinned(2)), tiny_llama)
+    told = live_cuts(few, QUESTION, ANSWER).record()
+    assert told["layers"] == [1, 3]
+    assert "2 of 4 layers have a probe in this bundle" in told["warnings"]
+
+
+def test_evidence_is_read_from_the_middle_of_training(detector: Detector) -> None:
+    found = live_cuts(detector, QUESTION, ANSWER)
+    told = found.record()["evidence"]
+    np.testing.assert_allclose(told["clean"], found.log_odds["clean"] - 0.1, atol=1e-5)
+    np.testing.assert_allclose(told["cut"], found.log_odds[KNOCKOUT] - (0.05 - 0.2), atol=1e-5)
+    for clean, cut, share in zip(told["clean"], told["cut"], told["lost_share"], strict=True):
+        assert share is None if abs(clean) < 0.3 else share == pytest.approx(1 - cut / clean, abs=1e-3)

@@ -1,0 +1,115 @@
+"""Who fits probes: this process, or a worker whose device it has not; the bits are those of the same kind of device."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from pass_cases import bits
+
+from accelerated import Accelerated
+from anchorscope.engine.batching import MemoryRanOut
+from anchorscope.errors import UserError
+from anchorscope.execute.numerics import NumericsClass
+from anchorscope.execute.solver import Solver, fit_device
+from anchorscope.execute.wire import pack, unpack
+from anchorscope.execute.worker import DevicePart, Worker
+from anchorscope.models.language_model import LanguageModel
+from anchorscope.plan.device_work import FUNCTIONS, DeviceWork, plan_device_work
+from anchorscope.probes.crossfit import fit_probes, make_splits, refit_logits
+from anchorscope.probes.final_probe import fit_final_probes
+from anchorscope.probes.permuted_labels import permuted_areas, permuted_truth
+from anchorscope.probes.scoring import score_clean
+from anchorscope.progress import Silent
+from anchorscope.question_share.principal import principal_states
+from anchorscope.question_share.shares import ShareItems, held_out_scores, knockout_share, question_shares
+from anchorscope.stats.streams import unnamed
+
+ITEMS, LAYERS, WIDTH, FOLDS = 60, 3, 8, 2
+NAMES = ["mlp/final", "residual/final"]
+CPU = NumericsClass("cpu: some processor", "float32", 2, {}, "aarch64", "0")
+GPU = replace(CPU, device="NVIDIA H200", threads=0)
+
+
+@pytest.mark.parametrize(
+    ("here", "workers", "wanted"),
+    [
+        ("cpu", None, "cpu"), ("cuda", None, "cuda"), ("cuda:1", None, "cuda:1"),  # no workers
+        ("cpu", CPU, "cpu"),  # sending states to another CPU only costs
+        ("cuda", GPU, "cuda"), ("cuda", replace(GPU, device="2 × NVIDIA H200"), "cuda"),  # it has one itself
+        ("cpu", GPU, "cuda"), ("cpu", replace(GPU, device="2 × NVIDIA H200"), "cuda"),
+    ],
+)  # fmt: skip
+def test_only_a_device_that_this_machine_has_not_is_asked_of_workers(
+    here: str, workers: NumericsClass | None, wanted: str
+) -> None:
+    assert fit_device(here, workers) == wanted
+
+
+def cases(dtype: torch.dtype = torch.float32) -> dict[str, tuple[Any, tuple[Any, ...]]]:
+    draw = np.random.default_rng(1)
+    labels, groups = np.arange(ITEMS) % 2 == 0, np.arange(ITEMS) // 2
+    clean, cut = (torch.tensor(draw.normal(size=(2, LAYERS, ITEMS, WIDTH)) + labels[:, None]).to(dtype) for _ in "ab")
+    splits = make_splits(labels, groups, groups % FOLDS, seed=3)
+    items = ShareItems(labels, groups, splits.folds, [None] * ITEMS, list(map(str, range(ITEMS))), 7)
+    permuted = permuted_truth(splits, np.random.default_rng(2))[:5]
+    sets = tuple((one,) for one in fit_probes(clean, splits, NAMES))
+    made = {
+        fit_probes: (clean, splits, NAMES),
+        fit_final_probes: (clean, splits.strata, groups, NAMES, unnamed(5, "test", ITEMS)),
+        refit_logits: ("knockout", cut[0], splits),
+        permuted_areas: (cut[0], splits, np.array([1, 2]), permuted),
+        score_clean: (clean[:, None], sets, splits.folds),
+        principal_states: (clean[0], 4),
+        question_shares: ({"clean": clean.float(), "knockout": cut.float()}, items, 1),
+        knockout_share: (clean[0].float(), cut[0].float(), items, "some"),
+        held_out_scores: (clean[0].float(), items, "some"),
+    }
+    return {function.__name__: (function, arguments) for function, arguments in made.items()}
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_a_worker_gives_the_bits_of_one_process(tiny_llama: LanguageModel, name: str, dtype: torch.dtype) -> None:
+    function, arguments = cases(dtype)[name]
+    alone = function(*arguments, device="cpu", progress=Silent())
+    here = Solver("cpu", None, Silent())(function, *arguments)
+    workers = Accelerated(lambda: tiny_llama)
+    there = Solver("cuda", workers, Silent())(function, *arguments)
+    assert bits(alone) == bits(here) == bits(there)
+    assert [(work.function, work.device) for work in workers.asked] == [(name, "cuda")]
+    assert type(there) is type(alone)
+
+
+def test_other_labels_give_other_bits(tiny_llama: LanguageModel) -> None:
+    function, (states, splits, names) = cases()["fit_probes"]
+    solver = Solver("cuda", Accelerated(lambda: tiny_llama), Silent())
+    moved = replace(splits, labels=~splits.labels)
+    assert bits(solver(function, states, splits, names)) != bits(solver(function, states, moved, names))
+
+
+def test_only_functions_on_the_list_are_called(tiny_llama: LanguageModel) -> None:
+    for name in ("eval", "os.system", "__import__", ""):
+        forged = unpack(pack(DeviceWork("forged", name, ("1",), "cpu")).body, {})
+        with pytest.raises(ValueError, match="is not among fit_probes"):
+            Worker(tiny_llama).run(forged, Silent())
+    with pytest.raises(AssertionError, match="not on the list"):
+        plan_device_work("sorted", sorted, (), "cpu")
+
+
+class _Full:
+    """Workers whose memory does not suffice."""
+
+    divides, n_layers = True, 4
+
+    def map(self, shards: Sequence[Any], progress: Any) -> Iterator[DevicePart]:
+        raise MemoryRanOut("CUDA out of memory")
+
+
+def test_memory_that_does_not_suffice_is_one_line() -> None:
+    function, arguments = cases()["fit_final_probes"]
+    with pytest.raises(UserError, match=r"^Memory of a worker does not suffice for final probes; .*--limit") as found:
+        Solver("cuda", _Full(), Silent())(function, *arguments, title="final probes")  # type: ignore[arg-type]
+    assert "\n" not in str(found.value)

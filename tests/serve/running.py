@@ -1,0 +1,55 @@
+"""A real server on a tiny model, in a thread of the tests' own process."""
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import httpx
+from detector_cases import added, probe, trained_on
+
+from anchorscope.detectors.trained import TrainedDetector
+from anchorscope.models.language_model import LanguageModel
+from anchorscope.serve.limits import Limits
+from anchorscope.serve.log import ServiceLog
+from anchorscope.serve.server import ServiceServer, address_of, listen
+from anchorscope.serve.service import Service, Setting, by_id
+
+
+def made_detectors(lm: LanguageModel) -> list[TrainedDetector]:
+    """A probe, and one that reads a cut as well."""
+    cut = added((probe(), probe(("knockout", "mlp", 2))))
+    return [trained_on(lm, sha256="a" * 64), trained_on(lm, name="anchor", fitted=cut, sha256="b" * 64)]
+
+
+@contextmanager
+def running(
+    lm: LanguageModel, limits: Limits | None = None, log: ServiceLog | None = None, **setting: Any
+) -> Iterator["Running"]:
+    """A service that is ready."""
+    whole = Setting(limits or Limits(), **setting)
+    service = Service(by_id(made_detectors(lm)), lambda: lm, whole, log)
+    bound, ready = listen("127.0.0.1", 0), threading.Event()
+    server = ServiceServer(service, drain=5.0, ready=ready.set)
+    thread = threading.Thread(target=lambda: server.run(sockets=[bound]), daemon=True)
+    thread.start()
+    assert ready.wait(60), service.thread.error
+    with httpx.Client(base_url=address_of(bound), timeout=30) as client:
+        try:
+            yield Running(service, client, address_of(bound), server)
+        finally:
+            server.should_exit = True
+            thread.join(20)
+    assert not thread.is_alive()
+
+
+class Running:
+    """The service, a client of it, and its address."""
+
+    def __init__(self, service: Service, client: httpx.Client, address: str, server: ServiceServer) -> None:
+        self.service, self.client, self.address, self.server = service, client, address, server
+
+    def score(self, *pairs: tuple[str, str], **others: Any) -> httpx.Response:
+        """Asks for scores."""
+        items = [{"question": question, "answer": answer} for question, answer in pairs]
+        return self.client.post("/v1/score", json={"items": items, **others})
