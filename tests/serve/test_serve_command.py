@@ -58,7 +58,7 @@ def test_mistakes_are_one_line(bundle: Path, tmp_path: Path, monkeypatch: pytest
     assert "is given twice" in refused(bundle, bundle)
     other = changed(bundle, tmp_path / "other", fingerprint="another", model="another")
     assert "The bundles are of different models" in refused(bundle, other)
-    assert "does not fit" in refused(other, "--port", 0)  # known only once the model is there
+    assert "does not fit" in refused(other, "--port", 0, "--quiet")  # known only once the model is there
     damaged = tmp_path / "damaged"
     damaged.mkdir()
     for file in bundle.iterdir():
