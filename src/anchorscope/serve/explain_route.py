@@ -1,0 +1,116 @@
+"""`/v1/explain`: what one answer's score rests on, with the question's key words cut live."""
+
+from typing import Annotated, Any
+
+from fastapi import APIRouter
+from fastapi.responses import JSONResponse
+from pydantic import BaseModel, Field
+
+from anchorscope.detectors.live_cuts import live_cuts, tokens_at_most
+from anchorscope.detectors.trained import TrainedDetector
+from anchorscope.serve.errors import ServiceError
+from anchorscope.serve.score_form import WORDS, Form, Name, ScoreRecord, score_record
+from anchorscope.serve.score_route import ASKED
+from anchorscope.serve.service import Service
+
+_MOST_ITEMS = 4  # items' worth of tokens: one answer is run many times, and others wait for the model meanwhile
+
+Layers = list[float | None]
+WordNumber = Annotated[int, Field(ge=0, le=100_000)]
+
+
+class ExplainRequest(Form):
+    """A question and an answer to look at."""
+
+    question: str = Field(min_length=1, pattern=WORDS)
+    answer: str | None = Field(None, description="The model gives one where there is none.")
+    cut: list[WordNumber] | None = Field(None, max_length=4096, description="Numbers of words of the question, counted "
+                                         "from 0 as in `words`, that are cut together in a run of their own.")  # fmt: skip
+    detector: Name | None = Field(None, description="An id of `/v1/detectors`; the first one where none is named.")
+    model: Name | None = Field(None, description="The model's name or `default`.")
+
+
+class Word(BaseModel):
+    """Something of the question that can be cut."""
+
+    start: int = Field(description="Characters [start, end) of the question.")
+    end: int
+    text: str
+    key: bool = Field(description="Whether it is a key word, which may be several words long.")
+
+
+class CutScoreRecord(BaseModel):
+    """What the detector says of the states without the key words."""
+
+    truth_probability: float
+    log_odds: float
+    out_of_range: bool
+
+
+class ExplainResponse(BaseModel):
+    """Everything per layer has one number for each of `layers`; null where there is none."""
+
+    object: str
+    model: str
+    detector: str
+    sha256: str | None
+    question: str
+    answer: str
+    generated: bool = Field(description="Whether the model gave the answer.")
+    score: ScoreRecord
+    score_cut: CutScoreRecord | None = Field(description="Null without key words, and where the detector reads a cut.")
+    calibration: dict[str, float] | None = Field(description="What was so in testing where the detector said so.")
+    words: list[Word]
+    key_words_by: str
+    chosen: list[int] | None
+    position: str
+    edges: str
+    n_layers: int
+    site: str | None
+    layers: list[int]
+    reference_layer: int | None
+    probability: dict[str, Any] | None = Field(description="Of 'truthful' by the probe of each layer.")
+    delta_p: dict[str, Any] | None = Field(description="Its change under each cut, in percentage points.")
+    evidence: dict[str, Any] | None = Field(description="Log-odds of this one answer; its shares are not reliable.")
+    training: dict[str, Any] | None = Field(description="The same of the answers of training, as means over many.")
+    warnings: list[str]
+
+
+def explain_router(service: Service) -> APIRouter:
+    """The route."""
+    router = APIRouter()
+
+    @router.post("/v1/explain", tags=["score"], summary="What a score rests on: key words cut, layer by layer",
+                 responses=ASKED, response_model=ExplainResponse)  # fmt: skip
+    async def explain(wanted: ExplainRequest) -> Any:
+        service.refuse_other_model(wanted.model)
+        name = service.detector_of(wanted.detector)
+        detector = service.detectors[name]
+        for param, text in (("question", wanted.question), ("answer", wanted.answer or "")):
+            if len(text) > service.limits.item_characters:
+                raise _too_long(param)
+        cost = await service.prepare(lambda: tokens_at_most(detector, wanted.question, wanted.answer))
+        if cost > _MOST_ITEMS * service.limits.item_tokens:
+            raise _too_long("question")
+        found = await service.run_model(cost, lambda: live_cuts(detector, wanted.question, wanted.answer, wanted.cut))
+        record = found.record()
+        record["score"] = score_record(found.score)
+        return JSONResponse({
+            "object": "explanation", "model": service.model, "detector": name, "sha256": service.trained[name].sha256,
+            "calibration": calibration_at(service.trained[name], found.score.truth_probability), **record,
+        })  # fmt: skip
+
+    return router
+
+
+def calibration_at(trained: TrainedDetector, probability: float | None) -> dict[str, Any] | None:
+    """The bin of the card's calibration that a probability falls into; None where the card has none there."""
+    if probability is None:
+        return None
+    rows = (dict(row) for row in trained.card.calibration)
+    return next((row for row in rows if row["low"] < probability <= row["high"] or row["low"] == probability == 0), None)
+
+
+def _too_long(param: str) -> ServiceError:
+    return ServiceError(413, "item_too_long", "The text is too long to be run once for every word; shorten it.",
+                        param=param)  # fmt: skip

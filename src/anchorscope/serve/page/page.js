@@ -1,0 +1,325 @@
+/* The page: a question and answers go in; verdict, words and lines come out. What is on the page is what `state` says. */
+
+const at = (id) => document.getElementById(id);
+const EXAMPLES = [
+  ["What is the capital of Peru?", "Lima"], ["What is the capital of Australia?", "Sydney"],
+  ["Who wrote Romeo and Juliet?", "William Shakespeare"],
+];
+const PAUSE_MS = 700; // after the last letter, before an edited question is checked again
+const AGAIN_MS = 1500; // between looks at a server that is loading
+
+const state = { mode: "ask", detectors: [], detector: null, results: [], active: 0, explanation: null, chosen: null,
+  measure: "delta", live: true, control: null, looking: null };
+const chart = cutsChart(at("chart"));
+const words = questionWords(at("words"), { onChange: (off) => cutChosen(off) });
+const past = historyList({ list: at("history-list"), clear: at("history-clear"), place: at("history-switch") }, reopen);
+const measures = chooser({ label: "Show", options: MEASURES, onChange: (value) => {
+  state.measure = value;
+  showChart();
+} });
+at("measure").append(measures.node);
+
+/** What is going on, or went wrong; with a button where trying again may help. */
+function tell(problem) {
+  const place = at("state");
+  place.hidden = !problem;
+  if (!problem) return place.replaceChildren();
+  const again = ["busy", "late", "offline", "failed", "ending"].includes(problem.kind)
+    ? [element("button", { type: "button", class: "push", onclick: () => (state.detectors.length ? run() : start()) }, "Try again")] : [];
+  const wait = problem.kind === "busy" && problem.wait ? ` Try again in ${problem.wait} s.` : "";
+  place.dataset.kind = problem.kind;
+  place.replaceChildren(element("span", {}, `${problem.message}${wait}`), ...again);
+  return undefined;
+}
+
+function failed(error) {
+  const problem = error instanceof Problem ? error : new Problem("failed", "Something went wrong on this page.");
+  if (problem.kind === "key") {
+    at("key-form").hidden = false;
+    at("key").focus();
+  }
+  if (problem.kind === "loading") setTimeout(awaitReady, AGAIN_MS);
+  tell(problem);
+  if (!(error instanceof Problem)) throw error;
+}
+
+async function awaitReady() {
+  try {
+    await answerOf("/readyz");
+  } catch (error) {
+    tell(error.kind === "offline" ? error : new Problem("loading", "The model is still loading."));
+    setTimeout(awaitReady, AGAIN_MS);
+    return;
+  }
+  tell(null);
+  if (!state.detectors.length) start();
+}
+
+/** Learns what is served. */
+async function start() {
+  try {
+    const found = await asked("/v1/detectors");
+    state.detectors = found.data;
+    state.detector = found.default;
+    tell(null);
+    at("key-form").hidden = true;
+    showDetectors();
+  } catch (error) {
+    failed(error);
+  }
+}
+
+function detector() {
+  return state.detectors.find((one) => one.id === state.detector) || null;
+}
+
+function showDetectors() {
+  const found = detector();
+  if (!found) return;
+  at("model-name").textContent = ` · ${found.model}`;
+  aboutDetector(at("about-detector"), found);
+  if (state.detectors.length < 2) return;
+  const options = state.detectors.map((one) => ({ value: one.id, name: one.id }));
+  const choice = chooser({ label: "Detector", options, list: true, onChange: (value) => {
+    state.detector = value;
+    aboutDetector(at("about-detector"), detector());
+    if (state.results.length) run();
+  } });
+  choice.set(state.detector);
+  at("detector-choice").replaceChildren(choice.node);
+}
+
+function setMode(mode) {
+  state.mode = mode;
+  for (const input of document.querySelectorAll("input[name=mode]")) input.checked = input.value === mode;
+  const check = mode === "check";
+  for (const id of ["answers", "compare", "live-switch"]) at(id).hidden = !check;
+  at("answer-0").required = check;
+  at("go").textContent = check ? "Check" : "Ask";
+}
+
+function setSecond(on) {
+  at("second").hidden = !on;
+  at("compare").setAttribute("aria-expanded", String(on));
+  at("compare").textContent = on ? "Only one answer" : "Compare a second answer";
+}
+
+function givenAnswers() {
+  const boxes = at("second").hidden ? ["answer-0"] : ["answer-0", "answer-1"];
+  return boxes.map((id) => at(id).value.trim());
+}
+
+function busy(on) {
+  at("stop").hidden = !on;
+  at("result").setAttribute("aria-busy", String(on));
+}
+
+/** Asks or checks what stands in the form; whatever was under way ends. */
+async function run() {
+  if (state.control) state.control.abort();
+  if (state.looking) state.looking.abort();
+  const question = at("question").value.trim();
+  if (!question) return at("question").focus();
+  const control = (state.control = new AbortController());
+  busy(true);
+  tell(null);
+  try {
+    const before = state.results;
+    state.results = state.mode === "ask" ? await askModel(question, control.signal) : await check(question, control.signal);
+    if (control !== state.control) return undefined;
+    showVerdicts(before);
+    past.add({ question, answers: state.results.map(({ answer, score }) => ({ text: answer, probability: score.truth_probability })) });
+    busy(false);
+    await explain();
+  } catch (error) {
+    if (control === state.control) failed(error);
+  } finally {
+    if (control === state.control) busy(false);
+  }
+  return undefined;
+}
+
+async function askModel(question, signal) {
+  const card = verdictCard("The model's answer");
+  at("examples").hidden = true;
+  at("result").hidden = false;
+  at("depends").hidden = true;
+  at("verdicts").replaceChildren(card.node);
+  card.writing("");
+  try {
+    const { answer, truth } = await generated(question, state.detector, signal, card.writing);
+    const score = truth || (await scored(question, [answer], state.detector, signal))[0];
+    return [{ question, answer, score }];
+  } catch (error) {
+    if (signal === state.control.signal) at("result").hidden = true;
+    throw error;
+  }
+}
+
+async function check(question, signal) {
+  const answers = givenAnswers();
+  if (answers.some((one) => !one)) throw new Problem("refused", answers.length > 1 ? "Fill in both answers." : "Fill in an answer.");
+  const scores = await scored(question, answers, state.detector, signal);
+  return answers.map((answer, i) => ({ question, answer, score: scores[i] }));
+}
+
+/** The probability before an edit: the last result, if either its question or its answer was changed and not both. */
+function beforeEdit(result, before) {
+  if (!before || (before.question === result.question) === (before.answer === result.answer)) return null;
+  return before.score.truth_probability;
+}
+
+function showVerdicts(before) {
+  const titles = state.mode === "ask" ? ["The model's answer"] : state.results.length > 1 ? ["First answer", "Second answer"] : ["Answer"];
+  state.cards = state.results.map((result, i) => {
+    const card = verdictCard(titles[i]);
+    card.show(result.answer, result.score, detector(), beforeEdit(result, before[i]));
+    return card;
+  });
+  const compared = state.results.length > 1 ? [element("p", { class: "compared" }, comparedWords(state.results.map(({ score }) => score)))] : [];
+  at("examples").hidden = true;
+  at("result").hidden = false;
+  at("verdicts").replaceChildren(...compared, ...state.cards.map((card) => card.node));
+  state.active = Math.min(state.active, state.results.length - 1);
+  at("whose").replaceChildren();
+  if (state.results.length > 1) {
+    const options = titles.map((name, i) => ({ value: String(i), name }));
+    const whose = chooser({ label: "Words and lines of", options, onChange: (value) => {
+      state.active = Number(value);
+      explain().catch(failed);
+    } });
+    whose.set(String(state.active));
+    at("whose").append(whose.node);
+  }
+}
+
+/** Looks at what the active answer's score rests on. */
+async function explain() {
+  const result = state.results[state.active];
+  if (state.looking) state.looking.abort();
+  if (!result || !result.answer.trim()) return void (at("depends").hidden = true);
+  const looking = (state.looking = new AbortController());
+  at("depends").setAttribute("aria-busy", "true");
+  try {
+    const found = await explained(result.question, result.answer, state.detector, null, looking.signal);
+    if (looking !== state.looking) return undefined;
+    state.explanation = found;
+    state.chosen = null;
+    at("depends").hidden = false;
+    words.show(found);
+    state.cards[state.active].calibration(found.calibration);
+    showChart();
+  } catch (error) {
+    if (looking === state.looking) throw error;
+  } finally {
+    if (looking === state.looking) at("depends").setAttribute("aria-busy", "false");
+  }
+  return undefined;
+}
+
+let pause = null;
+
+/** Words were switched: a set that was not run yet is asked for. */
+function cutChosen(off) {
+  const found = state.explanation;
+  showChart();
+  clearTimeout(pause);
+  if (!isUnknown(found, off)) return;
+  pause = setTimeout(async () => {
+    if (state.looking) state.looking.abort();
+    const looking = (state.looking = new AbortController());
+    const result = state.results[state.active];
+    try {
+      const chosen = await explained(result.question, result.answer, state.detector, off, looking.signal);
+      if (looking !== state.looking || String(words.off()) !== String(off)) return;
+      state.chosen = chosen;
+      tell(null);
+      showChart();
+    } catch (error) {
+      if (looking === state.looking) failed(error);
+    }
+  }, PAUSE_MS / 3);
+}
+
+function showChart() {
+  const found = state.explanation;
+  const off = words.off();
+  const keys = found.words.flatMap((word, number) => (word.key ? [number] : []));
+  at("words-buttons").replaceChildren(
+    ...(keys.length ? [pushButton("Cut all key words", () => words.set(keys))] : []),
+    ...(off.length ? [pushButton("Cut nothing", () => words.set([]))] : []));
+  const isWaiting = isUnknown(found, off) && !cutValues(found, off, state.chosen, "delta_p");
+  at("reading").textContent = isWaiting ? "Cutting …" : readingWords(found, off, state.chosen);
+  at("chart").hidden = !found.layers.length;
+  at("measure").hidden = !found.layers.length;
+  const allowed = new Set(MEASURES.map(({ value }) => value).filter((value) => value !== "share" || found.evidence));
+  if (!allowed.has(state.measure)) state.measure = "delta";
+  measures.set(state.measure, allowed);
+  if (found.layers.length) {
+    const part = state.measure === "probability" ? "probability" : "delta_p";
+    chart.show(found, state.measure, isUnknown(found, off) ? cutValues(found, off, state.chosen, part) : null);
+  }
+  const cautions = [...(found.evidence ? [found.evidence.note] : []), ...found.warnings];
+  at("cautions").replaceChildren(element("ul", { class: "warnings small" }, cautions.map((one) => element("li", {}, one))));
+}
+
+/** An entry of the history, run again. */
+function reopen(entry) {
+  setMode("check");
+  at("question").value = entry.question;
+  at("answer-0").value = entry.answers[0] ? entry.answers[0].text : "";
+  at("answer-1").value = entry.answers[1] ? entry.answers[1].text : "";
+  setSecond(entry.answers.length > 1);
+  at("ask").scrollIntoView();
+  run();
+}
+
+function showExamples() {
+  at("examples").replaceChildren(element("span", { class: "small" }, "For example:"), ...EXAMPLES.map(([question, answer]) =>
+    pushButton(question, () => {
+      at("question").value = question;
+      if (state.mode === "check") at("answer-0").value = answer;
+      run();
+    })));
+}
+
+at("ask-form").addEventListener("submit", (event) => {
+  event.preventDefault();
+  run();
+});
+at("key-form").addEventListener("submit", (event) => {
+  event.preventDefault();
+  rememberKey(at("key").value.trim());
+  at("key").value = "";
+  at("key-form").hidden = true;
+  start().then(() => { if (state.detectors.length && at("question").value.trim() && state.results.length) run(); });
+});
+at("stop").addEventListener("click", () => state.control && state.control.abort());
+at("compare").addEventListener("click", () => setSecond(at("second").hidden));
+for (const input of document.querySelectorAll("input[name=mode]")) {
+  input.addEventListener("change", () => {
+    setMode(input.value);
+    if (input.value !== "check" || at("answer-0").value || !state.results.length) return;
+    at("answer-0").value = state.results[0].answer;
+  });
+}
+const live = onOff({ label: "Update while I type", onChange: (on) => { state.live = on; } });
+live.set(true);
+at("live-switch").append(live.node);
+let typing = null;
+for (const id of ["question", "answer-0", "answer-1"]) {
+  at(id).addEventListener("keydown", (event) => {
+    if (event.key !== "Enter" || event.shiftKey || event.isComposing) return;
+    event.preventDefault();
+    at("ask-form").requestSubmit();
+  });
+  at(id).addEventListener("input", () => {
+    clearTimeout(typing);
+    if (state.mode !== "check" || !state.live || !state.results.length) return;
+    typing = setTimeout(() => { if (at("question").value.trim() && givenAnswers().every(Boolean)) run(); }, PAUSE_MS);
+  });
+}
+setMode("ask");
+setSecond(false);
+showExamples();
+start();

@@ -1,0 +1,140 @@
+/* Requests to the service that this page came from, and what goes wrong with them, in plain words. */
+
+const KEY_NAME = "anchorscope-key";
+
+/** What went wrong: `kind` tells the page what to do about it, `wait` after how many seconds to try again. */
+class Problem extends Error {
+  constructor(kind, message, wait = null) {
+    super(message);
+    this.kind = kind;
+    this.wait = wait;
+  }
+}
+
+function rememberedKey() {
+  try {
+    return sessionStorage.getItem(KEY_NAME) || "";
+  } catch {
+    return rememberKey.key || "";
+  }
+}
+
+function rememberKey(key) {
+  rememberKey.key = key;
+  try {
+    sessionStorage.setItem(KEY_NAME, key);
+  } catch {
+    // A browser that may not remember keeps it until the page is left.
+  }
+}
+
+/** The answer to a request; throws a Problem where there is none. */
+async function answerOf(path, body, signal) {
+  const key = rememberedKey();
+  const headers = { ...(body ? { "Content-Type": "application/json" } : {}), ...(key ? { Authorization: `Bearer ${key}` } : {}) };
+  let answer;
+  try {
+    answer = await fetch(path, { method: body ? "POST" : "GET", headers, body: body ? JSON.stringify(body) : undefined,
+      signal, cache: "no-store", credentials: "omit", redirect: "error" });
+  } catch (error) {
+    throw broken(error);
+  }
+  if (answer.ok) return answer;
+  let told = {};
+  try {
+    told = (await answer.json()).error || {};
+  } catch {
+    // No envelope: the status has to do.
+  }
+  throw problemOf(answer.status, told, Number(answer.headers.get("Retry-After")) || null);
+}
+
+function broken(error) {
+  if (error instanceof Problem) return error;
+  if (error.name === "AbortError") return new Problem("stopped", "Stopped.");
+  return new Problem("offline", "The server cannot be reached. Is it still running?");
+}
+
+/** A status and OpenAI's error record as a Problem. */
+function problemOf(status, told, wait) {
+  const said = typeof told.message === "string" ? told.message : "";
+  if (status === 401) return new Problem("key", rememberedKey() ? "This key is not known here." : "This server wants a key.");
+  if (status === 429) return new Problem("busy", "The server is busy.", wait || 2);
+  if (status === 503 && told.code === "model_loading") return new Problem("loading", "The model is still loading.", wait || 2);
+  if (status === 503) return new Problem("ending", said || "The server is shutting down.");
+  if (status === 504) return new Problem("late", "The answer took longer than the server allows. Try again, or shorten the text.");
+  if (status === 413) return new Problem("refused", said || "The text is too long. Shorten it.");
+  if (status >= 500) return new Problem("failed", said || "Something went wrong on the server.");
+  return new Problem("refused", said || `The server refused this (${status}).`);
+}
+
+/** The JSON that a route answers. */
+async function asked(path, body, signal) {
+  const answer = await answerOf(path, body, signal);
+  try {
+    return await answer.json();
+  } catch (error) {
+    if (error.name === "AbortError") throw broken(error);
+    throw new Problem("failed", "The server's answer cannot be read.");
+  }
+}
+
+/** The records of a streamed answer, one by one (server-sent events). */
+async function* streamed(path, body, signal) {
+  const answer = await answerOf(path, body, signal);
+  const reader = answer.body.getReader();
+  const decoder = new TextDecoder();
+  let waiting = "";
+  try {
+    for (;;) {
+      const { done, value } = await reader.read();
+      waiting += done ? "\n\n" : decoder.decode(value, { stream: true });
+      const events = waiting.split(/\r?\n\r?\n/);
+      waiting = events.pop();
+      for (const event of events) {
+        const data = event.split(/\r?\n/).filter((line) => line.startsWith("data:")).map((line) => line.slice(5).trim()).join("\n");
+        if (data === "[DONE]") return;
+        if (!data) continue;
+        const record = JSON.parse(data);
+        if (record.error) throw problemOf(record.error.code === "deadline_exceeded" ? 504 : 500, record.error, null);
+        yield record;
+      }
+      if (done) return;
+    }
+  } catch (error) {
+    if (error instanceof SyntaxError) throw new Problem("failed", "The server's answer cannot be read.");
+    throw broken(error);
+  } finally {
+    reader.cancel().catch(() => {});
+  }
+}
+
+/** The model's own answer: told piece by piece, then {answer, truth}; truth is null where the server gives none. */
+async function generated(question, detector, signal, onText) {
+  const body = { model: "default", messages: [{ role: "user", content: question }], stream: true, truth: true,
+    ...(detector ? { detector } : {}) };
+  let answer = "";
+  let truth = null;
+  for await (const record of streamed("/v1/chat/completions", body, signal)) {
+    const choice = (record.choices || [])[0] || {};
+    const piece = choice.delta && typeof choice.delta.content === "string" ? choice.delta.content : "";
+    if (piece) onText((answer += piece));
+    if (choice.truth) truth = choice.truth;
+  }
+  return { answer, truth };
+}
+
+/** Scores of answers to one question, in their order. */
+async function scored(question, answers, detector, signal) {
+  const items = answers.map((answer) => ({ question, answer }));
+  const found = await asked("/v1/score", { items, ...(detector ? { detector } : {}) }, signal);
+  return found.items.map((item) => {
+    if (item.error) throw new Problem("refused", item.error.message);
+    return { ...item, risk: found.risk, detector: found.detector };
+  });
+}
+
+/** What a score rests on; `cut` are the numbers of words that are cut together. */
+function explained(question, answer, detector, cut, signal) {
+  return asked("/v1/explain", { question, answer, ...(detector ? { detector } : {}), ...(cut ? { cut } : {}) }, signal);
+}

@@ -1,0 +1,96 @@
+/* The question with its words as switches: a word that is switched off is cut. */
+
+const MOST_SWITCHES = 240; // of a longer question only the key words can be switched
+
+/** questionWords(node, {onChange(off)}) returns {show(explanation), off(), set(numbers)}; `off` are numbers of words. */
+function questionWords(node, { onChange }) {
+  let buttons = new Map();
+  let off = new Set();
+
+  function mark() {
+    for (const [number, button] of buttons) button.setAttribute("aria-pressed", String(off.has(number)));
+  }
+
+  function change(next) {
+    off = new Set([...next].filter((number) => buttons.has(number)));
+    mark();
+    onChange([...off].sort((a, b) => a - b));
+  }
+
+  function flipped(number) {
+    const next = new Set(off);
+    if (!next.delete(number)) next.add(number);
+    return next;
+  }
+
+  return {
+    off: () => [...off].sort((a, b) => a - b),
+    set: change,
+    show({ question, words }) {
+      const letters = [...question]; // places are counted in whole characters
+      const all = words.length <= MOST_SWITCHES;
+      const parts = [];
+      let end = 0;
+      buttons = new Map();
+      off = new Set();
+      words.forEach((word, number) => {
+        if (!all && !word.key) return;
+        parts.push(letters.slice(end, word.start).join(""));
+        const button = element("button", {
+          type: "button", class: word.key ? "word key" : "word", "aria-pressed": "false",
+          title: word.key ? "A key word: switch it off to cut it" : "Switch this word off to cut it",
+          onclick: () => change(flipped(number)),
+        }, letters.slice(word.start, word.end).join(""));
+        buttons.set(number, button);
+        parts.push(button);
+        end = word.end;
+      });
+      node.replaceChildren(...parts, letters.slice(end).join(""));
+    },
+  };
+}
+
+/** The names of some words, in quotation marks; of many only how many there are. */
+function namedWords(found, numbers) {
+  return numbers.length > 3 ? `${numbers.length} words` : numbers.map((number) => `“${wordName(found, number)}”`).join(" and ");
+}
+
+/** The values of what is switched off, where they are known: {all, alone} came with the explanation, other sets are
+ * asked for (`chosen`: an explanation with those words cut). */
+function cutValues(found, off, chosen, part) {
+  const values = found[part];
+  if (!off.length || isAllKeys(found, off)) return values.all;
+  const alone = values.alone.find(({ word }) => off.length === 1 && word === off[0]);
+  if (alone) return alone.values;
+  return chosen && chosen.chosen && String(chosen.chosen) === String(off) ? chosen[part].chosen : null;
+}
+
+function isAllKeys(found, off) {
+  const keys = found.words.flatMap((word, number) => (word.key ? [number] : []));
+  return keys.length > 0 && String(keys) === String(off);
+}
+
+/** Whether a set of words has to be asked for. */
+function isUnknown(found, off) {
+  return off.length > 0 && Boolean(found.delta_p) && !isAllKeys(found, off)
+    && !(off.length === 1 && found.delta_p.alone.some(({ word }) => word === off[0]));
+}
+
+/** What the lines say at the layer whose probe is best. */
+function readingWords(found, off, chosen) {
+  const i = found.layers.indexOf(found.reference_layer);
+  const detector = found.score_cut ? ` The detector itself: ${percent(found.score.truth_probability)}, without the key words ${percent(found.score_cut.truth_probability)}${found.score_cut.out_of_range ? ", where states are unlike those of training" : ""}.` : "";
+  if (i < 0) return `This bundle has no probes of every layer.${detector}`;
+  const start = `At layer ${found.reference_layer}, whose probe is best, “true” has ${percent(found.probability.clean[i])}.`;
+  const after = cutValues(found, off, chosen, "probability");
+  if (!after) return `${start} No key words were found.`;
+  const moved = cutValues(found, off, chosen, "delta_p")[i];
+  const what = !off.length || isAllKeys(found, off) ? "the key words" : namedWords(found, off);
+  const random = found.delta_p.random ? ` As many random words: ${signed(found.delta_p.random[i])} points.` : "";
+  return `${start} Without ${what} it has ${percent(after[i])} (${signed(moved)} points).${random}${off.length && !isAllKeys(found, off) ? "" : detector}`;
+}
+
+function signed(value) {
+  const text = shownNumber(value, 0);
+  return text === "0" || value < 0 ? text : `+${text}`;
+}
