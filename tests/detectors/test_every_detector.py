@@ -93,11 +93,11 @@ def test_asked_in_one_go_every_one_says_what_it_says_offline(trained: TrainedOn,
         detectors[name] = Detector(whole, tiny_llama)
     asking, asked = Asking(tiny_llama, detectors), {}
     found: dict[int, Score | None] = {}
-    for name in SAVED:
-        for question in ("Who wrote Dracula?", "What is the capital of the old kingdom?"):
-            ticket = asking.join(Wish(question), name)
-            assert ticket is not None
-            asked[ticket] = (name, question)
+    for place, name in enumerate(SAVED):
+        question = ("Who wrote Dracula?", "What is the capital of the old kingdom?")[place % 2]
+        ticket = asking.join(Wish(question), name)
+        assert ticket is not None
+        asked[ticket] = (name, question)
         found |= {one.ticket: one.score for one in asking.step() if one.reason}
     while len(asking):
         found |= {one.ticket: one.score for one in asking.step() if one.reason}
