@@ -128,29 +128,29 @@ def test_whoever_joins_or_leaves_the_others_stay_as_they_are(
             assert tuple(row.ids) == wanted[number].ids[: len(row.ids)]
 
 
-def captured(lm: LanguageModel, whole: TokenSequence) -> tuple[torch.Tensor, torch.Tensor]:
-    """States and statistics of an answer by a pass over all of it."""
-    states, told = [], []
-    capture(
-        lm, Work([whole], no_prefix(), answers_of=[0]), lambda _, batch, found: states.append(found[0].clone()),
-        "test", None, lambda _, batch, found, lengths: told.append(found.clone()),
-    )  # fmt: skip
-    return states[0], told[0]
-
-
 def test_states_and_statistics_are_those_of_a_pass_over_the_whole(tiny: LanguageModel) -> None:
     batch = Continuous(tiny, read_at_once=20)
     rows = [batch.join(order(number, (1, 4), places=PLACES, statistics=True)) for number in range(N)]
     all_out(batch)
     for row in rows:
-        prompt = row.order.prompt
-        read_at = tuple(range(len(prompt) - 1, len(prompt) + len(row.ids)))
-        whole = TokenSequence((*prompt, *row.ids), len(prompt), read_at)
-        states, told = captured(tiny, whole)
+        start = len(row.order.prompt)
+        whole = TokenSequence((*row.order.prompt, *row.ids), start, tuple(range(start - 1, start + len(row.ids))))
+        found = captured(tiny, whole)
         for site, layer in PLACES:
-            found = [row.state((site, layer), position) for position in whole.read_at]
-            assert_same(torch.stack(found), states[:, SITES.index(site), layer])
-        assert_same(torch.tensor(row.told).reshape(-1, 3).T, told)
+            states = [row.state((site, layer), position) for position in whole.read_at]
+            assert_same(torch.stack(states), found[0][:, SITES.index(site), layer])
+        assert_same(torch.tensor(row.told).reshape(-1, 3).T, found[1])
+
+
+def captured(lm: LanguageModel, whole: TokenSequence) -> tuple[torch.Tensor, torch.Tensor]:
+    """States and statistics of one item."""
+    states: list[torch.Tensor] = []
+    told: list[torch.Tensor] = []
+    capture(
+        lm, Work([whole], no_prefix(), answers_of=[0]), lambda _, batch, found: states.append(found[0].clone()), "test",
+        None, lambda _, batch, found, lengths: told.append(found.clone()),
+    )  # fmt: skip
+    return states[0], told[0]
 
 
 def test_what_prompts_share_is_computed_once(tiny_llama: LanguageModel, monkeypatch: pytest.MonkeyPatch) -> None:
