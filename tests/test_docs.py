@@ -35,6 +35,7 @@ BLOCKS = [block for page in PAGES for block in blocks(page)]
 COMMANDS = [(place, words) for block in BLOCKS if block.language in SHELL for place, words in commands(block)]
 EXAMPLES = [block for block in BLOCKS if block.language in RUN]
 OTHERS_LIBRARIES = {
+    "docs/beside.md": "inspect_ai and the trackers live in environments of their own (make adapters)",
     "docs/adapters.md": "lm-polygraph, TruthTorchLM and uqlm live in environments of their own (make adapters)",
 }
 """Pages whose Python examples need what is not here: compiled, and what they import of ours is imported."""
