@@ -36,6 +36,7 @@ BLOCKS = [block for page in PAGES for block in blocks(page)]
 COMMANDS = [(place, words) for block in BLOCKS if block.language in SHELL for place, words in commands(block)]
 EXAMPLES = [block for block in BLOCKS if block.language in RUN]
 OTHERS_LIBRARIES = {
+    "docs/beside.md": "inspect_ai and the trackers live in environments of their own (make adapters)",
     "docs/adapters.md": "lm-polygraph, TruthTorchLM and uqlm live in environments of their own (make adapters)",
     "docs/serving.md": "asks a service that is running; tests/serve/test_serving_page.py runs it against one",
 }
