@@ -15,7 +15,9 @@ from anchorscope.probes.crossfit import ProbeSet
 def probe_sets() -> dict[str, ProbeSet]:
     ones = np.ones((2, 3, 4))
     return {
-        name: ProbeSet(torch.full((2, 3, 4, 5), float(place)), torch.zeros(2, 3, 4), ones.copy(), ones.copy(), (), (name,))
+        name: ProbeSet(
+            torch.full((2, 3, 4, 5), float(place)), torch.zeros(2, 3, 4), ones.copy(), ones.copy(), (), (name,)
+        )
         for place, name in enumerate(("mlp/final", "attention/final", "residual/final", "mlp/answer_end"))
     }
 
