@@ -1,6 +1,6 @@
 """A detector as a scorer of inspect_ai: every answer is sent to a running service, and its truth becomes the score.
 
-Task(dataset=..., solver=generate(), scorer=truth(url="http://127.0.0.1:8000"))
+Task(dataset=..., solver=generate(), scorer=truth(url="http://127.0.0.1:8642"))
 inspect score logs/x.eval --scorer anchorscope/truth
 """
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from anchorscope.errors import UserError
 
-ADDRESS = "http://127.0.0.1:8000"
+ADDRESS = "http://127.0.0.1:8642"
 """Where a service listens unless it is told otherwise."""
 _WAITS = (0.5, 1.0, 2.0, 4.0, 8.0)  # seconds, where a busy service names none
 _BUSY = (429, 503, 504)
