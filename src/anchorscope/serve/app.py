@@ -15,6 +15,8 @@ from anchorscope.errors import UserError
 from anchorscope.serve.chat_route import chat_router
 from anchorscope.serve.door import Door
 from anchorscope.serve.errors import ServiceError, invalid
+from anchorscope.serve.explain_route import explain_router
+from anchorscope.serve.page.page import page_router
 from anchorscope.serve.score_route import score_router
 from anchorscope.serve.service import Service
 
@@ -36,7 +38,7 @@ def make_app(service: Service) -> FastAPI:
     app = FastAPI(title="anchorscope", description=ABOUT, version=_version(), lifespan=life, docs_url=None,
                   redoc_url=None, separate_input_output_schemas=False)  # fmt: skip
     app.state.service = service
-    for router in (score_router(service), chat_router(service)):
+    for router in (score_router(service), chat_router(service), explain_router(service), page_router()):
         app.include_router(router)
     app.add_middleware(Door, service=service)
     for kind, answer in _ERRORS.items():
