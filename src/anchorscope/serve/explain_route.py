@@ -25,7 +25,7 @@ class ExplainRequest(Form):
     question: str = Field(min_length=1, pattern=WORDS)
     answer: str | None = Field(None, description="The model gives one where there is none.")
     cut: list[WordNumber] | None = Field(None, max_length=4096, description="Numbers of words of the question, counted "
-                                         "from 0 as in `words`, that are cut together in a run of their own.")  # fmt: skip
+                                         "from 0 as in `words`, that are cut together in their own run.")  # fmt: skip
     detector: Name | None = Field(None, description="An id of `/v1/detectors`; the first one where none is named.")
     model: Name | None = Field(None, description="The model's name or `default`.")
 
@@ -107,8 +107,10 @@ def calibration_at(trained: TrainedDetector, probability: float | None) -> dict[
     """The bin of the card's calibration that a probability falls into; None where the card has none there."""
     if probability is None:
         return None
-    rows = (dict(row) for row in trained.card.calibration)
-    return next((row for row in rows if row["low"] < probability <= row["high"] or row["low"] == probability == 0), None)
+    for row in trained.card.calibration:
+        if row["low"] < probability <= row["high"] or row["low"] == probability == 0:
+            return dict(row)
+    return None
 
 
 def _too_long(param: str) -> ServiceError:
