@@ -1,12 +1,11 @@
 """The routes of the service, as a FastAPI app."""
 
-import importlib.util
 import json
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any, cast
 
-from fastapi import APIRouter, FastAPI, Request
+from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse, Response
 from prometheus_client import CONTENT_TYPE_LATEST
@@ -16,6 +15,8 @@ from anchorscope.errors import UserError
 from anchorscope.serve.chat_route import chat_router
 from anchorscope.serve.door import Door
 from anchorscope.serve.errors import ServiceError, invalid
+from anchorscope.serve.explain_route import explain_router
+from anchorscope.serve.page.page import page_router
 from anchorscope.serve.score_route import score_router
 from anchorscope.serve.service import Service
 
@@ -39,7 +40,7 @@ def make_app(service: Service) -> FastAPI:
     app = FastAPI(title="anchorscope", description=ABOUT, version=VERSION, lifespan=life, docs_url=None,
                   redoc_url=None, separate_input_output_schemas=False)  # fmt: skip
     app.state.service = service
-    for router in _routers(service):
+    for router in (score_router(service), chat_router(service), explain_router(service), page_router()):
         app.include_router(router)
     app.add_middleware(Door, service=service)
     for kind, answer in _ERRORS.items():
@@ -52,15 +53,6 @@ def openapi_text() -> str:
     """The description of the routes, as `docs/openapi.json` has it; they are the same for every service."""
     described = make_app(cast(Service, None)).openapi()  # routes look at their service only when they are asked
     return json.dumps(described, indent=1, sort_keys=True, ensure_ascii=False) + "\n"
-
-
-def _routers(service: Service) -> list[APIRouter]:
-    found = [score_router(service), chat_router(service)]
-    if importlib.util.find_spec("anchorscope.serve.explain_route"):
-        found.append(importlib.import_module("anchorscope.serve.explain_route").explain_router(service))
-    if importlib.util.find_spec("anchorscope.serve.page"):
-        found.append(importlib.import_module("anchorscope.serve.page").page_router())
-    return found
 
 
 def _add_state(app: FastAPI, service: Service) -> None:

@@ -24,11 +24,8 @@ class ExplainRequest(Form):
 
     question: str = Field(min_length=1, pattern=WORDS)
     answer: str | None = Field(None, description="The model gives one where there is none.")
-    cut: list[WordNumber] | None = Field(
-        None, max_length=4096,
-        description="Numbers of words of the question, counted from 0 as in `words`, that are cut together in a run of "
-        "their own.",
-    )  # fmt: skip
+    cut: list[WordNumber] | None = Field(None, max_length=4096, description="Numbers of words of the question, counted "
+                                         "from 0 as in `words`, that are cut together in their own run.")  # fmt: skip
     detector: Name | None = Field(None, description="An id of `/v1/detectors`; the first one where none is named.")
     model: Name | None = Field(None, description="The model's name or `default`.")
 
@@ -110,9 +107,9 @@ def calibration_at(trained: TrainedDetector, probability: float | None) -> dict[
     """The bin of the card's calibration that a probability falls into; None where the card has none there."""
     if probability is None:
         return None
-    for row in map(dict, trained.card.calibration):
+    for row in trained.card.calibration:
         if row["low"] < probability <= row["high"] or row["low"] == probability == 0:
-            return row
+            return dict(row)
     return None
 
 

@@ -82,6 +82,7 @@ def _detector(service: Service, name: str) -> dict[str, Any]:
         "id": name, "object": "detector", "sha256": trained.sha256, "model": setting.model,
         "prompt": setting.template.kind, "position": setting.position, "dtype": setting.dtype,
         "max_new_tokens": setting.max_new_tokens, "data": card.data, "quality": [dict(row) for row in card.quality],
+        "calibration": [dict(row) for row in card.calibration],
         "shifts": list(card.shifts), "limits": list(card.limits), "versions": dict(card.versions),
         "thresholds": [{"risk": one.risk, "probability": one.probability, "coverage": one.coverage, "n": one.n}
                        for one in trained.thresholds],

@@ -210,7 +210,9 @@ async function explain() {
     state.cards[state.active].calibration(found.calibration);
     showChart();
   } catch (error) {
-    if (looking === state.looking) throw error;
+    if (looking !== state.looking) return undefined;
+    at("depends").hidden = true;
+    throw error;
   } finally {
     if (looking === state.looking) at("depends").setAttribute("aria-busy", "false");
   }

@@ -21,7 +21,7 @@ function table(heads, rows, caption) {
 
 function qualityTable(detector) {
   const wanted = (detector.quality || []).filter((row) => row.metric in METRIC_NAMES && (row.prevalence || "balanced") === (row.metric === "auroc" ? "balanced" : "natural"));
-  const rows = wanted.map((row) => [METRIC_NAMES[row.metric], row.test === row.train ? `${row.test}` : `${row.test} (trained on ${row.train})`,
+  const rows = wanted.map((row) => [METRIC_NAMES[row.metric], row.test === row.train ? row.test || "–" : `${row.test} (trained on ${row.train})`,
     shownNumber(row.value, 2), interval(row), String(row.n)]);
   if (!rows.length) return element("p", { class: "small" }, "This bundle holds no measured quality (it was fitted without a comparison).");
   return table(["Measure", "Tested on", "Value", "95 % interval", "Answers"], rows, "Measured quality");

@@ -11,7 +11,7 @@ function headline({ verdict, truth_probability: probability }) {
   if (verdict === "out-of-range") return ["Cannot tell", "unsure"];
   if (probability === null || probability === undefined) return ["No verdict", "unsure"];
   if (probability < 0.5) return ["Probably not true", "false"];
-  return verdict === "accept" ? ["Probably true", "true"] : ["Not sure", "unsure"];
+  return verdict === "accept" ? ["Probably true", "true"] : ["Perhaps true", "unsure"];
 }
 
 /** Why it is not accepted, or from where on it is. */
@@ -41,7 +41,7 @@ function calibrationWords(score, detector, bin) {
 function verdictCard(title) {
   const name = element("h3", {}, title);
   const head = element("p", { class: "headline" });
-  const number = element("p", { class: "number" });
+  const number = element("p", { class: "probability" });
   const bar = element("div", { class: "meter", "aria-hidden": "true" }, element("span", {}));
   const text = element("blockquote", { class: "answer", dir: "auto" });
   const change = element("p", { class: "small changed", hidden: true });

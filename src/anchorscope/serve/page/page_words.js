@@ -37,7 +37,7 @@ function questionWords(node, { onChange }) {
         if (!all && !word.key) return;
         parts.push(letters.slice(end, word.start).join(""));
         const button = element("button", {
-          type: "button", class: word.key ? "word key" : "word", "aria-pressed": "false",
+          type: "button", class: word.key ? "cuttable key" : "cuttable", "aria-pressed": "false",
           title: word.key ? "A key word: switch it off to cut it" : "Switch this word off to cut it",
           onclick: () => change(flipped(number)),
         }, letters.slice(word.start, word.end).join(""));

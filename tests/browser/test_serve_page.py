@@ -1,0 +1,256 @@
+"""The page of `anchorscope serve` in a real browser, on a real server with a tiny model."""
+
+import json
+import re
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import playwright.sync_api as playwright
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "serve"))  # pytest's import mode makes no helpers importable
+sys.path.insert(0, str(Path(__file__).parents[1] / "detectors"))
+
+from detector_cases import trained_on  # isort: skip
+from running import Running, running  # isort: skip
+from test_live_cuts import probes_of  # isort: skip
+
+from anchorscope.models.language_model import LanguageModel
+from anchorscope.serve.keys import Keys
+
+HOSTILE = (
+    "<script>window.hacked=1</script><img src=x onerror=window.hacked=1>\"'><svg/onload=window.hacked=1> "
+    "\u202eabc\u202c ‏שלום‏ מה בירת פרו? {{7*7}} ${window.hacked=1} javascript:window.hacked=1"
+)
+KEY = "a-key-of-sixteen-letters"
+OpenServed = Callable[..., playwright.Page]
+
+
+@pytest.fixture(scope="module")
+def served(tiny_llama: LanguageModel) -> Iterator[Running]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("running.made_detectors", _detectors)
+        with running(tiny_llama) as found:
+            yield found
+
+
+def _detectors(lm: LanguageModel) -> list:
+    rows = ({"low": 0.5, "high": 0.6, "n": 40, "said": 0.55, "true": 0.61},)
+    card = trained_on(lm).card
+    probed = {"layer_probes": probes_of(lm), "sha256": "a" * 64}
+    return [trained_on(lm, card=replace(card, calibration=rows), **probed), trained_on(lm, name="other", **probed)]
+
+
+@pytest.fixture
+def open_served(browser: playwright.Browser, served: Running, complaints: list[str]) -> Iterator[OpenServed]:
+    """Opens the page; what it asks of anybody else, and whatever its console says, fails the test."""
+    contexts = []
+
+    def opened(address: str = "", expected: tuple[str, ...] = (), **options: object) -> playwright.Page:
+        own = address or served.address
+        usual = {"viewport": {"width": 1200, "height": 900}, "reduced_motion": "reduce"}
+        context = browser.new_context(**usual | options)
+        contexts.append(context)
+        context.set_default_timeout(8_000)
+        page = context.new_page()
+        page.on("request", lambda one: complaints.append(one.url) if not one.url.startswith((own, "data:")) else None)
+        page.on("pageerror", lambda error: complaints.append(f"error: {error}"))
+        page.on("console", lambda said: complaints.append(said.text) if said.type in ("error", "warning") and not any(
+            part in said.text for part in expected) else None)  # fmt: skip
+        page.goto(own)
+        return page
+
+    yield opened
+    for context in contexts:
+        context.close()
+
+
+def check(page: playwright.Page, question: str, *answers: str) -> None:
+    """Fills in the form and checks."""
+    page.get_by_label("Check an answer").check()
+    page.fill("#question", question)
+    page.fill("#answer-0", answers[0])
+    if len(answers) > 1:
+        page.click("#compare")
+        page.fill("#answer-1", answers[1])
+    page.click("#go")
+    page.wait_for_selector("#depends:not([hidden]) svg.lines .series")
+
+
+def test_check_cut_and_compare(open_served: OpenServed) -> None:
+    page = open_served()
+    assert page.locator("#examples button").count() == 3
+    check(page, "What is the capital of Peru?", "Lima")
+    assert page.locator(".headline").inner_text() in ("Probably true", "Perhaps true", "Probably not true")
+    assert "% likely to be true" in page.locator(".probability").inner_text()
+    assert "Of 40 answers that got 50–60 % in testing, 61 % were true." in page.locator(".verdict").inner_text()
+    assert page.locator(".cuttable.key").all_inner_texts() == ["capital", "Peru"]
+    first = page.locator("#reading").inner_text()
+    assert "Without the key words it has" in first
+    assert "As many random words" in first
+    assert "not reliable" in page.locator("#cautions").inner_text()
+    page.locator(".cuttable.key").first.click()
+    page.locator("#reading", has_text="Without “capital”").wait_for()
+    page.locator(".cuttable", has_text="What").click()  # a set that was not run yet
+    page.wait_for_selector("svg.lines .series[data-series=chosen]")
+    assert page.locator(".cuttable[aria-pressed=true]").all_inner_texts() == ["What", "capital"]
+    page.get_by_label("Probability", exact=True).check()
+    page.wait_for_selector("svg.lines .series[data-series=clean]")
+    page.get_by_label("Evidence lost", exact=True).check()
+    page.wait_for_selector("svg.lines .series[data-series=training]", state="attached")  # it is flat
+    page.click("#compare")
+    page.fill("#answer-1", "Cusco")
+    page.wait_for_selector(".compared")  # it updates while one types
+    assert page.locator(".verdict").count() == 2
+    page.fill("#answer-0", "Lima, of course")
+    page.wait_for_selector(".verdict .changed:not([hidden])")
+    assert "before the change" in page.locator(".verdict").first.inner_text()
+
+
+def test_ask_with_the_keyboard_alone(open_served: OpenServed) -> None:
+    page = open_served()
+    page.focus("#question")
+    page.keyboard.type("What is the capital of Peru?")
+    page.keyboard.press("Enter")
+    page.wait_for_selector("#depends:not([hidden]) svg.lines .series")
+    assert page.locator(".verdict h3").inner_text() == "The model's answer"
+    for _ in range(40):
+        page.keyboard.press("Tab")
+        if page.evaluate("document.activeElement.classList.contains('cuttable')"):
+            break
+    assert page.evaluate("document.activeElement.className").startswith("cuttable")
+    page.keyboard.press("Space")
+    assert page.evaluate("document.activeElement.getAttribute('aria-pressed')") == "true"
+    page.focus("#chart .chart")
+    page.keyboard.press("End")
+    assert page.locator(".readout .where").inner_text().startswith("Layer 3")
+
+
+def test_hostile_text_is_text(open_served: OpenServed) -> None:
+    page = open_served(expected=("413",), viewport={"width": 360, "height": 740})
+    check(page, HOSTILE + " " + "W" * 300, HOSTILE)
+    assert page.evaluate("window.hacked") is None
+    assert page.locator("main script, main img").count() == 0
+    assert "<script>" in page.locator("#words").inner_text()
+    assert "<script>" in page.locator(".answer").inner_text()
+    assert page.evaluate("document.documentElement.scrollWidth") <= 360
+    page.fill("#question", "W" * 30_000)
+    page.locator("#state", has_text="The text").wait_for()  # too long, and told so
+    assert page.evaluate("document.documentElement.scrollWidth") <= 360
+    page.reload()
+    page.wait_for_selector(".past")
+    assert page.evaluate("window.hacked") is None
+    assert page.evaluate("document.documentElement.scrollWidth") <= 360
+    page.evaluate("localStorage.setItem('anchorscope-history', '[{\"question\": 7}, null, {}]')")
+    page.reload()
+    assert "Nothing yet." in page.locator("#history-list").inner_text()
+
+
+@pytest.mark.parametrize(("theme", "width"), [("light", 1200), ("dark", 360)])
+def test_everybody_can_read_it(open_served: OpenServed, theme: str, width: int) -> None:
+    page = open_served(viewport={"width": width, "height": 800}, color_scheme=theme, bypass_csp=True)
+    check(page, "What is the capital of Peru?", "Lima", "Cusco")
+    page.locator(".cuttable.key").first.click()
+    page.wait_for_selector(".past")
+    found = Axe().run(page).response["violations"]
+    told = [f"{one['id']}: {node['html'][:160]}; {node['failureSummary']}" for one in found for node in one["nodes"]]
+    assert told == []
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+
+
+def test_history_stays_in_the_browser_and_can_be_cleared(open_served: OpenServed) -> None:
+    page = open_served()
+    sent: list[str] = []
+    page.on("request", lambda one: sent.append(f"{one.method} {one.url} {one.post_data or ''}"))
+    check(page, "What is the capital of Peru?", "Lima")
+    page.reload()
+    page.wait_for_selector(".past")
+    sent.clear()
+    page.reload()
+    page.wait_for_selector(".past")
+    assert not any("Peru" in one for one in sent)  # what was asked before is sent to nobody
+    page.click(".past")
+    page.wait_for_selector(".verdict .probability")
+    assert page.input_value("#answer-0") == "Lima"
+    page.click("#history-clear")
+    assert page.evaluate("localStorage.getItem('anchorscope-history')") is None
+    page.get_by_text("Keep a history").click()
+    check(page, "What is the capital of Chile?", "Santiago")
+    assert page.evaluate("localStorage.getItem('anchorscope-history')") is None
+    assert page.locator("#about-detector").inner_text().count("made up") == 1
+
+
+@pytest.mark.parametrize(
+    ("status", "code", "told"),
+    [
+        (503, "model_loading", "The model is still loading."),
+        (429, "queue_full", "The server is busy. Try again in 7 s."),
+        (504, "deadline_exceeded", "longer than the server allows"), (0, "", "The server cannot be reached."),
+        (422, "invalid_request", "<b>said</b> so"),
+    ],
+)  # fmt: skip
+def test_what_goes_wrong_is_told(open_served: OpenServed, status: int, code: str, told: str) -> None:
+    page = open_served(expected=("Failed to load resource",))
+    page.locator("#model-name", has_text="tiny llama").wait_for()
+    body = json.dumps({"error": {"message": "<b>said</b> so", "type": "t", "param": None, "code": code}})
+
+    def answer(route: playwright.Route) -> None:
+        if status:
+            route.fulfill(status=status, body=body, headers={"Retry-After": "7"}, content_type="application/json")
+        else:
+            route.abort()
+
+    page.route("**/v1/score", answer)
+    page.get_by_label("Check an answer").check()
+    page.fill("#question", "Who?")
+    page.fill("#answer-0", "Me")
+    page.click("#go")
+    page.wait_for_selector("#state:not([hidden])")
+    assert told in page.locator("#state").inner_text()
+    page.unroute("**/v1/score")
+    page.click("#go")
+    page.wait_for_selector(".verdict .probability")
+    assert page.locator("#state").is_hidden()
+
+
+def test_a_key_is_asked_for_only_where_the_server_wants_one(
+    open_served: OpenServed, tiny_llama: LanguageModel, served: Running
+) -> None:
+    assert open_served().locator("#key-form").is_hidden()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(served.service, "setting", _with_keys(served))
+        page = open_served(expected=("Failed to load resource",))
+        page.wait_for_selector("#key-form:not([hidden])")
+        page.fill("#key", "another-key-of-sixteen")
+        page.keyboard.press("Enter")
+        page.locator("#state", has_text="not known").wait_for()
+        page.fill("#key", KEY)
+        page.keyboard.press("Enter")
+        page.locator("#model-name", has_text="tiny llama").wait_for()
+        assert page.locator("#key-form").is_hidden()
+        assert KEY not in page.content()
+
+
+def _with_keys(served: Running) -> object:
+    return replace(served.service.setting, keys=Keys((KEY,)))
+
+
+def test_the_page_is_closed_to_all_else(served: Running) -> None:
+    answer = served.client.get("/")
+    policy = answer.headers["content-security-policy"]
+    assert "default-src 'none'" in policy
+    assert "unsafe" not in policy
+    assert "frame-ancestors 'none'" in policy
+    text = answer.text
+    assert "http://" not in text
+    assert "https://" not in text
+    assert " style=" not in text
+    assert " onclick" not in text
+    assert served.client.get("/", headers={"If-None-Match": answer.headers["etag"]}).status_code == 304
+    for name in ("page.html", "..%2Fpage.py", "page.py", "__init__.py", "secret"):
+        assert served.client.get(f"/page/{name}").status_code == 404
+    for name in re.findall(r'"/page/([^"]+)"', text):
+        assert served.client.get(f"/page/{name}").status_code == 200
