@@ -1,4 +1,4 @@
-"""Files of the form that vLLM documents, written by transformers from a tiny model, give what `Detector.score` gives."""
+"""Files of the form that vLLM documents, made by transformers from a tiny model, give what `Detector.score` gives."""
 
 import json
 from collections.abc import Callable

@@ -55,8 +55,8 @@ class StateScorer:
             found = f"{wrong[0][0]} states at {wrong[0][1]}" if wrong else columns[0]
             raise UserError(
                 f"Detector {trained.name!r} reads {found}, and vLLM shows only the residual stream of its own run; "
-                f"train one there: anchorscope run --site residual --keep states --out RUN, then anchorscope detect RUN "
-                f"--fit-only --bundles probe --out FOLDER."
+                f"train one there: anchorscope run --site residual --keep states --out RUN, then anchorscope detect "
+                f"RUN --fit-only --bundles probe --out FOLDER."
             )
         missing = sorted({layer + 1 for _, _, layer in trained.needs.states} - set(layers))
         if missing:
