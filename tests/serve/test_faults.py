@@ -6,6 +6,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -25,8 +26,8 @@ Scoring = Callable[..., list[Score]]
 
 @pytest.fixture(scope="module")
 def small(chat_llama: LanguageModel) -> Iterator[Running]:
-    """A server with a short queue and a short deadline."""
-    with running(chat_llama, Limits(queue_tokens=1300, deadline=1.5, batch_tokens=600)) as service:
+    """A server with a short queue."""
+    with running(chat_llama, Limits(queue_tokens=1300, batch_tokens=600)) as service:
         yield service
 
 
@@ -89,7 +90,11 @@ def test_four_times_what_it_can_bear(small: Running, monkeypatch: pytest.MonkeyP
     assert eventually(lambda: small.service._queue.tokens == 0)
 
 
-def test_the_deadline_ends_a_request_and_its_items_are_never_run(small: Running, gate: Any) -> None:
+def test_the_deadline_ends_a_request_and_its_items_are_never_run(
+    small: Running, gate: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    long = small.service.limits
+    monkeypatch.setattr(small.service, "limits", replace(long, deadline=0.7))
     with ThreadPoolExecutor(2) as pool:
         first = pool.submit(small.score, PAIRS[0])
         assert eventually(lambda: len(gate.batches) == 1)
@@ -98,6 +103,7 @@ def test_the_deadline_ends_a_request_and_its_items_are_never_run(small: Running,
     assert [answer.status_code for answer in answers] == [504, 504]
     assert answers[0].json()["error"]["code"] == "deadline_exceeded"
     gate.set()
+    monkeypatch.setattr(small.service, "limits", long)
     assert small.score(PAIRS[1]).status_code == 200
     assert not any("Who is late?" in batch for batch in gate.batches)
     assert eventually(lambda: small.service._queue.tokens == 0)
