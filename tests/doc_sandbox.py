@@ -138,6 +138,7 @@ def _small_jobs(patch: pytest.MonkeyPatch, model: Path) -> None:
     """The jobs that are no runs, with few items: their options are parsed before they come here."""
     from anchorscope.bench import session
     from anchorscope.detecting import detect as detecting
+    from anchorscope.serve import server as serving
     from anchorscope.validation import validate as validating
     from anchorscope.viewing.server import ViewServer
 
@@ -163,6 +164,7 @@ def _small_jobs(patch: pytest.MonkeyPatch, model: Path) -> None:
         raise KeyboardInterrupt  # the server is up; the reader ends it
 
     patch.setattr(ViewServer, "serve_forever", at_once)
+    patch.setattr(serving, "serve", lambda *_: True)  # everything is checked by then; tests/serve has the rest
     patch.setattr(webbrowser, "open", lambda address: True)
     patch.setattr(session, "run_benchmark", small_bench)
     patch.setattr(session, "matmul_peak", cache(session.matmul_peak))  # the machine's peak is measured once

@@ -7,6 +7,7 @@ here is on a list, with the reason, and its names are checked: targets, extras, 
 
 import ast
 import importlib
+import json
 import re
 import runpy
 import sys
@@ -35,7 +36,9 @@ BLOCKS = [block for page in PAGES for block in blocks(page)]
 COMMANDS = [(place, words) for block in BLOCKS if block.language in SHELL for place, words in commands(block)]
 EXAMPLES = [block for block in BLOCKS if block.language in RUN]
 OTHERS_LIBRARIES = {
+    "docs/beside.md": "inspect_ai and the trackers live in environments of their own (make adapters)",
     "docs/adapters.md": "lm-polygraph, TruthTorchLM and uqlm live in environments of their own (make adapters)",
+    "docs/serving.md": "asks a service that is running; tests/serve/test_serving_page.py runs it against one",
 }
 """Pages whose Python examples need what is not here: compiled, and what they import of ours is imported."""
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
@@ -225,10 +228,19 @@ EVALUATION_OPTIONS = {
     "inspect": {"--model", "--log-dir"},
     "lm_eval": {"--model", "--model_args", "--tasks", "--log_samples", "--output_path"},
 }
+
+
+def check_curl(words: list[str]) -> None:
+    """It asks a running service: the route is one of its own."""
+    described = json.loads((ROOT / "docs" / "openapi.json").read_text(encoding="utf-8"))
+    address = next(word for word in words if word.startswith("http://127.0.0.1:8642"))
+    assert address.removeprefix("http://127.0.0.1:8642") in described["paths"], address
+
+
 OTHER_COMMANDS: dict[str, Callable[[list[str]], None]] = {
     "make": check_make, "pip": check_pip, "python": check_python, "docker": check_docker, "uv": check_uv,
     "uvx": check_uv, "ssh": check_ssh, "ray": check_cluster, "srun": check_cluster, "kubectl": check_cluster,
-    "export": check_export, "inspect": check_evaluation, "lm_eval": check_evaluation,
+    "export": check_export, "inspect": check_evaluation, "lm_eval": check_evaluation, "curl": check_curl,
 }  # fmt: skip
 """What is not run, and how its words are checked instead; each says why."""
 

@@ -3,7 +3,8 @@
 `anchorscope.run(...)` does the main job and returns a `Run`; `anchorscope.open_run(folder)` opens a finished one;
 `anchorscope.compare(runs, out=...)` puts several side by side; `anchorscope.detect(runs, out=...)` fits and compares
 hallucination detectors, and `anchorscope.Detector.load(bundle)` scores answers with one;
-`anchorscope.verify(folder)` checks every file of a folder of ours.
+`anchorscope.verify(folder)` checks every file of a folder of ours; `anchorscope.log_run(run, to="mlflow")` hands a
+finished run to a tracker of experiments.
 Names are loaded when they are first used, so that `import anchorscope` costs nothing.
 """
 
@@ -28,12 +29,14 @@ if TYPE_CHECKING:
     from anchorscope.models.language_model import LanguageModel as LanguageModel
     from anchorscope.models.loading import load as load_model
     from anchorscope.recipe import Recipe as Recipe
+    from anchorscope.tracking.log_run import log_run as log_run
 
 _HOMES = {
     "run": "anchorscope.api:run",
     "open_run": "anchorscope.api:open_run",
     "Run": "anchorscope.api:Run",
     "verify": "anchorscope.api:verify",
+    "log_run": "anchorscope.tracking.log_run:log_run",
     "compare": "anchorscope.comparing.compare:compare",
     "Comparison": "anchorscope.comparing.compare:Comparison",
     "detect": "anchorscope.detecting.detect:detect",
@@ -50,7 +53,7 @@ _HOMES = {
 
 __all__ = [
     "Comparison", "Detection", "Detector", "LanguageModel", "Question", "Recipe", "Run", "UserError", "compare",
-    "detect", "grade", "load_model", "open_run", "run", "verify",
+    "detect", "grade", "load_model", "log_run", "open_run", "run", "verify",
 ]  # fmt: skip
 
 

@@ -15,7 +15,8 @@ from anchorscope.datasets.logged_answers import first_line, label_of
 from anchorscope.detecting.score import dataset_of
 from anchorscope.errors import UserError
 
-RIGHT = {"match": {"value": "C", "answer": "Lima", "explanation": "…", "history": []}, "grade": {"value": 0.7}}
+RIGHT = {"match": {"value": "C", "answer": "Lima", "explanation": "…", "history": []}, "grade": {"value": 0.7},
+         "left out": {"value": float("nan")}}  # fmt: skip
 WRONG = {"grade": {"value": [1, 2]}, "match": {"value": "I", "answer": "Mary"}, "includes": {"value": 1}}
 PERU = sample(1, "What is the capital\n of Peru?", "Lima", "Lima", scores=RIGHT, id="peru",
               metadata={"relation": "capital", "year": 1900, "answers": "no", "nested": {}})  # fmt: skip

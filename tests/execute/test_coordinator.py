@@ -31,7 +31,7 @@ class Setting:
             assert self.results[task.id] == result(task.id)
         return self
 
-    def take(self, task, body):
+    def take(self, task, body, sha256):
         assert task not in self.results, "done twice"
         self.results[task] = body
 
@@ -130,9 +130,9 @@ def test_a_coordinator_that_was_late_itself_looks_at_what_came_before_it_ends_an
     found = Setting(Actor(), Actor())
     take = found.take
 
-    def slowly(task, body):
+    def slowly(task, body, sha256):
         found.pool.now += 60 if task == "task-0" else 0  # as if the disk had been slow
-        take(task, body)
+        take(task, body, sha256)
 
     found.take = slowly
     found.run(8)
@@ -265,7 +265,7 @@ def test_failures_of_tasks_that_nobody_wants_any_more_are_not_looked_at():
 
 def test_what_the_caller_raises_goes_through_and_the_next_run_is_whole():
     found = Setting(Actor(), Actor())
-    take, found.take = found.take, lambda task, body: 1 / 0
+    take, found.take = found.take, lambda task, body, sha256: 1 / 0
     with pytest.raises(ZeroDivisionError):
         found.run()
     found.take = take
@@ -311,9 +311,9 @@ def test_the_coordinators_own_time_is_counted_without_its_waiting():
     found = Setting(Actor(), Actor())
     take = found.take
 
-    def slowly(task, body):
+    def slowly(task, body, sha256):
         found.pool.now += 0.125
-        take(task, body)
+        take(task, body, sha256)
 
     found.take = slowly
     assert found.run(16).counts.seconds == 2.0

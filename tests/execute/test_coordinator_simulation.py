@@ -32,7 +32,7 @@ def play(pool, n_tasks, depth, runs=1):
     coordinator = Coordinator(pool, lambda hello: None, LEASE, depth=depth, clock=pool.clock)
     results = {}
 
-    def take(task, body):
+    def take(task, body, sha256):
         assert task not in results, "done twice"
         results[task] = body
 

@@ -88,9 +88,10 @@ class Crew:
         """Computes all shards; the sha256 of each one's part."""
         found: dict[str, str] = {}
 
-        def done(task: str, body: bytes) -> None:
+        def done(task: str, body: bytes, sha256: str) -> None:
             assert task not in found, "done is called once for each"
             found[task] = hashlib.sha256(body).hexdigest()
+            assert found[task] == sha256
 
         packed = self.shards.packed
         tasks = [Task(name, lambda name=name: packed[name]) for name in packed]  # type: ignore[misc]

@@ -33,7 +33,7 @@ def shards(save_tiny: Callable[[str], Path]) -> Shards:
 def shared_crew(shards: Shards, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Crew]:
     folder = tmp_path_factory.mktemp("faults")
     with faults_at(folder):
-        crew = Crew(ProcessPool(2, replacements=20, entry=ENTRY), shards, folder)
+        crew = Crew(ProcessPool(2, replacements=20, entry=ENTRY, copied=True), shards, folder)
         try:
             crew.start()
             yield crew

@@ -68,8 +68,8 @@ def test_a_run_whose_disk_is_full_is_incomplete_and_goes_on_within_its_step(
     one, out = choose("processes:1", lease=60), tmp_path / "run"
     write, written = ShardStore.write, []
 
-    def full_at_the_fifth(self: ShardStore, name: str, body: bytes) -> None:
-        write(self, name, body)
+    def full_at_the_fifth(self: ShardStore, name: str, body: bytes, sha256: str | None = None) -> None:
+        write(self, name, body, sha256)
         written.append(name)
         if len(written) == 5:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(self.folder))

@@ -22,6 +22,7 @@ from anchorscope.probes.crossfit import ProbeSet
 from anchorscope.probes.final_probe import FinalProbe
 
 _TENSORS, _RECORDS = "tensors.safetensors", "records.json"
+_NOTES = "anchorscope"
 
 
 def records(kind: Any) -> Format:
@@ -34,6 +35,18 @@ def records(kind: Any) -> Format:
     return Format(write, lambda folder: adapter.validate_json((folder / _RECORDS).read_bytes()))
 
 
+def _save(tensors: Mapping[str, Tensor], path: Path, notes: Mapping[str, str]) -> None:
+    """Tensors with notes, which are one entry: safetensors writes several in any order, other bytes each time."""
+    save_file(dict(tensors), path, metadata={_NOTES: json.dumps(notes)})
+
+
+def _notes(path: Path) -> dict[str, str]:
+    """The notes, those of earlier versions too, which had an entry each."""
+    with safe_open(path, "pt") as handle:
+        found = handle.metadata()
+    return json.loads(found[_NOTES]) if _NOTES in found else found
+
+
 def _write_probe_sets(sets: Mapping[str, ProbeSet] | Mapping[str, FinalProbe], folder: Path) -> None:
     """Probe sets by name, with everything that a resumed run needs."""
     tensors: dict[str, Tensor] = {}
@@ -42,14 +55,13 @@ def _write_probe_sets(sets: Mapping[str, ProbeSet] | Mapping[str, FinalProbe], f
         tensors[f"{name}/strength"] = torch.as_tensor(fitted.strength)
         tensors[f"{name}/inner_auc"] = torch.as_tensor(fitted.inner_auc)
     notes = {name: json.dumps([fitted.unconverged, fitted.notes]) for name, fitted in sets.items()}
-    save_file(tensors, folder / _TENSORS, metadata=notes)
+    _save(tensors, folder / _TENSORS, notes)
 
 
 def _read_probe_sets(folder: Path) -> dict[str, ProbeSet]:
     """The same, read back."""
     tensors = load_file(folder / _TENSORS)
-    with safe_open(folder / _TENSORS, "pt") as handle:
-        notes = handle.metadata()
+    notes = _notes(folder / _TENSORS)
     found = {}
     for name, note in notes.items():
         unconverged, told = json.loads(note)
@@ -77,14 +89,13 @@ def _write_effect(effect: Effect, path: Path) -> None:
     """One intervention's log-odds."""
     tensors = {name: torch.as_tensor(getattr(effect, name)) for name in ("items", "n_cut", "logits")}
     tensors |= {name: torch.as_tensor(known) for name in _OPTIONAL if (known := getattr(effect, name)) is not None}
-    save_file(tensors, path, metadata={"intervention": effect.intervention, "variant": effect.variant})
+    _save(tensors, path, {"intervention": effect.intervention, "variant": effect.variant})
 
 
 def _read_effect(path: Path) -> Effect:
     """The same, read back."""
     tensors = load_file(path)
-    with safe_open(path, "pt") as handle:
-        notes = handle.metadata()
+    notes = _notes(path)
     return Effect(
         notes["intervention"], notes["variant"], tensors["items"].numpy(), tensors["n_cut"].numpy(),
         tensors["logits"].numpy(), **{name: tensors[name].numpy() for name in _OPTIONAL if name in tensors},

@@ -6,6 +6,7 @@ targets), `model_answer` (the first line of the completion), `truthful` (the fir
 """
 
 from collections.abc import Iterator, Mapping
+from math import isfinite
 from typing import Any
 
 from anchorscope.datasets.json_rows import parsed
@@ -54,7 +55,7 @@ def columns_of(sample: Mapping[str, Any]) -> dict[str, object]:
             value = score.get("value")
             label = label_of(value)
             told = {f"score.{name}": value if label is None else label, f"answer.{name}": score.get("answer")}
-            known |= {column: value for column, value in told.items() if isinstance(value, _SINGLE)}
+            known |= {column: value for column, value in told.items() if _is_value(value)}
     output = sample.get("output")
     given: Mapping[str, Any] = output if isinstance(output, Mapping) else {}
     return known | {
@@ -64,11 +65,16 @@ def columns_of(sample: Mapping[str, Any]) -> dict[str, object]:
     }  # fmt: skip
 
 
+def _is_value(value: object) -> bool:
+    """Whether it can be a cell; an answer that a scorer left out has the score NaN."""
+    return isinstance(value, _SINGLE) and not (isinstance(value, float) and not isfinite(value))
+
+
 def _is_plain(name: object, value: object) -> bool:
     """Whether an entry of a sample's metadata can be a column: no known one but subject and relation."""
     if name in ("subject", "relation"):
         return isinstance(value, str)
-    return isinstance(name, str) and name not in (*KNOWN, "answer") and isinstance(value, _SINGLE)
+    return isinstance(name, str) and name not in (*KNOWN, "answer") and _is_value(value)
 
 
 def _id(sample: Mapping[str, Any]) -> object:

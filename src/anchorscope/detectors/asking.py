@@ -32,7 +32,7 @@ from anchorscope.models.process_settings import product_kernels
 from anchorscope.plan.for_model import planner_for
 from anchorscope.stats.streams import priorities
 
-_PLANNED = 1024  # wishes that are remembered between asking for their cost and joining
+_PLANNED = 256  # wishes that are remembered between asking for their cost and joining
 
 
 @dataclass(frozen=True)

@@ -56,6 +56,7 @@ class Continuous:
         self.waiting.append(row)
         return row
 
+    @torch.inference_mode()
     def drop(self, row: Row) -> None:
         """Nobody wants it any more."""
         row.over = True

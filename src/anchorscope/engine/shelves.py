@@ -5,7 +5,6 @@ single long conversation does not make all rows as wide as itself. Places that a
 come, or by the last of the shelf.
 """
 
-from collections.abc import Callable
 from typing import Generic, Protocol, TypeVar
 
 import torch
@@ -103,7 +102,3 @@ class Shelves(Generic[R]):
         """See `Shelf.close_up`."""
         for shelf in self.in_use():
             shelf.close_up(share)
-
-    def forget(self, is_unused: Callable[[Shelf[R]], bool] = lambda shelf: not shelf.rows) -> None:
-        """Gives back the memory of shelves that nobody stands on."""
-        self._known = {width: shelf for width, shelf in self._known.items() if not is_unused(shelf)}

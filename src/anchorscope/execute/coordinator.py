@@ -84,7 +84,7 @@ class Coordinator:
         self.pool, self.lease, self.counts = pool, lease, Counts()
         self._admit, self._depth, self._tell, self._clock = admit, depth, tell, clock
         self._queue = TaskQueue(tries)
-        self._done: Callable[[str, bytes], None] = lambda task, body: None
+        self._done: Callable[[str, bytes, str], None] = lambda task, body, sha256: None
         self._lines: dict[str, _Line] = {}
         self._free: dict[str, _Line] = {}  # those with room in their lines
         self._titles: dict[str, str] = {}  # of all that were ever admitted
@@ -107,8 +107,8 @@ class Coordinator:
                     f"is lost."
                 )
 
-    def run(self, tasks: Sequence[Task], done: Callable[[str, bytes], None]) -> None:
-        """Computes all tasks; `done` is called once for each, in any order."""
+    def run(self, tasks: Sequence[Task], done: Callable[[str, bytes, str], None]) -> None:
+        """Computes all tasks; `done` is called once for each, in any order, with its result and the result's sha256."""
         began, waited = self._clock(), 0.0
         self._queue.begin(tasks)
         self._done, self._alone_since = done, max(self._alone_since, began)
@@ -124,7 +124,7 @@ class Coordinator:
                     self._end_overdue()
         finally:  # results of this run's tasks that come later are nobody's
             self._queue.begin(())
-            self._done = lambda task, body: None
+            self._done = lambda task, body, sha256: None
             self.counts.seconds += self._clock() - began - waited
 
     def _hand_out(self) -> None:
@@ -216,7 +216,7 @@ class Coordinator:
         first = self._queue.finish(event.task, digest, title)
         if first:
             self.counts.done += 1
-            self._done(event.task, event.body)
+            self._done(event.task, event.body, digest)
         elif first is False:
             self.counts.duplicates += 1
 

@@ -8,24 +8,15 @@ import contextlib
 import hashlib
 import time
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 from anchorscope.execute.coordinator import Coordinator, Task
+from anchorscope.execute.store_writer import Store, StoreWriter
 from anchorscope.execute.wire import Packed, pack, unpack
 from anchorscope.execute.worker import Part, Shard
 from anchorscope.progress import Progress
 
 _HELD = 2**28  # bytes of packed shards that are held for their turn; others are packed once more
-
-
-class Store(Protocol):
-    """Where results of shards are kept while a step is under way."""
-
-    def read(self, name: str) -> bytes | None:
-        """A shard's packed part; None where it is missing."""
-
-    def write(self, name: str, body: bytes) -> None:
-        """Keeps it."""
 
 
 class PoolExecutor:
@@ -44,7 +35,7 @@ class PoolExecutor:
         self._n_computed = 0
 
     def map(self, shards: Sequence[Shard], progress: Progress) -> Iterator[Part]:
-        """The part of each shard, in their order; all are done before the first is given."""
+        """The part of each shard, in their order; all are done and kept before the first is given."""
         store, names, held = self._store(), [], _Held()
         places: dict[str, list[int]] = {}
         for place, shard in enumerate(shards):
@@ -56,23 +47,27 @@ class PoolExecutor:
         parts: dict[str, Any] = {}
         progress.start(self._title(shards), sum(map(_items, shards)))
 
-        def take(name: str, body: bytes, is_new: bool = True) -> None:
+        def take(name: str, body: bytes, sha256: str | None = None) -> None:
             parts[name] = unpack(body, {})
-            if is_new and store is not None:
-                store.write(name, body)
+            if writer is not None and sha256 is not None:
+                writer.write(name, body, sha256)
             held.let_go(name)
             self._done += len(places[name])
-            self._n_computed += is_new
+            self._n_computed += sha256 is not None
             self._ended = time.monotonic()
             progress.advance(sum(_items(shards[place]) for place in places[name]))
 
         self._begin(len(shards))
-        try:
+        writer = None if store is None else StoreWriter(store)
+        with contextlib.ExitStack() as until_done:
+            until_done.callback(progress.finish)
+            if writer is not None:
+                until_done.enter_context(writer)
             for name in places if store is not None else ():
                 body = store.read(name) if store is not None else None
                 if body is not None:
                     with contextlib.suppress(ValueError):  # of a version that packed otherwise
-                        take(name, body, is_new=False)
+                        take(name, body)
             self._began = time.monotonic()
             tasks = [
                 Task(name, lambda name=name: held.take(name) or pack(shards[places[name][0]]))  # type: ignore[misc]
@@ -80,8 +75,6 @@ class PoolExecutor:
                 if name not in parts
             ]
             self.coordinator.run(tasks, take)
-        finally:
-            progress.finish()
         for place, name in enumerate(names):
             yield parts[name] if place != places[name][-1] else parts.pop(name)
 

@@ -13,14 +13,16 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from typing import Any
+from functools import partial
+from typing import IO, Any
 
 from anchorscope.errors import UserError
 from anchorscope.execute.frames import Closed, Frames
 from anchorscope.execute.pool import REPLACEMENTS, USER, Done, Event, Failed, Joined, Lost
+from anchorscope.execute.starter import Starter
 from anchorscope.execute.worker_job import WorkerJob, gpu_shares, share_job, thread_settings
 
 _ENTRY = ("-P", "-m", "anchorscope.execute.worker_process")  # -P: nothing comes from the folder that the user is in
@@ -39,12 +41,18 @@ class ProcessPool:
         devices_per_worker: int = 1,
         replacements: int = REPLACEMENTS,
         entry: Sequence[str] = _ENTRY,
+        copied: bool | None = None,
     ) -> None:
-        """`replacements` per worker that was asked for; `entry` is what Python is started with."""
+        """`replacements` per worker that was asked for; `entry` is what Python is started with.
+
+        `copied` says whether workers on a CPU are copies of one process (`starter`): those with our own entry are.
+        """
         if n_workers < 1:
             raise UserError(f"Workers: {n_workers}; allowed: 1 or more.")
         self.n_workers = n_workers
         self._devices_per_worker, self._entry = devices_per_worker, tuple(entry)
+        self._copied = tuple(entry) == _ENTRY if copied is None else copied
+        self._starter: Starter | None = None
         self._left = replacements * n_workers
         self._events: queue.SimpleQueue[Event] = queue.SimpleQueue()
         self._live: dict[str, _Process] = {}
@@ -67,7 +75,14 @@ class ProcessPool:
         name = f"w{self._named}"
         share = {"CUDA_VISIBLE_DEVICES": self._shares[slot]} if self._shares else {}
         environment = {**os.environ, **thread_settings(self._job.threads), **share}
-        self._live[name] = _Process(name, slot, self._entry, environment, self._job, self._events)
+        begin: Callable[[int, int], Any] = partial(_started, self._entry, environment)
+        if self._copied and self._job.device == "cpu":
+            if self._starter is not None and self._starter.is_gone:
+                self._starter.close()
+                self._starter = None
+            self._starter = self._starter or Starter(self._entry, environment)
+            begin = self._starter.start
+        self._live[name] = _Process(name, slot, begin, self._job, self._events)
 
     def submit(self, worker: str, task: str, body: bytes, blobs: Mapping[str, bytes]) -> None:
         """Puts a task at the end of a process's line; one for a process that is gone is dropped, as it is told lost."""
@@ -98,6 +113,8 @@ class ProcessPool:
             reason = event.reason
             del self._live[event.worker]
             last = process.end(_ITS_OWN_END)
+            if not last and self._starter is not None and self._starter.is_gone:
+                last = _last_lines(self._starter.printed)
             if not process.was_refused:
                 reason = f"{reason}: {_how_it_ended(process.code)}{last}"
                 self._replace(process.slot)
@@ -122,6 +139,8 @@ class ProcessPool:
         living, self._live = list(self._live.values()), {}
         for process in living:
             process.kill()
+        if self._starter is not None:
+            self._starter.close()
         for process in living:
             process.end()
 
@@ -130,19 +149,17 @@ class _Process:
     """One process, with the threads that read from it and write to it."""
 
     def __init__(
-        self, name: str, slot: int, entry: Sequence[str], environment: Mapping[str, str], job: WorkerJob,
+        self, name: str, slot: int, begin: Callable[[int, int], Any], job: WorkerJob,
         events: "queue.SimpleQueue[Event]",
     ) -> None:  # fmt: skip
+        """`begin` starts a process with a connection and a file that it prints into."""
         self.name, self.slot, self.was_refused = name, slot, False
         self._events, self._outbox = events, queue.SimpleQueue[Any]()
         self._printed = tempfile.TemporaryFile()  # noqa: SIM115 - closed by `end`
         ours, theirs = socket.socketpair()
         self._frames = Frames(ours)
         with theirs:
-            self._process = subprocess.Popen(
-                [sys.executable, *entry, str(theirs.fileno())], env=dict(environment), pass_fds=(theirs.fileno(),),
-                stdin=subprocess.DEVNULL, stdout=self._printed, stderr=self._printed,
-            )  # fmt: skip
+            self._process = begin(theirs.fileno(), self._printed.fileno())
         self.send({"job": job.plain()}, {})
         for work in (self._read, self._write):
             threading.Thread(target=work, name=f"{name} {work.__name__}", daemon=True).start()
@@ -201,10 +218,24 @@ class _Process:
         self._outbox.put(None)
         self._frames.close()
         with self._printed as printed:
-            size = printed.seek(0, os.SEEK_END)
-            printed.seek(max(0, size - _LAST_BYTES))
-            lines = printed.read().decode(errors="replace").splitlines()[-_LAST_LINES:]
-        return "".join(f"\n{line}" for line in lines)
+            return _last_lines(printed)
+
+
+def _last_lines(printed: IO[bytes]) -> str:
+    size = printed.seek(0, os.SEEK_END)
+    printed.seek(max(0, size - _LAST_BYTES))
+    lines = printed.read().decode(errors="replace").splitlines()[-_LAST_LINES:]
+    return "".join(f"\n{line}" for line in lines)
+
+
+def _started(
+    entry: Sequence[str], environment: Mapping[str, str], connection: int, printed: int
+) -> "subprocess.Popen[bytes]":
+    """A process of its own."""
+    return subprocess.Popen(
+        [sys.executable, *entry, str(connection)], env=dict(environment), pass_fds=(connection,),
+        stdin=subprocess.DEVNULL, stdout=printed, stderr=printed,
+    )  # fmt: skip
 
 
 def _how_it_ended(code: int | None) -> str:

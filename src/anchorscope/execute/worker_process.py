@@ -17,6 +17,7 @@ from typing import Any
 
 from anchorscope.errors import UserError
 from anchorscope.execute.frames import Closed, Frames
+from anchorscope.execute.starter import STARTER, serve_starts
 from anchorscope.execute.warm_worker import WarmWorker
 from anchorscope.execute.worker_job import ERROR, USER, WorkerJob, thread_settings
 
@@ -25,13 +26,15 @@ _PACKING = 2  # parts that are packed and sent at a time
 
 
 def main(fd: int) -> None:
-    """Serves until nobody is there any more."""
+    """Serves until nobody is there any more, as a worker or, if it is told so, as a starter of others."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C goes to all; the coordinator decides
     connection = socket.socket(fileno=fd)
     frames = Frames(connection)
-    _end_with_parent()
     try:
         header, _ = frames.receive()
+        if header == STARTER:
+            return serve_starts(connection, frames, main)
+        _end_with_parent()
         job = WorkerJob.of(header["job"])
         os.environ.update(thread_settings(job.threads))  # before anything imports torch
         serve(frames, WarmWorker(job))

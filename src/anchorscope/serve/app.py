@@ -1,9 +1,9 @@
 """The routes of the service, as a FastAPI app."""
 
+import json
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from importlib import metadata
-from typing import Any
+from typing import Any, cast
 
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
@@ -20,6 +20,8 @@ from anchorscope.serve.page.page import page_router
 from anchorscope.serve.score_route import score_router
 from anchorscope.serve.service import Service
 
+VERSION = "1"
+"""Of the routes; raised whenever one of them changes so that clients would notice."""
 ABOUT = (
     "How probable it is that a language model's answers are true. Errors of every route have OpenAI's form. "
     "docs/serving.md has the whole contract."
@@ -35,7 +37,7 @@ def make_app(service: Service) -> FastAPI:
         yield
         service.close()
 
-    app = FastAPI(title="anchorscope", description=ABOUT, version=_version(), lifespan=life, docs_url=None,
+    app = FastAPI(title="anchorscope", description=ABOUT, version=VERSION, lifespan=life, docs_url=None,
                   redoc_url=None, separate_input_output_schemas=False)  # fmt: skip
     app.state.service = service
     for router in (score_router(service), chat_router(service), explain_router(service), page_router()):
@@ -47,11 +49,10 @@ def make_app(service: Service) -> FastAPI:
     return app
 
 
-def _version() -> str:
-    try:
-        return metadata.version("anchorscope")
-    except metadata.PackageNotFoundError:
-        return "0"
+def openapi_text() -> str:
+    """The description of the routes, as `docs/openapi.json` has it; they are the same for every service."""
+    described = make_app(cast(Service, None)).openapi()  # routes look at their service only when they are asked
+    return json.dumps(described, indent=1, sort_keys=True, ensure_ascii=False) + "\n"
 
 
 def _add_state(app: FastAPI, service: Service) -> None:

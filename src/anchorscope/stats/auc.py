@@ -8,7 +8,6 @@ bootstrap.
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.stats import rankdata
 
 Floats = NDArray[np.floating]
 
@@ -19,6 +18,8 @@ def auc(scores: Floats, labels: NDArray[np.bool_], strata: NDArray[np.integer] |
     Scores are [..., item]; labels are [item], or [..., item] where every row has its own. The result has the leading
     shape.
     """
+    from scipy.stats import rankdata  # only here: it takes half a second, and workers that are started seldom need it
+
     shape = np.broadcast_shapes(scores.shape, labels.shape)
     scores, labels = np.broadcast_to(scores, shape), np.broadcast_to(labels, shape)
     stratum_of = np.zeros(shape[-1], np.int64) if strata is None else np.asarray(strata)

@@ -1,0 +1,76 @@
+"""Keeps results in a store by a thread of its own, so that the coordinator hands out shards while the disk is written.
+
+Only so many bytes wait at a time: where the disk is slower than the workers, the coordinator waits for it. An error, as
+of a full disk, is raised by the next write, or at the end; what was kept before it stays.
+"""
+
+import threading
+from collections import deque
+from types import TracebackType
+from typing import Protocol
+
+MOST_WAITING = 2**28
+"""Bytes of results that wait for the disk; one that is larger waits alone."""
+
+
+class Store(Protocol):
+    """Where results of shards are kept while a step is under way."""
+
+    def read(self, name: str) -> bytes | None:
+        """A shard's packed part; None where it is missing."""
+
+    def write(self, name: str, body: bytes, sha256: str | None = None) -> None:
+        """Keeps it; `sha256` is its hash, where that is known."""
+
+
+class StoreWriter:
+    """Writes into a store, in the order in which it is told to; everything is written when its block is left."""
+
+    def __init__(self, store: Store, most_waiting: int = MOST_WAITING) -> None:
+        self._store, self._most = store, most_waiting
+        self._changed = threading.Condition()
+        self._waiting: deque[tuple[str, bytes, str]] = deque()
+        self._size, self._is_closed = 0, False
+        self._error: BaseException | None = None
+        self._thread = threading.Thread(target=self._work, name="store", daemon=True)
+
+    def write(self, name: str, body: bytes, sha256: str) -> None:
+        """Keeps a result with its hash, soon; the error of an earlier one is raised here."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._error or not self._size or self._size + len(body) <= self._most)
+            if self._error is not None:
+                raise self._error
+            self._waiting.append((name, body, sha256))
+            self._size += len(body)
+            self._changed.notify_all()
+
+    def _work(self) -> None:
+        try:
+            while True:
+                with self._changed:
+                    self._changed.wait_for(lambda: self._waiting or self._is_closed)
+                    if not self._waiting:
+                        return
+                    name, body, sha256 = self._waiting.popleft()
+                self._store.write(name, body, sha256)
+                with self._changed:
+                    self._size -= len(body)
+                    self._changed.notify_all()
+        except BaseException as error:  # told to whoever writes or waits
+            with self._changed:
+                self._error = error
+                self._waiting.clear()
+                self._changed.notify_all()
+
+    def __enter__(self) -> "StoreWriter":
+        self._thread.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        """Waits until all is written, also where the pass has failed: what is done is kept."""
+        with self._changed:
+            self._is_closed = True
+            self._changed.notify_all()
+        self._thread.join()
+        if kind is None and self._error is not None:
+            raise self._error

@@ -1,0 +1,46 @@
+"""Scores asked of a running service, as the scorer of inspect_ai asks for them."""
+
+import asyncio
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "serve"))  # pytest's import mode does not make helpers importable
+sys.path.insert(0, str(Path(__file__).parents[1] / "detectors"))
+
+from running import Running, running  # isort: skip
+
+from anchorscope.adapters.score_service import ask_score
+from anchorscope.errors import UserError
+from anchorscope.models.language_model import LanguageModel
+
+PAIR = ("Who wrote Dracula?", "Bram Stoker")
+
+
+@pytest.fixture(scope="module")
+def service(tiny_llama: LanguageModel) -> Iterator[Running]:
+    with running(tiny_llama) as one:
+        yield one
+
+
+def test_the_score_is_the_services_own(service: Running) -> None:
+    told = service.score(PAIR).json()
+    found = asyncio.run(ask_score(*PAIR, service.address))
+    wanted = {**told["items"][0], "detector": told["detector"], "sha256": told["sha256"]}
+    assert found["log_odds"] == pytest.approx(wanted["log_odds"], abs=1e-5)
+    assert {name: found[name] for name in ("verdict", "detector", "sha256", "warnings")}.items() <= wanted.items()
+    other = asyncio.run(ask_score(*PAIR, service.address + "/", detector="anchor"))
+    assert other["sha256"] == "b" * 64
+
+
+def test_faults_are_one_line(service: Running) -> None:
+    for url, detector, wanted in (
+        (service.address, "none", r"refuses to score \(404\)"),
+        ("http://127.0.0.1:9", None, "cannot be reached"),
+        (f"{service.address}/v1/models#", None, r"(refuses to score|no service)"),
+    ):
+        with pytest.raises(UserError, match=wanted) as told:
+            asyncio.run(ask_score(*PAIR, url, detector=detector))
+        assert "\n" not in str(told.value)

@@ -1,0 +1,117 @@
+"""A run in MLflow, W&B and Trackio themselves, read back; run by tools/test_adapters.sh where they are installed."""
+
+import json
+import struct
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "tracking"))  # pytest's import mode does not make helpers importable
+
+from made_runs import made_run  # isort: skip
+
+import anchorscope
+from anchorscope.artefacts.finished import open_finished
+from anchorscope.tracking.records import RunRecords, records_of
+
+pytestmark = pytest.mark.filterwarnings("ignore")  # the libraries' own
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return made_run(tmp_path / "mine")
+
+
+@pytest.fixture
+def records(folder: Path) -> RunRecords:
+    return records_of(open_finished(folder))
+
+
+def test_mlflow(folder: Path, records: RunRecords, tmp_path: Path) -> None:
+    mlflow = pytest.importorskip("mlflow")
+    uri = f"sqlite:///{tmp_path / 'mlflow.db'}"
+    mlflow.MlflowClient(uri).create_experiment("mine", artifact_location=(tmp_path / "artefacts").as_uri())
+    name = anchorscope.log_run(folder, to="mlflow", project="mine", tracking_uri=uri)
+    client = mlflow.MlflowClient(uri)
+    run = client.get_run(name)
+    assert run.info.status == "FINISHED"
+    assert run.info.run_name == "mine"
+    assert run.data.params == records.parameters
+    assert run.data.tags.items() >= records.tags.items()
+    assert {key: run.data.metrics[key] for key in records.metrics} == pytest.approx(records.metrics)
+    key = next(key for key in records.curves[0] if "/delta_p/" in key)
+    steps = {one.step: one.value for one in client.get_metric_history(name, key)}
+    assert steps == pytest.approx({layer: found[key] for layer, found in records.curves.items() if key in found})
+    assert {one.path for one in client.list_artifacts(name)} >= {"report.html", "tables", "figures", "manifest.json"}
+
+
+def test_wandb(folder: Path, records: RunRecords, tmp_path: Path) -> None:
+    pytest.importorskip("wandb")
+    name = anchorscope.log_run(folder, to="wandb", project="mine", mode="offline", dir=str(tmp_path))
+    (kept,) = (tmp_path / "wandb").glob(f"offline-run-*-{name}")
+    rows, summary, config, files = _wandb_records(next(kept.glob("*.wandb")))
+    assert config["recipe"] == records.parameters
+    assert config["made_of"] == records.tags
+    assert {key: summary[key] for key in records.metrics} == pytest.approx(records.metrics)
+    by_layer = {row["layer"]: {key: row[key] for key in records.curves[row["layer"]]} for row in rows if "layer" in row}
+    assert by_layer == {layer: pytest.approx(found) for layer, found in records.curves.items()}
+    assert files >= {"report.html", "figures/delta_p.png"}
+    assert any(key.startswith("tables/summary") for row in rows for key in row)
+
+
+def _wandb_records(path: Path) -> tuple[list[dict], dict, dict, set[str]]:
+    """What an offline run holds, in the form in which it would be sent."""
+    from wandb.proto import wandb_internal_pb2
+
+    rows, summary, config, files = [], {}, {}, set()
+    for data in _wandb_blocks(path.read_bytes()):
+        record = wandb_internal_pb2.Record()
+        record.ParseFromString(data)
+        if record.HasField("history"):
+            rows.append(_values(record.history.item))
+        if record.HasField("summary"):
+            summary |= _values(record.summary.update)
+        if record.HasField("run"):
+            config |= {one.key: json.loads(one.value_json) for one in record.run.config.update}
+        if record.HasField("request") and record.request.HasField("log_artifact"):
+            files |= {one.path for one in record.request.log_artifact.artifact.manifest.contents}
+        if record.HasField("artifact"):
+            files |= {one.path for one in record.artifact.manifest.contents}
+    return rows, summary, config, files
+
+
+def _wandb_blocks(content: bytes) -> Iterator[bytes]:
+    """Its file is a log as LevelDB writes it: blocks of 32 kB, with checksum, size and kind before every piece."""
+    at, whole = 7, b""  # after ":W&B", a magic number and the version
+    while at + 7 <= len(content):
+        left = 0x8000 - at % 0x8000
+        if left < 7:
+            at += left
+            continue
+        _, size, kind = struct.unpack_from("<LHB", content, at)
+        whole += content[at + 7 : at + 7 + size]
+        at += 7 + size
+        if kind in (1, 4):  # whole, or the last piece
+            yield whole
+            whole = b""
+
+
+def _values(items: Any) -> dict[str, Any]:
+    return {"/".join(one.nested_key) or one.key: json.loads(one.value_json) for one in items}
+
+
+def test_trackio(folder: Path, records: RunRecords, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TRACKIO_DIR", str(tmp_path / "trackio"))
+    trackio = pytest.importorskip("trackio")
+    name = anchorscope.log_run(folder, to="trackio", project="mine")
+    run = next(one for one in trackio.Api().runs("mine") if one.name == name)
+    from trackio.sqlite_storage import SQLiteStorage
+
+    rows = {row["step"]: row for row in SQLiteStorage.get_logs("mine", name)}
+    for layer, found in records.curves.items():
+        assert {key: rows[layer][key] for key in found} == pytest.approx(found)
+    assert {key: rows[min(rows)][key] for key in records.metrics} == pytest.approx(records.metrics)
+    assert run.config.items() >= (records.parameters | records.tags).items()

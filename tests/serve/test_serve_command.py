@@ -1,0 +1,102 @@
+"""`anchorscope serve` at the terminal: mistakes in one line, ready in one line, and a calm end under load."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from detector_cases import PAIRS, trained_on
+from typer.testing import CliRunner
+
+from anchorscope.artefacts.bundles import write_bundle
+from anchorscope.cli import serve as serve_command
+from anchorscope.cli.main import app
+from anchorscope.detectors.trained import TrainedDetector
+from anchorscope.models.loading import load as load_model
+from anchorscope.serve import start
+from anchorscope.serve.server import address_of, listen
+
+
+@pytest.fixture(scope="module")
+def bundle(save_tiny: Callable[[str], Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A detector of a model that lies in a folder."""
+    place = tmp_path_factory.mktemp("bundles") / "probe"
+    write_bundle(place, trained_on(load_model(str(save_tiny("llama")))))
+    return place
+
+
+def refused(*arguments: object) -> str:
+    done = CliRunner().invoke(app, ["serve", *map(str, arguments)], prog_name="anchorscope")
+    assert done.exit_code == 2, done.output
+    assert done.stdout == ""
+    (line,) = done.stderr.splitlines()
+    return line
+
+
+def changed(bundle: Path, place: Path, **setting: Any) -> Path:
+    """The same detector for another model."""
+    trained: TrainedDetector = start.read_bundle(bundle)
+    write_bundle(place, replace(trained, setting=replace(trained.setting, **setting), sha256=None))
+    return place
+
+
+def test_mistakes_are_one_line(bundle: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert "Give the bundles to serve, or --demo" in refused()
+    assert "Give the bundles to serve, or --demo" in refused(bundle, "--demo")
+    assert "there are no keys; add --keys-file" in refused(bundle, "--host", "0.0.0.0")
+    assert "there is no such folder" in refused(tmp_path / "none")
+    assert "Device 'tpu' cannot be used" in refused(bundle, "--device", "tpu")
+    assert "Unknown dtype 'int1'" in refused(bundle, "--dtype", "int1")
+    assert "is given twice" in refused(bundle, bundle)
+    other = changed(bundle, tmp_path / "other", fingerprint="another", model="another")
+    assert "The bundles are of different models" in refused(bundle, other)
+    assert "does not fit" in refused(other, "--port", 0, "--quiet")  # known only once the model is there
+    damaged = tmp_path / "damaged"
+    damaged.mkdir()
+    for file in bundle.iterdir():
+        (damaged / file.name).write_bytes(file.read_bytes()[:-3])
+    assert "cannot be used" in refused(damaged)
+    with listen("127.0.0.1", 0) as taken:
+        assert "Cannot listen on" in refused(bundle, "--port", address_of(taken).rpartition(":")[2])
+    monkeypatch.setattr(start, "DEMO", tmp_path / "none")
+    assert "has no demo detector" in refused("--demo")
+    monkeypatch.setattr(serve_command, "NEEDED", ("fastapi", "no_such_library"))
+    assert 'pip install "anchorscope[serve]"' in refused(bundle)
+
+
+def test_it_ends_calmly_under_load(bundle: Path, tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "anchorscope", "serve", str(bundle), "--port", "0", "--json", "--device", "cpu",
+               "--log-file", str(tmp_path / "log"), "--drain", "20"]  # fmt: skip
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=os.environ) as done:
+        assert done.stdout is not None
+        told = json.loads(done.stdout.readline())
+        assert told["detectors"] == ["probe"]
+        items = [{"question": question, "answer": answer} for question, answer in PAIRS] * 20
+        statuses: list[int] = []
+        began = threading.Event()
+
+        def ask() -> None:
+            with httpx.Client(base_url=told["url"], timeout=60) as client:
+                assert client.get("/readyz").status_code == 200
+                began.set()
+                statuses.append(client.post("/v1/score", json={"items": items}).status_code)
+
+        asking = threading.Thread(target=ask)
+        asking.start()
+        assert began.wait(30)
+        while "GET /readyz" not in (tmp_path / "log").read_text():
+            pass
+        done.send_signal(signal.SIGTERM)
+        asking.join(60)
+        assert done.wait(60) == 0
+        assert done.stderr is not None
+        assert done.stderr.read() == ""
+    assert statuses in ([200], [503])  # finished, or not yet taken in: never torn

@@ -1,0 +1,146 @@
+"""What trackers are told of a run, without any of them; the libraries themselves are in tests/adapters."""
+
+import hashlib
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import polars as pl
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parent))  # pytest's import mode does not make helper modules importable
+
+from made_runs import made_run  # isort: skip
+
+import anchorscope
+from anchorscope.artefacts.finished import open_finished
+from anchorscope.tracking import mlflow_log
+from anchorscope.tracking.records import RunRecords, records_of
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return made_run(tmp_path_factory.mktemp("runs") / "mine")
+
+
+@pytest.fixture(scope="module")
+def records(folder: Path) -> RunRecords:
+    return records_of(open_finished(folder))
+
+
+def test_the_recipe_and_what_the_run_is_made_of(records: RunRecords, folder: Path) -> None:
+    run = anchorscope.open_run(folder)
+    assert records.name == "mine"
+    assert records.parameters["datasets"] == "popqa"
+    assert records.parameters["site"] == "mlp"
+    assert records.tags["model.fingerprint"] == run.manifest["model"]["fingerprint"]
+    assert records.tags["dataset.popqa.sha256"] == "a1" * 32
+    assert records.tags["version.anchorscope"] == "0.1.0"
+    wanted = hashlib.sha256((folder / "manifest.json").read_bytes()).hexdigest()
+    assert records.tags["manifest.sha256"] == wanted
+
+
+def test_every_number_of_the_summary_is_there_with_its_interval(records: RunRecords, folder: Path) -> None:
+    summary = anchorscope.open_run(folder).summary
+    columns = ("dataset", "quantity", "intervention", "assignment", "group", "site", "position")
+    names = {"/".join(str(row[one]) for one in columns if row[one] is not None): row
+             for row in summary.iter_rows(named=True)}  # fmt: skip
+    assert len(names) == summary.height
+    for name, row in names.items():
+        for ending, column in (("", "value"), (".low", "ci_low"), (".high", "ci_high")):
+            wanted = row[column]
+            if wanted is not None and wanted == wanted:
+                assert records.metrics[name + ending] == wanted
+
+
+def test_curves_are_by_layer_at_the_headline_place(records: RunRecords, folder: Path) -> None:
+    run = anchorscope.open_run(folder)
+    row = run.curves.filter(
+        (pl.col("intervention") == "knockout") & (pl.col("site") == "mlp") & (pl.col("position") == "final")
+        & (pl.col("assignment") == "corrected") & (pl.col("truth") == "all")
+    ).row(3, named=True)  # fmt: skip
+    name = f"popqa/delta_p/knockout/{row['variant']}/corrected/{row['group']}"
+    assert records.curves[row["layer"]][name] == row["delta_p"]
+    assert records.curves[row["layer"]][f"{name}.low"] == row["ci_low"]
+    share = run.question_share.filter((pl.col("intervention") == "knockout") & (pl.col("truth") == "all")).filter(
+        (pl.col("site") == "mlp") & (pl.col("position") == "final")).row(0, named=True)  # fmt: skip
+    found = records.curves[share["layer"]][f"popqa/question share/knockout/{share['group']}"]
+    assert found == share["share"]
+    assert [*records.curves] == sorted(records.curves)
+    assert {path.name for path, _ in records.files} >= {"report.html", "recipe.toml", "manifest.json", "delta_p.png"}
+    assert set(records.tables) >= {"summary", "curves", "probe_scores"}
+
+
+@dataclass
+class Listening:
+    """Takes down what MLflow's client is told."""
+
+    told: dict[str, Any] = field(default_factory=lambda: {"tags": [], "params": [], "metrics": [], "files": []})
+    breaks: bool = False
+
+    def get_experiment_by_name(self, name: str) -> None:
+        return None
+
+    def create_experiment(self, name: str) -> str:
+        self.told["experiment"] = name
+        return "7"
+
+    def create_run(self, experiment: str, run_name: str) -> Any:
+        self.told["name"] = run_name
+        return SimpleNamespace(info=SimpleNamespace(run_id="r1"))
+
+    def log_batch(self, run: str, **parts: Any) -> None:
+        for kind, part in parts.items():
+            assert len(part) <= (1000 if kind == "metrics" else 100)
+            self.told[kind] += part
+
+    def log_artifact(self, run: str, path: str, folder: str | None) -> None:
+        if self.breaks:
+            raise OSError("no\nspace")
+        self.told["files"].append((Path(path).name, folder))
+
+    def set_terminated(self, run: str, status: str) -> None:
+        self.told["status"] = status
+
+
+def library(client: Listening) -> Any:
+    of = SimpleNamespace(RunTag=lambda *a: a, Param=lambda *a: a, Metric=lambda *a: a)
+    return SimpleNamespace(MlflowClient=lambda tracking_uri: client, entities=of)
+
+
+def test_what_is_sent_is_all_of_it(records: RunRecords) -> None:
+    client = Listening()
+    assert mlflow_log.log(library(client), records, "anchorscope", "mine") == "r1"
+    told = client.told
+    assert (told["experiment"], told["name"], told["status"]) == ("anchorscope", "mine", "FINISHED")
+    assert dict(told["params"]) == records.parameters
+    assert dict(told["tags"]) == records.tags
+    steps = {(key, step): value for key, value, _, step in told["metrics"]}
+    wanted = {(key, 0): value for key, value in records.metrics.items()}
+    wanted |= {(key, layer): value for layer, found in records.curves.items() for key, value in found.items()}
+    assert steps == wanted
+    assert ("summary.csv", "tables") in told["files"]
+    assert ("delta_p.png", "figures") in told["files"]
+    assert ("report.html", None) in told["files"]
+
+
+def test_a_run_that_was_not_taken_whole_is_marked_and_told(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    client = Listening(breaks=True)
+    monkeypatch.setattr("importlib.import_module", lambda name: library(client))
+    with pytest.raises(anchorscope.UserError, match=r"mlflow did not take the run \(no space\)"):
+        anchorscope.log_run(folder, to="mlflow")
+    assert client.told["status"] == "FAILED"
+
+
+def test_mistakes_are_one_line(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(anchorscope.UserError, match="allowed: mlflow, trackio, wandb"):
+        anchorscope.log_run(folder, to="comet")
+    with pytest.raises(anchorscope.UserError, match="tracking_uri"):
+        anchorscope.log_run(folder, to="mlflow", tracking_url="x")
+    with pytest.raises(anchorscope.UserError, match="manifest"):
+        anchorscope.log_run(tmp_path, to="mlflow")
+    monkeypatch.setitem(sys.modules, "trackio", None)
+    with pytest.raises(anchorscope.UserError, match=r"trackio cannot be imported.*pip install trackio"):
+        anchorscope.log_run(anchorscope.open_run(folder), to="trackio")
