@@ -156,6 +156,9 @@ def test_bundles_say_what_was_measured(detected: Detection) -> None:
         assert found.calibration.prevalence == pytest.approx(0.25)  # 40 true, and 3 × 40 false behind the used ones
         assert found.range is not None
         assert found.range.longest == 26
+        assert found.layer_probes is not None
+        assert (found.layer_probes.n_items, found.layer_probes.n_true) == (80, 40)
+        assert sum(row["n"] for row in found.card.calibration) == 80
 
 
 @pytest.mark.usefixtures("unprinted")

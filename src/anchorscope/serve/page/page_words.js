@@ -85,9 +85,10 @@ function readingWords(found, off, chosen) {
   const after = cutValues(found, off, chosen, "probability");
   if (!after) return `${start} No key words were found.`;
   const moved = cutValues(found, off, chosen, "delta_p")[i];
-  const what = !off.length || isAllKeys(found, off) ? "the key words" : namedWords(found, off);
-  const random = found.delta_p.random ? ` As many random words: ${signed(found.delta_p.random[i])} points.` : "";
-  return `${start} Without ${what} it has ${percent(after[i])} (${signed(moved)} points).${random}${off.length && !isAllKeys(found, off) ? "" : detector}`;
+  const isAll = !off.length || isAllKeys(found, off);
+  const what = isAll ? "the key words" : namedWords(found, off);
+  const random = isAll && found.delta_p.random ? ` As many random words: ${signed(found.delta_p.random[i])} points.` : "";
+  return `${start} Without ${what} it has ${percent(after[i])} (${signed(moved)} points).${random}${isAll ? detector : ""}`;
 }
 
 function signed(value) {
