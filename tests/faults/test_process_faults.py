@@ -171,28 +171,31 @@ def test_lost_capacity_and_then_all_of_it(shards, tmp_path):
             crew.pool.close()
 
 
-def test_workers_end_with_the_coordinator(shards, tmp_path):
+def test_workers_and_who_starts_them_end_with_the_coordinator(shards, tmp_path):
     with faults_at(tmp_path):
         (tmp_path / "hold").touch()
         text = (
             "import sys; sys.path[:0] = sys.argv[3:]\n"
             "from crew import *; from anchorscope.execute.process_pool import ProcessPool\n"
             "from test_process_faults import ENTRY\n"
-            "crew = Crew(ProcessPool(1, entry=ENTRY), Shards.of(Path(sys.argv[1])), Path(sys.argv[2]))\n"
+            "crew = Crew(ProcessPool(1, entry=ENTRY, copied=True), Shards.of(Path(sys.argv[1])), Path(sys.argv[2]))\n"
             "crew.start(); crew.run()"
         )
         paths = [str(Path(__file__).parent), str(Path(__file__).parent.parent)]
         parent = subprocess.Popen([sys.executable, "-c", text, str(shards.model), str(tmp_path), *paths])
         try:
-            until = time.monotonic() + 90
+            until = time.monotonic() + PATIENCE
             while not list(tmp_path.glob("begun-*")) and time.monotonic() < until:
                 assert parent.poll() is None
                 time.sleep(0.05)
+            (pid,) = [int(file.name.split("-")[1]) for file in tmp_path.glob("begun-*")]
+            starter = int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+            assert starter != parent.pid
         finally:
             parent.kill()
             parent.wait()
-        (pid,) = [int(file.name.split("-")[1]) for file in tmp_path.glob("begun-*")]
         until = time.monotonic() + 20
-        while alive(pid) and time.monotonic() < until:
+        while (alive(pid) or alive(starter)) and time.monotonic() < until:
             time.sleep(0.05)
         assert not alive(pid)
+        assert not alive(starter)
