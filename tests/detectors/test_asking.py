@@ -111,7 +111,7 @@ def ask(wish: Wish, name: str | None = None, asking: Asking | None = None) -> tu
 
 @pytest.mark.parametrize("name", list(detectors()))
 def test_every_detector_says_of_an_answer_what_it_says_offline(name: str) -> None:
-    for question in QUESTIONS:
+    for question in QUESTIONS[::2]:
         wanted = offline(name, question)
         text, last = ask(Wish(question), name)
         same(last.score, wanted)
@@ -119,7 +119,7 @@ def test_every_detector_says_of_an_answer_what_it_says_offline(name: str) -> Non
         assert last.reason == ("length" if any("truncated" in one for one in wanted.warnings) else "stop")
 
 
-@settings(max_examples=12)
+@settings(max_examples=8)
 @given(
     plan=st.lists(
         st.one_of(
@@ -249,7 +249,7 @@ def test_tokens_of_ones_own_are_gone_on_with_and_not_scored(monkeypatch: pytest.
     assert (text, last.reason, last.new_tokens) == (" ab", "length", 3)
 
 
-@settings(max_examples=60)
+@settings(max_examples=40)
 @given(st.text(alphabet="ab é😀\n", max_size=40), st.lists(st.integers(1, 5), max_size=30), st.booleans(),
        st.sampled_from([(), ("ab",), ("b a", "é")]))  # fmt: skip
 def test_pieces_are_whole_letters_and_together_the_text(
