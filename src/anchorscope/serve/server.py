@@ -28,7 +28,7 @@ def listen(host: str, port: int) -> socket.socket:
     """The socket, bound before anything else is done: a port that is taken is told at once."""
     try:
         family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
-        made = socket.socket(family, socket.SOCK_STREAM)
+        made = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)  # named, or asyncio leaves out TCP_NODELAY
         made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # of the connections of a server that has ended
         try:
             made.bind(address)
