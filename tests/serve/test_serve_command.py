@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -23,6 +24,8 @@ from anchorscope.detectors.trained import TrainedDetector
 from anchorscope.models.loading import load as load_model
 from anchorscope.serve import start
 from anchorscope.serve.server import address_of, listen
+
+ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture(scope="module")
@@ -92,11 +95,41 @@ def test_it_ends_calmly_under_load(bundle: Path, tmp_path: Path) -> None:
         asking = threading.Thread(target=ask)
         asking.start()
         assert began.wait(30)
+        until = time.monotonic() + 30
         while "GET /readyz" not in (tmp_path / "log").read_text():
-            pass
+            assert time.monotonic() < until
         done.send_signal(signal.SIGTERM)
         asking.join(60)
         assert done.wait(60) == 0
         assert done.stderr is not None
         assert done.stderr.read() == ""
     assert statuses in ([200], [503])  # finished, or not yet taken in: never torn
+
+
+def test_the_demos_detector_is_whole_and_of_the_embedded_model() -> None:
+    trained = start.read_bundle(start.DEMO)
+    assert trained.setting.source == "smollm2-135m"
+    assert trained.layer_probes is not None
+    assert list(trained.layer_probes.layers) == list(range(trained.setting.n_layers))
+    assert trained.card.calibration
+    quality = {(row["metric"], row["prevalence"]): row for row in trained.card.quality}
+    assert f"AUROC {quality['auroc', 'balanced']['value']:.3f}" in (ROOT / "docs" / "serving.md").read_text()
+
+
+@pytest.mark.embedded
+def test_the_demo_knows_paris() -> None:
+    command = [sys.executable, "-m", "anchorscope", "serve", "--demo", "--port", "0", "--json", "--device", "cpu"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=os.environ) as done:
+        assert done.stdout is not None
+        told = json.loads(done.stdout.readline())
+        question = "What is the capital of France?"
+        with httpx.Client(base_url=told["url"], timeout=120) as client:
+            items = [{"question": question, "answer": answer} for answer in ("Paris", "Lyon")]
+            paris, lyon = client.post("/v1/score", json={"items": items}).json()["items"]
+            asked = {"model": "default", "messages": [{"role": "user", "content": question}], "truth": True}
+            (choice,) = client.post("/v1/chat/completions", json=asked).json()["choices"]
+        done.send_signal(signal.SIGTERM)
+        assert done.wait(60) == 0
+    assert paris["truth_probability"] > 0.5 > lyon["truth_probability"]
+    assert choice["message"]["content"] == "Paris"
+    assert choice["truth"]["log_odds"] == pytest.approx(paris["log_odds"], abs=1e-3)
