@@ -27,8 +27,9 @@ from anchorscope.models.language_model import LanguageModel
 from anchorscope.models.memory import free_memory, is_out_of_memory
 
 _PREFIXES = 8  # shared beginnings whose keys and values are held at a time
-_READ_AT_ONCE = {"cpu": 256, "cuda": 8192}  # tokens of prompts that are read between two steps
-_LEAVE_SHARE = {"cpu": 0.0, "cuda": 0.25}  # places given up, of all, from which on rows move: idle rows cost a CPU more
+_READ_AT_ONCE = 8192  # tokens of prompts that are read between two steps
+_LEAVE_SHARE = 0.25  # places given up, of all, from which on rows move
+_ON_CPU = (256, 0.0)  # the same on a CPU: a step of many tokens takes longer there, and idle rows cost more
 
 
 class Continuous:
@@ -37,8 +38,8 @@ class Continuous:
     def __init__(self, lm: LanguageModel, read_at_once: int | None = None) -> None:
         """At most `read_at_once` tokens of prompts are read between two steps."""
         self.lm = lm
-        self.read_at_once = read_at_once or _READ_AT_ONCE[lm.device.type]
-        self.share = _LEAVE_SHARE[lm.device.type]
+        at_once, self.share = _ON_CPU if lm.device.type == "cpu" else (_READ_AT_ONCE, _LEAVE_SHARE)
+        self.read_at_once = read_at_once or at_once
         self.shelves: Shelves[Row] = Shelves()
         self.waiting: deque[Row] = deque()
         """Rows whose prompts are not read yet, or not to their ends."""
