@@ -26,6 +26,7 @@ from anchorscope.execute.frames import Closed, Frames
 STARTER = {"kind": "starter"}
 """What a process is told that shall be one, in place of a job."""
 _REAP = 5.0  # seconds that a killed process is waited for
+_NOT_STARTED = 1  # the exit code of a worker that could not be begun
 
 
 class Started:
@@ -85,8 +86,11 @@ class Starter:
                 found.returncode = self._process.returncode
                 return found
             self._asked.append(found)
-            with contextlib.suppress(OSError):
+            try:
                 socket.send_fds(self._connection, [b"+"], [connection, printed])
+            except OSError:  # it was not asked, and will not tell of a worker
+                self._asked.remove(found)
+                found.returncode = _NOT_STARTED
             return found
 
     def _read(self) -> None:
@@ -109,7 +113,10 @@ class Starter:
                 one = self._begun[told["pid"]] = self._asked.popleft()
                 one.pid = told["pid"]
                 if one.doomed:
-                    os.kill(told["pid"], signal.SIGKILL)
+                    with contextlib.suppress(ProcessLookupError):  # it has ended by itself
+                        os.kill(told["pid"], signal.SIGKILL)
+            elif told["kind"] == "failed":
+                self._asked.popleft().returncode = _NOT_STARTED
             else:
                 self._begun.pop(told["pid"]).returncode = told["code"]
             self._changed.notify_all()
@@ -148,7 +155,11 @@ def serve_starts(connection: socket.socket, frames: Frames, begin: Callable[[int
             data, files, _, _ = socket.recv_fds(connection, 1, 2)
             if not data:
                 return
-            pid = os.fork()
+            pid: int | None = None
+            try:
+                pid = os.fork()
+            except OSError:  # no memory or no number for another process: those that run go on
+                traceback.print_exc()
             if pid == 0:
                 signal.set_wakeup_fd(-1)
                 signal.signal(signal.SIGCHLD, signal.SIG_DFL)
@@ -158,7 +169,7 @@ def serve_starts(connection: socket.socket, frames: Frames, begin: Callable[[int
                 _be_worker(files[0], files[1], begin)
             for file in files:
                 os.close(file)
-            frames.send({"kind": "began", "pid": pid})
+            frames.send({"kind": "failed"} if pid is None else {"kind": "began", "pid": pid})
 
 
 def _import_libraries() -> None:
