@@ -49,6 +49,68 @@ def test_another_scorer_decides_where_columns_say_so(tmp_path: Path) -> None:
     assert "has no column 'score.f1'" in refusal(path, truthful="score.f1")
 
 
+METADATA: list[dict[str, Any]] = [
+    {"query_id": "484_0"}, {"item_id": "x", "status": "empty"}, {"subj": "a", "prop": "b", "possible_answers": '["c"]'},
+    {"golden_answers": "c"},
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("noted", METADATA, ids=[next(iter(noted)) for noted in METADATA])
+def test_metadata_does_not_decide_what_a_log_is(tmp_path: Path, noted: dict[str, Any]) -> None:
+    whole = read(write(tmp_path, log([PERU | {"metadata": noted}])))
+    assert whole.reading.format == "own columns, inspect log"
+    (one,) = whole.questions
+    assert (one.item_id, one.model_answer, one.truthful, one.answers) == ("peru", "Lima", True, ("Lima",))
+    assert one.metadata.items() >= noted.items()
+
+
+def test_metadata_is_never_an_accepted_answer(tmp_path: Path) -> None:
+    noted = {"Answer": "Cusco", " Truthful ": "no", "score.match": 0.5, "year": 1900}
+    (one,) = read(write(tmp_path, log([PERU | {"metadata": noted}]))).questions
+    assert (one.answers, one.truthful, one.metadata["year"]) == (("Lima",), True, 1900)
+    assert not {"Answer", " Truthful "} & one.metadata.keys()
+    doc = HARNESS[0]["doc"] | {"Answer": "Cusco", "Truthful": "no"}
+    (one,) = read(write(tmp_path, json_lines([HARNESS[0] | {"doc": doc}]))).questions
+    assert one.answers == ("Ada Quill", "Quill's Ada", "🚁")
+    assert not {"Answer", "Truthful"} & one.metadata.keys()
+
+
+def scored(*values: dict[str, Any]) -> list[dict[str, Any]]:
+    """A sample for each, with these scores."""
+    return [sample(number, "Q?", "a", "b", scores={name: {"value": value} for name, value in found.items()})
+            for number, found in enumerate(values, start=1)]  # fmt: skip
+
+
+def test_one_scorer_labels_the_whole_log(tmp_path: Path) -> None:
+    two = log(scored({"f1": 1, "match": "I"}, {"f1": 0.4, "match": "C"}, {"match": "C"}, {"f1": 0}))
+    labels = [one.truthful for one in read(write(tmp_path, two)).questions]
+    assert labels == [False, True, True, None]  # the fourth was left out by the scorer that decides
+    only = read(write(tmp_path, log(scored({"f1": 1}, {"f1": 0.4}, {"f1": 0})))).questions
+    assert [one.truthful for one in only] == [None, None, None]
+    path = write(tmp_path, log(scored({"match": "C", "other": 0}, {"match": "P", "other": 1})))
+    assert "sample 2: score.match is 'P', neither right nor wrong" in refusal(path)
+    assert "--columns truthful=score.NAME" in refusal(path)
+    assert [one.truthful for one in read(path, truthful="score.other").questions] == [False, True]
+
+
+def test_a_log_whose_scores_turn_out_continuous_is_told(tmp_path: Path) -> None:
+    path = write(tmp_path, log(scored(*[{"f1": 1}] * 100, {"f1": 0.4})))
+    whole = read(path, "skip")
+    assert len(whole.questions) == 100
+    ((number, told),) = whole.bad
+    assert (number, told.startswith("score.f1 is 0.4, neither")) == (101, True)
+
+
+def test_one_metric_labels_all_samples_of_the_harness(tmp_path: Path) -> None:
+    def row(**metrics: float) -> dict[str, Any]:
+        return HARNESS[0] | {"metrics": [*metrics]} | metrics
+
+    path = write(tmp_path, json_lines([row(f1=1.0, em=0.0, acc=1.0), row(f1=0.4, em=1.0, acc=0.0)]))
+    assert [one.truthful for one in read(path).questions] == [False, True]
+    assert [one.truthful for one in read(path, truthful="acc").questions] == [True, False]
+    assert "truthful is 0.4, neither right nor wrong" in refusal(path, truthful="f1")
+
+
 def test_epochs_have_ids_of_their_own_and_a_sample_written_again_replaces_the_first(tmp_path: Path) -> None:
     again = DRACULA | {"target": "Stoker"}
     questions = read(write(tmp_path, log([PERU, DRACULA, PERU | {"epoch": 2}, again]))).questions
@@ -115,6 +177,15 @@ def test_a_directory_beyond_the_limit_and_one_that_lies_are_refused(tmp_path: Pa
     assert "cut off" in refusal(write(tmp_path, outside))
 
 
+def test_entries_that_overlap_are_refused_before_any_is_read(tmp_path: Path) -> None:
+    good = log([PERU], DEFLATED)
+    at, end = good.index(b"PK\1\2"), good.rindex(b"PK\5\6")
+    listed = b"".join(good[at:end].replace(b"samples/peru_", b"samples/p%03d_" % number) for number in range(50))
+    last = bytearray(good[end:])
+    struct.pack_into("<L", last, 12, len(listed))
+    assert "lists more bytes than it has" in refusal(write(tmp_path, good[:at] + listed + bytes(last)), "skip")
+
+
 def test_other_archives_and_forms_are_told_apart(tmp_path: Path) -> None:
     assert "a ZIP archive or a spreadsheet" in refusal(write(tmp_path, archive([("xl/workbook.xml", b"<a/>")])))
     assert "holds no rows" in refusal(write(tmp_path, log([])))
@@ -161,6 +232,9 @@ def test_a_sample_without_question_or_answer_is_a_bad_row(tmp_path: Path, change
 
 def test_the_answer_is_the_first_line_that_is_seen() -> None:
     assert first_line("<think>Peru?\nLima</think>\n\n Lima \nQuestion: …") == "Lima"
+    assert first_line("Peru?\nLima, surely.\n</think>\n\nLima") == "Lima"  # the template opened the block
+    assert first_line("<think>a</think>\n<think>b</think> Lima") == "Lima"
+    assert first_line("Lima\nQuestion: <think>x</think> y") == "Lima"
     assert first_line("<think>and on") == first_line("  \n ") == ""
     assert [label_of(one) for one in ("C", "I", 1.0, 0, True, "P", 0.5, None, [1])] == [
         True, False, True, False, True, None, None, None, None]  # fmt: skip

@@ -7,7 +7,7 @@ probabilities of given choices hold no answer in words, and are refused.
 
 from collections.abc import Mapping
 
-from anchorscope.datasets.logged_answers import first_line, label_of
+from anchorscope.datasets.logged_answers import first_line, label_by
 from anchorscope.datasets.raw_rows import KNOWN, Unusable, list_from_text, shown
 
 _QUESTIONS = ("question", "query", "Question", "problem", "input", "prompt")
@@ -20,25 +20,29 @@ def is_sample(row: Mapping[str, object]) -> bool:
     return row.keys() >= {"doc", "target", "resps", "filtered_resps"}
 
 
-def columns_of(row: Mapping[str, object]) -> dict[str, object]:
-    """A logged sample under the names of a question file; metrics and the document's single values are metadata."""
+def columns_of(row: Mapping[str, object], metric: str | None = None) -> dict[str, object]:
+    """A logged sample under the names of a question file; metrics and the document's single values are metadata.
+
+    The label is what the metric says, or what was put beside the sample as `truthful`.
+    """
     doc = row["doc"]
     if not isinstance(doc, Mapping):
         raise Unusable(f"doc must be an object, not {shown(doc)}")
     question = next((doc[name] for name in _QUESTIONS if isinstance(doc.get(name), str)), None)
     if question is None:
         raise Unusable(f"the document has no question; columns: {shown([*doc])}; known: {', '.join(_QUESTIONS)}")
-    metrics = _metrics(row)
-    label = next((label for label in map(label_of, metrics.values()) if label is not None), None)
+    metrics = metrics_of(row)
+    label = label_by("truthful" if "truthful" in row else metric, {**metrics, "truthful": row.get("truthful")})
+    meant = (*KNOWN, "answer", *_QUESTIONS)
     noted = {str(name): value for name, value in doc.items()
-             if name not in (*KNOWN, "answer", *_QUESTIONS) and isinstance(value, _SINGLE)}  # fmt: skip
+             if str(name).strip().lower() not in meant and isinstance(value, _SINGLE)}  # fmt: skip
     return noted | metrics | {
         "id": _id(row), "question": question, "answers": _targets(row["target"]),
         "model_answer": first_line(_answer(row["filtered_resps"])), "truthful": label,
     }  # fmt: skip
 
 
-def _metrics(row: Mapping[str, object]) -> dict[str, object]:
+def metrics_of(row: Mapping[str, object]) -> dict[str, object]:
     """The metrics of a sample; older harnesses do not list their names."""
     named = row.get("metrics")
     names = named if isinstance(named, list) else _METRICS

@@ -1,8 +1,8 @@
 """Logs of inspect_ai (`.eval`) as question files: what was asked, what the model answered, how it was scored.
 
 A log is a ZIP archive with a JSON file per sample, read without inspect_ai. Columns: `question`, `answers` (the
-targets), `model_answer` (the first line of the completion), `truthful` (the first scorer that says right or wrong),
-`epoch`, `model`; and of every scorer `score.NAME` and `answer.NAME`: --columns truthful=score.NAME takes another one.
+targets), `model_answer` (the first line of the completion), `epoch`, `model`; and of every scorer `score.NAME`
+and `answer.NAME`. One scorer gives the labels (`logged_answers`); --columns truthful=score.NAME takes another one.
 """
 
 from collections.abc import Iterator, Mapping
@@ -10,7 +10,7 @@ from math import isfinite
 from typing import Any
 
 from anchorscope.datasets.json_rows import parsed
-from anchorscope.datasets.logged_answers import first_line, label_of
+from anchorscope.datasets.logged_answers import SCORE, first_line, label_of
 from anchorscope.datasets.question_file import QuestionFile
 from anchorscope.datasets.raw_rows import KNOWN, Row, Unusable, shown
 from anchorscope.datasets.zip_entries import ZIP_MAGIC, entries, unpacked
@@ -54,14 +54,13 @@ def columns_of(sample: Mapping[str, Any]) -> dict[str, object]:
         if isinstance(score, Mapping):
             value = score.get("value")
             label = label_of(value)
-            told = {f"score.{name}": value if label is None else label, f"answer.{name}": score.get("answer")}
+            told = {f"{SCORE}{name}": value if label is None else label, f"answer.{name}": score.get("answer")}
             known |= {column: value for column, value in told.items() if _is_value(value)}
     output = sample.get("output")
     given: Mapping[str, Any] = output if isinstance(output, Mapping) else {}
     return known | {
         "id": _id(sample), "question": _question(sample.get("input")), "answers": _targets(sample.get("target")),
-        "model_answer": first_line(_completion(given)), "truthful": _label(scores), "epoch": sample.get("epoch"),
-        "model": given.get("model"),
+        "model_answer": first_line(_completion(given)), "epoch": sample.get("epoch"), "model": given.get("model"),
     }  # fmt: skip
 
 
@@ -74,7 +73,9 @@ def _is_plain(name: object, value: object) -> bool:
     """Whether an entry of a sample's metadata can be a column: no known one but subject and relation."""
     if name in ("subject", "relation"):
         return isinstance(value, str)
-    return isinstance(name, str) and name not in (*KNOWN, "answer") and _is_value(value)
+    if not isinstance(name, str) or name.startswith((SCORE, "answer.")):
+        return False
+    return name.strip().lower() not in (*KNOWN, "answer") and _is_value(value)
 
 
 def _id(sample: Mapping[str, Any]) -> object:
@@ -116,10 +117,3 @@ def _completion(output: Mapping[str, Any]) -> str:
 def _targets(target: object) -> list[object]:
     """The accepted answers, less the empty ones."""
     return [one for one in (target if isinstance(target, list) else [target]) if one not in (None, "")]
-
-
-def _label(scores: object) -> bool | None:
-    """What the first scorer says that says right or wrong."""
-    values = [score.get("value") for score in (scores.values() if isinstance(scores, Mapping) else ())
-              if isinstance(score, Mapping)]  # fmt: skip
-    return next((label for label in map(label_of, values) if label is not None), None)

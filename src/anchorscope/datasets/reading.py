@@ -8,6 +8,8 @@ from dataclasses import dataclass, replace
 from itertools import chain, islice
 
 from anchorscope.datasets.formats import PLAIN, UNGRADED, Format, recognise
+from anchorscope.datasets.harness_samples import columns_of as harness_columns
+from anchorscope.datasets.harness_samples import is_sample, metrics_of
 from anchorscope.datasets.limits import (
     ALLOW_LARGE,
     BAD_ROWS_TOGETHER,
@@ -16,6 +18,7 @@ from anchorscope.datasets.limits import (
     USUAL,
     FileLimits,
 )  # fmt: skip
+from anchorscope.datasets.logged_answers import deciding, label_by, scores_of
 from anchorscope.datasets.question import Question
 from anchorscope.datasets.question_rows import question_from_row
 from anchorscope.datasets.raw_rows import BadRow, Row, Unusable, check_present, mapped, shown, with_few_columns
@@ -25,6 +28,8 @@ from anchorscope.errors import UserError, unknown
 ON_BAD_ROW = ("fail", "skip")
 """What a bad row does: end the reading, or be listed."""
 _USABLE_ROWS, _ROWS = 10, 1000  # how many are looked at to recognise the format
+_LOGGED_ROWS = 100  # and which score of a log labels it
+_LOG = "inspect log"
 
 
 class Reading:
@@ -88,7 +93,7 @@ def read_source(
         raise unknown("value of --on-bad-row", on_bad_row, ON_BAD_ROW)
     skip = on_bad_row == "skip"
     first = _first_rows(source)
-    form = _format(source, first, skip, columns, graded)
+    form = _labelled(_format(source, first, skip, columns, graded), source, first, columns)
     found = _questions(source, chain(first, source.rows), form, dataset, skip, columns, graded)
     return Reading(f"{form.name}, {source.container}", _closing(source, found), source.limits)
 
@@ -101,7 +106,8 @@ def _first_rows(source: Source) -> list[tuple[int, Row]]:
         row = with_few_columns(found)
         first.append((line, row))
         usable += not isinstance(row, Unusable)
-        if usable == _USABLE_ROWS or source.bytes_so_far() > RECOGNISED_BY:
+        is_log = source.container == _LOG or (not isinstance(row, Unusable) and is_sample(row))
+        if usable >= (_LOGGED_ROWS if is_log else _USABLE_ROWS) or source.bytes_so_far() > RECOGNISED_BY:
             break
     return first
 
@@ -116,6 +122,9 @@ def _format(
     if columns and rows:
         found = list(dict.fromkeys(name for row in rows for name in row))
         check_present(columns, found, source.name)
+        form = recognise(rows[0])
+        if form is not None and form.translate is harness_columns and [*columns] == ["truthful"]:
+            return form
         there = {name.strip().lower() for name in found}
         for wanted in (("question",), ("answers", "answer"))[: 1 + graded]:
             if not any(name in columns or name in there for name in wanted):
@@ -124,6 +133,8 @@ def _format(
                     f"Say which one it is, like --columns {wanted[0]}={found[0]}."
                 )
         return PLAIN
+    if rows and source.container == _LOG:
+        return PLAIN  # its columns have their names already; metadata may be called anything
     form = next(filter(None, map(recognise, rows)), None)
     if form is None and not graded and any(map(UNGRADED.recognises, rows)):
         form = UNGRADED
@@ -137,6 +148,20 @@ def _format(
         + ("own needs 'question' and 'answers'; name yours like --columns question=prompt,answers=gold."
            if graded else "own needs 'question'; name yours like --columns question=prompt.")
     )
+
+
+def _labelled(form: Format, source: Source, first: list[tuple[int, Row]], columns: Mapping[str, str]) -> Format:
+    """The format; that of a log with the one score that labels all of its answers."""
+    rows = [row for _, row in first if not isinstance(row, Unusable)]
+    if "truthful" in columns:
+        return form
+    if source.container == _LOG:
+        score = deciding([scores_of(row) for row in rows])
+        return replace(form, translate=lambda row: form.translate(row) | {"truthful": label_by(score, scores_of(row))})
+    if form.translate is harness_columns:
+        metric = deciding([metrics_of(row) for row in rows])
+        return replace(form, translate=lambda row: harness_columns(row, metric))
+    return form
 
 
 def _failure(source: Source, line: int, bad: Unusable, skip: bool) -> UserError:

@@ -49,6 +49,8 @@ def entries(file: QuestionFile, wanted: Callable[[str], bool]) -> list[Entry]:
     for entry in _listed(file, directory):
         if wanted(entry.name):
             found[entry.name] = entry
+    if sum(entry.packed for entry in found.values()) > file.size:  # the same bytes, unpacked again and again
+        raise UserError(f"{file.name} lists more bytes than it has: its entries overlap. Fetch it again.")
     return list(found.values())
 
 
