@@ -122,7 +122,8 @@ class _Handler(BaseHTTPRequestHandler):
                 return self._json({"error": "Invalid rev id"}, 404, X_Error_Code="RevisionNotFound")
             siblings = [{"rfilename": one, "size": self.server.sizes.get(one, len(content))}
                         for one, content in files.items()]  # fmt: skip
-            return self._json({"id": name, "sha": commit, "siblings": siblings, "tags": [], "private": False,
+            return self._json({"id": name, "sha": commit, "siblings": siblings, "tags": [],
+                               "private": name in self.server.private,
                                "downloads": 0, "likes": 0})  # fmt: skip
         content = files["/".join(parts[4:])]
         self._answer(200, content, ETag=f'"{hashlib.sha1(content).hexdigest()}"', X_Repo_Commit=commit)

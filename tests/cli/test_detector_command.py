@@ -21,6 +21,7 @@ from anchorscope.cli.main import app
 from anchorscope.detecting.detector_card import card_text
 from anchorscope.detectors.bundle import bundle_files, read_bundle
 from anchorscope.detectors.detector import Detector
+from anchorscope.detectors.hub_bundle import hub_folder
 from anchorscope.detectors.trained import Card
 from anchorscope.errors import UserError
 from anchorscope.models.loading import load as load_model
@@ -116,6 +117,29 @@ def test_a_second_version_needs_to_be_asked_for_and_an_older_one_stays_refused(b
         read_bundle("hub:me/probe@0123456789")
 
 
+def test_private_is_never_published_where_everybody_reads(bundle: Path, hub: Hub) -> None:
+    hub.repositories["me/probe"] = {"README.md": b"before"}
+    told = refused("push", bundle, "me/probe", "--yes", "--private", "--update")
+    assert "'me/probe' is on the hub already, and public; nothing was published" in told
+    assert hub.repositories["me/probe"] == {"README.md": b"before"}
+    hub.private.add("me/probe")
+    assert run("push", bundle, "me/probe", "--yes", "--private", "--update").exit_code == 0
+    assert "detector.json" in hub.repositories["me/probe"]
+
+
+def test_where_the_model_was_is_always_shown_and_no_path_is_a_base_model(bundle: Path, tmp_path: Path) -> None:
+    trained = read_bundle(bundle)
+    for source, is_name in (("models/client", True), ("../secret", False), ("./mine", False), ("a/.b", False)):
+        named = replace(trained, setting=replace(trained.setting, source=source))
+        assert ("base_model" in card_text(named, "x")) == is_name
+        place = tmp_path / source.replace("/", "_")
+        write_bundle(place, named)
+        result = run("push", place, "me/probe")
+        assert result.exit_code == 2  # nobody could be asked
+        assert f"  model that these files name: {source}" in result.stderr.splitlines()
+        assert ("warning: " in result.stderr) != is_name
+
+
 def test_nothing_is_published_that_nobody_agreed_to(
     bundle: Path, hub: Hub, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -174,3 +198,17 @@ def test_what_was_fetched_once_is_there_without_the_hub(
     wanted = read_bundle(f"hub:me/probe@{commit}").sha256
     monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:9")
     assert read_bundle(f"hub:me/probe@{commit}").sha256 == wanted
+    with pytest.raises(UserError, match="The hub cannot be reached"):
+        read_bundle("hub:me/probe")  # nobody has asked for the newest one yet
+
+
+def test_the_newest_one_that_was_fetched_is_there_without_the_hub(
+    bundle: Path, hub: Hub, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hub.repositories["me/probe"] = bundle_files(bundle) | {"README.md": b"first"}
+    read_bundle("hub:me/probe")
+    hub.repositories["me/probe"]["README.md"] = b"second"
+    wanted = read_bundle("hub:me/probe").sha256
+    monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:9")
+    assert read_bundle("hub:me/probe").sha256 == wanted
+    assert hub_folder("hub:me/probe", ("detector.json",), 10**6).name == hub.commit_of("me/probe")

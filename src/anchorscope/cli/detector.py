@@ -50,10 +50,12 @@ def push(
 
     what = publication(bundle, repository)
     said = quiet and yes
-    say(f"{'private' if private else 'public'}, as {repository}:", said)
+    seen = "private" if private else "public, or private if it is that already" if update else "public"
+    say(f"{seen}, as {repository}:", said)
     for name, content in what.files.items():
         say(f"  {name}: {len(content):,} bytes", said)
     say(f"  sha256 of the bundle: {what.sha256}", said)
+    say(f"  model that these files name: {harmless(what.model)}", said)
     for line in what.told:
         say(f"warning: {line}", said)
     if not yes:

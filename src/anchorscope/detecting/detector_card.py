@@ -12,7 +12,7 @@ from typing import Any
 from anchorscope.detectors.trained import TrainedDetector
 from anchorscope.stats.risk_control import Threshold
 
-_HUB_ID = re.compile(r"[\w.-]+/[\w.-]+")
+_HUB_ID = re.compile(r"(?!\.)[\w.-]+/(?!\.)[\w.-]+")  # and neither ./mine nor ../mine
 _TAGS = ("anchorscope", "hallucination-detection", "truthfulness", "probe", "interpretability")
 
 

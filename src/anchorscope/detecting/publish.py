@@ -21,6 +21,8 @@ class Publication:
     files: dict[str, bytes]
     sha256: str
     """Of the bundle."""
+    model: str
+    """Where the model was found in training: it stands in the files."""
     told: tuple[str, ...]
     """What the user may not want others to see."""
 
@@ -37,7 +39,7 @@ def publication(bundle: Path, repository: str) -> Publication:
         f"detector.json names the model as it was found in training, {source!r}: others read that, and have to name "
         f"the model themselves (--model)",
     )  # fmt: skip
-    return Publication(repository, {CARD: card.encode(), **files}, str(trained.sha256), told)
+    return Publication(repository, {CARD: card.encode(), **files}, str(trained.sha256), source, told)
 
 
 def publish(what: Publication, *, private: bool = False, update: bool = False) -> str:
@@ -50,7 +52,12 @@ def publish(what: Publication, *, private: bool = False, update: bool = False) -
         )
     api = hub_api()
     with hub_errors(what.repository, "published"):
-        api.create_repo(what.repository, private=private, exist_ok=update)
+        api.create_repo(what.repository, private=private, exist_ok=update)  # one that exists stays as public as it is
+        if private and not api.model_info(what.repository).private:
+            raise UserError(
+                f"{what.repository!r} is on the hub already, and public; nothing was published. Make it private there, "
+                f"choose another name, or leave out --private."
+            )
         done = api.create_commit(
             what.repository, [CommitOperationAdd(name, content) for name, content in what.files.items()],
             commit_message=f"Detector {what.sha256[:12]}",

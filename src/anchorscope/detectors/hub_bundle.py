@@ -7,7 +7,7 @@ from there is run. What was fetched once is used from the cache of huggingface_h
 import os
 import re
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +32,7 @@ def hub_folder(place: str, names: Sequence[str], most_bytes: int) -> Path:
         return _kept(place, repository, revision, names, error)
     with hub_errors(place):
         files = [Path(api.hf_hub_download(repository, name, revision=found)) for name in names]
+    _remember(files[0].parents[2], revision or "main", found)
     return files[0].parent
 
 
@@ -67,6 +68,20 @@ def _kept(place: str, repository: str, revision: str | None, names: Sequence[str
     if not all(isinstance(one, str) for one in found):
         raise why
     return Path(str(found[0])).parent
+
+
+def _remember(cache: Path, revision: str, commit: str) -> None:
+    """Writes into the cache which commit a name stands for, as the client does where it is given the name."""
+    if revision == commit or not all(re.fullmatch(r"\w[\w.-]*", part) for part in revision.split("/")):
+        return
+    place = cache / "refs" / revision
+    with suppress(OSError):  # a cache that others own is read, and that is all
+        if place.is_file() and place.read_text() == commit:
+            return
+        place.parent.mkdir(parents=True, exist_ok=True)
+        half = place.with_name(f"{place.name}.{os.getpid()}.tmp")
+        half.write_text(commit)
+        half.replace(place)
 
 
 class _NoHub(UserError):
