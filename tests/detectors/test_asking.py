@@ -220,8 +220,7 @@ def test_a_stop_text_ends_the_answer_before_it_and_is_scored_so(monkeypatch: pyt
         text, last = ask(replace(wish, stop=("zz", stop)), "everything")
         answer = ended[-1].answer()
         items = detector.session.located([ended[-1].planned.question], [answer])  # type: ignore[list-item]
-        read = lambda items: detector.session.features(items, detector.trained.needs)  # noqa: E731
-        same(last.score, detector.scores_of(items, read, None)[0])
+        same(last.score, detector.score_items(items)[0])
         assert (answer.text, last.reason) == (text, "stop")
         return text
 
@@ -347,3 +346,25 @@ def test_a_model_that_thinks_first_has_room_for_it(monkeypatch: pytest.MonkeyPat
     assert last.score is not None
     assert last.score.answer == "ab"
     assert last.new_tokens == len("<think>hm</think>\nab")
+
+
+class _Bytes:
+    """A tokenizer with a token for every byte that a letter falls back on, each shown alone as half a letter."""
+
+    def decode(self, ids: list[int], **_: object) -> str:
+        text, waiting = "", b""
+        for one in ids:
+            waiting += bytes([one])
+            try:
+                text, waiting = text + waiting.decode(), b""
+            except UnicodeDecodeError:
+                continue
+        return text + "\ufffd" * len(waiting)
+
+
+def test_a_stop_text_that_comes_byte_by_byte_is_found_with_its_last_one() -> None:
+    text = AnswerText(_Bytes(), ("。",), False, False, 100)
+    ids = list("ab。c".encode())
+    told = [text.take(ids[: n + 1], over=False) for n in range(5)]
+    assert "".join(told) == "ab"
+    assert text.stopped

@@ -5,6 +5,7 @@ import sys
 from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,11 +14,12 @@ from engine_cases import SHARED, assert_same, no_prefix
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from anchorscope.engine import continuous
+from anchorscope.engine import continuous, keys_values
 from anchorscope.engine.answer_rows import Drawing, Order, Row
 from anchorscope.engine.capture import Work, capture
 from anchorscope.engine.continuous import Continuous
 from anchorscope.engine.decode import Decoded, decode
+from anchorscope.engine.keys_values import Growing
 from anchorscope.engine.sampling import Sampling
 from anchorscope.engine.sequences import SITES, TokenSequence
 from anchorscope.models.language_model import LanguageModel
@@ -246,3 +248,34 @@ def test_memory_does_not_grow(tiny_llama: LanguageModel) -> None:
             sizes.append(held())
     assert sizes[1] == sizes[0]
     assert len(batch) == 0
+
+
+def test_memory_that_runs_out_while_rows_are_added_leaves_the_others() -> None:
+    cache = Growing(no_prefix(), 2, 8)
+    cache.write(0, torch.arange(2), torch.zeros(2, dtype=torch.long), torch.ones(2, 1, 4), torch.ones(2, 1, 4))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(keys_values, "_longer", lambda store, rows: (_ for _ in ()).throw(MemoryError()))
+        with pytest.raises(MemoryError):
+            cache.grow(4)
+    assert cache.rows == 2  # so that the next one asks for room again
+    cache.grow(4)
+    assert cache.rows == len(cache.stores[0][0]) == 4
+
+
+def test_prompts_are_read_as_fast_as_before_once_memory_suffices_again(
+    tiny_llama: LanguageModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    batch = Continuous(tiny_llama, read_at_once=64)
+    read, failing = Continuous._read_part, [True, True]
+
+    def sometimes(self: Continuous, group: Any) -> Any:
+        if len(group) > 1 and failing and failing.pop():
+            raise MemoryError
+        return read(self, group)
+
+    monkeypatch.setattr(Continuous, "_read_part", sometimes)
+    rows = [batch.join(order(number)) for number in range(N)]
+    all_out(batch)
+    assert all(row.finished or row.over for row in rows)
+    assert not any(row.error for row in rows)
+    assert batch.read_at_once == 64

@@ -2,6 +2,7 @@
 
 import http.client
 import json
+import signal
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -9,17 +10,21 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any
 
+import httpx
 import pytest
 import torch
 from detector_cases import PAIRS
-from running import Running, running
+from running import Running, made_detectors, running
 
 from anchorscope.detectors.asking import Asking
 from anchorscope.detectors.detector import Detector
 from anchorscope.detectors.scoring import Score
+from anchorscope.detectors.session import ScoringSession
 from anchorscope.items import Item
 from anchorscope.models.language_model import LanguageModel
 from anchorscope.serve.limits import Limits
+from anchorscope.serve.server import ServiceServer, listen
+from anchorscope.serve.service import Service, Setting, by_id
 
 Scoring = Callable[..., list[Score]]
 
@@ -235,3 +240,56 @@ def test_other_work_runs_in_the_models_thread_within_the_same_bounds(served: Run
     with pytest.raises(Exception, match="it was logged"):
         run(10, lambda: 1 / 0)
     assert served.service._queue.tokens == 0
+
+
+def test_a_lost_device_ends_the_service(chat_llama: LanguageModel, monkeypatch: pytest.MonkeyPatch) -> None:
+    def lost(self: Detector, items: Sequence[Item], *, risk: float | None = None) -> list[Score]:
+        raise torch.AcceleratorError("an illegal memory access was encountered")
+
+    with running(chat_llama) as service:
+        monkeypatch.setattr(Detector, "score_items", lost)
+        with pytest.raises(httpx.HTTPError):  # nobody is told that the item was to blame
+            service.score(PAIRS[0]).raise_for_status()
+        assert eventually(lambda: service.server.should_exit)
+        assert isinstance(service.service.thread.error, torch.AcceleratorError)
+
+
+def test_an_answer_that_cannot_be_scored_fails_alone(small: Running, monkeypatch: pytest.MonkeyPatch) -> None:
+    located = ScoringSession.located
+
+    def poisoned(self: ScoringSession, questions: Sequence[Any], answers: Sequence[Any]) -> Any:
+        if any("poison" in one.question for one in questions):
+            raise IndexError("not ours")
+        return located(self, questions, answers)
+
+    monkeypatch.setattr(ScoringSession, "located", poisoned)
+
+    def ask(question: str) -> httpx.Response:
+        body = {"model": "default", "messages": [{"role": "user", "content": question}], "truth": True, "max_tokens": 4}
+        return httpx.post(f"{small.address}/v1/chat/completions", json=body, timeout=30)
+
+    with ThreadPoolExecutor(4) as pool:
+        found = list(pool.map(ask, ["Who wrote Emma?", "Is it poison?", "Who wrote Hamlet?", "Where is Lima?"]))
+    assert [one.status_code for one in found] == [200, 422, 200, 200]
+    assert "not ours" not in found[1].text
+
+
+def test_it_ends_while_the_model_is_still_loading(chat_llama: LanguageModel) -> None:
+    loaded = threading.Event()
+
+    def load() -> LanguageModel:
+        loaded.wait(60)
+        return chat_llama
+
+    service = Service(by_id(made_detectors(chat_llama)), load, Setting(Limits()), None)
+    server, bound = ServiceServer(service, drain=5.0), listen("127.0.0.1", 0)
+    thread = threading.Thread(target=lambda: server.run(sockets=[bound]), daemon=True)
+    thread.start()
+    try:
+        assert eventually(lambda: server.started)
+        server._signalled(signal.SIGTERM, None)
+        thread.join(15)
+        assert not thread.is_alive()
+    finally:
+        loaded.set()
+        service.thread.join(60)

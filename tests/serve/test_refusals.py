@@ -208,3 +208,18 @@ def test_limits_are_above_nothing() -> None:
     with pytest.raises(UserError, match="deadline"):
         Limits(deadline=0)
     assert item_failed(3).record()["param"] == "items[3]"
+
+
+def test_who_has_no_key_takes_nobodys_place(strict: Running) -> None:
+    port, slow = int(strict.address.rpartition(":")[2]), []
+    try:
+        for _ in range(strict.service.limits.requests):
+            slow.append(socket.create_connection(("127.0.0.1", port)))
+            slow[-1].sendall(b"POST / HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+                             b"Content-Length: 1000\r\n\r\n")  # fmt: skip
+        for _ in range(3):
+            assert strict.client.get("/v1/models").status_code == 200
+        assert strict.service.requests <= 1  # the last of these may not have been counted off yet
+    finally:
+        for line in slow:
+            line.close()

@@ -56,7 +56,8 @@ class AnswerText:
     def _cut(self, text: str) -> None:
         """The text so far, up to the first stop text in it."""
         longest = max(map(len, self.stop), default=0)
-        found = [place for one in self.stop if (place := text.find(one, max(0, len(self.text) - longest))) >= 0]
+        known = len(self.text.rstrip(UNFINISHED))  # half letters are several signs, and become one
+        found = [place for one in self.stop if (place := text.find(one, max(0, known - longest))) >= 0]
         self.stopped = bool(found)
         self.text = text[: min(found)] if found else text
 

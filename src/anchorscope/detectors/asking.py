@@ -25,6 +25,7 @@ from anchorscope.detectors.scoring import Score
 from anchorscope.detectors.wishes import PlannedAnswer, plan_wish
 from anchorscope.detectors.wishes import Wish as Wish
 from anchorscope.engine.answer_rows import Drawing, Order, Row
+from anchorscope.engine.budget import memory_facts
 from anchorscope.engine.continuous import Continuous
 from anchorscope.errors import UserError
 from anchorscope.models.language_model import LanguageModel
@@ -86,6 +87,7 @@ class Asking:
             raise ValueError(f"detectors {foreign} run on another model")
         self.lm, self.detectors = lm, dict(detectors)
         self.most_tokens = planner_for(lm).batch_tokens if most_tokens is None else most_tokens
+        self.most_slots = memory_facts(lm).slots
         self.batch = Continuous(lm)
         self._answers: dict[int, _Answer] = {}
         self._next = 0
@@ -111,7 +113,8 @@ class Asking:
         """
         planned = self._plan(wish, detector)
         taken = sum(one.planned.cost for one in self._answers.values())
-        if self._answers and taken + planned.cost > self.most_tokens:
+        held = sum(one.planned.n_slots for one in self._answers.values())
+        if self._answers and (taken + planned.cost > self.most_tokens or held + planned.n_slots > self.most_slots):
             return None
         ticket, self._next = self._next, self._next + 1
         scored = planned.ending != TEXT

@@ -26,6 +26,7 @@ from anchorscope.engine.steps import SitePlace
 from anchorscope.errors import UserError
 from anchorscope.items import Item
 from anchorscope.models.language_model import decode_exactly
+from anchorscope.models.memory import is_device_lost
 
 
 @dataclass(frozen=True)
@@ -72,8 +73,12 @@ def score_together(ended: Sequence[Ended]) -> list[Score | UserError]:
     """A score of each, all of one detector and for one risk; where one cannot be scored, only that one fails."""
     try:
         return list(_scored(ended))
-    except UserError as error:
-        return [error] if len(ended) == 1 else [score_together([one])[0] for one in ended]
+    except Exception as error:
+        if is_device_lost(error):
+            raise
+        if len(ended) == 1:
+            return [error if isinstance(error, UserError) else UserError("This answer could not be scored.")]
+    return [score_together([one])[0] for one in ended]  # outside: an exception holds on to every tensor
 
 
 def _scored(ended: Sequence[Ended]) -> list[Score]:

@@ -52,8 +52,12 @@ class ScoringSession:
         self.lm, self.setting = lm, setting
         self.progress = progress or Silent()
         self.planner = planner_for(lm, batch_tokens)
-        self.executor = LocalExecutor(lambda: lm)
+        self.executor = LocalExecutor(lambda: lm, lowered=self._lowered)
         self.writer = Writer(lm.tokenizer, setting.template)
+
+    def _lowered(self, tokens: int) -> None:
+        """Memory ran out: later passes are planned with so many tokens, too."""
+        self.planner = replace(self.planner, batch_tokens=min(tokens, self.planner.batch_tokens))
 
     def items(self, questions: Sequence[Question]) -> list[Item]:
         """Questions with their answers, greedy where none is given, and their tokens; an empty answer has

@@ -10,6 +10,7 @@ from anchorscope.answers.prompt import Prompt, build_prompts, prefix_length
 from anchorscope.datasets.question import Question
 from anchorscope.detectors.detector import Detector, asked
 from anchorscope.engine.decode import Decoded
+from anchorscope.engine.shelves import width_of
 from anchorscope.errors import UserError, unknown
 from anchorscope.models.language_model import LanguageModel
 
@@ -61,6 +62,11 @@ class PlannedAnswer:
     def cost(self) -> int:
         """Tokens that it takes at most, beside those that it shares."""
         return len(self.ids) - self.n_shared + self.room
+
+    @property
+    def n_slots(self) -> int:
+        """Tokens whose keys and values are held for it, those that it shares included."""
+        return width_of(len(self.ids) + self.room + 1)
 
     def longer(self, ids: Sequence[int]) -> int:
         """How long the answer may be after all: a thinking block is not part of it; 0 for no longer."""

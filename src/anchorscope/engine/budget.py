@@ -12,6 +12,7 @@ from anchorscope.engine.sequences import SITES
 from anchorscope.models.language_model import LanguageModel
 
 _SHARE = 0.4  # of the free memory; the rest is for kernels' own needs and what the formula below leaves out
+_HELD = 0.15  # of the free memory, for keys and values of answers that come and go
 _MOST = {"cpu": 2048, "cuda": 2**18}  # matrix products gain nothing beyond it
 _LEAST = 64
 _TOKENS_PER_READING = 16  # a state is read at about every so many tokens
@@ -48,6 +49,11 @@ class MemoryFacts:
         keys_values = 2 * self.n_layers * self.key_heads * self.d_head
         read = 2 * len(SITES) * self.n_layers * self.d_model / _TOKENS_PER_READING
         return self.itemsize * (block + keys_values + read)
+
+    @property
+    def slots(self) -> int:
+        """How many tokens' keys and values answers that come and go may hold; twice as many are, while they grow."""
+        return int(_HELD * self.free / (self.itemsize * 2 * self.n_layers * self.key_heads * self.d_head))
 
     def tokens_with_gradients(self, layers: int, n_own: int, n_keys: int) -> int:
         """How many tokens run together where torch is to go back through so many layers; rows as long as below."""

@@ -39,7 +39,7 @@ class Continuous:
         """At most `read_at_once` tokens of prompts are read between two steps."""
         self.lm = lm
         at_once, self.share = _ON_CPU if lm.device.type == "cpu" else (_READ_AT_ONCE, _LEAVE_SHARE)
-        self.read_at_once = read_at_once or at_once
+        self.read_at_once = self.most_read = read_at_once or at_once
         self.shelves: Shelves[Row] = Shelves()
         self.waiting: deque[Row] = deque()
         """Rows whose prompts are not read yet, or not to their ends."""
@@ -88,7 +88,10 @@ class Continuous:
             left -= min(missing, left)
         done: list[Row] = []
         for group in self._alike(taken):
+            limit = self.read_at_once
             done += self._try(partial(self._read_part, group), [row for row, _ in group])
+            if self.read_at_once == limit:  # memory sufficed: back, by and by, to what was wanted
+                self.read_at_once = min(self.most_read, 2 * limit)
         for row, _ in taken:  # the rest of a long one comes after those who wait already
             if not row.is_read and not row.over:
                 self.waiting.append(row)
@@ -200,18 +203,30 @@ class Continuous:
             row.told.append(told)
 
     def _widen(self, row: Row, room: int) -> None:
-        """A row may become longer than it said: it moves to another shelf."""
-        row.room = max(room, row.room)
+        """A row may become longer than it said: it moves to another shelf, if memory suffices for that."""
+        before, row.room = row.room, max(room, row.room)
         wider = self.shelves.wide_enough(row.n_slots)
-        if row.shelf is not None and wider is not row.shelf:
-            ids = (*row.order.prompt, *row.ids)
-            held = row.shelf.cache.row(row.shelf.place_of(row), ids)
-            place = wider.put(row)
-            slots = torch.arange(len(ids))
-            for layer, (key, value) in enumerate(zip(held.keys, held.values, strict=True)):
-                wider.cache.write(layer, torch.full_like(slots, place), slots, key, value)
+        if row.shelf is None or wider is row.shelf:
+            return
+        try:
+            self._move(row, row.shelf, wider)
+        except (RuntimeError, MemoryError) as error:
+            if not is_out_of_memory(error):
+                raise
+            row.room = before  # it ends where it stands
+            if row in wider.rows:
+                wider.take_away(row, True)
+        else:
             row.shelf.take_away(row)
             row.shelf = wider
+
+    def _move(self, row: Row, shelf: Shelf[Row], wider: Shelf[Row]) -> None:
+        ids = (*row.order.prompt, *row.ids)
+        held = shelf.cache.row(shelf.place_of(row), ids)
+        place = wider.put(row)
+        slots = torch.arange(len(ids))
+        for layer, (key, value) in enumerate(zip(held.keys, held.values, strict=True)):
+            wider.cache.write(layer, torch.full_like(slots, place), slots, key, value)
 
     def _fail(self, row: Row, why: UserError) -> None:
         row.error, row.over = why, True

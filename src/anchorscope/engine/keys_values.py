@@ -68,8 +68,8 @@ class Growing:
 
     def grow(self, rows: int) -> None:
         """Room for so many rows; those that are there stay."""
-        self.rows, before = rows, self.stores
-        self.stores = [(_longer(keys, rows), _longer(values, rows)) for keys, values in before]
+        self.stores = [(_longer(keys, rows), _longer(values, rows)) for keys, values in self.stores]
+        self.rows = rows  # only now: memory may have run out
 
     def begin(self, rows: Int[Tensor, " row"], prefix: Prefix) -> None:
         """Rows that have come later begin with these tokens; all layers are there already."""

@@ -81,6 +81,14 @@ class Shelf(Generic[R]):
         del self.rows[n:]
 
 
+def width_of(n_slots: int) -> int:
+    """The slots that a row really takes: a power of two."""
+    width = _NARROWEST
+    while width < n_slots:
+        width *= 2
+    return width
+
+
 class Shelves(Generic[R]):
     """All shelves, by how many slots their rows have."""
 
@@ -89,9 +97,7 @@ class Shelves(Generic[R]):
 
     def wide_enough(self, n_slots: int) -> Shelf[R]:
         """The shelf for rows that become so long."""
-        width = _NARROWEST
-        while width < n_slots:
-            width *= 2
+        width = width_of(n_slots)
         return self._known.setdefault(width, Shelf(width))
 
     def in_use(self) -> list[Shelf[R]]:

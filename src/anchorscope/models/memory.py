@@ -22,6 +22,11 @@ def is_out_of_memory(error: BaseException) -> bool:
     return isinstance(error, RuntimeError) and any(words in str(error) for words in _WORDS)
 
 
+def is_device_lost(error: BaseException) -> bool:
+    """Whether a device has failed for good: nothing will run on it in this process any more."""
+    return isinstance(error, torch.AcceleratorError) and not is_out_of_memory(error)
+
+
 def refuse_too_large(needed: int, device: torch.device, on_all: bool, what: str) -> None:
     """Refuses what certainly cannot fit: more bytes than the device has, or than this process may take, in all."""
     if device.type == "cuda":

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from anchorscope.detectors.asking import Asking, Written
 from anchorscope.errors import UserError
-from anchorscope.models.memory import free_memory, is_out_of_memory
+from anchorscope.models.memory import free_memory, is_device_lost, is_out_of_memory
 from anchorscope.serve.errors import failed
 from anchorscope.serve.jobs import AskJob
 from anchorscope.serve.log import ServiceLog
@@ -53,6 +53,8 @@ class Answering:
         try:
             written = self.asking.step()
         except Exception as error:  # a step belongs to all: none of them can be trusted to go on
+            if is_device_lost(error):
+                raise
             for ticket, job in list(self._jobs.items()):
                 self.asking.drop(ticket)
                 self._fail(job, error, "step")

@@ -10,6 +10,7 @@ from fastapi import APIRouter
 from fastapi.responses import JSONResponse, StreamingResponse
 
 from anchorscope.detectors.asking import Wish, Written
+from anchorscope.errors import UserError
 from anchorscope.serve.chat_prompt import chat_ids
 from anchorscope.serve.errors import ServiceError, failed
 from anchorscope.serve.openai_form import ChatCompletion, ChatRequest, chunk, usage
@@ -79,6 +80,9 @@ async def _wish(service: Service, wanted: ChatRequest) -> Wish:
         "top_p": 1.0 if wanted.top_p is None else wanted.top_p, "stop": wanted.stops,
     }  # fmt: skip
     if wanted.truth:
+        if longest is None:
+            own = service.trained[service.detector_of(wanted.detector)].setting.max_new_tokens
+            drawn["max_new_tokens"] = min(own, limits.answer_tokens)
         return Wish(_question(wanted), risk=wanted.risk, **drawn)
     turns = [{"role": one.role, "content": one.text} for one in wanted.messages]
     ids = await service.render(lambda: chat_ids(service.lm, turns))
@@ -127,6 +131,8 @@ async def _lines(
             yield _event({**whole, "choices": [], "usage": usage(last.prompt_tokens, last.new_tokens)})
     except ServiceError as error:
         yield _event(error.body())
+    except UserError as error:
+        yield _event(ServiceError(422, "invalid_request", str(error)).body())
     except Exception as error:
         service.log.fault(error, "stream")
         yield _event(failed().body())

@@ -41,7 +41,6 @@ class Door:
             return
         began = time.monotonic()
         answer = _Answer(send)
-        self.service.requests += 1
         try:
             await self._answered(scope, receive, answer)
         except ClientGone:
@@ -52,7 +51,6 @@ class Door:
             self.service.log.fault(error, "request")
             await answer.refuse(errors.failed())
         finally:
-            self.service.requests -= 1
             self._count(scope, answer.status, time.monotonic() - began)
 
     async def _answered(self, scope: Scope, receive: Receive, answer: "_Answer") -> None:
@@ -64,13 +62,18 @@ class Door:
         if (is_api or path == "/metrics") and not service.setting.keys.allow(headers.get(b"authorization")):
             raise ServiceError(401, "invalid_api_key", "The key is missing or not known; send the header "
                                "Authorization: Bearer KEY.", headers={"WWW-Authenticate": "Bearer"})  # fmt: skip
-        if is_api:
-            service.refuse_unready()
-            if service.requests > service.limits.requests:
-                raise ServiceError(429, "too_many_requests", "Too many requests are under way; try again later.",
-                                   retry_after=1)  # fmt: skip
-        body = await read_body(receive, headers, service.limits) if scope["method"] in _WITH_BODY else b""
-        await self._watched(scope, receive, answer, body)
+        if not is_api:  # nothing else takes a body, and whoever has no key takes nobody's place
+            return await self._watched(scope, receive, answer, b"")
+        service.refuse_unready()
+        if service.requests >= service.limits.requests:
+            raise ServiceError(429, "too_many_requests", "Too many requests are under way; try again later.",
+                               retry_after=1)  # fmt: skip
+        service.requests += 1
+        try:
+            body = await read_body(receive, headers, service.limits) if scope["method"] in _WITH_BODY else b""
+            await self._watched(scope, receive, answer, body)
+        finally:
+            service.requests -= 1
 
     async def _watched(self, scope: Scope, receive: Receive, answer: "_Answer", body: bytes) -> None:
         """Runs the app, for as long as the client is there."""

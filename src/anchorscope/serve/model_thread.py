@@ -14,7 +14,7 @@ from anchorscope.detectors.detector import Detector
 from anchorscope.engine.batching import MemoryRanOut
 from anchorscope.errors import UserError
 from anchorscope.models.language_model import LanguageModel
-from anchorscope.models.memory import free_memory, is_out_of_memory
+from anchorscope.models.memory import free_memory, is_device_lost, is_out_of_memory
 from anchorscope.models.process_settings import threads
 from anchorscope.serve.answering import Answering
 from anchorscope.serve.errors import draining, failed, item_failed
@@ -52,6 +52,8 @@ class ModelThread(threading.Thread):
         """Why the model could not be loaded, or why the thread ended."""
         self.is_set_up = threading.Event()
         """Set when the model is loaded, or could not be."""
+        self._running: Sequence[Job] = ()
+        """The jobs of the batch that is being run."""
         self._load, self._metrics, self._log, self._cores = load, metrics, log, cores
 
     def submit(self, job: Job) -> "Job":
@@ -86,10 +88,12 @@ class ModelThread(threading.Thread):
         """A batch or a piece of work, then answers for as long as that took."""
         began = time.monotonic()
         found = self.queue.take(self.batch_tokens)
+        self._running = [found] if isinstance(found, WorkJob) else [one.job for one in found or ()]
         if isinstance(found, WorkJob):
             self._work(found)
         elif found is not None:
             self._score(loaded.detectors[found[0].job.detector], found)
+        self._running = []
         until = time.monotonic() + (time.monotonic() - began)
         loaded.answers.admit()
         while len(loaded.answers):
@@ -106,6 +110,8 @@ class ModelThread(threading.Thread):
         except UserError as error:
             job.fail(error)
         except Exception as error:
+            if is_device_lost(error):
+                raise
             if is_out_of_memory(error):
                 free_memory()
             self._log.fault(error, "work")
@@ -144,6 +150,8 @@ class ModelThread(threading.Thread):
 
     def _what_failed(self, error: Exception, entries: Sequence[Entry]) -> list[str]:
         """What may be said of it to whoever asked; memory that ran out makes later batches smaller."""
+        if is_device_lost(error):
+            raise error  # ends the thread, and with it the service: whoever watches it starts another
         if is_out_of_memory(error) or isinstance(error, MemoryRanOut):
             error.__traceback__ = None
             free_memory()
@@ -158,5 +166,5 @@ class ModelThread(threading.Thread):
     def abandon(self) -> None:
         """Whoever still waits is told that the service ends."""
         begun = () if self.loaded is None else self.loaded.answers.under_way()
-        for job in [*self.queue.take_all(), *begun]:
+        for job in [*self.queue.take_all(), *self._running, *begun]:
             job.fail(draining())

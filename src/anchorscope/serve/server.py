@@ -21,6 +21,7 @@ from anchorscope.serve.service import Service
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 _KEEP_ALIVE = 15  # seconds that an idle connection is kept
 _LAST_WORDS = 2  # seconds for connections to end after draining
+_LOOK = 0.05  # seconds between two looks at what is waited for
 _CONNECTIONS = 4  # per request that may be under way
 
 
@@ -70,7 +71,8 @@ class ServiceServer(uvicorn.Server):
         self._loading = asyncio.create_task(self._loaded())
 
     async def _loaded(self) -> None:
-        await asyncio.get_running_loop().run_in_executor(None, self.service.thread.is_set_up.wait)
+        while not self.service.thread.is_set_up.is_set():  # a thread that waits would be waited for at the end
+            await asyncio.sleep(_LOOK)
         if self.service.thread.error is not None:
             self.should_exit = True
         elif not self.should_exit:
@@ -106,7 +108,7 @@ class ServiceServer(uvicorn.Server):
     async def _drained(self) -> None:
         until = asyncio.get_running_loop().time() + self.drain
         while self.service.requests and asyncio.get_running_loop().time() < until:
-            await asyncio.sleep(0.05)
+            await asyncio.sleep(_LOOK)
         self.service.thread.abandon()
         self.should_exit = True
 
