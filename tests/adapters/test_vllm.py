@@ -54,9 +54,10 @@ def test_the_scores_are_those_of_the_detector_on_its_model(
 ) -> None:
     detector = Detector.of(trained, lm)
     wanted = detector.score_many(PAIRS)
-    more = lm.tokenizer.encode("\nQuestion: and", add_special_tokens=False)
-    for number, pair in enumerate(PAIRS):  # some go on after the answer, as a model does
-        ids = request_ids(detector, pair) + (more if number % 2 else [])
+    on = [[], lm.tokenizer.encode("\nQuestion: and", add_special_tokens=False), [lm.tokenizer.eos_token_id]]
+    on.append(on[2] + lm.tokenizer.encode("\n<s>user", add_special_tokens=False))
+    for number, pair in enumerate(PAIRS):  # some go on after the answer, or end with a token, as a model does
+        ids = request_ids(detector, pair) + on[number % 4]
         write_states(lm, ids, tmp_path / f"{number}.safetensors")
     (tmp_path / "0.safetensors.lock").touch()
     bundle = tmp_path / "bundle"

@@ -95,12 +95,18 @@ class StateScorer:
         return Score(question, answer, float(decided.probability[0]), float(decided.log_odds[0]),
                      decided.verdicts(self._threshold)[0], (*notes, *self._notes))  # fmt: skip
 
+    def _before_the_end(self, rest: str) -> str:
+        """What stands before the first special token: the one that ends an answer is no part of it."""
+        added = self.tokenizer.added_tokens_decoder.values()
+        special = {*self.tokenizer.all_special_tokens, *(str(one) for one in added if one.special)}
+        return min((rest.partition(one)[0] for one in special if one), key=len, default=rest)
+
     def _read_at(self, ids: list[int], path: Path) -> tuple[str, str, int, int]:
         """Question and answer of a request, the answer's tokens, and the token that the detector reads."""
         setting = self.trained.setting
         text = decode_exactly(self.tokenizer, ids)
         asked, _, rest = text.partition(setting.template.head)[2].partition(setting.template.tail)
-        answer = first_line(rest)
+        answer = first_line(self._before_the_end(rest))
         if asked.strip() and answer:
             question = Question("vllm", path.stem, asked, ())
             (prompt,) = build_prompts(self.tokenizer, [question], setting.template)
