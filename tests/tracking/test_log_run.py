@@ -2,6 +2,7 @@
 
 import hashlib
 import sys
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import SimpleNamespace
@@ -16,8 +17,8 @@ from made_runs import made_run  # isort: skip
 
 import anchorscope
 from anchorscope.artefacts.finished import open_finished
-from anchorscope.tracking import mlflow_log
-from anchorscope.tracking.records import RunRecords, records_of
+from anchorscope.tracking import mlflow_log, trackio_log
+from anchorscope.tracking.records import RunRecords, records_of, tags_of
 
 
 @pytest.fixture(scope="module")
@@ -40,6 +41,12 @@ def test_the_recipe_and_what_the_run_is_made_of(records: RunRecords, folder: Pat
     assert records.tags["version.anchorscope"] == "0.1.0"
     wanted = hashlib.sha256((folder / "manifest.json").read_bytes()).hexdigest()
     assert records.tags["manifest.sha256"] == wanted
+
+
+def test_the_names_of_tags_are_such_as_trackers_take() -> None:
+    made = {"model": {}, "inputs": {"PopQA (2022), A&B": "a1"}, "schema_version": 1}
+    assert tags_of(made, "b2") == {"dataset.PopQA _2022__ A_B.sha256": "a1", "schema_version": "1",
+                                   "manifest.sha256": "b2"}  # fmt: skip
 
 
 def test_every_number_of_the_summary_is_there_with_its_interval(records: RunRecords, folder: Path) -> None:
@@ -129,9 +136,52 @@ def test_what_is_sent_is_all_of_it(records: RunRecords) -> None:
 def test_a_run_that_was_not_taken_whole_is_marked_and_told(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     client = Listening(breaks=True)
     monkeypatch.setattr("importlib.import_module", lambda name: library(client))
-    with pytest.raises(anchorscope.UserError, match=r"mlflow did not take the run \(no space\)"):
+    with pytest.raises(anchorscope.UserError, match=r"the run \(no space\); what it has of it is marked as failed"):
         anchorscope.log_run(folder, to="mlflow")
     assert client.told["status"] == "FAILED"
+
+
+class Keeping:
+    """Trackio's way with open runs: one at a time, and a new one ends it."""
+
+    def __init__(self) -> None:
+        self.config: dict[str, str] = {}
+        self.context_vars = SimpleNamespace(current_run=ContextVar[Any]("current_run", default=None))
+        self.ended: list[str] = []
+        self.breaks = False
+
+    def init(self, name: str, config: dict[str, str], **_: Any) -> Any:
+        if self.context_vars.current_run.get() is not None:
+            self.finish()
+        run, self.config = SimpleNamespace(name=name), config
+        self.context_vars.current_run.set(run)
+        return run
+
+    def log(self, *_: Any, step: int) -> None:
+        assert self.context_vars.current_run.get().name == "mine"
+
+    def log_artifact(self, *_: Any, **__: Any) -> None:
+        if self.breaks:
+            raise OSError("no space")
+
+    def finish(self) -> None:
+        self.ended.append(self.context_vars.current_run.get().name)
+        self.context_vars.current_run.set(None)
+
+
+def test_a_run_that_is_open_in_trackio_stays_open(
+    records: RunRecords, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept = Keeping()
+    mine = kept.init("the caller's", {"a": "b"})
+    assert trackio_log.log(kept, records, "p", "mine") == "mine"
+    kept.breaks = True
+    monkeypatch.setattr("importlib.import_module", lambda name: kept)
+    with pytest.raises(anchorscope.UserError) as told:
+        anchorscope.log_run(folder, to="trackio")
+    assert str(told.value) == "trackio did not take the run (no space); what it has of it stays there, without a mark."
+    assert kept.context_vars.current_run.get() is mine
+    assert (kept.ended, kept.config) == (["mine", "mine"], {"a": "b"})
 
 
 def test_mistakes_are_one_line(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

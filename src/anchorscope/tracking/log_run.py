@@ -41,4 +41,4 @@ def log_run(run: Any, to: str, *, project: str = "anchorscope", name: str | None
         raise
     except Exception as error:  # each library, its transport and its server have errors of their own
         told = " ".join(str(error).split())[:200] or type(error).__name__
-        raise UserError(f"{to} did not take the run ({told}); what it has of it is marked as failed.") from error
+        raise UserError(f"{to} did not take the run ({told}); {tracker.LEFT}.") from error

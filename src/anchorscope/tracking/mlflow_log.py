@@ -11,6 +11,8 @@ _METRICS_AT_ONCE, _OTHERS_AT_ONCE = 1000, 100  # what MLflow takes in one reques
 _LONGEST_PARAMETER, _LONGEST_TAG = 6000, 5000  # letters
 OPTIONS = ("tracking_uri",)
 """What `log_run` may be told beside project and name."""
+LEFT = "what it has of it is marked as failed"
+"""What becomes of a run that was not taken whole."""
 
 
 def log(library: Any, records: RunRecords, project: str, name: str, tracking_uri: str | None = None) -> str:

@@ -79,7 +79,7 @@ def tags_of(manifest: Mapping[str, Any], manifest_sha256: str) -> dict[str, str]
     """What the run was made of: the model with its fingerprint, the question files with theirs, versions."""
     model = manifest["model"]
     tags = {f"model.{name}": str(model[name]) for name in _OF_MODEL if model.get(name) is not None}
-    tags |= {f"dataset.{name}.sha256": str(value) for name, value in manifest.get("inputs", {}).items()}
+    tags |= {f"dataset.{_name(name)}.sha256": str(value) for name, value in manifest.get("inputs", {}).items()}
     tags |= {f"version.{name}": str(value) for name, value in manifest.get("versions", {}).items()}
     return tags | {"schema_version": str(manifest["schema_version"]), "manifest.sha256": manifest_sha256}
 

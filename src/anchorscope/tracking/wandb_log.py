@@ -8,6 +8,8 @@ from anchorscope.tracking.records import RunRecords
 
 OPTIONS = ("mode", "entity", "dir", "group")
 """What `log_run` may be told beside project and name; mode="offline" needs no account."""
+LEFT = "what it has of it is marked as failed"
+"""What becomes of a run that was not taken whole."""
 
 
 def log(library: Any, records: RunRecords, project: str, name: str, **options: Any) -> str:
