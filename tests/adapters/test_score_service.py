@@ -2,8 +2,10 @@
 
 import asyncio
 import sys
-from collections.abc import Iterator
+from collections.abc import Coroutine, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -19,6 +21,12 @@ from anchorscope.models.language_model import LanguageModel
 PAIR = ("Who wrote Dracula?", "Bram Stoker")
 
 
+def asked(question: Coroutine[Any, Any, Any]) -> Any:
+    """In a thread of its own: a browser of other tests may have an event loop in this one."""
+    with ThreadPoolExecutor(1) as pool:
+        return pool.submit(lambda: asyncio.run(question)).result()
+
+
 @pytest.fixture(scope="module")
 def service(tiny_llama: LanguageModel) -> Iterator[Running]:
     with running(tiny_llama) as one:
@@ -27,11 +35,11 @@ def service(tiny_llama: LanguageModel) -> Iterator[Running]:
 
 def test_the_score_is_the_services_own(service: Running) -> None:
     told = service.score(PAIR).json()
-    found = asyncio.run(ask_score(*PAIR, service.address))
+    found = asked(ask_score(*PAIR, service.address))
     wanted = {**told["items"][0], "detector": told["detector"], "sha256": told["sha256"]}
     assert found["log_odds"] == pytest.approx(wanted["log_odds"], abs=1e-5)
     assert {name: found[name] for name in ("verdict", "detector", "sha256", "warnings")}.items() <= wanted.items()
-    other = asyncio.run(ask_score(*PAIR, service.address + "/", detector="anchor"))
+    other = asked(ask_score(*PAIR, service.address + "/", detector="anchor"))
     assert other["sha256"] == "b" * 64
 
 
@@ -42,5 +50,5 @@ def test_faults_are_one_line(service: Running) -> None:
         (f"{service.address}/v1/models#", None, r"(refuses to score|no service)"),
     ):
         with pytest.raises(UserError, match=wanted) as told:
-            asyncio.run(ask_score(*PAIR, url, detector=detector))
+            asked(ask_score(*PAIR, url, detector=detector))
         assert "\n" not in str(told.value)

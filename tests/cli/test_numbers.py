@@ -13,7 +13,7 @@ TOO_LONG = "9" * 5000  # digits: Python itself refuses to read these
 HOSTILE = ("-1", HUGE, TOO_LONG, "nan", "inf", "1e308", "0x10", "")
 REQUIRED = {
     "run": [], "validate": [], "data": ["atlas"], "view": ["."], "bench": [], "detect": ["no-run"],
-    "score": ["Who?", "--detector", "no-bundle"],
+    "score": ["Who?", "--detector", "no-bundle"], "serve": ["no-bundle"],
 }  # fmt: skip
 
 

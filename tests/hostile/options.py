@@ -22,7 +22,7 @@ def make(rng: random.Random, stage: Stage, case: Case) -> None:
     case.words = [*name.split(), *_arguments(name, rng, stage)]
     case.file("study.toml", _study(stage).encode())
     known = [one for one in _commands()[name].params if one.param_type_name == "option" and one.name != "help"]
-    for option in rng.choices(known, k=rng.choice((1, 1, 2, 3, 6))):
+    for option in rng.choices(known, k=rng.choice((1, 1, 2, 3, 6))) if known else ():
         case.words += _given(option, rng, case)
     if name == "run" and rng.random() < 0.85:
         case.words.append("--dry-run")
@@ -35,7 +35,7 @@ def make(rng: random.Random, stage: Stage, case: Case) -> None:
     case.reaches_out = case.may_ask_hub = True
     case.interrupt = (
         (6.0, rng.choice((signal.SIGINT, signal.SIGTERM, signal.SIGHUP)))
-        if name in (*_LONG, "run", "view", "detect")
+        if name in (*_LONG, "run", "view", "detect", "serve")
         else None
     )
 
@@ -76,6 +76,9 @@ def _arguments(name: str, rng: random.Random, stage: Stage) -> list[str]:
         "compare": [str(folder / FINISHED), str(folder / OTHER), "--out", "out", "--allow", "all"],
         "detect": [str(folder / OTHER), "--out", "out", "--fit-only", "--bundles", "probe"],
         "score": ["--detector", str(folder / DETECTORS / "probe"), "--model", str(stage.model), "Who?"],
+        "serve": [str(folder / DETECTORS / "probe"), "--model", str(stage.model), "--port", "0"],
+        "detector card": [str(folder / DETECTORS / "probe")],
+        "detector push": [str(folder / DETECTORS / "probe"), "somebody/something"],
         "validate": ["--out", "out"],
         **{f"study {name}": ["study.toml", "--out", "out"] for name in ("run", "status", "report")},
     }.get(name, [])

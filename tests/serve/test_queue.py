@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -12,12 +13,13 @@ from anchorscope.serve.queue import Rate, TokenQueue
 
 
 def in_loop(test: Callable[[], None]) -> None:
-    """Jobs belong to an event loop."""
+    """Jobs belong to an event loop; in a thread of its own, as a browser of other tests may have one in this one."""
 
     async def run() -> None:
         test()
 
-    asyncio.run(run())
+    with ThreadPoolExecutor(1) as pool:
+        pool.submit(lambda: asyncio.run(run())).result()
 
 
 def job(n: int, tokens: int = 10, detector: str = "a", risk: float | None = None) -> ScoreJob:

@@ -8,6 +8,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -37,7 +38,9 @@ def bundle(save_tiny: Callable[[str], Path], tmp_path_factory: pytest.TempPathFa
 
 
 def refused(*arguments: object) -> str:
-    done = CliRunner().invoke(app, ["serve", *map(str, arguments)], prog_name="anchorscope")
+    words = ["serve", *map(str, arguments)]
+    with ThreadPoolExecutor(1) as pool:  # a browser of other tests may have an event loop in this thread
+        done = pool.submit(lambda: CliRunner().invoke(app, words, prog_name="anchorscope")).result()
     assert done.exit_code == 2, done.output
     assert done.stdout == ""
     (line,) = done.stderr.splitlines()
