@@ -41,7 +41,7 @@ def test_one_worker_gives_the_same_bits_as_many(sensitive: LanguageModel, case: 
 
 
 def test_items_that_run_one_by_one_give_other_bits(sensitive: LanguageModel) -> None:
-    """So that equality says something: it hangs on the batches.
+    """So that equality says something: it depends on the batches.
 
     Which products change their bits is the processor's matter; on the machines that were tried some always do.
     """
@@ -52,7 +52,7 @@ def test_items_that_run_one_by_one_give_other_bits(sensitive: LanguageModel) -> 
         assert len(alone.shards()) == work.n_items == N
         other += [name] if case.bits(local, alone) != case.bits(local, work) else []
     if not other:
-        pytest.skip("no pass hangs on its batches on this processor: the equalities above show nothing here")
+        pytest.skip("no pass depends on its batches on this processor: the equalities above show nothing here")
 
 
 def test_key_words_that_the_model_names_are_the_same_whoever_runs_the_shards(sensitive: LanguageModel) -> None:

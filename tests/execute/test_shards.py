@@ -113,7 +113,7 @@ def test_shards_give_the_same_numbers_as_the_whole(
 
 
 def test_items_that_are_not_divided_by_batches_give_other_numbers(sensitive: LanguageModel, work: StatesPass) -> None:
-    """So that equality above says something: it hangs on the batches."""
+    """So that equality above says something: it depends on the batches."""
     clean = planner_of(sensitive, 150).states("clean", make_sequences(), PREFIX)
     clean = replace(clean, probes=work.probes, keep=work.keep[:1])
     whole = run_part(Worker(sensitive), clean).variants[0]
@@ -129,7 +129,7 @@ def test_items_that_are_not_divided_by_batches_give_other_numbers(sensitive: Lan
         assert torch.allclose(found.states, whole.states, atol=1e-4)  # in the last bits only
         same.append(torch.equal(found.states, whole.states) and np.array_equal(found.logits, whole.logits))
     if all(same):
-        pytest.skip("no product hangs on its batch on this processor: the equalities above show nothing here")
+        pytest.skip("no product depends on its batch on this processor: the equalities above show nothing here")
 
 
 def test_the_order_in_which_parts_come_back_does_not_matter(

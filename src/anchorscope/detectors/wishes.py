@@ -32,7 +32,7 @@ class Wish:
     """0 for the likeliest tokens."""
     top_p: float = 1.0
     seed: int | None = None
-    """What sampled tokens hang on; None for a seed that nobody knows."""
+    """What sampled tokens depend on; None for a seed that nobody knows."""
     stop: tuple[str, ...] = ()
     """The answer ends before the first of these texts."""
     risk: float | None = None

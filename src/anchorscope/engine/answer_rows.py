@@ -21,7 +21,7 @@ class Drawing:
     """How one row's tokens are drawn."""
 
     seed: int
-    """A random number of 64 bits, which all of its draws hang on."""
+    """A random number of 64 bits, which all of its draws depend on."""
     temperature: float = 1.0
     top_p: float = 1.0
 

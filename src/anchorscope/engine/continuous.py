@@ -1,7 +1,7 @@
 """Answers that come and go: rows join a batch between two steps, and leave it when they end or nobody wants them.
 
 Rows are as ragged as prompts are. Those who join are read first, in parts of so many tokens that nobody waits long for
-a prompt; then every row goes on by one token. What a row becomes hangs on nothing that runs beside it, up to the
+a prompt; then every row goes on by one token. What a row becomes depends on nothing that runs beside it, up to the
 rounding of its numbers. States of chosen places are kept, of a prompt's last token and of every token that was fed, so
 that an answer that has ended needs no second pass to be read. All work is done in the thread that calls.
 """

@@ -33,7 +33,7 @@ class Solver:
     """Calls functions of `plan.device_work` where they belong."""
 
     device: str
-    """Where they compute: part of what their results hang on."""
+    """Where they compute: part of what their results depend on."""
     executor: Executor | None
     """Whose workers do it; None for this process."""
     progress: Progress
