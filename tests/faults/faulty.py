@@ -65,14 +65,15 @@ def install() -> None:
 
     def faulty_send(self: Frames, header: Any, parts: Any = None) -> None:
         if header["kind"] == "done" and claim("corrupt") is not None:
-            return send(self, header, {"body": parts["body"][:-1] + bytes([parts["body"][-1] ^ 1])})
+            whole = b"".join(parts["body"])
+            return send(self, header, {"body": whole[:-1] + bytes([whole[-1] ^ 1])})
         send(self, header, parts)
         if header["kind"] == "done" and claim("twice") is not None:
             send(self, header, parts)
         if header["kind"] == "done" and claim("twice otherwise") is not None:
             import hashlib
 
-            other = parts["body"] + b" "
+            other = b"".join(parts["body"]) + b" "
             send(self, {**header, "sha256": hashlib.sha256(other).hexdigest()}, {"body": other})
         return None
 

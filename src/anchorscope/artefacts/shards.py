@@ -49,7 +49,7 @@ class ShardStore:
             place.unlink()
         return None
 
-    def write(self, name: str, body: bytes, sha256: str | None = None) -> None:
+    def write(self, name: str, body: bytes | memoryview, sha256: str | None = None) -> None:
         """Keeps a result; what a power cut leaves of it is found out when it is read.
 
         `sha256` is its hash, where somebody has computed it already.

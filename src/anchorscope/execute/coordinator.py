@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, fields
 from typing import Any
 
 from anchorscope.errors import Incomplete, UserError
+from anchorscope.execute.lent_memory import Body
 from anchorscope.execute.pool import MEMORY, REPLACEMENTS, USER, Done, Event, Failed, Joined, MemoryRanOut, Pool
 from anchorscope.execute.task_queue import Disagreement as Disagreement
 from anchorscope.execute.task_queue import Task as Task
@@ -84,7 +85,7 @@ class Coordinator:
         self.pool, self.lease, self.counts = pool, lease, Counts()
         self._admit, self._depth, self._tell, self._clock = admit, depth, tell, clock
         self._queue = TaskQueue(tries)
-        self._done: Callable[[str, bytes, str], None] = lambda task, body, sha256: None
+        self._done: Callable[[str, Body, str], None] = lambda task, body, sha256: None
         self._lines: dict[str, _Line] = {}
         self._free: dict[str, _Line] = {}  # those with room in their lines
         self._titles: dict[str, str] = {}  # of all that were ever admitted
@@ -107,7 +108,7 @@ class Coordinator:
                     f"is lost."
                 )
 
-    def run(self, tasks: Sequence[Task], done: Callable[[str, bytes, str], None]) -> None:
+    def run(self, tasks: Sequence[Task], done: Callable[[str, Body, str], None]) -> None:
         """Computes all tasks; `done` is called once for each, in any order, with its result and the result's sha256."""
         began, waited = self._clock(), 0.0
         self._queue.begin(tasks)
@@ -208,7 +209,7 @@ class Coordinator:
         if title is None:
             return  # of one that was never admitted
         self.counts.bytes_received += len(event.body)
-        digest = hashlib.sha256(event.body).hexdigest()
+        digest = event.received or hashlib.sha256(event.body).hexdigest()
         if digest != event.sha256:
             if had_it:
                 self._retry(event, "it sent other bytes than it had computed (their sha256 differs)")

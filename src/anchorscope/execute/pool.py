@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from anchorscope.engine.batching import MemoryRanOut as MemoryRanOut
+from anchorscope.execute.lent_memory import Body
 from anchorscope.execute.worker_job import ERROR as ERROR
 from anchorscope.execute.worker_job import MEMORY as MEMORY
 from anchorscope.execute.worker_job import USER as USER
@@ -32,7 +33,9 @@ class Done:
     worker: str
     task: str
     sha256: str
-    body: bytes
+    body: Body
+    received: str | None = None
+    """The sha256 of the body as it came, where the pool has computed it already."""
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from anchorscope.execute.coordinator import Coordinator, Task
+from anchorscope.execute.lent_memory import Body
 from anchorscope.execute.store_writer import Store, StoreWriter
 from anchorscope.execute.wire import Packed, pack, unpack
 from anchorscope.execute.worker import Part, Shard
@@ -47,7 +48,7 @@ class PoolExecutor:
         parts: dict[str, Any] = {}
         progress.start(self._title(shards), sum(map(_items, shards)))
 
-        def take(name: str, body: bytes, sha256: str | None = None) -> None:
+        def take(name: str, body: Body, sha256: str | None = None) -> None:
             parts[name] = unpack(body, {})
             if writer is not None and sha256 is not None:
                 writer.write(name, body, sha256)

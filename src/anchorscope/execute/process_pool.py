@@ -4,6 +4,7 @@ Every process has two threads here: one reads what it says, one writes what it i
 neither the others nor the coordinator. All that it prints is kept, and the last lines are told when it is lost.
 """
 
+import hashlib
 import os
 import queue
 import signal
@@ -21,6 +22,7 @@ from typing import IO, Any
 
 from anchorscope.errors import UserError
 from anchorscope.execute.frames import Closed, Frames
+from anchorscope.execute.lent_memory import Body
 from anchorscope.execute.pool import REPLACEMENTS, USER, Done, Event, Failed, Joined, Lost
 from anchorscope.execute.starter import Starter
 from anchorscope.execute.worker_job import WorkerJob, gpu_shares, share_job, thread_settings
@@ -189,12 +191,13 @@ class _Process:
             reason = f"it sent what is no answer ({error})"
         self._events.put(Lost(self.name, f"the process ended or its connection did ({reason})"))
 
-    def _event(self, header: Mapping[str, Any], parts: Mapping[str, bytes]) -> Event:
+    def _event(self, header: Mapping[str, Any], parts: Mapping[str, Body]) -> Event:
         kind = header["kind"]
         if kind == "joined":
             return Joined(self.name, header["hello"])
         if kind == "done":
-            return Done(self.name, header["task"], header["sha256"], parts["body"])
+            body = parts["body"]  # hashed by this thread: others go on meanwhile
+            return Done(self.name, header["task"], header["sha256"], body, hashlib.sha256(body).hexdigest())
         if kind == "failed":
             return Failed(self.name, header["task"], header["failure"], header["text"])
         if kind == "refused":

@@ -42,4 +42,5 @@ class RayWorker:
             self._next += 1
             self._turn.notify_all()
         answer = self._worker.finish(running)
-        return json.dumps({"failure": answer.kind, "text": answer.text, "sha256": answer.sha256}).encode(), answer.body
+        told = {"failure": answer.kind, "text": answer.text, "sha256": answer.sha256}
+        return json.dumps(told).encode(), b"".join(answer.pieces)

@@ -9,6 +9,8 @@ from collections import deque
 from types import TracebackType
 from typing import Protocol
 
+from anchorscope.execute.lent_memory import Body
+
 MOST_WAITING = 2**28
 """Bytes of results that wait for the disk; one that is larger waits alone."""
 
@@ -19,7 +21,7 @@ class Store(Protocol):
     def read(self, name: str) -> bytes | None:
         """A shard's packed part; None where it is missing."""
 
-    def write(self, name: str, body: bytes, sha256: str | None = None) -> None:
+    def write(self, name: str, body: Body, sha256: str | None = None) -> None:
         """Keeps it; `sha256` is its hash, where that is known."""
 
 
@@ -29,12 +31,12 @@ class StoreWriter:
     def __init__(self, store: Store, most_waiting: int = MOST_WAITING) -> None:
         self._store, self._most = store, most_waiting
         self._changed = threading.Condition()
-        self._waiting: deque[tuple[str, bytes, str]] = deque()
+        self._waiting: deque[tuple[str, Body, str]] = deque()
         self._size, self._is_closed = 0, False
         self._error: BaseException | None = None
         self._thread = threading.Thread(target=self._work, name="store", daemon=True)
 
-    def write(self, name: str, body: bytes, sha256: str) -> None:
+    def write(self, name: str, body: Body, sha256: str) -> None:
         """Keeps a result with its hash, soon; the error of an earlier one is raised here."""
         with self._changed:
             self._changed.wait_for(lambda: self._error or not self._size or self._size + len(body) <= self._most)

@@ -7,12 +7,13 @@ one's part is packed. The model itself is used by one thread only, in which it w
 import hashlib
 import threading
 import traceback
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
 from anchorscope.errors import UserError
+from anchorscope.execute.lent_memory import Body
 from anchorscope.execute.worker_job import ERROR, MEMORY, USER, WorkerJob
 
 
@@ -20,7 +21,8 @@ from anchorscope.execute.worker_job import ERROR, MEMORY, USER, WorkerJob
 class Answer:
     """What became of a task: a packed part with its sha256, or the kind of failure and its text."""
 
-    body: bytes = b""
+    pieces: Sequence[Body] = ()
+    """The part's bytes, one piece after the other."""
     sha256: str = ""
     kind: str = ""
     """Empty where it was done."""
@@ -33,7 +35,7 @@ class WarmWorker:
     def __init__(self, job: WorkerJob) -> None:
         self._job = job
         self._model_thread = ThreadPoolExecutor(1, "model")
-        self._blobs: dict[str, bytes] = {}
+        self._blobs: dict[str, Body] = {}
         self._unpacking = threading.Lock()
         self._worker: Any = None
 
@@ -55,7 +57,7 @@ class WarmWorker:
         self._worker = Worker(lm)
         return hello(lm, job)
 
-    def take(self, body: bytes, blobs: Mapping[str, bytes]) -> "Future[Any]":
+    def take(self, body: Body, blobs: Mapping[str, Body]) -> "Future[Any]":
         """Unpacks a shard and puts it at the end of the model's line; the future gives its part.
 
         Tasks have to be taken in the order in which they were sent: a later one may need the blobs of an earlier one.
@@ -80,12 +82,14 @@ class WarmWorker:
     def finish(self, running: "Future[Any]") -> Answer:
         """Waits for a part and packs it; a failure is an answer too, and the worker goes on."""
         from anchorscope.engine.batching import MemoryRanOut
-        from anchorscope.execute.wire import pack
+        from anchorscope.execute.wire import pack_result
         from anchorscope.models.memory import free_memory, is_out_of_memory
 
         try:
-            packed = pack(running.result(), apart=False)
-            return Answer(packed.body, hashlib.sha256(packed.body).hexdigest())
+            pieces, digest = pack_result(running.result()), hashlib.sha256()
+            for piece in pieces:
+                digest.update(piece)
+            return Answer(pieces, digest.hexdigest())
         except UserError as error:
             return Answer(kind=USER, text=str(error))
         except Exception as error:

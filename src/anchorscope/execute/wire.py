@@ -8,34 +8,24 @@ travels apart, once per worker, under the hash of its bytes.
 
 import hashlib
 import json
+import math
 import weakref
 from array import array
 from collections import OrderedDict
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import dataclass
 from itertools import chain
-from typing import Any, TypeVar, get_args
+from typing import Any
 
 import numpy as np
 import torch
-from safetensors import SafetensorError
-from safetensors.numpy import load, save
 
-from anchorscope.engine.answer_stats import AnswerStats
-from anchorscope.engine.attention_mass import AttentionMass
-from anchorscope.engine.capture import EdgeCounts
-from anchorscope.engine.decode import Decoded
-from anchorscope.engine.saliency import Saliency
-from anchorscope.engine.sampling import Sampling
-from anchorscope.engine.sequences import Cut, Patch, TokenSequence, Variant
-from anchorscope.execute.worker import Part, Shard, VariantPart
-from anchorscope.plan.passes import OutOfFoldProbes
-from anchorscope.probes.crossfit import ProbeSet, Splits
-from anchorscope.probes.final_probe import FinalProbe
-from anchorscope.question_share.evidence import Lost
-from anchorscope.question_share.shares import ShareItems, Shares
+from anchorscope.execute.lent_memory import Body
+from anchorscope.execute.packed_file import ALIGNED, arrays_in, pieces_of
+from anchorscope.execute.travelling import known as known
+from anchorscope.execute.travelling import known_type, part_names
+from anchorscope.probes.crossfit import ProbeSet
 
-T = TypeVar("T")
 SHARED: tuple[type, ...] = (ProbeSet,)
 """Types that many shards share: packed once, unpacked once."""
 _MEMO = 64  # shared values that are held after unpacking
@@ -50,8 +40,7 @@ _DTYPES = {
         "float32", "float64", "complex64", "complex128", "float8_e4m3fn", "float8_e5m2",
     )
 }  # fmt: skip
-_NOT_PACKED = (SafetensorError, ValueError, LookupError, TypeError, AttributeError, OverflowError, RecursionError)
-_known: dict[str, type] = {}
+_NOT_PACKED = (ValueError, LookupError, TypeError, AttributeError, OverflowError, RecursionError)
 
 
 @dataclass(frozen=True)
@@ -63,35 +52,21 @@ class Packed:
     """Parts that several values share, by their sha256; the body names them."""
 
 
-def known(cls: type[T]) -> type[T]:
-    """Lets a frozen dataclass or a named tuple travel; also a decorator."""
-    if not (is_dataclass(cls) or hasattr(cls, "_fields")) or _known.setdefault(cls.__name__, cls) is not cls:
-        raise ValueError(f"{cls.__module__}.{cls.__name__}: only dataclasses travel, each under a name of its own")
-    return cls
-
-
-def _names(cls: type) -> list[str]:
-    """The names of a record's parts."""
-    return list(cls._fields) if hasattr(cls, "_fields") else [one.name for one in fields(cls)]
-
-
-for _one in (
-    *get_args(Shard), *get_args(Part), AnswerStats, AttentionMass, Cut, Decoded, EdgeCounts, FinalProbe, Lost, Patch,
-    OutOfFoldProbes, ProbeSet, Saliency, Sampling, ShareItems, Shares, Splits, TokenSequence, Variant, VariantPart,
-):  # fmt: skip
-    known(_one)
-
-
 def pack(value: Any, apart: bool = True) -> Packed:
     """A value as bytes; TypeError where something in it is of no type that travels.
 
     Without `apart`, as for results, the body holds all of it and there are no blobs.
     """
     packer = _Packer(apart)
-    return Packed(packer.bytes_of(value), packer.blobs)
+    return Packed(b"".join(packer.pieces(value)), packer.blobs)
 
 
-def unpack(body: bytes, blobs: Mapping[str, bytes]) -> Any:
+def pack_result(value: Any) -> list[Body]:
+    """The bytes of `pack(value, apart=False)` in pieces, large ones without a copy: the value has to stay as it is."""
+    return _Packer(apart=False).pieces(value)
+
+
+def unpack(body: Body, blobs: Mapping[str, Body]) -> Any:
     """The value again; ValueError where the bytes are not what `pack` makes. Equal blobs give the same object."""
     try:
         return _Unpacker(body, blobs).value()
@@ -108,7 +83,7 @@ class _Packer:
         self.tensors: dict[str, np.ndarray[Any, Any]] = {}
         self.ints, self.floats = array("q"), array("d")
 
-    def bytes_of(self, value: Any) -> bytes:
+    def pieces(self, value: Any) -> list[Body]:
         text = json.dumps(self.form(value), separators=(",", ":"))
         if self.ints:
             wide = np.array(self.ints, dtype=np.int64)
@@ -116,7 +91,7 @@ class _Packer:
             self.tensors[_INTS] = wide.astype(np.int32) if narrow else wide
         if self.floats:
             self.tensors[_FLOATS] = np.array(self.floats, dtype=np.float64)
-        return save({**self.tensors, _VALUE: np.frombuffer(text.encode(), dtype=np.uint8)})
+        return pieces_of({**self.tensors, _VALUE: np.frombuffer(text.encode(), dtype=np.uint8)})
 
     def form(self, value: Any) -> Any:
         """A value as JSON: plain values are themselves, all else is a list that begins with its kind."""
@@ -137,8 +112,8 @@ class _Packer:
             digest, packed = _packed_once(value)
             self.blobs[digest] = packed
             return ["b", digest]
-        if _known.get(kind.__name__) is kind:
-            return ["o", kind.__name__, *(self.form(getattr(value, name)) for name in _names(kind))]
+        if known_type(kind.__name__) is kind:
+            return ["o", kind.__name__, *(self.form(getattr(value, name)) for name in part_names(kind))]
         raise TypeError(f"{kind.__module__}.{kind.__qualname__} does not travel; name it to `wire.known`")
 
     def _sequence(self, kind: str, values: tuple[Any, ...] | list[Any]) -> Any:
@@ -197,7 +172,7 @@ def _packed_once(value: Any) -> tuple[str, bytes]:
     number = id(value)
     found = _packed.get(number)
     if found is None or found[0]() is not value:
-        body = _Packer(apart=False).bytes_of(value)
+        body = b"".join(pack_result(value))
         ref = weakref.ref(value, lambda _: _packed.pop(number, None))
         found = _packed[number] = ref, hashlib.sha256(body).hexdigest(), body
     return found[1], found[2]
@@ -206,7 +181,7 @@ def _packed_once(value: Any) -> tuple[str, bytes]:
 _unpacked: "OrderedDict[str, Any]" = OrderedDict()  # shared values, the last ones
 
 
-def _unpacked_once(digest: str, blobs: Mapping[str, bytes]) -> Any:
+def _unpacked_once(digest: str, blobs: Mapping[str, Body]) -> Any:
     if digest not in _unpacked:
         body = blobs[digest]
         if hashlib.sha256(body).hexdigest() != digest:
@@ -221,14 +196,14 @@ def _unpacked_once(digest: str, blobs: Mapping[str, bytes]) -> Any:
 class _Unpacker:
     """Reads one value; every index and every size is checked against the bytes that are there."""
 
-    def __init__(self, body: bytes, blobs: Mapping[str, bytes]) -> None:
-        self.tensors, self.blobs = load(body), blobs
+    def __init__(self, body: Body, blobs: Mapping[str, Body]) -> None:
+        self.tensors, self.blobs = arrays_in(body), blobs
         self.ints, self.floats = (
             self.tensors[name].tolist() if name in self.tensors else [] for name in (_INTS, _FLOATS)
         )
 
     def value(self) -> Any:
-        return self.read(json.loads(self.tensors[_VALUE].tobytes()))
+        return self.read(json.loads(self.tensors[_VALUE].tobytes().rstrip(b"\0")))
 
     def read(self, form: Any) -> Any:
         if form is None or type(form) in (bool, int, float, str):
@@ -243,10 +218,10 @@ class _Unpacker:
         return {key: self.read(one) for key, one in pairs}
 
     def record(self, name: str, *forms: Any) -> Any:
-        cls = _known.get(name)
+        cls = known_type(name)
         if cls is None:
             raise ValueError(f"{name[:60]!r} is no known type")
-        return cls(**{one: self.read(form) for one, form in zip(_names(cls), forms, strict=True)})
+        return cls(**{one: self.read(form) for one, form in zip(part_names(cls), forms, strict=True)})
 
     def integers(self, start: int, stop: int) -> list[int]:
         return self._of_pool(self.ints, start, stop)
@@ -270,13 +245,21 @@ class _Unpacker:
         dtype = np.dtype(str(name))
         if dtype.kind not in _ARRAY_KINDS or min(shape, default=0) < 0:
             raise ValueError(f"an array of {name} with the shape {shape}")
-        return self.tensors[str(index)].view(dtype).reshape(shape)
+        return self._bytes(index, shape, dtype.itemsize).view(dtype).reshape(shape)
+
+    def _bytes(self, index: int, shape: list[int], size: int) -> Any:
+        """The bytes of so many numbers of this size."""
+        found, n_bytes = self.tensors[str(index)], size * math.prod(map(int, shape))
+        if not n_bytes <= len(found) < n_bytes + ALIGNED:
+            raise ValueError(f"{len(found)} bytes for the shape {shape}")
+        return found[:n_bytes]
 
     def tensor(self, index: int, name: str, shape: list[int]) -> torch.Tensor:
         if min(shape, default=0) < 0:
             raise ValueError(f"a tensor with the shape {shape}")
         try:
-            return torch.from_numpy(self.tensors[str(index)]).view(_DTYPES[name]).reshape(shape)
+            flat = self._bytes(index, shape, _DTYPES[name].itemsize)
+            return torch.from_numpy(flat).view(_DTYPES[name]).reshape(shape)
         except RuntimeError as error:
             raise ValueError(f"a tensor of {name} with the shape {shape}: {error}") from error
 

@@ -17,6 +17,7 @@ from typing import Any
 
 from anchorscope.errors import UserError
 from anchorscope.execute.frames import Closed, Frames
+from anchorscope.execute.lent_memory import Body
 from anchorscope.execute.starter import STARTER, serve_starts
 from anchorscope.execute.warm_worker import WarmWorker
 from anchorscope.execute.worker_job import ERROR, USER, WorkerJob, thread_settings
@@ -47,7 +48,7 @@ def main(fd: int) -> None:
 
 def serve(frames: Frames, worker: WarmWorker) -> None:
     """Says what this worker is, and answers tasks until the connection is closed."""
-    inbox: list[tuple[dict[str, Any], dict[str, bytes]]] = []
+    inbox: list[tuple[dict[str, Any], dict[str, Body]]] = []
     arrived = threading.Condition()
     threading.Thread(target=_read, args=(frames, inbox, arrived), daemon=True).start()
     try:
@@ -86,7 +87,7 @@ def _answer(frames: Frames, worker: WarmWorker, task: str, running: "Future[Any]
             header = {"kind": "failed", "task": task, "failure": answer.kind, "text": answer.text}
         else:
             header = {"kind": "done", "task": task, "sha256": answer.sha256}
-        frames.send(header, {"body": answer.body})
+        frames.send(header, {"body": answer.pieces})
     except BaseException:  # nobody waits for this thread: an answer that cannot be sent ends the worker
         traceback.print_exc()
         sys.stderr.flush()

@@ -1,0 +1,45 @@
+"""The types of records that travel between the coordinator and its workers: no other is ever made from bytes."""
+
+from dataclasses import fields, is_dataclass
+from typing import TypeVar, get_args
+
+from anchorscope.engine.answer_stats import AnswerStats
+from anchorscope.engine.attention_mass import AttentionMass
+from anchorscope.engine.capture import EdgeCounts
+from anchorscope.engine.decode import Decoded
+from anchorscope.engine.saliency import Saliency
+from anchorscope.engine.sampling import Sampling
+from anchorscope.engine.sequences import Cut, Patch, TokenSequence, Variant
+from anchorscope.execute.worker import Part, Shard, VariantPart
+from anchorscope.plan.passes import OutOfFoldProbes
+from anchorscope.probes.crossfit import ProbeSet, Splits
+from anchorscope.probes.final_probe import FinalProbe
+from anchorscope.question_share.evidence import Lost
+from anchorscope.question_share.shares import ShareItems, Shares
+
+T = TypeVar("T")
+_known: dict[str, type] = {}
+
+
+def known(cls: type[T]) -> type[T]:
+    """Lets a frozen dataclass or a named tuple travel; also a decorator."""
+    if not (is_dataclass(cls) or hasattr(cls, "_fields")) or _known.setdefault(cls.__name__, cls) is not cls:
+        raise ValueError(f"{cls.__module__}.{cls.__name__}: only dataclasses travel, each under a name of its own")
+    return cls
+
+
+def part_names(cls: type) -> list[str]:
+    """The names of a record's parts."""
+    return list(cls._fields) if hasattr(cls, "_fields") else [one.name for one in fields(cls)]
+
+
+def known_type(name: str) -> type | None:
+    """The type of this name; None where none travels under it."""
+    return _known.get(name)
+
+
+for _one in (
+    *get_args(Shard), *get_args(Part), AnswerStats, AttentionMass, Cut, Decoded, EdgeCounts, FinalProbe, Lost, Patch,
+    OutOfFoldProbes, ProbeSet, Saliency, Sampling, ShareItems, Shares, Splits, TokenSequence, Variant, VariantPart,
+):  # fmt: skip
+    known(_one)
