@@ -5,7 +5,6 @@ needs them no more. They are not in the index: each is checked when it is read, 
 """
 
 import contextlib
-import hashlib
 import json
 import os
 import re
@@ -14,6 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from anchorscope.artefacts.durable import PARTIAL, make_folder, remove_files
+from anchorscope.execute.content_hash import content_hash
 from anchorscope.system_errors import naming
 
 SHARDS = ".shards"
@@ -41,7 +41,7 @@ class ShardStore:
                 return None
             found = load(place.read_bytes())
             body = found[_BODY].tobytes()
-            if hashlib.sha256(body).digest() == found[_SHA256].tobytes():
+            if bytes.fromhex(content_hash([body])) == found[_SHA256].tobytes():
                 return body
         except (OSError, SafetensorError, KeyError, ValueError):
             pass
@@ -52,10 +52,10 @@ class ShardStore:
     def write(self, name: str, body: bytes | memoryview, sha256: str | None = None) -> None:
         """Keeps a result; what a power cut leaves of it is found out when it is read.
 
-        `sha256` is its hash, where somebody has computed it already.
+        `sha256` is its `content_hash`, where somebody has computed it already.
         """
         place = self._place(name)
-        digest = hashlib.sha256(body).digest() if sha256 is None else bytes.fromhex(sha256)
+        digest = bytes.fromhex(content_hash([body]) if sha256 is None else sha256)
         with naming(place):
             make_folder(self.folder)
             half_made = place.with_name(f"{place.name}{PARTIAL}")

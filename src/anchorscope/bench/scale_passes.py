@@ -5,7 +5,6 @@ random control; of four further draws of that control at one site. Probes have m
 counts here. Blocks are not compiled.
 """
 
-import hashlib
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -16,9 +15,10 @@ import torch
 from anchorscope.answers.endings import LINE
 from anchorscope.bench.workload import FOLDS, Workload
 from anchorscope.engine.sequences import SITES, Cut, Variant
+from anchorscope.execute.content_hash import content_hash
 from anchorscope.execute.executor import Executor
 from anchorscope.execute.run_passes import run_decoding, run_states
-from anchorscope.execute.wire import pack
+from anchorscope.execute.wire import pack_result
 from anchorscope.execute.worker import DecodedPart
 from anchorscope.models.language_model import LanguageModel
 from anchorscope.plan.decoding import DecodePass, plan_decoding
@@ -86,8 +86,8 @@ def run_pass(executor: Executor, work: Pass) -> Any:
 
 
 def digest(found: Any) -> str:
-    """sha256 of all that a pass gave."""
-    return hashlib.sha256(pack(found, apart=False).body).hexdigest()
+    """The hash of all that a pass gave."""
+    return content_hash(pack_result(found))
 
 
 def tokens_of(work: Pass, n_layers: int) -> int:

@@ -5,15 +5,14 @@ that takes longer is taken for lost. What a lost worker had goes back to the fro
 lost, that failed or that came back damaged has used up one try. A second result of a task must equal the first.
 """
 
-import hashlib
 import time
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sized
 from dataclasses import dataclass, field, fields
 from typing import Any
 
 from anchorscope.errors import Incomplete, UserError
-from anchorscope.execute.lent_memory import Body
+from anchorscope.execute.content_hash import Body, content_hash
 from anchorscope.execute.pool import MEMORY, REPLACEMENTS, USER, Done, Event, Failed, Joined, MemoryRanOut, Pool
 from anchorscope.execute.task_queue import Disagreement as Disagreement
 from anchorscope.execute.task_queue import Task as Task
@@ -108,13 +107,19 @@ class Coordinator:
                     f"is lost."
                 )
 
-    def run(self, tasks: Sequence[Task], done: Callable[[str, Body, str], None]) -> None:
-        """Computes all tasks; `done` is called once for each, in any order, with its result and the result's sha256."""
+    def run(
+        self, tasks: Iterable[Task | None], done: Callable[[str, Body, str], None], total: int | None = None
+    ) -> None:
+        """Computes all tasks; `done` is called once for each, in any order, with its result and the result's hash.
+
+        Tasks are asked for as workers have room, None standing for one that is done already; `total` is their number,
+        where they are no list.
+        """
         began, waited = self._clock(), 0.0
-        self._queue.begin(tasks)
+        self._queue.begin(tasks, len(tasks) if isinstance(tasks, Sized) else total or 0)
         self._done, self._alone_since = done, max(self._alone_since, began)
         try:
-            while self._queue.open:
+            while self._queue.open or self._queue:
                 self._hand_out()
                 before = self._clock()
                 events = self.pool.wait(max(0.0, self._deadline() - before))
@@ -124,7 +129,7 @@ class Coordinator:
                 if self._queue.open and self._clock() >= self._deadline():
                     self._end_overdue()
         finally:  # results of this run's tasks that come later are nobody's
-            self._queue.begin(())
+            self._queue.begin((), 0)
             self._done = lambda task, body, sha256: None
             self.counts.seconds += self._clock() - began - waited
 
@@ -209,7 +214,7 @@ class Coordinator:
         if title is None:
             return  # of one that was never admitted
         self.counts.bytes_received += len(event.body)
-        digest = event.received or hashlib.sha256(event.body).hexdigest()
+        digest = event.received or content_hash([event.body])
         if digest != event.sha256:
             if had_it:
                 self._retry(event, "it sent other bytes than it had computed (their sha256 differs)")

@@ -13,7 +13,8 @@ from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, suppress
 from typing import Any
 
-from anchorscope.execute.lent_memory import CAN_LEND, Body, read_sealed, write_sealed
+from anchorscope.execute.content_hash import Body
+from anchorscope.execute.lent_memory import CAN_LEND, read_sealed, write_sealed
 
 _LENGTH = struct.Struct("!Q")
 _LONGEST_HEADER = 2**26

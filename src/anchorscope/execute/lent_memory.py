@@ -8,24 +8,22 @@ import fcntl
 import os
 from collections.abc import Sequence
 
-Body = bytes | memoryview
-"""A packed value, or a piece of it: bytes, or memory that another process may have lent."""
+from anchorscope.execute.content_hash import Body, in_chunks, side_by_side
+
 CAN_LEND = hasattr(os, "memfd_create") and hasattr(fcntl, "F_ADD_SEALS")
 """Whether this system can do it."""
-_AT_ONCE = 512  # pieces that are written by one call
 
 
 def write_sealed(pieces: Sequence[Body]) -> int:
     """A file descriptor of new memory that holds these pieces, one after the other."""
     fd = os.memfd_create("anchorscope result", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
     try:
-        left = [memoryview(one).cast("B") for one in pieces]
-        while left:
-            written = os.writev(fd, left[:_AT_ONCE])
-            while left and written >= len(left[0]):
-                written -= len(left.pop(0))
-            if written:
-                left[0] = left[0][written:]
+        chunks, at, placed = list(in_chunks(pieces)), 0, []
+        for chunk in chunks:
+            placed.append((at, chunk))
+            at += sum(map(len, chunk))
+        os.ftruncate(fd, at)
+        side_by_side(lambda one: _write(fd, *one), placed)
         fcntl.fcntl(fd, fcntl.F_ADD_SEALS, _seals())
     except BaseException:
         os.close(fd)
@@ -44,6 +42,14 @@ def read_sealed(fd: int, size: int) -> memoryview:
 
     found = torch.from_file(f"/proc/self/fd/{fd}", shared=False, size=size, dtype=torch.uint8)
     return found.numpy().data
+
+
+def _write(fd: int, at: int, pieces: Sequence[memoryview]) -> None:
+    for piece in pieces:
+        left = piece
+        while len(left):
+            written = os.pwrite(fd, left, at)
+            left, at = left[written:], at + written
 
 
 def _seals() -> int:

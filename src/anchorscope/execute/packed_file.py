@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from anchorscope.execute.lent_memory import Body
+from anchorscope.execute.content_hash import Body
 
 ALIGNED = 64
 """Every array of bytes is filled up with zeros to a multiple of it."""

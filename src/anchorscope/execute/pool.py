@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from anchorscope.engine.batching import MemoryRanOut as MemoryRanOut
-from anchorscope.execute.lent_memory import Body
+from anchorscope.execute.content_hash import Body
 from anchorscope.execute.worker_job import ERROR as ERROR
 from anchorscope.execute.worker_job import MEMORY as MEMORY
 from anchorscope.execute.worker_job import USER as USER
@@ -28,14 +28,14 @@ class Joined:
 
 @dataclass(frozen=True)
 class Done:
-    """A worker has done a task; `sha256` is of the packed part, as the worker computed it."""
+    """A worker has done a task; `sha256` is the `content_hash` of the packed part, as the worker computed it."""
 
     worker: str
     task: str
     sha256: str
     body: Body
     received: str | None = None
-    """The sha256 of the body as it came, where the pool has computed it already."""
+    """The same of the body as it came, where the pool has computed it already."""
 
 
 @dataclass(frozen=True)

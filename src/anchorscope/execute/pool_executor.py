@@ -10,8 +10,8 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+from anchorscope.execute.content_hash import Body
 from anchorscope.execute.coordinator import Coordinator, Task
-from anchorscope.execute.lent_memory import Body
 from anchorscope.execute.store_writer import Store, StoreWriter
 from anchorscope.execute.wire import Packed, pack, unpack
 from anchorscope.execute.worker import Part, Shard
@@ -36,46 +36,57 @@ class PoolExecutor:
         self._n_computed = 0
 
     def map(self, shards: Sequence[Shard], progress: Progress) -> Iterator[Part]:
-        """The part of each shard, in their order; all are done and kept before the first is given."""
-        store, names, held = self._store(), [], _Held()
+        """The part of each shard, in their order; all are done and kept before the first is given.
+
+        A shard is packed when a worker has room for it, so that the first ones are computed while others are packed.
+        """
+        store, names, held = self._store(), list[str](), _Held()
         places: dict[str, list[int]] = {}
-        for place, shard in enumerate(shards):
-            packed = pack(shard)
-            name = task_id(packed, self._numerics())
-            names.append(name)
-            places.setdefault(name, []).append(place)
-            held.keep(name, packed)
         parts: dict[str, Any] = {}
-        progress.start(self._title(shards), sum(map(_items, shards)))
+
+        def advance(done: Sequence[int]) -> None:
+            self._done += len(done)
+            progress.advance(sum(_items(shards[place]) for place in done))
 
         def take(name: str, body: Body, sha256: str | None = None) -> None:
             parts[name] = unpack(body, {})
             if writer is not None and sha256 is not None:
                 writer.write(name, body, sha256)
             held.let_go(name)
-            self._done += len(places[name])
             self._n_computed += sha256 is not None
             self._ended = time.monotonic()
-            progress.advance(sum(_items(shards[place]) for place in places[name]))
+            advance(places[name])
 
+        def tasks() -> Iterator[Task | None]:
+            for place, shard in enumerate(shards):
+                packed = pack(shard)
+                name = task_id(packed, self._numerics())
+                names.append(name)
+                places.setdefault(name, []).append(place)
+                if len(places[name]) > 1:  # the same as an earlier one
+                    if name in parts:
+                        advance([place])
+                    yield None
+                    continue
+                body = store.read(name) if store is not None else None
+                if body is not None:
+                    with contextlib.suppress(ValueError):  # of a version that packed otherwise
+                        take(name, body)
+                if name in parts:
+                    self._began = time.monotonic()
+                    yield None
+                    continue
+                held.keep(name, packed)
+                yield Task(name, lambda name=name: held.take(name) or pack(shards[places[name][0]]))  # type: ignore[misc]
+
+        progress.start(self._title(shards), sum(map(_items, shards)))
         self._begin(len(shards))
         writer = None if store is None else StoreWriter(store)
         with contextlib.ExitStack() as until_done:
             until_done.callback(progress.finish)
             if writer is not None:
                 until_done.enter_context(writer)
-            for name in places if store is not None else ():
-                body = store.read(name) if store is not None else None
-                if body is not None:
-                    with contextlib.suppress(ValueError):  # of a version that packed otherwise
-                        take(name, body)
-            self._began = time.monotonic()
-            tasks = [
-                Task(name, lambda name=name: held.take(name) or pack(shards[places[name][0]]))  # type: ignore[misc]
-                for name in places
-                if name not in parts
-            ]
-            self.coordinator.run(tasks, take)
+            self.coordinator.run(tasks(), take, len(shards))
         for place, name in enumerate(names):
             yield parts[name] if place != places[name][-1] else parts.pop(name)
 

@@ -4,7 +4,6 @@ Every process has two threads here: one reads what it says, one writes what it i
 neither the others nor the coordinator. All that it prints is kept, and the last lines are told when it is lost.
 """
 
-import hashlib
 import os
 import queue
 import signal
@@ -21,8 +20,8 @@ from functools import partial
 from typing import IO, Any
 
 from anchorscope.errors import UserError
+from anchorscope.execute.content_hash import Body, content_hash
 from anchorscope.execute.frames import Closed, Frames
-from anchorscope.execute.lent_memory import Body
 from anchorscope.execute.pool import REPLACEMENTS, USER, Done, Event, Failed, Joined, Lost
 from anchorscope.execute.starter import Starter
 from anchorscope.execute.worker_job import WorkerJob, gpu_shares, share_job, thread_settings
@@ -197,7 +196,7 @@ class _Process:
             return Joined(self.name, header["hello"])
         if kind == "done":
             body = parts["body"]  # hashed by this thread: others go on meanwhile
-            return Done(self.name, header["task"], header["sha256"], body, hashlib.sha256(body).hexdigest())
+            return Done(self.name, header["task"], header["sha256"], body, content_hash([body]))
         if kind == "failed":
             return Failed(self.name, header["task"], header["failure"], header["text"])
         if kind == "refused":

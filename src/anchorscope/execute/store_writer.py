@@ -9,7 +9,7 @@ from collections import deque
 from types import TracebackType
 from typing import Protocol
 
-from anchorscope.execute.lent_memory import Body
+from anchorscope.execute.content_hash import Body
 
 MOST_WAITING = 2**28
 """Bytes of results that wait for the disk; one that is larger waits alone."""

@@ -1,7 +1,7 @@
 """The tasks of a run: which wait, which are done, how often each was lost, and whether two results of one agree."""
 
 from collections import OrderedDict
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass
 
 from anchorscope.errors import Incomplete, UserError
@@ -25,7 +25,8 @@ class TaskQueue:
 
     def __init__(self, tries: int) -> None:
         self._tries = tries
-        self.n_tasks = 0
+        self._coming: Iterator[Task | None] = iter(())
+        self._n_done, self._total = 0, 0
         self.open: dict[str, Task] = {}
         """Tasks that are not done: they wait, or a worker has them."""
         self._waiting: OrderedDict[str, None] = OrderedDict()
@@ -33,15 +34,29 @@ class TaskQueue:
         self._avoid: dict[str, set[str]] = {}
         self._results: dict[str, tuple[str, str]] = {}
 
-    def begin(self, tasks: Sequence[Task]) -> None:
-        """Takes the tasks of a run in place of those before, of which only the results are remembered."""
-        self.open, self.n_tasks = {task.id: task for task in tasks}, len(tasks)
-        assert len(self.open) == len(tasks), "two tasks have the same id"
-        self._waiting, self._failures, self._avoid = OrderedDict.fromkeys(self.open), {}, {}
+    def begin(self, tasks: Iterable[Task | None], total: int) -> None:
+        """Takes the tasks of a run in place of those before, of which only the results are remembered.
+
+        They are asked for one by one, as workers have room. None stands for one whose result is there already; `total`
+        is the number of all.
+        """
+        self._coming, self._n_done, self._total = iter(tasks), 0, total
+        self.open, self._waiting, self._failures, self._avoid = {}, OrderedDict(), {}, {}
 
     def __bool__(self) -> bool:
         """Whether any task waits."""
-        return bool(self._waiting)
+        return bool(self._waiting) or self._next()
+
+    def _next(self) -> bool:
+        """Takes in one more task; whether there was one."""
+        for task in self._coming:
+            if task is not None:
+                assert task.id not in self.open, "two tasks have the same id"
+                self.open[task.id] = task
+                self._waiting[task.id] = None
+                return True
+            self._n_done += 1
+        return False
 
     def next_for(self, worker: str, has: Collection[str], workers: Collection[str]) -> Task | None:
         """The next task that suits a worker: none that it has, none that failed on it while there are others."""
@@ -50,7 +65,7 @@ class TaskQueue:
             if task not in has and (worker not in avoided or all(name in avoided for name in workers)):
                 del self._waiting[task]
                 return self.open[task]
-        return None
+        return self.next_for(worker, has, workers) if self._next() else None
 
     def give_back(self, task: str) -> bool:
         """Puts a task that was handed out at the front again; whether it is still wanted."""
@@ -86,11 +101,12 @@ class TaskQueue:
         self._results[task] = sha256, worker
         if task in self.open:
             self.open.pop(task)
+            self._n_done += 1
             self._waiting.pop(task, None)  # it was taken for lost, and came after all
             return True
         return None if before is None else False
 
     def what_is_done(self) -> str:
         """For the message of a run that cannot be ended."""
-        done = self.n_tasks - len(self.open)
-        return f"{done:,} of {self.n_tasks:,} shards of this step are done and kept; run the same command to go on."
+        done = f"{self._n_done:,} of {self._total:,}"
+        return f"{done} shards of this step are done and kept; run the same command to go on."

@@ -25,6 +25,8 @@ def known(cls: type[T]) -> type[T]:
     """Lets a frozen dataclass or a named tuple travel; also a decorator."""
     if not (is_dataclass(cls) or hasattr(cls, "_fields")) or _known.setdefault(cls.__name__, cls) is not cls:
         raise ValueError(f"{cls.__module__}.{cls.__name__}: only dataclasses travel, each under a name of its own")
+    if not part_names(cls):
+        raise ValueError(f"{cls.__module__}.{cls.__name__} has no parts that could travel")
     return cls
 
 

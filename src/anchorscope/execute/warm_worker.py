@@ -4,7 +4,6 @@ Three things go on at once, so that the device never waits: the next shard is un
 one's part is packed. The model itself is used by one thread only, in which it was loaded.
 """
 
-import hashlib
 import threading
 import traceback
 from collections.abc import Mapping, Sequence
@@ -13,13 +12,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from anchorscope.errors import UserError
-from anchorscope.execute.lent_memory import Body
+from anchorscope.execute.content_hash import Body, content_hash
 from anchorscope.execute.worker_job import ERROR, MEMORY, USER, WorkerJob
 
 
 @dataclass(frozen=True)
 class Answer:
-    """What became of a task: a packed part with its sha256, or the kind of failure and its text."""
+    """What became of a task: a packed part with its hash, or the kind of failure and its text."""
 
     pieces: Sequence[Body] = ()
     """The part's bytes, one piece after the other."""
@@ -86,10 +85,8 @@ class WarmWorker:
         from anchorscope.models.memory import free_memory, is_out_of_memory
 
         try:
-            pieces, digest = pack_result(running.result()), hashlib.sha256()
-            for piece in pieces:
-                digest.update(piece)
-            return Answer(pieces, digest.hexdigest())
+            pieces = pack_result(running.result())
+            return Answer(pieces, content_hash(pieces))
         except UserError as error:
             return Answer(kind=USER, text=str(error))
         except Exception as error:

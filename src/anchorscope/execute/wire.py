@@ -14,13 +14,13 @@ from array import array
 from collections import OrderedDict
 from collections.abc import Mapping
 from dataclasses import dataclass
-from itertools import chain
+from itertools import accumulate, chain
 from typing import Any
 
 import numpy as np
 import torch
 
-from anchorscope.execute.lent_memory import Body
+from anchorscope.execute.content_hash import Body
 from anchorscope.execute.packed_file import ALIGNED, arrays_in, pieces_of
 from anchorscope.execute.travelling import known as known
 from anchorscope.execute.travelling import known_type, part_names
@@ -101,7 +101,8 @@ class _Packer:
         if kind is tuple or kind is list:
             return self._sequence("t" if kind is tuple else "l", value)
         if isinstance(value, Mapping):
-            return ["d", [[self._key(key), self.form(one)] for key, one in value.items()]]
+            keys = [self._key(key) for key in value]
+            return ["d", self.form(keys), self.form(list(value.values()))]
         if kind is range:
             return ["r", value.start, value.stop, value.step]
         if isinstance(value, np.ndarray | np.generic):
@@ -123,10 +124,14 @@ class _Packer:
                 return [f"{kind}i", *found]
             if kinds == {float} and (found := self._pooled(self.floats, values)):
                 return [f"{kind}f", *found]
-            if kinds == {tuple} and len(set(map(len, values))) == 1:  # pairs, as a tokenizer's offsets
-                flat = tuple(chain.from_iterable(values))
-                if set(map(type, flat)) == {int} and (found := self._pooled(self.ints, flat)):
-                    return [f"{kind}r", len(values[0]), *found]
+            if kinds == {tuple} and set(map(type, flat := tuple(chain.from_iterable(values)))) == {int}:
+                found = self._pooled(self.ints, flat)
+                if found and (lengths := self._pooled(self.ints, tuple(map(len, values)))):
+                    return [f"{kind}r", *lengths, *found]
+            one = kinds.pop()
+            if not kinds and known_type(one.__name__) is one and not (self.apart and issubclass(one, SHARED)):
+                columns = [tuple(getattr(value, name) for value in values) for name in part_names(one)]
+                return [f"{kind}o", one.__name__, *map(self.form, columns)]
         return [kind, *map(self.form, values)]
 
     @staticmethod
@@ -214,14 +219,25 @@ class _Unpacker:
             raise ValueError(f"{str(kind)[:40]!r} is no kind of value")
         return reader(self, *rest)
 
-    def mapping(self, pairs: list[tuple[Any, Any]]) -> dict[Any, Any]:
-        return {key: self.read(one) for key, one in pairs}
+    def mapping(self, keys: Any, values: Any) -> dict[Any, Any]:
+        return dict(zip(self.read(keys), self.read(values), strict=True))
 
     def record(self, name: str, *forms: Any) -> Any:
+        cls, names = self._type(name)
+        return cls(**{one: self.read(form) for one, form in zip(names, forms, strict=True)})
+
+    def records(self, name: str, *columns: Any) -> list[Any]:
+        """Of one type, which lie part by part."""
+        cls, names = self._type(name)
+        rows = zip(*map(self.read, columns), strict=True)
+        return [cls(**dict(zip(names, row, strict=True))) for row in rows]
+
+    @staticmethod
+    def _type(name: str) -> tuple[type, list[str]]:
         cls = known_type(name)
         if cls is None:
             raise ValueError(f"{name[:60]!r} is no known type")
-        return cls(**{one: self.read(form) for one, form in zip(part_names(cls), forms, strict=True)})
+        return cls, part_names(cls)
 
     def integers(self, start: int, stop: int) -> list[int]:
         return self._of_pool(self.ints, start, stop)
@@ -229,11 +245,12 @@ class _Unpacker:
     def reals(self, start: int, stop: int) -> list[float]:
         return self._of_pool(self.floats, start, stop)
 
-    def rows(self, width: int, start: int, stop: int) -> list[tuple[int, ...]]:
-        if width < 1 or (stop - start) % width:
-            raise ValueError(f"{stop - start} numbers in rows of {width}")
-        flat = self.integers(start, stop)
-        return [tuple(flat[first : first + width]) for first in range(0, len(flat), width)]
+    def rows(self, *found: int) -> list[tuple[int, ...]]:
+        lengths, flat = self.integers(*found[:2]), self.integers(*found[2:])
+        ends = list(accumulate(lengths))
+        if min(lengths, default=0) < 0 or ends[-1:] != [len(flat)]:
+            raise ValueError(f"{len(flat)} numbers in rows of {sum(lengths)}")
+        return [tuple(flat[end - length : end]) for end, length in zip(ends, lengths, strict=True)]
 
     @staticmethod
     def _of_pool(pool: list[Any], start: int, stop: int) -> list[Any]:
@@ -248,7 +265,6 @@ class _Unpacker:
         return self._bytes(index, shape, dtype.itemsize).view(dtype).reshape(shape)
 
     def _bytes(self, index: int, shape: list[int], size: int) -> Any:
-        """The bytes of so many numbers of this size."""
         found, n_bytes = self.tensors[str(index)], size * math.prod(map(int, shape))
         if not n_bytes <= len(found) < n_bytes + ALIGNED:
             raise ValueError(f"{len(found)} bytes for the shape {shape}")
@@ -267,12 +283,14 @@ class _Unpacker:
 _READERS: dict[str, Any] = {
     "t": lambda self, *forms: tuple(map(self.read, forms)),
     "l": lambda self, *forms: list(map(self.read, forms)),
-    "ti": lambda self, start, stop: tuple(self.integers(start, stop)),
-    "li": lambda self, start, stop: self.integers(start, stop),
-    "tf": lambda self, start, stop: tuple(self.reals(start, stop)),
-    "lf": lambda self, start, stop: self.reals(start, stop),
+    "ti": lambda self, *found: tuple(self.integers(*found)),
+    "li": _Unpacker.integers,
+    "tf": lambda self, *found: tuple(self.reals(*found)),
+    "lf": _Unpacker.reals,
     "tr": lambda self, *found: tuple(self.rows(*found)),
-    "lr": lambda self, *found: self.rows(*found),
+    "lr": _Unpacker.rows,
+    "to": lambda self, *found: tuple(self.records(*found)),
+    "lo": _Unpacker.records,
     "d": _Unpacker.mapping,
     "r": lambda self, start, stop, step: range(start, stop, step),
     "n": _Unpacker.numbers,

@@ -16,8 +16,8 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
 from anchorscope.errors import UserError
+from anchorscope.execute.content_hash import Body
 from anchorscope.execute.frames import Closed, Frames
-from anchorscope.execute.lent_memory import Body
 from anchorscope.execute.starter import STARTER, serve_starts
 from anchorscope.execute.warm_worker import WarmWorker
 from anchorscope.execute.worker_job import ERROR, USER, WorkerJob, thread_settings

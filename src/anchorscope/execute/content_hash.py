@@ -1,0 +1,66 @@
+"""The hash of a result: sha256 of its bytes, or where they are many, of the hashes of its chunks, taken side by side.
+
+One core hashes about a gigabyte a second, and a GPU gives more than that. Results of up to one chunk have the plain
+sha256 of their bytes.
+"""
+
+import hashlib
+import os
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import cache
+from typing import TypeVar
+
+T = TypeVar("T")
+R = TypeVar("R")
+Body = bytes | memoryview
+"""A packed value, or a piece of it: bytes, or memory that another process may have lent."""
+CHUNK = 2**23
+"""Bytes of a chunk."""
+_MOST_THREADS = 8
+_MANY = b"sha256 of chunks"  # so that no result is taken for the list of another one's chunks
+
+
+def content_hash(pieces: Sequence[Body]) -> str:
+    """Of the bytes that these pieces make up, one after the other, however they are cut."""
+    chunks = list(in_chunks(pieces))
+    if len(chunks) < 2:
+        return _digest(chunks[0] if chunks else ()).hex()
+    return hashlib.sha256(_MANY + b"".join(side_by_side(_digest, chunks))).hexdigest()
+
+
+def in_chunks(pieces: Sequence[Body]) -> Iterator[list[memoryview]]:
+    """Pieces that make up a chunk each, cut where one is full."""
+    found, size = list[memoryview](), 0
+    for piece in pieces:
+        left = memoryview(piece).cast("B")
+        while len(left):
+            taken = left[: CHUNK - size]
+            found.append(taken)
+            size += len(taken)
+            left = left[len(taken) :]
+            if size == CHUNK:
+                yield found
+                found, size = [], 0
+    if found:
+        yield found
+
+
+def side_by_side(work: Callable[[T], R], values: Sequence[T]) -> list[R]:
+    """What the work gives for each, by several threads: for work that leaves the interpreter's lock alone."""
+    return list(_threads().map(work, values)) if len(values) > 1 else [work(one) for one in values]
+
+
+def _digest(pieces: Sequence[Body]) -> bytes:
+    found = hashlib.sha256()
+    for one in pieces:
+        found.update(one)
+    return found.digest()
+
+
+@cache
+def _threads() -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(min(_MOST_THREADS, os.cpu_count() or 1), "hashing")
+
+
+os.register_at_fork(after_in_child=_threads.cache_clear)  # threads stay behind
