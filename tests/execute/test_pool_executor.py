@@ -12,9 +12,9 @@ from anchorscope.engine.sequences import CLEAN, SITES, Cut, TokenSequence, Varia
 from anchorscope.errors import Incomplete
 from anchorscope.execute import pool_executor
 from anchorscope.execute.coordinator import Coordinator
+from anchorscope.execute.merging import merge_states
 from anchorscope.execute.pool import Done, Failed, Joined, MemoryRanOut
 from anchorscope.execute.pool_executor import PoolExecutor, task_id
-from anchorscope.execute.run_passes import merge_states
 from anchorscope.execute.wire import pack, unpack
 from anchorscope.execute.worker import Worker
 from anchorscope.plan.passes import OutOfFoldProbes
@@ -27,10 +27,10 @@ PREFIX = (7, 8, 9, 10, 11)
 
 
 class InlinePool:
-    """Workers that share one model of this process and answer the last task first."""
+    """Workers that share one model of this process and answer the last task first, or where told, the first."""
 
-    def __init__(self, lm, n_workers=2, fails=None):
-        self.n_workers, self._lm, self._fails = n_workers, lm, fails or {}
+    def __init__(self, lm, n_workers=2, fails=None, answers=-1):
+        self.n_workers, self._lm, self._fails, self._answers = n_workers, lm, fails or {}, answers
         self._events = [Joined(f"w{number}", {}) for number in range(n_workers)]
         self._workers = {f"w{number}": (Worker(lm), {}) for number in range(n_workers)}
         self._tasks, self.n_run, self.sent = [], 0, 0
@@ -44,7 +44,7 @@ class InlinePool:
         if self._events:
             events, self._events = self._events, []
             return events
-        name, task, body = self._tasks.pop()
+        name, task, body = self._tasks.pop(self._answers)
         self.n_run += 1
         if self.n_run in self._fails:
             return [Failed(name, task, self._fails[self.n_run], "it went wrong")]
@@ -120,7 +120,7 @@ def test_parts_come_in_the_order_of_the_shards_with_the_bits_of_one_process(tiny
     heard = Heard()
     parts = list(executor.map(shards, heard))
     assert bodies(parts) == alone
-    assert pack(merge_states(parts)).body == pack(merge_states([unpack(body, {}) for body in alone])).body
+    assert pack(merge_states(parts, N)).body == pack(merge_states([unpack(body, {}) for body in alone], N)).body
     assert heard.lines[0] == ("clean states on 0 workers", N)  # nobody waited for them here
     assert heard.lines[-1] == "finish"
     assert sum(heard.lines[1:-1]) == N
@@ -192,3 +192,35 @@ def test_a_pass_that_fails_ends_its_bar_and_keeps_what_it_has(tiny_llama, shards
         list(executor.map(shards, heard))
     assert heard.lines[-1] == "finish"
     assert len(store.ids()) == 2
+
+
+def test_parts_are_given_while_others_are_computed(tiny_llama, shards, alone):
+    executor, pool = executor_of(tiny_llama, answers=0)
+    parts = executor.map(shards, Silent())
+    assert pack(next(parts)).body == alone[0]
+    assert pool.n_run < len(shards)
+    assert bodies(parts) == alone[1:]
+
+
+def test_a_pass_that_is_left_early_leaves_nothing_behind(tiny_llama, shards, alone, tmp_path):
+    store, heard = ShardStore(tmp_path / "clean-0123456789ab.shards"), Heard()
+    executor, pool = executor_of(tiny_llama, store, answers=0)
+    parts = executor.map(shards, heard)
+    next(parts)
+    parts.close()
+    assert heard.lines[-1] == "finish"
+    done = len(store.ids())
+    assert 0 < done < len(shards)
+    again, pool = executor_of(tiny_llama, store)
+    assert bodies(again.map(shards, Silent())) == alone
+    assert pool.n_run == len(shards) - done
+
+
+def test_a_shard_that_comes_again_after_it_was_given_comes_from_the_store_or_is_computed_anew(
+    tiny_llama, shards, alone, tmp_path
+):
+    order = [0, 1, 2, 3, 4, 5, 0]
+    for store in (None, ShardStore(tmp_path / "clean-0123456789ab.shards")):
+        executor, _ = executor_of(tiny_llama, store, answers=0)
+        assert bodies(executor.map([shards[place] for place in order], Silent())) == [alone[place] for place in order]
+        assert executor.status()["done"] == len(order)

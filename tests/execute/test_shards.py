@@ -14,7 +14,8 @@ from anchorscope.engine.capture import EdgeCounts, refuse_idle_cuts
 from anchorscope.engine.sequences import CLEAN, SITES, Cut, TokenSequence, Variant
 from anchorscope.errors import UserError
 from anchorscope.execute.executor import LocalExecutor
-from anchorscope.execute.run_passes import merge_states, placed, run_states
+from anchorscope.execute.merging import merge_states
+from anchorscope.execute.run_passes import placed, run_states
 from anchorscope.execute.worker import StatesPart, VariantPart, Worker
 from anchorscope.models.language_model import LanguageModel
 from anchorscope.models.wrapping import wrap
@@ -137,8 +138,8 @@ def test_the_order_in_which_parts_come_back_does_not_matter(
 ) -> None:
     worker = Worker(sensitive)
     parts = [run_part(worker, shard) for shard in work.shards()]
-    assert_equal(merge_states(parts[::-1]), whole)
-    assert_equal(merge_states([*parts[2:], *parts[:2]]), whole)
+    assert_equal(merge_states(parts[::-1], N), whole)
+    assert_equal(merge_states([*parts[2:], *parts[:2]], N), whole)
 
 
 def test_a_shard_that_runs_no_item_of_a_variant_takes_part_all_the_same(
@@ -167,10 +168,10 @@ def test_the_parts_of_a_variant_are_those_of_its_items(work: StatesPass, whole: 
 
 
 def test_log_probs_are_merged_by_sequence() -> None:
-    variant = VariantPart(np.array([1], dtype=np.int64), None, None)
+    first, second = (VariantPart(np.array([item], dtype=np.int64), None, None) for item in (1, 0))
     edges = EdgeCounts(np.zeros((1, 2), np.int64), np.zeros((1, 2), bool), untouched=False)
-    parts = [StatesPart((variant,), edges, {1: (-0.5,)}), StatesPart((variant,), edges, {0: (-1.0, -2.0)})]
-    assert merge_states(parts).log_probs == {0: (-1.0, -2.0), 1: (-0.5,)}
+    parts = [StatesPart((first,), edges, {1: (-0.5,)}), StatesPart((second,), edges, {0: (-1.0, -2.0)})]
+    assert merge_states(parts, 2).log_probs == {0: (-1.0, -2.0), 1: (-0.5,)}
 
 
 # A cut that took nothing is noticed over all parts together.
@@ -247,9 +248,9 @@ def test_a_part_that_took_nothing_in_a_layer_is_fine_where_another_did(short_sig
     idle, seen = (run_part(worker, shard) for shard in work.shards())
     assert is_refused(idle.edges)  # alone its cut took nothing in the upper layers
     with pytest.raises(UserError, match=r"In layers \[2, 3\] the sliding window"):
-        merge_states([idle])
+        merge_states([idle], 2)
     refuse_idle_cuts(seen.edges)
-    merged = merge_states([idle, seen])
+    merged = merge_states([idle, seen], 2)
     assert merged.edges.lost[0].all()
     assert_same_counts(merged.edges, run_part(worker, work).edges)
 

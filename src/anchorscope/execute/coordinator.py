@@ -7,7 +7,7 @@ lost, that failed or that came back damaged has used up one try. A second result
 
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sized
+from collections.abc import Callable, Collection, Generator, Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any
 
@@ -107,16 +107,20 @@ class Coordinator:
                     f"is lost."
                 )
 
-    def run(
-        self, tasks: Iterable[Task | None], done: Callable[[str, Body, str], None], total: int | None = None
-    ) -> None:
-        """Computes all tasks; `done` is called once for each, in any order, with its result and the result's hash.
+    def run(self, tasks: Collection[Task], done: Callable[[str, Body, str], None]) -> None:
+        """Computes all tasks; `done` is called once for each, in any order, with its result and the result's hash."""
+        for _ in self.steps(tasks, done, len(tasks)):
+            pass
 
-        Tasks are asked for as workers have room, None standing for one that is done already; `total` is their number,
-        where they are no list.
+    def steps(
+        self, tasks: Iterable[Task | None], done: Callable[[str, Body, str], None], total: int
+    ) -> Generator[None, None, None]:
+        """The same bit by bit: whoever asks may use what is done, and has to come back soon, as workers wait.
+
+        Tasks are asked for as workers have room, None standing for one that is done already; `total` is their number.
         """
         began, waited = self._clock(), 0.0
-        self._queue.begin(tasks, len(tasks) if isinstance(tasks, Sized) else total or 0)
+        self._queue.begin(tasks, total)
         self._done, self._alone_since = done, max(self._alone_since, began)
         try:
             while self._queue.open or self._queue:
@@ -128,6 +132,9 @@ class Coordinator:
                     self._take(event)
                 if self._queue.open and self._clock() >= self._deadline():
                     self._end_overdue()
+                before = self._clock()
+                yield
+                waited += self._clock() - before
         finally:  # results of this run's tasks that come later are nobody's
             self._queue.begin((), 0)
             self._done = lambda task, body, sha256: None

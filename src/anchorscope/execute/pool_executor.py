@@ -33,15 +33,16 @@ class PoolExecutor:
         self.coordinator, self._store, self._numerics = coordinator, store, numerics
         self._done = self._total = 0
         self._began = self._ended = time.monotonic()
-        self._n_computed = 0
+        self._n_computed = self._given = 0
 
     def map(self, shards: Sequence[Shard], progress: Progress) -> Iterator[Part]:
-        """The part of each shard, in their order; all are done and kept before the first is given.
+        """The part of each shard, in their order, as they are done; with the last one all are kept.
 
         A shard is packed when a worker has room for it, so that the first ones are computed while others are packed.
         """
-        store, names, held = self._store(), list[str](), _Held()
-        places: dict[str, list[int]] = {}
+        store, held = self._store(), _Held()
+        names = list[str]()  # of the shards that were packed so far
+        owed: dict[str, list[int]] = {}  # the shards whose part was not given yet, by name
         parts: dict[str, Any] = {}
 
         def advance(done: Sequence[int]) -> None:
@@ -55,29 +56,29 @@ class PoolExecutor:
             held.let_go(name)
             self._n_computed += sha256 is not None
             self._ended = time.monotonic()
-            advance(places[name])
+            advance(owed[name])
 
         def tasks() -> Iterator[Task | None]:
             for place, shard in enumerate(shards):
                 packed = pack(shard)
                 name = task_id(packed, self._numerics())
                 names.append(name)
-                places.setdefault(name, []).append(place)
-                if len(places[name]) > 1:  # the same as an earlier one
-                    if name in parts:
-                        advance([place])
-                    yield None
-                    continue
-                body = store.read(name) if store is not None else None
-                if body is not None:
-                    with contextlib.suppress(ValueError):  # of a version that packed otherwise
-                        take(name, body)
+                owed.setdefault(name, []).append(place)
                 if name in parts:
-                    self._began = time.monotonic()
-                    yield None
+                    advance([place])
+                elif len(owed[name]) == 1 and not self._is_kept(store, name, take):
+                    held.keep(name, packed)
+                    yield Task(name, lambda name=name, shard=shard: held.take(name) or pack(shard))  # type: ignore[misc]
                     continue
-                held.keep(name, packed)
-                yield Task(name, lambda name=name: held.take(name) or pack(shards[places[name][0]]))  # type: ignore[misc]
+                yield None
+
+        def ready() -> Iterator[Part]:
+            while owed and (name := names[self._given]) in parts:
+                self._given += 1
+                owed[name].pop(0)
+                if not owed[name]:
+                    del owed[name]
+                yield parts[name] if name in owed else parts.pop(name)
 
         progress.start(self._title(shards), sum(map(_items, shards)))
         self._begin(len(shards))
@@ -86,9 +87,22 @@ class PoolExecutor:
             until_done.callback(progress.finish)
             if writer is not None:
                 until_done.enter_context(writer)
-            self.coordinator.run(tasks(), take, len(shards))
-        for place, name in enumerate(names):
-            yield parts[name] if place != places[name][-1] else parts.pop(name)
+            steps = until_done.enter_context(contextlib.closing(self.coordinator.steps(tasks(), take, len(shards))))
+            for _ in steps:
+                yield from ready()
+            yield from ready()
+
+    def _is_kept(self, store: Store | None, name: str, take: Callable[[str, bytes], None]) -> bool:
+        """Whether the store has a result; then it is taken."""
+        body = store.read(name) if store is not None else None
+        if body is None:
+            return False
+        try:
+            take(name, body)
+        except ValueError:  # of a version that packed otherwise
+            return False
+        self._began = time.monotonic()
+        return True
 
     def _title(self, shards: Sequence[Shard]) -> str:
         """What is done by how many workers, and what went wrong so far, for the line that tells how far it is."""
@@ -100,7 +114,7 @@ class PoolExecutor:
         return f"{title} on {workers}" + (f" ({told})" if told else "")
 
     def _begin(self, total: int) -> None:
-        self._done, self._total, self._n_computed = 0, total, 0
+        self._done, self._total, self._n_computed, self._given = 0, total, 0, 0
         self._began = self._ended = time.monotonic()
 
     def status(self) -> dict[str, Any]:

@@ -4,25 +4,22 @@ Only then is it checked that no cut passed in silence. Where memory runs out, on
 planned anew with half the tokens and run from its beginning, so that its numbers do not hang on where that happened.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
-import torch
 from jaxtyping import Float
 from numpy import ndarray
-from numpy.typing import NDArray
 
 from anchorscope.answers.endings import LIST
 from anchorscope.answers.generate import Answer, spoken_answers, thinkers
-from anchorscope.engine.answer_stats import AnswerStats
 from anchorscope.engine.attention_mass import AttentionMass
 from anchorscope.engine.batching import MemoryRanOut, too_long_for_memory
-from anchorscope.engine.capture import EdgeCounts, refuse_idle_cuts
 from anchorscope.engine.decode import Decoded
 from anchorscope.engine.saliency import Saliency, refuse_no_gradient
 from anchorscope.execute.executor import Executor
+from anchorscope.execute.merging import merge_states
 from anchorscope.execute.worker import (
     AttentionPart,
     ChoicesPart,
@@ -30,7 +27,6 @@ from anchorscope.execute.worker import (
     Pass,
     SaliencyPart,
     StatesPart,
-    VariantPart,
 )
 from anchorscope.plan.choices_pass import ChoicesPass
 from anchorscope.plan.decoding import AnswersPass, DecodePass, SamplesPass, plan_decoding
@@ -42,11 +38,16 @@ if TYPE_CHECKING:  # a type only: passes run where word lists are not installed
     from anchorscope.spans.question_words import Write
 
 P = TypeVar("P")
+R = TypeVar("R")
 
 
 def run_states(executor: Executor, work: StatesPass, progress: Progress) -> StatesPart:
     """A whole pass, its parts merged by item and checked: every cut took edges in every layer that it was asked for."""
-    return merge_states([placed(shard.items, part) for shard, part in _run(executor, work, progress, StatesPart)])
+
+    def merge(found: Iterator[tuple[StatesPass, StatesPart]]) -> StatesPart:
+        return merge_states((placed(shard.items, part) for shard, part in found), len(work.sequences))
+
+    return _run(executor, work, progress, StatesPart, merge)
 
 
 def placed(items: Sequence[int], part: StatesPart) -> StatesPart:
@@ -56,31 +57,6 @@ def placed(items: Sequence[int], part: StatesPart) -> StatesPart:
     names = np.array(items, dtype=np.int64)
     variants = tuple(replace(one, items=names[one.items]) for one in part.variants)
     return StatesPart(variants, part.edges, {items[item]: found for item, found in part.log_probs.items()})
-
-
-def merge_states(parts: Sequence[StatesPart]) -> StatesPart:
-    """The whole pass."""
-    edges = EdgeCounts.sum([part.edges for part in parts])
-    refuse_idle_cuts(edges)
-    if len(parts) == 1:
-        return parts[0]
-    variants = [_merge([part.variants[index] for part in parts]) for index in range(len(parts[0].variants))]
-    log_probs = {item: found for part in parts for item, found in part.log_probs.items()}
-    return StatesPart(tuple(variants), edges, log_probs)
-
-
-def _merge(parts: Sequence[VariantPart]) -> VariantPart:
-    items: NDArray[np.int64] = np.concatenate([part.items for part in parts])
-    order = np.argsort(items, kind="stable")
-    logits = [part.logits for part in parts if part.logits is not None]
-    states = [part.states for part in parts if part.states is not None]
-    answers = [part.answers for part in parts if part.answers is not None]
-    return VariantPart(
-        items[order],
-        np.concatenate(logits)[order] if logits else None,
-        torch.cat(states, dim=2)[:, :, torch.from_numpy(order)] if states else None,
-        AnswerStats.join(answers).take(order) if answers else None,
-    )
 
 
 def run_answers(executor: Executor, work: AnswersPass, progress: Progress) -> list[Answer]:
@@ -118,7 +94,7 @@ def _spoken(
 def run_decoding(executor: Executor, work: DecodePass, progress: Progress) -> list[Decoded]:
     """What the model writes after each prompt."""
     found: dict[int, Decoded] = {}
-    for shard, part in _run(executor, work, progress, DecodedPart):
+    for shard, part in _run(executor, work, progress, DecodedPart, list):
         found.update(zip(shard.items or range(len(part.texts)), part.texts, strict=True))
     return [found[index] for index in range(len(work.prompts))]
 
@@ -135,7 +111,7 @@ def key_word_writer(executor: Executor, batch_tokens: int, progress: Progress) -
 
 def run_saliency(executor: Executor, work: SaliencyPass, progress: Progress) -> Saliency:
     """Saliency of all items of a pass."""
-    parts = [(shard.items, part.found) for shard, part in _run(executor, work, progress, SaliencyPart)]
+    parts = [(shard.items, part.found) for shard, part in _run(executor, work, progress, SaliencyPart, list)]
     if len(parts) == 1 and not parts[0][0]:
         return refuse_no_gradient(parts[0][1])
     first = parts[0][1]
@@ -148,7 +124,7 @@ def run_saliency(executor: Executor, work: SaliencyPass, progress: Progress) -> 
 def run_attention(executor: Executor, work: AttentionPass, progress: Progress) -> list[AttentionMass]:
     """The attention that each sequence's tokens receive, in the order of the sequences."""
     found: dict[int, AttentionMass] = {}
-    for shard, part in _run(executor, work, progress, AttentionPart):
+    for shard, part in _run(executor, work, progress, AttentionPart, list):
         found.update({(shard.items[item] if shard.items else item): one for item, one in part.found.items()})
     return [found[index] for index in range(len(work.clean.sequences))]
 
@@ -156,26 +132,35 @@ def run_attention(executor: Executor, work: AttentionPass, progress: Progress) -
 def run_choices(executor: Executor, work: ChoicesPass, progress: Progress) -> Float[ndarray, "prompt choice"]:
     """Log-probabilities of the chosen tokens after every prompt, in the order of the prompts."""
     found = np.empty((len(work.prompts), len(work.choices)), dtype=np.float32)
-    for shard, part in _run(executor, work, progress, ChoicesPart):
+    for shard, part in _run(executor, work, progress, ChoicesPart, list):
         found[np.array(shard.items, dtype=np.int64)[part.prompts] if shard.items else part.prompts] = part.log_probs
     return found
 
 
-def _run(executor: Executor, work: Any, progress: Progress, kind: type[P]) -> list[tuple[Any, P]]:
-    """Every shard of a pass with its part; all of them again, planned smaller, where memory ran out."""
+def _run(
+    executor: Executor, work: Any, progress: Progress, kind: type[P], merge: Callable[[Iterator[tuple[Any, P]]], R]
+) -> R:
+    """What is merged from every shard of a pass and its part, as they come.
+
+    Where memory ran out, all of them come again, planned smaller, and are merged anew.
+    """
     while True:
         shards: Sequence[Pass] = work.shards() if executor.divides else [work]
         executor.counted(len(work.batches), 0)
         try:
-            parts = list(executor.map(shards, progress))
+            merged = merge(zip(shards, _checked(executor.map(shards, progress), kind), strict=True))
         except MemoryRanOut:
             executor.counted(-len(work.batches), 0)
             work = _halved(executor, work)
             continue
         executor.counted(0, len(work.batches))
-        for part in parts:
-            assert isinstance(part, kind), f"a worker gave {type(part).__name__} where {kind.__name__} was due"
-        return list(zip(shards, cast(list[P], parts), strict=True))
+        return merged
+
+
+def _checked(parts: Iterable[Any], kind: type[P]) -> Iterator[P]:
+    for part in parts:
+        assert isinstance(part, kind), f"a worker gave {type(part).__name__} where {kind.__name__} was due"
+        yield part
 
 
 def _halved(executor: Executor, work: Pass) -> Pass:

@@ -30,8 +30,7 @@ SHARED: tuple[type, ...] = (ProbeSet,)
 """Types that many shards share: packed once, unpacked once."""
 _MEMO = 64  # shared values that are held after unpacking
 _LONG = 8  # numbers from which on a tuple lies among the tensors
-_VALUE, _INTS, _FLOATS = "value", "ints", "floats"
-_ARRAY_KINDS = "biufc"
+_VALUE, _INTS, _FLOATS, _ARRAY_KINDS = "value", "ints", "floats", "biufc"
 _INT32 = np.iinfo(np.int32)
 _DTYPES = {
     name: getattr(torch, name)

@@ -1,0 +1,84 @@
+"""Parts of a pass put together as they come: every row is copied once, to its place, while others are computed."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from anchorscope.engine.answer_stats import AnswerStats
+from anchorscope.engine.capture import EdgeCounts, refuse_idle_cuts
+from anchorscope.execute.worker import StatesPart, VariantPart
+
+
+def merge_states(parts: Iterable[StatesPart], n_items: int) -> StatesPart:
+    """The whole pass, checked: every cut took edges in every layer that it was asked for; one part is the whole."""
+    first: StatesPart | None = None
+    merged: list[_Variant] = []
+    edges: list[EdgeCounts] = []
+    log_probs: dict[int, tuple[float, ...]] = {}
+    for part in parts:
+        edges.append(part.edges)
+        log_probs |= part.log_probs
+        if first is None:
+            first = part
+            continue
+        if not merged:
+            merged = [_Variant(n_items) for _ in part.variants]
+            _add(merged, first)
+            first = replace(first, variants=())  # its states are copied
+        _add(merged, part)
+    assert first is not None, "a pass without parts"
+    whole = EdgeCounts.sum(edges)
+    refuse_idle_cuts(whole)
+    return StatesPart(tuple(one.whole() for one in merged), whole, log_probs) if merged else first
+
+
+def _add(merged: "list[_Variant]", part: StatesPart) -> None:
+    for into, one in zip(merged, part.variants, strict=True):
+        into.add(one)
+
+
+@dataclass
+class _Variant:
+    """One variant of all parts so far, by the number of the item."""
+
+    n_items: int
+    is_there: NDArray[np.bool_] = field(init=False)
+    logits: NDArray[Any] | None = None
+    states: Tensor | None = None
+    answers: dict[int, NDArray[Any]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.is_there = np.zeros(self.n_items, dtype=np.bool_)
+
+    def add(self, part: VariantPart) -> None:
+        """Copies what a part has to its place."""
+        assert not self.is_there[part.items].any(), "two parts have the same item"
+        self.is_there[part.items] = True
+        if part.logits is not None:
+            if self.logits is None:
+                self.logits = np.empty((self.n_items, *part.logits.shape[1:]), dtype=part.logits.dtype)
+            self.logits[part.items] = part.logits
+        if part.states is not None:
+            if self.states is None:
+                places, layers, _, width = part.states.shape
+                self.states = torch.empty((places, layers, self.n_items, width), dtype=part.states.dtype)
+            self.states.index_copy_(2, torch.from_numpy(part.items), part.states)
+        if part.answers is not None:
+            self.answers |= zip(part.items.tolist(), part.answers.by_item(), strict=True)
+
+    def whole(self) -> VariantPart:
+        """All items that there are, in their order; where every item is there, nothing is copied again."""
+        items = np.flatnonzero(self.is_there)
+        some = len(items) < self.n_items
+        logits, states = self.logits, self.states
+        return VariantPart(
+            items,
+            logits[items] if some and logits is not None else logits,
+            states[:, :, torch.from_numpy(items)] if some and states is not None else states,
+            AnswerStats.of([self.answers[item] for item in items.tolist()]) if self.answers else None,
+        )
