@@ -76,7 +76,7 @@ def node(words: list[str], environment: dict[str, str], log: Path, inside: bool)
 
 
 @pytest.mark.usefixtures("network")
-def test_the_other_machine_is_cut_off_inside_a_shard(save_tiny, tmp_path):
+def test_the_other_machine_is_cut_off_inside_a_shard(tmp_path):
     with socket.socket() as free:
         free.bind((f"{NETWORK}.1", 0))
         port = free.getsockname()[1]
@@ -96,7 +96,7 @@ def test_the_other_machine_is_cut_off_inside_a_shard(save_tiny, tmp_path):
                 break
             time.sleep(0.2)
         with node(other, environment, tmp_path / "other", inside=True):
-            driver = [sys.executable, str(HERE / "partition_driver.py"), str(save_tiny("llama")), str(faults)]
+            driver = [sys.executable, str(HERE / "partition_driver.py"), str(faults)]
             done = subprocess.run(
                 [*driver, address, OUTSIDE], env=environment, capture_output=True, text=True, check=False, timeout=500
             )
