@@ -61,13 +61,8 @@ def node(words: list[str], environment: dict[str, str], log: Path, inside: bool)
         yield
     finally:
         with contextlib.suppress(ProcessLookupError):
-            os.killpg(started.pid, signal.SIGTERM)
-        try:
-            started.wait(15)
-        except subprocess.TimeoutExpired:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(started.pid, signal.SIGKILL)
-            started.wait()
+            os.killpg(started.pid, signal.SIGKILL)  # asked to end, it would look for the other machine first
+        started.wait()
         if inside:
             left = subprocess.run(["ip", "netns", "pids", NAMESPACE], capture_output=True, text=True, check=False)
             for pid in left.stdout.split():
