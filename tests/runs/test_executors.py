@@ -30,6 +30,7 @@ def everything(small_recipe: Recipe) -> Recipe:
     update = {
         "keep": ("states", "states-cut", "detection"), "evidence": ("knockout", "saliency", "matched", "boundary"),
         "random_weights": True, "exact_tokens": "model", "batch_tokens": 400,
+        "max_per_class": 30, "max_new_tokens": 4, "folds": 2,  # no more than there has to be
     }  # fmt: skip
     return small_recipe.model_copy(update=update)
 
@@ -109,7 +110,7 @@ def test_a_run_is_not_gone_on_with_elsewhere_unless_that_is_allowed(
     small_run: SmallRun, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     out = small_run.copy("half_done", tmp_path / "run")
-    recipe = small_run.recipe.model_copy(update={"edges": "outside"})  # other cuts: the model is needed
+    recipe = small_run.recipe.model_copy(update={"evidence": ("knockout", "saliency")})  # the model is needed
     monkeypatch.setattr(numerics, "canary", lambda lm: "0" * 64)
     with pytest.raises(UserError, match=r"begun with other numerics: the same small batch gives other bits.*--mixed"):
         quick(recipe, out)

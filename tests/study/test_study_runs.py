@@ -109,13 +109,13 @@ def test_runs_that_fail_are_told_and_the_others_go_on(
 def wait_for(done: Callable[[], bool], pid: int) -> None:
     while not done():
         os.kill(pid, 0)  # it is still there
-        time.sleep(0.1)
+        time.sleep(0.3)
 
 
 def test_a_study_killed_twice_goes_on_and_its_status_is_true_throughout(
     write_study: WriteStudy, tmp_path: Path
 ) -> None:  # fmt: skip
-    written, out = write_study(seeds=[0, 1]), tmp_path / "out"
+    written, out = write_study(seeds=[0, 1], defaults={"max_per_class": 30, "folds": 2}), tmp_path / "out"
     study = read_study(written)
 
     def states() -> list[str]:
