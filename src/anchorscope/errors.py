@@ -30,6 +30,10 @@ class Incomplete(Exception):
     """
 
 
+class MemoryRanOut(Exception):
+    """A planned batch does not fit into memory: its pass has to be planned anew, with fewer tokens together."""
+
+
 class InterventionNotApplied(RuntimeError):
     """A cut that was asked for did not happen. Never the user's fault: a flat curve would look like a finding."""
 

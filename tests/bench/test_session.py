@@ -1,9 +1,6 @@
-"""A whole benchmark: the contract of its record, missing implementations, and the door of a bare machine."""
+"""A whole benchmark: the contract of its record, missing implementations, and mistakes in one line."""
 
 import json
-import subprocess
-import sys
-from pathlib import Path
 
 import pytest
 
@@ -16,7 +13,6 @@ from anchorscope.bench.setting import Setting
 from anchorscope.bench.table import render
 from anchorscope.errors import UserError
 
-SRC = Path(__file__).parents[2] / "src"
 CONTRACT = {"work", "way", "items_per_s", "speedup", "max_difference", "peak_memory_mb"}
 
 
@@ -120,28 +116,3 @@ def test_mistakes_at_the_bare_door_are_one_line(arguments, message, capsys):
     assert (code, out) == (2, "")
     assert err.startswith(message)
     assert err.count("\n") == 1
-
-
-_BARE = """
-import sys
-for name in ("typer", "click", "polars", "pydantic", "rich", "jinja2", "matplotlib", "platformdirs",
-             "tomli_w", "wordfreq", "gguf", "pandas"):
-    sys.modules[name] = None  # importing it fails
-from anchorscope.bench.__main__ import main
-sys.exit(main())
-"""
-
-
-def test_the_bare_door_needs_few_libraries(quick, tmp_path):
-    options = [part for name, value in quick.items() for part in (f"--{name}", str(value))]
-    out = tmp_path / "record.json"
-    command = [sys.executable, "-c", _BARE, *options, "--work", "knockout", "--ways", "anchorscope,plain", "--json"]
-    ran = subprocess.run(
-        [*command, "--out", str(out)], capture_output=True, text=True,
-        env={"PYTHONPATH": str(SRC), "OMP_NUM_THREADS": "1"},
-    )  # fmt: skip
-    assert ran.returncode == 0, ran.stderr
-    record = json.loads(ran.stdout)
-    assert [row["way"] for row in record["rows"]] == ["anchorscope", "plain"]
-    assert json.loads(out.read_text()) == record
-    assert "knockout: plain, repeat 1 of 1" in ran.stderr

@@ -23,7 +23,7 @@ from anchorscope.progress import Progress, Silent
 from conftest import byte_tokenizer, tiny_model
 from made_items import planner_of
 
-N, N_FOLDS = 24, 3
+N, N_FOLDS = 14, 3
 PREFIX = (7, 8, 9, 10, 11)
 FIRST = len(PREFIX)
 

@@ -13,7 +13,7 @@ from anchorscope.models.language_model import LanguageModel
 from anchorscope.plan.decoding import DecodePass
 from anchorscope.plan.passes import StatesPass
 from anchorscope.progress import Silent
-from many_workers import ORDERS, ManyWorkers
+from many_workers import ManyWorkers
 
 every_case = pytest.mark.parametrize("case", CASES.values(), ids=CASES)
 
@@ -21,13 +21,11 @@ every_case = pytest.mark.parametrize("case", CASES.values(), ids=CASES)
 @every_case
 def test_shards_give_the_bits_of_the_whole(sensitive: LanguageModel, case: Case) -> None:
     work = case.plan(sensitive, case.tokens)
-    whole = case.bits(LocalExecutor(lambda: sensitive), work)
-    for order in ORDERS:
-        executor = ManyWorkers(sensitive, order)
-        assert case.bits(executor, work) == whole
-        assert len(executor.shards) == len(work.batches) > 2
-        assert [len(shard.batches) for shard in executor.shards] == [1] * len(work.batches)
-        assert executor.told == []
+    executor = ManyWorkers(sensitive, "backwards")
+    assert case.bits(executor, work) == case.bits(LocalExecutor(lambda: sensitive), work)
+    assert len(executor.shards) == len(work.batches) > 2
+    assert [len(shard.batches) for shard in executor.shards] == [1] * len(work.batches)
+    assert executor.told == []
 
 
 @every_case
@@ -45,13 +43,15 @@ def test_items_that_run_one_by_one_give_other_bits(sensitive: LanguageModel) -> 
 
     Which products change their bits is the processor's matter; on the machines that were tried some always do.
     """
-    local, other = LocalExecutor(lambda: sensitive), []
-    for name, case in CASES.items():
+    local = LocalExecutor(lambda: sensitive)
+
+    def differs(case: Case) -> bool:
         work = case.plan(sensitive, case.tokens)
         alone = with_batches(work, [(item,) for batch in work.batches for item in batch])
         assert len(alone.shards()) == work.n_items == N
-        other += [name] if case.bits(local, alone) != case.bits(local, work) else []
-    if not other:
+        return bool(case.bits(local, alone) != case.bits(local, work))
+
+    if not any(map(differs, CASES.values())):  # the first that does is enough
         pytest.skip("no pass depends on its batches on this processor: the equalities above show nothing here")
 
 

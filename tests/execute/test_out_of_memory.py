@@ -51,25 +51,27 @@ def run_out_after(monkeypatch: pytest.MonkeyPatch, number: int) -> list[int]:
 
 
 @every_case
-@pytest.mark.parametrize("divides", [True, False])
 def test_whichever_batch_ran_out_the_bits_are_those_of_a_pass_with_half_the_tokens(
-    sensitive: LanguageModel, case: Case, divides: bool
+    sensitive: LanguageModel, case: Case
 ) -> None:
+    """At the last batch that can be divided, when all before it are done; for one kind of pass at the first one too."""
     work = case.plan(sensitive, case.tokens)
     half = largest(work) // 2
     wanted = case.bits(LocalExecutor(lambda: sensitive), case.plan(sensitive, half))
     divisible = [index for index, batch in enumerate(work.batches) if len(batch) > 1]
-    for number in (divisible[0], divisible[-1]):
-        many, told = ManyWorkers(sensitive), []
-        with pytest.MonkeyPatch.context() as patch:
-            seen = run_out_after(patch, number)
-            found = case.bits(many if divides else LocalExecutor(lambda: sensitive, told.append), work)
-        assert found == wanted
-        assert (many.told or told) == ([] if isinstance(work, SaliencyPass) else [half])
-        assert seen[: number + 1] == [len(batch) for batch in work.batches[: number + 1]]
-        again = work.replanned(half, N_LAYERS)
-        assert seen[number + 1 :] == [len(batch) for batch in again.batches]  # all of them, from the beginning
-        assert len(again.batches) > len(work.batches)
+    assert len(divisible) > 1
+    again = work.replanned(half, N_LAYERS)
+    assert len(again.batches) > len(work.batches)
+    for divides in (True, False):
+        for number in divisible if case is CASES["states"] else divisible[-1:]:
+            many, told = ManyWorkers(sensitive), []
+            with pytest.MonkeyPatch.context() as patch:
+                seen = run_out_after(patch, number)
+                found = case.bits(many if divides else LocalExecutor(lambda: sensitive, told.append), work)
+            assert found == wanted
+            assert (many.told or told) == ([] if isinstance(work, SaliencyPass) else [half])
+            assert seen[: number + 1] == [len(batch) for batch in work.batches[: number + 1]]
+            assert seen[number + 1 :] == [len(batch) for batch in again.batches]  # all of them, from the beginning
 
 
 @pytest.mark.parametrize("at", [1, 2, 3, 7])
@@ -94,33 +96,30 @@ def test_memory_that_runs_out_inside_a_batch_leaves_nothing_of_it_behind(
     assert calls[at] < calls[0]
 
 
-@pytest.mark.parametrize("divides", [True, False])
-def test_tokens_are_halved_until_they_fit_and_nothing_larger_is_tried_again(
-    sensitive: LanguageModel, divides: bool
-) -> None:
+def test_tokens_are_halved_until_they_fit_and_nothing_larger_is_tried_again(sensitive: LanguageModel) -> None:
     small, seen = with_little_memory(sensitive, 30)
     work = replace(planner_of(sensitive, 160).states("clean", short_sequences(), PREFIX), keep=(((0, 2),),))
     told: list[int] = []
-    executor = ManyWorkers(small) if divides else LocalExecutor(lambda: small, told.append)
-    found = run_states(executor, work, Silent())
-    told = executor.told if isinstance(executor, ManyWorkers) else told
-    assert len(told) > 1
-    assert told == sorted(set(told), reverse=True)
-    assert told[-1] <= 30 < max(seen)
-    again = planner_of(sensitive, told[-1]).states("clean", short_sequences(), PREFIX)
-    whole = run_states(LocalExecutor(lambda: sensitive), replace(again, keep=work.keep), Silent())
-    assert bits(found) == bits(whole)
-    last = max(index for index, tokens in enumerate(seen) if tokens > 30)
-    assert len([tokens for tokens in seen[last + 1 :] if tokens > len(PREFIX)]) == len(again.batches)
+    many = ManyWorkers(small)
+    for executor, heard in ((LocalExecutor(lambda: small, told.append), told), (many, many.told)):
+        seen.clear()
+        found = run_states(executor, work, Silent())
+        assert len(heard) > 1
+        assert heard == sorted(set(heard), reverse=True)
+        assert heard[-1] <= 30 < max(seen)
+        again = planner_of(sensitive, heard[-1]).states("clean", short_sequences(), PREFIX)
+        whole = run_states(LocalExecutor(lambda: sensitive), replace(again, keep=work.keep), Silent())
+        assert bits(found) == bits(whole)
+        last = max(index for index, tokens in enumerate(seen) if tokens > 30)
+        assert len([tokens for tokens in seen[last + 1 :] if tokens > len(PREFIX)]) == len(again.batches)
 
 
-@pytest.mark.parametrize("divides", [True, False])
-def test_a_sequence_that_does_not_fit_alone_is_refused(sensitive: LanguageModel, divides: bool) -> None:
+def test_a_sequence_that_does_not_fit_alone_is_refused(sensitive: LanguageModel) -> None:
     small, _ = with_little_memory(sensitive, 6)
-    executor = ManyWorkers(small) if divides else LocalExecutor(lambda: small)
     work = planner_of(sensitive, 40).states("clean", short_sequences(), PREFIX)
-    with pytest.raises(UserError, match=r"Memory does not suffice for a single item of [78] tokens; choose a smaller"):
-        run_states(executor, work, Silent())
+    for executor in (ManyWorkers(small), LocalExecutor(lambda: small)):
+        with pytest.raises(UserError, match=r"Memory does not suffice for a single item of [78] tokens; choose a smal"):
+            run_states(executor, work, Silent())
 
 
 def test_a_pass_that_cannot_be_made_smaller_ends_whatever_a_worker_says(sensitive: LanguageModel) -> None:

@@ -12,9 +12,11 @@ from anchorscope.execute.pool import Joined, Lost
 from anchorscope.execute.process_pool import ProcessPool
 
 DEAD = ("-c", "import sys; print('no ' * 3 + 'luck', file=sys.stderr); sys.exit(9)")
+STAND_IN = ("-P", str(Path(__file__).parents[1] / "faults" / "faulty.py"), "stand-in")
+"""Workers without a model, which begin at once."""
 
 
-def all_events(pool, number, seconds=60.0):
+def all_events(pool, number, seconds=300.0):
     until, found = time.monotonic() + seconds, []
     while len(found) < number and time.monotonic() < until:
         found += pool.wait(until - time.monotonic())
@@ -29,6 +31,7 @@ def test_a_model_that_is_not_there_is_told_once(tmp_path):
         assert isinstance(lost, Lost)
         assert lost.reason.startswith("Model folder")
         assert "does not exist" in lost.reason
+        assert pool._starter is not None, "workers on a CPU are copies of another process where nobody says otherwise"
         assert pool.wait(0.2) == [], "another worker would find no model either"
     finally:
         pool.close()
@@ -77,11 +80,12 @@ def test_no_workers_at_all():
         ProcessPool(0)
 
 
-def test_workers_are_copies_of_one_process_that_has_the_libraries(save_tiny):
+def test_workers_are_copies_of_one_process(tmp_path, monkeypatch):
     """So a worker that comes in place of a lost one begins at once; nobody is left when the pool is closed."""
-    pool = ProcessPool(2)
+    monkeypatch.setenv("FAULTS_AT", str(tmp_path))
+    pool = ProcessPool(2, entry=STAND_IN, copied=True)
     try:
-        pool.start({"model": str(save_tiny("llama")), "threads": 1})
+        pool.start({"model": "none", "threads": 1})
         joined = all_events(pool, 2)
         assert all(isinstance(one, Joined) for one in joined), joined
         first, second = (one.hello["pid"] for one in joined)
@@ -119,9 +123,9 @@ def test_a_starter_that_cannot_begin_is_told_with_its_last_words():
         pool.close()
 
 
-def test_a_pool_that_is_closed_while_it_begins_leaves_nobody(save_tiny):
+def test_a_pool_that_is_closed_while_it_begins_leaves_nobody():
     pool = ProcessPool(2)
-    pool.start({"model": str(save_tiny("llama")), "threads": 1})
+    pool.start({"model": "none", "threads": 1})
     began = time.monotonic()
     pool.close()
     assert time.monotonic() - began < 8.0

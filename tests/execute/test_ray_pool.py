@@ -105,7 +105,7 @@ def test_a_local_ray_gives_the_same_bits_on_loopback_with_a_token(save_tiny, mon
     lm = load(str(model))
     packed = packed_shards(small_shards(lm, 3))
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join(sys.path))
-    pool = RayPool(None, 1)
+    pool = RayPool(None, 1, replacements=0)
     try:
         pool.start({"model": str(model), "threads": 1})
         address = ray.get_runtime_context().gcs_address

@@ -2,26 +2,22 @@
 
 import contextlib
 import hashlib
+import json
 import os
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-import torch
-from faulty import FOLDER
+from faulty import FOLDER, part_of
 
 from anchorscope.execute.coordinator import Coordinator, Task
-from anchorscope.execute.numerics import hello, refuse
 from anchorscope.execute.pool import Pool
-from anchorscope.execute.wire import Packed
 from anchorscope.execute.worker_job import WorkerJob
-from anchorscope.models.loading import load
-from small_shards import hashes_here, packed_shards, small_shards
 
-LEASE = 10.0
+LEASE = 6.0
 PATIENCE = 300.0
 SHARDS = 12
 
@@ -29,6 +25,8 @@ SHARDS = 12
 @contextlib.contextmanager
 def one_thread() -> Iterator[None]:
     """As every worker here computes."""
+    import torch
+
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
@@ -37,25 +35,52 @@ def one_thread() -> Iterator[None]:
         torch.set_num_threads(before)
 
 
+class Plain(NamedTuple):
+    """A packed shard of a stand-in."""
+
+    body: bytes
+    blobs: Mapping[str, bytes]
+
+
 @dataclass
 class Shards:
-    """Packed shards of a model in a folder, and the sha256 of each one's part, computed in this process."""
+    """Packed shards of a model, and the sha256 of each one's part, computed in this process."""
 
-    model: Path
-    packed: dict[str, Packed]
+    model: str
+    packed: Mapping[str, Any]
     right: dict[str, str]
-    hello: Mapping[str, Any]
+    refuse: Callable[[Mapping[str, Any]], str | None]
+    """Why a worker that says this of itself may not join."""
 
     @property
     def job(self) -> WorkerJob:
-        return WorkerJob(str(self.model), threads=1)
+        return WorkerJob(self.model, threads=1)
 
     @classmethod
     def of(cls, model: Path) -> "Shards":
+        """Of a model in a folder."""
+        from anchorscope.execute.numerics import hello, refuse
+        from anchorscope.models.loading import load
+        from small_shards import hashes_here, packed_shards, small_shards
+
         with one_thread():
             lm = load(str(model))
             packed = packed_shards(small_shards(lm, SHARDS))
-            return cls(model, packed, hashes_here(lm, packed), hello(lm, WorkerJob(str(model), threads=1)))
+            expected = hello(lm, WorkerJob(str(model), threads=1))
+            return cls(
+                str(model), packed, hashes_here(lm, packed), lambda told: refuse(told, expected, mixed=False)
+            )
+
+    @classmethod
+    def stand_ins(cls) -> "Shards":
+        """Of no model: each names a blob of its own and one that all share."""
+        blobs = {"all": b"shared" * 1000} | {f"b{number}": bytes([number]) * 100 for number in range(SHARDS)}
+        packed = {
+            f"t{number}": Plain(json.dumps([mine, "all"]).encode(), {name: blobs[name] for name in (mine, "all")})
+            for number, mine in enumerate(f"b{number}" for number in range(SHARDS))
+        }
+        right = {name: hashlib.sha256(part_of(*one)).hexdigest() for name, one in packed.items()}
+        return cls("none", packed, right, lambda told: None if told["weights"] == "none" else "other weights")
 
 
 @dataclass
@@ -65,14 +90,15 @@ class Crew:
     pool: Pool
     shards: Shards
     folder: Path
+    lease: float = LEASE
     told: list[str] = field(default_factory=list)
     refused: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self.coordinator = Coordinator(self.pool, self._admit, LEASE, tell=self.told.append)
+        self.coordinator = Coordinator(self.pool, self._admit, self.lease, tell=self.told.append)
 
     def _admit(self, hello: Mapping[str, Any]) -> str | None:
-        reason = refuse(hello, self.shards.hello, mixed=False)
+        reason = self.shards.refuse(hello)
         if reason is not None:
             self.refused.append(reason)
         return reason

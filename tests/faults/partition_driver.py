@@ -14,12 +14,12 @@ from anchorscope.execute.ray_cluster import import_ray
 from anchorscope.execute.ray_pool import RayPool
 
 
-def main(model: Path, folder: Path, address: str, link: str) -> dict[str, Any]:
+def main(folder: Path, address: str, link: str) -> dict[str, Any]:
     """What became of the shards, and how long it took."""
     ray = import_ray(address)
     ray.init(address, _node_ip_address=address.rpartition(":")[0], log_to_driver=False, logging_level="ERROR")
     with faults_at(folder):
-        crew = Crew(RayPool(address, 2, worker_class=FaultyRayWorker), Shards.of(model), folder)
+        crew = Crew(RayPool(address, 2, worker_class=FaultyRayWorker), Shards.stand_ins(), folder)
         crew.start()
         nodes = {one["NodeManagerAddress"] for one in ray.nodes() if one["Alive"]}
         before = crew.run() == crew.shards.right
@@ -32,4 +32,4 @@ def main(model: Path, folder: Path, address: str, link: str) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    sys.stdout.write(json.dumps(main(Path(sys.argv[1]), Path(sys.argv[2]), *sys.argv[3:])) + "\n")
+    sys.stdout.write(json.dumps(main(Path(sys.argv[1]), *sys.argv[2:])) + "\n")

@@ -22,6 +22,7 @@ from anchorscope.execute.wire import pack, unpack
 from anchorscope.progress import Silent
 
 ENTRY = ("-P", str(Path(__file__).with_name("faulty.py")))
+STAND_IN = (*ENTRY, "stand-in")
 
 
 @pytest.fixture(scope="module")
@@ -152,13 +153,14 @@ def test_a_shard_in_the_store_that_is_cut_short_is_computed_again(crew, tmp_path
     assert crew.coordinator.counts.done == done + 1
 
 
-def test_lost_capacity_and_then_all_of_it(shards, tmp_path):
+def test_lost_capacity_and_then_all_of_it(tmp_path):
+    """Of workers that are no copies of another process, as those on GPUs are."""
     with faults_at(tmp_path):
-        crew = Crew(ProcessPool(2, replacements=0, entry=ENTRY), shards, tmp_path)
+        crew = Crew(ProcessPool(2, replacements=0, entry=STAND_IN), Shards.stand_ins(), tmp_path, lease=2.0)
         try:
             crew.start()
             crew.fault("exit")
-            assert crew.run() == shards.right
+            assert crew.run() == crew.shards.right
             assert any("exit code 7" in line and "these are my last words" in line for line in crew.told)
             began = time.monotonic()
             with (
@@ -171,18 +173,17 @@ def test_lost_capacity_and_then_all_of_it(shards, tmp_path):
             crew.pool.close()
 
 
-def test_workers_and_who_starts_them_end_with_the_coordinator(shards, tmp_path):
+def test_workers_and_who_starts_them_end_with_the_coordinator(tmp_path):
     with faults_at(tmp_path):
         (tmp_path / "hold").touch()
         text = (
-            "import sys; sys.path[:0] = sys.argv[3:]\n"
+            "import sys; sys.path[:0] = sys.argv[2:]\n"
             "from crew import *; from anchorscope.execute.process_pool import ProcessPool\n"
-            "from test_process_faults import ENTRY\n"
-            "crew = Crew(ProcessPool(1, entry=ENTRY, copied=True), Shards.of(Path(sys.argv[1])), Path(sys.argv[2]))\n"
+            "entry = ('-P', sys.argv[2] + '/faulty.py', 'stand-in')\n"
+            "crew = Crew(ProcessPool(1, entry=entry, copied=True), Shards.stand_ins(), Path(sys.argv[1]))\n"
             "crew.start(); crew.run()"
         )
-        paths = [str(Path(__file__).parent), str(Path(__file__).parent.parent)]
-        parent = subprocess.Popen([sys.executable, "-c", text, str(shards.model), str(tmp_path), *paths])
+        parent = subprocess.Popen([sys.executable, "-c", text, str(tmp_path), str(Path(__file__).parent)])
         try:
             until = time.monotonic() + PATIENCE
             while not list(tmp_path.glob("begun-*")) and time.monotonic() < until:

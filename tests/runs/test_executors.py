@@ -5,6 +5,7 @@ import hashlib
 import json
 import os
 import tomllib
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,7 @@ from anchorscope.artefacts.shards import ShardStore
 from anchorscope.errors import Incomplete, UserError
 from anchorscope.execute import numerics
 from anchorscope.execute.choose import choose
+from anchorscope.execute.worker_groups import WorkerGroups
 from anchorscope.models.loading import load
 from anchorscope.models.process_settings import threads
 from anchorscope.plan.device_work import FUNCTIONS
@@ -28,6 +30,7 @@ def everything(small_recipe: Recipe) -> Recipe:
     update = {
         "keep": ("states", "states-cut", "detection"), "evidence": ("knockout", "saliency", "matched", "boundary"),
         "random_weights": True, "exact_tokens": "model", "batch_tokens": 400,
+        "max_per_class": 30, "max_new_tokens": 4, "folds": 2,  # no more than there has to be
     }  # fmt: skip
     return small_recipe.model_copy(update=update)
 
@@ -39,6 +42,14 @@ def alone(everything: Recipe, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return out
 
 
+@pytest.fixture(scope="module")
+def groups() -> Iterator[WorkerGroups]:
+    """Two processes, started once for all runs here that go through workers."""
+    made = WorkerGroups()
+    yield made
+    made.close()
+
+
 def numbers_of(out: Path) -> dict[str, str]:
     """sha256 of every table, probe, state and feature file."""
     kept = {name: one for name, one in files_of(out).items() if name.startswith(("states", "features"))}
@@ -46,8 +57,10 @@ def numbers_of(out: Path) -> dict[str, str]:
     return {name: hashlib.sha256(one).hexdigest() for name, one in {**tables_of(out), **kept}.items()}
 
 
-def test_two_processes_give_the_same_bytes_as_one(everything: Recipe, alone: Path, tmp_path: Path) -> None:
-    told = quick(everything, tmp_path / "run", choice=choose("processes:2", lease=60))
+def test_two_processes_give_the_same_bytes_as_one(
+    everything: Recipe, alone: Path, tmp_path: Path, groups: WorkerGroups
+) -> None:
+    told = quick(everything, tmp_path / "run", choice=choose("processes:2", lease=60), groups=groups)
     assert numbers_of(tmp_path / "run") == numbers_of(alone)
     manifest = json.loads((tmp_path / "run" / "manifest.json").read_text())
     workers = manifest["workers"]
@@ -60,12 +73,10 @@ def test_two_processes_give_the_same_bytes_as_one(everything: Recipe, alone: Pat
     assert not list((tmp_path / "run").rglob("*.shards"))  # nothing is left of the way
 
 
-
-
 def test_a_run_whose_disk_is_full_is_incomplete_and_goes_on_within_its_step(
-    small_recipe: Recipe, small_run: SmallRun, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    small_recipe: Recipe, small_run: SmallRun, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, groups: WorkerGroups
 ) -> None:
-    one, out = choose("processes:1", lease=60), tmp_path / "run"
+    two, out = choose("processes:2", lease=60), tmp_path / "run"
     write, written = ShardStore.write, []
 
     def full_at_the_fifth(self: ShardStore, name: str, body: bytes, sha256: str | None = None) -> None:
@@ -76,7 +87,7 @@ def test_a_run_whose_disk_is_full_is_incomplete_and_goes_on_within_its_step(
 
     monkeypatch.setattr(ShardStore, "write", full_at_the_fifth)
     with pytest.raises(Incomplete, match=r"The disk is full.*What is done is kept; the same command goes on"):
-        quick(small_recipe, out, choice=one)
+        quick(small_recipe, out, choice=two, groups=groups)
     monkeypatch.setattr(ShardStore, "write", write)
     left = sorted(path.name.partition(".")[0] for path in out.rglob("*.shards/*"))
     assert left
@@ -90,7 +101,7 @@ def test_a_run_whose_disk_is_full_is_incomplete_and_goes_on_within_its_step(
         return body
 
     monkeypatch.setattr(ShardStore, "read", noted)
-    quick(small_recipe, out, choice=one)
+    quick(small_recipe, out, choice=two, groups=groups)
     assert sorted(found) == left[1:]  # what was whole was not computed again
     assert tables_of(out) == small_run.tables
 
@@ -99,7 +110,7 @@ def test_a_run_is_not_gone_on_with_elsewhere_unless_that_is_allowed(
     small_run: SmallRun, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     out = small_run.copy("half_done", tmp_path / "run")
-    recipe = small_run.recipe.model_copy(update={"edges": "outside"})  # other cuts: the model is needed
+    recipe = small_run.recipe.model_copy(update={"evidence": ("knockout", "saliency")})  # the model is needed
     monkeypatch.setattr(numerics, "canary", lambda lm: "0" * 64)
     with pytest.raises(UserError, match=r"begun with other numerics: the same small batch gives other bits.*--mixed"):
         quick(recipe, out)

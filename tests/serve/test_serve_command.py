@@ -101,6 +101,7 @@ def test_it_ends_calmly_under_load(bundle: Path, tmp_path: Path) -> None:
         until = time.monotonic() + 30
         while "GET /readyz" not in (tmp_path / "log").read_text():
             assert time.monotonic() < until
+            time.sleep(0.01)
         done.send_signal(signal.SIGTERM)
         asking.join(60)
         assert done.wait(60) == 0

@@ -8,16 +8,13 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
+from anchorscope.errors import MemoryRanOut as MemoryRanOut
 from anchorscope.errors import UserError
 from anchorscope.models.memory import free_memory, is_out_of_memory
 
 MOST_AT_ONCE = 2**16
 """Tokens of one pass, however much memory there is: products gain nothing beyond, and the host prepares the next batch
 while the device runs this one."""
-
-
-class MemoryRanOut(Exception):
-    """A planned batch does not fit into memory: its pass has to be planned anew, with fewer tokens together."""
 
 
 @dataclass

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from anchorscope.engine.batching import MemoryRanOut as MemoryRanOut
+from anchorscope.errors import MemoryRanOut as MemoryRanOut
 from anchorscope.execute.content_hash import Body
 from anchorscope.execute.worker_job import ERROR as ERROR
 from anchorscope.execute.worker_job import MEMORY as MEMORY

@@ -3,9 +3,12 @@
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from anchorscope.errors import Incomplete, UserError
-from anchorscope.execute.wire import Packed
+
+if TYPE_CHECKING:  # a type only: whoever hands out tasks needs no model's libraries
+    from anchorscope.execute.wire import Packed
 
 
 class Disagreement(UserError):
@@ -17,7 +20,7 @@ class Task:
     """A shard to be computed, packed only when its turn comes."""
 
     id: str
-    make: Callable[[], Packed]
+    make: Callable[[], "Packed"]
 
 
 class TaskQueue:
