@@ -19,7 +19,7 @@ from anchorscope.recipe import Recipe, make_recipe
 def small_recipe(save_tiny: Callable[[str], Path], tmp_path_factory: pytest.TempPathFactory) -> Recipe:
     model = small_model(save_tiny("llama"))
     questions = write_questions(tmp_path_factory.mktemp("questions") / "facts.jsonl")
-    return make_recipe(quick_options(questions, model=str(model), folds=2, directions=2))
+    return make_recipe(quick_options(questions, model=str(model), folds=2, directions=2, max_new_tokens=6))
 
 
 @pytest.fixture(scope="session")
