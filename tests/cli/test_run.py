@@ -309,7 +309,7 @@ def test_states_that_are_not_numbers_are_one_line_and_no_result(model: Path, que
     broken = Path(shutil.copytree(model, tmp_path / "broken"))
     weights = AutoModelForCausalLM.from_pretrained(broken)
     with torch.no_grad():
-        weights.model.layers[2].mlp.up_proj.weight[0, 0] = float("nan")
+        weights.model.layers[1].mlp.up_proj.weight[0, 0] = float("nan")
     weights.save_pretrained(broken)
     message = mistake("--model", broken, "--dataset", f"file:{questions}", "--out", tmp_path / "run", *QUICK)
     assert "up_proj.weight contains NaN or infinity" in message
