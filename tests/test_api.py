@@ -23,10 +23,10 @@ from detector_cases import added, probe, trained_on  # isort: skip
 from report_shares import run_with_shares  # isort: skip
 from small_facts import quick_options, write_questions  # isort: skip
 from unprinted import unprinted  # isort: skip
+from whole_runs import small_model  # isort: skip
 
 import anchorscope
 from anchorscope.artefacts.bundles import write_bundle
-from anchorscope.models.language_model import LanguageModel
 from anchorscope.models.loading import load as load_model
 from anchorscope.progress import Silent
 from anchorscope.recipe import Recipe
@@ -37,12 +37,13 @@ ROOT = Path(__file__).parents[1]
 
 
 @pytest.fixture(scope="module")
-def made(tiny_llama: LanguageModel, tmp_path_factory: pytest.TempPathFactory) -> anchorscope.Run:
+def made(save_tiny: Callable[[str], Path], tmp_path_factory: pytest.TempPathFactory) -> anchorscope.Run:
     """A run of a model that is already loaded."""
-    folder = tmp_path_factory.mktemp("made")
-    options = quick_options(write_questions(folder / "facts.jsonl"))
+    folder, lm = tmp_path_factory.mktemp("made"), load_model(str(small_model(save_tiny("llama"))))
+    small = {"folds": 2, "random_cuts": 1, "directions": 2}
+    options = quick_options(write_questions(folder / "facts.jsonl"), **small)
     with unprinted():
-        return anchorscope.run(tiny_llama.model, tokenizer=tiny_llama.tokenizer, out=folder / "run", **options)
+        return anchorscope.run(lm.model, tokenizer=lm.tokenizer, out=folder / "run", **options)
 
 
 def test_a_loaded_model_runs_and_gives_data_frames_and_a_figure(made: anchorscope.Run) -> None:

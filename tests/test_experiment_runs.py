@@ -3,25 +3,28 @@
 import json
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import polars as pl
 import pytest
 import torch
-from transformers import AutoModelForCausalLM, AutoTokenizer
+from transformers import AutoTokenizer
 
 sys.path.insert(0, str(Path(__file__).parent))  # pytest's import mode does not make helper modules importable
 
-from small_facts import liven, quick_options, rows, write_questions  # isort: skip
+from small_facts import quick_options, rows, write_questions  # isort: skip
 from unprinted import unprinted  # isort: skip
-from whole_runs import quick  # isort: skip
+from whole_runs import quick, small_model  # isort: skip
 
 from anchorscope.errors import TooFewAnswers, UserError
 from anchorscope.models.embedded import installed_path
+from anchorscope.models.shapes import SHAPES
 from anchorscope.pipeline import run_recipe
 from anchorscope.recipe import make_recipe
 
+SMALL = {"folds": 2, "random_cuts": 1, "directions": 2}
 CHAT = (
     "{% for message in messages %}<|{{ message['role'] }}|>\n{{ message['content'] }}\n{% endfor %}"
     "{% if add_generation_prompt %}<|assistant|>\n{% endif %}"
@@ -31,10 +34,7 @@ CHAT = (
 @pytest.fixture(scope="module")
 def model_folder(save_tiny: Callable[[str], Path]) -> Path:
     """A tiny model on disk, with a chat template."""
-    folder = save_tiny("llama")
-    model = AutoModelForCausalLM.from_pretrained(folder)
-    liven(model)
-    model.save_pretrained(folder)
+    folder = small_model(save_tiny("llama"))
     tokenizer = AutoTokenizer.from_pretrained(folder)
     tokenizer.chat_template = CHAT
     tokenizer.save_pretrained(folder)
@@ -45,20 +45,13 @@ def run(
     folder: Path, model: Path | str, chosen: list[dict[str, Any]] | None = None, figure: str = "", **options: Any
 ) -> Path:
     questions = write_questions(folder / "facts.jsonl", chosen)
-    return finish(quick_options(questions, model=str(model), **options), folder / "run", figure)
+    return finish(quick_options(questions, model=str(model), **SMALL, **options), folder / "run", figure)
 
 
 def finish(options: dict[str, Any], out: Path, figure: str = "") -> Path:
     """A run to its end; of its figures the one that is looked at is printed."""
     with unprinted(figure):
         return run_recipe(make_recipe(options), out)
-
-
-def unreported(folder: Path, model: Path, chosen: list[dict[str, Any]] | None = None, **options: Any) -> Path:
-    """A run to its end without figures and page, where only its tables and its manifest are looked at."""
-    questions = write_questions(folder / "facts.jsonl", chosen)
-    quick(make_recipe(quick_options(questions, model=str(model), **options)), folder / "run")
-    return folder / "run"
 
 
 def manifest(out: Path) -> dict[str, Any]:
@@ -94,18 +87,22 @@ def test_words_that_no_question_says_are_reported_as_not_available(model_folder:
     assert "1 thing cannot be said" in (out / "report.md").read_text(encoding="utf-8")
 
 
-def test_a_dataset_with_too_few_answers_is_reported_and_the_others_go_on(model_folder: Path, tmp_path: Path) -> None:
+def test_a_dataset_with_too_few_answers_is_reported_and_the_others_go_on_with_words_of_the_models_choice(
+    model_folder: Path, tmp_path: Path
+) -> None:
     others = [{**row, "question": f"Now, {row['question']}"} for row in rows()[:20]]
     few = write_questions(tmp_path / "few.jsonl", others)
     questions = write_questions(tmp_path / "facts.jsonl")
-    options = quick_options(questions, model=str(model_folder)) | {"datasets": (f"file:{few}", f"file:{questions}")}
-    quick(make_recipe(options), out := tmp_path / "run")
+    options = quick_options(questions, model=str(model_folder), exact_tokens="model", **SMALL)
+    quick(make_recipe({**options, "datasets": (f"file:{few}", f"file:{questions}")}), out := tmp_path / "run")
     warning, *_ = manifest(out)["warnings"]
     assert warning.startswith("not measured: Dataset 'few' has too few answers")
     items = pl.read_parquet(out / "items.parquet")
     assert items.filter(pl.col("dataset") == "few")["status"].unique().to_list() == ["too few"]
     assert items.filter((pl.col("dataset") == "facts") & (pl.col("status") == "used")).height == 80
-    assert [one["dataset"] for one in manifest(out)["counts"]] == ["facts", "few"]
+    counts = manifest(out)["counts"]
+    assert [one["dataset"] for one in counts] == ["facts", "few"]
+    assert sum(counts[0][f"words_by_{rule}"] for rule in ("own", "metadata", "rules", "model")) == 80
     with pytest.raises(TooFewAnswers, match="'few' has too few"):
         run_recipe(make_recipe({**options, "datasets": (f"file:{few}",)}), tmp_path / "alone")
 
@@ -131,27 +128,19 @@ def test_exchanged_answers_and_other_wordings_are_run_by_a_real_model(model_fold
     assert "Other wordings" in page
 
 
-def test_a_chat_runs_from_question_to_tables(model_folder: Path, tmp_path: Path) -> None:
-    out = unreported(tmp_path, model_folder, prompt="chat")
+def test_a_chat_runs_to_tables_and_rules_alone_do_not_look_at_the_dataset_whose_column_has_another_name(
+    model_folder: Path, tmp_path: Path
+) -> None:
+    renamed = [{("prompt" if name == "question" else name): value for name, value in row.items()} for row in rows()]
+    questions = write_questions(tmp_path / "facts.jsonl", renamed)
+    options = {"prompt": "chat", "exact_tokens": "rules", "columns": ("question=prompt",)}
+    quick(make_recipe(quick_options(questions, model=str(model_folder), **SMALL, **options)), out := tmp_path / "run")
     tokenizer = AutoTokenizer.from_pretrained(model_folder)
     item = pl.read_parquet(out / "items.parquet").filter(pl.col("status") == "used").row(0, named=True)
     text = tokenizer.decode(item["input_ids"])
     assert text.endswith(f"<|user|>\n{item['question']}\n<|assistant|>\n{item['model_answer']}")
     words = tokenizer.decode([item["input_ids"][index] for index in item["question_tokens"]])
     assert words == f"capital{item['subject']}"
-
-
-def test_the_model_may_choose_the_words_itself(model_folder: Path, tmp_path: Path) -> None:
-    out = unreported(tmp_path, model_folder, exact_tokens="model")
-    counts = manifest(out)["counts"][0]
-    assert sum(counts[f"words_by_{rule}"] for rule in ("own", "metadata", "rules", "model")) == counts["used"] == 80
-
-
-def test_rules_alone_do_not_look_at_the_dataset_and_a_column_may_have_another_name(
-    model_folder: Path, tmp_path: Path
-) -> None:
-    renamed = [{("prompt" if name == "question" else name): value for name, value in row.items()} for row in rows()]
-    out = unreported(tmp_path, model_folder, renamed, exact_tokens="rules", columns=("question=prompt",))
     counts = manifest(out)["counts"][0]
     assert counts["words_by_rules"] == counts["used"] == 80
 
@@ -181,7 +170,10 @@ needs_tokenizer = pytest.mark.skipif(installed_path("smollm2-135m") is None, rea
 
 @needs_tokenizer
 @pytest.mark.embedded
-def test_random_weights_are_refused_unless_allowed_and_marked_everywhere(tmp_path: Path) -> None:
+def test_random_weights_are_refused_unless_allowed_and_marked_everywhere(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(SHAPES, "llama-3.2-1b", replace(SHAPES["llama-3.2-1b"], layers=3))
     with pytest.raises(UserError, match=r"random weights and knows nothing.*--allow-random-weights"):
         run(tmp_path, "shape:llama-3.2-1b/64")
     out = run(tmp_path, "shape:llama-3.2-1b/64", figure="delta_p", allow_random_weights=True)

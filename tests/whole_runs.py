@@ -17,13 +17,28 @@ from anchorscope.artefacts.step import Step
 from anchorscope.pipeline import run_recipe
 from anchorscope.recipe import Recipe
 from noting import Notes
+from small_facts import liven
 
+N_LAYERS = 2
+"""Blocks of the model of whole runs: steps, files and tables are those of a model with more of them."""
 TABLES = (
     "items.parquet", "effects.parquet", "pathways.parquet", "curves.csv", "curve_samples.parquet",
     "reference_curves.csv", "probe_scores.csv", "summary.csv", "experiments.csv", "experiment_items.parquet",
     "probes.safetensors", "question_share.csv", "question_share_items.parquet", "question_share_tests.csv",
 )  # fmt: skip
 """All numbers of a run."""
+
+
+def small_model(folder: Path) -> Path:
+    """Makes a tiny Llama on disk attend more sharply, and leaves it its first blocks."""
+    from transformers import AutoModelForCausalLM
+
+    model = AutoModelForCausalLM.from_pretrained(folder)
+    liven(model)
+    model.model.layers = model.model.layers[:N_LAYERS]
+    model.config.num_hidden_layers = N_LAYERS
+    model.save_pretrained(folder)
+    return folder
 
 
 def quick(recipe: Recipe, out: Path, **options: Any) -> list[str]:

@@ -20,6 +20,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))  # pytest's import mode does 
 
 from small_facts import unlabelled, write_questions  # isort: skip
 from unprinted import unprinted  # isort: skip
+from whole_runs import small_model  # isort: skip
 
 from anchorscope import pipeline
 from anchorscope.artefacts import publish
@@ -27,8 +28,8 @@ from anchorscope.cli.main import app
 
 ROOT = Path(__file__).parents[2]
 QUICK = (
-    "--bootstrap", "100", "--device", "cpu", "--dtype", "float32", "--folds", "3", "--random-cuts", "1",
-    "--directions", "4",
+    "--bootstrap", "100", "--device", "cpu", "--dtype", "float32", "--folds", "2", "--random-cuts", "1",
+    "--directions", "2",
 )  # fmt: skip
 
 
@@ -41,7 +42,7 @@ def _own_caches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(scope="module")
 def model(save_tiny: Callable[[str], Path]) -> Path:
-    return save_tiny("llama")
+    return small_model(save_tiny("llama"))
 
 
 @pytest.fixture(scope="module")
@@ -308,7 +309,7 @@ def test_states_that_are_not_numbers_are_one_line_and_no_result(model: Path, que
     broken = Path(shutil.copytree(model, tmp_path / "broken"))
     weights = AutoModelForCausalLM.from_pretrained(broken)
     with torch.no_grad():
-        weights.model.layers[2].mlp.up_proj.weight[0, 0] = float("nan")
+        weights.model.layers[1].mlp.up_proj.weight[0, 0] = float("nan")
     weights.save_pretrained(broken)
     message = mistake("--model", broken, "--dataset", f"file:{questions}", "--out", tmp_path / "run", *QUICK)
     assert "up_proj.weight contains NaN or infinity" in message

@@ -9,22 +9,17 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # pytest's import mode does not make helper modules importable
 
-from small_facts import liven, quick_options, write_questions  # isort: skip
-from whole_runs import SmallRun, Stop, quick, stopping, tables_of  # isort: skip
+from small_facts import quick_options, write_questions  # isort: skip
+from whole_runs import SmallRun, Stop, quick, small_model, stopping, tables_of  # isort: skip
 
 from anchorscope.recipe import Recipe, make_recipe
 
 
 @pytest.fixture(scope="session")
 def small_recipe(save_tiny: Callable[[str], Path], tmp_path_factory: pytest.TempPathFactory) -> Recipe:
-    from transformers import AutoModelForCausalLM
-
-    model = save_tiny("llama")
-    weights = AutoModelForCausalLM.from_pretrained(model)
-    liven(weights)
-    weights.save_pretrained(model)
+    model = small_model(save_tiny("llama"))
     questions = write_questions(tmp_path_factory.mktemp("questions") / "facts.jsonl")
-    return make_recipe(quick_options(questions, model=str(model)))
+    return make_recipe(quick_options(questions, model=str(model), folds=2, directions=2, max_new_tokens=6))
 
 
 @pytest.fixture(scope="session")

@@ -43,10 +43,10 @@ from anchorscope.recipe import Recipe
 from anchorscope.schema import FEATURE_SCHEMA
 from anchorscope.steps.detection_steps import DetectionSteps
 from small_facts import rows
-from whole_runs import SmallRun, Stop, quick, stopping, watching
+from whole_runs import N_LAYERS, SmallRun, Stop, quick, stopping, watching
 
 OWN_STEPS = ["facts/detection-samples", "facts/detection-columns", "facts/detection-states", "template"]
-N_LAYERS, MLP = 4, SITES.index("mlp")
+MLP = SITES.index("mlp")
 
 
 @dataclass(frozen=True)
@@ -241,12 +241,12 @@ def test_states_of_other_texts_and_other_weights_are_transformers_own(kept: Look
 
 def test_states_at_other_places_are_refused_in_one_line(kept: Looked) -> None:
     for options in ({"site": "residual"}, {"position": "answer_end"}):
-        with pytest.raises(UserError, match=r"has no states at .*; it has mlp/final, at layers 0–3\.") as told:
+        with pytest.raises(UserError, match=r"has no states at .*; it has mlp/final, at layers 0–1\.") as told:
             kept.run.states("facts", 1, "question-only", **options)
         assert "\n" not in str(told.value)
     kept.run.states("facts", 1, "knockout", site="residual")
-    with pytest.raises(UserError, match="has no states at mlp/final/4"):
-        kept.run.states("facts", 4, "boost-answer-3")
+    with pytest.raises(UserError, match="has no states at mlp/final/2"):
+        kept.run.states("facts", 2, "boost-answer-3")
 
 
 def test_what_was_not_kept_is_told_with_the_word_that_keeps_it(small_run: SmallRun) -> None:

@@ -12,9 +12,9 @@ from anchorscope.recipe import Recipe
 from whole_runs import SmallRun  # isort: skip
 
 TOOL = Path(__file__).parents[2] / "tools" / "kill_and_resume.py"
-MOMENTS = 2
-"""One run that is killed twice and one that is killed once; `test_pipeline.py` stops a run inside each of its steps."""
-SMALL = ("--option", "random_cuts=1", "--option", "directions=2")
+MOMENTS = 1
+"""One run that is killed twice; `test_pipeline.py` stops a run inside each of its steps."""
+SMALL = ("--option", "random_cuts=1", "--option", "directions=2", "--option", "folds=2")
 """Fewer draws and directions: a kill needs every step and every write of a run, not much work in them."""
 
 

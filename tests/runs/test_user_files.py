@@ -90,7 +90,7 @@ def test_the_users_files_in_a_run_folder_survive_whatever_the_run_does(small_run
     quick(small_run.recipe, out)  # gone on with
     assert mine() == MINE
     assert tables_of(out) == small_run.tables
-    more = make_recipe({**small_run.recipe.model_dump(), "bootstrap": 101})
+    more = make_recipe({**small_run.recipe.model_dump(), "bootstrap": 101, "evidence": ("template",)})
     with stopping("facts/tables", "write"), pytest.raises(Stop):
         quick(more, out)
     assert mine() == MINE
@@ -102,7 +102,7 @@ def test_the_users_files_in_a_run_folder_survive_whatever_the_run_does(small_run
         quick(make_recipe({**small_run.recipe.model_dump(), "limit": 20}), out)  # a mistake
     assert mine() == MINE
     open_finished(out)
-    quick(small_run.recipe, out, fresh=True)  # started over
+    assert quick(small_run.recipe, out, fresh=True) == []  # started over, which forgets experiments
     assert mine() == MINE
     assert tables_of(out) == small_run.tables
     assert not list(out.rglob("*.changed-*"))
