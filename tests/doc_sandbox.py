@@ -1,6 +1,6 @@
 """A folder in which the commands of the docs run for real, with small things under the names that the docs use.
 
-One finished run of a tiny model on 84 questions, with every experiment and with what detectors read, stands for every
+One finished run of a tiny model on 66 questions, with every experiment and with what detectors read, stands for every
 `runs/…`; a command that runs into a folder goes on with a copy of it, so that only what differs is done. The options of
 a command are parsed and checked as they stand; then model, questions and sizes are replaced by small ones. Imported by
 putting this folder on `sys.path`.
@@ -29,8 +29,8 @@ from small_facts import liven, rows, write_questions
 
 ROOT = Path(__file__).parents[1]
 SIZES: dict[str, Any] = {
-    "bootstrap": 100, "folds": 3, "random_cuts": 1, "directions": 4, "device": "cpu", "dtype": "float32", "limit": None,
-    "columns": (), "evidence_items": 60, "window": None, "keep_layers": None, "balance": "relation",
+    "bootstrap": 100, "folds": 2, "max_new_tokens": 4, "random_cuts": 1, "directions": 4, "device": "cpu", "dtype": "float32",
+    "limit": None, "columns": (), "evidence_items": 60, "window": None, "keep_layers": None, "balance": "relation",
     "prompt": "few-shot", "random_weights": False, "site": "mlp", "threads": None,
 }  # fmt: skip
 """What a small run has in place of what the docs ask for. Another site and more resamples would make all experiments
@@ -42,8 +42,8 @@ CANADA = {"id": "capital-canada", "question": "What is the capital of Canada?", 
 
 
 def small_rows() -> list[dict[str, Any]]:
-    """The tests' questions, one of them the docs' own."""
-    found = rows()
+    """As many of the tests' questions as a run needs, with those that it leaves out; one is the docs' own."""
+    found = [*rows()[:64], *rows()[82:]]
     found[0] |= CANADA
     return found
 
@@ -209,10 +209,12 @@ def _write_logs(folder: Path) -> None:
 
 
 def _livened(folder: Path) -> Path:
-    """The tiny model on disk, with attention that looks at something."""
+    """The tiny model on disk, with attention that looks at something, and of two layers: most of the time goes there."""
     from transformers import AutoModelForCausalLM
 
     weights = AutoModelForCausalLM.from_pretrained(folder)
+    weights.model.layers = weights.model.layers[:2]
+    weights.config.num_hidden_layers = 2
     liven(weights)
     weights.save_pretrained(folder)
     return folder
