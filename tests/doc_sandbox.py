@@ -1,11 +1,12 @@
 """A folder in which the commands of the docs run for real, with small things under the names that the docs use.
 
-One finished run of a tiny model on 84 questions, with every experiment and with what detectors read, stands for every
+One finished run of a tiny model on 66 questions, with every experiment and with what detectors read, stands for every
 `runs/…`; a command that runs into a folder goes on with a copy of it, so that only what differs is done. The options of
 a command are parsed and checked as they stand; then model, questions and sizes are replaced by small ones. Imported by
 putting this folder on `sys.path`.
 """
 
+import gc
 import importlib
 import json
 import shutil
@@ -25,13 +26,16 @@ from anchorscope import pipeline, preview
 from anchorscope.artefacts import publish
 from anchorscope.cli.main import app
 from anchorscope.recipe import Recipe, make_recipe
+from anchorscope.report.answer_card import answer_card
+from anchorscope.report.findings import Findings
+from anchorscope.report.statements import read
 from small_facts import liven, rows, write_questions
 
 ROOT = Path(__file__).parents[1]
 SIZES: dict[str, Any] = {
-    "bootstrap": 100, "folds": 3, "random_cuts": 1, "directions": 4, "device": "cpu", "dtype": "float32", "limit": None,
-    "columns": (), "evidence_items": 60, "window": None, "keep_layers": None, "balance": "relation",
-    "prompt": "few-shot", "random_weights": False, "site": "mlp", "threads": None,
+    "bootstrap": 100, "folds": 2, "max_new_tokens": 4, "random_cuts": 1, "directions": 4, "device": "cpu",
+    "dtype": "float32", "limit": None, "columns": (), "evidence_items": 60, "window": None, "keep_layers": None,
+    "balance": "relation", "prompt": "few-shot", "random_weights": False, "site": "mlp", "threads": None,
 }  # fmt: skip
 """What a small run has in place of what the docs ask for. Another site and more resamples would make all experiments
 anew; tests/runs does that."""
@@ -42,8 +46,8 @@ CANADA = {"id": "capital-canada", "question": "What is the capital of Canada?", 
 
 
 def small_rows() -> list[dict[str, Any]]:
-    """The tests' questions, one of them the docs' own."""
-    found = rows()
+    """As many of the tests' questions as a run needs, with those that it leaves out; one is the docs' own."""
+    found = [*rows()[:64], *rows()[82:]]
     found[0] |= CANADA
     return found
 
@@ -104,11 +108,11 @@ class Sandbox:
             import anchorscope.api as api
             from anchorscope.study import grid, runner
 
-            read = grid.read_study
+            read_study = grid.read_study
 
             def small_study(path: Path) -> grid.Study:
                 """Two models of the study, under their names; a folder's own file is small already."""
-                found = read(path)
+                found = read_study(path)
                 if path.name == "study.toml":
                     return found
                 recipe = self.small(found.runs[0].recipe).model_dump(mode="json")
@@ -123,14 +127,21 @@ class Sandbox:
                 patch.setattr(module, "run_recipe", small_run, raising=False)
             patch.setattr(preview, "preview_recipe", lambda recipe: look(self.small(recipe)))
             _small_jobs(patch, self.model)
+            gc.freeze()  # the bench tidies up before it measures, which takes long among all that tests import
             yield
+            gc.unfreeze()
 
 
 @contextmanager
 def _unpublished() -> Iterator[None]:
-    """Figures and pages, which take longer than everything else, are made by other tests."""
+    """Figures and pages, which take longer than everything else, are made by other tests; here runs have a card."""
+
+    def only_the_card(findings: Findings, out: Path, progress: Any) -> None:
+        card = answer_card(findings, read(findings))
+        (out / "answer.json").write_text(json.dumps(card.record()), encoding="utf-8")
+
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(publish, "write_all", lambda *_: None)
+        patch.setattr(publish, "write_all", only_the_card)
         yield
 
 
@@ -209,10 +220,12 @@ def _write_logs(folder: Path) -> None:
 
 
 def _livened(folder: Path) -> Path:
-    """The tiny model on disk, with attention that looks at something."""
+    """The tiny model on disk, with attention that looks at something, and with two layers, which halves the time."""
     from transformers import AutoModelForCausalLM
 
     weights = AutoModelForCausalLM.from_pretrained(folder)
+    weights.model.layers = weights.model.layers[:2]
+    weights.config.num_hidden_layers = 2
     liven(weights)
     weights.save_pretrained(folder)
     return folder

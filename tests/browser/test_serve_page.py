@@ -10,6 +10,7 @@ from pathlib import Path
 import playwright.sync_api as playwright
 import pytest
 from axe_playwright_python.sync_playwright import Axe
+from browser_pages import PALE
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "serve"))  # pytest's import mode makes no helpers importable
 sys.path.insert(0, str(Path(__file__).parents[1] / "detectors"))
@@ -131,7 +132,7 @@ def test_ask_with_the_keyboard_alone(open_served: OpenServed) -> None:
 
 def test_hostile_text_is_text(open_served: OpenServed) -> None:
     page = open_served(expected=("413",), viewport={"width": 360, "height": 740})
-    check(page, HOSTILE + " " + "W" * 300, HOSTILE)
+    check(page, HOSTILE + " " + "W" * 80, HOSTILE)
     assert page.evaluate("window.hacked") is None
     assert page.locator("main script, main img").count() == 0
     assert "<script>" in page.locator("#words").inner_text()
@@ -149,16 +150,21 @@ def test_hostile_text_is_text(open_served: OpenServed) -> None:
     assert "Nothing yet." in page.locator("#history-list").inner_text()
 
 
-@pytest.mark.parametrize(("theme", "width"), [("light", 1200), ("dark", 360)])
-def test_everybody_can_read_it(open_served: OpenServed, theme: str, width: int) -> None:
-    page = open_served(viewport={"width": width, "height": 800}, color_scheme=theme, bypass_csp=True)
+def test_everybody_can_read_it(open_served: OpenServed) -> None:
+    page = open_served(viewport={"width": 360, "height": 800}, color_scheme="dark", bypass_csp=True)
     check(page, "What is the capital of Peru?", "Lima", "Cusco")
     page.locator(".cuttable.key").first.click()
     page.wait_for_selector(".past")
+    assert page.evaluate("document.documentElement.scrollWidth") <= 360
+    assert page.evaluate(PALE)["pale"] == []
     found = Axe().run(page).response["violations"]
     told = [f"{one['id']}: {node['html'][:160]}; {node['failureSummary']}" for one in found for node in one["nodes"]]
     assert told == []
-    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    page.set_viewport_size({"width": 1200, "height": 800})
+    page.emulate_media(color_scheme="light")
+    assert page.evaluate(PALE)["seen"] > 30
+    assert page.evaluate(PALE)["pale"] == []
+    assert page.evaluate("document.documentElement.scrollWidth") <= 1200
 
 
 def test_history_stays_in_the_browser_and_can_be_cleared(open_served: OpenServed) -> None:
@@ -183,18 +189,32 @@ def test_history_stays_in_the_browser_and_can_be_cleared(open_served: OpenServed
     assert page.locator("#about-detector").inner_text().count("made up") == 1
 
 
-@pytest.mark.parametrize(
-    ("status", "code", "told"),
-    [
-        (503, "model_loading", "The model is still loading."),
-        (429, "queue_full", "The server is busy. Try again in 7 s."),
-        (504, "deadline_exceeded", "longer than the server allows"), (0, "", "The server cannot be reached."),
-        (422, "invalid_request", "<b>said</b> so"),
-    ],
-)  # fmt: skip
-def test_what_goes_wrong_is_told(open_served: OpenServed, status: int, code: str, told: str) -> None:
+WRONG = [
+    (503, "model_loading", "The model is still loading."),
+    (429, "queue_full", "The server is busy. Try again in 7 s."),
+    (504, "deadline_exceeded", "longer than the server allows"), (0, "", "The server cannot be reached."),
+    (422, "invalid_request", "<b>said</b> so"),
+]  # fmt: skip
+
+
+def test_what_goes_wrong_is_told(open_served: OpenServed) -> None:
     page = open_served(expected=("Failed to load resource",))
     page.locator("#model-name", has_text="tiny llama").wait_for()
+    page.get_by_label("Check an answer").check()
+    page.fill("#question", "Who?")
+    page.fill("#answer-0", "Me")
+    for status, code, told in WRONG:
+        page.route("**/v1/score", _refusing(status, code))
+        page.click("#go")
+        page.wait_for_selector("#state:not([hidden])")
+        assert told in page.locator("#state").inner_text()
+        page.unroute("**/v1/score")
+        page.click("#go")
+        page.wait_for_selector("#state", state="hidden")
+        page.wait_for_selector(".verdict .probability")
+
+
+def _refusing(status: int, code: str) -> Callable[[playwright.Route], None]:
     body = json.dumps({"error": {"message": "<b>said</b> so", "type": "t", "param": None, "code": code}})
 
     def answer(route: playwright.Route) -> None:
@@ -203,17 +223,7 @@ def test_what_goes_wrong_is_told(open_served: OpenServed, status: int, code: str
         else:
             route.abort()
 
-    page.route("**/v1/score", answer)
-    page.get_by_label("Check an answer").check()
-    page.fill("#question", "Who?")
-    page.fill("#answer-0", "Me")
-    page.click("#go")
-    page.wait_for_selector("#state:not([hidden])")
-    assert told in page.locator("#state").inner_text()
-    page.unroute("**/v1/score")
-    page.click("#go")
-    page.wait_for_selector(".verdict .probability")
-    assert page.locator("#state").is_hidden()
+    return answer
 
 
 def test_a_key_is_asked_for_only_where_the_server_wants_one(

@@ -33,7 +33,7 @@ from anchorscope.errors import UserError
 
 FUZZ = settings(
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
-    max_examples=250,
+    max_examples=120,
     deadline=timedelta(seconds=20),
 )
 PIECES = [
@@ -111,7 +111,7 @@ def test_files_of_every_format_with_damage(tmp_path: Path, content: bytes, packe
 
 
 @given(mutated(TABLES), st.booleans(), ON_BAD_ROW)
-@settings(FUZZ, max_examples=15)  # each takes a process
+@settings(FUZZ, max_examples=10)  # each takes a process
 def test_parquet_with_damage(tmp_path: Path, content: bytes, packed: bool, on_bad_row: str) -> None:
     check(write(tmp_path, content, packed=packed), on_bad_row)
 

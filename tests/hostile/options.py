@@ -18,10 +18,10 @@ _LONG = {"validate", "bench"}
 def make(rng: random.Random, stage: Stage, case: Case) -> None:
     """A command with odd options."""
     case.file("facts.jsonl", stage.facts.read_bytes())
-    name = rng.choice([*_commands(), "run", "run", "run"])
+    name = rng.choice([*commands(), "run", "run", "run"])
     case.words = [*name.split(), *_arguments(name, rng, stage)]
     case.file("study.toml", _study(stage).encode())
-    known = [one for one in _commands()[name].params if one.param_type_name == "option" and one.name != "help"]
+    known = [one for one in commands()[name].params if one.param_type_name == "option" and one.name != "help"]
     for option in rng.choices(known, k=rng.choice((1, 1, 2, 3, 6))) if known else ():
         case.words += _given(option, rng, case)
     if name == "run" and rng.random() < 0.85:
@@ -34,14 +34,15 @@ def make(rng: random.Random, stage: Stage, case: Case) -> None:
     case.outs = ["."]
     case.reaches_out = case.may_ask_hub = True
     case.interrupt = (
-        (6.0, rng.choice((signal.SIGINT, signal.SIGTERM, signal.SIGHUP)))
+        (3.0 if name in _LONG else 6.0, rng.choice((signal.SIGINT, signal.SIGTERM, signal.SIGHUP)))
         if name in (*_LONG, "run", "view", "detect", "serve")
         else None
     )
 
 
 @cache
-def _commands() -> dict[str, Any]:
+def commands() -> dict[str, Any]:
+    """Every command by its name, those of groups with both words."""
     from anchorscope.cli.main import app
 
     found: dict[str, Any] = typer.main.get_command(app).commands  # type: ignore[attr-defined]

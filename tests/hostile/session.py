@@ -17,6 +17,7 @@ from hostile.case import Case, Generator
 from hostile.child import Outcome, forked, keep_orphans, outcome_of
 from hostile.generators import GENERATORS
 from hostile.judge import faults
+from hostile.options import commands
 from hostile.sentinels import plant, seen
 from hostile.stage import Stage
 
@@ -25,6 +26,8 @@ NAMES = sorted(_BY_NAME)
 """Of the generators."""
 _SEEDS = 1_000_000
 """Cases of one `--seed`, so that two sessions have none in common."""
+_TOGETHER = 20
+"""Cases that one child makes before they are run: a fork of all that is imported takes as long as many a case."""
 
 
 class GeneratorFailed(Exception):
@@ -48,17 +51,19 @@ def run_many(session: Session, only: str | None, cases: int | None, seed: int, j
     counts = {one.name: _count(one, cases, chosen) for one in chosen}
     todo = [(name, seed * _SEEDS + number) for name, count in counts.items() for number in range(count)]
     random.Random(0).shuffle(todo)
-    seconds = dict.fromkeys(counts, 0.0)
+    seconds, missing = dict.fromkeys(counts, 0.0), set(commands())
     for result in _worked(session, todo, jobs):
         name = result["generator"]
         seconds[name] += result["seconds"]
         failed += bool(result["faults"])
+        missing.discard(result["called"])
         for fault in result["faults"]:
             again = f"again: python tools/hostile.py --replay {name} {result['seed']}"
             sys.stdout.write(f"{name} {result['seed']}: {fault}\n    {result['command']}\n    {again}\n")
         sys.stdout.flush()
     told = ", ".join(f"{count} {name} ({seconds[name]:.0f} s)" for name, count in counts.items())
-    sys.stdout.write(f"{len(todo)} cases: {told}; {failed} failed; {time.monotonic() - began:.0f} s\n")
+    called = f"no {', no '.join(sorted(missing))}" if missing else "every command"
+    sys.stdout.write(f"{len(todo)} cases: {told}; {called}; {failed} failed; {time.monotonic() - began:.0f} s\n")
     return 1 if failed else 0
 
 
@@ -74,9 +79,12 @@ def _worked(session: Session, todo: Sequence[tuple[str, int]], jobs: int) -> Ite
             try:
                 os.close(reading)
                 keep_orphans()
-                for name, seed in todo[job::jobs]:
-                    line = json.dumps(_one(session, name, seed)) + "\n"
-                    os.write(writing, line.encode())
+                own = todo[job::jobs]
+                for start in range(0, len(own), _TOGETHER):
+                    make(session, own[start : start + _TOGETHER])
+                    for name, seed in own[start : start + _TOGETHER]:
+                        line = json.dumps(_one(session, name, seed)) + "\n"
+                        os.write(writing, line.encode())
             except BaseException:
                 traceback.print_exc()
                 sys.stderr.flush()
@@ -103,25 +111,42 @@ def _one(session: Session, name: str, seed: int) -> dict[str, Any]:
     seconds = time.monotonic() - began
     command = " ".join(["anchorscope", *(word if len(word) < 80 else f"{word[:60]}…" for word in case.words)])
     shown = [fault[:600] for fault in found][:4]
-    return {"generator": name, "seed": seed, "faults": shown, "seconds": seconds, "command": repr(command)}
+    return {
+        "generator": name, "seed": seed, "faults": shown, "seconds": seconds, "command": repr(command),
+        "called": next((one for one in commands() if case.words[: one.count(" ") + 1] == one.split()), None),
+    }  # fmt: skip
+
+
+def make(session: Session, cases: Sequence[tuple[str, int]]) -> None:
+    """Makes cases, each in a folder of its own, in a child: the server must not compute anything."""
+
+    def each() -> None:
+        for name, seed in cases:
+            try:
+                _make(session, name, seed)
+            except Exception:
+                traceback.print_exc()
+                sys.stderr.flush()
+
+    forked(each)
+
+
+def _make(session: Session, name: str, seed: int) -> None:
+    folder = session.place / f"{name}-{seed}"
+    rng, case = random.Random(f"{name} {seed}"), Case(folder)
+    for inner in ("user", "neighbour"):
+        (folder / inner).mkdir(parents=True)
+        plant(folder / inner, rng)
+    _BY_NAME[name].make(rng, session.stage, case)
+    folder.with_name(f"{folder.name}.case").write_bytes(pickle.dumps(case))
 
 
 def played(session: Session, name: str, seed: int) -> tuple[Case, Outcome, list[str]]:
-    """Makes a case in a folder of its own, runs its command and judges what happened."""
-    generator, folder = _BY_NAME[name], session.place / f"{name}-{seed}"
-    folder.mkdir(parents=True)
+    """Runs the command of a case that was made, and judges what happened."""
+    folder = session.place / f"{name}-{seed}"
     made = folder.with_name(f"{folder.name}.case")
-
-    def make() -> None:
-        rng, case = random.Random(f"{generator.name} {seed}"), Case(folder)
-        for name in ("user", "neighbour"):
-            (folder / name).mkdir()
-            plant(folder / name, rng)
-        generator.make(rng, session.stage, case)
-        made.write_bytes(pickle.dumps(case))
-
-    if forked(make) != 0:
-        raise GeneratorFailed(f"the generator {generator.name} fails at seed {seed}")
+    if not made.exists():
+        raise GeneratorFailed(f"the generator {name} fails at seed {seed}")
     case = pickle.loads(made.read_bytes())
     made.unlink()
     before = seen(folder)
@@ -151,6 +176,7 @@ def remove(folder: Path) -> None:
 def replay(session: Session, name: str, seed: int) -> int:
     """One case, with all that it printed."""
     keep_orphans()
+    make(session, [(name, seed)])
     case, outcome, found = played(session, name, seed)
     for line in (
         f"anchorscope {case.words!r} in {case.folder / case.place}", f"environment: {case.environment}",

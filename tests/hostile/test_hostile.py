@@ -8,6 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+NAMES = ("question-files", "options", "folders", "model-folders", "step-damage")
 ROOT = Path(__file__).parents[2]
 MINUTES = 15
 """Against hanging; it takes about one."""
@@ -18,4 +19,6 @@ def test_no_hostile_case_gets_through() -> None:
     environment = {**os.environ, "PYTHONWARNINGS": "ignore"}  # the libraries' own, as for every user
     done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=MINUTES * 60, check=False)
     assert done.returncode == 0, done.stdout + done.stderr[-4000:]
-    assert "; 0 failed; " in done.stdout.splitlines()[-1]
+    *_, last = done.stdout.splitlines()
+    assert "; every command; 0 failed; " in last
+    assert all(f" {name} (" in last for name in NAMES)
