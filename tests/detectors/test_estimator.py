@@ -4,16 +4,24 @@ import numpy as np
 import pytest
 from sklearn.datasets import make_classification
 from sklearn.model_selection import GroupKFold, cross_val_score
+from sklearn.utils import estimator_checks
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from anchorscope.detectors.estimator import DetectorClassifier
 
-_ALONE = ("probe", "mass-mean", "mlp", "ensemble", "anchor")
-"""Detectors that clean states alone suffice for."""
+_ALONE = ("mass-mean", "mlp", "ensemble", "anchor")
+"""Detectors, beside the probe, that clean states alone suffice for."""
+
+_OF_THE_DETECTOR = (
+    "check_classifiers_train", "check_classifiers_one_label_sample_weights", "check_estimators_pickle",
+    "check_fit2d_1feature", "check_fit2d_1sample", "check_fit_idempotent", "check_methods_sample_order_invariance",
+    "check_methods_subset_invariance",
+)  # fmt: skip
+"""Checks of what a detector learns; the others are about the class around it, which is the same for all."""
 
 
 @parametrize_with_checks(
-    [DetectorClassifier(name) for name in _ALONE],
+    [DetectorClassifier("probe")],
     expected_failed_checks=lambda one: {
         "check_sample_weight_equivalence_on_dense_data": "inner folds: a row twice is not a row of weight two",
         "check_sample_weight_equivalence_on_sparse_data": "no sparse input",
@@ -21,6 +29,12 @@ _ALONE = ("probe", "mass-mean", "mlp", "ensemble", "anchor")
 )
 def test_scikit_learns_own_checks(estimator, check):
     check(estimator)
+
+
+@pytest.mark.parametrize("name", _ALONE)
+@pytest.mark.parametrize("check", _OF_THE_DETECTOR)
+def test_scikit_learns_checks_of_what_is_learnt(check, name):
+    getattr(estimator_checks, check)("DetectorClassifier", DetectorClassifier(name))
 
 
 def _blocks(n=160):

@@ -9,8 +9,10 @@ import math
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import cache, lru_cache
 from typing import Any
 
+import numpy as np
 import torch
 from engine_cases import ATTENTION, MLP, RESIDUAL, loses
 from torch import Tensor
@@ -91,13 +93,14 @@ def masked(model: Any, masks: list[Tensor] | None) -> Iterator[None]:
             hook.remove()
 
 
+@cache  # the same for every family with this window
 def reference_mask(item: TokenSequence, cut: Cut, window: int | None) -> Tensor:
     """Minus infinity on every edge that causality, the window or the cut forbids, edge by edge; all heads or some.
 
     On edges that a cut weakens or strengthens, what is to be added.
     """
     n = len(item.ids)
-    mask = torch.zeros(1, 1 if cut.heads is None else 4, n, n)
+    mask = np.zeros((1, 1 if cut.heads is None else 4, n, n), dtype=np.float32)
     for query in range(n):
         for key in range(n):
             if key > query or (window is not None and query - key >= window):
@@ -105,7 +108,7 @@ def reference_mask(item: TokenSequence, cut: Cut, window: int | None) -> Tensor:
             elif loses(item, cut, query, key):
                 added = math.log(1 + cut.alpha) if cut.alpha > -1 else float("-inf")
                 mask[0, slice(None) if cut.heads is None else list(cut.heads), query, key] = added
-    return mask
+    return torch.from_numpy(mask)
 
 
 def reference(model: Any, item: TokenSequence, cut: Cut, seen: list[int | None], layers: range = range(4)) -> Tensor:
@@ -121,7 +124,9 @@ def reference_logits(model: Any, item: TokenSequence, cut: Cut, seen: list[int |
         return other(torch.tensor([item.ids]), use_cache=False).logits[0]
 
 
+@lru_cache(maxsize=1)
 def eager(model: Any) -> Any:
+    """A copy with eager attention; read only, and of the last model the same one again."""
     other = copy.deepcopy(model)
     other.set_attn_implementation("eager")
     assert other.config._attn_implementation == "eager"

@@ -55,13 +55,28 @@ def answer(
 
 
 @pytest.mark.every_family
-def test_answers_are_those_of_transformers_generate_with_a_shared_prefix_and_without(
+def test_answers_are_those_of_transformers_generate_and_their_probabilities_those_of_a_full_forward_pass(
     tiny: LanguageModel, prompts: list[tuple[int, ...]]
 ) -> None:
     wanted = [generated(tiny, prompt, ROOM, sorted(ENDS)) for prompt in prompts]
-    for shared in (True, False):
-        assert [(one.ids, one.finished) for one in answer(tiny, prompts, shared=shared)] == wanted
     assert len({len(ids) for ids, _ in wanted}) > 2  # answers of many lengths, or the law would say little
+    own = [log_probs(tiny, prompt, ids) for prompt, (ids, _) in zip(prompts, wanted, strict=True)]
+    # With eager attention a row that sees nothing, as one of padding might without a prefix, becomes NaN and spreads.
+    other = copy.deepcopy(tiny.model)
+    other.set_attn_implementation("eager")
+    for lm, shared in ((tiny, True), (tiny, False), (wrap(other, tiny.tokenizer), False)):
+        found = answer(lm, prompts, shared=shared)
+        assert [(one.ids, one.finished) for one in found] == wanted
+        for one, probabilities in zip(found, own, strict=True):
+            torch.testing.assert_close(torch.tensor(one.log_probs).double(), probabilities, rtol=1e-5, atol=1e-5)
+
+
+def log_probs(lm: LanguageModel, prompt: tuple[int, ...], ids: tuple[int, ...]) -> torch.Tensor:
+    """Of every token of an answer, by one pass of transformers over prompt and answer."""
+    with torch.no_grad():
+        logits = lm.model(torch.tensor([prompt + ids]), use_cache=False).logits[0]
+    every = torch.log_softmax(logits.double(), dim=-1)[len(prompt) - 1 : -1]
+    return every.gather(1, torch.tensor(ids, dtype=torch.long)[:, None])[:, 0]
 
 
 def test_layers_with_different_windows_generate_alike(
@@ -73,45 +88,45 @@ def test_layers_with_different_windows_generate_alike(
     ]
 
 
-def test_an_answer_without_an_end_is_truncated(tiny: LanguageModel, prompts: list[tuple[int, ...]]) -> None:
-    found = answer(tiny, prompts, end=lambda token, so_far: False, room=7)
+def test_an_answer_without_an_end_is_truncated(tiny_llama: LanguageModel, prompts: list[tuple[int, ...]]) -> None:
+    found = answer(tiny_llama, prompts, end=lambda token, so_far: False, room=7)
     assert all(not one.finished and len(one.ids) == len(one.log_probs) == 7 for one in found)
-    assert [one.ids for one in found] == [generated(tiny, prompt, 7, [])[0] for prompt in prompts]
+    assert [one.ids for one in found] == [generated(tiny_llama, prompt, 7, [])[0] for prompt in prompts]
 
 
 def test_an_answer_that_fills_its_room_and_then_ends_is_finished(
-    tiny: LanguageModel, prompts: list[tuple[int, ...]]
+    tiny_llama: LanguageModel, prompts: list[tuple[int, ...]]
 ) -> None:
-    free = answer(tiny, prompts, end=lambda token, so_far: False, room=5)
+    free = answer(tiny_llama, prompts, end=lambda token, so_far: False, room=5)
     last = {one.ids[4] for one in free if one.ids[4] not in one.ids[:4]}
     assert last
-    exact = answer(tiny, prompts, end=lambda token, so_far: token in last, room=4)
+    exact = answer(tiny_llama, prompts, end=lambda token, so_far: token in last, room=4)
     full = [one for one in exact if len(one.ids) == 4]
     assert any(one.finished for one in full)
     for one, whole in zip(exact, free, strict=True):
         if one.finished and len(one.ids) == 4:
             assert one.ids == whole.ids[:4]
-    short = answer(tiny, prompts, end=lambda token, so_far: token in last, room=3)
+    short = answer(tiny_llama, prompts, end=lambda token, so_far: token in last, room=3)
     for one, shorter in zip(exact, short, strict=True):
         if len(one.ids) == 4:
             assert not shorter.finished  # one token less room, and the same answer does not end
 
 
-def test_an_answer_may_be_empty(tiny: LanguageModel, prompts: list[tuple[int, ...]]) -> None:
-    found = answer(tiny, prompts, end=lambda token, so_far: True)
+def test_an_answer_may_be_empty(tiny_llama: LanguageModel, prompts: list[tuple[int, ...]]) -> None:
+    found = answer(tiny_llama, prompts, end=lambda token, so_far: True)
     assert found == [Decoded(ids=(), log_probs=(), finished=True)] * len(prompts)
 
 
-def test_answers_stop_before_the_line_break(tiny: LanguageModel, prompts: list[tuple[int, ...]]) -> None:
-    line_break = tiny.tokenizer("\n", add_special_tokens=False).input_ids[0]
-    free = answer(tiny, prompts, end=lambda token, so_far: False)
+def test_answers_stop_before_the_line_break(tiny_llama: LanguageModel, prompts: list[tuple[int, ...]]) -> None:
+    line_break = tiny_llama.tokenizer("\n", add_special_tokens=False).input_ids[0]
+    free = answer(tiny_llama, prompts, end=lambda token, so_far: False)
     spoken = [token for one in free for token in one.ids[2:]]
     often = max(set(spoken), key=spoken.count)
-    model = copy.deepcopy(tiny.model)
+    model = copy.deepcopy(tiny_llama.model)
     with torch.no_grad():  # a model that says a line break where it said its favourite token
         head = model.get_output_embeddings().weight
         head[[often, line_break]] = head[[line_break, often]]
-    talker = wrap(model, tiny.tokenizer)
+    talker = wrap(model, tiny_llama.tokenizer)
 
     def breaks(token: int, so_far: Sequence[int]) -> bool:
         return "\n" in talker.tokenizer.decode([token])
@@ -121,21 +136,6 @@ def test_answers_stop_before_the_line_break(tiny: LanguageModel, prompts: list[t
     for prompt, one in zip(prompts, found, strict=True):
         assert (one.ids, one.finished) == generated(talker, prompt, ROOM, [line_break])
         assert "\n" not in talker.tokenizer.decode(list(one.ids))
-
-
-@pytest.mark.every_family
-@pytest.mark.parametrize("shared", [True, False])
-def test_log_probabilities_are_those_of_a_full_forward_pass(
-    tiny: LanguageModel, prompts: list[tuple[int, ...]], shared: bool
-) -> None:
-    found = answer(tiny, prompts, shared=shared)
-    for prompt, one in zip(prompts, found, strict=True):
-        with torch.no_grad():
-            logits = tiny.model(torch.tensor([prompt + one.ids]), use_cache=False).logits[0]
-        wanted = torch.log_softmax(logits.double(), dim=-1)[len(prompt) - 1 : -1]
-        wanted = wanted.gather(1, torch.tensor(one.ids, dtype=torch.long)[:, None])[:, 0]
-        torch.testing.assert_close(torch.tensor(one.log_probs).double(), wanted, rtol=1e-5, atol=1e-5)
-    assert any(one.ids for one in found)
 
 
 def test_rows_that_leave_do_not_change_the_others(
@@ -160,19 +160,10 @@ def test_rows_that_leave_do_not_change_the_others(
             assert one.log_probs == pytest.approx(other.log_probs, abs=1e-5)
 
 
-@pytest.mark.every_family
-def test_eager_attention_gives_the_same_answers(tiny: LanguageModel, prompts: list[tuple[int, ...]]) -> None:
-    # There a row that sees nothing, as one of padding might without a prefix, becomes NaN and spreads.
-    model = copy.deepcopy(tiny.model)
-    model.set_attn_implementation("eager")
-    found = answer(wrap(model, tiny.tokenizer), prompts, shared=False)
-    assert [one.ids for one in found] == [one.ids for one in answer(tiny, prompts)]
-
-
-def test_answers_come_in_the_order_of_the_prompts(tiny: LanguageModel, prompts: list[tuple[int, ...]]) -> None:
+def test_answers_come_in_the_order_of_the_prompts(tiny_llama: LanguageModel, prompts: list[tuple[int, ...]]) -> None:
     batches = [[4, 0, 3], [5], [1, 2]]
-    found = answer(tiny, prompts, batches=batches)
-    assert [one.ids for one in found] == [one.ids for one in answer(tiny, prompts)]
+    found = answer(tiny_llama, prompts, batches=batches)
+    assert [one.ids for one in found] == [one.ids for one in answer(tiny_llama, prompts)]
     assert len({one.ids for one in found}) > 2
 
 

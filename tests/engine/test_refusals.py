@@ -97,8 +97,7 @@ def test_a_window_that_hides_the_cut_keys_is_refused(mixed_windows: LanguageMode
 
 
 @pytest.mark.filterwarnings("ignore:mkldnn_matmul failed")  # torch, once, on processors without bfloat16
-@pytest.mark.parametrize("bad", [float("nan"), float("inf")])
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize(("bad", "dtype"), [(float("nan"), torch.float32), (float("inf"), torch.bfloat16)])
 def test_states_that_are_no_numbers_are_refused_with_the_precision(
     tiny: LanguageModel, items: list[TokenSequence], bad: float, dtype: torch.dtype
 ) -> None:

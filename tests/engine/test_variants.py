@@ -16,8 +16,7 @@ from anchorscope.engine.sequences import CLEAN, EDGES, Cut, TokenSequence, Varia
 from anchorscope.models.language_model import LanguageModel
 
 
-@pytest.mark.parametrize("budget", [10_000, 60])
-@pytest.mark.parametrize("shared", [True, False])
+@pytest.mark.parametrize(("shared", "budget"), [(True, 60), (False, 10_000)])
 def test_variants_that_share_give_what_each_gives_alone(
     tiny: LanguageModel, items: list[TokenSequence], shared: bool, budget: int
 ) -> None:

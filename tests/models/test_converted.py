@@ -95,8 +95,13 @@ def test_the_same_bytes_elsewhere_are_known_and_others_are_not(
     assert len(made) == 3
 
 
-@pytest.mark.parametrize("member", ["model.safetensors", "config.json", "tokenizer.json"])
-@pytest.mark.parametrize("how", ["byte", "shorter", "missing"])
+@pytest.mark.parametrize(
+    ("member", "how"),
+    [
+        ("model.safetensors", "byte"), ("model.safetensors", "missing"), ("config.json", "byte"),
+        ("config.json", "missing"), ("tokenizer.json", "shorter"),
+    ],
+)  # fmt: skip
 def test_a_damaged_copy_is_told_and_made_again(
     shelf: Path, gguf: Path, made: list[Path], member: str, how: str
 ) -> None:

@@ -24,8 +24,19 @@ def test_the_shape_has_the_published_number_of_parameters_and_layers(name: str) 
     assert model.config.num_hidden_layers == LAYERS[name]
 
 
-@needs_tokenizer
 @pytest.mark.parametrize("name", SHAPES)
+def test_a_narrow_shape_keeps_its_layers(name: str) -> None:
+    config = config_of(f"shape:{name}/64", 300)
+    with torch.device("meta"):
+        model = AutoModelForCausalLM.from_config(config)
+    embedding = model.get_input_embeddings().weight
+    assert embedding.shape[0] == 300
+    assert embedding.shape[1] <= 80
+    assert len(model.model.layers) == LAYERS[name]
+
+
+@needs_tokenizer
+@pytest.mark.parametrize("name", ["smollm2-135m", "qwen3-8b"])  # of both architectures
 def test_a_narrow_shape_keeps_its_layers_and_says_that_it_is_random(name: str) -> None:
     lm = load(f"shape:{name}/64")
     assert lm.n_layers == LAYERS[name]

@@ -32,7 +32,7 @@ def inputs() -> ExperimentInputs:
 
 
 @pytest.fixture(scope="module")
-def tiny(tiny_llama: LanguageModel) -> ExperimentInputs:
+def small(tiny_llama: LanguageModel) -> ExperimentInputs:
     """A tiny model with random probes, read at the second position and the third site."""
     return tiny_inputs(tiny_llama)
 
@@ -57,53 +57,53 @@ def only(found: Found, quantity: str, **about: Any) -> Statistic:
 
 
 def test_both_losses_and_the_share_are_what_the_definition_says(
-    tiny: ExperimentInputs, tiny_llama: LanguageModel
+    small: ExperimentInputs, tiny_llama: LanguageModel
 ) -> None:
     """The probe's own cross-entropy goes back through the model here; the experiment multiplies with P(wrong)."""
-    items = np.arange(0, tiny.n, 3)
-    measured = measure_flow(tiny, items)
-    position, site = tiny.headline
-    full = tiny.measured.probe("full")
-    sequences = [tiny.used_items[item].sequence(tiny.setting.positions[position : position + 1]) for item in items]
+    items = np.arange(0, small.n, 3)
+    measured = measure_flow(small, items)
+    position, site = small.headline
+    full = small.measured.probe("full")
+    sequences = [small.used_items[item].sequence(small.setting.positions[position : position + 1]) for item in items]
 
     def losses(batch: list[int], states: Tensor) -> Tensor:
         found = []
         for row, index in enumerate(batch):
             item = items[index]
-            fold, layer = tiny.measured.folds[item], tiny.reference[item]
-            probe = tiny.probes.weight[full, fold, layer], tiny.probes.bias[full, fold, layer]
+            fold, layer = small.measured.folds[item], small.reference[item]
+            probe = small.probes.weight[full, fold, layer], small.probes.bias[full, fold, layer]
             z = states[row, 0, site, layer] @ probe[0] + probe[1]
-            assert float(z.detach()) == pytest.approx(float(tiny.measured.before[full, layer, item]), abs=1e-3)
-            label = torch.tensor(float(tiny.measured.labels[item]))
+            assert float(z.detach()) == pytest.approx(float(small.measured.before[full, layer, item]), abs=1e-3)
+            label = torch.tensor(float(small.measured.labels[item]))
             found.append(torch.stack([torch.nn.functional.binary_cross_entropy_with_logits(z, label), z]))
         return torch.stack(found)
 
-    keys = {"question": [tiny.used_items[item].located.question_tokens for item in items]}
-    tops = [int(layer) for layer in tiny.reference[items]]
-    wanted = saliency(tiny_llama, sequences, compute_prefix(tiny_llama, tiny.prefix), keys, losses, tops)
+    keys = {"question": [small.used_items[item].located.question_tokens for item in items]}
+    tops = [int(layer) for layer in small.reference[items]]
+    wanted = saliency(tiny_llama, sequences, compute_prefix(tiny_llama, small.prefix), keys, losses, tops)
     sums = {name: wanted.of(name).sum(axis=(2, 3)) for name in ("question", ALL)}
     assert measured.loss[items] == pytest.approx(sums["question"][:, 0], rel=1e-3)
     assert measured.log_odds[items] == pytest.approx(sums["question"][:, 1], rel=1e-3)
     for loss in (0, 1):
         share = sums["question"][:, loss] / sums[ALL][:, loss]
         assert measured.share[items] == pytest.approx(share, rel=1e-3), "the share is the same for both losses"
-    others = np.setdiff1d(np.arange(tiny.n), items)
+    others = np.setdiff1d(np.arange(small.n), items)
     assert np.isnan(measured.log_odds[others]).all()
     assert np.isnan(measured.loss[others]).all()
-    clean = tiny.measured.before[full, tiny.reference, np.arange(tiny.n)]
+    clean = small.measured.before[full, small.reference, np.arange(small.n)]
     assert np.exp(measured.log_wrong) == pytest.approx(
-        1 - true_label_probability(clean, tiny.measured.labels), abs=1e-5
+        1 - true_label_probability(clean, small.measured.labels), abs=1e-5
     )
 
 
-def test_a_run_states_everything_with_interval_and_method_and_is_the_same_again(tiny: ExperimentInputs) -> None:
-    tiny = replace(tiny, setting=replace(tiny.setting, most_items=40))
-    found = EXPERIMENT.run(tiny)
+def test_a_run_states_everything_with_interval_and_method_and_is_the_same_again(small: ExperimentInputs) -> None:
+    small = replace(small, setting=replace(small.setting, most_items=40))
+    found = EXPERIMENT.run(small)
     assert {(one.quantity, one.variant) for one in found.values} == {
         ("question_to_answer", LOSS), ("question_to_answer", LOG_ODDS), ("share", LOG_ODDS),
     }  # fmt: skip
     for values in found.values:
-        assert values.items.tolist() == tiny.some_items().tolist()
+        assert values.items.tolist() == small.some_items().tolist()
         assert (values.values > 0).all()
     for row in found.statistics:
         estimate = row.estimate
@@ -114,11 +114,11 @@ def test_a_run_states_everything_with_interval_and_method_and_is_the_same_again(
     assert {"log10_question_to_answer", "share", "dip", "bimodality_coefficient_within_folds"} <= {
         row.quantity for row in found.statistics
     }
-    assert EXPERIMENT.run(tiny).statistics == found.statistics
+    assert EXPERIMENT.run(small).statistics == found.statistics
 
 
-def test_too_few_items_are_told(tiny: ExperimentInputs) -> None:
-    found = EXPERIMENT.run(replace(tiny, setting=replace(tiny.setting, most_items=4)))
+def test_too_few_items_are_told(small: ExperimentInputs) -> None:
+    found = EXPERIMENT.run(replace(small, setting=replace(small.setting, most_items=4)))
     assert found == Found(missing=("saliency: only 4 items, 10 needed",))
 
 

@@ -8,6 +8,7 @@ import pytest
 import torch
 from experiments_synthetic import make_inputs, planted
 
+from anchorscope.evidence.experiments import self_awareness
 from anchorscope.evidence.experiments.experiment import ExperimentInputs, Found, Statistic
 from anchorscope.evidence.experiments.self_awareness import EXPERIMENT, FREELY, PERMUTATIONS, WITHIN_TRUTH
 from anchorscope.evidence.pathways import Calls
@@ -32,6 +33,12 @@ def pick(found: Found, quantity: str, **columns: object) -> list[Statistic]:
 def only(rows: Sequence[Statistic]) -> Statistic:
     (row,) = rows
     return row
+
+
+@pytest.fixture
+def hardly_permuted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """For what has nothing to do with the permutations."""
+    monkeypatch.setattr(self_awareness, "PERMUTATIONS", 3)
 
 
 @pytest.fixture(scope="module")
@@ -153,6 +160,7 @@ def test_the_label_alone_has_no_area_within_itself(knowing: tuple[ExperimentInpu
     assert not pick(found, "auc_truth_label_within_truth")
 
 
+@pytest.mark.usefixtures("hardly_permuted")
 def test_the_margin_tells_who_flips_where_everybody_loses_as_much() -> None:
     inputs = make_inputs(n=240, seed=6, asks=np.zeros(240, bool))
     place = inputs.measured
@@ -163,6 +171,7 @@ def test_the_margin_tells_who_flips_where_everybody_loses_as_much() -> None:
     assert row.estimate.value == 1
 
 
+@pytest.mark.usefixtures("hardly_permuted")
 def test_misclassified_items_are_neither_learned_from_nor_scored() -> None:
     inputs = make_inputs(pathway_signal=1.0, truth_signal=1.2, seed=7)
     calls = inputs.calls
@@ -188,6 +197,7 @@ def test_the_same_inputs_give_the_same_numbers(knowing: tuple[ExperimentInputs, 
     assert same(EXPERIMENT.run(inputs), found)
 
 
+@pytest.mark.usefixtures("hardly_permuted")
 def test_where_the_first_layer_assigned_none_lies_below() -> None:
     inputs = make_inputs(pathway_signal=1.0, seed=8)
     place = replace(inputs.measured, reference=np.array([[0, 3, 3, 3]] * 3))

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from report_further_synthetic import Experiments, make_further, write_page_of
 from report_synthetic import make_findings
 
-from anchorscope.report.experiments.experiment_rows import find, select, with_aspects
+from anchorscope.report.experiments.experiment_rows import find, first_row, select, with_aspects
 from anchorscope.report.experiments.heads import head_of
 from anchorscope.report.experiments.section import experiment_charts, experiment_sections, section_specs
 from anchorscope.report.experiments.section_tables import both_groups
@@ -222,6 +222,22 @@ def test_all_answers_are_those_without_a_truth_too():
     assert select(table, truth="all")["value"].to_list() == [0.5]
     assert find(table, truth="true").value == 0.1
     assert find(table, truth="false") is None
+
+
+@given(
+    st.lists(st.tuples(*(st.sampled_from([None, "all", "true", "x"]),) * 2, st.sampled_from([None, 0, 1])), max_size=6),
+    st.fixed_dictionaries({}, optional={
+        "truth": st.sampled_from([None, "all", "true"]),
+        "group": st.sampled_from([None, "all", "x", ("x", "true"), ()]),
+        "layer": st.sampled_from([None, 0, 1]),
+    }),
+)  # fmt: skip
+def test_the_first_row_is_that_of_all_that_fit_in_small_and_large_tables(rows, asked):
+    schema = {"truth": pl.String, "group": pl.String, "layer": pl.Int64}
+    small = pl.DataFrame(rows, schema=schema, orient="row").with_row_index()
+    fitting = select(small, **asked)
+    for table in (small, pl.concat([small] * 201)):
+        assert first_row(table, **asked) == (fitting.row(0, named=True) if fitting.height else None)
 
 
 @given(st.integers(0, 200), st.integers(0, 80), st.integers(0, 80))

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from report_further_synthetic import make_further
 
 from anchorscope.report.experiments.intervention_curves import ZEROING
+from anchorscope.report.experiments.layers import SECTION as LAYERS
 from anchorscope.report.experiments.layers import significant
 from anchorscope.report.experiments.section import experiment_charts, experiment_sections
 from anchorscope.report.findings import EXPERIMENT_SCHEMA
@@ -25,9 +26,9 @@ def again_as_retained(table: pl.DataFrame) -> pl.DataFrame:
     return pl.concat([table, rows])
 
 
-def with_retained(datasets: tuple[str, ...]):
+def with_retained(datasets: tuple[str, ...], lacking: tuple[str, ...] = ()):
     """A run whose probes were also trained on cut states."""
-    run = make_further(datasets)
+    run = make_further(datasets, lacking=lacking)
     curves, summary = again_as_retained(run.curves), again_as_retained(run.summary)
     compared = pl.col("experiment") == "agreement"  # only the knockout has such a probe: its calls have no pair
     mine, of_knockout = pl.col("assignment") == "retained", pl.col("intervention") == "knockout"
@@ -46,6 +47,12 @@ def with_retained(datasets: tuple[str, ...]):
 def three():
     """Two datasets, three rules."""
     return with_retained(("popqa", "triviaqa"))
+
+
+@pytest.fixture(scope="module")
+def many():
+    """Five datasets, one of them without any further experiment; three rules."""
+    return with_retained(("popqa", "triviaqa", "hotpotqa", "mine", "nq"), lacking=("nq",))
 
 
 @pytest.mark.parametrize("name", ["interventions", *CURVES])
@@ -77,11 +84,13 @@ def test_tables_have_a_line_per_rule(further, three):
 
 
 @pytest.mark.parametrize("chart", CHARTS.values(), ids=lambda chart: chart.name)
-def test_figures_of_three_rules_fit_a_page(chart):
-    figure = chart.from_findings(with_retained(("popqa", "triviaqa", "hotpotqa", "nq"))).plot()
-    width, height = figure.get_size_inches()
+def test_figures_of_three_rules_and_many_datasets_fit_a_page_and_tell_who_lacks_them(many, chart):
+    display = chart.from_findings(many)
+    width, height = display.plot().get_size_inches()
     assert width < 16
     assert height < 22
+    assert set(display.data["dataset"]) == {"popqa", "triviaqa", "hotpotqa", "mine"}
+    assert any("Not measured here: NQ" in note for note in display.notes)
 
 
 @settings(max_examples=60)
@@ -99,8 +108,7 @@ def test_small_cells_are_hatched_and_not_counted(further):
         sizes = pl.when(cells).then(size).otherwise(pl.col("effect_size"))
         run = replace(further, experiments=further.experiments.with_columns(effect_size=sizes))
         (hatch,) = CHARTS["layers"].from_findings(run).plot().axes[0].patches
-        (layers,) = [section for section in experiment_sections(run) if section.slug == "layers"]
-        (table,) = [table for title, table in layers.tables if title.startswith("Cells")]
+        (table,) = [table for title, table in LAYERS.section(run).tables if title.startswith("Cells")]
         return len(hatch.get_path().vertices) // 5, int(table.rows[0][4]) + int(table.rows[0][5])
 
     n = further.n_layers * (further.n_layers + 1) // 2

@@ -15,6 +15,8 @@ import matplotlib
 import polars as pl
 from matplotlib.figure import Figure
 
+from anchorscope.report.charts.pdf_fonts import outlines_only
+
 STYLE: dict[str, object] = {
     "font.family": "sans-serif",
     "font.sans-serif": ["DejaVu Sans", "Verdana", "Arial"],
@@ -83,7 +85,7 @@ class Display(ABC):
         """Write figures/NAME.png, .svg, .pdf and .csv into the folder."""
         target = folder / "figures"
         target.mkdir(exist_ok=True)  # a folder that went away while figures were drawn is not made again
-        with matplotlib.rc_context(STYLE), warnings.catch_warnings():
+        with matplotlib.rc_context(STYLE), warnings.catch_warnings(), outlines_only():
             # A model's name may use letters that the font lacks: a box in a title is no reason to fail a run.
             warnings.filterwarnings("ignore", message="Glyph .* missing from font")
             figure = self.draw()

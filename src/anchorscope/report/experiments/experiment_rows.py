@@ -1,7 +1,7 @@
 """Find rows of experiments.csv and of the summary. Nothing is filled in: a row that is not there is None."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import polars as pl
@@ -15,9 +15,13 @@ TRUTHS = {"all": "all answers", "true": "true answers", "false": "false answers"
 HEADLINE_RULES = ("corrected", "plain")
 """The rule that a section's answer goes by: the first that there is. The plain one sorts partly by label."""
 _ASPECT = r"_(difference|within_truth|within_folds|permuted)$"
+_FEW = 200
+"""Up to so many rows, looking at each takes less time than a query: a page asks thousands of times."""
 
-Where = Mapping[str, str | int | bool | Sequence[str] | None]
-"""Column → the value asked for; None asks for null, several values for any of them."""
+Wanted = str | int | bool | Sequence[str] | None
+"""The value asked for; None asks for null, several values for any of them."""
+Where = Mapping[str, Wanted]
+"""Column → the value asked for."""
 
 
 def statistics(findings: Findings, experiment: str, *quantities: str) -> pl.DataFrame:
@@ -47,7 +51,7 @@ def interventions(findings: Findings) -> pl.DataFrame:
     return with_aspects(findings.summary.filter(here & known & pl.col("intervention").is_not_null()))
 
 
-def select(table: pl.DataFrame, **columns: str | int | bool | Sequence[str] | None) -> pl.DataFrame:
+def select(table: pl.DataFrame, **columns: Wanted) -> pl.DataFrame:
     """Rows whose columns are as asked; the truth "all" is also what has no truth at all."""
     fits = pl.lit(True)
     for column, value in columns.items():
@@ -62,10 +66,32 @@ def select(table: pl.DataFrame, **columns: str | int | bool | Sequence[str] | No
     return table.filter(fits)
 
 
-def find(table: pl.DataFrame, **columns: str | int | bool | Sequence[str] | None) -> Estimate | None:
+def first_row(table: pl.DataFrame, **columns: Wanted) -> Mapping[str, Any] | None:
+    """The first row that `select` would give."""
+    if table.height > _FEW or not columns:
+        rows = select(table, **columns)
+        return rows.row(0, named=True) if rows.height else None
+    tests = [_test(column, value) for column, value in columns.items()]
+    values = zip(*(table.get_column(column).to_list() for column in columns), strict=True)
+    fits = (all(test(one) for test, one in zip(tests, row, strict=True)) for row in values)
+    place = next((place for place, fit in enumerate(fits) if fit), None)
+    return None if place is None else table.row(place, named=True)
+
+
+def _test(column: str, value: Wanted) -> Callable[[Any], bool]:
+    """What `select` asks of a column, of one value; what is not known equals nothing."""
+    if column == "truth" and value == "all":
+        return lambda one: one is None or one == "all"
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        wanted = frozenset(value)
+        return lambda one: one is not None and one in wanted
+    return lambda one: bool(one == value)
+
+
+def find(table: pl.DataFrame, **columns: Wanted) -> Estimate | None:
     """The first row that fits, as an estimate."""
-    rows = select(table, **columns)
-    return estimate_of(rows.row(0, named=True)) if rows.height else None
+    row = first_row(table, **columns)
+    return None if row is None else estimate_of(row)
 
 
 def estimate_of(row: Mapping[str, Any]) -> Estimate:

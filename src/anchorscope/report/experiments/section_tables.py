@@ -12,7 +12,7 @@ from typing import Any
 import polars as pl
 
 from anchorscope.report.assignment_rules import RULES
-from anchorscope.report.experiments.experiment_rows import TRUTHS, estimate_of, present, select
+from anchorscope.report.experiments.experiment_rows import TRUTHS, estimate_of, first_row, present, select
 from anchorscope.report.findings import Findings
 from anchorscope.report.palette import GROUPS, display_name
 from anchorscope.report.wording import NOTHING, Show, Table, count, p_value_cell, plain
@@ -110,7 +110,7 @@ def difference(show: Show | Mapping[str, Show], head: str = "Q − A", **where: 
 
 def _of_row(say: Callable[[Mapping[str, Any]], str], where: Mapping[str, Any]) -> Cell:
     def cell(rows: Rows) -> str:
-        found = select(rows, **where)
-        return say(found.row(0, named=True)) if found.height else NOTHING
+        found = first_row(rows, **where)
+        return NOTHING if found is None else say(found)
 
     return cell
