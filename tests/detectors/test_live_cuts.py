@@ -186,6 +186,16 @@ def test_without_probes_of_the_layers_the_score_is_told(tiny_llama: LanguageMode
     assert "2 of 4 layers have a probe in this bundle" in told["warnings"]
 
 
+def test_what_the_shares_are_is_said(tiny_llama: LanguageModel, detector: Detector) -> None:
+    told = live_cuts(detector, QUESTION, ANSWER).record()
+    assert "carries over (transfer). It is not the question share Λ" in told["training"]["note"]
+    assert "were not cut" not in told["evidence"]["note"]
+    uncut = trained_on(tiny_llama, layer_probes=probes_of(tiny_llama, cut_means=None, delta_p=None))
+    told = live_cuts(Detector(uncut, tiny_llama), QUESTION, ANSWER).record()
+    assert (told["training"]["lost_share"], told["training"]["note"]) == (None, None)
+    assert "were not cut, so the shift that a cut gives to every answer counts as lost" in told["evidence"]["note"]
+
+
 def test_evidence_is_read_from_the_middle_of_training(detector: Detector) -> None:
     found = live_cuts(detector, QUESTION, ANSWER)
     told = found.record()["evidence"]
