@@ -82,11 +82,12 @@ class TokenQueue:
             asks = [one for one in self._asks if not one.is_over]
             return self.answer_rate.wait(sum(one.tokens for one in asks)) if len(asks) >= _ALWAYS else 0.0
         waiting = [one for one in self._turns if not one.is_over]
-        running = {id(one.job if isinstance(one, Entry) else one) for one in self._under_way}
-        if len(running | {id(one) for one in waiting}) < _ALWAYS:
+        running = [one for one in self._under_way if not one.is_done]
+        jobs = {id(one.job if isinstance(one, Entry) else one) for one in running} | {id(one) for one in waiting}
+        if len(jobs) < _ALWAYS:
             return 0.0
         tokens = sum(one.costs[one.taken] if isinstance(one, ScoreJob) else one.tokens for one in waiting)
-        return self.rate.wait(tokens + sum(one.tokens for one in self._under_way))
+        return self.rate.wait(tokens + sum(one.tokens for one in running))
 
     def _rate(self, job: Job) -> Rate:
         return self.answer_rate if isinstance(job, AskJob) else self.rate
