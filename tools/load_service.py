@@ -1,6 +1,6 @@
-"""Load on a service of this machine, from this machine: latency of one client, rates of many, memory in a soak.
+"""Load on a service of this machine, from this machine: latency of one, rates of many, overload, memory in a soak.
 
-    python tools/load_service.py BUNDLE [--json] [--soak-minutes 10]
+    python tools/load_service.py BUNDLE [--json] [--overload-seconds 20] [--soak-minutes 10]
 
 Everything is bounded in count and in time. The rate without a service is measured in the same run, in this process and
 before the service starts, on the same items with the same number of threads, so that ratios hold on whatever machine.
@@ -22,6 +22,12 @@ import httpx
 
 LONGEST = 600.0
 """Seconds of any one measurement but the soak."""
+TIMES_BORNE = 4
+"""How many times the rate that the service bears is offered in the overload."""
+MEASURED_FOR = 10.0
+"""Seconds in which the rate that it bears is measured, with 32 clients."""
+WELL = 1.3
+"""A service is well again when one request takes at most so many times what it took before."""
 
 
 def made_items(n: int) -> list[dict[str, str]]:
@@ -72,6 +78,8 @@ async def clients(url: str, n: int, total: int, until: float) -> dict[str, Any]:
                 began = time.perf_counter()
                 answer = await client.post("/v1/score", json={"items": [items[place]]})
                 statuses[answer.status_code] = statuses.get(answer.status_code, 0) + 1
+                if answer.status_code == 429:
+                    await asyncio.sleep(float(answer.headers["Retry-After"]))
                 if answer.status_code == 200:
                     seconds.append(time.perf_counter() - began)
 
@@ -82,6 +90,44 @@ async def clients(url: str, n: int, total: int, until: float) -> dict[str, Any]:
             "p50_s": percentile(seconds, 0.5), "p95_s": percentile(seconds, 0.95)}  # fmt: skip
 
 
+async def overload(url: str, seconds: float) -> dict[str, Any]:
+    """Requests of one item at fixed times, whether others are answered or not, at four times the rate that the service
+    bears; what came of them, and how long it takes from the last one on until a request is answered as fast as before.
+    """
+    statuses: dict[str, int] = {}
+    async with httpx.AsyncClient(base_url=url, timeout=120, limits=httpx.Limits(max_connections=None)) as client:
+
+        async def ask(item: dict[str, str]) -> tuple[str, float]:
+            began = time.perf_counter()
+            try:
+                found = str((await client.post("/v1/score", json={"items": [item]})).status_code)
+            except httpx.TransportError as error:
+                found = type(error).__name__
+            return found, time.perf_counter() - began
+
+        async def offer(item: dict[str, str], wait: float) -> None:
+            await asyncio.sleep(wait)
+            found, _ = await ask(item)
+            statuses[found] = statuses.get(found, 0) + 1
+
+        before = statistics.median([(await ask(item))[1] for item in made_items(5)])
+        borne = (await clients(url, 32, 1_000_000, time.monotonic() + MEASURED_FOR))["items_per_s"]
+        rate = TIMES_BORNE * borne
+        n = max(1, int(rate * seconds))
+        offered = [asyncio.create_task(offer(item, place / rate)) for place, item in enumerate(made_items(n))]
+        await asyncio.sleep((n - 1) / rate)
+        ended, again = time.perf_counter(), None
+        while again is None and time.perf_counter() - ended < LONGEST:
+            found, took = await ask(made_items(1)[0])
+            if found == "200" and took <= WELL * before:
+                again = time.perf_counter() - ended
+            await asyncio.sleep(0.0 if found == "200" else 0.1)
+        await asyncio.gather(*offered)
+    return {"borne_per_s": borne, "offered_per_s": rate, "seconds": seconds, "requests": n, "statuses": statuses,
+            "one_before_s": before, "well_again_s": again,
+            "only_expected_statuses": set(statuses) <= {"200", "429", "504"}}  # fmt: skip
+
+
 def resident(pid: int) -> int:
     """Bytes that a process has in memory."""
     pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
@@ -89,7 +135,7 @@ def resident(pid: int) -> int:
 
 
 async def soak(url: str, pid: int, minutes: float) -> dict[str, Any]:
-    """Eight clients for so long; memory after a tenth of the time, and at the end."""
+    """Eight clients for so long; memory at ten times of it, and how much it grew from the first of them on."""
     until = time.monotonic() + 60 * minutes
     sizes: list[int] = []
 
@@ -99,9 +145,8 @@ async def soak(url: str, pid: int, minutes: float) -> dict[str, Any]:
             await asyncio.sleep(min(5.0, 6 * minutes))
 
     found, _ = await asyncio.gather(clients(url, 8, 1_000_000, until), watch())
-    first = sizes[len(sizes) // 10]
-    return {**found, "minutes": minutes, "bytes_first": first, "bytes_last": sizes[-1],
-            "growth": sizes[-1] / first - 1}  # fmt: skip
+    tenths = [sizes[(part * len(sizes)) // 10] for part in range(1, 10)] + [sizes[-1]]
+    return {**found, "minutes": minutes, "bytes_by_tenth": tenths, "growth": tenths[-1] / tenths[0] - 1}
 
 
 def start(options: argparse.Namespace) -> tuple[subprocess.Popen[str], str]:
@@ -127,6 +172,7 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--requests", type=int, default=50, help="requests of one client")
     parser.add_argument("--items", type=int, default=256, help="requests of 8 and of 32 clients, one item each")
+    parser.add_argument("--overload-seconds", type=float, default=20.0, help="0 leaves the overload out")
     parser.add_argument("--soak-minutes", type=float, default=0.0)
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
@@ -136,6 +182,8 @@ def main() -> None:
         found: dict[str, Any] = {"in_process": alone}
         for n, total in ((1, options.requests), (8, options.items), (32, options.items)):
             found[f"clients_{n}"] = asyncio.run(clients(url, n, total, time.monotonic() + LONGEST))
+        if options.overload_seconds:
+            found["overload"] = asyncio.run(overload(url, options.overload_seconds))
         if options.soak_minutes:
             found["soak"] = asyncio.run(soak(url, running.pid, options.soak_minutes))
     finally:

@@ -154,6 +154,8 @@ UTF_16 = "question,answer\nq,a\n"
         (b'[{"question": "q"}]', "columns found: ['question']. A file of your own needs 'question' and 'answers'"),
         (b'{"query_id": "22_0", "wiki_title": "X"}\n', "columns found: ['query_id', 'wiki_title']"),
         (b"question,truth\nq,a\n", "no known format (CSV); columns found: ['question', 'truth']"),
+        (b"question,truth\nq,a\n", "Read as it is: a log of inspect_ai (.eval), or the samples that lm-evaluation-"),
+        (b"hello, world\n", "each also gzipped; a log of inspect_ai (.eval), or the samples that lm-evaluation"),
         (b"question,answer,Answer\nq,a,b\n", "two columns of the same name"),
         (b"question;answers\nq;a\n", "is a table with semicolons between its columns"),
         (b'{\n  "question": "q",\n  "answers": ["a"]\n}\n', "is one JSON object over several lines"),

@@ -76,6 +76,18 @@ def test_delta_p_is_that_of_a_run(tiny_llama: LanguageModel, site: str) -> None:
         np.testing.assert_allclose(own, true_label_probability(before, labels)[:, place], atol=1e-6)
 
 
+def test_an_answer_of_the_models_own_is_as_short_as_it_is_asked_for(detector: Detector) -> None:
+    own = detector.trained.setting.max_new_tokens
+    whole = live_cuts(detector, QUESTION, None).score.answer
+    assert 2 < len(whole) <= own  # a token is a byte, shown as one letter
+    for longest in (2, 10 * own):
+        told = live_cuts(detector, QUESTION, None, longest=longest)
+        assert told.score.answer == whole[:longest]
+        assert told.generated
+    costs = [tokens_at_most(detector, QUESTION, None, longest) for longest in (2, own, None, 10 * own)]
+    assert costs[0] < costs[1] == costs[2] == costs[3]
+
+
 def test_the_record_is_whole_and_plain(detector: Detector) -> None:
     found = live_cuts(detector, f"  {QUESTION} \n", ANSWER).record()
     assert json.loads(json.dumps(found, allow_nan=False)) == found
@@ -172,6 +184,16 @@ def test_without_probes_of_the_layers_the_score_is_told(tiny_llama: LanguageMode
     told = live_cuts(few, QUESTION, ANSWER).record()
     assert told["layers"] == [1, 3]
     assert "2 of 4 layers have a probe in this bundle" in told["warnings"]
+
+
+def test_what_the_shares_are_is_said(tiny_llama: LanguageModel, detector: Detector) -> None:
+    told = live_cuts(detector, QUESTION, ANSWER).record()
+    assert "carries over (transfer). It is not the question share Λ" in told["training"]["note"]
+    assert "were not cut" not in told["evidence"]["note"]
+    uncut = trained_on(tiny_llama, layer_probes=probes_of(tiny_llama, cut_means=None, delta_p=None))
+    told = live_cuts(Detector(uncut, tiny_llama), QUESTION, ANSWER).record()
+    assert (told["training"]["lost_share"], told["training"]["note"]) == (None, None)
+    assert "were not cut, so the shift that a cut gives to every answer counts as lost" in told["evidence"]["note"]
 
 
 def test_evidence_is_read_from_the_middle_of_training(detector: Detector) -> None:

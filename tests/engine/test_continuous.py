@@ -279,3 +279,34 @@ def test_prompts_are_read_as_fast_as_before_once_memory_suffices_again(
     assert all(row.finished or row.over for row in rows)
     assert not any(row.error for row in rows)
     assert batch.read_at_once == 64
+
+
+@pytest.mark.parametrize("when", ["a place is taken", "keys are copied"])
+def test_a_row_that_memory_does_not_let_grow_ends_where_it_stands(
+    tiny_llama: LanguageModel, monkeypatch: pytest.MonkeyPatch, when: str
+) -> None:
+    never = lambda token, so_far: False  # noqa: E731
+    (wanted,) = decode(tiny_llama, [PROMPTS[1][0]], no_prefix(), [[0]], 4, never)
+    batch = Continuous(tiny_llama)
+    beside = batch.join(order(4))  # on the wider shelf
+    row = batch.join(Order(PROMPTS[1][0], 4, never, longer=lambda ids: 80 if len(ids) == 4 else 0))
+    batch.step()
+    wider = batch.shelves.wide_enough(len(PROMPTS[1][0]) + 81)
+    assert wider is beside.shelf is not row.shelf
+
+    def full(*given: object) -> None:
+        raise torch.OutOfMemoryError("CUDA out of memory")
+
+    write, cache = Growing.write, wider.cache
+    if when == "a place is taken":
+        monkeypatch.setattr(wider, "put", full)
+    else:  # prompts are read and tokens fed through the same door
+        monkeypatch.setattr(cache, "write", lambda layer, rows, slots, *keys: (
+            full() if len(slots) > 1 else write(cache, layer, rows, slots, *keys)))  # fmt: skip
+    for _ in range(2 * ROOM):
+        batch.step()
+    assert len(batch) == 0
+    assert row.error is None
+    same(row, wanted)
+    same(beside, llama_alone(())[4])
+    assert row not in wider.rows

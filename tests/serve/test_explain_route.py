@@ -56,6 +56,17 @@ def test_the_model_answers_where_nobody_does(served: Running) -> None:
     assert found["generated"]
 
 
+def test_the_models_own_answer_is_no_longer_than_the_service_allows(
+    served: Running, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = explain(served, question=QUESTION)[1]["answer"]
+    monkeypatch.setattr(served.service, "limits", replace(served.service.limits, answer_tokens=2))
+    told = explain(served, question=QUESTION)[1]["answer"]
+    assert (len(told), len(whole) > 2) == (2, True)  # a token is a byte
+    given = explain(served, question=QUESTION, answer="Lima or Cusco")
+    assert (given[0], given[1]["answer"]) == (200, "Lima or Cusco")  # what a client says itself is as long as it is
+
+
 def test_what_cannot_be_explained_is_told(served: Running) -> None:
     for status, code, body in (
         (404, "detector_not_found", {"question": QUESTION, "detector": "oracle"}),

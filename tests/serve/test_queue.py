@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
+from anchorscope.detectors.asking import Wish
 from anchorscope.serve.errors import ServiceError
-from anchorscope.serve.jobs import Entry, ScoreJob, WorkJob
+from anchorscope.serve.jobs import AskJob, Entry, ScoreJob, WorkJob
 from anchorscope.serve.queue import Rate, TokenQueue
 
 
@@ -87,6 +88,48 @@ def test_a_full_queue_says_when_there_will_be_room() -> None:
         queue.release(one, 50)
         queue.put(job(6))
         assert queue.tokens == 100
+
+    in_loop(test)
+
+
+def test_who_would_wait_too_long_is_told_when_to_come() -> None:
+    def test() -> None:
+        queue, large = TokenQueue(100_000, most_seconds=2.0), job(500)
+        queue.put(large)
+        for _ in range(7):
+            queue.put(job(1))  # however slow the model is
+        queue.rate.add(tokens=10, seconds=1.0)
+        with pytest.raises(ServiceError) as late:
+            queue.put(job(1))
+        assert (late.value.status, late.value.headers) == (429, {"Retry-After": "6"})  # one item of each of 8, less 2 s
+        batch = queue.take(100)
+        assert len(places(batch)) == 10
+        with pytest.raises(ServiceError):  # what is being run counts too: eight requests are under way
+            queue.put(job(1))
+        for one in batch:
+            one.job.put(one.place, ServiceError(422, "item_failed", "done"))
+            queue.release(one.job, one.tokens)
+        queue.put(last := job(1))  # what was run is over, though the next batch has not begun
+        assert places(queue.take(20)) == [(id(large), 3), (id(last), 0)]
+
+    in_loop(test)
+
+
+def test_answers_wait_by_a_rate_of_their_own() -> None:
+    def ask() -> AskJob:
+        return AskJob(tokens=100, wish=Wish("Who?"), detector=None, hear=lambda written: None)
+
+    def test() -> None:
+        queue = TokenQueue(100_000, most_seconds=2.0)
+        queue.rate.add(tokens=1, seconds=100.0)  # scores are slow
+        queue.answer_rate.add(tokens=1000, seconds=1.0)
+        for _ in range(21):
+            queue.put(ask())
+        with pytest.raises(ServiceError) as late:
+            queue.put(ask())
+        assert late.value.headers == {"Retry-After": "1"}
+        queue.take_asks()
+        queue.put(ask())
 
     in_loop(test)
 

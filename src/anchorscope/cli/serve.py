@@ -54,6 +54,9 @@ def serve(
     queue_tokens: Annotated[
         int | None, _limits(min=1, help="Tokens that may wait; 16 batches where not given.")
     ] = None,
+    queue_seconds: Annotated[
+        float, _limits(min=0.1, help="Seconds that a request may have to wait for its turn.")
+    ] = 4.0,
     batch_tokens: Annotated[
         int | None, _limits(min=1, max=MOST_BATCH_TOKENS, help="Tokens run together; found where not given.")
     ] = None,
@@ -77,8 +80,8 @@ def serve(
     from anchorscope.serve.server import serve as run_server
     from anchorscope.serve.start import ServeOptions, demo_bundle, make_service
 
-    limits = Limits(max_items, max_item_tokens, max_answer_tokens, max_body_bytes, queue_tokens, batch_tokens, deadline,
-                    read_timeout, max_requests)  # fmt: skip
+    limits = Limits(max_items, max_item_tokens, max_answer_tokens, max_body_bytes, queue_tokens, queue_seconds,
+                    batch_tokens, deadline, read_timeout, max_requests)  # fmt: skip
     options = ServeOptions(model, device, dtype, threads, host, keys_file, limits, log_file, log_text, quiet)
     with user_errors(stopped="stopped"):
         service = make_service([demo_bundle()] if demo else bundles or [], options)

@@ -21,7 +21,12 @@ from anchorscope.datasets.limits import ALLOW_LARGE, BYTES_TOGETHER, GIGABYTE, U
 from anchorscope.errors import UserError
 from anchorscope.progress import Progress, Silent
 
-ALLOWED = "Allowed: JSON lines, a JSON list, CSV or TSV with a header line, in UTF-8, or Parquet, each also gzipped"
+LOGS = "a log of inspect_ai (.eval), or the samples that lm-evaluation-harness logs (.jsonl)"
+"""What other programs have written and is read as it is."""
+ALLOWED = (
+    "Allowed: JSON lines, a JSON list, CSV or TSV with a header line, in UTF-8, or Parquet, each also gzipped; "
+    f"{LOGS}"
+)
 """What a question file may be."""
 GZIP_MAGIC = b"\x1f\x8b"
 """How a gzipped file begins."""

@@ -20,6 +20,7 @@ from anchorscope.datasets.limits import (
 )  # fmt: skip
 from anchorscope.datasets.logged_answers import deciding, label_by, scores_of
 from anchorscope.datasets.question import Question
+from anchorscope.datasets.question_file import LOGS
 from anchorscope.datasets.question_rows import question_from_row
 from anchorscope.datasets.raw_rows import BadRow, Row, Unusable, check_present, mapped, shown, with_few_columns
 from anchorscope.datasets.text import small_hash
@@ -147,6 +148,7 @@ def _format(
         f"{source.name} has no known format ({source.container}); columns found: {shown([*rows[0]])}. A file of your "
         + ("own needs 'question' and 'answers'; name yours like --columns question=prompt,answers=gold."
            if graded else "own needs 'question'; name yours like --columns question=prompt.")
+        + f" Read as it is: {LOGS}."
     )
 
 

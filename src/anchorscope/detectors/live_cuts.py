@@ -26,10 +26,11 @@ from anchorscope.detectors.scoring import Score, decide
 from anchorscope.engine.sequences import CLEAN as CLEAN_VARIANT
 from anchorscope.engine.sequences import SITES, Cut, Variant
 from anchorscope.errors import UserError
-from anchorscope.execute.run_passes import run_states
+from anchorscope.execute.run_passes import run_answers, run_states
 from anchorscope.execute.worker import VariantPart
 from anchorscope.interventions.registry import INTERVENTIONS
 from anchorscope.items import Item
+from anchorscope.plan.decoding import plan_answers
 from anchorscope.plan.passes import before_answers
 from anchorscope.spans.char_spans import Span, is_clear, words_as_written
 from anchorscope.spans.locate import question_tokens
@@ -44,11 +45,15 @@ CHOSEN, ALONE = "chosen", "word "
 _OWN_RUNS = {CLEAN, KNOCKOUT, QUESTION_ONLY}
 
 
-def live_cuts(detector: Detector, question: str, answer: str | None, chosen: Sequence[int] | None = None) -> LiveCuts:
-    """Cuts of one question and answer, which the model gives itself where there is none; `chosen` are the numbers of
-    words of the question, counted from 0, that are cut together in a run of their own."""
+def live_cuts(
+    detector: Detector, question: str, answer: str | None, chosen: Sequence[int] | None = None,
+    longest: int | None = None,
+) -> LiveCuts:  # fmt: skip
+    """Cuts of one question and answer; where there is none, the model gives one of at most `longest` tokens, and never
+    more than the detector's own. `chosen` are the numbers of words of the question, counted from 0, that are cut
+    together in a run of their own."""
     given = asked(question, answer)
-    (item,) = detector.session.items([given])
+    item = _answered(detector, given, longest)
     if item.tokens is None:
         raise _unread(item, detector)
     setting, lm = detector.trained.setting, detector.session.lm
@@ -81,12 +86,28 @@ def live_cuts(detector: Detector, question: str, answer: str | None, chosen: Seq
     )  # fmt: skip
 
 
-def tokens_at_most(detector: Detector, question: str, answer: str | None) -> int:
+def _answered(detector: Detector, question: Question, longest: int | None) -> Item:
+    """As `ScoringSession.items` has it, with an answer that may be shorter."""
+    session, setting = detector.session, detector.trained.setting
+    work = plan_answers([question], session.lm.tokenizer, setting.template, _longest(detector, longest),
+                        session.planner.batch_tokens, session.planner.context)  # fmt: skip
+    (item,) = session.located([question], run_answers(session.executor, work, session.progress))
+    return item
+
+
+def _longest(detector: Detector, longest: int | None) -> int:
+    own = detector.trained.setting.max_new_tokens
+    return own if longest is None else min(own, longest)
+
+
+def tokens_at_most(detector: Detector, question: str, answer: str | None, longest: int | None = None) -> int:
     """Tokens that `live_cuts` may run, all its runs together; a bound for queues, in other threads too."""
     given = asked(question, answer)
-    tokenizer, setting = detector.session.lm.tokenizer, detector.trained.setting
+    tokenizer = detector.session.lm.tokenizer
     own = len(tokenizer(given.question, add_special_tokens=False)["input_ids"])
-    said = setting.max_new_tokens if answer is None else len(tokenizer(answer, add_special_tokens=False)["input_ids"])
+    said = (
+        _longest(detector, longest) if answer is None else len(tokenizer(answer, add_special_tokens=False)["input_ids"])
+    )
     rows = 3 + DRAWS + min(MOST_ALONE, own)
     return int(rows * (own + said + 8))  # what stands between question and answer
 

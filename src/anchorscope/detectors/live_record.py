@@ -18,6 +18,13 @@ from anchorscope.detectors.trained import DetectorSetting
 FAINT = 0.5
 """Evidence below this part of what parts true from false answers on average is too little to tell shares of."""
 
+TRANSFER = (
+    "The share of the training answers is what the same probe loses when it reads the states without the key words: "
+    "how far it carries over (transfer). It is not the question share Λ: there a regression is fitted to those states "
+    "anew, and only what it does not find counts as lost."
+)
+"""What `lost_share` of the training answers is, and is not."""
+
 Layers = Float[np.ndarray, " layer"]
 
 
@@ -151,11 +158,16 @@ class LiveCuts:
         share = np.where(enough, 1 - cut / np.where(enough, clean, 1), np.nan)
         area = float(probes.auc[probes.reference])
         limit = float(norm.cdf(norm.ppf(np.clip(area, 0.5, 1 - 1e-9)) / 2))
+        uncut = "" if probes.cut_means is not None else (
+            " The training answers of this bundle were not cut, so the shift that a cut gives to every answer counts "
+            "as lost, too."
+        )  # fmt: skip
         return {
             "clean": _list(clean), "cut": _list(cut), "lost_share": _list(share), "reliable": False,
             "note": (
                 f"Numbers of one answer. Its share is not reliable: where the probe's AUC is {area:.2f}, no rule can "
                 f"tell from the log-odds what a single answer's truth rests on with an AUC above {limit:.2f}."
+                f"{uncut}"
             ),
         }
 
@@ -172,7 +184,10 @@ def item_evidence(probes: LayerProbes, clean: Layers, cut: Layers) -> tuple[Laye
 
 
 def _training(probes: LayerProbes) -> dict[str, Any]:
-    """The same of the answers of training, where numbers are means over many."""
+    """The same of the answers of training, where numbers are means over many.
+
+    The share is what the clean probe loses on cut states, its transfer, and not the question share Λ.
+    """
     lost = None
     if probes.cut_means is not None:
         apart, left = probes.means[1] - probes.means[0], probes.cut_means[1] - probes.cut_means[0]
@@ -182,6 +197,7 @@ def _training(probes: LayerProbes) -> dict[str, Any]:
         "n": probes.n_items, "n_true": probes.n_true, "auc": _list(probes.auc),
         "delta_p_false": None if moved is None else _list(moved[0]),
         "delta_p_true": None if moved is None else _list(moved[1]), "lost_share": lost,
+        "note": None if lost is None else TRANSFER,
     }  # fmt: skip
 
 

@@ -22,6 +22,8 @@ class Answering:
         self.asking = asking
         self._queue, self._metrics, self._log = queue, metrics, log
         self._jobs: dict[int, AskJob] = {}
+        self._unread: set[int] = set()
+        """Tickets whose prompts are not read yet."""
 
     def __len__(self) -> int:
         return len(self._jobs)
@@ -35,7 +37,7 @@ class Answering:
         for old, job in list(self._jobs.items()):
             if job.is_over:
                 self.asking.drop(old)
-                del self._jobs[old]
+                self._forget(old)
         waiting = self._queue.take_asks()
         for place, job in enumerate(waiting):
             try:
@@ -47,9 +49,14 @@ class Answering:
                 self._queue.put_back(waiting[place:])
                 return
             self._jobs[ticket] = job
+            self._unread.add(ticket)
+
+    def _forget(self, ticket: int) -> None:
+        del self._jobs[ticket]
+        self._unread.discard(ticket)
 
     def step(self) -> int:
-        """One token more for every answer; how many tokens the answers that ended have taken."""
+        """One token more for every answer; how many tokens that were, prompts that were read to their ends included."""
         try:
             written = self.asking.step()
         except Exception as error:  # a step belongs to all: none of them can be trusted to go on
@@ -58,7 +65,7 @@ class Answering:
             for ticket, job in list(self._jobs.items()):
                 self.asking.drop(ticket)
                 self._fail(job, error, "step")
-            self._jobs.clear()
+                self._forget(ticket)
             return 0
         return sum(self._heard(one) for one in written)
 
@@ -67,16 +74,18 @@ class Answering:
         if job is None:
             return 0
         job.tell(one)
+        tokens = 1 + (one.prompt_tokens if one.ticket in self._unread else 0)
+        self._unread.discard(one.ticket)
         if one.reason is None and one.error is None:
-            return 0
-        del self._jobs[one.ticket]
+            return tokens
+        self._forget(one.ticket)
         self._metrics.written.inc(one.new_tokens)
         if one.score is not None and job.detector is not None:
             self._metrics.items.labels(job.detector).inc()
             self._metrics.verdicts.labels(job.detector, one.score.verdict).inc()
         job.give(None)
         self._queue.release(job)
-        return one.prompt_tokens + one.new_tokens
+        return tokens
 
     def _fail(self, job: AskJob, error: Exception, where: str) -> None:
         if isinstance(error, UserError):

@@ -89,10 +89,11 @@ def explain_router(service: Service) -> APIRouter:
         for param, text in (("question", wanted.question), ("answer", wanted.answer or "")):
             if len(text) > service.limits.item_characters:
                 raise _too_long(param)
-        cost = await service.prepare(lambda: tokens_at_most(detector, wanted.question, wanted.answer))
+        asked, longest = (wanted.question, wanted.answer), service.limits.answer_tokens
+        cost = await service.prepare(lambda: tokens_at_most(detector, *asked, longest))
         if cost > _MOST_ITEMS * service.limits.item_tokens:
             raise _too_long("question")
-        found = await service.run_model(cost, lambda: live_cuts(detector, wanted.question, wanted.answer, wanted.cut))
+        found = await service.run_model(cost, lambda: live_cuts(detector, *asked, wanted.cut, longest))
         record = found.record()
         record["score"] = score_record(found.score)
         return JSONResponse({

@@ -56,6 +56,11 @@ class WorkJob(Job):
 
     work: Callable[[], Any]
 
+    @property
+    def is_done(self) -> bool:
+        """Whether it was run, or nobody waits for it."""
+        return self.held == 0
+
 
 @dataclass(eq=False, kw_only=True)
 class ScoreJob(Job):
@@ -118,3 +123,8 @@ class Entry:
     def tokens(self) -> int:
         """What it takes."""
         return self.job.costs[self.place]
+
+    @property
+    def is_done(self) -> bool:
+        """Whether it has its score, or its error."""
+        return self.job.found[self.place] is not None

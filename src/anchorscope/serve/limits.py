@@ -25,6 +25,8 @@ class Limits:
     """Bytes of one request's body."""
     queue_tokens: int | None = None
     """Tokens that may be waiting and under way; None: as many as 16 batches have."""
+    queue_seconds: float = 4.0
+    """Seconds that a request may have to wait for its turn; where it would be longer, it is told to come again."""
     batch_tokens: int | None = None
     """Tokens that are run together; None: what suits the device."""
     deadline: float = 60.0

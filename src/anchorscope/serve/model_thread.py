@@ -98,7 +98,7 @@ class ModelThread(threading.Thread):
         loaded.answers.admit()
         while len(loaded.answers):
             began = time.monotonic()
-            measured(self.queue.rate, loaded.answers.step(), began)
+            measured(self.queue.answer_rate, loaded.answers.step(), began)
             if time.monotonic() >= until:
                 break
             loaded.answers.admit()

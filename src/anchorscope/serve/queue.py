@@ -1,19 +1,23 @@
-"""Where jobs wait for the model: bounded in tokens, batches formed across requests.
+"""Where jobs wait for the model: bounded in tokens and in time, batches formed across requests.
 
 Scores and other work are taken in turn, one item of every request before the second of any: a request of one item does
-not wait for the two hundred of another. The room that a job takes is given back item by item, and whole when its
-request ends, however it ends.
+not wait for the two hundred of another. Who would wait too long for its turn, by the rate that was measured, is refused
+at once and told when to come again: so an overload is over soon after it ends. The room that a job takes is given back
+item by item, and whole when its request ends, however it ends.
 """
 
+import math
 import threading
 import time
 from collections import deque
+from collections.abc import Sequence
 
 from anchorscope.serve.errors import queue_full, too_large
 from anchorscope.serve.jobs import AskJob, Entry, Job, ScoreJob, WorkJob
 
 _SLOWEST, _LONGEST_WAIT = 1.0, 600.0
 _HALF_LIFE = 10.0  # seconds of work after which what was measured counts half
+_ALWAYS = 8  # requests that may wait or be under way however slow the model is
 
 
 class Rate:
@@ -37,13 +41,15 @@ class Rate:
 class TokenQueue:
     """Jobs that wait; safe in threads."""
 
-    def __init__(self, most_tokens: int) -> None:
-        self.most = most_tokens
-        self.rate = Rate()
+    def __init__(self, most_tokens: int, most_seconds: float = math.inf) -> None:
+        self.most, self.most_seconds = most_tokens, most_seconds
+        self.rate, self.answer_rate = Rate(), Rate()
+        """Of scores and other work; of answers that are written."""
         self._changed = threading.Condition()
         self._turns: deque[ScoreJob | WorkJob] = deque()
         self._asks: deque[AskJob] = deque()
         self._tokens = 0
+        self._under_way: Sequence[WorkJob | Entry] = ()
         self._closed = False
 
     @property
@@ -58,7 +64,10 @@ class TokenQueue:
                 raise too_large(job.tokens, self.most)
             too_many = self._tokens + job.tokens - self.most
             if too_many > 0:
-                raise queue_full(self.rate.wait(too_many))
+                raise queue_full(self._rate(job).wait(too_many))
+            too_late = self._seconds_before(job) - self.most_seconds
+            if too_late > 0:
+                raise queue_full(too_late)
             job.held = job.tokens
             self._tokens += job.held
             if isinstance(job, AskJob):
@@ -66,6 +75,22 @@ class TokenQueue:
             elif isinstance(job, ScoreJob | WorkJob):
                 self._turns.append(job)
             self._changed.notify()
+
+    def _seconds_before(self, job: Job) -> float:
+        """Until a new job's first token is run: what is being run, and one item of everybody who waits."""
+        if isinstance(job, AskJob):
+            asks = [one for one in self._asks if not one.is_over]
+            return self.answer_rate.wait(sum(one.tokens for one in asks)) if len(asks) >= _ALWAYS else 0.0
+        waiting = [one for one in self._turns if not one.is_over]
+        running = [one for one in self._under_way if not one.is_done]
+        jobs = {id(one.job if isinstance(one, Entry) else one) for one in running} | {id(one) for one in waiting}
+        if len(jobs) < _ALWAYS:
+            return 0.0
+        tokens = sum(one.costs[one.taken] if isinstance(one, ScoreJob) else one.tokens for one in waiting)
+        return self.rate.wait(tokens + sum(one.tokens for one in running))
+
+    def _rate(self, job: Job) -> Rate:
+        return self.answer_rate if isinstance(job, AskJob) else self.rate
 
     def release(self, job: Job, tokens: int | None = None) -> None:
         """Gives back the room of a part of a job, or of all that is left of it."""
@@ -116,33 +141,38 @@ class TokenQueue:
     def take(self, batch_tokens: int) -> WorkJob | list[Entry] | None:
         """What is next: one piece of work, or a batch of items for one detector; None where nothing waits."""
         with self._changed:
-            batch: list[Entry] = []
-            left, waiting = batch_tokens, len(self._turns)
-            kind: tuple[str, float | None] | None = None
-            others: list[ScoreJob | WorkJob] = []
-            while self._turns:
-                job = self._turns.popleft()
-                if job.is_over:
-                    continue
-                if isinstance(job, WorkJob):
-                    if not batch and not others:
-                        return job
-                    others.append(job)
-                    continue
-                fits = job.costs[job.taken] <= left or not batch
-                if (kind is not None and job.kind != kind) or not fits:
-                    others.append(job)
-                    continue
-                kind = job.kind
-                entry = Entry(job, job.taken)
-                job.taken += 1
-                batch.append(entry)
-                left -= entry.tokens
-                if job.taken < len(job.items):
-                    self._turns.append(job)
-            self._turns.extend(others)
-            assert batch or not waiting or not self._turns, "what waits is taken"
-            return batch or None
+            found = self._next(batch_tokens)
+            self._under_way = [found] if isinstance(found, WorkJob) else found or ()
+            return found
+
+    def _next(self, batch_tokens: int) -> WorkJob | list[Entry] | None:
+        batch: list[Entry] = []
+        left, waiting = batch_tokens, len(self._turns)
+        kind: tuple[str, float | None] | None = None
+        others: list[ScoreJob | WorkJob] = []
+        while self._turns:
+            job = self._turns.popleft()
+            if job.is_over:
+                continue
+            if isinstance(job, WorkJob):
+                if not batch and not others:
+                    return job
+                others.append(job)
+                continue
+            fits = job.costs[job.taken] <= left or not batch
+            if (kind is not None and job.kind != kind) or not fits:
+                others.append(job)
+                continue
+            kind = job.kind
+            entry = Entry(job, job.taken)
+            job.taken += 1
+            batch.append(entry)
+            left -= entry.tokens
+            if job.taken < len(job.items):
+                self._turns.append(job)
+        self._turns.extend(others)
+        assert batch or not waiting or not self._turns, "what waits is taken"
+        return batch or None
 
 
 def measured(rate: Rate, tokens: int, began: float) -> None:

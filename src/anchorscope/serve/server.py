@@ -40,7 +40,7 @@ def listen(host: str, port: int) -> socket.socket:
     except (OSError, OverflowError, UnicodeError) as error:
         reason = getattr(error, "strerror", None) or str(error)
         raise UserError(
-            f"Cannot listen on {host}:{port} ({reason}); choose another --port, or leave it out for a free one."
+            f"Cannot listen on {host}:{port} ({reason}); choose another --port, or --port 0 for a free one."
         ) from None
     return made
 

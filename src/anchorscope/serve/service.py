@@ -82,7 +82,7 @@ class Service:
         """Requests that are under way."""
         self.is_draining = False
         self._load_model = load_model
-        self._queue = TokenQueue(self.limits.room(_MOST_BATCH))
+        self._queue = TokenQueue(self.limits.room(_MOST_BATCH), self.limits.queue_seconds)
         self._pool = ThreadPoolExecutor(_PREPARING, thread_name_prefix="prepare")
         self._renderers = ThreadPoolExecutor(_PREPARING, thread_name_prefix="render")
         self.thread = ModelThread(self._load, self._queue, self.metrics, self.log, self.setting.cores)

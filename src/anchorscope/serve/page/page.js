@@ -115,11 +115,14 @@ function busy(on) {
 }
 
 /** Asks or checks what stands in the form; whatever was under way ends. */
-async function run() {
+async function run(isSubmitted = false) {
   if (state.control) state.control.abort();
   if (state.looking) state.looking.abort();
   const question = at("question").value.trim();
-  if (!question) return at("question").focus();
+  if (!question) {
+    at("question").focus();
+    return isSubmitted ? failed(new Problem("refused", "Fill in a question.")) : undefined;
+  }
   const control = (state.control = new AbortController());
   busy(true);
   tell(null);
@@ -261,7 +264,8 @@ function showChart() {
     const part = state.measure === "probability" ? "probability" : "delta_p";
     chart.show(found, state.measure, isUnknown(found, off) ? cutValues(found, off, state.chosen, part) : null);
   }
-  const cautions = [...(found.evidence ? [found.evidence.note] : []), ...found.warnings];
+  const transfer = state.measure === "share" && found.training && found.training.lost_share ? [found.training.note] : [];
+  const cautions = [...transfer, ...(found.evidence ? [found.evidence.note] : []), ...found.warnings];
   at("cautions").replaceChildren(element("ul", { class: "warnings small" }, cautions.map((one) => element("li", {}, one))));
 }
 
@@ -287,7 +291,7 @@ function showExamples() {
 
 at("ask-form").addEventListener("submit", (event) => {
   event.preventDefault();
-  run();
+  run(true);
 });
 at("key-form").addEventListener("submit", (event) => {
   event.preventDefault();

@@ -12,11 +12,16 @@ function interval(row) {
   return known ? `${shownNumber(row.ci_low, 2)} to ${shownNumber(row.ci_high, 2)}` : "–";
 }
 
-function table(heads, rows, caption) {
-  const cells = (values, kind) => values.map((value, i) => element(kind, { class: i ? "number" : "words", ...(kind === "th" ? { scope: "col" } : {}) }, value));
-  return element("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": caption }, element("table", {}, element("caption", {}, caption),
-    element("thead", {}, element("tr", {}, cells(heads, "th"))),
-    element("tbody", {}, rows.map((row) => element("tr", {}, cells(row, "td"))))));
+/** A table; of the leading `texts` columns each holds words. Roles are said once more: a phone lays rows out as grids, and
+ * what is no table to the eye would be none to a screen reader. */
+function table(heads, rows, caption, texts = 1, look = "") {
+  const cells = (values, kind) => values.map((value, i) => element(kind, { class: i < texts ? "words" : "number",
+    ...(kind === "th" ? { scope: "col", role: "columnheader" } : { role: "cell" }) }, value));
+  const line = (values, kind) => element("tr", { role: "row" }, cells(values, kind));
+  return element("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": caption },
+    element("table", { role: "table", ...(look ? { class: look } : {}) }, element("caption", {}, caption),
+      element("thead", { role: "rowgroup" }, line(heads, "th")),
+      element("tbody", { role: "rowgroup" }, rows.map((row) => line(row, "td")))));
 }
 
 function qualityTable(detector) {
@@ -24,7 +29,7 @@ function qualityTable(detector) {
   const rows = wanted.map((row) => [METRIC_NAMES[row.metric], row.test === row.train ? row.test || "–" : `${row.test} (trained on ${row.train})`,
     shownNumber(row.value, 2), interval(row), String(row.n)]);
   if (!rows.length) return element("p", { class: "small" }, "This bundle holds no measured quality (it was fitted without a comparison).");
-  return table(["Measure", "Tested on", "Value", "95 % interval", "Answers"], rows, "Measured quality");
+  return table(["Measure", "Tested on", "Value", "95 % interval", "Answers"], rows, "Measured quality", 2, "stacked");
 }
 
 function calibrationTable(detector) {

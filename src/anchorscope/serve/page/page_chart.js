@@ -9,7 +9,7 @@ const GREY = "#7a7a7a";
 const MEASURES = [
   { value: "delta", name: "Change", title: "How far the probability of \"true\" moves at each layer" },
   { value: "probability", name: "Probability", title: "The probability of \"true\" at each layer, before and after" },
-  { value: "share", name: "Evidence lost", title: "The share of the log-odds that is lost, which is not reliable for one answer" },
+  { value: "share", name: "Evidence lost", title: "The share of the log-odds that the same probe loses, which is not reliable for one answer" },
 ];
 
 /** Values by layer as a list over all layers, null where a layer has no probe. */
@@ -41,7 +41,7 @@ function linesOf(found, measure, chosen) {
     return [
       ...line(found, "share", "this answer (not reliable)", found.evidence && found.evidence.lost_share,
         { colour: ALL_COLOUR, dash: "1.5 4", width: 1.6 }, 100),
-      ...line(found, "training", `${found.training.n} answers of training together`, found.training.lost_share,
+      ...line(found, "training", `${found.training.n} answers of training, by the same probe`, found.training.lost_share,
         { colour: "#222222", width: 2.2 }, 100),
     ];
   }
