@@ -80,7 +80,7 @@ def test_tasks_are_taken_in_their_order_whatever_ray_does():
             return Future()
 
         def finish(self, running):
-            return Answer(b"part", "hash")
+            return Answer([b"part"], "hash")
 
     worker, warm = RayWorker(), Warm()
     worker._worker = warm  # type: ignore[assignment]

@@ -57,7 +57,7 @@ class StandIn(WarmWorker):
         """As the real one."""
         try:
             body = running.result()
-            return Answer(body, hashlib.sha256(body).hexdigest())
+            return Answer([body], hashlib.sha256(body).hexdigest())
         except MemoryError as error:
             return Answer(kind=MEMORY, text=str(error))
         except Exception:
