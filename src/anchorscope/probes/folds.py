@@ -109,12 +109,14 @@ class _Counts:
 
     def _cost(self, fold: int, held: Sequence[tuple[int, int]], truth: list[int], off: dict[int, float]) -> float:
         """Squares of the fold's numbers with the group, less those without it: how much less even it leaves them."""
-        cost = sum(
-            weight * more * (2 * now + more)
-            for weight, more, now in zip(self._truth_weight, truth, self._of_truth[fold], strict=True)
-        )
+        (false, true), (n_false, n_true) = truth, self._of_truth[fold]
+        of_false, of_true = self._truth_weight
+        cost = of_false * false * (2 * n_false + false) + of_true * true * (2 * n_true + true)
         if len(self._off[fold]) == 1:  # of one relation, true and false items are all there is to even out
             return cost
-        cost += sum(number * (2 * self._of_cell[fold][cell] + number) for cell, number in held)
-        apart = sum(more * (2 * self._off[fold][relation] + more) for relation, more in off.items())
-        return cost + _WITHIN_RELATION * apart
+        cells, offs, more_in_cells, apart = self._of_cell[fold], self._off[fold], 0, 0.0
+        for cell, number in held:
+            more_in_cells += number * (2 * cells[cell] + number)
+        for relation, more in off.items():
+            apart += more * (2 * offs[relation] + more)
+        return cost + more_in_cells + _WITHIN_RELATION * apart
