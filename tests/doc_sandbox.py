@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from typer import testing
 from typer.testing import CliRunner
 
 from anchorscope import pipeline, preview
@@ -127,6 +128,7 @@ class Sandbox:
                 patch.setattr(module, "run_recipe", small_run, raising=False)
             patch.setattr(preview, "preview_recipe", lambda recipe: look(self.small(recipe)))
             _small_jobs(patch, self.model)
+            patch.setattr(testing, "_get_command", cache(testing._get_command))  # Typer builds it at every call
             gc.freeze()  # the bench tidies up before it measures, which takes long among all that tests import
             yield
             gc.unfreeze()

@@ -1,9 +1,12 @@
 """Every number that a command takes, with hostile values: one line, exit code 2, and no folder that was not there."""
 
+from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import get_type_hints
 
 import pytest
+from typer import testing
 from typer.testing import CliRunner
 
 from anchorscope.cli.main import _COMMANDS, app
@@ -15,6 +18,14 @@ REQUIRED = {
     "run": [], "validate": [], "data": ["atlas"], "view": ["."], "bench": [], "detect": ["no-run"],
     "score": ["Who?", "--detector", "no-bundle"], "serve": ["no-bundle"],
 }  # fmt: skip
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _one_command() -> Iterator[None]:
+    """Typer builds all commands anew at every call, which takes longer than to refuse a number."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(testing, "_get_command", cache(testing._get_command))
+        yield
 
 
 def numbers() -> list[tuple[str, str]]:

@@ -17,7 +17,8 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
+from jinja2 import BytecodeCache, Environment, PackageLoader, StrictUndefined
+from jinja2.bccache import Bucket
 from markupsafe import Markup
 
 from anchorscope.report.verdicts import NO_VERDICT
@@ -100,8 +101,27 @@ def embedded_json(value: Any) -> Markup:
     return Markup(text.translate(_DANGEROUS))
 
 
+class _Compiled(BytecodeCache):
+    """Templates that this process has compiled: every page has an environment of its own, with its own data in it."""
+
+    def __init__(self) -> None:
+        self.known: dict[str, bytes] = {}
+
+    def load_bytecode(self, bucket: Bucket) -> None:
+        if bucket.key in self.known:
+            bucket.bytecode_from_string(self.known[bucket.key])
+
+    def dump_bytecode(self, bucket: Bucket) -> None:
+        self.known[bucket.key] = bucket.bytecode_to_string()
+
+
+_COMPILED = {True: _Compiled(), False: _Compiled()}
+"""For HTML, with its values escaped, and for Markdown: one template is compiled differently for each."""
+
+
 def _environment(*, autoescape: bool, finalize: Callable[[object], object] | None) -> Environment:
     page = Environment(
+        bytecode_cache=_COMPILED[autoescape],
         loader=PackageLoader("anchorscope.report"),
         autoescape=autoescape,
         finalize=finalize,
