@@ -234,7 +234,8 @@ def test_small_groups_have_a_reason_and_no_row() -> None:
 
 def test_areas_count_the_items_that_are_compared_with_any(inputs: ExperimentInputs) -> None:
     labels, asks = planted(N)
-    one_sided = make_inputs(n=N, truth_signal=6.0, resamples=100, asks=asks & labels)  # every false answer hangs on itself
+    asks &= labels  # every false answer hangs on itself
+    one_sided = make_inputs(n=N, truth_signal=6.0, resamples=100, asks=asks)
     found = analyse(one_sided, flow(np.random.default_rng(6).normal(size=N)))
     calls = one_sided.calls["plain"]
     assert not (calls.members("Q-Anchored") & ~labels).any(), "the case that is meant"
