@@ -14,6 +14,7 @@ import pytest
 import torch
 from transformers import LlamaConfig, LlamaForCausalLM
 
+from anchorscope.answers import generate
 from anchorscope.answers.generate import EXTRA_BLANK_TOKENS, EXTRA_THINKING_TOKENS, Answer
 from anchorscope.answers.prompt import make_template
 from anchorscope.datasets.question import Question
@@ -142,11 +143,15 @@ def test_thinkers_are_asked_again_whoever_runs_the_shards(tiny_llama: LanguageMo
     assert len(executor.shards) - len(again) > 2
 
 
-def test_a_thinking_block_without_an_end_is_truncated(tiny_llama: LanguageModel) -> None:
+def test_a_thinking_block_without_an_end_is_truncated(
+    tiny_llama: LanguageModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert EXTRA_THINKING_TOKENS >= 1000  # enough for a thought
+    monkeypatch.setattr(generate, "EXTRA_THINKING_TOKENS", 100)
     lm = speaker(tiny_llama, "<think>", "\n", "hm")  # and "m" for ever
     for answer in said(lm, max_new_tokens=5):
         assert (answer.text, answer.ids, answer.status) == ("", (), "truncated")
-        assert len(answer.before) == 5 + EXTRA_THINKING_TOKENS
+        assert len(answer.before) == 5 + 100
 
 
 def test_only_an_answer_that_begins_with_the_tag_is_skipped(tiny_llama: LanguageModel) -> None:

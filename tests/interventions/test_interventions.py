@@ -262,6 +262,7 @@ def run(lm: LanguageModel, some: list[Item], prefix: Prefix, cuts: list[Cut] | N
     return found[0]
 
 
+@pytest.mark.parametrize("tiny", ["gemma2", "gpt_neox"], indirect=True)  # of cuts in other families: the engine's tests
 @pytest.mark.parametrize("edges", EDGES)
 @every_cut
 def test_a_run_changes_after_the_first_cut_key_and_only_there(

@@ -28,7 +28,7 @@ Floats = NDArray[np.floating]
 @pytest.fixture(scope="module")
 def inputs() -> ExperimentInputs:
     """The pathways of `planted`, with a signal so strong that all are found."""
-    return make_inputs(n=N, truth_signal=6.0)
+    return make_inputs(n=N, truth_signal=6.0, resamples=100)
 
 
 @pytest.fixture(scope="module")
@@ -223,7 +223,7 @@ def test_no_flow_at_all_gives_reasons_and_no_row_of_zeros(inputs: ExperimentInpu
 
 
 def test_small_groups_have_a_reason_and_no_row() -> None:
-    few = make_inputs(n=N, truth_signal=6.0, asks=np.arange(N) < 4)
+    few = make_inputs(n=N, truth_signal=6.0, resamples=100, asks=np.arange(N) < 4)
     found = analyse(few, flow(np.random.default_rng(5).normal(size=N)))
     assert not rows(found, "auc", assignment="plain")
     assert not rows(found, "dip", assignment="plain", group="Q-Anchored")
@@ -234,7 +234,8 @@ def test_small_groups_have_a_reason_and_no_row() -> None:
 
 def test_areas_count_the_items_that_are_compared_with_any(inputs: ExperimentInputs) -> None:
     labels, asks = planted(N)
-    one_sided = make_inputs(n=N, truth_signal=6.0, asks=asks & labels)  # every false answer hangs on itself
+    asks &= labels  # every false answer hangs on itself
+    one_sided = make_inputs(n=N, truth_signal=6.0, resamples=100, asks=asks)
     found = analyse(one_sided, flow(np.random.default_rng(6).normal(size=N)))
     calls = one_sided.calls["plain"]
     assert not (calls.members("Q-Anchored") & ~labels).any(), "the case that is meant"
