@@ -30,14 +30,18 @@ WELL = 1.3
 """A service is well again when one request takes at most so many times what it took before."""
 
 
-def made_items(n: int) -> list[dict[str, str]]:
-    """Questions of ordinary lengths, all different."""
+def made_item(k: int) -> dict[str, str]:
+    """A question of ordinary length, another one for every number."""
     names = ("Peru", "Japan", "Kenya", "Norway", "Chile", "Egypt", "Nepal", "Cuba", "Ghana", "Iceland", "Laos", "Malta")
     asked = ("What is the capital of {}?", "Which river is the longest of {}?", "Who was the first president of {}?")
-    return [
-        {"question": f"{asked[k % 3].format(names[k % 12])} ({k})", "answer": ("Lima", "the Nile", "Jan Smuts")[k % 3]}
-        for k in range(n)
-    ]
+    return {
+        "question": f"{asked[k % 3].format(names[k % 12])} ({k})", "answer": ("Lima", "the Nile", "Jan Smuts")[k % 3]
+    }  # fmt: skip
+
+
+def made_items(n: int) -> list[dict[str, str]]:
+    """The first of them."""
+    return [made_item(k) for k in range(n)]
 
 
 def in_process(bundle: str, options: argparse.Namespace) -> dict[str, float]:
@@ -60,14 +64,14 @@ def in_process(bundle: str, options: argparse.Namespace) -> dict[str, float]:
         return {"pass_p50_s": statistics.median(alone), "items_per_s": done / (time.perf_counter() - began)}
 
 
-def percentile(values: list[float], share: float) -> float:
-    """The value below which this share of all lies."""
-    return sorted(values)[min(len(values) - 1, int(share * len(values)))]
+def percentile(values: list[float], share: float) -> float | None:
+    """The value below which this share of all lies; None where there are no values."""
+    return None if not values else sorted(values)[min(len(values) - 1, int(share * len(values)))]
 
 
 async def clients(url: str, n: int, total: int, until: float) -> dict[str, Any]:
     """So many clients, each with one item at a time, until all are done or the time is over."""
-    items, taken, seconds = made_items(total), iter(range(total)), []
+    taken, seconds = iter(range(total)), []
     statuses: dict[int, int] = {}
 
     async def one() -> None:
@@ -76,7 +80,7 @@ async def clients(url: str, n: int, total: int, until: float) -> dict[str, Any]:
                 if time.monotonic() > until:
                     return
                 began = time.perf_counter()
-                answer = await client.post("/v1/score", json={"items": [items[place]]})
+                answer = await client.post("/v1/score", json={"items": [made_item(place)]})
                 statuses[answer.status_code] = statuses.get(answer.status_code, 0) + 1
                 if answer.status_code == 429:
                     await asyncio.sleep(float(answer.headers["Retry-After"]))
