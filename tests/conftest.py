@@ -14,9 +14,6 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-gc.disable()  # while tests are collected: nearly all that is made then stays
-sys.dont_write_bytecode = False  # each process would compile all files anew
-os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 os.environ["RAY_AUTH_TOKEN"] = "t" * 64  # Ray remembers the first one of a process: all tests of it share one
 os.environ["HF_HUB_OFFLINE"] = "1"  # read when the hub library is imported, so before it: no test may use the network
 
@@ -27,6 +24,10 @@ if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerFast
 
     from anchorscope.models.language_model import LanguageModel
+
+gc.disable()  # while tests are collected: nearly all that is made then stays
+sys.dont_write_bytecode = False  # each process would compile all files anew
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 settings.register_profile("anchorscope", deadline=None, max_examples=40)  # shared machines are slow at times
 settings.register_profile("quick", deadline=None, max_examples=10)
