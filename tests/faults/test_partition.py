@@ -78,10 +78,10 @@ def test_the_other_machine_is_cut_off_inside_a_shard(tmp_path):
     address, faults = f"{NETWORK}.1:{port}", tmp_path / "faults"
     faults.mkdir()
     environment = {
-        **os.environ, "PYTHONPATH": os.pathsep.join([str(HERE.parents[1] / "src"), str(HERE), str(HERE.parent)]),
+        **{name: value for name, value in os.environ.items() if not name.startswith("RAY_")},  # other tests' settings
+        "PYTHONPATH": os.pathsep.join([str(HERE.parents[1] / "src"), str(HERE), str(HERE.parent)]),
         "RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": "t" * 64, "FAULTS_AT": str(faults), "OMP_NUM_THREADS": "1",
     }  # fmt: skip
-    environment.pop("RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER", None)  # another test may have asked for loopback
     head = ["--head", f"--node-ip-address={NETWORK}.1", f"--port={port}", "--include-dashboard=false"]
     other = [f"--address={address}", f"--node-ip-address={NETWORK}.2"]
     with node(head, environment, tmp_path / "head", inside=False):
