@@ -8,6 +8,8 @@ from hypothesis import strategies as st
 from tokenizers import normalizers, pre_tokenizers
 from transformers import AutoTokenizer
 
+from anchorscope.answers import prompt as prompt_file
+from anchorscope.answers.generate import given_answer, given_answers
 from anchorscope.answers.prompt import Prompt, build_prompts, make_template, prefix_length
 from anchorscope.answers.template import FEW_SHOT, FEW_SHOT_TEMPLATE
 from anchorscope.datasets.question import Question
@@ -162,3 +164,16 @@ def test_without_examples_prompts_share_the_word_before_the_question(tiny_llama:
     questions = [Question("d", text, text, ("x",)) for text in ("Who wrote Emma?", "Where is Lima?")]
     prompts = build_prompts(tiny_llama.tokenizer, questions, make_template("zero-shot", tiny_llama.tokenizer))
     assert prefix_length(prompts) == len("Question: ")
+
+
+def test_many_given_answers_are_those_of_one_at_a_time(
+    tiny_llama: LanguageModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tokenizer, template, texts = tiny_llama.tokenizer, FEW_SHOT_TEMPLATE, ["Jane Austen ", "", "  Emily Brontë"]
+    prompts = prompts_of(tiny_llama, "Who wrote Emma?", "Who wrote It?", "Who wrote Wuthering Heights?")
+    alone = [given_answer(tokenizer, template, prompt, text) for prompt, text in zip(prompts, texts, strict=True)]
+    assert given_answers(tokenizer, template, prompts, texts) == alone
+    monkeypatch.setattr(prompt_file, "_TOGETHER", 1)
+    assert given_answers(tokenizer, template, prompts, texts) == alone
+    assert [one.text for one in alone] == ["Jane Austen", "", "Emily Brontë"]
+    assert [one.status for one in alone] == ["answered", "empty", "answered"]

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from anchorscope.answers.prompt import Prompt
+from anchorscope.answers.prompt import Prompt, some_at_a_time
 from anchorscope.answers.template import CLOSE, OPEN, Template
 from anchorscope.datasets.question import Question
 from anchorscope.engine.decode import Decoded
@@ -48,11 +48,13 @@ def known_answers(
 
     A prompt has to leave room for the longest answer that may be asked for, greedy or sampled, and for the given one.
     """
-    found, room = {}, longest_answer(template, max_new_tokens)
+    texts = {index: one.model_answer for index, one in enumerate(questions) if one.model_answer is not None}
+    given = [index for index in texts if prompts[index].ids]
+    answers = given_answers(tokenizer, template, [prompts[one] for one in given], [texts[one] for one in given])
+    found, room = dict(zip(given, answers, strict=True)), longest_answer(template, max_new_tokens)
     for index, (question, prompt) in enumerate(zip(questions, prompts, strict=True)):
         needs = prompt.left_out + len(prompt.ids) + room
-        if question.model_answer is not None and prompt.ids:
-            found[index] = given_answer(tokenizer, template, prompt, question.model_answer)
+        if index in found:
             needs = max(needs, len(prompt.ids) + len(found[index].ids))
         if context is not None and needs > context:
             found[index] = Answer((question.model_answer or "").strip(), (), None, TOO_LONG, needs=needs)
@@ -104,8 +106,19 @@ def spoken_answers(tokenizer: Any, template: Template, decoded: Sequence[Decoded
 
 def given_answer(tokenizer: Any, template: Template, prompt: Prompt, text: str) -> Answer:
     """An answer that was given elsewhere, as the model would see it after the prompt."""
-    ids = template.answer_ids(tokenizer, prompt.text, prompt.ids, text)
-    return _AnswerTokens(ids, None, True, ()).answer(decode_exactly(tokenizer, ids))
+    return given_answers(tokenizer, template, [prompt], [text])[0]
+
+
+def given_answers(tokenizer: Any, template: Template, prompts: Sequence[Prompt], texts: Sequence[str]) -> list[Answer]:
+    """The same of many; the tokens of only so many texts are in memory together."""
+    found: list[Answer] = []
+    for some in some_at_a_time([prompt.text + text for prompt, text in zip(prompts, texts, strict=True)]):
+        part = slice(len(found), len(found) + len(some))
+        asked = [(prompt.text, prompt.ids) for prompt in prompts[part]]
+        ids = template.answers_ids(tokenizer, asked, texts[part])
+        decoded = decode_all_exactly(tokenizer, ids)
+        found += [_AnswerTokens(one, None, True, ()).answer(text) for one, text in zip(ids, decoded, strict=True)]
+    return found
 
 
 @dataclass(frozen=True)

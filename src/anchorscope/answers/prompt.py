@@ -51,14 +51,14 @@ def build_prompts(
 ) -> list[Prompt]:
     """The prompt of each question, up to where its answer begins; empty where it alone exceeds the context."""
     start, found = len(template.head), []
-    for some in _some_at_a_time([template.text(question.question) for question in questions]):
+    for some in some_at_a_time([template.text(question.question) for question in questions]):
         for text, (ids, offsets) in zip(some, template.encode(tokenizer, some), strict=True):
             fits = context is None or len(ids) <= context
             found.append(Prompt(text, ids, offsets, start) if fits else Prompt("", (), (), 0, left_out=len(ids)))
     return found
 
 
-def _some_at_a_time(texts: Sequence[str]) -> Iterator[list[str]]:
+def some_at_a_time(texts: Sequence[str]) -> Iterator[list[str]]:
     """Texts in parts, so that the tokens of long ones that are not kept are not in memory together."""
     some: list[str] = []
     size = 0

@@ -83,12 +83,21 @@ class Template:
 
     def answer_ids(self, tokenizer: Any, text: str, ids: Sequence[int], answer: str) -> tuple[int, ...]:
         """Tokens of an answer that was given elsewhere, as they follow a prompt with this text and these tokens."""
-        written = self.answer_lead + answer.strip()
-        ((whole, _),) = self.encode(tokenizer, [text + written])
-        if whole[: len(ids)] == tuple(ids):
-            return whole[len(ids) :]
-        # The prompt's last characters and the answer's first made one token: the model never sees it so.
-        return tuple(int(token) for token in tokenizer(written, add_special_tokens=False)["input_ids"])
+        return self.answers_ids(tokenizer, [(text, ids)], [answer])[0]
+
+    def answers_ids(
+        self, tokenizer: Any, prompts: Sequence[tuple[str, Sequence[int]]], answers: Sequence[str]
+    ) -> list[tuple[int, ...]]:
+        """The same of many prompts and answers, in one call of the tokenizer."""
+        written = [self.answer_lead + answer.strip() for answer in answers]
+        texts = [text + after for (text, _), after in zip(prompts, written, strict=True)]
+        found = []
+        for (_, ids), after, (whole, _) in zip(prompts, written, self.encode(tokenizer, texts), strict=True):
+            if whole[: len(ids)] == tuple(ids):
+                found.append(whole[len(ids) :])
+            else:  # the prompt's last characters and the answer's first made one token: the model never sees it so
+                found.append(tuple(int(token) for token in tokenizer(after, add_special_tokens=False)["input_ids"]))
+        return found
 
 
 FEW_SHOT_TEMPLATE = Template(

@@ -110,7 +110,7 @@ def real(n: int, dataset: str, tokenizer: Any, needs_bos: int | None, seed: int,
     """Questions of a dataset with true answers and with answers of other questions."""
     # Only here: on a machine with nothing but torch and transformers, synthetic items are all that is needed.
     from anchorscope.answers.choose import choose_questions
-    from anchorscope.answers.generate import given_answer
+    from anchorscope.answers.generate import given_answers
     from anchorscope.answers.prompt import build_prompts, make_template
     from anchorscope.datasets.catalog import open_dataset, parse_spec
     from anchorscope.spans.locate import locate_all
@@ -123,7 +123,7 @@ def real(n: int, dataset: str, tokenizer: Any, needs_bos: int | None, seed: int,
     prompts = build_prompts(tokenizer, questions, template)
     labels = [index % 2 == 0 for index in range(len(questions))]
     said = _said([question.answers[0] for question in questions], [question.relation for question in questions], labels)
-    answers = [given_answer(tokenizer, template, prompt, text) for prompt, text in zip(prompts, said, strict=True)]
+    answers = given_answers(tokenizer, template, prompts, said)
     words = [locate_question_words(question) for question in questions]
     located = locate_all(tokenizer, questions, words, prompts, answers)
     items = tuple(

@@ -14,6 +14,7 @@ from torch import Tensor
 
 from anchorscope.answers.generate import Answer
 from anchorscope.answers.label import Label
+from anchorscope.answers.prompt import Prompt
 from anchorscope.datasets.question import Question
 from anchorscope.detectors.features import CLEAN, Features, Needs, StateKey
 from anchorscope.detectors.runs import ANSWER_ONLY, ANSWER_TOKENS, COLUMNS, QUESTION_ONLY, refuse_unknown, variant_of
@@ -65,10 +66,12 @@ class ScoringSession:
         setting, tokens = self.setting, self.planner.batch_tokens
         work = plan_answers(questions, self.lm.tokenizer, setting.template, setting.max_new_tokens, tokens,
                             self.planner.context)  # fmt: skip
-        return self.located(questions, run_answers(self.executor, work, self.progress))
+        return self.located(questions, run_answers(self.executor, work, self.progress), work.prompts)
 
-    def located(self, questions: Sequence[Question], answers: Sequence[Answer]) -> list[Item]:
-        """The same where the answers are there already."""
+    def located(
+        self, questions: Sequence[Question], answers: Sequence[Answer], prompts: Sequence[Prompt] | None = None
+    ) -> list[Item]:
+        """The same where the answers are there already, and perhaps the prompts."""
         setting = self.setting
 
         def words(some: Sequence[Question]) -> list[QuestionSpans]:
@@ -78,7 +81,7 @@ class ScoringSession:
         readable = [
             replace(one, status="answered") if one.status == "truncated" and one.text else one for one in answers
         ]
-        located = locate_fitting(self.lm.tokenizer, setting.template, questions, words, readable)
+        located = locate_fitting(self.lm.tokenizer, setting.template, questions, words, readable, prompts)
         rows = zip(questions, answers, located, strict=True)
         return [Item(question, answer, _UNLABELLED, found) for question, answer, found in rows]
 

@@ -102,12 +102,16 @@ def locate_fitting(
     questions: Sequence[Question],
     words: Callable[[Sequence[Question]], Sequence[QuestionSpans]],
     answers: Sequence[Answer],
+    prompts: Sequence[Prompt] | None = None,
 ) -> list[ItemTokens | None]:
-    """The same from the template; nobody looks at questions that do not fit the model's context, however long."""
+    """The same from the template; nobody looks at questions that do not fit the model's context, however long.
+
+    `prompts` are the template's for these questions, where they were built already.
+    """
     fitting = [index for index, answer in enumerate(answers) if answer.status != TOO_LONG]
     asked = [questions[index] for index in fitting]
-    prompts = build_prompts(tokenizer, asked, template)
-    located = locate_all(tokenizer, asked, words(asked), prompts, [answers[index] for index in fitting])
+    own = build_prompts(tokenizer, asked, template) if prompts is None else [prompts[index] for index in fitting]
+    located = locate_all(tokenizer, asked, words(asked), own, [answers[index] for index in fitting])
     by_index = dict(zip(fitting, located, strict=True))
     return [by_index.get(index) for index in range(len(questions))]
 

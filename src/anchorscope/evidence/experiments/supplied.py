@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from jaxtyping import Float
 from torch import Tensor
 
-from anchorscope.answers.generate import given_answer
+from anchorscope.answers.generate import given_answers
 from anchorscope.answers.label import Label
 from anchorscope.answers.prompt import build_prompts
 from anchorscope.datasets.question import Question
@@ -47,10 +47,7 @@ def supplied_items(
 ) -> list[Item]:
     """Items of questions that bring their answers and labels; `spans` are the questions' exact words."""
     prompts = build_prompts(writer.tokenizer, questions, writer.template)
-    answers = [
-        given_answer(writer.tokenizer, writer.template, prompt, str(one.model_answer))
-        for one, prompt in zip(questions, prompts, strict=True)
-    ]
+    answers = given_answers(writer.tokenizer, writer.template, prompts, [str(one.model_answer) for one in questions])
     located = locate_all(writer.tokenizer, questions, spans, prompts, answers)
     return [
         Item(question, answer, Label(question.truthful, group, "used", 1.0), tokens)
