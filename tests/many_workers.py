@@ -58,7 +58,7 @@ class ManyWorkers:
     def map(self, shards: Sequence[Shard], progress: Progress) -> Iterator[Part]:
         self.shards += shards
         parts = {index: self._run(shards[index], progress) for index in self.order(range(len(shards)))}
-        return iter([parts[index] for index in range(len(shards))])
+        yield from [parts[index] for index in range(len(shards))]
 
     def _run(self, shard: Shard, progress: Progress) -> Part:
         from anchorscope.execute.worker import Worker

@@ -6,7 +6,7 @@ import pytest
 
 from anchorscope.errors import Incomplete, UserError
 from anchorscope.execute.coordinator import Coordinator, Counts, Disagreement, Task
-from anchorscope.execute.pool import Done, MemoryRanOut
+from anchorscope.execute.pool import Done, Failed, MemoryRanOut
 
 from simulated_pool import Actor, SimulatedPool, packed, result  # isort: skip
 
@@ -51,6 +51,27 @@ def test_every_task_is_done_once_and_the_work_is_shared():
     assert (found.counts.retried, found.counts.lost, found.counts.duplicates) == (0, 0, 0)
     assert found.counts.bytes_received == sum(map(len, found.results.values()))
     assert not found.told
+
+
+def test_what_came_with_the_event_that_ends_a_run_is_taken_too():
+    """Workers outlive a run: one whose answer nobody took would be thought to be at it for ever."""
+    found = Setting(Actor(), Actor())
+    found.coordinator.ready(5.0)
+    wait = found.pool.wait
+
+    def together(seconds):
+        events = wait(seconds)
+        if any(isinstance(one, Done) for one in events):
+            return [Failed("w0", "task-0", "memory", "no room"), *(one for one in events if one.worker != "w0")]
+        return events
+
+    found.pool.wait = together
+    with pytest.raises(MemoryRanOut):
+        found.run(4)
+    assert "task-1" in found.results
+    found.pool.wait = wait
+    found.run(6, first=10)
+    assert (found.counts.lost, found.counts.done) == (0, len(found.results))
 
 
 def test_nothing_to_do_is_done_at_once():

@@ -41,7 +41,6 @@ def test_large_messages_from_two_threads_do_not_mix(ends):
 
 @pytest.mark.parametrize(
     "sent", [b"", b"\0\0", struct.pack("!Q", 2**40), struct.pack("!Q", 3) + b"{}}", struct.pack("!Q", 2) + b"[]",
-             struct.pack("!Q", 41) + b'{"header":{},"parts":{"a":9},"lent":["a"]}',
              struct.pack("!Q", 30) + b'{"header": {}, "parts": {"a":9', struct.pack("!Q", 14) + b"not JSON at al"]
 )  # fmt: skip
 def test_what_is_no_message_ends_the_connection(ends, sent):
@@ -68,3 +67,13 @@ def test_closing_wakes_who_waits(ends):
     assert found
     with pytest.raises(Closed):
         ours.send({})
+
+
+@pytest.mark.parametrize(
+    ("text", "why"), [(b'{"header":{},"parts":{"a":9},"lent":["a"]}', "shorter"), (b"[" * 100_000, "recursion")]
+)
+def test_memory_that_did_not_come_and_headers_without_a_bottom_end_the_connection(ends, text, why):
+    ours, theirs = ends
+    ours.sendall(struct.pack("!Q", len(text)) + text)
+    with pytest.raises(Closed, match=why):
+        Frames(theirs).receive()

@@ -9,10 +9,14 @@ import numpy as np
 import pytest
 import torch
 
+from anchorscope.engine.capture import EdgeCounts
 from anchorscope.execute import frames as frames_file
+from anchorscope.execute.content_hash import CHUNK
 from anchorscope.execute.frames import LENT_FROM, Closed, Frames
 from anchorscope.execute.lent_memory import CAN_LEND, read_sealed, write_sealed
+from anchorscope.execute.merging import merge_states
 from anchorscope.execute.wire import pack, pack_result, unpack
+from anchorscope.execute.worker import StatesPart, VariantPart
 
 pytestmark = pytest.mark.skipif(not CAN_LEND, reason="this system cannot lend memory")
 PART = {"states": torch.arange(2.0**19).reshape(64, -1), "bits": torch.arange(9).to(torch.bfloat16), "text": "a"}
@@ -115,3 +119,60 @@ def test_elsewhere_pieces_go_through_the_socket(ends, monkeypatch):
     thread.start()
     assert theirs.receive()[1]["body"] == b"".join(pieces)
     thread.join()
+
+
+def test_where_memory_cannot_be_lent_now_pieces_go_through_the_socket(ends, monkeypatch):
+    def refuse(pieces):
+        raise OSError("not here")
+
+    monkeypatch.setattr(frames_file, "write_sealed", refuse)
+    ours, theirs = ends
+    pieces = pack_result(PART)
+    thread = threading.Thread(target=ours.send, args=({}, {"body": pieces}))
+    thread.start()
+    assert theirs.receive()[1]["body"] == b"".join(pieces)
+    thread.join()
+
+
+def test_a_write_that_fails_leaves_no_file(monkeypatch):
+    def fail(fd, data, at):
+        raise OSError("no room")
+
+    before = open_files()
+    monkeypatch.setattr(os, "pwrite", fail)
+    with pytest.raises(OSError, match="no room"):
+        write_sealed([b"x" * 3 * CHUNK])
+    assert open_files() == before
+
+
+def test_memory_that_this_process_cannot_map_is_an_error_of_the_system(monkeypatch):
+    def fail(*arguments, **options):
+        raise RuntimeError("unable to mmap")
+
+    fd = write_sealed([b"x" * 100])
+    monkeypatch.setattr(torch, "from_file", fail)
+    with pytest.raises(OSError, match="unable to mmap"):
+        read_sealed(fd, 100)
+    os.close(fd)
+
+
+def test_a_part_is_given_back_as_soon_as_it_is_merged(ends):
+    """All parts of a pass together do not fit where one after the other does."""
+    ours, theirs = ends
+    held = []
+
+    def parts():
+        for first in range(0, 12, 2):
+            items = np.arange(first, first + 2)
+            edges = EdgeCounts(np.ones((1, 2), np.int64), np.ones((1, 2), bool), untouched=False)
+            ours.send({}, {"body": pack_result(StatesPart(
+                (VariantPart(items, None, torch.full((2, 2, 2, 2**17), float(first))),), edges, {}))})
+            yield unpack(theirs.receive()[1]["body"], {})
+            gc.collect()
+            held.append(mapped())
+
+    found = merge_states(parts(), 12)
+    assert max(held[1:]) <= 1, held
+    (variant,) = found.variants
+    assert variant.states[0, 0, :, 0].tolist() == [0, 0, 2, 2, 4, 4, 6, 6, 8, 8, 10, 10]
+    assert found.edges.lost.tolist() == [[6, 6]]

@@ -2,6 +2,7 @@
 
 import hashlib
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -10,13 +11,13 @@ import torch
 from anchorscope.artefacts.shards import ShardStore
 from anchorscope.engine.sequences import CLEAN, SITES, Cut, TokenSequence, Variant
 from anchorscope.errors import Incomplete
-from anchorscope.execute import pool_executor
+from anchorscope.execute import pool_executor, run_passes
 from anchorscope.execute.coordinator import Coordinator
 from anchorscope.execute.merging import merge_states
 from anchorscope.execute.pool import Done, Failed, Joined, MemoryRanOut
 from anchorscope.execute.pool_executor import PoolExecutor, task_id
 from anchorscope.execute.wire import pack, unpack
-from anchorscope.execute.worker import Worker
+from anchorscope.execute.worker import StatesPart, Worker
 from anchorscope.plan.passes import OutOfFoldProbes
 from anchorscope.probes.crossfit import ProbeSet
 from anchorscope.progress import Silent
@@ -224,3 +225,29 @@ def test_a_shard_that_comes_again_after_it_was_given_comes_from_the_store_or_is_
         executor, _ = executor_of(tiny_llama, store, answers=0)
         assert bodies(executor.map([shards[place] for place in order], Silent())) == [alone[place] for place in order]
         assert executor.status()["done"] == len(order)
+
+
+def test_a_pass_that_is_left_late_does_not_end_the_one_under_way(tiny_llama, shards, alone):
+    executor, _ = executor_of(tiny_llama, answers=0)
+    left = executor.map(shards, Silent())
+    next(left)
+    parts = executor.map(shards, Silent())
+    first = next(parts)
+    left.close()
+    assert bodies([first, *parts]) == alone
+
+
+def test_a_merge_that_fails_frees_the_workers(tiny_llama, shards):
+    executor, _ = executor_of(tiny_llama, answers=0)
+    heard = Heard()
+
+    def fail(found):
+        next(found)
+        raise RuntimeError("on purpose")
+
+    executor.divides, executor.counted = True, lambda planned, done: None
+    work = SimpleNamespace(shards=lambda: shards, batches=shards)
+    with pytest.raises(RuntimeError, match="on purpose") as held:
+        run_passes._run(executor, work, heard, StatesPart, fail)
+    assert heard.lines[-1] == "finish", "before anybody looks at the error"
+    assert held.value.__traceback__ is not None

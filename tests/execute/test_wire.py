@@ -16,7 +16,7 @@ from hypothesis.extra import numpy as arrays
 from safetensors.numpy import load, save
 
 from anchorscope.engine.sequences import CLEAN, Cut, Patch, TokenSequence, Variant
-from anchorscope.execute import wire
+from anchorscope.execute import unpacking, wire
 from anchorscope.execute.wire import known, pack, unpack
 from anchorscope.plan.passes import OutOfFoldProbes, StatesPass
 from anchorscope.probes.crossfit import ProbeSet
@@ -99,9 +99,9 @@ def test_what_arrives_is_what_was_sent(value):
     assert pack(there_and_back(value)).body == packed.body, "equal values, equal bytes"
 
 
-@pytest.mark.parametrize("name", sorted(wire._DTYPES))
+@pytest.mark.parametrize("name", sorted(unpacking.DTYPES))
 def test_tensors_of_every_kind_and_layout_keep_their_bits(name):
-    dtype = wire._DTYPES[name]
+    dtype = unpacking.DTYPES[name]
     bits = torch.randint(0, 2 if name == "bool" else 256, (4, 3 * dtype.itemsize), dtype=torch.uint8)
     whole = bits.view(dtype)  # any pattern of bits, NaNs with a load too
     for one in (whole, whole.T, whole[::2], whole[1], whole[0, 0], whole[:0], whole[:1].expand(3, 3)):
@@ -169,9 +169,9 @@ def test_a_blob_is_checked_against_its_name():
 
 
 def test_only_the_last_shared_values_are_held():
-    for seed in range(wire._MEMO + 5):
+    for seed in range(unpacking._MEMO + 5):
         there_and_back([probes(100 + seed)])
-    assert len(wire._unpacked) == wire._MEMO
+    assert len(unpacking._unpacked) == unpacking._MEMO
 
 
 @known
@@ -228,8 +228,10 @@ EIGHT = np.zeros(8, np.uint8)
         forged(["tr", 0, 0, 8], ints=EIGHT), forged(["tf", 0, 2], ints=EIGHT), forged(["b", "0" * 64]),
         forged(["d", [[1]]]), forged(["d", [[["t"], 1]]]), forged(["r", 1, 2, 0]), forged(["r", "a", 2, 1]),
         forged(["o", "Cut", ["t"], "sideways", "mask", None, -1.0]), forged(["b", ["t"]]),
+        forged(["d", ["r", 0, 10**12, 1], ["r", 0, 10**12, 1]]), forged(["lo", "Parcel", ["r", 0, 10**12, 1]]),
+        forged(["to", "Stranger", ["l", 1]]), forged(["d", ["l", 1], ["l"]]), forged(["tr", 0, 8, 0, 8], ints=EIGHT),
     ],
-    ids=range(38),
+    ids=range(43),
 )  # fmt: skip
 def test_bytes_that_nobody_packed_are_a_value_error(body):
     with pytest.raises(ValueError, match="no packed value"):

@@ -211,7 +211,7 @@ def test_a_worker_that_hands_back_something_else_is_noticed(tiny_llama: Language
             pass
 
         def map(self, shards: Any, progress: Any) -> Any:
-            return iter([worker_module.DecodedPart([])])
+            yield worker_module.DecodedPart([])
 
     with pytest.raises(AssertionError, match="a worker gave DecodedPart where StatesPart was due"):
         run_states(Confused(), make_work(tiny_llama), Silent())

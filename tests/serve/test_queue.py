@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from anchorscope.detectors.asking import Wish
+from anchorscope.serve import queue as queue_file
 from anchorscope.serve.errors import ServiceError
 from anchorscope.serve.jobs import AskJob, Entry, ScoreJob, WorkJob
 from anchorscope.serve.queue import Rate, TokenQueue
@@ -92,44 +93,60 @@ def test_a_full_queue_says_when_there_will_be_room() -> None:
     in_loop(test)
 
 
-def test_who_would_wait_too_long_is_told_when_to_come() -> None:
-    def test() -> None:
-        queue, large = TokenQueue(100_000, most_seconds=2.0), job(500)
-        queue.put(large)
-        for _ in range(7):
-            queue.put(job(1))  # however slow the model is
-        queue.rate.add(tokens=10, seconds=1.0)
-        with pytest.raises(ServiceError) as late:
-            queue.put(job(1))
-        assert (late.value.status, late.value.headers) == (429, {"Retry-After": "6"})  # one item of each of 8, less 2 s
-        batch = queue.take(100)
-        assert len(places(batch)) == 10
-        with pytest.raises(ServiceError):  # what is being run counts too: eight requests are under way
-            queue.put(job(1))
-        for one in batch:
-            one.job.put(one.place, ServiceError(422, "item_failed", "done"))
-            queue.release(one.job, one.tokens)
-        queue.put(last := job(1))  # what was run is over, though the next batch has not begun
-        assert places(queue.take(20)) == [(id(large), 3), (id(last), 0)]
+def test_who_has_waited_too_long_when_a_batch_is_full_is_told_when_to_come(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 100.0
+    monkeypatch.setattr(queue_file.time, "monotonic", lambda: now)
 
-    in_loop(test)
-
-
-def test_answers_wait_by_a_rate_of_their_own() -> None:
     def ask() -> AskJob:
-        return AskJob(tokens=100, wish=Wish("Who?"), detector=None, hear=lambda written: None)
+        return AskJob(tokens=10, wish=Wish("Who?"), detector=None, hear=lambda written: None)
 
+    async def test() -> None:
+        nonlocal now
+        queue, begun, late = TokenQueue(100_000, most_seconds=2.0), job(3), [job(1) for _ in range(4)]
+        for one in (begun, *late):
+            queue.put(one)
+        work = WorkJob(tokens=100, work=lambda: None)
+        queue.put(work)
+        assert places(queue.take(30)) == [(id(begun), 0), (id(late[0]), 0), (id(late[1]), 0)]
+        now += 3.0
+        queue.put(fresh := job(1))
+        assert places(queue.take(10)) == [(id(late[2]), 0)], "whose turn has come is run however long it waited"
+        await asyncio.sleep(0)
+        with pytest.raises(ServiceError) as refused:
+            late[3].done.result()
+        assert (refused.value.status, refused.value.code) == (429, "queue_full")
+        assert isinstance(work.done.exception(), ServiceError)
+        queue.end(late[3])
+        queue.end(work)
+        assert not any(one.done.done() for one in (begun, fresh, *late[:3])), "what was begun goes on"
+        assert places(queue.take(1000)) == [(id(begun), 1), (id(fresh), 0), (id(begun), 2)]
+        assert queue.take(1000) is None
+        asks = [ask(), ask()]
+        for one in asks:
+            queue.put(one)
+        queue.put_back(queue.take_asks())
+        assert queue.take_asks() == asks
+        now += 3.0
+        queue.put_back(asks)
+        await asyncio.sleep(0)
+        assert [one.done.exception().status for one in asks] == [429, 429]  # type: ignore[union-attr]
+        assert queue.take_asks() == []
+
+    with ThreadPoolExecutor(1) as pool:
+        pool.submit(lambda: asyncio.run(test())).result()
+
+
+def test_a_batch_takes_a_third_of_the_time_that_requests_may_wait_or_has_few_items() -> None:
     def test() -> None:
-        queue = TokenQueue(100_000, most_seconds=2.0)
-        queue.rate.add(tokens=1, seconds=100.0)  # scores are slow
-        queue.answer_rate.add(tokens=1000, seconds=1.0)
-        for _ in range(21):
-            queue.put(ask())
-        with pytest.raises(ServiceError) as late:
-            queue.put(ask())
-        assert late.value.headers == {"Retry-After": "1"}
-        queue.take_asks()
-        queue.put(ask())
+        queue, large = TokenQueue(100_000, most_seconds=3.0), job(500)
+        queue.put(large)
+        assert len(queue.take(1000) or ()) == 100, "nothing is known of the rate yet"  # type: ignore[arg-type]
+        queue.rate.add(tokens=300, seconds=1.0)
+        assert len(queue.take(1000) or ()) == 30  # type: ignore[arg-type]
+        queue.rate.add(tokens=0, seconds=1e6)  # a stall
+        queue.rate.add(tokens=10, seconds=10.0)
+        assert len(queue.take(1000) or ()) == 8  # type: ignore[arg-type]
+        assert len(queue.take(50) or ()) == 5  # type: ignore[arg-type]
 
     in_loop(test)
 
@@ -150,8 +167,13 @@ def test_who_is_gone_leaves_nothing_behind() -> None:
 
 def test_the_rate_forgets_what_is_long_ago() -> None:
     rate = Rate()
-    assert rate.wait(1_000_000) == 1.0  # nothing is known yet
+    assert rate.wait(1_000_000) == 0.0  # nothing is known yet
     rate.add(1000, 10.0)
     for _ in range(100):
         rate.add(1000, 1.0)
     assert rate.wait(1000) == pytest.approx(1.0, rel=0.01)
+    rate.add(100, 600.0)  # a stall counts as ten seconds of work
+    for _ in range(30):
+        rate.add(1000, 1.0)
+    assert rate.wait(1000) == pytest.approx(1.0, rel=0.3)
+    assert rate.wait(10**9) == 60.0

@@ -55,8 +55,8 @@ def serve(
         int | None, _limits(min=1, help="Tokens that may wait; 16 batches where not given.")
     ] = None,
     queue_seconds: Annotated[
-        float, _limits(min=0.1, help="Seconds that a request may have to wait for its turn.")
-    ] = 4.0,
+        float, _limits(min=0.1, help="Seconds that a request waits for its turn before it is told to come again.")
+    ] = 3.0,
     batch_tokens: Annotated[
         int | None, _limits(min=1, max=MOST_BATCH_TOKENS, help="Tokens run together; found where not given.")
     ] = None,

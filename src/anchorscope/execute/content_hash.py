@@ -7,7 +7,7 @@ sha256 of their bytes.
 import hashlib
 import os
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from functools import cache
 from typing import TypeVar
 
@@ -48,7 +48,11 @@ def in_chunks(pieces: Sequence[Body]) -> Iterator[list[memoryview]]:
 
 def side_by_side(work: Callable[[T], R], values: Sequence[T]) -> list[R]:
     """What the work gives for each, by several threads: for work that leaves the interpreter's lock alone."""
-    return list(_threads().map(work, values)) if len(values) > 1 else [work(one) for one in values]
+    if len(values) < 2:
+        return [work(one) for one in values]
+    running = [_threads().submit(work, one) for one in values]
+    wait(running)  # also where one fails: none goes on behind the caller's back
+    return [one.result() for one in running]
 
 
 def _digest(pieces: Sequence[Body]) -> bytes:

@@ -8,11 +8,12 @@ lost, that failed or that came back damaged has used up one try. A second result
 import time
 from collections import deque
 from collections.abc import Callable, Collection, Generator, Iterable, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from typing import Any
 
 from anchorscope.errors import Incomplete, UserError
 from anchorscope.execute.content_hash import Body, content_hash
+from anchorscope.execute.counts import Counts as Counts
 from anchorscope.execute.pool import MEMORY, REPLACEMENTS, USER, Done, Event, Failed, Joined, MemoryRanOut, Pool
 from anchorscope.execute.task_queue import Disagreement as Disagreement
 from anchorscope.execute.task_queue import Task as Task
@@ -23,35 +24,6 @@ TRIES = 3
 DEPTH = 2
 """Tasks in a worker's line, so that it never waits."""
 _NAMED = 3  # reasons that a message names
-
-
-@dataclass
-class Counts:
-    """What the coordinator has seen and done, for the manifest."""
-
-    workers: int = 0
-    """Workers that are there now."""
-    done: int = 0
-    """Shards."""
-    retried: int = 0
-    """How often a shard was handed out again."""
-    lost: int = 0
-    """Workers that died, took too long, or never began."""
-    refused: int = 0
-    """Workers that were not admitted."""
-    duplicates: int = 0
-    """Second results of a shard, equal to the first."""
-    bytes_sent: int = 0
-    bytes_received: int = 0
-    seconds: float = 0.0
-    """Spent by the coordinator itself, not waiting for workers."""
-
-    def since(self, before: "Counts") -> "Counts":
-        """What came on top of earlier counts; workers are those that are there now."""
-        return Counts(self.workers, *(getattr(self, name) - getattr(before, name) for name in _ADDED_UP))
-
-
-_ADDED_UP = [one.name for one in fields(Counts) if one.name != "workers"]
 
 
 @dataclass
@@ -90,6 +62,7 @@ class Coordinator:
         self._titles: dict[str, str] = {}  # of all that were ever admitted
         self._ended: set[str] = set()  # those that are known to be gone
         self._reasons: list[str] = []
+        self._pass = object()  # the one under way
         self._alone_since = clock()  # when the last worker went
 
     def ready(self, patience: float) -> None:
@@ -120,6 +93,7 @@ class Coordinator:
         Tasks are asked for as workers have room, None standing for one that is done already; `total` is their number.
         """
         began, waited = self._clock(), 0.0
+        self._pass = mine = object()
         self._queue.begin(tasks, total)
         self._done, self._alone_since = done, max(self._alone_since, began)
         try:
@@ -128,16 +102,17 @@ class Coordinator:
                 before = self._clock()
                 events = self.pool.wait(max(0.0, self._deadline() - before))
                 waited += self._clock() - before
-                for event in events:
-                    self._take(event)
+                self._take_all(events)
                 if self._queue.open and self._clock() >= self._deadline():
                     self._end_overdue()
+                events.clear()  # their results are large
                 before = self._clock()
                 yield
                 waited += self._clock() - before
         finally:  # results of this run's tasks that come later are nobody's
-            self._queue.begin((), 0)
-            self._done = lambda task, body, sha256: None
+            if self._pass is mine:
+                self._queue.begin((), 0)
+                self._done = lambda task, body, sha256: None
             self.counts.seconds += self._clock() - began - waited
 
     def _hand_out(self) -> None:
@@ -176,8 +151,7 @@ class Coordinator:
     def _end_overdue(self) -> None:
         for _ in range(len(self._lines) + 1):  # what has come meanwhile counts, if this process itself was late
             events = self.pool.wait(0.0)
-            for event in events:
-                self._take(event)
+            self._take_all(events)
             if not events:
                 break
         now = self._clock()
@@ -189,6 +163,17 @@ class Coordinator:
             raise Incomplete(
                 f"No worker is left and none came within {self.lease:g} s{self._why()}: {self._queue.what_is_done()}"
             )
+
+    def _take_all(self, events: list[Event]) -> None:
+        """Every event is taken, also behind one that ends the run: workers outlive it."""
+        ended: Exception | None = None
+        for event in events:
+            try:
+                self._take(event)
+            except Exception as error:
+                ended = ended or error
+        if ended is not None:
+            raise ended
 
     def _take(self, event: Event) -> None:
         if isinstance(event, Done):

@@ -1,6 +1,6 @@
 """An executor runs shards and gives their parts: in this process, in several, or on a cluster, with the same bits."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Protocol
@@ -52,7 +52,7 @@ class Executor(Protocol):
         """The model that shards run on; it is loaded for that if it has to be."""
         ...
 
-    def map(self, shards: Sequence[Shard], progress: Progress) -> Iterator[Part]:
+    def map(self, shards: Sequence[Shard], progress: Progress) -> Generator[Part, None, None]:
         """The part of each shard, in their order; raises `MemoryRanOut` where a batch does not fit."""
         ...
 
@@ -117,7 +117,7 @@ class LocalExecutor:
         """The model that shards run on."""
         return describe(self.worker.lm)
 
-    def map(self, shards: Sequence[Shard], progress: Progress) -> Iterator[Part]:
+    def map(self, shards: Sequence[Shard], progress: Progress) -> Generator[Part, None, None]:
         """The part of each shard, in their order."""
         for shard in shards:
             yield self.worker.run(shard, progress)

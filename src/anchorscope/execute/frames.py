@@ -39,12 +39,15 @@ class Frames:
         """One message: a header and named parts, bytes or pieces that make them up; Closed where nobody is there."""
         whole = {name: [one] if isinstance(one, bytes) else list(one) for name, one in (parts or {}).items()}
         sizes = {name: sum(map(len, pieces)) for name, pieces in whole.items()}
-        lent = [name for name, pieces in whole.items() if len(pieces) > 1 and sizes[name] >= LENT_FROM and CAN_LEND]
-        text = json.dumps({"header": dict(header), "parts": sizes, "lent": lent}).encode()
+        lent: dict[str, int] = {}
         with ExitStack() as until_sent:
-            fds = [write_sealed(whole.pop(name)) for name in lent]
-            for fd in fds:
-                until_sent.callback(os.close, fd)
+            for name in [name for name in whole if len(whole[name]) > 1 and sizes[name] >= LENT_FROM and CAN_LEND]:
+                with suppress(OSError):  # a system that forbids it, or has no room for it: through the socket, then
+                    lent[name] = write_sealed(whole[name])
+                    until_sent.callback(os.close, lent[name])
+                    del whole[name]
+            fds = list(lent.values())
+            text = json.dumps({"header": dict(header), "parts": sizes, "lent": list(lent)}).encode()
             try:
                 with self._sending:
                     length = _LENGTH.pack(len(text))
@@ -70,7 +73,7 @@ class Frames:
                 header, sizes = dict(told["header"]), {str(name): int(size) for name, size in told["parts"].items()}
                 lent = dict(zip(map(str, told["lent"]), fds, strict=True))
                 taken = {name: read_sealed(fd, sizes[name]) for name, fd in lent.items()}
-            except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
+            except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
                 raise Closed(f"a header that cannot be read ({error})") from error
             return header, {name: taken[name] if name in taken else self._exactly(sizes[name]) for name in sizes}
 

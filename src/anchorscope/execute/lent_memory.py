@@ -32,7 +32,8 @@ def write_sealed(pieces: Sequence[Body]) -> int:
 
 
 def read_sealed(fd: int, size: int) -> memoryview:
-    """The memory behind a file descriptor, which may be closed after this; ValueError where it is not as told.
+    """The memory behind a file descriptor, which may be closed after this; ValueError where it is not as told, OSError
+    where this process has no room for it.
 
     It can be written to: what is changed is changed here only. It is given back with the last view of it.
     """
@@ -40,7 +41,10 @@ def read_sealed(fd: int, size: int) -> memoryview:
         raise ValueError(f"memory that is not sealed, or not of {size:,} bytes")
     import torch  # which maps files without keeping them open, as Python's own module does not before 3.13
 
-    found = torch.from_file(f"/proc/self/fd/{fd}", shared=False, size=size, dtype=torch.uint8)
+    try:
+        found = torch.from_file(f"/proc/self/fd/{fd}", shared=False, size=size, dtype=torch.uint8)
+    except RuntimeError as error:
+        raise OSError(str(error)) from error
     return found.numpy().data
 
 

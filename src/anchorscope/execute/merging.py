@@ -1,7 +1,7 @@
 """Parts of a pass put together as they come: every row is copied once, to its place, while others are computed."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -16,25 +16,25 @@ from anchorscope.execute.worker import StatesPart, VariantPart
 
 def merge_states(parts: Iterable[StatesPart], n_items: int) -> StatesPart:
     """The whole pass, checked: every cut took edges in every layer that it was asked for; one part is the whole."""
-    first: StatesPart | None = None
+    only: StatesPart | None = None
     merged: list[_Variant] = []
-    edges: list[EdgeCounts] = []
+    edges: EdgeCounts | None = None
     log_probs: dict[int, tuple[float, ...]] = {}
     for part in parts:
-        edges.append(part.edges)
+        # A sum is new memory: the part's own would hold on to all that came with it.
+        edges = EdgeCounts.sum([part.edges] if edges is None else [edges, part.edges])
         log_probs |= part.log_probs
-        if first is None:
-            first = part
+        if only is None and not merged:
+            only = part
             continue
-        if not merged:
+        if only is not None:
             merged = [_Variant(n_items) for _ in part.variants]
-            _add(merged, first)
-            first = replace(first, variants=())  # its states are copied
+            _add(merged, only)
+            only = None
         _add(merged, part)
-    assert first is not None, "a pass without parts"
-    whole = EdgeCounts.sum(edges)
-    refuse_idle_cuts(whole)
-    return StatesPart(tuple(one.whole() for one in merged), whole, log_probs) if merged else first
+    assert edges is not None, "a pass without parts"
+    refuse_idle_cuts(edges)
+    return only if only is not None else StatesPart(tuple(one.whole() for one in merged), edges, log_probs)
 
 
 def _add(merged: "list[_Variant]", part: StatesPart) -> None:
@@ -50,7 +50,7 @@ class _Variant:
     is_there: NDArray[np.bool_] = field(init=False)
     logits: NDArray[Any] | None = None
     states: Tensor | None = None
-    answers: dict[int, NDArray[Any]] = field(default_factory=dict)
+    answers: dict[int, NDArray[Any]] | None = None
 
     def __post_init__(self) -> None:
         self.is_there = np.zeros(self.n_items, dtype=np.bool_)
@@ -69,7 +69,7 @@ class _Variant:
                 self.states = torch.empty((places, layers, self.n_items, width), dtype=part.states.dtype)
             self.states.index_copy_(2, torch.from_numpy(part.items), part.states)
         if part.answers is not None:
-            self.answers |= zip(part.items.tolist(), part.answers.by_item(), strict=True)
+            self.answers = (self.answers or {}) | dict(zip(part.items.tolist(), part.answers.by_item(), strict=True))
 
     def whole(self) -> VariantPart:
         """All items that there are, in their order; where every item is there, nothing is copied again."""
@@ -80,5 +80,5 @@ class _Variant:
             items,
             logits[items] if some and logits is not None else logits,
             states[:, :, torch.from_numpy(items)] if some and states is not None else states,
-            AnswerStats.of([self.answers[item] for item in items.tolist()]) if self.answers else None,
+            None if self.answers is None else AnswerStats.of([self.answers[item] for item in items.tolist()]),
         )

@@ -7,7 +7,7 @@ of machines that compute it. So a store that was left by a stopped run is asked 
 import contextlib
 import hashlib
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from typing import Any
 
 from anchorscope.execute.content_hash import Body
@@ -33,9 +33,9 @@ class PoolExecutor:
         self.coordinator, self._store, self._numerics = coordinator, store, numerics
         self._done = self._total = 0
         self._began = self._ended = time.monotonic()
-        self._n_computed = self._given = 0
+        self._n_computed = 0
 
-    def map(self, shards: Sequence[Shard], progress: Progress) -> Iterator[Part]:
+    def map(self, shards: Sequence[Shard], progress: Progress) -> Generator[Part, None, None]:
         """The part of each shard, in their order, as they are done; with the last one all are kept.
 
         A shard is packed when a worker has room for it, so that the first ones are computed while others are packed.
@@ -54,8 +54,9 @@ class PoolExecutor:
             if writer is not None and sha256 is not None:
                 writer.write(name, body, sha256)
             held.let_go(name)
-            self._n_computed += sha256 is not None
-            self._ended = time.monotonic()
+            if sha256 is not None:
+                self._n_computed += 1
+                self._ended = time.monotonic()
             advance(owed[name])
 
         def tasks() -> Iterator[Task | None]:
@@ -72,9 +73,12 @@ class PoolExecutor:
                     continue
                 yield None
 
+        n_given = 0
+
         def ready() -> Iterator[Part]:
-            while owed and (name := names[self._given]) in parts:
-                self._given += 1
+            nonlocal n_given
+            while owed and (name := names[n_given]) in parts:
+                n_given += 1
                 owed[name].pop(0)
                 if not owed[name]:
                     del owed[name]
@@ -101,7 +105,8 @@ class PoolExecutor:
             take(name, body)
         except ValueError:  # of a version that packed otherwise
             return False
-        self._began = time.monotonic()
+        if not self._n_computed:  # reading is not computing
+            self._began = time.monotonic()
         return True
 
     def _title(self, shards: Sequence[Shard]) -> str:
@@ -114,7 +119,7 @@ class PoolExecutor:
         return f"{title} on {workers}" + (f" ({told})" if told else "")
 
     def _begin(self, total: int) -> None:
-        self._done, self._total, self._n_computed, self._given = 0, total, 0, 0
+        self._done, self._total, self._n_computed = 0, total, 0
         self._began = self._ended = time.monotonic()
 
     def status(self) -> dict[str, Any]:
@@ -152,7 +157,8 @@ class _Held:
         return self._packed.get(name)
 
     def let_go(self, name: str) -> None:
-        self._packed.pop(name, None)
+        if (one := self._packed.pop(name, None)) is not None:
+            self._size -= len(one.body)
 
 
 def _items(shard: Any) -> int:

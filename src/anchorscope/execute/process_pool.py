@@ -182,12 +182,11 @@ class _Process:
     def _read(self) -> None:
         try:
             while True:
-                header, parts = self._frames.receive()
-                self._events.put(self._event(header, parts))
+                self._events.put(self._event(*self._frames.receive()))  # no name: nothing is held while it waits
         except Closed as error:
             reason = str(error)
-        except (KeyError, TypeError, ValueError) as error:
-            reason = f"it sent what is no answer ({error})"
+        except Exception as error:  # whatever it is, it has to be told
+            reason = f"it sent what is no answer ({type(error).__name__}: {error})"
         self._events.put(Lost(self.name, f"the process ended or its connection did ({reason})"))
 
     def _event(self, header: Mapping[str, Any], parts: Mapping[str, Body]) -> Event:

@@ -5,6 +5,7 @@ planned anew with half the tokens and run from its beginning, so that its number
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import closing
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -148,7 +149,8 @@ def _run(
         shards: Sequence[Pass] = work.shards() if executor.divides else [work]
         executor.counted(len(work.batches), 0)
         try:
-            merged = merge(zip(shards, _checked(executor.map(shards, progress), kind), strict=True))
+            with closing(executor.map(shards, progress)) as parts:  # workers are free, whatever the merge meets
+                merged = merge(zip(shards, _checked(parts, kind), strict=True))
         except MemoryRanOut:
             executor.counted(-len(work.batches), 0)
             work = _halved(executor, work)

@@ -4,7 +4,7 @@ Several runs of the same model may share them (a study does). A worker that woul
 """
 
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -158,7 +158,7 @@ class RunExecutor:
         planner = TypeAdapter(Planner).validate_python(told["planner"])
         return Description(identity, planner, NumericsClass.of(hello))
 
-    def map(self, shards: Sequence[Shard], progress: Progress) -> Iterator[Part]:
+    def map(self, shards: Sequence[Shard], progress: Progress) -> Generator[Part, None, None]:
         """The part of each shard, in their order."""
         if self._inner is None:
             coordinator = self._group.coordinator

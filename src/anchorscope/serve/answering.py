@@ -22,8 +22,6 @@ class Answering:
         self.asking = asking
         self._queue, self._metrics, self._log = queue, metrics, log
         self._jobs: dict[int, AskJob] = {}
-        self._unread: set[int] = set()
-        """Tickets whose prompts are not read yet."""
 
     def __len__(self) -> int:
         return len(self._jobs)
@@ -37,7 +35,7 @@ class Answering:
         for old, job in list(self._jobs.items()):
             if job.is_over:
                 self.asking.drop(old)
-                self._forget(old)
+                del self._jobs[old]
         waiting = self._queue.take_asks()
         for place, job in enumerate(waiting):
             try:
@@ -49,14 +47,9 @@ class Answering:
                 self._queue.put_back(waiting[place:])
                 return
             self._jobs[ticket] = job
-            self._unread.add(ticket)
 
-    def _forget(self, ticket: int) -> None:
-        del self._jobs[ticket]
-        self._unread.discard(ticket)
-
-    def step(self) -> int:
-        """One token more for every answer; how many tokens that were, prompts that were read to their ends included."""
+    def step(self) -> None:
+        """One token more for every answer."""
         try:
             written = self.asking.step()
         except Exception as error:  # a step belongs to all: none of them can be trusted to go on
@@ -65,27 +58,25 @@ class Answering:
             for ticket, job in list(self._jobs.items()):
                 self.asking.drop(ticket)
                 self._fail(job, error, "step")
-                self._forget(ticket)
-            return 0
-        return sum(self._heard(one) for one in written)
+                del self._jobs[ticket]
+            return
+        for one in written:
+            self._heard(one)
 
-    def _heard(self, one: Written) -> int:
+    def _heard(self, one: Written) -> None:
         job = self._jobs.get(one.ticket)
         if job is None:
-            return 0
+            return
         job.tell(one)
-        tokens = 1 + (one.prompt_tokens if one.ticket in self._unread else 0)
-        self._unread.discard(one.ticket)
         if one.reason is None and one.error is None:
-            return tokens
-        self._forget(one.ticket)
+            return
+        del self._jobs[one.ticket]
         self._metrics.written.inc(one.new_tokens)
         if one.score is not None and job.detector is not None:
             self._metrics.items.labels(job.detector).inc()
             self._metrics.verdicts.labels(job.detector, one.score.verdict).inc()
         job.give(None)
         self._queue.release(job)
-        return tokens
 
     def _fail(self, job: AskJob, error: Exception, where: str) -> None:
         if isinstance(error, UserError):

@@ -21,6 +21,8 @@ class Job:
 
     tokens: int
     """What it takes of the queue's room in all."""
+    since: float = 0.0
+    """When the queue took it in, by `time.monotonic`."""
     held: int = 0
     """What it holds of it now; the queue's own account."""
     loop: asyncio.AbstractEventLoop = field(default_factory=asyncio.get_running_loop)
@@ -55,11 +57,6 @@ class WorkJob(Job):
     """Any other work on the model."""
 
     work: Callable[[], Any]
-
-    @property
-    def is_done(self) -> bool:
-        """Whether it was run, or nobody waits for it."""
-        return self.held == 0
 
 
 @dataclass(eq=False, kw_only=True)
@@ -123,8 +120,3 @@ class Entry:
     def tokens(self) -> int:
         """What it takes."""
         return self.job.costs[self.place]
-
-    @property
-    def is_done(self) -> bool:
-        """Whether it has its score, or its error."""
-        return self.job.found[self.place] is not None

@@ -25,8 +25,8 @@ class Limits:
     """Bytes of one request's body."""
     queue_tokens: int | None = None
     """Tokens that may be waiting and under way; None: as many as 16 batches have."""
-    queue_seconds: float = 4.0
-    """Seconds that a request may have to wait for its turn; where it would be longer, it is told to come again."""
+    queue_seconds: float = 3.0
+    """Seconds that a request waits for its turn; where that does not come, it is told to come again."""
     batch_tokens: int | None = None
     """Tokens that are run together; None: what suits the device."""
     deadline: float = 60.0
@@ -39,7 +39,7 @@ class Limits:
     def __post_init__(self) -> None:
         for one in fields(self):
             value = getattr(self, one.name)
-            if value is not None and value <= 0:
+            if value is not None and not value > 0:
                 raise UserError(f"The limit {one.name} is {value:g}, and a limit is above 0; give a larger one.")
 
     @property

@@ -21,7 +21,7 @@ from anchorscope.serve.errors import draining, failed, item_failed
 from anchorscope.serve.jobs import Entry, Job, WorkJob
 from anchorscope.serve.log import ServiceLog
 from anchorscope.serve.metrics import Metrics
-from anchorscope.serve.queue import TokenQueue, measured
+from anchorscope.serve.queue import TokenQueue
 
 _FEWEST_TOKENS = 64  # of a batch, however often memory ran out
 
@@ -97,14 +97,12 @@ class ModelThread(threading.Thread):
         until = time.monotonic() + (time.monotonic() - began)
         loaded.answers.admit()
         while len(loaded.answers):
-            began = time.monotonic()
-            measured(self.queue.answer_rate, loaded.answers.step(), began)
+            loaded.answers.step()
             if time.monotonic() >= until:
                 break
             loaded.answers.admit()
 
     def _work(self, job: WorkJob) -> None:
-        began = time.monotonic()
         try:
             job.give(job.work())
         except UserError as error:
@@ -116,7 +114,6 @@ class ModelThread(threading.Thread):
                 free_memory()
             self._log.fault(error, "work")
             job.fail(failed())
-        measured(self.queue.rate, job.tokens, began)
         self.queue.release(job)
 
     def _score(self, detector: Detector, entries: Sequence[Entry]) -> None:
@@ -130,7 +127,9 @@ class ModelThread(threading.Thread):
         except Exception as error:
             told = self._what_failed(error, entries)
         else:
-            measured(self.queue.rate, tokens, began)
+            ran = sum(one.tokens for one in entries if one.item.tokens is not None)  # of others nothing is run
+            if ran:
+                self.queue.rate.add(ran, max(time.monotonic() - began, 1e-6))
             self._metrics.batch_items.observe(len(entries))
             self._metrics.batch_tokens.observe(tokens)
             for entry, score in zip(entries, scores, strict=True):

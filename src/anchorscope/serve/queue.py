@@ -1,9 +1,9 @@
 """Where jobs wait for the model: bounded in tokens and in time, batches formed across requests.
 
 Scores and other work are taken in turn, one item of every request before the second of any: a request of one item does
-not wait for the two hundred of another. Who would wait too long for its turn, by the rate that was measured, is refused
-at once and told when to come again: so an overload is over soon after it ends. The room that a job takes is given back
-item by item, and whole when its request ends, however it ends.
+not wait for the two hundred of another. A batch is as long as fits into a part of the time that requests may wait. Who
+has waited too long when a batch is full is refused and told when to come again: so an overload is over soon after it
+ends. The room that a job takes is given back item by item, and whole when its request ends, however it ends.
 """
 
 import math
@@ -15,9 +15,10 @@ from collections.abc import Sequence
 from anchorscope.serve.errors import queue_full, too_large
 from anchorscope.serve.jobs import AskJob, Entry, Job, ScoreJob, WorkJob
 
-_SLOWEST, _LONGEST_WAIT = 1.0, 600.0
+_SLOWEST, _LONGEST_WAIT = 1.0, 60.0
 _HALF_LIFE = 10.0  # seconds of work after which what was measured counts half
-_ALWAYS = 8  # requests that may wait or be under way however slow the model is
+_BATCH_SHARE = 1 / 3  # of the time that requests may wait: what one batch may take
+_FEW_ITEMS = 8  # that a batch may have however long it takes: smaller ones would waste most of a slow model's time
 
 
 class Rate:
@@ -27,15 +28,20 @@ class Rate:
         self._tokens = self._seconds = 0.0
 
     def add(self, tokens: int, seconds: float) -> None:
-        """What was just done."""
-        kept = 0.5 ** (seconds / _HALF_LIFE)
-        self._tokens, self._seconds = self._tokens * kept + tokens, self._seconds * kept + seconds
+        """What was just done; of a stall no more is remembered than of other work."""
+        part = min(1.0, _HALF_LIFE / seconds)
+        kept = 0.5 ** (part * seconds / _HALF_LIFE)
+        self._tokens = self._tokens * kept + part * tokens
+        self._seconds = self._seconds * kept + part * seconds
+
+    @property
+    def per_second(self) -> float:
+        """Tokens; as many as you like where nothing is known yet."""
+        return max(self._tokens / self._seconds, _SLOWEST) if self._seconds > 0 else math.inf
 
     def wait(self, tokens: int) -> float:
-        """Seconds that so many tokens will take."""
-        if self._seconds <= 0:
-            return _SLOWEST
-        return min(_LONGEST_WAIT, tokens / max(self._tokens / self._seconds, _SLOWEST))
+        """Seconds that so many tokens will take, at most a minute."""
+        return min(_LONGEST_WAIT, tokens / self.per_second)
 
 
 class TokenQueue:
@@ -43,13 +49,12 @@ class TokenQueue:
 
     def __init__(self, most_tokens: int, most_seconds: float = math.inf) -> None:
         self.most, self.most_seconds = most_tokens, most_seconds
-        self.rate, self.answer_rate = Rate(), Rate()
-        """Of scores and other work; of answers that are written."""
+        self.rate = Rate()
+        """Of scores."""
         self._changed = threading.Condition()
         self._turns: deque[ScoreJob | WorkJob] = deque()
         self._asks: deque[AskJob] = deque()
         self._tokens = 0
-        self._under_way: Sequence[WorkJob | Entry] = ()
         self._closed = False
 
     @property
@@ -64,11 +69,8 @@ class TokenQueue:
                 raise too_large(job.tokens, self.most)
             too_many = self._tokens + job.tokens - self.most
             if too_many > 0:
-                raise queue_full(self._rate(job).wait(too_many))
-            too_late = self._seconds_before(job) - self.most_seconds
-            if too_late > 0:
-                raise queue_full(too_late)
-            job.held = job.tokens
+                raise queue_full(self.rate.wait(too_many))
+            job.held, job.since = job.tokens, time.monotonic()
             self._tokens += job.held
             if isinstance(job, AskJob):
                 self._asks.append(job)
@@ -76,21 +78,13 @@ class TokenQueue:
                 self._turns.append(job)
             self._changed.notify()
 
-    def _seconds_before(self, job: Job) -> float:
-        """Until a new job's first token is run: what is being run, and one item of everybody who waits."""
-        if isinstance(job, AskJob):
-            asks = [one for one in self._asks if not one.is_over]
-            return self.answer_rate.wait(sum(one.tokens for one in asks)) if len(asks) >= _ALWAYS else 0.0
-        waiting = [one for one in self._turns if not one.is_over]
-        running = [one for one in self._under_way if not one.is_done]
-        jobs = {id(one.job if isinstance(one, Entry) else one) for one in running} | {id(one) for one in waiting}
-        if len(jobs) < _ALWAYS:
-            return 0.0
-        tokens = sum(one.costs[one.taken] if isinstance(one, ScoreJob) else one.tokens for one in waiting)
-        return self.rate.wait(tokens + sum(one.tokens for one in running))
-
-    def _rate(self, job: Job) -> Rate:
-        return self.answer_rate if isinstance(job, AskJob) else self.rate
+    def _refuse_late(self, waiting: Sequence[Job]) -> None:
+        """Those of whom nothing was begun, although they have waited as long as they may."""
+        before = time.monotonic() - self.most_seconds
+        late = [job for job in waiting if job.since < before and not (isinstance(job, ScoreJob) and job.taken)]
+        for job in late:
+            job.is_over = True
+            job.fail(queue_full(self.rate.wait(self._tokens)))
 
     def release(self, job: Job, tokens: int | None = None) -> None:
         """Gives back the room of a part of a job, or of all that is left of it."""
@@ -134,20 +128,22 @@ class TokenQueue:
             return found
 
     def put_back(self, jobs: list[AskJob]) -> None:
-        """Answers for which there was no room yet; they stay first."""
+        """Answers for which there was no room yet; they stay first, as long as they may wait."""
         with self._changed:
-            self._asks.extendleft(reversed(jobs))
+            self._refuse_late(jobs)
+            self._asks.extendleft(job for job in reversed(jobs) if not job.is_over)
 
     def take(self, batch_tokens: int) -> WorkJob | list[Entry] | None:
         """What is next: one piece of work, or a batch of items for one detector; None where nothing waits."""
         with self._changed:
             found = self._next(batch_tokens)
-            self._under_way = [found] if isinstance(found, WorkJob) else found or ()
+            self._refuse_late(self._turns)
             return found
 
     def _next(self, batch_tokens: int) -> WorkJob | list[Entry] | None:
         batch: list[Entry] = []
         left, waiting = batch_tokens, len(self._turns)
+        soon = batch_tokens - self.rate.per_second * self.most_seconds * _BATCH_SHARE  # then it has taken long enough
         kind: tuple[str, float | None] | None = None
         others: list[ScoreJob | WorkJob] = []
         while self._turns:
@@ -159,7 +155,7 @@ class TokenQueue:
                     return job
                 others.append(job)
                 continue
-            fits = job.costs[job.taken] <= left or not batch
+            fits = (job.costs[job.taken] <= left and (left > soon or len(batch) < _FEW_ITEMS)) or not batch
             if (kind is not None and job.kind != kind) or not fits:
                 others.append(job)
                 continue
@@ -173,8 +169,3 @@ class TokenQueue:
         self._turns.extend(others)
         assert batch or not waiting or not self._turns, "what waits is taken"
         return batch or None
-
-
-def measured(rate: Rate, tokens: int, began: float) -> None:
-    """Work that began at a time of `time.monotonic` is over."""
-    rate.add(tokens, max(time.monotonic() - began, 1e-6))
