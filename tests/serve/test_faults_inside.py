@@ -60,16 +60,6 @@ def test_an_answer_that_is_scored_is_no_longer_than_the_service_allows(
     assert (short["finish_reason"], "truth_probability" in short["truth"]) == ("length", True)
 
 
-def test_answers_are_counted_while_they_are_written(served: Running, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A queue that knew of whole answers only would take a model for standing still until the first one ended."""
-    counted, step = [], Answering.step
-    monkeypatch.setattr(Answering, "step", lambda self: counted.append(step(self)) or counted[-1])
-    told = served.client.post("/v1/chat/completions", json=QUESTION).json()
-    assert counted[0] > told["usage"]["prompt_tokens"]
-    assert counted[1:] == [1] * (len(counted) - 1)
-    assert len(counted) > 3
-
-
 def test_who_is_in_the_batch_that_is_being_run_is_told_of_the_end(
     served: Running, monkeypatch: pytest.MonkeyPatch
 ) -> None:
