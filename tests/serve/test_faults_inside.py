@@ -16,7 +16,6 @@ from anchorscope.detectors.detector import Detector
 from anchorscope.detectors.scoring import Score
 from anchorscope.engine.continuous import Continuous
 from anchorscope.items import Item
-from anchorscope.serve.answering import Answering
 
 QUESTION = {"model": "default", "messages": [{"role": "user", "content": "Who wrote Dracula?"}], "truth": True}
 
