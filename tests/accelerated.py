@@ -11,7 +11,8 @@ from anchorscope.execute.wire import pack, unpack
 from anchorscope.plan.device_work import DeviceWork
 
 if TYPE_CHECKING:
-    from anchorscope.execute.worker import Part, Shard
+    from anchorscope.execute.parts import Part
+    from anchorscope.execute.worker import Shard
     from anchorscope.models.language_model import LanguageModel
     from anchorscope.progress import Progress
 

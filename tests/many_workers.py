@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from anchorscope.execute.executor import Description
-    from anchorscope.execute.worker import Part, Shard, Worker
+    from anchorscope.execute.parts import Part
+    from anchorscope.execute.worker import Shard, Worker
     from anchorscope.models.language_model import LanguageModel
     from anchorscope.progress import Progress
 

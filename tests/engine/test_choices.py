@@ -12,8 +12,9 @@ from engine_cases import SHARED, make_items, no_prefix, shared_prefix
 from anchorscope.engine.batching import Budget
 from anchorscope.engine.choices import choice_log_probs
 from anchorscope.errors import UserError
+from anchorscope.execute.parts import Part
 from anchorscope.execute.run_passes import run_choices
-from anchorscope.execute.worker import Part, Shard, Worker
+from anchorscope.execute.worker import Shard, Worker
 from anchorscope.models.language_model import LanguageModel
 from anchorscope.models.wrapping import wrap
 from anchorscope.plan.choices_pass import plan_choices

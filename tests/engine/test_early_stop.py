@@ -11,7 +11,8 @@ from anchorscope.engine.batching import Budget
 from anchorscope.engine.capture import EdgeCounts, Work, capture, refuse_idle_cuts
 from anchorscope.engine.sequences import CLEAN, TokenSequence, Variant
 from anchorscope.errors import InterventionNotApplied
-from anchorscope.execute.worker import StatesPart, Worker
+from anchorscope.execute.parts import StatesPart
+from anchorscope.execute.worker import Worker
 from anchorscope.models.language_model import LanguageModel
 from anchorscope.plan.passes import Planner
 from anchorscope.progress import Silent

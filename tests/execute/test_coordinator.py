@@ -5,7 +5,7 @@ import hashlib
 import pytest
 
 from anchorscope.errors import Incomplete, UserError
-from anchorscope.execute.coordinator import Coordinator, Counts, Disagreement, Task
+from anchorscope.execute.coordinator import DEPTH, Coordinator, Counts, Disagreement, Task
 from anchorscope.execute.pool import Done, Failed, MemoryRanOut
 
 from simulated_pool import Actor, SimulatedPool, packed, result  # isort: skip
@@ -119,9 +119,9 @@ def test_a_blob_is_sent_to_each_worker_once_and_again_to_its_replacement():
 def test_a_worker_that_dies_is_replaced_and_its_tasks_go_first():
     found = Setting(Actor(script=["ok", "die"]), Actor(seconds=3), spare=[Actor()]).run(12)
     assert found.counts.lost == 1
-    assert found.counts.retried == 2
-    assert "worker w0 is lost: killed by signal 9; 2 of its shards go to others" in found.told
-    lost = [task for worker, task in found.pool.submitted if worker == "w0"][-2:]
+    assert found.counts.retried == DEPTH
+    assert f"worker w0 is lost: killed by signal 9; {DEPTH} of its shards go to others" in found.told
+    lost = [task for worker, task in found.pool.submitted if worker == "w0"][-DEPTH:]
     after = found.pool.submitted[found.pool.submitted.index(("w0", lost[-1])) + 1 :]
     assert {task for _, task in after[:3]} >= {lost[0]}
     assert all(len(found.had(task)) == 2 for task in lost)

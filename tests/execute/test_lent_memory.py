@@ -15,8 +15,8 @@ from anchorscope.execute.content_hash import CHUNK
 from anchorscope.execute.frames import LENT_FROM, Closed, Frames
 from anchorscope.execute.lent_memory import CAN_LEND, read_sealed, write_sealed
 from anchorscope.execute.merging import merge_states
+from anchorscope.execute.parts import StatesPart, VariantPart
 from anchorscope.execute.wire import pack, pack_result, unpack
-from anchorscope.execute.worker import StatesPart, VariantPart
 
 pytestmark = pytest.mark.skipif(not CAN_LEND, reason="this system cannot lend memory")
 PART = {"states": torch.arange(2.0**19).reshape(64, -1), "bits": torch.arange(9).to(torch.bfloat16), "text": "a"}

@@ -14,8 +14,9 @@ from anchorscope.engine import batching
 from anchorscope.engine.batching import MemoryRanOut
 from anchorscope.errors import UserError
 from anchorscope.execute.executor import LocalExecutor
+from anchorscope.execute.parts import StatesPart
 from anchorscope.execute.run_passes import run_states
-from anchorscope.execute.worker import StatesPart, Worker
+from anchorscope.execute.worker import Worker
 from anchorscope.models.language_model import LanguageModel
 from anchorscope.plan.saliency_pass import SaliencyPass
 from anchorscope.probes.scoring import Scorer

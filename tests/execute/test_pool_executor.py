@@ -14,10 +14,11 @@ from anchorscope.errors import Incomplete
 from anchorscope.execute import pool_executor, run_passes
 from anchorscope.execute.coordinator import Coordinator
 from anchorscope.execute.merging import merge_states
+from anchorscope.execute.parts import StatesPart
 from anchorscope.execute.pool import Done, Failed, Joined, MemoryRanOut
 from anchorscope.execute.pool_executor import PoolExecutor, task_id
 from anchorscope.execute.wire import pack, unpack
-from anchorscope.execute.worker import StatesPart, Worker
+from anchorscope.execute.worker import Worker
 from anchorscope.plan.passes import OutOfFoldProbes
 from anchorscope.probes.crossfit import ProbeSet
 from anchorscope.progress import Silent

@@ -15,8 +15,9 @@ from anchorscope.engine.sequences import CLEAN, SITES, Cut, TokenSequence, Varia
 from anchorscope.errors import UserError
 from anchorscope.execute.executor import LocalExecutor
 from anchorscope.execute.merging import merge_states
+from anchorscope.execute.parts import StatesPart, VariantPart
 from anchorscope.execute.run_passes import placed, run_states
-from anchorscope.execute.worker import StatesPart, VariantPart, Worker
+from anchorscope.execute.worker import Worker
 from anchorscope.models.language_model import LanguageModel
 from anchorscope.models.wrapping import wrap
 from anchorscope.plan.passes import OutOfFoldProbes, StatesPass

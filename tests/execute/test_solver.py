@@ -14,9 +14,10 @@ from accelerated import Accelerated
 from anchorscope.engine.batching import MemoryRanOut
 from anchorscope.errors import UserError
 from anchorscope.execute.numerics import NumericsClass
+from anchorscope.execute.parts import DevicePart
 from anchorscope.execute.solver import Solver, fit_device
 from anchorscope.execute.wire import pack, unpack
-from anchorscope.execute.worker import DevicePart, Worker
+from anchorscope.execute.worker import Worker
 from anchorscope.models.language_model import LanguageModel
 from anchorscope.plan.device_work import FUNCTIONS, DeviceWork, plan_device_work
 from anchorscope.probes.crossfit import fit_probes, make_splits, refit_logits

@@ -1,6 +1,8 @@
 """A worker: states and scores of every item in its own slot, and no model before it is due."""
 
+import copy
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any
 
@@ -12,10 +14,14 @@ from anchorscope.answers.template import FEW_SHOT_TEMPLATE
 from anchorscope.datasets.question import Question
 from anchorscope.engine.sequences import CLEAN, SITES, Cut, TokenSequence, Variant
 from anchorscope.execute import worker as worker_module
+from anchorscope.execute.content_hash import content_hash
 from anchorscope.execute.executor import LocalExecutor
+from anchorscope.execute.parts import Part, StatesPart
 from anchorscope.execute.run_passes import run_answers, run_saliency, run_states
-from anchorscope.execute.worker import Part, Shard, StatesPart, Worker
+from anchorscope.execute.wire import pack_result
+from anchorscope.execute.worker import Shard, Worker
 from anchorscope.models.language_model import LanguageModel
+from anchorscope.models.wrapping import wrap
 from anchorscope.plan.decoding import plan_answers
 from anchorscope.plan.passes import OutOfFoldProbes, StatesPass
 from anchorscope.plan.saliency_pass import plan_saliency
@@ -61,6 +67,11 @@ def run_part(worker: Worker, shard: Shard) -> StatesPart:
     part: Part = worker.run(shard, Silent())
     assert isinstance(part, StatesPart)
     return part
+
+
+@pytest.fixture
+def gpu_llama(tiny_llama: LanguageModel) -> LanguageModel:
+    return wrap(copy.deepcopy(tiny_llama.model).to("cuda"), tiny_llama.tokenizer, name="tiny llama")
 
 
 @pytest.fixture(scope="module")
@@ -221,3 +232,28 @@ def test_a_load_that_fails_is_not_hidden() -> None:
     load: Callable[[], LanguageModel] = no_model
     with pytest.raises(AssertionError, match="nobody was expected to need the model"):
         _ = LocalExecutor(load).worker
+
+
+def test_parts_of_shards_that_were_started_one_after_the_other_may_be_asked_for_later_and_elsewhere(
+    tiny_llama: LanguageModel,
+) -> None:
+    shards = make_work(tiny_llama).shards()
+    assert len(shards) > 2
+    worker = Worker(tiny_llama)
+    expected = [content_hash(pack_result(worker.run(shard, Silent()))) for shard in shards]
+    started = [worker.start(shard, Silent()) for shard in shards]
+    with ThreadPoolExecutor(2) as threads:
+        found = list(threads.map(lambda one: content_hash(pack_result(one.part())), reversed(started)))
+    assert found == expected[::-1]
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="only a GPU can be waited for")
+def test_a_gpu_is_not_waited_for_while_a_shard_is_started(gpu_llama: LanguageModel) -> None:
+    worker, shard = Worker(gpu_llama), make_work(gpu_llama).shards()[0]
+    expected = content_hash(pack_result(worker.run(shard, Silent())))
+    torch.cuda.set_sync_debug_mode("error")
+    try:
+        started = worker.start(shard, Silent())
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
+    assert content_hash(pack_result(started.part())) == expected

@@ -17,9 +17,9 @@ from anchorscope.bench.workload import FOLDS, Workload
 from anchorscope.engine.sequences import SITES, Cut, Variant
 from anchorscope.execute.content_hash import content_hash
 from anchorscope.execute.executor import Executor
+from anchorscope.execute.parts import DecodedPart
 from anchorscope.execute.run_passes import run_decoding, run_states
 from anchorscope.execute.wire import pack_result
-from anchorscope.execute.worker import DecodedPart
 from anchorscope.models.language_model import LanguageModel
 from anchorscope.plan.decoding import DecodePass, plan_decoding
 from anchorscope.plan.for_model import planner_for

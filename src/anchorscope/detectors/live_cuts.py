@@ -26,8 +26,8 @@ from anchorscope.detectors.scoring import Score, decide
 from anchorscope.engine.sequences import CLEAN as CLEAN_VARIANT
 from anchorscope.engine.sequences import SITES, Cut, Variant
 from anchorscope.errors import UserError
+from anchorscope.execute.parts import VariantPart
 from anchorscope.execute.run_passes import run_answers, run_states
-from anchorscope.execute.worker import VariantPart
 from anchorscope.interventions.registry import INTERVENTIONS
 from anchorscope.items import Item
 from anchorscope.plan.decoding import plan_answers

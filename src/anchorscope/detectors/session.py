@@ -21,8 +21,8 @@ from anchorscope.detectors.runs import ANSWER_ONLY, ANSWER_TOKENS, COLUMNS, QUES
 from anchorscope.detectors.trained import DetectorSetting
 from anchorscope.engine.sequences import SITES, TokenSequence
 from anchorscope.execute.executor import LocalExecutor
+from anchorscope.execute.parts import VariantPart
 from anchorscope.execute.run_passes import key_word_writer, run_answers, run_states
-from anchorscope.execute.worker import VariantPart
 from anchorscope.interventions.intervention import Setting, Writer
 from anchorscope.interventions.registry import INTERVENTIONS
 from anchorscope.items import Item

@@ -17,6 +17,7 @@ from anchorscope.engine.forward import logits_in_parts
 from anchorscope.engine.rows import BatchRows
 from anchorscope.engine.sequences import TokenSequence
 from anchorscope.models.language_model import LanguageModel
+from anchorscope.models.transfers import to_device
 
 STATISTICS = ("log_prob", "margin", "entropy")
 """What is told of every answer token, in this order."""
@@ -102,7 +103,8 @@ def token_statistics(
     """`STATISTICS` of tokens, from the streams after the last block of the tokens before them."""
     parts, done = [torch.empty(len(STATISTICS), 0, device=lm.device)], 0
     for logits in logits_in_parts(lm, stream) if len(ids) else ():
-        parts.append(logits_statistics(logits, ids[done : done + len(logits)].to(logits.device)).to(lm.device))
+        told = to_device(ids[done : done + len(logits)], logits.device)
+        parts.append(logits_statistics(logits, told).to(lm.device))
         done += len(logits)
     return torch.cat(parts, dim=1)
 

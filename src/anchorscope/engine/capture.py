@@ -27,6 +27,7 @@ from anchorscope.engine.sequences import CLEAN, SITES, TokenSequence, Variant, r
 from anchorscope.errors import InterventionNotApplied, UserError
 from anchorscope.models.families import BlockOutput
 from anchorscope.models.language_model import LanguageModel
+from anchorscope.models.transfers import Fetched, to_device
 from anchorscope.progress import Progress, Silent
 
 
@@ -125,6 +126,18 @@ def capture(
     The caller checks them (`refuse_idle_cuts`), once all parts of a pass are there. The statistics of the answers that
     `work.answers_of` asks for go to `receive_answers`.
     """
+    return start_capture(lm, work, receive, title, progress, receive_answers)()
+
+
+def start_capture(
+    lm: LanguageModel,
+    work: Work,
+    receive: Receive,
+    title: str,
+    progress: Progress | None = None,
+    receive_answers: ReceiveAnswers | None = None,
+) -> Callable[[], EdgeCounts]:
+    """The same, but a GPU is only told what to do: what is returned waits for it, in any thread, and gives edges."""
     if receive_answers is None and work.answers_of:
         raise ValueError(f"answers of variants {list(work.answers_of)} are to be scored, and nobody receives them")
     listener = progress or Silent()
@@ -148,9 +161,8 @@ def capture(
         listener.advance(len(batch))
 
     run_in_batches(batches, lengths, work.budget, run)
-    counts = checks.finish()
     listener.finish()
-    return counts
+    return checks.ask()
 
 
 class _Batch:
@@ -169,7 +181,7 @@ class _Batch:
         self.packed = Packed(lm, work.sequences, self.rows, work.prefix)
         last = torch.from_numpy(self.rows.token_indices(self.readers, self.read_at, self.n_layers - 1)).flatten()
         self.answers = AnswerTokens.of(work.sequences, self.rows, work.answers_of, self.n_layers - 1)
-        last = torch.cat((last, torch.from_numpy(self.answers.before)))
+        last = to_device(torch.cat((last, torch.from_numpy(self.answers.before))), lm.layer_device(self.n_layers - 1))
         stream = run_layers(
             lm, self.packed.ids, self.packed.positions, self.packed, self._visit, work.compiled, last, self.n_layers
         )
@@ -186,7 +198,7 @@ class _Batch:
             self._tokens_read = torch.arange(self.read_at.size, device=device).view(self.read_at.shape)
         elif layer in self._opening or self._tokens_read.device != device:
             indices = self.rows.token_indices(self.readers, self.read_at, layer)
-            self._tokens_read = torch.from_numpy(indices).to(device)
+            self._tokens_read = to_device(indices, device)
         for site, name in enumerate(SITES):
             self.states[:, :, site, layer] = getattr(output, name)[0, self._tokens_read]
 
@@ -220,19 +232,26 @@ class _Checks:
             raise InterventionNotApplied(f"layers {silent} were asked to lose attention edges and lost none")
         if not asked:
             return
-        variants = torch.from_numpy(rows.variant.clip(min=0)).to(self.lm.device)  # clean rows lose nothing
+        variants = to_device(rows.variant.clip(min=0), self.lm.device)  # clean rows lose nothing
         total = torch.zeros(len(rows.rows), dtype=torch.long, device=self.lm.device)
         for layer in asked:
             here = lost[layer].to(self.lm.device)
             total[: len(here)] += here
             self.edges[:, layer].index_add_(0, variants[: len(here)], here)
             self.asked[rows.variant[: len(here)][rows.cut_at(layer)], layer] = True
-        named = torch.from_numpy(np.array([row.cut.changes for row in rows.rows])).to(self.lm.device)
+        named = to_device(np.array([row.cut.changes for row in rows.rows]), self.lm.device)
         self.untouched.append((named & (total == 0)).any())
 
-    def finish(self) -> EdgeCounts:
-        """What was lost; raises where states are no numbers."""
-        if self.finite and not bool(torch.stack(self.finite).all()):
-            raise not_finite(self.lm)
-        untouched = bool(torch.stack(self.untouched).any()) if self.untouched else False
-        return EdgeCounts(self.edges.cpu().numpy(), self.asked, untouched)
+    def ask(self) -> Callable[[], EdgeCounts]:
+        """Asks the device; what is returned waits, tells what was lost, and raises where states are no numbers."""
+        none = torch.zeros(0, dtype=torch.bool, device=self.lm.device)
+        flags = [torch.stack(found) if found else none for found in (self.finite, self.untouched)]
+        asked = Fetched([self.edges, flags[0].all(), flags[1].any()], self.lm.device)
+
+        def told() -> EdgeCounts:
+            edges, finite, untouched = asked.get()
+            if not bool(finite):
+                raise not_finite(self.lm)
+            return EdgeCounts(edges.numpy(), self.asked, bool(untouched))
+
+        return told

@@ -21,6 +21,7 @@ from anchorscope.models.attention import Attends
 from anchorscope.models.families import BlockOutput
 from anchorscope.models.language_model import LanguageModel
 from anchorscope.models.process_settings import attention_kernels
+from anchorscope.models.transfers import to_device
 
 LOGITS_AT_ONCE = 2**28
 """Tokens times vocabulary that the head gives at a time: a gigabyte of float32."""
@@ -62,16 +63,16 @@ def _walk(
     read: Tensor | None, layers: int,
 ) -> Tensor:  # fmt: skip
     lm.refuse_unknown_tokens(ids)
-    ids, positions = ids.to(lm.device)[None], positions.to(lm.device)[None]
+    ids, positions = to_device(ids, lm.device)[None], to_device(positions, lm.device)[None]
     stream = lm.embed(ids, positions)
     rotary: dict[str, tuple[Tensor, Tensor] | None] = {}
     with nullcontext() if compiled else attention_kernels():  # compiled: much work in few shapes, cuDNN may plan
         for layer in range(layers):
             joining = attention.enter(layer)
             if joining is not None:
-                starts = torch.from_numpy(joining.places).to(stream.device)
+                starts = to_device(joining.places, stream.device)
                 stream = torch.cat((stream, stream[:, starts]), dim=1)
-                own = torch.from_numpy(joining.positions).to(positions.device)
+                own = to_device(joining.positions, positions.device)
                 positions = torch.cat((positions, own[None]), dim=1)
                 rotary.clear()
             kind = lm.rotary_kind(layer)

@@ -18,6 +18,7 @@ from torch import Tensor
 
 from anchorscope.engine.sequences import EDGES, Cut
 from anchorscope.errors import InterventionNotApplied
+from anchorscope.models.transfers import to_device
 
 MASK_WIDTH = 8
 """Keys are padded to a multiple of this: kernels that take a mask want its rows aligned."""
@@ -51,7 +52,7 @@ class CutRows:
         zeroing = np.array([cut.how == "zero" for cut in cuts])
         bias = np.array([cut.bias for cut in cuts], dtype=np.float32)
         keys_, edges_, starts_, zeroing_, bias_ = (
-            torch.from_numpy(part).to(device) for part in (keys, edges, np.array(answer_starts), zeroing, bias)
+            to_device(part, device) for part in (keys, edges, np.array(answer_starts), zeroing, bias)
         )
         return cls(keys_, edges_, starts_, zeroing_, bias_, _heads(cuts, n_heads, device))
 
@@ -80,7 +81,7 @@ def _heads(cuts: Sequence[Cut], n_heads: int, device: torch.device) -> Tensor | 
         if cut.heads is not None and max(cut.heads) >= n_heads:
             raise InterventionNotApplied(f"a cut names heads {cut.heads}, and there are 0 to {n_heads - 1}")
         chosen[row, slice(None) if cut.heads is None else list(cut.heads)] = True
-    return torch.from_numpy(chosen).to(device)
+    return to_device(chosen, device)
 
 
 def visible(queries: Int[Tensor, "row pos"], n_keys: int, window: int | None) -> Bool[Tensor, "row pos key_pos"]:

@@ -19,6 +19,7 @@ from anchorscope.engine.rows import BatchRows, Joining
 from anchorscope.engine.sequences import TokenSequence
 from anchorscope.models.attention import Edit, Keys, Queries, Weights, masked_attention, per_group
 from anchorscope.models.language_model import LanguageModel
+from anchorscope.models.transfers import to_device
 
 Keep = Callable[[int, Keys, Keys], None]
 """Given a layer's keys and values of all tokens."""
@@ -142,8 +143,8 @@ class Packed:
 
     def _plan(self, n_rows: int, cut: NDArray[np.bool_], window: int | None, device: torch.device) -> _Plan:
         rows, here, n_prefix = self.rows, self.lm.device, self.prefix.length
-        first, stop = (torch.from_numpy(part[:n_rows]).to(here)[:, None] for part in (rows.first, rows.stop))
-        own, clean = (torch.from_numpy(part[:n_rows]).to(here)[:, None] for part in (rows.own, rows.clean))
+        first, stop = (to_device(part[:n_rows], here)[:, None] for part in (rows.first, rows.stop))
+        own, clean = (to_device(part[:n_rows], here)[:, None] for part in (rows.own, rows.clean))
         lengths = rows.stop[:n_rows] - rows.first[:n_rows]
         n, total = int(lengths.max()), int(rows.own[n_rows])
         offsets = torch.arange(n, device=here)
@@ -156,7 +157,7 @@ class Packed:
         lost = zeroed = biased = None
         if cut.any():
             cuts = self.cuts.first(n_rows)
-            removed = cuts.removed(queries) & torch.from_numpy(cut).to(here)[:, None, None] & ~beyond
+            removed = cuts.removed(queries) & to_device(cut, here)[:, None, None] & ~beyond
             lost = (removed & allowed).sum(dim=(1, 2))
             if (cut & self.by_head[:n_rows]).any():
                 assert cuts.heads is not None
@@ -178,7 +179,7 @@ class Packed:
             shape=(n_rows, n, self.n_keys),
             even=n * n_rows == total,
             queries=(own + offsets).clamp(max=total - 1).reshape(-1).to(device),
-            back=torch.from_numpy(back).to(device),
+            back=to_device(back, device),
             keys=indices.reshape(-1).to(device),
             mask=mask.to(device),
             zeroed=None if zeroed is None else zeroed.to(device),

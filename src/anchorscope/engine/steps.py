@@ -19,6 +19,7 @@ from anchorscope.engine.sequences import CLEAN, TokenSequence
 from anchorscope.models.attention import Keys, Queries, masked_attention, per_group
 from anchorscope.models.families import BlockOutput
 from anchorscope.models.language_model import LanguageModel
+from anchorscope.models.transfers import to_device
 
 SitePlace = tuple[str, int]
 """(site, layer) of states."""
@@ -53,8 +54,9 @@ def read_prompts(
     """
     layout = BatchRows(sequences, part, [CLEAN], prefix.length, lm.n_layers)
     rows = torch.tensor([into[row.item] for row in layout.rows for _ in range(row.first, row.stop)])
-    packed = Packed(lm, sequences, layout, prefix, _keeper(cache, rows, layout.positions()))
-    last = torch.from_numpy(layout.own[1:] - 1)
+    keep = _keeper(cache, to_device(rows, lm.device), to_device(layout.positions(), lm.device))
+    packed = Packed(lm, sequences, layout, prefix, keep)
+    last = to_device(layout.own[1:] - 1, lm.device)
     reader = StateReader(lm, places, last)
     stream = run_layers(lm, packed.ids, packed.positions, packed, reader.visit, read=last)
     return [row.item for row in layout.rows], stream[0].to(lm.device), reader.found

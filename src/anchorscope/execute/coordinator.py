@@ -21,8 +21,8 @@ from anchorscope.execute.task_queue import TaskQueue
 
 TRIES = 3
 """How often a shard is handed out before the run gives up."""
-DEPTH = 2
-"""Tasks in a worker's line, so that it never waits."""
+DEPTH = 3
+"""Tasks in a worker's line, so that it never waits: one is packed and sent, one computed, one made ready."""
 _NAMED = 3  # reasons that a message names
 
 

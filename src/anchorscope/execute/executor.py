@@ -6,7 +6,8 @@ from functools import cached_property
 from typing import Any, Protocol
 
 from anchorscope.execute.numerics import NumericsClass, numerics_of
-from anchorscope.execute.worker import Part, Shard, Worker
+from anchorscope.execute.parts import Part
+from anchorscope.execute.worker import Shard, Worker
 from anchorscope.models.language_model import LanguageModel, ModelIdentity
 from anchorscope.plan.for_model import planner_for
 from anchorscope.plan.passes import Planner

@@ -11,7 +11,8 @@ from torch import Tensor
 
 from anchorscope.engine.answer_stats import AnswerStats
 from anchorscope.engine.capture import EdgeCounts, refuse_idle_cuts
-from anchorscope.execute.worker import StatesPart, VariantPart
+from anchorscope.execute.parts import StatesPart, VariantPart
+from anchorscope.models.transfers import copy_rows, empty_on_host
 
 
 def merge_states(parts: Iterable[StatesPart], n_items: int) -> StatesPart:
@@ -66,8 +67,8 @@ class _Variant:
         if part.states is not None:
             if self.states is None:
                 places, layers, _, width = part.states.shape
-                self.states = torch.empty((places, layers, self.n_items, width), dtype=part.states.dtype)
-            self.states.index_copy_(2, torch.from_numpy(part.items), part.states)
+                self.states = empty_on_host((places, layers, self.n_items, width), part.states.dtype)
+            copy_rows(self.states, part.items, part.states)
         if part.answers is not None:
             self.answers = (self.answers or {}) | dict(zip(part.items.tolist(), part.answers.by_item(), strict=True))
 

@@ -12,9 +12,10 @@ from typing import Any
 
 from anchorscope.execute.content_hash import Body
 from anchorscope.execute.coordinator import Coordinator, Task
+from anchorscope.execute.parts import Part
 from anchorscope.execute.store_writer import Store, StoreWriter
 from anchorscope.execute.wire import Packed, pack, unpack
-from anchorscope.execute.worker import Part, Shard
+from anchorscope.execute.worker import Shard
 from anchorscope.progress import Progress
 
 _HELD = 2**28  # bytes of packed shards that are held for their turn; others are packed once more

@@ -21,14 +21,8 @@ from anchorscope.engine.decode import Decoded
 from anchorscope.engine.saliency import Saliency, refuse_no_gradient
 from anchorscope.execute.executor import Executor
 from anchorscope.execute.merging import merge_states
-from anchorscope.execute.worker import (
-    AttentionPart,
-    ChoicesPart,
-    DecodedPart,
-    Pass,
-    SaliencyPart,
-    StatesPart,
-)
+from anchorscope.execute.parts import AttentionPart, ChoicesPart, DecodedPart, SaliencyPart, StatesPart
+from anchorscope.execute.worker import Pass
 from anchorscope.plan.choices_pass import ChoicesPass
 from anchorscope.plan.decoding import AnswersPass, DecodePass, SamplesPass, plan_decoding
 from anchorscope.plan.passes import AttentionPass, StatesPass

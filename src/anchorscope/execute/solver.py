@@ -13,7 +13,7 @@ from anchorscope.engine.batching import MemoryRanOut
 from anchorscope.errors import UserError
 from anchorscope.execute.executor import Executor
 from anchorscope.execute.numerics import NumericsClass
-from anchorscope.execute.worker import DevicePart
+from anchorscope.execute.parts import DevicePart
 from anchorscope.plan.device_work import plan_device_work
 from anchorscope.progress import Progress
 

@@ -10,7 +10,8 @@ from anchorscope.engine.decode import Decoded
 from anchorscope.engine.saliency import Saliency
 from anchorscope.engine.sampling import Sampling
 from anchorscope.engine.sequences import Cut, Patch, TokenSequence, Variant
-from anchorscope.execute.worker import Part, Shard, VariantPart
+from anchorscope.execute.parts import Part, VariantPart
+from anchorscope.execute.worker import Shard
 from anchorscope.plan.passes import OutOfFoldProbes
 from anchorscope.probes.crossfit import ProbeSet, Splits
 from anchorscope.probes.final_probe import FinalProbe

@@ -1,7 +1,7 @@
 """A loaded model that computes packed shards, wherever it runs: in a process of this machine, or on a cluster.
 
-Three things go on at once, so that the device never waits: the next shard is unpacked while one runs and the last
-one's part is packed. The model itself is used by one thread only, in which it was loaded.
+Three things go on at once, so that the device never waits: the next shard is unpacked and told to the device while one
+runs and the last one's part is packed. The model itself is used by one thread only, in which it was loaded.
 """
 
 import threading
@@ -37,6 +37,7 @@ class WarmWorker:
         self._blobs: dict[str, Body] = {}
         self._unpacking = threading.Lock()
         self._worker: Any = None
+        self._started: Any = None  # the shard that the device was told last
 
     def load(self) -> dict[str, Any]:
         """Loads the model and gives what this worker says of itself; UserError where it cannot be loaded."""
@@ -76,7 +77,11 @@ class WarmWorker:
     def _run(self, shard: Any) -> Any:
         from anchorscope.progress import Silent
 
-        return self._worker.run(shard, Silent())
+        started = self._worker.start(shard, Silent())
+        before, self._started = self._started, started
+        if before is not None:
+            before.wait()  # no more than two at a time: what they keep has to fit
+        return started
 
     def finish(self, running: "Future[Any]") -> Answer:
         """Waits for a part and packs it; a failure is an answer too, and the worker goes on."""
@@ -85,7 +90,7 @@ class WarmWorker:
         from anchorscope.models.memory import free_memory, is_out_of_memory
 
         try:
-            pieces = pack_result(running.result())
+            pieces = pack_result(running.result().part())
             return Answer(pieces, content_hash(pieces))
         except UserError as error:
             return Answer(kind=USER, text=str(error))

@@ -1,110 +1,62 @@
-"""A worker owns a model and runs shards: planned passes go in, plain arrays and records come out."""
+"""A worker owns a model and runs shards: planned passes go in, parts come out."""
 
-from collections.abc import Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
-from typing import Any
 
 import numpy as np
 import torch
-from jaxtyping import Float, Int
-from numpy import ndarray
 from torch import Tensor
 
 from anchorscope.answers.endings import Ending
-from anchorscope.engine.answer_stats import AnswerStats
-from anchorscope.engine.attention_mass import AttentionMass, attention_mass
+from anchorscope.engine.attention_mass import attention_mass
 from anchorscope.engine.batching import Budget
-from anchorscope.engine.capture import EdgeCounts, Work, capture
+from anchorscope.engine.capture import Work, start_capture
 from anchorscope.engine.choices import choice_log_probs
-from anchorscope.engine.decode import Decoded, decode
+from anchorscope.engine.decode import decode
 from anchorscope.engine.forward import compute_prefix
 from anchorscope.engine.keys_values import Prefix
-from anchorscope.engine.saliency import Saliency, saliency
+from anchorscope.engine.saliency import saliency
 from anchorscope.engine.sequences import SITES
+from anchorscope.execute.collected import Collected
+from anchorscope.execute.parts import (
+    AttentionPart,
+    ChoicesPart,
+    DecodedPart,
+    DevicePart,
+    Part,
+    SaliencyPart,
+    StatesPart,
+)
 from anchorscope.models.language_model import LanguageModel
-from anchorscope.models.memory import ToHost
 from anchorscope.models.process_settings import product_kernels
 from anchorscope.models.random_twin import without_knowledge
+from anchorscope.models.transfers import Fetched
 from anchorscope.plan.choices_pass import ChoicesPass
 from anchorscope.plan.decoding import DecodePass
 from anchorscope.plan.device_work import DeviceWork
-from anchorscope.plan.passes import AttentionPass, OutOfFoldProbes, Place, StatesPass
+from anchorscope.plan.passes import AttentionPass, OutOfFoldProbes, StatesPass
 from anchorscope.plan.saliency_pass import SaliencyPass
 from anchorscope.probes.scoring import Scorer
 from anchorscope.progress import Progress
 
 _PREFIXES = 4  # shared beginnings whose keys and values are held at a time
 
-Pass = StatesPass | DecodePass | SaliencyPass | AttentionPass | ChoicesPass
+_Waiting = DecodePass | SaliencyPass | AttentionPass | ChoicesPass  # they wait for the device on their way
+Pass = StatesPass | _Waiting
 """A pass, whole or one batch of it."""
 Shard = Pass | DeviceWork
 """What a worker is given: a pass, or work that needs the device without the model."""
 
 
 @dataclass(frozen=True)
-class VariantPart:
-    """What one variant of a pass gave."""
+class Started:
+    """A shard whose work the device has been told: the next one may be started before this one is done."""
 
-    items: Int[ndarray, " item"]
-    """Indices of the sequences that were run, in order."""
-    logits: Float[ndarray, "item position site probe layer"] | None
-    """Log-odds of "truthful", where probes were given; only one of each axis where only one was wanted."""
-    states: Float[Tensor, "place layer item d_model"] | None
-    """States at the places that were to be kept, in host memory."""
-    answers: AnswerStats | None = None
-    """Statistics of the items' answer tokens, where they were wanted of all variants."""
-
-
-@dataclass(frozen=True)
-class StatesPart:
-    """What a shard of a pass gave."""
-
-    variants: tuple[VariantPart, ...]
-    edges: EdgeCounts
-    """How many attention edges every variant lost in every layer."""
-    log_probs: dict[int, tuple[float, ...]]
-    """Log-probabilities of the answer's tokens, by sequence, where they were wanted."""
-
-
-@dataclass(frozen=True)
-class DecodedPart:
-    """What the model wrote after each prompt, in their order."""
-
-    texts: list[Decoded]
-
-
-@dataclass(frozen=True)
-class SaliencyPart:
-    """Saliency of the items, in order."""
-
-    found: Saliency
-
-
-@dataclass(frozen=True)
-class AttentionPart:
-    """The attention that tokens receive, by sequence."""
-
-    found: dict[int, AttentionMass]
-
-
-@dataclass(frozen=True)
-class ChoicesPart:
-    """How likely the chosen tokens are."""
-
-    prompts: Int[ndarray, " prompt"]
-    """Indices of the prompts that were run."""
-    log_probs: Float[ndarray, "prompt choice"]
-
-
-@dataclass(frozen=True)
-class DevicePart:
-    """What device work gave."""
-
-    found: Any
-
-
-Part = StatesPart | DecodedPart | SaliencyPart | AttentionPart | ChoicesPart | DevicePart
+    part: Callable[[], Part]
+    """Waits until it is done and gives its part; another thread may ask."""
+    wait: Callable[[], None] = lambda: None
+    """Waits only until the device is done with it."""
 
 
 class Worker:
@@ -122,15 +74,20 @@ class Worker:
 
     def run(self, shard: Shard, progress: Progress) -> Part:
         """One shard; raises `MemoryRanOut` where one of its batches does not fit."""
-        with product_kernels():
-            return self._run(shard, progress)
+        return self.start(shard, progress).part()
 
-    def _run(self, shard: Shard, progress: Progress) -> Part:
-        if isinstance(shard, StatesPass) and shard.random_weights:
-            return self.without_knowledge._states(shard, progress)
-        self.__dict__.pop("without_knowledge", None)  # as large as the model itself
-        if isinstance(shard, StatesPass):
-            return self._states(shard, progress)
+    def start(self, shard: Shard, progress: Progress) -> Started:
+        """The same without waiting for a GPU, where the pass allows it; also raises `MemoryRanOut`."""
+        with product_kernels():
+            if isinstance(shard, StatesPass) and shard.random_weights:
+                return self.without_knowledge._states(shard, progress)
+            self.__dict__.pop("without_knowledge", None)  # as large as the model itself
+            if isinstance(shard, StatesPass):
+                return self._states(shard, progress)
+            part = self._done(shard, progress)
+            return Started(lambda: part)
+
+    def _done(self, shard: _Waiting | DeviceWork, progress: Progress) -> Part:
         if isinstance(shard, DecodePass):
             return self._decode(shard, progress)
         if isinstance(shard, AttentionPass):
@@ -154,12 +111,10 @@ class Worker:
             self._held = probes.sets  # as long as they are known by their identity
         return known.for_folds(probes.folds)
 
-    def _states(self, shard: StatesPass, progress: Progress) -> StatesPart:
+    def _states(self, shard: StatesPass, progress: Progress) -> Started:
         scorer = None if shard.probes is None else self._scorer(shard.probes)
         collected = [
-            _Collected(
-                self.lm, shard, variant, shard.keep[variant] if variant < len(shard.keep) else (), scorer
-            )
+            Collected(self.lm, shard, variant, shard.keep[variant] if variant < len(shard.keep) else (), scorer)
             for variant in range(len(shard.variants))
         ]
         scored = range(len(shard.variants)) if shard.answer_stats else range(int(shard.log_probs))
@@ -167,18 +122,25 @@ class Worker:
             shard.sequences, self.prefix(shard.prefix), shard.variants, _budget(shard.batch_tokens),
             shard.batches, compiled=shard.compiled, answers_of=scored, n_layers=shard.n_layers,
         )  # fmt: skip
-        edges = capture(
+        edges = start_capture(
             self.lm, work, lambda variant, batch, states: collected[variant].receive(batch, states), shard.title,
             progress, (lambda variant, *found: collected[variant].receive_answers(*found)) if scored else None,
         )  # fmt: skip
-        answers = [one.answers() for one in collected[: len(scored)]]
-        log_probs = {}
-        if shard.log_probs:
-            told = zip(collected[0].items.tolist(), answers[0].by_item(), strict=True)
-            log_probs = {item: tuple(found[0].tolist()) for item, found in told}
-        wanted = answers if shard.answer_stats else [None] * len(collected)
-        parts = (one.part(found) for one, found in zip(collected, wanted, strict=True))
-        return StatesPart(tuple(parts), edges, log_probs)
+        for one in collected:
+            one.fetch()
+
+        def part() -> StatesPart:
+            counts = edges()
+            answers = [one.answers() for one in collected[: len(scored)]]
+            log_probs = {}
+            if shard.log_probs:
+                told = zip(collected[0].items.tolist(), answers[0].by_item(), strict=True)
+                log_probs = {item: tuple(found[0].tolist()) for item, found in told}
+            wanted = answers if shard.answer_stats else [None] * len(collected)
+            parts = (one.part(found) for one, found in zip(collected, wanted, strict=True))
+            return StatesPart(tuple(parts), counts, log_probs)
+
+        return Started(part, Fetched((), self.lm.device).wait)
 
     def _decode(self, shard: DecodePass, progress: Progress) -> DecodedPart:
         ending = Ending(self.lm, shard.ending)
@@ -222,63 +184,6 @@ class Worker:
             None, progress, shard.title, shard.batches,
         )  # fmt: skip
         return SaliencyPart(found)
-
-
-class _Collected:
-    """What one variant's batches bring: log-odds stay on the device until the end, kept states go to the host."""
-
-    def __init__(
-        self, lm: LanguageModel, shard: StatesPass, variant: int, keep: Sequence[Place], scorer: Scorer | None
-    ) -> None:
-        run = sorted(item for batch in shard.batches for item in batch if shard.variants[variant].runs(item))
-        self.items = np.array(run, dtype=np.int64)
-        self.slot = {item: slot for slot, item in enumerate(run)}
-        self.places = tuple(keep)
-        self.states: Tensor | None = None
-        if self.places:
-            n_layers = lm.n_layers if shard.n_layers is None else shard.n_layers
-            self.states = torch.empty(len(self.places), n_layers, len(run), lm.d_model, dtype=lm.dtype)
-        self.to_host = ToHost(self._keep)
-        self.scorer = scorer
-        self.only = None if shard.probes is None else shard.probes.only
-        self.logits: Tensor | None = None
-        self._answers: list[tuple[list[int], Tensor, list[int]]] = []
-
-    def receive(self, batch: list[int], states: Tensor) -> None:
-        """Where memory ran out within a batch, some of its items come twice: the last time counts."""
-        slots = [self.slot[item] for item in batch]
-        if self.scorer is not None:
-            scores = self.scorer.score(batch, states)
-            if self.only is not None:
-                position, site, probe = (slice(one, one + 1) for one in self.only)
-                scores = scores[:, position, site, probe]
-            if self.logits is None:
-                self.logits = scores.new_zeros((len(self.items), *scores.shape[1:]))
-            self.logits[torch.as_tensor(slots).to(scores.device, non_blocking=True)] = scores
-        if self.places:
-            positions, sites = zip(*self.places, strict=True)
-            self.to_host.put(slots, states[:, list(positions), list(sites)])  # a copy: a view would keep the batch
-
-    def _keep(self, slots: list[int], states: Tensor) -> None:
-        assert self.states is not None
-        self.states[:, :, slots] = states.permute(1, 2, 0, 3)
-
-    def receive_answers(self, batch: list[int], found: Tensor, lengths: list[int]) -> None:
-        self._answers.append((batch, found, lengths))
-
-    def answers(self) -> AnswerStats:
-        """Asked of the device once, at the end."""
-        found: dict[int, ndarray] = {}
-        whole = torch.cat([values for _, values, _ in self._answers], dim=1).cpu() if self._answers else torch.empty(0)
-        items = [item for batch, _, _ in self._answers for item in batch]
-        lengths = [length for _, _, some in self._answers for length in some]
-        found.update(zip(items, (one.numpy() for one in whole.split(lengths, dim=-1)), strict=True))
-        return AnswerStats.of([found[item] for item in self.items.tolist()])
-
-    def part(self, answers: AnswerStats | None) -> VariantPart:
-        self.to_host.finish()
-        logits = None if self.logits is None else self.logits.cpu().numpy()
-        return VariantPart(self.items, logits, self.states, answers)
 
 
 def _budget(tokens: int) -> Budget:

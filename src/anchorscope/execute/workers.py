@@ -20,10 +20,11 @@ from anchorscope.execute.numerics import (
     refuse,
     refuse_other_class,
 )
+from anchorscope.execute.parts import Part
 from anchorscope.execute.pool import Pool
 from anchorscope.execute.pool_executor import PoolExecutor
 from anchorscope.execute.process_pool import ProcessPool, visible_gpus
-from anchorscope.execute.worker import Part, Shard
+from anchorscope.execute.worker import Shard
 from anchorscope.execute.worker_job import WorkerJob
 from anchorscope.models.language_model import ModelIdentity
 from anchorscope.models.sources import ModelFiles

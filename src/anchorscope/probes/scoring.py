@@ -14,6 +14,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from anchorscope.models.process_settings import true_float32
+from anchorscope.models.transfers import to_device
 from anchorscope.probes.crossfit import ProbeSet
 from anchorscope.probes.final_probe import FinalProbe
 from anchorscope.progress import Progress
@@ -40,7 +41,7 @@ class Scorer:
     def for_folds(self, folds: Int[np.ndarray, " item"]) -> "Scorer":
         """The same probes for other items."""
         other = copy.copy(self)
-        other.folds = torch.as_tensor(folds, device=self.weight.device)
+        other.folds = to_device(torch.as_tensor(folds), self.weight.device)
         return other
 
     @torch.no_grad()
@@ -51,7 +52,7 @@ class Scorer:
         n_positions, n_sites, n_probes, n_folds, n_layers = self._shape
         found = _log_odds(states, self.weight, self.bias)
         scores = found.view(n_positions, n_sites, n_layers, len(items), n_probes, n_folds)
-        own = self.folds[torch.as_tensor(list(items)).to(states.device, non_blocking=True)]
+        own = self.folds[to_device(torch.as_tensor(list(items)), states.device)]
         index = own[:, None, None].expand(*scores.shape[:-1], 1)
         return scores.gather(-1, index)[..., 0].permute(3, 0, 1, 4, 2).contiguous()
 

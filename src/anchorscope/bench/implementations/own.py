@@ -12,7 +12,7 @@ from anchorscope.engine.decode import decode, decoded_lengths
 from anchorscope.engine.forward import compute_prefix
 from anchorscope.engine.sequences import CLEAN, SITES, Variant
 from anchorscope.models.language_model import LanguageModel
-from anchorscope.models.memory import ToHost
+from anchorscope.models.transfers import ToHost, copy_rows, empty_on_host
 from anchorscope.probes.crossfit import ProbeSet
 from anchorscope.probes.scoring import Scorer
 
@@ -104,18 +104,21 @@ class Own:
 
     def _capture(self, workload: Workload, variants: list[Variant]) -> Tensor:
         lm = self.lm
-        states = torch.empty(len(variants), lm.n_layers, len(workload.items), lm.d_model, dtype=lm.dtype)
+        states = empty_on_host((len(variants), lm.n_layers, len(workload.items), lm.d_model), lm.dtype)
 
         def keep(key: tuple[int, list[int]], found: Tensor) -> None:
             variant, batch = key
-            states[variant][:, batch] = found.transpose(0, 1)
+            copy_rows(states[variant : variant + 1], batch, found[None])
+
+        def turned(found: Tensor) -> Tensor:
+            return found.transpose(0, 1).contiguous()  # a copy: a view would keep the batch
 
         to_host = ToHost(keep)
         prefix = compute_prefix(lm, workload.items[0].ids[: workload.shared])
         edges = capture(
             lm,
             Work(workload.sequences, prefix, variants, self.budget, compiled=self.compiled),
-            lambda variant, batch, found: to_host.put((variant, batch), found[:, 0, _ATTENTION].clone()),
+            lambda variant, batch, found: to_host.put((variant, batch), turned(found[:, 0, _ATTENTION])),
             "bench",
         )
         refuse_idle_cuts(edges)

@@ -1,0 +1,52 @@
+"""Tensors between host and device: every row comes to its place bit by bit; on a CPU nothing has to be waited for."""
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from anchorscope.models.transfers import Fetched, ToHost, copy_rows, empty_on_host, to_device
+
+DTYPES = (torch.float64, torch.float32, torch.bfloat16, torch.float16)
+
+
+@given(dtype=st.sampled_from(DTYPES), width=st.integers(1, 9), layout=st.sampled_from(["own", "turned", "every other"]),
+       seed=st.integers(0, 9))  # fmt: skip
+def test_rows_come_to_their_places_bit_by_bit(dtype: torch.dtype, width: int, layout: str, seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    bits = torch.from_numpy(rng.integers(0, 256, (2, 3, 4, 2 * width * dtype.itemsize), dtype=np.uint8)).view(dtype)
+    rows = bits[..., :width].contiguous()
+    if layout == "turned":
+        rows = rows.permute(2, 0, 1, 3).contiguous().permute(1, 2, 0, 3)
+    elif layout == "every other":  # no row of which is one piece of memory
+        rows = bits[..., ::2]
+    items = rng.permutation(7)[:4]
+    into = empty_on_host((2, 3, 7, width), dtype)
+    into.view(torch.uint8).zero_()
+    expected = into.clone()
+    expected[:, :, items.tolist()] = rows
+    copy_rows(into, items, rows)
+    assert torch.equal(into.view(torch.uint8), expected.view(torch.uint8))
+
+
+@pytest.mark.parametrize("shape", [(2, 3, 0, 8), (0,), (1, 1, 5, 3)])
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_memory_on_the_host_has_the_shape_and_kind_that_was_asked_for(shape: tuple[int, ...], dtype: torch.dtype):
+    found = empty_on_host(shape, dtype)
+    assert found.shape == shape
+    assert found.dtype == dtype
+    assert found.is_contiguous()
+
+
+def test_on_a_cpu_everything_is_there_at_once():
+    cpu, received = torch.device("cpu"), []
+    there = Fetched([torch.arange(3)], cpu)
+    there.wait()
+    assert there.get()[0].tolist() == [0, 1, 2]
+    assert to_device(np.arange(3), cpu).tolist() == [0, 1, 2]
+    to_host = ToHost(lambda key, found: received.append((key, found.tolist())))
+    to_host.put("first", torch.arange(2))
+    assert received == [("first", [0, 1])]
+    to_host.finish()
+    assert len(received) == 1
