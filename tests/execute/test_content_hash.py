@@ -7,6 +7,7 @@ import pytest
 
 from anchorscope.execute import content_hash as file
 from anchorscope.execute.content_hash import content_hash, in_chunks
+from anchorscope.execute.packed_file import in_one_piece
 
 
 @pytest.fixture(autouse=True)
@@ -25,6 +26,7 @@ def test_the_same_bytes_have_the_same_hash_however_they_are_cut():
     for step in (1, 7, 100, 333, 2_000):
         pieces = [memoryview(whole)[start : start + step] for start in range(0, len(whole), step)]
         assert content_hash([b"", *pieces]) == wanted
+        assert in_one_piece([b"", *pieces]).tobytes() == whole
         assert [sum(map(len, chunk)) for chunk in in_chunks(pieces)] == [100] * 10 + [50]
     chunks = [hashlib.sha256(whole[start : start + 100]).digest() for start in range(0, len(whole), 100)]
     assert wanted == hashlib.sha256(b"sha256 of chunks" + b"".join(chunks)).hexdigest()

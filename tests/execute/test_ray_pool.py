@@ -6,11 +6,12 @@ import socket
 import sys
 import time
 
+import numpy as np
 import pytest
 
 from anchorscope.errors import UserError
 from anchorscope.execute.pool import Done, Failed, Joined, Lost
-from anchorscope.execute.ray_pool import RayPool
+from anchorscope.execute.ray_pool import RayPool, _body
 from anchorscope.execute.ray_worker import RayWorker
 from anchorscope.models.loading import load
 from small_shards import hashes_here, packed_shards, small_shards
@@ -97,6 +98,21 @@ def test_tasks_are_taken_in_their_order_whatever_ray_does():
     for thread in threads:
         thread.join(30)
     assert warm.taken == [b"0", b"1", b"2"]
+
+
+@pytest.mark.parametrize("value", [b"bytes", np.zeros(3), np.zeros((2, 2), np.uint8), None])
+def test_what_is_no_array_of_bytes_is_no_result(value):
+    with pytest.raises(TypeError, match="in place of an array of bytes"):
+        _body(value)
+
+
+def test_a_result_lies_in_memory_of_its_own():
+    shared = np.arange(5, dtype=np.uint8)
+    shared.flags.writeable = False
+    found = _body(shared)
+    found[0] = 7  # as those may who work with it
+    assert bytes(found) == bytes([7, 1, 2, 3, 4])
+    assert shared[0] == 0
 
 
 def test_a_local_ray_gives_the_same_bits_on_loopback_with_a_token(save_tiny, monkeypatch):

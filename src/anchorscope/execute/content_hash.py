@@ -5,19 +5,14 @@ sha256 of their bytes.
 """
 
 import hashlib
-import os
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor, wait
-from functools import cache
-from typing import TypeVar
+from collections.abc import Iterator, Sequence
 
-T = TypeVar("T")
-R = TypeVar("R")
+from anchorscope.side_by_side import side_by_side
+
 Body = bytes | memoryview
 """A packed value, or a piece of it: bytes, or memory that another process may have lent."""
 CHUNK = 2**23
 """Bytes of a chunk."""
-_MOST_THREADS = 8
 _MANY = b"sha256 of chunks"  # so that no result is taken for the list of another one's chunks
 
 
@@ -46,25 +41,9 @@ def in_chunks(pieces: Sequence[Body]) -> Iterator[list[memoryview]]:
         yield found
 
 
-def side_by_side(work: Callable[[T], R], values: Sequence[T]) -> list[R]:
-    """What the work gives for each, by several threads: for work that leaves the interpreter's lock alone."""
-    if len(values) < 2:
-        return [work(one) for one in values]
-    running = [_threads().submit(work, one) for one in values]
-    wait(running)  # also where one fails: none goes on behind the caller's back
-    return [one.result() for one in running]
-
-
 def _digest(pieces: Sequence[Body]) -> bytes:
     found = hashlib.sha256()
     for one in pieces:
         found.update(one)
     return found.digest()
 
-
-@cache
-def _threads() -> ThreadPoolExecutor:
-    return ThreadPoolExecutor(min(_MOST_THREADS, os.cpu_count() or 1), "hashing")
-
-
-os.register_at_fork(after_in_child=_threads.cache_clear)  # threads stay behind

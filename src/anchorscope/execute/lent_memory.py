@@ -8,7 +8,8 @@ import fcntl
 import os
 from collections.abc import Sequence
 
-from anchorscope.execute.content_hash import Body, in_chunks, side_by_side
+from anchorscope.execute.content_hash import Body, in_chunks
+from anchorscope.side_by_side import side_by_side
 
 CAN_LEND = hasattr(os, "memfd_create") and hasattr(fcntl, "F_ADD_SEALS")
 """Whether this system can do it."""

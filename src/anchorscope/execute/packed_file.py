@@ -6,12 +6,15 @@ have to wait for. Arrays of bytes begin at multiples of 64, so that any kind of 
 
 import json
 import struct
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from itertools import accumulate
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from anchorscope.execute.content_hash import Body
+from anchorscope.execute.content_hash import Body, in_chunks
+from anchorscope.side_by_side import side_by_side
 
 ALIGNED = 64
 """Every array of bytes is filled up with zeros to a multiple of it."""
@@ -37,6 +40,19 @@ def pieces_of(arrays: Mapping[str, "np.ndarray[Any, Any]"]) -> list[Body]:
     text = json.dumps(told, separators=(",", ":")).encode()
     text += b" " * (-(len(text) + _LENGTH.size) % ALIGNED)
     return [_LENGTH.pack(len(text)) + text, *(one for one in pieces if len(one))]
+
+
+def in_one_piece(pieces: Sequence[Body]) -> NDArray[np.uint8]:
+    """New memory that holds these pieces, one after the other, copied by several threads."""
+    whole = np.empty(sum(map(len, pieces)), dtype=np.uint8)
+
+    def copy(place: tuple[int, memoryview]) -> None:
+        at, chunk = place
+        whole[at : at + len(chunk)] = np.frombuffer(chunk, np.uint8)
+
+    chunks = [one for found in in_chunks(pieces) for one in found]
+    side_by_side(copy, list(zip(accumulate(map(len, chunks), initial=0), chunks, strict=False)))
+    return whole
 
 
 def arrays_in(body: Body) -> dict[str, "np.ndarray[Any, Any]"]:

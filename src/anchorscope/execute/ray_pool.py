@@ -14,7 +14,10 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+import numpy as np
+
 from anchorscope.errors import UserError
+from anchorscope.execute.packed_file import in_one_piece
 from anchorscope.execute.pool import REPLACEMENTS, USER, Done, Event, Failed, Joined, Lost
 from anchorscope.execute.ray_cluster import import_ray, join, short
 from anchorscope.execute.ray_worker import RayWorker
@@ -150,7 +153,7 @@ class RayPool:
                 return self._lose(worker, str(told["text"]), again=told["failure"] != USER)
             if told["failure"]:
                 return Failed(worker, task, str(told["failure"]), str(told["text"]))
-            return Done(worker, task, str(told["sha256"]), _bytes(ray.get(found, timeout=_FETCH)))
+            return Done(worker, task, str(told["sha256"]), _body(ray.get(found, timeout=_FETCH)))
         except ray.exceptions.RayError as error:
             return self._lose(worker, f"{type(error).__name__}: {short(error)}")
         except (ValueError, KeyError, TypeError) as error:
@@ -196,6 +199,13 @@ def _kill(actors: list[_Actor]) -> threading.Thread:
     thread = threading.Thread(target=kill, daemon=True)
     thread.start()
     return thread
+
+
+def _body(value: Any) -> memoryview:
+    """The bytes of an array in memory of our own: Ray's is shared, and must not be written to."""
+    if type(value) is not np.ndarray or value.dtype != np.uint8 or value.ndim != 1:
+        raise TypeError(f"{type(value).__name__} in place of an array of bytes")
+    return in_one_piece([value.data]).data
 
 
 def _bytes(value: Any) -> bytes:

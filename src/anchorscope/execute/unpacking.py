@@ -108,8 +108,9 @@ class _Unpacker:
     def reals(self, start: int, stop: int) -> list[float]:
         return self._of_pool(self.floats, start, stop)
 
-    def rows(self, *found: int) -> list[tuple[int, ...]]:
-        lengths, flat = self.integers(*found[:2]), self.integers(*found[2:])
+    def rows(self, is_int: bool, *found: int) -> list[tuple[Any, ...]]:
+        lengths = self.integers(*found[:2])
+        flat = (self.integers if is_int else self.reals)(*found[2:])
         ends = list(accumulate(lengths))
         if min(lengths, default=0) < 0 or ends[-1:] != [len(flat)]:
             raise ValueError(f"{len(flat)} numbers in rows of {sum(lengths)}")

@@ -105,15 +105,24 @@ class _Packer:
                 return [f"{kind}i", *found]
             if kinds == {float} and (found := self._pooled(self.floats, values)):
                 return [f"{kind}f", *found]
-            if kinds == {tuple} and set(map(type, flat := tuple(chain.from_iterable(values)))) == {int}:
-                found = self._pooled(self.ints, flat)
-                if found and (lengths := self._pooled(self.ints, tuple(map(len, values)))):
-                    return [f"{kind}r", *lengths, *found]
+            if kinds == {tuple} and (rows := self._rows(values)):
+                return [f"{kind}r", *rows]
             one = kinds.pop()
             if not kinds and known_type(one.__name__) is one and not (self.apart and issubclass(one, SHARED)):
                 columns = [tuple(getattr(value, name) for value in values) for name in part_names(one)]
                 return [f"{kind}o", one.__name__, *map(self.form, columns)]
         return [kind, *map(self.form, values)]
+
+    def _rows(self, values: Any) -> list[Any] | None:
+        """Tuples of whole numbers, or of real ones, one after the other; None where they are neither."""
+        flat = tuple(chain.from_iterable(values))
+        kinds = set(map(type, flat))
+        if kinds not in ({int}, {float}):
+            return None
+        is_int = kinds == {int}
+        found = self._pooled(self.ints if is_int else self.floats, flat)
+        lengths = self._pooled(self.ints, tuple(map(len, values)))
+        return [is_int, *lengths, *found] if found and lengths else None
 
     @staticmethod
     def _pooled(pool: "array[Any]", values: Any) -> tuple[int, int] | None:

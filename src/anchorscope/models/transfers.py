@@ -12,7 +12,10 @@ from jaxtyping import Float, Int
 from numpy.typing import NDArray
 from torch import Tensor
 
-_WORD = torch.int64  # rows are copied in words of this size, where they can be
+from anchorscope.side_by_side import side_by_side
+
+_COPIED = 2**23  # bytes that one thread copies at a time
+_INTEGERS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 
 
 def to_device(found: Tensor | NDArray[Any], device: torch.device) -> Tensor:
@@ -85,14 +88,18 @@ def copy_rows(
     items: Int[np.ndarray, " some"] | Sequence[int],
     rows: Float[Tensor, "place layer some d_model"],
 ) -> None:
-    """Puts the rows of some items to their places, bit by bit."""
-    at = torch.as_tensor(items, dtype=torch.long)
-    if _is_whole_words(into) and _is_whole_words(rows):  # copying goes number by number: fewer, larger ones
-        into, rows = into.view(_WORD), rows.view(_WORD)
-    into.index_copy_(2, at, rows)
+    """Puts the rows of some items to their places, bit by bit; large ones by several threads."""
+    assert into.is_contiguous(), "rows would be put into a copy"
+    to, found = (_planes(one) for one in (into, rows))
+    at = np.asarray(items, dtype=np.int64)
+    step = max(1, _COPIED // max(1, found[:1].nbytes))
+
+    def copy(first: int) -> None:
+        to[first : first + step, at] = found[first : first + step]
+
+    side_by_side(copy, range(0, len(found), step))
 
 
-def _is_whole_words(rows: Tensor) -> bool:
-    """Whether every row begins and ends where a word does."""
-    places = (rows.storage_offset(), rows.shape[-1], *rows.stride()[:-1])
-    return rows.stride(-1) == 1 and all(place * rows.itemsize % _WORD.itemsize == 0 for place in places)
+def _planes(rows: Tensor) -> NDArray[Any]:
+    """The rows of each place and layer, as plain numbers of their size: NumPy does not know all kinds."""
+    return rows.contiguous().view(_INTEGERS[rows.itemsize]).flatten(0, 1).numpy()
