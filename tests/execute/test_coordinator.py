@@ -5,7 +5,7 @@ import hashlib
 import pytest
 
 from anchorscope.errors import Incomplete, UserError
-from anchorscope.execute.coordinator import DEPTH, Coordinator, Counts, Disagreement, Task
+from anchorscope.execute.coordinator import DEPTH, QUICK_MORE, Coordinator, Counts, Disagreement, Task
 from anchorscope.execute.pool import Done, Failed, MemoryRanOut
 
 from simulated_pool import Actor, SimulatedPool, packed, result  # isort: skip
@@ -85,9 +85,10 @@ def test_everyones_first_task_comes_before_anyones_second():
     assert [worker for worker, _ in found.pool.submitted[:3]] == ["w0", "w1", "w2"]
 
 
-def test_no_worker_is_handed_more_than_the_depth_and_none_ever_waits():
+@pytest.mark.parametrize(("seconds", "more"), [(1.0, 0), (0.1, QUICK_MORE)])
+def test_no_worker_is_handed_more_than_the_depth_and_none_ever_waits(seconds, more):
     for depth in (1, 2, 5):
-        found = Setting(Actor(), depth=depth)
+        found = Setting(Actor(seconds=seconds), depth=depth)
         found.coordinator.ready(5.0)
         found.coordinator.run([], found.take)
         in_line, most = 0, 0
@@ -105,7 +106,7 @@ def test_no_worker_is_handed_more_than_the_depth_and_none_ever_waits():
 
         found.pool.submit, found.take = submitting, taking
         found.run(12)
-        assert most == depth
+        assert most == depth + more
 
 
 def test_a_blob_is_sent_to_each_worker_once_and_again_to_its_replacement():

@@ -70,9 +70,15 @@ def test_closing_wakes_who_waits(ends):
 
 
 @pytest.mark.parametrize(
-    ("text", "why"), [(b'{"header":{},"parts":{"a":9},"lent":["a"]}', "shorter"), (b"[" * 100_000, "recursion")]
+    ("text", "why"),
+    [
+        (b'{"header":{},"parts":{"a":9},"places":{"a":[[1,9]]}}', "offer"),
+        (b'{"header":{},"parts":{"a":9},"offer":0,"places":{"a":[7]}}', "unpack"),
+        (b'{"answer":5,"taken":true}', "5"),
+        (b"[" * 100_000, "recursion"),
+    ],
 )
-def test_memory_that_did_not_come_and_headers_without_a_bottom_end_the_connection(ends, text, why):
+def test_offers_and_answers_that_are_none_and_headers_without_a_bottom_end_the_connection(ends, text, why):
     ours, theirs = ends
     ours.sendall(struct.pack("!Q", len(text)) + text)
     with pytest.raises(Closed, match=why):

@@ -21,8 +21,10 @@ from anchorscope.execute.task_queue import TaskQueue
 
 TRIES = 3
 """How often a shard is handed out before the run gives up."""
-DEPTH = 3
-"""Tasks in a worker's line, so that it never waits: one is packed and sent, one computed, one made ready."""
+DEPTH = 2
+"""Tasks in a worker's line, so that it never waits."""
+QUICK, QUICK_MORE = 0.5, 2
+"""Where a shard takes less than so many seconds, so many more: the way of a result takes as long as computing it."""
 _NAMED = 3  # reasons that a message names
 
 
@@ -37,6 +39,8 @@ class _Line:
     """When the first of them became the first."""
     sent: set[str] = field(default_factory=set)
     """Blobs that it has."""
+    is_quick: bool = False
+    """Whether its last shard took less than `QUICK`."""
 
 
 class Coordinator:
@@ -117,7 +121,7 @@ class Coordinator:
 
     def _hand_out(self) -> None:
         """Every worker's first task before anyone's second."""
-        for length in range(self._depth):
+        for length in range(self._depth + QUICK_MORE):
             for line in [one for one in self._free.values() if len(one.tasks) == length]:
                 if not self._queue:
                     return
@@ -132,8 +136,7 @@ class Coordinator:
         line.tasks.append(task.id)
         if len(line.tasks) == 1:
             line.since = self._clock()
-        if len(line.tasks) >= self._depth:
-            self._free.pop(line.worker)
+        self._mark(line)
         self.counts.bytes_sent += len(packed.body) + sum(map(len, blobs.values()))
         self.pool.submit(line.worker, task.id, packed.body, blobs)
 
@@ -238,12 +241,19 @@ class Coordinator:
         line = self._lines.get(worker)
         if line is None or task not in line.tasks:
             return False
-        was_first = line.tasks[0] == task
+        if line.tasks[0] == task:
+            now = self._clock()
+            line.is_quick, line.since = now - line.since < QUICK, now
         line.tasks.remove(task)
-        self._free[worker] = line
-        if was_first:
-            line.since = self._clock()
+        self._mark(line)
         return True
+
+    def _mark(self, line: _Line) -> None:
+        """Whether there is room in a worker's line."""
+        if len(line.tasks) < self._depth + QUICK_MORE * line.is_quick:
+            self._free[line.worker] = line
+        else:
+            self._free.pop(line.worker, None)
 
     def _lose(self, worker: str, reason: str) -> None:
         """A worker is gone. The task that it was at has used up a try; those behind it have not."""

@@ -1,27 +1,27 @@
 """Messages between the coordinator and a worker process over a socket: a JSON header and bytes, each with its length.
 
-Nothing is unpickled: the header is JSON, the rest are bytes that `wire` reads. Large results are not copied through the
-socket: their memory is lent (`lent_memory`).
+Nothing is unpickled: the header is JSON, the rest are bytes that `wire` reads. Large results do not go through the
+socket: the worker tells where they lie, the coordinator reads them there (`worker_memory`) and answers that it has.
 """
 
+import itertools
 import json
-import os
 import socket
 import struct
 import threading
-from collections.abc import Mapping, Sequence
-from contextlib import ExitStack, suppress
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future
+from contextlib import suppress
 from typing import Any
 
 from anchorscope.execute.content_hash import Body
-from anchorscope.execute.lent_memory import CAN_LEND, read_sealed, write_sealed
+from anchorscope.execute.worker_memory import CAN_READ, Place, places_of, read_places
 
 _LENGTH = struct.Struct("!Q")
 _LONGEST_HEADER = 2**26
 _AT_ONCE = 2**20  # bytes read at a time
-_MOST_LENT = 4  # pieces of memory in one message
-LENT_FROM = 2**20
-"""Bytes from which on the memory of a part in pieces is lent."""
+OFFERED_FROM = 2**20
+"""Bytes from which on a part in pieces stays where it is, to be read there."""
 
 
 class Closed(ConnectionError):
@@ -31,61 +31,97 @@ class Closed(ConnectionError):
 class Frames:
     """One end of a connection; several threads may send, one may receive."""
 
-    def __init__(self, connection: socket.socket) -> None:
-        self._connection = connection
+    def __init__(
+        self, connection: socket.socket, offers: bool = False, process: Callable[[], int | None] = lambda: None
+    ) -> None:
+        """With `offers`, large parts stay where they are until the other side has read them; somebody has to receive
+        here meanwhile. `process` is the number of the process on the other side, whose memory may be read."""
+        self._connection, self._offers, self._process = connection, offers and CAN_READ, process
         self._sending = threading.Lock()
+        self._numbers = itertools.count()
+        self._offered: dict[int, Future[bool]] = {}
 
     def send(self, header: Mapping[str, Any], parts: Mapping[str, bytes | Sequence[Body]] | None = None) -> None:
         """One message: a header and named parts, bytes or pieces that make them up; Closed where nobody is there."""
-        whole = {name: [one] if isinstance(one, bytes) else list(one) for name, one in (parts or {}).items()}
+        whole: dict[str, list[Body]] = {
+            name: [one] if isinstance(one, bytes) else list(one) for name, one in (parts or {}).items()
+        }
         sizes = {name: sum(map(len, pieces)) for name, pieces in whole.items()}
-        lent: dict[str, int] = {}
-        with ExitStack() as until_sent:
-            for name in [name for name in whole if len(whole[name]) > 1 and sizes[name] >= LENT_FROM and CAN_LEND]:
-                with suppress(OSError):  # a system that forbids it, or has no room for it: through the socket, then
-                    lent[name] = write_sealed(whole[name])
-                    until_sent.callback(os.close, lent[name])
-                    del whole[name]
-            fds = list(lent.values())
-            text = json.dumps({"header": dict(header), "parts": sizes, "lent": list(lent)}).encode()
-            try:
-                with self._sending:
-                    length = _LENGTH.pack(len(text))
-                    sent = socket.send_fds(self._connection, [length], fds) if fds else 0
-                    self._connection.sendall(length[sent:] + text)
-                    for pieces in whole.values():
-                        for data in pieces:
-                            self._connection.sendall(data)
-            except OSError as error:
-                raise Closed(str(error)) from error
+        large = [name for name in whole if len(whole[name]) > 1 and sizes[name] >= OFFERED_FROM]
+        if large and self._offers:
+            if self._offer(header, sizes, whole, large):
+                return
+            self._offers = False  # it is not allowed here
+        self._message({"header": dict(header), "parts": sizes}, whole)
+
+    def _offer(
+        self, header: Mapping[str, Any], sizes: Mapping[str, int], whole: Mapping[str, list[Body]], large: list[str]
+    ) -> bool:
+        """Tells where the large parts lie, and waits; whether they were read."""
+        number, answer = next(self._numbers), Future[bool]()
+        self._offered[number] = answer
+        places = {name: places_of(whole[name]) for name in large}
+        told = {"header": dict(header), "parts": sizes, "offer": number, "places": places}
+        self._message(told, {name: [] if name in places else whole[name] for name in whole})
+        return answer.result()
+
+    def _message(self, told: Mapping[str, Any], whole: Mapping[str, list[Body]]) -> None:
+        text = json.dumps(told).encode()
+        try:
+            with self._sending:
+                self._connection.sendall(_LENGTH.pack(len(text)) + text)
+                for pieces in whole.values():
+                    for data in pieces:
+                        self._connection.sendall(data)
+        except OSError as error:
+            raise Closed(str(error)) from error
 
     def receive(self) -> tuple[dict[str, Any], dict[str, Body]]:
         """The next message; Closed where the other side went away, or sent what is no message."""
-        with ExitStack() as until_read:
-            start, fds = self._begin()
-            for fd in fds:
-                until_read.callback(os.close, fd)
-            (length,) = _LENGTH.unpack(start + self._exactly(_LENGTH.size - len(start)))
-            if length > _LONGEST_HEADER:
-                raise Closed(f"a header of {length:,} bytes; allowed: {_LONGEST_HEADER:,}")
-            try:
-                told = json.loads(self._exactly(length))
-                header, sizes = dict(told["header"]), {str(name): int(size) for name, size in told["parts"].items()}
-                lent = dict(zip(map(str, told["lent"]), fds, strict=True))
-                taken = {name: read_sealed(fd, sizes[name]) for name, fd in lent.items()}
-            except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
-                raise Closed(f"a header that cannot be read ({error})") from error
-            return header, {name: taken[name] if name in taken else self._exactly(sizes[name]) for name in sizes}
-
-    def _begin(self) -> tuple[bytes, list[int]]:
-        """The first bytes of a message, and the memory that is lent with it."""
         try:
-            start, fds, _, _ = socket.recv_fds(self._connection, _LENGTH.size, _MOST_LENT)
-        except OSError as error:
-            raise Closed(str(error)) from error
-        if not start:
-            raise Closed("the connection was closed")
-        return start, fds
+            while True:
+                found = self._next()
+                if found is not None:
+                    return found
+        except Closed as error:
+            for answer in list(self._offered.values()):
+                if not answer.done():
+                    answer.set_exception(Closed(str(error)))
+            raise
+
+    def _next(self) -> tuple[dict[str, Any], dict[str, Body]] | None:
+        """A message, or None for an answer to an offer, or for an offer that could not be taken: it comes again."""
+        (length,) = _LENGTH.unpack(self._exactly(_LENGTH.size))
+        if length > _LONGEST_HEADER:
+            raise Closed(f"a header of {length:,} bytes; allowed: {_LONGEST_HEADER:,}")
+        try:
+            told = json.loads(self._exactly(length))
+            if "answer" in told:
+                self._offered.pop(told["answer"]).set_result(bool(told["taken"]))
+                return None
+            header, sizes = dict(told["header"]), {str(name): int(size) for name, size in told["parts"].items()}
+            places = {str(name): [(int(a), int(b)) for a, b in found] for name, found in told.get("places", {}).items()}
+            offer = int(told["offer"]) if places else None
+        except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+            raise Closed(f"a header that cannot be read ({error})") from error
+        parts: dict[str, Body] = {name: self._exactly(sizes[name]) for name in sizes if name not in places}
+        if offer is not None:
+            taken = self._taken(places)
+            self._message({"answer": offer, "taken": taken is not None}, {})
+            if taken is None:
+                return None
+            parts |= taken
+        return header, {name: parts[name] for name in sizes}
+
+    def _taken(self, places: Mapping[str, Sequence[Place]]) -> dict[str, Body] | None:
+        """The parts that lie at these places of the other process; None where they cannot be read."""
+        process = self._process()
+        if process is None:
+            return None
+        try:
+            return {name: read_places(process, found) for name, found in places.items()}
+        except (OSError, MemoryError, ValueError):
+            return None
 
     def _exactly(self, size: int) -> bytes:
         """So many bytes; memory is taken as they come, not as they are announced."""

@@ -30,7 +30,7 @@ def main(fd: int) -> None:
     """Serves until nobody is there any more, as a worker or, if it is told so, as a starter of others."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C goes to all; the coordinator decides
     connection = socket.socket(fileno=fd)
-    frames = Frames(connection)
+    frames = Frames(connection, offers=True)
     try:
         header, _ = frames.receive()
         if header == STARTER:

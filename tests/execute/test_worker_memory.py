@@ -1,0 +1,207 @@
+"""Large results are read where they lie: the same bytes, held until they are read; else through the socket."""
+
+import gc
+import os
+import socket
+import threading
+import weakref
+
+import numpy as np
+import pytest
+import torch
+
+from anchorscope.engine.capture import EdgeCounts
+from anchorscope.execute import frames as frames_file
+from anchorscope.execute.content_hash import CHUNK
+from anchorscope.execute.frames import OFFERED_FROM, Closed, Frames
+from anchorscope.execute.merging import merge_states
+from anchorscope.execute.parts import StatesPart, VariantPart
+from anchorscope.execute.wire import pack, pack_result, unpack
+from anchorscope.execute.worker_memory import CAN_READ, places_of, read_places
+
+pytestmark = pytest.mark.skipif(not CAN_READ, reason="this system does not know how to read another process's memory")
+PART = {"states": torch.arange(2.0**19).reshape(64, -1), "bits": torch.arange(9).to(torch.bfloat16), "text": "a"}
+
+
+def receive_all(frames: Frames) -> None:
+    """As a worker's thread does, for the answers that come."""
+    try:
+        while True:
+            frames.receive()
+    except Closed:
+        pass
+
+
+@pytest.fixture
+def ends():
+    """A worker's end, and the coordinator's; both are in this process."""
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        worker, coordinator = Frames(ours, offers=True), Frames(theirs, process=os.getpid)
+        thread = threading.Thread(target=receive_all, args=(worker,))
+        thread.start()
+        yield worker, coordinator
+        worker.close()
+        thread.join(10)
+        assert not thread.is_alive()
+
+
+def sent(frames: Frames, header: dict, parts: dict) -> threading.Thread:
+    thread = threading.Thread(target=frames.send, args=(header, parts))
+    thread.start()
+    return thread
+
+
+@pytest.fixture
+def reads(monkeypatch) -> list[int]:
+    """How many bytes were read from memory, each time."""
+    found = list[int]()
+
+    def reading(process, places):
+        found.append(sum(size for _, size in places))
+        return read_places(process, places)
+
+    monkeypatch.setattr(frames_file, "read_places", reading)
+    return found
+
+
+def test_a_result_is_read_where_it_lies(ends, reads):
+    worker, coordinator = ends
+    for number in range(3):
+        thread = sent(worker, {"n": number}, {"body": pack_result(PART), "note": b"small"})
+        header, parts = coordinator.receive()
+        thread.join(10)
+        assert header == {"n": number}
+        assert parts["note"] == b"small"
+        whole = pack(PART, apart=False).body
+        assert reads == [len(whole)] * (number + 1)
+        assert bytes(parts["body"]) == whole, "the bytes of one who sends them whole"
+        found = unpack(parts["body"], {})
+        assert torch.equal(found["states"], PART["states"])
+        assert torch.equal(found["bits"], PART["bits"])
+        found["states"] += 1  # as of one's own memory
+    assert PART["states"][0, 0] == 0
+
+
+def test_what_was_offered_stays_until_it_was_read(ends):
+    """Somebody else may have its memory afterwards."""
+    worker, coordinator = ends
+    held = np.arange(OFFERED_FROM, dtype=np.uint8)
+    gone = weakref.ref(held)
+    thread = sent(worker, {}, {"body": [held.data, b"end"]})
+    del held
+    gc.collect()
+    thread.join(0.3)
+    assert thread.is_alive(), "it waits"
+    assert gone() is not None
+    assert coordinator.receive()[1]["body"][-3:] == b"end"
+    thread.join(10)
+    del thread
+    gc.collect()
+    assert gone() is None
+
+
+def test_several_large_results_of_many_threads_do_not_mix(ends, reads):
+    worker, coordinator = ends
+    parts = [[bytes([number]) * 5, bytes([number]) * OFFERED_FROM] for number in range(4)]
+    threads = [sent(worker, {"n": number}, {"body": parts[number]}) for number in range(4)]
+    for _ in threads:
+        header, found = coordinator.receive()
+        assert found["body"] == b"".join(parts[header["n"]])
+    for thread in threads:
+        thread.join(10)
+    assert len(reads) == 4
+
+
+def test_pieces_of_any_number_and_size_come_in_their_order():
+    pieces = [np.full(7 + n % 3, n % 251, np.uint8).data for n in range(1_300)]
+    pieces[700:700] = [b"", np.arange(2 * CHUNK + 5, dtype=np.uint8).data]
+    assert bytes(read_places(os.getpid(), places_of(pieces))) == b"".join(pieces)
+
+
+@pytest.mark.parametrize("refusal", [PermissionError(1, "not allowed"), MemoryError(), ValueError("no place")])
+def test_where_memory_cannot_be_read_results_go_through_the_socket(ends, monkeypatch, refusal):
+    tried = []
+
+    def refuse(process, places):
+        tried.append(places)
+        raise refusal
+
+    monkeypatch.setattr(frames_file, "read_places", refuse)
+    worker, coordinator = ends
+    pieces = pack_result(PART)
+    for _ in range(2):
+        thread = sent(worker, {}, {"body": pieces})
+        assert coordinator.receive()[1]["body"] == b"".join(pieces)
+        thread.join(10)
+    assert len(tried) == 1, "it is not tried again"
+
+
+@pytest.mark.parametrize("where", ["no such system", "the process is not known"])
+def test_elsewhere_results_go_through_the_socket(monkeypatch, where):
+    if where == "no such system":
+        monkeypatch.setattr(frames_file, "CAN_READ", False)
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        worker, coordinator = Frames(ours, offers=True), Frames(theirs)
+        receiving = threading.Thread(target=receive_all, args=(worker,))
+        receiving.start()
+        pieces = pack_result(PART)
+        thread = sent(worker, {}, {"body": pieces})
+        assert coordinator.receive()[1]["body"] == b"".join(pieces)
+        thread.join(10)
+        worker.close()
+        receiving.join(10)
+
+
+def test_nobody_who_has_no_process_is_read_and_no_place_that_is_none():
+    nobody = 2**22 + 1  # more than Linux has numbers for
+    with pytest.raises(OSError, match="No such process"):
+        read_places(nobody, [(1, 5)])
+    with pytest.raises(OSError, match="Bad address"):
+        read_places(os.getpid(), [(8, 5)])
+    for place in ((0, 5), (-1, 5), (8, 0), (8, -1)):
+        with pytest.raises(ValueError, match="nowhere"):
+            read_places(os.getpid(), [place])
+
+
+def test_one_who_waits_for_an_answer_is_told_that_nobody_is_there(ends):
+    worker, coordinator = ends
+    found = []
+
+    def send() -> None:
+        with pytest.raises(Closed):
+            worker.send({}, {"body": pack_result(PART)})
+        found.append(True)
+
+    thread = threading.Thread(target=send)
+    thread.start()
+    thread.join(0.2)
+    coordinator.close()
+    thread.join(10)
+    assert found
+
+
+def test_a_part_is_let_go_as_soon_as_it_is_merged(ends):
+    """All parts of a pass together do not fit where one after the other does."""
+    worker, coordinator = ends
+    held, bodies = [], list[weakref.ref]()
+
+    def parts():
+        for first in range(0, 12, 2):
+            items = np.arange(first, first + 2)
+            edges = EdgeCounts(np.ones((1, 2), np.int64), np.ones((1, 2), bool), untouched=False)
+            sent(worker, {}, {"body": pack_result(StatesPart(
+                (VariantPart(items, None, torch.full((2, 2, 2, 2**17), float(first))),), edges, {}))})
+            body = coordinator.receive()[1]["body"]
+            bodies.append(weakref.ref(body.obj))
+            yield unpack(body, {})
+            del body
+            gc.collect()
+            held.append(sum(one() is not None for one in bodies))
+
+    found = merge_states(parts(), 12)
+    assert max(held[1:]) <= 1, held
+    (variant,) = found.variants
+    assert variant.states[0, 0, :, 0].tolist() == [0, 0, 2, 2, 4, 4, 6, 6, 8, 8, 10, 10]
+    assert found.edges.lost.tolist() == [[6, 6]]
