@@ -98,7 +98,8 @@ def _only_ours(folder: str, before: Seen, case: Case) -> bool:
 def _added(case: Case, before: Seen, after: Seen, code: int) -> list[str]:
     """What is there now, was not there before, and had no business to come; a few are named."""
     new = [name for name in after if name not in before and name not in _CACHES]
-    named = [out for out in case.outs if code != 2 or _got_somewhere(case.folder / out)]
+    studies = [str(Path(name).parent) for name in new if Path(name).name == "study.json"]  # in any folder
+    named = [out for out in (*case.outs, *studies) if code != 2 or _got_somewhere(case.folder / out)]
     allowed = [*named, *(place for out in named for place in _led_to(case.folder, out))]
     strange = [
         name for name in new
@@ -119,8 +120,10 @@ def _led_to(folder: Path, out: str) -> list[str]:
 
 
 def _got_somewhere(out: Path) -> bool:
-    """Whether a run there has anything that is worth going on with."""
+    """Whether a run there has anything that is worth going on with, or a study there remembers why its runs failed."""
     try:
+        if (out / "study.json").is_file():
+            return bool(json.loads((out / "study.json").read_bytes())["failed"])
         index = json.loads((out / "index.json").read_bytes()) if (out / "index.json").is_file() else {}
         return any(name.endswith(("/answers", "/planted")) for name in index["steps"])
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):

@@ -65,6 +65,20 @@ def writes_where_it_may() -> None:
     Path("out/result.csv").write_text("1")
 
 
+def keeps_a_study_with(failed: dict[str, str]) -> None:
+    Path("out").mkdir()
+    Path("out/study.json").write_text(json.dumps({"failed": failed}))
+    refuses()
+
+
+def keeps_a_study_that_remembers() -> None:
+    keeps_a_study_with({"run": "too few questions"})
+
+
+def keeps_a_study_that_remembers_nothing() -> None:
+    keeps_a_study_with({})
+
+
 def touches_a_file() -> None:
     Path("mine.txt").write_text("theirs")
 
@@ -114,7 +128,8 @@ def calls_somebody() -> None:
 
 
 CAUGHT: dict[Callable[[], None], str] = {
-    refuses: "", writes_where_it_may: "", moves_a_file_aside: "",
+    refuses: "", writes_where_it_may: "", moves_a_file_aside: "", keeps_a_study_that_remembers: "",
+    keeps_a_study_that_remembers_nothing: "left 2 new entries: 'user/out'",
     says_nothing: "exit code 2 with 0 lines", goes_on_after_its_error: "the last line is: and more",
     breaks: "exit code 1: KeyError", shows_a_traceback: "a traceback",
     leaves_a_folder: "left 1 new entries: 'user/left'",
