@@ -5,6 +5,7 @@ import hashlib
 import pytest
 
 from anchorscope.errors import Incomplete, UserError
+from anchorscope.execute.content_hash import content_hash
 from anchorscope.execute.coordinator import DEPTH, QUICK_MORE, Coordinator, Counts, Disagreement, Task
 from anchorscope.execute.pool import Done, Failed, MemoryRanOut
 
@@ -107,6 +108,22 @@ def test_no_worker_is_handed_more_than_the_depth_and_none_ever_waits(seconds, mo
         found.pool.submit, found.take = submitting, taking
         found.run(12)
         assert most == depth + more
+
+
+def test_results_that_were_looked_at_late_and_together_do_not_make_a_worker_quick():
+    found = Setting(Actor(), lease=1e6)
+    found.coordinator.ready(5.0)
+    tasks = [Task(f"task-{number}", lambda number=number: packed(f"task-{number}")) for number in range(12)]
+    steps, events = found.coordinator.steps(tasks, found.take, len(tasks)), []
+    found.pool.wait = lambda seconds: [events.pop() for _ in events[:]]
+    next(steps)
+    found.pool.now += 20  # whoever merged was busy for as long as two shards took
+    for task in ("task-1", "task-0"):
+        events.append(Done("w0", task, content_hash([result(task)]), result(task)))
+    for _ in range(2):
+        next(steps)
+    assert list(found.results) == ["task-0", "task-1"]
+    assert len(found.coordinator._lines["w0"].tasks) == DEPTH
 
 
 def test_a_blob_is_sent_to_each_worker_once_and_again_to_its_replacement():

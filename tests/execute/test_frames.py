@@ -74,7 +74,10 @@ def test_closing_wakes_who_waits(ends):
     [
         (b'{"header":{},"parts":{"a":9},"places":{"a":[[1,9]]}}', "offer"),
         (b'{"header":{},"parts":{"a":9},"offer":0,"places":{"a":[7]}}', "unpack"),
-        (b'{"answer":5,"taken":true}', "5"),
+        (b'{"header":{},"parts":{"a":9},"offer":0,"places":{"a":[[1,8]]}}', "places that are not those of 9 bytes"),
+        (b'{"header":{},"parts":{"a":9},"offer":0,"places":{"a":[[-1,9]]}}', "places that are not"),
+        (b'{"header":{},"parts":{"a":Infinity}}', "infinity"),
+        (b'{"answer":5,"told":"taken"}', "5"),
         (b"[" * 100_000, "recursion"),
     ],
 )

@@ -234,26 +234,26 @@ def test_a_load_that_fails_is_not_hidden() -> None:
         _ = LocalExecutor(load).worker
 
 
-def test_parts_of_shards_that_were_started_one_after_the_other_may_be_asked_for_later_and_elsewhere(
+def test_parts_of_shards_that_were_launched_one_after_the_other_may_be_asked_for_later_and_elsewhere(
     tiny_llama: LanguageModel,
 ) -> None:
     shards = make_work(tiny_llama).shards()
     assert len(shards) > 2
     worker = Worker(tiny_llama)
     expected = [content_hash(pack_result(worker.run(shard, Silent()))) for shard in shards]
-    started = [worker.start(shard, Silent()) for shard in shards]
+    launched = [worker.launch(shard, Silent()) for shard in shards]
     with ThreadPoolExecutor(2) as threads:
-        found = list(threads.map(lambda one: content_hash(pack_result(one.part())), reversed(started)))
+        found = list(threads.map(lambda one: content_hash(pack_result(one.part())), reversed(launched)))
     assert found == expected[::-1]
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="only a GPU can be waited for")
-def test_a_gpu_is_not_waited_for_while_a_shard_is_started(gpu_llama: LanguageModel) -> None:
+def test_a_gpu_is_not_waited_for_while_a_shard_is_launched(gpu_llama: LanguageModel) -> None:
     worker, shard = Worker(gpu_llama), make_work(gpu_llama).shards()[0]
     expected = content_hash(pack_result(worker.run(shard, Silent())))
     torch.cuda.set_sync_debug_mode("error")
     try:
-        started = worker.start(shard, Silent())
+        launched = worker.launch(shard, Silent())
     finally:
         torch.cuda.set_sync_debug_mode("default")
-    assert content_hash(pack_result(started.part())) == expected
+    assert content_hash(pack_result(launched.part())) == expected

@@ -4,6 +4,7 @@ import gc
 import os
 import socket
 import threading
+import time
 import weakref
 
 import numpy as np
@@ -12,6 +13,7 @@ import torch
 
 from anchorscope.engine.capture import EdgeCounts
 from anchorscope.execute import frames as frames_file
+from anchorscope.execute import worker_memory
 from anchorscope.execute.content_hash import CHUNK
 from anchorscope.execute.frames import OFFERED_FROM, Closed, Frames
 from anchorscope.execute.merging import merge_states
@@ -119,8 +121,9 @@ def test_pieces_of_any_number_and_size_come_in_their_order():
     assert bytes(read_places(os.getpid(), places_of(pieces))) == b"".join(pieces)
 
 
-@pytest.mark.parametrize("refusal", [PermissionError(1, "not allowed"), MemoryError(), ValueError("no place")])
-def test_where_memory_cannot_be_read_results_go_through_the_socket(ends, monkeypatch, refusal):
+@pytest.mark.parametrize(("refusal", "n_tried"), [(PermissionError(1, "not allowed"), 1), (MemoryError(), 2)])
+def test_where_memory_cannot_be_read_results_go_through_the_socket(ends, monkeypatch, refusal, n_tried):
+    """What is forbidden is not tried again; what there was no room for is."""
     tried = []
 
     def refuse(process, places):
@@ -134,7 +137,7 @@ def test_where_memory_cannot_be_read_results_go_through_the_socket(ends, monkeyp
         thread = sent(worker, {}, {"body": pieces})
         assert coordinator.receive()[1]["body"] == b"".join(pieces)
         thread.join(10)
-    assert len(tried) == 1, "it is not tried again"
+    assert len(tried) == n_tried
 
 
 @pytest.mark.parametrize("where", ["no such system", "the process is not known"])
@@ -160,9 +163,27 @@ def test_nobody_who_has_no_process_is_read_and_no_place_that_is_none():
         read_places(nobody, [(1, 5)])
     with pytest.raises(OSError, match="Bad address"):
         read_places(os.getpid(), [(8, 5)])
-    for place in ((0, 5), (-1, 5), (8, 0), (8, -1)):
-        with pytest.raises(ValueError, match="nowhere"):
-            read_places(os.getpid(), [place])
+
+
+def test_more_pieces_than_the_system_reads_at_once_and_a_read_that_stops_early(monkeypatch):
+    pieces = [np.full(3, n % 251, np.uint8).data for n in range(2_500)]
+    read = worker_memory._process_vm_readv
+
+    def short(process, ours, n_ours, theirs, n_theirs, flags):
+        return read(process, ours, n_ours, theirs, min(n_theirs, 700), flags)
+
+    monkeypatch.setattr(worker_memory, "_process_vm_readv", short)
+    assert bytes(read_places(os.getpid(), places_of(pieces))) == b"".join(pieces)
+
+
+def test_an_offer_that_nobody_could_answer_is_not_waited_for(ends):
+    worker, coordinator = ends
+    coordinator._connection.sendall(b"\0\0\0\0\0\0\0\2[]")  # ends the thread that receives
+    until = time.monotonic() + 10
+    while not worker._is_ended and time.monotonic() < until:
+        time.sleep(0.01)
+    with pytest.raises(Closed):
+        worker.send({}, {"body": pack_result(PART)})
 
 
 def test_one_who_waits_for_an_answer_is_told_that_nobody_is_there(ends):

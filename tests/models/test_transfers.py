@@ -6,7 +6,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from anchorscope.models.transfers import Fetched, ToHost, copy_rows, empty_on_host, to_device
+from anchorscope.models.transfers import Fetched, ToHost, copy_rows, done_so_far, empty_on_host, to_device
 
 DTYPES = (torch.float64, torch.float32, torch.bfloat16, torch.float16)
 
@@ -42,7 +42,7 @@ def test_memory_on_the_host_has_the_shape_and_kind_that_was_asked_for(shape: tup
 def test_on_a_cpu_everything_is_there_at_once():
     cpu, received = torch.device("cpu"), []
     there = Fetched([torch.arange(3)], cpu)
-    there.wait()
+    done_so_far(cpu)()
     assert there.get()[0].tolist() == [0, 1, 2]
     assert to_device(np.arange(3), cpu).tolist() == [0, 1, 2]
     to_host = ToHost(lambda key, found: received.append((key, found.tolist())))

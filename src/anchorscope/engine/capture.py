@@ -246,12 +246,13 @@ class _Checks:
         """Asks the device; what is returned waits, tells what was lost, and raises where states are no numbers."""
         none = torch.zeros(0, dtype=torch.bool, device=self.lm.device)
         flags = [torch.stack(found) if found else none for found in (self.finite, self.untouched)]
-        asked = Fetched([self.edges, flags[0].all(), flags[1].any()], self.lm.device)
+        there = Fetched([self.edges, flags[0].all(), flags[1].any()], self.lm.device)
+        asked, no_numbers = self.asked, not_finite(self.lm)  # what is returned holds no model
 
         def told() -> EdgeCounts:
-            edges, finite, untouched = asked.get()
+            edges, finite, untouched = there.get()
             if not bool(finite):
-                raise not_finite(self.lm)
-            return EdgeCounts(edges.numpy(), self.asked, bool(untouched))
+                raise no_numbers
+            return EdgeCounts(edges.numpy().copy(), asked, bool(untouched))
 
         return told

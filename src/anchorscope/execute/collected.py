@@ -47,7 +47,7 @@ class Collected:
             if self._logits is None:
                 self._logits = scores.new_zeros((len(self.items), *scores.shape[1:]))
             self._logits[to_device(torch.as_tensor(slots), scores.device)] = scores
-        if self._places:  # copied and turned by the device; a view would keep the batch
+        if self._places:  # a copy, turned by the device
             kept = torch.stack([states[:, position, site].transpose(0, 1) for position, site in self._places])
             self._to_host.put(slots, kept)
 
@@ -66,6 +66,7 @@ class Collected:
         answers = torch.cat([torch.empty(len(STATISTICS), 0, device=self._device), *self._answers], dim=1)
         logits = [] if self._logits is None else [self._logits]
         self._fetched = Fetched([answers, *logits], self._device)
+        self._answers.clear()
 
     def answers(self) -> AnswerStats:
         """The statistics of all items' answers, in their order; waits for the device."""
@@ -76,5 +77,5 @@ class Collected:
     def part(self, answers: AnswerStats | None) -> VariantPart:
         """All of it, with the statistics of answers where they are wanted; waits for the device."""
         self._to_host.finish()
-        logits = None if self._logits is None else self._fetched.get()[1].numpy()
+        logits = None if self._logits is None else self._fetched.get()[1].numpy().copy()
         return VariantPart(self.items, logits, self._states, answers)

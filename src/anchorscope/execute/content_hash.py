@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from anchorscope.side_by_side import side_by_side
 
 Body = bytes | memoryview
-"""A packed value, or a piece of it: bytes, or memory that another process may have lent."""
+"""A packed value, or a piece of it."""
 CHUNK = 2**23
 """Bytes of a chunk."""
 _MANY = b"sha256 of chunks"  # so that no result is taken for the list of another one's chunks

@@ -23,8 +23,10 @@ TRIES = 3
 """How often a shard is handed out before the run gives up."""
 DEPTH = 2
 """Tasks in a worker's line, so that it never waits."""
-QUICK, QUICK_MORE = 0.5, 2
-"""Where a shard takes less than so many seconds, so many more: the way of a result takes as long as computing it."""
+QUICK = 0.5
+"""Seconds: where a shard takes less, the way of a result takes as long as computing it, and lines are longer."""
+QUICK_MORE = 2
+"""So many tasks more are then in a line."""
 _NAMED = 3  # reasons that a message names
 
 
@@ -63,6 +65,7 @@ class Coordinator:
         self._done: Callable[[str, Body, str], None] = lambda task, body, sha256: None
         self._lines: dict[str, _Line] = {}
         self._free: dict[str, _Line] = {}  # those with room in their lines
+        self._heard: set[str] = set()  # whose results came with the events under way
         self._titles: dict[str, str] = {}  # of all that were ever admitted
         self._ended: set[str] = set()  # those that are known to be gone
         self._reasons: list[str] = []
@@ -99,6 +102,8 @@ class Coordinator:
         began, waited = self._clock(), 0.0
         self._pass = mine = object()
         self._queue.begin(tasks, total)
+        for line in self._lines.values():
+            line.is_quick = False
         self._done, self._alone_since = done, max(self._alone_since, began)
         try:
             while self._queue.open or self._queue:
@@ -136,7 +141,7 @@ class Coordinator:
         line.tasks.append(task.id)
         if len(line.tasks) == 1:
             line.since = self._clock()
-        self._mark(line)
+        self._note_room(line)
         self.counts.bytes_sent += len(packed.body) + sum(map(len, blobs.values()))
         self.pool.submit(line.worker, task.id, packed.body, blobs)
 
@@ -170,6 +175,7 @@ class Coordinator:
     def _take_all(self, events: list[Event]) -> None:
         """Every event is taken, also behind one that ends the run: workers outlive it."""
         ended: Exception | None = None
+        self._heard.clear()
         for event in events:
             try:
                 self._take(event)
@@ -243,13 +249,16 @@ class Coordinator:
             return False
         if line.tasks[0] == task:
             now = self._clock()
-            line.is_quick, line.since = now - line.since < QUICK, now
+            if worker not in self._heard:  # what came together took longer than the time between
+                line.is_quick = now - line.since < QUICK
+                self._heard.add(worker)
+            line.since = now
         line.tasks.remove(task)
-        self._mark(line)
+        self._note_room(line)
         return True
 
-    def _mark(self, line: _Line) -> None:
-        """Whether there is room in a worker's line."""
+    def _note_room(self, line: _Line) -> None:
+        """A worker whose line has room is free."""
         if len(line.tasks) < self._depth + QUICK_MORE * line.is_quick:
             self._free[line.worker] = line
         else:

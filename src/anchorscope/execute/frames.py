@@ -21,7 +21,8 @@ _LENGTH = struct.Struct("!Q")
 _LONGEST_HEADER = 2**26
 _AT_ONCE = 2**20  # bytes read at a time
 OFFERED_FROM = 2**20
-"""Bytes from which on a part in pieces stays where it is, to be read there."""
+"""Bytes from which on a part stays where it is, to be read there."""
+_TAKEN, _NOT_NOW, _FORBIDDEN = "taken", "not now", "forbidden"  # answers to an offer
 
 
 class Closed(ConnectionError):
@@ -39,7 +40,8 @@ class Frames:
         self._connection, self._offers, self._process = connection, offers and CAN_READ, process
         self._sending = threading.Lock()
         self._numbers = itertools.count()
-        self._offered: dict[int, Future[bool]] = {}
+        self._offered: dict[int, Future[str]] = {}
+        self._is_ended = False
 
     def send(self, header: Mapping[str, Any], parts: Mapping[str, bytes | Sequence[Body]] | None = None) -> None:
         """One message: a header and named parts, bytes or pieces that make them up; Closed where nobody is there."""
@@ -47,19 +49,22 @@ class Frames:
             name: [one] if isinstance(one, bytes) else list(one) for name, one in (parts or {}).items()
         }
         sizes = {name: sum(map(len, pieces)) for name, pieces in whole.items()}
-        large = [name for name in whole if len(whole[name]) > 1 and sizes[name] >= OFFERED_FROM]
+        large = [name for name in whole if sizes[name] >= OFFERED_FROM]
         if large and self._offers:
-            if self._offer(header, sizes, whole, large):
+            answer = self._offer(header, sizes, whole, large)
+            if answer == _TAKEN:
                 return
-            self._offers = False  # it is not allowed here
+            self._offers = answer != _FORBIDDEN
         self._message({"header": dict(header), "parts": sizes}, whole)
 
     def _offer(
         self, header: Mapping[str, Any], sizes: Mapping[str, int], whole: Mapping[str, list[Body]], large: list[str]
-    ) -> bool:
-        """Tells where the large parts lie, and waits; whether they were read."""
-        number, answer = next(self._numbers), Future[bool]()
+    ) -> str:
+        """Tells where the large parts lie, and waits until they were read, or are known not to be."""
+        number, answer = next(self._numbers), Future[str]()
         self._offered[number] = answer
+        if self._is_ended:  # nobody hears an answer
+            raise Closed("the connection was closed")
         places = {name: places_of(whole[name]) for name in large}
         told = {"header": dict(header), "parts": sizes, "offer": number, "places": places}
         self._message(told, {name: [] if name in places else whole[name] for name in whole})
@@ -83,7 +88,8 @@ class Frames:
                 found = self._next()
                 if found is not None:
                     return found
-        except Closed as error:
+        except BaseException as error:
+            self._is_ended = True
             for answer in list(self._offered.values()):
                 if not answer.done():
                     answer.set_exception(Closed(str(error)))
@@ -97,31 +103,37 @@ class Frames:
         try:
             told = json.loads(self._exactly(length))
             if "answer" in told:
-                self._offered.pop(told["answer"]).set_result(bool(told["taken"]))
+                self._offered.pop(told["answer"]).set_result(str(told["told"]))
                 return None
             header, sizes = dict(told["header"]), {str(name): int(size) for name, size in told["parts"].items()}
             places = {str(name): [(int(a), int(b)) for a, b in found] for name, found in told.get("places", {}).items()}
             offer = int(told["offer"]) if places else None
-        except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+            for name, found in places.items():
+                if any(min(place) <= 0 for place in found) or sum(size for _, size in found) != sizes[name]:
+                    raise ValueError(f"places that are not those of {sizes[name]:,} bytes")
+        except (ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError) as error:
             raise Closed(f"a header that cannot be read ({error})") from error
         parts: dict[str, Body] = {name: self._exactly(sizes[name]) for name in sizes if name not in places}
         if offer is not None:
-            taken = self._taken(places)
-            self._message({"answer": offer, "taken": taken is not None}, {})
-            if taken is None:
+            taken, answer = self._taken(places)
+            with suppress(Closed):  # what was read is whole; that nobody is there comes next
+                self._message({"answer": offer, "told": answer}, {})
+            if answer != _TAKEN:
                 return None
             parts |= taken
         return header, {name: parts[name] for name in sizes}
 
-    def _taken(self, places: Mapping[str, Sequence[Place]]) -> dict[str, Body] | None:
-        """The parts that lie at these places of the other process; None where they cannot be read."""
+    def _taken(self, places: Mapping[str, Sequence[Place]]) -> tuple[dict[str, Body], str]:
+        """The parts that lie at these places of the other process, and whether they could be read."""
         process = self._process()
-        if process is None:
-            return None
         try:
-            return {name: read_places(process, found) for name, found in places.items()}
-        except (OSError, MemoryError, ValueError):
-            return None
+            if process is not None:
+                return {name: read_places(process, found) for name, found in places.items()}, _TAKEN
+        except OSError:
+            return {}, _FORBIDDEN
+        except MemoryError:
+            pass
+        return {}, _NOT_NOW
 
     def _exactly(self, size: int) -> bytes:
         """So many bytes; memory is taken as they come, not as they are announced."""

@@ -46,12 +46,15 @@ def in_one_piece(pieces: Sequence[Body]) -> NDArray[np.uint8]:
     """New memory that holds these pieces, one after the other, copied by several threads."""
     whole = np.empty(sum(map(len, pieces)), dtype=np.uint8)
 
-    def copy(place: tuple[int, memoryview]) -> None:
-        at, chunk = place
-        whole[at : at + len(chunk)] = np.frombuffer(chunk, np.uint8)
+    def write(chunk: tuple[int, list[memoryview]]) -> None:
+        at, parts = chunk
+        for one in parts:
+            whole[at : at + len(one)] = np.frombuffer(one, np.uint8)
+            at += len(one)
 
-    chunks = [one for found in in_chunks(pieces) for one in found]
-    side_by_side(copy, list(zip(accumulate(map(len, chunks), initial=0), chunks, strict=False)))
+    chunks = list(in_chunks(pieces))
+    starts = accumulate((sum(map(len, one)) for one in chunks), initial=0)
+    side_by_side(write, list(zip(starts, chunks, strict=False)))
     return whole
 
 

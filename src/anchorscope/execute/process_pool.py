@@ -158,7 +158,7 @@ class _Process:
         self._events, self._outbox = events, queue.SimpleQueue[Any]()
         self._printed = tempfile.TemporaryFile()  # noqa: SIM115 - closed by `end`
         ours, theirs = socket.socketpair()
-        self._frames = Frames(ours, process=lambda: self._process.pid)
+        self._frames = Frames(ours, process=lambda: self._process.pid if self.code is None else None)
         with theirs:
             self._process = begin(theirs.fileno(), self._printed.fileno())
         self.send({"job": job.plain()}, {})

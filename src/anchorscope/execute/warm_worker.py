@@ -6,8 +6,9 @@ runs and the last one's part is packed. The model itself is used by one thread o
 
 import threading
 import traceback
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -37,7 +38,7 @@ class WarmWorker:
         self._blobs: dict[str, Body] = {}
         self._unpacking = threading.Lock()
         self._worker: Any = None
-        self._started: Any = None  # the shard that the device was told last
+        self._wait: Callable[[], None] = lambda: None  # for the shard that was launched last
 
     def load(self) -> dict[str, Any]:
         """Loads the model and gives what this worker says of itself; UserError where it cannot be loaded."""
@@ -77,17 +78,20 @@ class WarmWorker:
     def _run(self, shard: Any) -> Any:
         from anchorscope.progress import Silent
 
-        started = self._worker.start(shard, Silent())
-        before, self._started = self._started, started
-        if before is not None:
-            before.wait()  # no more than two at a time: what they keep has to fit
-        return started
+        launched = self._worker.launch(shard, Silent())
+        before, self._wait = self._wait, launched.wait
+        with suppress(Exception):  # it is told as the failure of its own shard
+            before()  # no more than two at a time: what they keep has to fit
+        return launched
 
     def finish(self, running: "Future[Any]") -> Answer:
-        """Waits for a part and packs it; a failure is an answer too, and the worker goes on."""
+        """Waits for a part and packs it; a failure is an answer too, and the worker goes on.
+
+        Raises where the device has failed for good: such a worker has to end.
+        """
         from anchorscope.engine.batching import MemoryRanOut
         from anchorscope.execute.wire import pack_result
-        from anchorscope.models.memory import free_memory, is_out_of_memory
+        from anchorscope.models.memory import free_memory, is_device_lost, is_out_of_memory
 
         try:
             pieces = pack_result(running.result().part())
@@ -95,6 +99,8 @@ class WarmWorker:
         except UserError as error:
             return Answer(kind=USER, text=str(error))
         except Exception as error:
+            if is_device_lost(error):
+                raise  # nothing will run here any more
             ran_out = isinstance(error, MemoryRanOut) or is_out_of_memory(error)
             answer = Answer(kind=MEMORY if ran_out else ERROR, text=traceback.format_exc())
             error.__traceback__ = error.__context__ = error.__cause__ = None  # they hold what did not fit

@@ -31,7 +31,7 @@ from anchorscope.execute.parts import (
 from anchorscope.models.language_model import LanguageModel
 from anchorscope.models.process_settings import product_kernels
 from anchorscope.models.random_twin import without_knowledge
-from anchorscope.models.transfers import Fetched
+from anchorscope.models.transfers import done_so_far
 from anchorscope.plan.choices_pass import ChoicesPass
 from anchorscope.plan.decoding import DecodePass
 from anchorscope.plan.device_work import DeviceWork
@@ -50,8 +50,8 @@ Shard = Pass | DeviceWork
 
 
 @dataclass(frozen=True)
-class Started:
-    """A shard whose work the device has been told: the next one may be started before this one is done."""
+class Launched:
+    """A shard whose work the device has been told: the next one may be launched before this one is done."""
 
     part: Callable[[], Part]
     """Waits until it is done and gives its part; another thread may ask."""
@@ -74,9 +74,9 @@ class Worker:
 
     def run(self, shard: Shard, progress: Progress) -> Part:
         """One shard; raises `MemoryRanOut` where one of its batches does not fit."""
-        return self.start(shard, progress).part()
+        return self.launch(shard, progress).part()
 
-    def start(self, shard: Shard, progress: Progress) -> Started:
+    def launch(self, shard: Shard, progress: Progress) -> Launched:
         """The same without waiting for a GPU, where the pass allows it; also raises `MemoryRanOut`."""
         with product_kernels():
             if isinstance(shard, StatesPass) and shard.random_weights:
@@ -85,7 +85,7 @@ class Worker:
             if isinstance(shard, StatesPass):
                 return self._states(shard, progress)
             part = self._done(shard, progress)
-            return Started(lambda: part)
+            return Launched(lambda: part)
 
     def _done(self, shard: _Waiting | DeviceWork, progress: Progress) -> Part:
         if isinstance(shard, DecodePass):
@@ -111,7 +111,7 @@ class Worker:
             self._held = probes.sets  # as long as they are known by their identity
         return known.for_folds(probes.folds)
 
-    def _states(self, shard: StatesPass, progress: Progress) -> Started:
+    def _states(self, shard: StatesPass, progress: Progress) -> Launched:
         scorer = None if shard.probes is None else self._scorer(shard.probes)
         collected = [
             Collected(self.lm, shard, variant, shard.keep[variant] if variant < len(shard.keep) else (), scorer)
@@ -140,7 +140,7 @@ class Worker:
             parts = (one.part(found) for one, found in zip(collected, wanted, strict=True))
             return StatesPart(tuple(parts), counts, log_probs)
 
-        return Started(part, Fetched((), self.lm.device).wait)
+        return Launched(part, done_so_far(self.lm.device))
 
     def _decode(self, shard: DecodePass, progress: Progress) -> DecodedPart:
         ending = Ending(self.lm, shard.ending)

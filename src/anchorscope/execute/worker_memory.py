@@ -6,20 +6,21 @@ Elsewhere results go through the socket.
 
 import ctypes
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from anchorscope.execute.content_hash import CHUNK, Body
 from anchorscope.side_by_side import side_by_side
 
 Place = tuple[int, int]
 """Where a piece lies in the memory of a process, and its size in bytes."""
+_MOST_SPANS = 1024  # that the system reads at once
 
 
 class _Span(ctypes.Structure):
     _fields_ = (("start", ctypes.c_void_p), ("size", ctypes.c_size_t))
 
 
-def _found() -> Callable[..., int] | None:
+def _system_call() -> Callable[..., int] | None:
     try:
         found = ctypes.CDLL(None, use_errno=True).process_vm_readv
     except (OSError, AttributeError):
@@ -30,8 +31,8 @@ def _found() -> Callable[..., int] | None:
     return found
 
 
-_read = _found()
-CAN_READ = _read is not None
+_process_vm_readv = _system_call()
+CAN_READ = _process_vm_readv is not None
 """Whether this system knows how; whether it allows it is seen when it is tried."""
 
 
@@ -44,27 +45,49 @@ def places_of(pieces: Sequence[Body]) -> list[Place]:
 
 def read_places(process: int, places: Sequence[Place]) -> memoryview:
     """New memory with what lies at these places of a process, one after the other; OSError where that is not allowed,
-    MemoryError where there is no room, ValueError where these are no places."""
+    MemoryError where there is no room."""
     import numpy as np
 
-    if any(start <= 0 or size <= 0 for start, size in places):
-        raise ValueError("a piece of no size, or nowhere")
     whole = np.empty(sum(size for _, size in places), dtype=np.uint8)
-    chunks, at = list[tuple[int, int, int]](), whole.ctypes.data
-    for start, size in places:
-        chunks += [(at + done, start + done, min(CHUNK, size - done)) for done in range(0, size, CHUNK)]
-        at += size
-    side_by_side(lambda one: _copy(process, *one), chunks)
+    start = whole.ctypes.data
+    side_by_side(lambda one: _read(process, start + one[0], one[1]), list(_in_chunks(places)))
     return whole.data
 
 
-def _copy(process: int, to: int, start: int, size: int) -> None:
-    assert _read is not None
-    done = 0
-    while done < size:
-        ours, theirs = _Span(to + done, size - done), _Span(start + done, size - done)
-        count = _read(process, ctypes.byref(ours), 1, ctypes.byref(theirs), 1, 0)
+def _in_chunks(places: Sequence[Place]) -> Iterator[tuple[int, list[Place]]]:
+    """Places that make up a chunk each, and where it belongs; cut where one is full."""
+    found, at, size = list[Place](), 0, 0
+    for start, left in places:
+        while left:
+            taken = min(left, CHUNK - size)
+            found.append((start, taken))
+            start, left, size = start + taken, left - taken, size + taken
+            if size == CHUNK or len(found) == _MOST_SPANS:
+                yield at, found
+                found, at, size = [], at + size, 0
+    if found:
+        yield at, found
+
+
+def _read(process: int, to: int, places: Sequence[Place]) -> None:
+    assert _process_vm_readv is not None
+    left = sum(size for _, size in places)
+    while left:
+        ours, theirs = _Span(to, left), (_Span * len(places))(*(_Span(*one) for one in places))
+        count = _process_vm_readv(process, ctypes.byref(ours), 1, theirs, len(places), 0)
         if count <= 0:
             number = ctypes.get_errno()
             raise OSError(number, os.strerror(number))
-        done += count
+        to, left = to + count, left - count
+        places = _after(places, count)
+
+
+def _after(places: Sequence[Place], count: int) -> list[Place]:
+    """What is left after the first bytes."""
+    left = []
+    for start, size in places:
+        skipped = min(count, size)
+        count -= skipped
+        if skipped < size:
+            left.append((start + skipped, size - skipped))
+    return left

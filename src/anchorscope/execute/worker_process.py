@@ -68,7 +68,7 @@ def serve(frames: Frames, worker: WarmWorker) -> None:
 
 
 def _read(frames: Frames, inbox: list[Any], arrived: threading.Condition) -> None:
-    """Takes in what comes; where the socket is closed, this process has no use any more."""
+    """Takes in what comes; where nothing comes any more, this process has no use."""
     try:
         while True:
             message = frames.receive()
@@ -76,6 +76,11 @@ def _read(frames: Frames, inbox: list[Any], arrived: threading.Condition) -> Non
                 inbox.append(message)
                 arrived.notify()
     except Closed:
+        pass
+    except BaseException:
+        traceback.print_exc()
+        sys.stderr.flush()
+    finally:
         os._exit(0)
 
 

@@ -31,24 +31,25 @@ class Fetched:
 
     def __init__(self, tensors: Sequence[Tensor], device: torch.device) -> None:
         """`device` is where the work is done that they hang on."""
-        self._there = [_copy(one) for one in tensors]
-        self._event: torch.cuda.Event | None = None
-        if device.type == "cuda":
-            self._event = torch.cuda.Event()
-            self._event.record(torch.cuda.current_stream(device))
-
-    def wait(self) -> None:
-        """Until all that the device was told before is done."""
-        if self._event is not None:
-            self._event.synchronize()
+        self._there = [_on_its_way(one) for one in tensors]
+        self._wait = done_so_far(device)
 
     def get(self) -> list[Tensor]:
-        """The tensors, in host memory."""
-        self.wait()
+        """The tensors, in host memory; on a GPU in pinned memory, of which there is little."""
+        self._wait()
         return self._there
 
 
-def _copy(tensor: Tensor) -> Tensor:
+def done_so_far(device: torch.device) -> Callable[[], None]:
+    """What waits, in any thread, until a device is done with all that it was told so far."""
+    if device.type != "cuda":
+        return lambda: None
+    event = torch.cuda.Event(blocking=True)  # who waits leaves its core to others
+    event.record(torch.cuda.current_stream(device))
+    return event.synchronize
+
+
+def _on_its_way(tensor: Tensor) -> Tensor:
     if not tensor.is_cuda:
         return tensor
     return torch.empty(tensor.shape, dtype=tensor.dtype, pin_memory=True).copy_(tensor, non_blocking=True)
