@@ -118,8 +118,8 @@ def test_results_that_were_looked_at_late_and_together_do_not_make_a_worker_quic
     found.pool.wait = lambda seconds: [events.pop() for _ in events[:]]
     next(steps)
     found.pool.now += 20  # whoever merged was busy for as long as two shards took
-    for task in ("task-1", "task-0"):
-        events.append(Done("w0", task, content_hash([result(task)]), result(task)))
+    late = ("task-1", "task-0")
+    events += [Done("w0", task, content_hash([result(task)]), result(task)) for task in late]
     for _ in range(2):
         next(steps)
     assert list(found.results) == ["task-0", "task-1"]
