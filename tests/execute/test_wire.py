@@ -193,6 +193,8 @@ def test_types_travel_only_when_they_are_named():
         known(dataclass(frozen=True)(type("Parcel", (), {"__annotations__": {"x": int}})))
     with pytest.raises(ValueError, match="only dataclasses travel"):
         known(int)
+    with pytest.raises(ValueError, match="does not take all of its parts in their order"):
+        known(dataclass(frozen=True, kw_only=True)(type("Named", (), {"__annotations__": {"x": int}})))
 
 
 @pytest.mark.parametrize(

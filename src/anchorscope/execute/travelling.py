@@ -26,6 +26,8 @@ def known(cls: type[T]) -> type[T]:
     """Lets a frozen dataclass or a named tuple travel; also a decorator."""
     if not (is_dataclass(cls) or hasattr(cls, "_fields")) or _known.setdefault(cls.__name__, cls) is not cls:
         raise ValueError(f"{cls.__module__}.{cls.__name__}: only dataclasses travel, each under a name of its own")
+    if is_dataclass(cls) and not all(one.init and not one.kw_only for one in fields(cls)):
+        raise ValueError(f"{cls.__module__}.{cls.__name__} does not take all of its parts in their order")
     if not part_names(cls):
         raise ValueError(f"{cls.__module__}.{cls.__name__} has no parts that could travel")
     return cls

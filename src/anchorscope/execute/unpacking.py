@@ -4,7 +4,7 @@ import hashlib
 import json
 import math
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from itertools import accumulate
 from typing import Any
 
@@ -27,6 +27,8 @@ DTYPES = {
     )
 }  # fmt: skip
 """Tensors of these types travel."""
+TEXTS = {str, type(None)}
+"""Types of values that are themselves in JSON, in long rows of them."""
 _NOT_PACKED = (ValueError, LookupError, TypeError, AttributeError, OverflowError, RecursionError)
 _MEMO = 64  # shared values that are held after unpacking
 
@@ -75,6 +77,10 @@ class _Unpacker:
             raise ValueError(f"{str(kind)[:40]!r} is no kind of value")
         return reader(self, *rest)
 
+    def each(self, forms: Sequence[Any]) -> list[Any]:
+        """Values one by one; texts are read without a look at each."""
+        return list(forms) if set(map(type, forms)) <= TEXTS else list(map(self.read, forms))
+
     def mapping(self, keys: Any, values: Any) -> dict[Any, Any]:
         return dict(zip(self._row(keys), self._row(values), strict=True))
 
@@ -83,10 +89,12 @@ class _Unpacker:
         return cls(**{one: self.read(form) for one, form in zip(names, forms, strict=True)})
 
     def records(self, name: str, *columns: Any) -> list[Any]:
-        """Of one type, which lie part by part."""
+        """Of one type, which lie part by part, in the order in which it takes them."""
         cls, names = self._type(name)
-        rows = zip(*map(self._row, columns), strict=True)
-        return [cls(**dict(zip(names, row, strict=True))) for row in rows]
+        rows = list(map(self._row, columns))
+        if len(rows) != len(names) or len(set(map(len, rows))) != 1:
+            raise ValueError(f"rows of {[len(row) for row in rows[:20]]} values in place of {len(names)} of one length")
+        return list(map(cls, *rows))
 
     def _row(self, form: Any) -> list[Any] | tuple[Any, ...]:
         """Values one by one, as many as there are bytes for: no range."""
@@ -145,8 +153,8 @@ class _Unpacker:
 
 
 _READERS: dict[str, Any] = {
-    "t": lambda self, *forms: tuple(map(self.read, forms)),
-    "l": lambda self, *forms: list(map(self.read, forms)),
+    "t": lambda self, *forms: tuple(self.each(forms)),
+    "l": lambda self, *forms: self.each(forms),
     "ti": lambda self, *found: tuple(self.integers(*found)),
     "li": _Unpacker.integers,
     "tf": lambda self, *found: tuple(self.reals(*found)),

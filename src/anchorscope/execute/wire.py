@@ -13,6 +13,7 @@ from array import array
 from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import chain
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
@@ -22,7 +23,7 @@ from anchorscope.execute.content_hash import Body
 from anchorscope.execute.packed_file import pieces_of
 from anchorscope.execute.travelling import known as known
 from anchorscope.execute.travelling import known_type, part_names
-from anchorscope.execute.unpacking import ARRAY_KINDS, DTYPES, FLOATS, INTS, VALUE
+from anchorscope.execute.unpacking import ARRAY_KINDS, DTYPES, FLOATS, INTS, TEXTS, VALUE
 from anchorscope.execute.unpacking import unpack as unpack
 from anchorscope.probes.crossfit import ProbeSet
 
@@ -101,6 +102,8 @@ class _Packer:
     def _sequence(self, kind: str, values: tuple[Any, ...] | list[Any]) -> Any:
         if len(values) >= _LONG:
             kinds = set(map(type, values))
+            if kinds <= TEXTS:  # as they are, without a look at each
+                return [kind, *values]
             if kinds == {int} and (found := self._pooled(self.ints, values)):
                 return [f"{kind}i", *found]
             if kinds == {float} and (found := self._pooled(self.floats, values)):
@@ -109,7 +112,7 @@ class _Packer:
                 return [f"{kind}r", *rows]
             one = kinds.pop()
             if not kinds and known_type(one.__name__) is one and not (self.apart and issubclass(one, SHARED)):
-                columns = [tuple(getattr(value, name) for value in values) for name in part_names(one)]
+                columns = [tuple(map(attrgetter(name), values)) for name in part_names(one)]
                 return [f"{kind}o", one.__name__, *map(self.form, columns)]
         return [kind, *map(self.form, values)]
 
