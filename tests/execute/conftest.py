@@ -7,6 +7,7 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))  # pytest's import mode does not
 sys.path.insert(0, str(Path(__file__).parent.parent))
+sys.path.append(str(Path(__file__).parents[1] / "evidence"))  # the synthetic findings of the tables' tests
 
 from pass_cases import build_sensitive
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass, fields, is_dataclass, replace
 from typing import Any
 
 import numpy as np
+import polars as pl
 import torch
 
 from anchorscope.answers.endings import LINE
@@ -164,6 +165,8 @@ def bits(value: Any) -> Any:
         return ("array", value.dtype.str, value.shape, value.tobytes())
     if is_dataclass(value) and not isinstance(value, type):
         return (type(value).__name__, *((field.name, bits(getattr(value, field.name))) for field in fields(value)))
+    if isinstance(value, pl.DataFrame):
+        return ("frame", str(value.schema), bits(value.to_dict(as_series=False)))
     if isinstance(value, Mapping):
         return tuple((key, bits(value[key])) for key in sorted(value))
     if isinstance(value, list | tuple):

@@ -8,11 +8,13 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from evidence_synthetic import random_measured
 from pass_cases import bits
 
 from accelerated import Accelerated
 from anchorscope.engine.batching import MemoryRanOut
 from anchorscope.errors import UserError
+from anchorscope.evidence.tables import Evidence, evidence_tables
 from anchorscope.execute.numerics import NumericsClass
 from anchorscope.execute.parts import DevicePart
 from anchorscope.execute.solver import Solver, fit_device
@@ -26,12 +28,19 @@ from anchorscope.probes.permuted_labels import permuted_areas, permuted_truth
 from anchorscope.probes.scoring import score_clean
 from anchorscope.progress import Silent
 from anchorscope.question_share.principal import principal_states
-from anchorscope.question_share.shares import ShareItems, held_out_scores, knockout_share, question_shares
+from anchorscope.question_share.shares import (
+    ShareItems,
+    further_shares,
+    held_out_scores,
+    knockout_share,
+    question_shares,
+)
+from anchorscope.stats.estimate import group_weights
 from anchorscope.stats.streams import unnamed
 
 ITEMS, LAYERS, WIDTH, FOLDS = 60, 3, 8, 2
 NAMES = ["mlp/final", "residual/final"]
-WIDE = ("question_shares", "knockout_share", "held_out_scores")
+WIDE = ("question_shares", "knockout_share", "held_out_scores", "further_shares", "evidence_tables")
 """What is given float32 whatever the model computes in."""
 CPU = NumericsClass("cpu: some processor", "float32", 2, {}, "aarch64", "0")
 GPU = replace(CPU, device="NVIDIA H200", threads=0)
@@ -50,6 +59,18 @@ def test_only_a_device_that_this_machine_has_not_is_asked_of_workers(
     here: str, workers: NumericsClass | None, wanted: str
 ) -> None:
     assert fit_device(here, workers) == wanted
+
+
+def evidence() -> Evidence:
+    draw, where = np.random.default_rng(4), ("mlp", "final")
+    measured = random_measured(ITEMS, LAYERS, FOLDS, n_none=40)
+    texts = [f"text {number}" for number in range(ITEMS)]
+    some = [None, *draw.normal(size=ITEMS - 1).tolist()]
+    return Evidence(
+        "Tiny", "facts", texts, texts, texts, [None, *texts[1:]], some, some, dict.fromkeys(measured.after, "all"),
+        {where: measured}, {"knockout": draw.normal(size=(LAYERS, ITEMS))}, where,
+        group_weights(measured.groups, 20, draw),
+    )  # fmt: skip
 
 
 @cache
@@ -71,7 +92,11 @@ def cases(dtype: torch.dtype = torch.float32) -> dict[str, tuple[Any, tuple[Any,
         question_shares: ({"clean": clean.float(), "knockout": cut.float()}, items, 1),
         knockout_share: (clean[0].float(), cut[0].float(), items, "some"),
         held_out_scores: (clean[0].float(), items, "some"),
-    }
+        further_shares: (
+            (clean[0, :1].float(), cut[0, :1].float()), items, draw.normal(size=(ITEMS, 2)), np.stack([labels, ~labels])
+        ),
+        evidence_tables: (evidence(),),
+    }  # fmt: skip
     return {function.__name__: (function, arguments) for function, arguments in made.items()}
 
 

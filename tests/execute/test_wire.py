@@ -8,6 +8,7 @@ import string
 from dataclasses import dataclass, fields, is_dataclass
 
 import numpy as np
+import polars as pl
 import pytest
 import torch
 from hypothesis import HealthCheck, given, settings
@@ -185,6 +186,25 @@ class Stranger:
     inside: object
 
 
+def test_keys_may_be_tuples_and_tables_arrive_as_they_were():
+    assert there_and_back({("mlp", 1): 2, "x": 3, 4: 5}) == {("mlp", 1): 2, "x": 3, 4: 5}
+    table = pl.DataFrame(
+        {"text": ["a", None], "number": [1.5, math.nan], "count": [1, None], "is": [True, None], "all": [[1], [2, 3]]}
+    )
+    for sent in (table, pl.concat([table, table]), table[:0], pl.DataFrame()):
+        came = there_and_back({"table": sent})["table"]
+        assert came.schema == sent.schema
+        assert came.equals(sent, null_equal=True)
+
+
+def test_a_table_that_is_damaged_is_no_value():
+    body = bytearray(pack(pl.DataFrame({"number": [1, 2, 3]})).body)
+    start = body.index(b"ARROW1")
+    body[start : start + 200] = bytes(200)
+    with pytest.raises(ValueError, match="no packed value"):
+        unpack(bytes(body), {})
+
+
 def test_types_travel_only_when_they_are_named():
     assert there_and_back(Parcel((1, Parcel([2])))) == Parcel((1, Parcel([2])))
     with pytest.raises(TypeError, match=r"Stranger does not travel; name it to `wire\.known`"):
@@ -199,8 +219,8 @@ def test_types_travel_only_when_they_are_named():
 
 @pytest.mark.parametrize(
     "value",
-    [{1, 2}, b"x", {(1, 2): 3}, {1.5: 2}, {True: 1}, np.array(["a"]), np.array([None]), np.array([1], ">i4"), object(),
-     torch.eye(2).to_sparse(), print, int],
+    [{1, 2}, b"x", {(1, 2.5): 3}, {1.5: 2}, {True: 1}, np.array(["a"]), np.array([None]), np.array([1], ">i4"),
+     object(), torch.eye(2).to_sparse(), print, int],
     ids=lambda value: type(value).__name__,
 )  # fmt: skip
 def test_what_cannot_arrive_as_it_was_is_refused(value):

@@ -18,9 +18,9 @@ from anchorscope.evidence.draws import Draws, estimates
 from anchorscope.evidence.share_features import features_of, taken_out
 from anchorscope.evidence.share_nulls import RANDOM_WEIGHTS
 from anchorscope.evidence.share_tables import ShareContext, headline_lost
+from anchorscope.execute.solver import Solver
 from anchorscope.items import Item
-from anchorscope.question_share.clean_evidence import clean_evidence
-from anchorscope.question_share.evidence import GROUPS, Lost, lost_evidence
+from anchorscope.question_share.evidence import GROUPS, Lost
 from anchorscope.question_share.gate import beyond_zero, may_call
 from anchorscope.question_share.intervals import ShareDraws
 from anchorscope.question_share.posterior import (
@@ -37,6 +37,7 @@ from anchorscope.question_share.shares import (
     PERMUTED,
     ShareItems,
     Shares,
+    further_shares,
     held_out_scores,
     permuted_labels,
 )
@@ -85,7 +86,7 @@ def headline_states(principal: Mapping[str, Tensor], place: int, layer: int) -> 
 
 def tested_share(
     shares: Shares, layer: int, draws: ShareDraws, items: ShareItems, used: Sequence[Item], confidence: Floats,
-    states: HeadlineStates, n_directions: int, device: str | torch.device,
+    states: HeadlineStates, n_directions: int, fits: Solver,
 ) -> TestedShare:  # fmt: skip
     """All tests of one dataset."""
     found = headline_lost(shares, KNOCKOUT, layer)
@@ -102,7 +103,7 @@ def tested_share(
     ]
     thirds = _difference("thirds_difference", draws.shares(found, 5)[0] - draws.shares(found, 3)[0], n)
     tests.append(thirds)
-    tests += list(_further(items, used, confidence, states, draws, device))
+    tests += list(_further(items, used, confidence, states, draws, fits))
     width = (np.nanpercentile(everyone[1:], 97.5) - np.nanpercentile(everyone[1:], 2.5)) / 2
     tests.append(ShareTest("minimum_n", float(np.ceil(n * (width / _GOOD_WIDTH) ** 2)), n=n,
                       method=f"items for an interval of ± {_GOOD_WIDTH} around the share"))  # fmt: skip
@@ -134,20 +135,16 @@ def _beyond_floor(everyone: Floats, draws: ShareDraws, shares: Shares, layer: in
 
 def _further(
     items: ShareItems, used: Sequence[Item], confidence: Floats, states: HeadlineStates, draws: ShareDraws,
-    device: str | torch.device,
+    fits: Solver,
 ) -> Iterator[ShareTest]:  # fmt: skip
     """The share once words, confidence and relation are taken out, and features that go with it."""
-    halves = items.halves
-    evidence = clean_evidence(states.clean, halves, items.labels, device)
     name, given = taken_out(used, confidence)
-    n = len(used)
-    without = lost_evidence(evidence, states.cut, halves, items.labels, items.folds, device, given=given)
-    if draws.has_evidence(without.had)[0]:
-        yield _difference("share_given", draws.shares(without, 0)[0], n, group=name)
     features = features_of(used, confidence)
-    if features:
-        sets = np.stack([side for one in features for side in (one.high, one.low)])
-        found = lost_evidence(evidence, states.cut, halves, items.labels, items.folds, device, sets=sets)
+    sets = np.stack([side for one in features for side in (one.high, one.low)]) if features else None
+    without, found = fits(further_shares, tuple(states), items, given, sets, title="question share: tests")
+    if draws.has_evidence(without.had)[0]:
+        yield _difference("share_given", draws.shares(without, 0)[0], len(used), group=name)
+    if found is not None:
         for place, one in enumerate(features):
             if not all(draws.has_evidence(found.had * side)[0] for side in (one.high, one.low)):
                 continue  # a share of no evidence says nothing
@@ -165,11 +162,11 @@ def _auc(name: str, scores: Floats, items: ShareItems, draws: ShareDraws) -> Sha
 
 def null_areas(
     scores: Mapping[str, Floats], shares: Shares, layer: int, items: ShareItems, used: Sequence[Item],
-    confidence: Floats, draws: ShareDraws, device: str | torch.device,
+    confidence: Floats, draws: ShareDraws, fits: Solver,
 ) -> list[ShareTest]:  # fmt: skip
     """AUC of probes that have less to read, each like the probe itself: by halves, at the same layer."""
     name, features = taken_out(used, confidence)
-    words = held_out_scores(torch.as_tensor(features).float()[None], items, "words", device)[0]
+    words = fits(held_out_scores, torch.as_tensor(features).float()[None], items, "words", title="words")[0]
     found = [_auc(what, scores[what], items, draws) for what in sorted(scores)]  # in one order, read or made
     found.append(_auc(name.replace(", ", " + "), words, items, draws))
     names = ((PERMUTED, "permuted labels", permuted_labels(items)), (RANDOM_WEIGHTS, "random weights", items.labels))

@@ -33,6 +33,8 @@ from anchorscope.evidence.probe_scores import (
     words_only,
 )
 from anchorscope.evidence.summary import Row, summarise
+from anchorscope.execute.travelling import known
+from anchorscope.plan.device_work import on_device
 from anchorscope.progress import Progress
 from anchorscope.schema import CURVE_COLUMNS, SAMPLE_SCHEMA, SCORE_COLUMNS, SUMMARY_COLUMNS
 
@@ -42,6 +44,7 @@ REFIT = "refit"
 """Variant of curves that were measured by a probe trained under the intervention."""
 
 
+@known
 @dataclass(frozen=True)
 class Evidence:
     """What the tables of one dataset are made from."""
@@ -68,6 +71,10 @@ class Evidence:
     """AUC [permutation] of probes that learned permuted labels under an intervention, at the headline place."""
 
 
+known(Measured)
+
+
+@on_device
 def evidence_tables(
     evidence: Evidence, progress: Progress, device: str | torch.device = "cpu"
 ) -> dict[str, pl.DataFrame]:
@@ -88,7 +95,7 @@ def evidence_tables(
         reference = _reference_rows(evidence, draws)
     progress.advance(1)
     progress.finish()
-    return {
+    found_tables = {
         "curves": _frame(row for place in places for row in place.curves).select(CURVE_COLUMNS),
         "curve_samples": _frame(row for place in places for row in place.samples).select(*SAMPLE_SCHEMA),
         "reference_curves": _frame(reference).select(*CURVE_COLUMNS, "shift"),
@@ -96,6 +103,7 @@ def evidence_tables(
         "pathways": pl.concat(frame for place in places for frame in place.pathways),
         "summary": _frame([*(row for place in places for row in place.summary), *paired]).select(SUMMARY_COLUMNS),
     }
+    return {name: table.rechunk() for name, table in found_tables.items()}  # as a table is that has travelled
 
 
 def _frame(rows: Iterable[Record]) -> pl.DataFrame:

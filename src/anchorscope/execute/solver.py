@@ -1,8 +1,8 @@
-"""Who fits probes: this process, or a worker where only workers have the kind of device that the model is on.
+"""Who fits probes and resamples tables: this process, or a worker where only workers have the model's kind of device.
 
-Fits give other last digits on a CPU than on a GPU. So a coordinator without a GPU asks one of its workers, and gets the
-bits of a run in one process with such a GPU. On a CPU, or with a GPU of its own, it fits by itself: to send the states
-would only cost time.
+Both give other last digits on a CPU than on a GPU. So a coordinator without a GPU asks one of its workers, and gets the
+bits of a run in one process with such a GPU. On a CPU, or with a GPU of its own, it does them by itself: to send the
+states would only cost time.
 """
 
 from collections.abc import Callable
@@ -24,7 +24,7 @@ ACCELERATOR = "cuda"
 
 
 def fit_device(here: str, workers: NumericsClass | None) -> str:
-    """Where probes are fitted: `here`, the device of this process, or an accelerator that only the workers have."""
+    """Where that is done: `here`, the device of this process, or an accelerator that only the workers have."""
     return ACCELERATOR if workers is not None and workers.on_accelerator and here == "cpu" else here
 
 

@@ -1,6 +1,7 @@
 """The types of records that travel between the coordinator and its workers: no other is ever made from bytes."""
 
 from dataclasses import fields, is_dataclass
+from importlib import import_module
 from typing import TypeVar, get_args
 
 from anchorscope.engine.answer_stats import AnswerStats
@@ -20,6 +21,7 @@ from anchorscope.question_share.shares import ShareItems, Shares
 
 T = TypeVar("T")
 _known: dict[str, type] = {}
+_HOMES = ("anchorscope.evidence.tables",)  # modules above this one that let their types travel; imported when one comes
 
 
 def known(cls: type[T]) -> type[T]:
@@ -38,8 +40,16 @@ def part_names(cls: type) -> list[str]:
     return list(cls._fields) if hasattr(cls, "_fields") else [one.name for one in fields(cls)]
 
 
+def travels(cls: type) -> bool:
+    """Whether records of a type travel."""
+    return _known.get(cls.__name__) is cls
+
+
 def known_type(name: str) -> type | None:
     """The type of this name; None where none travels under it."""
+    if name not in _known:
+        for home in _HOMES:
+            import_module(home)
     return _known.get(name)
 
 

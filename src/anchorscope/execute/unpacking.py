@@ -5,6 +5,7 @@ import json
 import math
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
+from io import BytesIO
 from itertools import accumulate
 from typing import Any
 
@@ -136,6 +137,14 @@ class _Unpacker:
             raise ValueError(f"an array of {name} with the shape {shape}")
         return self._bytes(index, shape, dtype.itemsize).view(dtype).reshape(shape)
 
+    def frame(self, index: int, size: int) -> Any:
+        import polars as pl  # only here: few values are tables
+
+        try:
+            return pl.read_ipc(BytesIO(self._bytes(index, [size], 1).tobytes()))
+        except pl.exceptions.PolarsError as error:
+            raise ValueError(f"a table that cannot be read: {error}") from error
+
     def _bytes(self, index: int, shape: list[int], size: int) -> Any:
         found, n_bytes = self.tensors[str(index)], size * math.prod(map(int, shape))
         if not n_bytes <= len(found) < n_bytes + ALIGNED:
@@ -168,6 +177,7 @@ _READERS: dict[str, Any] = {
     "n": _Unpacker.numbers,
     "s": lambda self, *found: self.numbers(*found)[()],
     "T": _Unpacker.tensor,
+    "F": _Unpacker.frame,
     "o": _Unpacker.record,
     "b": lambda self, digest: _unpacked_once(str(digest), self.blobs),
 }

@@ -22,7 +22,7 @@ import torch
 from anchorscope.execute.content_hash import Body
 from anchorscope.execute.packed_file import pieces_of
 from anchorscope.execute.travelling import known as known
-from anchorscope.execute.travelling import known_type, part_names
+from anchorscope.execute.travelling import part_names, travels
 from anchorscope.execute.unpacking import ARRAY_KINDS, DTYPES, FLOATS, INTS, TEXTS, VALUE
 from anchorscope.execute.unpacking import unpack as unpack
 from anchorscope.probes.crossfit import ProbeSet
@@ -95,8 +95,10 @@ class _Packer:
             digest, packed = _packed_once(value)
             self.blobs[digest] = packed
             return ["b", digest]
-        if known_type(kind.__name__) is kind:
+        if travels(kind):
             return ["o", kind.__name__, *(self.form(getattr(value, name)) for name in part_names(kind))]
+        if (kind.__module__.partition(".")[0], kind.__name__) == ("polars", "DataFrame"):
+            return self._frame(value)
         raise TypeError(f"{kind.__module__}.{kind.__qualname__} does not travel; name it to `wire.known`")
 
     def _sequence(self, kind: str, values: tuple[Any, ...] | list[Any]) -> Any:
@@ -111,7 +113,7 @@ class _Packer:
             if kinds == {tuple} and (rows := self._rows(values)):
                 return [f"{kind}r", *rows]
             one = kinds.pop()
-            if not kinds and known_type(one.__name__) is one and not (self.apart and issubclass(one, SHARED)):
+            if not kinds and travels(one) and not (self.apart and issubclass(one, SHARED)):
                 columns = [tuple(map(attrgetter(name), values)) for name in part_names(one)]
                 return [f"{kind}o", one.__name__, *map(self.form, columns)]
         return [kind, *map(self.form, values)]
@@ -139,9 +141,14 @@ class _Packer:
 
     @staticmethod
     def _key(key: Any) -> Any:
-        if type(key) not in (int, str):
-            raise TypeError(f"a mapping with the key {key!r} does not travel; only numbers and texts are keys")
+        if not all(type(one) in (int, str) for one in (key if type(key) is tuple else (key,))):
+            raise TypeError(f"a mapping with the key {key!r} does not travel; only numbers, texts, tuples of them do")
         return key
+
+    def _frame(self, value: Any) -> Any:
+        """A table, as Arrow writes it."""
+        body = value.rechunk().write_ipc(None, compression="uncompressed").getvalue()
+        return ["F", self._added(np.frombuffer(body, np.uint8)), len(body)]
 
     def _array(self, value: "np.ndarray[Any, Any] | np.generic") -> Any:
         if value.dtype.kind not in ARRAY_KINDS or not value.dtype.isnative:

@@ -1,5 +1,5 @@
-"""Work on a device that runs no model: the probes of one dataset, fitted as one shard; so are its principal directions
-and its question share.
+"""Work on a device that runs no model: the probes of one dataset, fitted as one shard; so are its principal directions,
+its question share and the resampling of its tables.
 
 Which functions may be asked for is a closed list; each takes `device` and `progress` beside its arguments. A worker
 calls the very function that one process calls, so that the same kind of device gives the same bits.
@@ -7,7 +7,7 @@ calls the very function that one process calls, so that the same kind of device 
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from anchorscope.probes.crossfit import fit_probes, refit_logits
 from anchorscope.probes.final_probe import fit_final_probes
@@ -15,16 +15,23 @@ from anchorscope.probes.permuted_labels import permuted_areas
 from anchorscope.probes.scoring import score_clean
 from anchorscope.progress import Progress
 from anchorscope.question_share.principal import principal_states
-from anchorscope.question_share.shares import held_out_scores, knockout_share, question_shares
+from anchorscope.question_share.shares import further_shares, held_out_scores, knockout_share, question_shares
 
+F = TypeVar("F", bound=Callable[..., Any])
 FUNCTIONS: dict[str, Callable[..., Any]] = {
     one.__name__: one
     for one in (
         fit_probes, fit_final_probes, refit_logits, permuted_areas, score_clean, principal_states, question_shares,
-        knockout_share, held_out_scores,
+        knockout_share, held_out_scores, further_shares,
     )
 }  # fmt: skip
 """What workers can be asked for, by name."""
+
+
+def on_device(function: F) -> F:
+    """Puts a function of a module above this one on the list, when that is imported: it is for what it is given."""
+    FUNCTIONS[function.__name__] = function
+    return function
 
 
 @dataclass(frozen=True)

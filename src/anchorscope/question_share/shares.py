@@ -108,6 +108,19 @@ def held_out_scores(
     return found.held_out(halves).mean(1).numpy()
 
 
+def further_shares(
+    states: tuple[Tensor, Tensor], items: ShareItems, given: NDArray[np.floating], sets: NDArray[np.bool_] | None,
+    device: str | torch.device, progress: Progress | None = None,
+) -> tuple[Lost, Lost | None]:  # fmt: skip
+    """What the knockout takes of the evidence that is left once features are `given`, and what it takes from further
+    `sets` of items; `states` are the principal ones, clean and cut. It is soon done: nothing tells how far it is."""
+    clean, cut = states
+    halves, labels, folds = items.halves, items.labels, items.folds
+    evidence = clean_evidence(clean, halves, labels, device)
+    without = lost_evidence(evidence, cut, halves, labels, folds, device, given=given)
+    return without, None if sets is None else lost_evidence(evidence, cut, halves, labels, folds, device, sets=sets)
+
+
 def permuted_share(
     clean: Tensor, cut: Tensor, had: NDArray[np.floating], items: ShareItems, device: str | torch.device,
     progress: Progress,

@@ -59,11 +59,11 @@ class DatasetSteps(DetectionSteps):
         """Curves, scores, pathways and summary."""
         options = ("site", "position", "bootstrap", "seed")
         model = self.job.record.identity.name  # it stands in the tables, and the model's key does not know it
-        made_from = self.job.made_from(2, TABLE_LIBRARIES, *options, device=self.job.solver, model=model)
+        made_from = self.job.made_from(3, TABLE_LIBRARIES, *options, device=self.job.fits.device, model=model)
         parents: list[Step[Any]] = [*self.effects.values(), self.clean_scores, self.probes, self.refits]
         parents += [self.permuted_refits, self.labels, self.log_probs]
         return self._step("tables", parents, made_from, FRAMES,
-                          lambda: evidence_tables(self._evidence(), self.job.progress, self.job.solver))  # fmt: skip
+                          lambda: self.job.fits(evidence_tables, self._evidence(), title="evidence"))  # fmt: skip
 
     def _evidence(self) -> Evidence:
         answers = with_log_probs([item.answer for item in self.used_items], self.log_probs.value)

@@ -174,7 +174,7 @@ class Job:
 
     @property
     def fits(self) -> Solver:
-        """Who fits probes, and on which device."""
+        """Who fits probes and resamples tables, and on which device."""
         device = fit_device(self.solver, None if self.workers is None else self.record.numerics)
         return Solver(device, self.executor if device != self.solver else None, self.progress)
 

@@ -1,5 +1,6 @@
 """The steps of the question share: what every cut took from the evidence, and what follows from it."""
 
+from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
@@ -14,6 +15,7 @@ from anchorscope.engine.sequences import SITES
 from anchorscope.evidence.clean import with_log_probs
 from anchorscope.evidence.share_tables import ShareContext, share_frame, share_items_frame
 from anchorscope.evidence.share_tests import HeadlineStates, headline_states, null_areas, tested_share, tests_frame
+from anchorscope.progress import Silent
 from anchorscope.question_share.evidence import Lost
 from anchorscope.question_share.intervals import ShareDraws
 from anchorscope.question_share.shares import Shares, question_shares
@@ -81,7 +83,7 @@ class ShareSteps(NullSteps):
         """question_share, question_share_items, question_share_tests, and what is said of single items."""
         model = self.job.record.identity.name
         made_from = self.job.made_from(
-            1, TABLE_LIBRARIES, "site", "position", "bootstrap", "seed", device=self.job.solver, model=model
+            1, TABLE_LIBRARIES, "site", "position", "bootstrap", "seed", device=self.job.fits.device, model=model
         )
         parents: list[Step[Any]] = [self.lost, self.probes, self.log_probs, self.null_scores]
         parents += [self.lost_without_knowledge] if self.job.recipe.random_weights else []
@@ -99,11 +101,12 @@ class ShareSteps(NullSteps):
         answers = with_log_probs([item.answer for item in self.used_items], self.log_probs.value)
         confidence = np.array([np.mean(one.log_probs) if one.log_probs else np.nan for one in answers])
         states = HeadlineStates(*(torch.as_tensor(self.lost.value[f"{_STATES}/{name}"]) for name in ("clean", "cut")))
+        fits = replace(job.fits, progress=Silent())  # they are part of one line
         tested = tested_share(
-            shares, layer, draws, self.share_items, self.used_items, confidence, states, self.n_directions, job.solver
+            shares, layer, draws, self.share_items, self.used_items, confidence, states, self.n_directions, fits
         )
         at_layer = {name: one[layer] for name, one in nulls.items()}
-        ladder = null_areas(at_layer, shares, layer, self.share_items, self.used_items, confidence, draws, job.solver)
+        ladder = null_areas(at_layer, shares, layer, self.share_items, self.used_items, confidence, draws, fits)
         calls = pl.DataFrame(
             {
                 "item_id": context.item_ids, "question_share": tested.items.mean,
