@@ -95,7 +95,7 @@ def evidence_tables(
         reference = _reference_rows(evidence, draws)
     progress.advance(1)
     progress.finish()
-    found_tables = {
+    tables = {
         "curves": _frame(row for place in places for row in place.curves).select(CURVE_COLUMNS),
         "curve_samples": _frame(row for place in places for row in place.samples).select(*SAMPLE_SCHEMA),
         "reference_curves": _frame(reference).select(*CURVE_COLUMNS, "shift"),
@@ -103,7 +103,7 @@ def evidence_tables(
         "pathways": pl.concat(frame for place in places for frame in place.pathways),
         "summary": _frame([*(row for place in places for row in place.summary), *paired]).select(SUMMARY_COLUMNS),
     }
-    return {name: table.rechunk() for name, table in found_tables.items()}  # as a table is that has travelled
+    return {name: table.rechunk() for name, table in tables.items()}  # as a table is that has travelled
 
 
 def _frame(rows: Iterable[Record]) -> pl.DataFrame:

@@ -29,7 +29,7 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
 
 
 def on_device(function: F) -> F:
-    """Puts a function of a module above this one on the list, when that is imported: it is for what it is given."""
+    """Puts a function of a module above this one on the list. A worker imports that module when a record of it comes."""
     FUNCTIONS[function.__name__] = function
     return function
 
