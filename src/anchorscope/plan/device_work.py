@@ -29,7 +29,7 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
 
 
 def on_device(function: F) -> F:
-    """Puts a function of a module above this one on the list; a worker imports it when a record of that module comes."""
+    """Puts a function of a module above this one on the list; workers import it when a record of it comes."""
     FUNCTIONS[function.__name__] = function
     return function
 
