@@ -126,10 +126,10 @@ def capture(
     The caller checks them (`refuse_idle_cuts`), once all parts of a pass are there. The statistics of the answers that
     `work.answers_of` asks for go to `receive_answers`.
     """
-    return start_capture(lm, work, receive, title, progress, receive_answers)()
+    return launch_capture(lm, work, receive, title, progress, receive_answers)()
 
 
-def start_capture(
+def launch_capture(
     lm: LanguageModel,
     work: Work,
     receive: Receive,

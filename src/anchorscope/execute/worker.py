@@ -11,7 +11,7 @@ from torch import Tensor
 from anchorscope.answers.endings import Ending
 from anchorscope.engine.attention_mass import attention_mass
 from anchorscope.engine.batching import Budget
-from anchorscope.engine.capture import Work, start_capture
+from anchorscope.engine.capture import Work, launch_capture
 from anchorscope.engine.choices import choice_log_probs
 from anchorscope.engine.decode import decode
 from anchorscope.engine.forward import compute_prefix
@@ -122,7 +122,7 @@ class Worker:
             shard.sequences, self.prefix(shard.prefix), shard.variants, _budget(shard.batch_tokens),
             shard.batches, compiled=shard.compiled, answers_of=scored, n_layers=shard.n_layers,
         )  # fmt: skip
-        edges = start_capture(
+        edges = launch_capture(
             self.lm, work, lambda variant, batch, states: collected[variant].receive(batch, states), shard.title,
             progress, (lambda variant, *found: collected[variant].receive_answers(*found)) if scored else None,
         )  # fmt: skip

@@ -111,7 +111,7 @@ class Own:
             copy_rows(states[variant : variant + 1], batch, found[None])
 
         def turned(found: Tensor) -> Tensor:
-            return found.transpose(0, 1).contiguous()  # a copy: a view would keep the batch
+            return found.transpose(0, 1).contiguous()  # by the device, which does it faster
 
         to_host = ToHost(keep)
         prefix = compute_prefix(lm, workload.items[0].ids[: workload.shared])
