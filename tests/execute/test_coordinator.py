@@ -6,7 +6,7 @@ import pytest
 
 from anchorscope.errors import Incomplete, UserError
 from anchorscope.execute.content_hash import content_hash
-from anchorscope.execute.coordinator import DEPTH, QUICK_MORE, Coordinator, Counts, Disagreement, Task
+from anchorscope.execute.coordinator import DEPTH, MORE, Coordinator, Counts, Disagreement, Task
 from anchorscope.execute.pool import Done, Failed, MemoryRanOut
 
 from simulated_pool import Actor, SimulatedPool, packed, result  # isort: skip
@@ -86,43 +86,37 @@ def test_everyones_first_task_comes_before_anyones_second():
     assert [worker for worker, _ in found.pool.submitted[:3]] == ["w0", "w1", "w2"]
 
 
-@pytest.mark.parametrize(("seconds", "more"), [(1.0, 0), (0.1, QUICK_MORE)])
-def test_no_worker_is_handed_more_than_the_depth_and_none_ever_waits(seconds, more):
+@pytest.mark.parametrize(("seconds", "n_workers", "more"), [(1.0, 2, 0), (0.1, 2, MORE), (1.0, 1, MORE)])
+def test_lines_are_as_long_as_the_depth_and_longer_for_quick_and_only_workers(seconds, n_workers, more):
     for depth in (1, 2, 5):
-        found = Setting(Actor(seconds=seconds), depth=depth)
+        found = Setting(*[Actor(seconds=seconds) for _ in range(n_workers)], depth=depth)
         found.coordinator.ready(5.0)
         found.coordinator.run([], found.take)
-        in_line, most = 0, 0
-        submit, done = found.pool.submit, found.take
+        submit, longest = found.pool.submit, 0
 
-        def submitting(*one, submit=submit):
-            nonlocal in_line, most
-            in_line, most = in_line + 1, max(most, in_line + 1)
+        def submitting(*one, found=found, submit=submit):
+            nonlocal longest
+            longest = max(longest, *(len(line.tasks) for line in found.coordinator._lines.values()))
             submit(*one)
 
-        def taking(*one, done=done):
-            nonlocal in_line
-            in_line -= 1
-            done(*one)
-
-        found.pool.submit, found.take = submitting, taking
-        found.run(12)
-        assert most == depth + more
+        found.pool.submit = submitting
+        found.run(12 * n_workers)
+        assert longest == depth + more
 
 
 def test_results_that_were_looked_at_late_and_together_do_not_make_a_worker_quick():
-    found = Setting(Actor(), lease=1e6)
+    found = Setting(Actor(), Actor(), lease=1e6)
     found.coordinator.ready(5.0)
     tasks = [Task(f"task-{number}", lambda number=number: packed(f"task-{number}")) for number in range(12)]
     steps, events = found.coordinator.steps(tasks, found.take, len(tasks)), []
     found.pool.wait = lambda seconds: [events.pop() for _ in events[:]]
     next(steps)
     found.pool.now += 20  # whoever merged was busy for as long as two shards took
-    late = ("task-1", "task-0")
+    late = ("task-2", "task-0")
     events += [Done("w0", task, content_hash([result(task)]), result(task)) for task in late]
     for _ in range(2):
         next(steps)
-    assert list(found.results) == ["task-0", "task-1"]
+    assert list(found.results) == ["task-0", "task-2"]
     assert len(found.coordinator._lines["w0"].tasks) == DEPTH
 
 

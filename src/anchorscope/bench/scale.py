@@ -28,7 +28,7 @@ from anchorscope.execute.process_pool import visible_gpus
 from anchorscope.execute.worker_job import WorkerJob
 from anchorscope.execute.workers import WorkerGroup, cores
 from anchorscope.models.language_model import LanguageModel
-from anchorscope.models.process_settings import threads
+from anchorscope.models.process_settings import few_collections, threads
 from anchorscope.models.sources import model_files
 
 TWO_OVER_ONE = 1.5
@@ -108,7 +108,7 @@ class _Folder:
 def run_scale(options: Options, say: Say) -> dict[str, Any]:
     """The record of one benchmark of scale, as `--json` shows it."""
     say(f"load {options.model}")
-    with threads(options.threads), ExitStack() as stack:
+    with threads(options.threads), few_collections(), ExitStack() as stack:  # as in a run
         began = time.perf_counter()
         lm = load_model(options)
         loaded = time.perf_counter() - began

@@ -25,8 +25,8 @@ DEPTH = 2
 """Tasks in a worker's line, so that it never waits."""
 QUICK = 0.5
 """Seconds: where a shard takes less, the way of a result takes as long as computing it, and lines are longer."""
-QUICK_MORE = 2
-"""So many tasks more are then in a line."""
+MORE = 2
+"""So many tasks more are in the line of a quick worker, and of an only one: nobody else could take them."""
 _NAMED = 3  # reasons that a message names
 
 
@@ -126,7 +126,7 @@ class Coordinator:
 
     def _hand_out(self) -> None:
         """Every worker's first task before anyone's second."""
-        for length in range(self._depth + QUICK_MORE):
+        for length in range(self._depth + MORE):
             for line in [one for one in self._free.values() if len(one.tasks) == length]:
                 if not self._queue:
                     return
@@ -259,7 +259,7 @@ class Coordinator:
 
     def _note_room(self, line: _Line) -> None:
         """A worker whose line has room is free."""
-        if len(line.tasks) < self._depth + QUICK_MORE * line.is_quick:
+        if len(line.tasks) < self._depth + MORE * (line.is_quick or self.pool.n_workers == 1):
             self._free[line.worker] = line
         else:
             self._free.pop(line.worker, None)
