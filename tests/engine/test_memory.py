@@ -88,6 +88,6 @@ def test_every_item_runs_once_whatever_fits(lengths: list[int], room: int, budge
         done.extend(batch)
 
     budget = Budget(budget_tokens)
-    run_in_batches(plan_batches(lengths, budget_tokens), lengths, budget, fit)
+    run_in_batches(plan_batches(lengths, budget_tokens), lambda: lengths, budget, fit)
     assert sorted(done) == list(range(len(lengths)))
     assert budget.tokens <= budget_tokens

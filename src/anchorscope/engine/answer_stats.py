@@ -6,6 +6,7 @@ token of the cut row or, before the first query that loses an edge, one of the c
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import chain
 
 import numpy as np
 import torch
@@ -14,7 +15,7 @@ from numpy import ndarray
 from torch import Tensor
 
 from anchorscope.engine.forward import logits_in_parts
-from anchorscope.engine.rows import BatchRows
+from anchorscope.engine.rows import BatchRows, all_between
 from anchorscope.engine.sequences import TokenSequence
 from anchorscope.models.language_model import LanguageModel
 from anchorscope.models.transfers import to_device
@@ -49,13 +50,16 @@ class AnswerStats:
 
     def take(self, items: Sequence[int] | Int[ndarray, " chosen"]) -> "AnswerStats":
         """Some of the items, in this order."""
-        every = self.by_item()
-        return AnswerStats.of([every[item] for item in items])
+        chosen = np.asarray(items, dtype=np.int64)
+        stops = np.cumsum(self.lengths)[chosen]
+        tokens = all_between(stops - self.lengths[chosen], stops)
+        return AnswerStats(self.lengths[chosen], self.log_prob[tokens], self.margin[tokens], self.entropy[tokens])
 
     @classmethod
     def join(cls, parts: "Sequence[AnswerStats]") -> "AnswerStats":
         """The items of several parts, one after the other."""
-        return cls.of([one for part in parts for one in part.by_item()])
+        told = ((one.lengths, one.log_prob, one.margin, one.entropy) for one in parts)
+        return cls(*map(np.concatenate, zip(*told, strict=True)))
 
 
 @dataclass(frozen=True)
@@ -73,22 +77,19 @@ class AnswerTokens:
         cls, sequences: Sequence[TokenSequence], rows: BatchRows, variants: Sequence[int], last_layer: int
     ) -> "AnswerTokens":
         """Those of the items that these variants run."""
-        read = [
-            (sequences[item], row)
-            for variant in variants
-            for item, row in zip(rows.readings[variant].items, rows.readings[variant].rows, strict=True)
-        ]
-        _refuse_unpredicted([one for one, _ in read], rows.n_prefix)
+        readings = [rows.readings[variant] for variant in variants]
+        read = [sequences[item] for reading in readings for item in reading.items]
+        _refuse_unpredicted(read, rows.n_prefix)
         lengths = {
-            variant: [len(sequences[item].ids) - sequences[item].answer_start for item in rows.readings[variant].items]
-            for variant in variants
+            variant: [len(sequences[item].ids) - sequences[item].answer_start for item in reading.items]
+            for variant, reading in zip(variants, readings, strict=True)
         }
-        if not any(map(sum, lengths.values())):
-            return cls(torch.empty(0, dtype=torch.long), np.empty(0, np.int64), lengths)
-        readers = np.concatenate([np.full(len(one.ids) - one.answer_start, row) for one, row in read])
-        positions = np.concatenate([np.arange(one.answer_start, len(one.ids)) - 1 for one, _ in read])
-        ids = torch.tensor([token for one, _ in read for token in one.ids[one.answer_start :]])
-        return cls(ids, rows.token_indices(readers, positions, last_layer), lengths)
+        starts = np.array([one.answer_start for one in read], dtype=np.int64)
+        stops = np.array([len(one.ids) for one in read], dtype=np.int64)
+        readers = np.array([row for reading in readings for row in reading.rows], dtype=np.int64)
+        ids = np.fromiter(chain.from_iterable(one.ids[one.answer_start :] for one in read), dtype=np.int64)
+        before = rows.token_indices(np.repeat(readers, stops - starts), all_between(starts, stops) - 1, last_layer)
+        return cls(torch.from_numpy(ids), before, lengths)
 
     def split(self, found: Float[Tensor, "statistic answer_token"]) -> dict[int, Float[Tensor, "statistic part"]]:
         """The numbers of each variant's tokens."""

@@ -57,7 +57,6 @@ def attention_mass(
 ) -> dict[int, AttentionMass]:
     """The attention that the own tokens of every item of the batches receive, by the item's index."""
     listener = progress or Silent()
-    lengths = [len(sequence.ids) - prefix.length for sequence in sequences]
     found: dict[int, AttentionMass] = {}
 
     def run(batch: list[int]) -> None:
@@ -70,7 +69,7 @@ def attention_mass(
         listener.advance(len(batch))
 
     listener.start(title, sum(len(batch) for batch in batches))
-    run_in_batches(batches, lengths, budget, run)
+    run_in_batches(batches, lambda: [len(one.ids) - prefix.length for one in sequences], budget, run)
     listener.finish()
     return found
 

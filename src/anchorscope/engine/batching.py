@@ -57,23 +57,27 @@ def plan_batches(lengths: Sequence[int], batch_tokens: int, order: Sequence[int]
 
 
 def run_in_batches(
-    batches: Sequence[Sequence[int]], lengths: Sequence[int], budget: Budget | None, run: Callable[[list[int]], None]
+    batches: Sequence[Sequence[int]],
+    lengths: Callable[[], Sequence[int]],
+    budget: Budget | None,
+    run: Callable[[list[int]], None],
 ) -> None:
-    """Runs every batch; one that does not fit is halved, and all that follow with it."""
+    """Runs every batch; one that does not fit is halved, and all that follow with it: only then lengths are asked."""
     budget = budget or Budget(sys.maxsize)
     waiting = deque(list(batch) for batch in batches)
     while waiting:
         batch = waiting.popleft()
         if _fits(run, batch):
             continue
-        longest = max(lengths[index] for index in batch)
+        of_all = lengths()
+        longest = max(of_all[index] for index in batch)
         if len(batch) == 1:
             raise too_long_for_memory(longest)
         if budget.is_planned:
             raise MemoryRanOut(longest * len(batch))
         budget.lower(longest * (len(batch) // 2))
         left = [*batch, *(index for later in waiting for index in later)]
-        waiting = deque(plan_batches(lengths, budget.tokens, left))
+        waiting = deque(plan_batches(of_all, budget.tokens, left))
 
 
 def too_long_for_memory(tokens: int) -> UserError:

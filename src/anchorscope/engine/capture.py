@@ -7,7 +7,7 @@ at the highest layer that somebody reads. The head runs only where statistics of
 only on the tokens before them.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -142,9 +142,9 @@ def launch_capture(
         raise ValueError(f"answers of variants {list(work.answers_of)} are to be scored, and nobody receives them")
     listener = progress or Silent()
     n_layers = work.depth(lm)
-    lengths = work.lengths(n_layers)
     batches = work.batches
     if batches is None:
+        lengths = work.lengths(n_layers)
         run_at_all = [item for item in (work.order or range(len(lengths))) if lengths[item]]
         batches = plan_batches(lengths, work.budget.at_once if work.budget else sum(lengths), run_at_all)
     listener.start(title, sum(len(batch) for batch in batches))
@@ -160,7 +160,7 @@ def launch_capture(
         checks.note(done)  # only now: a batch that is run again, as memory ran out, counts once
         listener.advance(len(batch))
 
-    run_in_batches(batches, lengths, work.budget, run)
+    run_in_batches(batches, lambda: work.lengths(n_layers), work.budget, run)
     listener.finish()
     return checks.ask()
 
@@ -232,14 +232,16 @@ class _Checks:
             raise InterventionNotApplied(f"layers {silent} were asked to lose attention edges and lost none")
         if not asked:
             return
-        variants = to_device(rows.variant.clip(min=0), self.lm.device)  # clean rows lose nothing
-        total = torch.zeros(len(rows.rows), dtype=torch.long, device=self.lm.device)
-        for layer in asked:
-            here = lost[layer].to(self.lm.device)
-            total[: len(here)] += here
-            self.edges[:, layer].index_add_(0, variants[: len(here)], here)
-            self.asked[rows.variant[: len(here)][rows.cut_at(layer)], layer] = True
-        named = to_device(np.array([row.cut.changes for row in rows.rows]), self.lm.device)
+        device = self.lm.device
+        variants = to_device(rows.variant.clip(min=0), device)  # clean rows lose nothing
+        total = torch.zeros(len(rows.rows), dtype=torch.long, device=device)
+        for layers in _alike(asked, lost):
+            here, places = lost[layers[0]].to(device), np.array(layers)
+            total[: len(here)] += here * len(layers)
+            by_variant = self.edges.new_zeros(len(self.edges), 1).index_add_(0, variants[: len(here)], here[:, None])
+            self.edges.index_add_(1, to_device(places, device), by_variant.expand(-1, len(layers)))
+            self.asked[np.ix_(np.unique(rows.variant[: len(here)][rows.cut_at(layers[0])]), places)] = True
+        named = to_device(rows.closes > 0, device)
         self.untouched.append((named & (total == 0)).any())
 
     def ask(self) -> Callable[[], EdgeCounts]:
@@ -256,3 +258,11 @@ class _Checks:
             return EdgeCounts(edges.numpy().copy(), asked, bool(untouched))
 
         return told
+
+
+def _alike(layers: Sequence[int], lost: Mapping[int, Tensor]) -> list[list[int]]:
+    """Layers whose rows lose the same edges, together: those with the same window and cuts share one tensor."""
+    found: dict[int, list[int]] = {}
+    for layer in layers:
+        found.setdefault(id(lost[layer]), []).append(layer)
+    return list(found.values())

@@ -36,7 +36,7 @@ def choice_log_probs(
         listener.advance(len(batch))
 
     listener.start(title, sum(len(batch) for batch in batches))
-    run_in_batches(batches, [len(ids) - prefix.length for ids in prompts], budget, run)
+    run_in_batches(batches, lambda: [len(ids) - prefix.length for ids in prompts], budget, run)
     if not bool(torch.isfinite(found).all()):
         raise not_finite(lm)
     listener.finish()

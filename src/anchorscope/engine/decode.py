@@ -69,7 +69,7 @@ def decode(
         answers.update(zip(batch, spoken, strict=True))
         listener.advance(len(batch))
 
-    run_in_batches(batches, decoded_lengths(prompts, prefix.length, max_new_tokens), budget, run)
+    run_in_batches(batches, lambda: decoded_lengths(prompts, prefix.length, max_new_tokens), budget, run)
     listener.finish()
     return [answers[index] for index in range(len(prompts))]
 

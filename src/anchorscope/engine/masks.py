@@ -14,6 +14,7 @@ from itertools import chain
 import numpy as np
 import torch
 from jaxtyping import Bool, Float, Int
+from numpy.typing import NDArray
 from torch import Tensor
 
 from anchorscope.engine.sequences import EDGES, Cut
@@ -39,6 +40,8 @@ class CutRows:
     """What is added to the scores of the edges; minus infinity where they are cut."""
     heads: Bool[Tensor, "row head"] | None
     """The query heads that lose edges; None where all do, in every row."""
+    kinds: "CutKinds"
+    """What is asked of them on the host."""
 
     @classmethod
     def of(
@@ -48,19 +51,18 @@ class CutRows:
         keys = np.zeros((len(cuts), n_keys), dtype=bool)
         cut_keys = np.fromiter(chain.from_iterable(cut.keys for cut in cuts), dtype=np.int64)
         keys[np.repeat(np.arange(len(cuts)), [len(cut.keys) for cut in cuts]), cut_keys] = True
-        edges = np.array([EDGES.index(cut.edges) for cut in cuts])
-        zeroing = np.array([cut.how == "zero" for cut in cuts])
-        bias = np.array([cut.bias for cut in cuts], dtype=np.float32)
+        kinds = CutKinds.of(cuts)
         keys_, edges_, starts_, zeroing_, bias_ = (
-            to_device(part, device) for part in (keys, edges, np.array(answer_starts), zeroing, bias)
+            to_device(part, device) for part in (keys, kinds.edges, np.array(answer_starts), kinds.zeroing, kinds.bias)
         )
-        return cls(keys_, edges_, starts_, zeroing_, bias_, _heads(cuts, n_heads, device))
+        heads = _heads(cuts, n_heads, device) if kinds.by_head.any() else None
+        return cls(keys_, edges_, starts_, zeroing_, bias_, heads, kinds)
 
     def first(self, rows: int) -> "CutRows":
         """The cuts of the first rows."""
         heads = None if self.heads is None else self.heads[:rows]
         keys, edges, starts = self.keys[:rows], self.edges[:rows], self.answer_start[:rows]
-        return CutRows(keys, edges, starts, self.zeroing[:rows], self.bias[:rows], heads)
+        return CutRows(keys, edges, starts, self.zeroing[:rows], self.bias[:rows], heads, self.kinds)
 
     def removed(self, queries: Int[Tensor, "row pos"]) -> Bool[Tensor, "row pos key_pos"]:
         """The edges that are lost, weakened or strengthened, for queries at these positions."""
@@ -73,9 +75,45 @@ class CutRows:
         return later & self.keys[:, None, :]
 
 
-def _heads(cuts: Sequence[Cut], n_heads: int, device: torch.device) -> Tensor | None:
-    if all(cut.heads is None for cut in cuts):
-        return None
+@dataclass(frozen=True)
+class CutKinds:
+    """How the cuts of all rows are made, whatever their keys: few kinds, so that each is looked at once."""
+
+    edges: Int[np.ndarray, " row"]
+    """Index into `EDGES`."""
+    zeroing: Bool[np.ndarray, " row"]
+    """Whether weights are set to 0 after the softmax."""
+    bias: Float[np.ndarray, " row"]
+    """What is added to scores."""
+    biasing: Bool[np.ndarray, " row"]
+    """Whether edges are weakened or strengthened."""
+    by_head: Bool[np.ndarray, " row"]
+    """Whether only some heads lose edges."""
+
+    @classmethod
+    def of(cls, cuts: Sequence[Cut]) -> "CutKinds":
+        """From the records."""
+        places: dict[tuple[object, ...], int] = {}
+        first: list[Cut] = []  # one cut of each kind
+
+        def kind(cut: Cut) -> int:
+            place = places.setdefault((cut.edges, cut.how, cut.alpha, cut.heads is None, cut.changes), len(first))
+            if place == len(first):
+                first.append(cut)
+            return place
+
+        of_row: NDArray[np.int64] = np.fromiter(map(kind, cuts), dtype=np.int64, count=len(cuts))
+        found = (
+            np.array([EDGES.index(one.edges) for one in first]),
+            np.array([one.how == "zero" for one in first]),
+            np.array([one.bias for one in first], dtype=np.float32),
+            np.array([one.changes and one.alpha != -1 for one in first]),
+            np.array([one.heads is not None for one in first]),
+        )
+        return cls(*(of_kind[of_row] for of_kind in found))
+
+
+def _heads(cuts: Sequence[Cut], n_heads: int, device: torch.device) -> Tensor:
     chosen = np.zeros((len(cuts), n_heads), dtype=bool)
     for row, cut in enumerate(cuts):
         if cut.heads is not None and max(cut.heads) >= n_heads:

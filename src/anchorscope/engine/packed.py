@@ -89,9 +89,6 @@ class Packed:
         starts = [sequences[row.item].answer_start for row in rows.rows]
         cuts = [row.cut for row in rows.rows]
         self.cuts = CutRows.of(cuts, starts, self.n_keys, lm.n_heads, lm.device)
-        self.zeroing = np.array([cut.how == "zero" for cut in cuts])
-        self.biasing = np.array([cut.changes and cut.alpha != -1 for cut in cuts])
-        self.by_head = np.array([cut.heads is not None for cut in cuts])
         self.plans: dict[tuple[object, ...], _Plan] = {}
         self.lost: dict[int, Tensor] = {}
         """Edges that each layer's attention was really computed without, or with a bias, per row."""
@@ -159,14 +156,14 @@ class Packed:
             cuts = self.cuts.first(n_rows)
             removed = cuts.removed(queries) & to_device(cut, here)[:, None, None] & ~beyond
             lost = (removed & allowed).sum(dim=(1, 2))
-            if (cut & self.by_head[:n_rows]).any():
+            if (cut & cuts.kinds.by_head[:n_rows]).any():
                 assert cuts.heads is not None
                 removed = removed[:, None] & cuts.heads[:, :, None, None]
                 allowed, beyond = allowed[:, None], beyond[:, None]
-            if (cut & self.zeroing[:n_rows]).any():
+            if (cut & cuts.kinds.zeroing[:n_rows]).any():
                 is_zeroed = cuts.zeroing.view(-1, *[1] * (removed.dim() - 1))
                 zeroed, removed = removed & is_zeroed, removed & ~is_zeroed
-            if (cut & self.biasing[:n_rows]).any():
+            if (cut & cuts.kinds.biasing[:n_rows]).any():
                 is_biased = cuts.bias.isfinite().view(-1, *[1] * (removed.dim() - 1))
                 biased, removed = removed & is_biased, removed & ~is_biased
             allowed = allowed & ~removed

@@ -11,6 +11,8 @@ token embeddings, and a patched row begins with its donor's tokens there.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import chain
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -21,8 +23,7 @@ from anchorscope.engine.sequences import NO_CUT, Cut, Patch, TokenSequence, Vari
 from anchorscope.errors import InterventionNotApplied
 
 
-@dataclass(frozen=True)
-class Row:
+class Row(NamedTuple):
     """Some positions of one item, run under one cut."""
 
     item: int
@@ -84,10 +85,8 @@ class BatchRows:
         self.n_prefix = n_prefix
         self.variant = np.array([-1] * len(clean) + [variant for variant, _ in changed])
         """The variant of each row; -1 for a clean one, which may serve several."""
-        self.first = np.array([row.first for row in self.rows])
-        self.stop = np.array([row.stop for row in self.rows])
-        self.opens = np.array([row.opens for row in self.rows])
-        self.closes = np.array([row.closes for row in self.rows])
+        told = zip(*((row.first, row.stop, row.opens, row.closes) for row in self.rows), strict=True)
+        self.first, self.stop, self.opens, self.closes = map(np.array, told)
         self.own = np.concatenate([[0], np.cumsum(self.stop - self.first)])
         """Place of each row's first token; the number of all tokens at the end."""
         clean_row = {row.item: place for place, row in enumerate(clean)}
@@ -98,13 +97,13 @@ class BatchRows:
         row_of = {(variant, row.item): len(clean) + place for place, (variant, row) in enumerate(changed)}
         self.readings = []
         for index, variant in enumerate(variants):
-            run = tuple(item for item in items if variant.runs(item))
+            run = tuple(filter(variant.runs, items))
             self.readings.append(Reading(run, tuple(row_of.get((index, item), clean_row.get(item, 0)) for item in run)))
 
     def positions(self) -> Tensor:
         """Position of every token of the rows that begin with the first layer."""
-        at_once = self.rows[: self.open_at(0)]
-        return torch.from_numpy(np.concatenate([np.arange(row.first, row.stop) for row in at_once]))
+        at_once = self.open_at(0)
+        return torch.from_numpy(all_between(self.first[:at_once], self.stop[:at_once]))
 
     def open_at(self, layer: int) -> int:
         """How many rows, the first ones, run in a layer."""
@@ -139,14 +138,22 @@ class BatchRows:
 
     def ids(self, sequences: Sequence[TokenSequence]) -> NDArray[np.int64]:
         """Token ids of the rows that begin with the first layer; where one is patched there, its donor's."""
-        found = []
-        for row in self.rows[: self.open_at(0)]:
-            ids = np.array(sequences[row.item].ids[row.first : row.stop], dtype=np.int64)
+        at_once = self.rows[: self.open_at(0)]
+        tokens = chain.from_iterable(sequences[row.item].ids[row.first : row.stop] for row in at_once)
+        found = np.fromiter(tokens, dtype=np.int64, count=int(self.own[len(at_once)]))
+        for start, row in zip(self.own.tolist(), at_once, strict=False):
             if row.patch is not None:
                 donor = sequences[row.patch.donor].ids
-                ids[np.array(row.patch.positions) - row.first] = [donor[place] for place in row.patch.donor_positions]
-            found.append(ids)
-        return np.concatenate(found)
+                taken = [donor[place] for place in row.patch.donor_positions]
+                found[start + np.array(row.patch.positions) - row.first] = taken
+        return found
+
+
+def all_between(first: NDArray[np.int64], stop: NDArray[np.int64]) -> NDArray[np.int64]:
+    """All whole numbers from each first to before its stop, one row of them after the other."""
+    lengths = stop - first
+    ends = np.cumsum(lengths)
+    return np.arange(lengths.sum()) + np.repeat(first - (ends - lengths), lengths)
 
 
 def _item_rows(
@@ -165,8 +172,7 @@ def _item_rows(
         if layers.step != 1 or not 0 <= layers.start < layers.stop <= n_layers:
             raise InterventionNotApplied(f"a change is asked for in layers {layers}, and there are 0 to {n_layers - 1}")
         if patch is None:
-            refuse_lost_cut(sequence, cut, n_prefix)
-            row = Row(item, cut.first_query(sequence), n, cut, layers.start, layers.stop)
+            row = Row(item, _first_query(sequence, cut, n_prefix), n, cut, layers.start, layers.stop)
         else:
             refuse_lost_patch(sequence, patch, n_prefix)
             row = Row(item, min(patch.positions), n, opens=layers.start, patch=patch)
@@ -186,16 +192,21 @@ def tokens_of(
     return sum(stop - n_prefix for stop in needed.values()) + sum(row.stop - row.first for _, row in rows)
 
 
-def refuse_lost_cut(sequence: TokenSequence, cut: Cut, n_prefix: int) -> None:
-    """A cut that names keys which are not run, or which nobody comes after, must not pass for one that was made."""
+def _first_query(sequence: TokenSequence, cut: Cut, n_prefix: int) -> int:
+    """The first position that loses an edge.
+
+    A cut that names keys which are not run, or which nobody comes after, must not pass for one that was made.
+    """
     if min(cut.keys) < n_prefix or max(cut.keys) >= len(sequence.ids):
         # A key inside the shared prefix would have to be cut from the prefix's own later tokens, and those are not run.
         raise InterventionNotApplied(
             f"a cut names keys {cut.keys}, and only {n_prefix} to {len(sequence.ids) - 1} are run; "
             f"keys inside the shared prefix need a run without it"
         )
-    if cut.first_query(sequence) >= len(sequence.ids):
+    first = cut.first_query(sequence)
+    if first >= len(sequence.ids):
         raise InterventionNotApplied(f"cutting keys {cut.keys} ({cut.edges}) takes no attention edge from its item")
+    return first
 
 
 def refuse_lost_patch(sequence: TokenSequence, patch: Patch, n_prefix: int) -> None:

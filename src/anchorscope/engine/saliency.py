@@ -95,7 +95,7 @@ def saliency(
         found.update(zip(batch, work.run(batch), strict=True))
         listener.advance(len(batch))
 
-    run_in_batches(planned, lengths, own, run)
+    run_in_batches(planned, lambda: lengths, own, run)
     listener.finish()
     values = np.stack([found[item] for item in range(n_items)])
     if not np.isfinite(values).all():

@@ -70,9 +70,9 @@ class Collected:
 
     def answers(self) -> AnswerStats:
         """The statistics of all items' answers, in their order; waits for the device."""
-        by_item = self._fetched.get()[0].split(self._lengths, dim=-1)
-        found = dict(zip(self._answered, (one.numpy() for one in by_item), strict=True))
-        return AnswerStats.of([found[item] for item in self.items.tolist()])
+        found = AnswerStats(np.array(self._lengths, dtype=np.int64), *self._fetched.get()[0].numpy())
+        place = {item: index for index, item in enumerate(self._answered)}
+        return found.take([place[item] for item in self.items.tolist()])
 
     def part(self, answers: AnswerStats | None) -> VariantPart:
         """All of it, with the statistics of answers where they are wanted; waits for the device."""

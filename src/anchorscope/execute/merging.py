@@ -51,7 +51,9 @@ class _Variant:
     is_there: NDArray[np.bool_] = field(init=False)
     logits: NDArray[Any] | None = None
     states: Tensor | None = None
-    answers: dict[int, NDArray[Any]] | None = None
+    answers: list[AnswerStats] = field(default_factory=list)
+    order: list[NDArray[np.int64]] = field(default_factory=list)
+    """The items that these are of, part by part."""
 
     def __post_init__(self) -> None:
         self.is_there = np.zeros(self.n_items, dtype=np.bool_)
@@ -70,7 +72,8 @@ class _Variant:
                 self.states = empty_on_host((places, layers, self.n_items, width), part.states.dtype)
             copy_rows(self.states, part.items, part.states)
         if part.answers is not None:
-            self.answers = (self.answers or {}) | dict(zip(part.items.tolist(), part.answers.by_item(), strict=True))
+            self.answers.append(part.answers)
+            self.order.append(part.items)
 
     def whole(self) -> VariantPart:
         """All items that there are, in their order; where every item is there, nothing is copied again."""
@@ -81,5 +84,5 @@ class _Variant:
             items,
             logits[items] if some and logits is not None else logits,
             states[:, :, torch.from_numpy(items)] if some and states is not None else states,
-            None if self.answers is None else AnswerStats.of([self.answers[item] for item in items.tolist()]),
+            AnswerStats.join(self.answers).take(np.argsort(np.concatenate(self.order))) if self.answers else None,
         )

@@ -119,11 +119,11 @@ class _Unpacker:
 
     def rows(self, is_int: bool, *found: int) -> list[tuple[Any, ...]]:
         lengths = self.integers(*found[:2])
-        flat = (self.integers if is_int else self.reals)(*found[2:])
+        flat = tuple((self.integers if is_int else self.reals)(*found[2:]))
         ends = list(accumulate(lengths))
         if min(lengths, default=0) < 0 or ends[-1:] != [len(flat)]:
             raise ValueError(f"{len(flat)} numbers in rows of {sum(lengths)}")
-        return [tuple(flat[end - length : end]) for end, length in zip(ends, lengths, strict=True)]
+        return [flat[end - length : end] for end, length in zip(ends, lengths, strict=True)]
 
     @staticmethod
     def _of_pool(pool: list[Any], start: int, stop: int) -> list[Any]:

@@ -29,6 +29,7 @@ from anchorscope.probes.crossfit import ProbeSet
 
 SHARED: tuple[type, ...] = (ProbeSet,)
 """Types that many shards share: packed once, unpacked once."""
+_PLAIN_KEYS = {int, str}
 _LONG = 8  # numbers from which on a tuple lies among the tensors
 _INT32 = np.iinfo(np.int32)
 
@@ -83,7 +84,7 @@ class _Packer:
         if kind is tuple or kind is list:
             return self._sequence("t" if kind is tuple else "l", value)
         if isinstance(value, Mapping):
-            keys = [self._key(key) for key in value]
+            keys = list(value) if set(map(type, value)) <= _PLAIN_KEYS else [self._key(key) for key in value]
             return ["d", self.form(keys), self.form(list(value.values()))]
         if kind is range:
             return ["r", value.start, value.stop, value.step]
