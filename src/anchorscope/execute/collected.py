@@ -24,11 +24,13 @@ class Collected:
         self.items = np.array(run, dtype=np.int64)
         self._slot = {item: slot for slot, item in enumerate(run)}
         self._places = tuple(keep)
+        self._is_one_batch = bool(run and shard.items) and len(shard.batches) == 1
         self._states: Tensor | None = None
-        if self._places:
+        if self._places and not self._is_one_batch:
             n_layers = lm.n_layers if shard.n_layers is None else shard.n_layers
             self._states = empty_on_host((len(self._places), n_layers, len(run), lm.d_model), lm.dtype)
         self._to_host = ToHost(self._keep)
+        self._at_once: Fetched | None = None
         self._device, self._scorer = lm.device, scorer
         self._only = None if shard.probes is None else shard.probes.only
         self._logits: Tensor | None = None
@@ -48,8 +50,15 @@ class Collected:
                 self._logits = scores.new_zeros((len(self.items), *scores.shape[1:]))
             self._logits[to_device(torch.as_tensor(slots), scores.device)] = scores
         if self._places:  # a copy, turned by the device
-            kept = torch.stack([states[:, position, site].transpose(0, 1) for position, site in self._places])
-            self._to_host.put(slots, kept)
+            kept = [states[:, position, site] for position, site in self._places]
+            if self._is_one_batch:  # put in order, too: the host need not copy it again
+                order = to_device(np.argsort(slots), states.device)
+                kept = [one.index_select(0, order) for one in kept]
+            turned = torch.stack([one.transpose(0, 1) for one in kept])
+            if self._is_one_batch:
+                self._at_once = Fetched([turned], self._device)
+            else:
+                self._to_host.put(slots, turned)
 
     def _keep(self, slots: list[int], states: Tensor) -> None:
         assert self._states is not None
@@ -77,5 +86,7 @@ class Collected:
     def part(self, answers: AnswerStats | None) -> VariantPart:
         """All of it, with the statistics of answers where they are wanted; waits for the device."""
         self._to_host.finish()
+        if self._at_once is not None:
+            (self._states,) = self._at_once.get()
         logits = None if self._logits is None else self._fetched.get()[1].numpy().copy()
         return VariantPart(self.items, logits, self._states, answers)

@@ -4,7 +4,7 @@ import copy
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cache
+from functools import cache, cached_property
 from typing import Any
 
 import torch
@@ -197,7 +197,11 @@ class LanguageModel:
 
     def layer_device(self, layer: int) -> torch.device:
         """Where a block's weights are."""
-        return next(self.layers[layer].parameters()).device
+        return self._layer_devices[layer]
+
+    @cached_property
+    def _layer_devices(self) -> list[torch.device]:
+        return [next(block.parameters()).device for block in self.layers]
 
     def logits(self, stream: Float[Tensor, "*token d_model"]) -> Float[Tensor, "*token vocab"]:
         """Next-token logits from the stream after the last block."""
