@@ -1,18 +1,26 @@
 """Workers on a local Ray: the same bits, on loopback and with a token; and what cannot be is told in one line."""
 
 import hashlib
+import json
 import os
 import socket
 import sys
+import threading
 import time
+import weakref
+from concurrent.futures import Future
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 from anchorscope.errors import UserError
-from anchorscope.execute.pool import Done, Failed, Joined, Lost
-from anchorscope.execute.ray_pool import RayPool, _body
+from anchorscope.execute import ray_pool
+from anchorscope.execute.content_hash import content_hash
+from anchorscope.execute.pool import ERROR, USER, Done, Failed, Joined, Lost
+from anchorscope.execute.ray_pool import RayPool, _Actor, _body
 from anchorscope.execute.ray_worker import RayWorker
+from anchorscope.execute.worker_job import WorkerJob
 from anchorscope.models.loading import load
 from small_shards import hashes_here, packed_shards, small_shards
 
@@ -45,7 +53,6 @@ def test_a_port_that_is_not_rays_is_told_within_seconds(reply, monkeypatch):
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
         if reply is not None:
-            import threading
 
             def answer() -> None:
                 with server.accept()[0] as connection:
@@ -66,10 +73,6 @@ def test_more_gpus_than_a_worker_can_have():
 
 def test_tasks_are_taken_in_their_order_whatever_ray_does():
     """Ray may run the second call first; what the first one brought has to be there."""
-    import json
-    import threading
-    from concurrent.futures import Future
-
     from anchorscope.execute.warm_worker import Answer
 
     class Warm:
@@ -115,6 +118,202 @@ def test_a_result_lies_in_memory_of_its_own():
     assert shared[0] == 0
 
 
+class Reference:
+    """In place of one of Ray's: a test says when it is ready."""
+
+    def __init__(self) -> None:
+        self.waiting = Future()
+
+    def future(self):
+        return self.waiting
+
+
+class Handle:
+    """In place of an actor's."""
+
+    def __init__(self) -> None:
+        self.begun, self.calls = Reference(), []
+        self.begin = SimpleNamespace(remote=lambda job: self.begun)
+        self.compute = SimpleNamespace(options=lambda **options: SimpleNamespace(remote=self._compute))
+
+    def _compute(self, *parts):
+        self.calls.append((Reference(), Reference()))
+        return self.calls[-1]
+
+    def answer(self, told, body=None):
+        """Gives the last call's answer, and its body where there is one."""
+        self.calls[-1][0].waiting.set_result(told)
+        if body is not None:
+            self.calls[-1][1].waiting.set_result(body)
+
+
+TOLD = json.dumps({"failure": "", "text": "", "sha256": "some"}).encode()
+
+
+@pytest.fixture
+def two(monkeypatch):
+    """A pool without a cluster, and the handles of its workers; it has two, and two in place of lost ones."""
+    pytest.importorskip("ray")
+    pool, handles = RayPool(None, 2), {}
+
+    def begin(self):
+        self._named += 1
+        name = f"w{self._named}"
+        handles[name] = Handle()
+        self._live[name] = _Actor(name, handles[name], WorkerJob("some"), self._events)
+
+    monkeypatch.setattr(RayPool, "_begin", begin)
+    monkeypatch.setattr("ray.kill", lambda handle, no_restart: None)  # Ray's would start a cluster
+    pool._left = 2
+    pool._begin()
+    pool._begin()
+    yield pool, handles
+    pool.close()
+
+
+def test_a_result_that_hangs_on_its_way_holds_up_no_other_worker(two):
+    pool, handles = two
+    for name in handles:
+        pool.submit(name, "t", b"", {})
+    handles["w1"].answer(TOLD)
+    handles["w2"].answer(TOLD, np.ones(3, np.uint8))
+    (done,) = pool.wait(30.0)
+    assert done == Done("w2", "t", "some", done.body, content_hash([b"\1\1\1"]))
+    handles["w1"].calls[-1][1].waiting.set_result(np.ones(3, np.uint8))
+    (done,) = pool.wait(30.0)
+    assert (done.worker, bytes(done.body)) == ("w1", b"\1\1\1")
+
+
+def test_a_result_that_does_not_come_ends_the_worker(two, monkeypatch):
+    pool, handles = two
+    monkeypatch.setattr(ray_pool, "_FETCH", 0.2)
+    pool.submit("w1", "t", b"", {})
+    handles["w1"].answer(TOLD)
+    (lost,) = _events(pool, 1, 30.0)
+    assert lost == Lost("w1", "its result was ready, and did not come within 0.2 s")
+    assert list(pool._live) == ["w2", "w3"]
+    handles["w1"].calls[-1][1].waiting.set_result(np.ones(3, np.uint8))  # nobody minds
+    assert pool.wait(0.1) == []
+
+
+def test_what_comes_after_the_end_is_nobodys(two):
+    pool, handles = two
+    for name in handles:
+        pool.submit(name, "hangs", b"", {})
+        handles[name].answer(TOLD)
+        pool.submit(name, "late", b"", {})
+    pool.discard("w1", "as a test wants it")
+    handles["w1"].calls[0][1].waiting.set_result(np.ones(3, np.uint8))
+    handles["w1"].answer(TOLD, np.ones(3, np.uint8))
+    assert pool.wait(0.2) == []
+    began = time.monotonic()
+    pool.close()
+    assert time.monotonic() - began < 5
+    handles["w2"].answer(TOLD, np.ones(3, np.uint8))
+    assert pool.wait(0.0) == []
+    pool.close()
+
+
+@pytest.mark.parametrize(
+    ("told", "body"),
+    [("text", None), (b"no JSON", None), (b"{}", None), (KeyboardInterrupt(), None), (TOLD, b"bytes"), (TOLD, 3)],
+)
+def test_what_is_no_answer_ends_the_worker(two, told, body):
+    pool, handles = two
+    pool.submit("w1", "t", b"", {})
+    handles["w1"].answer(told, body)
+    (lost,) = _events(pool, 1, 30.0)
+    assert lost.reason.startswith("it sent what is no answer")
+    assert list(pool._live) == ["w2", "w3"]
+
+
+@pytest.mark.parametrize("place", [0, 1])
+def test_a_failure_of_rays_ends_the_worker_once(two, place):
+    ray = pytest.importorskip("ray")
+    pool, handles = two
+    for task in ("t1", "t2"):
+        pool.submit("w1", task, b"", {})
+    for call in handles["w1"].calls:
+        if place:
+            call[0].waiting.set_result(TOLD)
+        call[place].waiting.set_exception(ray.exceptions.ObjectLostError("ab", "owner", "stack"))
+    (lost,) = _events(pool, 1, 30.0)
+    assert lost.reason.startswith("ObjectLostError: ")
+    assert pool.wait(0.2) == []
+    assert list(pool._live) == ["w2", "w3"]
+
+
+@pytest.mark.parametrize(("failure", "left"), [(USER, ["w2"]), (ERROR, ["w2", "w3"])])
+def test_a_worker_that_is_refused_for_good_is_not_replaced(two, failure, left):
+    pool, handles = two
+    handles["w1"].begun.waiting.set_result(json.dumps({"kind": "refused", "failure": failure, "text": "why"}).encode())
+    assert _events(pool, 1, 30.0) == [Lost("w1", "why")]
+    assert list(pool._live) == left
+
+
+def test_a_pool_that_was_never_started_is_closed():
+    RayPool(None, 1).close()
+
+
+def test_results_are_taken_in_by_threads_hashed_and_let_go(monkeypatch):
+    """With a local Ray, whose workers send arrays as large as they are asked for."""
+    ray = pytest.importorskip("ray")
+    begun, go_on, copied = threading.Event(), threading.Event(), _body
+
+    class Sender(RayWorker):
+        def begin(self, job):
+            return json.dumps({"kind": "joined", "hello": {}}).encode()
+
+        def compute(self, header, body, *blobs):
+            told = {"failure": "", "text": "", "sha256": body.decode()}
+            return json.dumps(told).encode(), np.frombuffer(body, np.uint8).repeat(2**22)
+
+    def slow(value):
+        if value[0] == ord("s"):
+            begun.set()
+            assert go_on.wait(100)
+        return copied(value)
+
+    monkeypatch.setattr(ray_pool, "_body", slow)
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(sys.path))
+    pool = RayPool(None, 2, replacements=0, worker_class=Sender)
+    try:
+        pool.start({"model": "some", "threads": 1})
+        first, second = [one.worker for one in _events(pool, 2)]
+        pool.submit(first, "slow", b"slow", {})
+        assert begun.wait(100), "without anybody who waits for events"
+        pool.submit(second, "quick", b"quick", {})
+        found = _events(pool, 1)
+        assert [(one.worker, one.task) for one in found] == [(second, "quick")]
+        go_on.set()
+        found += _events(pool, 1)
+        for one in found:
+            assert one.body.nbytes == len(one.task) * 2**22
+            assert one.received == content_hash([one.body])
+            assert one.sha256 == one.task
+        ours = [weakref.ref(one.body) for one in found]
+        del one
+        found.clear()
+        assert _comes_true(lambda: all(one() is None for one in ours)), "no thread holds what it has passed on"
+        assert _comes_true(lambda: _in_store(ray) == 0), "no future and no reference holds Ray's copy"
+    finally:
+        go_on.set()
+        pool.close()
+
+
+def _comes_true(condition, seconds=60.0):
+    until = time.monotonic() + seconds
+    while not condition() and time.monotonic() < until:
+        time.sleep(0.1)
+    return condition()
+
+
+def _in_store(ray):
+    """Bytes of results that Ray holds."""
+    key = "object_store_memory"
+    return ray.cluster_resources()[key] - ray.available_resources()[key]
+
+
 def test_a_local_ray_gives_the_same_bits_on_loopback_with_a_token(save_tiny, monkeypatch):
     ray = pytest.importorskip("ray")
     model = save_tiny("llama")
@@ -138,7 +337,7 @@ def test_a_local_ray_gives_the_same_bits_on_loopback_with_a_token(save_tiny, mon
         found = _events(pool, 4)
         done = {one.task: one for one in found if isinstance(one, Done)}
         assert {name: one.sha256 for name, one in done.items()} == hashes_here(lm, packed)
-        assert all(hashlib.sha256(one.body).hexdigest() == one.sha256 for one in done.values())
+        assert all(hashlib.sha256(one.body).hexdigest() == one.sha256 == one.received for one in done.values())
         (failed,) = [one for one in found if isinstance(one, Failed)]
         assert (failed.task, failed.kind) == ("no shard", "error")
         os.kill(joined.hello["pid"], 9)

@@ -4,19 +4,27 @@ Ray places the workers; what becomes of shards is decided by the coordinator alo
 are off: with them a lost machine can leave a shard waiting for ever. The package and the model have to be on every
 machine, under the same names. Workers that own several GPUs were run with layers in several places on a CPU only,
 never with several GPUs.
+
+Every worker has a thread here that takes in what it answers: results are large, and one that hangs on its way holds up
+no other worker. Ray brings them and tells it through futures. No thread waits inside Ray itself: the whole process
+would end if Ray is shut down meanwhile.
 """
 
 import json
+import queue
 import threading
 import time
 from collections.abc import Mapping
+from concurrent.futures import Future
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from anchorscope.errors import UserError
+from anchorscope.execute.content_hash import content_hash
 from anchorscope.execute.packed_file import in_one_piece
 from anchorscope.execute.pool import REPLACEMENTS, USER, Done, Event, Failed, Joined, Lost
 from anchorscope.execute.ray_cluster import import_ray, join, short
@@ -26,16 +34,6 @@ from anchorscope.execute.worker_job import WorkerJob, share_job, thread_settings
 _CALLS = 16  # of one worker at a time: more than tasks are ever in its line
 _FETCH = 60.0  # seconds within which an answer that is ready has to be here
 _KILL = 5.0  # seconds that a cluster is given to take note that its workers end
-
-
-@dataclass
-class _Actor:
-    """One worker, and its calls under way."""
-
-    handle: Any
-    number: int = 0
-    calls: dict[Any, tuple[str, Any]] = field(default_factory=dict)
-    """By the reference that is waited for: the task (empty for `begin`), and the reference of its body."""
 
 
 class RayPool:
@@ -60,6 +58,7 @@ class RayPool:
         self.n_workers = n_workers or 0
         self._address, self._devices_per_worker, self._class = address, devices_per_worker, worker_class
         self._cpus_per_worker, self._replacements, self._left = cpus_per_worker, replacements, 0
+        self._events: queue.SimpleQueue[Event] = queue.SimpleQueue()
         self._live: dict[str, _Actor] = {}
         self._named, self._ours = 0, False
         self._job = WorkerJob("")
@@ -113,55 +112,36 @@ class RayPool:
             num_cpus=self._cpus, num_gpus=self._gpus, max_restarts=0, max_task_retries=0, max_concurrency=_CALLS,
             scheduling_strategy="SPREAD", runtime_env={"env_vars": thread_settings(self._job.threads)},
         )  # fmt: skip
-        actor = _Actor(actor_class.remote())
-        actor.calls[actor.handle.begin.remote(json.dumps(self._job.plain()).encode())] = ("", None)
-        self._live[f"w{self._named}"] = actor
+        name = f"w{self._named}"
+        self._live[name] = _Actor(name, actor_class.remote(), self._job, self._events)
 
     def submit(self, worker: str, task: str, body: bytes, blobs: Mapping[str, bytes]) -> None:
         """Puts a task at the end of a worker's line; one for a worker that is gone is dropped, as it is told lost."""
-        actor = self._live.get(worker)
-        if actor is None:
-            return
-        header = json.dumps({"number": actor.number, "blobs": list(blobs)}).encode()
-        told, found = actor.handle.compute.options(num_returns=2).remote(header, body, *blobs.values())
-        actor.number += 1
-        actor.calls[told] = (task, found)
+        if worker in self._live:
+            self._live[worker].send(task, body, blobs)
 
     def wait(self, seconds: float) -> list[Event]:
         """What has happened: at least one event, or none after so many seconds."""
-        import ray
+        stop = time.monotonic() + seconds
+        found: list[Event] = []
+        while not found:
+            try:  # no name for the event: one that is dropped must not be held while the next is waited for
+                found = self._told(self._events.get(timeout=max(0.0, stop - time.monotonic())))
+            except queue.Empty:
+                return []
+        with suppress(queue.Empty):
+            while True:
+                found += self._told(self._events.get_nowait())
+        return found
 
-        calls = {reference: name for name, actor in self._live.items() for reference in actor.calls}
-        if not calls:
-            time.sleep(seconds)
+    def _told(self, event: Event) -> list[Event]:
+        """An event as the coordinator sees it; nothing, where it comes from a worker that is gone."""
+        actor = self._live.get(event.worker)
+        if actor is None:
             return []
-        ready, waiting = ray.wait(list(calls), num_returns=1, timeout=seconds)
-        if ready and waiting:
-            ready += ray.wait(waiting, num_returns=len(waiting), timeout=0)[0]
-        return [self._event(calls[reference], reference) for reference in ready if calls[reference] in self._live]
-
-    def _event(self, worker: str, reference: Any) -> Event:
-        """What a call that is over gave; any failure of Ray's means that the worker is lost."""
-        import ray
-
-        task, found = self._live[worker].calls.pop(reference)
-        try:
-            told = json.loads(_bytes(ray.get(reference, timeout=_FETCH)))
-            if not task:
-                if told["kind"] == "joined":
-                    return Joined(worker, told["hello"])
-                return self._lose(worker, str(told["text"]), again=told["failure"] != USER)
-            if told["failure"]:
-                return Failed(worker, task, str(told["failure"]), str(told["text"]))
-            return Done(worker, task, str(told["sha256"]), _body(ray.get(found, timeout=_FETCH)))
-        except ray.exceptions.RayError as error:
-            return self._lose(worker, f"{type(error).__name__}: {short(error)}")
-        except (ValueError, KeyError, TypeError) as error:
-            return self._lose(worker, f"it sent what is no answer ({error})")
-
-    def _lose(self, worker: str, reason: str, again: bool = True) -> Lost:
-        self._end(worker, again)
-        return Lost(worker, reason)
+        if isinstance(event, Lost):
+            self._end(event.worker, again=not actor.was_refused)
+        return [event]
 
     def discard(self, worker: str, reason: str) -> None:
         """Kills a worker; nothing more is told of it."""
@@ -176,15 +156,86 @@ class RayPool:
 
     def close(self) -> None:
         """Kills all workers, and ends the local Ray, or leaves the cluster, where it was joined here."""
-        import ray
-
         self._left = 0
         living, self._live = list(self._live.values()), {}
-        killing = _kill(living)
-        killing.join(_KILL)
+        self._events = queue.SimpleQueue()  # what threads still put into the other one goes with them
+        if living:
+            _kill(living).join(_KILL)
         if self._ours:
+            import ray
+
             self._ours = False
             ray.shutdown()
+
+
+class _Actor:
+    """One worker, with the thread that takes in its answers."""
+
+    def __init__(self, name: str, handle: Any, job: WorkerJob, events: "queue.SimpleQueue[Event]") -> None:
+        self.name, self.handle, self.was_refused = name, handle, False
+        self._number, self._events = 0, events
+        self._answers: queue.SimpleQueue[tuple[str, Any, Future[Any] | None] | None] = queue.SimpleQueue()
+        self._expect("", handle.begin.remote(json.dumps(job.plain()).encode()))
+        threading.Thread(target=self._read, name=f"{name} answers", daemon=True).start()
+
+    def send(self, task: str, body: bytes, blobs: Mapping[str, bytes]) -> None:
+        """Hands a task to Ray; does not wait."""
+        header = json.dumps({"number": self._number, "blobs": list(blobs)}).encode()
+        told, found = self.handle.compute.options(num_returns=2).remote(header, body, *blobs.values())
+        self._number += 1
+        self._expect(task, told, found.future())
+
+    def _expect(self, task: str, told: Any, body: "Future[Any] | None" = None) -> None:
+        """Passes an answer on when it is there; nobody but Ray holds it until then."""
+        told.future().add_done_callback(partial(_hand_over, self._answers, task, body))
+
+    def _read(self) -> None:
+        while self._pass_on(self._answers.get()):  # no name: nothing is held while it waits
+            pass
+
+    def _pass_on(self, answer: "tuple[str, Any, Future[Any] | None] | None") -> bool:
+        """Whether more is to come."""
+        if answer is None:
+            return False
+        event = self._event(*answer)
+        self._events.put(event)
+        return not isinstance(event, Lost)
+
+    def _event(self, task: str, answer: Any, body: "Future[Any] | None") -> Event:
+        """What an answer says, with its body (none for `begin`); any failure of Ray's means that the worker is lost."""
+        import ray
+
+        if isinstance(answer, ray.exceptions.RayError):
+            return self._lost(answer)
+        try:
+            told = json.loads(_bytes(answer))
+            if body is None:
+                if told["kind"] == "joined":
+                    return Joined(self.name, told["hello"])
+                self.was_refused = told["failure"] == USER  # another one would be, too
+                return Lost(self.name, str(told["text"]))
+            if told["failure"]:
+                return Failed(self.name, task, str(told["failure"]), str(told["text"]))
+            whole = _body(body.result(_FETCH))
+            return Done(self.name, task, str(told["sha256"]), whole, content_hash([whole]))
+        except ray.exceptions.RayError as error:
+            return self._lost(error)
+        except TimeoutError:
+            return Lost(self.name, f"its result was ready, and did not come within {_FETCH:g} s")
+        except Exception as error:  # whatever it is, it has to be told
+            return Lost(self.name, f"it sent what is no answer ({type(error).__name__}: {error})")
+
+    def _lost(self, error: Exception) -> Lost:
+        return Lost(self.name, f"{type(error).__name__}: {short(error)}")
+
+    def end(self) -> None:
+        """Ends the thread, at once or when the result that it waits for has come or is late."""
+        self._answers.put(None)
+
+
+def _hand_over(answers: "queue.SimpleQueue[Any]", task: str, body: "Future[Any] | None", told: "Future[Any]") -> None:
+    """Called by Ray's own thread, which must not be held up. What failed is told by its error."""
+    answers.put((task, told.exception() or told.result(), body))
 
 
 def _kill(actors: list[_Actor]) -> threading.Thread:
@@ -196,6 +247,8 @@ def _kill(actors: list[_Actor]) -> threading.Thread:
             with suppress(Exception):  # it is gone, or so is the cluster
                 ray.kill(actor.handle, no_restart=True)
 
+    for actor in actors:
+        actor.end()
     thread = threading.Thread(target=kill, daemon=True)
     thread.start()
     return thread
