@@ -5,6 +5,7 @@ runs and the last one's part is packed. The model itself is used by one thread o
 """
 
 import gc
+import os
 import threading
 import traceback
 from collections.abc import Callable, Mapping, Sequence
@@ -16,6 +17,9 @@ from typing import Any
 from anchorscope.errors import UserError
 from anchorscope.execute.content_hash import Body, content_hash
 from anchorscope.execute.worker_job import ERROR, MEMORY, USER, WorkerJob
+
+_ALLOCATOR = ("PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF")  # a user's own setting stays
+_PINNED = "pinned_use_cuda_host_register:True,pinned_num_register_threads:8"  # memory for states in a quarter the time
 
 
 @dataclass(frozen=True)
@@ -46,6 +50,8 @@ class WarmWorker:
         return self._model_thread.submit(self._load).result()
 
     def _load(self) -> dict[str, Any]:
+        if self._job.device != "cpu" and not any(name in os.environ for name in _ALLOCATOR):
+            os.environ[_ALLOCATOR[0]] = _PINNED  # read when torch is loaded
         import torch
 
         from anchorscope.execute.numerics import hello
