@@ -1,6 +1,12 @@
-"""Parts of a pass put together as they come: every row is copied once, to its place, while others are computed."""
+"""Parts of a pass put together as they come: every row is copied once, to its place, while others are computed.
 
+A thread of its own does it, so that whoever gives the parts can go on handing out work: the rows of one part lie all
+over the whole, and the first one makes the system find memory for all of it.
+"""
+
+from collections import deque
 from collections.abc import Iterable
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -14,6 +20,9 @@ from anchorscope.engine.capture import EdgeCounts, refuse_idle_cuts
 from anchorscope.execute.parts import StatesPart, VariantPart
 from anchorscope.models.transfers import copy_rows, empty_on_host
 
+WAITING = 4
+"""Parts that wait to be put to their places."""
+
 
 def merge_states(parts: Iterable[StatesPart], n_items: int) -> StatesPart:
     """The whole pass, checked: every cut took edges in every layer that it was asked for; one part is the whole."""
@@ -21,18 +30,28 @@ def merge_states(parts: Iterable[StatesPart], n_items: int) -> StatesPart:
     merged: list[_Variant] = []
     edges: EdgeCounts | None = None
     log_probs: dict[int, tuple[float, ...]] = {}
-    for part in parts:
-        # A sum is new memory: the part's own would hold on to all that came with it.
-        edges = EdgeCounts.sum([part.edges] if edges is None else [edges, part.edges])
-        log_probs |= part.log_probs
-        if only is None and not merged:
-            only = part
-            continue
-        if only is not None:
-            merged = [_Variant(n_items) for _ in part.variants]
-            _add(merged, only)
-            only = None
-        _add(merged, part)
+    with ThreadPoolExecutor(1, "merging") as thread:
+        waiting: deque[Future[None]] = deque()
+
+        def add(part: StatesPart) -> None:
+            waiting.append(thread.submit(_add, merged, part))
+            while waiting and (len(waiting) > WAITING or waiting[0].done()):
+                waiting.popleft().result()
+
+        for part in parts:
+            # A sum is new memory: the part's own would hold on to all that came with it.
+            edges = EdgeCounts.sum([part.edges] if edges is None else [edges, part.edges])
+            log_probs |= part.log_probs
+            if only is None and not merged:
+                only = part
+                continue
+            if only is not None:
+                merged = [_Variant(n_items) for _ in part.variants]
+                add(only)
+                only = None
+            add(part)
+        for one in waiting:
+            one.result()
     assert edges is not None, "a pass without parts"
     refuse_idle_cuts(edges)
     return only if only is not None else StatesPart(tuple(one.whole() for one in merged), edges, log_probs)

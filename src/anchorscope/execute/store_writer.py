@@ -11,7 +11,7 @@ from typing import Protocol
 
 from anchorscope.execute.content_hash import Body
 
-MOST_WAITING = 2**28
+MOST_WAITING = 2**30
 """Bytes of results that wait for the disk; one that is larger waits alone."""
 
 

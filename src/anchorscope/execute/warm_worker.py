@@ -10,7 +10,7 @@ import threading
 import traceback
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -43,6 +43,7 @@ class WarmWorker:
         self._blobs: dict[str, Body] = {}
         self._unpacking = threading.Lock()
         self._worker: Any = None
+        self._settings = ExitStack()  # as long as this lives
         self._wait: Callable[[], None] = lambda: None  # for the shard that was launched last
 
     def load(self) -> dict[str, Any]:
@@ -57,6 +58,7 @@ class WarmWorker:
         from anchorscope.execute.numerics import hello
         from anchorscope.execute.worker import Worker
         from anchorscope.models.loading import load
+        from anchorscope.models.process_settings import few_collections
 
         job = self._job
         if job.threads:
@@ -64,6 +66,7 @@ class WarmWorker:
         lm = load(job.model, job.dtype, job.device, job.trust_remote_code)
         self._worker = Worker(lm)
         told = hello(lm, job)
+        self._settings.enter_context(few_collections())
         gc.collect()
         gc.freeze()  # libraries and model stay: looking through them for garbage took a third of a second each time
         return told
