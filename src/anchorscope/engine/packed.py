@@ -99,9 +99,9 @@ class Packed:
         """Makes ready for a layer; the tokens of rows that begin here, if any do."""
         self.layer = layer
         device, window = self.lm.layer_device(layer), self.lm.sliding_window(layer)
-        n_rows, cut = self.rows.open_at(layer), self.rows.cut_at(layer)
-        known = (n_rows, cut.tobytes(), window, device)
+        known = (self.rows.stretch(layer), window, device)
         if known not in self.plans:
+            n_rows, cut = self.rows.open_at(layer), self.rows.cut_at(layer)
             # Masks for single heads are many times larger: only the last is kept.
             self.plans = {name: plan for name, plan in self.plans.items() if not plan.is_large}
             self.plans[known] = self._plan(n_rows, cut, window, device)

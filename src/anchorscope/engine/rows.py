@@ -9,6 +9,7 @@ own item's: donors run clean in the same batch, as far as they are needed. At th
 token embeddings, and a patched row begins with its donor's tokens there.
 """
 
+from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import chain
@@ -87,6 +88,7 @@ class BatchRows:
         """The variant of each row; -1 for a clean one, which may serve several."""
         told = zip(*((row.first, row.stop, row.opens, row.closes) for row in self.rows), strict=True)
         self.first, self.stop, self.opens, self.closes = map(np.array, told)
+        self._turns = np.union1d(self.opens, self.closes).tolist()
         self.own = np.concatenate([[0], np.cumsum(self.stop - self.first)])
         """Place of each row's first token; the number of all tokens at the end."""
         clean_row = {row.item: place for place, row in enumerate(clean)}
@@ -104,6 +106,10 @@ class BatchRows:
         """Position of every token of the rows that begin with the first layer."""
         at_once = self.open_at(0)
         return torch.from_numpy(all_between(self.first[:at_once], self.stop[:at_once]))
+
+    def stretch(self, layer: int) -> int:
+        """The number of the stretch of layers that a layer is in: in all of them the same rows run and lose edges."""
+        return bisect_right(self._turns, layer)
 
     def open_at(self, layer: int) -> int:
         """How many rows, the first ones, run in a layer."""

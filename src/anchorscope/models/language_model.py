@@ -75,7 +75,7 @@ class LanguageModel:
         object.__setattr__(other, "twin", make_twin(self.twin, NAME, learns=False))
         return other
 
-    @property
+    @cached_property
     def config(self) -> Any:
         """The configuration of the text model."""
         return self.model.config.get_text_config()
@@ -197,11 +197,13 @@ class LanguageModel:
 
     def layer_device(self, layer: int) -> torch.device:
         """Where a block's weights are."""
-        return self._layer_devices[layer]
+        held, name = self._first_weights[layer]
+        return held[name].device
 
     @cached_property
-    def _layer_devices(self) -> list[torch.device]:
-        return [next(block.parameters()).device for block in self.layers]
+    def _first_weights(self) -> list[tuple[dict[str, Any], str]]:
+        """Where each block's first parameter is held, whatever it is by now: looking for it anew takes long."""
+        return [_first_weight(block) for block in self.layers]
 
     def logits(self, stream: Float[Tensor, "*token d_model"]) -> Float[Tensor, "*token vocab"]:
         """Next-token logits from the stream after the last block."""
@@ -237,6 +239,16 @@ class LanguageModel:
     def fingerprint(self) -> str:
         """sha256 over the configuration and every bit of the weights, see `models/fingerprint.py`."""
         return model_fingerprint(self.model)
+
+
+def _first_weight(block: nn.Module) -> tuple[dict[str, Any], str]:
+    """The dictionary that holds a block's first parameter, and its name there."""
+    return next(
+        (module._parameters, name)
+        for module in block.modules()
+        for name, found in module._parameters.items()
+        if found is not None
+    )
 
 
 @cache
