@@ -196,6 +196,27 @@ def test_a_result_that_does_not_come_ends_the_worker(two, monkeypatch):
     assert pool.wait(0.1) == []
 
 
+def test_memory_that_is_missing_here_is_no_fault_of_the_worker(two, monkeypatch):
+    def no_room(value):
+        raise MemoryError("here")
+
+    pool, handles = two
+    monkeypatch.setattr(ray_pool, "_body", no_room)
+    pool.submit("w1", "t", b"", {})
+    handles["w1"].answer(TOLD, np.ones(3, np.uint8))
+    with pytest.raises(MemoryError, match="here"):
+        pool.wait(30.0)
+    assert list(pool._live) == ["w1", "w2"]
+
+
+def test_an_answer_that_is_called_off_ends_the_worker(two):
+    pool, handles = two
+    pool.submit("w1", "t", b"", {})
+    handles["w1"].calls[-1][0].waiting.cancel()
+    (lost,) = _events(pool, 1, 30.0)
+    assert (lost.worker, "CancelledError" in lost.reason) == ("w1", True)
+
+
 def test_what_comes_after_the_end_is_nobodys(two):
     pool, handles = two
     for name in handles:

@@ -11,12 +11,13 @@ import numpy as np
 import pytest
 import torch
 
+from anchorscope.engine.answer_stats import AnswerStats
 from anchorscope.engine.capture import EdgeCounts
 from anchorscope.execute import frames as frames_file
-from anchorscope.execute import worker_memory
+from anchorscope.execute import merging, worker_memory
 from anchorscope.execute.content_hash import CHUNK
 from anchorscope.execute.frames import OFFERED_FROM, Closed, Frames
-from anchorscope.execute.merging import WAITING, merge_states
+from anchorscope.execute.merging import merge_states
 from anchorscope.execute.parts import StatesPart, VariantPart
 from anchorscope.execute.wire import pack, pack_result, unpack
 from anchorscope.execute.worker_memory import CAN_READ, places_of, read_places
@@ -212,8 +213,10 @@ def test_one_who_waits_for_an_answer_is_told_that_nobody_is_there(ends):
     assert found
 
 
-def test_a_part_is_let_go_when_it_is_merged(ends):
-    """All parts of a pass together do not fit where one after the other does."""
+@pytest.mark.parametrize("with_answers", [False, True])
+def test_a_part_is_let_go_when_it_is_merged(ends, with_answers, monkeypatch):
+    """All parts of a pass together do not fit where a few do."""
+    monkeypatch.setattr(merging, "WAITING", 3 * 2**22)  # three of the parts below
     worker, coordinator = ends
     held, bodies = [], list[weakref.ref]()
 
@@ -221,8 +224,10 @@ def test_a_part_is_let_go_when_it_is_merged(ends):
         for first in range(0, 40, 2):
             items = np.arange(first, first + 2)
             edges = EdgeCounts(np.ones((1, 2), np.int64), np.ones((1, 2), bool), untouched=False)
-            sent(worker, {}, {"body": pack_result(StatesPart(
-                (VariantPart(items, None, torch.full((2, 2, 2, 2**17), float(first))),), edges, {}))})
+            answers = AnswerStats.of([np.full((3, 1), first, np.float32)] * 2) if with_answers else None
+            states = torch.full((2, 2, 2, 2**17), float(first))
+            part = StatesPart((VariantPart(items, None, states, answers),), edges, {})
+            sent(worker, {}, {"body": pack_result(part)})
             body = coordinator.receive()[1]["body"]
             bodies.append(weakref.ref(body.obj))
             yield unpack(body, {})
@@ -231,7 +236,45 @@ def test_a_part_is_let_go_when_it_is_merged(ends):
             held.append(sum(one() is not None for one in bodies))
 
     found = merge_states(parts(), 40)
-    assert max(held) <= WAITING + 2, held  # one is being merged, one has just come
+    assert max(held) <= 5, held  # three wait, one is being merged, one has just come
     (variant,) = found.variants
-    assert variant.states[0, 0, :, 0].tolist() == [first for first in range(0, 40, 2) for _ in range(2)]
+    wanted = [first for first in range(0, 40, 2) for _ in range(2)]
+    assert variant.states[0, 0, :, 0].tolist() == wanted
     assert found.edges.lost.tolist() == [[20, 20]]
+    if with_answers:
+        assert variant.answers.log_prob.tolist() == wanted
+
+
+@pytest.mark.parametrize("place", [0, 1, 4, 5])
+def test_a_part_that_cannot_be_merged_ends_the_pass(place):
+    """Whichever it is, and though a thread of its own meets it."""
+
+    def parts():
+        for number in range(6):
+            edges = EdgeCounts(np.ones((1, 1), np.int64), np.ones((1, 1), bool), untouched=False)
+            states = torch.zeros(1, 1, 2 if number == place else 1, 2)
+            yield StatesPart((VariantPart(np.array([number]), None, states),), edges, {})
+
+    with pytest.raises(ValueError, match="shape mismatch"):
+        merge_states(parts(), 6)
+
+
+def test_a_pass_that_ends_early_does_not_merge_what_waits(monkeypatch):
+    begun, go_on = list[int](), threading.Event()
+
+    def slow(self, part):
+        begun.append(int(part.items[0]))
+        go_on.wait(10)
+
+    monkeypatch.setattr(merging._Variant, "add", slow)
+
+    def parts():
+        for number in range(5):
+            edges = EdgeCounts(np.ones((1, 1), np.int64), np.ones((1, 1), bool), untouched=False)
+            yield StatesPart((VariantPart(np.array([number]), None, torch.zeros(1, 1, 1, 2)),), edges, {})
+        threading.Timer(0.2, go_on.set).start()
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        merge_states(parts(), 5)
+    assert begun == [0]

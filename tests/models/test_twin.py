@@ -250,3 +250,10 @@ def test_our_attention_refuses_a_mask_that_is_not_ours() -> None:
     with pytest.raises(ValueError, match="attention does not obey the mask"):
         lm.twin(IDS)
     assert torch.isfinite(lm.model(IDS).logits).all()
+
+
+def test_blocks_are_looked_for_where_their_weights_are_by_now() -> None:
+    lm = wrap(tiny_model("llama"), byte_tokenizer(), name="tiny")
+    before = lm.layer_device(0)
+    lm.model.to("meta")
+    assert (before.type, lm.layer_device(0).type, lm.device.type) == ("cpu", "meta", "meta")

@@ -58,7 +58,7 @@ class AnswerStats:
     @classmethod
     def join(cls, parts: "Sequence[AnswerStats]") -> "AnswerStats":
         """The items of several parts, one after the other."""
-        told = ((one.lengths, one.log_prob, one.margin, one.entropy) for one in parts)
+        told = ((one.lengths, one.log_prob, one.margin, one.entropy) for one in (cls.of([]), *parts))
         return cls(*map(np.concatenate, zip(*told, strict=True)))
 
 

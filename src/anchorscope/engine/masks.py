@@ -41,7 +41,7 @@ class CutRows:
     heads: Bool[Tensor, "row head"] | None
     """The query heads that lose edges; None where all do, in every row."""
     kinds: "CutKinds"
-    """What is asked of them on the host."""
+    """The same in the host's memory, where it is asked before anything is computed; of all rows of the batch."""
 
     @classmethod
     def of(

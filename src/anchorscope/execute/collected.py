@@ -1,6 +1,7 @@
 """What the batches of a pass bring: log-odds stay on the device until the end, kept states go to the host."""
 
 from collections.abc import Sequence
+from functools import partial
 
 import numpy as np
 import torch
@@ -29,7 +30,7 @@ class Collected:
         if self._places and not self._is_one_batch:
             n_layers = lm.n_layers if shard.n_layers is None else shard.n_layers
             self._states = empty_on_host((len(self._places), n_layers, len(run), lm.d_model), lm.dtype)
-        self._to_host = ToHost(self._keep)
+        self._to_host = ToHost(partial(_put_into, self._states))  # no method: a cycle would hold all until it is found
         self._at_once: Fetched | None = None
         self._device, self._scorer = lm.device, scorer
         self._only = None if shard.probes is None else shard.probes.only
@@ -39,7 +40,7 @@ class Collected:
         self._lengths: list[int] = []
 
     def receive(self, batch: list[int], states: Tensor) -> None:
-        """Where memory ran out within a batch, some of its items come twice: the last time counts."""
+        """Where memory ran out within a batch that may be divided, some items come twice: the last time counts."""
         slots = [self._slot[item] for item in batch]
         if self._scorer is not None:
             scores = self._scorer.score(batch, states)
@@ -49,20 +50,18 @@ class Collected:
             if self._logits is None:
                 self._logits = scores.new_zeros((len(self.items), *scores.shape[1:]))
             self._logits[to_device(torch.as_tensor(slots), scores.device)] = scores
-        if self._places:  # a copy, turned by the device
-            kept = [states[:, position, site] for position, site in self._places]
-            if self._is_one_batch:  # put in order, too: the host need not copy it again
-                order = to_device(np.argsort(slots), states.device)
-                kept = [one.index_select(0, order) for one in kept]
-            turned = torch.stack([one.transpose(0, 1) for one in kept])
-            if self._is_one_batch:
-                self._at_once = Fetched([turned], self._device)
-            else:
-                self._to_host.put(slots, turned)
-
-    def _keep(self, slots: list[int], states: Tensor) -> None:
-        assert self._states is not None
-        copy_rows(self._states, slots, states)
+        if not self._places:
+            return
+        kept = [states[:, position, site].transpose(0, 1) for position, site in self._places]
+        if not self._is_one_batch:  # a copy, turned by the device
+            self._to_host.put(slots, torch.stack(kept))
+            return
+        assert len(slots) == len(self.items), "a planned batch is never divided"
+        turned = states.new_empty((len(kept), kept[0].shape[0], len(slots), kept[0].shape[2]))
+        order = to_device(np.argsort(slots), states.device)
+        for place, one in enumerate(kept):  # put in order, too: the host need not copy it again
+            torch.index_select(one, 1, order, out=turned[place])
+        self._at_once = Fetched([turned], self._device)
 
     def receive_answers(self, batch: list[int], found: Tensor, lengths: list[int]) -> None:
         """The statistics of the answers of a batch."""
@@ -90,3 +89,8 @@ class Collected:
             (self._states,) = self._at_once.get()
         logits = None if self._logits is None else self._fetched.get()[1].numpy().copy()
         return VariantPart(self.items, logits, self._states, answers)
+
+
+def _put_into(whole: Tensor | None, slots: list[int], states: Tensor) -> None:
+    assert whole is not None
+    copy_rows(whole, slots, states)

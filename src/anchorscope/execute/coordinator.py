@@ -26,7 +26,7 @@ DEPTH = 2
 QUICK = 0.5
 """Seconds: where a shard takes less, the way of a result takes as long as computing it, and lines are longer."""
 MORE = 2
-"""So many tasks more are in the line of a quick worker, and of an only one: nobody else could take them."""
+"""So many tasks more are then in a line, and always in that of an only worker: nobody else could take them."""
 _NAMED = 3  # reasons that a message names
 
 

@@ -8,6 +8,7 @@ from collections import deque
 from collections.abc import Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
+from types import TracebackType
 from typing import Any
 
 import numpy as np
@@ -20,8 +21,8 @@ from anchorscope.engine.capture import EdgeCounts, refuse_idle_cuts
 from anchorscope.execute.parts import StatesPart, VariantPart
 from anchorscope.models.transfers import copy_rows, empty_on_host
 
-WAITING = 4
-"""Parts that wait to be put to their places."""
+WAITING = 2**30
+"""Bytes of states that wait to be put to their places; a part that is larger waits alone."""
 
 
 def merge_states(parts: Iterable[StatesPart], n_items: int) -> StatesPart:
@@ -30,14 +31,7 @@ def merge_states(parts: Iterable[StatesPart], n_items: int) -> StatesPart:
     merged: list[_Variant] = []
     edges: EdgeCounts | None = None
     log_probs: dict[int, tuple[float, ...]] = {}
-    with ThreadPoolExecutor(1, "merging") as thread:
-        waiting: deque[Future[None]] = deque()
-
-        def add(part: StatesPart) -> None:
-            waiting.append(thread.submit(_add, merged, part))
-            while waiting and (len(waiting) > WAITING or waiting[0].done()):
-                waiting.popleft().result()
-
+    with _Merging(merged) as merging:
         for part in parts:
             # A sum is new memory: the part's own would hold on to all that came with it.
             edges = EdgeCounts.sum([part.edges] if edges is None else [edges, part.edges])
@@ -46,20 +40,49 @@ def merge_states(parts: Iterable[StatesPart], n_items: int) -> StatesPart:
                 only = part
                 continue
             if only is not None:
-                merged = [_Variant(n_items) for _ in part.variants]
-                add(only)
+                merged += [_Variant(n_items) for _ in part.variants]
+                merging.add(only)
                 only = None
-            add(part)
-        for one in waiting:
-            one.result()
+            merging.add(part)
     assert edges is not None, "a pass without parts"
     refuse_idle_cuts(edges)
     return only if only is not None else StatesPart(tuple(one.whole() for one in merged), edges, log_probs)
 
 
-def _add(merged: "list[_Variant]", part: StatesPart) -> None:
-    for into, one in zip(merged, part.variants, strict=True):
-        into.add(one)
+class _Merging:
+    """The thread that puts parts to their places; all are there when its block is left, or its error is raised."""
+
+    def __init__(self, merged: "list[_Variant]") -> None:
+        self._merged, self._thread = merged, ThreadPoolExecutor(1, "merging")
+        self._waiting: deque[tuple[int, Future[None]]] = deque()
+        self._size = 0
+
+    def add(self, part: StatesPart) -> None:
+        """Waits only where too much is waiting already."""
+        size = sum(one.states.nbytes for one in part.variants if one.states is not None)
+        while self._waiting and (self._size + size > WAITING or self._waiting[0][1].done()):
+            self._wait_for_first()
+        self._waiting.append((size, self._thread.submit(self._add, part)))
+        self._size += size
+
+    def _add(self, part: StatesPart) -> None:
+        for into, one in zip(self._merged, part.variants, strict=True):
+            into.add(one)
+
+    def _wait_for_first(self) -> None:
+        size, done = self._waiting.popleft()
+        self._size -= size
+        done.result()
+
+    def __enter__(self) -> "_Merging":
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        try:
+            while kind is None and self._waiting:
+                self._wait_for_first()
+        finally:
+            self._thread.shutdown(cancel_futures=True)
 
 
 @dataclass
@@ -91,8 +114,8 @@ class _Variant:
                 self.states = empty_on_host((places, layers, self.n_items, width), part.states.dtype)
             copy_rows(self.states, part.items, part.states)
         if part.answers is not None:
-            self.answers.append(part.answers)
-            self.order.append(part.items)
+            self.answers.append(part.answers.take(range(len(part.items))))  # new memory, as above
+            self.order.append(part.items.copy())
 
     def whole(self) -> VariantPart:
         """All items that there are, in their order; where every item is there, nothing is copied again."""

@@ -58,7 +58,7 @@ class RayPool:
         self.n_workers = n_workers or 0
         self._address, self._devices_per_worker, self._class = address, devices_per_worker, worker_class
         self._cpus_per_worker, self._replacements, self._left = cpus_per_worker, replacements, 0
-        self._events: queue.SimpleQueue[Event] = queue.SimpleQueue()
+        self._events: queue.SimpleQueue[Event | MemoryError] = queue.SimpleQueue()
         self._live: dict[str, _Actor] = {}
         self._named, self._ours = 0, False
         self._job = WorkerJob("")
@@ -134,8 +134,10 @@ class RayPool:
                 found += self._told(self._events.get_nowait())
         return found
 
-    def _told(self, event: Event) -> list[Event]:
+    def _told(self, event: Event | MemoryError) -> list[Event]:
         """An event as the coordinator sees it; nothing, where it comes from a worker that is gone."""
+        if isinstance(event, MemoryError):  # here, not on a worker
+            raise event
         actor = self._live.get(event.worker)
         if actor is None:
             return []
@@ -171,10 +173,10 @@ class RayPool:
 class _Actor:
     """One worker, with the thread that takes in its answers."""
 
-    def __init__(self, name: str, handle: Any, job: WorkerJob, events: "queue.SimpleQueue[Event]") -> None:
+    def __init__(self, name: str, handle: Any, job: WorkerJob, events: "queue.SimpleQueue[Any]") -> None:
         self.name, self.handle, self.was_refused = name, handle, False
         self._number, self._events = 0, events
-        self._answers: queue.SimpleQueue[tuple[str, Any, Future[Any] | None] | None] = queue.SimpleQueue()
+        self._answers: queue.SimpleQueue[tuple[str, Future[Any], Future[Any] | None] | None] = queue.SimpleQueue()
         self._expect("", handle.begin.remote(json.dumps(job.plain()).encode()))
         threading.Thread(target=self._read, name=f"{name} answers", daemon=True).start()
 
@@ -193,7 +195,7 @@ class _Actor:
         while self._pass_on(self._answers.get()):  # no name: nothing is held while it waits
             pass
 
-    def _pass_on(self, answer: "tuple[str, Any, Future[Any] | None] | None") -> bool:
+    def _pass_on(self, answer: "tuple[str, Future[Any], Future[Any] | None] | None") -> bool:
         """Whether more is to come."""
         if answer is None:
             return False
@@ -201,14 +203,12 @@ class _Actor:
         self._events.put(event)
         return not isinstance(event, Lost)
 
-    def _event(self, task: str, answer: Any, body: "Future[Any] | None") -> Event:
+    def _event(self, task: str, answer: "Future[Any]", body: "Future[Any] | None") -> Event | MemoryError:
         """What an answer says, with its body (none for `begin`); any failure of Ray's means that the worker is lost."""
         import ray
 
-        if isinstance(answer, ray.exceptions.RayError):
-            return self._lost(answer)
         try:
-            told = json.loads(_bytes(answer))
+            told = json.loads(_bytes(answer.result(0)))
             if body is None:
                 if told["kind"] == "joined":
                     return Joined(self.name, told["hello"])
@@ -222,6 +222,8 @@ class _Actor:
             return self._lost(error)
         except TimeoutError:
             return Lost(self.name, f"its result was ready, and did not come within {_FETCH:g} s")
+        except MemoryError as error:
+            return error
         except Exception as error:  # whatever it is, it has to be told
             return Lost(self.name, f"it sent what is no answer ({type(error).__name__}: {error})")
 
@@ -234,8 +236,8 @@ class _Actor:
 
 
 def _hand_over(answers: "queue.SimpleQueue[Any]", task: str, body: "Future[Any] | None", told: "Future[Any]") -> None:
-    """Called by Ray's own thread, which must not be held up. What failed is told by its error."""
-    answers.put((task, told.exception() or told.result(), body))
+    """Called by Ray's own thread, which must not be held up."""
+    answers.put((task, told, body))
 
 
 def _kill(actors: list[_Actor]) -> threading.Thread:

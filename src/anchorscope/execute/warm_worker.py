@@ -19,7 +19,8 @@ from anchorscope.execute.content_hash import Body, content_hash
 from anchorscope.execute.worker_job import ERROR, MEMORY, USER, WorkerJob
 
 _ALLOCATOR = ("PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF")  # a user's own setting stays
-_PINNED = "pinned_use_cuda_host_register:True,pinned_num_register_threads:8"  # memory for states in a quarter the time
+_PINNED = "pinned_use_cuda_host_register:True,pinned_num_register_threads:8"
+# 0.08 s instead of 0.34 s for 283 MB, on an H200.
 
 
 @dataclass(frozen=True)
@@ -43,7 +44,7 @@ class WarmWorker:
         self._blobs: dict[str, Body] = {}
         self._unpacking = threading.Lock()
         self._worker: Any = None
-        self._settings = ExitStack()  # as long as this lives
+        self._settings = ExitStack()  # of the whole process, which has no other work
         self._wait: Callable[[], None] = lambda: None  # for the shard that was launched last
 
     def load(self) -> dict[str, Any]:

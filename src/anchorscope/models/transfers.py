@@ -35,7 +35,7 @@ class Fetched:
         self._wait = done_so_far(device)
 
     def get(self) -> list[Tensor]:
-        """The tensors, in host memory; on a GPU in pinned memory, of which there is little."""
+        """The tensors, in host memory; those of a GPU in pinned memory: let it go soon, so that it is used again."""
         self._wait()
         return self._there
 
