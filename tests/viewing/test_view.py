@@ -243,6 +243,7 @@ def test_the_browser_is_opened_where_there_is_a_screen(
 def test_ctrl_c_ends_it_quietly(runs: Path) -> None:
     code = (
         "import sys, signal, threading, os, urllib.request\n"
+        "signal.signal(signal.SIGINT, signal.default_int_handler)\n"  # where tests run in the background it is ignored
         "from anchorscope.cli.main import main\n"
         "import anchorscope.viewing.server as server\n"
         "begin = server.ViewServer.serve_forever\n"
