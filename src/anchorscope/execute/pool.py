@@ -4,7 +4,10 @@ A pool knows nothing of shards, tries or leases, and never raises because a work
 a worker that was lost or discarded by a new one, under a new name, while it has replacements left.
 """
 
-from collections.abc import Mapping
+import queue
+import time
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -58,6 +61,23 @@ class Lost:
 
 
 Event = Joined | Done | Failed | Lost
+
+
+def next_events(
+    events: "queue.SimpleQueue[Any]", told: Callable[[Any], list[Event]], seconds: float
+) -> list[Event]:
+    """What threads have put into a queue, as `told` passes it on: at least one event, or none after so many seconds."""
+    stop = time.monotonic() + seconds
+    found: list[Event] = []
+    while not found:
+        try:  # no name for the event: one that is dropped must not be held while the next is waited for
+            found = told(events.get(timeout=max(0.0, stop - time.monotonic())))
+        except queue.Empty:
+            return []
+    with suppress(queue.Empty):
+        while True:
+            found += told(events.get_nowait())
+    return found
 
 
 class Pool(Protocol):

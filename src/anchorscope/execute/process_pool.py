@@ -12,7 +12,6 @@ import subprocess
 import sys
 import tempfile
 import threading
-import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -22,7 +21,7 @@ from typing import IO, Any
 from anchorscope.errors import UserError
 from anchorscope.execute.content_hash import Body, content_hash
 from anchorscope.execute.frames import Closed, Frames
-from anchorscope.execute.pool import REPLACEMENTS, USER, Done, Event, Failed, Joined, Lost
+from anchorscope.execute.pool import REPLACEMENTS, USER, Done, Event, Failed, Joined, Lost, next_events
 from anchorscope.execute.starter import Starter
 from anchorscope.execute.worker_job import WorkerJob, gpu_shares, share_job, thread_settings
 
@@ -92,18 +91,7 @@ class ProcessPool:
 
     def wait(self, seconds: float) -> list[Event]:
         """What has happened: at least one event, or none after so many seconds."""
-        stop = time.monotonic() + seconds
-        found: list[Event] = []
-        while not found:
-            try:
-                event = self._events.get(timeout=max(0.0, stop - time.monotonic()))
-            except queue.Empty:
-                return []
-            found = self._told(event)
-        with suppress(queue.Empty):
-            while True:
-                found += self._told(self._events.get_nowait())
-        return found
+        return next_events(self._events, self._told, seconds)
 
     def _told(self, event: Event) -> list[Event]:
         """An event as the coordinator sees it; nothing, where it comes from a process that was discarded."""

@@ -13,7 +13,6 @@ would end if Ray is shut down meanwhile.
 import json
 import queue
 import threading
-import time
 from collections.abc import Mapping
 from concurrent.futures import Future
 from contextlib import suppress
@@ -26,7 +25,7 @@ import numpy as np
 from anchorscope.errors import UserError
 from anchorscope.execute.content_hash import content_hash
 from anchorscope.execute.packed_file import in_one_piece
-from anchorscope.execute.pool import REPLACEMENTS, USER, Done, Event, Failed, Joined, Lost
+from anchorscope.execute.pool import REPLACEMENTS, USER, Done, Event, Failed, Joined, Lost, next_events
 from anchorscope.execute.ray_cluster import import_ray, join, short
 from anchorscope.execute.ray_worker import RayWorker
 from anchorscope.execute.worker_job import WorkerJob, share_job, thread_settings
@@ -122,17 +121,7 @@ class RayPool:
 
     def wait(self, seconds: float) -> list[Event]:
         """What has happened: at least one event, or none after so many seconds."""
-        stop = time.monotonic() + seconds
-        found: list[Event] = []
-        while not found:
-            try:  # no name for the event: one that is dropped must not be held while the next is waited for
-                found = self._told(self._events.get(timeout=max(0.0, stop - time.monotonic())))
-            except queue.Empty:
-                return []
-        with suppress(queue.Empty):
-            while True:
-                found += self._told(self._events.get_nowait())
-        return found
+        return next_events(self._events, self._told, seconds)
 
     def _told(self, event: Event | MemoryError) -> list[Event]:
         """An event as the coordinator sees it; nothing, where it comes from a worker that is gone."""
