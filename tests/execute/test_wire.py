@@ -140,6 +140,30 @@ def probes(seed):
     return ProbeSet(weight, weight[..., 0], weight[..., 1].numpy(), weight[..., 2].numpy(), ("a",))
 
 
+entries = st.integers(-(2**31), 2**31 - 1) | st.sampled_from(
+    [True, 2**31, -(2**31) - 1, 2**70, 0.5, "i", None, (1, 2), (), np.int64(3), np.arange(3), [4]]
+)  # what only looks like one more number
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.lists(st.lists(st.integers(0, 99), max_size=4), min_size=8, max_size=12), st.data())
+def test_one_odd_entry_among_rows_of_numbers_stays_what_it_is(rows, data):
+    row = data.draw(st.integers(0, len(rows) - 1))
+    rows[row].insert(data.draw(st.integers(0, len(rows[row]))), data.draw(entries))
+    value = [tuple(row) for row in rows]
+    assert same(there_and_back(value), value)
+    assert same(there_and_back(tuple(value)), tuple(value))
+
+
+def test_rows_of_numbers_are_told_from_all_else():
+    rows = [(n, -n) for n in range(5)] + [(), (2**31 - 1,), (-(2**31),)]
+    numbers, lengths = wire._whole_numbers(rows)
+    assert numbers.tolist() == [one for row in rows for one in row]
+    assert lengths.tolist() == [len(row) for row in rows]
+    for other in (True, 2**31, 0.5, "i", None, (1, 2), (), np.int64(3), [4]):
+        assert wire._whole_numbers([*rows, (1, other, 2)]) is None
+
+
 def test_what_is_shared_is_packed_once_and_arrives_as_one_object():
     one = probes(3)
     first, second = pack([one, 1]), pack((2, one))

@@ -8,6 +8,7 @@ travels apart, once per worker, under the hash of its bytes.
 
 import hashlib
 import json
+import marshal
 import struct
 import weakref
 from array import array
@@ -33,6 +34,8 @@ SHARED: tuple[type, ...] = (ProbeSet,)
 _PLAIN_KEYS = {int, str}
 _LONG = 8  # numbers from which on a tuple lies among the tensors
 _INT32 = np.iinfo(np.int32)
+_MARSHAL = 2  # the version of marshal's format, which is the same in every Python 3
+_MARSHALLED = np.dtype([("letter", "u1"), ("bits", "<i4")])
 
 
 @dataclass(frozen=True)
@@ -122,14 +125,20 @@ class _Packer:
 
     def _rows(self, values: Any) -> list[Any] | None:
         """Tuples of whole numbers, or of real ones, one after the other; None where they are neither."""
+        if found := _whole_numbers(values):
+            start = len(self.ints)
+            for one in found:
+                self.ints.frombytes(one.astype(np.int64).tobytes())
+            stop = len(self.ints)
+            return [True, stop - len(values), stop, start, stop - len(values)]
         flat = tuple(chain.from_iterable(values))
         kinds = set(map(type, flat))
         if kinds not in ({int}, {float}):
             return None
         is_int = kinds == {int}
-        found = self._pooled(self.ints if is_int else self.floats, flat)
+        numbers = self._pooled(self.ints if is_int else self.floats, flat)
         lengths = self._pooled(self.ints, tuple(map(len, values)))
-        return [is_int, *lengths, *found] if found and lengths else None
+        return [is_int, *lengths, *numbers] if numbers and lengths else None
 
     @staticmethod
     def _pooled(pool: "array[Any]", values: Any) -> tuple[int, int] | None:
@@ -170,6 +179,25 @@ class _Packer:
     def _added(self, flat: "np.ndarray[Any, Any]") -> int:
         self.tensors[str(len(self.tensors))] = flat
         return len(self.tensors) - 1
+
+
+def _whole_numbers(values: Any) -> tuple[Any, Any] | None:
+    """The numbers and the lengths of tuples of whole numbers of 32 bits; None where they hold anything else.
+
+    marshal writes a tuple and such a number as a letter and four bytes each: one call finds all types and numbers.
+    Anything else begins with another letter, which stands where one is looked for.
+    """
+    if not set(map(type, values[0])) <= {int}:
+        return None
+    try:
+        written = marshal.dumps(values, _MARSHAL)
+    except ValueError:  # a type of its own
+        return None
+    if len(written) % _MARSHALLED.itemsize:
+        return None
+    found = np.frombuffer(written, _MARSHALLED)[1:]  # without the outermost
+    numbers, lengths = (found["bits"][found["letter"] == ord(letter)] for letter in "i(")
+    return (numbers, lengths) if len(lengths) == len(values) and len(lengths) + len(numbers) == len(found) else None
 
 
 _packed: dict[int, tuple[weakref.ref[Any], str, bytes]] = {}  # shared values, while they live
