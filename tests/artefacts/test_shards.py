@@ -1,8 +1,10 @@
 """Results of shards: kept while a step is under way, checked when they are read, gone when the step is stored."""
 
+import errno
 import hashlib
 import os
 import sys
+import threading
 from pathlib import Path
 
 import pytest
@@ -115,23 +117,69 @@ def test_other_options_have_other_shards_and_all_go_when_the_step_is_stored(tmp_
         first, second = stopped(folder, a=1), stopped(folder, a=2)
         longer = stopped(folder, "facts/clean-all")
         assert first != second
-        step = folder.step("facts/clean", (), MadeFrom(), NUMBERS, lambda: [len(folder.shards().ids())])
+        step = folder.step("facts/clean", (), MadeFrom(), NUMBERS, lambda: [len(folder.shards().store.ids())])
         assert step.value == [0]
         assert not first.exists()
         assert not second.exists()
         assert longer.exists(), "another step's"
 
 
-def test_the_innermost_step_has_the_shards(tmp_path):
+def test_a_step_goes_on_while_its_shards_are_written_and_ends_when_all_are(tmp_path, monkeypatch):
+    go_on, whole = threading.Event(), []
+
+    def slow(store, name, body, sha256=None):
+        assert go_on.wait(30)
+        whole.append(name)
+
+    monkeypatch.setattr(ShardStore, "write", slow)
     with open_run(tmp_path / "run") as folder:
-        inner = folder.step("facts/inner", (), MadeFrom(), NUMBERS, lambda: [names.append(folder.shards().folder.name)])
-        names = []
 
         def make():
-            names.append(folder.shards().folder.name)
-            inner.value  # noqa: B018
-            names.append(folder.shards().folder.name)
+            for one in (ONE, TWO):
+                folder.shards().write(one, b"part")
+            assert not whole, "nobody waits for the disk"
+            assert folder.shards().read(TWO) == b"part", "what waits is known"
+            go_on.set()
             return [1]
+
+        write = NUMBERS.write
+        form = NUMBERS._replace(write=lambda value, place: (whole.append("stored"), write(value, place)))
+        folder.step("facts/clean", (), MadeFrom(), form, make).value  # noqa: B018
+    assert whole == [ONE, TWO, "stored"]
+
+
+def test_a_disk_that_is_full_behind_the_last_pass_ends_the_step(tmp_path, monkeypatch):
+    def full(store, name, body, sha256=None):
+        raise OSError(errno.ENOSPC, "No space left on device", name)
+
+    monkeypatch.setattr(ShardStore, "write", full)
+    with open_run(tmp_path / "run") as folder:
+
+        def make():
+            folder.shards().write(ONE, b"part")
+            return [1]
+
+        step = folder.step("facts/clean", (), MadeFrom(), NUMBERS, make)
+        with pytest.raises(OSError, match="No space left"):
+            step.value  # noqa: B018
+        assert not step.is_kept
+        assert folder.shards() is None
+
+
+def test_the_innermost_step_has_the_shards(tmp_path):
+    with open_run(tmp_path / "run") as folder:
+        names = []
+
+        def note():
+            names.append(folder.shards().store.folder.name)
+            return [1]
+
+        inner = folder.step("facts/inner", (), MadeFrom(), NUMBERS, note)
+
+        def make():
+            note()
+            inner.value  # noqa: B018
+            return note()
 
         folder.step("facts/outer", (), MadeFrom(), NUMBERS, make).value  # noqa: B018
     assert [name.partition("-")[0] for name in names] == ["outer", "inner", "outer"]

@@ -46,6 +46,16 @@ def test_a_hash_that_is_not_the_bodys_is_noticed_when_it_is_read(tmp_path: Path)
     assert store.read("0" * 32) is None
 
 
+def test_what_waits_is_read_before_it_is_written() -> None:
+    store = Held()
+    with StoreWriter(store) as writer:
+        writer.write("a", BODY, "")
+        writer.write("b", BODY + BODY, "")
+        assert [writer.read(name) for name in "abc"] == [BODY, BODY + BODY, None]
+        store.go_on.release(2)
+    assert writer.read("a") is None, "the store is asked, and it gives nothing back"
+
+
 def test_the_next_write_waits_while_too_much_does() -> None:
     store = Held()
     writer = StoreWriter(store, most_waiting=2 * len(BODY))
@@ -102,7 +112,7 @@ def test_a_full_disk_is_told_at_the_end() -> None:
 def test_a_pass_that_fails_keeps_what_it_has_and_tells_its_own_error() -> None:
     store = Held(fails_at=1)
 
-    def failing(writer: StoreWriter) -> None:
+    def failing(writer: StoreWriter[Held]) -> None:
         with writer:
             writer.write("a", BODY, "")
             writer.write("b", BODY, "")

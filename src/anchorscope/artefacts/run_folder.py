@@ -35,6 +35,7 @@ from anchorscope.artefacts.new_folder import new_folder, writable
 from anchorscope.artefacts.shards import ShardStore, drop_shards, stores_below
 from anchorscope.artefacts.step import Format, MadeFrom, Source, Step
 from anchorscope.errors import UserError
+from anchorscope.execute.store_writer import Store, StoreWriter
 from anchorscope.progress import Progress, Silent
 from anchorscope.regular_files import read_regular
 from anchorscope.schema import SCHEMA_VERSION
@@ -52,7 +53,7 @@ class RunFolder:
     def __init__(self, path: Path, index: Index, progress: Progress, is_new: bool) -> None:
         self.path, self.index, self.progress, self.is_new = path, index, progress, is_new
         self.work, self.seconds_in_steps = path / WORK, 0.0  # that making steps has taken in this process
-        self.under_way: list[Path] = []  # where the steps that are being made keep their shards, the innermost last
+        self.under_way: list[StoreWriter[ShardStore]] = []  # shards of the steps being made, the innermost last
         self._counted: set[str] = set()  # steps whose shards were counted in this process
 
     def step(
@@ -67,15 +68,15 @@ class RunFolder:
         """A step of this run; nothing is read or made before its value is asked for."""
         return Step(self, name, parents, made_from, form, make, large)
 
-    def shards(self) -> ShardStore | None:
+    def shards(self) -> Store | None:
         """Where the step that is being made keeps results of its shards; None where none is."""
-        return ShardStore(self.under_way[-1]) if self.under_way else None
+        return self.under_way[-1] if self.under_way else None
 
     def count_shards(self, planned: int, done: int) -> None:
         """Notes how many planned batches the step that is being made has, and how many are done, beside all others."""
         if not self.under_way:
             return
-        step = self.under_way[-1].relative_to(self.work).as_posix()
+        step = self.under_way[-1].store.folder.relative_to(self.work).as_posix()
         steps = dict(self.index.notes.get("shards", {}).get("steps", {}))
         before = steps.get(step, (0, 0)) if step in self._counted else (0, 0)  # one that was stopped begins again
         self._counted.add(step)

@@ -16,7 +16,8 @@ from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 from anchorscope.artefacts.durable import canonical_hash, files_below, folder_beside, make_folder, move_files, sync_tree
 from anchorscope.artefacts.index import Index, StepRecord, damage, facts_of
-from anchorscope.artefacts.shards import SHARDS, drop_shards
+from anchorscope.artefacts.shards import SHARDS, ShardStore, drop_shards
+from anchorscope.execute.store_writer import StoreWriter
 from anchorscope.progress import Progress
 
 T = TypeVar("T")
@@ -57,7 +58,7 @@ class StepFolder(Protocol):
     index: Index
     seconds_in_steps: float
     progress: Progress
-    under_way: list[Path]
+    under_way: list[StoreWriter[ShardStore]]
 
     def tell(self, what: str) -> None:
         """Something that the user has to know."""
@@ -131,11 +132,12 @@ class Step(Generic[T]):
         _reset_device_peak()
         self.folder.progress.begin(self.name)
         began, inner = time.monotonic(), self.folder.seconds_in_steps
-        self.folder.under_way.append(self._place().with_name(f"{self._place().name}{SHARDS}"))
-        try:
-            made = self._make()  # other steps may be made on the way; their time is theirs
-        finally:
-            self.folder.under_way.pop()
+        with StoreWriter(ShardStore(self._place().with_name(f"{self._place().name}{SHARDS}"))) as shards:
+            self.folder.under_way.append(shards)
+            try:
+                made = self._make()  # other steps may be made on the way; their time is theirs
+            finally:
+                self.folder.under_way.pop()
         own = time.monotonic() - began - (self.folder.seconds_in_steps - inner)
         self.folder.seconds_in_steps += own
         self._store(made, own)

@@ -1,7 +1,8 @@
 """`anchorscope bench --scale`: the passes of a run in this process and through workers, in turns, with equal bits.
 
 Machines are noisy, so that only ratios of one session count: executors take turns (A B C A B C), all of their models
-loaded and warm, and a ratio is taken within each round. Workers' results are kept in a folder on the way, as in a run.
+loaded and warm, and a ratio is taken within each round. Workers' results are kept in a folder on the way, as in a run;
+what is not on the disk when a pass ends is waited for before the next one, and told beside it.
 What every executor gives is hashed; a difference ends the benchmark, as it would then measure different work.
 """
 
@@ -25,6 +26,7 @@ from anchorscope.errors import UserError
 from anchorscope.execute.choose import LOCAL, choose
 from anchorscope.execute.executor import Executor, LocalExecutor
 from anchorscope.execute.process_pool import visible_gpus
+from anchorscope.execute.store_writer import StoreWriter
 from anchorscope.execute.worker_job import WorkerJob
 from anchorscope.execute.workers import WorkerGroup, cores
 from anchorscope.models.language_model import LanguageModel
@@ -51,6 +53,8 @@ class Timing:
     shards: int = 0
     bytes_sent: int = 0
     bytes_received: int = 0
+    writing_seconds: float = 0.0
+    """How long the disk was still written after the pass; in a run, while the step goes on."""
 
 
 @dataclass
@@ -63,8 +67,8 @@ class Entrant:
     load_seconds: float
     """Until all of its workers had loaded the model; for workers, starting Python included."""
     counts: Callable[[], Mapping[str, Any]] = dict
-    tidy: Callable[[], None] = lambda: None
-    """Removes what the passes kept on the way."""
+    tidy: Callable[[], float] = lambda: 0.0
+    """Removes what the passes kept on the way, once it is written; the seconds that this took."""
     timings: dict[str, list[Timing]] = field(default_factory=dict)
 
     def run(self, name: str, work: Pass) -> tuple[Timing, str]:
@@ -72,13 +76,12 @@ class Entrant:
         before, cpu, began = dict(self.counts()), time.process_time(), time.perf_counter()
         found = run_pass(self.executor, work)
         seconds, cpu = time.perf_counter() - began, time.process_time() - cpu
-        after = self.counts()
-        self.tidy()
+        after, writing = self.counts(), self.tidy()
         if not after:
             return Timing(seconds, shards=len(work.batches)), digest(found)
         taken = {key: after[key] - before[key] for key in ("seconds", "done", "bytes_sent", "bytes_received")}
         timing = Timing(
-            seconds, taken["seconds"], cpu, taken["done"], taken["bytes_sent"], taken["bytes_received"]
+            seconds, taken["seconds"], cpu, taken["done"], taken["bytes_sent"], taken["bytes_received"], writing
         )
         return timing, digest(found)
 
@@ -88,18 +91,24 @@ class _Folder:
 
     def __init__(self, path: Path, say: Say) -> None:
         self._path, self._say, self._numbers = path, say, count()
-        self._stores: list[ShardStore] = []
+        self._stores: list[StoreWriter[ShardStore]] = []
 
-    def shards(self) -> ShardStore:
-        self._stores.append(ShardStore(self._path / f"pass-{next(self._numbers)}"))
+    def shards(self) -> StoreWriter[ShardStore]:
+        self._stores.append(StoreWriter(ShardStore(self._path / f"pass-{next(self._numbers)}")))
         return self._stores[-1]
 
     def count_shards(self, planned: int, done: int) -> None:
         pass  # nobody asks how far it is
 
-    def tidy(self) -> None:
+    def tidy(self) -> float:
+        began = time.perf_counter()
+        for one in self._stores:
+            with one:
+                pass  # until all is written
+        seconds = time.perf_counter() - began
         while self._stores:
-            self._stores.pop().drop()
+            self._stores.pop().store.drop()
+        return seconds
 
     def tell(self, what: str) -> None:
         self._say(what)
@@ -199,7 +208,8 @@ def _row(one: Entrant, name: str, work: Pass, lm: LanguageModel, sha256: str) ->
         "seconds_per_shard": seconds * one.n_workers / shards,
         "coordinator_seconds": median(timing.coordinator_seconds for timing in taken),
         "cpu_seconds": median(timing.cpu_seconds for timing in taken),
-        "bytes_sent": taken[0].bytes_sent, "bytes_received": taken[0].bytes_received, "sha256": sha256,
+        "bytes_sent": taken[0].bytes_sent, "bytes_received": taken[0].bytes_received,
+        "writing_seconds": median(timing.writing_seconds for timing in taken), "sha256": sha256,
     }  # fmt: skip
 
 

@@ -13,7 +13,7 @@ from typing import Any
 from anchorscope.execute.content_hash import Body
 from anchorscope.execute.coordinator import Coordinator, Task
 from anchorscope.execute.parts import Part
-from anchorscope.execute.store_writer import Store, StoreWriter
+from anchorscope.execute.store_writer import Store
 from anchorscope.execute.wire import Packed, pack, unpack
 from anchorscope.execute.worker import Shard
 from anchorscope.progress import Progress
@@ -37,7 +37,7 @@ class PoolExecutor:
         self._n_computed = 0
 
     def map(self, shards: Sequence[Shard], progress: Progress) -> Generator[Part, None, None]:
-        """The part of each shard, in their order, as they are done; with the last one all are kept.
+        """The part of each shard, in their order, as they are done; the step's store has been told of all.
 
         A shard is packed when a worker has room for it, so that the first ones are computed while others are packed.
         """
@@ -52,8 +52,8 @@ class PoolExecutor:
 
         def take(name: str, body: Body, sha256: str | None = None) -> None:
             parts[name] = unpack(body, {})
-            if writer is not None and sha256 is not None:
-                writer.write(name, body, sha256)
+            if store is not None and sha256 is not None:
+                store.write(name, body, sha256)
             held.let_go(name)
             if sha256 is not None:
                 self._n_computed += 1
@@ -87,17 +87,14 @@ class PoolExecutor:
 
         progress.start(self._title(shards), sum(map(_items, shards)))
         self._begin(len(shards))
-        writer = None if store is None else StoreWriter(store)
         with contextlib.ExitStack() as until_done:
             until_done.callback(progress.finish)
-            if writer is not None:
-                until_done.enter_context(writer)
             steps = until_done.enter_context(contextlib.closing(self.coordinator.steps(tasks(), take, len(shards))))
             for _ in steps:
                 yield from ready()
             yield from ready()
 
-    def _is_kept(self, store: Store | None, name: str, take: Callable[[str, bytes], None]) -> bool:
+    def _is_kept(self, store: Store | None, name: str, take: Callable[[str, Body], None]) -> bool:
         """Whether the store has a result; then it is taken."""
         body = store.read(name) if store is not None else None
         if body is None:

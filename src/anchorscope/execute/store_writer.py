@@ -1,4 +1,4 @@
-"""Keeps results in a store by a thread of its own, so that the coordinator hands out shards while the disk is written.
+"""Keeps results in a store by a thread of its own: passes, and what follows them, go on while the disk is written.
 
 Only so many bytes wait at a time: where the disk is slower than the workers, the coordinator waits for it. An error, as
 of a full disk, is raised by the next write, or at the end; what was kept before it stays.
@@ -7,7 +7,7 @@ of a full disk, is raised by the next write, or at the end; what was kept before
 import threading
 from collections import deque
 from types import TracebackType
-from typing import Protocol
+from typing import Generic, Protocol, TypeVar
 
 from anchorscope.execute.content_hash import Body
 
@@ -18,27 +18,39 @@ MOST_WAITING = 2**30
 class Store(Protocol):
     """Where results of shards are kept while a step is under way."""
 
-    def read(self, name: str) -> bytes | None:
+    def read(self, name: str) -> Body | None:
         """A shard's packed part; None where it is missing."""
 
     def write(self, name: str, body: Body, sha256: str | None = None) -> None:
         """Keeps it; `sha256` is its hash, where that is known."""
 
 
-class StoreWriter:
+S = TypeVar("S", bound=Store)
+
+
+class StoreWriter(Generic[S]):
     """Writes into a store, in the order in which it is told to; everything is written when its block is left."""
 
-    def __init__(self, store: Store, most_waiting: int = MOST_WAITING) -> None:
-        self._store, self._most = store, most_waiting
+    def __init__(self, store: S, most_waiting: int = MOST_WAITING) -> None:
+        self.store, self._most = store, most_waiting
         self._changed = threading.Condition()
-        self._waiting: deque[tuple[str, Body, str]] = deque()
+        self._waiting: deque[tuple[str, Body, str | None]] = deque()  # the first of them is being written
         self._size, self._is_closed = 0, False
         self._error: BaseException | None = None
-        self._thread = threading.Thread(target=self._work, name="store", daemon=True)
+        self._thread: threading.Thread | None = None  # from the first write on: most stores see none
 
-    def write(self, name: str, body: Body, sha256: str) -> None:
+    def read(self, name: str) -> Body | None:
+        """A shard's packed part, on the disk already or not; None where it is missing."""
+        with self._changed:
+            waiting = next((body for one, body, _ in self._waiting if one == name), None)
+        return self.store.read(name) if waiting is None else waiting
+
+    def write(self, name: str, body: Body, sha256: str | None = None) -> None:
         """Keeps a result with its hash, soon; the error of an earlier one is raised here."""
         with self._changed:
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._work, name="store", daemon=True)
+                self._thread.start()
             self._changed.wait_for(lambda: self._error or not self._size or self._size + len(body) <= self._most)
             if self._error is not None:
                 raise self._error
@@ -53,9 +65,10 @@ class StoreWriter:
                     self._changed.wait_for(lambda: self._waiting or self._is_closed)
                     if not self._waiting:
                         return
-                    name, body, sha256 = self._waiting.popleft()
-                self._store.write(name, body, sha256)
+                    name, body, sha256 = self._waiting[0]
+                self.store.write(name, body, sha256)
                 with self._changed:
+                    self._waiting.popleft()
                     self._size -= len(body)
                     self._changed.notify_all()
         except BaseException as error:  # told to whoever writes or waits
@@ -64,15 +77,15 @@ class StoreWriter:
                 self._waiting.clear()
                 self._changed.notify_all()
 
-    def __enter__(self) -> "StoreWriter":
-        self._thread.start()
+    def __enter__(self) -> "StoreWriter[S]":
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        """Waits until all is written, also where the pass has failed: what is done is kept."""
+        """Waits until all is written, also where something has failed: what is done is kept."""
         with self._changed:
             self._is_closed = True
             self._changed.notify_all()
-        self._thread.join()
+        if self._thread is not None:
+            self._thread.join()
         if kind is None and self._error is not None:
             raise self._error
