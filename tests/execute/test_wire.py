@@ -155,6 +155,25 @@ def test_one_odd_entry_among_rows_of_numbers_stays_what_it_is(rows, data):
     assert same(there_and_back(tuple(value)), tuple(value))
 
 
+odd = st.sampled_from([0, 1, True, False, 0.0, -0.0, 1.0, math.nan, math.inf, None, "", "a", (), (1,)])
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.integers(8, 10), odd, odd, odd, st.data())
+def test_a_part_that_is_alike_in_all_records_arrives_in_all(n, first, second, third, data):
+    records = [TokenSequence(first, second, third) for _ in range(n)]
+    assert same(there_and_back(records), records)
+    records[data.draw(st.integers(0, n - 1))] = TokenSequence(first, second, data.draw(odd))
+    assert same(there_and_back(records), records)
+    assert pack(there_and_back(records)).body == pack(records).body, "equal values, equal bytes"
+
+
+def test_cuts_of_one_kind_say_their_kind_once():
+    cuts = {item: Cut((item, item + 1)) for item in range(500)}
+    assert bytes(load(pack(cuts).body)["value"]).count(b"mask") == 1
+    assert same(there_and_back(cuts), cuts)
+
+
 def test_rows_of_numbers_are_told_from_all_else():
     rows = [(n, -n) for n in range(5)] + [(), (2**31 - 1,), (-(2**31),)]
     numbers, lengths = wire._whole_numbers(rows)
@@ -276,8 +295,12 @@ EIGHT = np.zeros(8, np.uint8)
         forged(["o", "Cut", ["t"], "sideways", "mask", None, -1.0]), forged(["b", ["t"]]),
         forged(["d", ["r", 0, 10**12, 1], ["r", 0, 10**12, 1]]), forged(["lo", "Parcel", ["r", 0, 10**12, 1]]),
         forged(["to", "Stranger", ["l", 1]]), forged(["d", ["l", 1], ["l"]]), forged(["tr", 0, 8, 0, 8], ints=EIGHT),
+        forged(["lo", "Parcel", ["=", 1]]), forged(["lo", "TokenSequence", ["t", 1], ["="], ["t", 1]]),
+        forged(["lo", "TokenSequence", ["t", 1], ["=", ["t"]], ["t", 1]]), forged(["=", 1]),
+        forged(["lo", "TokenSequence", ["t", 1], ["=", 1, 2], ["t", 1]]),
+        forged(["lo", "TokenSequence", ["=", 1], ["=", 1], ["=", 1]]),
     ],
-    ids=range(43),
+    ids=range(49),
 )  # fmt: skip
 def test_bytes_that_nobody_packed_are_a_value_error(body):
     with pytest.raises(ValueError, match="no packed value"):

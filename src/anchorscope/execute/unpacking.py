@@ -6,7 +6,7 @@ import math
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from io import BytesIO
-from itertools import accumulate
+from itertools import accumulate, repeat
 from typing import Any
 
 import numpy as np
@@ -28,6 +28,10 @@ DTYPES = {
     )
 }  # fmt: skip
 """Tensors of these types travel."""
+ALIKE = "="
+"""Kind of a part that is the same plain value in all of many records."""
+PLAIN = {type(None), bool, int, float, str}
+"""Types of values that are themselves in JSON."""
 TEXTS = {str, type(None)}
 """Types of values that are themselves in JSON, in long rows of them."""
 _NOT_PACKED = (ValueError, LookupError, TypeError, AttributeError, OverflowError, RecursionError)
@@ -70,7 +74,7 @@ class _Unpacker:
         return self.read(json.loads(self.tensors[VALUE].tobytes().rstrip(b"\0")))
 
     def read(self, form: Any) -> Any:
-        if form is None or type(form) in (bool, int, float, str):
+        if type(form) in PLAIN:
             return form
         kind, rest = form[0], form[1:]
         reader = _READERS.get(kind)
@@ -92,10 +96,17 @@ class _Unpacker:
     def records(self, name: str, *columns: Any) -> list[Any]:
         """Of one type, which lie part by part, in the order in which it takes them."""
         cls, names = self._type(name)
-        rows = list(map(self._row, columns))
-        if len(rows) != len(names) or len(set(map(len, rows))) != 1:
-            raise ValueError(f"rows of {[len(row) for row in rows[:20]]} values in place of {len(names)} of one length")
+        rows = [repeat(self._plain(*form[1:])) if form[:1] == [ALIKE] else self._row(form) for form in columns]
+        lengths = {len(row) for row in rows if not isinstance(row, repeat)}
+        if len(rows) != len(names) or len(lengths) != 1:
+            raise ValueError(f"rows of {sorted(lengths)[:20]} values in place of {len(names)} of one length")
         return list(map(cls, *rows))
+
+    @staticmethod
+    def _plain(value: Any) -> Any:
+        if type(value) not in PLAIN:
+            raise ValueError(f"{type(value).__name__} in place of a plain value")
+        return value
 
     def _row(self, form: Any) -> list[Any] | tuple[Any, ...]:
         """Values one by one, as many as there are bytes for: no range."""

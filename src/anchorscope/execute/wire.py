@@ -12,7 +12,7 @@ import marshal
 import struct
 import weakref
 from array import array
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import chain
 from operator import attrgetter
@@ -25,7 +25,7 @@ from anchorscope.execute.content_hash import Body
 from anchorscope.execute.packed_file import pieces_of
 from anchorscope.execute.travelling import known as known
 from anchorscope.execute.travelling import part_names, travels
-from anchorscope.execute.unpacking import ARRAY_KINDS, DTYPES, FLOATS, INTS, TEXTS, VALUE
+from anchorscope.execute.unpacking import ALIKE, ARRAY_KINDS, DTYPES, FLOATS, INTS, PLAIN, TEXTS, VALUE
 from anchorscope.execute.unpacking import unpack as unpack
 from anchorscope.probes.crossfit import ProbeSet
 
@@ -83,7 +83,7 @@ class _Packer:
     def form(self, value: Any) -> Any:
         """A value as JSON: plain values are themselves, all else is a list that begins with its kind."""
         kind = type(value)
-        if value is None or kind in (bool, int, float, str):
+        if kind in PLAIN:
             return value
         if kind is tuple or kind is list:
             return self._sequence("t" if kind is tuple else "l", value)
@@ -120,8 +120,17 @@ class _Packer:
             one = kinds.pop()
             if not kinds and travels(one) and not (self.apart and issubclass(one, SHARED)):
                 columns = [tuple(map(attrgetter(name), values)) for name in part_names(one)]
-                return [f"{kind}o", one.__name__, *map(self.form, columns)]
+                return [f"{kind}o", one.__name__, *self._columns(columns)]
         return [kind, *map(self.form, values)]
+
+    def _columns(self, columns: list[tuple[Any, ...]]) -> Iterator[Any]:
+        """Records part by part; where a part is the same in all of them it stands there once, but not in every part:
+        one has to say how many records there are."""
+        alike = [_is_one_value(column) for column in columns]
+        if all(alike) and alike:
+            alike[0] = False
+        for column, is_one in zip(columns, alike, strict=True):
+            yield [ALIKE, column[0]] if is_one else self.form(column)
 
     def _rows(self, values: Any) -> list[Any] | None:
         """Tuples of whole numbers, or of real ones, one after the other; None where they are neither."""
@@ -179,6 +188,14 @@ class _Packer:
     def _added(self, flat: "np.ndarray[Any, Any]") -> int:
         self.tensors[str(len(self.tensors))] = flat
         return len(self.tensors) - 1
+
+
+def _is_one_value(values: tuple[Any, ...]) -> bool:
+    """Whether all are the same plain value, down to their bits: 0 has two signs."""
+    first = values[0]
+    if type(first) not in PLAIN or values.count(first) < len(values) or set(map(type, values)) != {type(first)}:
+        return False
+    return type(first) is not float or (first == first and first != 0)
 
 
 def _whole_numbers(values: Any) -> tuple[Any, Any] | None:
