@@ -3,10 +3,13 @@
 import http.client
 import json
 import socket
+import time
 from collections.abc import Iterator
+from contextlib import ExitStack, closing, suppress
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 from running import Running, running
 
@@ -219,7 +222,47 @@ def test_who_has_no_key_takes_nobodys_place(strict: Running) -> None:
                              b"Content-Length: 1000\r\n\r\n")  # fmt: skip
         for _ in range(3):
             assert strict.client.get("/v1/models").status_code == 200
-        assert strict.service.requests <= 1  # the last of these may not have been counted off yet
+        until = time.monotonic() + 5
+        while strict.service.requests and time.monotonic() < until:  # these three may not have been counted off yet
+            time.sleep(0.01)
+        assert strict.service.requests == 0
     finally:
         for line in slow:
             line.close()
+
+
+def test_a_connection_too_many_is_told_so_whatever_it_asks_for(chat_llama: LanguageModel) -> None:
+    """Every refused one is answered in whole, also where it was still speaking; the others go on."""
+    with running(chat_llama, Limits(requests=2)) as service:
+        port = int(service.address.rpartition(":")[2])
+        with ExitStack() as open_lines:
+            taken = [open_lines.enter_context(socket.create_connection(("127.0.0.1", port))) for _ in range(8)]
+            time.sleep(0.2)
+            for _ in range(6):
+                with closing(httpx.Client(base_url=service.address, timeout=10)) as late:
+                    answer = late.post("/v1/score", json={"items": [{"question": "Who? " * 20_000, "answer": "me"}]})
+                    assert refused(answer, 429, "too_many_requests")["type"] == "rate_limit_error"
+                    assert answer.headers["Retry-After"] == "1"
+            with socket.create_connection(("127.0.0.1", port), timeout=10) as silent:
+                assert silent.recv(4096).startswith(b"HTTP/1.1 429 Too Many Requests\r\n")
+                assert silent.recv(4096) == b""
+            taken[0].sendall(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")
+            assert taken[0].recv(4096).startswith(b"HTTP/1.1 200")
+            staying = [socket.create_connection(("127.0.0.1", port)) for _ in range(20)]
+            assert all(line.recv(4096) for line in staying), "refused, and still open here"
+        try:
+            time.sleep(0.2)  # until the others are seen to be gone
+            assert service.score(("Who?", "me")).status_code == 200
+            assert "anchorscope_refused_connections_total 27.0" in service.client.get("/metrics").text
+        finally:
+            for line in staying:
+                line.close()
+
+
+def test_far_too_many_connections_are_closed_at_once(chat_llama: LanguageModel) -> None:
+    with running(chat_llama, Limits(requests=1)) as service, ExitStack() as open_lines:
+        port = int(service.address.rpartition(":")[2])
+        lines = [open_lines.enter_context(socket.create_connection(("127.0.0.1", port))) for _ in range(37)]
+        lines[-1].settimeout(10)
+        with suppress(ConnectionError):  # ended without a word
+            assert lines[-1].recv(4096) == b""

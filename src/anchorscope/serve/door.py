@@ -66,8 +66,7 @@ class Door:
             return await self._watched(scope, receive, answer, b"")
         service.refuse_unready()
         if service.requests >= service.limits.requests:
-            raise ServiceError(429, "too_many_requests", "Too many requests are under way; try again later.",
-                               retry_after=1)  # fmt: skip
+            raise errors.too_many_requests()
         service.requests += 1
         try:
             body = await read_body(receive, headers, service.limits) if scope["method"] in _WITH_BODY else b""

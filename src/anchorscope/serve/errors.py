@@ -49,6 +49,11 @@ def draining() -> ServiceError:
     return ServiceError(503, "shutting_down", "The service is shutting down; ask another one.", retry_after=5)
 
 
+def too_many_requests() -> ServiceError:
+    """More requests or connections than are taken."""
+    return ServiceError(429, "too_many_requests", "Too many requests are under way; try again later.", retry_after=1)
+
+
 def queue_full(seconds: float) -> ServiceError:
     """As much waits as may."""
     return ServiceError(429, "queue_full", "Too much is waiting already; try again later.", retry_after=seconds)

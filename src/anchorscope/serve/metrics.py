@@ -14,6 +14,7 @@ class Metrics:
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
         self.requests = self._counter("requests", "Requests by route and status.", ("route", "status"))
+        self.refused_connections = self._counter("refused_connections", "Connections beyond those that are taken.")
         self.seconds = self._histogram("request_seconds", "From the first byte to the last.", _SECONDS, ("route",))
         self.queue = self._gauge("queue_tokens", "Tokens that wait or are under way.")
         self.batch_items = self._histogram("batch_items", "Items that were run together.", _ITEMS)

@@ -5,10 +5,12 @@ process ends. A second signal ends it at once.
 """
 
 import asyncio
+import json
 import signal
 import socket
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from http import HTTPStatus
 from typing import Any
 
 import uvicorn
@@ -16,6 +18,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from anchorscope.errors import UserError
 from anchorscope.serve.app import make_app
+from anchorscope.serve.errors import ServiceError, too_many_requests
 from anchorscope.serve.service import Service
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
@@ -23,6 +26,8 @@ _KEEP_ALIVE = 15  # seconds that an idle connection is kept
 _LAST_WORDS = 2  # seconds for connections to end after draining
 _LOOK = 0.05  # seconds between two looks at what is waited for
 _CONNECTIONS = 4  # per request that may be under way
+_OTHER_FILES = 256  # that the process may have open beside connections
+_REFUSED = 8  # connections that are told that they are too many, per one that is taken
 
 
 def listen(host: str, port: int) -> socket.socket:
@@ -114,8 +119,13 @@ class ServiceServer(uvicorn.Server):
 
 
 def _patient(service: Service) -> type[H11Protocol]:
-    """The HTTP protocol with an end to patience: a request's head has to arrive in time, and connections are few."""
+    """The HTTP protocol with an end to patience: a request's head has to arrive in time, and connections are few.
+
+    One too many is told so (429) without a look at what it asks for, and may finish speaking: who is cut short does not
+    read the answer. Where far too many are there, they are closed at once.
+    """
     seconds, most = service.limits.read_seconds, _CONNECTIONS * service.limits.requests
+    refusal, refused = _as_bytes(too_many_requests()), set[H11Protocol]()
 
     class Patient(H11Protocol):
         """One connection."""
@@ -124,12 +134,23 @@ def _patient(service: Service) -> type[H11Protocol]:
 
         def connection_made(self, transport: Any) -> None:
             super().connection_made(transport)
-            if len(self.connections) > most:
-                transport.abort()
-            else:
+            if len(self.connections) - len(refused) <= most:
                 self._watch()
+            elif len(refused) < _REFUSED * most:
+                self._refuse()
+            else:
+                transport.abort()
+
+        def _refuse(self) -> None:
+            refused.add(self)
+            service.metrics.refused_connections.inc()
+            self.transport.write(refusal)
+            self.transport.write_eof()
+            self._timer = self.loop.call_later(seconds, self.transport.close)
 
         def data_received(self, data: bytes) -> None:
+            if self in refused:
+                return
             super().data_received(data)
             if self._is_idle():
                 self._watch()
@@ -152,9 +173,28 @@ def _patient(service: Service) -> type[H11Protocol]:
         def connection_lost(self, exc: Exception | None) -> None:
             if self._timer is not None:
                 self._timer.cancel()
+            refused.discard(self)
             super().connection_lost(exc)
 
     return Patient
+
+
+def _as_bytes(error: ServiceError) -> bytes:
+    """An error as a whole answer, after which the connection ends."""
+    body = json.dumps(error.body()).encode()
+    told = {"content-type": "application/json", "content-length": str(len(body)), "connection": "close"}
+    head = "".join(f"{name}: {value}\r\n" for name, value in {**told, **error.headers}.items())
+    return f"HTTP/1.1 {error.status} {HTTPStatus(error.status).phrase}\r\n{head}\r\n".encode() + body
+
+
+def _allow_files(number: int) -> None:
+    """Lets this process open so many files, as far as the system allows: every connection is one."""
+    with suppress(ImportError, OSError, ValueError):  # not every system has such a limit
+        import resource
+
+        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        if soft < number:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (min(number, hard), hard))
 
 
 def serve(
@@ -162,6 +202,7 @@ def serve(
 ) -> bool:
     """Serves until the end; raises why the model could not be loaded. Whether the model's thread has ended, too."""
     server = ServiceServer(service, drain, ready)
+    _allow_files((1 + _REFUSED) * _CONNECTIONS * service.limits.requests + _OTHER_FILES)
     server.run(sockets=[bound])
     error = service.thread.error
     if error is not None:
