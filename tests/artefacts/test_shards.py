@@ -138,7 +138,6 @@ def test_a_step_goes_on_while_its_shards_are_written_and_ends_when_all_are(tmp_p
             for one in (ONE, TWO):
                 folder.shards().write(one, b"part")
             assert not whole, "nobody waits for the disk"
-            assert folder.shards().read(TWO) == b"part", "what waits is known"
             go_on.set()
             return [1]
 

@@ -51,6 +51,7 @@ def _check_scale(record: dict[str, object]) -> None:
     assert [row["sha256"] for row in local] == [row["sha256"] for row in through]
     for row in through:
         assert row["bytes_received"] > 0
+        assert 0 <= row["writing_seconds"] < 60
         assert row["shards"] > 1
         assert 0 <= row["coordinator_seconds"] <= row["seconds"]
         assert row["seconds_per_shard"] == pytest.approx(row["seconds"] / row["shards"])

@@ -17,6 +17,7 @@ from anchorscope.execute.merging import merge_states
 from anchorscope.execute.parts import StatesPart
 from anchorscope.execute.pool import Done, Failed, Joined, MemoryRanOut
 from anchorscope.execute.pool_executor import PoolExecutor, task_id
+from anchorscope.execute.store_writer import StoreWriter
 from anchorscope.execute.wire import pack, unpack
 from anchorscope.execute.worker import Worker
 from anchorscope.plan.passes import OutOfFoldProbes
@@ -136,15 +137,17 @@ def test_parts_come_in_the_order_of_the_shards_with_the_bits_of_one_process(tiny
 
 def test_what_is_stored_is_not_computed_again(tiny_llama, shards, alone, tmp_path):
     store = ShardStore(tmp_path / "clean-0123456789ab.shards")
-    first, pool = executor_of(tiny_llama, store, fails={4: "memory"})
-    with pytest.raises(MemoryRanOut):
-        list(first.map(shards, Silent()))
+    with StoreWriter(store) as kept:
+        first, pool = executor_of(tiny_llama, kept, fails={4: "memory"})
+        with pytest.raises(MemoryRanOut):
+            list(first.map(shards, Silent()))
     assert len(store.ids()) == 3
     (store.folder / f"{store.ids()[0]}.safetensors").write_bytes(b"damaged")
     store.write(store.ids()[1], b"whole, and yet no part")
-    again, pool = executor_of(tiny_llama, store)
     heard = Heard()
-    assert bodies(again.map(shards, heard)) == alone
+    with StoreWriter(store) as kept:
+        again, pool = executor_of(tiny_llama, kept)
+        assert bodies(again.map(shards, heard)) == alone
     assert pool.n_run == len(shards) - 1
     assert sum(heard.lines[1:-1]) == N
     assert len(store.ids()) == len(shards)
@@ -188,10 +191,11 @@ def test_no_shards_are_no_parts(tiny_llama):
 
 def test_a_pass_that_fails_ends_its_bar_and_keeps_what_it_has(tiny_llama, shards, tmp_path):
     store = ShardStore(tmp_path / "clean-0123456789ab.shards")
-    executor, _ = executor_of(tiny_llama, store, fails={3: "error", 4: "error", 5: "error"}, n_workers=1)
     heard = Heard()
-    with pytest.raises(Incomplete, match="it went wrong"):
-        list(executor.map(shards, heard))
+    with StoreWriter(store) as kept:
+        executor, _ = executor_of(tiny_llama, kept, fails={3: "error", 4: "error", 5: "error"}, n_workers=1)
+        with pytest.raises(Incomplete, match="it went wrong"):
+            list(executor.map(shards, heard))
     assert heard.lines[-1] == "finish"
     assert len(store.ids()) == 2
 
@@ -206,10 +210,11 @@ def test_parts_are_given_while_others_are_computed(tiny_llama, shards, alone):
 
 def test_a_pass_that_is_left_early_leaves_nothing_behind(tiny_llama, shards, alone, tmp_path):
     store, heard = ShardStore(tmp_path / "clean-0123456789ab.shards"), Heard()
-    executor, pool = executor_of(tiny_llama, store, answers=0)
-    parts = executor.map(shards, heard)
-    next(parts)
-    parts.close()
+    with StoreWriter(store) as kept:
+        executor, pool = executor_of(tiny_llama, kept, answers=0)
+        parts = executor.map(shards, heard)
+        next(parts)
+        parts.close()
     assert heard.lines[-1] == "finish"
     done = len(store.ids())
     assert 0 < done < len(shards)
@@ -222,10 +227,11 @@ def test_a_shard_that_comes_again_after_it_was_given_comes_from_the_store_or_is_
     tiny_llama, shards, alone, tmp_path
 ):
     order = [0, 1, 2, 3, 4, 5, 0]
-    for store in (None, ShardStore(tmp_path / "clean-0123456789ab.shards")):
-        executor, _ = executor_of(tiny_llama, store, answers=0)
-        assert bodies(executor.map([shards[place] for place in order], Silent())) == [alone[place] for place in order]
-        assert executor.status()["done"] == len(order)
+    with StoreWriter(ShardStore(tmp_path / "clean-0123456789ab.shards")) as kept:
+        for store in (None, kept):
+            executor, _ = executor_of(tiny_llama, store, answers=0)
+            assert bodies(executor.map([shards[place] for place in order], Silent())) == [alone[one] for one in order]
+            assert executor.status()["done"] == len(order)
 
 
 def test_a_pass_that_is_left_late_does_not_end_the_one_under_way(tiny_llama, shards, alone):

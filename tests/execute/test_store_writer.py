@@ -3,6 +3,8 @@
 import errno
 import hashlib
 import threading
+import time
+import weakref
 from pathlib import Path
 
 import pytest
@@ -46,14 +48,46 @@ def test_a_hash_that_is_not_the_bodys_is_noticed_when_it_is_read(tmp_path: Path)
     assert store.read("0" * 32) is None
 
 
-def test_what_waits_is_read_before_it_is_written() -> None:
-    store = Held()
+def test_what_waits_is_read_from_the_disk_and_not_as_somebody_left_it(tmp_path: Path) -> None:
+    store, body = ShardStore(tmp_path / "clean-0123456789ab.shards"), bytearray(BODY)
+    slow, go_on = store.write, threading.Event()
+
+    def write(name: str, body: bytes, sha256: str | None = None) -> None:
+        slow(name, body, sha256)
+        assert go_on.wait(30)
+
+    store.write = write  # type: ignore[method-assign]
     with StoreWriter(store) as writer:
+        writer.write("0" * 32, memoryview(body), hashlib.sha256(BODY).hexdigest())
+        while not store.ids():
+            time.sleep(0.001)
+        body[:] = bytes(len(body))
+        threading.Timer(0.05, go_on.set).start()
+        assert writer.read("0" * 32) == BODY
+        assert writer.read("1" * 32) is None
+
+
+def test_nothing_holds_what_was_written() -> None:
+    class Large(bytearray):
+        """One that can be looked at weakly."""
+
+    store, body = Held(), Large(BODY)
+    store.go_on.release()
+    seen = weakref.ref(body)
+    with StoreWriter(store) as writer:
+        writer.write("a", body, "")  # type: ignore[arg-type]
+        del body
+        until = time.monotonic() + 10
+        while seen() is not None and time.monotonic() < until:
+            time.sleep(0.001)
+        assert seen() is None, "the step may go on for long"
+
+
+def test_a_result_that_comes_after_the_end_is_a_mistake() -> None:
+    with StoreWriter(Held()) as writer:
+        pass
+    with pytest.raises(ValueError, match="after their step"):
         writer.write("a", BODY, "")
-        writer.write("b", BODY + BODY, "")
-        assert [writer.read(name) for name in "abc"] == [BODY, BODY + BODY, None]
-        store.go_on.release(2)
-    assert writer.read("a") is None, "the store is asked, and it gives nothing back"
 
 
 def test_the_next_write_waits_while_too_much_does() -> None:

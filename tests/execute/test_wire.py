@@ -37,6 +37,8 @@ def same(one, other):
         return one.dtype == other.dtype and one.shape == other.shape and raw(one) == raw(other)
     if isinstance(one, np.ndarray | np.generic):
         return one.dtype == other.dtype and one.shape == other.shape and one.tobytes() == other.tobytes()
+    if isinstance(one, pl.DataFrame):
+        return one.equals(other)
     if isinstance(one, tuple | list):
         return len(one) == len(other) and all(map(same, one, other))
     if isinstance(one, dict):
@@ -155,7 +157,10 @@ def test_one_odd_entry_among_rows_of_numbers_stays_what_it_is(rows, data):
     assert same(there_and_back(tuple(value)), tuple(value))
 
 
-odd = st.sampled_from([0, 1, True, False, 0.0, -0.0, 1.0, math.nan, math.inf, None, "", "a", (), (1,)])
+odd = st.sampled_from([
+    0, 1, True, False, 0.0, -0.0, 1.0, math.nan, math.inf, None, "", "a", (), (1,), 2**63, np.True_, np.int64(1),
+    np.arange(3), np.empty(0), torch.arange(3.0), pl.DataFrame({"a": [1]}),
+])  # fmt: skip
 
 
 @settings(max_examples=300, deadline=None)

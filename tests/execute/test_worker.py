@@ -18,7 +18,7 @@ from anchorscope.execute.content_hash import content_hash
 from anchorscope.execute.executor import LocalExecutor
 from anchorscope.execute.parts import Part, StatesPart
 from anchorscope.execute.run_passes import run_answers, run_saliency, run_states
-from anchorscope.execute.wire import pack_result
+from anchorscope.execute.wire import pack, pack_result, unpack
 from anchorscope.execute.worker import Shard, Worker
 from anchorscope.models.language_model import LanguageModel
 from anchorscope.models.wrapping import wrap
@@ -257,3 +257,15 @@ def test_a_gpu_is_not_waited_for_while_a_shard_is_launched(gpu_llama: LanguageMo
     finally:
         torch.cuda.set_sync_debug_mode("default")
     assert content_hash(pack_result(launched.part())) == expected
+
+
+def test_a_shard_in_which_nobody_has_the_first_of_many_cuts_travels(tiny_llama: LanguageModel) -> None:
+    sequences, cut = make_sequences(), Cut((6, 7))
+    variants = [Variant({0: cut}), *(Variant(dict.fromkeys(range(N), cut)) for _ in range(8))]
+    work = planner_of(tiny_llama, 200).states("some", sequences, sequences[0].ids[:N_PREFIX], variants)
+    shards = replace(work, probes=make_probes(tiny_llama)).shards()
+    parts = [Worker(tiny_llama).run(shard, Silent()) for shard in shards]
+    assert any(isinstance(part, StatesPart) and part.variants[0].logits is None for part in parts)
+    for part in parts:
+        body = pack(part, apart=False).body
+        assert pack(unpack(body, {}), apart=False).body == body

@@ -18,6 +18,7 @@ from anchorscope.execute.coordinator import Disagreement
 from anchorscope.execute.pool import MemoryRanOut
 from anchorscope.execute.pool_executor import PoolExecutor
 from anchorscope.execute.process_pool import ProcessPool
+from anchorscope.execute.store_writer import StoreWriter
 from anchorscope.execute.wire import pack, unpack
 from anchorscope.progress import Silent
 
@@ -140,8 +141,9 @@ def test_a_shard_in_the_store_that_is_cut_short_is_computed_again(crew, tmp_path
     store = ShardStore(tmp_path / "step.shards")
 
     def run() -> list[str]:
-        parts = PoolExecutor(crew.coordinator, lambda: store).map(shards, Silent())
-        return [hashlib.sha256(pack(part).body).hexdigest() for part in parts]
+        with StoreWriter(store) as kept:
+            parts = PoolExecutor(crew.coordinator, lambda: kept).map(shards, Silent())
+            return [hashlib.sha256(pack(part).body).hexdigest() for part in parts]
 
     assert run() == list(crew.shards.right.values())
     done = crew.coordinator.counts.done

@@ -2,7 +2,7 @@
 
 Machines are noisy, so that only ratios of one session count: executors take turns (A B C A B C), all of their models
 loaded and warm, and a ratio is taken within each round. Workers' results are kept in a folder on the way, as in a run;
-what is not on the disk when a pass ends is waited for before the next one, and told beside it.
+what is not on the disk when a pass ends is waited for before the next one, and that time is in the record by itself.
 What every executor gives is hashed; a difference ends the benchmark, as it would then measure different work.
 """
 
@@ -49,7 +49,7 @@ class Timing:
     coordinator_seconds: float = 0.0
     """What the coordinator itself took, not waiting for workers (`Counts.seconds`)."""
     cpu_seconds: float = 0.0
-    """Processor time of this process while workers ran: slicing, packing, receiving, checking, keeping, merging."""
+    """Processor time of this process: slicing, packing, receiving, checking, merging, and keeping to the last byte."""
     shards: int = 0
     bytes_sent: int = 0
     bytes_received: int = 0
@@ -67,16 +67,20 @@ class Entrant:
     load_seconds: float
     """Until all of its workers had loaded the model; for workers, starting Python included."""
     counts: Callable[[], Mapping[str, Any]] = dict
-    tidy: Callable[[], float] = lambda: 0.0
-    """Removes what the passes kept on the way, once it is written; the seconds that this took."""
+    settle: Callable[[], float] = lambda: 0.0
+    """Waits until all that the pass keeps is on the disk; the seconds."""
+    tidy: Callable[[], None] = lambda: None
+    """Removes what was kept."""
     timings: dict[str, list[Timing]] = field(default_factory=dict)
 
     def run(self, name: str, work: Pass) -> tuple[Timing, str]:
         """One pass, timed; the hash of what it gave is taken afterwards."""
         before, cpu, began = dict(self.counts()), time.process_time(), time.perf_counter()
         found = run_pass(self.executor, work)
-        seconds, cpu = time.perf_counter() - began, time.process_time() - cpu
-        after, writing = self.counts(), self.tidy()
+        seconds = time.perf_counter() - began
+        writing = self.settle()
+        cpu, after = time.process_time() - cpu, self.counts()
+        self.tidy()
         if not after:
             return Timing(seconds, shards=len(work.batches)), digest(found)
         taken = {key: after[key] - before[key] for key in ("seconds", "done", "bytes_sent", "bytes_received")}
@@ -100,15 +104,16 @@ class _Folder:
     def count_shards(self, planned: int, done: int) -> None:
         pass  # nobody asks how far it is
 
-    def tidy(self) -> float:
+    def settle(self) -> float:
         began = time.perf_counter()
         for one in self._stores:
             with one:
                 pass  # until all is written
-        seconds = time.perf_counter() - began
+        return time.perf_counter() - began
+
+    def tidy(self) -> None:
         while self._stores:
             self._stores.pop().store.drop()
-        return seconds
 
     def tell(self, what: str) -> None:
         self._say(what)
@@ -174,7 +179,11 @@ def _entrant(name: str, options: Options, lm: LanguageModel, loaded: float, say:
             seconds = time.perf_counter() - began
             kept = _Folder(Path(folder), say)
             executor = group.for_run(kept, lambda tokens: None, lambda: None)
-            yield Entrant(name, n_workers, executor, seconds, lambda: vars(group.coordinator.counts), kept.tidy)
+            counts = group.coordinator.counts
+            try:
+                yield Entrant(name, n_workers, executor, seconds, lambda: vars(counts), kept.settle, kept.tidy)
+            finally:
+                kept.settle()  # of a pass that failed, too: the folder goes
         finally:
             group.close()
 

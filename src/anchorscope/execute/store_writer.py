@@ -12,7 +12,7 @@ from typing import Generic, Protocol, TypeVar
 from anchorscope.execute.content_hash import Body
 
 MOST_WAITING = 2**30
-"""Bytes of results that wait for the disk; one that is larger waits alone."""
+"""Bytes of one step's results that wait for the disk; one that is larger waits alone."""
 
 
 class Store(Protocol):
@@ -40,17 +40,21 @@ class StoreWriter(Generic[S]):
         self._thread: threading.Thread | None = None  # from the first write on: most stores see none
 
     def read(self, name: str) -> Body | None:
-        """A shard's packed part, on the disk already or not; None where it is missing."""
+        """A shard's packed part; None where it is missing. One that waits is read when it is on the disk: whoever has
+        its body may have changed it since."""
         with self._changed:
-            waiting = next((body for one, body, _ in self._waiting if one == name), None)
-        return self.store.read(name) if waiting is None else waiting
+            self._changed.wait_for(lambda: all(one != name for one, _, _ in self._waiting))
+        return self.store.read(name)
 
     def write(self, name: str, body: Body, sha256: str | None = None) -> None:
         """Keeps a result with its hash, soon; the error of an earlier one is raised here."""
         with self._changed:
+            if self._is_closed:
+                raise ValueError("results of shards come after their step has ended")
             if self._thread is None:
-                self._thread = threading.Thread(target=self._work, name="store", daemon=True)
-                self._thread.start()
+                thread = threading.Thread(target=self._work, name="store", daemon=True)
+                thread.start()
+                self._thread = thread
             self._changed.wait_for(lambda: self._error or not self._size or self._size + len(body) <= self._most)
             if self._error is not None:
                 raise self._error
@@ -60,22 +64,27 @@ class StoreWriter(Generic[S]):
 
     def _work(self) -> None:
         try:
-            while True:
-                with self._changed:
-                    self._changed.wait_for(lambda: self._waiting or self._is_closed)
-                    if not self._waiting:
-                        return
-                    name, body, sha256 = self._waiting[0]
-                self.store.write(name, body, sha256)
-                with self._changed:
-                    self._waiting.popleft()
-                    self._size -= len(body)
-                    self._changed.notify_all()
+            while self._is_anything_left():
+                self._write_first()
         except BaseException as error:  # told to whoever writes or waits
             with self._changed:
                 self._error = error
                 self._waiting.clear()
                 self._changed.notify_all()
+
+    def _is_anything_left(self) -> bool:
+        """Waits until there is something to write; False where nothing will come."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._waiting or self._is_closed)
+            return bool(self._waiting)
+
+    def _write_first(self) -> None:  # of its own: a body is large, and no name holds it afterwards
+        name, body, sha256 = self._waiting[0]
+        self.store.write(name, body, sha256)
+        with self._changed:
+            self._waiting.popleft()
+            self._size -= len(body)
+            self._changed.notify_all()
 
     def __enter__(self) -> "StoreWriter[S]":
         return self

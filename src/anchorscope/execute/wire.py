@@ -193,8 +193,8 @@ class _Packer:
 def _is_one_value(values: tuple[Any, ...]) -> bool:
     """Whether all are the same plain value, down to their bits: 0 has two signs."""
     first = values[0]
-    if type(first) not in PLAIN or values.count(first) < len(values) or set(map(type, values)) != {type(first)}:
-        return False
+    if type(first) not in PLAIN or set(map(type, values)) != {type(first)} or values.count(first) < len(values):
+        return False  # types first: other objects compare in ways of their own
     return type(first) is not float or (first == first and first != 0)
 
 
