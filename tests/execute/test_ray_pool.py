@@ -272,6 +272,40 @@ def test_a_worker_that_is_refused_for_good_is_not_replaced(two, failure, left):
     assert list(pool._live) == left
 
 
+def test_ray_is_not_left_while_a_worker_is_being_killed(two, monkeypatch):
+    """The whole process would end: a thread may not be inside Ray when it is shut down."""
+    pool, handles = two
+    killed, go_on, told = [], threading.Event(), []
+
+    def kill(handle, no_restart):
+        assert go_on.wait(30)
+        killed.append(handle)
+
+    monkeypatch.setattr("ray.kill", kill)
+    monkeypatch.setattr("ray.shutdown", lambda: told.append(len(killed)))
+    pool._ours, first = True, handles["w1"]
+    pool.discard("w1", "it hangs")
+    threading.Timer(0.2, go_on.set).start()
+    pool.close()
+    assert told == [3], "all were killed, also the one before the end"
+    assert first in killed
+
+
+def test_a_worker_that_cannot_be_killed_keeps_ray(two, monkeypatch):
+    pool, _ = two
+    go_on, told = threading.Event(), []
+    monkeypatch.setattr(ray_pool, "_KILL", 0.1)
+    monkeypatch.setattr("ray.kill", lambda handle, no_restart: go_on.wait(30))
+    monkeypatch.setattr("ray.shutdown", lambda: told.append("left"))
+    pool._ours = True
+    pool.close()
+    assert not told
+    go_on.set()
+    pool._killing[-1].join(30)
+    pool.close()
+    assert told == ["left"]
+
+
 def test_a_pool_that_was_never_started_is_closed():
     RayPool(None, 1).close()
 

@@ -13,6 +13,7 @@ would end if Ray is shut down meanwhile.
 import json
 import queue
 import threading
+import time
 from collections.abc import Mapping
 from concurrent.futures import Future
 from contextlib import suppress
@@ -60,6 +61,7 @@ class RayPool:
         self._events: queue.SimpleQueue[Event | MemoryError] = queue.SimpleQueue()
         self._live: dict[str, _Actor] = {}
         self._named, self._ours = 0, False
+        self._killing: list[threading.Thread] = []
         self._job = WorkerJob("")
 
     def start(self, job: Mapping[str, Any]) -> None:
@@ -140,19 +142,26 @@ class RayPool:
             self._end(worker, again=True)
 
     def _end(self, worker: str, again: bool) -> None:
-        _kill([self._live.pop(worker)])
+        self._killing = [one for one in self._killing if one.is_alive()]
+        self._killing.append(_kill([self._live.pop(worker)]))
         if again and self._left > 0:
             self._left -= 1
             self._begin()
 
     def close(self) -> None:
-        """Kills all workers, and ends the local Ray, or leaves the cluster, where it was joined here."""
+        """Kills all workers, and ends the local Ray, or leaves the cluster, where it was joined here.
+
+        Ray ends the whole process where it is left while a thread is inside it: so long as one is killing, it stays.
+        """
         self._left = 0
         living, self._live = list(self._live.values()), {}
         self._events = queue.SimpleQueue()  # what threads still put into the other one goes with them
         if living:
-            _kill(living).join(_KILL)
-        if self._ours:
+            self._killing.append(_kill(living))
+        until = time.monotonic() + _KILL
+        for one in self._killing:
+            one.join(max(0.0, until - time.monotonic()))
+        if self._ours and not any(one.is_alive() for one in self._killing):
             import ray
 
             self._ours = False
@@ -221,6 +230,7 @@ class _Actor:
 
     def end(self) -> None:
         """Ends the thread, at once or when the result that it waits for has come or is late."""
+        self.handle = None  # the thread must not be the last to hold it: letting go of one asks Ray
         self._answers.put(None)
 
 
@@ -233,10 +243,12 @@ def _kill(actors: list[_Actor]) -> threading.Thread:
     """Kills actors without waiting: a machine that is away must not hold up the others."""
     import ray
 
+    handles = [actor.handle for actor in actors]
+
     def kill() -> None:
-        for actor in actors:
+        while handles:
             with suppress(Exception):  # it is gone, or so is the cluster
-                ray.kill(actor.handle, no_restart=True)
+                ray.kill(handles.pop(), no_restart=True)
 
     for actor in actors:
         actor.end()
