@@ -20,13 +20,13 @@ test: $(VENV)/test-installed
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	sh tools/install_chromium.sh
-	OMP_NUM_THREADS=1 $(BIN)/pytest --numprocesses auto --dist loadfile --no-loadscope-reorder
+	OMP_NUM_THREADS=1 $(BIN)/pytest --numprocesses auto --max-worker-restart 0 --dist loadfile --no-loadscope-reorder
 
 check: $(VENV)/test-installed
 	$(BIN)/ruff check src tests
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	OMP_NUM_THREADS=1 $(BIN)/pytest --numprocesses auto --dist loadfile --no-loadscope-reorder --quick -m 'not embedded'
+	OMP_NUM_THREADS=1 $(BIN)/pytest --numprocesses auto --max-worker-restart 0 --dist loadfile --no-loadscope-reorder --quick -m 'not embedded'
 
 # The adapters with the libraries themselves, each in an environment of its own (docs/adapters.md).
 adapters:
