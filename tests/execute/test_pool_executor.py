@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from anchorscope.artefacts.shards import ShardStore
+from anchorscope.artefacts.store_writer import StoreWriter
 from anchorscope.engine.sequences import CLEAN, SITES, Cut, TokenSequence, Variant
 from anchorscope.errors import Incomplete
 from anchorscope.execute import pool_executor, run_passes
@@ -17,7 +18,6 @@ from anchorscope.execute.merging import merge_states
 from anchorscope.execute.parts import StatesPart
 from anchorscope.execute.pool import Done, Failed, Joined, MemoryRanOut
 from anchorscope.execute.pool_executor import PoolExecutor, task_id
-from anchorscope.execute.store_writer import StoreWriter
 from anchorscope.execute.wire import pack, unpack
 from anchorscope.execute.worker import Worker
 from anchorscope.plan.passes import OutOfFoldProbes

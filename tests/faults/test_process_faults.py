@@ -13,12 +13,12 @@ import pytest
 from crew import LEASE, PATIENCE, Crew, Shards, alive, faults_at
 
 from anchorscope.artefacts.shards import ShardStore
+from anchorscope.artefacts.store_writer import StoreWriter
 from anchorscope.errors import Incomplete, UserError
 from anchorscope.execute.coordinator import Disagreement
 from anchorscope.execute.pool import MemoryRanOut
 from anchorscope.execute.pool_executor import PoolExecutor
 from anchorscope.execute.process_pool import ProcessPool
-from anchorscope.execute.store_writer import StoreWriter
 from anchorscope.execute.wire import pack, unpack
 from anchorscope.progress import Silent
 

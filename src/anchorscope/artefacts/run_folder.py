@@ -34,8 +34,9 @@ from anchorscope.artefacts.locks import locked as locked
 from anchorscope.artefacts.new_folder import new_folder, writable
 from anchorscope.artefacts.shards import ShardStore, drop_shards, stores_below
 from anchorscope.artefacts.step import Format, MadeFrom, Source, Step
+from anchorscope.artefacts.store_writer import StoreWriter
 from anchorscope.errors import UserError
-from anchorscope.execute.store_writer import Store, StoreWriter
+from anchorscope.execute.store import Store
 from anchorscope.progress import Progress, Silent
 from anchorscope.regular_files import read_regular
 from anchorscope.schema import SCHEMA_VERSION

@@ -17,7 +17,7 @@ from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 from anchorscope.artefacts.durable import canonical_hash, files_below, folder_beside, make_folder, move_files, sync_tree
 from anchorscope.artefacts.index import Index, StepRecord, damage, facts_of
 from anchorscope.artefacts.shards import SHARDS, ShardStore, drop_shards
-from anchorscope.execute.store_writer import StoreWriter
+from anchorscope.artefacts.store_writer import StoreWriter
 from anchorscope.progress import Progress
 
 T = TypeVar("T")

@@ -17,6 +17,7 @@ from statistics import median
 from typing import Any
 
 from anchorscope.artefacts.shards import ShardStore
+from anchorscope.artefacts.store_writer import StoreWriter
 from anchorscope.bench.meter import machine
 from anchorscope.bench.options import Options
 from anchorscope.bench.scale_model import fit_coordinator
@@ -26,7 +27,6 @@ from anchorscope.errors import UserError
 from anchorscope.execute.choose import LOCAL, choose
 from anchorscope.execute.executor import Executor, LocalExecutor
 from anchorscope.execute.process_pool import visible_gpus
-from anchorscope.execute.store_writer import StoreWriter
 from anchorscope.execute.worker_job import WorkerJob
 from anchorscope.execute.workers import WorkerGroup, cores
 from anchorscope.models.language_model import LanguageModel

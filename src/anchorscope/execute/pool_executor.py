@@ -13,7 +13,7 @@ from typing import Any
 from anchorscope.execute.content_hash import Body
 from anchorscope.execute.coordinator import Coordinator, Task
 from anchorscope.execute.parts import Part
-from anchorscope.execute.store_writer import Store
+from anchorscope.execute.store import Store
 from anchorscope.execute.wire import Packed, pack, unpack
 from anchorscope.execute.worker import Shard
 from anchorscope.progress import Progress

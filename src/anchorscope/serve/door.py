@@ -5,7 +5,6 @@ into an answer without a traceback.
 """
 
 import asyncio
-import json
 import time
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
@@ -125,8 +124,7 @@ class _Answer:
         """The error, if nothing has been sent yet; else the connection ends without its last piece."""
         if self.status:
             return
-        body = json.dumps(error.body()).encode()
-        named = {"content-type": "application/json", "content-length": str(len(body)), **error.headers}
+        named, body = error.answer()
         headers = [(name.lower().encode(), value.encode()) for name, value in named.items()]
         await self({"type": "http.response.start", "status": error.status, "headers": headers})
         await self({"type": "http.response.body", "body": body})

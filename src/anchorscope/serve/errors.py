@@ -3,6 +3,7 @@
 A message says what is wrong and what to do, and never repeats what a request said: not its text, not its names.
 """
 
+import json
 import math
 import re
 from collections.abc import Sequence
@@ -29,6 +30,11 @@ class ServiceError(Exception):
     def body(self) -> dict[str, Any]:
         """The envelope."""
         return {"error": self.record()}
+
+    def answer(self) -> tuple[dict[str, str], bytes]:
+        """Headers and body of the answer."""
+        body = json.dumps(self.body()).encode()
+        return {"content-type": "application/json", "content-length": str(len(body)), **self.headers}, body
 
     def record(self) -> dict[str, Any]:
         """What is in the envelope, or stands in the place of an item's score."""

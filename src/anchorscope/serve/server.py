@@ -5,7 +5,6 @@ process ends. A second signal ends it at once.
 """
 
 import asyncio
-import json
 import signal
 import socket
 from collections.abc import Callable, Iterator
@@ -181,9 +180,8 @@ def _patient(service: Service) -> type[H11Protocol]:
 
 def _as_bytes(error: ServiceError) -> bytes:
     """An error as a whole answer, after which the connection ends."""
-    body = json.dumps(error.body()).encode()
-    told = {"content-type": "application/json", "content-length": str(len(body)), "connection": "close"}
-    head = "".join(f"{name}: {value}\r\n" for name, value in {**told, **error.headers}.items())
+    headers, body = error.answer()
+    head = "".join(f"{name}: {value}\r\n" for name, value in {**headers, "connection": "close"}.items())
     return f"HTTP/1.1 {error.status} {HTTPStatus(error.status).phrase}\r\n{head}\r\n".encode() + body
 
 

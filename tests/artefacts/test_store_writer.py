@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from anchorscope.artefacts.shards import ShardStore
-from anchorscope.execute.store_writer import StoreWriter
+from anchorscope.artefacts.store_writer import StoreWriter
 
 BODY = b"x" * 1000
 

@@ -7,23 +7,13 @@ of a full disk, is raised by the next write, or at the end; what was kept before
 import threading
 from collections import deque
 from types import TracebackType
-from typing import Generic, Protocol, TypeVar
+from typing import Generic, TypeVar
 
 from anchorscope.execute.content_hash import Body
+from anchorscope.execute.store import Store
 
 MOST_WAITING = 2**30
 """Bytes of one step's results that wait for the disk; one that is larger waits alone."""
-
-
-class Store(Protocol):
-    """Where results of shards are kept while a step is under way."""
-
-    def read(self, name: str) -> Body | None:
-        """A shard's packed part; None where it is missing."""
-
-    def write(self, name: str, body: Body, sha256: str | None = None) -> None:
-        """Keeps it; `sha256` is its hash, where that is known."""
-
 
 S = TypeVar("S", bound=Store)
 
