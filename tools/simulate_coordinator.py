@@ -27,9 +27,9 @@ import torch
 
 from anchorscope.artefacts.shards import ShardStore
 from anchorscope.artefacts.step import peak_memory_mb
+from anchorscope.artefacts.store_writer import StoreWriter
 from anchorscope.execute.coordinator import Coordinator, Task
 from anchorscope.execute.pool import Done, Event, Joined
-from anchorscope.execute.store_writer import StoreWriter
 from anchorscope.execute.wire import Packed, known, pack, unpack
 
 
