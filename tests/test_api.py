@@ -14,17 +14,6 @@ import polars as pl
 import pytest
 from matplotlib.figure import Figure
 
-sys.path.insert(0, str(Path(__file__).parent))  # pytest's import mode does not make helper modules importable
-sys.path.insert(0, str(Path(__file__).parent / "report"))
-sys.path.insert(0, str(Path(__file__).parent / "detectors"))
-
-from compared_runs import write_run  # isort: skip
-from detector_cases import added, probe, trained_on  # isort: skip
-from report_shares import run_with_shares  # isort: skip
-from small_facts import quick_options, write_questions  # isort: skip
-from unprinted import unprinted  # isort: skip
-from whole_runs import small_model  # isort: skip
-
 import anchorscope
 from anchorscope.artefacts.bundles import write_bundle
 from anchorscope.models.loading import load as load_model
@@ -32,8 +21,13 @@ from anchorscope.progress import Silent
 from anchorscope.recipe import Recipe
 from anchorscope.screen.listeners import chosen_listener
 from anchorscope.screen.terminal_progress import TerminalProgress
-
-ROOT = Path(__file__).parents[1]
+from compared_runs import write_run
+from detector_cases import added, probe, trained_on
+from repo import ROOT
+from report_shares import run_with_shares
+from small_facts import quick_options, write_questions
+from unprinted import unprinted
+from whole_runs import small_model
 
 
 @pytest.fixture(scope="module")

@@ -19,8 +19,8 @@ from anchorscope.evidence.experiments.experiment import Experiment, chosen_exper
 from anchorscope.interventions.registry import INTERVENTIONS as REGISTERED
 from anchorscope.interventions.registry import of_experiments
 from anchorscope.validation.scores import Score
+from repo import DOCS
 
-DOCS = Path(__file__).parent.parent / "docs"
 WITH_HOME = {name: one for name, one in EXPERIMENTS.items() if one.home is not None}
 
 

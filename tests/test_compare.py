@@ -4,7 +4,6 @@ import hashlib
 import json
 import shlex
 import shutil
-import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,10 +13,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from typer.testing import CliRunner
-
-sys.path.insert(0, str(Path(__file__).parent))  # pytest's import mode does not make helper modules importable
-
-from compared_runs import model_findings, write_run  # isort: skip
 
 import anchorscope
 from anchorscope.cli.main import app
@@ -29,6 +24,7 @@ from anchorscope.errors import UserError
 from anchorscope.recipe import Recipe
 from anchorscope.report.comparison import comparison_page
 from anchorscope.report.earlier_readings.claims import CLAIMS
+from compared_runs import model_findings, write_run
 
 REFUSED = {
     "site": "residual", "position": "answer_end", "edges": "outside", "balance": "dataset", "group_by": "answer",

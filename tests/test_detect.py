@@ -3,7 +3,6 @@
 import hashlib
 import json
 import shutil
-import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -12,10 +11,6 @@ import numpy as np
 import polars as pl
 import pytest
 from typer.testing import CliRunner, Result
-
-sys.path.insert(0, str(Path(__file__).parent))  # pytest's import mode does not make helper modules importable
-
-from kept_runs import CUTS, questions_of, write_kept_run  # isort: skip
 
 from anchorscope.catalogue import DETECTORS
 from anchorscope.cli.main import app
@@ -28,6 +23,7 @@ from anchorscope.errors import UserError
 from anchorscope.report.charts.display import Display
 from anchorscope.report.detection import detection_page
 from anchorscope.schema import DETECTOR_CONTROL_SCHEMA, DETECTOR_CURVE_SCHEMA
+from kept_runs import CUTS, questions_of, write_kept_run
 
 QUICK = {"folds": 2, "seeds": 2, "tosses": 2, "resamples": 100, "device": "cpu"}
 FEW = ("confidence", "probe", "probe+confidence", "words")

@@ -8,13 +8,10 @@ from pathlib import Path
 import pytest
 import typer
 
-sys.path.insert(0, str(Path(__file__).parent))  # pytest's import mode does not make helper modules importable
-
-from doc_pages import PAGES, ROOT, anchors, links, name_of  # isort: skip
-
 import anchorscope
 from anchorscope.cli.main import app
 from anchorscope.recipe import Recipe
+from doc_pages import PAGES, ROOT, anchors, links, name_of
 
 
 @pytest.fixture(scope="module")

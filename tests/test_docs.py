@@ -19,15 +19,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parent))  # pytest's import mode does not make helper modules importable
-
-from doc_pages import PAGES, ROOT, Block, blocks, commands, name_of, prose  # isort: skip
-from doc_sandbox import Sandbox, make_sandbox  # isort: skip
-
 import typer
 
 from anchorscope.cli.main import app
+from doc_pages import PAGES, ROOT, Block, blocks, commands, name_of, prose
+from doc_sandbox import Sandbox, make_sandbox
 
 SHELL, RUN = ("sh", "bash", "shell", "console"), ("python",)
 READ = ("text", "diff", "toml", "csv", "json", "yaml", "bibtex", "html", "tsv", "css", "js")

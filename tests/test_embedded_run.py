@@ -14,11 +14,8 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM
 
-sys.path.insert(0, str(Path(__file__).parent))  # pytest's import mode does not make helper modules importable
-
-from recompute import recompute  # isort: skip
-
 from anchorscope.models.embedded import installed_path
+from recompute import recompute
 
 pytestmark = pytest.mark.embedded
 

@@ -1,7 +1,6 @@
 """Whole runs beyond the plain one: other words cut, other prompts, random weights, a dataset that is too small."""
 
 import json
-import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -12,17 +11,14 @@ import pytest
 import torch
 from transformers import AutoTokenizer
 
-sys.path.insert(0, str(Path(__file__).parent))  # pytest's import mode does not make helper modules importable
-
-from small_facts import quick_options, rows, write_questions  # isort: skip
-from unprinted import unprinted  # isort: skip
-from whole_runs import quick, small_model  # isort: skip
-
 from anchorscope.errors import TooFewAnswers, UserError
 from anchorscope.models.embedded import installed_path
 from anchorscope.models.shapes import SHAPES
 from anchorscope.pipeline import run_recipe
 from anchorscope.recipe import make_recipe
+from small_facts import quick_options, rows, write_questions
+from unprinted import unprinted
+from whole_runs import quick, small_model
 
 SMALL = {"folds": 2, "random_cuts": 1, "directions": 2}
 CHAT = (

@@ -3,11 +3,11 @@
 import ast
 import re
 import tomllib
-from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[1]
+from repo import ROOT
+
 SOURCES = sorted((ROOT / "src").rglob("*.py"))
 LONGEST_FILE = 300
 LONGEST_FUNCTION = 80

@@ -1,6 +1,5 @@
 """Mistakes that were once costly: each is one line now, and nothing is lost by it."""
 
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -8,10 +7,6 @@ from typing import Any
 import polars as pl
 import pytest
 import torch
-
-sys.path.insert(0, str(Path(__file__).parent))  # pytest's import mode does not make helper modules importable
-
-from small_facts import quick_options, rows, write_questions  # isort: skip
 
 import anchorscope
 from anchorscope.artefacts.formats import records
@@ -23,6 +18,7 @@ from anchorscope.models import loading
 from anchorscope.pipeline import run_recipe
 from anchorscope.prepare import ask, resolve
 from anchorscope.recipe import make_recipe
+from small_facts import quick_options, rows, write_questions
 
 
 @pytest.fixture(scope="module")

@@ -3,7 +3,6 @@
 import hashlib
 import json
 import shutil
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -15,19 +14,16 @@ from polars.testing import assert_frame_equal
 from safetensors.torch import load_file
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-sys.path.insert(0, str(Path(__file__).parent))  # pytest's import mode does not make helper modules importable
-
-from noting import Notes  # isort: skip
-from small_facts import quick_options, rows, unlabelled, write_questions  # isort: skip
-from unprinted import unprinted  # isort: skip
-from whole_runs import N_LAYERS, Stop, files_of, quick, small_model, stopping, tables_of, watching  # isort: skip
-
 from anchorscope.artefacts import publish, run_folder
 from anchorscope.artefacts.finished import open_finished
 from anchorscope.errors import TooFewAnswers, UserError
 from anchorscope.pipeline import run_recipe
 from anchorscope.recipe import Recipe, make_recipe, read_recipe
 from anchorscope.steps import job
+from noting import Notes
+from small_facts import quick_options, rows, unlabelled, write_questions
+from unprinted import unprinted
+from whole_runs import N_LAYERS, Stop, files_of, quick, small_model, stopping, tables_of, watching
 
 SITES, PROBES = ("attention", "mlp", "residual"), ("full", "a", "b")
 N_FOLDS, D_MODEL, N_USED = 3, 32, 80

@@ -10,8 +10,9 @@ from anchorscope.datasets.hub import SOURCES
 from anchorscope.models.embedded import installed_path
 from anchorscope.recipe import make_recipe, read_recipe
 from anchorscope.study.grid import read_study
+from repo import ROOT
 
-RECIPES = sorted((Path(__file__).parents[1] / "recipes").glob("*.toml"))
+RECIPES = sorted((ROOT / "recipes").glob("*.toml"))
 
 
 def test_the_charts_of_both_families_have_a_recipe() -> None:
@@ -39,7 +40,7 @@ def test_a_recipe_can_be_looked_at_with_another_model_and_other_questions(
     assert (shown["model"], shown["n_layers"], shown["datasets"][0]["questions"]) == ("SmolLM2-135M-Instruct", 30, 5)
 
 
-STUDIES = {path.stem: path for path in (Path(__file__).parents[1] / "recipes" / "studies").glob("*.toml")}
+STUDIES = {path.stem: path for path in (ROOT / "recipes" / "studies").glob("*.toml")}
 
 
 def test_the_papers_grid_and_the_four_models_of_the_charts_are_studies() -> None:

@@ -3,7 +3,6 @@
 The function that recomputes them is in `recompute.py` beside this file and works on any finished run.
 """
 
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,15 +11,12 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-sys.path.insert(0, str(Path(__file__).parent))  # pytest's import mode does not make helper modules importable
-
-import recompute as again  # isort: skip
-from recompute import mask_without, recompute, states_of  # isort: skip
-from small_facts import liven, quick_options, write_questions  # isort: skip
-
+import recompute as again
 from anchorscope.artefacts import publish
 from anchorscope.pipeline import run_recipe
 from anchorscope.recipe import make_recipe
+from recompute import mask_without, recompute, states_of
+from small_facts import liven, quick_options, write_questions
 
 SITES, PROBES, N_LAYERS = ("attention", "mlp", "residual"), ("full", "a", "b"), 4
 Finished = tuple[Path, Any]

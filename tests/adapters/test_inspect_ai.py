@@ -1,6 +1,5 @@
 """The scorer inside inspect_ai itself, and its logs read back; run by tools/test_adapters.sh."""
 
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -8,10 +7,6 @@ import pytest
 
 pytest.importorskip("inspect_ai", reason="inspect_ai is not installed in this environment (make adapters)")
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "serve"))  # pytest's import mode does not make helpers importable
-sys.path.insert(0, str(Path(__file__).parents[1] / "detectors"))
-
-from running import Running, running  # isort: skip
 
 from inspect_ai import Task, eval
 from inspect_ai.dataset import MemoryDataset, Sample
@@ -22,6 +17,7 @@ from inspect_ai.solver import generate
 from anchorscope.adapters.inspect_ai import truth
 from anchorscope.datasets.catalog import DatasetSpec, open_dataset
 from anchorscope.models.language_model import LanguageModel
+from running import Running, running
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # the library's own
 

@@ -1,9 +1,7 @@
 """With lm-polygraph itself (`make adapters`): same metrics, same log-probabilities, a detector in its benchmark."""
 
 import copy
-import sys
 import warnings
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -12,7 +10,6 @@ with warnings.catch_warnings():
     warnings.simplefilter("ignore")
     pytest.importorskip("lm_polygraph", reason="lm-polygraph is not installed in this environment (make adapters)")
 
-sys.path.insert(0, str(Path(__file__).parent))  # pytest's import mode does not make helper modules importable
 
 import torch
 from lm_polygraph import Dataset, UEManager, WhiteboxModel, estimate_uncertainty
@@ -23,7 +20,6 @@ from lm_polygraph.stat_calculators.greedy_probs import GreedyProbsCalculator
 from lm_polygraph.ue_metrics.ue_metric import get_random_scores
 from lm_polygraph.utils.builder_enviroment_stat_calculator import BuilderEnvironmentStatCalculator
 from lm_polygraph.utils.generation_parameters import GenerationParameters
-from polygraph_parity import TOLERANCE, its_values, our_values, worlds
 
 from anchorscope.adapters.lm_polygraph import AnchorEstimator
 from anchorscope.detectors.detector import Detector
@@ -33,6 +29,7 @@ from anchorscope.engine.capture import Work, capture
 from anchorscope.engine.keys_values import Prefix
 from anchorscope.engine.sequences import CLEAN, TokenSequence
 from anchorscope.errors import UserError
+from polygraph_parity import TOLERANCE, its_values, our_values, worlds
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # those of the library
 

@@ -1,12 +1,9 @@
 """Our metrics are those of lm-polygraph: against values that it computed (`tools/record_polygraph.py`)."""
 
 import json
-import sys
 from pathlib import Path
 
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parent))  # pytest's import mode does not make helper modules importable
 
 from polygraph_parity import TOLERANCE, our_values
 

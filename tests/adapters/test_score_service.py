@@ -1,22 +1,16 @@
 """Scores asked of a running service, as the scorer of inspect_ai asks for them."""
 
 import asyncio
-import sys
 from collections.abc import Coroutine, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "serve"))  # pytest's import mode does not make helpers importable
-sys.path.insert(0, str(Path(__file__).parents[1] / "detectors"))
-
-from running import Running, running  # isort: skip
-
 from anchorscope.adapters.score_service import ask_score
 from anchorscope.errors import UserError
 from anchorscope.models.language_model import LanguageModel
+from running import Running, running
 
 PAIR = ("Who wrote Dracula?", "Bram Stoker")
 

@@ -2,20 +2,16 @@
 
 import json
 import struct
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "tracking"))  # pytest's import mode does not make helpers importable
-
-from made_runs import made_run  # isort: skip
-
 import anchorscope
 from anchorscope.artefacts.finished import open_finished
 from anchorscope.tracking.records import RunRecords, records_of
+from made_runs import made_run
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # the libraries' own
 

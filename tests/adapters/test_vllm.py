@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 import torch
-from detector_cases import PAIRS, probe, trained_on
 from safetensors.torch import save_file
 
 from anchorscope.adapters.vllm import StateScorer, main
@@ -18,6 +17,7 @@ from anchorscope.detectors.training_range import TrainingRange
 from anchorscope.errors import UserError
 from anchorscope.models.language_model import LanguageModel
 from anchorscope.models.loading import load as load_model
+from detector_cases import PAIRS, probe, trained_on
 
 KEY = ("clean", "residual", 1)
 LAYERS = (1, 2)

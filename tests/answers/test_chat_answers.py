@@ -4,11 +4,9 @@ The speaker is a real model whose weights are written by hand: attention and fee
 the head sends every token to the one that follows it in a script. It says what a test wants, through the engine.
 """
 
-import sys
 from collections.abc import Sequence
 from copy import deepcopy
 from dataclasses import fields
-from pathlib import Path
 
 import pytest
 import torch
@@ -26,10 +24,7 @@ from anchorscope.plan.decoding import AnswersPass, SamplesPass, plan_answers
 from anchorscope.progress import Silent
 from anchorscope.spans.locate import locate
 from anchorscope.spans.question_spans import locate_question_words
-
-sys.path.insert(0, str(Path(__file__).parents[1]))  # pytest's import mode does not make helper modules importable
-
-from many_workers import ManyWorkers  # isort: skip
+from many_workers import ManyWorkers
 
 TEMPLATE = "{% for message in messages %}[{{ message.content }}]{% endfor %}~"
 QUESTIONS = [Question("d", "1", "Where?", ("Paris",)), Question("d", "2", "And where is Rome?", ("Italy",))]

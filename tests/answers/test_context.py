@@ -3,9 +3,7 @@
 The model here has a learned table of 260 positions, so that a token too many ends in an error; a token is a byte.
 """
 
-import sys
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -30,11 +28,8 @@ from anchorscope.progress import Silent
 from anchorscope.spans.locate import locate_fitting
 from anchorscope.spans.question_spans import locate_question_words
 from anchorscope.spans.question_words import Asker, question_words
-
-sys.path.insert(0, str(Path(__file__).parents[1]))  # pytest's import mode does not make helper modules importable
-
-from conftest import byte_tokenizer, tiny_model  # isort: skip
-from made_items import make_setting  # isort: skip
+from made_items import make_setting
+from tiny_models import byte_tokenizer, tiny_model
 
 CONTEXT, ROOM = 260, 8
 SHORT = len(FEW_SHOT_TEMPLATE.text(""))

@@ -1,23 +1,18 @@
 """Refusals are told from answers, also from names that begin like one; the prompt that allows them keeps its shape."""
 
-import sys
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from transformers import AutoTokenizer
 
-sys.path.insert(0, str(Path(__file__).parent))  # pytest's import mode does not make helper modules importable
-
-from test_template_chat import KINDS, chat  # isort: skip
-
 from anchorscope.answers.dont_know import ALLOWED, PERMISSION, UNANSWERABLE, allow_dont_know, says_dont_know
 from anchorscope.answers.prompt import make_template
 from anchorscope.answers.template import FEW_SHOT, FEW_SHOT_TEMPLATE, INSTRUCTION, Template
 from anchorscope.models.embedded import installed_path
 from anchorscope.models.language_model import LanguageModel
+from chat_templates import KINDS, chat
 
 PHRASES = [
     "I don't know", "I do not know", "I dont know", "Don't know", "I really don't know", "Unknown", "It is unknown",

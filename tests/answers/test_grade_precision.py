@@ -21,9 +21,10 @@ from anchorscope.answers.grade import grade
 from anchorscope.answers.grade_numbers import as_date, numbers_in
 from anchorscope.datasets import atlas
 from anchorscope.datasets.text import words
+from repo import SHARED_DATA
 
 GRADED = Path(__file__).parent / "graded"
-DATA = Path(__file__).parents[3] / "shared" / "data"
+DATA = SHARED_DATA
 DATASETS = ("popqa", "triviaqa", "hotpotqa", "nq_open")
 WANTED = 0.98
 UNKNOWABLE = "missing-alias"

@@ -1,8 +1,6 @@
 """P(True) is asked in the run's own prompt, and scored by the words' own tokens."""
 
 import math
-import sys
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -10,16 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-sys.path.insert(0, str(Path(__file__).parent))  # pytest's import mode does not make helper modules importable
-
-from test_template_chat import KINDS, chat  # isort: skip
-
 from anchorscope.answers.p_true import TruthPrompts, p_true_template, truth_prompts, truth_question
 from anchorscope.answers.prompt import make_template
 from anchorscope.answers.template import FEW_SHOT, FEW_SHOT_TEMPLATE, INSTRUCTION, ZERO_SHOT_TEMPLATE, Template
 from anchorscope.errors import UserError
 from anchorscope.models.embedded import installed_path
 from anchorscope.models.language_model import LanguageModel
+from chat_templates import KINDS, chat
 
 ASKED = "What is the capital of Peru? Proposed answer: Lima. Is the proposed answer true or false?"
 

@@ -4,7 +4,6 @@ The templates are small ones of the kinds that models bring: with and without a 
 the text, with a clock, strict about turns, and three ways to think.
 """
 
-from copy import deepcopy
 from typing import Any
 
 import pytest
@@ -18,34 +17,10 @@ from anchorscope.datasets.question import Question
 from anchorscope.errors import UserError
 from anchorscope.models.embedded import installed_path
 from anchorscope.models.language_model import LanguageModel
-
-TURN = "[{{ message.role }}]{{ message.content | trim }}[end]\n"
-CHATML = "{% for message in messages %}" + TURN + "{% endfor %}{% if add_generation_prompt %}[assistant]\n{% endif %}"
-FIRST = "{{ bos_token }}" + CHATML
-SYSTEM = "[system]Be kind.[end]\n" + CHATML
-STRICT = (
-    "{% for message in messages %}{% if message.role == 'system' %}{{ raise_exception('no system role') }}{% endif %}"
-    "{% if (message.role == 'user') != (loop.index0 % 2 == 0) %}{{ raise_exception('turns alternate') }}{% endif %}"
-    + TURN
-    + "{% endfor %}[assistant]\n"
-)
-CLOCK = "Today is {{ strftime_now('%d %b %Y') }}.\n" + CHATML
-LLAMA_CLOCK = "{% if strftime_now is defined %}{% set date = strftime_now('%d') %}{% endif %}{{ date }}\n" + CHATML
-SWITCH = CHATML + "{% if enable_thinking is defined and enable_thinking is false %}<think>\n\n</think>\n\n{% endif %}"
-KINDS = {"chatml": CHATML, "first": FIRST, "system": SYSTEM, "strict": STRICT, "clock": CLOCK, "switch": SWITCH}
+from chat_templates import CHATML, CLOCK, FIRST, KINDS, LLAMA_CLOCK, SYSTEM, chat, tokenizer_with
 
 WORDS = st.text(st.characters(codec="utf-8", exclude_characters="[]<>"), min_size=1, max_size=20)
 TEXT = WORDS.map(lambda text: " ".join(text.split())).filter(bool)
-
-
-def tokenizer_with(lm: LanguageModel, source: Any) -> Any:
-    tokenizer = deepcopy(lm.tokenizer)
-    tokenizer.chat_template = source
-    return tokenizer
-
-
-def chat(lm: LanguageModel, source: Any, needs_bos: int | None = None) -> Template:
-    return make_template("chat", tokenizer_with(lm, source), needs_bos)
 
 
 def prompts_of(tokenizer: Any, template: Template, *texts: str) -> list[Prompt]:

@@ -2,7 +2,6 @@
 
 import json
 import shutil
-import sys
 from collections.abc import Callable
 from dataclasses import fields
 from pathlib import Path
@@ -13,10 +12,6 @@ import polars as pl
 import pytest
 from polars.testing import assert_frame_equal
 
-sys.path.insert(0, str(Path(__file__).parents[1]))  # pytest's import mode does not make helper modules importable
-
-from small_facts import quick_options, write_questions  # isort: skip
-
 from anchorscope.artefacts import publish
 from anchorscope.artefacts.durable import canonical_hash
 from anchorscope.artefacts.finished import open_finished
@@ -26,6 +21,7 @@ from anchorscope.recipe import make_recipe
 from anchorscope.report.findings import EFFECT_SCHEMA, SAMPLE_SCHEMA, Findings
 from anchorscope.report.shares import has_shares
 from anchorscope.stats.estimate import percentile_interval
+from small_facts import quick_options, write_questions
 
 
 @pytest.fixture(scope="module")

@@ -15,10 +15,6 @@ from typing import Any
 
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parents[1]))  # pytest's import mode does not make helper modules importable
-
-from noting import Notes  # isort: skip
-
 from anchorscope.artefacts import run_folder
 from anchorscope.artefacts.durable import canonical_hash, folder_beside
 from anchorscope.artefacts.finished import read_manifest
@@ -26,6 +22,7 @@ from anchorscope.artefacts.formats import records
 from anchorscope.artefacts.run_folder import LOCK, RunFolder, open_run
 from anchorscope.artefacts.step import Format, MadeFrom
 from anchorscope.errors import UserError
+from noting import Notes
 
 NUMBERS = records(list[int])
 OURS = {"index.json", ".lock"}

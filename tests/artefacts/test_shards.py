@@ -3,13 +3,9 @@
 import errno
 import hashlib
 import os
-import sys
 import threading
-from pathlib import Path
 
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parents[1]))  # pytest's import mode does not make helper modules importable
 
 from anchorscope.artefacts.formats import records
 from anchorscope.artefacts.run_folder import open_run

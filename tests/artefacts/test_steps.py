@@ -4,7 +4,6 @@ import json
 import os
 import re
 import signal
-import sys
 from collections.abc import Callable
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -12,14 +11,11 @@ from typing import Any
 
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parents[1]))  # pytest's import mode does not make helper modules importable
-
-from noting import Notes  # isort: skip
-
 from anchorscope.artefacts import run_folder
 from anchorscope.artefacts.formats import records
 from anchorscope.artefacts.run_folder import RunFolder, open_run
 from anchorscope.artefacts.step import Format, MadeFrom, Source, Step
+from noting import Notes
 
 NUMBERS = records(list[int])
 

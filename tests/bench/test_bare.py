@@ -3,14 +3,14 @@
 import json
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
 from anchorscope.bench.scale_passes import ANSWERS, CLEAN_STATES, KNOCKOUT
 from anchorscope.bench.table import render
+from repo import SOURCES
 
-SRC = Path(__file__).parents[2] / "src"
+SRC = SOURCES
 _BARE = """
 import sys
 for name in ("typer", "click", "polars", "pydantic", "rich", "jinja2", "matplotlib", "platformdirs",

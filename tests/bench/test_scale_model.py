@@ -3,7 +3,6 @@
 import json
 from dataclasses import replace
 from itertools import pairwise
-from pathlib import Path
 
 import pytest
 
@@ -20,8 +19,8 @@ from anchorscope.bench.scale_model import (
     side_by_side,
     states_gb,
 )
+from repo import ROOT
 
-ROOT = Path(__file__).parents[2]
 SMALL = ModelSize("small", layers=10, d_model=100, parameters=1e9, operations_per_s=1e12)
 COSTS = Costs(
     passes={"clean": PassCost(tokens=50, rate=1.0, places=3, other_bytes=0)}, batch_tokens=1000,

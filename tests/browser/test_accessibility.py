@@ -1,6 +1,5 @@
 """Every page can be read by everybody: axe-core finds nothing, and a telephone's width clips nothing."""
 
-import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -8,15 +7,6 @@ from pathlib import Path
 import polars as pl
 import pytest
 from axe_playwright_python.sync_playwright import Axe
-from browser_pages import PALE, write_run
-from detection_synthetic import World, write_world
-from report_further_synthetic import confusion, recovery
-from report_items_synthetic import make_items
-from report_shares import with_shares
-
-sys.path.insert(0, str(Path(__file__).parents[1]))  # pytest's import mode does not make helper modules importable
-
-from compared_runs import model_findings  # isort: skip
 
 from anchorscope.progress import Silent
 from anchorscope.report import validation_page
@@ -27,6 +17,12 @@ from anchorscope.report.detection import detection_page
 from anchorscope.report.statements import read
 from anchorscope.report.study import study_page
 from anchorscope.report.study.studied import ShownRun, Studied
+from browser_pages import PALE, write_run
+from compared_runs import model_findings
+from detection_synthetic import World, write_world
+from report_further_synthetic import confusion, recovery
+from report_items_synthetic import make_items
+from report_shares import with_shares
 
 WIDE, NARROW = {"width": 1440, "height": 900}, {"width": 390, "height": 844}
 

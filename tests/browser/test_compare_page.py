@@ -1,20 +1,16 @@
 """The comparison in a browser: a panel per run, one legend and one y axis, controls that move all panels together."""
 
-import sys
 from pathlib import Path
 from xml.etree import ElementTree
 
 import polars as pl
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parents[1]))  # pytest's import mode does not make helper modules importable
-
-from compared_runs import model_findings, with_random  # isort: skip
-from report_shares import World, with_shares
-
 from anchorscope.progress import Silent
 from anchorscope.report.comparison import comparison_page
 from anchorscope.report.comparison.compared import Compared
+from compared_runs import model_findings, with_random
+from report_shares import World, with_shares
 
 VIEW = "#compare-view"
 PANELS = f"{VIEW} .panels .chart"

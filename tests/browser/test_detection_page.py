@@ -5,9 +5,9 @@ from pathlib import Path
 
 import polars as pl
 import pytest
-from detection_synthetic import World, write_world
 
 from anchorscope.report.detection import detection_page
+from detection_synthetic import World, write_world
 
 TABLE = "#detector-table"
 

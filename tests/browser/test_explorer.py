@@ -7,12 +7,12 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 import pytest
-from browser_pages import write_run
-from report_items_synthetic import make_items, with_texts
 
 from anchorscope.report.items.explorer_data import item_data
 from anchorscope.report.items.item_records import record, records
 from anchorscope.report.page_writer import embedded_json
+from browser_pages import write_run
+from report_items_synthetic import make_items, with_texts
 
 playwright = pytest.importorskip("playwright.sync_api")
 

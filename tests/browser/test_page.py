@@ -8,12 +8,12 @@ from xml.etree import ElementTree
 
 import polars as pl
 import pytest
-from browser_pages import write_run
-from report_shares import with_shares
-from report_synthetic import LAYERS, make_findings
 
 from anchorscope.report.charts.delta_p import DeltaPChart
 from anchorscope.report.shares import share_layer
+from browser_pages import write_run
+from report_shares import with_shares
+from report_synthetic import LAYERS, make_findings
 
 MARKUP = "<img src=x onerror=\"document.title='run'\"></script><script>document.title='run'</script>"
 CONTROL = "\x00\x1b\u2028]]>" + "x" * 200

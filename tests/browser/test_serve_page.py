@@ -2,32 +2,25 @@
 
 import json
 import re
-import sys
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from pathlib import Path
 
 import playwright.sync_api as playwright
 import pytest
 from axe_playwright_python.sync_playwright import Axe
-from browser_pages import PALE
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "serve"))  # pytest's import mode makes no helpers importable
-sys.path.insert(0, str(Path(__file__).parents[1] / "detectors"))
-
-from detector_cases import trained_on  # isort: skip
-from running import Running, running  # isort: skip
-from test_live_cuts import probes_of  # isort: skip
 
 from anchorscope.models.language_model import LanguageModel
 from anchorscope.serve.keys import Keys
+from browser_fixtures import OpenServed, check
+from browser_pages import PALE
+from detector_cases import probes_of, trained_on
+from running import Running, running
 
 HOSTILE = (
     "<script>window.hacked=1</script><img src=x onerror=window.hacked=1>\"'><svg/onload=window.hacked=1> "
     "\u202eabc\u202c ‏שלום‏ מה בירת פרו? {{7*7}} ${window.hacked=1} javascript:window.hacked=1"
 )
 KEY = "a-key-of-sixteen-letters"
-OpenServed = Callable[..., playwright.Page]
 
 
 @pytest.fixture(scope="module")
@@ -43,42 +36,6 @@ def _detectors(lm: LanguageModel) -> list:
     card = trained_on(lm).card
     probed = {"layer_probes": probes_of(lm), "sha256": "a" * 64}
     return [trained_on(lm, card=replace(card, calibration=rows), **probed), trained_on(lm, name="other", **probed)]
-
-
-@pytest.fixture
-def open_served(browser: playwright.Browser, served: Running, complaints: list[str]) -> Iterator[OpenServed]:
-    """Opens the page; what it asks of anybody else, and whatever its console says, fails the test."""
-    contexts = []
-
-    def opened(address: str = "", expected: tuple[str, ...] = (), **options: object) -> playwright.Page:
-        own = address or served.address
-        usual = {"viewport": {"width": 1200, "height": 900}, "reduced_motion": "reduce"}
-        context = browser.new_context(**usual | options)
-        contexts.append(context)
-        context.set_default_timeout(8_000)
-        page = context.new_page()
-        page.on("request", lambda one: complaints.append(one.url) if not one.url.startswith((own, "data:")) else None)
-        page.on("pageerror", lambda error: complaints.append(f"error: {error}"))
-        page.on("console", lambda said: complaints.append(said.text) if said.type in ("error", "warning") and not any(
-            part in said.text for part in expected) else None)  # fmt: skip
-        page.goto(own)
-        return page
-
-    yield opened
-    for context in contexts:
-        context.close()
-
-
-def check(page: playwright.Page, question: str, *answers: str) -> None:
-    """Fills in the form and checks."""
-    page.get_by_label("Check an answer").check()
-    page.fill("#question", question)
-    page.fill("#answer-0", answers[0])
-    if len(answers) > 1:
-        page.click("#compare")
-        page.fill("#answer-1", answers[1])
-    page.click("#go")
-    page.wait_for_selector("#depends:not([hidden]) svg.lines .series")
 
 
 def test_check_cut_and_compare(open_served: OpenServed) -> None:

@@ -1,22 +1,15 @@
 """The service's page on a phone: nothing scrolls sideways, no table either; and what the training share is."""
 
-import sys
 from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "serve"))  # pytest's import mode makes no helpers importable
-sys.path.insert(0, str(Path(__file__).parents[1] / "detectors"))
-
-from detector_cases import trained_on  # isort: skip
-from running import Running, running  # isort: skip
-from test_live_cuts import probes_of  # isort: skip
-from test_serve_page import OpenServed, check, open_served  # noqa: F401 - a fixture # isort: skip
-
 from anchorscope.models.language_model import LanguageModel
+from browser_fixtures import OpenServed, check
+from detector_cases import probes_of, trained_on
+from running import Running, running
 
 SIDEWAYS = "[...document.querySelectorAll('.scroll')].filter((one) => one.scrollWidth > one.clientWidth).length"
 QUALITY = tuple(
@@ -37,7 +30,7 @@ def served(tiny_llama: LanguageModel) -> Iterator[Running]:
 
 
 @pytest.mark.parametrize("width", [360, 1200])
-def test_the_quality_table_fits_and_is_a_table_to_everybody(open_served: OpenServed, width: int) -> None:  # noqa: F811
+def test_the_quality_table_fits_and_is_a_table_to_everybody(open_served: OpenServed, width: int) -> None:
     page = open_served(viewport={"width": width, "height": 740}, bypass_csp=True)
     table = page.get_by_role("region", name="Measured quality").get_by_role("table")
     table.wait_for()
@@ -51,7 +44,7 @@ def test_the_quality_table_fits_and_is_a_table_to_everybody(open_served: OpenSer
     assert told == []
 
 
-def test_a_question_of_blanks_is_told_and_not_asked(open_served: OpenServed) -> None:  # noqa: F811
+def test_a_question_of_blanks_is_told_and_not_asked(open_served: OpenServed) -> None:
     page = open_served()
     page.wait_for_selector("#about-detector table")
     page.fill("#question", "   ")
@@ -61,7 +54,7 @@ def test_a_question_of_blanks_is_told_and_not_asked(open_served: OpenServed) -> 
     assert page.locator(".verdict").count() == 0
 
 
-def test_the_share_of_training_is_said_to_be_what_the_same_probe_loses(open_served: OpenServed) -> None:  # noqa: F811
+def test_the_share_of_training_is_said_to_be_what_the_same_probe_loses(open_served: OpenServed) -> None:
     page = open_served()
     check(page, "What is the capital of Peru?", "Lima")
     assert "transfer" not in page.locator("#cautions").inner_text()

@@ -2,6 +2,7 @@
 
 import polars as pl
 import pytest
+
 from browser_pages import write_run
 from report_shares import World, run_with_shares
 from report_synthetic import LAYERS, make_findings

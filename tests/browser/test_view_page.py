@@ -1,22 +1,17 @@
 """The list of `anchorscope view` in a real browser: cards, reports that open, nothing wider than a phone."""
 
 import json
-import sys
 import threading
 from collections.abc import Iterator
-from pathlib import Path
 
 import playwright.sync_api as playwright
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parents[1]))  # pytest's import mode does not make helper modules importable
-
-from compared_runs import write_run  # isort: skip
-from report_shares import run_with_shares  # isort: skip
-
 from anchorscope.report.answer_card import answer_card
 from anchorscope.report.statements import read
 from anchorscope.viewing.server import ViewServer
+from compared_runs import write_run
+from report_shares import run_with_shares
 
 
 @pytest.fixture(scope="module")

@@ -1,18 +1,14 @@
 """`anchorscope compare` at the terminal: one JSON object, warnings on standard error, mistakes in one line."""
 
 import json
-import sys
 from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
 
-sys.path.insert(0, str(Path(__file__).parents[1]))  # pytest's import mode does not make helper modules importable
-
-from compared_runs import model_findings, write_run  # isort: skip
-
 from anchorscope.cli.main import app
 from anchorscope.report.comparison import comparison_page
+from compared_runs import model_findings, write_run
 
 
 @pytest.fixture

@@ -16,8 +16,9 @@ from anchorscope.cli import data as data_command
 from anchorscope.cli.main import app
 from anchorscope.datasets import catalog, hub, question_file
 from anchorscope.screen import messages
+from repo import SHARED_DATA
 
-SHARED = Path(__file__).parents[2] / ".." / "shared" / "data"
+SHARED = SHARED_DATA
 ROWS = [
     {"question": "Who wrote Emma?", "answers": ["Jane Austen", "J"], "relation": "author", "subject": "Emma", "p": 7},
     {"question": "who wrote emma", "answers": ["Jane Austen"], "relation": "author"},

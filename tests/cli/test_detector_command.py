@@ -1,19 +1,12 @@
 """`anchorscope detector`: the card, and publishing to a hub that runs on this machine."""
 
 import json
-import sys
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner, Result
-
-sys.path.insert(0, str(Path(__file__).parents[1]))  # pytest's import mode does not do that
-sys.path.insert(0, str(Path(__file__).parents[1] / "detectors"))
-
-from detector_cases import probe, trained_on  # isort: skip
-from hub_server import TOKEN, Hub, running_hub  # isort: skip
 
 from anchorscope.artefacts.bundles import write_bundle
 from anchorscope.cli import detector as command
@@ -25,6 +18,8 @@ from anchorscope.detectors.hub_bundle import hub_folder
 from anchorscope.detectors.trained import Card
 from anchorscope.errors import UserError
 from anchorscope.models.loading import load as load_model
+from detector_cases import probe, trained_on
+from hub_server import TOKEN, Hub, running_hub
 
 QUALITY = {"detector": "probe", "train": "a|b", "test": "popqa", "metric": "auroc", "prevalence": "balanced",
            "value": 0.71234, "ci_low": 0.65, "ci_high": 0.77, "n": 120, "passes": 1}  # fmt: skip

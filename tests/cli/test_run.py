@@ -16,17 +16,14 @@ from click.testing import Result
 from transformers import AutoModelForCausalLM, BertConfig, BertForMaskedLM
 from typer.testing import CliRunner
 
-sys.path.insert(0, str(Path(__file__).parents[1]))  # pytest's import mode does not make helper modules importable
-
-from small_facts import unlabelled, write_questions  # isort: skip
-from unprinted import unprinted  # isort: skip
-from whole_runs import small_model  # isort: skip
-
 from anchorscope import pipeline
 from anchorscope.artefacts import publish
 from anchorscope.cli.main import app
+from repo import ROOT
+from small_facts import unlabelled, write_questions
+from unprinted import unprinted
+from whole_runs import small_model
 
-ROOT = Path(__file__).parents[2]
 QUICK = (
     "--bootstrap", "100", "--device", "cpu", "--dtype", "float32", "--folds", "2", "--random-cuts", "1",
     "--directions", "2",

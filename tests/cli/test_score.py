@@ -1,7 +1,6 @@
 """`anchorscope score` at the terminal: verdicts for people, one JSON object, files, mistakes in one line."""
 
 import json
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -10,15 +9,12 @@ import polars as pl
 import pytest
 from typer.testing import CliRunner, Result
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "detectors"))  # pytest's import mode does not do that
-
-from detector_cases import PAIRS, added, probe, trained_on  # isort: skip
-
 from anchorscope.artefacts.bundles import write_bundle
 from anchorscope.cli.main import app
 from anchorscope.detecting.score import dataset_of
 from anchorscope.detectors.detector import Detector
 from anchorscope.models.loading import load as load_model
+from detector_cases import PAIRS, added, probe, trained_on
 
 COLUMNS = ["item_id", "question", "answer", "truth_probability", "log_odds", "verdict", "warnings", "pathway_score"]
 

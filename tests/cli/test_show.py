@@ -10,17 +10,13 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-sys.path.insert(0, str(Path(__file__).parents[1]))  # pytest's import mode does not make helper modules importable
-sys.path.insert(0, str(Path(__file__).parents[1] / "report"))
-
-from compared_runs import write_run  # isort: skip
-from report_items_synthetic import make_items, with_texts  # isort: skip
-
 from anchorscope.artefacts.finished import open_finished
 from anchorscope.cli import item_page, terminal
 from anchorscope.cli.item_page import layer_plot
 from anchorscope.cli.main import app
 from anchorscope.report.items.item_records import record
+from compared_runs import write_run
+from report_items_synthetic import make_items, with_texts
 
 EVIL = "Who \x1b[31mis\x1b]0;title\x07 [bold]the [/bold]\u202e king\n of Bern? :smile:"
 

@@ -5,9 +5,9 @@ import json
 from pathlib import Path
 
 import pytest
-from sample_files import OWN, json_lines, json_list, parquet, read, refusal, write
 
 from anchorscope.datasets.limits import CELL_LETTERS, ROW_BYTES
+from sample_files import OWN, json_lines, json_list, parquet, read, refusal, write
 
 ROW = {"question": "What is the capital of France?", "answers": ["Paris", "Paname"]}
 

@@ -6,11 +6,11 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
-from sample_files import HOTPOTQA_HUB, NQ, POPQA, SAMPLES, TRIVIAQA_HUB, json_lines, write
 
 from anchorscope.datasets import atlas
 from anchorscope.datasets.catalog import DatasetSpec, absolute, open_dataset, parse_spec
 from anchorscope.errors import UserError
+from sample_files import HOTPOTQA_HUB, NQ, POPQA, SAMPLES, TRIVIAQA_HUB, json_lines, write
 
 
 def test_what_may_be_written() -> None:

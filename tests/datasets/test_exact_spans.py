@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from sample_files import json_lines, read, table, write
 
 from anchorscope.datasets.question_rows import spans_of
 from anchorscope.datasets.raw_rows import Unusable
+from sample_files import json_lines, read, table, write
 
 QUESTION = "Who wrote Dracula, and who filmed Dracula?"
 

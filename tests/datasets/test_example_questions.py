@@ -1,7 +1,6 @@
 """The example file that comes with the repository: what the README's first lines run must be sound."""
 
 from collections import Counter
-from pathlib import Path
 
 from anchorscope.answers.choose import choose_questions
 from anchorscope.answers.enough import LabelCounter
@@ -11,8 +10,9 @@ from anchorscope.datasets.catalog import DatasetSpec, open_dataset
 from anchorscope.datasets.question import Question
 from anchorscope.datasets.text import normalise, question_key
 from anchorscope.spans.question_spans import locate_question_words
+from repo import ROOT
 
-FILE = Path(__file__).parents[2] / "examples" / "questions.csv"
+FILE = ROOT / "examples" / "questions.csv"
 
 
 def questions() -> list[Question]:

@@ -6,6 +6,12 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+
+from anchorscope.datasets.formats import FORMATS, quoted_once
+from anchorscope.datasets.popqa_relations import RELATIONS as POPQA_RELATIONS
+from anchorscope.datasets.popqa_relations import Relation
+from anchorscope.datasets.raw_rows import list_from_text
+from anchorscope.errors import UserError
 from sample_files import (
     FLASHRAG,
     HOTPOTQA,
@@ -27,12 +33,6 @@ from sample_files import (
     wrapped,
     write,
 )  # fmt: skip
-
-from anchorscope.datasets.formats import FORMATS, quoted_once
-from anchorscope.datasets.popqa_relations import RELATIONS as POPQA_RELATIONS
-from anchorscope.datasets.popqa_relations import Relation
-from anchorscope.datasets.raw_rows import list_from_text
-from anchorscope.errors import UserError
 
 NAMES = ["data", "data.jsonl", "data.csv", "data.parquet", "data.json.gz"]
 EVERY = pytest.mark.parametrize("sample", SAMPLES, ids=[sample.name for sample in SAMPLES])

@@ -8,6 +8,12 @@ from typing import Any
 
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+
+from anchorscope.datasets.catalog import DatasetSpec, open_dataset
+from anchorscope.datasets.question import Question
+from anchorscope.datasets.raw_rows import KNOWN
+from anchorscope.datasets.reading import Reading
+from anchorscope.errors import UserError
 from sample_files import (
     FLASHRAG,
     HOTPOTQA,
@@ -24,12 +30,6 @@ from sample_files import (
     wrapped,
     write,
 )
-
-from anchorscope.datasets.catalog import DatasetSpec, open_dataset
-from anchorscope.datasets.question import Question
-from anchorscope.datasets.raw_rows import KNOWN
-from anchorscope.datasets.reading import Reading
-from anchorscope.errors import UserError
 
 FUZZ = settings(
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],

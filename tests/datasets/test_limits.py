@@ -13,7 +13,6 @@ from typing import Any
 
 import polars as pl
 import pytest
-from sample_files import HOTPOTQA_HUB, NQ, OWN, TRIVIAQA_HUB, json_lines, parquet, read, refusal, write
 
 from anchorscope.answers.choose import choose_questions
 from anchorscope.answers.enough import LabelCounter
@@ -22,8 +21,10 @@ from anchorscope.datasets.catalog import DatasetSpec, open_dataset
 from anchorscope.datasets.limits import USUAL
 from anchorscope.datasets.question import Question
 from anchorscope.errors import UserError
+from repo import SOURCES
+from sample_files import HOTPOTQA_HUB, NQ, OWN, TRIVIAQA_HUB, json_lines, parquet, read, refusal, write
 
-SOURCE = Path(__file__).parents[2] / "src"
+SOURCE = SOURCES
 ROW = {"question": "What is the capital of France?", "answers": ["Paris"]}
 TOO_MUCH: list[tuple[dict[str, Any], str]] = [
     ({"question": "q" * 100_001}, "question has 100,001 letters; at most 100,000 are read"),

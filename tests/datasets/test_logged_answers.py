@@ -7,13 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from eval_logs import DEFLATED, STORED, ZSTD, archive, log, sample
-from sample_files import HARNESS, json_lines, read, refusal, write
 
 from anchorscope.datasets import zip_entries
 from anchorscope.datasets.logged_answers import first_line, label_of
 from anchorscope.detecting.score import dataset_of
 from anchorscope.errors import UserError
+from eval_logs import DEFLATED, STORED, ZSTD, archive, log, sample
+from sample_files import HARNESS, json_lines, read, refusal, write
 
 RIGHT = {"match": {"value": "C", "answer": "Lima", "explanation": "…", "history": []}, "grade": {"value": 0.7},
          "left out": {"value": float("nan")}}  # fmt: skip

@@ -3,11 +3,11 @@
 from pathlib import Path
 
 import pytest
-from sample_files import json_lines, json_list, parquet, read, refusal, table, write
 
 from anchorscope.datasets.catalog import DatasetSpec, open_dataset
 from anchorscope.datasets.raw_rows import KNOWN, parse_columns
 from anchorscope.errors import UserError
+from sample_files import json_lines, json_list, parquet, read, refusal, table, write
 
 ROW = {"question": "What is the capital of France?", "answers": ["Paris", "Paname"]}
 

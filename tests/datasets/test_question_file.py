@@ -9,13 +9,13 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from sample_files import NQ, OWN, json_lines, json_list, parquet, read, refusal, table, write
 
 from anchorscope.datasets import parquet_rows, question_file
 from anchorscope.datasets.catalog import DatasetSpec, absolute, open_dataset, parse_spec, split_specs
 from anchorscope.datasets.question_file import hash_of
 from anchorscope.errors import UserError
 from anchorscope.progress import Silent
+from sample_files import NQ, OWN, json_lines, json_list, parquet, read, refusal, table, write
 
 LINES = json_lines(NQ)
 

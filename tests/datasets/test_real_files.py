@@ -4,15 +4,15 @@ import gzip
 import json
 import time
 from functools import cache
-from pathlib import Path
 
 import pytest
-from sample_files import Whole, read, refusal
 
 from anchorscope.answers.choose import is_yes_no
 from anchorscope.datasets.question import Question
+from repo import SHARED_DATA
+from sample_files import Whole, read, refusal
 
-SHARED = Path(__file__).parents[3] / "shared" / "data"
+SHARED = SHARED_DATA
 MISSING = f"needs the question files of {SHARED}, no part of the project"
 pytestmark = pytest.mark.skipif(not SHARED.is_dir(), reason=MISSING)
 COUNTS = {

@@ -9,11 +9,12 @@ from pathlib import Path
 
 import polars as pl
 import pytest
-from sample_files import write
 
 from anchorscope.datasets.catalog import DatasetSpec, open_dataset
+from repo import SOURCES
+from sample_files import write
 
-SOURCE = Path(__file__).parents[2] / "src"
+SOURCE = SOURCES
 PADDING = "x" * 5000
 """Rows that are long rather than many: it is bytes that must not be held, and rows that take the time."""
 MEASURE = """

@@ -6,7 +6,6 @@ import statistics
 import tracemalloc
 from collections import Counter
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -16,8 +15,9 @@ from anchorscope.datasets import survey as survey_module
 from anchorscope.datasets.question import Question
 from anchorscope.datasets.survey import KINDS, question_kind, take_survey
 from anchorscope.datasets.text import question_key
+from repo import SHARED_DATA
 
-SHARED = Path(__file__).parents[2] / ".." / "shared" / "data"
+SHARED = SHARED_DATA
 
 
 def make(text: str, *answers: str, **fields: object) -> Question:

@@ -1,14 +1,11 @@
 """Asked and scored in one go: the text, the score and the warnings of `Detector.score`, whoever is asked beside."""
 
-import sys
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import cache
-from pathlib import Path
 
 import pytest
 import torch
-from detector_cases import CLEAN, CUT, added, probe, setting_of, trained_on
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -25,10 +22,8 @@ from anchorscope.engine.continuous import Continuous
 from anchorscope.errors import UserError
 from anchorscope.models.language_model import LanguageModel
 from anchorscope.models.wrapping import wrap
-
-sys.path.insert(0, str(Path(__file__).parents[1]))  # pytest's import mode does not make helper modules importable
-
-from conftest import byte_tokenizer, tiny_model  # isort: skip
+from detector_cases import CLEAN, CUT, added, probe, setting_of, trained_on
+from tiny_models import byte_tokenizer, tiny_model
 
 QUESTIONS = (
     "Who wrote Dracula?", "What is the capital of Peru?", "???", "Who painted The Night Watch?", "Who?",

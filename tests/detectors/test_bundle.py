@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from detector_cases import CUT, added, probe, trained_on
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -21,6 +20,7 @@ from anchorscope.detectors.layer_probes import LayerProbes
 from anchorscope.detectors.trained import TrainedDetector
 from anchorscope.errors import UserError
 from anchorscope.models.language_model import LanguageModel
+from detector_cases import CUT, added, probe, trained_on
 
 
 @pytest.fixture(scope="module")

@@ -7,7 +7,7 @@ from scipy.special import expit
 
 from anchorscope.detectors.judging import balanced_weights
 from anchorscope.stats.reliability import ece
-from detectors.made_detection import made_dataset, made_trained
+from made_detection import made_dataset, made_trained
 
 
 def test_balanced_probabilities_of_a_run_that_was_not_balanced():

@@ -15,7 +15,7 @@ from anchorscope.detectors.judging import COMPARED, Judge, Scored, balanced_weig
 from anchorscope.detectors.stacking import calibrated
 from anchorscope.detectors.training import INNER_FOLDS, Training, tossed
 from anchorscope.progress import Silent
-from detectors.made_detection import made_dataset, made_trained
+from made_detection import made_dataset, made_trained
 
 N, SEEDS, RESAMPLES = 90, 3, 60
 

@@ -1,13 +1,10 @@
 """Every detector that can be fitted is saved, loaded and scores new answers as it scored what it was trained on."""
 
-import sys
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
-from detector_cases import setting_of, trained_on
 
 from anchorscope.catalogue import BOOSTS, boost_name
 from anchorscope.datasets.question import Question
@@ -22,10 +19,8 @@ from anchorscope.detectors.session import ScoringSession
 from anchorscope.detectors.training import Examples
 from anchorscope.engine.sequences import SITES
 from anchorscope.models.language_model import LanguageModel
-
-sys.path.insert(0, str(Path(__file__).parents[1]))  # pytest's import mode does not make helper modules importable
-
-from small_facts import rows  # isort: skip
+from detector_cases import setting_of, trained_on
+from small_facts import rows
 
 SITE = "mlp"
 SAVED = ("confidence", "probe", "mass-mean", "mlp", "ensemble", "probe+confidence", "mop", "pr-attention",

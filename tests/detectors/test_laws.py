@@ -11,7 +11,7 @@ from anchorscope.detectors.fitted import KINDS
 from anchorscope.detectors.runs import refuse_unknown
 from anchorscope.errors import UserError
 from anchorscope.stats.auc import auc
-from detectors.made_detection import made_dataset, made_fits, made_trained
+from made_detection import made_dataset, made_fits, made_trained
 
 _NAMES = tuple(DETECTORS)
 _KEPT_IN = ("-random", "-oracle", "relation", "words")  # baselines and controls that nobody uses

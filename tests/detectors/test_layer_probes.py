@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 import torch
-from made_detection import LAYERS, WIDTH, made_dataset
 
 from anchorscope.detectors.features import Features
 from anchorscope.detectors.layer_probes import fit_layer_probes
@@ -11,6 +10,7 @@ from anchorscope.errors import UserError
 from anchorscope.probes.final_probe import fit_final_probes
 from anchorscope.probes.folds import truth_strata
 from anchorscope.stats.streams import priorities
+from made_detection import LAYERS, WIDTH, made_dataset
 
 
 def test_they_are_the_final_probes_of_a_run() -> None:

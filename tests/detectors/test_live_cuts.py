@@ -6,13 +6,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from detector_cases import CLEAN, CUT, PAIRS, added, probe, trained_on
 
 from anchorscope.catalogue import KNOCKOUT
 from anchorscope.detectors.detector import Detector, asked
 from anchorscope.detectors.features import Needs
 from anchorscope.detectors.fitted import LinearProbe
-from anchorscope.detectors.layer_probes import LayerProbes
 from anchorscope.detectors.live_cuts import DRAWS, MOST_ALONE, live_cuts, tokens_at_most
 from anchorscope.engine.sequences import SITES
 from anchorscope.errors import UserError
@@ -24,21 +22,9 @@ from anchorscope.interventions.registry import INTERVENTIONS
 from anchorscope.models.language_model import LanguageModel
 from anchorscope.plan.interventions import passes_of, plan_cut
 from anchorscope.probes.crossfit import ProbeSet
+from detector_cases import CLEAN, CUT, PAIRS, added, probe, probes_of, trained_on
 
 QUESTION, ANSWER = PAIRS[1]
-
-
-def probes_of(lm: LanguageModel, site: str = "mlp", **changes: object) -> LayerProbes:
-    """Probes of all layers with made-up weights."""
-    n, rng = lm.n_layers, np.random.default_rng(3)
-    weight = torch.from_numpy(rng.normal(size=(n, lm.d_model)).astype(np.float32)) / lm.d_model**0.5
-    means = np.stack([np.full(n, -0.5), np.full(n, 0.7)])
-    whole = LayerProbes(
-        site=site, layers=tuple(range(n)), weight=weight, bias=rng.normal(size=n), strength=np.full(n, 0.1),
-        auc=np.linspace(0.6, 0.8, n), means=means, n_items=60, n_true=30, cut_means=means / 2 - 0.2,
-        delta_p=10 * (means / 2 - 0.2),
-    )  # fmt: skip
-    return replace(whole, **changes)  # type: ignore[arg-type]
 
 
 @pytest.fixture(scope="module")

@@ -1,6 +1,5 @@
 """Scoring: the states of a run, alone as in a batch, from a saved bundle as before, and only on the right model."""
 
-import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -8,7 +7,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from detector_cases import CLEAN, CUT, PAIRS, added, probe, setting_of, trained_on
 
 import anchorscope
 from anchorscope.artefacts.bundles import write_bundle
@@ -29,11 +27,9 @@ from anchorscope.progress import Silent
 from anchorscope.recipe import make_recipe
 from anchorscope.steps.dataset_steps import DatasetSteps
 from anchorscope.steps.job import Job
-
-sys.path.insert(0, str(Path(__file__).parents[1]))  # pytest's import mode does not make helper modules importable
-
-from conftest import build_tiny, byte_tokenizer, tiny_model  # isort: skip
-from small_facts import quick_options, rows, write_questions  # isort: skip
+from detector_cases import CLEAN, CUT, PAIRS, added, probe, setting_of, trained_on
+from small_facts import quick_options, rows, write_questions
+from tiny_models import build_tiny, byte_tokenizer, tiny_model
 
 EVERYTHING = Needs(
     (CLEAN, CUT, ("question-only", "residual", 0), ("answer-only", "attention", 3), ("clean", "residual", 3),

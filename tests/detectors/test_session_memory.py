@@ -4,11 +4,11 @@ from collections.abc import Callable
 
 import pytest
 import torch
-from detector_cases import PAIRS, trained_on
 
 from anchorscope.detectors.detector import Detector
 from anchorscope.engine import batching
 from anchorscope.models.language_model import LanguageModel
+from detector_cases import PAIRS, trained_on
 
 
 def test_what_memory_did_not_hold_once_is_not_tried_again(

@@ -1,19 +1,14 @@
 """Items for the engine, and a model whose layers differ in how far they see."""
 
-import sys
-from pathlib import Path
 
 import pytest
 import torch
 from transformers import Qwen2Config, Qwen2ForCausalLM
 
-sys.path.insert(0, str(Path(__file__).parent))  # pytest's import mode does not make helper modules importable
-
-from engine_cases import make_items
-
 from anchorscope.engine.sequences import TokenSequence
 from anchorscope.models.language_model import LanguageModel
 from anchorscope.models.wrapping import wrap
+from engine_cases import make_items
 
 
 @pytest.fixture(scope="session")

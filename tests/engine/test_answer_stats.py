@@ -6,8 +6,6 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from engine_cases import SHARED, make_cuts, make_items, no_prefix, shared_prefix
-from hf_reference import reference_logits, windows
 from torch import Tensor
 
 from anchorscope.engine.answer_stats import STATISTICS, AnswerStats
@@ -16,6 +14,8 @@ from anchorscope.engine.capture import Work, capture
 from anchorscope.engine.keys_values import Prefix
 from anchorscope.engine.sequences import CLEAN, NO_CUT, Cut, Patch, TokenSequence, Variant
 from anchorscope.models.language_model import LanguageModel
+from engine_cases import SHARED, make_cuts, make_items, no_prefix, shared_prefix
+from hf_reference import reference_logits, windows
 
 LENGTHS_OF_ANSWERS = (4, 1, 5, 0, 12)
 """One is empty; the last begins before the second cut key."""

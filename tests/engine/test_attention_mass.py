@@ -1,13 +1,13 @@
 """The attention that tokens receive is transformers' own, weight by weight, however items are batched."""
 
 import pytest
-from engine_cases import SHARED, no_prefix, shared_prefix
-from hf_reference import eager, watch, weighed
 from torch import Tensor
 
 from anchorscope.engine.attention_mass import AttentionMass, attention_mass
 from anchorscope.engine.sequences import Cut, TokenSequence
 from anchorscope.models.language_model import LanguageModel
+from engine_cases import SHARED, no_prefix, shared_prefix
+from hf_reference import eager, watch, weighed
 
 
 def reference(lm: LanguageModel, item: TokenSequence, edges: str) -> list[float]:

@@ -4,8 +4,6 @@ from dataclasses import replace
 
 import pytest
 import torch
-from engine_cases import assert_same, make_cuts, no_prefix, run, shared_prefix, together
-from hf_reference import reference, windows
 from torch import Tensor
 
 from anchorscope.engine.capture import Work, capture, refuse_idle_cuts
@@ -15,6 +13,8 @@ from anchorscope.engine.rows import BatchRows, tokens_of
 from anchorscope.engine.sequences import CLEAN, EDGES, Cut, TokenSequence, Variant
 from anchorscope.errors import InterventionNotApplied, UserError
 from anchorscope.models.language_model import LanguageModel
+from engine_cases import assert_same, make_cuts, no_prefix, run, shared_prefix, together
+from hf_reference import reference, windows
 
 
 def biased(items: list[TokenSequence], alpha: float, edges: str = "all") -> Variant:

@@ -4,6 +4,13 @@ import copy
 
 import pytest
 import torch
+
+from anchorscope.engine.batching import Budget
+from anchorscope.engine.capture import Work, capture
+from anchorscope.engine.forward import compute_prefix
+from anchorscope.engine.sequences import EDGES, SITES, Cut, TokenSequence
+from anchorscope.models.language_model import LanguageModel
+from anchorscope.models.wrapping import wrap
 from engine_cases import (
     ATTENTION,
     MLP,
@@ -16,13 +23,6 @@ from engine_cases import (
     run,
     shared_prefix,
 )
-
-from anchorscope.engine.batching import Budget
-from anchorscope.engine.capture import Work, capture
-from anchorscope.engine.forward import compute_prefix
-from anchorscope.engine.sequences import EDGES, SITES, Cut, TokenSequence
-from anchorscope.models.language_model import LanguageModel
-from anchorscope.models.wrapping import wrap
 
 
 def test_cutting_nothing_is_the_clean_run_bit_for_bit(tiny: LanguageModel, items: list[TokenSequence]) -> None:

@@ -7,7 +7,6 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 import pytest
 import torch
-from engine_cases import SHARED, make_items, no_prefix, shared_prefix
 
 from anchorscope.engine.batching import Budget
 from anchorscope.engine.choices import choice_log_probs
@@ -19,6 +18,7 @@ from anchorscope.models.language_model import LanguageModel
 from anchorscope.models.wrapping import wrap
 from anchorscope.plan.choices_pass import plan_choices
 from anchorscope.progress import Progress, Silent
+from engine_cases import SHARED, make_items, no_prefix, shared_prefix
 
 CHOICES = (3, 250, 17)
 PROMPTS = [item.ids for item in make_items()]

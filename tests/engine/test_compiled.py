@@ -2,7 +2,6 @@
 
 import pytest
 import torch
-from engine_cases import assert_same, make_cuts, shared_prefix
 from torch import Tensor
 
 from anchorscope.engine.batching import Budget
@@ -12,6 +11,7 @@ from anchorscope.engine.sequences import CLEAN, TokenSequence, Variant
 from anchorscope.models import language_model
 from anchorscope.models.families import run_block
 from anchorscope.models.language_model import LanguageModel
+from engine_cases import assert_same, make_cuts, shared_prefix
 
 
 def test_compiled_blocks_give_the_same_from_few_graphs(

@@ -1,16 +1,13 @@
 """Rows that join and leave a batch: each becomes what it becomes alone, whatever runs beside it."""
 
 import gc
-import sys
 from collections.abc import Sequence
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from engine_cases import SHARED, assert_same, no_prefix
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -25,10 +22,8 @@ from anchorscope.engine.sequences import SITES, TokenSequence
 from anchorscope.models.language_model import LanguageModel
 from anchorscope.models.wrapping import wrap
 from anchorscope.stats.streams import unnamed
-
-sys.path.insert(0, str(Path(__file__).parents[1]))  # pytest's import mode does not make helper modules importable
-
-from conftest import build_tiny, byte_tokenizer, tiny_model  # isort: skip
+from engine_cases import SHARED, assert_same, no_prefix
+from tiny_models import build_tiny, byte_tokenizer, tiny_model
 
 ROOM = 9
 OTHER = (256, 81, 12, 9)

@@ -5,13 +5,13 @@ from collections.abc import Callable, Sequence
 
 import pytest
 import torch
-from engine_cases import SHARED, no_prefix, shared_prefix
 
 from anchorscope.engine import decode as decode_module
 from anchorscope.engine.decode import Decoded, decode
 from anchorscope.engine.keys_values import Growing
 from anchorscope.models.language_model import LanguageModel
 from anchorscope.models.wrapping import wrap
+from engine_cases import SHARED, no_prefix, shared_prefix
 
 ENDS = frozenset(range(2, 256, 6))
 """Tokens that end an answer in most of these tests: so many that answers differ in length."""

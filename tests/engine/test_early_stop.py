@@ -4,7 +4,6 @@ from dataclasses import replace
 
 import pytest
 import torch
-from engine_cases import SHARED, assert_same, make_cuts, shared_prefix
 from torch import Tensor
 
 from anchorscope.engine.batching import Budget
@@ -16,6 +15,7 @@ from anchorscope.execute.worker import Worker
 from anchorscope.models.language_model import LanguageModel
 from anchorscope.plan.passes import Planner
 from anchorscope.progress import Silent
+from engine_cases import SHARED, assert_same, make_cuts, shared_prefix
 
 
 def go(

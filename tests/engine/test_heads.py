@@ -4,13 +4,13 @@ from typing import Any
 
 import pytest
 import torch
-from engine_cases import ATTENTION, assert_same, make_cuts, no_prefix, run, shared_prefix, together
-from hf_reference import reference, windows
 
 from anchorscope.engine import packed
 from anchorscope.engine.sequences import CLEAN, HOW, Cut, TokenSequence, Variant
 from anchorscope.errors import InterventionNotApplied
 from anchorscope.models.language_model import LanguageModel
+from engine_cases import ATTENTION, assert_same, make_cuts, no_prefix, run, shared_prefix, together
+from hf_reference import reference, windows
 
 HEADS = range(4)
 

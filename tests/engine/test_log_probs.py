@@ -6,7 +6,6 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from engine_cases import SHARED, assert_same, clean_states, make_items, no_prefix, run, shared_prefix
 
 from anchorscope.engine import forward
 from anchorscope.engine.batching import Budget
@@ -16,6 +15,7 @@ from anchorscope.engine.keys_values import Prefix
 from anchorscope.engine.sequences import TokenSequence
 from anchorscope.errors import UserError
 from anchorscope.models.language_model import LanguageModel
+from engine_cases import SHARED, assert_same, clean_states, make_items, no_prefix, run, shared_prefix
 
 LENGTHS_OF_ANSWERS = (3, 1, 5, 0, 9)
 

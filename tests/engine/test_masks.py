@@ -2,7 +2,6 @@
 
 import pytest
 import torch
-from engine_cases import SHARED, loses, make_cuts, no_prefix
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -12,6 +11,7 @@ from anchorscope.engine.packed import Packed
 from anchorscope.engine.rows import BatchRows
 from anchorscope.engine.sequences import EDGES, HOW, Cut, TokenSequence, Variant
 from anchorscope.models.language_model import LanguageModel
+from engine_cases import SHARED, loses, make_cuts, no_prefix
 
 CPU = torch.device("cpu")
 

@@ -1,12 +1,8 @@
 """When memory runs out: the batch is halved, the work goes on, and nothing changes but the batches."""
 
-import copy
-from collections.abc import Callable
-from typing import Any
 
 import pytest
 import torch
-from engine_cases import assert_same, clean_states, no_prefix, run, shared_prefix
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -15,26 +11,7 @@ from anchorscope.engine.decode import decode
 from anchorscope.engine.sequences import TokenSequence
 from anchorscope.errors import UserError
 from anchorscope.models.language_model import LanguageModel
-from anchorscope.models.wrapping import wrap
-
-
-def with_little_memory(lm: LanguageModel, tokens: int, make_error: Callable[[], BaseException]) -> LanguageModel:
-    """The same model on a device that holds no more than so many tokens."""
-    small = wrap(copy.deepcopy(lm.model), lm.tokenizer)
-
-    def check(module: Any, given: tuple[torch.Tensor, ...]) -> None:
-        if given[0].numel() > tokens:
-            raise make_error()
-
-    small.embedding.register_forward_pre_hook(check)
-    return small
-
-
-ERRORS = {
-    "GPU": lambda: torch.OutOfMemoryError("CUDA out of memory."),
-    "host": lambda: MemoryError(),
-    "torch on the host": lambda: RuntimeError("[enforce fail] DefaultCPUAllocator: can't allocate memory: 9 bytes"),
-}
+from engine_cases import ERRORS, assert_same, clean_states, no_prefix, run, shared_prefix, with_little_memory
 
 
 @pytest.mark.parametrize("kind", ERRORS)

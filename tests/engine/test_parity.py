@@ -4,12 +4,12 @@ import copy
 
 import pytest
 import torch
-from engine_cases import assert_same, make_cuts, no_prefix, run, shared_prefix
-from hf_reference import WINDOWS, eager, reference, watch, windows
 
 from anchorscope.engine.sequences import EDGES, Cut, TokenSequence
 from anchorscope.models.language_model import LanguageModel
 from anchorscope.models.wrapping import wrap
+from engine_cases import assert_same, make_cuts, no_prefix, run, shared_prefix
+from hf_reference import WINDOWS, eager, reference, watch, windows
 
 pytestmark = pytest.mark.every_family
 

@@ -4,14 +4,14 @@ from dataclasses import replace
 
 import pytest
 import torch
-from engine_cases import assert_same, make_cuts, no_prefix, run, shared_prefix, together
-from hf_reference import blocks, eager, watch
 from torch import Tensor
 
 from anchorscope.engine.rows import tokens_of
 from anchorscope.engine.sequences import CLEAN, Cut, Patch, TokenSequence, Variant
 from anchorscope.errors import InterventionNotApplied
 from anchorscope.models.language_model import LanguageModel
+from engine_cases import assert_same, make_cuts, no_prefix, run, shared_prefix, together
+from hf_reference import blocks, eager, watch
 
 PLACES = (8, 10, 11)
 """The positions whose states are replaced."""

@@ -7,7 +7,6 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from engine_cases import LENGTHS, SHARED, clean_states, make_cuts, no_prefix, run, shared_prefix
 
 from anchorscope.engine.batching import Budget
 from anchorscope.engine.capture import Work, capture, refuse_idle_cuts
@@ -17,6 +16,7 @@ from anchorscope.engine.sequences import Cut, TokenSequence, Variant
 from anchorscope.errors import InterventionNotApplied, UserError
 from anchorscope.models.language_model import LanguageModel
 from anchorscope.models.wrapping import wrap
+from engine_cases import LENGTHS, SHARED, clean_states, make_cuts, no_prefix, run, shared_prefix
 
 
 @pytest.mark.parametrize("key", [0, len(SHARED) - 1])

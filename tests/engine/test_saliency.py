@@ -10,10 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from engine_cases import LENGTHS, SHARED, no_prefix, shared_prefix
-from hf_reference import eager, watch, weighed
 from numpy.typing import NDArray
-from test_memory import ERRORS, with_little_memory
 from torch import Tensor
 
 from anchorscope.engine.batching import Budget
@@ -23,6 +20,8 @@ from anchorscope.engine.sequences import SITES, TokenSequence
 from anchorscope.errors import InterventionNotApplied, UserError
 from anchorscope.models.language_model import LanguageModel
 from anchorscope.models.wrapping import wrap
+from engine_cases import ERRORS, LENGTHS, SHARED, no_prefix, shared_prefix, with_little_memory
+from hf_reference import eager, watch, weighed
 
 TOPS = (3, 1, 2, 3, 0)
 """The layer that each item's loss reads."""

@@ -5,7 +5,6 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 import torch
-from engine_cases import SHARED, no_prefix, shared_prefix
 from scipy.stats import chisquare, kstest
 from transformers import TemperatureLogitsWarper, TopPLogitsWarper
 
@@ -13,6 +12,7 @@ from anchorscope.engine.decode import Decoded, decode
 from anchorscope.engine.sampling import Sampling, distribution, draw_tokens
 from anchorscope.models.language_model import LanguageModel
 from anchorscope.stats.streams import unnamed
+from engine_cases import SHARED, no_prefix, shared_prefix
 
 ROOM = 9
 N = 6

@@ -4,7 +4,6 @@ import itertools
 
 import pytest
 import torch
-from engine_cases import assert_same, make_cuts, no_prefix, run, shared_prefix, together
 from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
@@ -14,6 +13,7 @@ from anchorscope.engine.packed import Packed
 from anchorscope.engine.rows import BatchRows, tokens_of
 from anchorscope.engine.sequences import CLEAN, EDGES, Cut, TokenSequence, Variant
 from anchorscope.models.language_model import LanguageModel
+from engine_cases import assert_same, make_cuts, no_prefix, run, shared_prefix, together
 
 
 @pytest.mark.parametrize(("shared", "budget"), [(True, 60), (False, 10_000)])

@@ -2,13 +2,13 @@
 
 import pytest
 import torch
-from engine_cases import ATTENTION, assert_same, make_cuts, no_prefix, run, shared_prefix, together
-from hf_reference import zeroed_reference
 
 from anchorscope.engine.packed import Packed
 from anchorscope.engine.sequences import CLEAN, EDGES, Cut, TokenSequence, Variant
 from anchorscope.errors import UserError
 from anchorscope.models.language_model import LanguageModel
+from engine_cases import ATTENTION, assert_same, make_cuts, no_prefix, run, shared_prefix, together
+from hf_reference import zeroed_reference
 
 
 def zeroing(items: list[TokenSequence], edges: str = "all", heads: tuple[int, ...] | None = None) -> list[Cut]:

@@ -5,13 +5,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from evidence_synthetic import random_measured, sigmoid, slow_shift
 
 from anchorscope.evidence.corrected import CELLS, Corrected, cell_sums, correct_shift, curve_samples, reference_samples
 from anchorscope.evidence.draws import Draws
 from anchorscope.evidence.measured import Measured
 from anchorscope.evidence.pathways import Q_ANCHORED, noise_at_reference
 from anchorscope.stats.estimate import group_weights
+from evidence_synthetic import random_measured, sigmoid, slow_shift
 
 
 def drawn(measured: Measured) -> np.ndarray:

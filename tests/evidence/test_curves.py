@@ -4,6 +4,13 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+
+from anchorscope.evidence.corrected import cell_sums, correct_shift
+from anchorscope.evidence.curves import TRUTHS, Curve, corrected_curves, cross_fitted_curves, plain_curves
+from anchorscope.evidence.draws import Draws
+from anchorscope.evidence.measured import Measured, probability, true_label_probability
+from anchorscope.evidence.pathways import GROUPS, noise_at_reference
+from anchorscope.stats.estimate import group_weights
 from evidence_synthetic import (
     exact_measured,
     half_lose_their_signal,
@@ -12,13 +19,6 @@ from evidence_synthetic import (
     sigmoid,
     slow_shift,
 )
-
-from anchorscope.evidence.corrected import cell_sums, correct_shift
-from anchorscope.evidence.curves import TRUTHS, Curve, corrected_curves, cross_fitted_curves, plain_curves
-from anchorscope.evidence.draws import Draws
-from anchorscope.evidence.measured import Measured, probability, true_label_probability
-from anchorscope.evidence.pathways import GROUPS, noise_at_reference
-from anchorscope.stats.estimate import group_weights
 
 Q, A = GROUPS
 Keyed = dict[tuple[str, str], Curve]

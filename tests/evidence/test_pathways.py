@@ -2,7 +2,6 @@
 
 import numpy as np
 import pytest
-from evidence_synthetic import random_measured
 
 from anchorscope.evidence.corrected import correct_shift
 from anchorscope.evidence.draws import Draws
@@ -17,6 +16,7 @@ from anchorscope.evidence.pathways import (
     plain_calls,
     prior_log_odds,
 )
+from evidence_synthetic import random_measured
 
 Q, A, WRONG = "Q-Anchored", "A-Anchored", "misclassified"
 

@@ -3,13 +3,13 @@
 import numpy as np
 import pytest
 import torch
-from evidence_synthetic import slow_shift
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from anchorscope.evidence import corrected as product
 from anchorscope.evidence.draws import Draws
+from evidence_synthetic import slow_shift
 
 N = 9
 SCORES = arrays(np.float64, N, elements=st.integers(-50_000, 50_000).map(lambda ticks: ticks / 1024))

@@ -4,7 +4,6 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from evidence_synthetic import half_lose_their_signal, random_measured, sigmoid
 
 from anchorscope.evidence.corrected import cell_sums, correct_shift
 from anchorscope.evidence.curves import corrected_curves, plain_curves
@@ -13,6 +12,7 @@ from anchorscope.evidence.measured import Measured
 from anchorscope.evidence.pathways import permuted_flip_share, plain_calls
 from anchorscope.evidence.summary import Row, summarise
 from anchorscope.stats.estimate import Estimate, group_weights
+from evidence_synthetic import half_lose_their_signal, random_measured, sigmoid
 
 Q, A = "Q-Anchored", "A-Anchored"
 

@@ -2,12 +2,12 @@
 
 import numpy as np
 import pytest
-from evidence_synthetic import random_measured, sigmoid
 from sklearn.metrics import brier_score_loss, log_loss, roc_auc_score
 
 from anchorscope.evidence.draws import Draws
 from anchorscope.evidence.probe_scores import Scored, baseline_score, layer_scores
 from anchorscope.stats.estimate import group_weights
+from evidence_synthetic import random_measured, sigmoid
 
 MEASURED = random_measured(seed=11)
 DRAWS = Draws.of(group_weights(MEASURED.groups, 200, np.random.default_rng(0)))

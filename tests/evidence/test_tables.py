@@ -5,7 +5,6 @@ from dataclasses import replace
 import numpy as np
 import polars as pl
 import pytest
-from evidence_synthetic import permuted, random_measured
 from polars.testing import assert_frame_equal
 
 from anchorscope.evidence.measured import Measured
@@ -13,6 +12,7 @@ from anchorscope.evidence.tables import Evidence, evidence_tables
 from anchorscope.progress import Silent
 from anchorscope.stats.auc import auc
 from anchorscope.stats.estimate import group_weights
+from evidence_synthetic import permuted, random_measured
 
 SITES = ("attention", "mlp", "residual")
 CONTRACT = {

@@ -8,8 +8,7 @@ from anchorscope.errors import Incomplete, UserError
 from anchorscope.execute.content_hash import content_hash
 from anchorscope.execute.coordinator import DEPTH, MORE, Coordinator, Counts, Disagreement, Task
 from anchorscope.execute.pool import Done, Failed, MemoryRanOut
-
-from simulated_pool import Actor, SimulatedPool, packed, result  # isort: skip
+from simulated_pool import Actor, SimulatedPool, packed, result
 
 LEASE = 10.0
 

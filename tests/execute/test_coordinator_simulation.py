@@ -2,18 +2,17 @@
 
 import contextlib
 import json
-from pathlib import Path
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from anchorscope.errors import Incomplete
 from anchorscope.execute.coordinator import Coordinator, Disagreement, Task
-
-from simulated_pool import FAULTS, Actor, SimulatedPool, packed, result  # isort: skip
+from repo import ROOT
+from simulated_pool import FAULTS, Actor, SimulatedPool, packed, result
 
 LEASE = 12.0
-TOOLS = Path(__file__).parents[2] / "tools"
+TOOLS = ROOT / "tools"
 
 
 def actors(faults, min_size=1, max_size=4):

@@ -4,7 +4,6 @@ its items are divided otherwise than in planned batches."""
 from dataclasses import replace
 
 import pytest
-from pass_cases import CASES, FIRST, PREFIX, Case, N, bits, short_sequences, with_batches
 
 from anchorscope.answers.endings import LIST
 from anchorscope.execute.executor import LocalExecutor
@@ -14,6 +13,7 @@ from anchorscope.plan.decoding import DecodePass
 from anchorscope.plan.passes import StatesPass
 from anchorscope.progress import Silent
 from many_workers import ManyWorkers
+from pass_cases import CASES, FIRST, PREFIX, Case, N, bits, short_sequences, with_batches
 
 every_case = pytest.mark.parametrize("case", CASES.values(), ids=CASES)
 

@@ -10,8 +10,8 @@ from anchorscope.execute import numerics
 from anchorscope.execute.numerics import NumericsClass, canary, differences, hello, numerics_of, refuse
 from anchorscope.execute.worker_job import WorkerJob
 from anchorscope.models.wrapping import wrap
-from conftest import build_tiny, tiny_model
 from small_shards import hashes_here, packed_shards, small_shards
+from tiny_models import build_tiny, tiny_model
 
 
 @pytest.fixture(scope="module")

@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from pass_cases import CASES, PREFIX, Case, bits, short_sequences
 
 from anchorscope.engine import batching
 from anchorscope.engine.batching import MemoryRanOut
@@ -23,6 +22,7 @@ from anchorscope.probes.scoring import Scorer
 from anchorscope.progress import Silent
 from made_items import planner_of
 from many_workers import ManyWorkers, with_little_memory
+from pass_cases import CASES, PREFIX, Case, bits, short_sequences
 
 N_LAYERS = 4
 every_case = pytest.mark.parametrize("case", CASES.values(), ids=CASES)

@@ -11,9 +11,10 @@ from anchorscope.errors import UserError
 from anchorscope.execute.pool import Joined, Lost
 from anchorscope.execute.process_pool import ProcessPool
 from anchorscope.execute.worker_memory import read_places
+from repo import SUPPORT
 
 DEAD = ("-c", "import sys; print('no ' * 3 + 'luck', file=sys.stderr); sys.exit(9)")
-STAND_IN = ("-P", str(Path(__file__).parents[1] / "faults" / "faulty.py"), "stand-in")
+STAND_IN = ("-P", str(SUPPORT / "faulty.py"), "stand-in")
 """Workers without a model, which begin at once."""
 
 LARGE = ("-P", "-c", """

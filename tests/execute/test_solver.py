@@ -11,8 +11,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from evidence_synthetic import random_measured
-from pass_cases import bits
 
 from accelerated import Accelerated
 from anchorscope.engine.batching import MemoryRanOut
@@ -40,6 +38,8 @@ from anchorscope.question_share.shares import (
 )
 from anchorscope.stats.estimate import group_weights
 from anchorscope.stats.streams import unnamed
+from evidence_synthetic import random_measured
+from pass_cases import bits
 
 ITEMS, LAYERS, WIDTH, FOLDS = 60, 3, 8, 2
 NAMES = ["mlp/final", "residual/final"]

@@ -13,10 +13,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
 from crew import LEASE
+from repo import SUPPORT
 
 pytest.importorskip("ray")
-HERE = Path(__file__).parent
+HERE = SUPPORT
 NAMESPACE, OUTSIDE, INSIDE = f"anchor{os.getpid()}", f"ao{os.getpid()}"[:15], f"ai{os.getpid()}"[:15]
 NETWORK = "10.213.7"
 RAY = [sys.executable, "-c", "from ray.scripts.scripts import main; main()"]

@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from crew import LEASE, PATIENCE, Crew, Shards, alive, faults_at
 
 from anchorscope.artefacts.shards import ShardStore
 from anchorscope.artefacts.store_writer import StoreWriter
@@ -21,8 +20,10 @@ from anchorscope.execute.pool_executor import PoolExecutor
 from anchorscope.execute.process_pool import ProcessPool
 from anchorscope.execute.wire import pack, unpack
 from anchorscope.progress import Silent
+from crew import LEASE, PATIENCE, Crew, Shards, alive, faults_at
+from repo import SUPPORT
 
-ENTRY = ("-P", str(Path(__file__).with_name("faulty.py")))
+ENTRY = ("-P", str(SUPPORT / "faulty.py"))
 STAND_IN = (*ENTRY, "stand-in")
 
 
@@ -185,7 +186,7 @@ def test_workers_and_who_starts_them_end_with_the_coordinator(tmp_path):
             "crew = Crew(ProcessPool(1, entry=entry, copied=True), Shards.stand_ins(), Path(sys.argv[1]))\n"
             "crew.start(); crew.run()"
         )
-        parent = subprocess.Popen([sys.executable, "-c", text, str(tmp_path), str(Path(__file__).parent)])
+        parent = subprocess.Popen([sys.executable, "-c", text, str(tmp_path), str(SUPPORT)])
         try:
             until = time.monotonic() + PATIENCE
             while not list(tmp_path.glob("begun-*")) and time.monotonic() < until:

@@ -8,18 +8,18 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
-from crew import LEASE, PATIENCE, Crew, Shards, alive, faults_at
 
 from anchorscope.execute.pool import MemoryRanOut
 from anchorscope.execute.ray_cluster import import_ray
 from anchorscope.execute.ray_pool import RayPool
+from crew import LEASE, PATIENCE, Crew, Shards, alive, faults_at
+from repo import SUPPORT
 
 pytest.importorskip("ray")
-HERE = Path(__file__).parent
+HERE = SUPPORT
 SOURCES = HERE.parents[1] / "src"
 
 

@@ -6,10 +6,10 @@
 import os
 import subprocess
 import sys
-from pathlib import Path
+
+from repo import ROOT
 
 NAMES = ("question-files", "options", "folders", "model-folders", "step-damage")
-ROOT = Path(__file__).parents[2]
 MINUTES = 15
 """Against hanging; it takes about one."""
 

@@ -13,8 +13,6 @@ from pathlib import Path
 
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parents[1]))  # pytest's import mode does not make helper modules importable
-
 from hostile.case import Case
 from hostile.child import keep_orphans, outcome_of
 from hostile.judge import faults

@@ -2,11 +2,12 @@
 
 import importlib
 import re
-from pathlib import Path
 
 import pytest
 
-PAGE = Path(__file__).parents[2] / "docs" / "security.md"
+from repo import DOCS
+
+PAGE = DOCS / "security.md"
 ROWS = re.findall(r"^\| ([^|]+) \| ([^|]+) \| `([\w.]+)` \|$", PAGE.read_text(encoding="utf-8"), re.M)
 
 

@@ -4,7 +4,6 @@ import hashlib
 import json
 import os
 import shutil
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -12,16 +11,14 @@ import pytest
 import torch
 from typer.testing import CliRunner
 
-sys.path.insert(0, str(Path(__file__).parent))  # pytest's import mode does not make helper modules importable
-
-from test_embedded import Log, tiny_llama, write_gguf
-
 from anchorscope.cli.main import app
 from anchorscope.errors import UserError
 from anchorscope.models import converted, model_cache
 from anchorscope.models.converted import clear, convert, converted_path, list_converted
 from anchorscope.models.loading import load, make_ready, model_files, read_facts, source_signature
 from anchorscope.models.model_cache import MANIFEST
+from gguf_files import small_llama, write_gguf
+from noting import Log
 
 REAL = model_cache.convert_gguf
 
@@ -35,7 +32,7 @@ def shelf(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.fixture
 def gguf(tmp_path: Path) -> Path:
     file = tmp_path / "small one.gguf"
-    write_gguf(tiny_llama(), file)
+    write_gguf(small_llama(), file)
     return file
 
 
@@ -68,7 +65,7 @@ def test_a_gguf_is_converted_once_and_loads_the_same(shelf: Path, gguf: Path, ma
     assert first.fingerprint() == again.fingerprint()
     ids = torch.tensor([again.tokenizer("the hen").input_ids])
     with torch.no_grad():
-        torch.testing.assert_close(again.model(ids).logits, tiny_llama()(ids).logits, rtol=1e-5, atol=1e-5)
+        torch.testing.assert_close(again.model(ids).logits, small_llama()(ids).logits, rtol=1e-5, atol=1e-5)
     assert converted_path(gguf) == list_converted()[0].folder
     assert sorted(entry.name for entry in shelf.iterdir() if not entry.name.endswith(".lock")) == [
         list_converted()[0].folder.name
@@ -82,7 +79,7 @@ def test_the_same_bytes_elsewhere_are_known_and_others_are_not(
     copy = tmp_path / "copy.gguf"
     copy.write_bytes(gguf.read_bytes())
     assert convert(copy) == folder
-    other = tiny_llama()
+    other = small_llama()
     with torch.no_grad():
         other.model.norm.weight += 1
     write_gguf(other, gguf)  # the same name, other weights
@@ -166,7 +163,7 @@ def test_a_disk_that_is_too_small_is_one_line(shelf: Path, gguf: Path, monkeypat
 
 
 def test_the_size_is_that_of_the_dequantised_weights(shelf: Path, gguf: Path) -> None:
-    values = sum(parameter.numel() for parameter in tiny_llama().parameters())
+    values = sum(parameter.numel() for parameter in small_llama().parameters())
     assert converted._float32_bytes(gguf) == 4 * values
 
 

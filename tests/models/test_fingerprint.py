@@ -1,8 +1,6 @@
 """Fingerprints see every bit of the weights, and all that a tokenizer does."""
 
 import copy
-import sys
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,10 +8,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-sys.path.insert(0, str(Path(__file__).parents[1]))  # pytest's import mode does not make helper modules importable
-
 from anchorscope.models.fingerprint import _WORDS, model_fingerprint, tensor_sums, tokenizer_fingerprint
-from conftest import byte_tokenizer, tiny_model
+from tiny_models import byte_tokenizer, tiny_model
 
 DTYPES = (torch.float32, torch.float16, torch.bfloat16, torch.int8, torch.float64, torch.int64)
 

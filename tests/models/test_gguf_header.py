@@ -1,19 +1,15 @@
 """GGUF headers: every length that a file gives itself is compared with the file before anything is read by it."""
 
 import struct
-import sys
 from pathlib import Path
 
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parent))  # pytest's import mode does not make helper modules importable
-
-from test_embedded import tiny_llama, write_gguf
 
 from anchorscope.errors import UserError
 from anchorscope.models.gguf_header import read_gguf_header
 from anchorscope.models.loading import load, read_facts
 from anchorscope.models.plain_files import Unfit
+from gguf_files import small_llama, write_gguf
 
 MAGIC = b"GGUF" + struct.pack("<I", 3)
 
@@ -37,13 +33,13 @@ ONE = numbers(1, 1) + NAMED + text(b"t")
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
     file = tmp_path_factory.mktemp("gguf") / "tiny.gguf"
-    write_gguf(tiny_llama(), file)
+    write_gguf(small_llama(), file)
     return file
 
 
 def test_the_tensors_of_a_whole_file_are_counted(whole: Path) -> None:
     found = read_gguf_header(whole)
-    assert found.total == sum(parameter.numel() for parameter in tiny_llama().parameters())
+    assert found.total == sum(parameter.numel() for parameter in small_llama().parameters())
     assert found.values["token_embd.weight"] == 260 * 32
 
 

@@ -14,14 +14,10 @@ from huggingface_hub import is_offline_mode
 from safetensors.torch import load_file, save_file
 from transformers import BertConfig, BertForMaskedLM, BloomConfig, BloomForCausalLM
 
-sys.path.insert(0, str(Path(__file__).parent))  # pytest's import mode does not make helper modules importable
-
-from test_embedded import tiny_llama as small_llama
-from test_embedded import write_gguf
-
 from anchorscope.errors import UserError
 from anchorscope.models.language_model import LanguageModel
 from anchorscope.models.loading import choose_device, choose_dtype, load
+from gguf_files import small_llama, write_gguf
 
 SPY = "import pathlib\npathlib.Path({marker!r}).write_text('ran')\n"
 """Code that leaves a trace when it is run."""

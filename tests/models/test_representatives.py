@@ -1,18 +1,14 @@
 """The architectures that stand for all in the engine's laws have, between them, everything that a family can have."""
 
-import sys
 from collections.abc import Callable
 from dataclasses import fields
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parents[1]))  # pytest's import mode does not make helper modules importable
-
 from anchorscope.models.families import FAMILIES, Family, listed_family
 from anchorscope.models.language_model import LanguageModel
-from conftest import REPRESENTATIVES, TINY, build_tiny
+from tiny_models import REPRESENTATIVES, TINY, build_tiny
 
 BUILD = [field.name for field in fields(Family) if field.name.startswith(("norm_", "rotary", "position_", "parallel"))]
 """What a family's table says beside the names of parts that all have."""

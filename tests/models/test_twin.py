@@ -1,11 +1,9 @@
 """The user's model is theirs: whatever runs, in whichever thread, interrupted or not, it computes what it did."""
 
 import copy
-import sys
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,8 +12,6 @@ from accelerate import dispatch_model
 from accelerate.hooks import AlignDevicesHook, ModelHook, add_hook_to_module
 from peft import LoraConfig, get_peft_model
 from torch import Tensor
-
-sys.path.insert(0, str(Path(__file__).parents[1]))  # pytest's import mode does not make helper modules importable
 
 from anchorscope.engine.capture import Work, capture
 from anchorscope.engine.forward import compute_prefix
@@ -26,7 +22,7 @@ from anchorscope.models.attention import NAME
 from anchorscope.models.language_model import LanguageModel
 from anchorscope.models.twin import make_twin
 from anchorscope.models.wrapping import wrap
-from conftest import byte_tokenizer, tiny_model
+from tiny_models import byte_tokenizer, tiny_model
 
 ITEMS = [TokenSequence((256, *range(40, 60), seed), answer_start=18, read_at=(15, 20, 21)) for seed in range(3)]
 WAYS = [CLEAN, Variant({item: Cut((8, 9, 10)) for item in range(len(ITEMS))})]

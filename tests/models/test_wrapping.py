@@ -1,13 +1,9 @@
 """Models that the user has loaded: with adapters, with quantised weights, with weights that are somewhere else."""
 
-import sys
-from pathlib import Path
 
 import pytest
 import torch
 from peft import LoraConfig, get_peft_model
-
-sys.path.insert(0, str(Path(__file__).parents[1]))  # pytest's import mode does not make helper modules importable
 
 from anchorscope.engine.capture import Work, capture
 from anchorscope.engine.keys_values import Prefix
@@ -15,7 +11,7 @@ from anchorscope.engine.sequences import TokenSequence
 from anchorscope.errors import UserError
 from anchorscope.models.language_model import LanguageModel
 from anchorscope.models.wrapping import wrap
-from conftest import byte_tokenizer, tiny_model
+from tiny_models import byte_tokenizer, tiny_model
 
 ITEM = TokenSequence(ids=(256, *range(40, 60)), answer_start=18, read_at=(20,))
 

@@ -1,15 +1,11 @@
 """One written report for all tests of the folder: drawing is the slow part."""
 
-import sys
 from pathlib import Path
 
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parent))  # pytest's import mode does not make helper modules importable
-
-from report_shares import run_with_shares
-
 from anchorscope.report.render import write_all
+from report_shares import run_with_shares
 
 
 @pytest.fixture(scope="session")

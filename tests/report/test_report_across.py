@@ -7,8 +7,6 @@ from dataclasses import replace
 import numpy as np
 import polars as pl
 import pytest
-from claims_synthetic import FLAT, falling_to, judged, run_with
-from report_shares import World, with_shares
 
 from anchorscope.report.comparison.across_models import read_across
 from anchorscope.report.comparison.size_trends import trend_of
@@ -17,6 +15,8 @@ from anchorscope.report.size_order import order_by_size, size
 from anchorscope.stats.curve_order import difference_of, mean_of, ratio_of
 from anchorscope.stats.estimate import Estimate
 from anchorscope.stats.sampled_curve import SampledCurve
+from claims_synthetic import FLAT, falling_to, judged, run_with
+from report_shares import World, with_shares
 
 
 def run_of(depth, parameters, *, last=-20.0, place=0.5, datasets=("atlas",), step=0.0, **options):

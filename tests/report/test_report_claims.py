@@ -2,12 +2,10 @@
 
 import json
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import polars as pl
 import pytest
-from claims_synthetic import BACK, DEPTH, DOWN, FLAT, LAYERS, LOW, PAPER, falling_to, four, judged, run_with, verdicts
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -17,6 +15,8 @@ from anchorscope.report.earlier_readings.judging import claims_records, claims_t
 from anchorscope.report.verdicts import MIN_RECOVERY, MIN_TROUGH
 from anchorscope.stats.curve_shape import FLAT as FLAT_CURVE
 from anchorscope.stats.estimate import Estimate
+from claims_synthetic import BACK, DEPTH, DOWN, FLAT, LAYERS, LOW, PAPER, falling_to, four, judged, run_with, verdicts
+from repo import DOCS
 
 
 def test_the_list_is_in_order():
@@ -285,7 +285,7 @@ def test_opposite_claims_never_both_hold(corners, noise, away):
 
 
 def test_the_docs_list_every_claim_with_its_sources():
-    page = (Path(__file__).parents[2] / "docs" / "earlier-readings.md").read_text(encoding="utf-8")
+    page = (DOCS / "earlier-readings.md").read_text(encoding="utf-8")
     told = [tuple(line.strip("| ").split(" | ")) for line in page.splitlines() if line.count("|") == 4]
     wanted = [(claim.text, *(", ".join(map(str, names)) or "–" for names in (claim.says, claim.against)))
               for claim in CLAIMS]  # fmt: skip

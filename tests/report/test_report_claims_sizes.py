@@ -4,10 +4,10 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from claims_synthetic import BACK, FLAT, LAYERS, LOW, PAPER, falling_to, four, judged, run_with, verdicts
 
 from anchorscope.report.earlier_readings.checks import SHARED_NEEDED, TWO_SHARED_NEEDED, TWO_SIZES_NEEDED
 from anchorscope.report.earlier_readings.claim import NOT_DEFINED
+from claims_synthetic import BACK, FLAT, LAYERS, LOW, PAPER, falling_to, four, judged, run_with, verdicts
 
 
 def test_two_sizes():

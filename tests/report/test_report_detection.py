@@ -6,7 +6,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from detection_synthetic import FOUR, TRUTH, World, write_world
 
 from anchorscope.errors import UserError
 from anchorscope.report.detection import paper
@@ -17,6 +16,7 @@ from anchorscope.report.detection.detection_tables import paper_table
 from anchorscope.report.detection.recommendation import recommend
 from anchorscope.report.detection.results import Cell, DetectionResults, shown_place
 from anchorscope.stats.estimate import Estimate
+from detection_synthetic import FOUR, TRUTH, World, write_world
 
 
 def asked(world: World, folder: Path) -> tuple[DetectionResults, DetectionReadings]:

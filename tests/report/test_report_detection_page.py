@@ -8,7 +8,6 @@ from dataclasses import replace
 import numpy as np
 import polars as pl
 import pytest
-from detection_synthetic import FOUR, TRUTH, World, write_world
 
 from anchorscope.catalogue import DETECTORS
 from anchorscope.report.detection import detection_page
@@ -17,6 +16,7 @@ from anchorscope.report.detection.detection_page import SCRIPTS, page_table, wri
 from anchorscope.report.detection.results import DetectionResults
 from anchorscope.report.page_writer import joined_script
 from anchorscope.schema import DETECTOR_CONTROL_SCHEMA, empty
+from detection_synthetic import FOUR, TRUTH, World, write_world
 
 NAMES = ("detector_auroc", "detector_variants", "detector_transfer", "detector_risk_coverage", "detector_reliability",
          "detector_roc")  # fmt: skip

@@ -15,8 +15,6 @@ import polars as pl
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from report_shares import with_shares
-from report_synthetic import make_findings
 
 import anchorscope.report
 from anchorscope.report.chart_data import page_data
@@ -28,6 +26,8 @@ from anchorscope.report.render import figures_of
 from anchorscope.report.run_page import FILES, write_report
 from anchorscope.report.shares import share_layer
 from anchorscope.report.statements.all_statements import read
+from report_shares import with_shares
+from report_synthetic import make_findings
 
 SCRIPTS = Path(anchorscope.report.__file__).parent / "scripts"
 SVG_NAME = "http://www.w3.org/2000/svg"

@@ -8,10 +8,10 @@ import pytest
 from fontTools.subset import Options
 from fontTools.ttLib import TTFont
 from matplotlib.font_manager import findfont
-from report_synthetic import make_findings
 
 from anchorscope.report.charts.delta_p import DeltaPChart
 from anchorscope.report.charts.pdf_fonts import outlines_only
+from report_synthetic import make_findings
 
 
 def embedded_fonts(pdf: bytes) -> list[TTFont]:

@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 import polars as pl
 import pytest
-from report_items_synthetic import curves_of, make_items, with_texts
-from report_synthetic import make_findings
 
 from anchorscope.report.items.explorer_data import item_data
 from anchorscope.report.items.item_records import ItemRecord, record, records
 from anchorscope.report.page_writer import embedded_json
+from report_items_synthetic import curves_of, make_items, with_texts
+from report_synthetic import make_findings
 
 LAYERS = 12
 

@@ -6,7 +6,6 @@ from dataclasses import replace
 import numpy as np
 import polars as pl
 import pytest
-from report_synthetic import LAYERS, SUMMARY_SCHEMA, curve_rows, make_findings, summary_row, without
 
 from anchorscope.report.findings import summary_of
 from anchorscope.report.statements.all_statements import read
@@ -22,6 +21,7 @@ from anchorscope.report.verdicts import (
 )
 from anchorscope.report.wording import number
 from anchorscope.stats.estimate import Estimate
+from report_synthetic import LAYERS, SUMMARY_SCHEMA, curve_rows, make_findings, summary_row, without
 
 
 def reading(findings, claim, assignment="plain"):

@@ -8,13 +8,13 @@ import polars as pl
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from report_sampled import run_of, sampled, valley, with_draws
-from report_shares import with_shares
-from report_synthetic import LAYERS, make_findings
 
 from anchorscope.report.findings import SAMPLE_SCHEMA
 from anchorscope.report.statements.all_statements import read
 from anchorscope.report.verdicts import NO_VERDICT
+from report_sampled import run_of, sampled, valley, with_draws
+from report_shares import with_shares
+from report_synthetic import LAYERS, make_findings
 
 LAST = LAYERS - 1
 SHAPE_CLAIMS = {"first_layer", "trough", "trough_place", "recovery", "last_layer", "plateau", "volatility"}

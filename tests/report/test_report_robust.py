@@ -4,13 +4,13 @@ from dataclasses import replace
 
 import polars as pl
 import pytest
-from report_synthetic import LAYERS, SUMMARY_SCHEMA, make_findings
 
 from anchorscope.report.chart_data import page_data
 from anchorscope.report.charts.delta_p import DeltaPChart, ReferenceLayerChart, TruthSplitChart
 from anchorscope.report.render import figures_of
 from anchorscope.report.run_page import write_report
 from anchorscope.report.statements.all_statements import read
+from report_synthetic import LAYERS, SUMMARY_SCHEMA, make_findings
 
 SCRIPT = "<script>alert('x')</script>"
 LINK = "[click](https://example.invalid) | `code` *bold*"

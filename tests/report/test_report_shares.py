@@ -6,8 +6,6 @@ from dataclasses import replace
 import numpy as np
 import polars as pl
 import pytest
-from report_shares import GIVEN, LAYER, World, run_with_shares, share_frame, with_shares
-from report_synthetic import LAYERS, make_findings
 
 from anchorscope.report.answer_card import NOT_MEASURED, answer_card
 from anchorscope.report.charts.question_share import QuestionShareChart
@@ -15,6 +13,8 @@ from anchorscope.report.shares import has_shares, result_of, results_of, share_a
 from anchorscope.report.statements.all_statements import read
 from anchorscope.report.statements.layer_band import band_of, layer_names, widening
 from anchorscope.report.statements.share_statements import TESTED as QUESTIONS
+from report_shares import GIVEN, LAYER, World, run_with_shares, share_frame, with_shares
+from report_synthetic import LAYERS, make_findings
 
 TESTED = [question.claim for question in QUESTIONS]
 NULL = World(share=0.0, random=0.0, lower=0.0, upper=0.0, given=0.0, half=0.03)

@@ -5,12 +5,12 @@ from dataclasses import replace
 from itertools import product
 
 import pytest
-from report_sampled import sampled, valley
-from report_shares import World, with_shares
 
 from anchorscope.report.answer_card import NOISE, answer_card, card_from_record, card_html
 from anchorscope.report.statements import STATEMENTS, read
 from anchorscope.report.statements.statement import estimate_in
+from report_sampled import sampled, valley
+from report_shares import World, with_shares
 
 VERDICTS = ("holds", "does not hold", "undecided")
 TWO = ("popqa", "triviaqa")

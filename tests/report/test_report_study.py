@@ -1,16 +1,10 @@
 """The page of a study: the answer per model, the grid, the spread over seeds, what failed, a way to every run."""
 
 import re
-import sys
 from pathlib import Path
 
 import polars as pl
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parents[1]))  # pytest's import mode does not make helper modules importable
-
-from compared_runs import model_findings, with_random  # isort: skip
-from report_shares import World, with_shares
 
 from anchorscope.progress import Silent
 from anchorscope.report.answer_card import answer_card
@@ -19,6 +13,8 @@ from anchorscope.report.study import study_page
 from anchorscope.report.study import study_tables as text
 from anchorscope.report.study.studied import ShownRun, Studied, auc, share
 from anchorscope.report.study.study_chart import StudyShares
+from compared_runs import model_findings, with_random
+from report_shares import World, with_shares
 
 DATASETS = ("popqa", "triviaqa")
 MARKUP = "<img src=x onerror=alert(1)>"

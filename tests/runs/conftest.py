@@ -1,18 +1,14 @@
 """One small run, finished and half done, that the tests of this folder copy and go on with."""
 
 import shutil
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parents[1]))  # pytest's import mode does not make helper modules importable
-
-from small_facts import quick_options, write_questions  # isort: skip
-from whole_runs import SmallRun, Stop, quick, small_model, stopping, tables_of  # isort: skip
-
 from anchorscope.recipe import Recipe, make_recipe
+from small_facts import quick_options, write_questions
+from whole_runs import SmallRun, Stop, quick, small_model, stopping, tables_of
 
 
 @pytest.fixture(scope="session")

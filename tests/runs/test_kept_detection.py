@@ -3,7 +3,6 @@
 import json
 import math
 import shutil
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -16,10 +15,6 @@ import polars as pl
 import pytest
 import torch
 from torch import Tensor
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "engine"))  # helper modules are not importable otherwise
-
-from hf_reference import eager, masked, watch  # isort: skip
 
 from anchorscope.answers.template import FEW_SHOT_TEMPLATE
 from anchorscope.api import Run, open_run
@@ -42,6 +37,7 @@ from anchorscope.plan.passes import Planner
 from anchorscope.recipe import Recipe
 from anchorscope.schema import FEATURE_SCHEMA
 from anchorscope.steps.detection_steps import DetectionSteps
+from hf_reference import eager, masked, watch
 from small_facts import rows
 from whole_runs import N_LAYERS, SmallRun, Stop, quick, stopping, watching
 

@@ -8,10 +8,10 @@ import sys
 from pathlib import Path
 
 from anchorscope.recipe import Recipe
+from repo import ROOT
+from whole_runs import SmallRun
 
-from whole_runs import SmallRun  # isort: skip
-
-TOOL = Path(__file__).parents[2] / "tools" / "kill_and_resume.py"
+TOOL = ROOT / "tools" / "kill_and_resume.py"
 MOMENTS = 1
 """One run that is killed twice; `test_pipeline.py` stops a run inside each of its steps."""
 SMALL = ("--option", "random_cuts=1", "--option", "directions=2", "--option", "folds=2")

@@ -1,20 +1,16 @@
 """The plan of a run is what is made: from the beginning, from where it stopped, and where more is asked for."""
 
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parents[1]))  # pytest's import mode does not make helper modules importable
-
-from whole_runs import SmallRun, Stop, stopping  # isort: skip
-
 from anchorscope.artefacts import publish
 from anchorscope.pipeline import run_recipe
 from anchorscope.progress import PlannedStep, Silent
 from anchorscope.recipe import Recipe, make_recipe
+from whole_runs import SmallRun, Stop, stopping
 
 
 class Watching(Silent):

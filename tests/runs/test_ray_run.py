@@ -12,10 +12,10 @@ from anchorscope.execute.coordinator import DEPTH, Coordinator
 from anchorscope.execute.pool import Done, Joined
 from anchorscope.execute.ray_cluster import import_ray
 from anchorscope.recipe import Recipe
+from repo import SOURCES
 from whole_runs import SmallRun, quick, tables_of
 
 pytest.importorskip("ray")
-SOURCES = Path(__file__).parents[2] / "src"
 BEFORE = 8
 """Shards that are done before a node is lost."""
 

@@ -1,7 +1,6 @@
 """Questions longer than the model's context: counted, told and left out before any pass; the dry run says it too."""
 
 import json
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -11,12 +10,9 @@ import pytest
 from anchorscope.errors import UserError
 from anchorscope.preview import preview_recipe, render_preview
 from anchorscope.recipe import make_recipe
-
-sys.path.insert(0, str(Path(__file__).parents[1]))  # pytest's import mode does not make helper modules importable
-
-from conftest import byte_tokenizer, tiny_model  # isort: skip
-from small_facts import quick_options, rows, write_questions  # isort: skip
-from whole_runs import quick  # isort: skip
+from small_facts import quick_options, rows, write_questions
+from tiny_models import byte_tokenizer, tiny_model
+from whole_runs import quick
 
 CONTEXT = 100
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -11,13 +10,11 @@ from typing import TYPE_CHECKING
 import pytest
 
 _HERE = Path(__file__).parent
-sys.path[:0] = [str(_HERE), str(_HERE.parent), str(_HERE.parent / "detectors")]
 
 if TYPE_CHECKING:
-    from running import Running
-
     from anchorscope.detectors.detector import Detector
     from anchorscope.models.language_model import LanguageModel
+    from running import Running
 
 TEMPLATE = (
     "{% for m in messages %}{% if m.role == 'system' %}{{ raise_exception('no ' ~ m.content) }}{% endif %}"
@@ -44,9 +41,8 @@ def log_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session")
 def served(chat_llama: LanguageModel, log_file: Path) -> Iterator[Running]:
     """A server with generous limits."""
-    from running import running
-
     from anchorscope.serve.log import ServiceLog
+    from running import running
 
     with running(chat_llama, log=ServiceLog(log_file)) as service:
         yield service
@@ -55,8 +51,7 @@ def served(chat_llama: LanguageModel, log_file: Path) -> Iterator[Running]:
 @pytest.fixture(scope="session")
 def offline(chat_llama: LanguageModel) -> dict[str, Detector]:
     """The same detectors in this process."""
-    from running import made_detectors
-
     from anchorscope.detectors.detector import Detector
+    from running import made_detectors
 
     return {one.name: Detector(one, chat_llama) for one in made_detectors(chat_llama)}

@@ -6,9 +6,9 @@ from typing import Any
 import httpx
 import openai
 import pytest
-from running import Running
 
 from anchorscope.detectors.detector import Detector
+from running import Running
 
 CLOSE = 1e-4
 QUESTION = "Who wrote Dracula?"

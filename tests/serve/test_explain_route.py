@@ -4,15 +4,14 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
-import running as helpers
-from detector_cases import trained_on
-from running import Running, running
-from test_live_cuts import probes_of
 
+import running as helpers
 from anchorscope.detectors.detector import Detector
 from anchorscope.detectors.live_cuts import live_cuts
 from anchorscope.detectors.trained import TrainedDetector
 from anchorscope.models.language_model import LanguageModel
+from detector_cases import probes_of, trained_on
+from running import Running, running
 
 QUESTION = "What is the capital of Peru?"
 

@@ -13,8 +13,6 @@ from typing import Any
 import httpx
 import pytest
 import torch
-from detector_cases import PAIRS
-from running import Running, made_detectors, running
 
 from anchorscope.detectors.asking import Asking
 from anchorscope.detectors.detector import Detector
@@ -25,6 +23,8 @@ from anchorscope.models.language_model import LanguageModel
 from anchorscope.serve.limits import Limits
 from anchorscope.serve.server import ServiceServer, listen
 from anchorscope.serve.service import Service, Setting, by_id
+from detector_cases import PAIRS
+from running import Running, made_detectors, running
 
 Scoring = Callable[..., list[Score]]
 

@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 import torch
-from detector_cases import PAIRS
-from running import Running
 
 from anchorscope.detectors.detector import Detector
 from anchorscope.detectors.scoring import Score
 from anchorscope.engine.continuous import Continuous
 from anchorscope.items import Item
+from detector_cases import PAIRS
+from running import Running
 
 QUESTION = {"model": "default", "messages": [{"role": "user", "content": "Who wrote Dracula?"}], "truth": True}
 

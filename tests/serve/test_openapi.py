@@ -1,12 +1,10 @@
 """The description of the routes: the file equals the code, and what is described is what happens."""
 
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 import schemathesis
 from hypothesis import HealthCheck, Phase, given, seed, settings
-from running import Running
 from schemathesis import GenerationMode
 from schemathesis.checks import not_a_server_error
 from schemathesis.specs.openapi.checks import (
@@ -19,6 +17,8 @@ from schemathesis.specs.openapi.checks import (
 )
 
 from anchorscope.serve.app import openapi_text
+from repo import DOCS
+from running import Running
 
 CHECKS = [
     not_a_server_error, status_code_conformance, content_type_conformance, response_headers_conformance,
@@ -28,7 +28,7 @@ CHECKS = [
 
 
 def test_the_file_is_what_the_code_says() -> None:
-    written = (Path(__file__).parents[2] / "docs" / "openapi.json").read_text(encoding="utf-8")
+    written = (DOCS / "openapi.json").read_text(encoding="utf-8")
     assert written == openapi_text(), "the routes have changed: python tools/write_openapi.py"
 
 

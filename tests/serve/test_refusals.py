@@ -11,7 +11,6 @@ from typing import Any
 
 import httpx
 import pytest
-from running import Running, running
 
 from anchorscope.errors import UserError
 from anchorscope.models.language_model import LanguageModel
@@ -19,6 +18,7 @@ from anchorscope.serve.errors import item_failed
 from anchorscope.serve.keys import Keys, is_loopback, read_keys, refuse_open_door
 from anchorscope.serve.limits import Limits
 from anchorscope.serve.log import ServiceLog
+from running import Running, running
 
 SECRET = "zebra<script>alert(1)</script>"
 KEY = "k" * 32

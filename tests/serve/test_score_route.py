@@ -3,10 +3,10 @@
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from detector_cases import PAIRS
-from running import Running
 
 from anchorscope.detectors.detector import Detector
+from detector_cases import PAIRS
+from running import Running
 
 CLOSE = 1e-4
 

@@ -15,7 +15,6 @@ from typing import Any
 
 import httpx
 import pytest
-from detector_cases import PAIRS, trained_on
 from typer.testing import CliRunner
 
 from anchorscope.artefacts.bundles import write_bundle
@@ -25,8 +24,8 @@ from anchorscope.detectors.trained import TrainedDetector
 from anchorscope.models.loading import load as load_model
 from anchorscope.serve import start
 from anchorscope.serve.server import address_of, listen
-
-ROOT = Path(__file__).parents[2]
+from detector_cases import PAIRS, trained_on
+from repo import ROOT
 
 
 @pytest.fixture(scope="module")

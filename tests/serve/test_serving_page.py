@@ -1,14 +1,14 @@
 """The example of docs/serving.md, against a real service; and what the page says of the command's limits."""
 
 import re
-from pathlib import Path
 
 import pytest
-from running import Running
 
 from anchorscope.serve.limits import Limits
+from repo import DOCS
+from running import Running
 
-PAGE = (Path(__file__).parents[2] / "docs" / "serving.md").read_text(encoding="utf-8")
+PAGE = (DOCS / "serving.md").read_text(encoding="utf-8")
 
 
 def test_the_example_runs(served: Running, capsys: pytest.CaptureFixture[str]) -> None:

@@ -10,7 +10,6 @@ import json
 import random
 from collections import Counter, defaultdict
 from collections.abc import Sequence
-from pathlib import Path
 
 import pytest
 
@@ -18,6 +17,7 @@ from anchorscope.datasets import atlas
 from anchorscope.datasets.question import Question
 from anchorscope.datasets.text import ARTICLES, located_words
 from anchorscope.spans.answer_span import answer_entity
+from repo import SHARED_DATA
 
 FRAMES = (
     "{entity}",
@@ -57,7 +57,7 @@ OTHER_FRAMES = (
     "According to the records, {entity} it is.",
 )
 """Other sentences. The first twelve were seen, and led to small changes; the last seven never did."""
-POPQA = Path(__file__).parents[3] / "shared" / "data" / "popqa.jsonl.gz"
+POPQA = SHARED_DATA / "popqa.jsonl.gz"
 PAIRS = 300
 """Drawn from all that there are, to keep the tests short."""
 Pair = tuple[Question, str]

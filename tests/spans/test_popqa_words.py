@@ -8,7 +8,6 @@ import gzip
 import json
 from collections import Counter, defaultdict
 from collections.abc import Sequence
-from pathlib import Path
 
 import pytest
 from tokenizers import Tokenizer
@@ -18,8 +17,9 @@ from anchorscope.models.embedded import installed_path
 from anchorscope.spans.char_spans import Span, words_as_written
 from anchorscope.spans.question_spans import QuestionSpans, locate_question_words
 from anchorscope.spans.tokens import tokens_in_spans
+from repo import SHARED_DATA
 
-DATA = Path(__file__).parents[3] / "shared" / "data" / "popqa.jsonl.gz"
+DATA = SHARED_DATA / "popqa.jsonl.gz"
 pytestmark = pytest.mark.skipif(not DATA.exists(), reason="PopQA is not beside the repository (shared/data)")
 
 TEMPLATES = {

@@ -1,7 +1,5 @@
 """Laws of the detection metrics, and slow references: repeated items, all orders of ties, scikit-learn."""
 
-import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -10,13 +8,10 @@ from hypothesis import strategies as st
 from sklearn.metrics import average_precision_score, roc_auc_score
 from sklearn.metrics import roc_curve as sklearn_roc_curve
 
+import detection_references as reference
 from anchorscope.stats import detection_metrics as metrics
 from anchorscope.stats.auc import auc
 from anchorscope.stats.reliability import brier, calibration_gap, ece, reliability_bins
-
-sys.path.insert(0, str(Path(__file__).parent))  # pytest's import mode does not make helper modules importable
-
-import detection_references as reference
 
 ONE_NUMBER = {
     "auroc": metrics.auroc,

@@ -1,6 +1,5 @@
 """A tiny model, a question file, and studies of them."""
 
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -8,9 +7,7 @@ from typing import Any
 import pytest
 import tomli_w
 
-sys.path.insert(0, str(Path(__file__).parents[1]))  # pytest's import mode does not make helper modules importable
-
-from small_facts import liven, quick_options, write_questions  # isort: skip
+from small_facts import liven, quick_options, write_questions
 
 WriteStudy = Callable[..., Path]
 

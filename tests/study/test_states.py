@@ -1,15 +1,10 @@
 """How far a study is, from its folders alone."""
 
 import json
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parents[1]))  # pytest's import mode does not make helper modules importable
-
-from compared_runs import model_findings, write_run  # isort: skip
 
 from anchorscope.artefacts.index import Index
 from anchorscope.artefacts.locks import LOCK, is_locked, locked
@@ -20,6 +15,7 @@ from anchorscope.study.states import status_of
 from anchorscope.study.study_folder import look_into, open_study, study_in
 from anchorscope.viewing.found import Shelf
 from anchorscope.viewing.index_page import index_page
+from compared_runs import model_findings, write_run
 
 
 def study(**changes: Any) -> Study:

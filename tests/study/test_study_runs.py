@@ -15,10 +15,6 @@ import polars as pl
 import pytest
 from typer.testing import CliRunner, Result
 
-sys.path.insert(0, str(Path(__file__).parents[1]))  # pytest's import mode does not make helper modules importable
-
-from whole_runs import watching  # isort: skip
-
 from anchorscope.artefacts import publish
 from anchorscope.cli.main import app
 from anchorscope.errors import Incomplete
@@ -27,6 +23,7 @@ from anchorscope.report.study import study_page
 from anchorscope.study import runner
 from anchorscope.study.grid import read_study
 from anchorscope.study.states import status_of
+from whole_runs import watching
 
 WriteStudy = Callable[..., Path]
 STARTS = """

@@ -11,14 +11,11 @@ from typing import Any
 import polars as pl
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parent))  # pytest's import mode does not make helper modules importable
-
-from made_runs import made_run  # isort: skip
-
 import anchorscope
 from anchorscope.artefacts.finished import open_finished
 from anchorscope.tracking import mlflow_log, trackio_log
 from anchorscope.tracking.records import RunRecords, records_of, tags_of
+from made_runs import made_run
 
 
 @pytest.fixture(scope="module")

@@ -1,17 +1,12 @@
 """The whole evidence on the planted model, as a user runs it: every experiment is made, rated and told."""
 
 import json
-import sys
 from pathlib import Path
 from typing import Any
 
 import polars as pl
 import pytest
 from typer.testing import CliRunner
-
-sys.path.insert(0, str(Path(__file__).parents[1]))  # pytest's import mode does not make helper modules importable
-
-from unprinted import unprinted  # isort: skip
 
 from anchorscope.catalogue import EXPERIMENTS, RATED
 from anchorscope.cli.main import app
@@ -21,6 +16,7 @@ from anchorscope.report import validation_page
 from anchorscope.report.findings import EXPERIMENT_ITEM_SCHEMA, EXPERIMENT_SCHEMA
 from anchorscope.validation.scores import METHODS_OF
 from anchorscope.validation.validate import Options, read_summary, validate
+from unprinted import unprinted
 
 ITEMS = 120
 OPTIONS = Options(

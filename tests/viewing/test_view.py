@@ -14,13 +14,6 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-sys.path.insert(0, str(Path(__file__).parents[1]))  # pytest's import mode does not make helper modules importable
-sys.path.insert(0, str(Path(__file__).parents[1] / "report"))
-
-from compared_runs import write_run  # isort: skip
-from report_shares import run_with_shares  # isort: skip
-from report_synthetic import make_findings  # isort: skip
-
 from anchorscope.artefacts.finished import open_finished
 from anchorscope.artefacts.formats import records
 from anchorscope.artefacts.run_folder import open_run
@@ -30,6 +23,9 @@ from anchorscope.report.answer_card import answer_card
 from anchorscope.report.statements import read
 from anchorscope.viewing.found import Shelf
 from anchorscope.viewing.server import ViewServer, address_of
+from compared_runs import write_run
+from report_shares import run_with_shares
+from report_synthetic import make_findings
 
 SECRET = "nobody's business"
 

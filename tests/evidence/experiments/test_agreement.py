@@ -4,7 +4,6 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from experiments_synthetic import make_inputs, planted
 from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
@@ -18,6 +17,7 @@ from anchorscope.evidence.experiments.method_calls import RULES, SALIENCY, corre
 from anchorscope.evidence.measured import Measured
 from anchorscope.evidence.pathways import GROUPS
 from anchorscope.stats.auc import auc
+from experiments_synthetic import make_inputs, planted
 
 N = 240
 LABELS, ASKS = planted(N)

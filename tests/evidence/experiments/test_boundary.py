@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from experiments_synthetic import N_UNUSED, make_inputs, planted
 from numpy.typing import NDArray
 from transformers import LlamaConfig, LlamaForCausalLM
 
@@ -23,6 +22,7 @@ from anchorscope.interventions.intervention import Writer
 from anchorscope.items import Item
 from anchorscope.models.language_model import LanguageModel
 from anchorscope.models.wrapping import wrap
+from experiments_synthetic import N_UNUSED, make_inputs, planted
 from made_items import planner_of
 
 N = 160

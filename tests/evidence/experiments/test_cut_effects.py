@@ -5,7 +5,6 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from experiments_synthetic import make_inputs
 
 from anchorscope.catalogue import KNOCKOUT
 from anchorscope.evidence.corrected import cell_sums, correct_shift, curve_samples, reference_samples
@@ -17,6 +16,7 @@ from anchorscope.evidence.experiments.experiment import ExperimentInputs
 from anchorscope.evidence.experiments.partial_cuts import Outcome, partial_knockout
 from anchorscope.evidence.measured import true_label_probability
 from anchorscope.evidence.pathways import GROUPS
+from experiments_synthetic import make_inputs
 
 
 @pytest.fixture(scope="module")

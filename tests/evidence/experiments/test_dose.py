@@ -5,8 +5,6 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from experiments_synthetic import make_inputs
-from partial_cuts_synthetic import tiny_inputs, tiny_items
 
 from anchorscope.catalogue import KNOCKOUT
 from anchorscope.evidence.experiments import dose_shares
@@ -14,6 +12,8 @@ from anchorscope.evidence.experiments.chosen_cuts import Scored
 from anchorscope.evidence.experiments.dose import DOSES, EXPERIMENT, analyse, n_tokens, plan_doses
 from anchorscope.evidence.experiments.experiment import ExperimentInputs, Found, Statistic
 from anchorscope.models.language_model import LanguageModel
+from experiments_synthetic import make_inputs
+from partial_cuts_synthetic import tiny_inputs, tiny_items
 
 
 def chosen(found: Found, quantity: str, **wanted: object) -> list[Statistic]:

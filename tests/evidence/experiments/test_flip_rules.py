@@ -4,12 +4,12 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from experiments_synthetic import make_inputs
 from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from anchorscope.evidence.experiments.flip_rules import RULES, Seen, corrected_after, seen_at_reference
+from experiments_synthetic import make_inputs
 
 SCORED_FROM = {
     "plain": 0.0, "any flip": 0.0, "change > 1": 1.0, "change > 2": 2.0, "loss > 10": 10.0, "loss > 25": 25.0,

@@ -4,8 +4,6 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from experiments_synthetic import make_inputs
-from partial_cuts_synthetic import tiny_inputs
 
 from anchorscope.catalogue import KNOCKOUT
 from anchorscope.evidence.experiments.experiment import ExperimentInputs, Found, Statistic
@@ -19,6 +17,8 @@ from anchorscope.evidence.experiments.heads import (
 from anchorscope.evidence.experiments.partial_cuts import Outcome, partial_knockout, run_partial_cuts
 from anchorscope.evidence.pathways import GROUPS
 from anchorscope.models.language_model import LanguageModel
+from experiments_synthetic import make_inputs
+from partial_cuts_synthetic import tiny_inputs
 
 READS = 1
 """The head that carries the question."""

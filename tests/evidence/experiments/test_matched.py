@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from experiments_synthetic import make_inputs
 
 from anchorscope.answers.template import FEW_SHOT_TEMPLATE
 from anchorscope.evidence.experiments import matched
@@ -19,6 +18,7 @@ from anchorscope.interventions.intervention import Writer
 from anchorscope.items import Item
 from anchorscope.models.language_model import LanguageModel
 from anchorscope.stats.streams import stream
+from experiments_synthetic import make_inputs
 
 N, LAYERS, WIDTH = 160, 6, 12
 NAMES = ("ba", "de", "fi", "go", "hu", "ka", "le", "mi", "no", "pu", "ra", "se", "ti")

@@ -5,8 +5,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from experiments_synthetic import make_inputs
-from partial_cuts_synthetic import tiny_inputs, tiny_items
 
 from anchorscope.engine.capture import Work, capture
 from anchorscope.engine.sequences import Variant
@@ -16,6 +14,8 @@ from anchorscope.evidence.experiments.experiment import ExperimentInputs, Found,
 from anchorscope.evidence.experiments.mediation import EXPERIMENT, analyse, run_patches
 from anchorscope.items import Item
 from anchorscope.models.language_model import LanguageModel
+from experiments_synthetic import make_inputs
+from partial_cuts_synthetic import tiny_inputs, tiny_items
 
 
 def chosen(found: Found, quantity: str, **wanted: object) -> list[Statistic]:

@@ -7,7 +7,6 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from partial_cuts_synthetic import N, tiny_inputs, tiny_items
 from transformers import Qwen2Config, Qwen2ForCausalLM
 
 from anchorscope.catalogue import KNOCKOUT
@@ -24,6 +23,7 @@ from anchorscope.evidence.experiments.partial_cuts import (
 from anchorscope.models.language_model import LanguageModel
 from anchorscope.models.wrapping import wrap
 from anchorscope.probes.scoring import Scorer
+from partial_cuts_synthetic import N, tiny_inputs, tiny_items
 
 CUTS = [
     partial_knockout("all", range(4)),

@@ -6,9 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from experiments_synthetic import make_inputs, planted
 from numpy.typing import NDArray
-from partial_cuts_synthetic import tiny_inputs
 from torch import Tensor
 
 from anchorscope.engine.forward import compute_prefix
@@ -20,6 +18,8 @@ from anchorscope.evidence.measured import true_label_probability
 from anchorscope.evidence.pathways import GROUPS
 from anchorscope.models.language_model import LanguageModel
 from anchorscope.stats.modes import UNIFORM_COEFFICIENT
+from experiments_synthetic import make_inputs, planted
+from partial_cuts_synthetic import tiny_inputs
 
 N = 200
 Floats = NDArray[np.floating]

@@ -6,13 +6,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from experiments_synthetic import make_inputs, planted
 
 from anchorscope.evidence.experiments import self_awareness
 from anchorscope.evidence.experiments.experiment import ExperimentInputs, Found, Statistic
 from anchorscope.evidence.experiments.self_awareness import EXPERIMENT, FREELY, PERMUTATIONS, WITHIN_TRUTH
 from anchorscope.evidence.pathways import Calls
 from anchorscope.stats.auc import auc
+from experiments_synthetic import make_inputs, planted
 
 
 def with_calls(inputs: ExperimentInputs, **calls: Calls) -> ExperimentInputs:

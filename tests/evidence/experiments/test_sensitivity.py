@@ -4,13 +4,13 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from experiments_synthetic import make_inputs, planted
 
 from anchorscope.evidence.experiments.experiment import ExperimentInputs, Found, Statistic
 from anchorscope.evidence.experiments.flip_rules import RULES
 from anchorscope.evidence.experiments.sensitivity import EXPERIMENT, SEEDS, measured_anew
 from anchorscope.evidence.measured import Measured
 from anchorscope.evidence.pathways import Calls, plain_calls
+from experiments_synthetic import make_inputs, planted
 
 Q, A = "Q-Anchored", "A-Anchored"
 

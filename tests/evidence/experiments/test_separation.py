@@ -1,11 +1,11 @@
 """Telling pathways apart by a score: only items that stand in a stratum with both pathways are compared."""
 
 import numpy as np
-from experiments_synthetic import make_inputs
 from hypothesis import given
 from hypothesis import strategies as st
 
 from anchorscope.evidence.experiments.separation import comparable, separation
+from experiments_synthetic import make_inputs
 
 
 @given(calls=st.lists(st.tuples(st.booleans(), st.integers(0, 4)), max_size=40))

@@ -4,7 +4,6 @@ from dataclasses import replace
 
 import pytest
 import torch
-from experiments_synthetic import make_inputs
 
 from anchorscope.answers.template import FEW_SHOT_TEMPLATE
 from anchorscope.datasets.question import Question
@@ -22,6 +21,7 @@ from anchorscope.models.language_model import LanguageModel
 from anchorscope.plan.interventions import passes_of, plan_cut
 from anchorscope.progress import Silent
 from anchorscope.spans.question_spans import locate_question_words
+from experiments_synthetic import make_inputs
 from made_items import planner_of
 
 QUESTIONS = [

@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from experiments_synthetic import make_inputs, planted
 
 from anchorscope.answers.other_examples import EXAMPLE_SETS
 from anchorscope.answers.template import FEW_SHOT_TEMPLATE, ZERO_SHOT_TEMPLATE, Template
@@ -31,6 +30,7 @@ from anchorscope.items import Item
 from anchorscope.models.language_model import LanguageModel
 from anchorscope.question_share.halves import make_halves
 from anchorscope.stats.streams import stream
+from experiments_synthetic import make_inputs, planted
 
 N, LAYERS, WIDTH, SIGNAL = 160, 4, 12, 3.0
 LABELS, ASKS = planted(N)

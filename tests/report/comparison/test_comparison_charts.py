@@ -1,17 +1,10 @@
 """The charts of several runs: a panel each, one legend, one y axis, controls, and numbers that are the runs' own."""
 
-import sys
 from dataclasses import replace
-from pathlib import Path
 
 import polars as pl
 import pytest
 from matplotlib.figure import Figure
-
-sys.path.insert(0, str(Path(__file__).parents[2]))  # pytest's import mode does not make helper modules importable
-
-from compared_runs import model_findings, with_random  # isort: skip
-from report_shares import World, with_shares
 
 from anchorscope.report.comparison.compared import Compared, chart_rows, panel_title
 from anchorscope.report.comparison.run_panels import (
@@ -25,6 +18,8 @@ from anchorscope.report.comparison.trends_chart import CurveTrendsChart, TrendsC
 from anchorscope.report.palette import CONTROL_GREY, dataset_styles
 from anchorscope.report.statements.run_curves import RunCurves
 from anchorscope.stats.curve_shape import trough
+from compared_runs import model_findings, with_random
+from report_shares import World, with_shares
 
 FOUR = ("popqa", "triviaqa", "hotpotqa", "nq")
 

@@ -2,7 +2,6 @@
 
 import json
 import re
-import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -10,11 +9,6 @@ from typing import Any
 
 import polars as pl
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parents[2]))  # pytest's import mode does not make helper modules importable
-
-from compared_runs import model_findings, with_random  # isort: skip
-from report_shares import World, with_shares
 
 from anchorscope.progress import Silent
 from anchorscope.report.answer_card import answer_card
@@ -43,6 +37,8 @@ from anchorscope.report.earlier_readings.claims import CLAIMS
 from anchorscope.report.findings import Findings
 from anchorscope.report.statements import read
 from anchorscope.report.wording import spanned
+from compared_runs import model_findings, with_random
+from report_shares import World, with_shares
 
 MARKUP = "<img src=x onerror=alert(1)></script><script>alert(2)</script>"
 

@@ -1,15 +1,11 @@
 """One run with all further experiments, its page written once."""
 
-import sys
 from pathlib import Path
 
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parents[1]))  # pytest's import mode does not make helper modules importable
-
-from report_further_synthetic import make_further, write_page_of
-
 from anchorscope.report.experiments.section import Section, experiment_sections
+from report_further_synthetic import make_further, write_page_of
 
 
 @pytest.fixture(scope="session")

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import polars as pl
 import pytest
-from report_further_synthetic import Experiments, make_further, write_page_of
 
 from anchorscope import catalogue
 from anchorscope.report.findings import EXPERIMENT_SCHEMA, Findings
 from anchorscope.report.render import figures_of
+from report_further_synthetic import Experiments, make_further, write_page_of
 
 MODULE = '''
 """A made-up experiment: how loud the answers are."""

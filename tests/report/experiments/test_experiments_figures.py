@@ -10,8 +10,6 @@ import polars as pl
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from report_further_synthetic import GROUPS, LAYERS, make_further
-from report_synthetic import make_findings
 
 from anchorscope.report.charts.heatmap import draw_heat
 from anchorscope.report.charts.layout import Grid, Legend, canvas, rows_that_fit
@@ -20,6 +18,8 @@ from anchorscope.report.experiments.section import experiment_charts, experiment
 from anchorscope.report.experiments.section_chart import chart_named
 from anchorscope.report.experiments.sensitivity import moved_by
 from anchorscope.report.render import figures_of
+from report_further_synthetic import GROUPS, LAYERS, make_further
+from report_synthetic import make_findings
 
 CHARTS = experiment_charts()
 NAMES = {

@@ -4,14 +4,11 @@ import re
 from dataclasses import replace
 from html import unescape
 from itertools import product
-from pathlib import Path
 
 import polars as pl
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from report_further_synthetic import Experiments, make_further, write_page_of
-from report_synthetic import make_findings
 
 from anchorscope.report.experiments.experiment_rows import find, first_row, select, with_aspects
 from anchorscope.report.experiments.heads import head_of
@@ -19,6 +16,9 @@ from anchorscope.report.experiments.section import experiment_charts, experiment
 from anchorscope.report.experiments.section_tables import both_groups
 from anchorscope.report.findings import EXPERIMENT_ITEM_SCHEMA, EXPERIMENT_SCHEMA, UNAVAILABLE_SCHEMA
 from anchorscope.report.wording import p_value_cell, points
+from repo import DOCS
+from report_further_synthetic import Experiments, make_further, write_page_of
+from report_synthetic import make_findings
 
 CHARTS = experiment_charts()
 ORDER = (
@@ -140,7 +140,7 @@ def test_answers_go_by_the_numbers(sections):
 
 
 def test_the_docs_say_what_every_answer_means():
-    root = Path(__file__).parents[3] / "docs"
+    root = DOCS
     told = (root / "evidence" / "README.md").read_text(encoding="utf-8").split("✓ means", 1)[1]
     for spec in section_specs():
         assert f"`{spec.slug}`" in told or spec.title.lower() in told, spec.slug

@@ -6,13 +6,13 @@ import polars as pl
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from report_further_synthetic import make_further
 
 from anchorscope.report.experiments.intervention_curves import ZEROING
 from anchorscope.report.experiments.layers import SECTION as LAYERS
 from anchorscope.report.experiments.layers import significant
 from anchorscope.report.experiments.section import experiment_charts, experiment_sections
 from anchorscope.report.findings import EXPERIMENT_SCHEMA
+from report_further_synthetic import make_further
 
 CHARTS = {chart.name: chart for chart in experiment_charts()}
 CURVES = ("exact_tokens", "patching", "answer_only", "direct_edges", "zeroing")

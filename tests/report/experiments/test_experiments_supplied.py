@@ -1,11 +1,11 @@
 """Matched strings and other wordings on the page: the numbers of the reference layer, each where it belongs."""
 
 import polars as pl
-from report_further_synthetic import make_further
 
 from anchorscope.report.experiments import matched, wordings
 from anchorscope.report.experiments.matched import reference_rows
 from anchorscope.report.experiments.section_chart import chart_named
+from report_further_synthetic import make_further
 
 FINDINGS = make_further(("popqa", "nq"), lacking=("nq",))
 

@@ -4,7 +4,6 @@ import polars as pl
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from report_further_synthetic import confusion, recovery
 
 from anchorscope.report.recovery_chart import RECOVERY_SCHEMA, RecoveryChart, other_recovery_table, recovery_table
 from anchorscope.report.validation_page import (
@@ -16,6 +15,7 @@ from anchorscope.report.validation_page import (
     with_totals,
     write_validation,
 )
+from report_further_synthetic import confusion, recovery
 
 
 def test_the_recovery_table_has_all_true_and_false_side_by_side():

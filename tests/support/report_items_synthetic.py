@@ -4,7 +4,6 @@ from dataclasses import replace
 
 import numpy as np
 import polars as pl
-from report_synthetic import SUMMARY_SCHEMA, make_findings, summary_row
 
 from anchorscope.artefacts.frames import effects_frame
 from anchorscope.engine.sequences import SITES
@@ -14,6 +13,7 @@ from anchorscope.evidence.effects import Effect
 from anchorscope.evidence.measured import Measured
 from anchorscope.evidence.pathways import noise_at_reference, plain_calls
 from anchorscope.report.findings import EXPERIMENT_ITEM_SCHEMA, Findings, headline_effects
+from report_synthetic import SUMMARY_SCHEMA, make_findings, summary_row
 
 FOLDS = 5
 SITE = SITES.index("mlp")

@@ -7,11 +7,10 @@ import time
 from pathlib import Path
 from typing import Any
 
-from crew import Crew, Shards, faults_at
-from faulty import FaultyRayWorker
-
 from anchorscope.execute.ray_cluster import import_ray
 from anchorscope.execute.ray_pool import RayPool
+from crew import Crew, Shards, faults_at
+from faulty import FaultyRayWorker
 
 
 def main(folder: Path, address: str, link: str) -> dict[str, Any]:

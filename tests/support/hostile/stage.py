@@ -94,20 +94,20 @@ def build(folder: Path) -> Stage:
 
 
 def _build(stage: Stage) -> None:
-    from sample_files import SAMPLES
-    from test_embedded import tiny_llama, write_gguf
+    import conftest
     from transformers import AutoModelForCausalLM
     from transformers.utils import logging
 
-    import conftest
     from anchorscope.detecting.detect import detect
     from anchorscope.pipeline import run_recipe
     from anchorscope.recipe import make_recipe
+    from gguf_files import small_llama, write_gguf
+    from sample_files import SAMPLES
     from small_facts import liven, quick_options, write_questions
     from whole_runs import Stop, stopping
 
     logging.disable_progress_bar()
-    write_gguf(tiny_llama(), stage.folder / GGUF)
+    write_gguf(small_llama(), stage.folder / GGUF)
     for sample in SAMPLES:
         place = stage.folder / "samples" / sample.name
         place.parent.mkdir(exist_ok=True)

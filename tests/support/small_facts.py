@@ -2,10 +2,7 @@
 
 A random model's own answers are garbage, so the file brings its own, with labels: 40 true and 40 false ones in two
 relations. The end of an answer tells a little about its label, so that probes find something. Beside them stand rows
-that must not be used: one of an example's subject, one without an answer, and two more true ones than false ones.
-
-Imported by putting this folder on `sys.path`, since pytest's import mode does not make helper modules importable.
-"""
+that must not be used: one of an example's subject, one without an answer, and two more true ones than false ones."""
 
 import json
 from pathlib import Path

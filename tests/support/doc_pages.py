@@ -1,7 +1,4 @@
-"""The pages of the docs as tests read them: fenced blocks, commands in them, links, anchors.
-
-Imported by putting this folder on `sys.path`, since pytest's import mode does not make helper modules importable.
-"""
+"""The pages of the docs as tests read them: fenced blocks, commands in them, links, anchors."""
 
 import re
 import shlex
@@ -9,7 +6,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-ROOT = Path(__file__).parents[1]
+from repo import ROOT
+
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md", ROOT / "benchmarks" / "README.md",
          *sorted((ROOT / "docs").rglob("*.md"))]  # fmt: skip
 FENCE = re.compile(r"^(`{3,})([^\n`]*)\n(.*?)^\1[ \t]*$", re.M | re.S)

@@ -6,7 +6,6 @@ from contextlib import contextmanager
 from typing import Any
 
 import httpx
-from detector_cases import added, probe, trained_on
 
 from anchorscope.detectors.trained import TrainedDetector
 from anchorscope.models.language_model import LanguageModel
@@ -14,6 +13,7 @@ from anchorscope.serve.limits import Limits
 from anchorscope.serve.log import ServiceLog
 from anchorscope.serve.server import ServiceServer, address_of, listen
 from anchorscope.serve.service import Service, Setting, by_id
+from detector_cases import added, probe, trained_on
 
 
 def made_detectors(lm: LanguageModel) -> list[TrainedDetector]:

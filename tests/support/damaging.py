@@ -1,7 +1,4 @@
-"""Damage to files, as disks, programs and people do it; the same seed does the same.
-
-Imported by putting this folder on `sys.path`, since pytest's import mode does not make helper modules importable.
-"""
+"""Damage to files, as disks, programs and people do it; the same seed does the same."""
 
 import json
 import random

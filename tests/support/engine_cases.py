@@ -1,7 +1,9 @@
 """What the engine's tests share: items with a common beginning, one pass over them, and the definition of a cut."""
 
-from collections.abc import Sequence
+import copy
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -12,6 +14,7 @@ from anchorscope.engine.forward import compute_prefix
 from anchorscope.engine.keys_values import Prefix
 from anchorscope.engine.sequences import CLEAN, SITES, Cut, TokenSequence, Variant
 from anchorscope.models.language_model import LanguageModel
+from anchorscope.models.wrapping import wrap
 
 SHARED = (256, 81, 12, 200, 33, 7)
 """The tokens that all items begin with."""
@@ -117,3 +120,22 @@ def clean_states(
     every = range(len(items))
     told = tuple(tuple(log_probs[index].tolist()) for index in every)
     return CleanPass(torch.stack([states[index] for index in every], dim=3), told)
+
+
+def with_little_memory(lm: LanguageModel, tokens: int, make_error: Callable[[], BaseException]) -> LanguageModel:
+    """The same model on a device that holds no more than so many tokens."""
+    small = wrap(copy.deepcopy(lm.model), lm.tokenizer)
+
+    def check(module: Any, given: tuple[torch.Tensor, ...]) -> None:
+        if given[0].numel() > tokens:
+            raise make_error()
+
+    small.embedding.register_forward_pre_hook(check)
+    return small
+
+
+ERRORS = {
+    "GPU": lambda: torch.OutOfMemoryError("CUDA out of memory."),
+    "host": lambda: MemoryError(),
+    "torch on the host": lambda: RuntimeError("[enforce fail] DefaultCPUAllocator: can't allocate memory: 9 bytes"),
+}

@@ -30,9 +30,9 @@ from anchorscope.recipe import Recipe, make_recipe
 from anchorscope.report.answer_card import answer_card
 from anchorscope.report.findings import Findings
 from anchorscope.report.statements import read
+from repo import ROOT
 from small_facts import liven, rows, write_questions
 
-ROOT = Path(__file__).parents[1]
 SIZES: dict[str, Any] = {
     "bootstrap": 100, "folds": 2, "max_new_tokens": 4, "random_cuts": 1, "directions": 4, "device": "cpu",
     "dtype": "float32", "limit": None, "columns": (), "evidence_items": 60, "window": None, "keep_layers": None,

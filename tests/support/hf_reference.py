@@ -14,10 +14,10 @@ from typing import Any
 
 import numpy as np
 import torch
-from engine_cases import ATTENTION, MLP, RESIDUAL, loses
 from torch import Tensor
 
 from anchorscope.engine.sequences import SITES, Cut, TokenSequence
+from engine_cases import ATTENTION, MLP, RESIDUAL, loses
 
 ADDS = {  # where the model's own forward pass shows what a block adds: attention's part, the feed-forward part
     "gemma2": ("post_attention_layernorm", "post_feedforward_layernorm"),

@@ -5,9 +5,9 @@ from functools import cache
 
 import numpy as np
 import polars as pl
-from report_synthetic import LAYERS, SUMMARY_SCHEMA, curve_rows, make_findings, summary_row
 
 from anchorscope.report.findings import SAMPLE_SCHEMA, Findings
+from report_synthetic import LAYERS, SUMMARY_SCHEMA, curve_rows, make_findings, summary_row
 
 DRAWS = 200
 

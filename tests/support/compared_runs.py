@@ -1,7 +1,6 @@
 """Finished run folders made by hand: synthetic findings written as the files that a run leaves, no model involved."""
 
 import json
-import sys
 from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
@@ -10,14 +9,11 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-sys.path.insert(0, str(Path(__file__).parent / "report"))  # pytest's import mode does not make helpers importable
-
-from report_synthetic import GROUPS, make_findings, trough  # isort: skip
-
 from anchorscope.artefacts.durable import canonical_hash, sha256
 from anchorscope.recipe import make_recipe, to_toml
 from anchorscope.report.findings import SAMPLE_SCHEMA, Findings
 from anchorscope.schema import SCHEMA_VERSION
+from report_synthetic import GROUPS, make_findings, trough
 
 DRAWS = 60
 _RULES = ("plain", "corrected", "cross-fitted", "retained")

@@ -3,12 +3,14 @@
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import torch
 
 from anchorscope.answers.prompt import make_template
 from anchorscope.detectors.features import StateKey
 from anchorscope.detectors.fitted import LinearProbe
 from anchorscope.detectors.fitted_parts import WeightedSum
+from anchorscope.detectors.layer_probes import LayerProbes
 from anchorscope.detectors.trained import Calibrated, Card, DetectorSetting, TrainedDetector
 from anchorscope.detectors.training_range import TrainingRange
 from anchorscope.models.language_model import LanguageModel
@@ -54,3 +56,16 @@ def trained_on(lm: LanguageModel, **changes: Any) -> TrainedDetector:
         Calibrated(probe(seed=5), Calibration(0.5, 0.1, 0.5)),
     )  # fmt: skip
     return replace(whole, **changes)
+
+
+def probes_of(lm: LanguageModel, site: str = "mlp", **changes: object) -> LayerProbes:
+    """Probes of all layers with made-up weights."""
+    n, rng = lm.n_layers, np.random.default_rng(3)
+    weight = torch.from_numpy(rng.normal(size=(n, lm.d_model)).astype(np.float32)) / lm.d_model**0.5
+    means = np.stack([np.full(n, -0.5), np.full(n, 0.7)])
+    whole = LayerProbes(
+        site=site, layers=tuple(range(n)), weight=weight, bias=rng.normal(size=n), strength=np.full(n, 0.1),
+        auc=np.linspace(0.6, 0.8, n), means=means, n_items=60, n_true=30, cut_means=means / 2 - 0.2,
+        delta_p=10 * (means / 2 - 0.2),
+    )  # fmt: skip
+    return replace(whole, **changes)  # type: ignore[arg-type]

@@ -1,10 +1,6 @@
-"""Finished runs that kept states, made by hand: files as a run leaves them for `detect`, no model involved.
-
-Imported by putting this folder on `sys.path`, since pytest's import mode does not make helper modules importable.
-"""
+"""Finished runs that kept states, made by hand: files as a run leaves them for `detect`, no model involved."""
 
 import json
-import sys
 from collections.abc import Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -14,10 +10,6 @@ import numpy as np
 import polars as pl
 import torch
 
-sys.path.insert(0, str(Path(__file__).parent))
-
-from detectors.made_detection import LAYERS, RUNS, WIDTH, made_dataset  # isort: skip
-
 from anchorscope.answers.template import FEW_SHOT_TEMPLATE
 from anchorscope.artefacts.durable import canonical_hash, sha256
 from anchorscope.artefacts.kept_states import KeptStates
@@ -25,6 +17,7 @@ from anchorscope.detectors.evaluation import Dataset
 from anchorscope.engine.sequences import SITES
 from anchorscope.recipe import make_recipe, to_toml
 from anchorscope.schema import FEATURE_SCHEMA, ITEM_SCHEMA, SCHEMA_VERSION
+from made_detection import LAYERS, RUNS, WIDTH, made_dataset
 
 ALL_RUNS, CUTS = tuple(RUNS), ("clean", "knockout", "random")
 SITE, POSITION = "mlp", "final"

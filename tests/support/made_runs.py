@@ -1,13 +1,9 @@
 """A finished run of made-up numbers, with a report and a figure, for the tests of this folder."""
 
-import sys
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parents[1]))
-sys.path.insert(0, str(Path(__file__).parents[1] / "report"))
-
-from compared_runs import write_run  # isort: skip
-from report_shares import run_with_shares  # isort: skip
+from compared_runs import write_run
+from report_shares import run_with_shares
 
 
 def made_run(folder: Path) -> Path:

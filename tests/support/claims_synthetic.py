@@ -5,11 +5,11 @@ from dataclasses import replace
 
 import numpy as np
 import polars as pl
-from report_synthetic import curve_rows, make_findings
 
 from anchorscope.report.earlier_readings.claims import CLAIMS
 from anchorscope.report.earlier_readings.judging import Judged, judge
 from anchorscope.report.findings import Findings
+from report_synthetic import curve_rows, make_findings
 
 LAYERS = 31
 DEPTH = np.arange(LAYERS) / (LAYERS - 1)

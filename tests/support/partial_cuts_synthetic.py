@@ -5,7 +5,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from experiments_synthetic import make_inputs
 
 from anchorscope.engine.sequences import SITES
 from anchorscope.evidence.clean import run_clean
@@ -19,6 +18,7 @@ from anchorscope.plan.interventions import passes_of, plan_cut
 from anchorscope.probes.crossfit import ProbeSet
 from anchorscope.probes.scoring import score_states
 from anchorscope.progress import Silent
+from experiments_synthetic import make_inputs
 from made_items import make_item, make_setting, planner_of
 
 N, N_FOLDS, N_PREFIX, HEADLINE = 140, 3, 5, (1, 2)

@@ -8,10 +8,10 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 import polars as pl
-from report_synthetic import LAYERS, make_findings
 
 from anchorscope.report.findings import Findings
 from anchorscope.schema import SHARE_SCHEMA, SHARE_TEST_SCHEMA
+from report_synthetic import LAYERS, make_findings
 
 LAYER = 17
 """The headline layer."""

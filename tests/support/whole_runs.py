@@ -1,7 +1,4 @@
-"""Whole runs on a tiny model: made without figures, watched step by step, and compared to the last byte.
-
-Imported by putting this folder on `sys.path`, since pytest's import mode does not make helper modules importable.
-"""
+"""Whole runs on a tiny model: made without figures, watched step by step, and compared to the last byte."""
 
 import shutil
 from collections.abc import Iterator

@@ -11,11 +11,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from faulty import FOLDER, part_of
-
 from anchorscope.execute.coordinator import Coordinator, Task
 from anchorscope.execute.pool import Pool
 from anchorscope.execute.worker_job import WorkerJob
+from faulty import FOLDER, part_of
 
 LEASE = 6.0
 PATIENCE = 300.0

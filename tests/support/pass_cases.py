@@ -21,8 +21,8 @@ from anchorscope.plan.passes import AttentionPass, OutOfFoldProbes, StatesPass
 from anchorscope.plan.saliency_pass import SaliencyPass, plan_saliency
 from anchorscope.probes.crossfit import ProbeSet
 from anchorscope.progress import Progress, Silent
-from conftest import byte_tokenizer, tiny_model
 from made_items import planner_of
+from tiny_models import byte_tokenizer, tiny_model
 
 N, N_FOLDS = 14, 3
 PREFIX = (7, 8, 9, 10, 11)
