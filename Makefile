@@ -1,32 +1,50 @@
-# make demo: from a fresh clone to the chart.   make test: every check that must pass.   make check: the quick ones.
+# make demo: from a fresh clone to the chart.   make check: a minute.   make test: five.   make nightly: the slow rest.
 # make docs: the site.   make dist: wheel and sdist, tried.   Without an NVIDIA GPU, on Linux, beside any of them:
 #   TORCH_INDEX=https://download.pytorch.org/whl/cpu
 PYTHON ?= python3
 VENV ?= .venv
 TORCH_INDEX ?=
 BIN := $(VENV)/bin
+PYTEST := OMP_NUM_THREADS=1 $(BIN)/pytest --numprocesses auto --max-worker-restart 0 --dist loadfile
+# Rooms whose annotations of shapes are checked while the laws and runs use them.
+SHAPES_CHECKED := anchorscope.engine,anchorscope.probes,anchorscope.question_share,anchorscope.models,anchorscope.stats
 PIP := $(BIN)/python -m pip install --disable-pip-version-check --quiet --constraint constraints.txt
 
-.PHONY: demo test check adapters docs examples dist lock install clean
+.PHONY: demo test check nightly lint types unit adapters docs examples dist lock install clean
 
 demo: $(VENV)/installed
 	$(BIN)/anchorscope models --install smollm2-135m
 	$(BIN)/anchorscope run --limit 600 --keep states --out runs/demo
 	$(BIN)/anchorscope detect runs/demo --fit-only --bundles anchor --out runs/demo/detectors
 
-test: $(VENV)/test-installed
-	$(BIN)/anchorscope models --install smollm2-135m
-	$(BIN)/ruff check src tests
-	$(BIN)/mypy
-	$(BIN)/lint-imports
-	sh tools/install_chromium.sh
-	OMP_NUM_THREADS=1 $(BIN)/pytest --numprocesses auto --max-worker-restart 0 --dist loadfile --no-loadscope-reorder
-
+# At most a minute on two quiet cores: format, lint, imports, types, and the tests that need no torch.
 check: $(VENV)/test-installed
-	$(BIN)/ruff check src tests
+	@$(MAKE) --no-print-directory --jobs 2 --output-sync=target lint types unit
+
+# At most five minutes: check, the laws on tiny models, and whole runs.
+test: check
+	$(BIN)/anchorscope models --install smollm2-135m
+	sh tools/install_chromium.sh
+	$(PYTEST) tests/laws tests/runs --jaxtyping-packages=$(SHAPES_CHECKED),beartype.beartype
+
+# What is slow: kills, damage, hostile cases, network partitions, every page in a browser, every command of the docs,
+# and the properties of the other tiers with ten times as many examples.
+nightly: $(VENV)/test-installed
+	$(BIN)/anchorscope models --install smollm2-135m
+	sh tools/install_chromium.sh
+	$(PYTEST) tests/nightly
+	$(PYTEST) tests/unit tests/laws -m hypothesis --hypothesis-profile=nightly
+
+lint:
+	$(BIN)/ruff format --check --quiet src tests tools || { echo "run: $(BIN)/ruff format src tests tools"; exit 1; }
+	$(BIN)/ruff check --quiet src tests tools
+	$(BIN)/lint-imports --no-cache > /dev/null || $(BIN)/lint-imports --no-cache
+
+types:
 	$(BIN)/mypy
-	$(BIN)/lint-imports
-	OMP_NUM_THREADS=1 $(BIN)/pytest --numprocesses auto --max-worker-restart 0 --dist loadfile --no-loadscope-reorder --quick -m 'not embedded'
+
+unit:
+	$(PYTEST) tests/unit
 
 # The adapters with the libraries themselves, each in an environment of its own (docs/adapters.md).
 adapters:

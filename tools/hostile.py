@@ -3,7 +3,7 @@
     python tools/hostile.py --cases 10000 --seed 1 --jobs 2
     python tools/hostile.py --replay question-files 17
 
-The rules, the generators and the judge are in `tests/hostile/`. The last line sums up; the exit code is 1 if any case
+The rules, the generators and the judge are in `tests/support/hostile/`. The last line sums up; the exit code is 1 if any case
 failed, and every failure is told with the command that repeats it.
 """
 
@@ -16,8 +16,8 @@ from pathlib import Path
 
 os.environ["OMP_NUM_THREADS"] = os.environ["POLARS_MAX_THREADS"] = "1"  # threads do not survive a fork
 os.environ["TOKENIZERS_PARALLELISM"] = "false"
-_TESTS = Path(__file__).parents[1] / "tests"
-sys.path[:0] = [str(_TESTS), str(_TESTS / "datasets"), str(_TESTS / "models")]  # helpers of theirs
+_SUPPORT = Path(__file__).parents[1] / "tests" / "support"
+sys.path.insert(0, str(_SUPPORT))
 
 from hostile.session import NAMES, Session, replay, run_many  # noqa: E402  # after the settings above
 from hostile.stage import build, import_everything  # noqa: E402

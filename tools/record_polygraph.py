@@ -5,8 +5,8 @@ import json
 import sys
 from pathlib import Path
 
-TESTS = Path(__file__).parents[1] / "tests" / "adapters"
-sys.path.insert(0, str(TESTS))
+TESTS = Path(__file__).parents[1] / "tests"
+sys.path.insert(0, str(TESTS / "support"))
 
 from polygraph_parity import its_values, worlds  # noqa: E402
 
@@ -19,5 +19,5 @@ header = {
     "made_with": f"lm-polygraph {importlib.metadata.version('lm-polygraph')}",
     "command": "make adapters",
 }
-out = TESTS / "polygraph_metrics.json"
+out = TESTS / "unit" / "adapters" / "polygraph_metrics.json"
 out.write_text(json.dumps({**header, "worlds": found}, ensure_ascii=False) + "\n", encoding="utf-8")

@@ -1,6 +1,6 @@
 #!/usr/bin/env sh
 # Tests the adapters against the libraries themselves, each in an environment of its own, and records what lm-polygraph's
-# metrics give (tests/adapters/polygraph_metrics.json). Called by `make adapters`; about 6 GB of disk.
+# metrics give (tests/unit/adapters/polygraph_metrics.json). Called by `make adapters`; about 6 GB of disk.
 #   sh tools/test_adapters.sh FOLDER [lm-polygraph|truthtorchlm|uqlm|inspect-ai|trackers]...
 # The libraries ask for more than their import needs, and partly for what does not exist for this Python any more: they are
 # installed without dependencies, and what is imported is named here. torch comes first: a bare one may pull gigabytes.
@@ -41,7 +41,7 @@ for library in ${*:-lm-polygraph truthtorchlm uqlm inspect-ai trackers}; do
                 flask hydra-core nltk openai pandas protobuf rouge-score sacrebleu sentence-transformers sentencepiece \
                 spacy wget
             "$folder/$library/bin/python" tools/record_polygraph.py
-            run_tests "$library" tests/adapters/test_lm_polygraph.py tests/adapters/test_recorded_parity.py
+            run_tests "$library" tests/laws/adapters/test_lm_polygraph.py tests/unit/adapters/test_recorded_parity.py
             ;;
         truthtorchlm)
             ours
@@ -51,23 +51,23 @@ for library in ${*:-lm-polygraph truthtorchlm uqlm inspect-ai trackers}; do
                 genson gitpython httpx importlib-metadata jsonpath_ng jsonschema nest_asyncio nltk openai \
                 opentelemetry-api opentelemetry-sdk pandas protobuf pydantic-settings python-dotenv referencing requests \
                 rouge_score sentencepiece sentry-sdk tenacity termcolor tiktoken
-            run_tests "$library" tests/adapters/test_truthtorchlm.py
+            run_tests "$library" tests/laws/adapters/test_truthtorchlm.py
             ;;
         uqlm)
             $pip --only-binary :all: uqlm==0.6.7 'numpy<2' 'transformers<5' 'pyarrow<22' pytest hypothesis
-            run_tests "$library" tests/adapters/test_uq_result.py
+            run_tests "$library" tests/unit/adapters/test_uq_result.py
             ;;
         inspect-ai)
             ours
             $pip --constraint constraints.txt inspect_ai==0.3.285 fastapi uvicorn prometheus-client httpx pyarrow
-            run_tests "$library" tests/adapters/test_inspect_ai.py tests/datasets/test_logged_answers.py
+            run_tests "$library" tests/laws/adapters/test_inspect_ai.py tests/laws/datasets/test_logged_answers.py
             ;;
         trackers) # mlflow asks for an older pyarrow than ours; a local database needs no more than alembic
             ours
             $pip --constraint constraints.txt mlflow-skinny==3.17.2 wandb==0.31.0 trackio==0.43.0 alembic sqlalchemy \
                 opentelemetry-sdk
             $pip --no-deps mlflow==3.17.2 mlflow-tracing==3.17.2
-            run_tests "$library" tests/adapters/test_trackers.py
+            run_tests "$library" tests/nightly/adapters/test_trackers.py
             ;;
         *)
             echo "unknown library '$library'; allowed: lm-polygraph, truthtorchlm, uqlm, inspect-ai, trackers" >&2

@@ -7,7 +7,7 @@ the time left, a notebook one line, a test nothing.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 
 @dataclass(frozen=True)
@@ -24,6 +24,7 @@ class PlannedStep:
     """What it took, if it is there already and need not be made."""
 
 
+@runtime_checkable
 class Progress(Protocol):
     """Who listens to a job."""
 

@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Generic, NamedTuple, Protocol, TypeVar
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar, runtime_checkable
 
 from anchorscope.artefacts.durable import canonical_hash, files_below, folder_beside, make_folder, move_files, sync_tree
 from anchorscope.artefacts.index import Index, StepRecord, damage, facts_of
@@ -50,6 +50,7 @@ class MadeFrom:
     """Versions of the libraries that compute it."""
 
 
+@runtime_checkable
 class StepFolder(Protocol):
     """What a step needs of the run folder that keeps it."""
 

@@ -6,7 +6,7 @@ values that are no tensors; `from_stored` makes the same detector of both.
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Protocol, TypeVar
+from typing import Any, ClassVar, Protocol, TypeVar, runtime_checkable
 
 import numpy as np
 import torch
@@ -17,6 +17,7 @@ from anchorscope.detectors.features import Features, Needs, StateKey
 from anchorscope.errors import UserError
 
 
+@runtime_checkable
 class Fitted(Protocol):
     """What every fitted detector can do."""
 

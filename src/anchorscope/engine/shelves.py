@@ -5,7 +5,7 @@ single long conversation does not make all rows as wide as itself. Places that a
 come, or by the last of the shelf.
 """
 
-from typing import Generic, Protocol, TypeVar
+from typing import Generic, Protocol, TypeVar, runtime_checkable
 
 import torch
 
@@ -16,6 +16,7 @@ _KEPT = 1024  # slots that a shelf which nobody needs any more keeps all the sam
 NO_PREFIX = Prefix(ids=(), keys=(), values=())
 
 
+@runtime_checkable
 class HasLength(Protocol):
     """A row that may stand on a shelf."""
 

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from anchorscope.execute.numerics import NumericsClass, numerics_of
 from anchorscope.execute.parts import Part
@@ -30,6 +30,7 @@ def describe(lm: LanguageModel) -> Description:
     return Description(lm.identity(), planner_for(lm), numerics_of(lm))
 
 
+@runtime_checkable
 class Executor(Protocol):
     """Runs shards."""
 
@@ -58,6 +59,7 @@ class Executor(Protocol):
         ...
 
 
+@runtime_checkable
 class ShardFolder(Protocol):
     """What an executor needs of the run folder that it works for."""
 
@@ -71,6 +73,7 @@ class ShardFolder(Protocol):
         """Something that the user has to know."""
 
 
+@runtime_checkable
 class Workers(Protocol):
     """Workers that several runs may share."""
 

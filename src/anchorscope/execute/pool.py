@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from anchorscope.errors import MemoryRanOut as MemoryRanOut
 from anchorscope.execute.content_hash import Body
@@ -80,6 +80,7 @@ def next_events(
     return found
 
 
+@runtime_checkable
 class Pool(Protocol):
     """Workers, wherever they are."""
 

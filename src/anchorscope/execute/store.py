@@ -1,10 +1,11 @@
 """What workers' results are kept in on their way; whoever runs a pass says where that is."""
 
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from anchorscope.execute.content_hash import Body
 
 
+@runtime_checkable
 class Store(Protocol):
     """Where results of shards are kept while a step is under way."""
 

@@ -7,7 +7,7 @@ knows which tokens belong together, what they share and what is cut. Only the en
 """
 
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import torch
 from jaxtyping import Float, Shaped
@@ -23,6 +23,7 @@ Keys = Float[Tensor, "token key_head d_head"]
 """Keys or values of all tokens of a batch, in one line."""
 
 
+@runtime_checkable
 class Attends(Protocol):
     """Knows which tokens of a batch see which."""
 

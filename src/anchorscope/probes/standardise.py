@@ -9,7 +9,7 @@ of a chunk share every call, [problem, …].
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import torch
 from jaxtyping import Bool, Float, Float64, Int, Shaped
@@ -42,6 +42,7 @@ class FeatureScale:
         return found
 
 
+@runtime_checkable
 class DesignMatrix(Protocol):
     """X of several problems: items as rows, then one row per scaling, its mean. Named like SciPy's LinearOperator."""
 

@@ -1,0 +1,1 @@
+from engine_fixtures import *  # noqa: F403

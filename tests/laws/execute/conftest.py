@@ -1,0 +1,1 @@
+from execute_fixtures import *  # noqa: F403

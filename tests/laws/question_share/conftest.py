@@ -1,0 +1,1 @@
+from question_share_fixtures import *  # noqa: F403

@@ -1,0 +1,1 @@
+from adapters_fixtures import *  # noqa: F403

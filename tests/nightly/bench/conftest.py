@@ -1,0 +1,1 @@
+from bench_fixtures import *  # noqa: F403

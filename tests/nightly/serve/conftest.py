@@ -1,0 +1,1 @@
+from serve_fixtures import *  # noqa: F403

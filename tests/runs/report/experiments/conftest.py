@@ -1,0 +1,1 @@
+from report_experiments_fixtures import *  # noqa: F403
