@@ -7,7 +7,7 @@ TORCH_INDEX ?=
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --disable-pip-version-check --quiet --constraint constraints.txt
 
-.PHONY: demo test check adapters docs examples dist lock install clean
+.PHONY: demo test check golden adapters docs examples dist lock install clean
 
 demo: $(VENV)/installed
 	$(BIN)/anchorscope models --install smollm2-135m
@@ -27,6 +27,10 @@ check: $(VENV)/test-installed
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	OMP_NUM_THREADS=1 $(BIN)/pytest --numprocesses auto --max-worker-restart 0 --dist loadfile --no-loadscope-reorder --quick -m 'not embedded'
+
+# What commands write, compared with tests/golden; shows what moved and writes it again.
+golden: $(VENV)/test-installed
+	OMP_NUM_THREADS=1 $(BIN)/python tests/golden/write.py
 
 # The adapters with the libraries themselves, each in an environment of its own (docs/adapters.md).
 adapters:

@@ -1,6 +1,6 @@
 """Writes the golden files again and shows what moved; with --check it only shows.
 
-    python tests/golden/write.py [--check]
+python tests/golden/write.py [--check]
 """
 
 import json
@@ -12,18 +12,19 @@ from pathlib import Path
 os.environ["HF_HUB_OFFLINE"] = "1"
 sys.path.insert(0, str(Path(__file__).parents[1] / "support"))
 
-import golden  # noqa: E402
-from golden_runs import PIECES  # noqa: E402
+from golden_runs import PIECES, golden_folder
+
+import golden
 
 
 def main(check: bool) -> int:
-    numerics, moved = golden.numerics(), []
+    numerics, moved = golden.numerics(golden_folder("supplied")), []
     recorded = golden.recorded_hashes(numerics)
     hashes = {}
     for piece in PIECES:
-        new, old = golden.golden_texts(piece), golden.stored_texts(piece)
+        new, old = golden.golden_texts(golden_folder(piece)), golden.stored_texts(piece)
         changes = golden.compare_texts(old, new, exact=recorded is not None)
-        own = golden.file_hashes(piece)
+        own = golden.file_hashes(piece, golden_folder(piece))
         hashes |= own
         if changes:
             moved.append(piece)

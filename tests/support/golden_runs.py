@@ -23,12 +23,18 @@ from anchorscope.planted.language import RIGHT_VERDICT, WORDINGS, WRONG_VERDICT,
 from anchorscope.report import render
 from anchorscope.report.comparison import comparison_page
 from anchorscope.report.detection import detection_page
+from golden import OUT, STDOUT
 
-OUT, STDOUT = "out", "stdout.json"
-"""In each piece's folder: what the command wrote, and what it printed."""
 _SMALL = {
-    "prompt": "zero-shot", "device": "cpu", "dtype": "float32", "threads": 1, "bootstrap": 100, "folds": 2,
-    "random-cuts": 1, "directions": 2, "max-new-tokens": 4,
+    "prompt": "zero-shot",
+    "device": "cpu",
+    "dtype": "float32",
+    "threads": 1,
+    "bootstrap": 100,
+    "folds": 2,
+    "random-cuts": 1,
+    "directions": 2,
+    "max-new-tokens": 4,
 }
 """Options of all three runs."""
 _ASKED = 80
@@ -120,10 +126,17 @@ def _four_datasets(folder: Path) -> None:
 
 def _planted_rows(count: int, seed: int) -> list[dict[str, Any]]:
     return [
-        {"id": one.item_id, "question": one.question, "answers": one.answers, "subject": one.subject,
-         "relation": one.relation, "property_words": [one.relation], "model_answer": one.model_answer}
+        {
+            "id": one.item_id,
+            "question": one.question,
+            "answers": one.answers,
+            "subject": one.subject,
+            "relation": one.relation,
+            "property_words": [one.relation],
+            "model_answer": one.model_answer,
+        }
         for one in planted_items(count, seed=seed)
-    ]  # fmt: skip
+    ]
 
 
 def _own_rows(objects: slice) -> list[dict[str, str]]:
@@ -132,10 +145,13 @@ def _own_rows(objects: slice) -> list[dict[str, str]]:
     chosen = language.objects[objects]
     facts = [(*about, right) for about, right in language.facts.items() if right in chosen]
     return [
-        {"id": f"{subject}-{relation}", "answer": right if chosen.index(right) % 2 else "Never",
-         "question": WORDINGS[number % len(WORDINGS)].format(subject=subject, relation=relation)}
+        {
+            "id": f"{subject}-{relation}",
+            "answer": right if chosen.index(right) % 2 else "Never",
+            "question": WORDINGS[number % len(WORDINGS)].format(subject=subject, relation=relation),
+        }
         for number, (subject, relation, right) in enumerate(facts)
-    ]  # fmt: skip
+    ]
 
 
 def _write_popqa(path: Path) -> None:
@@ -149,19 +165,29 @@ def _write_popqa(path: Path) -> None:
 
 def _write_triviaqa(path: Path) -> None:
     rows = [
-        {"question_id": one["id"], "question": one["question"], "question_source": "made",
-         "answer": {"value": one["answer"], "aliases": [one["answer"].title()]}}
+        {
+            "question_id": one["id"],
+            "question": one["question"],
+            "question_source": "made",
+            "answer": {"value": one["answer"], "aliases": [one["answer"].title()]},
+        }
         for one in _own_rows(slice(0, 4))
-    ]  # fmt: skip
+    ]
     _write_rows(path, rows)
 
 
 def _write_hotpotqa(path: Path) -> None:
     rows = [
-        {"_id": one["id"], "question": one["question"], "answer": one["answer"], "type": "bridge", "level": "easy",
-         "supporting_facts": []}
+        {
+            "_id": one["id"],
+            "question": one["question"],
+            "answer": one["answer"],
+            "type": "bridge",
+            "level": "easy",
+            "supporting_facts": [],
+        }
         for one in _own_rows(slice(4, 8))
-    ]  # fmt: skip
+    ]
     path.write_text(json.dumps(rows), encoding="utf-8")
 
 
@@ -176,8 +202,15 @@ def _comparison(folder: Path) -> None:
 
 
 def _detection(folder: Path) -> None:
-    options = {"folds": 2, "seeds": 1, "tosses": 1, "resamples": 100, "device": "cpu", "bundles": "probe,anchor",
-               "detectors": _DETECTORS}  # fmt: skip
+    options = {
+        "folds": 2,
+        "seeds": 1,
+        "tosses": 1,
+        "resamples": 100,
+        "device": "cpu",
+        "bundles": "probe,anchor",
+        "detectors": _DETECTORS,
+    }
     _command(folder, "detect", golden_folder("supplied") / OUT, out=folder / OUT, **options)
 
 
