@@ -1,7 +1,4 @@
-"""Writes the golden files again and shows what moved; with --check it only shows.
-
-python tests/golden/write.py [--check]
-"""
+"""`python tests/golden/write.py`: shows what moved in the golden files and writes them; `--check` only shows."""
 
 import json
 import os
@@ -9,7 +6,7 @@ import shutil
 import sys
 from pathlib import Path
 
-os.environ["HF_HUB_OFFLINE"] = "1"
+os.environ |= {"HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1"}  # as in the tests; read when libraries are imported
 sys.path.insert(0, str(Path(__file__).parents[1] / "support"))
 
 from golden_runs import PIECES, golden_folder

@@ -1,7 +1,7 @@
 """The runs behind the golden files: three runs of the planted model, a comparison, a detection, a scored file.
 
-Everything is run through the command, on a CPU with one thread. The planted model answers decisively (the first word
-leads the second by more than one in log-odds on every question), so that no answer depends on the machine.
+Everything is run through the command, on a CPU with one thread. The planted model answers decisively (on every question
+here the first word leads the second by more than 0.7 in log-odds), so that no answer depends on the machine.
 """
 
 import csv
@@ -17,6 +17,7 @@ from run_cache import cached_run
 from typer.testing import CliRunner
 
 from anchorscope.cli.main import app
+from anchorscope.models.process_settings import threads
 from anchorscope.planted import planted_model_folder
 from anchorscope.planted.items import planted_items
 from anchorscope.planted.language import RIGHT_VERDICT, WORDINGS, WRONG_VERDICT, the_language
@@ -52,7 +53,7 @@ def golden_folder(piece: str) -> Path:
 
 @contextmanager
 def without_figures() -> Iterator[None]:
-    """Commands inside draw no figures, which take longer than all the rest; `--no-report` also drops `answer.json`."""
+    """Commands inside draw no figures, which take longer than all the rest; everything else is written."""
     with pytest.MonkeyPatch.context() as patch:
         for module in (render, comparison_page, detection_page):
             patch.setattr(module, "save_all", lambda *_: None)
@@ -62,7 +63,7 @@ def without_figures() -> Iterator[None]:
 def _command(folder: Path, *arguments: object, **options: object) -> None:
     """Runs a command into `folder/out`, and keeps what it prints."""
     flags = [part for name, value in options.items() for part in (f"--{name.replace('_', '-')}", str(value))]
-    with without_figures():
+    with without_figures(), threads(1):
         result = CliRunner().invoke(app, [*map(str, arguments), *flags, "--json"], prog_name="anchorscope")
     if result.exit_code:
         raise RuntimeError(f"{arguments}: {result.output}") from result.exception
