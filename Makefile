@@ -10,7 +10,7 @@ PYTEST := OMP_NUM_THREADS=1 $(BIN)/pytest --numprocesses auto --max-worker-resta
 SHAPES_CHECKED := anchorscope.engine,anchorscope.probes,anchorscope.question_share,anchorscope.models,anchorscope.stats
 PIP := $(BIN)/python -m pip install --disable-pip-version-check --quiet --constraint constraints.txt
 
-.PHONY: demo test check nightly lint types unit adapters docs examples dist lock install clean
+.PHONY: demo test check nightly lint types unit golden adapters docs examples dist lock install clean
 
 demo: $(VENV)/installed
 	$(BIN)/anchorscope models --install smollm2-135m
@@ -45,6 +45,10 @@ types:
 
 unit:
 	$(PYTEST) tests/unit
+
+# What commands write, compared with tests/golden; shows what moved and writes it again.
+golden: $(VENV)/test-installed
+	OMP_NUM_THREADS=1 $(BIN)/python tests/golden/write.py
 
 # The adapters with the libraries themselves, each in an environment of its own (docs/adapters.md).
 adapters:
