@@ -3,8 +3,8 @@
     python tools/hostile.py --cases 10000 --seed 1 --jobs 2
     python tools/hostile.py --replay question-files 17
 
-The rules, the generators and the judge are in `tests/support/hostile/`. The last line sums up; the exit code is 1 if any
-case failed, and every failure is told with the command that repeats it.
+The rules, the generators and the judge are in `tests/support/hostile/`. The last line sums up; the exit code is 1 if
+any case failed, and every failure is told with the command that repeats it.
 """
 
 import argparse

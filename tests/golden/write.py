@@ -9,9 +9,8 @@ from pathlib import Path
 os.environ |= {"HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1"}  # as in the tests; read when libraries are imported
 sys.path.insert(0, str(Path(__file__).parents[1] / "support"))
 
-from golden_runs import PIECES, golden_folder
-
 import golden
+from golden_runs import PIECES, golden_folder
 
 
 def main(check: bool) -> int:

@@ -1,9 +1,9 @@
 """What commands write is what they wrote: tables, cards and `--json` of the golden files (tests/golden/README.md)."""
 
 import pytest
-from golden_runs import PIECES, golden_folder
 
 from golden import compare_texts, file_hashes, golden_texts, numerics, recorded_hashes, report_changes, stored_texts
+from golden_runs import PIECES, golden_folder
 
 AGAIN = "If this is meant: python tests/golden/write.py, and explain the change in the commit."
 

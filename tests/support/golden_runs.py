@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from run_cache import cached_run
 from typer.testing import CliRunner
 
 from anchorscope.cli.main import app
@@ -25,6 +24,7 @@ from anchorscope.report import render
 from anchorscope.report.comparison import comparison_page
 from anchorscope.report.detection import detection_page
 from golden import OUT, STDOUT
+from run_cache import cached_run
 
 _SMALL = {
     "prompt": "zero-shot",

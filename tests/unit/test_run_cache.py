@@ -5,6 +5,7 @@ import time
 from pathlib import Path
 
 import pytest
+
 import run_cache
 
 
