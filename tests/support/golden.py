@@ -238,8 +238,12 @@ class Change:
     """Relative, of a number; infinite for all else."""
 
     def __str__(self) -> str:
+        """One line; of long texts the part that differs."""
         relative = f" ({self.size:.1g} of it)" if math.isfinite(self.size) else ""
-        return f"  {self.place}: {self.old} → {self.new}{relative}"
+        differs = next((at for at, (one, two) in enumerate(zip(self.old, self.new, strict=False)) if one != two), 0)
+        start = max(differs - 30, 0) if max(len(self.old), len(self.new)) > 80 else 0
+        old, new = (f"{'…' * bool(start)}{text[start:][:80]}" for text in (self.old, self.new))
+        return f"  {self.place}: {old} → {new}{relative}"
 
 
 def compare_texts(old: Mapping[str, str], new: Mapping[str, str], exact: bool = False) -> list[Change]:
@@ -263,7 +267,7 @@ def report_changes(changes: list[Change], piece: str) -> str:
         sizes = [one.size for one in own if math.isfinite(one.size)]
         largest = f", largest change of a number {max(sizes):.1g} of it" if sizes else ""
         lines.append(f"{piece}/{name}: {len(own)} changes{largest}")
-        lines += [str(one)[:200] for one in own[: SHOWN_DIFFERENCES - 2]]
+        lines += [str(one) for one in own[: SHOWN_DIFFERENCES - 2]]
         lines += [f"  … and {len(own) - SHOWN_DIFFERENCES + 2} more"] * (len(own) > SHOWN_DIFFERENCES - 2)
     return "\n".join(lines)
 

@@ -66,3 +66,10 @@ def test_a_report_is_short_and_says_how_many_and_how_far() -> None:
     assert len(report.splitlines()) == SHOWN_DIFFERENCES
     assert report.startswith("run/items.csv: 100 changes, largest change of a number 0.09 of it\n")
     assert report.endswith("  … and 82 more")
+
+
+def test_of_a_long_text_the_part_that_differs_is_shown() -> None:
+    words = "far " * 50
+    (change,) = compare_texts({"a.toml": f"{words}old {words}"}, {"a.toml": f"{words}new {words}"})
+    old, new = (f"…{'far ' * 7}".replace("…", "…r ", 1) + f"{word} {'far ' * 50}" for word in ("old", "new"))
+    assert str(change) == f"  line 1: {old[:81]} → {new[:81]}"
