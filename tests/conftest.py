@@ -18,6 +18,7 @@ os.environ["HF_HUB_OFFLINE"] = "1"  # read when the hub library is imported, so 
 import pytest
 from hypothesis import settings
 
+from needs import MISSING
 from tiny_models import REPRESENTATIVES, TINY, build_tiny
 
 if TYPE_CHECKING:
@@ -37,6 +38,14 @@ def pytest_collection_finish() -> None:
     gc.collect()
     gc.freeze()
     gc.enable()
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """What was skipped because something is missing, and how to get it."""
+    skipped = terminalreporter.stats.get("skipped", [])
+    reasons = [str(report.longrepr[2]).removeprefix("Skipped: ") for report in skipped]
+    for reason in sorted({reason for reason in reasons if reason.startswith(MISSING)}):
+        terminalreporter.write_line(f"{reasons.count(reason)} tests were skipped, {reason}", yellow=True)
 
 
 @pytest.hookimpl(tryfirst=True)

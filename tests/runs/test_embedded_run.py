@@ -14,6 +14,7 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM
 
+import needs
 from anchorscope.models.embedded import installed_path
 from recompute import recompute
 
@@ -31,8 +32,7 @@ FOLDS = 3
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A finished run folder."""
-    if installed_path("smollm2-135m") is None:
-        pytest.fail("the embedded model is missing; run: anchorscope models --install smollm2-135m")
+    needs.embedded_model()
     out = tmp_path_factory.mktemp("embedded") / "run"
     options = ["--limit", str(LIMIT), "--bootstrap", str(RESAMPLES), "--folds", str(FOLDS), "--random-cuts", "1"]
     options += ["--directions", "2", "--out", str(out), "--json"]  # of the question share, which no test here reads

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+import needs
 from anchorscope.execute.choose import choose
 from anchorscope.execute.coordinator import DEPTH, Coordinator
 from anchorscope.execute.pool import Done, Joined
@@ -15,9 +16,13 @@ from anchorscope.recipe import Recipe
 from repo import SOURCES
 from whole_runs import SmallRun, quick, tables_of
 
-pytest.importorskip("ray")
 BEFORE = 8
 """Shards that are done before a node is lost."""
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _ray() -> None:
+    needs.ray()
 
 
 def test_a_ray_of_two_nodes_gives_the_same_bytes_as_one_process(

@@ -4,8 +4,6 @@ Playwright's own browsers are not fetched. Every page is watched: an error on it
 request that is not for a file or for embedded data fails the test in which it happened.
 """
 
-import os
-import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -13,7 +11,8 @@ from typing import Any
 import playwright.sync_api as playwright
 import pytest
 
-NAMES = ("chromium", "chromium-browser", "google-chrome")
+import needs
+
 ARGUMENTS = [
     "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
     "--disable-component-update", "--disable-sync",
@@ -23,17 +22,10 @@ LONGEST_WAIT_MS = 5_000
 OpenPage = OpenServed = Callable[..., playwright.Page]
 
 
-def _chromium() -> str | None:
-    named = os.environ.get("ANCHORSCOPE_CHROMIUM")
-    return named or next((found for name in NAMES if (found := shutil.which(name))), None)
-
-
 @pytest.fixture(scope="session")
 def browser() -> Iterator[playwright.Browser]:
     """One browser for all tests."""
-    executable = _chromium()
-    if executable is None:
-        pytest.skip(f"no browser: none of {', '.join(NAMES)} is installed and ANCHORSCOPE_CHROMIUM is not set")
+    executable = needs.chromium()
     with playwright.sync_playwright() as driver:
         running = driver.chromium.launch(executable_path=executable, args=ARGUMENTS)
         yield running

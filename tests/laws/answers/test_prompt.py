@@ -8,13 +8,13 @@ from hypothesis import strategies as st
 from tokenizers import normalizers, pre_tokenizers
 from transformers import AutoTokenizer
 
+import needs
 from anchorscope.answers import prompt as prompt_file
 from anchorscope.answers.generate import given_answer, given_answers
 from anchorscope.answers.prompt import Prompt, build_prompts, make_template, prefix_length
 from anchorscope.answers.template import FEW_SHOT, FEW_SHOT_TEMPLATE
 from anchorscope.datasets.question import Question
 from anchorscope.errors import UserError
-from anchorscope.models.embedded import installed_path
 from anchorscope.models.language_model import LanguageModel
 
 TEXT = st.text(st.characters(codec="utf-8"), min_size=1, max_size=20).map(str.strip).filter(bool)
@@ -94,9 +94,7 @@ Answer:"""
 
 @pytest.mark.embedded
 def test_the_embedded_model_sees_this_text_as_its_tokenizer_reads_it() -> None:
-    folder = installed_path("smollm2-135m")
-    if folder is None:
-        pytest.fail("the embedded model is missing; run: anchorscope models --install smollm2-135m")
+    folder = needs.embedded_model()
     tokenizer = AutoTokenizer.from_pretrained(folder)
     question = Question("d", "1", "Who wrote Emma?", ("x",))
     (prompt,) = build_prompts(tokenizer, [question], make_template("few-shot", tokenizer))

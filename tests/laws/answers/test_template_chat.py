@@ -11,11 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from transformers import AutoTokenizer
 
+import needs
 from anchorscope.answers.prompt import Prompt, build_prompts, make_template, prefix_length
 from anchorscope.answers.template import FEW_SHOT, INSTRUCTION, Template
 from anchorscope.datasets.question import Question
 from anchorscope.errors import UserError
-from anchorscope.models.embedded import installed_path
 from anchorscope.models.language_model import LanguageModel
 from chat_templates import CHATML, CLOCK, FIRST, KINDS, LLAMA_CLOCK, SYSTEM, chat, tokenizer_with
 
@@ -166,9 +166,7 @@ def test_a_given_answer_follows_at_once(tiny_llama: LanguageModel) -> None:
 @pytest.mark.embedded
 @pytest.mark.parametrize("question", ["Who wrote Émile 🦀?", "“Ça ira” – who sang it?", "who is the 5th?", "x"])
 def test_the_embedded_models_own_template_and_tokens(question: str) -> None:
-    folder = installed_path("smollm2-135m")
-    if folder is None:
-        pytest.fail("the embedded model is missing; run: anchorscope models --install smollm2-135m")
+    folder = needs.embedded_model()
     tokenizer = AutoTokenizer.from_pretrained(folder)
     template = make_template("chat", tokenizer)
     prompts = prompts_of(tokenizer, template, question, "What is the capital of Peru?")

@@ -1,11 +1,8 @@
 """Who fits probes: this process, or a worker whose device it has not; the bits are those of the same kind of device."""
 
-import subprocess
-import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -118,17 +115,6 @@ def test_a_worker_gives_the_bits_of_one_process(tiny_llama: LanguageModel, name:
     assert type(there) is type(alone)
 
 
-def test_a_worker_that_has_just_begun_knows_the_records_of_modules_above(tmp_path: Path) -> None:
-    """Here they were imported long ago; a worker imports them when the first one comes."""
-    packed, place = pack(plan_device_work("evidence", evidence_tables, (evidence(),), "cpu")), tmp_path / "work"
-    place.write_bytes(packed.body)
-    text = (
-        "import sys; from anchorscope.execute.wire import unpack; from anchorscope.progress import Silent; "
-        "assert 'anchorscope.evidence.tables' not in sys.modules; "
-        f"found = unpack(open({str(place)!r}, 'rb').read(), {{}}).run(Silent()); print(*sorted(found))"
-    )
-    told = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, check=True).stdout.split()
-    assert told == sorted(evidence_tables(evidence(), Silent()))
 
 
 def test_other_labels_give_other_bits(tiny_llama: LanguageModel) -> None:

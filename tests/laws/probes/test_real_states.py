@@ -8,8 +8,8 @@ from sklearn.metrics import log_loss, roc_auc_score
 from sklearn.preprocessing import StandardScaler
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
+import needs
 from anchorscope.datasets import atlas
-from anchorscope.models.embedded import installed_path
 from anchorscope.probes.crossfit import INNER_FOLDS, STRENGTHS, fit_probes, make_splits
 from anchorscope.probes.folds import grouped_folds, truth_strata
 from anchorscope.stats.streams import unnamed
@@ -27,9 +27,7 @@ def labels() -> np.ndarray:
 @pytest.fixture(scope="module")
 def states(labels: np.ndarray) -> torch.Tensor:
     """Residual states at the last token of right and swapped answers, [layer, item, d_model]."""
-    folder = installed_path("smollm2-135m")
-    if folder is None:
-        pytest.fail("the embedded model is missing; run: anchorscope models --install smollm2-135m")
+    folder = needs.embedded_model()
     tokenizer = AutoTokenizer.from_pretrained(folder)
     model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32).eval()
     model.model.layers = model.model.layers[: max(LAYERS) + 1]  # one more than is read: the last passes the final norm

@@ -14,6 +14,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+import needs
 from anchorscope.errors import UserError
 from anchorscope.execute import ray_pool
 from anchorscope.execute.content_hash import content_hash
@@ -40,7 +41,7 @@ def test_no_ray_is_told_with_what_to_do(monkeypatch):
 
 @pytest.mark.parametrize("address", ["nowhere", "ray://host:1", "host:", ":6379", "host:99999", "host:port"])
 def test_what_is_no_address(address):
-    pytest.importorskip("ray")
+    needs.ray()
     with pytest.raises(UserError, match="allowed: HOST:PORT"):
         RayPool(address, 1).start({"model": "some"})
 
@@ -48,7 +49,7 @@ def test_what_is_no_address(address):
 @pytest.mark.parametrize("reply", [None, b"HTTP/1.1 400 Bad Request\r\n\r\n"])
 def test_a_port_that_is_not_rays_is_told_within_seconds(reply, monkeypatch):
     """Ray itself would try to join it for minutes."""
-    pytest.importorskip("ray")
+    needs.ray()
     monkeypatch.setattr("anchorscope.execute.ray_cluster._PROBE", 0.2)
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
@@ -153,7 +154,7 @@ TOLD = json.dumps({"failure": "", "text": "", "sha256": "some"}).encode()
 @pytest.fixture
 def two(monkeypatch):
     """A pool without a cluster, and the handles of its workers; it has two, and two in place of lost ones."""
-    pytest.importorskip("ray")
+    needs.ray()
     pool, handles = RayPool(None, 2), {}
 
     def begin(self):
@@ -250,7 +251,7 @@ def test_what_is_no_answer_ends_the_worker(two, told, body):
 
 @pytest.mark.parametrize("place", [0, 1])
 def test_a_failure_of_rays_ends_the_worker_once(two, place):
-    ray = pytest.importorskip("ray")
+    ray = needs.ray()
     pool, handles = two
     for task in ("t1", "t2"):
         pool.submit("w1", task, b"", {})
@@ -312,7 +313,7 @@ def test_a_pool_that_was_never_started_is_closed():
 
 def test_results_are_taken_in_by_threads_hashed_and_let_go(monkeypatch):
     """With a local Ray, whose workers send arrays as large as they are asked for."""
-    ray = pytest.importorskip("ray")
+    ray = needs.ray()
     begun, go_on, copied = threading.Event(), threading.Event(), _body
 
     class Sender(RayWorker):
@@ -370,7 +371,7 @@ def _in_store(ray):
 
 
 def test_a_local_ray_gives_the_same_bits_on_loopback_with_a_token(save_tiny, monkeypatch):
-    ray = pytest.importorskip("ray")
+    ray = needs.ray()
     model = save_tiny("llama")
     lm = load(str(model))
     packed = packed_shards(small_shards(lm, 3))

@@ -14,14 +14,19 @@ from pathlib import Path
 
 import pytest
 
+import needs
 from crew import LEASE
 from repo import SUPPORT
 
-pytest.importorskip("ray")
 HERE = SUPPORT
 NAMESPACE, OUTSIDE, INSIDE = f"anchor{os.getpid()}", f"ao{os.getpid()}"[:15], f"ai{os.getpid()}"[:15]
 NETWORK = "10.213.7"
 RAY = [sys.executable, "-c", "from ray.scripts.scripts import main; main()"]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _ray() -> None:
+    needs.ray()
 
 
 def ip(*words: str) -> None:

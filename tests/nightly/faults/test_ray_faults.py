@@ -12,15 +12,20 @@ from typing import Any
 
 import pytest
 
+import needs
 from anchorscope.execute.pool import MemoryRanOut
 from anchorscope.execute.ray_cluster import import_ray
 from anchorscope.execute.ray_pool import RayPool
 from crew import LEASE, PATIENCE, Crew, Shards, alive, faults_at
 from repo import SUPPORT
 
-pytest.importorskip("ray")
 HERE = SUPPORT
 SOURCES = HERE.parents[1] / "src"
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _ray() -> None:
+    needs.ray()
 
 
 @pytest.fixture(scope="module")

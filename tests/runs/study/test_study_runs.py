@@ -1,12 +1,7 @@
 """Whole studies at the terminal: run, failed runs among good ones, killed twice and gone on with, the page."""
 
 import json
-import os
 import shutil
-import signal
-import subprocess
-import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -21,25 +16,9 @@ from anchorscope.errors import Incomplete
 from anchorscope.execute.choose import choose
 from anchorscope.report.study import study_page
 from anchorscope.study import runner
-from anchorscope.study.grid import read_study
-from anchorscope.study.states import status_of
 from whole_runs import watching
 
 WriteStudy = Callable[..., Path]
-STARTS = """
-import os, sys
-import anchorscope.pipeline, anchorscope.execute.worker, anchorscope.models.loading
-from anchorscope.artefacts import publish
-from anchorscope.cli.main import main
-publish.write_all = lambda *_: None  # figures take longer than everything else together
-sys.argv = ["anchorscope", "study", "run", *sys.argv[1:], "--quiet"]
-for line in sys.stdin:
-    if (child := os.fork()) == 0:
-        main()
-    print(child, flush=True)
-    print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
-"""
-"""A process that has imported everything and computed nothing: the command runs in a copy of it for every line."""
 
 
 @pytest.fixture(autouse=True)
@@ -103,46 +82,8 @@ def test_runs_that_fail_are_told_and_the_others_go_on(
     assert json.loads(invoke("report", out, "--json").stdout)["report"] == str(out / "report.html")
 
 
-def wait_for(done: Callable[[], bool], pid: int) -> None:
-    while not done():
-        os.kill(pid, 0)  # it is still there
-        time.sleep(0.3)
 
 
-def test_a_study_killed_twice_goes_on_and_its_status_is_true_throughout(
-    write_study: WriteStudy, tmp_path: Path
-) -> None:  # fmt: skip
-    written, out = write_study(seeds=[0, 1], defaults={"max_per_class": 30, "folds": 2}), tmp_path / "out"
-    study = read_study(written)
-
-    def states() -> list[str]:
-        return [run.state for run in status_of(study, out).runs]
-
-    def at_work(place: int) -> Any:
-        return lambda: (run := status_of(study, out).runs[place]).state == "running" and run.steps > 1
-
-    environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONWARNINGS": "ignore"}
-    command = [sys.executable, "-c", STARTS, str(written), "--out", str(out)]
-    with subprocess.Popen(
-        command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1
-    ) as starter:
-        assert starter.stdin is not None
-        assert starter.stdout is not None
-        for place, then in ((0, ["stopped", "waiting"]), (1, ["done", "stopped"])):
-            starter.stdin.write("once more\n")
-            pid = int(starter.stdout.readline())
-            wait_for(at_work(place), pid)
-            assert status_of(study, out).running
-            assert states()[place] == "running"
-            os.kill(pid, signal.SIGKILL)
-            assert int(starter.stdout.readline()) == -signal.SIGKILL
-            assert states() == then
-            assert not status_of(study, out).running
-    assert (out / "report.html").is_file() is False  # it comes when all of a model is done
-    result = invoke("run", written, "--out", out, "--json")
-    assert result.exit_code == 0, result.stderr
-    assert states() == ["done", "done"]
-    assert (out / "report.html").is_file()
 
 
 def test_want_of_workers_is_exit_code_3_and_the_next_model_goes_on(

@@ -12,8 +12,8 @@ from collections.abc import Sequence
 import pytest
 from tokenizers import Tokenizer
 
+import needs
 from anchorscope.datasets.question import Question
-from anchorscope.models.embedded import installed_path
 from anchorscope.spans.char_spans import Span, words_as_written
 from anchorscope.spans.question_spans import QuestionSpans, locate_question_words
 from anchorscope.spans.tokens import tokens_in_spans
@@ -108,9 +108,7 @@ def test_words_per_relation(rows: list[Row], located: list[QuestionSpans]) -> No
 
 @pytest.mark.embedded
 def test_tokens_of_the_embedded_model(rows: list[Row], located: list[QuestionSpans]) -> None:
-    folder = installed_path("smollm2-135m")
-    if folder is None:
-        pytest.fail("the embedded model is missing; run: anchorscope models --install smollm2-135m")
+    folder = needs.embedded_model()
     tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
     wanted = kept = chosen = right = 0
     for (text, _, subject, asked), found in zip(rows, located, strict=True):

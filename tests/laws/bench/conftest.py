@@ -1,1 +1,0 @@
-from bench_fixtures import *  # noqa: F403

@@ -1,0 +1,185 @@
+"""A run that is stopped, extended or given other weights: nothing is done twice, and the numbers are the same."""
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+import torch
+from polars.testing import assert_frame_equal
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+from anchorscope.artefacts import publish, run_folder
+from anchorscope.pipeline import run_recipe
+from anchorscope.recipe import Recipe, make_recipe, read_recipe
+from anchorscope.steps import job
+from noting import Notes
+from small_facts import quick_options, write_questions
+from unprinted import unprinted
+from whole_runs import Stop, quick, small_model, stopping, tables_of, watching
+
+
+@pytest.fixture(scope="module")
+def model_folder(save_tiny: Callable[[str], Path]) -> Path:
+    """A tiny model on disk."""
+    return small_model(save_tiny("llama"))
+
+
+@pytest.fixture(scope="module")
+def questions(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_questions(tmp_path_factory.mktemp("questions") / "facts.jsonl")
+
+
+@pytest.fixture(scope="module")
+def recipe(model_folder: Path, questions: Path) -> Recipe:
+    return make_recipe(quick_options(questions, model=str(model_folder)))
+
+
+@pytest.fixture(scope="module")
+def out(recipe: Recipe, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """One run with everything, chart and report included."""
+    with unprinted("delta_p"):
+        return run_recipe(recipe, tmp_path_factory.mktemp("whole") / "run")
+
+
+@pytest.fixture(scope="module")
+def steps(out: Path) -> list[str]:
+    """The steps of a run, in the order in which they are done."""
+    return list(json.loads((out / "index.json").read_text())["steps"])
+
+
+def table(out: Path, name: str) -> pl.DataFrame:
+    return pl.read_parquet(out / name) if name.endswith("parquet") else pl.read_csv(out / name)
+
+
+def same_results(first: Path, second: Path) -> None:
+    """Every number of two runs is the same to the last bit."""
+    one, other = tables_of(first), tables_of(second)
+    assert [name for name in one if one[name] != other[name]] == []
+
+
+@pytest.fixture(scope="module")
+def written(out: Path) -> Recipe:
+    """The recipe that the run wrote; the runs below that end with the same numbers show that it repeats the run."""
+    return make_recipe(read_recipe(out / "recipe.toml"))
+
+
+def test_another_seed_gives_other_numbers(recipe: Recipe, out: Path, tmp_path: Path) -> None:
+    other = tmp_path / "other"
+    quick(recipe.model_copy(update={"seed": 1}), other)
+    for name in ("items.parquet", "curves.csv", "effects.parquet"):
+        assert not table(out, name).equals(table(other, name)), name
+
+WRITTEN_HALF = {
+    "model", "facts/questions", "facts/answers", "facts/probes", "facts/principal-states", "facts/cut-states",
+    "facts/effects-knockout", "facts/refits", "facts/tables",
+}  # fmt: skip
+
+"""Steps that are stopped a second time, in the middle of writing: between them all kinds of files, and those whose work
+brings other steps along."""
+
+WITH_ANOTHER = ("facts/cut-states", "facts/principal-states")
+
+"""Steps that the work of another brings along."""
+
+
+def test_a_written_recipe_stopped_inside_every_step_in_turn_does_none_twice_and_ends_with_the_same_numbers(
+    written: Recipe, out: Path, steps: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert len(steps) == len(set(steps)) >= 13
+    assert steps[-2:] == ["facts/tables", "facts/final-probes"]
+    assert set(steps) >= WRITTEN_HALF
+    done: list[str] = []
+    for name in steps:
+        if name == "facts/final-probes":  # with all passes done, tables are made without a model
+            monkeypatch.setattr(job, "load_model", lambda *_: pytest.fail("a model was loaded"))
+        for moment in ("work", "write"):
+            if name in WITH_ANOTHER if moment == "work" else name not in WRITTEN_HALF:
+                continue
+            with watching() as made, stopping(name, moment), pytest.raises(Stop):
+                quick(written, tmp_path / "run")
+            done += made
+            assert not (tmp_path / "run" / "manifest.json").exists()
+            assert not list((tmp_path / "run").rglob("*.partial"))
+    with watching() as made:
+        quick(written, tmp_path / "run")
+    done += made
+    twice = {name for name in steps if done.count(name) != 1}
+    assert set(done) == set(steps)
+    assert twice <= set(WITH_ANOTHER)  # the stopped work that had brought them is done again
+    same_results(out, tmp_path / "run")
+
+
+def _stopped(place: tuple[object, str], recipe: Recipe, run: Path) -> None:
+    def stop(*_: Any) -> None:
+        raise Stop
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(publish, "write_all", lambda *_: None)
+        patch.setattr(*place, stop)
+        with pytest.raises(Stop):
+            run_recipe(recipe, run)
+
+
+def test_a_run_stopped_while_its_results_are_written_is_not_taken_for_finished_and_loads_no_model_to_go_on(
+    recipe: Recipe, out: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = Path(shutil.copytree(out, tmp_path / "run"))
+    more = make_recipe({**recipe.model_dump(), "bootstrap": 110})
+    monkeypatch.setattr(job, "load_model", lambda *_: pytest.fail("a model was loaded"))
+    for place in ((publish, "save_file"), (publish, "write_all"), (run_folder, "sync_tree")):
+        _stopped(place, more, run)
+        assert (run / "manifest.json").exists()  # the finished run that was there, up to the last moment
+        same_results(out, run)
+    _stopped((run_folder, "move_files"), more, run)
+    assert not (run / "manifest.json").exists()
+    with watching() as made:
+        quick(more, run)
+    assert made == []
+    quick(recipe, run)
+    same_results(out, run)
+    assert not list(run.rglob("*.changed-*"))
+
+
+def test_other_weights_under_the_same_name_make_everything_but_the_questions_anew(
+    recipe: Recipe, out: Path, steps: list[str], model_folder: Path, tmp_path: Path
+) -> None:
+    other = AutoModelForCausalLM.from_pretrained(model_folder)
+    with torch.no_grad():
+        other.model.layers[0].mlp.up_proj.weight += 1
+    run = Path(shutil.copytree(out, tmp_path / "run"))
+    loaded = (other.eval(), AutoTokenizer.from_pretrained(model_folder))
+    notes = Notes()
+    with watching() as made, stopping("facts/probes", "write"), pytest.raises(Stop):
+        run_recipe(recipe, run, loaded=loaded, progress=notes)
+    assert sorted(made) == sorted(set(steps[: steps.index("facts/probes")]) - {"facts/questions"})  # and all behind
+    assert "facts/answers is made anew: model changed" in notes.lines
+    (old,), (new,) = (
+        {path.read_bytes() for path in (folder / "work" / "facts").glob("attention-mass-*/*")} for folder in (out, run)
+    )
+    assert old != new
+
+
+@pytest.mark.parametrize("options", [
+    {"edges": "direct"},
+    {"position": "answer_end", "site": "residual", "balance": "none", "group_by": "answer"},
+])  # fmt: skip
+def test_other_options_run_through(recipe: Recipe, out: Path, tmp_path: Path, options: dict[str, str]) -> None:
+    run = tmp_path / "run"
+    quick(recipe.model_copy(update=options), run)
+    effects, curves, items = (table(run, name) for name in ("effects.parquet", "curves.csv", "items.parquet"))
+    assert set(effects["variant"]) == set(curves["variant"]) - {"refit"} == {options.get("edges", "all")}
+    positions = {"final", options.get("position", "final")}
+    assert set(effects["position"]) == set(curves["position"]) == positions
+    refitted = table(run, "probe_scores.csv").filter(pl.col("kind") == "refit").select("site", "position").unique()
+    assert refitted.rows() == [(options.get("site", "mlp"), options.get("position", "final"))]
+    if "edges" in options:
+        plain = table(out, "effects.parquet")
+        assert_frame_equal(plain["logit_clean"].to_frame(), effects["logit_clean"].to_frame(), check_exact=True)
+        assert not plain["logit_after"].equals(effects["logit_after"])
+    if "balance" in options:
+        assert (items["status"] == "used").sum() == 82
+        assert items["group"].n_unique() == items["model_answer"].str.to_lowercase().str.strip_chars(".").n_unique()

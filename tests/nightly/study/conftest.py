@@ -1,0 +1,1 @@
+from study_fixtures import *  # noqa: F403
