@@ -8,11 +8,10 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
+from anchorscope.catalogue import MOST_BATCH_TOKENS, ON_BAD_ROW
 from anchorscope.cli.completion import one_of
 from anchorscope.cli.help_texts import OUTPUT, AsJson, Quiet, in_panel
-from anchorscope.cli.terminal import emit_json, harmless, listener, page, say, user_errors
-from anchorscope.datasets.reading import ON_BAD_ROW
-from anchorscope.recipe import MOST_BATCH_TOKENS
+from anchorscope.cli.terminal import emit_json, harmless, listener, loading, page, say, short, user_errors
 
 if TYPE_CHECKING:
     from anchorscope.detecting.score import Scored
@@ -80,7 +79,7 @@ def score(
     options = ScoreOptions(answer, model, generate, risk, named, on_bad_row, device, dtype, batch_tokens, out,
                            large_files)  # fmt: skip
     with user_errors(stopped=_STOPPED):
-        scored = score_all(detector, what, options, listener(quiet))
+        scored = score_all(detector, what, options, listener(quiet), loading("torch", quiet))
     if as_json:
         return emit_json(scored.record() | ({} if out is None else {"out": str(out)}))
     if not quiet or out is None:
@@ -93,8 +92,6 @@ def score(
 
 def _show(scored: "Scored") -> None:
     """The verdicts first; the common warnings once, below."""
-    from anchorscope.cli.item_page import short
-
     n = len(scored.scores)
     common = [text for text, times in Counter(text for one in scored.scores for text in one.warnings).items()
               if times == n > 1]  # fmt: skip
