@@ -5,6 +5,7 @@ scikit-learn: more than half of its CPU time (`docs/architecture.md` has the num
 may leave them out. A program that imports anchorscope keeps the imports that its own transformers would do.
 """
 
+import importlib
 import importlib.util
 import sys
 import threading
@@ -25,7 +26,8 @@ def import_model_code() -> None:
     import torch
 
     if _COMPILER not in sys.modules:
-        sys.modules[_COMPILER] = DeferredCompiler()
+        sys.modules[_COMPILER] = compiler = DeferredCompiler()
+        compiler.load_alone("_trace_wrapped_higher_order_op")  # transformers' masks name a class of it
     with _not_installed(*_UNUSED), _without(torch.distributed):
         import transformers.modeling_utils  # noqa: F401 - imported here so that no other import does it in full
 
@@ -42,14 +44,14 @@ class DeferredCompiler(ModuleType):
         if spec is None or spec.loader is None:
             raise ImportError(f"torch has no {_COMPILER}")
         self.__spec__, self.__file__ = spec, spec.origin
-        self.__path__ = list(spec.submodule_search_locations or ())
         self._allowed: list[Callable[..., Any]] = []
         self._lock, self._begun = threading.RLock(), False
 
     def __getattr__(self, name: str) -> Any:
         with self._lock:  # another thread waits until all of it is there
-            if not self._begun and not name.startswith("__"):
+            if not self._begun and (name == "__path__" or not name.startswith("__")):  # its path: for a submodule
                 self._begun = True
+                self.__path__ = list(self.__spec__.submodule_search_locations or ())  # type: ignore[union-attr]
                 self.__spec__.loader.exec_module(self)  # type: ignore[union-attr]
                 self.__class__ = ModuleType  # type: ignore[assignment]
                 for function in self._allowed:
@@ -58,6 +60,14 @@ class DeferredCompiler(ModuleType):
             return self.__dict__[name]
         except KeyError:
             raise AttributeError(f"module {_COMPILER!r} has no attribute {name!r}") from None
+
+    def load_alone(self, name: str) -> None:
+        """Imports a submodule without the rest."""
+        self.__path__ = list(self.__spec__.submodule_search_locations or ())  # type: ignore[union-attr]
+        try:
+            importlib.import_module(f"{_COMPILER}.{name}")
+        finally:
+            del self.__path__
 
     def allow_in_graph(self, function: Callable[..., Any]) -> Callable[..., Any]:
         """Marks a function that a graph calls as it is."""

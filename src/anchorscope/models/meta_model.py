@@ -15,7 +15,6 @@ import torch
 from torch import nn
 from torch.nn.modules.module import register_module_module_registration_hook
 from transformers import AutoModelForCausalLM
-from transformers.initialization import no_init_weights
 
 from anchorscope.errors import UserError
 from anchorscope.models.limits import MODULES
@@ -56,11 +55,9 @@ class MetaModel:
 
 def build_meta(config: Any, trust_remote_code: bool) -> MetaModel:
     """The shapes of the model that a configuration describes; whatever its class raises comes through."""
-    # Nothing is drawn: torch imports sympy to draw numbers that are not there.
-    with _few_modules(), torch.device("meta"), no_init_weights(), warnings.catch_warnings():
+    with _few_modules(), torch.device("meta"), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of tensors without content, for one
         model = AutoModelForCausalLM.from_config(config, trust_remote_code=trust_remote_code)
-    model.tie_weights()
     parameters = {name: tensor.numel() for name, tensor in model.named_parameters()}
     patterns = [*(getattr(model, "_keys_to_ignore_on_load_missing", None) or ())]
     return MetaModel(
