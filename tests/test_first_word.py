@@ -13,7 +13,7 @@ from anchorscope.cli.main import _COMMANDS, app
 
 HEAVY = ("torch", "transformers", "polars", "numpy", "matplotlib", "scipy", "sklearn", "pandas", "accelerate")
 DEMO = "src/anchorscope/serve/demo_detector"
-ROOT = Path(__file__).parents[next(n for n, one in enumerate(Path(__file__).parents) if (one / "pyproject.toml").exists())]
+ROOT = next(folder for folder in Path(__file__).parents if (folder / "pyproject.toml").exists())
 
 CALLS = """
 import contextlib, io, json, sys
@@ -136,7 +136,8 @@ def test_mistakes_are_reported_before_torch_is_imported(
     code, text, _ = reported[mistake]
     assert code == 2, text
     *before, line = text.splitlines()
-    assert line.startswith("error: ") and MISTAKES[mistake][1] in line
+    assert line.startswith("error: ")
+    assert MISTAKES[mistake][1] in line
     assert all(one.startswith(("anchorscope: ", "loading polars")) for one in before)
 
 
