@@ -79,7 +79,7 @@ def test_the_overview_says_what_each_command_says_of_itself() -> None:
 MISTAKES = {
     "too few questions": (["run", "--dataset", "file:few.csv", "--model", "folder"], "questions"),
     "too few of a kind": (["run", "--dataset", "file:labelled.csv", "--model", "folder"], "0 true"),
-    "too few, dry": (["run", "--dataset", "file:few.csv", "--model", "folder", "--dry-run"], "questions"),
+    "missing column, dry": (["run", "--dataset", "file:other.csv", "--model", "folder", "--dry-run"], "column"),
     "missing column": (["run", "--dataset", "file:other.csv", "--model", "folder"], "column"),
     "unknown option": (["run", "--limits", "3"], "--limit"),
     "unknown model": (["run", "--model", "gtp2"], "Unknown model"),

@@ -59,18 +59,18 @@ def rehearse(recipe: Recipe, model_at_hand: bool, progress: Progress | None = No
         read_facts(recipe.model, recipe.trust_remote_code)
 
 
-def check_inputs(recipe: Recipe, model_elsewhere: bool = False) -> None:
+def check_inputs(recipe: Recipe, model_elsewhere: bool = False, dry: bool = False) -> None:
     """Finds mistakes in model, files and questions without torch: a name that stands for nothing, too few questions.
 
-    Datasets of the hub, and files of more than 100 MB, are left to the run itself: reading them twice costs more than
-    it saves.
+    A `dry` run shows itself that there are too few. Datasets of the hub, and files of more than 100 MB, are left to the
+    run: reading them twice costs more than it saves.
     """
     _refuse_random_weights(recipe)
     if not model_elsewhere and not is_shape(recipe.model):
         locate(recipe.model)
     specs = [parse_spec(text) for text in recipe.datasets]
     asked = {spec.name: ask(recipe, spec) for spec in specs if _is_read_at_once(spec)}
-    if len(asked) == len(specs):
+    if len(asked) == len(specs) and not dry:
         refuse_too_few(recipe, asked)
 
 

@@ -174,7 +174,7 @@ def _tell(run: "FinishedRun") -> None:
 
 
 def _show_preview(recipe: Recipe, as_json: bool, quiet: bool) -> None:
-    check_inputs(recipe)
+    check_inputs(recipe, dry=True)
     with loading("torch", quiet):
         from anchorscope.preview import preview_recipe, render_preview
 

@@ -78,7 +78,7 @@ def serve(
 
     for bundle in bundles or ():
         checked_record(bundle_files(bundle), str(bundle))
-    with loading("torch", quiet):
+    with loading("torch", quiet or as_json):
         from anchorscope.serve.limits import Limits
         from anchorscope.serve.server import address_of, listen
         from anchorscope.serve.server import serve as run_server
