@@ -22,6 +22,7 @@ from anchorscope.catalogue import DETECTION_RUNS
 from anchorscope.datasets.catalog import split_names, split_specs
 from anchorscope.errors import UserError, unknown
 from anchorscope.execute.choose import choose
+from anchorscope.prepare import check_inputs
 from anchorscope.progress import Progress
 from anchorscope.recipe import Recipe, about, make_recipe, named_folder
 from anchorscope.report.answer_card import AnswerCard, card_html
@@ -259,6 +260,8 @@ def run(
         loaded = (model, tokenizer)
     recipe, folder = make_recipe(options), named_folder(out)
     choice = choose(executor, workers, lease, mixed, devices_per_worker)
+
+    check_inputs(recipe, loaded is not None or choice.kind == "ray")
 
     from anchorscope.pipeline import run_recipe  # only here: a finished run is opened without torch
 

@@ -19,6 +19,10 @@ GROUP_BY = ("subject", "answer")
 KEEP = ("states", "states-cut", "detection")
 """What `--keep` takes: states of the clean run; states under the knockout and the random controls; and what detectors
 read beside them (confidence, sampled answers, P(True), strengthened attention, question or answer alone)."""
+ON_BAD_ROW = ("fail", "skip")
+"""What a row that cannot be used does: it is refused, or left out and counted."""
+MOST_BATCH_TOKENS = 100_000_000
+"""Tokens that may be run together."""
 KNOCKOUT = "knockout"
 """The intervention that assigns pathways."""
 RANDOM = "random"

@@ -4,22 +4,20 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
-import torch
-
 from anchorscope.answers.choose import QuestionSample, choose_questions
 from anchorscope.answers.enough import LabelCounter, require_possible
-from anchorscope.datasets.catalog import DatasetSpec, absolute, open_dataset, parse_columns, parse_spec
+from anchorscope.datasets.catalog import BUILT_IN, DatasetSpec, absolute, open_dataset, parse_columns, parse_spec
 from anchorscope.errors import UserError
 from anchorscope.execute.worker_job import WorkerJob
 from anchorscope.models.embedded import EMBEDDED
-from anchorscope.models.loading import BALANCED, checked_device, choose_device, choose_dtype, read_facts
-from anchorscope.models.process_settings import few_collections as few_collections
 from anchorscope.models.shapes import is_shape
+from anchorscope.models.sources import locate
 from anchorscope.progress import Progress
 from anchorscope.recipe import Recipe
 
 CPU_ITEMS = 120
 """Items of the experiments that take many passes, where the machine has no GPU."""
+_READ_TWICE = 100_000_000  # bytes of a file that is read once to find mistakes, and again by the run
 
 
 def resolve(recipe: Recipe, elsewhere: bool = False) -> Recipe:
@@ -27,11 +25,11 @@ def resolve(recipe: Recipe, elsewhere: bool = False) -> Recipe:
 
     `elsewhere` says that other machines run the model: a device that is named need not be here.
     """
-    if is_shape(recipe.model) and not recipe.allow_random_weights:
-        raise UserError(
-            f"Model {recipe.model!r} has random weights and knows nothing: it is for tests and speed. To run it all "
-            f"the same, on answers and labels from your dataset, add --allow-random-weights."
-        )
+    import torch  # only here: mistakes are reported before it is imported
+
+    from anchorscope.models.loading import checked_device, choose_device, choose_dtype
+
+    _refuse_random_weights(recipe)
     device = choose_device(recipe.device)
     if not elsewhere or recipe.device == "auto":
         checked_device(device)
@@ -56,7 +54,41 @@ def rehearse(recipe: Recipe, model_at_hand: bool, progress: Progress | None = No
     """Finds the user's mistakes before an earlier run is deleted: every file is read, weights are not."""
     refuse_too_few(recipe, {spec.name: ask(recipe, spec, progress) for spec in map(parse_spec, recipe.datasets)})
     if not model_at_hand:
+        from anchorscope.models.loading import read_facts
+
         read_facts(recipe.model, recipe.trust_remote_code)
+
+
+def check_inputs(recipe: Recipe, model_elsewhere: bool = False, dry: bool = False) -> None:
+    """Finds mistakes in model, files and questions without torch: a name that stands for nothing, too few questions.
+
+    A `dry` run shows itself that there are too few. Datasets of the hub, and files of more than 100 MB, are left to the
+    run: reading them twice costs more than it saves.
+    """
+    _refuse_random_weights(recipe)
+    if not model_elsewhere and not is_shape(recipe.model):
+        locate(recipe.model)
+    specs = [parse_spec(text) for text in recipe.datasets]
+    asked = {spec.name: ask(recipe, spec) for spec in specs if _is_read_at_once(spec)}
+    if len(asked) == len(specs) and not dry:
+        refuse_too_few(recipe, asked)
+
+
+def _is_read_at_once(spec: DatasetSpec) -> bool:
+    if spec.path is None:
+        return spec.name in BUILT_IN
+    try:
+        return spec.path.stat().st_size <= _READ_TWICE
+    except OSError:  # reading it says what is wrong
+        return True
+
+
+def _refuse_random_weights(recipe: Recipe) -> None:
+    if is_shape(recipe.model) and not recipe.allow_random_weights:
+        raise UserError(
+            f"Model {recipe.model!r} has random weights and knows nothing: it is for tests and speed. To run it all "
+            f"the same, on answers and labels from your dataset, add --allow-random-weights."
+        )
 
 
 def refuse_too_few(recipe: Recipe, asked: Mapping[str, QuestionSample]) -> None:
@@ -77,6 +109,10 @@ def _absolute(model: str) -> str:
 
 def solver_device(device: str) -> str:
     """Where probes are fitted when no model is at hand: a model that is spread over all GPUs has its first for that."""
+    import torch
+
+    from anchorscope.models.loading import BALANCED
+
     if device.startswith("cuda") and not torch.cuda.is_available():
         return "cpu"  # other machines run the model
     return "cuda" if device == BALANCED else device

@@ -16,9 +16,18 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 
 from anchorscope.answers.choose import YES_NO
 from anchorscope.answers.prompt import PROMPTS
-from anchorscope.catalogue import BALANCE, EVIDENCE, EXACT_TOKENS, GROUP_BY, KEEP, POSITIONS, with_needs
+from anchorscope.catalogue import (
+    BALANCE,
+    EVIDENCE,
+    EXACT_TOKENS,
+    GROUP_BY,
+    KEEP,
+    MOST_BATCH_TOKENS,
+    ON_BAD_ROW,
+    POSITIONS,
+    with_needs,
+)
 from anchorscope.datasets.catalog import parse_columns, parse_spec
-from anchorscope.datasets.reading import ON_BAD_ROW
 from anchorscope.engine.sequences import EDGES, SITES
 from anchorscope.errors import UserError, unknown
 from anchorscope.regular_files import NotRegular, open_regular
@@ -43,7 +52,6 @@ LARGEST_SEED = 2**63 - 1
 """What TOML can write down, and every generator takes."""
 MOST_RESAMPLES = 100_000
 """Of a bootstrap: each has a weight per item in memory, and intervals have long settled."""
-MOST_BATCH_TOKENS = 100_000_000
 _LONGEST_TEXT = 10_000  # letters
 _LARGEST_RECIPE = 1_000_000  # bytes
 _DEEPEST_KEY = 20  # dots in a line: a recipe has none, and the standard library takes hours for thousands

@@ -9,7 +9,7 @@ import typer
 from anchorscope.bench.options import IMPLEMENTATIONS, WORK, Options, about, refuse_no_folder, split
 from anchorscope.cli.completion import one_of, several_of
 from anchorscope.cli.help_texts import OUTPUT, AsJson, Quiet, in_panel
-from anchorscope.cli.terminal import emit_json, emit_text, say, user_errors
+from anchorscope.cli.terminal import emit_json, emit_text, loading, say, user_errors
 from anchorscope.models.embedded import EMBEDDED
 
 EXAMPLES = (
@@ -67,8 +67,9 @@ def bench(
     options = Options(**{**{name: value for name, value in given.items() if value is not None}, **named})
     refuse_no_folder(out)
 
-    from anchorscope.bench.session import run_benchmark  # only here: help has to come at once
-    from anchorscope.bench.table import render
+    with loading("torch", quiet):
+        from anchorscope.bench.session import run_benchmark
+        from anchorscope.bench.table import render
 
     with user_errors(stopped=_STOPPED):
         record = run_benchmark(options, lambda text: say(text, quiet))

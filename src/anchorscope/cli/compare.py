@@ -5,9 +5,8 @@ from typing import Annotated
 
 import typer
 
-from anchorscope.cli.terminal import emit_json, listener, say, user_errors
+from anchorscope.cli.terminal import emit_json, listener, loading, say, user_errors
 from anchorscope.comparing.rules import REFUSABLE
-from anchorscope.recipe import named_folder
 
 _STOPPED = "stopped; nothing half made was kept, the same command starts again"
 _ALLOW = (
@@ -39,7 +38,9 @@ def compare(
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object on standard output.")] = False,
 ) -> None:
     """Put finished runs side by side: a panel per model, what changes with size, and what the runs do not share."""
-    from anchorscope.comparing.compare import compare as compare_runs
+    with loading("polars", quiet):
+        from anchorscope.comparing.compare import compare as compare_runs
+        from anchorscope.recipe import named_folder
 
     allowed = tuple(part for text in allow or () for part in text.split(",") if part)
     with user_errors(stopped=_STOPPED):

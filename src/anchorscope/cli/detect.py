@@ -8,8 +8,7 @@ import typer
 from anchorscope.catalogue import DETECTORS
 from anchorscope.cli.completion import several_of
 from anchorscope.cli.help_texts import OUTPUT, AsJson, Quiet, in_panel
-from anchorscope.cli.terminal import emit_json, listener, say, user_errors
-from anchorscope.recipe import named_folder
+from anchorscope.cli.terminal import emit_json, listener, loading, say, user_errors
 
 EXAMPLES = (
     ("a run that keeps what detectors read",
@@ -56,14 +55,19 @@ def detect(
     as_json: AsJson = False,
 ) -> None:
     """Fit hallucination detectors on what runs kept: which is worth its passes, and does it survive on other data?"""
-    from anchorscope.detecting.detect import detect as detect_runs
-
     with user_errors(stopped=_STOPPED):
-        made = detect_runs(
-            runs, out=named_folder(out), progress=listener(quiet), detectors=_names(detectors),
-            bundles=None if bundles is None else _names(bundles), fit_only=fit_only, folds=folds, seeds=seeds,
-            tosses=tosses, resamples=resamples, risks=_numbers(risk), seed=seed, device=device,
+        with loading("polars", quiet):
+            from anchorscope.detecting.inputs import DetectOptions, open_runs
+            from anchorscope.recipe import named_folder
+        options = DetectOptions(
+            _names(detectors), None if bundles is None else _names(bundles), folds, seeds, tosses, resamples,
+            _numbers(risk), seed, device, fit_only,
         )  # fmt: skip
+        folder = named_folder(out)
+        open_runs(runs)  # what they lack is reported before torch is imported
+        with loading("torch", quiet):
+            from anchorscope.detecting.detect import detect as detect_runs
+        made = detect_runs(runs, out=folder, progress=listener(quiet), **vars(options))
     for warning in made.manifest["warnings"]:
         say(f"warning: {warning}", quiet)
     if as_json:

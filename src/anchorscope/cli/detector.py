@@ -7,7 +7,8 @@ from typing import Annotated
 import typer
 
 from anchorscope.cli.help_texts import AsJson, Quiet, in_help
-from anchorscope.cli.terminal import emit_json, emit_text, harmless, say
+from anchorscope.cli.terminal import emit_json, emit_text, harmless, loading, say
+from anchorscope.detectors.bundle_files import bundle_files, checked_record
 from anchorscope.errors import UserError
 
 EXAMPLES = (
@@ -16,7 +17,7 @@ EXAMPLES = (
     ("use it elsewhere", 'anchorscope score --detector hub:USER/NAME "Who wrote Emma?"'),
 )
 """What people type first, and what for."""
-DETECTOR = typer.Typer(
+GROUP = typer.Typer(
     no_args_is_help=True, epilog=in_help(EXAMPLES), pretty_exceptions_enable=False,
     help="Show the card of a saved detector, or publish it on a hub of models.",
 )  # fmt: skip
@@ -25,17 +26,20 @@ _Bundle = Annotated[
 ]
 
 
-@DETECTOR.command("card", epilog=in_help(EXAMPLES[:1]))
+@GROUP.command("card", epilog=in_help(EXAMPLES[:1]))
 def card(bundle: _Bundle) -> None:
     """Print the card of a saved detector, as Markdown: data, quality, shifts, limits, how to load it, sha256."""
-    from anchorscope.detecting.detector_card import card_text  # only here: help has to come at once
-    from anchorscope.detectors.bundle import read_bundle
+    files = bundle_files(bundle)
+    checked_record(files, str(bundle))
+    with loading("torch"):
+        from anchorscope.detecting.detector_card import card_text
+        from anchorscope.detectors.bundle import unpack
 
-    for line in card_text(read_bundle(bundle), str(bundle)).splitlines():
+    for line in card_text(unpack(files, str(bundle)), str(bundle)).splitlines():
         emit_text(harmless(line))
 
 
-@DETECTOR.command("push", epilog=in_help(EXAMPLES[1:]))
+@GROUP.command("push", epilog=in_help(EXAMPLES[1:]))
 def push(
     bundle: _Bundle,
     repository: Annotated[str, typer.Argument(metavar="REPO_ID", help="Where to: USER/NAME.")],
@@ -46,7 +50,9 @@ def push(
     as_json: AsJson = False,
 ) -> None:
     """Publish a saved detector with its card: the two files of the bundle and README.md, nothing else."""
-    from anchorscope.detecting.publish import publication, publish  # only here: help has to come at once
+    checked_record(bundle_files(bundle), str(bundle))
+    with loading("torch", quiet):
+        from anchorscope.detecting.publish import publication, publish
 
     what = publication(bundle, repository)
     said = quiet and yes

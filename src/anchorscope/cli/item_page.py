@@ -82,12 +82,6 @@ _BRACKETS = ("⟦", "⟧")
 _MOST_ACCEPTED = 12
 
 
-def short(text: str | None, longest: int) -> str:
-    """One short harmless line."""
-    line = " ".join(harmless(text).split())
-    return line if len(line) <= longest else line[: longest - 1] + "…"
-
-
 def print_item(item: ItemRecord, findings: Findings) -> None:
     """Everything that is known of the item."""
     with page() as console:

@@ -1,54 +1,119 @@
 """The command `anchorscope`: one thin door per job.
 
 A wrong command, option or value is told in one line on standard error, with the nearest right name, and leaves with
-exit code 2, as every other mistake of the user does. Nothing here imports torch: help has to come at once.
+exit code 2, as every other mistake of the user does. A command's module is imported when that command is called, and
+none of them imports torch at its top: help has to come at once.
 """
 
 import contextlib
 import os
 import sys
-from importlib import metadata
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from importlib import import_module
 from typing import Annotated, Any
 
 import typer
-from typer.core import TyperGroup
+from typer.core import TyperCommand, TyperGroup
 
 from anchorscope.cli import signals
-from anchorscope.cli.bench import EXAMPLES as BENCH_EXAMPLES
-from anchorscope.cli.bench import bench
-from anchorscope.cli.compare import compare
-from anchorscope.cli.data import data
-from anchorscope.cli.detect import EXAMPLES as DETECT_EXAMPLES
-from anchorscope.cli.detect import detect
-from anchorscope.cli.detector import DETECTOR
 from anchorscope.cli.help_texts import in_help
-from anchorscope.cli.models import EXAMPLES as MODELS_EXAMPLES
-from anchorscope.cli.models import models
-from anchorscope.cli.run import EXAMPLES as RUN_EXAMPLES
-from anchorscope.cli.run import run
-from anchorscope.cli.score import EXAMPLES as SCORE_EXAMPLES
-from anchorscope.cli.score import score
-from anchorscope.cli.serve import EXAMPLES as SERVE_EXAMPLES
-from anchorscope.cli.serve import serve
-from anchorscope.cli.show import EXAMPLES as SHOW_EXAMPLES
-from anchorscope.cli.show import show
 from anchorscope.cli.streams import open_streams
-from anchorscope.cli.study import STUDY
 from anchorscope.cli.terminal import emit_text, say, user_errors
-from anchorscope.cli.validate import EXAMPLES as VALIDATE_EXAMPLES
-from anchorscope.cli.validate import validate
-from anchorscope.cli.verify import EXAMPLES as VERIFY_EXAMPLES
-from anchorscope.cli.verify import verify
-from anchorscope.cli.view import EXAMPLES as VIEW_EXAMPLES
-from anchorscope.cli.view import view
 
 _LONGEST = 400
 # Typer brings its own copy of click, older ones use the click package: the parent of BadParameter is right in both.
 _UsageError: type[Exception] = typer.BadParameter.__bases__[0]
 
 
+@dataclass(frozen=True)
+class CommandEntry:
+    """A command, which has the module `anchorscope.cli.NAME`, as the overview shows it."""
+
+    panel: str
+    summary: str
+    """Its docstring, or the help of its group."""
+
+
+_FIRST, _FURTHER, _CHECKS = "Start here", "Go on from finished runs", "Check the instrument"
+_COMMANDS = {
+    "models": CommandEntry(_FIRST, "Show what can be loaded here and how to get the rest."),
+    "data": CommandEntry(
+        _FIRST, "Show what is in a question file: format, rows, bad rows, answers, repeats, examples."
+    ),
+    "run": CommandEntry(
+        _FIRST,
+        "Measure where a model's sense of truth comes from: ask, label, probe, cut the key words, draw what is lost.",
+    ),
+    "view": CommandEntry(_FIRST, "List runs with their answer cards in the browser, and open their reports."),
+    "show": CommandEntry(
+        _FIRST,
+        "Show what a finished run found, or one of its items: question, answer, pathways, what every cut did to it.",
+    ),
+    "compare": CommandEntry(
+        _FURTHER,
+        "Put finished runs side by side: a panel per model, what changes with size, and what the runs do not share.",
+    ),
+    "study": CommandEntry(
+        _FURTHER, "Run models × datasets × prompts × seeds as one job, see how far it is, compare all of it."
+    ),
+    "detect": CommandEntry(
+        _FURTHER,
+        "Fit hallucination detectors on what runs kept: which is worth its passes, and does it survive on other data?",
+    ),
+    "score": CommandEntry(_FURTHER, "Say how probable it is that answers are true, and which to accept."),
+    "detector": CommandEntry(_FURTHER, "Show the card of a saved detector, or publish it on a hub of models."),
+    "serve": CommandEntry(_FURTHER, "Serve detectors over HTTP: scores, chats with scores, and a page to try them."),
+    "verify": CommandEntry(
+        _CHECKS,
+        "Check every file of a run against its size and sha256. Exit code 0: all are whole; 2: some are damaged.",
+    ),
+    "validate": CommandEntry(
+        _CHECKS, "Run every experiment on a model whose pathways were planted, and report how well each one finds them."
+    ),
+    "bench": CommandEntry(
+        _CHECKS, "Measure the same work done in several ways, check that they agree, and print a table."
+    ),
+}
+"""In the order in which a newcomer needs them."""
+
+
+class Commands(Mapping[str, Any]):
+    """The commands by name; the module of each is imported when it is asked for."""
+
+    def __getitem__(self, name: str) -> Any:
+        entry = _COMMANDS[name]
+        module = import_module(f"anchorscope.cli.{name}")
+        holder = typer.Typer(add_completion=False)
+        if hasattr(module, "GROUP"):
+            holder.add_typer(module.GROUP, name=name, rich_help_panel=entry.panel)
+        else:
+            epilog = in_help(getattr(module, "EXAMPLES", ()))
+            holder.command(name, rich_help_panel=entry.panel, epilog=epilog)(getattr(module, name))
+        return typer.main.get_group(holder).commands[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(_COMMANDS)
+
+    def __len__(self) -> int:
+        return len(_COMMANDS)
+
+
 class OneLineGroup(TyperGroup):
     """Tells usage errors as one line instead of a panel, and wraps every command in `user_errors`."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.commands: Any = Commands()
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        """The overview, which needs one line of every command and imports none of them."""
+        self.commands = {name: TyperCommand(name, help=entry.summary, rich_help_panel=entry.panel)
+                         for name, entry in _COMMANDS.items()}  # fmt: skip
+        try:
+            super().format_help(ctx, formatter)
+        finally:
+            self.commands = Commands()
 
     def main(self, *args: Any, **kwargs: Any) -> Any:
         as_program = kwargs.pop("standalone_mode", True)
@@ -91,6 +156,8 @@ def _shortened(text: str) -> str:
 
 def _version(wanted: bool) -> None:
     if wanted:
+        from importlib import metadata  # only here: it takes a tenth of what help may take
+
         try:
             number = metadata.version("anchorscope")
         except metadata.PackageNotFoundError:
@@ -122,30 +189,6 @@ def anchorscope(
     ] = False,
 ) -> None:
     """Shows where a language model's sense of truth comes from: the question or the answer."""
-
-
-_FIRST, _FURTHER, _CHECKS = "Start here", "Go on from finished runs", "Check the instrument"
-_COMMANDS = (
-    ("models", models, _FIRST, MODELS_EXAMPLES),
-    ("data", data, _FIRST, ()),
-    ("run", run, _FIRST, RUN_EXAMPLES),
-    ("view", view, _FIRST, VIEW_EXAMPLES),
-    ("show", show, _FIRST, SHOW_EXAMPLES),
-    ("compare", compare, _FURTHER, ()),
-    ("detect", detect, _FURTHER, DETECT_EXAMPLES),
-    ("score", score, _FURTHER, SCORE_EXAMPLES),
-    ("serve", serve, _FURTHER, SERVE_EXAMPLES),
-    ("verify", verify, _CHECKS, VERIFY_EXAMPLES),
-    ("validate", validate, _CHECKS, VALIDATE_EXAMPLES),
-    ("bench", bench, _CHECKS, BENCH_EXAMPLES),
-)
-"""In the order in which a newcomer needs them."""
-for _name, _command, _panel, _examples in _COMMANDS:
-    app.command(_name, rich_help_panel=_panel, epilog=in_help(_examples))(_command)
-    if _name == "compare":
-        app.add_typer(STUDY, name="study", rich_help_panel=_FURTHER)
-    if _name == "score":
-        app.add_typer(DETECTOR, name="detector", rich_help_panel=_FURTHER)
 
 
 def main() -> None:

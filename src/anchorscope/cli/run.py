@@ -10,12 +10,13 @@ from anchorscope.catalogue import EVIDENCE, KEEP
 from anchorscope.cli.completion import one_of, several_of
 from anchorscope.cli.executor_options import DevicesPerWorker, Executor, Lease, Mixed, WorkersOption
 from anchorscope.cli.help_texts import OUTPUT, Quiet, in_panel
-from anchorscope.cli.terminal import console, emit_json, emit_text, listener, say
+from anchorscope.cli.terminal import console, emit_json, emit_text, listener, loading, say
 from anchorscope.datasets.catalog import BUILT_IN, WITH_FILE, split_names, split_specs
 from anchorscope.errors import UserError
 from anchorscope.execute.choose import choose
 from anchorscope.models.embedded import EMBEDDED
 from anchorscope.models.shapes import SHAPES
+from anchorscope.prepare import check_inputs
 from anchorscope.recipe import CHOICES, Recipe, about, make_recipe, named_folder, read_recipe
 
 if TYPE_CHECKING:
@@ -122,13 +123,15 @@ def run(
     settled = make_recipe(options)
     choice = choose(executor, workers, lease, mixed, devices_per_worker)
     if dry_run:
-        return _show_preview(settled, as_json)
+        return _show_preview(settled, as_json, quiet)
     folder = _default_folder(settled) if out is None else named_folder(out)
     if not quiet:
         say(f"anchorscope: {settled.model} on {', '.join(settled.datasets)} into {folder}")
 
-    from anchorscope.artefacts.finished import open_finished
-    from anchorscope.pipeline import run_recipe  # only here: help has to come at once
+    check_inputs(settled, choice.kind == "ray")
+    with loading("torch", quiet):
+        from anchorscope.artefacts.finished import open_finished
+        from anchorscope.pipeline import run_recipe
 
     run_recipe(settled, folder, fresh=fresh, progress=listener(quiet), choice=choice)
     finished = open_finished(folder, checked=False)  # it was written just now
@@ -170,8 +173,10 @@ def _tell(run: "FinishedRun") -> None:
         f"anchorscope view {folder}")  # fmt: skip
 
 
-def _show_preview(recipe: Recipe, as_json: bool) -> None:
-    from anchorscope.preview import preview_recipe, render_preview  # only here: help has to come at once
+def _show_preview(recipe: Recipe, as_json: bool, quiet: bool) -> None:
+    check_inputs(recipe, dry=True)
+    with loading("torch", quiet):
+        from anchorscope.preview import preview_recipe, render_preview
 
     preview = preview_recipe(recipe)
     if as_json:

@@ -1,5 +1,6 @@
 """`anchorscope score`: is this answer true? A saved detector says so of one answer, or of a file of them."""
 
+import os
 from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -8,11 +9,10 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
+from anchorscope.catalogue import MOST_BATCH_TOKENS, ON_BAD_ROW
 from anchorscope.cli.completion import one_of
 from anchorscope.cli.help_texts import OUTPUT, AsJson, Quiet, in_panel
-from anchorscope.cli.terminal import emit_json, harmless, listener, page, say, user_errors
-from anchorscope.datasets.reading import ON_BAD_ROW
-from anchorscope.recipe import MOST_BATCH_TOKENS
+from anchorscope.cli.terminal import emit_json, harmless, listener, loading, page, say, short, user_errors
 
 if TYPE_CHECKING:
     from anchorscope.detecting.score import Scored
@@ -79,8 +79,10 @@ def score(
     named = tuple(part for text in columns or () for part in text.split(",") if part)
     options = ScoreOptions(answer, model, generate, risk, named, on_bad_row, device, dtype, batch_tokens, out,
                            large_files)  # fmt: skip
+    # Threads that wait for work sleep: products are small, and spinning cost a third of the CPU time on a busy machine.
+    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     with user_errors(stopped=_STOPPED):
-        scored = score_all(detector, what, options, listener(quiet))
+        scored = score_all(detector, what, options, listener(quiet), loading("torch", quiet))
     if as_json:
         return emit_json(scored.record() | ({} if out is None else {"out": str(out)}))
     if not quiet or out is None:
@@ -93,8 +95,6 @@ def score(
 
 def _show(scored: "Scored") -> None:
     """The verdicts first; the common warnings once, below."""
-    from anchorscope.cli.item_page import short
-
     n = len(scored.scores)
     common = [text for text, times in Counter(text for one in scored.scores for text in one.warnings).items()
               if times == n > 1]  # fmt: skip

@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from anchorscope.catalogue import MOST_BATCH_TOKENS
 from anchorscope.cli.help_texts import OUTPUT, AsJson, Quiet, in_panel
-from anchorscope.cli.terminal import emit_json, say, user_errors
+from anchorscope.cli.terminal import emit_json, loading, say, user_errors
 from anchorscope.cli.view import has_screen
+from anchorscope.detectors.bundle_files import bundle_files, checked_record
 from anchorscope.errors import UserError
-from anchorscope.recipe import MOST_BATCH_TOKENS
 
 if TYPE_CHECKING:
     from anchorscope.serve.service import Service
@@ -75,10 +76,13 @@ def serve(
     if bool(bundles) == demo:
         raise UserError("Give the bundles to serve, or --demo for the one that comes along: one of the two.")
 
-    from anchorscope.serve.limits import Limits  # only here: help has to come at once
-    from anchorscope.serve.server import address_of, listen
-    from anchorscope.serve.server import serve as run_server
-    from anchorscope.serve.start import ServeOptions, demo_bundle, make_service
+    for bundle in bundles or ():
+        checked_record(bundle_files(bundle), str(bundle))
+    with loading("torch", quiet or as_json):
+        from anchorscope.serve.limits import Limits
+        from anchorscope.serve.server import address_of, listen
+        from anchorscope.serve.server import serve as run_server
+        from anchorscope.serve.start import ServeOptions, demo_bundle, make_service
 
     limits = Limits(max_items, max_item_tokens, max_answer_tokens, max_body_bytes, queue_tokens, queue_seconds,
                     batch_tokens, deadline, read_timeout, max_requests)  # fmt: skip

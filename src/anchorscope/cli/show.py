@@ -16,7 +16,7 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
-from anchorscope.cli.terminal import emit_json, harmless, page, say, user_errors
+from anchorscope.cli.terminal import emit_json, harmless, loading, page, say, short, user_errors
 from anchorscope.errors import UserError
 
 if TYPE_CHECKING:  # polars and the report are imported when a run is opened: help has to come at once
@@ -58,7 +58,8 @@ def show(
         if item is not None and search is not None:
             raise UserError(f"Either an item ({item!r}) or --search {search!r}: leave one of them out.")
 
-        from anchorscope.artefacts.finished import open_finished  # only here: help has to come at once
+        with loading("polars", quiet):
+            from anchorscope.artefacts.finished import open_finished
 
         finished = open_finished(run)
         if item is None:
@@ -149,8 +150,6 @@ def plain_letters(text: str) -> str:
 
 
 def _print_list(rows: Sequence[dict[str, Any]]) -> None:
-    from anchorscope.cli.item_page import short
-
     names = [harmless(f"{row['dataset']}/{row['item_id']}") for row in rows]
     with page(_ONE_LINE_PER_ROW) as console:
         table = Table.grid(padding=(0, 2, 0, 0))

@@ -7,7 +7,7 @@ import typer
 
 from anchorscope.cli.executor_options import DevicesPerWorker, Executor, Lease, Mixed, WorkersOption
 from anchorscope.cli.help_texts import AsJson, Quiet, in_help
-from anchorscope.cli.terminal import INCOMPLETE, emit_json, emit_text, listener, say
+from anchorscope.cli.terminal import INCOMPLETE, emit_json, emit_text, listener, loading, say
 from anchorscope.errors import UserError
 from anchorscope.execute.choose import choose
 from anchorscope.recipe import about, named_folder
@@ -23,7 +23,7 @@ EXAMPLES = (
     ("the page that compares all, of what is done so far", "anchorscope study report --out runs/four"),
 )  # fmt: skip
 """What people type first, and what for."""
-STUDY = typer.Typer(
+GROUP = typer.Typer(
     no_args_is_help=True, epilog=in_help(EXAMPLES), pretty_exceptions_enable=False,
     help="Run models × datasets × prompts × seeds as one job, see how far it is, compare all of it.",
 )  # fmt: skip
@@ -34,7 +34,7 @@ _File = Annotated[
 _Out = Annotated[str | None, typer.Option("--out", help="The study's folder.", show_default=False)]
 
 
-@STUDY.command("run", epilog=in_help(EXAMPLES[:1]))
+@GROUP.command("run", epilog=in_help(EXAMPLES[:1]))
 def run(
     study: _File = None,
     out: _Out = None,
@@ -71,7 +71,8 @@ def run(
     told = f"{n} run{'s' * (n != 1)} of {models} model{'s' * (models != 1)}"
     say(f"anchorscope: {found.name}, {told} into {folder}", quiet)
 
-    from anchorscope.study.runner import Listening, run_study  # only here: help has to come at once
+    with loading("torch", quiet):
+        from anchorscope.study.runner import Listening, run_study
 
     heard = Listening(lambda line: say(line, quiet), lambda: listener(quiet))
     outcome = run_study(found, source, folder, heard, choice)
@@ -94,7 +95,7 @@ def run(
         raise typer.Exit(outcome.exit_code)
 
 
-@STUDY.command("status", epilog=in_help(EXAMPLES[1:2]))
+@GROUP.command("status", epilog=in_help(EXAMPLES[1:2]))
 def status(study: _File = None, out: _Out = None, as_json: AsJson = False) -> None:
     """Show how far every run of a study is, while it runs or after: done, running, failed, stopped, waiting."""
     from anchorscope.study.states import status_of
@@ -107,12 +108,13 @@ def status(study: _File = None, out: _Out = None, as_json: AsJson = False) -> No
         emit_text("\n".join(_lines(told)))
 
 
-@STUDY.command("report", epilog=in_help(EXAMPLES[2:]))
+@GROUP.command("report", epilog=in_help(EXAMPLES[2:]))
 def report(study: _File = None, out: _Out = None, quiet: Quiet = False, as_json: AsJson = False) -> None:
     """Write the page that compares all runs that are done."""
     found, source, folder = _opened(study, out)
 
-    from anchorscope.study.page import report_study
+    with loading("polars", quiet):
+        from anchorscope.study.page import report_study
 
     page = report_study(found, source, folder, listener(quiet))
     if as_json:

@@ -7,7 +7,7 @@ import errno
 import json
 import sys
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 from rich.console import Console
@@ -50,9 +50,35 @@ def page(pipe_width: int | None = None) -> Iterator[Console]:
     emit_text("\n".join(line.rstrip() for line in written.get().splitlines()))
 
 
+def short(text: str | None, longest: int) -> str:
+    """One short harmless line."""
+    line = " ".join(harmless(text).split())
+    return line if len(line) <= longest else line[: longest - 1] + "…"
+
+
 def listener(quiet: bool) -> Progress:
     """What a command passes to its long steps."""
     return Silent() if quiet else TerminalProgress()
+
+
+@contextmanager
+def loading(what: str, quiet: bool = False) -> Iterator[None]:
+    """Imports that take seconds happen in here: a spinner on a terminal, one line elsewhere, so that nobody waits for a
+    first word. With "torch", model code is imported as `anchorscope.models.lean_imports` does it.
+
+    Nothing is shown where it is there already.
+    """
+    if what in sys.modules:
+        yield
+        return
+    with console.status(f"loading {what}") if console.is_terminal and not quiet else nullcontext():
+        if not console.is_terminal:
+            say(f"loading {what}", quiet)
+        if what == "torch":
+            from anchorscope.models.lean_imports import import_model_code
+
+            import_model_code()
+        yield
 
 
 INCOMPLETE = 3

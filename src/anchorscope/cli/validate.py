@@ -7,7 +7,7 @@ from anchorscope.catalogue import RATED
 from anchorscope.cli.completion import several_of
 from anchorscope.cli.executor_options import DevicesPerWorker, Executor, Lease, Mixed, WorkersOption
 from anchorscope.cli.help_texts import OUTPUT, AsJson, Quiet, in_panel
-from anchorscope.cli.terminal import emit_json, listener, say
+from anchorscope.cli.terminal import emit_json, listener, loading, say
 from anchorscope.errors import UserError
 from anchorscope.execute.choose import choose
 from anchorscope.recipe import LARGEST_SEED, MOST_RESAMPLES, about, named_folder, shortened
@@ -61,8 +61,9 @@ def validate(
     """Run every experiment on a model whose pathways were planted, and report how well each one finds them."""
     named = tuple(part for part in evidence.split(",") if part)
 
-    from anchorscope.validation.validate import Options, read_summary  # only here: help has to come at once
-    from anchorscope.validation.validate import validate as run_validation
+    with loading("torch", quiet):
+        from anchorscope.validation.validate import Options, read_summary
+        from anchorscope.validation.validate import validate as run_validation
 
     options = Options(
         items=items, evidence=named, seed=seed, bootstrap=bootstrap, device=device,

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from anchorscope.cli.help_texts import AsJson, Quiet, in_panel
-from anchorscope.cli.terminal import emit_json, emit_text, harmless, listener, user_errors
+from anchorscope.cli.terminal import emit_json, emit_text, harmless, listener, loading, user_errors
 from anchorscope.errors import UserError
 
 if TYPE_CHECKING:
@@ -39,12 +39,14 @@ def verify(
 ) -> None:
     """Check every file of a run against its size and sha256. Exit code 0: all are whole; 2: some are damaged."""
     with user_errors(stopped="stopped; nothing is lost, the same command starts again"):
-        from anchorscope.artefacts.verify import verify as verify_folder  # only here: help has to come at once
+        with loading("polars", quiet):
+            from anchorscope.artefacts.verify import verify as verify_folder
 
         found = []
         for folder in folders:
             if repair:
-                from anchorscope.repair import repair as repair_folder
+                with loading("torch", quiet):
+                    from anchorscope.repair import repair as repair_folder
 
                 found.append(repair_folder(folder, listener(quiet)))
             else:

@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from anchorscope.cli.help_texts import AsJson, Quiet, in_panel
-from anchorscope.cli.terminal import emit_json, say, user_errors
+from anchorscope.cli.terminal import emit_json, loading, say, user_errors
 from anchorscope.errors import UserError
-from anchorscope.recipe import named_folder
 
 if TYPE_CHECKING:
     from anchorscope.viewing.found import Found, Shelf
@@ -46,6 +45,8 @@ def view(
             f"--host {host!r} is not this machine alone ({' or '.join(_LOOPBACK)}); others could read everything that "
             f"is listed. Add --public if that is meant, or forward the port through ssh."
         )
+    from anchorscope.recipe import named_folder  # only here: help has to come at once
+
     place = named_folder(folder)
     if not place.is_dir():
         raise UserError(
@@ -53,7 +54,8 @@ def view(
             f"anchorscope run --limit 600 --out runs/demo"
         )
 
-    from anchorscope.viewing.found import Shelf  # only here: help has to come at once
+    with loading("polars", quiet):
+        from anchorscope.viewing.found import Shelf
 
     if as_json:
         found = _some(Shelf(place.resolve()), place)

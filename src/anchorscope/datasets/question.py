@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from anchorscope.datasets.text import words
+from anchorscope.errors import UserError
 
 
 @dataclass(frozen=True)
@@ -48,3 +49,16 @@ def asks_yes_no(question: str, answers: Sequence[str]) -> bool:
     """
     answered = all(len(answer) <= _LONGEST_YES and words(answer) in (["yes"], ["no"]) for answer in answers)
     return answered and not _ASKS_OPENLY.match(question)
+
+
+def asked(question: str, answer: str | None = None, number: int = 0) -> Question:
+    """A question as it is put, with an answer that may be known."""
+    for what, given in (("question", question), ("answer", answer or "")):
+        if not isinstance(given, str):
+            raise UserError(f"The {what} of item {number + 1} is {type(given).__name__}; give it as text.")
+        if any("\ud800" <= letter <= "\udfff" for letter in given):
+            raise UserError(f"The {what} of item {number + 1} is not valid UTF-8 text; write it in UTF-8.")
+    text = " ".join(question.split())
+    if not text:
+        raise UserError(f"Question {number + 1} is empty; give a question to score.")
+    return Question("score", str(number + 1), text, (), model_answer=answer)

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import chain, islice
 
+from anchorscope.catalogue import ON_BAD_ROW
 from anchorscope.datasets.formats import PLAIN, UNGRADED, Format, recognise
 from anchorscope.datasets.harness_samples import columns_of as harness_columns
 from anchorscope.datasets.harness_samples import is_sample, metrics_of
@@ -26,8 +27,6 @@ from anchorscope.datasets.raw_rows import BadRow, Row, Unusable, check_present, 
 from anchorscope.datasets.text import small_hash
 from anchorscope.errors import UserError, unknown
 
-ON_BAD_ROW = ("fail", "skip")
-"""What a bad row does: end the reading, or be listed."""
 _USABLE_ROWS, _ROWS = 10, 1000  # how many are looked at to recognise the format
 _LOGGED_ROWS = 100  # and which score of a log labels it
 _LOG = "inspect log"

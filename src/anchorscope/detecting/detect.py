@@ -6,7 +6,7 @@ Nothing is run through a model: everything comes from what the runs kept. The fo
 import shlex
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -18,13 +18,14 @@ from anchorscope.artefacts.bundles import write_bundle
 from anchorscope.artefacts.sealed_folder import SealedFolder
 from anchorscope.catalogue import DETECTORS
 from anchorscope.detecting.bundles import layer_probes_of, setting, trained_detector
-from anchorscope.detecting.read_runs import ENOUGH_TRUE, KEEP, RunDataset, read_runs
+from anchorscope.detecting.inputs import KEEP, open_runs
+from anchorscope.detecting.inputs import DetectOptions as DetectOptions
+from anchorscope.detecting.read_runs import ENOUGH_TRUE, RunDataset, read_runs
 from anchorscope.detecting.tables import Evaluation, Tables
 from anchorscope.detectors.evaluation import Dataset, Plan, TrainedOn, pooled
-from anchorscope.errors import UserError, unknown
+from anchorscope.errors import UserError
 from anchorscope.models.loading import checked_device, choose_device
 from anchorscope.progress import Progress, Silent
-from anchorscope.recipe import LARGEST_SEED, MOST_RESAMPLES, shortened
 from anchorscope.report.detection.context import DatasetFacts, DetectionContext
 from anchorscope.report.detection.detection_page import write_detection_report
 from anchorscope.schema import (
@@ -39,55 +40,11 @@ from anchorscope.system_errors import told_to_callers
 MANIFEST = "detection.json"
 BUNDLES = ("confidence", "probe", "probe+confidence", "counterfactual", "anchor")
 """Detectors that are saved where none are named."""
-SAVED = tuple(name for name, one in DETECTORS.items() if one.saved and one.variant_of is None)
-"""Detectors that can be."""
 _FOLDER = SealedFolder(
     "comparison of detectors", "anchorscope detect", MANIFEST,
     ("detectors.csv", "differences.csv", "detector_curves.csv", "controls.csv", "observations.json", "bundles",
      "figures", "report.html", "report.md", *DETECTORS, MANIFEST),
 )  # fmt: skip
-
-
-@dataclass(frozen=True)
-class DetectOptions:
-    """What `anchorscope detect` takes."""
-
-    detectors: tuple[str, ...] = ()
-    """Detectors to compare; none: all."""
-    bundles: tuple[str, ...] | None = None
-    """Detectors to save; where none are named, those of `BUNDLES` that the runs allow."""
-    folds: int = 5
-    seeds: int = 5
-    tosses: int = 20
-    resamples: int = 1000
-    risks: tuple[float, ...] = (0.1, 0.05, 0.2, 0.3)
-    """Risks that bundles have thresholds for; the first is used where none is named."""
-    seed: int = 0
-    device: str = "auto"
-    fit_only: bool = False
-    """Whether nothing is compared: detectors are fitted and saved."""
-
-    def __post_init__(self) -> None:
-        for name in (*self.detectors, *(self.bundles or ())):
-            if name not in DETECTORS:
-                raise unknown("detector", name, tuple(DETECTORS))
-        for name in self.bundles or ():
-            if not DETECTORS[name].saved:
-                raise UserError(
-                    f"The detector {name!r} cannot be saved: it is there to compare with, and new answers do not have "
-                    f"what it reads; choose others with --bundles: {', '.join(SAVED)}."
-                )
-        if self.fit_only and self.bundles == ():
-            raise UserError("With --fit-only detectors are saved and nothing else is done; name some with --bundles.")
-        for name, least, most in (("folds", 2, 100), ("seeds", 1, 1_000), ("tosses", 0, 10_000),
-                                  ("resamples", 100, MOST_RESAMPLES), ("seed", 0, LARGEST_SEED)):  # fmt: skip
-            value = getattr(self, name)
-            if not least <= value <= most:
-                found = f"at least {least} is needed" if value < least else f"at most {most:,} is allowed"
-                raise UserError(f"--{name} is {shortened(value)}; {found}.")
-        for risk in self.risks:
-            if not 0 < risk < 1:
-                raise UserError(f"--risk is {risk:g}; it is a share of the accepted answers, between 0 and 1.")
 
 
 class Detection:
@@ -124,11 +81,10 @@ def detect(
     """Fits and compares detectors on what finished runs kept, into the folder `out`; options as `DetectOptions`."""
     began, listener, chosen = time.monotonic(), progress or Silent(), DetectOptions(**options)
     paths = [Path(getattr(run, "path", run)) for run in runs]
-    if not paths:
-        raise UserError("No run is named; give at least one folder of a finished run.")
+    opened = open_runs(paths)
     device = checked_device(choose_device(chosen.device))
     listener.start("read states", 1)
-    sources = read_runs(paths)
+    sources = read_runs(opened)
     listener.advance(1)
     listener.finish()
     job = _Job(sources, chosen, device, listener)

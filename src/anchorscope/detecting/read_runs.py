@@ -6,15 +6,15 @@ what a detector is worth when the prompt changes.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 import polars as pl
 import torch
 
-from anchorscope.artefacts.finished import FinishedRun, open_finished
+from anchorscope.artefacts.finished import FinishedRun
 from anchorscope.artefacts.kept_states import features_place, place_of, read_header, read_layer
 from anchorscope.datasets.text import normalise, question_key, words
+from anchorscope.detecting.inputs import shown_name
 from anchorscope.detectors.evaluation import Dataset
 from anchorscope.detectors.features import CLEAN, Features, StateKey
 from anchorscope.detectors.fits import Texts
@@ -22,12 +22,8 @@ from anchorscope.detectors.training import Examples
 from anchorscope.engine.sequences import SITES
 from anchorscope.errors import UserError
 
-LEAST_PER_CLASS = 30
-"""True and false answers that a dataset needs to be looked at at all."""
 ENOUGH_TRUE = 200
 """True answers from which on a dataset is trained on where others can be as well."""
-KEEP = "--keep states,states-cut,detection"
-"""The option under which a run keeps all that detectors read."""
 
 
 @dataclass(frozen=True)
@@ -53,57 +49,21 @@ class RunDataset:
         return int(self.data.examples.labels.sum())
 
 
-def read_runs(paths: Sequence[Path]) -> list[RunDataset]:
+def read_runs(runs: Sequence[FinishedRun]) -> list[RunDataset]:
     """Every dataset of the runs, in order."""
-    runs = [open_finished(path) for path in paths]
-    _refuse_other_models(runs)
-    found: list[RunDataset] = []
-    for run in runs:
-        other = run.recipe.prompt != runs[0].recipe.prompt
-        for name in run.manifest["reference_layers"]:
-            shown = f"{name} (prompt {run.recipe.prompt})" if other else name
-            if any(one.data.name == shown for one in found):
-                raise UserError(
-                    f"Two runs have the dataset {shown!r} ({str(run.path)!r} is the second); give each dataset once, "
-                    f"or under another prompt."
-                )
-            found.append(_read(run, name, shown, other))
-    return found
-
-
-def _refuse_other_models(runs: Sequence[FinishedRun]) -> None:
-    """Detectors read one model's states at one place."""
-    first = runs[0]
-    for run in runs[1:]:
-        for what, mine, theirs in (
-            ("model", first.manifest["model"]["fingerprint"], run.manifest["model"]["fingerprint"]),
-            ("site", first.recipe.site, run.recipe.site),
-            ("position", first.recipe.position, run.recipe.position),
-        ):
-            if mine != theirs:
-                raise UserError(
-                    f"The runs {str(first.path)!r} and {str(run.path)!r} differ in their {what} ({mine[:16]!r} and "
-                    f"{theirs[:16]!r}); a detector reads one. Give runs that share it, or call detect for each."
-                )
+    return [
+        _read(run, name, shown_name(run, name, runs[0]), run.recipe.prompt != runs[0].recipe.prompt)
+        for run in runs
+        for name in run.manifest["reference_layers"]
+    ]
 
 
 def _read(run: FinishedRun, name: str, shown: str, other_prompt: bool) -> RunDataset:
     items = run.parquet("items").filter(pl.col("dataset") == name)
-    if place_of(name, CLEAN) not in run.manifest["sha256"]:
-        raise UserError(
-            f"The run {str(run.path)!r} kept no states of {name!r}; run it again into the same folder with {KEEP} "
-            f"(only what is new is done)."
-        )
     ids = [str(one) for one in read_header(run.place(place_of(name, CLEAN)))["item_ids"]]
     used = items.filter(pl.col("status") == "used").with_columns(pl.col("item_id").cast(pl.String))
     used = pl.DataFrame({"item_id": ids}).join(used, on="item_id", how="left", maintain_order="left")
     labels = used["truthful"].to_numpy().astype(bool)
-    n_true = int(labels.sum())
-    if min(n_true, len(labels) - n_true) < LEAST_PER_CLASS:
-        raise UserError(
-            f"Dataset {name!r} of {str(run.path)!r} has {n_true} true and {len(labels) - n_true} false answers; a "
-            f"detector needs at least {LEAST_PER_CLASS} of each: ask more questions (--limit)."
-        )
     states = _states(run, name)
     _refuse_nan(states, run, name)
     graded = items.filter(pl.col("truthful").is_not_null() & pl.col("status").is_in(["used", "unbalanced"]))

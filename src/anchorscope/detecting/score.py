@@ -4,34 +4,30 @@ import json
 import os
 import time
 from collections.abc import Sequence
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
-
-import polars as pl
+from typing import TYPE_CHECKING, Any
 
 from anchorscope.artefacts.durable import make_folder, replacing
 from anchorscope.datasets.catalog import BUILT_IN, WITH_FILE, DatasetSpec, open_dataset, parse_columns, parse_spec
 from anchorscope.datasets.limits import KeptQuestions
-from anchorscope.datasets.question import Question
-from anchorscope.detectors.bundle import read_bundle
-from anchorscope.detectors.detector import Detector, asked
-from anchorscope.detectors.runs import refuse_unknown
-from anchorscope.detectors.scoring import Score
-from anchorscope.detectors.trained import TrainedDetector
+from anchorscope.datasets.question import Question, asked
+from anchorscope.detectors.bundle_files import bundle_files, checked_record
 from anchorscope.errors import UserError, unknown
-from anchorscope.models.process_settings import few_collections
 from anchorscope.progress import Progress
 from anchorscope.regular_files import open_regular
+
+if TYPE_CHECKING:  # torch takes seconds: mistakes are found before it is imported
+    from anchorscope.detectors.scoring import Score
+    from anchorscope.detectors.trained import TrainedDetector
 
 WRITTEN = (".csv", ".parquet", ".jsonl")
 """What `--out` writes, by the file's ending."""
 _READ = (".csv", ".tsv", ".json", ".jsonl", ".parquet", ".gz", ".txt", ".eval")
-SCHEMA: dict[str, Any] = {
-    "item_id": pl.String, "question": pl.String, "answer": pl.String, "truth_probability": pl.Float64,
-    "log_odds": pl.Float64, "verdict": pl.String, "warnings": pl.List(pl.String), "pathway_score": pl.Float64,
-}  # fmt: skip
+COLUMNS = (
+    "item_id", "question", "answer", "truth_probability", "log_odds", "verdict", "warnings", "pathway_score",
+)  # fmt: skip
 """Columns of the rows that are written."""
 _LONGEST_LINE = 1_000_000
 
@@ -62,9 +58,9 @@ class ScoreOptions:
 class Scored:
     """What came out."""
 
-    trained: TrainedDetector
+    trained: "TrainedDetector"
     item_ids: tuple[str, ...]
-    scores: tuple[Score, ...]
+    scores: "tuple[Score, ...]"
     risk: float | None
     """The risk that verdicts are for; None where none was measured."""
     bad_rows: int
@@ -85,14 +81,28 @@ class Scored:
         }  # fmt: skip
 
 
-def score(bundle: Path, what: str, options: ScoreOptions, progress: Progress) -> Scored:
-    """Scores a question or a file of them; every mistake that can be seen before the model is loaded is told before."""
-    trained = read_bundle(bundle)
-    threshold = trained.threshold(options.risk)
-    refuse_unknown(trained.needs, trained.setting.n_layers)
+def score(
+    bundle: Path, what: str, options: ScoreOptions, progress: Progress,
+    loading: AbstractContextManager[None] | None = None,
+) -> Scored:  # fmt: skip
+    """Scores a question or a file of them. Mistakes in what is given are reported before torch is imported.
+
+    `loading` is held while it is.
+    """
+    files = bundle_files(bundle)
+    checked_record(files, str(bundle))
     if options.out is not None:
         _refuse_unwritable(options.out)
     questions, bad_rows = _questions(what, options, progress)
+    with loading or nullcontext():
+        from anchorscope.detectors.bundle import unpack
+        from anchorscope.detectors.detector import Detector
+        from anchorscope.detectors.runs import refuse_unknown
+        from anchorscope.models.process_settings import few_collections
+
+    trained = unpack(files, str(bundle))
+    threshold = trained.threshold(options.risk)
+    refuse_unknown(trained.needs, trained.setting.n_layers)
     detector = Detector.of(
         trained, options.model, device=options.device, dtype=options.dtype, batch_tokens=options.batch_tokens,
         progress=progress,
@@ -157,25 +167,34 @@ def _refuse_unwritable(out: Path) -> None:
         raise unknown("ending of --out", out.suffix or str(out), WRITTEN)
     if out.is_dir():
         raise UserError(f"--out {str(out)!r} is a folder; name a file ending in {', '.join(WRITTEN)}.")
-    if os.path.lexists(out) and _columns(out) != [*SCHEMA]:
+    if os.path.lexists(out) and _columns(out) != [*COLUMNS]:
         raise UserError(f"--out {str(out)!r} is there already and holds no scores; choose another name.")
 
 
 def _columns(file: Path) -> list[str]:
     """The columns of a file of scores; none where it is something else."""
-    try:
-        if file.suffix.lower() == ".parquet":
+    if file.suffix.lower() == ".parquet":
+        import polars as pl  # only here: most scores are read on a screen
+
+        try:
             return list(pl.read_parquet_schema(file)) if file.is_file() else []
+        except (OSError, pl.exceptions.PolarsError):
+            return []
+    try:
         with open_regular(file) as opened:
             first = opened.readline(_LONGEST_LINE).decode()
         return list(json.loads(first)) if file.suffix.lower() == ".jsonl" else first.strip().split(",")
-    except (OSError, ValueError, TypeError, RecursionError, pl.exceptions.PolarsError):
+    except (OSError, ValueError, TypeError, RecursionError):
         return []
 
 
 def write_rows(rows: Sequence[dict[str, Any]], out: Path) -> None:
     """Writes rows as the file's ending says, whole or not at all; CSV has warnings as one text."""
-    frame = pl.DataFrame(rows, schema=SCHEMA)
+    import polars as pl
+
+    text, number = pl.String(), pl.Float64()
+    types = (text, text, text, number, number, text, pl.List(text), number)
+    frame = pl.DataFrame(rows, schema=dict(zip(COLUMNS, types, strict=True)))
     try:
         make_folder(out.parent)
         with replacing(out) as half_made:

@@ -6,7 +6,6 @@ so no byte of either file can change unseen. What cannot be read is refused in o
 """
 
 import hashlib
-import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -20,27 +19,21 @@ from torch import Tensor
 
 from anchorscope.answers.template import Template
 from anchorscope.detectors import fitted_parts, fitted_states  # noqa: F401 - their kinds become known
+from anchorscope.detectors.bundle_files import JSON as JSON
+from anchorscope.detectors.bundle_files import MOST_BYTES as MOST_BYTES
+from anchorscope.detectors.bundle_files import SCHEMA, SCHEMA_VERSION, checked_record, content_hash, refused, written
+from anchorscope.detectors.bundle_files import WEIGHTS as WEIGHTS
+from anchorscope.detectors.bundle_files import bundle_files as bundle_files
 from anchorscope.detectors.fitted import load_parts, store_parts
-from anchorscope.detectors.hub_bundle import PREFIX, hub_folder
 from anchorscope.detectors.layer_probes import LayerProbes
 from anchorscope.detectors.trained import Calibrated, Card, DetectorSetting, TrainedDetector
 from anchorscope.detectors.training_range import TrainingRange
 from anchorscope.errors import UserError
-from anchorscope.regular_files import read_regular
 from anchorscope.stats.calibration import Calibration
 from anchorscope.stats.risk_control import Threshold
 
-JSON, WEIGHTS = "detector.json", "weights.safetensors"
-SCHEMA = "anchorscope-detector"
-SCHEMA_VERSION = 2
-"""Raised whenever the form changes."""
-READ_VERSIONS = (1, 2)
-"""Those that can be read: version 1 had no probes of every layer."""
-MOST_BYTES = 5_000_000
-"""Both files together: a detector is a small thing beside its model."""
 _FITTED, _FALLBACK, _RANGE, _LAYERS = "fitted", "fallback", "range", "layer_probes"
 _BYTES_OF_A_LAYER = 400  # of text beside the weights of a layer's probe: its bias, AUC and means, at most
-_AGAIN = "copy the bundle again from where it was made, or train it again with anchorscope detect"
 
 
 @dataclass(frozen=True)
@@ -104,8 +97,8 @@ def _pack(trained: TrainedDetector) -> PackedDetector:
         "thresholds": [asdict(one) for one in trained.thresholds], "setting": asdict(trained.setting),
         "card": asdict(trained.card), "weights_sha256": hashlib.sha256(weights).hexdigest(),
     }  # fmt: skip
-    sha256 = _hash(record)
-    return PackedDetector(_written({**record, "sha256": sha256}), weights, sha256)
+    sha256 = content_hash(record)
+    return PackedDetector(written({**record, "sha256": sha256}), weights, sha256)
 
 
 def read_bundle(place: str | Path) -> TrainedDetector:
@@ -113,19 +106,9 @@ def read_bundle(place: str | Path) -> TrainedDetector:
     return unpack(bundle_files(place), str(place))
 
 
-def bundle_files(place: str | Path) -> dict[str, bytes]:
-    """The bytes of a bundle's two files, by name."""
-    folder = hub_folder(str(place), (JSON, WEIGHTS), MOST_BYTES) if str(place).startswith(PREFIX) else Path(place)
-    return {name: _read(folder, name) for name in (JSON, WEIGHTS)}
-
-
 def unpack(files: Mapping[str, bytes], name: str) -> TrainedDetector:
     """The detector of a bundle's two files; `name` is what an error calls it."""
-    if sum(map(len, files.values())) > MOST_BYTES:
-        raise _refused(name, f"it has more than {MOST_BYTES / 1e6:g} MB, which no detector needs")
-    record = _record(files[JSON], name)
-    if hashlib.sha256(files[WEIGHTS]).hexdigest() != record.get("weights_sha256"):
-        raise _refused(name, f"{WEIGHTS} was altered or cut off (its sha256 is not the one in {JSON})")
+    record = checked_record(files, name)
     try:
         tensors = load_tensors(files[WEIGHTS])
         trained = _trained(record, tensors)
@@ -133,43 +116,9 @@ def unpack(files: Mapping[str, bytes], name: str) -> TrainedDetector:
         raise UserError(f"The bundle {name!r} cannot be used: {error}.") from None
     except (SafetensorError, KeyError, TypeError, ValueError, AttributeError, RuntimeError) as error:
         told = " ".join(str(error).split())[:120] or type(error).__name__
-        raise _refused(name, f"it lacks something or holds something else than a detector ({told})") from None
+        raise refused(name, f"it lacks something or holds something else than a detector ({told})") from None
     _refuse_no_numbers(tensors, f"The bundle {name!r} cannot be used")
     return trained
-
-
-def _read(folder: Path, name: str) -> bytes:
-    try:
-        return read_regular(folder / name, MOST_BYTES)
-    except OSError as error:
-        found = f"{name} is missing" if folder.is_dir() else "there is no such folder"
-        if not isinstance(error, FileNotFoundError | NotADirectoryError):
-            found = f"{name} cannot be read ({error.strerror})"
-        raise UserError(
-            f"The bundle {str(folder)!r} cannot be read: {found}. Give the folder that holds {JSON} and {WEIGHTS}, "
-            f"as anchorscope detect writes it."
-        ) from None
-
-
-def _record(data: bytes, name: str) -> dict[str, Any]:
-    """What `detector.json` says, if it is whole."""
-    try:
-        record = json.loads(data, parse_constant=_no_constant)
-        as_written = _written(record)
-    except (ValueError, RecursionError):
-        raise _refused(name, f"{JSON} is no JSON: it was altered or cut off") from None
-    if not isinstance(record, dict) or record.get("schema") != SCHEMA:
-        raise _refused(name, f"{JSON} does not describe a detector")
-    if record.get("schema_version") not in READ_VERSIONS:
-        raise UserError(
-            f"The bundle {name!r} has the schema version {record.get('schema_version')!r}, and this anchorscope reads "
-            f"{' and '.join(map(str, READ_VERSIONS))}; use the version of anchorscope that made it, or train it again "
-            f"with anchorscope detect."
-        )
-    content = {key: value for key, value in record.items() if key != "sha256"}
-    if _hash(content) != record.get("sha256") or as_written != data:
-        raise _refused(name, f"{JSON} was altered (its sha256 is not that of its content)")
-    return record
 
 
 def _trained(record: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> TrainedDetector:
@@ -206,24 +155,7 @@ def _named(tensors: Mapping[str, Tensor], part: str) -> dict[str, Tensor]:
     return {key.removeprefix(f"{part}/"): one for key, one in tensors.items() if key.startswith(f"{part}/")}
 
 
-def _written(record: Mapping[str, Any]) -> bytes:
-    """The one way in which a record is written; NaN is refused, since JSON has none."""
-    return (json.dumps(record, sort_keys=True, indent=1, allow_nan=False, ensure_ascii=False) + "\n").encode()
-
-
-def _no_constant(name: str) -> float:
-    raise ValueError(f"{name} is no number")
-
-
-def _hash(record: Mapping[str, Any]) -> str:
-    return hashlib.sha256(json.dumps(record, sort_keys=True).encode()).hexdigest()
-
-
 def _refuse_no_numbers(tensors: Mapping[str, Tensor], what: str) -> None:
     for name, tensor in tensors.items():
         if tensor.is_floating_point() and not bool(torch.isfinite(tensor).all()):
             raise UserError(f"{what}: its weights {name!r} hold NaN or infinity; train it again.")
-
-
-def _refused(name: str, why: str) -> UserError:
-    return UserError(f"The bundle {name!r} cannot be used: {why}; {_AGAIN}.")

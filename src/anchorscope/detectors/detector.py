@@ -12,6 +12,7 @@ from typing import Any
 from anchorscope.answers.generate import TOO_LONG
 from anchorscope.catalogue import KNOCKOUT
 from anchorscope.datasets.question import Question
+from anchorscope.datasets.question import asked as asked
 from anchorscope.detectors.bundle import read_bundle
 from anchorscope.detectors.features import Features
 from anchorscope.detectors.model_check import refuse_other_model
@@ -148,19 +149,6 @@ class Detector:
                 ("trained on", card.data), *(("limit", text) for text in card.limits)]  # fmt: skip
         lines = "".join(f"<tr><th>{escape(name)}</th><td>{escape(text)}</td></tr>" for name, text in rows if text)
         return f"<table><caption>Detector {escape(self.trained.name)}</caption>{lines}</table>"
-
-
-def asked(question: str, answer: str | None = None, number: int = 0) -> Question:
-    """A question as it is put, with an answer that may be known."""
-    for what, given in (("question", question), ("answer", answer or "")):
-        if not isinstance(given, str):
-            raise UserError(f"The {what} of item {number + 1} is {type(given).__name__}; give it as text.")
-        if any("\ud800" <= letter <= "\udfff" for letter in given):
-            raise UserError(f"The {what} of item {number + 1} is not valid UTF-8 text; write it in UTF-8.")
-    text = " ".join(question.split())
-    if not text:
-        raise UserError(f"Question {number + 1} is empty; give a question to score.")
-    return Question("score", str(number + 1), text, (), model_answer=answer)
 
 
 def model_for(

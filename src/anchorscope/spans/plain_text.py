@@ -15,8 +15,6 @@ from dataclasses import dataclass
 from functools import cache
 from math import log10
 
-from wordfreq import get_frequency_dict
-
 from anchorscope.datasets.text import ARTICLES, Word
 from anchorscope.spans.char_spans import Span, is_clear, merged, words_as_written
 from anchorscope.spans.function_words import (
@@ -38,6 +36,8 @@ RARE = 3.0
 @cache
 def _frequencies() -> dict[str, float]:
     """Each word's share of all words; read when it is first needed."""
+    from wordfreq import get_frequency_dict  # only here: it takes a quarter of a second
+
     return get_frequency_dict("en", wordlist="small")
 
 

@@ -35,7 +35,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import expit, logit
-from scipy.stats import binom
 
 from anchorscope.stats.calibration import at_prevalence
 
@@ -96,6 +95,8 @@ def threshold_at_risk(
     With a `prevalence`, the promise is for data with so large a share of true answers, under a prior shift; with
     `weights` [item], for the data that the weighted answers stand for, and the prevalence is theirs.
     """
+    from scipy.stats import binom  # only here: it takes a second, and no score needs it
+
     if not 0 < risk < 1 or not 0 < delta < 1:
         raise ValueError(f"risk and delta lie between 0 and 1; found {risk:.4g} and {delta:.4g}")
     said, labels = np.asarray(probability, np.float64), np.asarray(truthful, bool)

@@ -157,6 +157,7 @@ def test_options_win_over_the_recipe_file(
         raise KeyboardInterrupt
 
     monkeypatch.setattr(pipeline, "run_recipe", listen)
+    monkeypatch.setattr("anchorscope.cli.run.check_inputs", lambda *_: None)  # these files are not there
     options = ("--site", "residual", "--dataset", "atlas,popqa=x.csv", "--dataset", "nq=y.csv", "--seed", "7")
     result = run(out / "recipe.toml", *options)
     assert result.exit_code == 130
@@ -179,7 +180,7 @@ def test_options_win_over_the_recipe_file(
         (["--balance", "relations"], ["Did you mean 'relation'?"]),
         (["--group-by", "subjects"], ["Unknown group-by 'subjects'", "Did you mean 'subject'?"]),
         (["--dataset", "atals"], ["Unknown dataset 'atals'", "Did you mean 'atlas'?", "file:PATH"]),
-        (["--dataset", "popqa"], ["Dataset 'popqa' could not be loaded from the hub", "popqa=FILE"]),
+        (["--dataset", "popqa", "--model", "a/b"], ["Dataset 'popqa' could not be loaded from the hub", "popqa=FILE"]),
         (["--dataset", "atlas,atlas"], ["atlas twice"]),
         (["--sit", "mlp"], ["No such option: --sit", "Did you mean '--site'?"]),
         (["--limit", "many"], ["--limit", "valid integer"]),

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from functools import cache
+from importlib import import_module
 from pathlib import Path
 from typing import get_type_hints
 
@@ -32,8 +33,8 @@ def numbers() -> list[tuple[str, str]]:
     """The options of all commands whose values are numbers."""
     return [
         (name, f"--{option.replace('_', '-')}")
-        for name, command, *_ in _COMMANDS
-        for option, kind in get_type_hints(command).items()
+        for name in _COMMANDS
+        for option, kind in get_type_hints(getattr(import_module(f"anchorscope.cli.{name}"), name, object)).items()
         if kind in (int, float, int | None, float | None)
     ]
 

@@ -1,0 +1,121 @@
+"""What `detect` is given, checked without torch: its options, and what the runs kept."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import polars as pl
+
+from anchorscope.artefacts.finished import FinishedRun, open_finished
+from anchorscope.catalogue import DETECTORS
+from anchorscope.errors import UserError, unknown
+from anchorscope.recipe import LARGEST_SEED, MOST_RESAMPLES, shortened
+
+LEAST_PER_CLASS = 30
+"""True and false answers that a dataset needs to be looked at at all."""
+KEEP = "--keep states,states-cut,detection"
+"""The option under which a run keeps all that detectors read."""
+SAVED = tuple(name for name, one in DETECTORS.items() if one.saved and one.variant_of is None)
+"""Detectors that can be saved."""
+
+
+@dataclass(frozen=True)
+class DetectOptions:
+    """What `anchorscope detect` takes."""
+
+    detectors: tuple[str, ...] = ()
+    """Detectors to compare; none: all."""
+    bundles: tuple[str, ...] | None = None
+    """Detectors to save; where none are named, those of `BUNDLES` that the runs allow."""
+    folds: int = 5
+    seeds: int = 5
+    tosses: int = 20
+    resamples: int = 1000
+    risks: tuple[float, ...] = (0.1, 0.05, 0.2, 0.3)
+    """Risks that bundles have thresholds for; the first is used where none is named."""
+    seed: int = 0
+    device: str = "auto"
+    fit_only: bool = False
+    """Whether nothing is compared: detectors are fitted and saved."""
+
+    def __post_init__(self) -> None:
+        for name in (*self.detectors, *(self.bundles or ())):
+            if name not in DETECTORS:
+                raise unknown("detector", name, tuple(DETECTORS))
+        for name in self.bundles or ():
+            if not DETECTORS[name].saved:
+                raise UserError(
+                    f"The detector {name!r} cannot be saved: it is there to compare with, and new answers do not have "
+                    f"what it reads; choose others with --bundles: {', '.join(SAVED)}."
+                )
+        if self.fit_only and self.bundles == ():
+            raise UserError("With --fit-only detectors are saved and nothing else is done; name some with --bundles.")
+        for name, least, most in (("folds", 2, 100), ("seeds", 1, 1_000), ("tosses", 0, 10_000),
+                                  ("resamples", 100, MOST_RESAMPLES), ("seed", 0, LARGEST_SEED)):  # fmt: skip
+            value = getattr(self, name)
+            if not least <= value <= most:
+                found = f"at least {least} is needed" if value < least else f"at most {most:,} is allowed"
+                raise UserError(f"--{name} is {shortened(value)}; {found}.")
+        for risk in self.risks:
+            if not 0 < risk < 1:
+                raise UserError(f"--risk is {risk:g}; it is a share of the accepted answers, between 0 and 1.")
+
+
+def open_runs(paths: Sequence[Path]) -> list[FinishedRun]:
+    """The runs, refused where detectors cannot be fitted on them."""
+    if not paths:
+        raise UserError("No run is named; give at least one folder of a finished run.")
+    runs = [open_finished(path) for path in paths]
+    _refuse_other_models(runs)
+    seen = set()
+    for run in runs:
+        for name in run.manifest["reference_layers"]:
+            shown = shown_name(run, name, runs[0])
+            if shown in seen:
+                raise UserError(
+                    f"Two runs have the dataset {shown!r} ({str(run.path)!r} is the second); give each dataset once, "
+                    f"or under another prompt."
+                )
+            seen.add(shown)
+            _refuse_no_states(run, name)
+            _refuse_too_few(run, name)
+    return runs
+
+
+def shown_name(run: FinishedRun, name: str, first: FinishedRun) -> str:
+    """What a dataset of a run is called beside those of the first run."""
+    return name if run.recipe.prompt == first.recipe.prompt else f"{name} (prompt {run.recipe.prompt})"
+
+
+def _refuse_other_models(runs: Sequence[FinishedRun]) -> None:
+    """Detectors read one model's states at one place."""
+    first = runs[0]
+    for run in runs[1:]:
+        for what, mine, theirs in (
+            ("model", first.manifest["model"]["fingerprint"], run.manifest["model"]["fingerprint"]),
+            ("site", first.recipe.site, run.recipe.site),
+            ("position", first.recipe.position, run.recipe.position),
+        ):
+            if mine != theirs:
+                raise UserError(
+                    f"The runs {str(first.path)!r} and {str(run.path)!r} differ in their {what} ({mine[:16]!r} and "
+                    f"{theirs[:16]!r}); a detector reads one. Give runs that share it, or call detect for each."
+                )
+
+
+def _refuse_no_states(run: FinishedRun, name: str) -> None:
+    if f"states/{name}/clean.safetensors" not in run.manifest["sha256"]:
+        raise UserError(
+            f"The run {str(run.path)!r} kept no states of {name!r}; run it again into the same folder with {KEEP} "
+            f"(only what is new is done)."
+        )
+
+
+def _refuse_too_few(run: FinishedRun, name: str) -> None:
+    used = run.parquet("items").filter((pl.col("dataset") == name) & (pl.col("status") == "used"))
+    n_true = used["truthful"].sum()
+    if min(n_true, used.height - n_true) < LEAST_PER_CLASS:
+        raise UserError(
+            f"Dataset {name!r} of {str(run.path)!r} has {n_true} true and {used.height - n_true} false answers; a "
+            f"detector needs at least {LEAST_PER_CLASS} of each: ask more questions (--limit)."
+        )
