@@ -24,7 +24,7 @@ from anchorscope.models.shapes import SHAPES
 from anchorscope.pipeline import run_recipe
 from anchorscope.recipe import make_recipe
 
-SMALL = {"folds": 2, "random_cuts": 1, "directions": 2}
+SMALL = {"folds": 2, "random_cuts": 1, "directions": 2, "report": True}
 CHAT = (
     "{% for message in messages %}<|{{ message['role'] }}|>\n{{ message['content'] }}\n{% endfor %}"
     "{% if add_generation_prompt %}<|assistant|>\n{% endif %}"

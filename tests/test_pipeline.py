@@ -73,7 +73,7 @@ def questions(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def recipe(model_folder: Path, questions: Path) -> Recipe:
-    return make_recipe(quick_options(questions, model=str(model_folder)))
+    return make_recipe(quick_options(questions, model=str(model_folder), report=True))
 
 
 @pytest.fixture(scope="module")
@@ -390,10 +390,9 @@ def _stopped(place: tuple[object, str], recipe: Recipe, run: Path) -> None:
         raise Stop
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(publish, "write_all", lambda *_: None)
         patch.setattr(*place, stop)
         with pytest.raises(Stop):
-            run_recipe(recipe, run)
+            quick(recipe, run)
 
 
 def test_a_run_stopped_while_its_results_are_written_is_not_taken_for_finished_and_loads_no_model_to_go_on(

@@ -18,7 +18,6 @@ import recompute as again  # isort: skip
 from recompute import mask_without, recompute, states_of  # isort: skip
 from small_facts import liven, quick_options, write_questions  # isort: skip
 
-from anchorscope.artefacts import publish
 from anchorscope.pipeline import run_recipe
 from anchorscope.recipe import make_recipe
 
@@ -39,9 +38,7 @@ def finish(tmp_path_factory: pytest.TempPathFactory, save_tiny: Callable[[str], 
         model.save_pretrained(saved)
         small = {"folds": 2, "random_cuts": 1, "directions": 2}
         recipe = make_recipe(quick_options(questions, model=str(saved), **small, **options))
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(publish, "write_all", lambda *_: None)
-            return run_recipe(recipe, folder / "-".join([family, *options.values()])), model
+        return run_recipe(recipe, folder / "-".join([family, *options.values()])), model
 
     return run
 

@@ -222,6 +222,7 @@ def run(
     bootstrap: int = 2000,
     keep: str | Sequence[str] = (),
     keep_layers: str | None = None,
+    report: bool = True,
     trust_remote_code: bool = False,
     allow_random_weights: bool = False,
     executor: str = "local",

@@ -121,6 +121,8 @@ class Recipe(BaseModel):
     controls), detection (what detectors read beside both: confidence, P(True), sampled answers, further states)."""
     keep_layers: str | None = None
     """The layers whose states are kept, like 3,10-14; all where not given."""
+    report: bool = True
+    """Whether figures and a page are made of the results; tables, answer.json and the manifest are written anyway."""
     trust_remote_code: bool = False
     """Whether code that comes with a model may run."""
     allow_random_weights: bool = False

@@ -11,7 +11,6 @@ sys.path.insert(0, str(Path(__file__).parents[1]))  # pytest's import mode does 
 
 from whole_runs import SmallRun, Stop, stopping  # isort: skip
 
-from anchorscope.artefacts import publish
 from anchorscope.pipeline import run_recipe
 from anchorscope.progress import PlannedStep, Silent
 from anchorscope.recipe import Recipe, make_recipe
@@ -37,9 +36,7 @@ class Watching(Silent):
 
 def watched(recipe: Recipe, out: Path, **options: Any) -> Watching:
     listener = Watching()
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(publish, "write_all", lambda *_: None)
-        run_recipe(make_recipe({**recipe.model_dump(), **options}), out, progress=listener)
+    run_recipe(make_recipe({**recipe.model_dump(), **options}), out, progress=listener)
     return listener
 
 

@@ -19,7 +19,6 @@ sys.path.insert(0, str(Path(__file__).parents[1]))  # pytest's import mode does 
 
 from whole_runs import watching  # isort: skip
 
-from anchorscope.artefacts import publish
 from anchorscope.cli.main import app
 from anchorscope.errors import Incomplete
 from anchorscope.execute.choose import choose
@@ -32,9 +31,7 @@ WriteStudy = Callable[..., Path]
 STARTS = """
 import os, sys
 import anchorscope.pipeline, anchorscope.execute.worker, anchorscope.models.loading
-from anchorscope.artefacts import publish
 from anchorscope.cli.main import main
-publish.write_all = lambda *_: None  # figures take longer than everything else together
 sys.argv = ["anchorscope", "study", "run", *sys.argv[1:], "--quiet"]
 for line in sys.stdin:
     if (child := os.fork()) == 0:
@@ -47,7 +44,6 @@ for line in sys.stdin:
 
 @pytest.fixture(autouse=True)
 def _without_figures(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(publish, "write_all", lambda *_: None)
     monkeypatch.setattr(study_page, "save_all", lambda *_: None)
 
 
