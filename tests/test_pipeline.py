@@ -354,7 +354,7 @@ WRITTEN_HALF = {
 }  # fmt: skip
 """Steps that are stopped a second time, in the middle of writing: between them all kinds of files, and those whose work
 brings other steps along."""
-WITH_ANOTHER = ("facts/cut-states", "facts/principal-states")
+WITH_ANOTHER = ("facts/attention-mass", "facts/cut-states", "facts/principal-states")
 """Steps that the work of another brings along."""
 
 

@@ -68,7 +68,7 @@ def test_the_first_plan_of_a_new_run_names_the_steps_that_the_next_one_finds(
     listener = Watching()
     everything = {"evidence": ("all",), "keep": ("detection",), "random_weights": True}
     recipe = make_recipe({**small_run.recipe.model_dump(), **everything})
-    with stopping("facts/attention-mass"), pytest.raises(Stop):
+    with stopping("facts/clean-states"), pytest.raises(Stop):
         run_recipe(recipe, tmp_path / "run", progress=listener)
     first, second = listener.plans
     assert to_make(first) == to_make(second) | {"facts/answers", "facts/labels", "facts/tokens"}
