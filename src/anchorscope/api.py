@@ -201,7 +201,7 @@ def run(
     balance: str = "relation",
     group_by: str = "subject",
     exact_tokens: str = "auto",
-    random_cuts: int = 5,
+    random_cuts: int | None = None,
     directions: int | None = None,
     random_weights: bool = False,
     evidence: str | Sequence[str] = ("knockout",),

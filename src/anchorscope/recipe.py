@@ -75,8 +75,9 @@ class Recipe(BaseModel):
     """What keeps items in one fold: the same question or subject, or (as a leak check) the same answer."""
     exact_tokens: str = "auto"
     """Who chooses the exact question tokens: auto (your spans, else the dataset, else rules), rules, or the model."""
-    random_cuts: int = Field(default=5, ge=1, le=1_000)
-    """Draws of the random control: the question share of each is computed; charts and tables show the first."""
+    random_cuts: int | None = Field(default=None, ge=1, le=1_000)
+    """Draws of the random control: the question share of each is computed; charts and tables show the first. Where not
+    given, five on a GPU, and on a CPU as many of them as take 1e12 operations, at least one."""
     directions: int | None = Field(default=None, ge=2, le=100_000)
     """Principal directions that states are reduced to for the question share; where not given, one for every fourth
     item and at most 192."""

@@ -17,12 +17,11 @@ from anchorscope.artefacts.run_facts import facts_in_words, versions
 from anchorscope.artefacts.run_folder import RESULTS, RunFolder
 from anchorscope.artefacts.run_warnings import run_warnings
 from anchorscope.artefacts.step import peak_memory_mb
+from anchorscope.cost import REPORT
 from anchorscope.progress import Progress
 from anchorscope.recipe import to_toml
 from anchorscope.report.render import write_all
 
-REPORT = "report"
-"""The last step: result files, and where they are asked for, figures and the page."""
 _OF_EXPERIMENTS = ("experiments", "experiment_items", "unavailable")
 
 

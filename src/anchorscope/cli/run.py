@@ -33,8 +33,8 @@ _COMPLETIONS = {
     "keep": several_of(KEEP),
 }
 EXAMPLES = (
-    ("the demo: an embedded model, 600 questions, about six minutes on two cores",
-     "anchorscope run --limit 600 --out runs/demo"),
+    ("the demo: an embedded model, 500 questions, about two minutes on two cores",
+     "anchorscope run --limit 500 --out runs/demo"),
     ("your model on your questions", "anchorscope run --model OWNER/NAME --dataset file:questions.csv --out runs/mine"),
     ("what it would do, without doing it", "anchorscope run --dataset file:questions.csv --dry-run"),
     ("further experiments into a run that is there; nothing is done twice",
