@@ -18,10 +18,12 @@ from pathlib import Path
 from typing import Any
 
 from anchorscope.artefacts.durable import canonical_hash
+from anchorscope.artefacts.first_chart import first_chart
 from anchorscope.artefacts.publish import publish
 from anchorscope.artefacts.results import DatasetResult, LeftOut, RunFacts
 from anchorscope.artefacts.run_folder import RunFolder, open_run
 from anchorscope.catalogue import EVIDENCE, with_needs
+from anchorscope.cost import choose_random_cuts, dataset_size, run_cost
 from anchorscope.datasets.catalog import parse_spec
 from anchorscope.errors import Incomplete, TooFewAnswers, UserError
 from anchorscope.execute.choose import Choice
@@ -63,16 +65,21 @@ def run_recipe(
         if fresh:
             folder.forget_steps()
         recipe = _with_what_is_there(folder, recipe)
-        if asked.threads is None and not fresh:
-            recipe = _with_threads_of(folder, recipe)
+        if not fresh:
+            recipe = _as_begun(folder, recipe, asked)
         held.enter_context(threads(recipe.threads))
         workers = None if chosen.is_local else known.of(chosen, worker_job(recipe), listener.note)
-        job = Job(folder, recipe, loaded, listener, workers, chosen.mixed)
+        job = Job(folder, recipe, loaded, listener, workers, chosen.mixed, first_chart(folder, recipe))
         datasets = [DatasetSteps(job, parse_spec(text)) for text in recipe.datasets]
         refuse_too_few(recipe, {one.name: one.asked for one in datasets})  # all files are read before anything slow
         for one in datasets:
             one.questions.value  # noqa: B018 - and what was read is kept
+        sizes = [dataset_size(one.questions.value.questions, recipe) for one in datasets]
+        if recipe.random_cuts is None:
+            job.recipe = recipe = choose_random_cuts(recipe, job.model_size, sizes)
         folder.write_recipe(to_toml(recipe))
+        if not any(name.endswith("/answers") for name in folder.index.steps):  # it begins: nothing is loaded yet
+            listener.note(run_cost(recipe, job.model_size, sizes, asked).sentence)
         listener.plan(first_plan(datasets))
         template = [job.template.key] if recipe.keep else []
         key = canonical_hash([recipe.model_dump(mode="json"), [one.result_key for one in datasets], *template])
@@ -111,16 +118,21 @@ def _with_what_is_there(folder: RunFolder, recipe: Recipe) -> Recipe:
     return recipe.model_copy(update={"evidence": kept})
 
 
-def _with_threads_of(folder: RunFolder, recipe: Recipe) -> Recipe:
-    """A run that is gone on with computes with as many threads as it was begun with, unless told otherwise."""
+def _as_begun(folder: RunFolder, recipe: Recipe, asked: Recipe) -> Recipe:
+    """A resumed run has the threads and random cuts that it was begun with, unless others are asked for."""
     try:
-        begun = tomllib.loads(folder.index.notes.get("recipe", "")).get("threads")
+        begun = tomllib.loads(folder.index.notes.get("recipe", ""))
     except (tomllib.TOMLDecodeError, TypeError):
-        begun = None
-    if recipe.threads is None or not isinstance(begun, int) or not 1 <= begun <= 1024 or begun == recipe.threads:
         return recipe
-    folder.tell(f"{begun} threads are used, as the run was begun with (--threads chooses others)")
-    return recipe.model_copy(update={"threads": begun})
+    cuts, number = begun.get("random_cuts"), begun.get("threads")
+    if asked.random_cuts is None and isinstance(cuts, int) and 1 <= cuts <= 1_000:
+        recipe = recipe.model_copy(update={"random_cuts": cuts})
+    if asked.threads is not None or recipe.threads in (None, number):
+        return recipe
+    if not isinstance(number, int) or not 1 <= number <= 1024:
+        return recipe
+    folder.tell(f"{number} threads are used, as the run was begun with (--threads chooses others)")
+    return recipe.model_copy(update={"threads": number})
 
 
 def _results(datasets: Sequence[DatasetSteps]) -> tuple[list[DatasetResult], list[LeftOut]]:

@@ -5,7 +5,7 @@ what a run does. Answers are only shown where the dataset brings them; the other
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from itertools import pairwise
 from statistics import median
 from typing import Any
@@ -16,6 +16,7 @@ from anchorscope.answers.generate import TOO_LONG, Answer, do_not_fit, known_ans
 from anchorscope.answers.prompt import Prompt, build_prompts, make_template, prefix_length
 from anchorscope.answers.template import Template
 from anchorscope.catalogue import POSITIONS
+from anchorscope.cost import Cost, ModelSize, choose_random_cuts, dataset_size, run_cost
 from anchorscope.datasets.catalog import parse_spec
 from anchorscope.datasets.question import Question
 from anchorscope.engine.sequences import SITES
@@ -34,9 +35,13 @@ from anchorscope.stats.streams import drawn, priorities
 
 def preview_recipe(recipe: Recipe, shown: int = 3) -> "Preview":
     """The dry run of a recipe: its questions are read and its tokenizer is loaded, nothing else."""
-    recipe = resolve(recipe)
+    written, recipe = recipe, resolve(recipe)
     asked = [(spec.name, ask(recipe, spec)) for spec in map(parse_spec, recipe.datasets)]
-    return build_preview(recipe, read_facts(recipe.model, recipe.trust_remote_code), asked, shown)
+    facts = read_facts(recipe.model, recipe.trust_remote_code)
+    sizes = [dataset_size(one.questions, recipe) for _, one in asked]
+    model = ModelSize(facts.parameters, facts.n_layers, facts.d_model)
+    recipe = choose_random_cuts(recipe, model, sizes)
+    return replace(build_preview(recipe, facts, asked, shown), cost=run_cost(recipe, model, sizes, written))
 
 
 @dataclass(frozen=True)
@@ -121,6 +126,8 @@ class Preview:
     folds: int
     probes: int
     """Probes to fit per dataset: sites × positions × layers × folds × kinds."""
+    cost: Cost | None = None
+    """What it would take."""
 
     def record(self) -> dict[str, Any]:
         """The same for programs."""
@@ -140,7 +147,7 @@ def build_preview(
         many = one.many_passes or one.rewrite is not None
         most = one.max_items or (recipe.evidence_items if many else None)
         fewer = f" (at most {most} items)" if most is not None else ""
-        draws = f", {recipe.random_cuts} times" if one.repeats and recipe.random_cuts > 1 else ""
+        draws = f", {recipe.random_cuts} times" if one.repeats and (recipe.random_cuts or 1) > 1 else ""
         refit = "; probes are also fitted on its states" if one.keeps_states else ""
         passes[one.name] = one.entry.about + draws + fewer + refit
     passes |= {one.name: one.about for one in chosen_experiments(recipe.evidence)}
@@ -257,6 +264,7 @@ def render_preview(preview: Preview) -> str:
         f"  read at    sites {', '.join(preview.sites)}; positions {', '.join(preview.positions)}",
         f"  chart      site {preview.headline[0]}, position {preview.headline[1]}",
         f"  probes     {how} × {len(PROBES)} kinds = {preview.probes:,} for each dataset",
+        *(f"  {line}" for line in (preview.cost.sentence.splitlines() if preview.cost is not None else ())),
         "",
         "What the model would see: ⟦…⟧ is an exact token of the question (E_Q), ⟪…⟫ one of a given answer (E_A)",
     ]

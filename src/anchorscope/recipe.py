@@ -83,8 +83,9 @@ class Recipe(BaseModel):
     """What keeps items in one fold: the same question or subject, or (as a leak check) the same answer."""
     exact_tokens: str = "auto"
     """Who chooses the exact question tokens: auto (your spans, else the dataset, else rules), rules, or the model."""
-    random_cuts: int = Field(default=5, ge=1, le=1_000)
-    """Draws of the random control: the question share of each is computed; charts and tables show the first."""
+    random_cuts: int | None = Field(default=None, ge=1, le=1_000)
+    """Draws of the random control: the question share of each is computed; charts and tables show the first. Where not
+    given, five on a GPU, and on a CPU as many of them as take 1e12 operations, at least one."""
     directions: int | None = Field(default=None, ge=2, le=100_000)
     """Principal directions that states are reduced to for the question share; where not given, one for every fourth
     item and at most 192."""
@@ -129,6 +130,8 @@ class Recipe(BaseModel):
     controls), detection (what detectors read beside both: confidence, P(True), sampled answers, further states)."""
     keep_layers: str | None = None
     """The layers whose states are kept, like 3,10-14; all where not given."""
+    report: bool = True
+    """Whether figures and a page are made of the results; tables, answer.json and the manifest are written anyway."""
     trust_remote_code: bool = False
     """Whether code that comes with a model may run."""
     allow_random_weights: bool = False

@@ -71,7 +71,7 @@ def asked(*questions: Question) -> QuestionSample:
 
 
 def recipe(prompt: str, **options: Any) -> Recipe:
-    return make_recipe({"prompt": prompt, "position": "answer_end", **options})
+    return make_recipe({"prompt": prompt, "random_cuts": 5, "position": "answer_end", **options})
 
 
 def joined(item: ShownItem) -> str:

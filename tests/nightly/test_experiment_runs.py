@@ -20,7 +20,7 @@ from small_facts import quick_options, rows, write_questions
 from unprinted import unprinted
 from whole_runs import quick, small_model
 
-SMALL = {"folds": 2, "random_cuts": 1, "directions": 2}
+SMALL = {"folds": 2, "random_cuts": 1, "directions": 2, "report": True}
 CHAT = (
     "{% for message in messages %}<|{{ message['role'] }}|>\n{{ message['content'] }}\n{% endfor %}"
     "{% if add_generation_prompt %}<|assistant|>\n{% endif %}"

@@ -66,7 +66,7 @@ def questions(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def recipe(model_folder: Path, questions: Path) -> Recipe:
-    return make_recipe(quick_options(questions, model=str(model_folder)))
+    return make_recipe(quick_options(questions, model=str(model_folder), report=True))
 
 
 @pytest.fixture(scope="module")

@@ -12,7 +12,6 @@ import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 import recompute as again
-from anchorscope.artefacts import publish
 from anchorscope.pipeline import run_recipe
 from anchorscope.recipe import make_recipe
 from recompute import mask_without, recompute, states_of
@@ -35,9 +34,7 @@ def finish(tmp_path_factory: pytest.TempPathFactory, save_tiny: Callable[[str], 
         model.save_pretrained(saved)
         small = {"folds": 2, "random_cuts": 1, "directions": 2}
         recipe = make_recipe(quick_options(questions, model=str(saved), **small, **options))
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(publish, "write_all", lambda *_: None)
-            return run_recipe(recipe, folder / "-".join([family, *options.values()])), model
+        return run_recipe(recipe, folder / "-".join([family, *options.values()])), model
 
     return run
 

@@ -24,12 +24,8 @@ from typer import testing
 from typer.testing import CliRunner
 
 from anchorscope import pipeline, preview
-from anchorscope.artefacts import publish
 from anchorscope.cli.main import app
 from anchorscope.recipe import Recipe, make_recipe
-from anchorscope.report.answer_card import answer_card
-from anchorscope.report.findings import Findings
-from anchorscope.report.statements import read
 from repo import ROOT
 from small_facts import liven, rows, write_questions
 
@@ -37,6 +33,7 @@ SIZES: dict[str, Any] = {
     "bootstrap": 100, "folds": 2, "max_new_tokens": 4, "random_cuts": 1, "directions": 4, "device": "cpu",
     "dtype": "float32", "limit": None, "columns": (), "evidence_items": 60, "window": None, "keep_layers": None,
     "balance": "relation", "prompt": "few-shot", "random_weights": False, "site": "mlp", "threads": None,
+    "report": False,
 }  # fmt: skip
 """What a small run has in place of what the docs ask for. Another site and more resamples would make all experiments
 anew; tests/runs does that."""
@@ -69,8 +66,7 @@ class Sandbox:
     @cached_property
     def base(self) -> Path:
         """A finished run with everything in it."""
-        with _unpublished():
-            pipeline.run_recipe(self.small(make_recipe(EVERYTHING)), self.path / "base")
+        pipeline.run_recipe(self.small(make_recipe(EVERYTHING)), self.path / "base")
         return self.path / "base"
 
     def small(self, recipe: Recipe) -> Recipe:
@@ -100,7 +96,7 @@ class Sandbox:
     def replaced(self) -> Iterator[None]:
         """Runs, previews and validations inside are small ones, in this folder."""
         run, look = pipeline.run_recipe, preview.preview_recipe
-        with pytest.MonkeyPatch.context() as patch, _unpublished():
+        with pytest.MonkeyPatch.context() as patch:
             patch.chdir(self.path)
 
             def small_run(recipe: Recipe, out: Path, **options: Any) -> Path:
@@ -132,19 +128,6 @@ class Sandbox:
             gc.freeze()  # the bench tidies up before it measures, which takes long among all that tests import
             yield
             gc.unfreeze()
-
-
-@contextmanager
-def _unpublished() -> Iterator[None]:
-    """Figures and pages, which take longer than everything else, are made by other tests; here runs have a card."""
-
-    def only_the_card(findings: Findings, out: Path, progress: Any) -> None:
-        card = answer_card(findings, read(findings))
-        (out / "answer.json").write_text(json.dumps(card.record()), encoding="utf-8")
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(publish, "write_all", only_the_card)
-        yield
 
 
 def _small_jobs(patch: pytest.MonkeyPatch, model: Path) -> None:

@@ -12,12 +12,12 @@ from anchorscope.answers.endings import LINE
 from anchorscope.engine.sampling import Sampling
 from anchorscope.engine.sequences import CLEAN, SITES, Cut, Patch, TokenSequence, Variant
 from anchorscope.execute.executor import Executor
-from anchorscope.execute.run_passes import run_attention, run_choices, run_decoding, run_saliency, run_states
+from anchorscope.execute.run_passes import run_choices, run_decoding, run_saliency, run_states
 from anchorscope.models.language_model import LanguageModel
 from anchorscope.models.wrapping import wrap
 from anchorscope.plan.choices_pass import plan_choices
 from anchorscope.plan.decoding import DecodePass, plan_decoding
-from anchorscope.plan.passes import AttentionPass, OutOfFoldProbes, StatesPass
+from anchorscope.plan.passes import OutOfFoldProbes, StatesPass
 from anchorscope.plan.saliency_pass import SaliencyPass, plan_saliency
 from anchorscope.probes.crossfit import ProbeSet
 from anchorscope.progress import Progress, Silent
@@ -110,8 +110,8 @@ def _few_layers(lm: LanguageModel, tokens: int) -> StatesPass:
     return replace(work, keep=(((0, 2),),), n_layers=2)
 
 
-def _attention(lm: LanguageModel, tokens: int) -> AttentionPass:
-    return AttentionPass(planner_of(lm, tokens).states("attention", short_sequences(), PREFIX), "all")
+def _attention(lm: LanguageModel, tokens: int) -> StatesPass:
+    return replace(planner_of(lm, tokens).states("attention", short_sequences(), PREFIX), attention="all")
 
 
 def _greedy(lm: LanguageModel, tokens: int) -> DecodePass:
@@ -139,7 +139,7 @@ CASES = {
     "patches": Case(_patches, run_states, 70),
     "random weights": Case(_random_weights, run_states, 40),
     "few layers": Case(_few_layers, run_states, 40),
-    "attention": Case(_attention, run_attention, 40),
+    "attention": Case(_attention, run_states, 40),
     "choices": Case(
         lambda lm, tokens: plan_choices("choices", [one.ids for one in short_sequences()], (3, 250, 17), tokens),
         run_choices, 40,
@@ -152,8 +152,6 @@ CASES = {
 
 def with_batches(work: Any, batches: Sequence[tuple[int, ...]]) -> Any:
     """The same pass, its items divided otherwise."""
-    if isinstance(work, AttentionPass):
-        return replace(work, clean=with_batches(work.clean, batches))
     return replace(work, batches=tuple(batches))
 
 

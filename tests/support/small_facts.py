@@ -54,7 +54,7 @@ def write_questions(path: Path, chosen: list[dict[str, Any]] | None = None) -> P
 def quick_options(questions: Path, **options: Any) -> dict[str, Any]:
     """A recipe that runs in a few seconds."""
     quick = {"datasets": (f"file:{questions}",), "bootstrap": 100, "folds": 3, "device": "cpu", "dtype": "float32",
-             "random_cuts": 2, "directions": 4}  # fmt: skip
+             "random_cuts": 2, "directions": 4, "report": False}  # fmt: skip
     return {**quick, **options}
 
 

@@ -17,12 +17,11 @@ from anchorscope.artefacts.run_facts import facts_in_words, versions
 from anchorscope.artefacts.run_folder import RESULTS, RunFolder
 from anchorscope.artefacts.run_warnings import run_warnings
 from anchorscope.artefacts.step import peak_memory_mb
+from anchorscope.cost import REPORT
 from anchorscope.progress import Progress
 from anchorscope.recipe import to_toml
 from anchorscope.report.render import write_all
 
-REPORT = "report"
-"""The last step: result files, figures and the page."""
 _OF_EXPERIMENTS = ("experiments", "experiment_items", "unavailable")
 
 
@@ -89,7 +88,8 @@ def _publish(
         **({} if run.workers is None else {"workers": dict(run.workers)}),
         "steps": steps,
     }
-    write_all(FinishedRun(made, manifest, run.recipe, folder.path).findings, made, progress)
+    findings = FinishedRun(made, manifest, run.recipe, folder.path).findings
+    write_all(findings, made, progress, run.recipe.report)
     report = {"step": REPORT, "seconds": round(time.monotonic() - began, 3), "key": key}
     peaks = peak_memory_mb()
     manifest["steps"] = [*steps, {**report, "peak_memory_mb": max(peaks.values()), "peaks": peaks}]

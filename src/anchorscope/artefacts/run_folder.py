@@ -136,13 +136,18 @@ class RunFolder:
         return wrong is None
 
     def write_recipe(self, text: str) -> None:
-        """Writes the recipe of a run that is not finished; a finished one keeps its own up to the end."""
-        name, content = "recipe.toml", text.encode()
+        """Writes the recipe of a run that is not finished, and remembers it, should the file be lost."""
+        if MANIFEST not in self.index.results:
+            self.index.notes["recipe"] = text
+        self.write_early("recipe.toml", text.encode())
+
+    def write_early(self, name: str, content: bytes) -> None:
+        """Writes a result of a run that is not finished; a finished one keeps its own up to the end."""
         facts = {name: {"size": len(content), "sha256": hashlib.sha256(content).hexdigest()}}
         if MANIFEST in self.index.results or damage(self.path, facts) is None:
             return
         self.clear_way([name])
-        self.index.notes["recipe"] = text  # to mend the run with, should the file be lost
+        (self.path / name).parent.mkdir(exist_ok=True)
         self.index.arriving |= facts
         self.index.save(self.path)
         with replacing(self.path / name) as half_made:

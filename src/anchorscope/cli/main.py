@@ -168,7 +168,7 @@ def _version(wanted: bool) -> None:
 
 EXAMPLES = (
     ("fetch the embedded model, then measure it", "anchorscope models --install smollm2-135m"),
-    ("", "anchorscope run --limit 600 --out runs/demo"),
+    ("", "anchorscope run --limit 500 --out runs/demo"),
     ("look at what came out", "anchorscope view"),
 )
 """The first three commands."""

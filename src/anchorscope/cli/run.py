@@ -34,8 +34,8 @@ _COMPLETIONS = {
     "keep": several_of(KEEP),
 }
 EXAMPLES = (
-    ("the demo: an embedded model, 600 questions, about six minutes on two cores",
-     "anchorscope run --limit 600 --out runs/demo"),
+    ("the demo: an embedded model, 500 questions, about two minutes on two cores",
+     "anchorscope run --limit 500 --out runs/demo"),
     ("your model on your questions", "anchorscope run --model OWNER/NAME --dataset file:questions.csv --out runs/mine"),
     ("what it would do, without doing it", "anchorscope run --dataset file:questions.csv --dry-run"),
     ("further experiments into a run that is there; nothing is done twice",
@@ -103,6 +103,10 @@ def run(
     out: Annotated[str | None, _output(help="The run folder. Default: runs/MODEL-DATASETS.")] = None,
     keep: Annotated[list[str] | None, _option("keep", OUTPUT, "Names with commas.")] = None,
     keep_layers: Annotated[str | None, _option("keep_layers", OUTPUT)] = None,
+    report: Annotated[
+        bool | None,
+        _output("--report/--no-report", show_default=False, help=about("report")),
+    ] = None,
     quiet: Quiet = False,
     as_json: Annotated[
         bool, _output("--json", help="The findings as one JSON object on standard output.")
@@ -141,8 +145,10 @@ def run(
         _tell(finished)
 
 
-def _places(folder: Path) -> dict[str, str]:
-    return {"chart": str(folder / "figures" / "delta_p.png"), "report": str(folder / "report.html")}
+def _places(run: "FinishedRun") -> dict[str, str | None]:
+    """The chart and the page, where the run has them."""
+    files = {"chart": "figures/delta_p.png", "report": "report.html"}
+    return {what: str(run.path / file) if run.recipe.report else None for what, file in files.items()}
 
 
 def _record(run: "FinishedRun") -> dict[str, Any]:
@@ -150,7 +156,7 @@ def _record(run: "FinishedRun") -> dict[str, Any]:
     manifest = run.manifest
     return {
         "out": str(run.path),
-        **_places(run.path),
+        **_places(run),
         "answer": run.card.record(),
         "observations": [one for one in run.observations if one.get("assignment") is None and one.get("dataset")],
         "counts": manifest["counts"],
@@ -168,9 +174,11 @@ def _tell(run: "FinishedRun") -> None:
     for warning in run.manifest["warnings"]:
         if warning not in run.card.warnings:
             say(f"warning: {warning}")
-    places, folder = _places(run.path), shlex.quote(str(run.path.parent))
-    say(f"\nreport:  {places['report']}\nfigures: {Path(places['chart']).parent}\nall runs in the browser: "
-        f"anchorscope view {folder}")  # fmt: skip
+    if run.recipe.report:
+        say(f"\nreport:  {run.path / 'report.html'}\nfigures: {run.path / 'figures'}")
+    else:
+        say(f"\ntables:  {run.path}\nThe same command with --report adds the page and the figures.")
+    say(f"all runs in the browser: anchorscope view {shlex.quote(str(run.path.parent))}")
 
 
 def _show_preview(recipe: Recipe, as_json: bool, quiet: bool) -> None:

@@ -51,7 +51,7 @@ def view(
     if not place.is_dir():
         raise UserError(
             f"There is no folder {str(place)!r}; name the one that holds your runs, or make a run first: "
-            f"anchorscope run --limit 600 --out runs/demo"
+            f"anchorscope run --limit 500 --out runs/demo"
         )
 
     with loading("polars", quiet):
@@ -68,7 +68,7 @@ def _some(shelf: "Shelf", place: Path) -> "list[Found]":
     found = shelf.found()
     if not found:
         raise UserError(
-            f"No run lies below {str(place)!r}; make one with: anchorscope run --limit 600 --out "
+            f"No run lies below {str(place)!r}; make one with: anchorscope run --limit 500 --out "
             f"{shlex.quote(str(place / 'demo'))}, or name the folder that holds yours: anchorscope view FOLDER"
         )
     return found

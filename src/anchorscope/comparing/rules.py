@@ -66,6 +66,7 @@ OPTIONS: dict[str, Rule] = {
     "bootstrap": _flag("intervals rest on another number of resamples"),
     "keep": _ignore("it says what stays in the folder, not what is measured"),
     "keep_layers": _ignore("it says what stays in the folder, not what is measured"),
+    "report": _ignore("it says whether a page is made, not what is measured"),
     "trust_remote_code": _ignore("it says what may be loaded, not what is measured"),
     "allow_random_weights": _ignore("the weights themselves are looked at; see FOUND"),
 }

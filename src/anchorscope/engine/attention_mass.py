@@ -6,26 +6,21 @@ where only the answer's own tokens lose edges (`direct`), only they are counted.
 cutting them takes away in the first layer that is cut. (Under `outside` the weights among the set itself are counted
 too: which those are hangs on the set.)
 
-One pass over the items as they are, with the weights written out, which a fused kernel never does; they are summed
-layer by layer and never held together.
+The clean pass brings it along: beside each layer's attention, its weights are written out, which a fused kernel never
+does; they are summed layer by layer and never held together.
 """
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from anchorscope.engine.batching import Budget, run_in_batches
-from anchorscope.engine.forward import not_finite, run_layers
-from anchorscope.engine.keys_values import Prefix
-from anchorscope.engine.packed import Packed
 from anchorscope.engine.rows import BatchRows
-from anchorscope.engine.sequences import CLEAN, TokenSequence
+from anchorscope.engine.sequences import TokenSequence
 from anchorscope.models.attention import Weights
-from anchorscope.models.language_model import LanguageModel
-from anchorscope.progress import Progress, Silent
 
 
 @dataclass(frozen=True)
@@ -45,58 +40,40 @@ class AttentionMass:
         return sum(self.received[place] for place in places)
 
 
-def attention_mass(
-    lm: LanguageModel,
-    sequences: Sequence[TokenSequence],
-    prefix: Prefix,
-    batches: Sequence[Sequence[int]],
-    edges: str = "all",
-    budget: Budget | None = None,
-    progress: Progress | None = None,
-    title: str = "attention mass",
-) -> dict[int, AttentionMass]:
-    """The attention that the own tokens of every item of the batches receive, by the item's index."""
-    listener = progress or Silent()
-    found: dict[int, AttentionMass] = {}
+class AttentionSums:
+    """The attention that the tokens of a batch without cuts receive, summed layer by layer as it is run."""
 
-    def run(batch: list[int]) -> None:
-        received = _Batch(lm, sequences, prefix, batch, edges).received.cpu()
-        for item, row in zip(batch, received, strict=True):
-            own = row[prefix.length : len(sequences[item].ids)]
-            found[item] = AttentionMass(prefix.length, tuple(own.tolist()))
-        if not bool(torch.isfinite(received).all()):
-            raise not_finite(lm)
-        listener.advance(len(batch))
+    def __init__(self, sequences: Sequence[TokenSequence], rows: BatchRows, edges: str, device: torch.device) -> None:
+        self.items = [row.item for row in rows.rows]
+        self.received: Float[Tensor, "row key_pos"] = torch.zeros(0, device=device)
+        self._starts = torch.tensor([sequences[item].answer_start for item in self.items], device=device)
+        self._rows, self._edges = rows, edges
 
-    listener.start(title, sum(len(batch) for batch in batches))
-    run_in_batches(batches, lambda: [len(one.ids) - prefix.length for one in sequences], budget, run)
-    listener.finish()
-    return found
+    @cached_property
+    def _counted(self) -> Float[Tensor, "row pos key_pos"]:
+        """Which weights count, as 0 and 1."""
+        device, n_keys = self.received.device, self.received.shape[1]
+        lengths = self._rows.stop - self._rows.first
+        queries = self._rows.n_prefix + torch.arange(int(lengths.max()), device=device)
+        counts = queries < torch.from_numpy(self._rows.stop).to(device)[:, None]
+        if self._edges == "direct":
+            counts &= queries >= self._starts[:, None]
+        later = queries[:, None] > torch.arange(n_keys, device=device)
+        return (counts[:, :, None] & later).float()
 
+    def add(self, weights: Weights) -> None:
+        """Adds the weights of a layer."""
+        n_rows, n_keys = len(self.items), weights.shape[-1]
+        if not len(self.received):
+            self.received = torch.zeros(n_rows, n_keys, device=self.received.device)
+        counted = self._counted
+        together = weights.view(n_rows, -1, counted.shape[1], n_keys).sum(dim=1).to(counted.device)  # all heads
+        self.received += (together * counted).sum(dim=1)
 
-class _Batch:
-    """One batch, run clean."""
-
-    def __init__(
-        self, lm: LanguageModel, sequences: Sequence[TokenSequence], prefix: Prefix, batch: list[int], edges: str
-    ) -> None:
-        rows = BatchRows(sequences, batch, [CLEAN], prefix.length, lm.n_layers)
-        packed = Packed(lm, sequences, rows, prefix, watch=self._watch)
-        n, n_keys = int((rows.stop - rows.first).max()), packed.n_keys
-        queries = prefix.length + torch.arange(n, device=lm.device)
-        stop = torch.from_numpy(rows.stop).to(lm.device)
-        starts = torch.tensor([sequences[item].answer_start for item in batch], device=lm.device)
-        counts = queries < stop[:, None]
-        if edges == "direct":
-            counts &= queries >= starts[:, None]
-        later = queries[:, None] > torch.arange(n_keys, device=lm.device)
-        self.counted = (counts[:, :, None] & later).float()
-        """Which weights count, [row, pos, key_pos], as 0 and 1."""
-        self.received: Float[Tensor, "row key_pos"] = torch.zeros(len(batch), n_keys, device=lm.device)
-        # Nothing is read: of the last block a single token is run, as some blocks cannot be run on none.
-        run_layers(lm, packed.ids, packed.positions, packed, lambda *_: None, read=torch.zeros(1, dtype=torch.long))
-
-    def _watch(self, layer: int, weights: Weights) -> None:
-        rows, n, n_keys = self.counted.shape
-        together = weights.view(rows, -1, n, n_keys).sum(dim=1).to(self.counted.device)  # all heads
-        self.received += (together * self.counted).sum(dim=1)
+    def masses(self, sequences: Sequence[TokenSequence]) -> dict[int, AttentionMass]:
+        """By the items' indices; waits for the device."""
+        first, received = self._rows.n_prefix, self.received.cpu()
+        return {
+            item: AttentionMass(first, tuple(row[first : len(sequences[item].ids)].tolist()))
+            for item, row in zip(self.items, received, strict=True)
+        }

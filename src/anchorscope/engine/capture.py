@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from anchorscope.engine.answer_stats import AnswerTokens, token_statistics
+from anchorscope.engine.attention_mass import AttentionSums
 from anchorscope.engine.batching import Budget, plan_batches, run_in_batches
 from anchorscope.engine.forward import not_finite, run_layers
 from anchorscope.engine.keys_values import Prefix
@@ -52,6 +53,8 @@ class Work:
     predicts an answer's first."""
     n_layers: int | None = None
     """How many blocks are run, the first ones; None for all. States then have so many layers."""
+    attention: str | None = None
+    """The edges (`AttentionSums`) whose weights are summed in a pass without cuts; None where nobody asks."""
 
     def depth(self, lm: LanguageModel) -> int:
         """How many blocks of a model are run; raises where it has fewer, or where the head needs them all."""
@@ -74,6 +77,8 @@ Receive = Callable[[int, list[int], Float[Tensor, "item position site layer d_mo
 """Called per batch and variant with the variant's index, the items' indices and their states, on the device."""
 
 
+ReceiveAttention = Callable[[AttentionSums], None]
+"""Called per batch with the attention that its tokens receive."""
 ReceiveAnswers = Callable[[int, list[int], Float[Tensor, "statistic answer_token"], list[int]], None]
 """Called per batch and variant with the variant's index, the items' indices, the statistics of their answers' tokens,
 one item after the other, on the device, and how many tokens each has."""
@@ -136,6 +141,7 @@ def launch_capture(
     title: str,
     progress: Progress | None = None,
     receive_answers: ReceiveAnswers | None = None,
+    receive_attention: ReceiveAttention | None = None,
 ) -> Callable[[], EdgeCounts]:
     """The same, but a GPU is only told what to do: what is returned waits for it, in any thread, and gives edges."""
     if receive_answers is None and work.answers_of:
@@ -157,6 +163,8 @@ def launch_capture(
                 receive(index, list(reading.items), done.states_of(index))
             if receive_answers is not None and index in done.scored:
                 receive_answers(index, list(reading.items), done.scored[index], done.answers.lengths[index])
+        if receive_attention is not None and done.attention is not None:
+            receive_attention(done.attention)
         checks.note(done)  # only now: a batch that is run again, as memory ran out, counts once
         listener.advance(len(batch))
 
@@ -178,7 +186,11 @@ class _Batch:
         shape = (*self.read_at.shape, len(SITES), self.n_layers, lm.d_model)
         self.states = torch.empty(shape, dtype=lm.dtype, device=lm.device)
         self._tokens_read = torch.empty(0)
-        self.packed = Packed(lm, work.sequences, self.rows, work.prefix)
+        self.attention = None
+        if work.attention is not None:
+            self.attention = AttentionSums(work.sequences, self.rows, work.attention, lm.device)
+        weigh = None if self.attention is None else self.attention.add
+        self.packed = Packed(lm, work.sequences, self.rows, work.prefix, weigh=weigh)
         last = torch.from_numpy(self.rows.token_indices(self.readers, self.read_at, self.n_layers - 1)).flatten()
         self.answers = AnswerTokens.of(work.sequences, self.rows, work.answers_of, self.n_layers - 1)
         last = to_device(torch.cat((last, torch.from_numpy(self.answers.before))), lm.layer_device(self.n_layers - 1))

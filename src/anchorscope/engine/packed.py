@@ -17,7 +17,7 @@ from anchorscope.engine.keys_values import Prefix
 from anchorscope.engine.masks import MASK_WIDTH, CutRows, add_biases, additive, visible
 from anchorscope.engine.rows import BatchRows, Joining
 from anchorscope.engine.sequences import TokenSequence
-from anchorscope.models.attention import Edit, Keys, Queries, Weights, masked_attention, per_group
+from anchorscope.models.attention import Edit, Keys, Queries, Weights, attention_weights, masked_attention, per_group
 from anchorscope.models.language_model import LanguageModel
 from anchorscope.models.transfers import to_device
 
@@ -25,6 +25,8 @@ Keep = Callable[[int, Keys, Keys], None]
 """Given a layer's keys and values of all tokens."""
 Watch = Callable[[int, Weights], None]
 """Given a layer's attention weights, before they are used."""
+Weigh = Callable[[Weights], None]
+"""Given the weights of each layer in turn, computed on the side: what is run is the same with and without it."""
 
 
 @dataclass(frozen=True)
@@ -83,8 +85,9 @@ class Packed:
         prefix: Prefix,
         keep: Keep | None = None,
         watch: Watch | None = None,
+        weigh: Weigh | None = None,
     ) -> None:
-        self.lm, self.rows, self.prefix, self.keep, self.watch = lm, rows, prefix, keep, watch
+        self.lm, self.rows, self.prefix, self.keep, self.watch, self.weigh = lm, rows, prefix, keep, watch, weigh
         self.n_keys = -(-int(rows.stop.max()) // MASK_WIDTH) * MASK_WIDTH
         starts = [sequences[row.item].answer_start for row in rows.rows]
         cuts = [row.cut for row in rows.rows]
@@ -117,15 +120,16 @@ class Packed:
         plan, (rows, n, n_keys) = self.plan, self.plan.shape
         heads, key_heads, d_head = query.shape[1], key.shape[1], query.shape[2]
         gathered = query if plan.even else query.index_select(0, plan.queries)
-        found = masked_attention(
-            gathered.reshape(rows, n, heads, d_head),
-            self._with_prefix(key, self.prefix.keys).index_select(0, plan.keys).view(rows, n_keys, key_heads, d_head),
-            self._with_prefix(value, self.prefix.values).index_select(0, plan.keys).view(rows, n_keys, key_heads, -1),
-            plan.mask_for(heads // key_heads),
-            scaling,
-            softcap,
-            plan.edit_for(heads // key_heads) if self.watch is None else self._watched,
-        ).reshape(rows * n, heads, -1)
+        queries = gathered.reshape(rows, n, heads, d_head)
+        keys, values = (
+            self._with_prefix(own, shared).index_select(0, plan.keys).view(rows, n_keys, key_heads, -1)
+            for own, shared in ((key, self.prefix.keys), (value, self.prefix.values))
+        )
+        mask = plan.mask_for(heads // key_heads)
+        edit = plan.edit_for(heads // key_heads) if self.watch is None else self._watched
+        found = masked_attention(queries, keys, values, mask, scaling, softcap, edit).reshape(rows * n, heads, -1)
+        if self.weigh is not None:
+            self.weigh(attention_weights(queries, keys, mask, scaling, softcap))
         if plan.lost is not None:
             self.lost[self.layer] = plan.lost
         return found if plan.even else found.index_select(0, plan.back)

@@ -2,11 +2,13 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from jaxtyping import Float
 from torch import Tensor
 
 from anchorscope.answers.generate import Answer
+from anchorscope.engine.attention_mass import AttentionMass
 from anchorscope.engine.sequences import SITES
 from anchorscope.execute.executor import Executor
 from anchorscope.execute.run_passes import run_states
@@ -25,22 +27,41 @@ class CleanStates:
     """Log-probability of every token of each item's answer, where some were not generated here; else empty."""
 
 
+class CleanRun(NamedTuple):
+    """What one pass over the items as they are brings."""
+
+    clean: CleanStates
+    attention: list[AttentionMass]
+    """How much attention the tokens of every item receive: what a control matched in attention goes by."""
+    question_only: Float[Tensor, "1 layer item d_model"]
+    """States at one site of the last token that has not seen the answer."""
+
+
 def run_clean(
     executor: Executor, planner: Planner, items: Sequence[Item], positions: Sequence[str], progress: Progress,
-    compiled: bool,
-) -> CleanStates:  # fmt: skip
-    """Runs the used items as they are."""
+    compiled: bool, edges: str, site: int,
+) -> CleanRun:  # fmt: skip
+    """Runs the used items as they are.
+
+    `edges` says which later tokens count in the attention that tokens receive; `site` is where the question is read.
+    """
     located, supplied = items[0].located, any(item.answer.log_probs is None for item in items)
-    # The last token before an answer predicts its first one: where that is asked for, it must be run here.
-    first = min(item.located.answer_start for item in items) - 1 if supplied else located.prefix_length
-    shared = located.input_ids[: min(first, located.prefix_length)]
-    work = planner.states("clean states", [item.sequence(positions) for item in items], shared, compiled=compiled)
-    places = tuple((position, site) for position in range(len(positions)) for site in range(len(SITES)))
-    found = run_states(executor, replace(work, keep=(places,), log_probs=supplied), progress)
+    # The last token before an answer is read here, and predicts the answer's first one: it must not be shared.
+    first = min(located.prefix_length, *(item.located.answer_start - 1 for item in items))
+    sequences = [
+        replace(one, read_at=(*one.read_at, one.answer_start - 1))
+        for one in (item.sequence(positions) for item in items)
+    ]
+    work = planner.states("clean states", sequences, located.input_ids[:first], compiled=compiled)
+    places = [(position, one) for position in range(len(positions)) for one in range(len(SITES))]
+    keep = (*places, (len(positions), site))
+    found = run_states(executor, replace(work, keep=(keep,), log_probs=supplied, attention=edges), progress)
     (clean,) = found.variants
     assert clean.states is not None, "a pass that is told to keep states keeps them"
-    states = clean.states.unflatten(0, (len(positions), len(SITES)))
-    return CleanStates(states, [found.log_probs.get(index, ()) for index in range(len(items))])
+    states = clean.states[: len(places)].unflatten(0, (len(positions), len(SITES)))
+    log_probs = [found.log_probs.get(index, ()) for index in range(len(items))]
+    attention = [found.attention[index] for index in range(len(items))]
+    return CleanRun(CleanStates(states, log_probs), attention, clean.states[len(places) :])
 
 
 def with_log_probs(answers: Sequence[Answer], log_probs: Sequence[tuple[float, ...]]) -> list[Answer]:

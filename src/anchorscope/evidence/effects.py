@@ -82,10 +82,12 @@ class Scoring:
 def measure(
     executor: Executor, passes: Sequence[PlannedPass], scoring: Scoring, setting: Setting,
     keep: Callable[[Intervention], Sequence[Place]], progress: Progress,
+    after_pass: Callable[[Sequence[Effect]], None] = lambda effects: None,
 ) -> tuple[list[Effect], CutStates]:  # fmt: skip
     """Runs planned interventions; of those that keep states, the places to `keep` them at are asked for.
 
-    Of a control that is drawn several times all states are kept, and the log-odds of its first draw.
+    Of a control that is drawn several times all states are kept, and the log-odds of its first draw. What there is so
+    far goes to `after_pass`.
     """
     effects: dict[str, Effect] = {}
     states: dict[str, Tensor] = {}
@@ -99,6 +101,7 @@ def measure(
                 effects[runs.intervention.name] = _effect(runs, part, setting)
             if part.states is not None:
                 states[runs.intervention.draw_name] = part.states
+        after_pass(list(effects.values()))
     return list(effects.values()), states
 
 

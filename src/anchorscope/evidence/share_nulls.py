@@ -10,7 +10,7 @@ from dataclasses import replace
 from torch import Tensor
 
 from anchorscope.catalogue import KNOCKOUT
-from anchorscope.engine.sequences import CLEAN, TokenSequence, Variant
+from anchorscope.engine.sequences import CLEAN, Variant
 from anchorscope.execute.executor import Executor
 from anchorscope.execute.run_passes import run_states
 from anchorscope.interventions.intervention import Setting
@@ -24,30 +24,21 @@ QUESTION_ONLY, ANSWER_ONLY = "question only", "answer only"
 RANDOM_WEIGHTS = "random-weights"
 
 
-def partial_states(
+def answer_only_states(
     executor: Executor, planner: Planner, items: Sequence[Item], setting: Setting, place: Place, progress: Progress
-) -> dict[str, Tensor]:
-    """States at the end of the question, and at the place of the answer without its question, [1, layer, item, …]."""
+) -> Tensor:
+    """States at the place of the answer without its question, [1, layer, item, d_model]."""
     position, site = place
-    asked = [_before_the_answer(item.sequence(setting.positions)) for item in items]
     rewrite = INTERVENTIONS["answer-template"].rewrite
     assert rewrite is not None, "the question is dropped by writing the text anew"
     runs = sorted(rewrite(items, range(len(items)), setting), key=lambda run: run.item)
-    answered = [replace(run.sequence, read_at=(run.sequence.read_at[position],)) for run in runs]
+    sequences = [replace(run.sequence, read_at=(run.sequence.read_at[position],)) for run in runs]
     prefix = items[0].located.input_ids[: items[0].located.prefix_length]
-    found = {}
-    for name, sequences in ((QUESTION_ONLY, asked), (ANSWER_ONLY, answered)):
-        first = min(sequence.read_at[0] for sequence in sequences)
-        work = planner.states(name, sequences, shared_tokens(prefix[:first], sequences))
-        part = run_states(executor, replace(work, keep=(((0, site),),)), progress).variants[0]
-        assert part.states is not None, "a pass that is told to keep states keeps them"
-        found[name] = part.states
-    return found
-
-
-def _before_the_answer(sequence: TokenSequence) -> TokenSequence:
-    """Read at the last token that has not seen the answer."""
-    return replace(sequence, read_at=(sequence.answer_start - 1,))
+    first = min(sequence.read_at[0] for sequence in sequences)
+    work = planner.states(ANSWER_ONLY, sequences, shared_tokens(prefix[:first], sequences))
+    part = run_states(executor, replace(work, keep=(((0, site),),)), progress).variants[0]
+    assert part.states is not None, "a pass that is told to keep states keeps them"
+    return part.states
 
 
 def random_weight_states(

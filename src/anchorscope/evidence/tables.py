@@ -106,6 +106,29 @@ def evidence_tables(
     return {name: table.rechunk() for name, table in tables.items()}  # as a table is that has travelled
 
 
+def first_curves(
+    model: str, dataset: str, place: tuple[str, str], measured: Measured, variants: Mapping[str, str],
+    weights: NDArray[np.floating],
+) -> pl.DataFrame:  # fmt: skip
+    """The plain and the corrected curves of one place, from whatever interventions there are so far."""
+    evidence = Evidence(
+        model, dataset, (), (), (), (), (), (), variants, {place: measured}, {}, place, weights
+    )
+    with resampling(torch.device("cpu")):
+        draws = Draws.of(weights, "cpu")
+        corrected = correct_shift(measured, draws)
+        curves = [
+            curve
+            for intervention in measured.after
+            for curve in (
+                *plain_curves(measured, intervention, draws),
+                *corrected_curves(corrected, intervention, cell_sums(corrected, intervention)),
+            )
+        ]
+    rows = [row for curve in curves for row in _curve_rows(curve, evidence, _place(evidence, place))]
+    return _frame(rows).select(CURVE_COLUMNS)
+
+
 def _frame(rows: Iterable[Record]) -> pl.DataFrame:
     return pl.DataFrame(list(rows), infer_schema_length=None)
 

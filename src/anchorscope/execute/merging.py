@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from anchorscope.engine.answer_stats import AnswerStats
+from anchorscope.engine.attention_mass import AttentionMass
 from anchorscope.engine.capture import EdgeCounts, refuse_idle_cuts
 from anchorscope.execute.parts import StatesPart, VariantPart
 from anchorscope.models.transfers import copy_rows, empty_on_host
@@ -31,11 +32,13 @@ def merge_states(parts: Iterable[StatesPart], n_items: int) -> StatesPart:
     merged: list[_Variant] = []
     edges: EdgeCounts | None = None
     log_probs: dict[int, tuple[float, ...]] = {}
+    attention: dict[int, AttentionMass] = {}
     with _Merging(merged) as merging:
         for part in parts:
             # A sum is new memory: the part's own would hold on to all that came with it.
             edges = EdgeCounts.sum([part.edges] if edges is None else [edges, part.edges])
             log_probs |= part.log_probs
+            attention |= part.attention
             if only is None and not merged:
                 only = part
                 continue
@@ -46,7 +49,9 @@ def merge_states(parts: Iterable[StatesPart], n_items: int) -> StatesPart:
             merging.add(part)
     assert edges is not None, "a pass without parts"
     refuse_idle_cuts(edges)
-    return only if only is not None else StatesPart(tuple(one.whole() for one in merged), edges, log_probs)
+    if only is not None:
+        return only
+    return StatesPart(tuple(one.whole() for one in merged), edges, log_probs, attention)
 
 
 class _Merging:

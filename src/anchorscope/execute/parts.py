@@ -1,6 +1,6 @@
 """What shards give: plain arrays and records, by the kind of pass."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from jaxtyping import Float, Int
@@ -37,6 +37,8 @@ class StatesPart:
     """How many attention edges every variant lost in every layer."""
     log_probs: dict[int, tuple[float, ...]]
     """Log-probabilities of the answer's tokens, by sequence, where they were wanted."""
+    attention: dict[int, AttentionMass] = field(default_factory=dict)
+    """The attention that tokens receive, by sequence, where it was wanted."""
 
 
 @dataclass(frozen=True)
@@ -51,13 +53,6 @@ class SaliencyPart:
     """Saliency of the items, in order."""
 
     found: Saliency
-
-
-@dataclass(frozen=True)
-class AttentionPart:
-    """The attention that tokens receive, by sequence."""
-
-    found: dict[int, AttentionMass]
 
 
 @dataclass(frozen=True)
@@ -76,4 +71,4 @@ class DevicePart:
     found: Any
 
 
-Part = StatesPart | DecodedPart | SaliencyPart | AttentionPart | ChoicesPart | DevicePart
+Part = StatesPart | DecodedPart | SaliencyPart | ChoicesPart | DevicePart

@@ -15,17 +15,16 @@ from numpy import ndarray
 
 from anchorscope.answers.endings import LIST
 from anchorscope.answers.generate import Answer, spoken_answers, thinkers
-from anchorscope.engine.attention_mass import AttentionMass
 from anchorscope.engine.batching import MemoryRanOut, too_long_for_memory
 from anchorscope.engine.decode import Decoded
 from anchorscope.engine.saliency import Saliency, refuse_no_gradient
 from anchorscope.execute.executor import Executor
 from anchorscope.execute.merging import merge_states
-from anchorscope.execute.parts import AttentionPart, ChoicesPart, DecodedPart, SaliencyPart, StatesPart
+from anchorscope.execute.parts import ChoicesPart, DecodedPart, SaliencyPart, StatesPart
 from anchorscope.execute.worker import Pass
 from anchorscope.plan.choices_pass import ChoicesPass
 from anchorscope.plan.decoding import AnswersPass, DecodePass, SamplesPass, plan_decoding
-from anchorscope.plan.passes import AttentionPass, StatesPass
+from anchorscope.plan.passes import StatesPass
 from anchorscope.plan.saliency_pass import SaliencyPass
 from anchorscope.progress import Progress
 
@@ -51,7 +50,9 @@ def placed(items: Sequence[int], part: StatesPart) -> StatesPart:
         return part
     names = np.array(items, dtype=np.int64)
     variants = tuple(replace(one, items=names[one.items]) for one in part.variants)
-    return StatesPart(variants, part.edges, {items[item]: found for item, found in part.log_probs.items()})
+    log_probs = {items[item]: found for item, found in part.log_probs.items()}
+    attention = {items[item]: found for item, found in part.attention.items()}
+    return StatesPart(variants, part.edges, log_probs, attention)
 
 
 def run_answers(executor: Executor, work: AnswersPass, progress: Progress) -> list[Answer]:
@@ -114,14 +115,6 @@ def run_saliency(executor: Executor, work: SaliencyPass, progress: Progress) -> 
     for items, found in parts:
         values[list(items)] = found.values
     return refuse_no_gradient(Saliency(values, first.sets))
-
-
-def run_attention(executor: Executor, work: AttentionPass, progress: Progress) -> list[AttentionMass]:
-    """The attention that each sequence's tokens receive, in the order of the sequences."""
-    found: dict[int, AttentionMass] = {}
-    for shard, part in _run(executor, work, progress, AttentionPart, list):
-        found.update({(shard.items[item] if shard.items else item): one for item, one in part.found.items()})
-    return [found[index] for index in range(len(work.clean.sequences))]
 
 
 def run_choices(executor: Executor, work: ChoicesPass, progress: Progress) -> Float[ndarray, "prompt choice"]:

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from anchorscope.answers.endings import Ending
-from anchorscope.engine.attention_mass import attention_mass
+from anchorscope.engine.attention_mass import AttentionSums
 from anchorscope.engine.batching import Budget
 from anchorscope.engine.capture import Work, launch_capture
 from anchorscope.engine.choices import choice_log_probs
@@ -20,7 +20,6 @@ from anchorscope.engine.saliency import saliency
 from anchorscope.engine.sequences import SITES
 from anchorscope.execute.collected import Collected
 from anchorscope.execute.parts import (
-    AttentionPart,
     ChoicesPart,
     DecodedPart,
     DevicePart,
@@ -35,14 +34,14 @@ from anchorscope.models.transfers import done_so_far
 from anchorscope.plan.choices_pass import ChoicesPass
 from anchorscope.plan.decoding import DecodePass
 from anchorscope.plan.device_work import DeviceWork
-from anchorscope.plan.passes import AttentionPass, OutOfFoldProbes, StatesPass
+from anchorscope.plan.passes import OutOfFoldProbes, StatesPass
 from anchorscope.plan.saliency_pass import SaliencyPass
 from anchorscope.probes.scoring import Scorer
 from anchorscope.progress import Progress
 
 _PREFIXES = 4  # shared beginnings whose keys and values are held at a time
 
-_Waiting = DecodePass | SaliencyPass | AttentionPass | ChoicesPass  # they wait for the device on their way
+_Waiting = DecodePass | SaliencyPass | ChoicesPass  # they wait for the device on their way
 Pass = StatesPass | _Waiting
 """A pass, whole or one batch of it."""
 Shard = Pass | DeviceWork
@@ -90,8 +89,6 @@ class Worker:
     def _done(self, shard: _Waiting | DeviceWork, progress: Progress) -> Part:
         if isinstance(shard, DecodePass):
             return self._decode(shard, progress)
-        if isinstance(shard, AttentionPass):
-            return self._attention(shard, progress)
         if isinstance(shard, DeviceWork):
             return DevicePart(shard.run(progress))
         if isinstance(shard, ChoicesPass):
@@ -121,10 +118,13 @@ class Worker:
         work = Work(
             shard.sequences, self.prefix(shard.prefix), shard.variants, _budget(shard.batch_tokens),
             shard.batches, compiled=shard.compiled, answers_of=scored, n_layers=shard.n_layers,
+            attention=shard.attention,
         )  # fmt: skip
+        weighed: list[AttentionSums] = []
         edges = launch_capture(
             self.lm, work, lambda variant, batch, states: collected[variant].receive(batch, states), shard.title,
             progress, (lambda variant, *found: collected[variant].receive_answers(*found)) if scored else None,
+            weighed.append,
         )  # fmt: skip
         for one in collected:
             one.fetch()
@@ -138,7 +138,8 @@ class Worker:
                 log_probs = {item: tuple(found[0].tolist()) for item, found in told}
             wanted = answers if shard.answer_stats else [None] * len(collected)
             parts = (one.part(found) for one, found in zip(collected, wanted, strict=True))
-            return StatesPart(tuple(parts), counts, log_probs)
+            attention = {item: mass for one in weighed for item, mass in one.masses(shard.sequences).items()}
+            return StatesPart(tuple(parts), counts, log_probs, attention)
 
         return Launched(part, done_so_far(self.lm.device))
 
@@ -148,15 +149,6 @@ class Worker:
             decode(
                 self.lm, shard.prompts, self.prefix(shard.prefix), shard.batches, shard.max_new_tokens, ending.is_end,
                 progress, _budget(shard.batch_tokens), shard.title, shard.sampling,
-            )
-        )  # fmt: skip
-
-    def _attention(self, shard: AttentionPass, progress: Progress) -> AttentionPart:
-        clean = shard.clean
-        return AttentionPart(
-            attention_mass(
-                self.lm, clean.sequences, self.prefix(clean.prefix), clean.batches, shard.edges,
-                _budget(clean.batch_tokens), progress, clean.title,
             )
         )  # fmt: skip
 

@@ -79,19 +79,37 @@ def masked_attention(
     head. With `edit` the weights are written out, which a fused kernel never does.
     """
     rows, n, heads, d_head = query.shape
-    key_heads = key.shape[2]
-    groups = heads // key_heads
-    grouped = query.view(rows, n, key_heads, groups, d_head).permute(0, 2, 3, 1, 4)
-    grouped = grouped.reshape(rows, key_heads, groups * n, d_head)
-    key, value = key.transpose(1, 2), value.transpose(1, 2)
+    key_heads, value = key.shape[2], value.transpose(1, 2)
     if softcap is None and edit is None:
-        found = torch.nn.functional.scaled_dot_product_attention(grouped, key, value, attn_mask=mask, scale=scaling)
+        grouped = _grouped(query, key_heads)
+        found = torch.nn.functional.scaled_dot_product_attention(
+            grouped, key.transpose(1, 2), value, attn_mask=mask, scale=scaling
+        )
     else:
-        scores = grouped @ key.transpose(2, 3)
-        scores = scores * scaling if softcap is None else torch.tanh(scores * (scaling / softcap)) * softcap
-        weights = torch.softmax(scores + mask, dim=-1, dtype=torch.float32)
+        weights = attention_weights(query, key, mask, scaling, softcap)
         found = (weights if edit is None else edit(weights)).to(value.dtype) @ value
-    return found.view(rows, key_heads, groups, n, d_head).permute(0, 3, 1, 2, 4).reshape(rows, n, heads, d_head)
+    found = found.view(rows, key_heads, heads // key_heads, n, d_head)
+    return found.permute(0, 3, 1, 2, 4).reshape(rows, n, heads, d_head)
+
+
+def attention_weights(
+    query: Float[Tensor, "row pos head d_head"],
+    key: Float[Tensor, "row key_pos key_head d_head"],
+    mask: Float[Tensor, "#row #key_head group_pos key_pos"],
+    scaling: float,
+    softcap: float | None,
+) -> Weights:
+    """The weights of `masked_attention`, written out."""
+    scores = _grouped(query, key.shape[2]) @ key.transpose(1, 2).transpose(2, 3)
+    scores = scores * scaling if softcap is None else torch.tanh(scores * (scaling / softcap)) * softcap
+    return torch.softmax(scores + mask, dim=-1, dtype=torch.float32)
+
+
+def _grouped(query: Tensor, key_heads: int) -> Tensor:
+    """Query heads that share their keys, one after the other along the positions."""
+    rows, n, heads, d_head = query.shape
+    grouped = query.view(rows, n, key_heads, heads // key_heads, d_head).permute(0, 2, 3, 1, 4)
+    return grouped.reshape(rows, key_heads, -1, d_head)
 
 
 def per_group(

@@ -1,9 +1,10 @@
 """The passes of interventions: every item's change drawn, what runs together decided.
 
-Interventions of one experiment that cut something run together, so that what no cut has changed is computed once;
-those that cut the shared prefix run without it; zeroing runs by itself, as every row beside it would take its slower
-way. The no-op control runs by itself, with other neighbours: the point is what a different batch changes. Texts that
-are written anew are fresh passes.
+The knockout runs by itself, before its controls: a first chart needs nothing else. Other interventions of one
+experiment that cut something run together, so that what no cut has changed is computed once; those that cut the shared
+prefix run without it; zeroing runs by itself, as every row beside it would take its slower way. The no-op control runs
+by itself, with other neighbours: the point is what a different batch changes. Texts that are written anew are fresh
+passes.
 """
 
 import math
@@ -14,6 +15,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from anchorscope.catalogue import KNOCKOUT
 from anchorscope.engine.attention_mass import AttentionMass
 from anchorscope.engine.sequences import Cut, Variant
 from anchorscope.errors import InterventionNotApplied
@@ -193,7 +195,8 @@ def passes_of(
     together: dict[tuple[object, ...], list[PlannedRuns]] = {}
     for one in planned:
         kind = one.intervention
-        alone = kind.name if kind.rewrite is not None or not kind.changes else None
+        is_alone = kind.rewrite is not None or not kind.changes or kind.name == KNOCKOUT
+        alone = kind.name if is_alone else None
         together.setdefault((kind.whole, kind.how, alone), []).append(one)
     found = []
     for some in together.values():

@@ -64,6 +64,9 @@ class StatesPass:
     n_layers: int | None = None
     """How many blocks are run, the first ones; None for all. States then have so many layers, and neither answers nor
     probes of all layers can be scored."""
+    attention: str | None = None
+    """Which later tokens count (`edges`) in the attention that tokens receive; None where that is not wanted. A pass
+    that is asked for it cuts nothing."""
     random_weights: bool = False
     """Whether weights of the model's shape that were drawn at random take the place of its own."""
     items: tuple[int, ...] = ()
@@ -159,45 +162,3 @@ def shared_tokens(prefix: Sequence[int], sequences: Sequence[TokenSequence]) -> 
 def before_answers(prefix: tuple[int, ...], sequences: Sequence[TokenSequence]) -> tuple[int, ...]:
     """The part of a shared beginning that leaves every token to be run that predicts one of an answer's tokens."""
     return prefix[: max(0, min(one.answer_start for one in sequences) - 1)]
-
-
-@dataclass(frozen=True)
-class AttentionPass:
-    """Sequences of whose tokens it is asked how much attention they receive in the clean run."""
-
-    clean: StatesPass
-    """The clean run of all; its states are not kept."""
-    edges: str
-    """Which later tokens count: all, or where edges are `direct` the answer's own."""
-
-    @property
-    def title(self) -> str:
-        """What is being done."""
-        return self.clean.title
-
-    @property
-    def items(self) -> tuple[int, ...]:
-        """What the sequences of a shard are called in the whole pass."""
-        return self.clean.items
-
-    @property
-    def n_items(self) -> int:
-        """How many sequences are run."""
-        return self.clean.n_items
-
-    @property
-    def batches(self) -> tuple[tuple[int, ...], ...]:
-        """The sequences that run together."""
-        return self.clean.batches
-
-    def lengths(self, n_layers: int) -> list[int]:
-        """Tokens that are run for each sequence."""
-        return self.clean.lengths(n_layers)
-
-    def shards(self) -> "list[AttentionPass]":
-        """One per batch."""
-        return [replace(self, clean=part) for part in self.clean.shards()]
-
-    def replanned(self, tokens: int, n_layers: int) -> "AttentionPass":
-        """The same work in smaller batches."""
-        return replace(self, clean=self.clean.replanned(tokens, n_layers))

@@ -25,7 +25,7 @@ from anchorscope.probes.chunks import ChunkPlan, in_chunks, plan_chunks
 from anchorscope.progress import Progress, Silent
 from anchorscope.question_share.clean_evidence import CleanEvidence
 from anchorscope.question_share.halves import Halves
-from anchorscope.question_share.ridge import Cells, OutOfFold, Smoother, choose_penalty, fold_cells, half_cells
+from anchorscope.question_share.ridge import Cells, OutOfFold, Smoother, Spectrum, fold_cells, half_cells
 
 GROUPS = ("all", "true", "false", "lower third", "middle third", "upper third")
 """Sets of items whose share is told: all, by truth, and thirds by predicted share."""
@@ -130,12 +130,13 @@ class _Explainer:
             features = self.given.expand(len(states), -1, -1)
             # As large as the first direction, so that the penalty hardly holds them back.
             features = features * states.std(1).amax(-1)[:, None, None]
-            before = self._residuals(features, s, z, evidence)
+            before = self._residuals(features, Spectrum(features), s, z, evidence)
             states = torch.cat([states, features], dim=2)
-        after = self._residuals(states, s, z, evidence)
+        spectrum = Spectrum(states)
+        after = self._residuals(states, spectrum, s, z, evidence)
         lost_by_split, had_by_split = after.surprise * after.unexplained, before.surprise * before.unexplained
         lost, had = lost_by_split.mean(1), had_by_split.mean(1)
-        predicted = _predicted_share(states, lost, had, self.fold_cells)
+        predicted = _predicted_share(states, spectrum, lost, had, self.fold_cells)
         members = self._members(predicted)
         within = members[:, :, None].to(z.dtype)
         total = (members * had[:, None]).sum(-1)
@@ -145,11 +146,13 @@ class _Explainer:
         influence = moved / (self.halves.n_splits * total[..., None])
         return lost, had, z.mean(1), after.explained.mean(1), predicted, members, influence, by_split
 
-    def _residuals(self, states: Tensor, s: Tensor, z: Tensor, evidence: CleanEvidence) -> "_Residuals":
+    def _residuals(
+        self, states: Tensor, spectrum: Spectrum, s: Tensor, z: Tensor, evidence: CleanEvidence
+    ) -> "_Residuals":
         data = OutOfFold(states, self.cells)
         # A probe's scores are one function of the state for all items; those of two probes side by side are not.
-        of_s = data.smoother(choose_penalty(states, s[:, :1]))
-        of_z = data.smoother(_UNDERSMOOTHED * choose_penalty(states, evidence.by_probe.flatten(1, 2)))
+        of_s = data.smoother(spectrum.penalty(s[:, :1]))
+        of_z = data.smoother(_UNDERSMOOTHED * spectrum.penalty(evidence.by_probe.flatten(1, 2)))
         explained = of_z.predict(z)
         surprise = (s - of_s.predict(s)) / (1 + data.inflation(of_s, of_z))
         return _Residuals(surprise, z - explained, explained, of_z)
@@ -191,10 +194,10 @@ class _Residuals(NamedTuple):
         return weighted if self.of_z is None else weighted - self.of_z.adjoint(weighted)
 
 
-def _predicted_share(states: Tensor, lost: Tensor, had: Tensor, cells: Cells) -> Tensor:
+def _predicted_share(states: Tensor, spectrum: Spectrum, lost: Tensor, had: Tensor, cells: Cells) -> Tensor:
     """ℓ(x): lost and had, each explained from the states of other folds, and their ratio."""
     data = OutOfFold(states, cells)
     c_hat, d_hat = (
-        data.smoother(choose_penalty(states, target[:, None])).predict(target[:, None])[:, 0] for target in (lost, had)
+        data.smoother(spectrum.penalty(target[:, None])).predict(target[:, None])[:, 0] for target in (lost, had)
     )
     return c_hat / torch.maximum(d_hat, _LEAST_EVIDENCE * had.mean(1, keepdim=True).abs().clamp(min=1e-12))

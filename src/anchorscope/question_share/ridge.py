@@ -67,26 +67,30 @@ def _cells(cell: Int[np.ndarray, "split item"], per_split: int, n_folds: int, de
     return Cells(*tables, len(cell), n_folds)
 
 
-def choose_penalty(
-    states: Float[Tensor, "problem item direction"], target: Float[Tensor, "problem row item"]
-) -> Float[Tensor, " problem"]:
-    """The penalty with the least leave-one-out error over all rows of a target; one decomposition per problem."""
-    n_items = states.shape[1]
-    centred = states - states.mean(1, keepdim=True)
-    values, vectors = torch.linalg.eigh(centred.transpose(1, 2) @ centred)
-    values = values.clamp(min=0)
-    scores = centred @ vectors
-    target = target - target.mean(-1, keepdim=True)
-    along = target @ scores
-    unit = values.mean(-1, keepdim=True)  # n times the mean variance
-    errors = []
-    for multiple in PENALTIES:
-        inverse = 1 / (values + multiple * unit).clamp(min=1e-300)
-        leverage = (scores.square() * inverse[:, None]).sum(-1) + 1 / n_items
-        residual = target - (along * inverse[:, None]) @ scores.transpose(1, 2)
-        errors.append((residual / (1 - leverage).clamp(min=1e-6)[:, None]).square().mean((1, 2)))
-    chosen = torch.stack(errors, dim=-1).argmin(-1)
-    return torch.tensor(PENALTIES, dtype=states.dtype, device=states.device)[chosen] * unit[:, 0]
+class Spectrum:
+    """One decomposition of the states of several problems, from which the penalty of any target is chosen."""
+
+    def __init__(self, states: Float[Tensor, "problem item direction"]) -> None:
+        centred = states - states.mean(1, keepdim=True)
+        values, vectors = torch.linalg.eigh(centred.transpose(1, 2) @ centred)
+        values = values.clamp(min=0)
+        self.scores = centred @ vectors
+        self.unit = values.mean(-1, keepdim=True)  # n times the mean variance
+        self.inverses = [1 / (values + multiple * self.unit).clamp(min=1e-300) for multiple in PENALTIES]
+        squared, n_items = self.scores.square(), states.shape[1]
+        leverages = ((squared * inverse[:, None]).sum(-1) + 1 / n_items for inverse in self.inverses)
+        self.kept = [(1 - leverage).clamp(min=1e-6)[:, None] for leverage in leverages]
+
+    def penalty(self, target: Float[Tensor, "problem row item"]) -> Float[Tensor, " problem"]:
+        """The penalty with the least leave-one-out error over all rows of a target."""
+        target = target - target.mean(-1, keepdim=True)
+        along, directions = target @ self.scores, self.scores.transpose(1, 2)
+        errors = [
+            ((target - (along * inverse[:, None]) @ directions) / kept).square().mean((1, 2))
+            for inverse, kept in zip(self.inverses, self.kept, strict=True)
+        ]
+        chosen = torch.stack(errors, dim=-1).argmin(-1)
+        return torch.tensor(PENALTIES, dtype=target.dtype, device=target.device)[chosen] * self.unit[:, 0]
 
 
 class OutOfFold:

@@ -1,10 +1,11 @@
-"""Everything the report room writes into a run folder, in one call."""
+"""Everything the report room writes into a run folder: readings for programs, then figures and the page."""
 
 import json
 from pathlib import Path
 from typing import Any
 
 from anchorscope.progress import Progress, Silent
+from anchorscope.report.answer_card import answer_card
 from anchorscope.report.charts.auc_charts import ProbeAucChart, SurvivingSignalChart
 from anchorscope.report.charts.delta_p import DeltaPChart, ReferenceLayerChart, TruthSplitChart
 from anchorscope.report.charts.display import Display
@@ -30,15 +31,23 @@ def figures_of(findings: Findings) -> list[Display]:
     ]
 
 
-def write_all(findings: Findings, out: Path, progress: Progress | None = None) -> list[dict[str, Any]]:
-    """Write the figures, observations.json, report.md and report.html; return the observations."""
+def write_all(
+    findings: Findings, out: Path, progress: Progress | None = None, report: bool = True
+) -> list[dict[str, Any]]:
+    """Write observations.json and answer.json and, with `report`, figures, report.md and report.html."""
     out.mkdir(parents=True, exist_ok=True)
-    listener, figures = progress or Silent(), figures_of(findings)
-    listener.start("figures", len(figures))
-    save_all(figures, out, listener)
-    listener.finish()
     observations = read(findings)
-    text = json.dumps(observations, indent=2, ensure_ascii=False, allow_nan=False)
-    (out / "observations.json").write_text(text + "\n", encoding="utf-8")
-    write_report(findings, observations, out)
+    _write_json(out / "observations.json", observations)
+    _write_json(out / "answer.json", answer_card(findings, observations).record())
+    if report:
+        listener, figures = progress or Silent(), figures_of(findings)
+        listener.start("figures", len(figures))
+        save_all(figures, out, listener)
+        listener.finish()
+        write_report(findings, observations, out)
     return observations
+
+
+def _write_json(place: Path, content: Any) -> None:
+    text = json.dumps(content, indent=2, ensure_ascii=False, allow_nan=False)
+    place.write_text(text + "\n", encoding="utf-8")

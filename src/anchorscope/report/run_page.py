@@ -4,7 +4,6 @@ Answer card, chart, "Can I trust it?", items, detectors, further evidence, appen
 then why.
 """
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -55,11 +54,8 @@ POSITION_NOTES = {
 
 
 def write_report(findings: Findings, observations: Sequence[Reading], out: Path) -> None:
-    """Write report.html, report.md and answer.json; the figures must already lie in out/figures."""
-    card = answer_card(findings, observations)
-    text = json.dumps(card.record(), indent=2, ensure_ascii=False, allow_nan=False)
-    (out / "answer.json").write_text(text + "\n", encoding="utf-8")
-    content = _content(findings, observations, card)
+    """Write report.html and report.md; the figures must already lie in out/figures."""
+    content = _content(findings, observations, answer_card(findings, observations))
     data = {"chart-data": page_data(findings), "item-data": item_data(findings)}
     write_page("report.html", content, out, scripts=REPORT_SCRIPTS, data=data)
     write_page("report.md", content, out)

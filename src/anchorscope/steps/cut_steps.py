@@ -1,6 +1,6 @@
 """The steps that cut: interventions scored by the probes, states under the cuts, and what is fitted on those anew."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cached_property, partial
 from typing import Any
 
@@ -20,8 +20,10 @@ from anchorscope.evidence.effects import (
     Effect,
     Measurements,
     measure,
+    measured_places,
     refuse_no_ops,
 )
+from anchorscope.evidence.tables import first_curves
 from anchorscope.interventions.intervention import Intervention, Setting
 from anchorscope.interventions.registry import of_experiments
 from anchorscope.plan.interventions import PlannedRuns, passes_of, plan_experiment
@@ -74,17 +76,35 @@ class CutSteps(MeasurementSteps):
         planned, missing = plan_experiment(
             self._interventions(experiment), self.used_items, self.setting, self.job.planner.windows, NEEDED
         )
-        effects, states = self._run(planned)
+        effects, states = self._run(planned, self._draw_chart if experiment == KNOCKOUT else lambda _: None)
         refuse_no_ops(effects, self.clean_scores.value)
         if states:
             self.principal.put(self._reduced(states))
             self.cut_states.put(self._chosen(states))
         return Measurements(effects, missing)
 
-    def _run(self, planned: Sequence[PlannedRuns]) -> tuple[list[Effect], CutStates]:
+    def _run(
+        self, planned: Sequence[PlannedRuns], after_pass: Callable[[Sequence[Effect]], None] = lambda effects: None
+    ) -> tuple[list[Effect], CutStates]:
         job = self.job
         passes = passes_of(planned, self.used_items, self.setting, job.planner, self._is_compiled())
-        return measure(job.executor, passes, self.scoring, self.setting, self._measured_places, job.progress)
+        return measure(
+            job.executor, passes, self.scoring, self.setting, self._measured_places, job.progress, after_pass
+        )
+
+    def _draw_chart(self, effects: Sequence[Effect]) -> None:
+        """The first chart, of what there is so far: it is there long before the controls and the report."""
+        job = self.job
+        if job.first_chart is None:
+            return
+        place = (job.recipe.site, job.recipe.position)
+        measured = measured_places(
+            self.splits, self.groups, job.positions, self.probes.value, self.clean_scores.value, effects
+        )[place]
+        variants = {one.intervention: one.variant for one in effects}
+        curves = first_curves(job.record.identity.name, self.name, place, measured, variants, self.weights)
+        layers = tuple(self.probes.value["/".join(place)].reference[0].tolist())
+        job.first_chart.draw(self.name, curves, layers, job.record.identity.n_layers)
 
     @property
     def all_places(self) -> list[Place]:

@@ -88,7 +88,7 @@ class DetectionSteps(ShareSteps):
     def detection_states(self) -> Step[dict[str, Tensor]]:
         """States at the headline place in the runs of `DETECTION_RUNS`, [layer, item, d_model]; large."""
         made_from = self.job.made_from(
-            1, MODEL_LIBRARIES, "edges", positions=self.job.positions, headline=list(self.job.headline), boosts=BOOSTS
+            2, MODEL_LIBRARIES, "edges", positions=self.job.positions, headline=list(self.job.headline), boosts=BOOSTS
         )
         parents = (self.labels, self.tokens, self.job.model)
         return self._step("detection-states", parents, made_from, TENSORS, self._run_detection, large=True)

@@ -8,9 +8,11 @@ from typing import Any
 from anchorscope.answers.prompt import make_template
 from anchorscope.answers.template import Template
 from anchorscope.artefacts.durable import canonical_hash
+from anchorscope.artefacts.first_chart import FirstChart
 from anchorscope.artefacts.formats import records
 from anchorscope.artefacts.run_folder import RunFolder
 from anchorscope.artefacts.step import MadeFrom, Source, Step
+from anchorscope.cost import ModelSize
 from anchorscope.engine.sequences import SITES
 from anchorscope.execute.executor import Executor, LocalExecutor, Workers, describe
 from anchorscope.execute.numerics import NumericsClass, numerics_of, refuse_other_class
@@ -59,6 +61,8 @@ class Job:
     """Who runs passes, where it is not this process."""
     mixed: bool = False
     """Whether a run may go on with another numerics class than it was begun with."""
+    first_chart: FirstChart | None = None
+    """Draws the chart of a run before its controls are there; None where no page is wanted, or one is there."""
 
     @cached_property
     def lm(self) -> LanguageModel:
@@ -88,6 +92,13 @@ class Job:
     def record(self) -> ModelRecord:
         """Which model this is; it is loaded only if its files are not those that were looked at before."""
         return self._record_step.value
+
+    @cached_property
+    def model_size(self) -> ModelSize:
+        """What costs are told by; the weights are not loaded for it."""
+        is_known = self.loaded is not None or self._record_step.is_kept
+        known = self.record.identity if is_known else read_facts(self.recipe.model, self.recipe.trust_remote_code)
+        return ModelSize(known.parameters, known.n_layers, known.d_model)
 
     @cached_property
     def _record_step(self) -> Step[ModelRecord]:

@@ -25,23 +25,27 @@ from anchorscope.artefacts.kept_states import (
 )
 from anchorscope.artefacts.step import Step
 from anchorscope.catalogue import DETECTION_RUNS
+from anchorscope.engine.attention_mass import AttentionMass
 from anchorscope.engine.sequences import SITES
-from anchorscope.evidence.clean import CleanStates, run_clean
+from anchorscope.evidence.clean import CleanRun, CleanStates, run_clean
 from anchorscope.evidence.effects import Scoring
 from anchorscope.interventions.intervention import Intervention
 from anchorscope.interventions.registry import of_experiments, with_draws
 from anchorscope.probes.crossfit import ProbeSet, fit_probes
 from anchorscope.probes.final_probe import FinalProbe, fit_final_probes
 from anchorscope.probes.scoring import score_clean
-from anchorscope.stats.streams import priorities
-from anchorscope.steps.attention_steps import AttentionSteps
+from anchorscope.stats.estimate import group_weights
+from anchorscope.stats.streams import priorities, stream
+from anchorscope.steps.item_steps import ItemSteps
 from anchorscope.steps.job import FIT_LIBRARIES, MODEL_LIBRARIES
 
 
-class MeasurementSteps(AttentionSteps):
+class MeasurementSteps(ItemSteps):
     """One dataset of a run, measured."""
 
     _size_is_told = False
+    question_only: Tensor | None = None
+    """States before the answer that the clean pass of this process brought, until somebody takes them."""
 
     @cached_property
     def clean(self) -> Step[CleanStates]:
@@ -51,12 +55,38 @@ class MeasurementSteps(AttentionSteps):
         return self._step("clean-states", parents, made_from, CLEAN_STATES, self._run_clean, large=True)
 
     def _run_clean(self) -> CleanStates:
-        job = self.job
         kept = self._kept_whole(CLEAN_RUN, self.clean.key)
         if kept is not None and self.log_probs.is_kept:
             return CleanStates(kept, self.log_probs.value)
         self._tell_size()
-        return run_clean(job.executor, job.planner, self.used_items, job.positions, job.progress, self._is_compiled())
+        found = self.run_items()
+        if not self.attention_mass.is_kept:
+            self.attention_mass.put(found.attention)
+        self.question_only = found.question_only
+        return found.clean
+
+    def run_items(self) -> CleanRun:
+        """The clean pass: states, attention, and states before the answer; all of them the same whenever it is run."""
+        job = self.job
+        return run_clean(
+            job.executor, job.planner, self.used_items, job.positions, job.progress, self._is_compiled(),
+            job.recipe.edges, job.headline[1],
+        )  # fmt: skip
+
+    @cached_property
+    def attention_mass(self) -> Step[list[AttentionMass]]:
+        """How much attention each token of every used item receives in the clean run, which brings it along."""
+        made_from = self.job.made_from(2, MODEL_LIBRARIES, "edges")
+        parents = (self.labels, self.tokens, self.job.model)
+        make = lambda: self.run_items().attention  # noqa: E731 - only where the states are there and this is not
+        return self._step("attention-mass", parents, made_from, records(list[AttentionMass]), make)
+
+    def masses(self) -> dict[str, AttentionMass]:
+        """The same by the items' names."""
+        if not self.attention_mass.is_kept:
+            self.clean.value  # noqa: B018 - made now, it brings the attention along
+        names = [item.item_id for item in self.used_items]
+        return dict(zip(names, self.attention_mass.value, strict=True))
 
     @property
     def kept_layers(self) -> tuple[int, ...]:
@@ -93,7 +123,9 @@ class MeasurementSteps(AttentionSteps):
         return self.job.planner.worth_compiling(own * (1 + len(self._interventions("knockout"))))
 
     def _interventions(self, experiment: str) -> list[Intervention]:
-        return with_draws(of_experiments([experiment]), self.job.recipe.random_cuts)
+        number = self.job.recipe.random_cuts
+        assert number is not None, "the number of random cuts is chosen before any is made"
+        return with_draws(of_experiments([experiment]), number)
 
     @property
     def _keeping(self) -> list[Intervention]:
@@ -132,6 +164,12 @@ class MeasurementSteps(AttentionSteps):
             fit_final_probes, states, self.splits.strata, self.groups, self.place_names, order, title="final probes"
         )
         return dict(zip(self.place_names, fitted, strict=True))
+
+    @cached_property
+    def weights(self) -> NDArray[np.float32]:
+        """Bootstrap weights over groups, [resample, item]."""
+        recipe = self.job.recipe
+        return group_weights(self.groups, recipe.bootstrap, stream(recipe.seed, "bootstrap", self.name))
 
     @property
     def place_names(self) -> list[str]:

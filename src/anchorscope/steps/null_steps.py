@@ -8,7 +8,13 @@ from torch import Tensor
 
 from anchorscope.artefacts.formats import ARRAYS
 from anchorscope.artefacts.step import MadeFrom, Step
-from anchorscope.evidence.share_nulls import RANDOM_WEIGHTS, partial_states, random_weight_states
+from anchorscope.evidence.share_nulls import (
+    ANSWER_ONLY,
+    QUESTION_ONLY,
+    RANDOM_WEIGHTS,
+    answer_only_states,
+    random_weight_states,
+)
 from anchorscope.question_share.principal import principal_states
 from anchorscope.question_share.shares import ShareItems, held_out_scores, knockout_share
 from anchorscope.steps.cut_steps import CutSteps
@@ -31,7 +37,7 @@ class NullSteps(CutSteps):
     def null_scores(self) -> Step[dict[str, NDArray[np.floating]]]:
         """Log-odds by probes that read the question only or the answer only, at the headline place, [layer, item]."""
         parents = (self.labels, self.tokens, self.job.model)
-        return self._step("null-scores", parents, self._made_from(1), ARRAYS, self._score_nulls)
+        return self._step("null-scores", parents, self._made_from(2), ARRAYS, self._score_nulls)
 
     def _made_from(self, epoch: int) -> MadeFrom:
         return self.job.made_from(
@@ -48,7 +54,14 @@ class NullSteps(CutSteps):
     def partial_states(self) -> dict[str, Tensor]:
         """States of the question alone and of the answer alone, [1, layer, item, d_model]."""
         job = self.job
-        return partial_states(job.executor, job.planner, self.used_items, self.setting, job.headline, job.progress)
+        question, self.question_only = self.question_only, None
+        answer = answer_only_states(
+            job.executor, job.planner, self.used_items, self.setting, job.headline, job.progress
+        )
+        return {
+            QUESTION_ONLY: self.run_items().question_only if question is None else question,
+            ANSWER_ONLY: answer,
+        }
 
     def _along_directions(self, states: Tensor) -> Tensor:
         """States [1, layer, item, d_model] along their principal directions, [layer, item, direction]."""

@@ -1,40 +1,32 @@
-"""Which steps a run will make, and how much work each usually is: what a listener needs to tell the time left.
+"""Which steps a run will make, and how much work each is (`anchorscope.cost`): what a listener tells the time left by.
 
 A step that the folder holds is read, and then nothing before it is needed; one that it lacks is made, and asks for
-those before it. Costs are those of the demo (600 questions, 360 items used, 30 layers, a CPU), in passes over the used
-items: only their ratios count, as a run finds out itself how fast the machine is.
+those before it. Of the costs only their ratios count, as a run finds out itself how fast the machine is.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from anchorscope.artefacts.publish import REPORT
 from anchorscope.artefacts.step import Step
-from anchorscope.catalogue import EXPERIMENTS, INTERVENTIONS
+from anchorscope.cost import REPORT, dataset_size, report_cost, step_costs, unknown_steps
 from anchorscope.progress import PlannedStep
-from anchorscope.recipe import Recipe
 from anchorscope.steps.dataset_steps import DatasetSteps
 
 ANSWERS, ITEMS = "answers", "items"
 """Kinds: work on every question, and work on the items that are used, whose number is known after the labels only."""
 _OF_ANSWERS = ("questions", "answers", "labels", "tokens")
-_COSTS: dict[str, float] = {
-    "questions": 0, "answers": 2.5, "labels": 0, "tokens": 0.01, "attention-mass": 1, "clean-states": 1,
-    "log-probs": 0, "probes": 0.5, "clean-scores": 0, "principal-states": 0, "cut-states": 0, "lost-evidence": 1.5,
-    "null-scores": 1.6, "question-share": 0.1, "refits": 0.25, "permuted-refits": 0.05, "tables": 0.2,
-    "final-probes": 0.12, "detection-samples": 5.4, "detection-columns": 3, "detection-states": 2.7,
-    "experiment-matched": 0.4, "experiment-wordings": 2.9, REPORT: 0.25,
-}  # fmt: skip
-_PER_CUT = 0.86  # a pass under a cut, at all places
-_OTHER_CUTS = 3  # beside the random ones: the knockout, as much attention elsewhere, and none
 
 
 def first_plan(datasets: Sequence[DatasetSteps]) -> list[PlannedStep]:
     """The plan of a run that begins: what its steps are made from is known after the labels only, their names are."""
     if any(one.answers.is_kept for one in datasets):
         return []  # more may be there already: the plan waits
-    found = [_planned(f"{one.name}/{name}", one) for one in datasets for name in _usual_names(one)]
+    found = []
+    for one in datasets:
+        costs = _costs(one)
+        names = [*(name for name in costs if name != "questions"), *unknown_steps(one.job.recipe)]
+        found += [_planned(f"{one.name}/{name}", costs) for name in names]
     return [*found, _report(datasets)]
 
 
@@ -42,47 +34,28 @@ def planned_steps(datasets: Sequence[DatasetSteps]) -> list[PlannedStep]:
     """Every step that the results of these datasets need, made or not, and the report."""
     found: list[PlannedStep] = []
     for one in datasets:
-        asked = _asked_for(one)
+        asked, costs = _asked_for(one), _costs(one)
         to_make = {step.name for step in _missing(asked, set())}
         for step in _all(asked, set()):
             if step.is_kept:
-                found.append(replace(_planned(step.name, one), seconds=step.seconds))
+                found.append(replace(_planned(step.name, costs), seconds=step.seconds))
             elif step.name in to_make:
-                found.append(_planned(step.name, one))
+                found.append(_planned(step.name, costs))
     return [*found, _report(datasets)]
 
 
-def _planned(name: str, one: DatasetSteps) -> PlannedStep:
+def _costs(one: DatasetSteps) -> dict[str, float]:
+    size = dataset_size(one.questions.value.questions, one.job.recipe)
+    return {"questions": 0.0} | step_costs(one.job.recipe, one.job.model_size, size)
+
+
+def _planned(name: str, costs: Mapping[str, float]) -> PlannedStep:
     short = name.partition("/")[2]
-    cost = _cost(short, one)
-    size = len(one.questions.value.questions)
-    return PlannedStep(name, ANSWERS if short in _OF_ANSWERS else ITEMS, None if cost is None else cost * size)
+    return PlannedStep(name, ANSWERS if short in _OF_ANSWERS else ITEMS, costs.get(short))
 
 
 def _report(datasets: Sequence[DatasetSteps]) -> PlannedStep:
-    return PlannedStep(REPORT, ITEMS, _COSTS[REPORT] * sum(len(one.questions.value.questions) for one in datasets))
-
-
-def _usual_names(one: DatasetSteps) -> list[str]:
-    """The names of all steps of a dataset of which nothing is there but the questions."""
-    recipe: Recipe = one.job.recipe
-    detection = [] if one.is_for_detection else ["detection-samples", "detection-columns", "detection-states"]
-    names = [name for name in _COSTS if not name.startswith("experiment-") and name not in ("questions", REPORT)]
-    names = [name for name in names if name not in detection]
-    names += ["lost-random-weights"] if recipe.random_weights else []
-    of_cuts = {entry.experiment for entry in INTERVENTIONS.values()}
-    names += [f"effects-{name}" for name in recipe.evidence if name in of_cuts]
-    return [*names, *(f"experiment-{name}" for name in recipe.evidence if EXPERIMENTS[name].home is not None)]
-
-
-def _cost(name: str, one: DatasetSteps) -> float | None:
-    recipe: Recipe = one.job.recipe
-    if name == "effects-knockout":
-        return _PER_CUT * (_OTHER_CUTS + recipe.random_cuts)
-    if name == "answers":
-        questions = one.questions.value.questions
-        return _COSTS[name] * sum(question.model_answer is None for question in questions) / max(len(questions), 1)
-    return _COSTS.get(name)
+    return PlannedStep(REPORT, ITEMS, report_cost(datasets[0].job.recipe))
 
 
 def _asked_for(one: DatasetSteps) -> list[Step[Any]]:

@@ -20,7 +20,6 @@ from anchorscope.question_share.evidence import Lost
 from anchorscope.question_share.intervals import ShareDraws
 from anchorscope.question_share.shares import Shares, question_shares
 from anchorscope.schema import SHARE_CALL_SCHEMA
-from anchorscope.stats.estimate import group_weights
 from anchorscope.stats.streams import stream
 from anchorscope.steps.job import FIT_LIBRARIES, TABLE_LIBRARIES
 from anchorscope.steps.null_steps import NullSteps
@@ -71,12 +70,6 @@ class ShareSteps(NullSteps):
         job = self.job
         probes = self.probes.value[f"{job.recipe.site}/{job.recipe.position}"]
         return int(np.argmax(probes.inner_auc[0].mean(axis=0)))
-
-    @cached_property
-    def weights(self) -> NDArray[np.float32]:
-        """Bootstrap weights over groups, [resample, item]."""
-        recipe = self.job.recipe
-        return group_weights(self.groups, recipe.bootstrap, stream(recipe.seed, "bootstrap", self.name))
 
     @cached_property
     def share_tables(self) -> Step[dict[str, pl.DataFrame]]:

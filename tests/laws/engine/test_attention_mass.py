@@ -1,13 +1,38 @@
 """The attention that tokens receive is transformers' own, weight by weight, however items are batched."""
 
+from collections.abc import Sequence
+
 import pytest
+import torch
 from torch import Tensor
 
-from anchorscope.engine.attention_mass import AttentionMass, attention_mass
+from anchorscope.engine.attention_mass import AttentionMass, AttentionSums
+from anchorscope.engine.capture import Work, launch_capture
+from anchorscope.engine.keys_values import Prefix
 from anchorscope.engine.sequences import Cut, TokenSequence
 from anchorscope.models.language_model import LanguageModel
 from engine_cases import SHARED, no_prefix, shared_prefix
 from hf_reference import eager, watch, weighed
+
+
+def attention_mass(
+    lm: LanguageModel, items: list[TokenSequence], prefix: Prefix, batches: Sequence[Sequence[int]], edges: str = "all"
+) -> dict[int, AttentionMass]:
+    """What a clean pass brings along."""
+    sums: list[AttentionSums] = []
+    work = Work(items, prefix, batches=batches, attention=edges)
+    launch_capture(lm, work, lambda *_: None, "clean", receive_attention=sums.append)()
+    return {item: mass for one in sums for item, mass in one.masses(items).items()}
+
+
+def test_states_are_the_same_to_the_bit_where_attention_is_summed(
+    tiny: LanguageModel, items: list[TokenSequence]
+) -> None:
+    found: dict[str | None, list[Tensor]] = {None: [], "all": []}
+    for attention, states in found.items():
+        work = Work(items, shared_prefix(tiny), batches=[range(len(items))], attention=attention)
+        launch_capture(tiny, work, lambda _, __, part, into=states: into.append(part.clone()), "clean")()
+    assert torch.equal(*(states[0] for states in found.values()))
 
 
 def reference(lm: LanguageModel, item: TokenSequence, edges: str) -> list[float]:

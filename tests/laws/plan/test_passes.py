@@ -21,7 +21,7 @@ from anchorscope.engine.sequences import CLEAN, Cut, Patch, TokenSequence, Varia
 from anchorscope.models.language_model import LanguageModel
 from anchorscope.plan.choices_pass import plan_choices
 from anchorscope.plan.decoding import SamplesPass, plan_answers, plan_decoding
-from anchorscope.plan.passes import AttentionPass, OutOfFoldProbes, Planner, StatesPass, shared_tokens
+from anchorscope.plan.passes import OutOfFoldProbes, Planner, StatesPass, shared_tokens
 from anchorscope.plan.saliency_pass import plan_saliency
 from anchorscope.probes.crossfit import ProbeSet
 
@@ -122,7 +122,7 @@ def test_shards_of_other_passes_hold_what_their_own_items_need_too(made: tuple[l
     keys = {"question": tuple((3 + item % 2,) for item in range(n)), "rest": ((3, 4),) * n}
     planner = replace(PLANNER, batch_tokens=tokens)
     saliency = plan_saliency(planner, sequences, PREFIX, keys, "mlp", layers, weight, bias)
-    attention = AttentionPass(planner.states("some", sequences, PREFIX), "direct")
+    attention = replace(planner.states("some", sequences, PREFIX), attention="direct")
     for work in (greedy, drawn, choices, saliency, attention):
         shards = work.shards()
         assert [shard.items for shard in shards] == [shard.items for shard in pickle.loads(pickle.dumps(shards))]
@@ -143,8 +143,8 @@ def test_shards_of_other_passes_hold_what_their_own_items_need_too(made: tuple[l
         assert shard.sampling.seeds.tolist() == list(shard.items)  # each prompt was given its number
         assert (shard.sampling.temperature, shard.sampling.top_p) == (0.7, 0.9)
     for shard in attention.shards():
-        assert shard.clean.sequences == tuple(sequences[item] for item in shard.items)
-        assert shard.edges == "direct"
+        assert shard.sequences == tuple(sequences[item] for item in shard.items)
+        assert shard.attention == "direct"
     for shard in saliency.shards():
         own = list(shard.items)
         assert shard.sequences == tuple(sequences[item] for item in own)
@@ -163,7 +163,6 @@ def test_a_pass_that_is_planned_again_is_as_if_it_had_been_planned_so_at_once(wo
     again = work.replanned(tokens, PLANNER.n_layers)
     assert replace(again, probes=None) == wanted
     assert again.probes is work.probes
-    assert AttentionPass(work, "all").replanned(tokens, 4) == AttentionPass(again, "all")
 
 
 @given(work=passes())

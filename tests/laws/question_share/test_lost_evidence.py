@@ -6,7 +6,7 @@ import torch
 
 from anchorscope.question_share.evidence import GROUPS
 from anchorscope.question_share.intervals import ShareDraws
-from anchorscope.question_share.ridge import choose_penalty
+from anchorscope.question_share.ridge import Spectrum
 
 
 def ridge(states, target, penalty, learned, asked):
@@ -25,8 +25,8 @@ def lost_by_definition(case, evidence, problem):
     doubled = case.cut[problem : problem + 1].double()
     sign = np.where(case.labels, 1.0, -1.0)
     by_probe = evidence.by_probe[problem].double().numpy()
-    of_s = float(choose_penalty(doubled, torch.from_numpy(sign)[None, None])[0])
-    of_z = 0.1 * float(choose_penalty(doubled, torch.from_numpy(by_probe).flatten(0, 1)[None])[0])
+    of_s = float(Spectrum(doubled).penalty(torch.from_numpy(sign)[None, None])[0])
+    of_z = 0.1 * float(Spectrum(doubled).penalty(torch.from_numpy(by_probe).flatten(0, 1)[None])[0])
     lost, had = np.zeros(len(sign)), np.zeros(len(sign))
     for split, first in enumerate(case.halves.first):
         for half in (True, False):

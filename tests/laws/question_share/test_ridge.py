@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from anchorscope.question_share.ridge import PENALTIES, OutOfFold, choose_penalty, fold_cells, half_cells
+from anchorscope.question_share.ridge import PENALTIES, OutOfFold, Spectrum, fold_cells, half_cells
 
 
 def smoother(case, penalty):
@@ -59,7 +59,7 @@ def test_the_penalty_has_the_least_leave_one_out_error():
     rng = np.random.default_rng(0)
     states = rng.standard_normal((60, 8)) * (1 + np.arange(8)) ** -0.5
     target = states[:, 0] + 2 * rng.standard_normal(60)
-    found = float(choose_penalty(torch.from_numpy(states)[None], torch.from_numpy(target)[None, None])[0])
+    found = float(Spectrum(torch.from_numpy(states)[None]).penalty(torch.from_numpy(target)[None, None])[0])
     centred = states - states.mean(0)
     unit = np.linalg.eigvalsh(centred.T @ centred).mean()
     errors = []

@@ -68,6 +68,7 @@ OPTIONS: dict[str, tuple[Any, set[str]]] = {
     "keep_layers": ("1", set()),
     "allow_random_weights": (True, set()),
     "large_files": (True, set()),
+    "report": (True, set()),
 }
 """Another value of every option, and the steps that it makes anew."""
 ELSEWHERE = {"model", "datasets", "device"}

@@ -35,7 +35,7 @@ def questions(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def recipe(model_folder: Path, questions: Path) -> Recipe:
-    return make_recipe(quick_options(questions, model=str(model_folder)))
+    return make_recipe(quick_options(questions, model=str(model_folder), report=True))
 
 
 @pytest.fixture(scope="module")
@@ -81,7 +81,7 @@ WRITTEN_HALF = {
 """Steps that are stopped a second time, in the middle of writing: between them all kinds of files, and those whose work
 brings other steps along."""
 
-WITH_ANOTHER = ("facts/cut-states", "facts/principal-states")
+WITH_ANOTHER = ("facts/attention-mass", "facts/cut-states", "facts/principal-states")
 
 """Steps that the work of another brings along."""
 
@@ -118,10 +118,9 @@ def _stopped(place: tuple[object, str], recipe: Recipe, run: Path) -> None:
         raise Stop
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(publish, "write_all", lambda *_: None)
         patch.setattr(*place, stop)
         with pytest.raises(Stop):
-            run_recipe(recipe, run)
+            quick(recipe, run)
 
 
 def test_a_run_stopped_while_its_results_are_written_is_not_taken_for_finished_and_loads_no_model_to_go_on(

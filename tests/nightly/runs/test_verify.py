@@ -11,7 +11,6 @@ from click.testing import Result
 from typer.testing import CliRunner
 
 import anchorscope
-from anchorscope.artefacts import publish
 from anchorscope.artefacts.finished import open_finished
 from anchorscope.artefacts.index import read_index
 from anchorscope.artefacts.run_folder import open_run
@@ -25,11 +24,6 @@ from noting import Notes
 from whole_runs import SmallRun, files_of, quick, tables_of, watching
 
 MINE = {"notes.txt": b"mine", "figures/mine.png": b"mine", "work/facts/mine.txt": b"mine", "curves.csv.bak": b"mine"}
-
-
-@pytest.fixture(autouse=True)
-def _no_figures(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(publish, "write_all", lambda *_: None)
 
 
 def command(*arguments: Any) -> Result:

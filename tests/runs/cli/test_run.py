@@ -17,7 +17,6 @@ from transformers import AutoModelForCausalLM, BertConfig, BertForMaskedLM
 from typer.testing import CliRunner
 
 from anchorscope import pipeline
-from anchorscope.artefacts import publish
 from anchorscope.cli.main import app
 from repo import ROOT
 from small_facts import unlabelled, write_questions
@@ -135,15 +134,14 @@ def test_a_run_ends_with_its_card_then_chart_and_report(
     assert places == sorted(places)
 
 
-def test_the_recipe_of_a_run_repeats_it(
-    finished: tuple[Path, Result], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_recipe_of_a_run_repeats_it(finished: tuple[Path, Result], tmp_path: Path) -> None:
     out, _ = finished
-    monkeypatch.setattr(publish, "write_all", lambda *_: None)  # drawing takes longer than everything else together
-    result = run(out / "recipe.toml", "--out", tmp_path / "again", "--quiet")
+    result = run(out / "recipe.toml", "--out", tmp_path / "again", "--quiet", "--no-report")
     assert (result.exit_code, result.output) == (0, "")
-    for name in ("curves.csv", "summary.csv", "probe_scores.csv", "recipe.toml", "items.parquet", "probes.safetensors"):
+    for name in ("curves.csv", "summary.csv", "observations.json", "items.parquet", "probes.safetensors"):
         assert (tmp_path / "again" / name).read_bytes() == (out / name).read_bytes(), name
+    same = (out / "recipe.toml").read_text().replace("report = true", "report = false")
+    assert (tmp_path / "again" / "recipe.toml").read_text() == same
 
 
 def test_options_win_over_the_recipe_file(
@@ -347,12 +345,12 @@ def test_a_folder_with_other_things_is_one_line_and_not_touched(model: Path, que
 
 
 def test_other_options_in_the_same_folder_go_on_with_what_still_serves_and_say_what_does_not(
-    finished: tuple[Path, Result], model: Path, questions: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    finished: tuple[Path, Result], model: Path, questions: Path, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(publish, "write_all", lambda *_: None)
     out = Path(shutil.copytree(finished[0], tmp_path / "run"))
     before = pl.read_csv(out / "curves.csv")
-    result = run("--model", model, "--dataset", f"file:{questions}", "--out", out, *QUICK, "--site", "residual")
+    result = run("--model", model, "--dataset", f"file:{questions}", "--out", out, *QUICK, "--site", "residual",
+                 "--no-report")  # fmt: skip
     assert result.exit_code == 0, result.output
     assert "facts/tables is made anew: site was 'mlp', now 'residual'" in result.stderr.splitlines()
     assert "facts/answers" not in result.stderr

@@ -10,7 +10,6 @@ import polars as pl
 import pytest
 from typer.testing import CliRunner, Result
 
-from anchorscope.artefacts import publish
 from anchorscope.cli.main import app
 from anchorscope.errors import Incomplete
 from anchorscope.execute.choose import choose
@@ -23,7 +22,6 @@ WriteStudy = Callable[..., Path]
 
 @pytest.fixture(autouse=True)
 def _without_figures(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(publish, "write_all", lambda *_: None)
     monkeypatch.setattr(study_page, "save_all", lambda *_: None)
 
 

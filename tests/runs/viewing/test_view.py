@@ -122,7 +122,7 @@ def test_mistakes(runs: Path, tmp_path: Path) -> None:
     assert mistake(tmp_path / "none").startswith("There is no folder")
     assert "No run lies below" in mistake(tmp_path, "--no-browser")
     assert "No run lies below" in mistake(tmp_path, "--json")
-    assert "anchorscope run --limit 600 --out" in mistake(tmp_path)
+    assert "anchorscope run --limit 500 --out" in mistake(tmp_path)
     assert "Add --public" in mistake(runs, "--host", "0.0.0.0")
     assert "The folder's name is empty" in mistake("")
     assert "--port" in mistake(runs, "--port", "99999")

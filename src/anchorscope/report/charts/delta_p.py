@@ -81,6 +81,16 @@ class DeltaPChart(GroupChart):
             delta_p_span(findings.curves), layers, {name: at for name, at in points.items() if at is not None},
         )  # fmt: skip
 
+    @classmethod
+    def preliminary(
+        cls, curves: pl.DataFrame, layers: Mapping[str, tuple[int, ...]], n_layers: int, note: str
+    ) -> "DeltaPChart":
+        """The chart of a run that is not finished: the curves of its place, plain and corrected, as far as they go."""
+        data = curves.filter(pl.col("truth") == "all").select(CURVE_COLUMNS)
+        data = data.with_columns(pl.lit(0, dtype=pl.Int64).alias("reference_folds"))
+        title = f"{curves['model'][0]} (preliminary)"
+        return cls(data, (note,), title, n_layers, tuple(layers), delta_p_span(curves), dict(layers), {})
+
     def panels(self) -> Mapping[str, str]:
         """Runs without probes that were trained again have two."""
         return PANEL_TITLES | (RETAINED_TITLE if self.data["assignment"].is_in(list(RETAINED_TITLE)).any() else {})

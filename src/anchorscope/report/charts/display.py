@@ -7,9 +7,10 @@ carries a date or a random id: the same numbers give the same bytes.
 
 import warnings
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar
+from typing import BinaryIO, ClassVar
 
 import matplotlib
 import polars as pl
@@ -85,10 +86,17 @@ class Display(ABC):
         """Write figures/NAME.png, .svg, .pdf and .csv into the folder."""
         target = folder / "figures"
         target.mkdir(exist_ok=True)  # a folder that went away while figures were drawn is not made again
+        self._print({kind: target / f"{self.name}.{kind}" for kind in _METADATA})
+        self.data.write_csv(target / f"{self.name}.csv")
+
+    def print_png(self, into: BinaryIO) -> None:
+        """Write the picture alone."""
+        self._print({"png": into})
+
+    def _print(self, targets: Mapping[str, Path | BinaryIO]) -> None:
         with matplotlib.rc_context(STYLE), warnings.catch_warnings(), outlines_only():
             # A model's name may use letters that the font lacks: a box in a title is no reason to fail a run.
             warnings.filterwarnings("ignore", message="Glyph .* missing from font")
             figure = self.draw()
-            for kind, metadata in _METADATA.items():
-                figure.savefig(target / f"{self.name}.{kind}", format=kind, dpi=PNG_DPI, metadata=metadata)
-        self.data.write_csv(target / f"{self.name}.csv")
+            for kind, target in targets.items():
+                figure.savefig(target, format=kind, dpi=PNG_DPI, metadata=_METADATA[kind])

@@ -1,0 +1,47 @@
+"""The first chart: ΔP as soon as the knockout is measured, drawn again when a control is there.
+
+It lies where the chart of the report will lie, is marked as preliminary, and belongs to the run like any other file:
+the report replaces it, and a run that is stopped before that is whole with it.
+"""
+
+import io
+from dataclasses import dataclass, field
+
+import polars as pl
+
+from anchorscope.artefacts.run_folder import MANIFEST, RunFolder
+from anchorscope.recipe import Recipe
+
+PLACE = "figures/delta_p.png"
+
+
+@dataclass
+class FirstChart:
+    """The chart of all datasets that were measured so far."""
+
+    folder: RunFolder
+    curves: dict[str, pl.DataFrame] = field(default_factory=dict)
+    layers: dict[str, tuple[int, ...]] = field(default_factory=dict)
+
+    def draw(self, dataset: str, curves: pl.DataFrame, layers: tuple[int, ...], n_layers: int) -> None:
+        """Draws it with the curves of one more dataset, or with more curves of one that it has."""
+        from anchorscope.report.charts.delta_p import DeltaPChart  # only here: matplotlib takes a second
+
+        is_first = not self.curves
+        self.curves[dataset], self.layers[dataset] = curves, layers
+        drawn = set(curves["intervention"])
+        waiting = "the last controls are" if "random" in drawn else "controls are"
+        chart = DeltaPChart.preliminary(
+            pl.concat(list(self.curves.values())), self.layers, n_layers,
+            f"PRELIMINARY: {waiting} still running; the report replaces this chart.",
+        )  # fmt: skip
+        content = io.BytesIO()
+        chart.print_png(content)
+        self.folder.write_early(PLACE, content.getvalue())
+        if is_first:
+            self.folder.progress.note(f"first chart: {self.folder.path / PLACE} (preliminary, controls still running)")
+
+
+def first_chart(folder: RunFolder, recipe: Recipe) -> FirstChart | None:
+    """Where a page is wanted and the folder has no finished run, whose chart would be replaced too early."""
+    return FirstChart(folder) if recipe.report and MANIFEST not in folder.index.results else None

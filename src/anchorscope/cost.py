@@ -1,0 +1,243 @@
+"""What a run costs, told before it begins: operations, minutes, memory, disk. The one place where costs are known.
+
+A pass takes 2 × parameters × tokens operations. Fits and tables are counted in operations too: as many as a pass that
+takes as long would have. Their factors were measured on the demo (360 items, 30 layers of width 576, two Neoverse-N1
+cores, where a matrix product makes 6.2e10 operations a second). Minutes are operations over what a product of the
+model's width really makes here, so that a loaded machine is told as slow. While a run is under way, the same numbers,
+as ratios, tell the time left.
+"""
+
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, NamedTuple
+
+from anchorscope.answers.enough import LabelCounter
+from anchorscope.catalogue import EXPERIMENTS, INTERVENTIONS, KNOCKOUT, SAMPLES
+from anchorscope.datasets.question import Question
+from anchorscope.engine.sequences import SITES
+from anchorscope.interventions.cuts import NOISE_ITEMS
+from anchorscope.question_share.principal import default_directions
+from anchorscope.recipe import Recipe
+
+REPORT = "report"
+"""The last step: result files, and where they are asked for, figures and the page."""
+MOST_RANDOM_CUTS = 5
+"""Draws of the random control where nobody says how many and the machine is fast enough."""
+CPU_CUT_OPERATIONS = 1e12
+"""What all random cuts together may take on a CPU: a quarter of a minute on two cores. They are a control: the first
+one tells whether random words do the same, the others only make its line smoother."""
+
+_CHARACTERS_PER_TOKEN = 4  # of a question; exact numbers would need every question's tokens before anything is told
+_TEMPLATE_TOKENS = 3  # of a question's own: what stands around it
+_ANSWER_TOKENS = 2
+_DECODING = 2.5  # a token that is written takes as long as so many that are read: its products are small
+_USED = 0.6  # of all answers, where labels are not known yet: the demo's share after balancing
+_CUT = 0.85  # tokens of a cut item that are run again: those after the first cut one
+_ANSWER_ALONE = 0.4  # tokens of an item without its question
+_PROBE_FOLD, _REFIT_FOLD, _FINAL_PROBES, _PRINCIPAL = 7e3, 3.4e3, 8e3, 6e3  # operations per number of the states
+_CLEAN_EVIDENCE, _LOST_EVIDENCE = 1.2e3, 1.3e3  # per item and direction², of one layer at one place
+_RESAMPLED = 7e3  # per resample, item and layer
+_ITEM_TESTS = 4e8  # per item: intervals and tests of the question share
+_REFERENCE_RATE = 6.2e10  # operations per second of the machine on which all this was measured
+_REPORT_SECONDS, _TABLES_SECONDS, _START_SECONDS = 7.0, 1.0, 9.0  # there: page and figures, tables alone, imports
+_LOAD_RATE = 4e8  # bytes of weights per second: hashed, read, checked
+_OTHER_EXPERIMENTS = {"experiment-matched": 0.4, "experiment-wordings": 2.9}  # passes; of others nobody knows
+_DETECTION = {"detection-columns": 3.0, "detection-states": 2.7}  # passes
+_PROCESS_BYTES = 7e8  # Python with its libraries
+_FOLDER_BYTES = 3e7  # tables, figures, page, and what steps keep
+_GPU_SHARE = 0.35  # of a large product's rate that passes of many small ones reach
+
+
+@dataclass(frozen=True)
+class DatasetSize:
+    """What the cost of a dataset depends on; `used` is a guess until answers are labelled."""
+
+    questions: int
+    to_answer: int
+    """Questions that bring no answer."""
+    used: int
+    tokens: float
+    """Own tokens of a question, those that it does not share with all others."""
+
+
+def dataset_size(questions: Sequence[Question], recipe: Recipe) -> DatasetSize:
+    """From the questions alone: the same for a run and its dry run."""
+    n = len(questions)
+    outlook = LabelCounter(questions).outlook(recipe.balance)
+    labelled = sum(outlook.supplied)
+    guessed = round(_USED * (n - labelled)) + labelled
+    used = min(guessed, 2 * outlook.pairs if recipe.balance != "none" else n, 2 * recipe.max_per_class)
+    characters = sum(len(question.question) for question in questions) / max(n, 1)
+    to_answer = sum(question.model_answer is None for question in questions)
+    return DatasetSize(n, to_answer, used, characters / _CHARACTERS_PER_TOKEN + _TEMPLATE_TOKENS)
+
+
+class ModelSize(NamedTuple):
+    """What the cost of a pass depends on."""
+
+    parameters: int
+    n_layers: int
+    width: int
+
+
+def choose_random_cuts(recipe: Recipe, model: ModelSize, sizes: Iterable[DatasetSize]) -> Recipe:
+    """The recipe with its number of random cuts: the one asked for, or as many as the device is given time for.
+
+    It depends on recipe, model, questions and kind of device only, so that the same command gives the same numbers.
+    """
+    if recipe.random_cuts is not None:
+        return recipe
+    number = MOST_RANDOM_CUTS
+    if recipe.device == "cpu":
+        operations = sum(_pass(model, size) * _CUT for size in sizes)
+        number = max(1, min(MOST_RANDOM_CUTS, int(CPU_CUT_OPERATIONS // max(operations, 1.0))))
+    return recipe.model_copy(update={"random_cuts": number})
+
+
+def _pass(model: ModelSize, size: DatasetSize) -> float:
+    """Operations of one pass over the used items of a dataset."""
+    return 2.0 * model.parameters * size.used * (size.tokens + _ANSWER_TOKENS)
+
+
+def step_costs(recipe: Recipe, model: ModelSize, size: DatasetSize) -> dict[str, float]:
+    """Operations of every step of a dataset whose cost is known, in the order in which they are made."""
+    once, cuts = _pass(model, size), recipe.random_cuts or 1
+    places = len(SITES) * len({"final", recipe.position})
+    layers, everywhere = model.n_layers, model.n_layers * places
+    states = float(size.used * model.width)  # numbers of one layer at one place
+    k = min(recipe.directions or default_directions(size.used, model.width), max(1, size.used - 1), model.width)
+    reduced = float(size.used * k * k)
+    answered = size.to_answer * (size.tokens + _DECODING * (_ANSWER_TOKENS + 1))
+    known = {
+        "answers": 2.0 * model.parameters * answered,
+        "labels": 0.0,
+        "tokens": 0.01 * once,
+        "clean-states": once,
+        "attention-mass": 0.0,  # the clean pass brings it along, as others bring what costs nothing here
+        "probes": _PROBE_FOLD * recipe.folds * everywhere * states,
+        "clean-scores": 0.0,
+        "effects-knockout": once * (_CUT * (2 + cuts) + min(NOISE_ITEMS, size.used) / max(size.used, 1))
+        + _PRINCIPAL * (3 * everywhere + cuts * layers) * states,
+        "principal-states": 0.0,
+        "cut-states": 0.0,
+        "lost-evidence": (_CLEAN_EVIDENCE * (everywhere + layers)
+                          + _LOST_EVIDENCE * (3 * everywhere + (cuts + 1) * layers)) * reduced,
+        "null-scores": once * _ANSWER_ALONE + 2 * layers * (_PRINCIPAL * states + _CLEAN_EVIDENCE * reduced),
+        "log-probs": 0.0,
+        "question-share": _ITEM_TESTS * size.used,
+        "refits": 3 * _REFIT_FOLD * recipe.folds * layers * states,
+        "permuted-refits": _REFIT_FOLD * recipe.folds * states,
+        "tables": _RESAMPLED * recipe.bootstrap * size.used * layers * places / len(SITES),
+        "final-probes": _FINAL_PROBES * everywhere * states,
+    }  # fmt: skip
+    if recipe.random_weights:
+        known["lost-random-weights"] = 2 * once
+    if "detection" in recipe.keep:
+        written = max(SAMPLES) * _DECODING * (_ANSWER_TOKENS + 1) / (size.tokens + _ANSWER_TOKENS)
+        known |= {"detection-samples": once * (1 + written), **{name: once * n for name, n in _DETECTION.items()}}
+    further = {f"experiment-{name}" for name in recipe.evidence} & set(_OTHER_EXPERIMENTS)
+    return known | {name: once * _OTHER_EXPERIMENTS[name] for name in sorted(further)}
+
+
+def unknown_steps(recipe: Recipe) -> list[str]:
+    """Steps that a recipe asks for and of which nobody knows what they cost."""
+    of_cuts = {entry.experiment for entry in INTERVENTIONS.values()}
+    names = [f"effects-{name}" for name in recipe.evidence if name in of_cuts and name != KNOCKOUT]
+    names += [f"experiment-{name}" for name in recipe.evidence if EXPERIMENTS[name].home is not None]
+    return [name for name in names if name not in _OTHER_EXPERIMENTS]
+
+
+def report_cost(recipe: Recipe) -> float:
+    """Operations of the last step."""
+    return (_REPORT_SECONDS if recipe.report else _TABLES_SECONDS) * _REFERENCE_RATE
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What a whole run is expected to take."""
+
+    used: int
+    """Answers that are used, a guess where labels are not known yet."""
+    passes: int
+    """Over the used answers; answering comes before."""
+    random_cuts: int
+    operations: float
+    operations_per_second: float
+    """Of this machine, measured."""
+    seconds: float
+    memory_bytes: float
+    disk_bytes: float
+    at_least: bool
+    """Whether experiments are asked for of which nobody knows what they take: they come on top."""
+    fewer_random_cuts: bool
+    """Whether there are fewer random cuts than a faster device would be given."""
+
+    def record(self) -> dict[str, Any]:
+        """For programs."""
+        return asdict(self)
+
+    @property
+    def sentence(self) -> str:
+        """One or two lines for a terminal."""
+        least = "at least " if self.at_least else "about "
+        minutes = self.seconds / 60
+        took = f"{minutes:.1f} min" if minutes < 10 else f"{minutes:,.0f} min"
+        told = (
+            f"cost: {self.passes} passes over about {self.used:,} used answers, {self.operations:.1e} operations; "
+            f"{least}{took} here, {self.memory_bytes / 1e9:.1f} GB of memory, {self.disk_bytes / 1e9:.2f} GB of disk"
+        )
+        if self.fewer_random_cuts:
+            cuts = f"{self.random_cuts} random cut{'s' * (self.random_cuts > 1)}"
+            told += f"\n{cuts} on a CPU; --random-cuts {MOST_RANDOM_CUTS} makes the control smoother and the run longer"
+        return told
+
+
+def run_cost(recipe: Recipe, model: ModelSize, sizes: Iterable[DatasetSize], asked: Recipe) -> Cost:
+    """The cost of a recipe in which every choice was made; `asked` is what the user wrote."""
+    itemsize = 4 if recipe.dtype == "float32" else 2
+    cuts, places = recipe.random_cuts or 1, len(SITES) * len({"final", recipe.position})
+    used, operations, memory, disk = 0, report_cost(recipe), 0.0, _FOLDER_BYTES
+    for size in sizes:
+        used += size.used
+        operations += sum(step_costs(recipe, model, size).values())
+        place = float(model.n_layers * size.used * model.width * itemsize)
+        memory = max(memory, place * (3 * places + cuts + 1))  # clean, knockout and random everywhere, others once
+        kept = ("states" in recipe.keep) + (2 + cuts) * ("states-cut" in recipe.keep)
+        disk += place * (places * (1 + kept) + 2 + cuts)  # with what is there only while it runs
+    rate, weights = measured_rate(recipe.device, recipe.dtype, model.width), float(model.parameters * itemsize)
+    slower = _REFERENCE_RATE / rate if recipe.device == "cpu" else 1.0
+    return Cost(
+        used=used,
+        passes=5 + cuts + 2 * recipe.random_weights,  # clean, knockout, equal attention, nothing, answers alone
+        random_cuts=cuts,
+        operations=operations,
+        operations_per_second=rate,
+        seconds=_START_SECONDS * slower + weights / _LOAD_RATE + operations / rate,
+        memory_bytes=_PROCESS_BYTES + weights + memory,
+        disk_bytes=disk,
+        at_least=bool(unknown_steps(recipe)),
+        fewer_random_cuts=asked.random_cuts is None and cuts < MOST_RANDOM_CUTS,
+    )
+
+
+def measured_rate(device: str, dtype: str, width: int, seconds: float = 0.15) -> float:
+    """Operations per second that a product of the model's width makes on this device, as it is loaded now."""
+    import torch
+
+    where = torch.device("cuda" if device.startswith(("cuda", "balanced")) else device)
+    kind = getattr(torch, dtype)
+    rows = 512 if where.type == "cpu" else 8192
+    left, right = (torch.ones(shape, dtype=kind, device=where) for shape in ((rows, width), (width, 4 * width)))
+    wait = torch.cuda.synchronize if where.type == "cuda" else lambda: None
+
+    def multiply() -> None:
+        left @ right
+        wait()
+
+    multiply()
+    done, began = 0, time.perf_counter()
+    while (took := time.perf_counter() - began) < seconds or not done:
+        multiply()
+        done += 1
+    return 2.0 * rows * width * 4 * width * done / took * (1.0 if where.type == "cpu" else _GPU_SHARE)

@@ -1,0 +1,107 @@
+"""What a run costs: told before it begins, from recipe, model, questions and kind of device alone."""
+
+import json
+from dataclasses import replace
+
+import pytest
+from typer.testing import CliRunner
+
+from anchorscope.cli.main import app
+from anchorscope.cost import (
+    CPU_CUT_OPERATIONS,
+    MOST_RANDOM_CUTS,
+    DatasetSize,
+    ModelSize,
+    choose_random_cuts,
+    dataset_size,
+    measured_rate,
+    run_cost,
+    step_costs,
+)
+from anchorscope.datasets.question import Question
+from anchorscope.recipe import Recipe, make_recipe
+
+SMALL = ModelSize(parameters=134_515_008, n_layers=30, width=576)
+DEMO = DatasetSize(questions=500, to_answer=500, used=300, tokens=12.0)
+
+
+def recipe(**options: object) -> Recipe:
+    return make_recipe({"device": "cpu", "dtype": "float32", **options})
+
+
+@pytest.mark.parametrize(
+    ("device", "size", "expected"),
+    [
+        ("cpu", DEMO, 1),
+        ("cpu", replace(DEMO, used=60), MOST_RANDOM_CUTS),
+        ("cpu", replace(DEMO, used=3_000), 1),
+        ("cuda", replace(DEMO, used=3_000), MOST_RANDOM_CUTS),
+        ("balanced", replace(DEMO, used=3_000), MOST_RANDOM_CUTS),
+    ],
+)
+def test_random_cuts_are_as_many_as_the_device_has_time_for(device: str, size: DatasetSize, expected: int) -> None:
+    chosen = choose_random_cuts(recipe(device=device), SMALL, [size])
+    assert chosen.random_cuts == expected
+    assert choose_random_cuts(recipe(device=device, random_cuts=3), SMALL, [size]).random_cuts == 3
+
+
+@pytest.mark.parametrize("used", [40, 90, 150, 260])
+def test_on_a_cpu_all_random_cuts_together_keep_to_their_operations(used: int) -> None:
+    size = replace(DEMO, used=used)
+    number = choose_random_cuts(recipe(), SMALL, [size]).random_cuts
+    assert number is not None
+    of_number = step_costs(recipe(random_cuts=number), SMALL, size)["effects-knockout"]
+    of_none = of_number - number * (step_costs(recipe(random_cuts=2), SMALL, size)["effects-knockout"]
+                                    - step_costs(recipe(random_cuts=1), SMALL, size)["effects-knockout"])  # fmt: skip
+    fits = 6e3 * SMALL.n_layers * used * SMALL.width * number  # the share of a cut that is no pass
+    assert number == 1 or of_number - of_none - fits <= CPU_CUT_OPERATIONS
+
+
+def test_supplied_answers_and_labels_are_counted_and_not_guessed() -> None:
+    rows = [Question("here", str(n), "Where is the Nile?", ("Africa",), model_answer="Africa", truthful=n < 40)
+            for n in range(100)]  # fmt: skip
+    found = dataset_size(rows, recipe(balance="dataset"))
+    assert (found.questions, found.to_answer, found.used) == (100, 0, 80)
+    assert step_costs(recipe(), SMALL, found)["answers"] == 0
+
+
+def test_more_work_costs_more() -> None:
+    def seconds(size: DatasetSize = DEMO, model: ModelSize = SMALL, **options: object) -> float:
+        chosen = recipe(**{"random_cuts": 1, **options})
+        return run_cost(chosen, model, [size], chosen).operations
+
+    assert seconds() < seconds(random_cuts=5) < seconds(random_cuts=5, position="answer_end")
+    assert seconds(report=False) < seconds() < seconds(replace(DEMO, used=600))
+    assert seconds() < seconds(model=ModelSize(1_000_000_000, 16, 2048))
+    assert seconds() < seconds(keep=("states", "states-cut", "detection"))
+
+
+def test_experiments_of_unknown_cost_make_it_a_lower_bound() -> None:
+    plain, more = recipe(random_cuts=1), recipe(random_cuts=1, evidence=("knockout", "patching"))
+    assert not run_cost(plain, SMALL, [DEMO], plain).at_least
+    assert run_cost(more, SMALL, [DEMO], more).at_least
+    assert "at least" in run_cost(more, SMALL, [DEMO], more).sentence
+
+
+def test_who_gets_fewer_random_cuts_is_told_how_to_ask_for_more() -> None:
+    asked = recipe()
+    chosen = choose_random_cuts(asked, SMALL, [DEMO])
+    assert "--random-cuts 5" in run_cost(chosen, SMALL, [DEMO], asked).sentence
+    assert "--random-cuts" not in run_cost(chosen, SMALL, [DEMO], chosen).sentence
+
+
+def test_the_rate_of_this_machine_is_measured_in_a_moment() -> None:
+    assert 1e8 < measured_rate("cpu", "float32", 64, seconds=0.02) < 1e14
+
+
+@pytest.mark.embedded
+def test_the_dry_run_tells_the_cost_to_people_and_programs() -> None:
+    words = ["run", "--device", "cpu", "--dtype", "float32", "--dry-run"]
+    shown = CliRunner().invoke(app, [*words, "--limit", "100"])
+    assert shown.exit_code == 0, shown.output
+    assert "  cost: 10 passes over about 60 used answers" in shown.stdout
+    told = CliRunner().invoke(app, [*words, "--limit", "500", "--json"])
+    cost = json.loads(told.stdout)["cost"]
+    assert (cost["random_cuts"], cost["passes"], cost["used"]) == (1, 6, 300)
+    assert cost["seconds"] == pytest.approx(cost["operations"] / cost["operations_per_second"], rel=0.5)
+    assert 1e9 < cost["memory_bytes"] < 3e9

@@ -1,0 +1,57 @@
+"""`--no-report`: every table and the answer, sealed; no page and no figures until they are asked for."""
+
+import sys
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+import anchorscope
+from anchorscope.cli.main import app
+from anchorscope.pipeline import run_recipe
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+from unprinted import unprinted  # isort: skip
+from whole_runs import SmallRun, files_of, watching  # isort: skip
+
+PAGE = {"report.html", "report.md"}
+
+
+def pages_of(out: Path) -> set[str]:
+    return {name for name in files_of(out) if name in PAGE or name.startswith("figures/")}
+
+
+def test_a_run_without_a_report_is_whole_and_can_be_read(small_run: SmallRun) -> None:
+    out = small_run.finished
+    assert not small_run.recipe.report
+    assert pages_of(out) == set()
+    assert anchorscope.verify(out, progress=None).whole
+    run = anchorscope.open_run(out)
+    assert {"answer.json", "observations.json"} <= set(run.manifest["sha256"])
+    assert run.card.sentence
+    assert run.observations
+    assert run.figure().axes
+    shown = CliRunner().invoke(app, ["show", str(out)])
+    assert shown.exit_code == 0, shown.output
+
+
+def test_the_same_recipe_with_a_report_adds_it_and_computes_nothing(small_run: SmallRun, tmp_path: Path) -> None:
+    out = small_run.copy("finished", tmp_path / "run")
+    with watching() as made, unprinted("delta_p"):
+        run_recipe(small_run.recipe.model_copy(update={"report": True}), out)
+    assert made == []
+    assert pages_of(out) >= {*PAGE, "figures/delta_p.png"}
+    for name, content in small_run.tables.items():
+        assert (out / name).read_bytes() == content, name
+    assert anchorscope.verify(out, progress=None).whole
+
+
+@pytest.mark.parametrize("arguments", [["--no-report"], ["--no-report", "--json"]])
+def test_the_command_says_where_tables_are_and_names_no_page(
+    small_run: SmallRun, tmp_path: Path, arguments: list[str]
+) -> None:
+    out = small_run.copy("finished", tmp_path / "run")
+    done = CliRunner().invoke(app, ["run", str(out / "recipe.toml"), "--out", str(out), *arguments])
+    assert done.exit_code == 0, done.output
+    assert "report.html" not in done.output
+    assert ('"report": null' in done.stdout) == ("--json" in arguments)
