@@ -16,8 +16,8 @@ LIGHT_ROOMS = ("stats", "models", "engine", "probes", "interventions")
 LIGHT_LIBRARIES = {
     "torch", "transformers", "huggingface_hub", "safetensors", "numpy", "scipy", "jaxtyping", "anchorscope",
 }  # fmt: skip
-LAZY_LIBRARIES = {"platformdirs", "filelock"}
-"""Imported inside functions of `models/embedded.py`, which falls back where they are missing or is not called."""
+LAZY_LIBRARIES = {"platformdirs", "filelock", "gguf"}
+"""Imported inside functions that fall back where they are missing or are not called; `models/gguf_files.py`, too."""
 
 
 @pytest.mark.parametrize("path", SOURCES, ids=lambda path: str(path.relative_to(ROOT)))
