@@ -12,7 +12,7 @@ LONGEST_FUNCTION = 80
 LIGHT_ROOMS = ("stats", "models", "engine", "probes", "interventions")
 """Rooms that must import on a machine that has only the libraries below."""
 LIGHT_LIBRARIES = {"torch", "transformers", "huggingface_hub", "safetensors", "numpy", "scipy", "jaxtyping"}
-LAZY_LIBRARIES = {"platformdirs", "filelock"}
+LAZY_LIBRARIES = {"platformdirs", "filelock", "gguf"}
 """Imported inside functions of `models/`, which fall back where they are missing or are not called."""
 
 

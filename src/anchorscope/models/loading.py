@@ -4,7 +4,10 @@ Only safetensors and GGUF weights are read (a pickle can run code), and code tha
 is asked for explicitly.
 """
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
+from importlib.util import find_spec
 from typing import Any
 
 import torch
@@ -13,7 +16,6 @@ from transformers import AutoModelForCausalLM
 from anchorscope.errors import UserError, unknown
 from anchorscope.models import shapes
 from anchorscope.models.context import context_length
-from anchorscope.models.converted import convert
 from anchorscope.models.families import listed_family
 from anchorscope.models.language_model import LanguageModel
 from anchorscope.models.memory import is_out_of_memory, refuse_too_large
@@ -24,7 +26,7 @@ from anchorscope.models.sources import gguf_file
 from anchorscope.models.sources import model_files as model_files
 from anchorscope.models.sources import source_signature as source_signature
 from anchorscope.models.wrapping import wrap
-from anchorscope.progress import Progress
+from anchorscope.progress import Progress, Silent
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 """Precisions by their names on the command line."""
@@ -56,16 +58,17 @@ def load(
 ) -> LanguageModel:
     """The model that `source` names, on one device, or spread over all GPUs where the device is `balanced`.
 
-    A GGUF file is converted first, once; `progress` is told.
+    `progress` shows how far it is.
     """
     if dtype not in DTYPES:
         raise unknown("dtype", dtype, DTYPES)
     target = checked_device(device)
     try:
-        with quiet_transformers():
-            make_ready(source, progress)
+        with quiet_transformers(), _reading(source, progress or Silent()):
             given = admit(source, trust_remote_code, with_weights=True)
             needed = given.meta.total * DTYPES[dtype].itemsize + given.meta.buffers
+            if "gguf_file" in given.extra:  # dequantised on the host, whichever device they go to
+                refuse_too_large(needed, torch.device("cpu"), False, f"The dequantised weights of model {source!r}")
             if given.meta.is_plain:
                 refuse_too_large(needed, target, device == BALANCED, f"The weights of model {source!r} in {dtype}")
             if shapes.is_shape(source):
@@ -87,29 +90,27 @@ def load(
         ) from None
 
 
-def make_ready(source: str, progress: Progress | None = None) -> None:
-    """What has to be done once before a model can be loaded: a GGUF file is converted into the cache."""
+@contextmanager
+def _reading(source: str, progress: Progress) -> Iterator[None]:
+    """Shows how far the reading of a model is, and makes transformers read a GGUF file quickly."""
     file = gguf_file(source)
     if file is None:
+        progress.start("load model", 1)
+        yield
+        progress.advance(1)
+        progress.finish()
         return
-    with quiet_transformers(), without_hub():
-        given = admit(source)  # one that cannot be used is refused before
-        if "gguf_file" in given.extra:
-            needed = given.meta.total * torch.float32.itemsize
-            refuse_too_large(needed, torch.device("cpu"), False, f"The dequantised weights of model {source!r}")
-        try:
-            convert(file, progress, lambda loaded: _refuse_gaps(loaded, source))
-        except UserError:
-            raise
-        except Exception as error:  # whatever a broken file makes the library say
-            if is_out_of_memory(error):
-                raise
-            raise UserError(f"The weights of model {source!r} cannot be loaded: {first_line(error)}") from error
+    if find_spec("gguf") is None:
+        raise UserError(f"Model {source!r} is a GGUF file, and the package to read it is missing; pip install gguf")
+    from anchorscope.models.gguf_files import fast_gguf
+
+    with fast_gguf(f"read {file.name}", progress):
+        yield
 
 
 def read_facts(source: str, trust_remote_code: bool = False) -> ModelFacts:
     """Name, size and tokenizer of a model; its weights are not touched."""
-    with quiet_transformers():
+    with quiet_transformers(), _reading(source, Silent()):
         given = admit(source, trust_remote_code)
     family, text = listed_family(given.config.model_type), given.config.get_text_config()
     own = given.tokenizer.bos_token_id
@@ -164,6 +165,10 @@ def _read_weights(given: Admitted, source: str, dtype: str, device: str) -> Any:
         if is_out_of_memory(error):
             raise
         raise UserError(f"The weights of model {source!r} cannot be loaded: {first_line(error)}") from error
+    if "gguf_file" in given.extra:
+        from anchorscope.models.gguf_files import forget_quantisation
+
+        forget_quantisation(model)
     _refuse_gaps(loaded, source)
     _refuse_not_finite(model, source)
     return model

@@ -1,9 +1,9 @@
 """Models that are made on this machine and kept: folders with float32 safetensors, converted once from a GGUF file.
 
-Reading a GGUF takes long, because every tensor is dequantised; the folder loads in seconds and gives the same numbers
-bit for bit. A folder is made under another name and renamed when it is whole; its manifest, which lists every file with
-size and sha256, is written last. What is stopped leaves nothing that a later one would trust. One process at a time
-makes a folder; the others wait and use what it made.
+The embedded model is loaded often and on small machines. Its folder loads faster than the GGUF file and gives the same
+numbers bit for bit. A folder is made under another name and renamed when it is whole; its manifest, which lists every
+file with size and sha256, is written last. What is stopped leaves nothing that a later one would trust. One process at
+a time makes a folder; the others wait and use what it made.
 
 When a folder is used, sizes and hashes of all its files are compared with the manifest. A file is hashed once, and
 again when it was written to (`file_hashes`).
@@ -25,6 +25,7 @@ from anchorscope.errors import UserError
 from anchorscope.file_hashes import known_sha256
 from anchorscope.models.limits import CONFIG_BYTES
 from anchorscope.models.plain_files import Unfit, read_object
+from anchorscope.progress import Progress
 
 MANIFEST = "anchorscope.json"
 MEGABYTE = 1 << 20
@@ -187,24 +188,20 @@ def file_hashes(files: Sequence[Path]) -> list[str]:
     return known_sha256([file.resolve() for file in files], cache_dir() / "sha256.json")
 
 
-def convert_gguf(gguf: Path, folder: Path) -> dict[str, Any]:
-    """Write the GGUF's model and tokenizer as a float32 safetensors folder; what transformers says of gaps in it."""
+def convert_gguf(gguf: Path, folder: Path, title: str, progress: Progress) -> None:
+    """Write the GGUF's model and tokenizer as a float32 safetensors folder."""
     import torch
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
+    from anchorscope.models.gguf_files import fast_gguf, forget_quantisation
     from anchorscope.models.process_settings import quiet_transformers, without_hub
 
-    with quiet_transformers(), without_hub():
-        place, file = str(gguf.parent), gguf.name
-        model, loaded = AutoModelForCausalLM.from_pretrained(
-            place, gguf_file=file, dtype=torch.float32, output_loading_info=True
-        )
+    place, file = str(gguf.parent), gguf.name
+    with quiet_transformers(), without_hub(), fast_gguf(title, progress):
+        model = AutoModelForCausalLM.from_pretrained(place, gguf_file=file, dtype=torch.float32)
         tokenizer = AutoTokenizer.from_pretrained(place, gguf_file=file)
-        # The weights are plain float32 now; with these two marks left on, transformers refuses to save them.
-        del model.config.quantization_config
-        model.hf_quantizer = None
+        forget_quantisation(model)  # or transformers refuses to save it
         model.save_pretrained(folder)
         tokenizer.save_pretrained(folder)
     for saved in folder.iterdir():  # safetensors writes files that only their owner can read; a cache may be shared
         shutil.copymode(folder / "config.json", saved)
-    return dict(loaded)

@@ -17,7 +17,6 @@ from anchorscope.errors import UserError
 from anchorscope.models import shapes, tokenizer_door
 from anchorscope.models.config_door import check_raw, check_read, forget_kernels
 from anchorscope.models.families import listed_family
-from anchorscope.models.gguf_header import read_gguf_header
 from anchorscope.models.hub_files import fetch_settings, fetch_weights
 from anchorscope.models.limits import CONFIG_BYTES
 from anchorscope.models.meta_model import MetaModel, build_meta
@@ -52,7 +51,7 @@ def admit(source: str, trust_remote_code: bool = False, with_weights: bool = Fal
     if shapes.is_shape(source):
         return _shape(source)
     file = gguf_file(source)
-    in_file = None if file is None else _checked_gguf(file, source)  # before it is hashed, which takes long
+    in_file = None if file is None else _checked_gguf(file, source)
     place, name, extra = locate(source)
     on_hub = is_hub_id(source) and place == source
     if on_hub:
@@ -100,8 +99,10 @@ def _checked_files(folder: Path, source: str) -> dict[str, Any]:
 
 
 def _checked_gguf(file: Path, source: str) -> StoredWeights:
+    from anchorscope.models.gguf_files import check_gguf
+
     try:
-        return read_gguf_header(file)
+        return check_gguf(file)
     except Unfit as error:
         raise UserError(f"Model {source!r} cannot be read: {error}; {_AGAIN}") from error
 

@@ -9,10 +9,11 @@ from typing import Any
 
 from anchorscope.errors import UserError, unknown
 from anchorscope.models import shapes
-from anchorscope.models.converted import EPOCH, converted_path
 from anchorscope.models.embedded import EMBEDDED, installed_path
 from anchorscope.models.model_cache import file_hashes
 
+EPOCH = 1
+"""Raised whenever the same GGUF file would be read into other numbers."""
 _LONGEST_NAME = 1000  # no file system takes more, and some raise instead of saying no
 _ALLOWED = "give a folder with safetensors, a .gguf file, or a hub id (OWNER/NAME)."
 _NEVER_OPENED = (
@@ -26,10 +27,7 @@ ModelFiles = Mapping[str, Mapping[str, Any]]
 
 
 def locate(source: str) -> tuple[str, str, dict[str, Any]]:
-    """Where transformers finds it, the display name, and extra loading options.
-
-    A GGUF file that was converted before is its conversion; another one has the option `gguf_file`.
-    """
+    """Where transformers finds it, the display name, and extra loading options: a GGUF file has `gguf_file`."""
     if source in EMBEDDED:
         folder = installed_path(source)
         if folder is None:
@@ -44,9 +42,6 @@ def locate(source: str) -> tuple[str, str, dict[str, Any]]:
             raise UserError(
                 f"Model file {source!r} is not a GGUF file; give a folder with safetensors, a .gguf file or a hub id."
             )
-        converted = converted_path(path)
-        if converted is not None:
-            return str(converted), path.stem, {}
         return str(path.parent), path.stem, {"gguf_file": path.name}
     if kind == "folder":
         try:

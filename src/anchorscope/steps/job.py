@@ -19,7 +19,7 @@ from anchorscope.execute.numerics import NumericsClass, numerics_of, refuse_othe
 from anchorscope.execute.solver import Solver, fit_device
 from anchorscope.interventions.intervention import Writer
 from anchorscope.models.language_model import LanguageModel, ModelIdentity
-from anchorscope.models.loading import ModelFacts, ModelFiles, make_ready, model_files, read_facts, source_signature
+from anchorscope.models.loading import ModelFacts, ModelFiles, model_files, read_facts, source_signature
 from anchorscope.models.loading import load as load_model
 from anchorscope.models.wrapping import wrap
 from anchorscope.plan.passes import Planner
@@ -81,12 +81,7 @@ class Job:
         if self.loaded is not None:
             return wrap(*self.loaded)
         recipe = self.recipe
-        make_ready(recipe.model, self.progress)
-        self.progress.start("load model", 1)
-        lm = load_model(recipe.model, recipe.dtype, recipe.device, recipe.trust_remote_code)
-        self.progress.advance(1)
-        self.progress.finish()
-        return lm
+        return load_model(recipe.model, recipe.dtype, recipe.device, recipe.trust_remote_code, self.progress)
 
     @property
     def record(self) -> ModelRecord:

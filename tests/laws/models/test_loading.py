@@ -17,7 +17,7 @@ from transformers import BertConfig, BertForMaskedLM, BloomConfig, BloomForCausa
 from anchorscope.errors import UserError
 from anchorscope.models.language_model import LanguageModel
 from anchorscope.models.loading import choose_device, choose_dtype, load
-from gguf_files import small_llama, write_gguf
+from gguf_models import small_llama, write_gguf
 
 SPY = "import pathlib\npathlib.Path({marker!r}).write_text('ran')\n"
 """Code that leaves a trace when it is run."""

@@ -101,7 +101,7 @@ def _build(stage: Stage) -> None:
     from anchorscope.detecting.detect import detect
     from anchorscope.pipeline import run_recipe
     from anchorscope.recipe import make_recipe
-    from gguf_files import small_llama, write_gguf
+    from gguf_models import small_llama, write_gguf
     from sample_files import SAMPLES
     from small_facts import liven, quick_options, write_questions
     from whole_runs import Stop, stopping

@@ -1,0 +1,213 @@
+"""GGUF files are read quickly into exactly the numbers that transformers alone reads from them."""
+
+import json
+import threading
+from pathlib import Path
+from typing import Any
+
+import gguf
+import numpy as np
+import pytest
+import torch
+from gguf import GGMLQuantizationType as Kind
+from transformers import AutoModelForCausalLM, AutoTokenizer, modeling_gguf_pytorch_utils
+
+from anchorscope.errors import UserError
+from anchorscope.models import gguf_files
+from anchorscope.models.fingerprint import tokenizer_fingerprint
+from anchorscope.models.gguf_files import fast_gguf
+from anchorscope.models.loading import load, read_facts
+from anchorscope.models.process_settings import quiet_transformers
+from gguf_models import small_llama, write_gguf
+from noting import Log
+
+WIDTH, HIDDEN, LAYERS, VOCABULARY = 256, 512, 2, 259
+REPLACED = [
+    (gguf, "GGUFReader"),
+    (gguf, "dequantize"),
+    (gguf, "get_tensor_name_map"),
+    (modeling_gguf_pytorch_utils, "_gguf_parse_value"),
+    (modeling_gguf_pytorch_utils, "tqdm"),
+]
+
+
+def blocks(kind: Kind, shape: tuple[int, ...], rng: np.random.Generator) -> np.ndarray:
+    """Random weights of a kind: rounded where `gguf` can, else any bytes at all."""
+    values = rng.standard_normal(shape, dtype=np.float32)
+    try:
+        return gguf.quantize(values, kind)
+    except NotImplementedError:
+        size, stored = gguf.GGML_QUANT_SIZES[kind]
+        return rng.integers(0, 256, (*shape[:-1], shape[-1] // size * stored), dtype=np.uint8)
+
+
+def write_family(file: Path, family: str, kind: Kind, seed: int = 0) -> None:
+    """A GGUF file of a tiny model of one family, every matrix in one kind of blocks."""
+    writer, rng = gguf.GGUFWriter(str(file), family), np.random.default_rng(seed)
+    writer.add_block_count(LAYERS)
+    writer.add_context_length(64)
+    writer.add_embedding_length(WIDTH)
+    writer.add_feed_forward_length(HIDDEN)
+    writer.add_head_count(4)
+    writer.add_head_count_kv(2 if family != "gpt2" else 4)
+    writer.add_layer_norm_rms_eps(1e-5)
+    writer.add_layer_norm_eps(1e-5)
+    writer.add_vocab_size(VOCABULARY)
+    if family == "qwen3moe":
+        writer.add_expert_count(4)
+        writer.add_expert_used_count(2)
+    if family in ("gemma2", "qwen3moe"):
+        writer.add_key_length(64)
+        writer.add_value_length(64)
+    writer.add_tokenizer_model("gpt2")
+    writer.add_token_list([f"t{index}" for index in range(VOCABULARY)])
+    writer.add_token_types([1] * VOCABULARY)
+    writer.add_token_merges([])
+    writer.add_bos_token_id(1)
+    writer.add_eos_token_id(2)
+
+    def matrix(name: str, *shape: int) -> None:
+        writer.add_tensor(f"{name}.weight", blocks(kind, shape, rng), raw_dtype=kind)
+
+    def vector(name: str, size: int) -> None:
+        writer.add_tensor(name, rng.standard_normal(size, dtype=np.float32))
+
+    matrix("token_embd", VOCABULARY, WIDTH)
+    vector("output_norm.weight", WIDTH)
+    if family == "gpt2":
+        matrix("position_embd", 64, WIDTH)
+        vector("output_norm.bias", WIDTH)
+    for layer in range(LAYERS):
+        block = f"blk.{layer}."
+        vector(f"{block}attn_norm.weight", WIDTH)
+        vector(f"{block}ffn_norm.weight", WIDTH)
+        matrix(f"{block}attn_output", WIDTH, WIDTH)
+        if family == "gpt2":
+            matrix(f"{block}attn_qkv", 3 * WIDTH, WIDTH)
+            matrix(f"{block}ffn_up", HIDDEN, WIDTH)
+            matrix(f"{block}ffn_down", WIDTH, HIDDEN)
+            for name in ("attn_norm", "ffn_norm", "attn_output", "ffn_down"):
+                vector(f"{block}{name}.bias", WIDTH)
+            vector(f"{block}attn_qkv.bias", 3 * WIDTH)
+            vector(f"{block}ffn_up.bias", HIDDEN)
+            continue
+        matrix(f"{block}attn_q", WIDTH, WIDTH)
+        matrix(f"{block}attn_k", WIDTH // 2, WIDTH)
+        matrix(f"{block}attn_v", WIDTH // 2, WIDTH)
+        if family == "qwen3moe":
+            vector(f"{block}attn_q_norm.weight", 64)
+            vector(f"{block}attn_k_norm.weight", 64)
+            matrix(f"{block}ffn_gate_inp", 4, WIDTH)
+            for name, shape in (("gate", (HIDDEN, WIDTH)), ("up", (HIDDEN, WIDTH)), ("down", (WIDTH, HIDDEN))):
+                matrix(f"{block}ffn_{name}_exps", 4, *shape)
+            continue
+        if family == "gemma2":
+            vector(f"{block}post_attention_norm.weight", WIDTH)
+            vector(f"{block}post_ffw_norm.weight", WIDTH)
+        matrix(f"{block}ffn_gate", HIDDEN, WIDTH)
+        matrix(f"{block}ffn_up", HIDDEN, WIDTH)
+        matrix(f"{block}ffn_down", WIDTH, HIDDEN)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+
+
+def bits(file: Path, dtype: torch.dtype = torch.float32) -> tuple[dict[str, bytes], str, dict[str, Any]]:
+    """Every weight as bytes, the configuration as text, and what is said of gaps."""
+    torch.manual_seed(0)  # weights that the file does not have are drawn
+    with quiet_transformers():
+        model, gaps = AutoModelForCausalLM.from_pretrained(
+            file.parent, gguf_file=file.name, dtype=dtype, output_loading_info=True
+        )
+    state = {name: tensor.contiguous().view(torch.uint8) for name, tensor in model.state_dict().items()}
+    weights = {name: tensor.numpy().tobytes() for name, tensor in state.items()}
+    return weights, json.dumps(model.config.to_dict(), default=str, sort_keys=True), dict(gaps)
+
+
+@pytest.mark.parametrize(
+    ("family", "kind"),
+    [
+        *(("llama", kind) for kind in (Kind.F32, Kind.F16, Kind.BF16, Kind.Q4_0, Kind.Q4_1, Kind.Q5_0, Kind.Q8_0)),
+        *(("llama", kind) for kind in (Kind.Q2_K, Kind.Q4_K, Kind.Q6_K, Kind.IQ4_XS, Kind.IQ2_XXS)),
+        ("gemma2", Kind.Q8_0),
+        ("gpt2", Kind.Q8_0),
+        ("qwen3moe", Kind.Q4_K),
+    ],
+)
+@pytest.mark.filterwarnings("ignore:invalid value:RuntimeWarning", "ignore:overflow:RuntimeWarning")
+def test_every_bit_is_what_transformers_alone_reads(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, family: str, kind: Kind
+) -> None:
+    write_family(tmp_path / "x.gguf", family, kind)
+    monkeypatch.setattr(gguf_files, "_VALUES_AT_ONCE", 5 * 256)  # so that every matrix is unpacked in pieces
+    wanted = bits(tmp_path / "x.gguf")
+    with fast_gguf("read"):
+        found = bits(tmp_path / "x.gguf")
+    assert found == wanted
+    assert wanted[2]["missing_keys"] == set()
+    assert wanted[2]["unexpected_keys"] == set()
+
+
+def test_half_precision_is_rounded_alike(tmp_path: Path) -> None:
+    write_family(tmp_path / "x.gguf", "llama", Kind.Q8_0)
+    wanted = bits(tmp_path / "x.gguf", torch.bfloat16)
+    with fast_gguf("read"):
+        assert bits(tmp_path / "x.gguf", torch.bfloat16) == wanted
+
+
+def test_the_tokenizer_is_the_same_and_what_was_replaced_is_put_back(tmp_path: Path) -> None:
+    write_gguf(small_llama(), tmp_path / "x.gguf")
+    before = [getattr(module, name) for module, name in REPLACED]
+    with quiet_transformers():
+        wanted = AutoTokenizer.from_pretrained(tmp_path, gguf_file="x.gguf")
+    with quiet_transformers(), fast_gguf("read"):
+        assert all(getattr(module, name) is not old for (module, name), old in zip(REPLACED, before, strict=True))
+        found = AutoTokenizer.from_pretrained(tmp_path, gguf_file="x.gguf")
+    assert tokenizer_fingerprint(found) == tokenizer_fingerprint(wanted)
+    with quiet_transformers(), fast_gguf("read"), pytest.raises(OSError, match=r"y\.gguf"):
+        AutoTokenizer.from_pretrained(tmp_path, gguf_file="y.gguf")
+    assert [getattr(module, name) for module, name in REPLACED] == before
+
+
+def test_threads_read_one_after_the_other(tmp_path: Path) -> None:
+    files = [tmp_path / f"{index}.gguf" for index in range(3)]
+    for seed, file in enumerate(files):
+        write_family(file, "llama", Kind.Q8_0, seed)
+    wanted, before = [bits(file) for file in files], [getattr(module, name) for module, name in REPLACED]
+    found: dict[Path, Any] = {}
+
+    def read(file: Path) -> None:
+        with fast_gguf("read"):
+            found[file] = bits(file)
+
+    threads = [threading.Thread(target=read, args=(file,)) for file in files]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert [found[file][0] for file in files] == [weights for weights, *_ in wanted]
+    assert [getattr(module, name) for module, name in REPLACED] == before
+
+
+def test_a_gguf_is_the_same_model_as_its_safetensors(tmp_path: Path) -> None:
+    write_gguf(small_llama(), tmp_path / "small one.gguf")
+    log = Log()
+    lm = load(str(tmp_path / "small one.gguf"), progress=log)
+    assert [entry for entry in log.heard if entry[0] == "start"] == [("start", "read small one.gguf (MB)", 1)]
+    assert lm.name == read_facts(str(tmp_path / "small one.gguf")).name == "small one"
+    lm.model.save_pretrained(tmp_path / "saved")
+    lm.tokenizer.save_pretrained(tmp_path / "saved")
+    saved = load(str(tmp_path / "saved"))
+    assert lm.fingerprint() == saved.fingerprint()
+    assert tokenizer_fingerprint(lm.tokenizer) == tokenizer_fingerprint(saved.tokenizer)
+
+
+def test_weights_with_gaps_are_refused(tmp_path: Path) -> None:
+    file = tmp_path / "x.gguf"
+    write_gguf(small_llama(), file)
+    content = file.read_bytes()
+    assert content.count(b"blk.1.ffn_up.weight") == 1
+    file.write_bytes(content.replace(b"blk.1.ffn_up.weight", b"blk.1.ffn_xx.weight"))  # as many numbers, one unnamed
+    with pytest.raises(UserError, match=r"it lacks model\.layers\.1\.mlp\.up_proj\.weight \(1 in all\)"):
+        load(str(file))

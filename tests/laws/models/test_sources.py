@@ -1,0 +1,98 @@
+"""What a model's name points to: a signature sees every byte of its files, and nothing else."""
+
+import hashlib
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+
+from anchorscope.models.loading import model_files, source_signature
+from gguf_models import small_llama, write_gguf
+
+
+@pytest.fixture(autouse=True)
+def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ANCHORSCOPE_CACHE", str(tmp_path / "cache"))
+
+
+@pytest.fixture
+def gguf(tmp_path: Path) -> Path:
+    file = tmp_path / "small one.gguf"
+    write_gguf(small_llama(), file)
+    return file
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    small_llama().save_pretrained(tmp_path / "folder")
+    return tmp_path / "folder"
+
+
+def test_a_signature_changes_with_the_files_and_nothing_else(gguf: Path, folder: Path, tmp_path: Path) -> None:
+    first = source_signature(str(gguf))
+    assert first is not None
+    assert source_signature(str(gguf)) == first
+    os.utime(gguf, ns=(5, 5))
+    assert source_signature(str(gguf)) == first  # touched, and the same
+    of_folder = source_signature(str(folder))
+    assert of_folder == source_signature(str(folder)) != first
+    (folder / ".hidden").write_text("no part of the model")
+    (folder / "pytorch_model.bin").write_text("never opened")
+    assert source_signature(str(folder)) == of_folder
+    copy = shutil.copytree(folder, tmp_path / "copy")
+    assert source_signature(str(copy)) == of_folder
+    (folder / "adapter.json").write_text("{}")
+    assert source_signature(str(folder)) != of_folder
+
+
+def test_a_file_that_was_changed_under_its_old_date_is_another_model(folder: Path) -> None:
+    weights = folder / "model.safetensors"
+    before, then = source_signature(str(folder)), weights.stat()
+    with weights.open("r+b") as handle:  # one bit of the last number
+        handle.seek(-1, os.SEEK_END)
+        (last,) = handle.read(1)
+        handle.seek(-1, os.SEEK_END)
+        handle.write(bytes([last ^ 1]))
+    os.utime(weights, ns=(then.st_atime_ns, then.st_mtime_ns))
+    assert (weights.stat().st_size, weights.stat().st_mtime_ns) == (then.st_size, then.st_mtime_ns)
+    assert source_signature(str(folder)) != before
+
+
+def test_the_files_of_a_model_are_listed_with_size_and_sha256(gguf: Path, folder: Path) -> None:
+    found = model_files(str(folder))
+    assert found is not None
+    assert set(found) == {one.name for one in folder.iterdir()}
+    for name, told in found.items():
+        content = (folder / name).read_bytes()
+        assert told == {"size": len(content), "sha256": hashlib.sha256(content).hexdigest()}
+    assert model_files(str(gguf)) == {
+        gguf.name: {"size": gguf.stat().st_size, "sha256": hashlib.sha256(gguf.read_bytes()).hexdigest()}
+    }
+    assert model_files("shape:llama-3.2-1b/8") is model_files("nowhere") is None
+
+
+def test_names_that_point_nowhere_have_no_signature(tmp_path: Path) -> None:
+    assert source_signature("shape:llama-3.2-1b/8") == "shape:llama-3.2-1b/8"
+    nowhere = ("smollm2-135m", "someone/not-cached", "some one/not possible!", "nowhere", f"{tmp_path}/x", "y" * 5000)
+    for name in nowhere:
+        assert source_signature(name) is None
+
+
+def test_a_hub_snapshot_is_known_by_its_content(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from huggingface_hub import constants
+
+    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path))
+    monkeypatch.setattr("huggingface_hub.file_download.HF_HUB_CACHE", str(tmp_path), raising=False)
+    repo = tmp_path / "models--someone--model"
+    seen = set()
+    for commit in ("a" * 40, "b" * 40):
+        (repo / "snapshots" / commit).mkdir(parents=True)
+        (repo / "refs").mkdir(exist_ok=True)
+        (repo / "refs" / "main").write_text(commit)
+        for name in ("config.json", "model.safetensors"):
+            (repo / "snapshots" / commit / name).write_text(f'{{"from": "{commit}"}}')
+            os.utime(repo / "snapshots" / commit / name, ns=(1, 1))
+        seen.add(source_signature("someone/model"))
+    assert None not in seen
+    assert len(seen) == 2
