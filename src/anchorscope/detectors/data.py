@@ -16,6 +16,7 @@ from anchorscope.detectors.bank import Bank, fit_bank
 from anchorscope.detectors.features import CLEAN, CONFIDENCE, Features, StateKey
 from anchorscope.detectors.fitted import LinearProbe
 from anchorscope.detectors.training import INNER_FOLDS, Training
+from anchorscope.models.process_settings import workers_of_one_thread
 from anchorscope.question_share.principal import Directions, default_directions, principal_directions
 
 
@@ -61,10 +62,10 @@ class TrainingData:
         return self.directions_of(self.keys)
 
     def directions_of(self, keys: tuple[StateKey, ...]) -> Directions:
-        """Principal directions of states, a problem for each key."""
-        found = [
-            principal_directions(self.features.states[key][None], self.n_directions, self.device) for key in keys
-        ]
+        """Principal directions of states: each key is a problem by itself, and every core of a CPU takes its own."""
+        states, n, device = self.features.states, self.n_directions, self.device
+        with workers_of_one_thread(torch.get_num_threads() if device.type == "cpu" else 1) as pool:
+            found = list(pool.map(lambda key: principal_directions(states[key][None], n, device), keys))
         return Directions(torch.cat([one.weight for one in found]), torch.cat([one.offset for one in found]))
 
     def headline(self, run: str) -> tuple[StateKey, ...]:
