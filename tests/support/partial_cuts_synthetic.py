@@ -45,7 +45,8 @@ def tiny_inputs(
     folds = base.splits.folds
     sets = tuple(tuple(_probes(lm, 10 * q + s) for s in range(len(SITES))) for q in range(2))
     scoring = Scoring(sets, folds)
-    states = run_clean(executor, planner, items, POSITIONS, Silent(), compiled=False).states
+    found = run_clean(executor, planner, items, POSITIONS, Silent(), compiled=False, edges="all", site=0)
+    states = found.clean.states
     plain = make_setting(POSITIONS)
     planned = [plan_cut(one, items, plain) for one in (KNOCKOUT, NONE)]
     passes = passes_of(planned, items, plain, planner)

@@ -34,7 +34,8 @@ def items() -> list[Item]:
 @pytest.fixture(scope="module")
 def clean(tiny_llama: LanguageModel, items: list[Item]) -> CleanStates:
     executor = LocalExecutor(lambda: tiny_llama)
-    return run_clean(executor, planner_of(tiny_llama, 60), items, POSITIONS, Silent(), compiled=False)
+    planner = planner_of(tiny_llama, 60)
+    return run_clean(executor, planner, items, POSITIONS, Silent(), compiled=False, edges="all", site=0).clean
 
 
 def test_states_are_the_engines_at_every_position_and_site(

@@ -58,8 +58,9 @@ class Bench:
         self.folds = np.arange(N) % N_FOLDS
         self.sets = tuple(tuple(random_probes(10 * q + s) for s in range(len(SITES))) for q in range(2))
         self.scoring = Scoring(self.sets, self.folds)
-        clean = run_clean(self.executor, planner_of(lm, 200), items, self.setting.positions, Silent(), compiled=False)
-        self.states = clean.states
+        planner, positions = planner_of(lm, 200), self.setting.positions
+        found = run_clean(self.executor, planner, items, positions, Silent(), compiled=False, edges="all", site=0)
+        self.states = found.clean.states
         self.clean = score_states(self.scoring.scorer("cpu"), self.states)
 
     def run(self, intervention: Intervention, batch_tokens: int = 200) -> Effect:

@@ -64,12 +64,14 @@ def test_tokens_are_those_of_prompt_and_answer(inputs: ExperimentInputs, items: 
 def test_states_are_those_of_the_passes_of_a_run(inputs: ExperimentInputs, items: list[Item]) -> None:
     found = run_supplied(inputs, items, "test")
     setting = replace(inputs.setting, most_items=None)
-    clean = run_clean(inputs.executor, inputs.planner, items, setting.positions, Silent(), compiled=False)
+    positions = setting.positions
+    passed = run_clean(inputs.executor, inputs.planner, items, positions, Silent(), compiled=False, edges="all", site=0)
+    clean = passed.clean
     torch.testing.assert_close(found.clean, clean.states[HEADLINE], atol=1e-5, rtol=1e-5)
     for own, theirs in zip(found.log_probs, clean.log_probs, strict=True):
         assert own == pytest.approx(theirs, abs=1e-4)
     assert [len(one) for one in found.log_probs] == [len(item.answer.ids) for item in items]
-    (work,) = passes_of([plan_cut(one, items, setting) for one in CUTS], items, setting, inputs.planner)
+    works = passes_of([plan_cut(one, items, setting) for one in CUTS], items, setting, inputs.planner)
     parts = run_states(inputs.executor, replace(work.work, keep=((HEADLINE,),) * 2), Silent()).variants
     assert list(found.cut) == [runs.intervention.name for runs in work.planned] == ["knockout", "random"]
     for cut, part in zip(found.cut.values(), parts, strict=True):
