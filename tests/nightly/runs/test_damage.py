@@ -33,7 +33,7 @@ RESULTS = (
     "recipe.toml", "manifest.json", "items.parquet", "probes.safetensors", "probe_scores.csv", "effects.parquet",
     "pathways.parquet", "curves.csv", "curve_samples.parquet", "reference_curves.csv", "summary.csv",
     "experiments.csv", "experiment_items.parquet", "question_share.csv", "question_share_items.parquet",
-    "question_share_tests.csv",
+    "question_share_tests.csv", "answer.json", "observations.json",
 )  # fmt: skip
 """Of the finished run, which was made without figures."""
 

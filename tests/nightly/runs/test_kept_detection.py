@@ -24,6 +24,7 @@ from anchorscope.catalogue import DETECTION_RUNS
 from anchorscope.datasets.question import Question
 from anchorscope.datasets.text import normalise
 from anchorscope.detecting.detect import detect
+from anchorscope.detecting.inputs import open_runs
 from anchorscope.detecting.read_runs import read_runs
 from anchorscope.detectors.bundle import read_bundle
 from anchorscope.detectors.detector import Detector
@@ -356,7 +357,7 @@ def test_from_run_to_detector_to_a_scored_answer(kept: Looked, tmp_path: Path) -
     """Nothing is lost on the way: an answer of the run is scored, through the model, as the kept states say."""
     names = ("probe+confidence", "counterfactual")
     detect([kept.path], out=tmp_path / "detectors", bundles=names, fit_only=True, folds=3, device="cpu")
-    (source,) = read_runs([kept.path])
+    (source,) = read_runs(open_runs([kept.path]))
     for name in names:
         place = tmp_path / "detectors" / name
         trained = read_bundle(place)

@@ -72,8 +72,13 @@ def test_states_are_those_of_the_passes_of_a_run(inputs: ExperimentInputs, items
         assert own == pytest.approx(theirs, abs=1e-4)
     assert [len(one) for one in found.log_probs] == [len(item.answer.ids) for item in items]
     works = passes_of([plan_cut(one, items, setting) for one in CUTS], items, setting, inputs.planner)
-    parts = run_states(inputs.executor, replace(work.work, keep=((HEADLINE,),) * 2), Silent()).variants
-    assert list(found.cut) == [runs.intervention.name for runs in work.planned] == ["knockout", "random"]
+    parts = [
+        part
+        for one in works
+        for part in run_states(inputs.executor, replace(one.work, keep=((HEADLINE,),)), Silent()).variants
+    ]
+    planned = [runs.intervention.name for one in works for runs in one.planned]
+    assert list(found.cut) == planned == ["knockout", "random"]
     for cut, part in zip(found.cut.values(), parts, strict=True):
         torch.testing.assert_close(cut, part.states[0], atol=1e-5, rtol=1e-5)
         assert not torch.allclose(cut, found.clean, atol=1e-3)
