@@ -18,6 +18,11 @@ os.environ["HF_HUB_OFFLINE"] = "1"  # read when the hub library is imported, so 
 import pytest
 from hypothesis import settings
 
+if "SHAPES_CHECKED" in os.environ:  # before anything imports what is checked
+    import shape_checks
+
+    shape_checks.install(os.environ["SHAPES_CHECKED"].split(","))
+
 from needs import MISSING
 from tiny_models import REPRESENTATIVES, TINY, build_tiny
 

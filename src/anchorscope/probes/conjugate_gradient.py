@@ -31,17 +31,17 @@ _COMPACT_SHARE = 0.15  # converged columns leave when so many of them have: copy
 class Columns:
     """What each column minimises."""
 
-    sample_weight: Float[Tensor, "problem_or_1 column row"]
+    sample_weight: Float[Tensor, "#problem column row"]
     """Weight of each row in the mean loss, zero where a column does not learn from it."""
-    labels: Float[Tensor, "problem_or_1 column_or_1 row"]
+    labels: Float[Tensor, "#problem #column row"]
     """1 for true, 0 for false; all columns may share them."""
-    scaling_one_hot: Float[Tensor, "problem_or_1 column scaling"]
+    scaling_one_hot: Float[Tensor, "#problem column scaling"]
     """1 at the training set whose mean and deviation standardise the column."""
     inverse_deviation: Float[Tensor, "problem column d_model"]
     """1 / deviation of that training set."""
     penalty: Float[Tensor, "problem column"]
     """Factor λ of ½‖w‖² next to the mean loss."""
-    n_samples: Float[Tensor, "problem_or_1 column"]
+    n_samples: Float[Tensor, "#problem column"]
     """Number of items learned from."""
 
     def select(self, places: Int[Tensor, "problem place"]) -> "Columns":

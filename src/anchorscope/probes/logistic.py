@@ -31,8 +31,8 @@ class TrainingSets:
     """1 where an item belongs to the training set that the features are standardised on."""
     scaling: Int[Tensor, " column"]
     """The scaling that each column uses."""
-    strengths: Float[Tensor, "*problem column"]
-    """C of each column."""
+    strengths: Float[Tensor, "*problem column"] | Float[Tensor, "0"]
+    """C of each column; empty where it has yet to be chosen."""
 
     def to(self, device: torch.device) -> "TrainingSets":
         """The same on a device."""

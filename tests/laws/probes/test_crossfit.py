@@ -18,6 +18,7 @@ from anchorscope.probes.crossfit import INNER_FOLDS, PROBES, STRENGTHS, ProbeSet
 from anchorscope.probes.folds import grouped_folds, truth_strata
 from anchorscope.probes.logistic import TrainingSets, solve
 from anchorscope.probes.standardise import Standardised
+from anchorscope.progress import Silent
 from anchorscope.stats.streams import unnamed
 
 N_FOLDS, N_LAYERS = 4, 3
@@ -288,7 +289,7 @@ def test_an_inner_fold_that_did_not_converge_is_named_too(example: Example, monk
     )
 
 
-class Told:
+class Told(Silent):
     """Listens and remembers."""
 
     def __init__(self) -> None:

@@ -1,6 +1,7 @@
 """The batched solver against scikit-learn: the same objective, the same minimum, and honest about convergence."""
 
 from dataclasses import dataclass
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -10,7 +11,7 @@ from sklearn.metrics import roc_auc_score
 from sklearn.preprocessing import StandardScaler
 
 from anchorscope.probes import conjugate_gradient
-from anchorscope.probes.logistic import Fit, TrainingSets, fit_layers
+from anchorscope.probes.logistic import TrainingSets, fit_layers
 
 STRENGTHS = (1e-5, 1e-3, 0.1, 1.0, 30.0)
 """Weak ones, as the probes use, and one stronger than any of theirs."""
@@ -38,10 +39,10 @@ class Problem:
             strengths=torch.tensor(self.strengths),
         )
 
-    def fit(self) -> Fit:
-        """Of this problem alone, [column, …]."""
+    def fit(self) -> SimpleNamespace:
+        """The parts of `Fit` of this problem alone, [column, …]."""
         found = fit_layers(self.states[None], self.sets())
-        return Fit(found.weight[0], found.bias[0], found.logits[0], found.converged[0], found.iterations[0])
+        return SimpleNamespace(**{name: part[0] for name, part in vars(found).items() if name != "notes"})
 
     def scaler(self, column: int) -> StandardScaler:
         return StandardScaler().fit(self.states.double().numpy()[self.scaled_on[:, self.scaling[column]]])
@@ -61,7 +62,7 @@ class Problem:
         slope = (x.T @ error + weight / self.strengths[column]) / rows.sum()
         return float(max(np.abs(slope).max(), abs(error.mean())))
 
-    def standardised(self, fit: Fit, column: int) -> tuple[np.ndarray, float]:
+    def standardised(self, fit: SimpleNamespace, column: int) -> tuple[np.ndarray, float]:
         """Our raw weight and bias in the coordinates of the objective."""
         scaler, raw = self.scaler(column), fit.weight[column].double().numpy()
         return raw * scaler.scale_, float(fit.bias[column]) + float(raw @ scaler.mean_)
