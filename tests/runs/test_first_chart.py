@@ -1,6 +1,5 @@
 """The first chart: there before the controls are, marked as preliminary, and gone when the report comes."""
 
-import sys
 import tomllib
 from pathlib import Path
 
@@ -8,11 +7,9 @@ import pytest
 
 import anchorscope
 from anchorscope.pipeline import run_recipe
-
-sys.path.insert(0, str(Path(__file__).parents[1]))
-from noting import Notes  # isort: skip
-from unprinted import unprinted  # isort: skip
-from whole_runs import SmallRun, Stop, stopping  # isort: skip
+from noting import Notes
+from unprinted import unprinted
+from whole_runs import SmallRun, Stop, stopping
 
 CHART = "figures/delta_p.png"
 

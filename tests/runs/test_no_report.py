@@ -1,6 +1,5 @@
 """`--no-report`: every table and the answer, sealed; no page and no figures until they are asked for."""
 
-import sys
 from pathlib import Path
 
 import pytest
@@ -9,10 +8,8 @@ from typer.testing import CliRunner
 import anchorscope
 from anchorscope.cli.main import app
 from anchorscope.pipeline import run_recipe
-
-sys.path.insert(0, str(Path(__file__).parents[1]))
-from unprinted import unprinted  # isort: skip
-from whole_runs import SmallRun, files_of, watching  # isort: skip
+from unprinted import unprinted
+from whole_runs import SmallRun, files_of, watching
 
 PAGE = {"report.html", "report.md"}
 

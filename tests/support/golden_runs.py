@@ -23,7 +23,17 @@ from anchorscope.planted.language import RIGHT_VERDICT, WORDINGS, WRONG_VERDICT,
 from anchorscope.report import render
 from anchorscope.report.comparison import comparison_page
 from anchorscope.report.detection import detection_page
-from golden import OUT, STDOUT
+from golden import (
+    OUT,
+    STDOUT,
+    compare_texts,
+    file_hashes,
+    golden_texts,
+    numerics,
+    recorded_hashes,
+    report_changes,
+    stored_texts,
+)
 from run_cache import cached_run
 
 _SMALL = {
@@ -236,3 +246,18 @@ PIECES: dict[str, Callable[[Path], None]] = {
     "scores": _scores,
 }
 """How each piece is made, by the name of its folder in tests/golden."""
+
+QUICK = ("supplied", "comparison", "detection", "scores")
+"""Pieces that `make test` compares; the others are nightly, as they take longer."""
+
+
+def check_piece(piece: str) -> None:
+    """Fails where a piece is not what was written down, and says what moved."""
+    recorded = recorded_hashes(numerics(golden_folder("supplied")))
+    changes = compare_texts(stored_texts(piece), golden_texts(golden_folder(piece)), exact=recorded is not None)
+    again = "If this is meant: python tests/golden/write.py, and explain the change in the commit."
+    assert not changes, f"\n{report_changes(changes, piece)}\n{again}"
+    if recorded is not None:
+        own = file_hashes(piece, golden_folder(piece))
+        bits = sorted(name for name in own if recorded.get(name) != own[name])
+        assert not bits, f"\nThe last digits differ, on a machine of the recorded numerics class: {bits}\n{again}"

@@ -4,6 +4,7 @@ Results go to standard output, everything else to standard error, so that `ancho
 """
 
 import errno
+import importlib
 import json
 import sys
 from collections.abc import Iterator, Mapping
@@ -63,10 +64,8 @@ def listener(quiet: bool) -> Progress:
 
 @contextmanager
 def loading(what: str, quiet: bool = False) -> Iterator[None]:
-    """Imports that take seconds happen in here: a spinner on a terminal, one line elsewhere, so that nobody waits for a
-    first word. With "torch", model code is imported as `anchorscope.models.lean_imports` does it.
-
-    Nothing is shown where it is there already.
+    """Imports that take seconds happen in here: a spinner on a terminal, one line elsewhere, so that the first word
+    comes at once. Nothing is shown if the library is imported already.
     """
     if what in sys.modules:
         yield
@@ -74,10 +73,7 @@ def loading(what: str, quiet: bool = False) -> Iterator[None]:
     with console.status(f"loading {what}") if console.is_terminal and not quiet else nullcontext():
         if not console.is_terminal:
             say(f"loading {what}", quiet)
-        if what == "torch":
-            from anchorscope.models.lean_imports import import_model_code
-
-            import_model_code()
+        importlib.import_module(what)
         yield
 
 
