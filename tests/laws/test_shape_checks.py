@@ -7,8 +7,9 @@ import pytest
 import torch
 from beartype.roar import BeartypeCallHintViolation
 
+from anchorscope.models.transfers import copy_rows
 from anchorscope.probes.logistic import TrainingSets, fit_layers
-from anchorscope.question_share.ridge import Cells, choose_penalty
+from anchorscope.question_share.ridge import Cells
 
 pytestmark = pytest.mark.skipif("SHAPES_CHECKED" not in os.environ, reason="shapes are not checked: SHAPES_CHECKED")
 
@@ -29,9 +30,10 @@ def test_a_function_refuses_a_dimension_too_few() -> None:
 
 
 def test_a_function_refuses_dimensions_that_differ_between_arguments() -> None:
-    assert choose_penalty(torch.randn(2, 9, 3), torch.randn(2, 4, 9)).shape == (2,)
-    with pytest.raises(BeartypeCallHintViolation, match="dimension item is 8"):
-        choose_penalty(torch.randn(2, 9, 3), torch.randn(2, 4, 8))
+    states = torch.zeros(1, 1, 4, 3)
+    copy_rows(states, [0, 1], torch.ones(1, 1, 2, 3))
+    with pytest.raises(BeartypeCallHintViolation, match="dimension d_model is 5"):
+        copy_rows(states, [0, 1], torch.ones(1, 1, 2, 5))
 
 
 def test_a_dataclass_refuses_fields_that_do_not_fit_each_other() -> None:

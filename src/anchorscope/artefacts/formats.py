@@ -2,8 +2,9 @@
 
 import json
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import polars as pl
@@ -47,39 +48,29 @@ def _notes(path: Path) -> dict[str, str]:
     return json.loads(found[_NOTES]) if _NOTES in found else found
 
 
-def _write_probe_sets(sets: Mapping[str, ProbeSet] | Mapping[str, FinalProbe], folder: Path) -> None:
-    """Probe sets by name, with everything that a resumed run needs."""
+P = TypeVar("P", ProbeSet, FinalProbe)
+
+
+def _write_probes(probes: Mapping[str, ProbeSet] | Mapping[str, FinalProbe], folder: Path) -> None:
+    """Probes by name, with everything that a resumed run needs."""
     tensors: dict[str, Tensor] = {}
-    for name, fitted in sets.items():
+    for name, fitted in probes.items():
         tensors[f"{name}/weight"], tensors[f"{name}/bias"] = fitted.weight.contiguous(), fitted.bias.contiguous()
         tensors[f"{name}/strength"] = torch.as_tensor(fitted.strength)
         tensors[f"{name}/inner_auc"] = torch.as_tensor(fitted.inner_auc)
-    notes = {name: json.dumps([fitted.unconverged, fitted.notes]) for name, fitted in sets.items()}
+    notes = {name: json.dumps([fitted.unconverged, fitted.notes]) for name, fitted in probes.items()}
     _save(tensors, folder / _TENSORS, notes)
 
 
-def _read_probe_sets(folder: Path) -> dict[str, ProbeSet]:
+def _read_probes(kind: type[P], folder: Path) -> dict[str, P]:
     """The same, read back."""
-    tensors = load_file(folder / _TENSORS)
-    notes = _notes(folder / _TENSORS)
-    found = {}
-    for name, note in notes.items():
-        unconverged, told = json.loads(note)
-        found[name] = ProbeSet(
-            tensors[f"{name}/weight"], tensors[f"{name}/bias"], tensors[f"{name}/strength"].numpy(),
-            tensors[f"{name}/inner_auc"].numpy(), tuple(unconverged), tuple(told),
-        )  # fmt: skip
-    return found
-
-
-def _write_final_probes(probes: Mapping[str, FinalProbe], folder: Path) -> None:
-    """Probes that learned from all items, by site and position: as probe sets without folds."""
-    _write_probe_sets(probes, folder)
-
-
-def _read_final_probes(folder: Path) -> dict[str, FinalProbe]:
-    """The same, read back."""
-    return {name: FinalProbe(**vars(one)) for name, one in _read_probe_sets(folder).items()}
+    tensors, probes = load_file(folder / _TENSORS), {}
+    for name, note in _notes(folder / _TENSORS).items():
+        unconverged, notes = json.loads(note)
+        weight, bias = tensors[f"{name}/weight"], tensors[f"{name}/bias"]
+        strength, inner_auc = tensors[f"{name}/strength"].numpy(), tensors[f"{name}/inner_auc"].numpy()
+        probes[name] = kind(weight, bias, strength, inner_auc, tuple(unconverged), tuple(notes))
+    return probes
 
 
 _OPTIONAL = ("run", "n_candidates", "attention_ratio")  # what not every intervention has
@@ -190,9 +181,9 @@ ARRAY = Format(
 """One NumPy array."""
 TENSORS = Format(_write_tensors, _read_tensors)
 """Tensors by name."""
-PROBE_SETS = Format(_write_probe_sets, _read_probe_sets)
+PROBE_SETS = Format(_write_probes, partial(_read_probes, ProbeSet))
 """Probe sets by name."""
-FINAL_PROBES = Format(_write_final_probes, _read_final_probes)
+FINAL_PROBES = Format(_write_probes, partial(_read_probes, FinalProbe))
 """Probes that learned from all items."""
 ARRAYS = Format(_write_arrays, _read_arrays)
 """NumPy arrays by name."""

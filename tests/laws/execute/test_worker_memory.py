@@ -255,7 +255,7 @@ def test_a_part_that_cannot_be_merged_ends_the_pass(place):
             states = torch.zeros(1, 1, 2 if number == place else 1, 2)
             yield StatesPart((VariantPart(np.array([number]), None, states),), edges, {})
 
-    with pytest.raises(ValueError, match="shape mismatch"):
+    with pytest.raises(Exception, match=r"shape mismatch|violates type hint"):  # whoever sees the shape first
         merge_states(parts(), 6)
 
 
