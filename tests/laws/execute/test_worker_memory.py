@@ -252,10 +252,10 @@ def test_a_part_that_cannot_be_merged_ends_the_pass(place):
     def parts():
         for number in range(6):
             edges = EdgeCounts(np.ones((1, 1), np.int64), np.ones((1, 1), bool), untouched=False)
-            states = torch.zeros(1, 1, 2 if number == place else 1, 2)
-            yield StatesPart((VariantPart(np.array([number]), None, states),), edges, {})
+            item = 9 if number == place else number
+            yield StatesPart((VariantPart(np.array([item]), None, torch.zeros(1, 1, 1, 2)),), edges, {})
 
-    with pytest.raises(ValueError, match="shape mismatch"):
+    with pytest.raises(IndexError, match="index 9 is out of bounds"):
         merge_states(parts(), 6)
 
 
