@@ -6,8 +6,8 @@ VENV ?= .venv
 TORCH_INDEX ?=
 BIN := $(VENV)/bin
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/pytest --numprocesses auto --max-worker-restart 0 --dist loadfile
-# Rooms whose annotations of shapes are checked while laws and runs use them (tests/support/shape_checks.py).
-SHAPES_CHECKED := anchorscope.engine,anchorscope.probes,anchorscope.question_share,anchorscope.models,anchorscope.stats
+# Rooms whose annotations of shapes are checked while the laws and runs use them (tests/support/shape_checks.py).
+SHAPES_CHECKED := stats models engine probes question_share interventions plan evidence detectors
 PIP := $(BIN)/python -m pip install --disable-pip-version-check --quiet --constraint constraints.txt
 
 .PHONY: demo test check nightly lint types unit golden adapters docs examples dist lock install clean
@@ -25,7 +25,7 @@ check: $(VENV)/test-installed
 test: check
 	-$(BIN)/anchorscope models --install smollm2-135m
 	sh tools/install_chromium.sh
-	SHAPES_CHECKED=$(SHAPES_CHECKED) $(PYTEST) tests/laws tests/runs
+	SHAPES_CHECKED="$(SHAPES_CHECKED)" $(PYTEST) tests/laws tests/runs
 
 # What is slow: kills, damage, hostile cases, network partitions, every page in a browser, every command of the docs,
 # and the properties of the other tiers with ten times as many examples.

@@ -21,7 +21,7 @@ from hypothesis import settings
 if "SHAPES_CHECKED" in os.environ:  # before anything imports what is checked
     import shape_checks
 
-    shape_checks.install(os.environ["SHAPES_CHECKED"].split(","))
+    shape_checks.install([f"anchorscope.{room}" for room in os.environ["SHAPES_CHECKED"].split()])
 
 from needs import MISSING
 from tiny_models import REPRESENTATIVES, TINY, build_tiny

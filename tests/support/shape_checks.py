@@ -5,6 +5,7 @@ each time again, and checks arguments twice: it takes half as much time again as
 are mypy's to check.
 """
 
+import functools
 import inspect
 import sys
 from collections.abc import Callable, Sequence
@@ -67,4 +68,11 @@ def _checked(function: Any, module: str) -> Callable[..., Any]:
         return function
     if "jaxtyping." not in str(function.__annotations__) or inspect.isgeneratorfunction(inspect.unwrap(function)):
         return function
-    return jaxtyped(_check_types(function), typechecker=None)
+    typed = _check_types(function)
+
+    @functools.wraps(function)
+    def checked(*args: Any, **kwargs: Any) -> Any:
+        with jaxtyped("context"):  # in which a dimension has one size
+            return typed(*args, **kwargs)
+
+    return checked

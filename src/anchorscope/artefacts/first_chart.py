@@ -27,10 +27,11 @@ class FirstChart:
         """Draws it with the curves of one more dataset, or with more curves of one that it has."""
         from anchorscope.report.charts.delta_p import DeltaPChart  # only here: matplotlib takes a second
 
-        is_first = not self.curves
+        is_first, has_random = not self.curves, "random" in set(curves["intervention"])
+        if dataset in self.curves and "random" in set(self.curves[dataset]["intervention"]):
+            return  # nothing that it shows came since
         self.curves[dataset], self.layers[dataset] = curves, layers
-        drawn = set(curves["intervention"])
-        waiting = "the last controls are" if "random" in drawn else "controls are"
+        waiting = "the last controls are" if has_random else "controls are"
         chart = DeltaPChart.preliminary(
             pl.concat(list(self.curves.values())), self.layers, n_layers,
             f"PRELIMINARY: {waiting} still running; the report replaces this chart.",

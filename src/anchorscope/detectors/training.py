@@ -101,7 +101,7 @@ class Training:
 
 
 def weighted_auc(
-    scores: Float[Tensor, "*more item"], weights: Float[Tensor, "*more item"], targets: Float[Tensor, "*more item"]
+    scores: Float[Tensor, "*#more item"], weights: Float[Tensor, "*#more item"], targets: Float[Tensor, "*#more item"]
 ) -> Float[Tensor, "*fewer"]:
     """AUC within strata, which are the last axis but one, weighted by their pairs; ties as they come."""
     order = scores.argsort(-1).expand(*torch.broadcast_shapes(scores.shape, weights.shape))

@@ -36,7 +36,7 @@ from anchorscope.interventions.cuts import KNOCKOUT
 from anchorscope.interventions.intervention import Writer
 from anchorscope.items import Item
 from anchorscope.probes.folds import truth_strata
-from anchorscope.question_share.clean_evidence import clean_evidence
+from anchorscope.question_share.clean_evidence import CleanEvidence, clean_evidence
 from anchorscope.question_share.evidence import GROUPS, Lost, lost_evidence
 from anchorscope.question_share.halves import Halves, make_halves
 from anchorscope.question_share.intervals import ShareDraws
@@ -226,9 +226,7 @@ def _explained(inputs: ExperimentInputs, rows: Rows, items: ndarray, layer: int)
     line = fit_line(left.clean[0], left.explained[0])
 
     def lost(splits: slice) -> Lost:
-        known = evidence._replace(
-            by_probe=evidence.by_probe[:, splits], factor=evidence.factor[:, splits], step=evidence.step[:, splits]
-        )
+        known = CleanEvidence(evidence.principal, *(part[:, splits] for part in evidence[1:]))
         some = Halves(halves.first[splits], halves.folds[splits], halves.inner[splits])
         return lost_evidence(
             known, cut, some, labels[rows.item], folds[rows.item], device, inputs.progress, "wordings: key words cut",

@@ -86,7 +86,8 @@ class DeltaPChart(GroupChart):
         cls, curves: pl.DataFrame, layers: Mapping[str, tuple[int, ...]], n_layers: int, note: str
     ) -> "DeltaPChart":
         """The chart of a run that is not finished: the curves of its place, plain and corrected, as far as they go."""
-        data = curves.filter(pl.col("truth") == "all").select(CURVE_COLUMNS)
+        drawn = (pl.col("truth") == "all") & pl.col("intervention").is_in(["knockout", "random"]) & (pl.col("n") > 0)
+        data = curves.filter(drawn).select(CURVE_COLUMNS)
         data = data.with_columns(pl.lit(0, dtype=pl.Int64).alias("reference_folds"))
         title = f"{curves['model'][0]} (preliminary)"
         return cls(data, (note,), title, n_layers, tuple(layers), delta_p_span(curves), dict(layers), {})
