@@ -197,7 +197,6 @@ def with_needs(wanted: Sequence[str]) -> tuple[str, ...]:
     return tuple(name for name in EVIDENCE if name in asked)
 
 
-
 def intervention_label(name: str) -> str:
     """An intervention in a few words; one that has no entry here keeps its name."""
     return INTERVENTIONS[name].label if name in INTERVENTIONS else name
@@ -208,11 +207,18 @@ def interventions_in(experiment: str) -> tuple[str, ...]:
     return tuple(one.name for one in INTERVENTIONS.values() if one.experiment == experiment)
 
 
-_MOP_READINGS = {"hard": "experts fitted on one side of the gate each", "soft": "items weighted by the gate",
-                 "joint": "experts and gate fitted together"}
-_MOP_GATES = {"predicted": "the gate is read from the clean state", "measured": "the gate is measured by the cut",
-              "random": "control: the gate is drawn at random", "constant": "control: both experts count equally",
-              "oracle": "diagnosis: the gate has seen the label, as the plain rule has"}
+_MOP_READINGS = {
+    "hard": "experts fitted on one side of the gate each",
+    "soft": "items weighted by the gate",
+    "joint": "experts and gate fitted together",
+}
+_MOP_GATES = {
+    "predicted": "the gate is read from the clean state",
+    "measured": "the gate is measured by the cut",
+    "random": "control: the gate is drawn at random",
+    "constant": "control: both experts count equally",
+    "oracle": "diagnosis: the gate has seen the label, as the plain rule has",
+}
 _DETECTORS = (
     DetectorEntry("confidence", "the answer's log-probabilities, lead and entropy", 0),
     DetectorEntry("probe", "one linear probe, at the layer that serves best", 1),

@@ -100,4 +100,3 @@ def _write(place: Path, files: dict[str, tuple[Stamp, str]]) -> None:
 
 def _seal(files: Any) -> str:
     return hashlib.sha256(json.dumps(files, sort_keys=True).encode()).hexdigest()
-

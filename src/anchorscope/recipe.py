@@ -225,7 +225,7 @@ def make_recipe(options: Mapping[str, Any]) -> Recipe:
         name = ".".join(str(part) for part in first["loc"]).replace("_", "-")
         if first["type"] == "extra_forbidden":
             raise unknown("option", name, [field.replace("_", "-") for field in Recipe.model_fields]) from None
-        told = "it must be a list, like [\"atlas\"]" if first["type"] == "tuple_type" else first["msg"].lower()
+        told = 'it must be a list, like ["atlas"]' if first["type"] == "tuple_type" else first["msg"].lower()
         raise UserError(f"Option {name!r} is {shortened(first['input'])}: {told}.") from None
 
 

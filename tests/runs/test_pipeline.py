@@ -86,8 +86,6 @@ def table(out: Path, name: str) -> pl.DataFrame:
     return pl.read_parquet(out / name) if name.endswith("parquet") else pl.read_csv(out / name)
 
 
-
-
 # The contract.
 
 
@@ -281,9 +279,7 @@ def test_the_manifest_tells_what_happened_and_not_what_was_asked_for(out: Path) 
     assert (facts["answers"], facts["labels"]) == ("83 supplied", "82 supplied")
     assert "greedy" not in " ".join(facts.values())
     assert (manifest["balanced_by"], manifest["grouped_by"]) == ({"facts": "relation"}, {"facts": "subject"})
-    assert facts["balance"] == (
-        "true and false answers balanced within each relation; folds and bootstrap by subject"
-    )
+    assert facts["balance"] == ("true and false answers balanced within each relation; folds and bootstrap by subject")
     supplied, few = manifest["warnings"]
     assert supplied.startswith("83 of 83 answers were supplied: the probe reads")
     assert few.startswith("80 answers used, fewer than 300")
@@ -327,19 +323,7 @@ def test_the_recipe_that_a_run_wrote_is_its_own(recipe: Recipe, written: Recipe)
     assert written == recipe.model_copy(update=used)
 
 
-
-
 # Stopped and resumed.
-
-
-
-
-
-
-
-
-
-
 
 
 # Other ways to run it.
@@ -356,8 +340,6 @@ def test_a_model_that_is_already_loaded_gives_the_same_numbers(
         if "model" in first.columns:
             first, second = first.drop("model"), second.drop("model")
         assert_frame_equal(first, second, check_exact=True)
-
-
 
 
 def test_two_datasets_stand_in_one_run(recipe: Recipe, out: Path, questions: Path, tmp_path: Path) -> None:

@@ -66,9 +66,7 @@ class Shards:
             lm = load(str(model))
             packed = packed_shards(small_shards(lm, SHARDS))
             expected = hello(lm, WorkerJob(str(model), threads=1))
-            return cls(
-                str(model), packed, hashes_here(lm, packed), lambda told: refuse(told, expected, mixed=False)
-            )
+            return cls(str(model), packed, hashes_here(lm, packed), lambda told: refuse(told, expected, mixed=False))
 
     @classmethod
     def stand_ins(cls) -> "Shards":

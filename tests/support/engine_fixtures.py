@@ -1,6 +1,5 @@
 """Items for the engine, and a model whose layers differ in how far they see."""
 
-
 import pytest
 import torch
 from transformers import Qwen2Config, Qwen2ForCausalLM

@@ -1,6 +1,5 @@
 """Makes the helper modules importable, and a model whose numbers hang on what runs together."""
 
-
 import pytest
 
 from anchorscope.models.language_model import LanguageModel

@@ -83,9 +83,7 @@ def recompute(
     )
 
 
-def mask_without(
-    n: int, keys: list[int], edges: str, answer_start: int | None, window: int | None = None
-) -> Tensor:
+def mask_without(n: int, keys: list[int], edges: str, answer_start: int | None, window: int | None = None) -> Tensor:
     """Numbers to add to the attention scores, [1, 1, query, key]: causal, within the window, without the cut edges."""
     place = np.arange(n)
     later = place[None, :] > place[:, None]  # [query, key]

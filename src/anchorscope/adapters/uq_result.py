@@ -60,9 +60,7 @@ def read_result(path: str | Path) -> dict[str, Any]:
     except OSError as error:
         raise UserError(f"The file {str(path)!r} cannot be read ({error.strerror}); give a result of uqlm.") from None
     except ValueError:
-        raise UserError(
-            f"The file {str(path)!r} is no JSON; write it with json.dump({_WRITTEN}, file)."
-        ) from None
+        raise UserError(f"The file {str(path)!r} is no JSON; write it with json.dump({_WRITTEN}, file).") from None
     pairs_of(found, str(path))
     return dict(found)
 

@@ -60,9 +60,7 @@ class TruthPrompts:
         return np.logaddexp.reduce(true, axis=1) - np.logaddexp.reduce(false, axis=1)
 
 
-def truth_prompts(
-    tokenizer: Any, template: Template, questions: Sequence[str], answers: Sequence[str]
-) -> TruthPrompts:
+def truth_prompts(tokenizer: Any, template: Template, questions: Sequence[str], answers: Sequence[str]) -> TruthPrompts:
     """The prompts that ask of every answer whether it is true; `template` is the one that the answers came from."""
     asking = p_true_template(template)
     asked = zip(questions, answers, strict=True)

@@ -50,7 +50,12 @@ def _publish(
     for name in ("items", "effects", "pathways", "curve_samples", "experiment_items", "question_share_items"):
         frames[name].write_parquet(made / f"{name}.parquet")
     for name in (
-        "curves", "reference_curves", "probe_scores", "summary", "experiments", "question_share",
+        "curves",
+        "reference_curves",
+        "probe_scores",
+        "summary",
+        "experiments",
+        "question_share",
         "question_share_tests",
     ):
         frames[name].write_csv(made / f"{name}.csv")

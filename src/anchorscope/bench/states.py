@@ -83,9 +83,7 @@ class StateImplementations:
         taken = setting.race({"streaming": lambda: own.stream(self.workload)}, "knockout")["streaming"]
         seconds = median(one.seconds for one in taken)
         share = own.tokens("knockout", self.workload) / seconds / setting.peak_tokens_per_s
-        return replace(
-            row, streaming_items_per_s=len(self.workload.items) / seconds, streaming_share_of_peak=share
-        )
+        return replace(row, streaming_items_per_s=len(self.workload.items) / seconds, streaming_share_of_peak=share)
 
     def close(self) -> None:
         """Closes all implementations."""

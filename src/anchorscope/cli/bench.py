@@ -55,9 +55,7 @@ def bench(
     executors: Annotated[str | None, _option("executors")] = None,
     threads: Annotated[int | None, _option("threads")] = None,
     batch_tokens: Annotated[int | None, _option("batch_tokens")] = None,
-    out: Annotated[
-        Path | None, _output(help="Also write the JSON object to this file.")
-    ] = None,
+    out: Annotated[Path | None, _output(help="Also write the JSON object to this file.")] = None,
     quiet: Quiet = False,
     as_json: AsJson = False,
 ) -> None:

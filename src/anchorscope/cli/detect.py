@@ -33,14 +33,15 @@ _RISK = "Shares of false answers among the accepted ones that saved detectors ha
 def detect(
     runs: Annotated[
         list[Path],
-        typer.Argument(metavar="RUN", help="Finished runs of one model that kept states (--keep states,states-cut,"
-                                           "detection); a run under another prompt is a target."),
+        typer.Argument(
+            metavar="RUN",
+            help="Finished runs of one model that kept states (--keep states,states-cut,"
+            "detection); a run under another prompt is a target.",
+        ),
     ],
     out: Annotated[str, _output(help="The folder for tables, figures, bundles and the page.")],
     detectors: Annotated[str, _what(help=_DETECTORS, autocompletion=several_of(DETECTORS))] = "",
-    bundles: Annotated[
-        str | None, _what(help=_BUNDLES, show_default=False, autocompletion=several_of(_SAVED))
-    ] = None,
+    bundles: Annotated[str | None, _what(help=_BUNDLES, show_default=False, autocompletion=several_of(_SAVED))] = None,
     fit_only: Annotated[
         bool, _what("--fit-only", help="Compare nothing: fit and save detectors, each as a folder in --out.")
     ] = False,

@@ -20,9 +20,7 @@ WorkersOption = Annotated[
 ]
 Lease = Annotated[
     float | None,
-    _running(
-        "--lease", help="Seconds that a worker has for one batch, before it goes to another. Default: 600."
-    ),
+    _running("--lease", help="Seconds that a worker has for one batch, before it goes to another. Default: 600."),
 ]
 Mixed = Annotated[
     bool,

@@ -108,9 +108,7 @@ def run(
         _output("--report/--no-report", show_default=False, help=about("report")),
     ] = None,
     quiet: Quiet = False,
-    as_json: Annotated[
-        bool, _output("--json", help="The findings as one JSON object on standard output.")
-    ] = False,
+    as_json: Annotated[bool, _output("--json", help="The findings as one JSON object on standard output.")] = False,
 ) -> None:
     """Measure where a model's sense of truth comes from: ask, label, probe, cut the key words, draw what is lost."""
     given = {name: value for name, value in locals().items() if name in Recipe.model_fields and value is not None}

@@ -36,16 +36,15 @@ _SHOWN, _LONG = 40, 60
 
 def score(
     what: Annotated[
-        str, typer.Argument(
+        str,
+        typer.Argument(
             metavar="FILE_OR_QUESTION",
             help="A question in quotes, a question file (with or without a column model_answer), or a dataset.",
         ),
     ],
     detector: Annotated[Path, _what(help="The bundle: a folder that anchorscope detect has written.")],
     answer: Annotated[str | None, _what(help="The answer to the question; else the model answers.")] = None,
-    model: Annotated[
-        str | None, _what(help="Where the detector's model is, if not where it was in training.")
-    ] = None,
+    model: Annotated[str | None, _what(help="Where the detector's model is, if not where it was in training.")] = None,
     risk: Annotated[
         float | None,
         _what(help="The share of wrong answers among accepted ones; one that the detector was trained for."),

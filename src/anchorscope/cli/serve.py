@@ -92,9 +92,7 @@ def serve(
         with listen(host, port) as bound:
             address = address_of(bound)
             say(f"loading {service.model}; {address} answers when it is ready", quiet or as_json)
-            ended = run_server(
-                service, bound, drain, lambda: _ready(service, address, as_json, quiet, open_browser)
-            )
+            ended = run_server(service, bound, drain, lambda: _ready(service, address, as_json, quiet, open_browser))
     if not ended:  # the model is in the middle of a long pass, and nobody waits for it
         sys.stdout.flush()
         sys.stderr.flush()

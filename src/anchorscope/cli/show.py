@@ -42,7 +42,8 @@ def show(
     item: Annotated[
         str | None,
         typer.Argument(
-            metavar="ITEM", show_default=False,
+            metavar="ITEM",
+            show_default=False,
             help="An item's id, or DATASET/ID. Without it: the answer card and a few items.",
         ),
     ] = None,

@@ -39,13 +39,19 @@ def run(
     study: _File = None,
     out: _Out = None,
     trust_remote_code: Annotated[
-        bool, typer.Option("--trust-remote-code", help="Let code run that comes with the study's models.",
-                           rich_help_panel="Running")
+        bool,
+        typer.Option(
+            "--trust-remote-code", help="Let code run that comes with the study's models.", rich_help_panel="Running"
+        ),
     ] = False,
     threads: Annotated[
         int | None,
-        typer.Option("--threads", help=f"{about('threads')} Wins over the study's defaults.",
-                     rich_help_panel="Running", show_default=False),
+        typer.Option(
+            "--threads",
+            help=f"{about('threads')} Wins over the study's defaults.",
+            rich_help_panel="Running",
+            show_default=False,
+        ),
     ] = None,
     executor: Executor = "local",
     workers: WorkersOption = None,

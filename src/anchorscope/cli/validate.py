@@ -33,15 +33,15 @@ def validate(
     ] = None,
     evidence: Annotated[
         str,
-        _what(help=f"Which experiments to rate: names with commas, or all: {', '.join(RATED)}.",
-              autocompletion=several_of((*RATED, "all"))),
+        _what(
+            help=f"Which experiments to rate: names with commas, or all: {', '.join(RATED)}.",
+            autocompletion=several_of((*RATED, "all")),
+        ),
     ] = "all",
     seed: Annotated[int, _stats(help="Seed of the items and of every draw.", min=0, max=LARGEST_SEED)] = 0,
     bootstrap: Annotated[int, _stats(help="Resamples behind every interval.", min=100, max=MOST_RESAMPLES)] = 2000,
     worlds: Annotated[str, _what(help="Which harder worlds: names with commas, or all.")] = "all",
-    world_items: Annotated[
-        str, _what(help="Numbers of items in the harder worlds, with commas.")
-    ] = "300,1000,3000",
+    world_items: Annotated[str, _what(help="Numbers of items in the harder worlds, with commas.")] = "300,1000,3000",
     replicas: Annotated[
         int | None, _what(help="Replicas of every world. Default: a few (12 of 1000 items).", min=1, max=10_000)
     ] = None,

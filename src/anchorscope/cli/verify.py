@@ -25,14 +25,18 @@ def verify(
     folders: Annotated[
         list[Path],
         typer.Argument(
-            metavar="RUN", show_default=False,
+            metavar="RUN",
+            show_default=False,
             help="Folders of runs, finished or not; of comparisons, validations and detectors; or bundles.",
         ),
     ],
     repair: Annotated[
         bool,
-        _running("--repair", help="Make damaged steps and results of a run again, from what is whole; a changed file "
-                                  "is moved aside to NAME.changed-1. The model is loaded only where a step needs it."),
+        _running(
+            "--repair",
+            help="Make damaged steps and results of a run again, from what is whole; a changed file "
+            "is moved aside to NAME.changed-1. The model is loaded only where a step needs it.",
+        ),
     ] = False,
     quiet: Quiet = False,
     as_json: AsJson = False,

@@ -86,11 +86,18 @@ def compare(
         assignment=assignment,
         relative_depth=relative_depth,
         flags=tuple(Flag(one.words, one.reason, one.refused) for one in found),
-        command=_command(paths, Path(out), {
-            "names": ",".join(labels), "assignment": "" if assignment == "plain" else assignment,
-            "order": "" if order == "size" else order, "relative-depth": relative_depth, "claims": claims,
-            "allow": ",".join(sorted(allowed)),
-        }),
+        command=_command(
+            paths,
+            Path(out),
+            {
+                "names": ",".join(labels),
+                "assignment": "" if assignment == "plain" else assignment,
+                "order": "" if order == "size" else order,
+                "relative-depth": relative_depth,
+                "claims": claims,
+                "allow": ",".join(sorted(allowed)),
+            },
+        ),
     )
     _check_rule(compared)
     place = Path(out)

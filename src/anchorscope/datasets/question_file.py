@@ -24,8 +24,7 @@ from anchorscope.progress import Progress, Silent
 LOGS = "a log of inspect_ai (.eval), or the samples that lm-evaluation-harness logs (.jsonl)"
 """What other programs have written and is read as it is."""
 ALLOWED = (
-    "Allowed: JSON lines, a JSON list, CSV or TSV with a header line, in UTF-8, or Parquet, each also gzipped; "
-    f"{LOGS}"
+    f"Allowed: JSON lines, a JSON list, CSV or TSV with a header line, in UTF-8, or Parquet, each also gzipped; {LOGS}"
 )
 """What a question file may be."""
 GZIP_MAGIC = b"\x1f\x8b"

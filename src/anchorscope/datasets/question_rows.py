@@ -67,9 +67,7 @@ def _list(value: object, name: str) -> list[object]:
     return value
 
 
-def _strings(
-    row: Mapping[str, object], name: str, most: int = ANSWERS, letters: int = TEXT_LETTERS
-) -> list[str]:
+def _strings(row: Mapping[str, object], name: str, most: int = ANSWERS, letters: int = TEXT_LETTERS) -> list[str]:
     """A column with several strings, each of them once."""
     found: dict[str, None] = {}
     value = row.get(name)

@@ -145,8 +145,11 @@ def _format(
         raise _failure(source, line, row, skip)
     raise UserError(
         f"{source.name} has no known format ({source.container}); columns found: {shown([*rows[0]])}. A file of your "
-        + ("own needs 'question' and 'answers'; name yours like --columns question=prompt,answers=gold."
-           if graded else "own needs 'question'; name yours like --columns question=prompt.")
+        + (
+            "own needs 'question' and 'answers'; name yours like --columns question=prompt,answers=gold."
+            if graded
+            else "own needs 'question'; name yours like --columns question=prompt."
+        )
         + f" Read as it is: {LOGS}."
     )
 

@@ -78,9 +78,7 @@ class _Answer:
 class Asking:
     """Answers under way on one model, for several detectors."""
 
-    def __init__(
-        self, lm: LanguageModel, detectors: Mapping[str, Detector], most_tokens: int | None = None
-    ) -> None:
+    def __init__(self, lm: LanguageModel, detectors: Mapping[str, Detector], most_tokens: int | None = None) -> None:
         """At most `most_tokens` are under way together, as `cost` counts them; None for what the memory suggests."""
         foreign = [name for name, one in detectors.items() if one.session.lm is not lm]
         if foreign:

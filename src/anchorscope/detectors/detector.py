@@ -52,9 +52,7 @@ class Detector:
         `model` is a name, or a transformers model that is already loaded, then with its `tokenizer`; without it the
         model of the training is loaded, in the precision of the training unless another is asked for.
         """
-        return cls.of(
-            read_bundle(path), model, tokenizer, device, dtype, batch_tokens=batch_tokens, progress=progress
-        )
+        return cls.of(read_bundle(path), model, tokenizer, device, dtype, batch_tokens=batch_tokens, progress=progress)
 
     @classmethod
     def of(
@@ -73,9 +71,7 @@ class Detector:
         """One answer; without one, the model answers itself, greedily."""
         return self.score_many([(question, answer)], risk=risk)[0]
 
-    def score_many(
-        self, pairs: Iterable[tuple[str, str | None] | str], *, risk: float | None = None
-    ) -> list[Score]:
+    def score_many(self, pairs: Iterable[tuple[str, str | None] | str], *, risk: float | None = None) -> list[Score]:
         """Answers to many questions, in order: pairs of question and answer, or questions alone."""
         given = [(one, None) if isinstance(one, str) else one for one in pairs]
         return self.score_questions([asked(*one, place) for place, one in enumerate(given)], risk=risk)

@@ -45,9 +45,7 @@ def hub_api() -> Any:
     return HfApi(endpoint=os.environ.get("HF_ENDPOINT"), library_name="anchorscope")
 
 
-def _version(
-    api: Any, place: str, repository: str, revision: str | None, names: Sequence[str], most_bytes: int
-) -> str:
+def _version(api: Any, place: str, repository: str, revision: str | None, names: Sequence[str], most_bytes: int) -> str:
     """The commit that is meant; its files are there and small."""
     with hub_errors(place):
         info = api.model_info(repository, revision=revision, files_metadata=True)

@@ -140,9 +140,7 @@ def fit_layer_probes(
     return replace(found, cut_means=_per_class(cut, examples.labels), delta_p=_per_class(moved, examples.labels))
 
 
-def _stacked(
-    features: Features, run: str, site: str, layers: Sequence[int]
-) -> Float[Tensor, "1 layer item d_model"]:
+def _stacked(features: Features, run: str, site: str, layers: Sequence[int]) -> Float[Tensor, "1 layer item d_model"]:
     return torch.stack([features.states[run, site, layer] for layer in layers])[None]
 
 

@@ -163,7 +163,10 @@ class LiveCuts:
             "as lost, too."
         )  # fmt: skip
         return {
-            "clean": _list(clean), "cut": _list(cut), "lost_share": _list(share), "reliable": False,
+            "clean": _list(clean),
+            "cut": _list(cut),
+            "lost_share": _list(share),
+            "reliable": False,
             "note": (
                 f"Numbers of one answer. Its share is not reliable: where the probe's AUC is {area:.2f}, no rule can "
                 f"tell from the log-odds what a single answer's truth rests on with an AUC above {limit:.2f}."

@@ -107,9 +107,7 @@ class ScoringSession:
         columns[ANSWER_TOKENS] = np.array([len(item.answer.ids) for item in items], dtype=np.float64)
         return Features(len(items), states, {name: columns[name] for name in needs.columns})
 
-    def _own_text(
-        self, items: Sequence[Item], needs: Needs
-    ) -> tuple[States, dict[str, Float[np.ndarray, " item"]]]:
+    def _own_text(self, items: Sequence[Item], needs: Needs) -> tuple[States, dict[str, Float[np.ndarray, " item"]]]:
         """Everything that is read of the items' own texts: all runs in one pass."""
         keys = [key for key in needs.states if key[0] != ANSWER_ONLY]
         told = [name for name in needs.columns if name in COLUMNS]

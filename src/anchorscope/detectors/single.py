@@ -32,9 +32,7 @@ class DetectorFit:
     """The detector of one training set, as it is used; None for a baseline that is there to compare with only."""
 
 
-def stacked_sum(
-    stacked: Stacked, number: int, parts: tuple[Fitted, ...], columns: tuple[str, ...] = ()
-) -> WeightedSum:
+def stacked_sum(stacked: Stacked, number: int, parts: tuple[Fitted, ...], columns: tuple[str, ...] = ()) -> WeightedSum:
     """One training set's stack: its first weights are those of the parts, the others those of the columns."""
     weight = stacked.weight[number, INNER_FOLDS].tolist()
     bias = float(stacked.bias[number, INNER_FOLDS])
@@ -63,9 +61,7 @@ def fit_probe_confidence(data: TrainingData) -> DetectorFit:
 
 def all_log_odds(data: TrainingData) -> Float[Tensor, "set item place"]:
     """Log-odds by the probes of all layers and sites."""
-    found = [
-        data.training.assemble(data.bank.log_odds(place, data.clean[place])) for place in range(len(data.keys))
-    ]
+    found = [data.training.assemble(data.bank.log_odds(place, data.clean[place])) for place in range(len(data.keys))]
     return torch.stack(found, dim=-1)
 
 
@@ -95,9 +91,7 @@ def fit_ensemble_two(data: TrainingData) -> DetectorFit:
 
     def build(number: int) -> Fitted:
         places = [int(ranked[min(place, len(ranked) - 1), number]) for place in (0, 1)]
-        probes = tuple(
-            data.probe(data.bank, data.directions, data.keys[place], place, number) for place in places
-        )
+        probes = tuple(data.probe(data.bank, data.directions, data.keys[place], place, number) for place in places)
         return stacked_sum(stacked, number, probes)
 
     return DetectorFit(stacked.scores, build)

@@ -46,7 +46,6 @@ class DetectorSetting:
     max_new_tokens: int = 16
     """Longest answer that is generated."""
 
-
     @classmethod
     def of(cls, identity: ModelIdentity, template: Template, position: str, **others: Any) -> "DetectorSetting":
         """The setting of a run's model and prompt; `others` are the rest of its fields."""

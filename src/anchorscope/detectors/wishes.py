@@ -76,9 +76,7 @@ class PlannedAnswer:
         return with_thinking(most) if thinkers(lm.tokenizer, [self.ids], decoded, most, lm.context) else 0
 
 
-def plan_wish(
-    lm: LanguageModel, detectors: Mapping[str, Detector], wish: Wish, name: str | None
-) -> PlannedAnswer:
+def plan_wish(lm: LanguageModel, detectors: Mapping[str, Detector], wish: Wish, name: str | None) -> PlannedAnswer:
     """A wish made ready; raises `UserError` where it cannot be fulfilled. Runs nothing of the model."""
     _refuse_bad_numbers(wish)
     if wish.question is None:

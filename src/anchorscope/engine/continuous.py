@@ -177,9 +177,7 @@ class Continuous:
             self._fail(row, too_long_for_memory(row.n_slots))
         return list(blamed)
 
-    def _choose(
-        self, rows: Sequence[Row], ends: Float[Tensor, "row d_model"]
-    ) -> list[tuple[int, tuple[float, ...]]]:
+    def _choose(self, rows: Sequence[Row], ends: Float[Tensor, "row d_model"]) -> list[tuple[int, tuple[float, ...]]]:
         """The next token of each row, the likeliest or one that is drawn, and what is told of it."""
         chosen: list[tuple[int, tuple[float, ...]]] = []
         for logits in logits_in_parts(self.lm, ends):

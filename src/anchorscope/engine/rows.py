@@ -190,9 +190,7 @@ def _item_rows(
     return rows, needed
 
 
-def tokens_of(
-    sequence: TokenSequence, item: int, variants: Sequence[Variant], n_prefix: int, n_layers: int
-) -> int:
+def tokens_of(sequence: TokenSequence, item: int, variants: Sequence[Variant], n_prefix: int, n_layers: int) -> int:
     """How many tokens run for an item, all variants together, its donors' too; 0 where none runs it."""
     rows, needed = _item_rows(sequence, item, variants, n_prefix, n_layers)
     return sum(stop - n_prefix for stop in needed.values()) + sum(row.stop - row.first for _, row in rows)

@@ -45,16 +45,12 @@ class Sampling:
         return step_numbers(self.seeds[list(prompts)], np.uint64(step))
 
 
-def step_numbers(
-    seeds: UInt64[ndarray, " row"], steps: UInt64[ndarray, " row"] | np.uint64
-) -> Float[ndarray, " row"]:
+def step_numbers(seeds: UInt64[ndarray, " row"], steps: UInt64[ndarray, " row"] | np.uint64) -> Float[ndarray, " row"]:
     """The numbers in [0, 1) that choose tokens, by seed and step, counted from 0."""
     return uniform(mixed(seeds, steps + np.uint64(1)))
 
 
-def distribution(
-    logits: Float[Tensor, "row vocab"], temperature: float, top_p: float
-) -> Float[Tensor, "row vocab"]:
+def distribution(logits: Float[Tensor, "row vocab"], temperature: float, top_p: float) -> Float[Tensor, "row vocab"]:
     """What is drawn from: probabilities after temperature and top-p, float32.
 
     A token is left out if it and all that are less likely have at most 1 − `top_p` together; never the likeliest.

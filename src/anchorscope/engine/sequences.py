@@ -80,7 +80,6 @@ class Cut:
             return next(position for position in range(first, max(keys) + 2) if position not in keys)
         return first
 
-
     def takes_edges(self, sequence: TokenSequence, window: int | None) -> bool:
         """Whether a layer that looks back so far has any of the edges that are cut; the nearest query tells."""
         if window is None:

@@ -78,9 +78,7 @@ def refit_curves(measured: Measured, intervention: str, draws: Draws) -> list[Cu
     return _curves("retained", retained_calls(measured), seen, intervention, draws)
 
 
-def _curves(
-    assignment: str, calls: Calls, measured: Measured, intervention: str, draws: Draws
-) -> list[Curve]:
+def _curves(assignment: str, calls: Calls, measured: Measured, intervention: str, draws: Draws) -> list[Curve]:
     """Curves of fixed groups."""
     means = _means(calls, measured, intervention, "full", draws)
     curves = []
@@ -126,9 +124,7 @@ def corrected_curves(corrected: Corrected, intervention: str, sums: CellSums) ->
     return curves
 
 
-def _means(
-    calls: Calls, measured: Measured, intervention: str, probe: str, draws: Draws
-) -> Means:
+def _means(calls: Calls, measured: Measured, intervention: str, probe: str, draws: Draws) -> Means:
     """Mean ΔP by one probe."""
     index, ran = measured.probe(probe), measured.ran[intervention]
     labels = measured.labels[ran]

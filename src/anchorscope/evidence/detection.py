@@ -128,9 +128,7 @@ def boosted_states(
     boosts |= {boost_name("answer", alpha): [answer_boost(item, alpha) for item in items] for alpha in BOOSTS}
     variants = [Variant(dict(enumerate(cuts))) for cuts in boosts.values()]
     sequences = [item.sequence(setting.positions) for item in items]
-    work = planner.states(
-        "strengthened attention", sequences, _prefix(items), variants, compiled=compiled
-    )
+    work = planner.states("strengthened attention", sequences, _prefix(items), variants, compiled=compiled)
     parts = run_states(executor, replace(work, keep=((place,),) * len(variants)), progress).variants
     return {name: _only(part.states) for name, part in zip(boosts, parts, strict=True)}
 

@@ -110,10 +110,12 @@ def words_only(
     questions: Sequence[str], answers: Sequence[str], labels: NDArray[np.bool_], folds: NDArray[np.int64]
 ) -> NDArray[np.float64]:
     """Log-odds of "true" from the bag of words of question and answer, by logistic regression on the other folds."""
-    present = _bag_of_words([
-        [*(f"question {word}" for word in words(question)), *(f"answer {word}" for word in words(answer))]
-        for question, answer in zip(questions, answers, strict=True)
-    ])
+    present = _bag_of_words(
+        [
+            [*(f"question {word}" for word in words(question)), *(f"answer {word}" for word in words(answer))]
+            for question, answer in zip(questions, answers, strict=True)
+        ]
+    )
     scores = np.empty(len(labels))
     for fold in np.unique(folds):
         inside = folds == fold

@@ -111,9 +111,7 @@ def first_curves(
     weights: NDArray[np.floating],
 ) -> pl.DataFrame:  # fmt: skip
     """The plain and the corrected curves of one place, from whatever interventions there are so far."""
-    evidence = Evidence(
-        model, dataset, (), (), (), (), (), (), variants, {place: measured}, {}, place, weights
-    )
+    evidence = Evidence(model, dataset, (), (), (), (), (), (), variants, {place: measured}, {}, place, weights)
     with resampling(torch.device("cpu")):
         draws = Draws.of(weights, "cpu")
         corrected = correct_shift(measured, draws)

@@ -46,4 +46,3 @@ def _digest(pieces: Sequence[Body]) -> bytes:
     for one in pieces:
         found.update(one)
     return found.digest()
-

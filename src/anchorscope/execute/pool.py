@@ -63,9 +63,7 @@ class Lost:
 Event = Joined | Done | Failed | Lost
 
 
-def next_events(
-    events: "queue.SimpleQueue[Any]", told: Callable[[Any], list[Event]], seconds: float
-) -> list[Event]:
+def next_events(events: "queue.SimpleQueue[Any]", told: Callable[[Any], list[Event]], seconds: float) -> list[Event]:
     """What threads have put into a queue, as `told` passes it on: at least one event, or none after so many seconds."""
     stop = time.monotonic() + seconds
     found: list[Event] = []

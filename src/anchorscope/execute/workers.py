@@ -198,4 +198,3 @@ def _as_many_as_fit(choice: Choice, job: WorkerJob) -> int:
 def cores() -> int:
     """Cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-

@@ -89,9 +89,7 @@ def _content(item: Item, rng: np.random.Generator, mass: Mass) -> tuple[int, ...
 
 
 KNOCKOUT = Intervention(ENTRIES["knockout"], question_tokens, keeps_states=True)
-RANDOM = Intervention(
-    ENTRIES["random"], _random_tokens, keeps_states=True, candidates=random_candidates, repeats=True
-)
+RANDOM = Intervention(ENTRIES["random"], _random_tokens, keeps_states=True, candidates=random_candidates, repeats=True)
 RANDOM_MASS = Intervention(
     ENTRIES["random-mass"], _random_mass, keeps_states=True, candidates=random_candidates, by_attention=True
 )

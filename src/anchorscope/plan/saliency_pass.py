@@ -78,7 +78,5 @@ def plan_saliency(
     tokens = planner.batch_tokens
     if planner.memory is not None:
         longest = max(len(sequence.ids) for sequence in sequences)
-        tokens = min(
-            tokens, planner.memory.tokens_with_gradients(max(layers) + 1, longest - len(prefix), longest)
-        )
+        tokens = min(tokens, planner.memory.tokens_with_gradients(max(layers) + 1, longest - len(prefix), longest))
     return whole.replanned(tokens, planner.n_layers)

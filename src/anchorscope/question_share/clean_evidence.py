@@ -84,9 +84,7 @@ def clean_evidence(
     @torch.no_grad()
     def curvature(chunk: Tensor, plan: ChunkPlan) -> tuple[Tensor, Tensor]:
         here = slice(int(chunk[0]), int(chunk[-1]) + 1)
-        states, scored, strength = (
-            part[here].to(device).double() for part in (principal, scores, found.strength)
-        )
+        states, scored, strength = (part[here].to(device).double() for part in (principal, scores, found.strength))
         made = _newton_parts(states, scored, strength, training, truth)
         return made[0].float().cpu(), made[1].float().cpu()
 

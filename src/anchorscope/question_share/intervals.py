@@ -22,9 +22,7 @@ _THIRDS = range(GROUPS.index("lower third"), GROUPS.index("upper third") + 1)
 class ShareDraws:
     """The draws: first the sample itself, then every resample."""
 
-    def __init__(
-        self, weights: Float[np.ndarray, "resample item"], n_splits: int, rng: np.random.Generator
-    ) -> None:
+    def __init__(self, weights: Float[np.ndarray, "resample item"], n_splits: int, rng: np.random.Generator) -> None:
         self.counts = np.concatenate([np.ones((1, weights.shape[1])), weights]).astype(np.float32)
         noise = rng.standard_normal((len(weights), n_splits)) / np.sqrt(n_splits * max(1, n_splits - 1))
         self.noise = np.concatenate([np.zeros((1, n_splits)), noise]).astype(np.float32)
@@ -56,5 +54,3 @@ class ShareDraws:
     def has_evidence(self, had: Float[np.ndarray, "problem item"]) -> Bool[np.ndarray, " problem"]:
         """Whether there is evidence that a share could be of: its sum is above zero in 97.5 % of the draws."""
         return np.percentile(self.sums(had)[:, 1:], 2.5, axis=-1) > 0
-
-

@@ -134,9 +134,7 @@ def permuted_share(
     evidence: CleanEvidence = clean_evidence(clean, halves, labels, device, progress, "question share: permuted labels")
     found = lost_evidence(evidence, cut, halves, labels, items.folds, device, progress, "question share: permuted")
     # Of labels that mean nothing the probes learn nothing: their sums vary with the measured items alone.
-    return found._replace(
-        had=had, influence=np.zeros_like(found.influence), by_split=np.zeros_like(found.by_split)
-    )
+    return found._replace(had=had, influence=np.zeros_like(found.influence), by_split=np.zeros_like(found.by_split))
 
 
 def permuted_labels(items: ShareItems) -> NDArray[np.bool_]:

@@ -179,6 +179,7 @@ class CardWords:
 
     def items_tile(self) -> Tile:
         """Do held-out thirds of the items differ?"""
+
         def gap(dataset: str) -> Estimate | None:
             found = result_of(self.findings, dataset, "thirds_difference")
             return found.estimate if found else None
@@ -195,8 +196,11 @@ class CardWords:
             return told + (f"; {random}" if random else "")
 
         verdict = self.verdict("items_differ")
-        open_ones = {dataset: needed_items(gap(dataset)) for dataset in self.findings.datasets
-                     if (self.one(dataset, "items_differ") or {"verdict": "undecided"})["verdict"] == "undecided"}
+        open_ones = {
+            dataset: needed_items(gap(dataset))
+            for dataset in self.findings.datasets
+            if (self.one(dataset, "items_differ") or {"verdict": "undecided"})["verdict"] == "undecided"
+        }
         more = "".join(f" About {count(items)} items{f' of {display_name(dataset)}' if self.several else ''} would "
                        "narrow it to ±10 points." for dataset, items in open_ones.items() if items)  # fmt: skip
         opening = "Lower and upper third, held out: " if self.several else ""
@@ -210,8 +214,15 @@ class CardWords:
         undecided = [one for one in asked if one["verdict"] == "undecided"]
         verdict: Verdict = "does not hold" if failed else "undecided" if undecided or not asked else "holds"
         all_of_them = f"of {len(asked)} controls"
-        figure = (f"{len(failed)} {all_of_them}" if failed else MISSING if not asked
-                  else f"nothing surely; {len(undecided)} {all_of_them} undecided" if undecided else "nothing")
+        figure = (
+            f"{len(failed)} {all_of_them}"
+            if failed
+            else MISSING
+            if not asked
+            else f"nothing surely; {len(undecided)} {all_of_them} undecided"
+            if undecided
+            else "nothing"
+        )
         details = [self._failing([one for one in failed if one["claim"] == claim])
                    for claim in dict.fromkeys(one["claim"] for one in failed)]  # fmt: skip
         if any("*" in detail for detail in details):

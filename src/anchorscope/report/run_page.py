@@ -89,8 +89,11 @@ def _content(findings: Findings, observations: Sequence[Reading], card: AnswerCa
         "bibtex": bibtex(findings),
         "counts": tables.counts_table(findings),
         "steps": tables.steps_table(findings),
-        "files": {name: words for name, words in FILES.items()
-                  if findings.experiments.height or not name.startswith("experiment")},
+        "files": {
+            name: words
+            for name, words in FILES.items()
+            if findings.experiments.height or not name.startswith("experiment")
+        },
     }
 
 

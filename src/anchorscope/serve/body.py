@@ -26,8 +26,15 @@ async def read_body(receive: Receive, headers: Mapping[bytes, bytes], limits: Li
     kind = headers.get(b"content-type", b"").partition(b";")[0].strip().lower()
     if (told.isdigit() and int(told) > limits.body_bytes) or kind != JSON:
         await _discard(receive, limits)
-        raise _too_large(limits) if kind == JSON else ServiceError(
-            415, "unsupported_media_type", "The body has to be JSON, with the header Content-Type: application/json.")
+        raise (
+            _too_large(limits)
+            if kind == JSON
+            else ServiceError(
+                415,
+                "unsupported_media_type",
+                "The body has to be JSON, with the header Content-Type: application/json.",
+            )
+        )
     try:
         async with asyncio.timeout(limits.read_seconds):
             body = await _read(receive, limits)

@@ -34,9 +34,7 @@ class Asker:
     write: Write
 
 
-def question_words(
-    exact_tokens: str, questions: Sequence[Question], asker: Callable[[], Asker]
-) -> list[QuestionSpans]:
+def question_words(exact_tokens: str, questions: Sequence[Question], asker: Callable[[], Asker]) -> list[QuestionSpans]:
     """One per question; the model is only needed where it is asked. A user's own spans are never overruled by it."""
     if exact_tokens != "model":
         return [locate_question_words(question, use_metadata=exact_tokens == "auto") for question in questions]

@@ -198,9 +198,7 @@ class CutSteps(MeasurementSteps):
         ids = tuple(item.item_id for item in self.used_items)
         if "states" in job.recipe.keep:
             states = self.clean.value.states
-            found.append(
-                KeptStates(self.name, CLEAN_RUN, states, job.positions, self.kept_layers, ids, self.clean.key)
-            )
+            found.append(KeptStates(self.name, CLEAN_RUN, states, job.positions, self.kept_layers, ids, self.clean.key))
         if "states-cut" in job.recipe.keep:
             for name, cut in self.cut_states.value.items():
                 states = cut.unflatten(0, (len(job.positions), len(SITES)))

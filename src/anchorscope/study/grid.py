@@ -142,8 +142,8 @@ def _listed(found: Mapping[str, Any], key: str, kind: type | tuple[type, ...], n
 
 
 _ENTRIES = {
-    "models": "an entry is a model's name, or a table {name = \"…\", model = \"…\"}",
-    "datasets": "an entry is a dataset like \"atlas\" or \"file:PATH\"",
+    "models": 'an entry is a model\'s name, or a table {name = "…", model = "…"}',
+    "datasets": 'an entry is a dataset like "atlas" or "file:PATH"',
     "prompts": "an entry is the name of a prompt",
     "seeds": "an entry is a whole number",
 }
@@ -169,7 +169,7 @@ def _models(entries: Sequence[Any]) -> dict[str, dict[str, Any]]:
         if name in found:
             raise UserError(
                 f"Two models of the study are called {name!r}: {shortened(found[name]['model'])} and "
-                f"{shortened(model)}. Give one a name of its own: {{name = \"…\", model = {shortened(model)}}}."
+                f'{shortened(model)}. Give one a name of its own: {{name = "…", model = {shortened(model)}}}.'
             )
         found[name] = options
     return found

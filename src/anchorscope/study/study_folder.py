@@ -194,5 +194,3 @@ def _refuse_foreign(path: Path) -> None:
     if others:
         listed = ", ".join(others[:5])
         raise UserError(f"Folder {str(path)!r} holds other things ({listed}); choose an empty or new one with --out.")
-
-

@@ -183,8 +183,10 @@ def _recall_words(rows: pl.DataFrame) -> str:
         return f"{told}."
     true, false = at["recall_question", "true"], at["recall_question", "false"]
     follows = _verdict(bias)
-    return f"{told}; of the question items with a true answer it finds {_percent(true)}, of those with a false one " \
-           f"{_percent(false)}, so {follows}."
+    return (
+        f"{told}; of the question items with a true answer it finds {_percent(true)}, of those with a false one "
+        f"{_percent(false)}, so {follows}."
+    )
 
 
 def _verdict(bias: dict[str, float | None]) -> str:

@@ -117,9 +117,7 @@ def test_both_prevalences_weigh_as_they_say() -> None:
     evaluation = Evaluation(made_trained(data).plan, 100, ("probe",), Silent())
     np.testing.assert_array_equal(evaluation.judge(data, natural=True).weights, data.natural)
     even = evaluation.judge(data, natural=False)
-    np.testing.assert_array_equal(
-        even.weights, balanced_weights(data.examples.labels, list(data.examples.relations))
-    )
+    np.testing.assert_array_equal(even.weights, balanced_weights(data.examples.labels, list(data.examples.relations)))
     assert even.weights[even.labels].sum() == even.weights[~even.labels].sum()
     assert evaluation.judge(data, natural=True).name == even.name  # the same draws for both
 

@@ -60,9 +60,7 @@ def trained(tiny_llama: LanguageModel) -> TrainedOn:
 
 
 @pytest.mark.parametrize("name", SAVED)
-def test_saved_and_loaded_it_scores_as_it_was_fitted(
-    name: str, trained: TrainedOn, tiny_llama: LanguageModel
-) -> None:
+def test_saved_and_loaded_it_scores_as_it_was_fitted(name: str, trained: TrainedOn, tiny_llama: LanguageModel) -> None:
     build = trained.fits.fit(name).build
     assert build is not None
     fitted = build(trained.whole)

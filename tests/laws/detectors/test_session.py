@@ -32,8 +32,15 @@ from small_facts import quick_options, rows, write_questions
 from tiny_models import build_tiny, byte_tokenizer, tiny_model
 
 EVERYTHING = Needs(
-    (CLEAN, CUT, ("question-only", "residual", 0), ("answer-only", "attention", 3), ("clean", "residual", 3),
-     ("boost-question-1", "mlp", 2), ("boost-answer-3", "mlp", 2)),
+    (
+        CLEAN,
+        CUT,
+        ("question-only", "residual", 0),
+        ("answer-only", "attention", 3),
+        ("clean", "residual", 3),
+        ("boost-question-1", "mlp", 2),
+        ("boost-answer-3", "mlp", 2),
+    ),
     (*CONFIDENCE, "knockout_log_prob_mean", "knockout_log_prob_min", ANSWER_TOKENS),
 )
 

@@ -24,9 +24,7 @@ LENGTHS_OF_ANSWERS = (4, 1, 5, 0, 12)
 @pytest.fixture(scope="module")
 def answered() -> list[TokenSequence]:
     items = make_items()
-    return [
-        replace(one, answer_start=len(one.ids) - n) for one, n in zip(items, LENGTHS_OF_ANSWERS, strict=True)
-    ]
+    return [replace(one, answer_start=len(one.ids) - n) for one, n in zip(items, LENGTHS_OF_ANSWERS, strict=True)]
 
 
 def stats(

@@ -1,6 +1,5 @@
 """When memory runs out: the batch is halved, the work goes on, and nothing changes but the batches."""
 
-
 import pytest
 import torch
 from hypothesis import given, settings
@@ -46,9 +45,7 @@ def test_an_item_that_does_not_fit_alone_is_refused(tiny_llama: LanguageModel, i
         clean_states(small, items, no_prefix(), Budget(10_000))
 
 
-def test_other_errors_are_not_taken_for_a_lack_of_memory(
-    tiny_llama: LanguageModel, items: list[TokenSequence]
-) -> None:
+def test_other_errors_are_not_taken_for_a_lack_of_memory(tiny_llama: LanguageModel, items: list[TokenSequence]) -> None:
     broken = with_little_memory(tiny_llama, 0, lambda: RuntimeError("shapes do not fit"))
     with pytest.raises(RuntimeError, match="shapes do not fit"):
         clean_states(broken, items, no_prefix(), Budget(10_000))

@@ -28,9 +28,7 @@ def found(nested: np.ndarray, **simpler: np.ndarray) -> dict[tuple[str, str | No
     _, rows = beyond_baselines(nested, named, SCORED)
     assert all((row.intervention, row.estimate.n) == ("clean", N) for row in rows)
     assert all(row.estimate.method.startswith("paired bootstrap over groups") for row in rows)
-    return {
-        (row.quantity, row.group): (row.estimate.value, row.estimate.ci_low, row.estimate.ci_high) for row in rows
-    }
+    return {(row.quantity, row.group): (row.estimate.value, row.estimate.ci_low, row.estimate.ci_high) for row in rows}
 
 
 def test_differences_are_those_of_every_resample() -> None:

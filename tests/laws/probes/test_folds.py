@@ -48,9 +48,7 @@ def test_groups_are_never_torn(items: list[tuple[int, bool, str | None]], n_fold
 
 
 @given(ITEMS, st.integers(2, 6), st.integers(0, 99))
-def test_the_same_seed_gives_the_same_folds(
-    items: list[tuple[int, bool, str | None]], n_folds: int, seed: int
-) -> None:
+def test_the_same_seed_gives_the_same_folds(items: list[tuple[int, bool, str | None]], n_folds: int, seed: int) -> None:
     groups, strata = columns(items)
     assert (dealt(groups, strata, n_folds, seed) == dealt(groups, strata, n_folds, seed)).all()
 

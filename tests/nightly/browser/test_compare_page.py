@@ -69,7 +69,7 @@ def _legend(page):
 def test_a_panel_per_run_with_a_legend_for_all(page, compared) -> None:
     small, markup, random = page.locator(f"{PANELS} svg.lines > .title").all_text_contents()
     assert (small, random) == ("Small", "Random (RANDOM WEIGHTS)")
-    assert markup.startswith('<img src=x')
+    assert markup.startswith("<img src=x")
     assert page.locator(f"{PANELS} .title title").all_text_contents() == [MARKUP]  # all of it, when it is pointed at
     assert [_lines(page, panel) for panel in range(3)] == [8, 8, 4]  # with the random control, which one lacks
     assert page.locator(f"{VIEW} .legend").count() == 1

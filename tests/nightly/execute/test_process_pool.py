@@ -17,7 +17,10 @@ DEAD = ("-c", "import sys; print('no ' * 3 + 'luck', file=sys.stderr); sys.exit(
 STAND_IN = ("-P", str(SUPPORT / "faulty.py"), "stand-in")
 """Workers without a model, which begin at once."""
 
-LARGE = ("-P", "-c", """
+LARGE = (
+    "-P",
+    "-c",
+    """
 import socket, sys, threading
 from anchorscope.execute.content_hash import content_hash
 from anchorscope.execute.frames import Closed, Frames
@@ -35,7 +38,8 @@ threading.Thread(target=receive).start()
 frames.send({"kind": "joined", "hello": {}})
 pieces = [bytes([number]) * 500_000 for number in range(5)]
 frames.send({"kind": "done", "task": "task", "sha256": content_hash(pieces)}, {"body": pieces})
-""")
+""",
+)
 """A process with one large result."""
 
 

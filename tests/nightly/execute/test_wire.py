@@ -80,9 +80,9 @@ numbers = st.one_of(
     st.lists(st.floats(), min_size=6, max_size=20),
     st.lists(st.tuples(st.integers(0, 99), st.integers(0, 99)), min_size=6, max_size=20),
 )
-records = st.builds(
-    TokenSequence, numbers.map(tuple), st.integers(), st.tuples(st.integers())
-) | st.builds(Variant, st.dictionaries(st.integers(0, 9), st.builds(Cut, st.tuples(st.integers(0, 5)))))
+records = st.builds(TokenSequence, numbers.map(tuple), st.integers(), st.tuples(st.integers())) | st.builds(
+    Variant, st.dictionaries(st.integers(0, 9), st.builds(Cut, st.tuples(st.integers(0, 5))))
+)
 leaves = plain | numpy_arrays | tensors | numbers | numbers.map(tuple) | records
 values = st.recursive(
     leaves,

@@ -32,8 +32,13 @@ def written(tmp_path_factory):
     folder = tmp_path_factory.mktemp("detect")
     context = write_world(World(datasets=("popqa", "triviaqa"), truth=SMALL, prompt="zero-shot"), folder)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(detection_page, "detection_figures", lambda *about: [  # saving takes the time
-            figure for figure in detection_figures(*about) if figure.name in ("detector_auroc", "detector_transfer")])
+        patch.setattr(
+            detection_page,
+            "detection_figures",
+            lambda *about: [  # saving takes the time
+                figure for figure in detection_figures(*about) if figure.name in ("detector_auroc", "detector_transfer")
+            ],
+        )
         return folder, write_detection_report(folder, context)
 
 

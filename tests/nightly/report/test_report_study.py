@@ -101,4 +101,4 @@ def test_without_shares_the_page_says_so(tmp_path: Path, monkeypatch: pytest.Mon
     assert study_page.write_study_page(Studied("early", (run,)), tmp_path, Silent())[0] == (
         "No run that is done measured the question share."
     )
-    assert "<img alt=\"Question share of every model" not in (tmp_path / "report.html").read_text(encoding="utf-8")
+    assert '<img alt="Question share of every model' not in (tmp_path / "report.html").read_text(encoding="utf-8")

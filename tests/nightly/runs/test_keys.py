@@ -196,12 +196,26 @@ def test_code_that_computes_differently_makes_anew_what_follows_from_it(
 # The same in whole runs.
 
 RUNS: list[tuple[dict[str, Any], Iterable[str], str]] = [
-    ({"site": "residual"},
-     ["clean-states", "principal-states", "cut-states", "refits", "permuted-refits", "lost-evidence", "null-scores",
-      "question-share", "tables"],
-     "facts/tables is made anew: site was 'mlp', now"),
-    ({"evidence": ("zeroing",), "bootstrap": 101}, ["effects-zeroing", "question-share", "tables"],
-     "facts/tables is made anew: bootstrap was 100, now 101"),
+    (
+        {"site": "residual"},
+        [
+            "clean-states",
+            "principal-states",
+            "cut-states",
+            "refits",
+            "permuted-refits",
+            "lost-evidence",
+            "null-scores",
+            "question-share",
+            "tables",
+        ],
+        "facts/tables is made anew: site was 'mlp', now",
+    ),
+    (
+        {"evidence": ("zeroing",), "bootstrap": 101},
+        ["effects-zeroing", "question-share", "tables"],
+        "facts/tables is made anew: bootstrap was 100, now 101",
+    ),
 ]
 """Changes that come one after the other; what one option alone makes anew is told by the keys above."""
 

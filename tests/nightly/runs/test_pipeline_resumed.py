@@ -73,6 +73,7 @@ def test_another_seed_gives_other_numbers(recipe: Recipe, out: Path, tmp_path: P
     for name in ("items.parquet", "curves.csv", "effects.parquet"):
         assert not table(out, name).equals(table(other, name)), name
 
+
 WRITTEN_HALF = {
     "model", "facts/questions", "facts/answers", "facts/probes", "facts/principal-states", "facts/cut-states",
     "facts/effects-knockout", "facts/refits", "facts/tables",

@@ -63,9 +63,7 @@ def test_the_table_has_every_number_with_replicas_and_method(found):
 
 
 def test_the_same_seed_gives_the_same_worlds():
-    first, again, other = (
-        run_worlds(1, 120, names=("hidden",), endless=2_000, seed=seed).marks for seed in (0, 0, 1)
-    )
+    first, again, other = (run_worlds(1, 120, names=("hidden",), endless=2_000, seed=seed).marks for seed in (0, 0, 1))
     assert [one.values for one in first] == [one.values for one in again]
     assert [one.values for one in first] != [one.values for one in other]
 

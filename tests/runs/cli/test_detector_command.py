@@ -135,9 +135,7 @@ def test_where_the_model_was_is_always_shown_and_no_path_is_a_base_model(bundle:
         assert ("warning: " in result.stderr) != is_name
 
 
-def test_nothing_is_published_that_nobody_agreed_to(
-    bundle: Path, hub: Hub, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_nothing_is_published_that_nobody_agreed_to(bundle: Path, hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
     assert "nobody can be asked here; add --yes" in refused("push", bundle, "me/probe")
     monkeypatch.setattr(command, "_somebody_is_there", lambda: True)
     left = run("push", bundle, "me/probe", "--quiet", typed="n\n")

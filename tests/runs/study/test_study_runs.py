@@ -80,10 +80,6 @@ def test_runs_that_fail_are_told_and_the_others_go_on(
     assert json.loads(invoke("report", out, "--json").stdout)["report"] == str(out / "report.html")
 
 
-
-
-
-
 def test_want_of_workers_is_exit_code_3_and_the_next_model_goes_on(
     write_study: WriteStudy, tiny_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -66,9 +66,10 @@ def test_more_items_and_larger_results_take_longer():
     few, many = (one_coordinator(models, 4, items, 8, costs).wall for items in (1000, 100_000))
     assert few < many
     heavier = {name: replace(one, places=one.places * 10) for name, one in costs.passes.items()}
-    assert one_coordinator(models, 4, 1000, 512, replace(costs, passes=heavier)).wall > one_coordinator(
-        models, 4, 1000, 512, costs
-    ).wall
+    assert (
+        one_coordinator(models, 4, 1000, 512, replace(costs, passes=heavier)).wall
+        > one_coordinator(models, 4, 1000, 512, costs).wall
+    )
 
 
 def test_too_few_gpus_for_all_models_run_one_after_the_other():

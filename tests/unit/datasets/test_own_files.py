@@ -32,7 +32,7 @@ def test_tables_with_a_header(tmp_path: Path, tab: str) -> None:
         ["Question", "answers", "id", "truthful", "model_answer", "year"],
         ['"Who wrote ""Emma""?\nBe  brief."', "Jane Austen|Austen", "x1", "Yes", "Austen", "1815"],
         ["Who wrote Dracula?", '"[""Bram Stoker"", ""Stoker|Abraham""]"', "", "", "", ""],
-        ["Who wrote Emma?", "\"['Austen', \"\"Jane's\"\"]\"", "", "", "", ""],
+        ["Who wrote Emma?", '"[\'Austen\', ""Jane\'s""]"', "", "", "", ""],
     ]
     content = "".join(tab.join(row) + "\r\n" for row in rows)
     first, second, third = read(write(tmp_path, content)).questions

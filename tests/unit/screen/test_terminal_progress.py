@@ -67,7 +67,6 @@ def test_an_error_takes_the_bar_down_first(screen: StringIO) -> None:
     assert shown.count("\x1b[?25h") == 1  # the cursor is back
 
 
-
 PLAN = [
     PlannedStep("d/answers", "answers", 4),
     PlannedStep("d/clean", "items", 2),

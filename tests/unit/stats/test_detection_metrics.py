@@ -1,6 +1,5 @@
 """Laws of the detection metrics, and slow references: repeated items, all orders of ties, scikit-learn."""
 
-
 import numpy as np
 import pytest
 from hypothesis import given

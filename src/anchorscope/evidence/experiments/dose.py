@@ -106,8 +106,7 @@ def analyse(inputs: ExperimentInputs, ran: Mapping[str, Scored], n_cut: Mapping[
         rows += [*means, *_shares(inputs, ran), *_differences(inputs, ran)]
     inputs.progress.finish()
     values = [
-        ItemValues("delta_p_reference", scored.items, scored.at_reference(inputs), name)
-        for name, scored in ran.items()
+        ItemValues("delta_p_reference", scored.items, scored.at_reference(inputs), name) for name, scored in ran.items()
     ]
     return Found(tuple(rows), tuple(values), tuple(missing))
 

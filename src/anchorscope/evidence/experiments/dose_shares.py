@@ -30,9 +30,7 @@ NOTHING = "nothing cut"
 """The floor: what estimation alone loses."""
 
 
-def dose_shares(
-    inputs: ExperimentInputs, ran: Mapping[str, Scored], layer: int
-) -> tuple[list[Statistic], list[str]]:
+def dose_shares(inputs: ExperimentInputs, ran: Mapping[str, Scored], layer: int) -> tuple[list[Statistic], list[str]]:
     """Λ of every variant, and of nothing cut; or why it cannot be told."""
     items = reduce(np.intersect1d, [scored.items for scored in ran.values()])
     if len(items) < FEWEST:

@@ -165,7 +165,6 @@ class ExperimentInputs:
         return some_items(self.used_items, self.setting)
 
 
-
 @dataclass(frozen=True)
 class Experiment:
     """A registered experiment."""

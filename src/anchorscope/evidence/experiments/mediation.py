@@ -133,9 +133,7 @@ def _shares(quantity: str, moved: Mapping[tuple[str, int], Floats], gaps: Floats
     return rows
 
 
-def _differences(
-    quantity: str, moved: Mapping[tuple[str, int], Floats], gaps: Floats, draws: Draws
-) -> list[Statistic]:
+def _differences(quantity: str, moved: Mapping[tuple[str, int], Floats], gaps: Floats, draws: Draws) -> list[Statistic]:
     """The partner's states against each control, over the pairs that have both."""
     rows = []
     for control in (SAME, OTHER):

@@ -215,9 +215,11 @@ def _cut(inputs: ExperimentInputs) -> tuple[list[Statistic], list[Few], list[str
     absent = [name for name in CUTS if name not in place.after]
     if not absent:
         return rows, few, []
-    return rows, few, [
-        f"cut: {', '.join(absent)}: not run; --evidence exact-tokens cuts them where the questions have such words"
-    ]
+    return (
+        rows,
+        few,
+        [f"cut: {', '.join(absent)}: not run; --evidence exact-tokens cuts them where the questions have such words"],
+    )
 
 
 def _assigned_by_cut(inputs: ExperimentInputs, calls: MethodCalls) -> Assigned:

@@ -278,9 +278,7 @@ def _reliabilities(
     return rows
 
 
-def _share_by_wording(
-    inputs: ExperimentInputs, rows: Rows, lost: Lost, items: ndarray, layer: int
-) -> list[Statistic]:
+def _share_by_wording(inputs: ExperimentInputs, rows: Rows, lost: Lost, items: ndarray, layer: int) -> list[Statistic]:
     """Λ of the same items in every wording."""
     n_splits = lost.by_split.shape[-1]
     draws = ShareDraws(inputs.weights[:, rows.item], n_splits, inputs.rng("wordings"))

@@ -55,7 +55,6 @@ class GroupChart(LayerChart):
         return group_looks(self.datasets)
 
 
-
 @final
 @dataclass(frozen=True)
 class DeltaPChart(GroupChart):

@@ -40,7 +40,8 @@ def with_aspects(table: pl.DataFrame) -> pl.DataFrame:
     quantity = pl.col("quantity")
     return table.with_columns(
         pl.col("truth").fill_null("all") if "truth" in table.columns else pl.lit("all").alias("truth"),
-        measure=quantity.str.replace(_ASPECT, ""), aspect=quantity.str.extract(_ASPECT, 1).fill_null("")
+        measure=quantity.str.replace(_ASPECT, ""),
+        aspect=quantity.str.extract(_ASPECT, 1).fill_null(""),
     )
 
 

@@ -48,8 +48,11 @@ def _panels_of(looks: Looks) -> Callable[[pl.DataFrame], list[Lines]]:
     """A panel per rule; a run without probes on cut states has no retained one."""
 
     def panels(data: pl.DataFrame) -> list[Lines]:
-        series = [_series(name, looks[name], place, group, _many_layers(data))
-                  for place, name in enumerate(present(data, "intervention", tuple(looks))) for group in GROUPS]
+        series = [
+            _series(name, looks[name], place, group, _many_layers(data))
+            for place, name in enumerate(present(data, "intervention", tuple(looks)))
+            for group in GROUPS
+        ]
         there = set(data["assignment"])
         titles = {rule: title for rule, title in EXPERIMENT_TITLES.items() if rule in PANEL_TITLES or rule in there}
         wide = 4.35 if len(titles) < 3 else 3.6

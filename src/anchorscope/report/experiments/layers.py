@@ -142,9 +142,7 @@ def _told_from_zero(sign: int) -> Callable[[pl.DataFrame], str]:
 
 def _windows(rows: pl.DataFrame) -> pl.DataFrame:
     found = select(rows, measure="delta_p_reference", truth="all").filter(pl.col("variant") != SINGLE)
-    return found.sort("layer", maintain_order=True).with_columns(
-        cut=pl.format("{}, from layer {}", "variant", "layer")
-    )
+    return found.sort("layer", maintain_order=True).with_columns(cut=pl.format("{}, from layer {}", "variant", "layer"))
 
 
 def _sum_of_layers(rows: pl.DataFrame) -> Said | None:

@@ -121,4 +121,3 @@ def _content(studied: Studied, compared: Compared) -> dict[str, Any]:
         "states": text.STATES,
         "files": FILES,
     }
-

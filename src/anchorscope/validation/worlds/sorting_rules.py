@@ -66,9 +66,7 @@ def _measured(made: Made, setting: Setting) -> Iterator[Measured]:
         )
 
 
-def _rate(
-    world: World, measured: Measured, kind: Float[np.ndarray, " item"], draws: Draws
-) -> dict[str, Quantities]:
+def _rate(world: World, measured: Measured, kind: Float[np.ndarray, " item"], draws: Draws) -> dict[str, Quantities]:
     corrected = correct_shift(measured, draws)
     curves = knockout_samples(corrected, cell_sums(corrected, KNOCKOUT), draws)
     found = {}

@@ -76,8 +76,14 @@ def test_a_new_experiment_brings_its_section_and_its_figure(tmp_path):
         assert (out / "figures" / f"loudness.{kind}").stat().st_size
     assert (out / "figures" / "loudness.csv").read_text(encoding="utf-8") == "dataset,value\natlas,61.5\n"
     html = (out / "report.html").read_text(encoding="utf-8")
-    for wanted in ("Loudness of the answers", "Are true answers louder?", "Decibels", "61.5 [60.5, 62.5]",
-                   "Bars of loudness", "They are loud (level 61.5 [60.5, 62.5], n = 120)."):
+    for wanted in (
+        "Loudness of the answers",
+        "Are true answers louder?",
+        "Decibels",
+        "61.5 [60.5, 62.5]",
+        "Bars of loudness",
+        "They are loud (level 61.5 [60.5, 62.5], n = 120).",
+    ):
         assert wanted in html, wanted
     assert html.index('id="layers"') < html.index('id="loudness"') < html.index('id="heads"')  # by its place
     text = (out / "report.md").read_text(encoding="utf-8")
