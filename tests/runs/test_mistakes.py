@@ -7,11 +7,13 @@ from typing import Any
 import polars as pl
 import pytest
 import torch
+from typer.testing import CliRunner
 
 import anchorscope
 from anchorscope.artefacts.formats import records
 from anchorscope.artefacts.run_folder import open_run
 from anchorscope.artefacts.step import MadeFrom
+from anchorscope.cli.main import app
 from anchorscope.datasets.catalog import parse_spec
 from anchorscope.errors import UserError
 from anchorscope.models import loading
@@ -101,3 +103,10 @@ def test_answers_that_were_cut_off_are_not_taken_over_from_another_run(tmp_path:
     shape = make_recipe({"model": "shape:llama-3.2-1b", "datasets": (f"file:{tmp_path / 'items.parquet'}",)})
     asked = ask(shape, spec)
     assert (len(asked.questions), asked.bad) == (3, 1)
+
+
+def test_a_wrong_device_leaves_no_validation(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    result = CliRunner().invoke(app, ["validate", "--device", "tpu", "--out", "a/b/c"])
+    assert result.exit_code == 2
+    assert list(tmp_path.iterdir()) == []

@@ -60,6 +60,9 @@ def validate(
 ) -> None:
     """Run every experiment on a model whose pathways were planted, and report how well each one finds them."""
     named = tuple(part for part in evidence.split(",") if part)
+    sizes, choice = _read_sizes(world_items), choose(executor, workers, lease, mixed, devices_per_worker)
+    chosen_shares = None if shares is None else _read_shares(shares)
+    folder = named_folder(out)
 
     with loading("torch", quiet):
         from anchorscope.validation.validate import Options, read_summary
@@ -67,14 +70,12 @@ def validate(
 
     options = Options(
         items=items, evidence=named, seed=seed, bootstrap=bootstrap, device=device,
-        world_items=_read_sizes(world_items), replicas=replicas, threads=threads,
-        choice=choose(executor, workers, lease, mixed, devices_per_worker),
+        world_items=sizes, replicas=replicas, threads=threads, choice=choice,
     )  # fmt: skip
     if worlds != "all":
         options = replace(options, worlds=_read_worlds(worlds, options.worlds))
-    if shares is not None:
-        options = replace(options, shares=_read_shares(shares))
-    folder = named_folder(out)
+    if chosen_shares is not None:
+        options = replace(options, shares=chosen_shares)
     if not quiet:
         say(f"anchorscope: validating on {items} planted items into {folder}")
     run_validation(folder, options, fresh=fresh, progress=listener(quiet))

@@ -77,10 +77,3 @@ def test_hostile_shares(text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert result.exit_code == 2
     assert result.stderr.startswith("error: Shares ")
     assert list(tmp_path.iterdir()) == []
-
-
-def test_a_wrong_device_leaves_no_validation(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    result = CliRunner().invoke(app, ["validate", "--device", "tpu", "--out", "a/b/c"])
-    assert result.exit_code == 2
-    assert list(tmp_path.iterdir()) == []
