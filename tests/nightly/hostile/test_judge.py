@@ -17,6 +17,7 @@ from hostile.case import Case
 from hostile.child import keep_orphans, outcome_of
 from hostile.judge import faults
 from hostile.sentinels import plant, seen
+from repo import SUPPORT
 
 
 def refuses() -> None:
@@ -161,7 +162,9 @@ def judged(command: Callable[[], None], place: Path) -> list[str]:
 def verdicts(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[str]]:
     """In a process of its own: it forks, and looks for children that were left."""
     place = tmp_path_factory.mktemp("judged")
-    done = subprocess.run([sys.executable, __file__, str(place)], capture_output=True, text=True, check=True)
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(SUPPORT), os.environ.get("PYTHONPATH", "")])}
+    command = [sys.executable, __file__, str(place)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, env=environment)
     return json.loads(done.stdout)
 
 
