@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cache, cached_property
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -103,7 +104,11 @@ class Sandbox:
                 return run(self.small(recipe), self.place(out), **options | {"fresh": False})
 
             import anchorscope.api as api
+            from anchorscope.prepare import check_inputs
             from anchorscope.study import grid, runner
+
+            for module in (api, import_module("anchorscope.cli.run")):
+                patch.setattr(module, "check_inputs", lambda recipe, *how, **more: check_inputs(self.small(recipe)))
 
             read_study = grid.read_study
 

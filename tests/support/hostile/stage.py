@@ -94,10 +94,10 @@ def build(folder: Path) -> Stage:
 
 
 def _build(stage: Stage) -> None:
-    import conftest
     from transformers import AutoModelForCausalLM
     from transformers.utils import logging
 
+    import tiny_models
     from anchorscope.detecting.detect import detect
     from anchorscope.pipeline import run_recipe
     from anchorscope.recipe import make_recipe
@@ -114,8 +114,8 @@ def _build(stage: Stage) -> None:
         place.write_bytes(sample.content)
     for family in FAMILIES:
         place = stage.folder / "models" / family
-        conftest.tiny_model(family).save_pretrained(place)
-        conftest.byte_tokenizer().save_pretrained(place)
+        tiny_models.tiny_model(family).save_pretrained(place)
+        tiny_models.byte_tokenizer().save_pretrained(place)
     weights = AutoModelForCausalLM.from_pretrained(stage.model)
     weights.model.layers = weights.model.layers[:2]  # half of them take half of the time
     weights.config.num_hidden_layers = 2
