@@ -227,7 +227,7 @@ def measured_rate(device: str, dtype: str, width: int, seconds: float = 0.15) ->
 
     where = torch.device("cuda" if device.startswith(("cuda", "balanced")) else device)
     kind = getattr(torch, dtype)
-    rows = 512 if where.type == "cpu" else 8192
+    rows = 8192 if where.type == "cuda" else 512 if kind is torch.float32 else 8  # halves may be slow on a CPU
     left, right = (torch.ones(shape, dtype=kind, device=where) for shape in ((rows, width), (width, 4 * width)))
     wait = torch.cuda.synchronize if where.type == "cuda" else lambda: None
 

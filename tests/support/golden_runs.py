@@ -247,7 +247,7 @@ PIECES: dict[str, Callable[[Path], None]] = {
 }
 """How each piece is made, by the name of its folder in tests/golden."""
 
-QUICK = ("supplied", "comparison", "detection", "scores")
+QUICK = ("supplied", "detection", "scores")
 """Pieces that `make test` compares; the others are nightly, as they take longer."""
 
 
