@@ -22,9 +22,10 @@ check: $(VENV)/test-installed
 	@$(MAKE) --no-print-directory --jobs 2 --output-sync=target lint types unit
 
 # At most five minutes: check, the laws on tiny models, and whole runs.
-test: check
+test: $(VENV)/test-installed
 	-$(BIN)/anchorscope models --install smollm2-135m
 	sh tools/install_chromium.sh
+	@$(MAKE) --no-print-directory check
 	SHAPES_CHECKED="$(SHAPES_CHECKED)" $(PYTEST) tests/laws tests/runs
 
 # What is slow: kills, damage, hostile cases, network partitions, every page in a browser, every command of the docs,
