@@ -1,10 +1,9 @@
-"""What a run costs, told before it begins: operations, minutes, memory, disk. The one place where costs are known.
+"""The cost of a run, estimated before it starts: operations, minutes, memory and disk.
 
-A pass takes 2 × parameters × tokens operations. Fits and tables are counted in operations too: as many as a pass that
-takes as long would have. Their factors were measured on the demo (360 items, 30 layers of width 576, two Neoverse-N1
-cores, where a matrix product makes 6.2e10 operations a second). Minutes are operations over what a product of the
-model's width really makes here, so that a loaded machine is told as slow. While a run is under way, the same numbers,
-as ratios, tell the time left.
+A pass takes 2 × parameters × tokens operations. Fits and tables are counted in operations as well: as many as a pass of
+the same duration. Their factors were measured on the demo (360 items, 30 layers of width 576, two Neoverse-N1 cores,
+6.2e10 operations per second in a matrix product). Minutes are operations divided by the rate of a matrix product of the
+model's width, measured on this machine under its current load. The ratios also serve the estimate of the time left.
 """
 
 import time
@@ -23,16 +22,16 @@ from anchorscope.recipe import Recipe
 REPORT = "report"
 """The last step: result files, and where they are asked for, figures and the page."""
 MOST_RANDOM_CUTS = 5
-"""Draws of the random control where nobody says how many and the machine is fast enough."""
+"""Random cuts of a run that does not say how many, on a machine that is fast enough."""
 CPU_CUT_OPERATIONS = 1e12
-"""What all random cuts together may take on a CPU: a quarter of a minute on two cores. They are a control: the first
-one tells whether random words do the same, the others only make its line smoother."""
+"""Budget of all random cuts together on a CPU: a quarter of a minute on two cores. The first cut shows whether random
+words do the same as key words; further ones only smooth its line."""
 
-_CHARACTERS_PER_TOKEN = 4  # of a question; exact numbers would need every question's tokens before anything is told
+_CHARACTERS_PER_TOKEN = 4  # of a question; exact numbers would need every question tokenized first
 _TEMPLATE_TOKENS = 3  # of a question's own: what stands around it
 _ANSWER_TOKENS = 2
-_DECODING = 2.5  # a token that is written takes as long as so many that are read: its products are small
-_USED = 0.6  # of all answers, where labels are not known yet: the demo's share after balancing
+_DECODING = 2.5  # decoding a token takes as long as reading this many: its matrix products are small
+_USED = 0.6  # of all answers while labels are unknown: the demo's share after balancing
 _CUT = 0.85  # tokens of a cut item that are run again: those after the first cut one
 _ANSWER_ALONE = 0.4  # tokens of an item without its question
 _PROBE_FOLD, _REFIT_FOLD, _FINAL_PROBES, _PRINCIPAL = 7e3, 3.4e3, 8e3, 6e3  # operations per number of the states
@@ -42,7 +41,7 @@ _ITEM_TESTS = 4e8  # per item: intervals and tests of the question share
 _REFERENCE_RATE = 6.2e10  # operations per second of the machine on which all this was measured
 _REPORT_SECONDS, _TABLES_SECONDS, _START_SECONDS = 7.0, 1.0, 9.0  # there: page and figures, tables alone, imports
 _LOAD_RATE = 4e8  # bytes of weights per second: hashed, read, checked
-_OTHER_EXPERIMENTS = {"experiment-matched": 0.4, "experiment-wordings": 2.9}  # passes; of others nobody knows
+_OTHER_EXPERIMENTS = {"experiment-matched": 0.4, "experiment-wordings": 2.9}  # passes; others were not measured
 _DETECTION = {"detection-columns": 3.0, "detection-states": 2.7}  # passes
 _PROCESS_BYTES = 7e8  # Python with its libraries
 _FOLDER_BYTES = 3e7  # tables, figures, page, and what steps keep
@@ -141,7 +140,7 @@ def step_costs(recipe: Recipe, model: ModelSize, size: DatasetSize) -> dict[str,
 
 
 def unknown_steps(recipe: Recipe) -> list[str]:
-    """Steps that a recipe asks for and of which nobody knows what they cost."""
+    """Steps of a recipe whose cost was not measured."""
     of_cuts = {entry.experiment for entry in INTERVENTIONS.values()}
     names = [f"effects-{name}" for name in recipe.evidence if name in of_cuts and name != KNOCKOUT]
     names += [f"experiment-{name}" for name in recipe.evidence if EXPERIMENTS[name].home is not None]
@@ -169,9 +168,9 @@ class Cost:
     memory_bytes: float
     disk_bytes: float
     at_least: bool
-    """Whether experiments are asked for of which nobody knows what they take: they come on top."""
+    """Whether the recipe has experiments whose cost was not measured; they come on top."""
     fewer_random_cuts: bool
-    """Whether there are fewer random cuts than a faster device would be given."""
+    """Whether a faster device would get more random cuts."""
 
     def record(self) -> dict[str, Any]:
         """For programs."""
@@ -183,14 +182,14 @@ class Cost:
         least = "at least " if self.at_least else "about "
         minutes = self.seconds / 60
         took = f"{minutes:.1f} min" if minutes < 10 else f"{minutes:,.0f} min"
-        told = (
+        text = (
             f"cost: {self.passes} passes over about {self.used:,} used answers, {self.operations:.1e} operations; "
             f"{least}{took} here, {self.memory_bytes / 1e9:.1f} GB of memory, {self.disk_bytes / 1e9:.2f} GB of disk"
         )
         if self.fewer_random_cuts:
             cuts = f"{self.random_cuts} random cut{'s' * (self.random_cuts > 1)}"
-            told += f"\n{cuts} on a CPU; --random-cuts {MOST_RANDOM_CUTS} makes the control smoother and the run longer"
-        return told
+            text += f"\n{cuts} on a CPU; --random-cuts {MOST_RANDOM_CUTS} makes the control smoother and the run longer"
+        return text
 
 
 def run_cost(recipe: Recipe, model: ModelSize, sizes: Iterable[DatasetSize], asked: Recipe) -> Cost:

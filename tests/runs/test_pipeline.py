@@ -3,7 +3,6 @@
 import hashlib
 import json
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 
 import polars as pl
@@ -16,11 +15,12 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 from anchorscope.artefacts.finished import open_finished
 from anchorscope.errors import TooFewAnswers, UserError
 from anchorscope.pipeline import run_recipe
-from anchorscope.recipe import Recipe, make_recipe, read_recipe
+from anchorscope.recipe import Recipe
 from anchorscope.steps import job
-from small_facts import quick_options, rows, unlabelled, write_questions
-from unprinted import unprinted
-from whole_runs import N_LAYERS, files_of, quick, small_model, watching
+from pipeline_fixtures import *  # noqa: F403
+from pipeline_fixtures import table
+from small_facts import rows, unlabelled, write_questions
+from whole_runs import N_LAYERS, files_of, quick, watching
 
 SITES, PROBES = ("attention", "mlp", "residual"), ("full", "a", "b")
 N_FOLDS, D_MODEL, N_USED = 3, 32, 80
@@ -51,39 +51,6 @@ SCORES = "model dataset intervention kind site position layer auc ci_low ci_high
 PATHWAYS = "dataset item_id site position assignment reference_layer pathway"
 TABLES = ("items.parquet", "effects.parquet", "pathways.parquet", "curves.csv", "curve_samples.parquet",
           "reference_curves.csv", "probe_scores.csv", "summary.csv")  # fmt: skip
-
-
-@pytest.fixture(scope="module")
-def model_folder(save_tiny: Callable[[str], Path]) -> Path:
-    """A tiny model on disk."""
-    return small_model(save_tiny("llama"))
-
-
-@pytest.fixture(scope="module")
-def questions(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_questions(tmp_path_factory.mktemp("questions") / "facts.jsonl")
-
-
-@pytest.fixture(scope="module")
-def recipe(model_folder: Path, questions: Path) -> Recipe:
-    return make_recipe(quick_options(questions, model=str(model_folder), report=True))
-
-
-@pytest.fixture(scope="module")
-def out(recipe: Recipe, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """One run with everything, chart and report included."""
-    with unprinted("delta_p"):
-        return run_recipe(recipe, tmp_path_factory.mktemp("whole") / "run")
-
-
-@pytest.fixture(scope="module")
-def steps(out: Path) -> list[str]:
-    """The steps of a run, in the order in which they are done."""
-    return list(json.loads((out / "index.json").read_text())["steps"])
-
-
-def table(out: Path, name: str) -> pl.DataFrame:
-    return pl.read_parquet(out / name) if name.endswith("parquet") else pl.read_csv(out / name)
 
 
 # The contract.
@@ -308,12 +275,6 @@ def test_a_finished_run_is_not_done_again(recipe: Recipe, out: Path) -> None:
         run_recipe(recipe, out)
     assert made == []
     assert {path: path.stat().st_mtime_ns for path in out.rglob("*") if path.is_file()} == before
-
-
-@pytest.fixture(scope="module")
-def written(out: Path) -> Recipe:
-    """The recipe that the run wrote; the runs below that end with the same numbers show that it repeats the run."""
-    return make_recipe(read_recipe(out / "recipe.toml"))
 
 
 def test_the_recipe_that_a_run_wrote_is_its_own(recipe: Recipe, written: Recipe) -> None:

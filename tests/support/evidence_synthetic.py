@@ -6,6 +6,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from anchorscope.evidence.measured import Measured
+from anchorscope.evidence.tables import Evidence
+from anchorscope.stats.estimate import group_weights
 
 PROBES = ("full", "a", "b")
 
@@ -113,3 +115,16 @@ def slow_shift(
             share = x[true - 1] / (x[true - 1] - x[true])
             found.append(y[true - 1] - share * (y[true - 1] - y[true]))
     return np.array(found)
+
+
+def some_evidence(n: int = 60, n_layers: int = 3, n_folds: int = 2) -> Evidence:
+    """All that the tables of a dataset are made from; one relation and one confidence are unknown."""
+    draw, where = np.random.default_rng(4), ("mlp", "final")
+    measured = random_measured(n, n_layers, n_folds, n_none=40)
+    texts = [f"text {number}" for number in range(n)]
+    confidence = [None, *draw.normal(size=n - 1).tolist()]
+    return Evidence(
+        "Tiny", "facts", texts, texts, texts, [None, *texts[1:]], confidence, confidence,
+        dict.fromkeys(measured.after, "all"), {where: measured}, {"knockout": draw.normal(size=(n_layers, n))}, where,
+        group_weights(measured.groups, 20, draw),
+    )  # fmt: skip

@@ -1,7 +1,7 @@
-"""The first chart: ΔP as soon as the knockout is measured, drawn again when a control is there.
+"""The first chart: ΔP as soon as the knockout is measured, drawn again when the random control is measured.
 
-It lies where the chart of the report will lie, is marked as preliminary, and belongs to the run like any other file:
-the report replaces it, and a run that is stopped before that is whole with it.
+It has the path of the report's chart, is marked as preliminary, and is listed in the index like any other file of the
+run: the report replaces it, and `verify` accepts a run that was stopped before that.
 """
 
 import io
@@ -29,7 +29,7 @@ class FirstChart:
 
         is_first, has_random = not self.curves, "random" in set(curves["intervention"])
         if dataset in self.curves and "random" in set(self.curves[dataset]["intervention"]):
-            return  # nothing that it shows came since
+            return  # nothing new to show
         self.curves[dataset], self.layers[dataset] = curves, layers
         waiting = "the last controls are" if has_random else "controls are"
         chart = DeltaPChart.preliminary(

@@ -34,7 +34,7 @@ _COMPLETIONS = {
     "keep": several_of(KEEP),
 }
 EXAMPLES = (
-    ("the demo: an embedded model, 500 questions, about two minutes on two cores",
+    ("the demo: an embedded model, 500 questions, three and a half minutes on two cores",
      "anchorscope run --limit 500 --out runs/demo"),
     ("your model on your questions", "anchorscope run --model OWNER/NAME --dataset file:questions.csv --out runs/mine"),
     ("what it would do, without doing it", "anchorscope run --dataset file:questions.csv --dry-run"),

@@ -90,7 +90,7 @@ class Job:
 
     @cached_property
     def model_size(self) -> ModelSize:
-        """What costs are told by; the weights are not loaded for it."""
+        """What the cost of a run depends on; no weights are loaded for it."""
         is_known = self.loaded is not None or self._record_step.is_kept
         known = self.record.identity if is_known else read_facts(self.recipe.model, self.recipe.trust_remote_code)
         return ModelSize(known.parameters, known.n_layers, known.d_model)

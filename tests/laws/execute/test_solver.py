@@ -12,7 +12,7 @@ import torch
 from accelerated import Accelerated
 from anchorscope.engine.batching import MemoryRanOut
 from anchorscope.errors import UserError
-from anchorscope.evidence.tables import Evidence, evidence_tables
+from anchorscope.evidence.tables import evidence_tables
 from anchorscope.execute.numerics import NumericsClass
 from anchorscope.execute.parts import DevicePart
 from anchorscope.execute.solver import Solver, fit_device
@@ -33,9 +33,8 @@ from anchorscope.question_share.shares import (
     knockout_share,
     question_shares,
 )
-from anchorscope.stats.estimate import group_weights
 from anchorscope.stats.streams import unnamed
-from evidence_synthetic import random_measured
+from evidence_synthetic import some_evidence
 from pass_cases import bits
 
 ITEMS, LAYERS, WIDTH, FOLDS = 60, 3, 8, 2
@@ -61,18 +60,6 @@ def test_only_a_device_that_this_machine_has_not_is_asked_of_workers(
     assert fit_device(here, workers) == wanted
 
 
-def evidence() -> Evidence:
-    draw, where = np.random.default_rng(4), ("mlp", "final")
-    measured = random_measured(ITEMS, LAYERS, FOLDS, n_none=40)
-    texts = [f"text {number}" for number in range(ITEMS)]
-    some = [None, *draw.normal(size=ITEMS - 1).tolist()]
-    return Evidence(
-        "Tiny", "facts", texts, texts, texts, [None, *texts[1:]], some, some, dict.fromkeys(measured.after, "all"),
-        {where: measured}, {"knockout": draw.normal(size=(LAYERS, ITEMS))}, where,
-        group_weights(measured.groups, 20, draw),
-    )  # fmt: skip
-
-
 @cache
 def cases(dtype: torch.dtype = torch.float32) -> dict[str, tuple[Any, tuple[Any, ...]]]:
     draw = np.random.default_rng(1)
@@ -95,7 +82,7 @@ def cases(dtype: torch.dtype = torch.float32) -> dict[str, tuple[Any, tuple[Any,
         further_shares: (
             (clean[0, :1].float(), cut[0, :1].float()), items, draw.normal(size=(ITEMS, 2)), np.stack([labels, ~labels])
         ),
-        evidence_tables: (evidence(),),
+        evidence_tables: (some_evidence(ITEMS, LAYERS, FOLDS),),
     }  # fmt: skip
     return {function.__name__: (function, arguments) for function, arguments in made.items()}
 

@@ -1,8 +1,6 @@
 """A run that is stopped, extended or given other weights: nothing is done twice, and the numbers are the same."""
 
-import json
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,57 +12,18 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from anchorscope.artefacts import publish, run_folder
 from anchorscope.pipeline import run_recipe
-from anchorscope.recipe import Recipe, make_recipe, read_recipe
+from anchorscope.recipe import Recipe, make_recipe
 from anchorscope.steps import job
 from noting import Notes
-from small_facts import quick_options, write_questions
-from unprinted import unprinted
-from whole_runs import Stop, quick, small_model, stopping, tables_of, watching
-
-
-@pytest.fixture(scope="module")
-def model_folder(save_tiny: Callable[[str], Path]) -> Path:
-    """A tiny model on disk."""
-    return small_model(save_tiny("llama"))
-
-
-@pytest.fixture(scope="module")
-def questions(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_questions(tmp_path_factory.mktemp("questions") / "facts.jsonl")
-
-
-@pytest.fixture(scope="module")
-def recipe(model_folder: Path, questions: Path) -> Recipe:
-    return make_recipe(quick_options(questions, model=str(model_folder), report=True))
-
-
-@pytest.fixture(scope="module")
-def out(recipe: Recipe, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """One run with everything, chart and report included."""
-    with unprinted("delta_p"):
-        return run_recipe(recipe, tmp_path_factory.mktemp("whole") / "run")
-
-
-@pytest.fixture(scope="module")
-def steps(out: Path) -> list[str]:
-    """The steps of a run, in the order in which they are done."""
-    return list(json.loads((out / "index.json").read_text())["steps"])
-
-
-def table(out: Path, name: str) -> pl.DataFrame:
-    return pl.read_parquet(out / name) if name.endswith("parquet") else pl.read_csv(out / name)
+from pipeline_fixtures import *  # noqa: F403
+from pipeline_fixtures import table
+from whole_runs import Stop, quick, stopping, tables_of, watching
 
 
 def same_results(first: Path, second: Path) -> None:
     """Every number of two runs is the same to the last bit."""
-    one, other = tables_of(first), tables_of(second)
-    assert [name for name in one if one[name] != other[name]] == []
-
-
-@pytest.fixture(scope="module")
-def written(out: Path) -> Recipe:
-    """The recipe that the run wrote; the runs below that end with the same numbers show that it repeats the run."""
-    return make_recipe(read_recipe(out / "recipe.toml"))
+    tables, others = tables_of(first), tables_of(second)
+    assert [name for name in tables if tables[name] != others[name]] == []
 
 
 def test_another_seed_gives_other_numbers(recipe: Recipe, out: Path, tmp_path: Path) -> None:
@@ -78,12 +37,10 @@ WRITTEN_HALF = {
     "model", "facts/questions", "facts/answers", "facts/probes", "facts/principal-states", "facts/cut-states",
     "facts/effects-knockout", "facts/refits", "facts/tables",
 }  # fmt: skip
-
 """Steps that are stopped a second time, in the middle of writing: between them all kinds of files, and those whose work
 brings other steps along."""
 
 WITH_ANOTHER = ("facts/attention-mass", "facts/cut-states", "facts/principal-states")
-
 """Steps that the work of another brings along."""
 
 

@@ -28,7 +28,6 @@ for line in sys.stdin:
     print(child, flush=True)
     print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
 """
-
 """A process that has imported everything and computed nothing: the command runs in a copy of it for every line."""
 
 
