@@ -26,7 +26,7 @@ MOST_BATCH_TOKENS = 100_000_000
 KNOCKOUT = "knockout"
 """The intervention that assigns pathways."""
 RANDOM = "random"
-"""Its control: as many other tokens cut."""
+"""Its control: other tokens cut that receive as much attention."""
 CUT, REWRITE = "cut", "rewrite"
 """What an intervention changes: attention edges are cut, or the text is written anew."""
 
@@ -106,9 +106,7 @@ _ENTRIES = (
     InterventionEntry("answer-template", "the question dropped, the template kept", "question dropped, template kept",
                       "answer-only", REWRITE),
     InterventionEntry("answer-bare", "nothing but the answer", "nothing but the answer", "answer-only", REWRITE),
-    InterventionEntry("random", "as many other tokens before the answer are cut", "as many random tokens cut",
-                      "knockout", control=True),
-    InterventionEntry("random-mass", "other tokens before the answer that receive as much attention are cut",
+    InterventionEntry("random", "other tokens before the answer that receive as much attention are cut",
                       "as much attention cut elsewhere", "knockout", control=True),
     InterventionEntry("template", "as many tokens of the shared template are cut", "template tokens cut", "template",
                       control=True),

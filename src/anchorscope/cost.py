@@ -116,16 +116,16 @@ def step_costs(recipe: Recipe, model: ModelSize, size: DatasetSize) -> dict[str,
         "attention-mass": 0.0,  # the clean pass brings it along, as others bring what costs nothing here
         "probes": _PROBE_FOLD * recipe.folds * everywhere * states,
         "clean-scores": 0.0,
-        "effects-knockout": once * (_CUT * (2 + cuts) + min(NOISE_ITEMS, size.used) / max(size.used, 1))
-        + _PRINCIPAL * (3 * everywhere + cuts * layers) * states,
+        "effects-knockout": once * (_CUT * (1 + cuts) + min(NOISE_ITEMS, size.used) / max(size.used, 1))
+        + _PRINCIPAL * (2 * everywhere + cuts * layers) * states,
         "principal-states": 0.0,
         "cut-states": 0.0,
         "lost-evidence": (_CLEAN_EVIDENCE * (everywhere + layers)
-                          + _LOST_EVIDENCE * (3 * everywhere + (cuts + 1) * layers)) * reduced,
+                          + _LOST_EVIDENCE * (everywhere + (cuts + 2) * layers)) * reduced,
         "null-scores": once * _ANSWER_ALONE + 2 * layers * (_PRINCIPAL * states + _CLEAN_EVIDENCE * reduced),
         "log-probs": 0.0,
         "question-share": _ITEM_TESTS * size.used,
-        "refits": 3 * _REFIT_FOLD * recipe.folds * layers * states,
+        "refits": 2 * _REFIT_FOLD * recipe.folds * layers * states,
         "permuted-refits": _REFIT_FOLD * recipe.folds * states,
         "tables": _RESAMPLED * recipe.bootstrap * size.used * layers * places / len(SITES),
         "final-probes": _FINAL_PROBES * everywhere * states,
@@ -201,14 +201,14 @@ def run_cost(recipe: Recipe, model: ModelSize, sizes: Iterable[DatasetSize], ask
         used += size.used
         operations += sum(step_costs(recipe, model, size).values())
         place = float(model.n_layers * size.used * model.width * itemsize)
-        memory = max(memory, place * (3 * places + cuts + 1))  # clean, knockout and random everywhere, others once
-        kept = ("states" in recipe.keep) + (2 + cuts) * ("states-cut" in recipe.keep)
-        disk += place * (places * (1 + kept) + 2 + cuts)  # with what is there only while it runs
+        memory = max(memory, place * (2 * places + cuts))  # clean and knockout everywhere, random cuts at the headline
+        kept = ("states" in recipe.keep) + (1 + cuts) * ("states-cut" in recipe.keep)
+        disk += place * (places * (1 + kept) + 1 + cuts)  # with what is there only while it runs
     rate, weights = measured_rate(recipe.device, recipe.dtype, model.width), float(model.parameters * itemsize)
     slower = _REFERENCE_RATE / rate if recipe.device == "cpu" else 1.0
     return Cost(
         used=used,
-        passes=5 + cuts + 2 * recipe.random_weights,  # clean, knockout, equal attention, nothing, answers alone
+        passes=4 + cuts + 2 * recipe.random_weights,  # clean, knockout, nothing, answers alone
         random_cuts=cuts,
         operations=operations,
         operations_per_second=rate,

@@ -73,7 +73,7 @@ def test_an_experiments_page_is_there_and_names_it(name: str) -> None:
 
 def test_controls_are_flagged_and_shown_below_everything_that_takes_the_question_away() -> None:
     controls = {name for name, one in INTERVENTIONS.items() if one.control}
-    assert controls == {"random", "random-mass", "template", "patch-control", "patch-self", "none"}
+    assert controls == {"random", "template", "patch-control", "patch-self", "none"}
     assert set(list(INTERVENTIONS)[-len(controls) :]) == controls
     assert {name for name, one in REGISTERED.items() if not one.changes} <= controls
 
@@ -107,8 +107,8 @@ def test_what_compares_all_others_comes_after_them() -> None:
 
 
 def test_the_knockout_and_its_controls_are_among_the_interventions_of_any_run() -> None:
-    assert {one.name for one in of_experiments(with_needs(()))} == {"knockout", "random", "random-mass", "none"}
+    assert {one.name for one in of_experiments(with_needs(()))} == {"knockout", "random", "none"}
     assert {one.name for one in of_experiments(with_needs(("zeroing",)))} == {
-        "knockout", "random", "random-mass", "none", "zeroing"
+        "knockout", "random", "none", "zeroing"
     }  # fmt: skip
     assert of_experiments(EVIDENCE) == list(REGISTERED.values())

@@ -32,10 +32,9 @@ needs a few hundred
   items      at most 3,000 of each dataset, once answered; balance: relation
   pass       clean: states at every site and position are kept, to train the probes
   pass       knockout: attention to the question's exact tokens is cut; probes are also fitted on its states
-  pass       random: as many other tokens before the answer are cut, 5 times; probes are also fitted on its states
-  pass       random-mass: other tokens before the answer that receive as much attention are cut; probes are also \
+  pass       random: other tokens before the answer that receive as much attention are cut, 5 times; probes are also \
 fitted on its states
-  pass       none: nothing is cut, in another batch order: the noise floor (at most 200 items)
+  pass       none: nothing is cut, in another batch order: the noise floor (at most 125 items)
   cut        in every layer; edges: all
   read at    sites attention, mlp, residual; positions final, answer_end
   chart      site mlp, position answer_end

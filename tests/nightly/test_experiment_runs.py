@@ -61,7 +61,7 @@ def test_other_choices_of_words_give_curves_a_figure_and_a_table(model_folder: P
     out = run(tmp_path, model_folder, chosen, figure="exact_tokens", evidence=("exact-tokens",))
     effects = pl.read_parquet(out / "effects.parquet")
     ran = dict(effects.group_by("intervention").agg(pl.col("item_id").n_unique()).iter_rows())
-    controls = {"random": 80, "random-mass": 80, "none": 80}
+    controls = {"random": 80, "none": 80}
     assert ran == {"knockout": 80, **controls, "subject": 80, "property": 68, "content": 80}
     cut = dict(effects.group_by("intervention").agg(pl.col("n_cut").mean()).iter_rows())
     assert cut["subject"] + cut["property"] * 68 / 80 == pytest.approx(cut["knockout"])

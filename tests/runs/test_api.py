@@ -1,12 +1,10 @@
 """The Python door: a run from a model that is already loaded, and what it gives back."""
 
-import base64
 import html
 import inspect
 import io
 import subprocess
 import sys
-import warnings
 from collections.abc import Callable
 from pathlib import Path
 
@@ -15,15 +13,12 @@ import pytest
 from matplotlib.figure import Figure
 
 import anchorscope
-from anchorscope.artefacts.bundles import write_bundle
 from anchorscope.models.loading import load as load_model
 from anchorscope.progress import Silent
 from anchorscope.recipe import Recipe
 from anchorscope.screen.listeners import chosen_listener
 from anchorscope.screen.terminal_progress import TerminalProgress
 from compared_runs import write_run
-from detector_cases import added, probe, trained_on
-from repo import ROOT
 from report_shares import run_with_shares
 from small_facts import quick_options, write_questions
 from unprinted import unprinted
@@ -43,7 +38,7 @@ def made(save_tiny: Callable[[str], Path], tmp_path_factory: pytest.TempPathFact
 def test_a_loaded_model_runs_and_gives_data_frames_and_a_figure(made: anchorscope.Run) -> None:
     run, here = made, made.path
     assert run.items.filter(pl.col("status") == "used").height == 80
-    assert run.effects["intervention"].unique().sort().to_list() == ["knockout", "none", "random", "random-mass"]
+    assert run.effects["intervention"].unique().sort().to_list() == ["knockout", "none", "random"]
     assert set(run.curves["assignment"].unique()) == {"plain", "cross-fitted", "corrected", "retained"}
     assert run.pathways.height > 0
     assert run.probe_scores.height > 0
@@ -106,64 +101,6 @@ def test_figures_by_name_are_matplotlib_figures_that_show_themselves(finished: P
     assert figure._repr_png_().startswith(b"\x89PNG")
     with pytest.raises(anchorscope.UserError, match=r"Unknown figure 'delta'.*Did you mean 'delta_p'"):
         run.figure("delta")
-
-
-# The notebook.
-
-
-def test_the_tour_runs_and_shows_card_charts_items_and_a_score(
-    made: anchorscope.Run, save_tiny: Callable[[str], Path], tmp_path: Path
-) -> None:
-    import nbformat
-    from nbclient import NotebookClient
-
-    lm = load_model(str(save_tiny("llama")))
-    write_bundle(tmp_path / "bundle", trained_on(lm, fitted=added((probe(), probe(("knockout", "mlp", 2))))))
-    tour = nbformat.read(ROOT / "examples" / "tour.ipynb", 4)
-    nbformat.validate(tour)
-    assert not any(cell.get("outputs") or cell.get("execution_count") for cell in tour.cells)
-    (place,) = [at for at, cell in enumerate(tour.cells) if "parameters" in cell.metadata.get("tags", ())]
-    here = f"run_folder = {str(made.path)!r}\nbundle = {str(tmp_path / 'bundle')!r}"
-    tour.cells.insert(place + 1, nbformat.v4.new_code_cell(here))
-    tour.cells += [nbformat.v4.new_code_cell(text) for text in (PROGRESS, "anchorscope.open_run('nowhere')")]
-    tour.cells[-1].metadata["tags"] = ["raises-exception"]
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # those of the libraries that run notebooks
-        NotebookClient(tour, timeout=300, resources={"metadata": {"path": str(tmp_path)}}).execute()
-    outputs = [cell.outputs for cell in tour.cells if cell.cell_type == "code"]
-    (card,) = outputs[2]
-    assert html.escape(made.card.tiles[0].figure) in card["data"]["text/html"]
-    for (chart,) in outputs[3:5]:
-        assert base64.b64decode(chart["data"]["image/png"]).startswith(b"\x89PNG")
-    (readings,), (items,) = outputs[5:7]
-    assert "share_needed" in readings["data"]["text/plain"]
-    assert "question_share" in items["data"]["text/plain"]
-    (scored,) = outputs[7]  # and no warning of a library
-    assert "verdict='a" in scored["data"]["text/plain"]  # accept or abstain
-    (line,) = outputs[8]  # drawn anew in its place
-    assert "done in 1 s" in line["data"]["text/html"]
-    (error,) = outputs[9]
-    assert error["traceback"] == ["UserError: 'nowhere' is not a finished run (no manifest.json); "
-                                  "run it to its end first."]  # fmt: skip
-
-
-PROGRESS = """
-from anchorscope.progress import PlannedStep
-from anchorscope.screen.listeners import chosen_listener
-
-listener = chosen_listener("auto")
-assert type(listener).__name__ == "NotebookProgress"
-listener.plan([PlannedStep("d/clean", "items", 1.0)])
-listener.begin("d/clean")
-listener.start("clean <states>", 10)
-listener.advance(5)
-listener.finish()
-assert "step 1 of 1: clean &lt;states&gt;" in listener._line_now and 'value="5"' in listener._line_now
-listener.done("d/clean")
-"""
-
-
-# Options.
 
 
 def test_the_options_of_run_are_those_of_the_recipe() -> None:

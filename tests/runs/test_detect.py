@@ -23,7 +23,7 @@ from anchorscope.errors import UserError
 from anchorscope.report.charts.display import Display
 from anchorscope.report.detection import detection_page
 from anchorscope.schema import DETECTOR_CONTROL_SCHEMA, DETECTOR_CURVE_SCHEMA
-from kept_runs import CUTS, questions_of, write_kept_run
+from kept_runs import questions_of, write_kept_run
 
 QUICK = {"folds": 2, "seeds": 2, "tosses": 2, "resamples": 100, "device": "cpu"}
 FEW = ("confidence", "probe", "probe+confidence", "words")
@@ -171,24 +171,6 @@ def test_bundles_say_what_was_measured(detected: Detection) -> None:
 
 
 @pytest.mark.usefixtures("unprinted")
-def test_the_same_command_gives_the_same_tables_to_the_last_byte(
-    detected: Detection, run: Path, tmp_path: Path
-) -> None:
-    few = ("probe", "probe+confidence", "mlp", "mop", "anchor", "mop-random-cut")
-    again = story.detect([run], out=tmp_path / "again", detectors=few, bundles=("anchor",), **QUICK)
-    for name in ("detectors", "differences", "detector_curves"):
-        lines = (detected.path / f"{name}.csv").read_text().splitlines()
-        place = lines[0].split(",").index("detector")
-        own = [lines[0], *(line for line in lines[1:] if line.split(",")[place] in few)]
-        assert (again.path / f"{name}.csv").read_text().splitlines() == own, name  # whatever else is compared
-    # Where labels are tossed the interval is wider the more detectors are asked.
-    values = [pl.read_csv(one.path / "controls.csv").drop("low", "high") for one in (again, detected)]
-    assert values[0].equals(values[1].filter(pl.col("detector").is_in(few)))
-    bundle = "bundles/anchor/weights.safetensors"
-    assert (again.path / bundle).read_bytes() == (detected.path / bundle).read_bytes()
-
-
-@pytest.mark.usefixtures("unprinted")
 def test_one_object_for_programs_and_only_what_is_asked_for(run: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
     arguments = ("--detectors", "probe,confidence", "--bundles", "probe", "--risk", "0.25", "--json")
@@ -217,45 +199,6 @@ def test_fit_only_writes_detectors_and_nothing_else(run: Path, tmp_path: Path) -
     again = command(run, "--out", out, "--fit-only", "--bundles", "confidence")
     assert again.exit_code == 0, again.stderr
     assert {path.name for path in out.iterdir()} == {"confidence", "detection.json"}
-
-
-@pytest.fixture(scope="module")
-def several(run: Path, tmp_path_factory: pytest.TempPathFactory) -> Detection:
-    """Three datasets of two runs, one of them asked under another prompt too; the other runs kept less."""
-    folder = tmp_path_factory.mktemp("several")
-    others = [questions_of("more", seed=1), questions_of("third", seed=2, shift=0.5)]
-    zero = questions_of("facts", seed=3)
-    paths = [
-        run, write_kept_run(folder / "others", others, kept=CUTS),
-        write_kept_run(folder / "zero", [zero], kept=("clean",), prompt="zero-shot"),
-    ]  # fmt: skip
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(detection_page, "save_all", lambda *_: None)
-        names = (*FEW, "counterfactual")
-        return story.detect(paths, out=folder / "out", detectors=names, bundles=("probe",), **{**QUICK, "tosses": 0})
-
-
-def test_several_datasets_make_a_matrix_and_each_is_left_out_once(several: Detection) -> None:
-    sets, prompted = ("facts", "more", "third"), "facts (prompt zero-shot)"
-    table = several.detectors
-    cells = {(train, test) for train in sets for test in (*sets, prompted)} | {(f"all but {one}", one) for one in sets}
-    for name in ("probe", "probe+confidence"):
-        own = table.filter((pl.col("detector") == name) & (pl.col("metric") == "auroc"))
-        for prevalence in ("balanced", "natural"):
-            found = own.filter(pl.col("prevalence") == prevalence)
-            assert set(found.select("train", "test").iter_rows()) == cells
-            assert found["value"].is_finite().all()
-    words = table.filter(pl.col("detector") == "words")
-    assert (words["train"] == words["test"]).all()  # words cannot be taken along
-    cut = set(table.filter(pl.col("detector") == "counterfactual").select("train", "test").iter_rows())
-    assert ("more", "third") in cut
-    assert not any(prompted in cell for cell in cut)  # nothing was cut there
-    assert several.manifest["trained_on"] == list(sets)
-    told = [line for line in several.manifest["warnings"] if line.startswith(f"{prompted} lacks states of ")]
-    assert "states of knockout, " in told[0]
-    card = read_bundle(several.path / "bundles" / "probe").card
-    assert "trained on 240 answers (facts: 80 answers" in card.data
-    assert set(card.shifts) == {*sets, prompted}
 
 
 def test_a_dataset_with_few_true_answers_is_a_target_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,9 +8,8 @@ from pathlib import Path
 import polars as pl
 import pytest
 import torch
-from polars.testing import assert_frame_equal
 from safetensors.torch import load_file
-from transformers import AutoModelForCausalLM, AutoTokenizer
+from transformers import AutoTokenizer
 
 from anchorscope.artefacts.finished import open_finished
 from anchorscope.errors import TooFewAnswers, UserError
@@ -70,7 +69,7 @@ def test_the_question_share_is_in_the_contracts_columns_and_adds_up(out: Path) -
     shares, items = table(out, "question_share.csv"), table(out, "question_share_items.parquet")
     assert shares.columns == SHARES.split()
     assert items.columns == SHARE_ITEMS.split()
-    assert set(shares["intervention"]) == {"knockout", "random", "random-mass", "none", "permuted"}
+    assert set(shares["intervention"]) == {"knockout", "random", "none", "permuted"}
     assert set(shares["group"]) == {"all", "lower third", "middle third", "upper third"}
     sums = items.filter(pl.col("intervention") == "none").select(
         pl.col("lost").list.sum().abs().sum(), pl.col("had").list.sum().abs().sum()
@@ -149,8 +148,8 @@ def test_effects_have_the_contracts_columns_and_a_row_per_score(out: Path) -> No
     assert effects.columns == EFFECTS.split()
     assert effects.schema["logit_clean"] == effects.schema["logit_after"] == pl.List(pl.Float32)
     keys = ["item_id", "intervention", "probe", "site", "position"]
-    assert effects.select(keys).unique().height == effects.height == N_USED * 4 * len(PROBES) * len(SITES)
-    assert set(effects["intervention"]) == {"knockout", "random", "random-mass", "none"}
+    assert effects.select(keys).unique().height == effects.height == N_USED * 3 * len(PROBES) * len(SITES)
+    assert set(effects["intervention"]) == {"knockout", "random", "none"}
     assert effects.select("dataset", "variant", "position").unique().rows() == [("facts", "all", "final")]
     for name in ("logit_clean", "logit_after"):
         assert effects[name].list.len().unique().to_list() == [N_LAYERS]
@@ -158,14 +157,14 @@ def test_effects_have_the_contracts_columns_and_a_row_per_score(out: Path) -> No
     n_question = dict(zip(items["item_id"], items["question_tokens"].list.len(), strict=True))
     for item_id, intervention, n_cut in effects.select("item_id", "intervention", "n_cut").unique().iter_rows():
         most = 0 if intervention == "none" else n_question[item_id]
-        if intervention != "random-mass":  # whose number follows from attention
-            assert n_cut == most if intervention != "random" else 0 < n_cut <= most
-    drawn = effects["intervention"].is_in(["random", "random-mass"])
+        if intervention != "random":  # whose number follows from attention
+            assert n_cut == most
+    drawn = effects["intervention"] == "random"
     assert (effects["n_candidates"].is_not_null() == drawn).all()
     ratios = dict(effects.group_by("intervention").agg((pl.col("attention_ratio") - 1).abs().median()).iter_rows())
     assert ratios["knockout"] == 0
     assert ratios["none"] == 1
-    assert ratios["random-mass"] < ratios["random"]
+    assert ratios["random"] < 0.2
     noise = effects.filter(pl.col("intervention") == "none")
     assert (noise["logit_after"].explode() - noise["logit_clean"].explode()).abs().max() < 1e-4
     cut = effects.filter(pl.col("intervention") == "knockout")
@@ -284,37 +283,6 @@ def test_the_recipe_that_a_run_wrote_is_its_own(recipe: Recipe, written: Recipe)
     assert written == recipe.model_copy(update=used)
 
 
-# Stopped and resumed.
-
-
-# Other ways to run it.
-
-
-def test_a_model_that_is_already_loaded_gives_the_same_numbers(
-    recipe: Recipe, out: Path, model_folder: Path, tmp_path: Path
-) -> None:
-    model = AutoModelForCausalLM.from_pretrained(model_folder, dtype=torch.float32)
-    again = tmp_path / "run"
-    quick(recipe, again, loaded=(model, AutoTokenizer.from_pretrained(model_folder)))
-    for name in TABLES:
-        first, second = (table(folder, name) for folder in (out, again))
-        if "model" in first.columns:
-            first, second = first.drop("model"), second.drop("model")
-        assert_frame_equal(first, second, check_exact=True)
-
-
-def test_two_datasets_stand_in_one_run(recipe: Recipe, out: Path, questions: Path, tmp_path: Path) -> None:
-    second = write_questions(tmp_path / "more.jsonl", rows()[:80])
-    both = recipe.model_copy(update={"datasets": (*recipe.datasets, f"file:{second}")})
-    run = tmp_path / "run"
-    quick(both, run)
-    for name in TABLES:
-        frame = table(run, name)
-        assert set(frame["dataset"]) == {"facts", "more"}
-        assert_frame_equal(frame.filter(pl.col("dataset") == "facts"), table(out, name), check_exact=True)
-    assert len(json.loads((run / "manifest.json").read_text())["counts"]) == 2
-
-
 def test_too_few_questions_are_refused_before_a_model_is_loaded_and_nothing_is_written(
     recipe: Recipe, out: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -349,51 +317,3 @@ def test_too_few_answers_are_refused_and_the_answers_kept(recipe: Recipe, tmp_pa
     with watching() as made, pytest.raises(UserError, match="24 true and 48 false are usable"):
         quick(more, tmp_path / "run")
     assert made == ["few/labels"]
-
-
-def save_talker(model_folder: Path, folder: Path) -> Path:
-    """The tiny model made to say different short words to different questions."""
-    tokenizer, model = AutoTokenizer.from_pretrained(model_folder), AutoModelForCausalLM.from_pretrained(model_folder)
-    letters = tokenizer("abcdefghijklmnopqrstuvwxyz", add_special_tokens=False)["input_ids"]
-    with torch.no_grad():
-        model.lm_head.weight[[index for index in range(260) if index not in letters]] = 0  # nothing but letters
-        for name, parameter in model.named_parameters():
-            if "mlp" in name or "o_proj" in name:
-                parameter.mul_(2)
-    model.generation_config.eos_token_id = [257, *tokenizer("rofum", add_special_tokens=False)["input_ids"]]
-    model.save_pretrained(folder)
-    tokenizer.save_pretrained(folder)
-    return folder
-
-
-def test_answers_are_generated_and_graded_where_none_are_given(
-    recipe: Recipe, model_folder: Path, tmp_path: Path
-) -> None:
-    talker = save_talker(model_folder, tmp_path / "talker")
-    asked = [{name: row[name] for name in ("id", "question", "subject", "relation")} for row in rows()[:82]]
-
-    def run(accepted: list[str], out: Path) -> Path:
-        rows_of_file = [{**row, "answer": answer} for row, answer in zip(asked, accepted, strict=True)]
-        path = write_questions(tmp_path / f"{out.name}.jsonl", rows_of_file)
-        quick(recipe.model_copy(update={"model": str(talker), "datasets": (f"file:{path}",)}), out)
-        return out
-
-    with pytest.raises(UserError, match="0 true and"):
-        run(["Never"] * 82, tmp_path / "unknown")
-    (place,) = (tmp_path / "unknown/work/unknown").glob("answers-*/records.json")
-    answers = json.loads(place.read_text())
-    said = [answer["text"] for answer in answers]
-    assert len(set(said)) > 5
-    # Half of the questions accept what the model says to them.
-    out = run([text or "Never" if (index // 2) % 2 else "Never" for index, text in enumerate(said)], tmp_path / "known")
-    items = table(out, "items.parquet")
-    assert items["model_answer"].to_list() == said
-    for index, (item, answer) in enumerate(zip(items.iter_rows(named=True), answers, strict=True)):
-        if not item["model_answer"]:
-            assert (item["status"], item["truthful"], item["input_ids"]) == ("empty", None, [])
-            continue
-        assert item["truthful"] == bool((index // 2) % 2)
-        assert item["confidence_mean"] == pytest.approx(sum(answer["log_probs"]) / len(answer["log_probs"]))
-        assert item["confidence_min"] == pytest.approx(min(answer["log_probs"]))
-        assert item["input_ids"][-len(answer["ids"]) :] == answer["ids"]  # never tokenised again
-    assert {"confidence-mean", "confidence-min"} <= set(table(out, "probe_scores.csv")["kind"])

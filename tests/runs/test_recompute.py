@@ -4,39 +4,16 @@ The function that recomputes them is in `recompute.py` beside this file and work
 """
 
 from collections.abc import Callable
-from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
-from transformers import AutoModelForCausalLM, AutoTokenizer
 
 import recompute as again
-from anchorscope.pipeline import run_recipe
-from anchorscope.recipe import make_recipe
 from recompute import mask_without, recompute, states_of
-from small_facts import liven, quick_options, write_questions
+from recompute_fixtures import *  # noqa: F403
+from recompute_fixtures import Finished
 
 SITES, PROBES, N_LAYERS = ("attention", "mlp", "residual"), ("full", "a", "b"), 4
-Finished = tuple[Path, Any]
-
-
-@pytest.fixture(scope="module")
-def finish(tmp_path_factory: pytest.TempPathFactory, save_tiny: Callable[[str], Path]) -> Callable[..., Finished]:
-    """Runs a tiny model to the end (without drawing); the run folder, and the model as plain transformers loads it."""
-    folder = tmp_path_factory.mktemp("recompute")
-    questions = write_questions(folder / "facts.jsonl")
-
-    def run(family: str, **options: str) -> Finished:
-        saved = save_tiny(family)
-        model = AutoModelForCausalLM.from_pretrained(saved, attn_implementation="eager", dtype=torch.float32).eval()
-        liven(model)
-        model.save_pretrained(saved)
-        small = {"folds": 2, "random_cuts": 1, "directions": 2}
-        recipe = make_recipe(quick_options(questions, model=str(saved), **small, **options))
-        return run_recipe(recipe, folder / "-".join([family, *options.values()])), model
-
-    return run
 
 
 @pytest.fixture(scope="module")
@@ -77,26 +54,6 @@ def test_the_causal_mask_written_out_is_what_the_model_does_by_itself(llama: Fin
     with torch.no_grad():
         own = torch.cat(model(torch.tensor([ids]), output_hidden_states=True).hidden_states[1:-1])
     assert torch.allclose(written, own, atol=1e-5)
-
-
-@pytest.mark.parametrize(
-    ("family", "window", "options"),
-    [("mistral", 8, {"edges": "outside"}), ("qwen3", None, {"edges": "direct", "position": "answer_end"})],
-)
-def test_windows_other_edges_positions_and_families_are_recomputed_too(
-    finish: Callable[..., Finished], family: str, window: int | None, options: dict[str, str]
-) -> None:
-    out, model = finish(family, **options)
-    tokenizer = AutoTokenizer.from_pretrained(model.config._name_or_path)
-
-    def answer_start(item: Any) -> int:
-        return tokenizer.decode(item["input_ids"]).rindex("Answer:") + len("Answer:")  # one token per character
-
-    found = recompute(out, model, n_items=4, window=window, answer_start=answer_start)
-    assert found.log_odds < 1e-3
-    assert found.log_odds < 1e-2 * found.effect
-    positions = {"final", options.get("position", "final")}
-    assert {position for _, position, _ in found.places} == positions
 
 
 def test_edges_between_exact_tokens_alone_change_nothing(llama: Finished, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -53,14 +53,13 @@ def share_frame(dataset: str, world: World, layers: int = LAYERS) -> pl.DataFram
         ("knockout", "lower third", "all"): world.lower * shape,
         ("knockout", "middle third", "all"): (world.lower + world.upper) / 2 * shape,
         ("knockout", "upper third", "all"): world.upper * shape, ("random", "all", "all"): world.random * shape,
-        ("random-mass", "all", "all"): 1.1 * world.random * shape,
         ("none", "all", "all"): world.floor * np.ones(layers), ("permuted", "all", "all"): world.permuted * shape,
     }  # fmt: skip
     if world.random_weights is not None:
         lines["random-weights", "all", "all"] = world.random_weights * shape
     rows = []
     for (intervention, group, truth), values in lines.items():
-        half = {"none": 0.02, "random": 0.4 * world.half, "random-mass": 0.4 * world.half}.get(intervention, world.half)
+        half = {"none": 0.02, "random": 0.4 * world.half}.get(intervention, world.half)
         half = 1.6 * half if group != "all" else half
         for layer, plain in enumerate(values):
             value = world.spoilt.get((intervention, layer), plain) if (group, truth) == ("all", "all") else plain

@@ -6,6 +6,7 @@ none of them imports torch at its top: help has to come at once.
 """
 
 import contextlib
+import gc
 import os
 import sys
 from collections.abc import Iterator, Mapping
@@ -202,3 +203,4 @@ def main() -> None:
         with contextlib.suppress(OSError):  # an error is on its way already
             sys.stdout.flush()
         signals.deafen()
+        gc.freeze()  # whatever is left goes with the process

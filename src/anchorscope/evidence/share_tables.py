@@ -48,7 +48,7 @@ def _rows(shares: Shares, name: str, draws: ShareDraws, context: ShareContext) -
         return  # a further draw of the control: told together with the first
     method = f"half splits, {context.n_directions} principal directions, bootstrap over groups"
     whole = len(context.places) * shares.n_layers
-    n_groups = _BY_TRUTH if name in (RANDOM, PERMUTED) else len(GROUPS)
+    n_groups = _BY_TRUTH if name == PERMUTED else len(GROUPS)
     for group in range(n_groups):
         samples, told = draws.shares(found, group), [method] * len(found.lost)
         if name == RANDOM:

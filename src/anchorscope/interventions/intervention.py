@@ -67,10 +67,6 @@ def answered(before: tuple[int, ...], item: Item, positions: Sequence[str]) -> T
     return TokenSequence(before + item.answer.ids, len(before), tuple(place + moved for place in old.read_at))
 
 
-def _not_measured() -> Mapping[str, AttentionMass]:
-    raise ValueError("an intervention that is matched in attention needs to know how much each token receives")
-
-
 @dataclass(frozen=True)
 class Setting:
     """What an intervention is given beside the items."""
@@ -86,8 +82,9 @@ class Setting:
     """Items of an intervention that takes many passes; None for all."""
     context: int | None = None
     """How many tokens the model reads at once; texts that are written anew and are longer are not run."""
-    masses: Callable[[], Mapping[str, AttentionMass]] = _not_measured
-    """Gives the attention that each item's tokens receive, by the item's name; asked only by those who match it."""
+    masses: Callable[[], Mapping[str, AttentionMass]] = dict
+    """Gives the attention that each item's tokens receive, by the item's name; asked only by those who match it.
+    Empty where it was not measured."""
 
 
 Keys = Callable[[Item, np.random.Generator, AttentionMass | None], tuple[int, ...]]

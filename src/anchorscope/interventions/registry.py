@@ -10,7 +10,6 @@ from anchorscope.interventions.cuts import (
     NONE,
     PROPERTY,
     RANDOM,
-    RANDOM_MASS,
     SUBJECT,
     TEMPLATE,
     ZEROING,
@@ -28,7 +27,7 @@ from anchorscope.interventions.rewrites import (
 INTERVENTIONS: dict[str, Intervention] = {
     one.name: one
     for one in (
-        KNOCKOUT, RANDOM, RANDOM_MASS, NONE, SUBJECT, PROPERTY, CONTENT, TEMPLATE, DIRECT, ZEROING,
+        KNOCKOUT, RANDOM, NONE, SUBJECT, PROPERTY, CONTENT, TEMPLATE, DIRECT, ZEROING,
         PATCH_SAME, PATCH_RANDOM, PATCH_SELF, PATCH_CONTROL, ANSWER_TEMPLATE, ANSWER_BARE,
     )
 }  # fmt: skip

@@ -43,7 +43,7 @@ class Shares:
     """What every cut took, over problems (place × layer)."""
 
     found: Mapping[str, Lost]
-    """By cut: `knockout`, `random`, `none` at every place; `random 2` …, `random-mass`, `permuted` at the headline."""
+    """By cut: `knockout` at every place; `random`, `random 2` …, `none`, `permuted` at the headline."""
     n_layers: int
     headline: int
     """The headline's number among the places."""
@@ -75,7 +75,7 @@ def question_shares(
     clean = principal[CLEAN].flatten(0, 1)
     evidence = clean_evidence(clean, halves, items.labels, device, progress)
     here = slice(headline * n_layers, (headline + 1) * n_layers)
-    cuts = {NONE: principal[CLEAN], **{name: one for name, one in principal.items() if name != CLEAN}}
+    cuts = {NONE: principal[CLEAN][headline : headline + 1], **{name: one for name, one in principal.items() if name != CLEAN}}
     found = {}
     for name, states in cuts.items():
         everywhere = len(states) == len(principal[CLEAN])

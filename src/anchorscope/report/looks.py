@@ -97,7 +97,6 @@ def group_looks(datasets: Sequence[str]) -> dict[str, Look]:
 
 CONTROL_LOOKS = {
     "random": Look("", CONTROL_GREY, DOTTED, width=1.7, quiet=True),
-    "random-mass": Look("", CONTROL_GREY, "7 2 1.5 2", width=1.3, quiet=True),
     # The last three lie on the zero line where all is well: markers tell them from it.
     "none": Look("", INK, marker="X", width=1.1, quiet=True),
     "permuted": Look("", "#8a8a8a", marker="o", hollow=True, width=1.1, quiet=True),

@@ -37,7 +37,7 @@ def next_steps(findings: Findings, observations: Sequence[Reading]) -> tuple[str
 
 def _layers_to_leave_out(observations: Sequence[Reading], several: bool) -> list[str]:
     """Where random words do more than a quarter of what the key words do, a line says little about the key words."""
-    lines = {"random_small": "ΔP", "share_random_small": "Λ", "share_random_mass_small": "Λ"}
+    lines = {"random_small": "ΔP", "share_random_small": "Λ"}
     failing: dict[str, set[int]] = {}
     datasets = set()
     for one in observations:

@@ -26,8 +26,8 @@ _SETS = {
     "of the middle third": ("knockout", MIDDLE, "all"),
     "of the upper third": ("knockout", UPPER, "all"),
     **{words: (intervention, "all", "all") for intervention, words in CONTROLS.items()},
-    "random words of equal attention cut: lower third": ("random-mass", LOWER, "all"),
-    "random words of equal attention cut: upper third": ("random-mass", UPPER, "all"),
+    "random words of equal attention cut: lower third": ("random", LOWER, "all"),
+    "random words of equal attention cut: upper third": ("random", UPPER, "all"),
 }
 _QUANTITIES = {
     "share_beyond_floor": "beyond the floor: (Λ − floor) / (1 − floor)",
@@ -43,7 +43,7 @@ _QUANTITIES = {
 }
 _LAYER_LINES = {
     "Λ": ("knockout", "all"), "lower third": ("knockout", LOWER), "upper third": ("knockout", UPPER),
-    "random words": ("random", "all"), "equal attention": ("random-mass", "all"), "nothing cut": ("none", "all"),
+    "random words": ("random", "all"), "nothing cut": ("none", "all"),
     "permuted": ("permuted", "all"), "random weights": ("random-weights", "all"),
 }  # fmt: skip
 

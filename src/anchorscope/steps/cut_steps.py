@@ -35,9 +35,6 @@ from anchorscope.stats.streams import stream
 from anchorscope.steps.job import FIT_LIBRARIES, MODEL_LIBRARIES
 from anchorscope.steps.measurement_steps import MeasurementSteps
 
-_EVERYWHERE = (KNOCKOUT, "random")
-"""Interventions whose question share is told at every site and position."""
-
 
 class CutSteps(MeasurementSteps):
     """One dataset of a run, its interventions made."""
@@ -117,8 +114,8 @@ class CutSteps(MeasurementSteps):
         return self.all_places if "states-cut" in self.job.recipe.keep else [self.job.headline]
 
     def _measured_places(self, intervention: Intervention) -> list[Place]:
-        """Where states under a cut are looked at: its repetitions are controls of the headline."""
-        return self.all_places if intervention.name in _EVERYWHERE and not intervention.draw else self.cut_places
+        """Where states under a cut are measured: the knockout's everywhere, those of its controls at the headline."""
+        return self.all_places if intervention.name == KNOCKOUT else self.cut_places
 
     def _chosen(self, states: CutStates) -> dict[str, Tensor]:
         """States at the places where they are kept."""
@@ -151,10 +148,12 @@ class CutSteps(MeasurementSteps):
         return self._reduced(states)
 
     def _reduced(self, states: CutStates) -> dict[str, Tensor]:
-        """Clean and cut states along their own principal directions."""
+        """Clean and cut states along their own principal directions; those of controls at the headline only."""
         everything = {CLEAN_RUN: self.clean.value.states.flatten(0, 1), **states}
         found = {}
         for name, one in everything.items():
+            if name not in (CLEAN_RUN, KNOCKOUT) and len(one) > 1:
+                one = one[[self.all_places.index(self.job.headline)]]
             title = f"principal directions: {name}"
             reduced = self.job.fits(principal_states, one.flatten(0, 1), self.n_directions, title=title)
             found[name] = reduced.unflatten(0, one.shape[:2])

@@ -46,16 +46,16 @@ def measured(lm: LanguageModel, question: int, **setting: Any) -> tuple[list[str
 @pytest.mark.parametrize("tiny", ["mistral", "gemma3_text"], indirect=True)
 def test_direct_edges_that_a_window_hides_are_left_out_and_the_rest_is_measured(tiny: LanguageModel) -> None:
     near, far = measured(tiny, question=17), measured(tiny, question=5)
-    assert near == (["knockout", "random", "random-mass", "direct", "none"], [])
-    assert far[0] == ["knockout", "random", "random-mass", "none"]
+    assert near == (["knockout", "random", "direct", "none"], [])
+    assert far[0] == ["knockout", "random", "none"]
     assert "sliding window already hides the exact tokens" in far[1][0]
 
 
 def test_direct_edges_repeat_the_knockout_or_do_not_reach_what_is_read(tiny_llama: LanguageModel) -> None:
     names, (reason,) = measured(tiny_llama, 5, edges="direct")
-    assert names == ["knockout", "random", "random-mass", "none"]
+    assert names == ["knockout", "random", "none"]
     assert "run with --edges all" in reason
     names, (reason,) = measured(tiny_llama, 5, positions=("final", "answer_before"))
-    assert names == ["knockout", "random", "random-mass", "none"]
+    assert names == ["knockout", "random", "none"]
     assert "a position before the answer's tokens is read" in reason
-    assert measured(tiny_llama, 5)[0] == ["knockout", "random", "random-mass", "direct", "none"]
+    assert measured(tiny_llama, 5)[0] == ["knockout", "random", "direct", "none"]

@@ -158,7 +158,7 @@ def test_the_same_within_some_layers_and_heads_cuts_the_same_keys_there_only(
 
 
 def test_interventions_are_chosen_by_their_experiment() -> None:
-    assert [one.name for one in of_experiments(("knockout",))] == ["knockout", "random", "random-mass", "none"]
+    assert [one.name for one in of_experiments(("knockout",))] == ["knockout", "random", "none"]
     assert [one.name for one in of_experiments(("zeroing",))] == ["zeroing"]
     assert [one.name for one in of_experiments(EVIDENCE)] == list(INTERVENTIONS)
     every = {one.entry.experiment for one in of_experiments(EVIDENCE)} | {
@@ -169,19 +169,23 @@ def test_interventions_are_chosen_by_their_experiment() -> None:
 
 def test_only_the_random_control_is_drawn_several_times_and_every_draw_has_a_name_of_its_own() -> None:
     drawn = with_draws(of_experiments(("knockout",)), 3)
-    names = ["knockout", "random", "random 2", "random 3", "random-mass", "none"]
+    names = ["knockout", "random", "random 2", "random 3", "none"]
     assert [one.draw_name for one in drawn] == names
-    assert [one.name for one in drawn] == ["knockout", "random", "random", "random", "random-mass", "none"]
+    assert [one.name for one in drawn] == ["knockout", "random", "random", "random", "none"]
     assert with_draws(of_experiments(EVIDENCE), 1) == list(INTERVENTIONS.values())
 
 
-@given(items(), st.integers(0, 99))
-def test_the_control_matched_in_attention_draws_from_the_tokens_of_the_random_one(item: Item, seed: int) -> None:
-    one = INTERVENTIONS["random-mass"]
-    keys = one.cut(item, "all", np.random.default_rng(seed), MASS).keys
-    assert one.candidates is not None
-    assert set(keys) <= set(one.candidates(item)) == set(random_candidates(item))
+@given(items(), st.integers(0, 99), st.booleans())
+def test_the_random_control_draws_from_its_candidates_whether_attention_is_known_or_not(
+    item: Item, seed: int, is_known: bool
+) -> None:
+    random = INTERVENTIONS["random"]
+    keys = random.cut(item, "all", np.random.default_rng(seed), MASS if is_known else None).keys
+    assert random.candidates is not None
+    assert set(keys) <= set(random.candidates(item)) == set(random_candidates(item))
     assert bool(keys) == bool(random_candidates(item))
+    if not is_known:
+        assert len(keys) == min(len(item.located.question_tokens), len(random_candidates(item)))
 
 
 def planned_names(

@@ -82,7 +82,6 @@ def test_a_share_that_random_words_take_too_is_no_finding():
     ("control", "value", "claim"),
     [
         ("random", 0.5, "share_random_small"),
-        ("random-mass", 0.5, "share_random_mass_small"),
         ("none", 0.3, "share_floor_small"),
         ("permuted", 0.6, "share_permuted_zero"),
         ("permuted", -0.6, "share_permuted_zero"),

@@ -116,7 +116,7 @@ def logits(model: Any, ids: tuple[int, ...], mask: Tensor) -> Tensor:
 def test_every_file_is_there_listed_and_as_large_as_was_told(kept: Looked) -> None:
     hashes = kept.run.manifest["sha256"]
     files = {path.relative_to(kept.path).as_posix() for path in (kept.path / "states").rglob("*") if path.is_file()}
-    cuts = ("knockout", "random", "random 2", "random-mass")
+    cuts = ("knockout", "random", "random 2")
     assert files == {
         "states/facts/features.parquet", *(place_of("facts", name) for name in ("clean", *cuts, *DETECTION_RUNS))
     }  # fmt: skip

@@ -84,15 +84,10 @@ def _where(over: tuple[int, ...], sure: tuple[int, ...], unsure: tuple[int, ...]
     return "".join(f"; {word} at {layer_names(layers)}" for word, layers in told.items() if layers)
 
 
-def _share_ratio(control: str) -> Callable[[About], Found | None]:
-    def measure(about: About) -> Found | None:
-        findings, dataset = about.findings, about.dataset or ""
-        if control != "random" and not share_rows(findings, dataset, control).height:
-            return None  # older runs do not have every control
-        knockout, random = (share_band(findings, dataset, cut) for cut in ("knockout", control))
-        return _small_ratio(knockout, random, NEGLIGIBLE_SHARE)
-
-    return measure
+def _share_ratio(about: About) -> Found:
+    """Of the question share: what random words take, over what the key words take, layer by layer."""
+    knockout, random = (share_band(about.findings, about.dataset or "", cut) for cut in ("knockout", "random"))
+    return _small_ratio(knockout, random, NEGLIGIBLE_SHARE)
 
 
 def _curve_ratio(about: About) -> Found:
@@ -168,11 +163,8 @@ def _of_share(claim: str, topic: str, words: str, measure: Callable[[About], Fou
 _QUARTER = "take or give less than a quarter of the share at every layer that has one"
 
 SHARE_CONTROLS = (
-    _of_share("share_random_small", "Random words", f"random words {_QUARTER}", _share_ratio("random"),
+    _of_share("share_random_small", "Random words", f"random words {_QUARTER}", _share_ratio,
               "Random words take or give more than a quarter of the share"),
-    _of_share("share_random_mass_small", "Random words of equal attention",
-              f"random words of equal attention {_QUARTER}", _share_ratio("random-mass"),
-              "Random words of equal attention take or give more than a quarter of the share"),
     _of_share("share_floor_small", "Nothing cut", "estimation alone loses less than a tenth at every layer", _floor,
               "With nothing cut, estimation alone loses more than a tenth"),
     _of_share("share_permuted_zero", "Permuted labels", "permuted labels give no share at any layer", _permuted,

@@ -98,11 +98,8 @@ def _thirds(findings: Findings, dataset: str, row: ShareResult) -> str:
 
 def random_thirds(findings: Findings, dataset: str, layer: int | None) -> tuple[Estimate, Estimate] | None:
     """The same thirds where random words were cut: what items differ in without the key words."""
-    for control in ("random-mass", "random"):
-        lower, upper = (share_at(findings, dataset, layer, control, group) for group in (LOWER, UPPER))
-        if lower is not None and upper is not None:
-            return lower, upper
-    return None
+    lower, upper = (share_at(findings, dataset, layer, "random", group) for group in (LOWER, UPPER))
+    return None if lower is None or upper is None else (lower, upper)
 
 
 def _given(findings: Findings, dataset: str, row: ShareResult) -> str:

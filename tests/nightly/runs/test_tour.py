@@ -1,0 +1,70 @@
+"""The notebook of examples/ runs from top to bottom and shows what it promises."""
+
+import base64
+import html
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+
+import nbformat
+from nbclient import NotebookClient
+
+import anchorscope
+from anchorscope.artefacts.bundles import write_bundle
+from anchorscope.models.loading import load as load_model
+from detector_cases import added, probe, trained_on
+from repo import ROOT
+from whole_runs import SmallRun
+
+
+def test_the_tour_runs_and_shows_card_charts_items_and_a_score(
+    small_run: SmallRun, save_tiny: Callable[[str], Path], tmp_path: Path
+) -> None:
+    run = anchorscope.open_run(small_run.finished)
+    lm = load_model(str(save_tiny("llama")))
+    write_bundle(tmp_path / "bundle", trained_on(lm, fitted=added((probe(), probe(("knockout", "mlp", 2))))))
+    tour = nbformat.read(ROOT / "examples" / "tour.ipynb", 4)
+    nbformat.validate(tour)
+    assert not any(cell.get("outputs") or cell.get("execution_count") for cell in tour.cells)
+    (place,) = [at for at, cell in enumerate(tour.cells) if "parameters" in cell.metadata.get("tags", ())]
+    here = f"run_folder = {str(run.path)!r}\nbundle = {str(tmp_path / 'bundle')!r}"
+    tour.cells.insert(place + 1, nbformat.v4.new_code_cell(here))
+    tour.cells += [nbformat.v4.new_code_cell(text) for text in (PROGRESS, "anchorscope.open_run('nowhere')")]
+    tour.cells[-1].metadata["tags"] = ["raises-exception"]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # those of the libraries that run notebooks
+        NotebookClient(tour, timeout=300, resources={"metadata": {"path": str(tmp_path)}}).execute()
+    outputs = [cell.outputs for cell in tour.cells if cell.cell_type == "code"]
+    (card,) = outputs[2]
+    assert html.escape(run.card.tiles[0].figure) in card["data"]["text/html"]
+    for (chart,) in outputs[3:5]:
+        assert base64.b64decode(chart["data"]["image/png"]).startswith(b"\x89PNG")
+    (readings,), (items,) = outputs[5:7]
+    assert "share_needed" in readings["data"]["text/plain"]
+    assert "question_share" in items["data"]["text/plain"]
+    (scored,) = outputs[7]  # and no warning of a library
+    assert "verdict='a" in scored["data"]["text/plain"]  # accept or abstain
+    (line,) = outputs[8]  # drawn anew in its place
+    assert "done in 1 s" in line["data"]["text/html"]
+    (error,) = outputs[9]
+    assert error["traceback"] == ["UserError: 'nowhere' is not a finished run (no manifest.json); "
+                                  "run it to its end first."]  # fmt: skip
+
+
+PROGRESS = """
+from anchorscope.progress import PlannedStep
+from anchorscope.screen.listeners import chosen_listener
+
+listener = chosen_listener("auto")
+assert type(listener).__name__ == "NotebookProgress"
+listener.plan([PlannedStep("d/clean", "items", 1.0)])
+listener.begin("d/clean")
+listener.start("clean <states>", 10)
+listener.advance(5)
+listener.finish()
+assert "step 1 of 1: clean &lt;states&gt;" in listener._line_now and 'value="5"' in listener._line_now
+listener.done("d/clean")
+"""
+
+
+# Options.
