@@ -33,9 +33,12 @@ KEPT_CUTS = ("knockout", "random")
 SHARE = {"knockout": 0.5, "question-only": 0.6, "answer-only": 0.4, "random-weights": 0.0}
 """What a run leaves of the truth's direction; all of it, where nothing is said."""
 COLUMNS = (
-    *CONFIDENCE, *(f"{cut}_log_prob_{kind}" for cut in KEPT_CUTS for kind in ("mean", "min")), "answer_tokens",
-    "p_true", *(f"{name}_{n}" for n in SAMPLES for name in ("self_consistency", "semantic_entropy")),
-)  # fmt: skip
+    *CONFIDENCE,
+    *(f"{cut}_log_prob_{kind}" for cut in KEPT_CUTS for kind in ("mean", "min")),
+    "answer_tokens",
+    "p_true",
+    *(f"{name}_{n}" for n in SAMPLES for name in ("self_consistency", "semantic_entropy")),
+)
 
 
 @dataclass
@@ -75,9 +78,9 @@ class Laps(Silent):
         self.last = now
 
 
-def made_states(n: int, n_layers: int, width: int, dtype: torch.dtype, device: torch.device, truth: np.ndarray) -> dict[
-    StateKey, torch.Tensor
-]:  # fmt: skip
+def made_states(
+    n: int, n_layers: int, width: int, dtype: torch.dtype, device: torch.device, truth: np.ndarray
+) -> dict[StateKey, torch.Tensor]:
     """States of all runs that `--keep states,states-cut,detection` keeps, on the CPU, as they are read from files."""
     generator = torch.Generator(device).manual_seed(int(stream(0, "benchmark states").integers(2**31)))
     scale = torch.arange(1, width + 1, device=device).float().rsqrt()
@@ -130,24 +133,48 @@ def measure(given: argparse.Namespace, device: torch.device) -> dict[str, object
         again = TrainedOn(dataset, SITE, Plan(given.folds, 1, 0), device)
         for name in (one for one in SAVED if one in names):
             again.calibration(name, natural=True)
-    area = {row["detector"]: row["value"] for row in tables.detectors
-            if (row["metric"], row["prevalence"]) == ("auroc", "balanced")}  # fmt: skip
+    area = {
+        row["detector"]: row["value"]
+        for row in tables.detectors
+        if (row["metric"], row["prevalence"]) == ("auroc", "balanced")
+    }
     judged = dict(zip((one for one in trained.names if one in names), laps.laps, strict=True))
-    rows = [{"detector": name, "fit_s": fitted.seconds[name], "judge_s": judged[name], "auroc": area[name]}
-            for name in names]  # fmt: skip
+    rows = [
+        {"detector": name, "fit_s": fitted.seconds[name], "judge_s": judged[name], "auroc": area[name]}
+        for name in names
+    ]
     total = sum(clock.seconds[part] for part in ("fit", "judge", "saved detectors"))
     peak = torch.cuda.max_memory_allocated(device) / 1e9 if device.type == "cuda" else None
-    return {"device": str(device), "threads": torch.get_num_threads(), "items": given.items, "layers": given.layers,
-            "width": given.width, "dtype": given.dtype, "folds": given.folds, "seeds": given.seeds,
-            "tosses": given.tosses, "resamples": given.resamples, "rows": rows, "seconds": clock.seconds,
-            "total_s": total, "peak_gpu_gb": peak}  # fmt: skip
+    return {
+        "device": str(device),
+        "threads": torch.get_num_threads(),
+        "items": given.items,
+        "layers": given.layers,
+        "width": given.width,
+        "dtype": given.dtype,
+        "folds": given.folds,
+        "seeds": given.seeds,
+        "tosses": given.tosses,
+        "resamples": given.resamples,
+        "rows": rows,
+        "seconds": clock.seconds,
+        "total_s": total,
+        "peak_gpu_gb": peak,
+    }
 
 
 def main() -> None:
     """Measures and prints a table, or one JSON object."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    for name, value in (("items", 3000), ("layers", 28), ("width", 1536), ("folds", 5), ("seeds", 5), ("tosses", 20),
-                        ("resamples", 1000)):  # fmt: skip
+    for name, value in (
+        ("items", 3000),
+        ("layers", 28),
+        ("width", 1536),
+        ("folds", 5),
+        ("seeds", 5),
+        ("tosses", 20),
+        ("resamples", 1000),
+    ):
         parser.add_argument(f"--{name}", type=int, default=value)
     parser.add_argument("--dtype", choices=("bfloat16", "float32"), default="bfloat16", help="of the kept states")
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")

@@ -86,12 +86,22 @@ def main() -> None:
                 taken[name].append(clock() - began)
     seconds = {name: median(found) for name, found in taken.items()}
     rows = [
-        {"way": name, "items_per_s": len(questions) / spent, "of_clean_pass": seconds["clean pass"] / spent,
-         "target": TARGETS.get(name)}
+        {
+            "way": name,
+            "items_per_s": len(questions) / spent,
+            "of_clean_pass": seconds["clean pass"] / spent,
+            "target": TARGETS.get(name),
+        }
         for name, spent in seconds.items()
-    ]  # fmt: skip
-    record = {"model": lm.name, "device": str(lm.device), "threads": torch.get_num_threads(), "items": len(questions),
-              "layer": layer, "rows": rows}  # fmt: skip
+    ]
+    record = {
+        "model": lm.name,
+        "device": str(lm.device),
+        "threads": torch.get_num_threads(),
+        "items": len(questions),
+        "layer": layer,
+        "rows": rows,
+    }
     sys.stdout.write(json.dumps(record, indent=1) + "\n")
 
 

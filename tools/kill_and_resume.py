@@ -67,10 +67,17 @@ def asked_for(about: str, how_often: str, times: int) -> tuple[argparse.Namespac
     words.add_argument("--option", action="append", default=[], metavar="NAME=NUMBER", help="of the recipe")
     given = words.parse_args()
     options = {name: int(value) for name, _, value in (one.partition("=") for one in given.option)}
-    return given, make_recipe({
-        "model": given.model, "datasets": (given.dataset,), "device": "cpu", "bootstrap": 100, "folds": 3,
-        "report": False, **options,
-    })  # fmt: skip
+    return given, make_recipe(
+        {
+            "model": given.model,
+            "datasets": (given.dataset,),
+            "device": "cpu",
+            "bootstrap": 100,
+            "folds": 3,
+            "report": False,
+            **options,
+        }
+    )
 
 
 def undisturbed(recipe: Recipe, folder: Path, job: str) -> tuple[Path, int, dict[str, bytes]]:
@@ -147,9 +154,7 @@ def forked(work: Callable[[], None]) -> int:
     return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
 
 
-def run(
-    recipe: Recipe, out: Path, die_at: int | None = None, counted: Path | None = None, job: str = "run"
-) -> None:  # fmt: skip
+def run(recipe: Recipe, out: Path, die_at: int | None = None, counted: Path | None = None, job: str = "run") -> None:
     """A job without figures, which dies at its n-th write (just before or just after it) or counts its writes."""
     seen = [0]
 

@@ -42,8 +42,9 @@ def made_item(k: int) -> dict[str, str]:
     names = ("Peru", "Japan", "Kenya", "Norway", "Chile", "Egypt", "Nepal", "Cuba", "Ghana", "Iceland", "Laos", "Malta")
     asked = ("What is the capital of {}?", "Which river is the longest of {}?", "Who was the first president of {}?")
     return {
-        "question": f"{asked[k % 3].format(names[k % 12])} ({k})", "answer": ("Lima", "the Nile", "Jan Smuts")[k % 3]
-    }  # fmt: skip
+        "question": f"{asked[k % 3].format(names[k % 12])} ({k})",
+        "answer": ("Lima", "the Nile", "Jan Smuts")[k % 3],
+    }
 
 
 def made_items(n: int) -> list[dict[str, str]]:
@@ -103,8 +104,14 @@ async def clients(url: str, n: int, total: int, until: float) -> dict[str, Any]:
     began, ended = time.perf_counter(), list[float]()
     await asyncio.gather(*(one() for _ in range(n)))
     rate = len(seconds) / (max(ended) - began) if ended else 0.0
-    return {"clients": n, "requests": sum(statuses.values()), "statuses": statuses, "items_per_s": rate,
-            "p50_s": percentile(seconds, 0.5), "p95_s": percentile(seconds, 0.95)}  # fmt: skip
+    return {
+        "clients": n,
+        "requests": sum(statuses.values()),
+        "statuses": statuses,
+        "items_per_s": rate,
+        "p50_s": percentile(seconds, 0.5),
+        "p95_s": percentile(seconds, 0.95),
+    }
 
 
 async def overload(url: str, seconds: float, alone: float) -> dict[str, Any]:
@@ -124,8 +131,10 @@ async def overload(url: str, seconds: float, alone: float) -> dict[str, Any]:
             loop = asyncio.get_running_loop()
             await asyncio.gather(*(loop.run_in_executor(processes, time.sleep, 0.5) for _ in range(several)))  # started
             begin = time.time() + 0.5
-            shares = [loop.run_in_executor(processes, offered, url, range(first, n, several), rate, begin)
-                      for first in range(several)]  # fmt: skip
+            shares = [
+                loop.run_in_executor(processes, offered, url, range(first, n, several), rate, begin)
+                for first in range(several)
+            ]
             await asyncio.sleep(begin - time.time() + (n - 1) / rate)
             ended, again = time.perf_counter(), None
             while again is None and time.perf_counter() - ended < LONGEST:
@@ -136,10 +145,19 @@ async def overload(url: str, seconds: float, alone: float) -> dict[str, Any]:
             done = await asyncio.gather(*shares)
     statuses = dict(sum((Counter(statuses) for statuses, _ in done), Counter[str]()))
     late = [one for _, lateness in done for one in lateness]
-    return {"borne_per_s": borne, "offered_per_s": rate, "seconds": seconds, "requests": n, "statuses": statuses,
-            "one_before_s": before, "well_again_s": again, "from_processes": several,
-            "sent_late_p50_s": percentile(late, 0.5), "sent_late_p95_s": percentile(late, 0.95),
-            "only_expected_statuses": set(statuses) <= {"200", "429", "504"}}  # fmt: skip
+    return {
+        "borne_per_s": borne,
+        "offered_per_s": rate,
+        "seconds": seconds,
+        "requests": n,
+        "statuses": statuses,
+        "one_before_s": before,
+        "well_again_s": again,
+        "from_processes": several,
+        "sent_late_p50_s": percentile(late, 0.5),
+        "sent_late_p95_s": percentile(late, 0.95),
+        "only_expected_statuses": set(statuses) <= {"200", "429", "504"},
+    }
 
 
 async def ask(client: httpx.AsyncClient, item: dict[str, str]) -> tuple[str, float]:
@@ -194,14 +212,32 @@ async def soak(url: str, pid: int, minutes: float) -> dict[str, Any]:
 
     found, _ = await asyncio.gather(clients(url, 8, 1_000_000, until), watch())
     tenths = [sizes[(part * len(sizes)) // 10] for part in range(1, 10)] + [sizes[-1]]
-    return {**found, "minutes": minutes, "bytes_by_tenth": tenths,
-            "growth": min(tenths[-3:]) / min(tenths[:3]) - 1}  # of the least: single batches come and go  # fmt: skip
+    return {
+        **found,
+        "minutes": minutes,
+        "bytes_by_tenth": tenths,
+        "growth": min(tenths[-3:]) / min(tenths[:3]) - 1,
+    }  # of the least: single batches come and go
 
 
 def start(options: argparse.Namespace) -> tuple[subprocess.Popen[str], str]:
     """The service in a process of its own, ready."""
-    command = [sys.executable, "-m", "anchorscope", "serve", options.bundle, "--port", "0", "--json", "--threads",
-               str(options.threads), "--device", options.device, "--log-file", os.devnull]  # fmt: skip
+    command = [
+        sys.executable,
+        "-m",
+        "anchorscope",
+        "serve",
+        options.bundle,
+        "--port",
+        "0",
+        "--json",
+        "--threads",
+        str(options.threads),
+        "--device",
+        options.device,
+        "--log-file",
+        os.devnull,
+    ]
     command += ["--model", options.model] if options.model else []
     running = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     assert running.stdout is not None

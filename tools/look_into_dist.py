@@ -35,8 +35,9 @@ def main(folder: Path) -> int:
     wrong = [f"not in the wheel: {name}" for name in sorted(package) if name.removeprefix("src/") not in in_wheel]
     wrong += [f"not in the sdist: {name}" for name in sorted(package | set(BESIDE)) if name not in in_sdist]
     wrong += [f"not for a release: {name}" for name in sorted(in_wheel | in_sdist) if any(one in name for one in NEVER)]
-    wrong += [f"{path.name} has {path.stat().st_size:,} bytes" for path in (wheel, sdist)
-              if path.stat().st_size > LARGEST]  # fmt: skip
+    wrong += [
+        f"{path.name} has {path.stat().st_size:,} bytes" for path in (wheel, sdist) if path.stat().st_size > LARGEST
+    ]
     for line in wrong:
         sys.stderr.write(f"{line}\n")
     sizes = ", ".join(f"{path.name} {path.stat().st_size / 1e6:.1f} MB" for path in (wheel, sdist))

@@ -21,10 +21,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from kill_and_resume import JOBS, MINE, WRITES, asked_for, begin, differences, forked, run, undisturbed
-
 from anchorscope.artefacts.verify import verify
 from anchorscope.recipe import Recipe
+from kill_and_resume import JOBS, MINE, WRITES, asked_for, begin, differences, forked, run, undisturbed
 
 MEGABYTES = 256
 OPTIONS = "loop,commit=300,noauto_da_alloc"

@@ -52,9 +52,23 @@ _HOMES = {
 """The public names and where they live."""
 
 __all__ = [
-    "Comparison", "Detection", "Detector", "LanguageModel", "Question", "Recipe", "Run", "UserError", "compare",
-    "detect", "grade", "load_model", "log_run", "open_run", "run", "verify",
-]  # fmt: skip
+    "Comparison",
+    "Detection",
+    "Detector",
+    "LanguageModel",
+    "Question",
+    "Recipe",
+    "Run",
+    "UserError",
+    "compare",
+    "detect",
+    "grade",
+    "load_model",
+    "log_run",
+    "open_run",
+    "run",
+    "verify",
+]
 
 
 def __getattr__(name: str) -> Any:

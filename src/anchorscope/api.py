@@ -118,8 +118,14 @@ class Run:
         """The readings: what the curves do, in words, each with its number, interval and verdict."""
         return self._finished.observations
 
-    def states(self, dataset: str, layer: int, intervention: str = "clean", site: str | None = None,
-               position: str | None = None) -> "Tensor":  # fmt: skip
+    def states(
+        self,
+        dataset: str,
+        layer: int,
+        intervention: str = "clean",
+        site: str | None = None,
+        position: str | None = None,
+    ) -> "Tensor":
         """States [item, d_model] of one layer that were kept (`--keep states,states-cut,detection`).
 
         `state_items` names the rows. Site and position are the chart's where they are not named; the runs of
@@ -278,9 +284,7 @@ run.__doc__ = f"{str(run.__doc__).rstrip()}\n\n" + "\n".join(_OPTIONS) + "\n"  #
 
 
 @told_to_callers
-def verify(
-    path: str | Path, *, repair: bool = False, progress: Progress | Literal["auto"] | None = "auto"
-) -> Verified:  # fmt: skip
+def verify(path: str | Path, *, repair: bool = False, progress: Progress | Literal["auto"] | None = "auto") -> Verified:
     """Checks every file of a run, finished or not, of a comparison, a validation, detectors or a bundle.
 
     With `repair`, what is damaged in a run is made again from what is whole, as `anchorscope verify --repair` does.

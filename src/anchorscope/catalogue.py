@@ -90,33 +90,76 @@ class ExperimentEntry:
 
 
 _ENTRIES = (
-    InterventionEntry("knockout", "attention to the question's exact tokens is cut", "key words cut (the chart)",
-                      "knockout"),
-    InterventionEntry("direct", "only the answer's own tokens lose the exact tokens",
-                      "key words cut, for the answer's tokens only", "edges"),
-    InterventionEntry("zeroing", "weights on the exact tokens are zeroed after the softmax",
-                      "key words' weights set to zero", "zeroing"),
+    InterventionEntry(
+        "knockout", "attention to the question's exact tokens is cut", "key words cut (the chart)", "knockout"
+    ),
+    InterventionEntry(
+        "direct",
+        "only the answer's own tokens lose the exact tokens",
+        "key words cut, for the answer's tokens only",
+        "edges",
+    ),
+    InterventionEntry(
+        "zeroing",
+        "weights on the exact tokens are zeroed after the softmax",
+        "key words' weights set to zero",
+        "zeroing",
+    ),
     InterventionEntry("subject", "the subject alone is cut", "subject cut", "exact-tokens"),
     InterventionEntry("property", "the property alone is cut", "property cut", "exact-tokens"),
     InterventionEntry("content", "every content word is cut", "every content word cut", "exact-tokens"),
-    InterventionEntry("patch-same", "E_Q replaced by that of an item of the same relation",
-                      "key words of the same relation put in", "patching", REWRITE),
-    InterventionEntry("patch-random", "E_Q replaced by that of any other item", "key words of any other item put in",
-                      "patching", REWRITE),
-    InterventionEntry("answer-template", "the question dropped, the template kept", "question dropped, template kept",
-                      "answer-only", REWRITE),
+    InterventionEntry(
+        "patch-same",
+        "E_Q replaced by that of an item of the same relation",
+        "key words of the same relation put in",
+        "patching",
+        REWRITE,
+    ),
+    InterventionEntry(
+        "patch-random",
+        "E_Q replaced by that of any other item",
+        "key words of any other item put in",
+        "patching",
+        REWRITE,
+    ),
+    InterventionEntry(
+        "answer-template",
+        "the question dropped, the template kept",
+        "question dropped, template kept",
+        "answer-only",
+        REWRITE,
+    ),
     InterventionEntry("answer-bare", "nothing but the answer", "nothing but the answer", "answer-only", REWRITE),
-    InterventionEntry("random", "other tokens before the answer that receive as much attention are cut",
-                      "as much attention cut elsewhere", "knockout", control=True),
-    InterventionEntry("template", "as many tokens of the shared template are cut", "template tokens cut", "template",
-                      control=True),
-    InterventionEntry("patch-control", "as many other tokens of the question replaced", "as many other words put in",
-                      "patching", REWRITE, control=True),
-    InterventionEntry("patch-self", "E_Q replaced by itself: nothing may change", "own key words put in again",
-                      "patching", REWRITE, control=True),
-    InterventionEntry("none", "nothing is cut, in another batch order: the noise floor", "nothing cut", "knockout",
-                      control=True),
-)  # fmt: skip
+    InterventionEntry(
+        "random",
+        "other tokens before the answer that receive as much attention are cut",
+        "as much attention cut elsewhere",
+        "knockout",
+        control=True,
+    ),
+    InterventionEntry(
+        "template", "as many tokens of the shared template are cut", "template tokens cut", "template", control=True
+    ),
+    InterventionEntry(
+        "patch-control",
+        "as many other tokens of the question replaced",
+        "as many other words put in",
+        "patching",
+        REWRITE,
+        control=True,
+    ),
+    InterventionEntry(
+        "patch-self",
+        "E_Q replaced by itself: nothing may change",
+        "own key words put in again",
+        "patching",
+        REWRITE,
+        control=True,
+    ),
+    InterventionEntry(
+        "none", "nothing is cut, in another batch order: the noise floor", "nothing cut", "knockout", control=True
+    ),
+)
 INTERVENTIONS = {one.name: one for one in _ENTRIES}
 """In the order in which a report shows them: ways to take the question away, then controls."""
 
@@ -130,57 +173,151 @@ _SECTIONS = "anchorscope.report.experiments"
 EXPERIMENTS = {
     one.name: one
     for one in (
-        ExperimentEntry("knockout", "does the probe need the question's key words?", "method.md",
-                        section=f"{_SECTIONS}.interventions:SECTION", place=10),
-        ExperimentEntry("exact-tokens", "does it matter which words are cut?", "exact-tokens.md",
-                        section=f"{_SECTIONS}.intervention_curves:WORDS", place=15),
-        ExperimentEntry("template", "does it matter that they are the question's?", "evidence/template.md",
-                        section=f"{_SECTIONS}.interventions:SECTION", place=10),
-        ExperimentEntry("edges", "do the words reach the answer directly, or through other tokens?",
-                        "evidence/edges.md",
-                        section=f"{_SECTIONS}.intervention_curves:EDGES", place=45),
-        ExperimentEntry("zeroing", "does it matter how an edge is cut?", "evidence/zeroing.md",
-                        section=f"{_SECTIONS}.intervention_curves:ZEROING", place=60),
-        ExperimentEntry("patching", "what if another question's words are put in?", "evidence/patching.md",
-                        section=f"{_SECTIONS}.intervention_curves:PATCHING", place=20),
-        ExperimentEntry("answer-only", "what if there is no question at all?", "evidence/answer-only.md",
-                        section=f"{_SECTIONS}.intervention_curves:ANSWER_ONLY", place=30),
-        ExperimentEntry("layers", "in which layers does the cut matter?", "evidence/layers.md",
-                        f"{_EXPERIMENTS}.layers:EXPERIMENT",
-                        section=f"{_SECTIONS}.layers:SECTION", place=40),
-        ExperimentEntry("heads", "in which heads does the cut matter?", "evidence/heads.md",
-                        f"{_EXPERIMENTS}.heads:EXPERIMENT",
-                        section=f"{_SECTIONS}.heads:SECTION", place=50),
-        ExperimentEntry("dose", "does one key word carry it, or do all?", "evidence/dose.md",
-                        f"{_EXPERIMENTS}.dose:EXPERIMENT",
-                        section=f"{_SECTIONS}.dose:SECTION", place=55),
-        ExperimentEntry("mediation", "in which layers do the key words' states carry the truth?",
-                        "evidence/mediation.md", f"{_EXPERIMENTS}.mediation:EXPERIMENT", rated=False,
-                        section=f"{_SECTIONS}.mediation:SECTION", place=57),
-        ExperimentEntry("saliency", "what flows from question to answer, and is it two humps?", "evidence/saliency.md",
-                        f"{_EXPERIMENTS}.saliency:EXPERIMENT",
-                        section=f"{_SECTIONS}.saliency:SECTION", place=70),
-        ExperimentEntry("boundary", "what does the model know, per pathway?", "evidence/boundary.md",
-                        f"{_EXPERIMENTS}.boundary:EXPERIMENT",
-                        section=f"{_SECTIONS}.boundary:SECTION", place=80),
-        ExperimentEntry("self-awareness", "can the pathway be read from clean states?", "evidence/self-awareness.md",
-                        f"{_EXPERIMENTS}.self_awareness:EXPERIMENT",
-                        section=f"{_SECTIONS}.self_awareness:SECTION", place=90),
-        ExperimentEntry("matched", "does the probe know truth where words cannot tell, and from the question?",
-                        "evidence/matched.md", f"{_EXPERIMENTS}.matched:EXPERIMENT", rated=False,
-                        section=f"{_SECTIONS}.matched:SECTION", place=94),
-        ExperimentEntry("wordings", "is an item's share its own, or noise of one wording?", "evidence/wordings.md",
-                        f"{_EXPERIMENTS}.wordings:EXPERIMENT", rated=False,
-                        section=f"{_SECTIONS}.wordings:SECTION", place=96),
-        ExperimentEntry("sensitivity", "how far does the result hang on our choices?", "evidence/sensitivity.md",
-                        f"{_EXPERIMENTS}.sensitivity:EXPERIMENT", compares=True,
-                        section=f"{_SECTIONS}.sensitivity:SECTION", place=110),
-        ExperimentEntry("agreement", "do the methods call the same items?", "evidence/agreement.md",
-                        f"{_EXPERIMENTS}.agreement:EXPERIMENT", needs=("patching", "answer-only", "saliency"),
-                        compares=True,
-                        section=f"{_SECTIONS}.agreement:SECTION", place=100),
+        ExperimentEntry(
+            "knockout",
+            "does the probe need the question's key words?",
+            "method.md",
+            section=f"{_SECTIONS}.interventions:SECTION",
+            place=10,
+        ),
+        ExperimentEntry(
+            "exact-tokens",
+            "does it matter which words are cut?",
+            "exact-tokens.md",
+            section=f"{_SECTIONS}.intervention_curves:WORDS",
+            place=15,
+        ),
+        ExperimentEntry(
+            "template",
+            "does it matter that they are the question's?",
+            "evidence/template.md",
+            section=f"{_SECTIONS}.interventions:SECTION",
+            place=10,
+        ),
+        ExperimentEntry(
+            "edges",
+            "do the words reach the answer directly, or through other tokens?",
+            "evidence/edges.md",
+            section=f"{_SECTIONS}.intervention_curves:EDGES",
+            place=45,
+        ),
+        ExperimentEntry(
+            "zeroing",
+            "does it matter how an edge is cut?",
+            "evidence/zeroing.md",
+            section=f"{_SECTIONS}.intervention_curves:ZEROING",
+            place=60,
+        ),
+        ExperimentEntry(
+            "patching",
+            "what if another question's words are put in?",
+            "evidence/patching.md",
+            section=f"{_SECTIONS}.intervention_curves:PATCHING",
+            place=20,
+        ),
+        ExperimentEntry(
+            "answer-only",
+            "what if there is no question at all?",
+            "evidence/answer-only.md",
+            section=f"{_SECTIONS}.intervention_curves:ANSWER_ONLY",
+            place=30,
+        ),
+        ExperimentEntry(
+            "layers",
+            "in which layers does the cut matter?",
+            "evidence/layers.md",
+            f"{_EXPERIMENTS}.layers:EXPERIMENT",
+            section=f"{_SECTIONS}.layers:SECTION",
+            place=40,
+        ),
+        ExperimentEntry(
+            "heads",
+            "in which heads does the cut matter?",
+            "evidence/heads.md",
+            f"{_EXPERIMENTS}.heads:EXPERIMENT",
+            section=f"{_SECTIONS}.heads:SECTION",
+            place=50,
+        ),
+        ExperimentEntry(
+            "dose",
+            "does one key word carry it, or do all?",
+            "evidence/dose.md",
+            f"{_EXPERIMENTS}.dose:EXPERIMENT",
+            section=f"{_SECTIONS}.dose:SECTION",
+            place=55,
+        ),
+        ExperimentEntry(
+            "mediation",
+            "in which layers do the key words' states carry the truth?",
+            "evidence/mediation.md",
+            f"{_EXPERIMENTS}.mediation:EXPERIMENT",
+            rated=False,
+            section=f"{_SECTIONS}.mediation:SECTION",
+            place=57,
+        ),
+        ExperimentEntry(
+            "saliency",
+            "what flows from question to answer, and is it two humps?",
+            "evidence/saliency.md",
+            f"{_EXPERIMENTS}.saliency:EXPERIMENT",
+            section=f"{_SECTIONS}.saliency:SECTION",
+            place=70,
+        ),
+        ExperimentEntry(
+            "boundary",
+            "what does the model know, per pathway?",
+            "evidence/boundary.md",
+            f"{_EXPERIMENTS}.boundary:EXPERIMENT",
+            section=f"{_SECTIONS}.boundary:SECTION",
+            place=80,
+        ),
+        ExperimentEntry(
+            "self-awareness",
+            "can the pathway be read from clean states?",
+            "evidence/self-awareness.md",
+            f"{_EXPERIMENTS}.self_awareness:EXPERIMENT",
+            section=f"{_SECTIONS}.self_awareness:SECTION",
+            place=90,
+        ),
+        ExperimentEntry(
+            "matched",
+            "does the probe know truth where words cannot tell, and from the question?",
+            "evidence/matched.md",
+            f"{_EXPERIMENTS}.matched:EXPERIMENT",
+            rated=False,
+            section=f"{_SECTIONS}.matched:SECTION",
+            place=94,
+        ),
+        ExperimentEntry(
+            "wordings",
+            "is an item's share its own, or noise of one wording?",
+            "evidence/wordings.md",
+            f"{_EXPERIMENTS}.wordings:EXPERIMENT",
+            rated=False,
+            section=f"{_SECTIONS}.wordings:SECTION",
+            place=96,
+        ),
+        ExperimentEntry(
+            "sensitivity",
+            "how far does the result hang on our choices?",
+            "evidence/sensitivity.md",
+            f"{_EXPERIMENTS}.sensitivity:EXPERIMENT",
+            compares=True,
+            section=f"{_SECTIONS}.sensitivity:SECTION",
+            place=110,
+        ),
+        ExperimentEntry(
+            "agreement",
+            "do the methods call the same items?",
+            "evidence/agreement.md",
+            f"{_EXPERIMENTS}.agreement:EXPERIMENT",
+            needs=("patching", "answer-only", "saliency"),
+            compares=True,
+            section=f"{_SECTIONS}.agreement:SECTION",
+            place=100,
+        ),
     )
-}  # fmt: skip
+}
 """In the order in which they run; agreement compares the others, so it comes last."""
 EVIDENCE = tuple(EXPERIMENTS)
 """What `--evidence` takes; the knockout with its controls is always made."""
@@ -229,33 +366,50 @@ _DETECTORS = (
     DetectorEntry("pr-activation", "Pathway Reweighting by scaling the state's directions", 1),
     DetectorEntry("pr-delta", "Pathway Reweighting by what the cut takes from the state", 2),
     DetectorEntry("counterfactual", "probe and confidence, with and without the question's key words", 3),
-    DetectorEntry("anchor", "the best of these that pays for its passes; confidence where a state is unlike all seen",
-                  2),
+    DetectorEntry(
+        "anchor", "the best of these that pays for its passes; confidence where a state is unlike all seen", 2
+    ),
     DetectorEntry("length", "the answer's number of tokens", 0, baseline=True),
     DetectorEntry("relation", "the question's relation", 0, baseline=True, saved=False),
     DetectorEntry("words", "the words of question and answer", 0, baseline=True, saved=False),
     DetectorEntry("question-only", "a probe on the state before the answer begins", 1, baseline=True),
-    DetectorEntry("random-weights", "a probe on a model of the same shape that knows nothing", 1, baseline=True,
-                  saved=False),
+    DetectorEntry(
+        "random-weights", "a probe on a model of the same shape that knows nothing", 1, baseline=True, saved=False
+    ),
     DetectorEntry("p-true", "the model asked whether its answer is true", 1, baseline=True, saved=False),
     DetectorEntry("self-consistency-5", "how many of 5 sampled answers agree", 5, baseline=True, saved=False),
     DetectorEntry("self-consistency-10", "how many of 10 sampled answers agree", 10, baseline=True, saved=False),
     DetectorEntry("semantic-entropy-5", "entropy over clusters of 5 sampled answers", 5, baseline=True, saved=False),
     DetectorEntry("semantic-entropy-10", "entropy over clusters of 10 sampled answers", 10, baseline=True, saved=False),
     *(
-        DetectorEntry(f"mop-{reading}-{gate}", f"{said}; {by}", 2 if gate == "measured" else 1, variant_of="mop",
-                      saved=gate not in ("random", "oracle"))
+        DetectorEntry(
+            f"mop-{reading}-{gate}",
+            f"{said}; {by}",
+            2 if gate == "measured" else 1,
+            variant_of="mop",
+            saved=gate not in ("random", "oracle"),
+        )
         for reading, said in _MOP_READINGS.items()
         for gate, by in _MOP_GATES.items()
     ),
-    DetectorEntry("ensemble-two", "control: the two best layers' probes, as many weights as Mixture-of-Probes has", 1,
-                  variant_of="ensemble"),
-    DetectorEntry("counterfactual-random-cut", "control: a random cut in place of the knockout", 3,
-                  variant_of="counterfactual", saved=False),
+    DetectorEntry(
+        "ensemble-two",
+        "control: the two best layers' probes, as many weights as Mixture-of-Probes has",
+        1,
+        variant_of="ensemble",
+    ),
+    DetectorEntry(
+        "counterfactual-random-cut",
+        "control: a random cut in place of the knockout",
+        3,
+        variant_of="counterfactual",
+        saved=False,
+    ),
     DetectorEntry("mop-random-cut", "control: a gate measured by a random cut", 1, variant_of="mop"),
-    DetectorEntry("pr-delta-random-cut", "control: a random cut in place of the knockout", 2, variant_of="pr-delta",
-                  saved=False),
-)  # fmt: skip
+    DetectorEntry(
+        "pr-delta-random-cut", "control: a random cut in place of the knockout", 2, variant_of="pr-delta", saved=False
+    ),
+)
 DETECTORS = {one.name: one for one in _DETECTORS}
 """In the order in which tables show them: detectors, baselines that need no probe, then variants and controls."""
 BOOSTS = (1.0, 3.0)
@@ -268,9 +422,11 @@ def boost_name(part: str, alpha: float) -> str:
 
 
 DETECTION_RUNS = (
-    "answer-only", "question-only", "random-weights",
+    "answer-only",
+    "question-only",
+    "random-weights",
     *(boost_name(part, alpha) for part in ("question", "answer") for alpha in BOOSTS),
-)  # fmt: skip
+)
 """The runs whose states `--keep detection` keeps, beside those of `states` and `states-cut`."""
 SAMPLES = (5, 10)
 """How many sampled answers self-consistency and semantic entropy look at."""

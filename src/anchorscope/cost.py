@@ -120,8 +120,8 @@ def step_costs(recipe: Recipe, model: ModelSize, size: DatasetSize) -> dict[str,
         + _PRINCIPAL * (2 * everywhere + cuts * layers) * states,
         "principal-states": 0.0,
         "cut-states": 0.0,
-        "lost-evidence": (_CLEAN_EVIDENCE * (everywhere + layers)
-                          + _LOST_EVIDENCE * (everywhere + (cuts + 2) * layers)) * reduced,
+        "lost-evidence": (_CLEAN_EVIDENCE * (everywhere + layers) + _LOST_EVIDENCE * (everywhere + (cuts + 2) * layers))
+        * reduced,
         "null-scores": once * _ANSWER_ALONE + 2 * layers * (_PRINCIPAL * states + _CLEAN_EVIDENCE * reduced),
         "log-probs": 0.0,
         "question-share": _ITEM_TESTS * size.used,
@@ -129,7 +129,7 @@ def step_costs(recipe: Recipe, model: ModelSize, size: DatasetSize) -> dict[str,
         "permuted-refits": _REFIT_FOLD * recipe.folds * states,
         "tables": _RESAMPLED * recipe.bootstrap * size.used * layers * places / len(SITES),
         "final-probes": _FINAL_PROBES * everywhere * states,
-    }  # fmt: skip
+    }
     if recipe.random_weights:
         known["lost-random-weights"] = 2 * once
     if "detection" in recipe.keep:

@@ -59,9 +59,12 @@ def run_recipe(
     if fresh:
         rehearse(recipe, loaded is not None, listener)
     with (
-        room_may_run_out(chosen), open_run(out, listener) as folder, few_collections(), shared(groups) as known,
+        room_may_run_out(chosen),
+        open_run(out, listener) as folder,
+        few_collections(),
+        shared(groups) as known,
         contextlib.ExitStack() as held,
-    ):  # fmt: skip
+    ):
         if fresh:
             folder.forget_steps()
         recipe = _with_what_is_there(folder, recipe)
@@ -89,9 +92,16 @@ def run_recipe(
             inputs = {one.name: one.source.key for one in datasets if one.spec.path is not None}
             text = job.template.value if recipe.keep else None
             facts = RunFacts(
-                job.record.identity, recipe, inputs, job.batch_tokens, time.monotonic() - began, text, job.record.files,
-                asdict(job.record.numerics), None if workers is None else workers.counts(),
-            )  # fmt: skip
+                job.record.identity,
+                recipe,
+                inputs,
+                job.batch_tokens,
+                time.monotonic() - began,
+                text,
+                job.record.files,
+                asdict(job.record.numerics),
+                None if workers is None else workers.counts(),
+            )
             publish(folder, facts, results, left_out, key, listener)
     return out
 

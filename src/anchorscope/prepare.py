@@ -123,9 +123,13 @@ def ask(
 ) -> QuestionSample:
     """The questions of one dataset that a recipe asks; `sha256` is the hash that its file must have."""
     reading = open_dataset(
-        spec, recipe.on_bad_row, parse_columns(recipe.columns), large=recipe.large_files, sha256=sha256,
+        spec,
+        recipe.on_bad_row,
+        parse_columns(recipe.columns),
+        large=recipe.large_files,
+        sha256=sha256,
         progress=progress,
-    )  # fmt: skip
+    )
     asked = choose_questions(reading, recipe.limit, recipe.seed, recipe.yes_no)
     if not is_shape(recipe.model):
         return asked

@@ -6,14 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from anchorscope.catalogue import (
-    CUT,
-    EVIDENCE,
-    EXPERIMENTS,
-    INTERVENTIONS,
-    REWRITE,
-    with_needs,
-)
+from anchorscope.catalogue import CUT, EVIDENCE, EXPERIMENTS, INTERVENTIONS, REWRITE, with_needs
 from anchorscope.evidence.experiments import experiment
 from anchorscope.evidence.experiments.experiment import Experiment, chosen_experiments
 from anchorscope.interventions.registry import INTERVENTIONS as REGISTERED
@@ -108,7 +101,5 @@ def test_what_compares_all_others_comes_after_them() -> None:
 
 def test_the_knockout_and_its_controls_are_among_the_interventions_of_any_run() -> None:
     assert {one.name for one in of_experiments(with_needs(()))} == {"knockout", "random", "none"}
-    assert {one.name for one in of_experiments(with_needs(("zeroing",)))} == {
-        "knockout", "random", "none", "zeroing"
-    }  # fmt: skip
+    assert {one.name for one in of_experiments(with_needs(("zeroing",)))} == {"knockout", "random", "none", "zeroing"}
     assert of_experiments(EVIDENCE) == list(REGISTERED.values())

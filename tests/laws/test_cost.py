@@ -51,15 +51,19 @@ def test_on_a_cpu_all_random_cuts_together_keep_to_their_operations(used: int) -
     number = choose_random_cuts(recipe(), SMALL, [size]).random_cuts
     assert number is not None
     of_number = step_costs(recipe(random_cuts=number), SMALL, size)["effects-knockout"]
-    of_none = of_number - number * (step_costs(recipe(random_cuts=2), SMALL, size)["effects-knockout"]
-                                    - step_costs(recipe(random_cuts=1), SMALL, size)["effects-knockout"])  # fmt: skip
+    of_none = of_number - number * (
+        step_costs(recipe(random_cuts=2), SMALL, size)["effects-knockout"]
+        - step_costs(recipe(random_cuts=1), SMALL, size)["effects-knockout"]
+    )
     fits = 6e3 * SMALL.n_layers * used * SMALL.width * number  # the share of a cut that is no pass
     assert number == 1 or of_number - of_none - fits <= CPU_CUT_OPERATIONS
 
 
 def test_supplied_answers_and_labels_are_counted_and_not_guessed() -> None:
-    rows = [Question("here", str(n), "Where is the Nile?", ("Africa",), model_answer="Africa", truthful=n < 40)
-            for n in range(100)]  # fmt: skip
+    rows = [
+        Question("here", str(n), "Where is the Nile?", ("Africa",), model_answer="Africa", truthful=n < 40)
+        for n in range(100)
+    ]
     found = dataset_size(rows, recipe(balance="dataset"))
     assert (found.questions, found.to_answer, found.used) == (100, 0, 80)
     assert step_costs(recipe(), SMALL, found)["answers"] == 0

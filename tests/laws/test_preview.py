@@ -19,8 +19,9 @@ from anchorscope.recipe import Recipe, make_recipe
 
 TEMPLATE = "{% for message in messages %}[{{ message.role }}]{{ message.content }}{% endfor %}[assistant]"
 PERU = Question("here", "p", "Where is\n Peru?", ("America",), "Peru", "place", ("Where",))
-NIL = Question("here", "n", "Where is the Nile?", ("Africa",), "Nile", "place", ("Where",),
-               model_answer="Africa.", truthful=True)  # fmt: skip
+NIL = Question(
+    "here", "n", "Where is the Nile?", ("Africa",), "Nile", "place", ("Where",), model_answer="Africa.", truthful=True
+)
 MUTE = Question("here", "m", "Where is Oz?", ("Kansas",), "Oz", "place", ("Where",), model_answer=" ")
 GOLDEN = """What would be run
   model      small: 4 layers of width 32, 1,234 parameters
@@ -150,8 +151,10 @@ def test_a_program_reads_the_same(tiny_llama: LanguageModel) -> None:
     assert set(record) == set(Preview.__dataclass_fields__)
     tokens = record["datasets"][0]["items"][0]["tokens"]
     assert {name: token["id"] for token in tokens for name in token["reads"]}.keys() == {
-        "final", "answer_end", "answer_before"
-    }  # fmt: skip
+        "final",
+        "answer_end",
+        "answer_before",
+    }
     assert "".join(token["text"] for token in tokens if token["exact"] == "answer") == "Africa"
 
 

@@ -23,9 +23,27 @@ from anchorscope.errors import UserError
 from anchorscope.system_errors import fault_in_words, naming, system_errors_told, system_fault
 
 NUMBERS = (
-    "ENOSPC", "EDQUOT", "EFBIG", "EROFS", "EACCES", "EPERM", "EIO", "ENAMETOOLONG", "ELOOP", "ENOTDIR", "EISDIR",
-    "ENOENT", "ESTALE", "EMFILE", "ENFILE", "ETXTBSY", "EBUSY", "ENOMEM", "EAGAIN", "ENODEV",
-)  # fmt: skip
+    "ENOSPC",
+    "EDQUOT",
+    "EFBIG",
+    "EROFS",
+    "EACCES",
+    "EPERM",
+    "EIO",
+    "ENAMETOOLONG",
+    "ELOOP",
+    "ENOTDIR",
+    "EISDIR",
+    "ENOENT",
+    "ESTALE",
+    "EMFILE",
+    "ENFILE",
+    "ETXTBSY",
+    "EBUSY",
+    "ENOMEM",
+    "EAGAIN",
+    "ENODEV",
+)
 
 
 @pytest.mark.parametrize("name", NUMBERS)

@@ -34,9 +34,10 @@ def several(run: Path, tmp_path_factory: pytest.TempPathFactory) -> Detection:
     others = [questions_of("more", seed=1), questions_of("third", seed=2, shift=0.5)]
     zero = questions_of("facts", seed=3)
     paths = [
-        run, write_kept_run(folder / "others", others, kept=CUTS),
+        run,
+        write_kept_run(folder / "others", others, kept=CUTS),
         write_kept_run(folder / "zero", [zero], kept=("clean",), prompt="zero-shot"),
-    ]  # fmt: skip
+    ]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(detection_page, "save_all", lambda *_: None)
         names = (*FEW, "counterfactual")

@@ -234,10 +234,21 @@ def check_curl(words: list[str]) -> None:
 
 
 OTHER_COMMANDS: dict[str, Callable[[list[str]], None]] = {
-    "make": check_make, "pip": check_pip, "python": check_python, "docker": check_docker, "uv": check_uv,
-    "uvx": check_uv, "ssh": check_ssh, "ray": check_cluster, "srun": check_cluster, "kubectl": check_cluster,
-    "export": check_export, "inspect": check_evaluation, "lm_eval": check_evaluation, "curl": check_curl,
-}  # fmt: skip
+    "make": check_make,
+    "pip": check_pip,
+    "python": check_python,
+    "docker": check_docker,
+    "uv": check_uv,
+    "uvx": check_uv,
+    "ssh": check_ssh,
+    "ray": check_cluster,
+    "srun": check_cluster,
+    "kubectl": check_cluster,
+    "export": check_export,
+    "inspect": check_evaluation,
+    "lm_eval": check_evaluation,
+    "curl": check_curl,
+}
 """What is not run, and how its words are checked instead; each says why."""
 
 
@@ -293,8 +304,11 @@ def test_every_python_example_runs(block: Block, sandbox: Sandbox, bundles: None
 def import_or_skip_library(node: ast.ImportFrom) -> None:
     """An adapter's names are in its source; importing it needs the library that it adapts to."""
     path = ROOT / "src" / Path(*(node.module or "").split(".")).with_suffix(".py")
-    defined = {one.name for one in ast.parse(path.read_text(encoding="utf-8")).body
-               if isinstance(one, ast.ClassDef | ast.FunctionDef)}  # fmt: skip
+    defined = {
+        one.name
+        for one in ast.parse(path.read_text(encoding="utf-8")).body
+        if isinstance(one, ast.ClassDef | ast.FunctionDef)
+    }
     assert {one.name for one in node.names} <= defined
 
 
@@ -307,8 +321,10 @@ def names_of_the_docs(sandbox: Sandbox) -> dict[str, Any]:
         "anchorscope": importlib.import_module("anchorscope"),
         "model": AutoModelForCausalLM.from_pretrained(sandbox.model),
         "tokenizer": AutoTokenizer.from_pretrained(sandbox.model),
-        "probability": rng.random(40), "truthful": np.arange(40) % 2 == 0, "weights": np.ones(40),
-    }  # fmt: skip
+        "probability": rng.random(40),
+        "truthful": np.arange(40) % 2 == 0,
+        "weights": np.ones(40),
+    }
 
 
 def test_every_block_has_a_language_that_is_run_or_read() -> None:

@@ -27,11 +27,23 @@ from anchorscope.report.earlier_readings.claims import CLAIMS
 from compared_runs import model_findings, write_run
 
 REFUSED = {
-    "site": "residual", "position": "answer_end", "edges": "outside", "balance": "dataset", "group_by": "answer",
-    "exact_tokens": "rules", "prompt": "zero-shot",
-}  # fmt: skip
-FLAGGED = {"seed": 7, "limit": 100, "folds": 4, "bootstrap": 500, "yes_no": "keep", "max_new_tokens": 32,
-           "max_per_class": 100}  # fmt: skip
+    "site": "residual",
+    "position": "answer_end",
+    "edges": "outside",
+    "balance": "dataset",
+    "group_by": "answer",
+    "exact_tokens": "rules",
+    "prompt": "zero-shot",
+}
+FLAGGED = {
+    "seed": 7,
+    "limit": 100,
+    "folds": 4,
+    "bootstrap": 500,
+    "yes_no": "keep",
+    "max_new_tokens": 32,
+    "max_per_class": 100,
+}
 
 
 def pair(folder: Path, *, first: dict[str, Any] | None = None, **second: Any) -> list[Path]:
@@ -174,21 +186,29 @@ def test_order_and_names(tmp_path: Path) -> None:
 
 
 def test_names_are_the_users_in_the_order_of_the_runs(tmp_path: Path) -> None:
-    large, small = (write_run(tmp_path / name, model_findings("same", parameters=size, datasets=("popqa",)))
-                    for name, size in (("large", 9), ("small", 3)))  # fmt: skip
+    large, small = (
+        write_run(tmp_path / name, model_findings("same", parameters=size, datasets=("popqa",)))
+        for name, size in (("large", 9), ("small", 3))
+    )
     named = open_runs([large, small], names=("chat", "plain"))
     assert [(one.name, one.folder, one.findings.model) for one in named] == [
-        ("plain", "small", "plain"), ("chat", "large", "chat"),
-    ]  # fmt: skip
+        ("plain", "small", "plain"),
+        ("chat", "large", "chat"),
+    ]
 
 
 @pytest.mark.parametrize(
     ("names", "message"),
-    [(("a",), r"one name per run, .* and there is 1 \('a'\) for 2 runs. For example: --names A,B\.$"),
-     (("a", "b", "c"), r"there are 3 \('a', 'b', 'c'\) for 2 runs"),
-     (("a", " "), r"one of 'a', '' is empty"), (("", "b"), r"one of '', 'b' is empty"),
-     (("a", "a"), r"'a' is given twice"), ("a,a", r"'a' is given twice"), (("a,b", "c"), r"'a,b', 'c' has a comma")],
-)  # fmt: skip
+    [
+        (("a",), r"one name per run, .* and there is 1 \('a'\) for 2 runs. For example: --names A,B\.$"),
+        (("a", "b", "c"), r"there are 3 \('a', 'b', 'c'\) for 2 runs"),
+        (("a", " "), r"one of 'a', '' is empty"),
+        (("", "b"), r"one of '', 'b' is empty"),
+        (("a", "a"), r"'a' is given twice"),
+        ("a,a", r"'a' is given twice"),
+        (("a,b", "c"), r"'a,b', 'c' has a comma"),
+    ],
+)
 def test_names_that_do_not_fit_are_told(names: str | tuple[str, ...], message: str, tmp_path: Path) -> None:
     with pytest.raises(UserError, match=message):
         anchorscope.compare(pair(tmp_path), out=tmp_path / "out", names=names)
@@ -200,8 +220,16 @@ def test_the_command_can_be_pasted(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     monkeypatch.chdir(tmp_path)
     pair(tmp_path / "my runs", prompt="zero-shot")
     given = [Path("my runs") / "b", Path("my runs") / "a"]
-    made = anchorscope.compare(given, out="both of them", names=("the b", "a"), claims=True, relative_depth=True,
-                               assignment="corrected", order="given", allow="prompt")  # fmt: skip
+    made = anchorscope.compare(
+        given,
+        out="both of them",
+        names=("the b", "a"),
+        claims=True,
+        relative_depth=True,
+        assignment="corrected",
+        order="given",
+        allow="prompt",
+    )
     command = made.manifest["command"]
     assert command == (
         "anchorscope compare 'my runs/b' 'my runs/a' --out 'both of them' --names 'the b,a' --assignment corrected "
@@ -272,8 +300,11 @@ def test_everything_is_written_and_sealed(compared: tuple[list[Path], Comparison
     _, made = compared
     assert sorted(path.name for path in made.path.iterdir()) == sorted(FILES)
     figures = {path.name for path in (made.path / "figures").iterdir()}
-    assert figures == {f"{name}.{kind}" for name in ("delta_p", "delta_p_corrected", "trends_delta_p")
-                       for kind in ("png", "svg", "pdf", "csv")}  # fmt: skip
+    assert figures == {
+        f"{name}.{kind}"
+        for name in ("delta_p", "delta_p_corrected", "trends_delta_p")
+        for kind in ("png", "svg", "pdf", "csv")
+    }
     files = {path.relative_to(made.path).as_posix(): path for path in made.path.rglob("*") if path.is_file()}
     del files["comparison.json"]
     hashes = {name: hashlib.sha256(path.read_bytes()).hexdigest() for name, path in files.items()}

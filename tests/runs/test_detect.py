@@ -89,8 +89,14 @@ def unprinted(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_the_files_of_the_contract_are_there_and_sealed(detected: Detection) -> None:
     out = detected.path
     assert {path.name for path in out.iterdir()} == {
-        *TABLES, "bundles", "figures", "observations.json", "report.html", "report.md", "detection.json",
-    }  # fmt: skip
+        *TABLES,
+        "bundles",
+        "figures",
+        "observations.json",
+        "report.html",
+        "report.md",
+        "detection.json",
+    }
     for name, header in CONTRACT.items():
         assert (out / name).read_text().splitlines()[0] == header, name
     for name in BUNDLES:
@@ -125,8 +131,11 @@ def test_every_detector_has_every_metric_with_an_interval(detected: Detection) -
             assert set(own["metric"]) == {"auroc", "auroc-spread"}
     told = table.filter(pl.col("metric") != "auroc-spread")
     assert told.filter(~(pl.col("ci_low") <= pl.col("ci_high"))).is_empty()
-    areas = dict(table.filter((pl.col("metric") == "auroc") & (pl.col("prevalence") == "balanced")).select(
-        "detector", "value").iter_rows())  # fmt: skip
+    areas = dict(
+        table.filter((pl.col("metric") == "auroc") & (pl.col("prevalence") == "balanced"))
+        .select("detector", "value")
+        .iter_rows()
+    )
     assert areas["probe+confidence"] > 0.75  # the made world has much to find
     assert abs(areas["random-weights"] - 0.5) < 0.2
 
@@ -218,9 +227,10 @@ def test_what_was_not_kept_is_left_out_and_said(tmp_path: Path) -> None:
     path = write_kept_run(tmp_path / "run", [questions_of("facts")], kept=("clean",), features=False)
     found = story.detect([path], out=tmp_path / "out", detectors=(*FEW, "mop", "p-true"), **QUICK)
     assert found.manifest["left_out"] == {
-        "mop": "states of the run 'knockout' were not kept", "p-true": "the column 'p_true' was not kept",
+        "mop": "states of the run 'knockout' were not kept",
+        "p-true": "the column 'p_true' was not kept",
         "counterfactual": "states of the run 'knockout' were not kept",
-    }  # fmt: skip
+    }
     assert set(found.detectors["detector"]) == set(FEW)
     assert found.manifest["bundles"] == sorted(set(BUNDLES) - {"counterfactual"})
 

@@ -90,12 +90,20 @@ def test_weights_that_do_not_fit_are_told_whatever_the_device_says(
 
 def test_answers_that_were_cut_off_are_not_taken_over_from_another_run(tmp_path: Path) -> None:
     chosen = rows()[:4]
-    table = pl.DataFrame([
-        {"item_id": row["id"], "question": row["question"], "answers": row["answers"], "metadata": "{}",
-         "model_answer": row["model_answer"], "truthful": None if index == 0 else row["truthful"],
-         "status": "truncated" if index == 0 else "used"}
-        for index, row in enumerate(chosen)
-    ])  # fmt: skip
+    table = pl.DataFrame(
+        [
+            {
+                "item_id": row["id"],
+                "question": row["question"],
+                "answers": row["answers"],
+                "metadata": "{}",
+                "model_answer": row["model_answer"],
+                "truthful": None if index == 0 else row["truthful"],
+                "status": "truncated" if index == 0 else "used",
+            }
+            for index, row in enumerate(chosen)
+        ]
+    )
     table.write_parquet(tmp_path / "items.parquet")
     spec = parse_spec(f"file:{tmp_path / 'items.parquet'}")
     plain = ask(make_recipe({"datasets": (f"file:{tmp_path / 'items.parquet'}",)}), spec)

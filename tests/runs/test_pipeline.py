@@ -24,12 +24,27 @@ from whole_runs import N_LAYERS, files_of, quick, watching
 SITES, PROBES = ("attention", "mlp", "residual"), ("full", "a", "b")
 N_FOLDS, D_MODEL, N_USED = 3, 32, 80
 FILES = (
-    "recipe.toml", "manifest.json", "index.json", "items.parquet", "probes.safetensors", "probe_scores.csv",
-    "effects.parquet", "pathways.parquet", "curves.csv", "curve_samples.parquet", "observations.json", "answer.json",
-    "question_share.csv", "question_share_items.parquet",
-    "figures/delta_p.png", "figures/delta_p.svg", "figures/delta_p.pdf", "figures/delta_p.csv",
-    "report.html", "report.md",
-)  # fmt: skip
+    "recipe.toml",
+    "manifest.json",
+    "index.json",
+    "items.parquet",
+    "probes.safetensors",
+    "probe_scores.csv",
+    "effects.parquet",
+    "pathways.parquet",
+    "curves.csv",
+    "curve_samples.parquet",
+    "observations.json",
+    "answer.json",
+    "question_share.csv",
+    "question_share_items.parquet",
+    "figures/delta_p.png",
+    "figures/delta_p.svg",
+    "figures/delta_p.pdf",
+    "figures/delta_p.csv",
+    "report.html",
+    "report.md",
+)
 """As docs/run-folder.md promises, as are the columns below."""
 ITEMS = (
     "dataset item_id question answers subject relation property_words exact_question question_words group "
@@ -48,8 +63,16 @@ SHARES = "model dataset intervention site position layer group truth share ci_lo
 SHARE_ITEMS = "dataset item_id intervention site position lost had"
 SCORES = "model dataset intervention kind site position layer auc ci_low ci_high log_loss brier n n_groups"
 PATHWAYS = "dataset item_id site position assignment reference_layer pathway"
-TABLES = ("items.parquet", "effects.parquet", "pathways.parquet", "curves.csv", "curve_samples.parquet",
-          "reference_curves.csv", "probe_scores.csv", "summary.csv")  # fmt: skip
+TABLES = (
+    "items.parquet",
+    "effects.parquet",
+    "pathways.parquet",
+    "curves.csv",
+    "curve_samples.parquet",
+    "reference_curves.csv",
+    "probe_scores.csv",
+    "summary.csv",
+)
 
 
 # The contract.
@@ -59,9 +82,14 @@ def test_every_file_of_the_contract_is_there_and_nothing_half_written(out: Path)
     assert [name for name in FILES if not (out / name).is_file()] == []
     assert all((out / name).stat().st_size > 0 for name in FILES)
     assert {path.name for path in out.iterdir()} - {Path(name).parts[0] for name in FILES} == {
-        ".lock", "work", "experiments.csv", "experiment_items.parquet", "reference_curves.csv", "summary.csv",
+        ".lock",
+        "work",
+        "experiments.csv",
+        "experiment_items.parquet",
+        "reference_curves.csv",
+        "summary.csv",
         "question_share_tests.csv",
-    }  # fmt: skip
+    }
     assert not list(out.rglob("*.partial"))
 
 
@@ -71,15 +99,18 @@ def test_the_question_share_is_in_the_contracts_columns_and_adds_up(out: Path) -
     assert items.columns == SHARE_ITEMS.split()
     assert set(shares["intervention"]) == {"knockout", "random", "none", "permuted"}
     assert set(shares["group"]) == {"all", "lower third", "middle third", "upper third"}
-    sums = items.filter(pl.col("intervention") == "none").select(
-        pl.col("lost").list.sum().abs().sum(), pl.col("had").list.sum().abs().sum()
-    ).row(0)  # fmt: skip
+    sums = (
+        items.filter(pl.col("intervention") == "none")
+        .select(pl.col("lost").list.sum().abs().sum(), pl.col("had").list.sum().abs().sum())
+        .row(0)
+    )
     assert sums[0] < 0.1 * sums[1]  # with nothing cut next to nothing is lost
     for row in shares.filter((pl.col("truth") == "all") & (pl.col("group") == "all")).drop_nulls("share").to_dicts():
         mine = items.filter(
-            (pl.col("intervention") == row["intervention"]) & (pl.col("site") == row["site"])
+            (pl.col("intervention") == row["intervention"])
+            & (pl.col("site") == row["site"])
             & (pl.col("position") == row["position"])
-        )  # fmt: skip
+        )
         lost, had = (mine[name].list.get(row["layer"]).sum() for name in ("lost", "had"))
         assert row["share"] == pytest.approx(lost / had, rel=1e-3, abs=1e-3)
 
@@ -102,8 +133,16 @@ def test_items_have_the_contracts_columns_and_kinds(out: Path) -> None:
     assert items.schema["probe_positions"] == pl.Struct(
         {"final": pl.Int64, "answer_end": pl.Int64, "answer_before": pl.Int64}
     )
-    kinds = {"truthful": pl.Boolean, "weight": pl.Float64, "fold": pl.Int64, "group": pl.Int64, "status": pl.String,
-             "confidence_mean": pl.Float64, "confidence_min": pl.Float64, "metadata": pl.String}  # fmt: skip
+    kinds = {
+        "truthful": pl.Boolean,
+        "weight": pl.Float64,
+        "fold": pl.Int64,
+        "group": pl.Int64,
+        "status": pl.String,
+        "confidence_mean": pl.Float64,
+        "confidence_min": pl.Float64,
+        "metadata": pl.String,
+    }
     assert {name: items.schema[name] for name in kinds} == kinds
 
 
@@ -198,8 +237,20 @@ def test_tables_have_the_contracts_columns_and_no_nan(out: Path) -> None:
     assert curves.height == (three_rules + what_remains) * 2 * 3 * N_LAYERS
     assert set(curves["model"]) == {table(out, "probe_scores.csv")["model"][0]}
     # Answers from elsewhere come without the model's confidence: the clean pass gives it.
-    kinds = {"transfer", "refit", "within-relation", "relation-only", "words", "confidence-mean", "confidence-min",
-             "nested", "nested-refit", "nested-within-relation", "nested+confidence", "words+confidence"}  # fmt: skip
+    kinds = {
+        "transfer",
+        "refit",
+        "within-relation",
+        "relation-only",
+        "words",
+        "confidence-mean",
+        "confidence-min",
+        "nested",
+        "nested-refit",
+        "nested-within-relation",
+        "nested+confidence",
+        "words+confidence",
+    }
     assert set(table(out, "probe_scores.csv")["kind"]) == kinds
 
 
@@ -228,8 +279,21 @@ def test_the_manifest_says_what_was_run_and_seals_every_file(out: Path, model_fo
     assert len(manifest["model"]["fingerprint"]) == 64
     assert manifest["versions"]["torch"] == torch.__version__
     (counts,) = manifest["counts"]
-    wanted = {"dataset": "facts", "read": 84, "few_shot": 1, "asked": 83, "empty": 1, "truncated": 0, "true": 42,
-              "false": 40, "used": 80, "used_true": 40, "bad": 0, "repeated": 0, "relations": 2}  # fmt: skip
+    wanted = {
+        "dataset": "facts",
+        "read": 84,
+        "few_shot": 1,
+        "asked": 83,
+        "empty": 1,
+        "truncated": 0,
+        "true": 42,
+        "false": 40,
+        "used": 80,
+        "used_true": 40,
+        "bad": 0,
+        "repeated": 0,
+        "relations": 2,
+    }
     assert {name: counts[name] for name in wanted} == wanted
     assert all(step["seconds"] >= 0 and step["peak_memory_mb"] > 0 for step in manifest["steps"])
     assert sum(step["seconds"] for step in manifest["steps"]) <= manifest["elapsed_seconds"] + 0.1  # none counts twice
@@ -251,8 +315,10 @@ def test_the_manifest_tells_what_happened_and_not_what_was_asked_for(out: Path) 
     assert few.startswith("80 answers used, fewer than 300")
     findings = open_finished(out).findings
     assert (findings.supplied, findings.balanced_by, findings.grouped_by) == (
-        {"facts": 83}, {"facts": "relation"}, {"facts": "subject"}
-    )  # fmt: skip
+        {"facts": 83},
+        {"facts": "relation"},
+        {"facts": "subject"},
+    )
     assert findings.warnings == (supplied, few)
 
 

@@ -14,9 +14,14 @@ import pytest
 import needs
 
 ARGUMENTS = [
-    "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
-    "--disable-component-update", "--disable-sync",
-]  # fmt: skip
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+]
 LONGEST_WAIT_MS = 5_000
 
 OpenPage = OpenServed = Callable[..., playwright.Page]
@@ -94,8 +99,14 @@ def open_served(browser: playwright.Browser, served: Any, complaints: list[str])
         page = context.new_page()
         page.on("request", lambda one: complaints.append(one.url) if not one.url.startswith((own, "data:")) else None)
         page.on("pageerror", lambda error: complaints.append(f"error: {error}"))
-        page.on("console", lambda said: complaints.append(said.text) if said.type in ("error", "warning") and not any(
-            part in said.text for part in expected) else None)  # fmt: skip
+        page.on(
+            "console",
+            lambda said: (
+                complaints.append(said.text)
+                if said.type in ("error", "warning") and not any(part in said.text for part in expected)
+                else None
+            ),
+        )
         page.goto(own)
         return page
 

@@ -42,15 +42,28 @@ def run_with(
                 drawn.append(curve_rows(dataset, value, group=group, assignment=assignment))
                 strayed = value + rng.normal(0, noise, (draws, len(value)))
                 samples += [
-                    {"dataset": dataset, "site": "mlp", "position": "final", "assignment": assignment, "group": group,
-                     "layer": layer, "delta_p": [float(value[layer]), *strayed[:, layer].tolist()]}
+                    {
+                        "dataset": dataset,
+                        "site": "mlp",
+                        "position": "final",
+                        "assignment": assignment,
+                        "group": group,
+                        "layer": layer,
+                        "delta_p": [float(value[layer]), *strayed[:, layer].tolist()],
+                    }
                     for layer in range(len(value))
-                ]  # fmt: skip
+                ]
     return replace(
         _BASE,
-        **{"datasets": tuple(curves), "n_layers": layers, "curves": pl.concat(drawn), "parameters": 10**9,
-           "curve_samples": pl.DataFrame(samples, schema=_BASE.curve_samples.schema)} | about,
-    )  # fmt: skip
+        **{
+            "datasets": tuple(curves),
+            "n_layers": layers,
+            "curves": pl.concat(drawn),
+            "parameters": 10**9,
+            "curve_samples": pl.DataFrame(samples, schema=_BASE.curve_samples.schema),
+        }
+        | about,
+    )
 
 
 PAPER = ("popqa", "triviaqa", "hotpotqa", "nq")

@@ -25,9 +25,15 @@ def _base(datasets: tuple[str, ...]) -> Findings:
 
 
 def model_findings(
-    model: str = "small", *, layers: int = 12, depth: float = -50.0, parameters: int = 135_000_000,
-    datasets: tuple[str, ...] = ("popqa", "triviaqa"), random_weights: bool = False, noise: float = 1.0,
-) -> Findings:  # fmt: skip
+    model: str = "small",
+    *,
+    layers: int = 12,
+    depth: float = -50.0,
+    parameters: int = 135_000_000,
+    datasets: tuple[str, ...] = ("popqa", "triviaqa"),
+    random_weights: bool = False,
+    noise: float = 1.0,
+) -> Findings:
     """A run whose Q-Anchored curves fall to `depth`, and draws that scatter around them."""
     base = _base(datasets)
     rows, samples = [], []
@@ -41,11 +47,22 @@ def model_findings(
                 about = {"dataset": dataset, "site": "mlp", "position": "final", "assignment": rule, "group": group}
                 variants = ("all", "refit") if rule == "retained" else ("all",)
                 rows += [
-                    about | {"model": model, "intervention": "knockout", "variant": variant, "truth": "all",
-                             "layer": layer, "delta_p": float(value), "ci_low": float(value - 2 * noise),
-                             "ci_high": float(value + 2 * noise), "n": 300, "n_groups": 290}
-                    for variant in variants for layer, value in enumerate(values)
-                ]  # fmt: skip
+                    about
+                    | {
+                        "model": model,
+                        "intervention": "knockout",
+                        "variant": variant,
+                        "truth": "all",
+                        "layer": layer,
+                        "delta_p": float(value),
+                        "ci_low": float(value - 2 * noise),
+                        "ci_high": float(value + 2 * noise),
+                        "n": 300,
+                        "n_groups": 290,
+                    }
+                    for variant in variants
+                    for layer, value in enumerate(values)
+                ]
                 samples += [
                     about | {"layer": layer, "delta_p": [float(value), *draws[:, layer].tolist()]}
                     for layer, value in enumerate(values)
@@ -74,7 +91,7 @@ def with_random(findings: Findings, part: float = 0.15) -> Findings:
 
 def write_run(
     folder: Path, findings: Findings, *, fingerprint: str | None = None, answer: str | None = None, **options: Any
-) -> Path:  # fmt: skip
+) -> Path:
     """The files of a finished run; `options` are the recipe's, `versions` and `inputs` go into the manifest."""
     folder.mkdir(parents=True)
     said = {name: options.pop(name, {}) for name in ("versions", "inputs")}
@@ -91,17 +108,25 @@ def write_run(
         (folder / "answer.json").write_text(answer, encoding="utf-8")
     manifest = {
         **said,
-        "model": {"name": findings.model, "source": recipe.model, "architecture": "LlamaForCausalLM",
-                  "n_layers": findings.n_layers, "d_model": 64, "parameters": findings.parameters, "device": "cpu",
-                  "dtype": "float32", "fingerprint": fingerprint or f"{findings.model}-weights",
-                  "random_weights": findings.random_weights},
+        "model": {
+            "name": findings.model,
+            "source": recipe.model,
+            "architecture": "LlamaForCausalLM",
+            "n_layers": findings.n_layers,
+            "d_model": 64,
+            "parameters": findings.parameters,
+            "device": "cpu",
+            "dtype": "float32",
+            "fingerprint": fingerprint or f"{findings.model}-weights",
+            "random_weights": findings.random_weights,
+        },
         "counts": findings.counts.to_dicts(),
         "facts": dict(findings.facts),
         "reference_layers": {name: list(layers) for name, layers in findings.reference_layers.items()},
         "unavailable": [],
         "steps": findings.steps.to_dicts(),
         "sha256": {path.name: sha256(path) for path in sorted(folder.iterdir())},
-    }  # fmt: skip
+    }
     sealed = {"schema_version": SCHEMA_VERSION, **manifest}
     text = json.dumps({**sealed, "seal": canonical_hash(sealed)})
     (folder / "manifest.json").write_text(text, encoding="utf-8")

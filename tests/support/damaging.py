@@ -50,8 +50,12 @@ def dangling(place: Path) -> None:
 HARM: dict[str, Callable[[Path], None]] = {"flip": flip, "halve": halve, "empty": empty, "remove": Path.unlink}
 """The four of which every file is tried."""
 MORE: dict[str, Callable[[Path], None]] = {
-    **HARM, "append": append, "zero": zero, "folder": folder, "dangling": dangling
-}  # fmt: skip
+    **HARM,
+    "append": append,
+    "zero": zero,
+    "folder": folder,
+    "dangling": dangling,
+}
 
 
 def damaged(place: Path, rng: random.Random, others: list[Path]) -> str:

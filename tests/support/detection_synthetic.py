@@ -18,18 +18,43 @@ from anchorscope.schema import (
 
 FOUR = ("popqa", "triviaqa", "hotpotqa", "nq")
 TRUTH = {
-    "confidence": 0.80, "probe": 0.82, "mass-mean": 0.79, "mlp": 0.82, "ensemble": 0.825, "probe+confidence": 0.86,
-    "mop": 0.822, "pr-attention": 0.81, "pr-activation": 0.821, "pr-delta": 0.83, "counterfactual": 0.862,
-    "anchor": 0.861, "length": 0.58, "relation": 0.66, "words": 0.70, "question-only": 0.69, "random-weights": 0.63,
-    "p-true": 0.55, "self-consistency-5": 0.74, "self-consistency-10": 0.76, "semantic-entropy-5": 0.75,
-    "semantic-entropy-10": 0.77, "ensemble-two": 0.823, "counterfactual-random-cut": 0.8615, "mop-random-cut": 0.821,
+    "confidence": 0.80,
+    "probe": 0.82,
+    "mass-mean": 0.79,
+    "mlp": 0.82,
+    "ensemble": 0.825,
+    "probe+confidence": 0.86,
+    "mop": 0.822,
+    "pr-attention": 0.81,
+    "pr-activation": 0.821,
+    "pr-delta": 0.83,
+    "counterfactual": 0.862,
+    "anchor": 0.861,
+    "length": 0.58,
+    "relation": 0.66,
+    "words": 0.70,
+    "question-only": 0.69,
+    "random-weights": 0.63,
+    "p-true": 0.55,
+    "self-consistency-5": 0.74,
+    "self-consistency-10": 0.76,
+    "semantic-entropy-5": 0.75,
+    "semantic-entropy-10": 0.77,
+    "ensemble-two": 0.823,
+    "counterfactual-random-cut": 0.8615,
+    "mop-random-cut": 0.821,
     "pr-delta-random-cut": 0.829,
 } | {
     f"mop-{reading}-{gate}": height
     for reading in ("hard", "soft", "joint")
-    for gate, height in {"predicted": 0.822, "measured": 0.823, "random": 0.8225, "constant": 0.822,
-                         "oracle": 0.97}.items()
-}  # fmt: skip
+    for gate, height in {
+        "predicted": 0.822,
+        "measured": 0.823,
+        "random": 0.8225,
+        "constant": 0.822,
+        "oracle": 0.97,
+    }.items()
+}
 """A world in which confidence adds much, and pathways nothing."""
 WIDTH, PAIRED = 0.02, 0.004
 LOST = 0.1
@@ -42,8 +67,9 @@ class World:
 
     datasets: tuple[str, ...] = FOUR
     truth: dict[str, float] = field(default_factory=lambda: dict(TRUTH))
-    lost: dict[str, float] = field(default_factory=lambda: {name: 0.0 if name == "confidence" else LOST
-                                                            for name in TRUTH})  # fmt: skip
+    lost: dict[str, float] = field(
+        default_factory=lambda: {name: 0.0 if name == "confidence" else LOST for name in TRUTH}
+    )
     width: float = WIDTH
     paired: float = PAIRED
     ece: float = 0.02
@@ -77,10 +103,16 @@ def write_world(world: World, folder: Path) -> DetectionContext:
     _table(_controls(world), DETECTOR_CONTROL_SCHEMA).write_csv(folder / "controls.csv")
     facts = tuple(DatasetFacts(name, 1000, 500, 4000, 0.125) for name in world.datasets)
     return DetectionContext(
-        "Made-up-1B", ("runs/a", "runs/b"), facts, (0, 1, 2, 3, 4), 41.5, "anchorscope detect runs/a runs/b --out DIR",
-        {"anchor": "bundles/anchor", "probe": "bundles/probe"}, ("Labels of TriviaQA are strict.",),
+        "Made-up-1B",
+        ("runs/a", "runs/b"),
+        facts,
+        (0, 1, 2, 3, 4),
+        41.5,
+        "anchorscope detect runs/a runs/b --out DIR",
+        {"anchor": "bundles/anchor", "probe": "bundles/probe"},
+        ("Labels of TriviaQA are strict.",),
         {"random-weights": "no states of random weights were kept"},
-    )  # fmt: skip
+    )
 
 
 def _values(world: World):
@@ -90,12 +122,17 @@ def _values(world: World):
             height = world.auroc(detector, train, test)
             for prevalence in ("balanced", "natural"):
                 metrics = {
-                    "auroc": height, "auprc": height - (0.4 if prevalence == "natural" else 0.02),
+                    "auroc": height,
+                    "auprc": height - (0.4 if prevalence == "natural" else 0.02),
                     "brier": 0.25 - height / 9,
-                    "ece": world.ece if train == test else 0.12, "e-aurc": 0.12, "prr": 2 * height - 1,
-                    "accuracy@50": height, "accuracy@80": height - 0.08, "accuracy@90": height - 0.1,
+                    "ece": world.ece if train == test else 0.12,
+                    "e-aurc": 0.12,
+                    "prr": 2 * height - 1,
+                    "accuracy@50": height,
+                    "accuracy@80": height - 0.08,
+                    "accuracy@90": height - 0.1,
                     "auroc-spread": 0.004,
-                }  # fmt: skip
+                }
                 for metric, value in metrics.items():
                     width = math.nan if metric == "auroc-spread" else world.width / (4 if metric == "ece" else 1)
                     yield (detector, train, test, metric, prevalence, value, value - width, value + width, 1000, passes)
@@ -109,8 +146,18 @@ def _differences(world: World):
             for train, test in world.cells():
                 gap = world.auroc(detector, train, test) - world.auroc(against, train, test)
                 for prevalence in ("balanced", "natural"):
-                    yield (detector, against, train, test, "auroc", prevalence, gap, gap - world.paired,
-                           gap + world.paired, 1000)  # fmt: skip
+                    yield (
+                        detector,
+                        against,
+                        train,
+                        test,
+                        "auroc",
+                        prevalence,
+                        gap,
+                        gap - world.paired,
+                        gap + world.paired,
+                        1000,
+                    )
 
 
 def _curves(world: World):
@@ -124,8 +171,16 @@ def _curves(world: World):
                     yield (detector, name, name, prevalence, "roc", a, a**power, 1.0)
                     yield (detector, name, name, prevalence, "risk-coverage", a, base * a ** (1.5 - power), 1.0)
                 for a in x[::2]:
-                    yield (detector, name, name, prevalence, "reliability", a, min(1.0, max(0.0, a + 0.04 - 0.08 * a)),
-                           float(0.05 + 0.2 * (a - 0.5) ** 2))  # fmt: skip
+                    yield (
+                        detector,
+                        name,
+                        name,
+                        prevalence,
+                        "reliability",
+                        a,
+                        min(1.0, max(0.0, a + 0.04 - 0.08 * a)),
+                        float(0.05 + 0.2 * (a - 0.5) ** 2),
+                    )
 
 
 def _controls(world: World):

@@ -49,12 +49,21 @@ def trained_on(lm: LanguageModel, **changes: Any) -> TrainedDetector:
     states = torch.randn(60, lm.d_model, generator=torch.Generator().manual_seed(1))
     span = replace(TrainingRange.fit(CLEAN, states, longest=400), limit=1e9)
     whole = TrainedDetector(
-        "probe", probe(), Calibration(1.5, -0.2, 0.5), setting_of(lm),
-        Card("made up", ({"metric": "auroc", "value": 0.5, "n": 60},), ("none",), ("knows nothing",),
-             {"anchorscope": "0.1.0"}),
-        (Threshold(0.2, 0.1, 0.45, 0.7, 60), Threshold(0.05, 0.1, None, 0.0, 60)), span,
+        "probe",
+        probe(),
+        Calibration(1.5, -0.2, 0.5),
+        setting_of(lm),
+        Card(
+            "made up",
+            ({"metric": "auroc", "value": 0.5, "n": 60},),
+            ("none",),
+            ("knows nothing",),
+            {"anchorscope": "0.1.0"},
+        ),
+        (Threshold(0.2, 0.1, 0.45, 0.7, 60), Threshold(0.05, 0.1, None, 0.0, 60)),
+        span,
         Calibrated(probe(seed=5), Calibration(0.5, 0.1, 0.5)),
-    )  # fmt: skip
+    )
     return replace(whole, **changes)
 
 
@@ -64,8 +73,16 @@ def probes_of(lm: LanguageModel, site: str = "mlp", **changes: object) -> LayerP
     weight = torch.from_numpy(rng.normal(size=(n, lm.d_model)).astype(np.float32)) / lm.d_model**0.5
     means = np.stack([np.full(n, -0.5), np.full(n, 0.7)])
     whole = LayerProbes(
-        site=site, layers=tuple(range(n)), weight=weight, bias=rng.normal(size=n), strength=np.full(n, 0.1),
-        auc=np.linspace(0.6, 0.8, n), means=means, n_items=60, n_true=30, cut_means=means / 2 - 0.2,
+        site=site,
+        layers=tuple(range(n)),
+        weight=weight,
+        bias=rng.normal(size=n),
+        strength=np.full(n, 0.1),
+        auc=np.linspace(0.6, 0.8, n),
+        means=means,
+        n_items=60,
+        n_true=30,
+        cut_means=means / 2 - 0.2,
         delta_p=10 * (means / 2 - 0.2),
-    )  # fmt: skip
+    )
     return replace(whole, **changes)  # type: ignore[arg-type]

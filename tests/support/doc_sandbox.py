@@ -31,11 +31,25 @@ from repo import ROOT
 from small_facts import liven, rows, write_questions
 
 SIZES: dict[str, Any] = {
-    "bootstrap": 100, "folds": 2, "max_new_tokens": 4, "random_cuts": 1, "directions": 4, "device": "cpu",
-    "dtype": "float32", "limit": None, "columns": (), "evidence_items": 60, "window": None, "keep_layers": None,
-    "balance": "relation", "prompt": "few-shot", "random_weights": False, "site": "mlp", "threads": None,
+    "bootstrap": 100,
+    "folds": 2,
+    "max_new_tokens": 4,
+    "random_cuts": 1,
+    "directions": 4,
+    "device": "cpu",
+    "dtype": "float32",
+    "limit": None,
+    "columns": (),
+    "evidence_items": 60,
+    "window": None,
+    "keep_layers": None,
+    "balance": "relation",
+    "prompt": "few-shot",
+    "random_weights": False,
+    "site": "mlp",
+    "threads": None,
     "report": False,
-}  # fmt: skip
+}
 """What a small run has in place of what the docs ask for. Another site and more resamples would make all experiments
 anew; tests/runs does that."""
 EVERYTHING = {"evidence": ("all",), "keep": ("states", "states-cut", "detection")}
@@ -73,9 +87,11 @@ class Sandbox:
     def small(self, recipe: Recipe) -> Recipe:
         """The recipe of a command, with a small model, small questions and small sizes; its choices stay."""
         here: dict[str, Any] = {
-            "model": str(self.model), "datasets": (f"file:{self.questions}",), "allow_random_weights": False,
+            "model": str(self.model),
+            "datasets": (f"file:{self.questions}",),
+            "allow_random_weights": False,
             "keep": EVERYTHING["keep"],  # other states to keep would make half of the run anew
-        }  # fmt: skip
+        }
         kept = {name: value for name, value in recipe.model_dump().items() if name not in (*SIZES, *here)}
         return make_recipe({**kept, **SIZES, **here})
 
@@ -121,8 +137,9 @@ class Sandbox:
                 datasets, model = recipe.pop("datasets"), recipe.pop("model")
                 models = [{"name": name, "model": model} for name in found.models[:2]]
                 options = {name: value for name, value in recipe.items() if value is not None}
-                return grid.make_study({"name": found.name, "models": models, "datasets": datasets,
-                                        "defaults": options}, "small")  # fmt: skip
+                return grid.make_study(
+                    {"name": found.name, "models": models, "datasets": datasets, "defaults": options}, "small"
+                )
 
             patch.setattr(grid, "read_study", small_study)
             for module in (pipeline, api, runner):
@@ -198,13 +215,26 @@ def _write_logs(folder: Path) -> None:
         log.writestr("_journal/start.json", "{}")
         for number, row in enumerate(small_rows()[:6], start=1):
             message = {"role": "assistant", "content": row["model_answer"]}
-            sample = {"id": number, "epoch": 1, "input": row["question"], "target": row["answers"],
-                      "output": {"model": "hf/tiny", "choices": [{"message": message}]},
-                      "scores": {"match": {"value": "C" if row["truthful"] else "I"}}}  # fmt: skip
+            sample = {
+                "id": number,
+                "epoch": 1,
+                "input": row["question"],
+                "target": row["answers"],
+                "output": {"model": "hf/tiny", "choices": [{"message": message}]},
+                "scores": {"match": {"value": "C" if row["truthful"] else "I"}},
+            }
             log.writestr(f"samples/{number}_epoch_1.json", json.dumps(sample))
-            samples.append({"doc_id": number, "doc": {"question": row["question"]}, "target": str(row["answers"]),
-                            "resps": [[row["model_answer"]]], "filtered_resps": [row["model_answer"]],
-                            "filter": "none", "exact_match": float(row["truthful"])})  # fmt: skip
+            samples.append(
+                {
+                    "doc_id": number,
+                    "doc": {"question": row["question"]},
+                    "target": str(row["answers"]),
+                    "resps": [[row["model_answer"]]],
+                    "filtered_resps": [row["model_answer"]],
+                    "filter": "none",
+                    "exact_match": float(row["truthful"]),
+                }
+            )
     lines = "".join(f"{json.dumps(sample)}\n" for sample in samples)
     (folder / "samples_triviaqa.jsonl").write_text(lines, encoding="utf-8")
 

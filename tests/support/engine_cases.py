@@ -113,10 +113,13 @@ def clean_states(
     states: dict[int, Tensor] = {}
     log_probs: dict[int, Tensor] = {}
     capture(
-        lm, Work(items, prefix.first(min(first, prefix.length)), budget=budget, answers_of=[0]),
-        lambda _, batch, found: states.update(zip(batch, found.clone(), strict=True)), "test", None,
+        lm,
+        Work(items, prefix.first(min(first, prefix.length)), budget=budget, answers_of=[0]),
+        lambda _, batch, found: states.update(zip(batch, found.clone(), strict=True)),
+        "test",
+        None,
         lambda _, batch, found, lengths: log_probs.update(zip(batch, found[0].split(lengths), strict=True)),
-    )  # fmt: skip
+    )
     every = range(len(items))
     told = tuple(tuple(log_probs[index].tolist()) for index in every)
     return CleanPass(torch.stack([states[index] for index in every], dim=3), told)

@@ -20,9 +20,16 @@ def mixed_windows(tiny_llama: LanguageModel) -> LanguageModel:
     """Two layers that see everything, then two with a sliding window of 8; read only."""
     torch.manual_seed(0)
     config = Qwen2Config(
-        vocab_size=260, hidden_size=32, intermediate_size=48, num_hidden_layers=4, num_attention_heads=4,
-        num_key_value_heads=2, use_sliding_window=True, sliding_window=8, max_window_layers=2,
-    )  # fmt: skip
+        vocab_size=260,
+        hidden_size=32,
+        intermediate_size=48,
+        num_hidden_layers=4,
+        num_attention_heads=4,
+        num_key_value_heads=2,
+        use_sliding_window=True,
+        sliding_window=8,
+        max_window_layers=2,
+    )
     model = Qwen2ForCausalLM(config).eval()
     with torch.no_grad():
         for parameter in model.parameters():

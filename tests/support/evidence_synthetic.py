@@ -124,7 +124,17 @@ def some_evidence(n: int = 60, n_layers: int = 3, n_folds: int = 2) -> Evidence:
     texts = [f"text {number}" for number in range(n)]
     confidence = [None, *draw.normal(size=n - 1).tolist()]
     return Evidence(
-        "Tiny", "facts", texts, texts, texts, [None, *texts[1:]], confidence, confidence,
-        dict.fromkeys(measured.after, "all"), {where: measured}, {"knockout": draw.normal(size=(n_layers, n))}, where,
+        "Tiny",
+        "facts",
+        texts,
+        texts,
+        texts,
+        [None, *texts[1:]],
+        confidence,
+        confidence,
+        dict.fromkeys(measured.after, "all"),
+        {where: measured},
+        {"knockout": draw.normal(size=(n_layers, n))},
+        where,
         group_weights(measured.groups, 20, draw),
-    )  # fmt: skip
+    )

@@ -87,8 +87,10 @@ def make_inputs(
     (probes,) = fit_probes(clean[None], splits, ["synthetic"])
     scoring = Scoring(((probes,),), splits.folds)
     scorer = scoring.scorer("cpu")
-    runs = {name: torch.as_tensor(run, dtype=torch.float32)
-            for name, run in (("knockout", cut), ("random", elsewhere), ("none", still))}  # fmt: skip
+    runs = {
+        name: torch.as_tensor(run, dtype=torch.float32)
+        for name, run in (("knockout", cut), ("random", elsewhere), ("none", still))
+    }
     cut_states = {name: runs[name] for name in ("knockout", "random")}
     refits = {name: refit_logits(name, run, splits, Silent()) for name, run in cut_states.items()} if retained else {}
     measured = Measured(
@@ -139,10 +141,14 @@ def _items(labels: Bools, groups: NDArray[np.int64], rng: np.random.Generator) -
         truthful = bool(labels[index]) if used else index % 4 == 0
         group = int(groups[index]) if used else last + 1 + index - n
         question = Question(
-            dataset="synthetic", item_id=f"item-{index}", question=f"What is the colour of stone {index}?",
-            answers=(f"shade {index}",), subject=f"stone {index}", relation=f"colour {index % 3}",
+            dataset="synthetic",
+            item_id=f"item-{index}",
+            question=f"What is the colour of stone {index}?",
+            answers=(f"shade {index}",),
+            subject=f"stone {index}",
+            relation=f"colour {index % 3}",
             metadata={"popularity": float(rng.integers(1, 10_000))},
-        )  # fmt: skip
+        )
         answer = Answer(f"shade {index if truthful else -1}", (4,), (float(-rng.exponential()),), "answered")
         label = Label(truthful, group, "used" if used else "unbalanced", 1.25 if used else 0.0)
         items.append(Item(question, answer, label, tokens))

@@ -94,8 +94,9 @@ class _Handler(BaseHTTPRequestHandler):
         if given.get("organization") == "others":
             return self._json({"error": "You have no right to"}, 403)
         if name in self.server.repositories:
-            return self._json({"error": "You already created this model repo", "url": f"{self.server.address}/{name}"},
-                              409)  # fmt: skip
+            return self._json(
+                {"error": "You already created this model repo", "url": f"{self.server.address}/{name}"}, 409
+            )
         self.server.repositories[name] = {}
         if given.get("private") or given.get("visibility") == "private":
             self.server.private.add(name)
@@ -120,11 +121,20 @@ class _Handler(BaseHTTPRequestHandler):
             asked = parts[5] if len(parts) > 5 else "main"
             if asked not in ("main", commit):
                 return self._json({"error": "Invalid rev id"}, 404, X_Error_Code="RevisionNotFound")
-            siblings = [{"rfilename": one, "size": self.server.sizes.get(one, len(content))}
-                        for one, content in files.items()]  # fmt: skip
-            return self._json({"id": name, "sha": commit, "siblings": siblings, "tags": [],
-                               "private": name in self.server.private,
-                               "downloads": 0, "likes": 0})  # fmt: skip
+            siblings = [
+                {"rfilename": one, "size": self.server.sizes.get(one, len(content))} for one, content in files.items()
+            ]
+            return self._json(
+                {
+                    "id": name,
+                    "sha": commit,
+                    "siblings": siblings,
+                    "tags": [],
+                    "private": name in self.server.private,
+                    "downloads": 0,
+                    "likes": 0,
+                }
+            )
         content = files["/".join(parts[4:])]
         self._answer(200, content, ETag=f'"{hashlib.sha1(content).hexdigest()}"', X_Repo_Commit=commit)
 

@@ -32,9 +32,15 @@ def questions_of(name: str, n: int = 80, seed: int = 0, n_true: int | None = Non
 
 
 def write_kept_run(
-    folder: Path, datasets: Sequence[Dataset], *, kept: Sequence[str] = ALL_RUNS, features: bool = True,
-    fingerprint: str = "weights", nan_in: str | None = None, **options: Any,
-) -> Path:  # fmt: skip
+    folder: Path,
+    datasets: Sequence[Dataset],
+    *,
+    kept: Sequence[str] = ALL_RUNS,
+    features: bool = True,
+    fingerprint: str = "weights",
+    nan_in: str | None = None,
+    **options: Any,
+) -> Path:
     """The files that `detect` reads, sealed; `kept` are the runs with states, `nan_in` the one with a NaN in them."""
     folder.mkdir(parents=True)
     names = [one.name for one in datasets]
@@ -51,13 +57,23 @@ def write_kept_run(
     written = [path for path in sorted(folder.rglob("*")) if path.is_file()]
     manifest = {
         "schema_version": SCHEMA_VERSION,
-        "model": {"name": "tiny", "source": "tiny", "architecture": "LlamaForCausalLM", "n_layers": len(LAYERS),
-                  "d_model": WIDTH, "parameters": 1000, "device": "cpu", "dtype": "float32", "fingerprint": fingerprint,
-                  "tokenizer": "tokens", "random_weights": False},
+        "model": {
+            "name": "tiny",
+            "source": "tiny",
+            "architecture": "LlamaForCausalLM",
+            "n_layers": len(LAYERS),
+            "d_model": WIDTH,
+            "parameters": 1000,
+            "device": "cpu",
+            "dtype": "float32",
+            "fingerprint": fingerprint,
+            "tokenizer": "tokens",
+            "random_weights": False,
+        },
         "template": asdict(FEW_SHOT_TEMPLATE),
         "reference_layers": {name: [1, 1, 1] for name in names},
         "sha256": {path.relative_to(folder).as_posix(): sha256(path) for path in written},
-    }  # fmt: skip
+    }
     text = json.dumps({**manifest, "seal": canonical_hash(manifest)})
     (folder / "manifest.json").write_text(text, encoding="utf-8")
     return folder
@@ -68,31 +84,46 @@ def _items(data: Dataset) -> pl.DataFrame:
     examples, columns = data.examples, data.features.columns
     empty = dict.fromkeys(ITEM_SCHEMA)
     rows = [
-        empty | {
-            "dataset": data.name, "item_id": name, "question": f"What is the {relation} of {data.name} {group}?",
-            "subject": f"{data.name} {group}", "relation": relation, "group": int(group),
-            "model_answer": f"word {item}", "truthful": bool(label), "confidence_mean": columns["log_prob_mean"][item],
-            "confidence_min": columns["log_prob_min"][item], "status": "used", "weight": 1.0 if label else 3.0,
-            "fold": 0, "input_ids": [1] * (20 + item % 7), "metadata": "{}",
+        empty
+        | {
+            "dataset": data.name,
+            "item_id": name,
+            "question": f"What is the {relation} of {data.name} {group}?",
+            "subject": f"{data.name} {group}",
+            "relation": relation,
+            "group": int(group),
+            "model_answer": f"word {item}",
+            "truthful": bool(label),
+            "confidence_mean": columns["log_prob_mean"][item],
+            "confidence_min": columns["log_prob_min"][item],
+            "status": "used",
+            "weight": 1.0 if label else 3.0,
+            "fold": 0,
+            "input_ids": [1] * (20 + item % 7),
+            "metadata": "{}",
         }
         for item, (name, relation, group, label) in enumerate(
             zip(examples.item_ids, examples.relations, examples.groups, examples.labels, strict=True)
         )
-    ]  # fmt: skip
+    ]
     more = [
         row | {"item_id": f"{row['item_id']} {copy}", "status": "unbalanced", "weight": None}
-        for row in rows if not row["truthful"] for copy in range(2)
-    ]  # fmt: skip
+        for row in rows
+        if not row["truthful"]
+        for copy in range(2)
+    ]
     return pl.DataFrame([*rows, *more], schema=ITEM_SCHEMA)
 
 
 def _write_states(folder: Path, data: Dataset, run: str, broken: bool) -> None:
     sites = SITES if run == "clean" else (SITE,)
     found = data.features.states
-    states = torch.stack([
-        torch.stack([found.get((run, site, layer), found[run, SITE, layer] + 0.1) for layer in LAYERS])
-        for site in sites
-    ])[None]  # fmt: skip
+    states = torch.stack(
+        [
+            torch.stack([found.get((run, site, layer), found[run, SITE, layer] + 0.1) for layer in LAYERS])
+            for site in sites
+        ]
+    )[None]
     if broken:
         states[0, 0, 1, 3, 5] = torch.nan
     ids = tuple(data.examples.item_ids)

@@ -11,14 +11,28 @@ from anchorscope.detectors.reweighting import boost_run
 from anchorscope.detectors.training import Examples, Training, nested_sets, whole_set
 
 RUNS = (
-    CLEAN, "knockout", "random", "question-only", "answer-only", "random-weights",
+    CLEAN,
+    "knockout",
+    "random",
+    "question-only",
+    "answer-only",
+    "random-weights",
     *(boost_run(side, alpha) for side in ("question", "answer") for alpha in (1.0, 3.0)),
-)  # fmt: skip
+)
 LAYERS, WIDTH = (3, 4), 12
 COLUMNS = (
-    *CONFIDENCE, "knockout_log_prob_mean", "knockout_log_prob_min", "random_log_prob_mean", "random_log_prob_min",
-    "answer_tokens", "p_true", "self_consistency_5", "self_consistency_10", "semantic_entropy_5", "semantic_entropy_10",
-)  # fmt: skip
+    *CONFIDENCE,
+    "knockout_log_prob_mean",
+    "knockout_log_prob_min",
+    "random_log_prob_mean",
+    "random_log_prob_min",
+    "answer_tokens",
+    "p_true",
+    "self_consistency_5",
+    "self_consistency_10",
+    "semantic_entropy_5",
+    "semantic_entropy_10",
+)
 
 
 def made_dataset(n: int = 120, seed: int = 0, signal: float = 1.5, name: str = "made", shift: float = 0.0) -> Dataset:

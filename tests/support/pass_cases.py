@@ -142,12 +142,13 @@ CASES = {
     "attention": Case(_attention, run_states, 40),
     "choices": Case(
         lambda lm, tokens: plan_choices("choices", [one.ids for one in short_sequences()], (3, 250, 17), tokens),
-        run_choices, 40,
+        run_choices,
+        40,
     ),
     "greedy": Case(_greedy, run_decoding, 60),
     "sampled": Case(_sampled, run_decoding, 60),
     "saliency": Case(_saliency, run_saliency, 40),
-}  # fmt: skip
+}
 
 
 def with_batches(work: Any, batches: Sequence[tuple[int, ...]]) -> Any:

@@ -13,8 +13,12 @@ TOLERANCE = 1e-9
 def worlds() -> dict[str, tuple[list[float], list[bool]]]:
     """Probabilities and labels by name."""
     found = {}
-    for name, n, share, strength in (("balanced", 200, 0.5, 1.5), ("rare", 300, 0.08, 1.0), ("useless", 61, 0.6, 0.0),
-                                     ("few", 5, 0.5, 3.0)):  # fmt: skip
+    for name, n, share, strength in (
+        ("balanced", 200, 0.5, 1.5),
+        ("rare", 300, 0.08, 1.0),
+        ("useless", 61, 0.6, 0.0),
+        ("few", 5, 0.5, 3.0),
+    ):
         rng = np.random.default_rng(len(name))
         truthful = rng.random(n) < share
         truthful[:2] = True, False

@@ -20,15 +20,43 @@ RULES = {"plain": 1.0, "corrected": 0.6}
 GROUPS = {"Q-Anchored": -40.0, "A-Anchored": -6.0}
 TRUTHS = {"all": 1.0, "true": 1.1, "false": 0.6}
 EFFECTS = {
-    "subject": 0.8, "property": 0.3, "content": 1.05,
-    "direct": 0.5, "zeroing": 0.95, "patch-same": 0.85, "patch-random": 1.05, "answer-template": 1.1,
-    "answer-bare": 1.3, "template": 0.08, "patch-control": 0.06, "patch-self": 0.0,
-}  # fmt: skip
+    "subject": 0.8,
+    "property": 0.3,
+    "content": 1.05,
+    "direct": 0.5,
+    "zeroing": 0.95,
+    "patch-same": 0.85,
+    "patch-random": 1.05,
+    "answer-template": 1.1,
+    "answer-bare": 1.3,
+    "template": 0.08,
+    "patch-control": 0.06,
+    "patch-self": 0.0,
+}
 """How much of the knockout each intervention does."""
-METHODS = ("knockout", "direct", "zeroing", "patch-same", "patch-random", "answer-template", "answer-bare",
-           "saliency (as many as the knockout)")  # fmt: skip
-FLIP_RULES = ("plain", "any flip", "change > 1", "change > 2", "loss > 10", "loss > 25", "loss > 50", "half the margin",
-              "corrected", "refit flip", "refit half the margin")  # fmt: skip
+METHODS = (
+    "knockout",
+    "direct",
+    "zeroing",
+    "patch-same",
+    "patch-random",
+    "answer-template",
+    "answer-bare",
+    "saliency (as many as the knockout)",
+)
+FLIP_RULES = (
+    "plain",
+    "any flip",
+    "change > 1",
+    "change > 2",
+    "loss > 10",
+    "loss > 25",
+    "loss > 50",
+    "half the margin",
+    "corrected",
+    "refit flip",
+    "refit half the margin",
+)
 
 
 class Experiments:
@@ -70,11 +98,31 @@ def layers(found: Experiments) -> None:
         for truth, factor in TRUTHS.items():
             for cut in range(9):
                 bump = size * factor * 0.5 * np.exp(-(((cut - 6) / 1.6) ** 2))
-                found.groups("layers", "delta_p_reference", -40 * bump, -6 * bump, 2.5, variant="single",
-                             assignment=rule, truth=truth, layer=cut, q_value=0.01)  # fmt: skip
+                found.groups(
+                    "layers",
+                    "delta_p_reference",
+                    -40 * bump,
+                    -6 * bump,
+                    2.5,
+                    variant="single",
+                    assignment=rule,
+                    truth=truth,
+                    layer=cut,
+                    q_value=0.01,
+                )
             for cut in (0, 3, 6):
-                found.groups("layers", "delta_p_reference", -8.0 - 4 * cut, -2.0, 3.5, variant=f"window {WINDOW}",
-                             assignment=rule, truth=truth, layer=cut, q_value=0.01)  # fmt: skip
+                found.groups(
+                    "layers",
+                    "delta_p_reference",
+                    -8.0 - 4 * cut,
+                    -2.0,
+                    3.5,
+                    variant=f"window {WINDOW}",
+                    assignment=rule,
+                    truth=truth,
+                    layer=cut,
+                    q_value=0.01,
+                )
 
 
 def heads(found: Experiments) -> None:
@@ -87,8 +135,17 @@ def heads(found: Experiments) -> None:
                 for truth, factor in TRUTHS.items():
                     about |= {"assignment": rule, "truth": truth}
                     found.groups("heads", "delta_p_reference", q * factor, q * 0.15, 1.6, **about)
-            found.groups("heads", "delta_p_reference", -14 * gain * size, -2.0 * gain, 2.0,
-                         variant=f"all heads{where}", assignment=rule, truth="all", layer=first)  # fmt: skip
+            found.groups(
+                "heads",
+                "delta_p_reference",
+                -14 * gain * size,
+                -2.0 * gain,
+                2.0,
+                variant=f"all heads{where}",
+                assignment=rule,
+                truth="all",
+                layer=first,
+            )
 
 
 def dose(found: Experiments) -> None:
@@ -102,11 +159,27 @@ def dose(found: Experiments) -> None:
             found.add("dose", "auc_reference", 0.8 - 0.2 * share * size, 0.04, **about)
             found.add("dose", "question_share", 0.7 * share * size, 0.1, probe_layer=7, **about)
             for truth, factor in TRUTHS.items():
-                found.add("dose", "delta_p_reference", -30 * share * size * factor, 2.0, p_value=0.001, q_value=0.002,
-                          effect_size=-0.5, **about | {"truth": truth})  # fmt: skip
+                found.add(
+                    "dose",
+                    "delta_p_reference",
+                    -30 * share * size * factor,
+                    2.0,
+                    p_value=0.001,
+                    q_value=0.002,
+                    effect_size=-0.5,
+                    **about | {"truth": truth},
+                )
             if kind == "exact":
-                found.add("dose", "delta_p_reference_difference", -27 * share, 2.5, against=f"random {name}",
-                          p_value=0.0002, effect_size=-0.4, **about)  # fmt: skip
+                found.add(
+                    "dose",
+                    "delta_p_reference_difference",
+                    -27 * share,
+                    2.5,
+                    against=f"random {name}",
+                    p_value=0.0002,
+                    effect_size=-0.4,
+                    **about,
+                )
             if name != "100 %":
                 found.add("dose", "share_of_full", share, 0.1, against=f"{kind} 100 %", **about)
 
@@ -133,8 +206,9 @@ def saliency(found: Experiments) -> None:
                 about = {"variant": variant, "assignment": rule, "truth": truth}
                 found.groups("saliency", "log10_question_to_answer", -2.1, -2.6, 0.1, **about)
                 found.add("saliency", "auc", 0.71, 0.05, p_value=0.0002, **about)
-            found.add("saliency", "auc_within_truth", 0.62, 0.06, p_value=0.01, variant=variant, assignment=rule,
-                      truth="all")  # fmt: skip
+            found.add(
+                "saliency", "auc_within_truth", 0.62, 0.06, p_value=0.01, variant=variant, assignment=rule, truth="all"
+            )
         parts = [{"truth": truth} for truth in TRUTHS]
         parts += [{"truth": "all", "group": group, "assignment": rule} for rule in RULES for group in GROUPS]
         for part in parts:
@@ -149,8 +223,13 @@ def saliency(found: Experiments) -> None:
 
 def boundary(found: Experiments) -> None:
     """Weighted and as drawn."""
-    numbers = {"accuracy": (0.35, 0.12, 0.05), "dont_know_rate": (0.1, 0.3, 0.06), "popularity": (3.4, 3.1, 0.15),
-               "confidence_mean": (-0.6, -0.9, 0.08), "confidence_min": (-1.6, -2.2, 0.2)}  # fmt: skip
+    numbers = {
+        "accuracy": (0.35, 0.12, 0.05),
+        "dont_know_rate": (0.1, 0.3, 0.06),
+        "popularity": (3.4, 3.1, 0.15),
+        "confidence_mean": (-0.6, -0.9, 0.08),
+        "confidence_min": (-1.6, -2.2, 0.2),
+    }
     for rule in RULES:
         for variant, change in (("weighted", 0.0), ("as drawn", 0.12)):
             for quantity, (q, a, half) in numbers.items():
@@ -170,13 +249,21 @@ def self_awareness(found: Experiments) -> None:
                 tested = layer in (0, 7, 8, 11)
                 found.add("self-awareness", f"auc{suffix}", value, 0.03, p_value=0.01 if tested else None, **about)
                 if tested:
-                    kinds = ("within folds", "within folds and truth labels") if not suffix else (
-                        "within folds and truth labels",)  # fmt: skip
+                    kinds = (
+                        ("within folds", "within folds and truth labels")
+                        if not suffix
+                        else ("within folds and truth labels",)
+                    )
                     for kind in kinds:
                         level = 0.74 if kind != "within folds" and rule == "plain" and not suffix else 0.5
                         found.add("self-awareness", f"auc{suffix}_permuted", level, 0.06, variant=kind, **about)
-        for quantity, value in {"auc_truth_label": 0.87, "auc_truth_probe": 0.84, "auc_truth_margin_within_truth": 0.58,
-                                "auc_at_reference": 0.8, "auc_at_reference_within_truth": 0.61}.items():  # fmt: skip
+        for quantity, value in {
+            "auc_truth_label": 0.87,
+            "auc_truth_probe": 0.84,
+            "auc_truth_margin_within_truth": 0.58,
+            "auc_at_reference": 0.8,
+            "auc_at_reference_within_truth": 0.61,
+        }.items():
             found.add("self-awareness", quantity, value, 0.03, assignment=rule)
         found.add("self-awareness", "auc_below", 0.78, 0.03, assignment=rule, probe_layer=7, p_value=0.01)
         found.add("self-awareness", "auc_below_within_truth", 0.6, 0.03, assignment=rule, probe_layer=7, p_value=0.04)
@@ -193,8 +280,12 @@ def matched(found: Experiments) -> None:
                 for truth in TRUTHS if layer == 8 else ("all",):
                     found.add("matched", f"question_share{cut}", value, 0.08, **here | {"truth": truth})
     own = {"variant": "matched", "truth": "all"}
-    for quantity, value in {"auc_words": 0.5, "auc_relation": 0.5, "auc_confidence_mean": 0.74,
-                            "auc_confidence_min": 0.72}.items():  # fmt: skip
+    for quantity, value in {
+        "auc_words": 0.5,
+        "auc_relation": 0.5,
+        "auc_confidence_mean": 0.74,
+        "auc_confidence_min": 0.72,
+    }.items():
         found.add("matched", quantity, value, 0.03, **own)
     found.add("matched", "auc_free_probe", 0.62, 0.03, probe_layer=8, **own)
     found.add("matched", "won", 0.74, 0.04, against="same question", probe_layer=8, **own)
@@ -234,8 +325,16 @@ def agreement(found: Experiments) -> None:
                     found.add("agreement", "both_q", 0.3, 0.05, **pair)
                     for name, number in (("both", 60), ("first_only", 20), ("second_only", 14), ("neither", 90)):
                         found.add("agreement", f"n_{name}", number, 8, **pair)
-            found.add("agreement", "true_share", 0.9 if rule == "plain" else 0.5, 0.05, variant=first, assignment=rule,
-                      group="Q-Anchored", truth="all")  # fmt: skip
+            found.add(
+                "agreement",
+                "true_share",
+                0.9 if rule == "plain" else 0.5,
+                0.05,
+                variant=first,
+                assignment=rule,
+                group="Q-Anchored",
+                truth="all",
+            )
 
 
 def sensitivity(found: Experiments) -> None:
@@ -258,17 +357,16 @@ def sensitivity(found: Experiments) -> None:
         for seed in ("seed 1", "seed 2", "seed 3", "seeds"):
             way(seed, 0.44, 0.8, bias, assignment=rule)
             if rule == "plain":
-                found.groups("sensitivity", "delta_p_reference", -51.0, -5.0, 4.0, variant=seed, truth="all",
-                             assignment=rule)  # fmt: skip
+                found.groups(
+                    "sensitivity", "delta_p_reference", -51.0, -5.0, 4.0, variant=seed, truth="all", assignment=rule
+                )
     for place, name in enumerate(FLIP_RULES):
         assigned = {"assignment": name} if name in RULES else {}
         kappa = None if name == "plain" else 1 - 0.08 * place
         way(f"rule: {name}", 0.6 - 0.03 * place, kappa, 0.8 - 0.08 * place, **assigned)
 
 
-MAKERS = (
-    layers, heads, dose, mediation, saliency, boundary, self_awareness, matched, wordings, agreement, sensitivity,
-)  # fmt: skip
+MAKERS = (layers, heads, dose, mediation, saliency, boundary, self_awareness, matched, wordings, agreement, sensitivity)
 
 
 def experiments(datasets: tuple[str, ...], seed: int = 3) -> pl.DataFrame:
@@ -289,11 +387,20 @@ def items(datasets: tuple[str, ...], n: int = 160, seed: int = 5) -> tuple[pl.Da
         for number in range(n):
             true, asks = bool(number % 2), bool(rng.random() < 0.45)
             plain = "misclassified" if rng.random() < 0.15 else "Q-Anchored" if true else "A-Anchored"
-            rows.append({
-                "dataset": dataset, "item_id": f"{dataset}-{number}", "relation": "capital",
-                "question": f"Number {number}?", "answers": ["Bern"], "model_answer": "Bern", "truthful": true,
-                "status": "used", "pathway": plain, "pathway_corrected": "Q-Anchored" if asks else "A-Anchored",
-            })  # fmt: skip
+            rows.append(
+                {
+                    "dataset": dataset,
+                    "item_id": f"{dataset}-{number}",
+                    "relation": "capital",
+                    "question": f"Number {number}?",
+                    "answers": ["Bern"],
+                    "model_answer": "Bern",
+                    "truthful": true,
+                    "status": "used",
+                    "pathway": plain,
+                    "pathway_corrected": "Q-Anchored" if asks else "A-Anchored",
+                }
+            )
             flow = 10 ** rng.normal(-1.6 if asks else -2.8, 0.35)
             wrong = float(rng.uniform(0.02, 0.5))
             for variant, value in (("log_odds", flow), ("loss", flow * wrong)):
@@ -337,9 +444,10 @@ def make_further(datasets: tuple[str, ...] = ("popqa", "triviaqa"), lacking: tup
         experiment_items=values.filter(pl.col("dataset").is_in(made)),
         unavailable=pl.DataFrame(
             [(datasets[-1], "boundary", "popularity: none of 160 items say how well known their subject is")],
-            schema=UNAVAILABLE_SCHEMA, orient="row",
+            schema=UNAVAILABLE_SCHEMA,
+            orient="row",
         ),
-    )  # fmt: skip
+    )
 
 
 def write_page_of(findings: Findings, out: Path) -> Path:
@@ -352,10 +460,16 @@ def write_page_of(findings: Findings, out: Path) -> Path:
 def recovery() -> pl.DataFrame:
     """A recovery table: the plain rule follows the label, the corrected one finds the pathway."""
     rows = []
-    scores = {("knockout", "plain"): (0.74, 0.93, 0.52), ("knockout", "corrected"): (0.92, 0.93, 0.9),
-              ("knockout", "refit flip"): (0.9, 0.91, 0.88), ("patching", "patch-same"): (0.8, 0.95, 0.6),
-              ("patching", "patch-random"): (0.82, 0.95, 0.63), ("answer-only", "answer-bare"): (0.77, 0.9, 0.58),
-              ("saliency", "share"): (0.85, 0.86, 0.83), ("self-awareness", None): (0.97, 0.96, 0.97)}  # fmt: skip
+    scores = {
+        ("knockout", "plain"): (0.74, 0.93, 0.52),
+        ("knockout", "corrected"): (0.92, 0.93, 0.9),
+        ("knockout", "refit flip"): (0.9, 0.91, 0.88),
+        ("patching", "patch-same"): (0.8, 0.95, 0.6),
+        ("patching", "patch-random"): (0.82, 0.95, 0.63),
+        ("answer-only", "answer-bare"): (0.77, 0.9, 0.58),
+        ("saliency", "share"): (0.85, 0.86, 0.83),
+        ("self-awareness", None): (0.97, 0.96, 0.97),
+    }
     for (experiment, rule), values in scores.items():
         for truth, value in zip(TRUTHS, values, strict=True):
             about = (experiment, rule, truth)
@@ -372,7 +486,7 @@ def confusion() -> pl.DataFrame:
         ("plain", "false"): [[10, 180, 10], [2, 190, 8], [1, 97, 2]],
         ("corrected", "true"): [[170, 26, 4], [12, 180, 8], [20, 78, 2]],
         ("corrected", "false"): [[168, 22, 10], [15, 177, 8], [18, 80, 2]],
-    }  # fmt: skip
+    }
     rows = [
         (rule, truth, planted, called, n)
         for (rule, truth), matrix in cells.items()

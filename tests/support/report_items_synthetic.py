@@ -30,12 +30,16 @@ def measured_items(n: int, layers: int, rng: np.random.Generator) -> Measured:
     ran = {"knockout": np.arange(n), "random": np.arange(n), "none": some, "patch-same": donors}
     moved = {"knockout": (-1.6, 1.0), "random": (0.0, 0.3), "none": (0.0, 1e-4), "patch-same": (-1.0, 1.5)}
     return Measured(
-        labels=labels, groups=np.arange(n), folds=np.arange(n) % FOLDS, probes=("full",), before=before,
+        labels=labels,
+        groups=np.arange(n),
+        folds=np.arange(n) % FOLDS,
+        probes=("full",),
+        before=before,
         after={name: before[..., ran[name]] + rng.normal(*moved[name], (1, layers, len(ran[name]))) for name in ran},
         ran=ran,
         n_cut={name: np.where(name == "none", 0, 1 + ran[name] % 4) for name in ran},
         reference=np.array([[layers // 2 + fold % 2 for fold in range(FOLDS)]]),
-    )  # fmt: skip
+    )
 
 
 def effects_of(measured: Measured, dataset: str, ids: list[str]) -> pl.DataFrame:
@@ -70,11 +74,19 @@ def make_items(
         effects.append(effects_of(measured, dataset, ids))
         for rule, names in (("plain", ways), ("corrected", ways[::-1])):
             pathways += [
-                {"dataset": dataset, "item_id": item_id, "site": site, "position": "final", "assignment": rule,
-                 "probe": "full", "reference_layer": int(measured.reference[0, place % FOLDS]) if site == "mlp" else 0,
-                 "pathway": name if site == "mlp" else "misclassified"}
-                for site in ("attention", "mlp") for place, (item_id, name) in enumerate(zip(ids, names, strict=True))
-            ]  # fmt: skip
+                {
+                    "dataset": dataset,
+                    "item_id": item_id,
+                    "site": site,
+                    "position": "final",
+                    "assignment": rule,
+                    "probe": "full",
+                    "reference_layer": int(measured.reference[0, place % FOLDS]) if site == "mlp" else 0,
+                    "pathway": name if site == "mlp" else "misclassified",
+                }
+                for site in ("attention", "mlp")
+                for place, (item_id, name) in enumerate(zip(ids, names, strict=True))
+            ]
         floor = noise_at_reference(measured, "full")
         summary.append(summary_row(dataset, "noise_log_odds_p99", floor, intervention="none"))
         values += [
@@ -118,11 +130,18 @@ def _item(
     question = f"What is the capital of the land of {city}, number {number}?"
     at = question.index(city)
     return {
-        "dataset": dataset, "item_id": f"{dataset}-{number}", "question": question,
-        "answers": [city, f"{city} City"], "subject": city, "relation": ("capital", "author")[number % 2],
-        "question_words": [[12, 19], [at, at + len(city)]], "model_answer": "" if status == "empty" else city,
+        "dataset": dataset,
+        "item_id": f"{dataset}-{number}",
+        "question": question,
+        "answers": [city, f"{city} City"],
+        "subject": city,
+        "relation": ("capital", "author")[number % 2],
+        "question_words": [[12, 19], [at, at + len(city)]],
+        "model_answer": "" if status == "empty" else city,
         "truthful": None if status == "empty" else bool(measured.labels[number]) if measured else True,
-        "confidence_mean": None if status == "empty" else -0.01 * (1 + number), "status": status,
+        "confidence_mean": None if status == "empty" else -0.01 * (1 + number),
+        "status": status,
         "fold": number % FOLDS if measured else None,
-        "pathway": ways[number] if measured else None, "pathway_corrected": ways[-1 - number] if measured else None,
-    }  # fmt: skip
+        "pathway": ways[number] if measured else None,
+        "pathway_corrected": ways[-1 - number] if measured else None,
+    }

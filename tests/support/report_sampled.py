@@ -42,9 +42,12 @@ def with_draws(
 
 
 def sampled(
-    q: np.ndarray, a: np.ndarray | None = None, noise: float = 1.0, datasets: tuple[str, ...] = ("atlas",),
+    q: np.ndarray,
+    a: np.ndarray | None = None,
+    noise: float = 1.0,
+    datasets: tuple[str, ...] = ("atlas",),
     rules: tuple[str, ...] = ("plain", "corrected"),
-) -> Findings:  # fmt: skip
+) -> Findings:
     """A run whose datasets all have the same two curves, under every rule."""
     flat = np.zeros(LAYERS) if a is None else a
     shapes = {

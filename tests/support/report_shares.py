@@ -48,13 +48,16 @@ def share_frame(dataset: str, world: World, layers: int = LAYERS) -> pl.DataFram
     """question_share.csv of one dataset."""
     shape = rise_and_fall(layers)
     lines = {
-        ("knockout", "all", "all"): world.share * shape, ("knockout", "all", "true"): (world.share - 0.02) * shape,
+        ("knockout", "all", "all"): world.share * shape,
+        ("knockout", "all", "true"): (world.share - 0.02) * shape,
         ("knockout", "all", "false"): (world.share + 0.02) * shape,
         ("knockout", "lower third", "all"): world.lower * shape,
         ("knockout", "middle third", "all"): (world.lower + world.upper) / 2 * shape,
-        ("knockout", "upper third", "all"): world.upper * shape, ("random", "all", "all"): world.random * shape,
-        ("none", "all", "all"): world.floor * np.ones(layers), ("permuted", "all", "all"): world.permuted * shape,
-    }  # fmt: skip
+        ("knockout", "upper third", "all"): world.upper * shape,
+        ("random", "all", "all"): world.random * shape,
+        ("none", "all", "all"): world.floor * np.ones(layers),
+        ("permuted", "all", "all"): world.permuted * shape,
+    }
     if world.random_weights is not None:
         lines["random-weights", "all", "all"] = world.random_weights * shape
     rows = []
@@ -63,11 +66,24 @@ def share_frame(dataset: str, world: World, layers: int = LAYERS) -> pl.DataFram
         half = 1.6 * half if group != "all" else half
         for layer, plain in enumerate(values):
             value = world.spoilt.get((intervention, layer), plain) if (group, truth) == ("all", "all") else plain
-            rows.append({
-                "model": "m", "dataset": dataset, "intervention": intervention, "site": "mlp", "position": "final",
-                "layer": layer, "group": group, "truth": truth, "share": float(value), "ci_low": float(value - half),
-                "ci_high": float(value + half), "n": world.n, "n_groups": world.n - 12, "method": METHOD,
-            })  # fmt: skip
+            rows.append(
+                {
+                    "model": "m",
+                    "dataset": dataset,
+                    "intervention": intervention,
+                    "site": "mlp",
+                    "position": "final",
+                    "layer": layer,
+                    "group": group,
+                    "truth": truth,
+                    "share": float(value),
+                    "ci_low": float(value - half),
+                    "ci_high": float(value + half),
+                    "n": world.n,
+                    "n_groups": world.n - 12,
+                    "method": METHOD,
+                }
+            )
     return pl.DataFrame(rows, schema=SHARE_SCHEMA)
 
 
@@ -90,19 +106,35 @@ def frame_of_tests(dataset: str, world: World, layers: int = LAYERS) -> pl.DataF
         ("share_by_feature", "knockout", "confidence", 0.10, 1.6 * half, 0.21),
         ("share_by_feature", "knockout", "answer length", -0.02, 1.6 * half, 0.83),
         ("mixture_gain", "knockout", None, 0.013, 0.012, None),
-        ("auc", None, "probe", 0.784, 0.03, None), ("auc", None, "question only", 0.61, 0.04, None),
-        ("auc", None, "answer only", 0.66, 0.04, None), ("auc", None, "words + confidence", 0.79, 0.03, None),
-        ("auc", None, "random weights", 0.62, 0.04, None), ("auc", None, "permuted labels", 0.50, 0.04, None),
-        ("minimum_n", "knockout", None, 1100.0, None, None), ("kept_slope", "random", None, 0.94, None, None),
+        ("auc", None, "probe", 0.784, 0.03, None),
+        ("auc", None, "question only", 0.61, 0.04, None),
+        ("auc", None, "answer only", 0.66, 0.04, None),
+        ("auc", None, "words + confidence", 0.79, 0.03, None),
+        ("auc", None, "random weights", 0.62, 0.04, None),
+        ("auc", None, "permuted labels", 0.50, 0.04, None),
+        ("minimum_n", "knockout", None, 1100.0, None, None),
+        ("kept_slope", "random", None, 0.94, None, None),
         ("directions", None, None, 96.0, None, None),
-    ]  # fmt: skip
+    ]
     made = [
-        {"model": "m", "dataset": dataset, "site": "mlp", "position": "final", "layer": LAYER, "quantity": quantity,
-         "intervention": intervention, "group": group, "value": float(value),
-         "ci_low": None if half is None else float(value - half),
-         "ci_high": None if half is None else float(value + half), "p_value": found, "n": world.n, "method": METHOD}
+        {
+            "model": "m",
+            "dataset": dataset,
+            "site": "mlp",
+            "position": "final",
+            "layer": LAYER,
+            "quantity": quantity,
+            "intervention": intervention,
+            "group": group,
+            "value": float(value),
+            "ci_low": None if half is None else float(value - half),
+            "ci_high": None if half is None else float(value + half),
+            "p_value": found,
+            "n": world.n,
+            "method": METHOD,
+        }
         for quantity, intervention, group, value, half, found in rows
-    ]  # fmt: skip
+    ]
     return pl.DataFrame(made, schema=SHARE_TEST_SCHEMA)
 
 

@@ -15,10 +15,13 @@ LAYERS = 30
 SITES = ("attention", "mlp", "residual")
 GROUPS = ("Q-Anchored", "A-Anchored")
 _DEPTH = {
-    ("plain", "Q-Anchored"): -52.0, ("plain", "A-Anchored"): -5.0,
-    ("cross-fitted", "Q-Anchored"): -44.0, ("cross-fitted", "A-Anchored"): -8.0,
-    ("corrected", "Q-Anchored"): -33.0, ("corrected", "A-Anchored"): -11.0,
-}  # fmt: skip
+    ("plain", "Q-Anchored"): -52.0,
+    ("plain", "A-Anchored"): -5.0,
+    ("cross-fitted", "Q-Anchored"): -44.0,
+    ("cross-fitted", "A-Anchored"): -8.0,
+    ("corrected", "Q-Anchored"): -33.0,
+    ("corrected", "A-Anchored"): -11.0,
+}
 
 
 def trough(depth: float, last: float, layers: int = LAYERS) -> np.ndarray:
@@ -30,16 +33,30 @@ def trough(depth: float, last: float, layers: int = LAYERS) -> np.ndarray:
 def curve_rows(dataset: str, values: np.ndarray, *, width: float = 3.0, n: int = 300, **about: object) -> pl.DataFrame:
     """Rows of curves.csv for one curve, with a constant interval."""
     base = {
-        "model": "m", "dataset": dataset, "intervention": "knockout", "variant": "all", "site": "mlp",
-        "position": "final", "assignment": "plain", "group": "Q-Anchored", "truth": "all",
-    } | about  # fmt: skip
+        "model": "m",
+        "dataset": dataset,
+        "intervention": "knockout",
+        "variant": "all",
+        "site": "mlp",
+        "position": "final",
+        "assignment": "plain",
+        "group": "Q-Anchored",
+        "truth": "all",
+    } | about
     return pl.DataFrame(
         [
-            base | {"layer": layer, "delta_p": float(v), "ci_low": float(v - width), "ci_high": float(v + width),
-                    "n": n, "n_groups": n}
+            base
+            | {
+                "layer": layer,
+                "delta_p": float(v),
+                "ci_low": float(v - width),
+                "ci_high": float(v + width),
+                "n": n,
+                "n_groups": n,
+            }
             for layer, v in enumerate(values)
         ]
-    )  # fmt: skip
+    )
 
 
 def curves(rng: np.random.Generator, datasets: tuple[str, ...]) -> pl.DataFrame:
@@ -66,10 +83,23 @@ def probe_scores(rng: np.random.Generator, datasets: tuple[str, ...]) -> pl.Data
 
     def add(dataset: str, intervention: str, kind: str, site: str | None, layer: int | None, auc: float) -> None:
         rows.append(
-            {"model": "m", "dataset": dataset, "intervention": intervention, "kind": kind, "site": site,
-             "position": site and "final", "layer": layer, "auc": auc, "ci_low": auc - 0.02, "ci_high": auc + 0.02,
-             "log_loss": 0.5, "brier": 0.2, "n": 600, "n_groups": 580}
-        )  # fmt: skip
+            {
+                "model": "m",
+                "dataset": dataset,
+                "intervention": intervention,
+                "kind": kind,
+                "site": site,
+                "position": site and "final",
+                "layer": layer,
+                "auc": auc,
+                "ci_low": auc - 0.02,
+                "ci_high": auc + 0.02,
+                "log_loss": 0.5,
+                "brier": 0.2,
+                "n": 600,
+                "n_groups": 580,
+            }
+        )
 
     for dataset in datasets:
         for number, site in enumerate(SITES):
@@ -94,10 +124,19 @@ def probe_scores(rng: np.random.Generator, datasets: tuple[str, ...]) -> pl.Data
 
 
 SUMMARY_SCHEMA = {
-    "dataset": pl.String, "site": pl.String, "position": pl.String, "assignment": pl.String,
-    "intervention": pl.String, "group": pl.String, "quantity": pl.String, "value": pl.Float64, "ci_low": pl.Float64,
-    "ci_high": pl.Float64, "n": pl.Int64, "method": pl.String,
-}  # fmt: skip
+    "dataset": pl.String,
+    "site": pl.String,
+    "position": pl.String,
+    "assignment": pl.String,
+    "intervention": pl.String,
+    "group": pl.String,
+    "quantity": pl.String,
+    "value": pl.Float64,
+    "ci_low": pl.Float64,
+    "ci_high": pl.Float64,
+    "n": pl.Int64,
+    "method": pl.String,
+}
 
 
 def summary_row(dataset: str, quantity: str, value: float, half: float = 0.0, **about: object) -> dict[str, object]:
@@ -130,27 +169,62 @@ def summary(datasets: tuple[str, ...]) -> pl.DataFrame:
                 depth = _DEPTH[assignment, group]
                 rows += [
                     summary_row(dataset, "delta_p_reference", depth, 2.5, group=group, **knock),
-                    summary_row(dataset, "delta_p_reference", -1.2, 0.9, group=group, assignment=assignment,
-                                intervention="random"),
-                    summary_row(dataset, "delta_p_matched", -0.8, 0.9, group=group, assignment=assignment,
-                                intervention="random", n=240),
-                ]  # fmt: skip
+                    summary_row(
+                        dataset,
+                        "delta_p_reference",
+                        -1.2,
+                        0.9,
+                        group=group,
+                        assignment=assignment,
+                        intervention="random",
+                    ),
+                    summary_row(
+                        dataset,
+                        "delta_p_matched",
+                        -0.8,
+                        0.9,
+                        group=group,
+                        assignment=assignment,
+                        intervention="random",
+                        n=240,
+                    ),
+                ]
         rows += [
-            summary_row(dataset, "delta_p_reference", -44.0, 3, group="Q-Anchored", assignment="cross-fitted",
-                        intervention="knockout"),
-            summary_row(dataset, "delta_p_reference", -8.0, 3, group="A-Anchored", assignment="cross-fitted",
-                        intervention="knockout"),
+            summary_row(
+                dataset,
+                "delta_p_reference",
+                -44.0,
+                3,
+                group="Q-Anchored",
+                assignment="cross-fitted",
+                intervention="knockout",
+            ),
+            summary_row(
+                dataset,
+                "delta_p_reference",
+                -8.0,
+                3,
+                group="A-Anchored",
+                assignment="cross-fitted",
+                intervention="knockout",
+            ),
             summary_row(dataset, "mean_probability_before", 0.50, 0.01, intervention="knockout"),
             summary_row(dataset, "mean_probability_after", 0.17, 0.012, intervention="knockout"),
             summary_row(dataset, "noise_log_odds_p99", 0.0003, intervention="none", n=200),
-            *(summary_row(dataset, "auc_difference", gain, 0.03, intervention="clean", group=kind)
-              for kind, gain in (("relation-only", 0.37), ("words", 0.26), ("confidence-mean", 0.19),
-                                 ("confidence-min", 0.16))),
+            *(
+                summary_row(dataset, "auc_difference", gain, 0.03, intervention="clean", group=kind)
+                for kind, gain in (
+                    ("relation-only", 0.37),
+                    ("words", 0.26),
+                    ("confidence-mean", 0.19),
+                    ("confidence-min", 0.16),
+                )
+            ),
             summary_row(dataset, "auc_beyond_confidence", 0.2, 0.03, intervention="clean", group="nested"),
             summary_row(dataset, "auc_beyond_confidence", 0.01, 0.02, intervention="clean", group="words"),
             summary_row(dataset, "auc_permuted", 0.5, 0.06, intervention="knockout", group="refit"),
             summary_row(dataset, "auc_beyond_permuted", 0.22, 0.06, intervention="knockout", group="refit"),
-        ]  # fmt: skip
+        ]
     return pl.DataFrame(rows, schema=SUMMARY_SCHEMA)
 
 
@@ -159,17 +233,20 @@ def items(datasets: tuple[str, ...]) -> pl.DataFrame:
     cities = ("Bern", "Lima", "Oslo", "Cairo", "Quito", "Hanoi", "Sofia", "Dakar", "Minsk", "Tunis")
     rows = [
         {
-            "dataset": dataset, "item_id": f"{dataset}-{number}",
+            "dataset": dataset,
+            "item_id": f"{dataset}-{number}",
             "relation": ("capital", "currency", "author")[number % 3],
             "question": f"What is the capital of the country of {city}, asked number {number}?",
-            "answers": [city, f"{city} City"], "model_answer": city if number % 2 else "Paris",
-            "truthful": bool(number % 2), "status": "used" if number < 18 else "unbalanced",
+            "answers": [city, f"{city} City"],
+            "model_answer": city if number % 2 else "Paris",
+            "truthful": bool(number % 2),
+            "status": "used" if number < 18 else "unbalanced",
             "pathway": ("A-Anchored", "Q-Anchored", "misclassified")[number % 3] if number < 18 else None,
             "pathway_corrected": ("A-Anchored", "Q-Anchored")[number % 2] if number < 18 else None,
         }
         for dataset in datasets
         for number, city in enumerate(cities * 2)
-    ]  # fmt: skip
+    ]
     return pl.DataFrame(rows, infer_schema_length=None)
 
 
@@ -191,15 +268,34 @@ def make_findings(datasets: tuple[str, ...] = ("popqa", "triviaqa"), seed: int =
     rng = np.random.default_rng(seed)
     counts = pl.DataFrame(
         [
-            {"dataset": d, "read": 14267, "repeated": 12, "few_shot": 3, "asked": 6000, "empty": 4, "truncated": 31,
-             "true": 611, "false": 5354, "used": 1214, "used_true": 607, "groups": 1190, "relations": 16}
+            {
+                "dataset": d,
+                "read": 14267,
+                "repeated": 12,
+                "few_shot": 3,
+                "asked": 6000,
+                "empty": 4,
+                "truncated": 31,
+                "true": 611,
+                "false": 5354,
+                "used": 1214,
+                "used_true": 607,
+                "groups": 1190,
+                "relations": 16,
+            }
             for d in datasets
         ]
-    )  # fmt: skip
+    )
     pathways = items(datasets).select(
-        "dataset", "item_id", pathway=pl.col("pathway"), assignment=pl.lit("plain"), site=pl.lit("mlp"),
-        position=pl.lit("final"), reference_layer=pl.lit(15), probe=pl.lit("full"),
-    )  # fmt: skip
+        "dataset",
+        "item_id",
+        pathway=pl.col("pathway"),
+        assignment=pl.lit("plain"),
+        site=pl.lit("mlp"),
+        position=pl.lit("final"),
+        reference_layer=pl.lit(15),
+        probe=pl.lit("full"),
+    )
     return Findings(
         model="SmolLM2-135M-Instruct",
         n_layers=LAYERS,
@@ -214,12 +310,23 @@ def make_findings(datasets: tuple[str, ...] = ("popqa", "triviaqa"), seed: int =
         summary=summary(datasets),
         counts=counts,
         reference_layers={d: (15, 15 + i, 17, 15, 16) for i, d in enumerate(datasets)},
-        facts={"model": "smollm2-135m (sha256 0f3a…)", "prompt": "three examples, then the question", "device": "cpu",
-               "precision": "float32", "seed": "0", "versions": "anchorscope 0.1.0, torch 2.13.0"},
+        facts={
+            "model": "smollm2-135m (sha256 0f3a…)",
+            "prompt": "three examples, then the question",
+            "device": "cpu",
+            "precision": "float32",
+            "seed": "0",
+            "versions": "anchorscope 0.1.0, torch 2.13.0",
+        },
         command="anchorscope run runs/demo/recipe.toml --out runs/again",
-        steps=pl.DataFrame({"step": ["answers", "clean states", "probes", "knockout"],
-                            "seconds": [61.2, 30.0, 12.4, 29.1], "peak_memory_mb": [812.0, 1023.0, 1100.0, 990.0]}),
-    )  # fmt: skip
+        steps=pl.DataFrame(
+            {
+                "step": ["answers", "clean states", "probes", "knockout"],
+                "seconds": [61.2, 30.0, 12.4, 29.1],
+                "peak_memory_mb": [812.0, 1023.0, 1100.0, 990.0],
+            }
+        ),
+    )
 
 
 def without(findings: Findings, *quantities: str) -> Findings:

@@ -68,46 +68,106 @@ def each(make: Any) -> list[dict[str, Any]]:
 
 
 OWN = each(lambda i, q, a: {"id": f"own-{i}", "subject": SUBJECTS[i], "year": 1900 + i, "question": q, "answers": a})
-POPQA = each(lambda i, q, a: {
-    "id": 70 + i, "subj": SUBJECTS[i], "prop": RELATIONS[i], "obj": a[0], "s_aliases": "[]", "s_pop": 5 + i, "o_pop": i,
-    "question": q, "possible_answers": json.dumps(["", *a, a[0]]),
-})  # fmt: skip
-RAGVSFT = each(lambda i, q, a: {
-    "query_id": ("484_0", "182_1", "218_2")[i], "question": q, "answers": a, "pageviews": "12",
-})  # fmt: skip
-TRIVIAQA = each(lambda i, q, a: {
-    "Answer": {"Aliases": [*a[1:], a[0]], "NormalizedAliases": ["x"], "Type": "WikipediaEntity", "Value": a[0]},
-    "EntityPages": [{"Title": "A {page} [of]"}], "Question": q, "QuestionId": f"tc_{i}", "QuestionSource": "http://x",
-})  # fmt: skip
-TRIVIAQA_HUB = each(lambda i, q, a: {
-    "question": q, "question_id": f"tc_{i}", "question_source": "http://x", "entity_pages": {"title": ["A page"]},
-    "answer": {"aliases": [*a[1:], a[0]], "normalized_aliases": ["x"], "value": a[0], "type": "WikipediaEntity"},
-})  # fmt: skip
-FLASHRAG = each(lambda i, q, a: {
-    "id": f"test_{i}", "golden_answers": a, "question": f'"{q.replace(chr(34), chr(34) * 2)}"' if '"' in q else q,
-    "metadata": {"subj": SUBJECTS[i], "prop": RELATIONS[i], "s_pop": 9, "id": "not this"},
-})  # fmt: skip
-HOTPOTQA = each(lambda i, q, a: {
-    "_id": f"5a8b{i}", "question": q, "answer": a[0], "type": "bridge", "level": "hard",
-    "supporting_facts": [["Title", 0]], "context": [["Title", ["A sentence, with ] and }.", 'And a "quote".']]],
-})  # fmt: skip
-HOTPOTQA_HUB = each(lambda i, q, a: {
-    "id": f"5a8b{i}", "question": q, "answer": a[0], "type": "bridge", "level": "hard",
-    "supporting_facts": {"title": ["T"], "sent_id": [0]}, "context": {"title": ["T"], "sentences": [["A."]]},
-})  # fmt: skip
+POPQA = each(
+    lambda i, q, a: {
+        "id": 70 + i,
+        "subj": SUBJECTS[i],
+        "prop": RELATIONS[i],
+        "obj": a[0],
+        "s_aliases": "[]",
+        "s_pop": 5 + i,
+        "o_pop": i,
+        "question": q,
+        "possible_answers": json.dumps(["", *a, a[0]]),
+    }
+)
+RAGVSFT = each(
+    lambda i, q, a: {"query_id": ("484_0", "182_1", "218_2")[i], "question": q, "answers": a, "pageviews": "12"}
+)
+TRIVIAQA = each(
+    lambda i, q, a: {
+        "Answer": {"Aliases": [*a[1:], a[0]], "NormalizedAliases": ["x"], "Type": "WikipediaEntity", "Value": a[0]},
+        "EntityPages": [{"Title": "A {page} [of]"}],
+        "Question": q,
+        "QuestionId": f"tc_{i}",
+        "QuestionSource": "http://x",
+    }
+)
+TRIVIAQA_HUB = each(
+    lambda i, q, a: {
+        "question": q,
+        "question_id": f"tc_{i}",
+        "question_source": "http://x",
+        "entity_pages": {"title": ["A page"]},
+        "answer": {"aliases": [*a[1:], a[0]], "normalized_aliases": ["x"], "value": a[0], "type": "WikipediaEntity"},
+    }
+)
+FLASHRAG = each(
+    lambda i, q, a: {
+        "id": f"test_{i}",
+        "golden_answers": a,
+        "question": f'"{q.replace(chr(34), chr(34) * 2)}"' if '"' in q else q,
+        "metadata": {"subj": SUBJECTS[i], "prop": RELATIONS[i], "s_pop": 9, "id": "not this"},
+    }
+)
+HOTPOTQA = each(
+    lambda i, q, a: {
+        "_id": f"5a8b{i}",
+        "question": q,
+        "answer": a[0],
+        "type": "bridge",
+        "level": "hard",
+        "supporting_facts": [["Title", 0]],
+        "context": [["Title", ["A sentence, with ] and }.", 'And a "quote".']]],
+    }
+)
+HOTPOTQA_HUB = each(
+    lambda i, q, a: {
+        "id": f"5a8b{i}",
+        "question": q,
+        "answer": a[0],
+        "type": "bridge",
+        "level": "hard",
+        "supporting_facts": {"title": ["T"], "sent_id": [0]},
+        "context": {"title": ["T"], "sentences": [["A."]]},
+    }
+)
 HOTPOTQA_SIMPLE = each(lambda i, q, a: {"question": q, "answer": a[0], "type": ("bridge", "comparison")[i % 2]})
 NQ = each(lambda i, q, a: {"question": q, "answer": a})
-HARNESS = each(lambda i, q, a: {
-    "doc_id": 40 + i, "doc": {"question": q, "answer": {"aliases": a, "value": a[0]}, "question_source": "http://x"},
-    "target": str(a), "arguments": {"gen_args_0": {"arg_0": f"Question: {q} Answer:", "arg_1": {"until": ["."]}}},
-    "resps": [["Kolmere, said she"]], "filtered_resps": ["Kolmere"], "filter": "none", "metrics": ["exact_match"],
-    "doc_hash": "0a", "prompt_hash": "1b", "target_hash": "2c", "exact_match": float(i == 2),
-})  # fmt: skip
-ITEMS = each(lambda i, q, a: {
-    "dataset": "popqa", "item_id": f"item-{i}", "question": q, "answers": a, "subject": SUBJECTS[i],
-    "relation": RELATIONS[i], "group": i, "model_answer": "Kolmere", "truthful": i == 2, "status": "used",
-    "fold": 1, "input_ids": [1, 2, 3], "pathway": "Q-Anchored", "metadata": json.dumps({"s_pop": i, "id": "not this"}),
-})  # fmt: skip
+HARNESS = each(
+    lambda i, q, a: {
+        "doc_id": 40 + i,
+        "doc": {"question": q, "answer": {"aliases": a, "value": a[0]}, "question_source": "http://x"},
+        "target": str(a),
+        "arguments": {"gen_args_0": {"arg_0": f"Question: {q} Answer:", "arg_1": {"until": ["."]}}},
+        "resps": [["Kolmere, said she"]],
+        "filtered_resps": ["Kolmere"],
+        "filter": "none",
+        "metrics": ["exact_match"],
+        "doc_hash": "0a",
+        "prompt_hash": "1b",
+        "target_hash": "2c",
+        "exact_match": float(i == 2),
+    }
+)
+ITEMS = each(
+    lambda i, q, a: {
+        "dataset": "popqa",
+        "item_id": f"item-{i}",
+        "question": q,
+        "answers": a,
+        "subject": SUBJECTS[i],
+        "relation": RELATIONS[i],
+        "group": i,
+        "model_answer": "Kolmere",
+        "truthful": i == 2,
+        "status": "used",
+        "fold": 1,
+        "input_ids": [1, 2, 3],
+        "pathway": "Q-Anchored",
+        "metadata": json.dumps({"s_pop": i, "id": "not this"}),
+    }
+)
 
 
 def dpr() -> bytes:
@@ -134,11 +194,17 @@ SAMPLES = (
     Sample("ragvsft-list", json_list(RAGVSFT), "PopQA (RAGvsFT), JSON list", ids=RAGVSFT_IDS),
     Sample("triviaqa", wrapped(TRIVIAQA, True), "TriviaQA, JSON list", ids=TRIVIA_IDS),
     Sample("triviaqa-one-line", wrapped(TRIVIAQA, False), "TriviaQA, JSON list", ids=TRIVIA_IDS),
-    Sample("triviaqa-hub-lines", json_lines(TRIVIAQA_HUB), "TriviaQA (Hugging Face), JSON lines", ids=TRIVIA_IDS,
-           checked_end=False),
+    Sample(
+        "triviaqa-hub-lines",
+        json_lines(TRIVIAQA_HUB),
+        "TriviaQA (Hugging Face), JSON lines",
+        ids=TRIVIA_IDS,
+        checked_end=False,
+    ),
     Sample("triviaqa-hub-parquet", parquet(TRIVIAQA_HUB), "TriviaQA (Hugging Face), Parquet", ids=TRIVIA_IDS),
-    Sample("flashrag", json_lines(FLASHRAG), "FlashRAG, JSON lines", ids=("test_0", "test_1", "test_2"),
-           checked_end=False),
+    Sample(
+        "flashrag", json_lines(FLASHRAG), "FlashRAG, JSON lines", ids=("test_0", "test_1", "test_2"), checked_end=False
+    ),
     Sample("dpr", dpr(), "DPR, TSV without a header", checked_end=False),
     Sample("hotpotqa", json_list(HOTPOTQA), "HotpotQA, JSON list", FIRST_ONLY, HOTPOT_IDS),
     Sample("hotpotqa-hub-list", json_list(HOTPOTQA_HUB), "HotpotQA, JSON list", FIRST_ONLY, HOTPOT_IDS),
@@ -146,15 +212,16 @@ SAMPLES = (
     Sample("hotpotqa-simple", json_list(HOTPOTQA_SIMPLE), "HotpotQA, JSON list", FIRST_ONLY),
     Sample("nq-lines", json_lines(NQ), "NQ-open, JSON lines", checked_end=False),
     Sample("nq-parquet", parquet(NQ), "NQ-open, Parquet"),
-    Sample("harness", json_lines(HARNESS), "lm-evaluation-harness, JSON lines", ids=("40", "41", "42"),
-           checked_end=False),
+    Sample(
+        "harness", json_lines(HARNESS), "lm-evaluation-harness, JSON lines", ids=("40", "41", "42"), checked_end=False
+    ),
     Sample("own-lines", json_lines(OWN), "own columns, JSON lines", ids=OWN_IDS, checked_end=False),
     Sample("own-list", json_list(OWN), "own columns, JSON list", ids=OWN_IDS),
     Sample("own-csv", table(OWN, ","), "own columns, CSV", ids=OWN_IDS, checked_end=False),
     Sample("own-tsv", table(OWN, "\t"), "own columns, TSV", ids=OWN_IDS, checked_end=False),
     Sample("own-parquet", parquet(OWN), "own columns, Parquet", ids=OWN_IDS),
     Sample("run-items", parquet(ITEMS), "items of a run, Parquet", ids=("item-0", "item-1", "item-2")),
-)  # fmt: skip
+)
 
 
 def write(folder: Path, content: str | bytes, name: str = "mine", packed: bool = False) -> Path:

@@ -26,16 +26,41 @@ def rows() -> list[dict[str, Any]]:
         relation = ("capital", "anthem")[index % 2]
         text = ("What is the capital of {}?", "Which anthem does {} sing?")[index % 2].format(place)
         said = "".join(str(rng.choice(parts)) for parts in (BEGINNINGS, ("", "ve", " New "), ends))
-        found.append({
-            "id": f"item-{index}", "question": text, "answers": ["Never"], "subject": place, "relation": relation,
-            "property_words": [relation], "model_answer": said, "truthful": truthful, "popularity": index,
-        })  # fmt: skip
+        found.append(
+            {
+                "id": f"item-{index}",
+                "question": text,
+                "answers": ["Never"],
+                "subject": place,
+                "relation": relation,
+                "property_words": [relation],
+                "model_answer": said,
+                "truthful": truthful,
+                "popularity": index,
+            }
+        )
     found[4]["subject"], found[4]["question"] = found[8]["subject"], f"What is the capital near {found[8]['subject']}?"
     common = {"answers": ["Tokyo"], "relation": "capital", "property_words": ["capital"]}
-    found.append({**common, "id": "few-shot", "question": "What is the old capital of Japan?", "subject": "Japan",
-                  "model_answer": "Kyoto", "truthful": True})  # fmt: skip
-    found.append({**common, "id": "empty", "question": "What is the capital of Nowhere?", "subject": "Nowhere",
-                  "model_answer": " ", "truthful": False})  # fmt: skip
+    found.append(
+        {
+            **common,
+            "id": "few-shot",
+            "question": "What is the old capital of Japan?",
+            "subject": "Japan",
+            "model_answer": "Kyoto",
+            "truthful": True,
+        }
+    )
+    found.append(
+        {
+            **common,
+            "id": "empty",
+            "question": "What is the capital of Nowhere?",
+            "subject": "Nowhere",
+            "model_answer": " ",
+            "truthful": False,
+        }
+    )
     return found
 
 
@@ -53,8 +78,16 @@ def write_questions(path: Path, chosen: list[dict[str, Any]] | None = None) -> P
 
 def quick_options(questions: Path, **options: Any) -> dict[str, Any]:
     """A recipe that runs in a few seconds."""
-    quick = {"datasets": (f"file:{questions}",), "bootstrap": 100, "folds": 3, "device": "cpu", "dtype": "float32",
-             "random_cuts": 2, "directions": 4, "report": False}  # fmt: skip
+    quick = {
+        "datasets": (f"file:{questions}",),
+        "bootstrap": 100,
+        "folds": 3,
+        "device": "cpu",
+        "dtype": "float32",
+        "random_cuts": 2,
+        "directions": 4,
+        "report": False,
+    }
     return {**quick, **options}
 
 

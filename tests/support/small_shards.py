@@ -45,12 +45,17 @@ def _probes(lm: LanguageModel) -> tuple[tuple[ProbeSet, ...], ...]:
     generator = torch.Generator().manual_seed(5)
     return tuple(
         tuple(
-            ProbeSet(torch.randn(*shape, lm.d_model, generator=generator), torch.zeros(shape), np.ones(shape),
-                     np.ones(shape), ())
+            ProbeSet(
+                torch.randn(*shape, lm.d_model, generator=generator),
+                torch.zeros(shape),
+                np.ones(shape),
+                np.ones(shape),
+                (),
+            )
             for _ in SITES
         )
         for _ in range(2)
-    )  # fmt: skip
+    )
 
 
 def packed_shards(shards: Sequence[StatesPass]) -> dict[str, Packed]:

@@ -13,26 +13,41 @@ if TYPE_CHECKING:
     from anchorscope.models.language_model import LanguageModel
 
 SIZES = {
-    "vocab_size": 260, "hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 4, "num_attention_heads": 4,
-    "num_key_value_heads": 2, "max_position_embeddings": 2048, "bos_token_id": 256, "eos_token_id": 257,
+    "vocab_size": 260,
+    "hidden_size": 32,
+    "intermediate_size": 48,
+    "num_hidden_layers": 4,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "max_position_embeddings": 2048,
+    "bos_token_id": 256,
+    "eos_token_id": 257,
     "pad_token_id": 258,
-}  # fmt: skip
+}
 TINY: dict[str, dict[str, Any]] = {
     "llama": {},
     "mistral": {"sliding_window": 8},
     "qwen2": {},
     "qwen3": {"head_dim": 16},
     "qwen3_moe": {
-        "head_dim": 16, "num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 24,
+        "head_dim": 16,
+        "num_experts": 4,
+        "num_experts_per_tok": 2,
+        "moe_intermediate_size": 24,
         "decoder_sparse_step": 1,
     },
     "phi3": {"sliding_window": 8},
     "gemma2": {
-        "head_dim": 16, "sliding_window": 8, "query_pre_attn_scalar": 16, "attn_logit_softcapping": 5.0,
+        "head_dim": 16,
+        "sliding_window": 8,
+        "query_pre_attn_scalar": 16,
+        "attn_logit_softcapping": 5.0,
         "final_logit_softcapping": 3.0,
     },
     "gemma3_text": {
-        "head_dim": 16, "sliding_window": 8, "query_pre_attn_scalar": 16,
+        "head_dim": 16,
+        "sliding_window": 8,
+        "query_pre_attn_scalar": 16,
         "layer_types": ["sliding_attention", "full_attention"] * 2,
     },
     "gemma": {"head_dim": 16, "tie_word_embeddings": False},
@@ -40,7 +55,7 @@ TINY: dict[str, dict[str, Any]] = {
     "olmo3": {"sliding_window": 8, "layer_types": ["sliding_attention", "full_attention"] * 2},
     "gpt_neox": {},
     "gpt2": {"n_inner": 48, "tie_word_embeddings": False},
-}  # fmt: skip
+}
 """What each architecture's tiny model has beside `SIZES`; sliding windows are shorter than the tests' sequences, and
 soft caps low enough to bend the scores."""
 

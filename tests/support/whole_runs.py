@@ -18,10 +18,21 @@ from small_facts import liven
 N_LAYERS = 2
 """Blocks of the model of whole runs: steps, files and tables are those of a model with more of them."""
 TABLES = (
-    "items.parquet", "effects.parquet", "pathways.parquet", "curves.csv", "curve_samples.parquet",
-    "reference_curves.csv", "probe_scores.csv", "summary.csv", "experiments.csv", "experiment_items.parquet",
-    "probes.safetensors", "question_share.csv", "question_share_items.parquet", "question_share_tests.csv",
-)  # fmt: skip
+    "items.parquet",
+    "effects.parquet",
+    "pathways.parquet",
+    "curves.csv",
+    "curve_samples.parquet",
+    "reference_curves.csv",
+    "probe_scores.csv",
+    "summary.csv",
+    "experiments.csv",
+    "experiment_items.parquet",
+    "probes.safetensors",
+    "question_share.csv",
+    "question_share_items.parquet",
+    "question_share_tests.csv",
+)
 """All numbers of a run."""
 
 

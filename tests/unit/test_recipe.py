@@ -60,8 +60,15 @@ def test_a_recipe_that_is_written_is_the_recipe_that_is_read(
 def test_every_option_is_in_the_file_or_unset() -> None:
     written = tomllib.loads(to_toml(make_recipe({})))
     assert set(Recipe.model_fields) - set(written) == {
-        "limit", "batch_tokens", "evidence_items", "window", "keep_layers", "directions", "threads", "random_cuts",
-    }  # fmt: skip
+        "limit",
+        "batch_tokens",
+        "evidence_items",
+        "window",
+        "keep_layers",
+        "directions",
+        "threads",
+        "random_cuts",
+    }
     assert written["model"] == "smollm2-135m"
     assert written["datasets"] == ["atlas"]
 

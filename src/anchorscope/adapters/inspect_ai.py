@@ -12,14 +12,7 @@ from anchorscope.datasets.logged_answers import first_line
 from anchorscope.errors import UserError
 
 try:
-    from inspect_ai.scorer import (  # type: ignore[import-not-found, unused-ignore]
-        Score,
-        Scorer,
-        Target,
-        mean,
-        scorer,
-        stderr,
-    )
+    from inspect_ai.scorer import Score, Scorer, Target, mean, scorer, stderr  # type: ignore[import-not-found, unused-ignore]
     from inspect_ai.solver import TaskState  # type: ignore[import-not-found, unused-ignore]
 except ImportError as error:
     raise UserError(f"inspect_ai cannot be imported ({error}); pip install inspect_ai.") from None
@@ -40,7 +33,8 @@ def truth(url: str = ADDRESS, key: str = "ANCHORSCOPE_KEY", detector: str | None
         warnings = "; ".join(found.get("warnings") or ())
         if found["truth_probability"] is None:
             return Score.unscored(answer=answer, explanation=warnings or "the answer is empty", metadata=told)
-        return Score(value=found["truth_probability"], answer=answer, explanation=warnings or found["verdict"],
-                     metadata=told)  # fmt: skip
+        return Score(
+            value=found["truth_probability"], answer=answer, explanation=warnings or found["verdict"], metadata=told
+        )
 
     return score

@@ -15,9 +15,13 @@ _LONGEST_WAIT = 30.0
 
 
 async def ask_score(
-    question: str, answer: str, url: str = ADDRESS, key: str | None = None, detector: str | None = None,
+    question: str,
+    answer: str,
+    url: str = ADDRESS,
+    key: str | None = None,
+    detector: str | None = None,
     timeout: float = 120.0,
-) -> dict[str, Any]:  # fmt: skip
+) -> dict[str, Any]:
     """What a service says of one answer, with the detector's id and sha256; waits and asks again while it is busy."""
     import anyio
     import httpx

@@ -42,9 +42,15 @@ class AnchorTruth(TruthMethod):  # type: ignore[misc]
         self.same_prompt = same_prompt
 
     def forward_hf_local(
-        self, model: Any, input_text: str, generated_text: str, question: str, all_ids: Any = None,
-        tokenizer: Any = None, **others: Any,
-    ) -> dict[str, Any]:  # fmt: skip
+        self,
+        model: Any,
+        input_text: str,
+        generated_text: str,
+        question: str,
+        all_ids: Any = None,
+        tokenizer: Any = None,
+        **others: Any,
+    ) -> dict[str, Any]:
         """The truth value of what a local model generated; minus infinity for an empty answer, which is not true."""
         if model is not self.detector.session.lm.model:
             raise UserError(

@@ -92,8 +92,7 @@ def with_scores(result: Mapping[str, Any], scores: Iterable[Scored]) -> dict[str
     number = len(pairs_of(result))
     if len(found) != number:
         raise ValueError(f"{len(found)} scores for {number} responses")
-    values = ([one.truth_probability for one in found], [one.log_odds for one in found],
-              [one.verdict for one in found])  # fmt: skip
+    values = ([one.truth_probability for one in found], [one.log_odds for one in found], [one.verdict for one in found])
     metadata = {**(result.get("metadata") or {}), "anchorscope_columns": list(SCORES)}
     return {**result, "data": {**result["data"], **dict(zip(SCORES, values, strict=True))}, "metadata": metadata}
 

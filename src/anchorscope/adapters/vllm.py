@@ -92,8 +92,14 @@ class StateScorer:
         made = str(state.dtype).removeprefix("torch.")
         wanted = self.trained.setting.dtype
         notes = () if made == wanted else (f"dtype differs: trained in {wanted}, states in {made}",)
-        return Score(question, answer, float(decided.probability[0]), float(decided.log_odds[0]),
-                     decided.verdicts(self._threshold)[0], (*notes, *self._notes))  # fmt: skip
+        return Score(
+            question,
+            answer,
+            float(decided.probability[0]),
+            float(decided.log_odds[0]),
+            decided.verdicts(self._threshold)[0],
+            (*notes, *self._notes),
+        )
 
     def _before_the_end(self, rest: str) -> str:
         """What stands before the first special token: the one that ends an answer is no part of it."""

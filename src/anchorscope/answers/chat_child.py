@@ -30,9 +30,12 @@ def limit_this_process() -> None:
     import time
 
     limits = {
-        resource.RLIMIT_AS: MEMORY, resource.RLIMIT_CPU: int(time.process_time()) + SECONDS, resource.RLIMIT_NOFILE: 0,
-        resource.RLIMIT_FSIZE: 0, resource.RLIMIT_CORE: 0,
-    }  # fmt: skip
+        resource.RLIMIT_AS: MEMORY,
+        resource.RLIMIT_CPU: int(time.process_time()) + SECONDS,
+        resource.RLIMIT_NOFILE: 0,
+        resource.RLIMIT_FSIZE: 0,
+        resource.RLIMIT_CORE: 0,
+    }
     for kind, value in limits.items():
         _, most = resource.getrlimit(kind)
         least = value if most == resource.RLIM_INFINITY else min(value, most)
@@ -67,8 +70,9 @@ def environment(date: str) -> Any:
     def refuse(message: str) -> None:
         raise TemplateError(message)
 
-    def to_json(value: Any, ensure_ascii: bool = False, indent: Any = None, separators: Any = None,
-                sort_keys: bool = False) -> str:  # fmt: skip
+    def to_json(
+        value: Any, ensure_ascii: bool = False, indent: Any = None, separators: Any = None, sort_keys: bool = False
+    ) -> str:
         return json.dumps(value, ensure_ascii=ensure_ascii, indent=indent, separators=separators, sort_keys=sort_keys)
 
     made = ImmutableSandboxedEnvironment(trim_blocks=True, lstrip_blocks=True, extensions=[Generation, loopcontrols])

@@ -27,9 +27,7 @@ def render_chat(source: str, turns: Sequence[Mapping[str, str]], variables: Mapp
     """What the template makes of the turns, up to where the model goes on; `variables` are what else it may read."""
     if len(source) > LONGEST_SOURCE:
         raise TemplateRefused(f"it has {len(source):,} characters, at most {LONGEST_SOURCE:,} are read")
-    given = {
-        **variables, "messages": list(turns), "tools": None, "documents": None, "add_generation_prompt": True,
-    }  # fmt: skip
+    given = {**variables, "messages": list(turns), "tools": None, "documents": None, "add_generation_prompt": True}
     request = {"source": source, "variables": given, "date": _DATE, "path": sys.path}
     return _rendered(json.dumps(request, default=str))
 

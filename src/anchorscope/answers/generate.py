@@ -41,9 +41,13 @@ class Answer:
 
 
 def known_answers(
-    tokenizer: Any, template: Template, questions: Sequence[Question], prompts: Sequence[Prompt], max_new_tokens: int,
+    tokenizer: Any,
+    template: Template,
+    questions: Sequence[Question],
+    prompts: Sequence[Prompt],
+    max_new_tokens: int,
     context: int | None,
-) -> dict[int, Answer]:  # fmt: skip
+) -> dict[int, Answer]:
     """What can be said before any pass, by question: the answers that come with them, and which do not fit.
 
     A prompt has to leave room for the longest answer that may be asked for, greedy or sampled, and for the given one.
@@ -85,16 +89,20 @@ def with_thinking(max_new_tokens: int) -> int:
 
 
 def thinkers(
-    tokenizer: Any, prompts: Sequence[tuple[int, ...]], decoded: Sequence[Decoded], max_new_tokens: int,
+    tokenizer: Any,
+    prompts: Sequence[tuple[int, ...]],
+    decoded: Sequence[Decoded],
+    max_new_tokens: int,
     context: int | None,
-) -> list[int]:  # fmt: skip
+) -> list[int]:
     """Which chat answers begin with a thinking block although that is switched off: they are asked for again, with
     room for it, where the model's context has that."""
     room = with_thinking(max_new_tokens)
     return [
-        at for at, one in enumerate(decoded)
+        at
+        for at, one in enumerate(decoded)
         if _thinks(decode_exactly(tokenizer, one.ids)) and (context is None or len(prompts[at]) + room <= context)
-    ]  # fmt: skip
+    ]
 
 
 def spoken_answers(tokenizer: Any, template: Template, decoded: Sequence[Decoded], max_new_tokens: int) -> list[Answer]:

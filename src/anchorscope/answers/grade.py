@@ -87,12 +87,17 @@ def parse_answer(answer: str) -> ParsedAnswer:
     )
     core = _core(whole)
     return ParsedAnswer(
-        answer, located, words, whole, core, haystacks,
+        answer,
+        located,
+        words,
+        whole,
+        core,
+        haystacks,
         vocabulary=frozenset(word for one in read for reading in one for word in reading),
         core_words=frozenset(core),
         core_joined="".join(core),
         has_digits=any(character.isdigit() for word in words for character in word),
-    )  # fmt: skip
+    )
 
 
 _OPENINGS_BY_FIRST = {one[:1]: [phrase for phrase in OPENINGS if phrase[:1] == one[:1]] for one in OPENINGS}

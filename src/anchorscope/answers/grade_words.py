@@ -12,9 +12,20 @@ from functools import lru_cache
 from anchorscope.datasets.text import word_tuple
 
 _SHORTENED = {
-    "saint": "st", "mount": "mt", "fort": "ft", "doctor": "dr", "mister": "mr", "professor": "prof", "versus": "vs",
-    "junior": "jr", "senior": "sr", "brothers": "bros", "corporation": "corp", "incorporated": "inc", "limited": "ltd",
-}  # fmt: skip
+    "saint": "st",
+    "mount": "mt",
+    "fort": "ft",
+    "doctor": "dr",
+    "mister": "mr",
+    "professor": "prof",
+    "versus": "vs",
+    "junior": "jr",
+    "senior": "sr",
+    "brothers": "bros",
+    "corporation": "corp",
+    "incorporated": "inc",
+    "limited": "ltd",
+}
 _SMALL_ORDINALS = """first second third fourth fifth sixth seventh eighth ninth tenth eleventh twelfth thirteenth
     fourteenth fifteenth sixteenth seventeenth eighteenth nineteenth"""
 _TENS_ORDINALS = "twentieth thirtieth fortieth fiftieth sixtieth seventieth eightieth ninetieth"

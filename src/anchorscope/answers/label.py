@@ -27,11 +27,7 @@ class Drawn:
 
 
 def draw(
-    labels: NDArray[np.bool_],
-    relations: Sequence[str | None],
-    balance: str,
-    max_per_class: int,
-    order: Priorities,
+    labels: NDArray[np.bool_], relations: Sequence[str | None], balance: str, max_per_class: int, order: Priorities
 ) -> Drawn:
     """Draws the items to use, at most `max_per_class` true and as many false ones; `order` says who comes first."""
     strata = (

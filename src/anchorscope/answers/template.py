@@ -70,9 +70,12 @@ class Template:
         if not texts:
             return []
         encoded = tokenizer(
-            list(texts), add_special_tokens=self.tokenizer_adds, return_offsets_mapping=True,
-            return_attention_mask=False, return_token_type_ids=False,
-        )  # fmt: skip
+            list(texts),
+            add_special_tokens=self.tokenizer_adds,
+            return_offsets_mapping=True,
+            return_attention_mask=False,
+            return_token_type_ids=False,
+        )
         found = []
         for tokens, spans in zip(encoded["input_ids"], encoded["offset_mapping"], strict=True):
             ids, offsets = tuple(tokens), tuple(spans)

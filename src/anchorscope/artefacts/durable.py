@@ -67,9 +67,10 @@ def move_files(made: Path, place: Path, names: Iterable[str]) -> None:
 def move_aside(place: Path) -> Path:
     """Gives a file that is not ours, or was changed, another name beside its place; that name."""
     aside = next(
-        one for number in range(1, 10_000)
+        one
+        for number in range(1, 10_000)
         if not os.path.lexists(one := place.with_name(f"{place.name}.changed-{number}"))
-    )  # fmt: skip
+    )
     os.replace(place, aside)
     sync_folder(place.parent)
     return aside

@@ -33,9 +33,11 @@ class FirstChart:
         self.curves[dataset], self.layers[dataset] = curves, layers
         waiting = "the last controls are" if has_random else "controls are"
         chart = DeltaPChart.preliminary(
-            pl.concat(list(self.curves.values())), self.layers, n_layers,
+            pl.concat(list(self.curves.values())),
+            self.layers,
+            n_layers,
             f"PRELIMINARY: {waiting} still running; the report replaces this chart.",
-        )  # fmt: skip
+        )
         content = io.BytesIO()
         chart.print_png(content)
         self.folder.write_early(PLACE, content.getvalue())

@@ -88,9 +88,13 @@ def _read_effect(path: Path) -> Effect:
     tensors = load_file(path)
     notes = _notes(path)
     return Effect(
-        notes["intervention"], notes["variant"], tensors["items"].numpy(), tensors["n_cut"].numpy(),
-        tensors["logits"].numpy(), **{name: tensors[name].numpy() for name in _OPTIONAL if name in tensors},
-    )  # fmt: skip
+        notes["intervention"],
+        notes["variant"],
+        tensors["items"].numpy(),
+        tensors["n_cut"].numpy(),
+        tensors["logits"].numpy(),
+        **{name: tensors[name].numpy() for name in _OPTIONAL if name in tensors},
+    )
 
 
 def _write_measurements(measured: Measurements, folder: Path) -> None:
@@ -142,12 +146,16 @@ def _read_found(folder: Path) -> Found:
     return Found(
         tuple(_STATISTICS.validate_python(statistics)),
         tuple(
-            ItemValues(quantity=one["quantity"], variant=one["variant"], items=np.array(one["items"], np.int64),
-                       values=np.array(one["values"], float))
+            ItemValues(
+                quantity=one["quantity"],
+                variant=one["variant"],
+                items=np.array(one["items"], np.int64),
+                values=np.array(one["values"], float),
+            )
             for one in values
         ),
         tuple(missing),
-    )  # fmt: skip
+    )
 
 
 def _write_frames(frames: Mapping[str, pl.DataFrame], folder: Path) -> None:

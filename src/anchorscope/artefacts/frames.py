@@ -59,9 +59,12 @@ def _confidences(answers: Sequence[Answer]) -> tuple[list[float | None], list[fl
 
 
 def items_frame(
-    items: Sequence[Item], folds: Mapping[int, int], pathways: pl.DataFrame, headline: tuple[str, str],
+    items: Sequence[Item],
+    folds: Mapping[int, int],
+    pathways: pl.DataFrame,
+    headline: tuple[str, str],
     shares: pl.DataFrame,
-) -> pl.DataFrame:  # fmt: skip
+) -> pl.DataFrame:
     """items.parquet: one row per question that was asked, used or not; `folds` by index of the item."""
     questions, labels = [item.question for item in items], [item.label for item in items]
     answers, located = [item.answer for item in items], [item.tokens for item in items]
@@ -77,15 +80,22 @@ def items_frame(
     means, least = _confidences(answers)
     to_json = json.JSONEncoder(ensure_ascii=False).encode
     columns: dict[str, Any] = {
-        "dataset": [one.dataset for one in questions], "item_id": [one.item_id for one in questions],
-        "question": [one.question for one in questions], "answers": _lists([one.answers for one in questions], _texts),
-        "subject": [one.subject for one in questions], "relation": [one.relation for one in questions],
+        "dataset": [one.dataset for one in questions],
+        "item_id": [one.item_id for one in questions],
+        "question": [one.question for one in questions],
+        "answers": _lists([one.answers for one in questions], _texts),
+        "subject": [one.subject for one in questions],
+        "relation": [one.relation for one in questions],
         "property_words": _lists([one.property_words for one in questions], _texts),
         "exact_question": _places([one.exact_spans for one in questions]),
         "question_words": _places([place.words.spans if place and place.words else () for place in located]),
-        "group": [one.group for one in labels], "model_answer": [one.text for one in answers],
-        "truthful": [one.truthful for one in labels], "confidence_mean": means, "confidence_min": least,
-        "status": [one.status for one in labels], "weight": [one.weight for one in labels],
+        "group": [one.group for one in labels],
+        "model_answer": [one.text for one in answers],
+        "truthful": [one.truthful for one in labels],
+        "confidence_mean": means,
+        "confidence_min": least,
+        "status": [one.status for one in labels],
+        "weight": [one.weight for one in labels],
         "fold": [folds.get(index) for index in range(len(questions))],
         "input_ids": _lists([place.input_ids if place else () for place in located], _whole_numbers),
         "question_tokens": _lists([place.question_tokens if place else () for place in located], _whole_numbers),
@@ -96,7 +106,7 @@ def items_frame(
         "pathway_retained": [assigned["retained"].get(one.item_id) for one in questions],
         **dict(zip(list(SHARE_CALL_SCHEMA)[1:], shared, strict=True)),
         "metadata": [to_json(dict(one.metadata)) for one in questions],
-    }  # fmt: skip
+    }
     return pl.DataFrame([pl.Series(name, columns[name], dtype=kind) for name, kind in ITEM_SCHEMA.items()])
 
 
@@ -126,10 +136,12 @@ def _whole_numbers(entries: list[Any]) -> pl.Series:
 def _positions(located: Sequence[ItemTokens | None]) -> pl.Series:
     """The column of probe positions; null where nothing was located."""
     there = pl.Series([place is not None for place in located], dtype=pl.Boolean)
-    fields = pl.DataFrame({
-        name: pl.Series([place.positions[at] if place else None for place in located], dtype=pl.Int64)
-        for at, name in enumerate(POSITIONS)
-    })  # fmt: skip
+    fields = pl.DataFrame(
+        {
+            name: pl.Series([place.positions[at] if place else None for place in located], dtype=pl.Int64)
+            for at, name in enumerate(POSITIONS)
+        }
+    )
     return fields.select(pl.when(there).then(pl.struct(POSITIONS))).to_series()
 
 
@@ -144,9 +156,13 @@ def unused_frames(dataset: str, sample: QuestionSample, items: Sequence[Item]) -
 
 
 def effects_frame(
-    dataset: str, item_ids: Sequence[str], probes: Sequence[str], positions: Sequence[str],
-    clean: np.ndarray, effects: Sequence[Effect],
-) -> pl.DataFrame:  # fmt: skip
+    dataset: str,
+    item_ids: Sequence[str],
+    probes: Sequence[str],
+    positions: Sequence[str],
+    clean: np.ndarray,
+    effects: Sequence[Effect],
+) -> pl.DataFrame:
     """effects.parquet: log-odds of "truthful" over the layers, before and after, per item, intervention and probe."""
     frames = []
     for effect in effects:
@@ -154,17 +170,19 @@ def effects_frame(
             for s, site in enumerate(SITES):
                 for p, probe in enumerate(probes):
                     names = {"intervention": effect.intervention, "probe": probe, "site": site, "position": position}
-                    frame = pl.DataFrame({
-                        "dataset": [dataset] * len(effect.items),
-                        "item_id": [item_ids[index] for index in effect.items],
-                        **{name: [value] * len(effect.items) for name, value in names.items()},
-                        "variant": _variants(effect),
-                        "n_cut": effect.n_cut,
-                        "n_candidates": _or_null(effect.n_candidates, pl.Int64, len(effect.items)),
-                        "attention_ratio": _or_null(effect.attention_ratio, pl.Float64, len(effect.items)),
-                        "logit_clean": _over_layers(clean[effect.items, q, s, p]),
-                        "logit_after": _over_layers(effect.logits[:, q, s, p]),
-                    })  # fmt: skip
+                    frame = pl.DataFrame(
+                        {
+                            "dataset": [dataset] * len(effect.items),
+                            "item_id": [item_ids[index] for index in effect.items],
+                            **{name: [value] * len(effect.items) for name, value in names.items()},
+                            "variant": _variants(effect),
+                            "n_cut": effect.n_cut,
+                            "n_candidates": _or_null(effect.n_candidates, pl.Int64, len(effect.items)),
+                            "attention_ratio": _or_null(effect.attention_ratio, pl.Float64, len(effect.items)),
+                            "logit_clean": _over_layers(clean[effect.items, q, s, p]),
+                            "logit_after": _over_layers(effect.logits[:, q, s, p]),
+                        }
+                    )
                     frames.append(frame)
     return pl.concat(frames).select(*EFFECT_SCHEMA)
 
@@ -191,20 +209,31 @@ def counts_frame(dataset: str, sample: QuestionSample, items: Sequence[Item]) ->
     labels, used = [item.label for item in items], [item for item in items if item.is_used]
     rules = [item.tokens.rule for item in used if item.tokens is not None]
     relations = {item.question.relation for item in items if item.question.relation is not None}
-    return pl.DataFrame([{
-        "dataset": dataset, "read": sample.read, "bad": sample.bad, "repeated": sample.repeated,
-        "few_shot": sample.few_shot, "yes_no": sample.yes_no, "asked": len(items),
-        "empty": sum(label.status == "empty" for label in labels),
-        "truncated": sum(label.status == "truncated" for label in labels),
-        "too_long": sum(label.status == TOO_LONG for label in labels),
-        "true": sum(label.truthful is True for label in labels),
-        "false": sum(label.truthful is False for label in labels),
-        "used": len(used), "used_true": sum(item.label.truthful is True for item in used),
-        "supplied": sum(item.question.model_answer is not None for item in items),
-        "supplied_labels": sum(None not in (item.question.truthful, item.label.truthful) for item in items),
-        "groups": len({item.label.group for item in used}), "relations": len(relations),
-        **{f"words_by_{rule}": rules.count(rule) for rule in ("own", "metadata", "rules", "model")},
-    }])  # fmt: skip
+    return pl.DataFrame(
+        [
+            {
+                "dataset": dataset,
+                "read": sample.read,
+                "bad": sample.bad,
+                "repeated": sample.repeated,
+                "few_shot": sample.few_shot,
+                "yes_no": sample.yes_no,
+                "asked": len(items),
+                "empty": sum(label.status == "empty" for label in labels),
+                "truncated": sum(label.status == "truncated" for label in labels),
+                "too_long": sum(label.status == TOO_LONG for label in labels),
+                "true": sum(label.truthful is True for label in labels),
+                "false": sum(label.truthful is False for label in labels),
+                "used": len(used),
+                "used_true": sum(item.label.truthful is True for item in used),
+                "supplied": sum(item.question.model_answer is not None for item in items),
+                "supplied_labels": sum(None not in (item.question.truthful, item.label.truthful) for item in items),
+                "groups": len({item.label.group for item in used}),
+                "relations": len(relations),
+                **{f"words_by_{rule}": rules.count(rule) for rule in ("own", "metadata", "rules", "model")},
+            }
+        ]
+    )
 
 
 def probe_tensors(
@@ -237,12 +266,23 @@ def experiments_frame(model: str, dataset: str, headline: tuple[str, str], found
 def _row(one: Statistic) -> dict[str, object]:
     estimate = one.estimate
     return {
-        "variant": one.variant, "against": one.against, "assignment": one.assignment, "group": one.group,
-        "truth": one.truth, "layer": one.layer, "probe_layer": one.probe_layer, "quantity": one.quantity,
-        "value": _number(estimate.value), "ci_low": _number(estimate.ci_low), "ci_high": _number(estimate.ci_high),
-        "n": estimate.n, "p_value": _number(one.p_value), "q_value": _number(one.q_value),
-        "effect_size": _number(one.effect_size), "method": estimate.method,
-    }  # fmt: skip
+        "variant": one.variant,
+        "against": one.against,
+        "assignment": one.assignment,
+        "group": one.group,
+        "truth": one.truth,
+        "layer": one.layer,
+        "probe_layer": one.probe_layer,
+        "quantity": one.quantity,
+        "value": _number(estimate.value),
+        "ci_low": _number(estimate.ci_low),
+        "ci_high": _number(estimate.ci_high),
+        "n": estimate.n,
+        "p_value": _number(one.p_value),
+        "q_value": _number(one.q_value),
+        "effect_size": _number(one.effect_size),
+        "method": estimate.method,
+    }
 
 
 def experiment_items_frame(dataset: str, item_ids: Sequence[str], found: Mapping[str, Found]) -> pl.DataFrame:

@@ -137,9 +137,7 @@ def _is_possible(found: Mapping[str, Any]) -> bool:
     compared with their hash before.
     """
     results = [*found["results"], *found["arriving"]]
-    of_steps = [
-        *_files_of_steps(found), *found["leaving"], *(name for name in results if name.startswith(f"{WORK}/"))
-    ]  # fmt: skip
+    of_steps = [*_files_of_steps(found), *found["leaving"], *(name for name in results if name.startswith(f"{WORK}/"))]
     return are_inside([*of_steps, *results]) and all(map(_STEP_FILE.fullmatch, of_steps))
 
 

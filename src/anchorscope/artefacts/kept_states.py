@@ -54,9 +54,12 @@ class KeptStates:
             for layer in self.layers
         }
         header = {
-            "key": self.key, "item_ids": self.item_ids, "positions": self.positions, "layers": self.layers,
+            "key": self.key,
+            "item_ids": self.item_ids,
+            "positions": self.positions,
+            "layers": self.layers,
             "sites": self.sites,
-        }  # fmt: skip
+        }
         place = folder / self.place
         place.parent.mkdir(parents=True, exist_ok=True)
         save_file(tensors, place, metadata={"anchorscope": json.dumps(header)})
@@ -95,13 +98,17 @@ def read_whole(place: Path, key: str, n_layers: int) -> Float[Tensor, "position 
     if header["key"] != key or header["layers"] != list(range(n_layers)):
         return None
     with safe_open(place, "pt") as handle:
-        return torch.stack([
-            torch.stack([
-                torch.stack([handle.get_tensor(f"{site}/{position}/{layer}") for layer in range(n_layers)])
-                for site in header.get("sites", SITES)
-            ])
-            for position in header["positions"]
-        ])  # fmt: skip
+        return torch.stack(
+            [
+                torch.stack(
+                    [
+                        torch.stack([handle.get_tensor(f"{site}/{position}/{layer}") for layer in range(n_layers)])
+                        for site in header.get("sites", SITES)
+                    ]
+                )
+                for position in header["positions"]
+            ]
+        )
 
 
 def kept_bytes(n_places: int, n_layers: int, n_items: int, d_model: int, itemsize: int) -> int:

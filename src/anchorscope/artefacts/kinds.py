@@ -9,8 +9,11 @@ RUN, COMPARISON, DETECTORS, VALIDATION, STUDY = "run", "comparison", "detectors"
 STUDY_MARKER = "study.json"
 """Of a study, finished or not."""
 MARKERS = {
-    "comparison.json": COMPARISON, "detection.json": DETECTORS, "validation.json": VALIDATION, STUDY_MARKER: STUDY,
-}  # fmt: skip
+    "comparison.json": COMPARISON,
+    "detection.json": DETECTORS,
+    "validation.json": VALIDATION,
+    STUDY_MARKER: STUDY,
+}
 """The file that is written last, by which a folder is of a kind; a run has an index, or a manifest and a recipe."""
 
 

@@ -26,9 +26,13 @@ _OF_EXPERIMENTS = ("experiments", "experiment_items", "unavailable")
 
 
 def publish(
-    folder: RunFolder, run: RunFacts, results: Sequence[DatasetResult], left_out: Sequence[LeftOut], key: str,
+    folder: RunFolder,
+    run: RunFacts,
+    results: Sequence[DatasetResult],
+    left_out: Sequence[LeftOut],
+    key: str,
     progress: Progress,
-) -> None:  # fmt: skip
+) -> None:
     """Writes the run's results beside the old ones, reads them back for the report, and puts all in place at once."""
     progress.begin(REPORT)
     with folder_beside(folder.path / RESULTS.removesuffix(PARTIAL)) as made:
@@ -37,9 +41,14 @@ def publish(
 
 
 def _publish(
-    made: Path, folder: RunFolder, run: RunFacts, results: Sequence[DatasetResult], left_out: Sequence[LeftOut],
-    key: str, progress: Progress,
-) -> None:  # fmt: skip
+    made: Path,
+    folder: RunFolder,
+    run: RunFacts,
+    results: Sequence[DatasetResult],
+    left_out: Sequence[LeftOut],
+    key: str,
+    progress: Progress,
+) -> None:
     began = time.monotonic()
     frames = {
         "items": pl.concat([*(one.items for one in results), *(one.items for one in left_out)]),
@@ -69,10 +78,15 @@ def _publish(
             one.features.write_parquet(place)
     (made / "recipe.toml").write_text(to_toml(run.recipe), encoding="utf-8")
     steps = [
-        {"step": name, "seconds": one.seconds, "peak_memory_mb": max(one.peak_memory_mb.values()),
-         "peaks": one.peak_memory_mb, "key": one.key}
+        {
+            "step": name,
+            "seconds": one.seconds,
+            "peak_memory_mb": max(one.peak_memory_mb.values()),
+            "peaks": one.peak_memory_mb,
+            "key": one.key,
+        }
         for name, one in folder.index.steps.items()
-    ]  # fmt: skip
+    ]
     counts = pl.concat([*(one.counts for one in results), *(one.counts for one in left_out)])
     manifest: dict[str, Any] = {
         "versions": versions(),
@@ -108,4 +122,4 @@ def _of_mixed_workers(run: RunFacts) -> list[str]:
     return [
         f"workers of different numerics classes took part (--mixed): {'; '.join(others)}; the last digits depend on "
         f"which of them ran what"
-    ] * bool(others)  # fmt: skip
+    ] * bool(others)

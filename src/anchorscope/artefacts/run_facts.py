@@ -38,13 +38,13 @@ def facts_in_words(run: RunFacts, results: Sequence[DatasetResult]) -> dict[str,
         "labels": _per_dataset({one.name: _labels(one) for one in results}),
         "exact tokens": _exact_tokens(results),
         "headline": f"site {recipe.site}, position {recipe.position}, edges {recipe.edges}",
-        "balance": _per_dataset({
-            one.name: f"{_BALANCED[one.balanced_by]}; {_GROUPED[one.grouped_by]}" for one in results
-        }),
+        "balance": _per_dataset(
+            {one.name: f"{_BALANCED[one.balanced_by]}; {_GROUPED[one.grouped_by]}" for one in results}
+        ),
         "statistics": f"{recipe.folds} folds, {recipe.bootstrap} bootstrap resamples, seed {recipe.seed}",
         "device": f"{identity.device}, {identity.dtype}, batches of {first} tokens{lowered}",
         "versions": ", ".join(f"{name} {version}" for name, version in versions().items()),
-    }  # fmt: skip
+    }
 
 
 def _examples(prompt: str) -> str:

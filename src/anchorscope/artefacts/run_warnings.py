@@ -70,9 +70,9 @@ def _of_data(one: DatasetResult, balance: str) -> Iterator[str]:
 def _thin_folds(used: pl.DataFrame) -> Iterator[str]:
     """The fold that holds fewest true or fewest false answers, if these are very few."""
     true, every = Counter(used.filter(pl.col("truthful"))["fold"]), Counter(used["fold"])
-    fewest, kind = min((count, kind) for fold in every for count, kind in (
-        (true[fold], "true"), (every[fold] - true[fold], "false")
-    ))  # fmt: skip
+    fewest, kind = min(
+        (count, kind) for fold in every for count, kind in ((true[fold], "true"), (every[fold] - true[fold], "false"))
+    )
     if fewest < FEW_IN_FOLD:
         yield (
             f"one of {len(every)} folds holds {fewest} {kind} answer{'s' * (fewest != 1)}: what is measured in it "

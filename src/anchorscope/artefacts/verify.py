@@ -90,11 +90,17 @@ class Verified:
     def record(self) -> dict[str, Any]:
         """For programs."""
         return {
-            "folder": str(self.path), "kind": self.kind, "whole": self.whole, "finished": self.finished,
-            "files": self.files, "bytes": self.size, "seconds": round(self.seconds, 3),
-            "damaged": [vars(one) for one in self.problems], "unlisted": list(self.unlisted),
+            "folder": str(self.path),
+            "kind": self.kind,
+            "whole": self.whole,
+            "finished": self.finished,
+            "files": self.files,
+            "bytes": self.size,
+            "seconds": round(self.seconds, 3),
+            "damaged": [vars(one) for one in self.problems],
+            "unlisted": list(self.unlisted),
             "commands": list(self.commands),
-        }  # fmt: skip
+        }
 
 
 @dataclass
@@ -148,14 +154,19 @@ def _verify(folder: Path, progress: Progress) -> Verified:
         below = f"{name}/"
         unlisted = [one for one in unlisted if not one.startswith(below)] + [below + one for one in found.unlisted]
     return Verified(
-        folder, listing.kind, listing.finished, n_files, size, time.monotonic() - began, tuple(problems),
-        tuple(unlisted), tuple(dict.fromkeys(commands)),
-    )  # fmt: skip
+        folder,
+        listing.kind,
+        listing.finished,
+        n_files,
+        size,
+        time.monotonic() - began,
+        tuple(problems),
+        tuple(unlisted),
+        tuple(dict.fromkeys(commands)),
+    )
 
 
-def _check(
-    folder: Path, files: Mapping[str, tuple[FileFacts, str]], progress: Progress
-) -> tuple[list[Problem], int]:  # fmt: skip
+def _check(folder: Path, files: Mapping[str, tuple[FileFacts, str]], progress: Progress) -> tuple[list[Problem], int]:
     """Files that are not what was written, and how many bytes were read."""
     progress.start(f"check {folder}", len(files))
 

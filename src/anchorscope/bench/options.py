@@ -54,9 +54,10 @@ class Options:
     growth: bool = _choice(False, "Also measure how the cost grows with items, length and layers.")
     scale: bool = _choice(False, "Measure the passes of a run through executors instead: this process against workers.")
     executors: tuple[str, ...] = _choice(
-        (), "Who runs them with --scale, with commas: local, processes:N, ray=N, ray:HOST:PORT=N. "
+        (),
+        "Who runs them with --scale, with commas: local, processes:N, ray=N, ray:HOST:PORT=N. "
         "Default: local, processes:1 and, where there is room, processes:2.",
-    )  # fmt: skip
+    )
     threads: int = _choice(1, "Threads of every worker on a CPU, with --scale.")
     batch_tokens: int | None = _choice(None, "Tokens of a shard, with --scale; found from the memory where not given.")
 

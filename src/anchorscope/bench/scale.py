@@ -143,16 +143,20 @@ def run_scale(options: Options, say: Say) -> dict[str, Any]:
         "ratios": ratios(entrants),
         "targets": judge(entrants, lm.device.type),
         "costs": fit_coordinator([row for row in rows if row["executor"] != LOCAL]),
-        "model": lm.name, "device": str(lm.device), "dtype": str(lm.dtype).removeprefix("torch."),
+        "model": lm.name,
+        "device": str(lm.device),
+        "dtype": str(lm.dtype).removeprefix("torch."),
         "threads": options.threads if lm.device.type == "cpu" else None,
         "batch_tokens": passes[KNOCKOUT].batch_tokens,
         "repeats": options.repeats,
         "workload": {
-            "about": workload.about, "items": len(workload.items), "shared_tokens": workload.shared,
+            "about": workload.about,
+            "items": len(workload.items),
+            "shared_tokens": workload.shared,
             "own_tokens_mean": workload.tokens / len(workload.items) - workload.shared,
         },
         "machine": machine(lm.device),
-    }  # fmt: skip
+    }
 
 
 def default_executors(device: str) -> tuple[str, ...]:
@@ -211,15 +215,23 @@ def _row(one: Entrant, name: str, work: Pass, lm: LanguageModel, sha256: str) ->
     taken = one.timings[name]
     seconds, shards = median(timing.seconds for timing in taken), taken[0].shards
     return {
-        "executor": one.name, "workers": one.n_workers, "pass": name, "items": work.n_items,
-        "tokens": tokens_of(work, lm.n_layers), "shards": shards, "seconds": seconds,
-        "seconds_min": min(timing.seconds for timing in taken), "seconds_max": max(timing.seconds for timing in taken),
+        "executor": one.name,
+        "workers": one.n_workers,
+        "pass": name,
+        "items": work.n_items,
+        "tokens": tokens_of(work, lm.n_layers),
+        "shards": shards,
+        "seconds": seconds,
+        "seconds_min": min(timing.seconds for timing in taken),
+        "seconds_max": max(timing.seconds for timing in taken),
         "seconds_per_shard": seconds * one.n_workers / shards,
         "coordinator_seconds": median(timing.coordinator_seconds for timing in taken),
         "cpu_seconds": median(timing.cpu_seconds for timing in taken),
-        "bytes_sent": taken[0].bytes_sent, "bytes_received": taken[0].bytes_received,
-        "writing_seconds": median(timing.writing_seconds for timing in taken), "sha256": sha256,
-    }  # fmt: skip
+        "bytes_sent": taken[0].bytes_sent,
+        "bytes_received": taken[0].bytes_received,
+        "writing_seconds": median(timing.writing_seconds for timing in taken),
+        "sha256": sha256,
+    }
 
 
 def _rounds(one: Entrant) -> list[float]:
@@ -231,11 +243,13 @@ def _whole(one: Entrant) -> dict[str, Any]:
     taken = [timing for timings in one.timings.values() for timing in timings]
     seconds = sum(timing.seconds for timing in taken)
     return {
-        "executor": one.name, "workers": one.n_workers, "load_seconds": one.load_seconds,
+        "executor": one.name,
+        "workers": one.n_workers,
+        "load_seconds": one.load_seconds,
         "seconds": median(_rounds(one)),
         "coordinator_share": sum(timing.coordinator_seconds for timing in taken) / seconds,
         "cpu_share": sum(timing.cpu_seconds for timing in taken) / seconds,
-    }  # fmt: skip
+    }
 
 
 def ratios(entrants: Sequence[Entrant]) -> dict[str, float]:

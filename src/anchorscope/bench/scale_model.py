@@ -131,9 +131,11 @@ def pass_times(model: ModelSize, items: int, costs: Costs) -> dict[str, PassTime
         shards, megabytes = math.ceil(items * one.tokens / costs.batch_tokens), items * model.megabytes(one)
         work = items * model.seconds(one)
         found[name] = PassTime(
-            work, shards * costs.coordinator_per_shard + megabytes * costs.coordinator_per_mb,
-            megabytes / costs.network_mb_per_s, work / shards,
-        )  # fmt: skip
+            work,
+            shards * costs.coordinator_per_shard + megabytes * costs.coordinator_per_mb,
+            megabytes / costs.network_mb_per_s,
+            work / shards,
+        )
     return found
 
 

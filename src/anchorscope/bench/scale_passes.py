@@ -71,10 +71,11 @@ def _probes(lm: LanguageModel, n_items: int) -> OutOfFoldProbes:
     shape = (_PROBES, FOLDS, lm.n_layers)
     generator = torch.Generator().manual_seed(0)
     made = [
-        ProbeSet(torch.randn(*shape, lm.d_model, generator=generator), torch.zeros(shape), np.ones(shape),
-                 np.ones(shape), ())
+        ProbeSet(
+            torch.randn(*shape, lm.d_model, generator=generator), torch.zeros(shape), np.ones(shape), np.ones(shape), ()
+        )
         for _ in SITES
-    ]  # fmt: skip
+    ]
     return OutOfFoldProbes((tuple(made),), np.arange(n_items) % FOLDS)
 
 

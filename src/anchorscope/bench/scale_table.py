@@ -30,12 +30,17 @@ def _cells(row: dict[str, Any]) -> tuple[str, ...]:
     wide = (row["seconds_max"] - row["seconds_min"]) / row["seconds"]
     through_workers = row["bytes_received"] > 0
     return (
-        row["pass"], row["executor"], f"{row['items']:,}", f"{row['shards']:,}", f"{row['seconds']:.3g}", f"{wide:.0%}",
+        row["pass"],
+        row["executor"],
+        f"{row['items']:,}",
+        f"{row['shards']:,}",
+        f"{row['seconds']:.3g}",
+        f"{wide:.0%}",
         f"{row['seconds_per_shard']:.3g}",
         f"{row['bytes_received'] / row['shards'] / 1e6:.3g}" if through_workers else "",
         f"{row['coordinator_seconds'] / row['seconds']:.1%}" if through_workers else "",
         f"{row['cpu_seconds'] / row['seconds']:.1%}" if through_workers else "",
-    )  # fmt: skip
+    )
 
 
 def _executors(record: dict[str, Any]) -> list[str]:

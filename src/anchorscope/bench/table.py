@@ -92,10 +92,12 @@ def with_speedups(rows: Sequence[Row]) -> list[Row]:
     """The rows with our rate over each one's, within one work."""
     ours = {row.work: row.items_per_s for row in rows if row.way == "anchorscope" and row.items_per_s is not None}
     return [
-        replace(row, speedup=None if row.items_per_s is None or ours.get(row.work) is None
-                else ours[row.work] / row.items_per_s)  # type: ignore[operator]
+        replace(
+            row,
+            speedup=None if row.items_per_s is None or ours.get(row.work) is None else ours[row.work] / row.items_per_s,
+        )  # type: ignore[operator]
         for row in rows
-    ]  # fmt: skip
+    ]
 
 
 _HEAD = ("work", "way", "done", "per s", "spread", "tokens/s", "speedup", "difference", "memory", "of peak")

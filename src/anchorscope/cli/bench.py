@@ -31,8 +31,13 @@ _STOPPED = "stopped; nothing was measured to the end, the same command starts ag
 
 def _option(name: str) -> Any:
     panel = next(panel for panel, names in _PANELS.items() if name in names)
-    return typer.Option(f"--{name.replace('_', '-')}", help=about(name), show_default=False, rich_help_panel=panel,
-                        autocompletion=_TO_CHOOSE.get(name))  # fmt: skip
+    return typer.Option(
+        f"--{name.replace('_', '-')}",
+        help=about(name),
+        show_default=False,
+        rich_help_panel=panel,
+        autocompletion=_TO_CHOOSE.get(name),
+    )
 
 
 def bench(

@@ -45,9 +45,16 @@ def compare(
     allowed = tuple(part for text in allow or () for part in text.split(",") if part)
     with user_errors(stopped=_STOPPED):
         made = compare_runs(
-            runs, out=named_folder(out), relative_depth=relative_depth, assignment=assignment, order=order,
-            allow=allowed, names=() if names is None else names, claims=claims, progress=listener(quiet),
-        )  # fmt: skip
+            runs,
+            out=named_folder(out),
+            relative_depth=relative_depth,
+            assignment=assignment,
+            order=order,
+            allow=allowed,
+            names=() if names is None else names,
+            claims=claims,
+            progress=listener(quiet),
+        )
     figures, report = Path(out) / "figures", Path(out) / "report.html"
     chart = figures / ("question_share.png" if (figures / "question_share.png").exists() else "delta_p.png")
     differences = made.manifest["differences"]
@@ -55,8 +62,16 @@ def compare(
         say(f"warning: {one['text']}", quiet)
     if as_json:
         shown = ("run", "folder", "model", "datasets", "used")
-        emit_json({"out": str(out), "answer": made.manifest["answer"], "chart": str(chart), "report": str(report),
-                   "runs": [{name: one[name] for name in shown} for one in made.manifest["runs"]],
-                   "differences": differences, "readings": made.observations})  # fmt: skip
+        emit_json(
+            {
+                "out": str(out),
+                "answer": made.manifest["answer"],
+                "chart": str(chart),
+                "report": str(report),
+                "runs": [{name: one[name] for name in shown} for one in made.manifest["runs"]],
+                "differences": differences,
+                "readings": made.observations,
+            }
+        )
     elif not quiet:
         say("\n".join([*made.manifest["answer"], f"chart:  {chart}", f"report: {report}"]))

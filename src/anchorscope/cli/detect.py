@@ -11,11 +11,13 @@ from anchorscope.cli.help_texts import OUTPUT, AsJson, Quiet, in_panel
 from anchorscope.cli.terminal import emit_json, listener, loading, say, user_errors
 
 EXAMPLES = (
-    ("a run that keeps what detectors read",
-     "anchorscope run --limit 600 --keep states,states-cut,detection --out runs/d"),
+    (
+        "a run that keeps what detectors read",
+        "anchorscope run --limit 600 --keep states,states-cut,detection --out runs/d",
+    ),
     ("fit, compare, save", "anchorscope detect runs/d --out runs/d-detectors"),
     ("only fit and save one", "anchorscope detect runs/d --fit-only --bundles anchor --out runs/d-anchor"),
-)  # fmt: skip
+)
 """What people type first, and what for."""
 _what, _stats, _running = in_panel("Detectors"), in_panel("Statistics"), in_panel("Running")
 _output = in_panel(OUTPUT)
@@ -61,9 +63,17 @@ def detect(
             from anchorscope.detecting.inputs import DetectOptions, open_runs
             from anchorscope.recipe import named_folder
         options = DetectOptions(
-            _names(detectors), None if bundles is None else _names(bundles), folds, seeds, tosses, resamples,
-            _numbers(risk), seed, device, fit_only,
-        )  # fmt: skip
+            _names(detectors),
+            None if bundles is None else _names(bundles),
+            folds,
+            seeds,
+            tosses,
+            resamples,
+            _numbers(risk),
+            seed,
+            device,
+            fit_only,
+        )
         folder = named_folder(out)
         open_runs(runs)  # what they lack is reported before torch is imported
         with loading("torch", quiet):

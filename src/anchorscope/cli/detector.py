@@ -18,9 +18,11 @@ EXAMPLES = (
 )
 """What people type first, and what for."""
 GROUP = typer.Typer(
-    no_args_is_help=True, epilog=in_help(EXAMPLES), pretty_exceptions_enable=False,
+    no_args_is_help=True,
+    epilog=in_help(EXAMPLES),
+    pretty_exceptions_enable=False,
     help="Show the card of a saved detector, or publish it on a hub of models.",
-)  # fmt: skip
+)
 _Bundle = Annotated[
     Path, typer.Argument(metavar="BUNDLE", help="The folder that anchorscope detect has written, or hub:USER/NAME.")
 ]

@@ -9,14 +9,14 @@ _running = in_panel("Running")
 Executor = Annotated[
     str,
     _running(
-        "--executor", autocompletion=one_of(("local", "processes:2", "ray", "ray:auto")),
+        "--executor",
+        autocompletion=one_of(("local", "processes:2", "ray", "ray:auto")),
         help="Who runs the model: local (this process), processes:N (N on this machine), ray (starts one here) or "
         "ray:HOST:PORT (a cluster). The same bytes whichever it is.",
     ),
-]  # fmt: skip
+]
 WorkersOption = Annotated[
-    int | None,
-    _running("--workers", help="Number of workers, if --executor does not say it. Default: one per device."),
+    int | None, _running("--workers", help="Number of workers, if --executor does not say it. Default: one per device.")
 ]
 Lease = Annotated[
     float | None,
@@ -27,6 +27,5 @@ Mixed = Annotated[
     _running("--mixed", help="Allow workers whose last digits differ (device, versions, threads); the report says so."),
 ]
 DevicesPerWorker = Annotated[
-    int | None,
-    _running("--devices-per-worker", help="GPUs per worker, for models that do not fit on one. Default: 1."),
+    int | None, _running("--devices-per-worker", help="GPUs per worker, for models that do not fit on one. Default: 1.")
 ]

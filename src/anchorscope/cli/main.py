@@ -109,8 +109,10 @@ class OneLineGroup(TyperGroup):
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
         """The overview, which needs one line of every command and imports none of them."""
-        self.commands = {name: TyperCommand(name, help=entry.summary, rich_help_panel=entry.panel)
-                         for name, entry in _COMMANDS.items()}  # fmt: skip
+        self.commands = {
+            name: TyperCommand(name, help=entry.summary, rich_help_panel=entry.panel)
+            for name, entry in _COMMANDS.items()
+        }
         try:
             super().format_help(ctx, formatter)
         finally:

@@ -24,7 +24,7 @@ OTHER_WAYS = {
 EXAMPLES = (
     ("what is here", "anchorscope models"),
     ("fetch the embedded model, about 100 MB", "anchorscope models --install smollm2-135m"),
-)  # fmt: skip
+)
 """What people type first, and what for."""
 _WIDE = 200  # columns of a pipe, so that no row is folded
 _YES = {"1", "ON", "YES", "TRUE"}  # as the hub's client reads its own switches
@@ -78,13 +78,7 @@ def _survey() -> dict[str, Any]:
         for name, model in EMBEDDED.items()
     ]
     hub, offline = _hub()
-    return {
-        "embedded": embedded,
-        "hub_cache": hub,
-        "hub_offline": offline,
-        "other": OTHER_WAYS,
-        "cache": cache_dir(),
-    }
+    return {"embedded": embedded, "hub_cache": hub, "hub_offline": offline, "other": OTHER_WAYS, "cache": cache_dir()}
 
 
 def _hub() -> tuple[list[dict[str, Any]], bool]:

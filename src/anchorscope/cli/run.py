@@ -34,20 +34,29 @@ _COMPLETIONS = {
     "keep": several_of(KEEP),
 }
 EXAMPLES = (
-    ("the demo: an embedded model, 500 questions, three and a half minutes on two cores",
-     "anchorscope run --limit 500 --out runs/demo"),
+    (
+        "the demo: an embedded model, 500 questions, three and a half minutes on two cores",
+        "anchorscope run --limit 500 --out runs/demo",
+    ),
     ("your model on your questions", "anchorscope run --model OWNER/NAME --dataset file:questions.csv --out runs/mine"),
     ("what it would do, without doing it", "anchorscope run --dataset file:questions.csv --dry-run"),
-    ("further experiments into a run that is there; nothing is done twice",
-     "anchorscope run runs/demo/recipe.toml --out runs/demo --evidence matched,wordings"),
-)  # fmt: skip
+    (
+        "further experiments into a run that is there; nothing is done twice",
+        "anchorscope run runs/demo/recipe.toml --out runs/demo --evidence matched,wordings",
+    ),
+)
 """What people type first, and what for."""
 
 
 def _option(name: str, panel: str, more: str = "") -> Any:
     option = "dataset" if name == "datasets" else name.replace("_", "-")
-    return typer.Option(f"--{option}", help=f"{about(name)} {more}".rstrip(), show_default=False,
-                        rich_help_panel=panel, autocompletion=_COMPLETIONS.get(name))  # fmt: skip
+    return typer.Option(
+        f"--{option}",
+        help=f"{about(name)} {more}".rstrip(),
+        show_default=False,
+        rich_help_panel=panel,
+        autocompletion=_COMPLETIONS.get(name),
+    )
 
 
 def run(
@@ -103,10 +112,7 @@ def run(
     out: Annotated[str | None, _output(help="The run folder. Default: runs/MODEL-DATASETS.")] = None,
     keep: Annotated[list[str] | None, _option("keep", OUTPUT, "Names with commas.")] = None,
     keep_layers: Annotated[str | None, _option("keep_layers", OUTPUT)] = None,
-    report: Annotated[
-        bool | None,
-        _output("--report/--no-report", show_default=False, help=about("report")),
-    ] = None,
+    report: Annotated[bool | None, _output("--report/--no-report", show_default=False, help=about("report"))] = None,
     quiet: Quiet = False,
     as_json: Annotated[bool, _output("--json", help="The findings as one JSON object on standard output.")] = False,
 ) -> None:

@@ -27,7 +27,7 @@ EXAMPLES = (
     ("one question; the model answers it", 'anchorscope score --detector runs/demo/detectors/anchor "Who wrote Emma?"'),
     ("an answer that you have", 'anchorscope score --detector BUNDLE "Who wrote Emma?" --answer "Jane Austen"'),
     ("a file of them", "anchorscope score --detector BUNDLE answers.csv --out scored.csv"),
-)  # fmt: skip
+)
 """What people type first, and what for."""
 _what, _how, _output = in_panel("Detector and answers"), in_panel("Running"), in_panel(OUTPUT)
 _STOPPED = "stopped; nothing half made was kept, the same command starts again"
@@ -54,8 +54,7 @@ def score(
     ] = True,
     out: Annotated[Path | None, _output(help="Write the rows to FILE.csv, .parquet or .jsonl.")] = None,
     columns: Annotated[
-        list[str] | None,
-        _what(metavar="NAME=COLUMN,...", help="Which of your columns is what: question=prompt."),
+        list[str] | None, _what(metavar="NAME=COLUMN,...", help="Which of your columns is what: question=prompt.")
     ] = None,
     on_bad_row: Annotated[
         str, _what(help="What a bad row of a file does: fail, or skip and count.", autocompletion=one_of(ON_BAD_ROW))
@@ -76,8 +75,9 @@ def score(
     from anchorscope.detecting.score import score as score_all
 
     named = tuple(part for text in columns or () for part in text.split(",") if part)
-    options = ScoreOptions(answer, model, generate, risk, named, on_bad_row, device, dtype, batch_tokens, out,
-                           large_files)  # fmt: skip
+    options = ScoreOptions(
+        answer, model, generate, risk, named, on_bad_row, device, dtype, batch_tokens, out, large_files
+    )
     # Threads that wait for work sleep: products are small, and spinning cost a third of the CPU time on a busy machine.
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     with user_errors(stopped=_STOPPED):
@@ -95,8 +95,11 @@ def score(
 def _show(scored: "Scored") -> None:
     """The verdicts first; the common warnings once, below."""
     n = len(scored.scores)
-    common = [text for text, times in Counter(text for one in scored.scores for text in one.warnings).items()
-              if times == n > 1]  # fmt: skip
+    common = [
+        text
+        for text, times in Counter(text for one in scored.scores for text in one.warnings).items()
+        if times == n > 1
+    ]
     with page(_LONG * 4) as console:
         table = Table.grid(padding=(0, 2, 0, 0))
         for one in scored.scores[:_SHOWN]:

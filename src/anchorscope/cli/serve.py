@@ -84,8 +84,18 @@ def serve(
         from anchorscope.serve.server import serve as run_server
         from anchorscope.serve.start import ServeOptions, demo_bundle, make_service
 
-    limits = Limits(max_items, max_item_tokens, max_answer_tokens, max_body_bytes, queue_tokens, queue_seconds,
-                    batch_tokens, deadline, read_timeout, max_requests)  # fmt: skip
+    limits = Limits(
+        max_items,
+        max_item_tokens,
+        max_answer_tokens,
+        max_body_bytes,
+        queue_tokens,
+        queue_seconds,
+        batch_tokens,
+        deadline,
+        read_timeout,
+        max_requests,
+    )
     options = ServeOptions(model, device, dtype, threads, host, keys_file, limits, log_file, log_text, quiet)
     with user_errors(stopped="stopped"):
         service = make_service([demo_bundle()] if demo else bundles or [], options)

@@ -48,8 +48,7 @@ def show(
         ),
     ] = None,
     search: Annotated[
-        str | None,
-        typer.Option(metavar="TEXT", help="List items with these words in question, answer, subject or id."),
+        str | None, typer.Option(metavar="TEXT", help="List items with these words in question, answer, subject or id.")
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object on standard output.")] = False,
     quiet: Annotated[bool, typer.Option("--quiet", help="No advice.")] = False,

@@ -17,19 +17,22 @@ if TYPE_CHECKING:
     from anchorscope.study.states import Status
 
 EXAMPLES = (
-    ("all runs of a study, or what is missing of them",
-     "anchorscope study run recipes/studies/four-models.toml --out runs/four"),
+    (
+        "all runs of a study, or what is missing of them",
+        "anchorscope study run recipes/studies/four-models.toml --out runs/four",
+    ),
     ("how far it is", "anchorscope study status --out runs/four"),
     ("the page that compares all, of what is done so far", "anchorscope study report --out runs/four"),
-)  # fmt: skip
+)
 """What people type first, and what for."""
 GROUP = typer.Typer(
-    no_args_is_help=True, epilog=in_help(EXAMPLES), pretty_exceptions_enable=False,
+    no_args_is_help=True,
+    epilog=in_help(EXAMPLES),
+    pretty_exceptions_enable=False,
     help="Run models × datasets × prompts × seeds as one job, see how far it is, compare all of it.",
-)  # fmt: skip
+)
 _File = Annotated[
-    Path | None,
-    typer.Argument(metavar="STUDY", help="The study's file (.toml), or its folder.", show_default=False),
+    Path | None, typer.Argument(metavar="STUDY", help="The study's file (.toml), or its folder.", show_default=False)
 ]
 _Out = Annotated[str | None, typer.Option("--out", help="The study's folder.", show_default=False)]
 
@@ -84,8 +87,13 @@ def run(
     outcome = run_study(found, source, folder, heard, choice)
     page = folder / "report.html"
     if as_json:
-        emit_json({**outcome.status.record(), "report": str(page) if page.is_file() else None,
-                   "incomplete": outcome.incomplete})  # fmt: skip
+        emit_json(
+            {
+                **outcome.status.record(),
+                "report": str(page) if page.is_file() else None,
+                "incomplete": outcome.incomplete,
+            }
+        )
     else:
         say(outcome.status.line, quiet)
         if page.is_file():

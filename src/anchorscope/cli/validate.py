@@ -69,9 +69,16 @@ def validate(
         from anchorscope.validation.validate import validate as run_validation
 
     options = Options(
-        items=items, evidence=named, seed=seed, bootstrap=bootstrap, device=device,
-        world_items=sizes, replicas=replicas, threads=threads, choice=choice,
-    )  # fmt: skip
+        items=items,
+        evidence=named,
+        seed=seed,
+        bootstrap=bootstrap,
+        device=device,
+        world_items=sizes,
+        replicas=replicas,
+        threads=threads,
+        choice=choice,
+    )
     if worlds != "all":
         options = replace(options, worlds=_read_worlds(worlds, options.worlds))
     if chosen_shares is not None:

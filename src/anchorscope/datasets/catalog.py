@@ -19,9 +19,17 @@ from anchorscope.errors import UserError, unknown
 from anchorscope.progress import Progress
 
 __all__ = [
-    "BUILT_IN", "WITH_FILE", "DatasetSpec", "Reading", "absolute", "open_dataset", "parse_columns", "parse_spec",
-    "split_names", "split_specs",
-]  # fmt: skip
+    "BUILT_IN",
+    "WITH_FILE",
+    "DatasetSpec",
+    "Reading",
+    "absolute",
+    "open_dataset",
+    "parse_columns",
+    "parse_spec",
+    "split_names",
+    "split_specs",
+]
 
 BUILT_IN = ("atlas",)
 """Datasets that come with the package."""
@@ -124,9 +132,15 @@ def absolute(text: str) -> str:
 
 
 def open_dataset(
-    spec: DatasetSpec, on_bad_row: str = "fail", columns: Mapping[str, str] | None = None, graded: bool = True,
-    *, large: bool = False, sha256: str | None = None, progress: Progress | None = None,
-) -> Reading:  # fmt: skip
+    spec: DatasetSpec,
+    on_bad_row: str = "fail",
+    columns: Mapping[str, str] | None = None,
+    graded: bool = True,
+    *,
+    large: bool = False,
+    sha256: str | None = None,
+    progress: Progress | None = None,
+) -> Reading:
     """The questions of a dataset as a stream; `columns` says how a file of one's own names the known ones.
 
     Where nothing will be graded, a file needs no accepted answers. `large` lifts the limits of size, `sha256` is the

@@ -25,10 +25,16 @@ _DELIMITERS = {"TSV": "\t", "CSV": ","}
 _LOG_IN_JSON = re.compile(rb'\s*"version":\s*\d+,\s*"status":')
 _WIDE_MARKS = (b"\xff\xfe", b"\xfe\xff", b"\0\0\xfe\xff")
 _MAGIC = {
-    b"PK\x03\x04": "a ZIP archive or a spreadsheet", b"BZh": "a bzip2 archive", b"\x28\xb5\x2f\xfd": "a zstd archive",
-    b"\xfd7zXZ": "an xz archive", b"%PDF": "a PDF", b"ARROW1": "an Arrow file", b"\x89PNG": "a picture",
-    b"SQLite": "a database", GZIP_MAGIC: "gzipped twice",
-}  # fmt: skip
+    b"PK\x03\x04": "a ZIP archive or a spreadsheet",
+    b"BZh": "a bzip2 archive",
+    b"\x28\xb5\x2f\xfd": "a zstd archive",
+    b"\xfd7zXZ": "an xz archive",
+    b"%PDF": "a PDF",
+    b"ARROW1": "an Arrow file",
+    b"\x89PNG": "a picture",
+    b"SQLite": "a database",
+    GZIP_MAGIC: "gzipped twice",
+}
 
 
 class _Reader(Protocol):

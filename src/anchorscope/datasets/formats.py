@@ -74,9 +74,11 @@ def _popqa_ragvsft(row: Mapping[str, object]) -> dict[str, object]:
     query, question = row.get("query_id"), row.get("question")
     relation = BY_NUMBER.get(query.partition("_")[0]) if isinstance(query, str) else None
     known: dict[str, object] = {
-        "id": query, "question": question, "answers": answer_list(row.get("answers"), "answers"),
+        "id": query,
+        "question": question,
+        "answers": answer_list(row.get("answers"), "answers"),
         "s_pop": _whole_number(row.get("pageviews")),
-    }  # fmt: skip
+    }
     if relation is not None and isinstance(question, str):
         known |= {"relation": relation.name, "subject": relation.subject(question.strip())}
     return with_property_words(known)
@@ -97,9 +99,11 @@ def _triviaqa(row: Mapping[str, object]) -> dict[str, object]:
     """The official JSON: `Data[]` with `Answer.Aliases`."""
     answer = row.get("Answer")
     known: dict[str, object] = {
-        "id": row.get("QuestionId"), "question": row.get("Question"),
-        "answers": _triviaqa_answers(answer, "Value", "Aliases"), "question_source": row.get("QuestionSource"),
-    }  # fmt: skip
+        "id": row.get("QuestionId"),
+        "question": row.get("Question"),
+        "answers": _triviaqa_answers(answer, "Value", "Aliases"),
+        "question_source": row.get("QuestionSource"),
+    }
     return known | {"answer_type": answer.get("Type") if isinstance(answer, Mapping) else None}
 
 
@@ -107,9 +111,11 @@ def _triviaqa_hub(row: Mapping[str, object]) -> dict[str, object]:
     """The schema of the Hugging Face hub."""
     answer = row.get("answer")
     known: dict[str, object] = {
-        "id": row.get("question_id"), "question": row.get("question"),
-        "answers": _triviaqa_answers(answer, "value", "aliases"), "question_source": row.get("question_source"),
-    }  # fmt: skip
+        "id": row.get("question_id"),
+        "question": row.get("question"),
+        "answers": _triviaqa_answers(answer, "value", "aliases"),
+        "question_source": row.get("question_source"),
+    }
     return known | {"answer_type": answer.get("type") if isinstance(answer, Mapping) else None}
 
 
@@ -127,9 +133,10 @@ def _flashrag(row: Mapping[str, object]) -> dict[str, object]:
     found = metadata.items() if isinstance(metadata, Mapping) else ()
     noted = {str(name): value for name, value in found if name not in KNOWN}
     known: dict[str, object] = {
-        "id": row.get("id"), "question": quoted_once(row.get("question")),
+        "id": row.get("id"),
+        "question": quoted_once(row.get("question")),
         "answers": answer_list(row.get("golden_answers"), "golden_answers"),
-    }  # fmt: skip
+    }
     return _popqa_columns(noted | known) if {"subj", "prop"} <= noted.keys() else noted | known
 
 
@@ -166,9 +173,10 @@ def _hotpotqa(row: Mapping[str, object]) -> dict[str, object]:
     paragraphs are not read.
     """
     known: dict[str, object] = {
-        "id": row.get("_id", row.get("id")), "question": row.get("question"),
+        "id": row.get("_id", row.get("id")),
+        "question": row.get("question"),
         "answers": answer_list([row.get("answer")], "answer"),
-    }  # fmt: skip
+    }
     return known | {name: row[name] for name in ("type", "level") if name in row}
 
 

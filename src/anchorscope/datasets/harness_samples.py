@@ -34,12 +34,22 @@ def columns_of(row: Mapping[str, object], metric: str | None = None) -> dict[str
     metrics = metrics_of(row)
     label = label_by("truthful" if "truthful" in row else metric, {**metrics, "truthful": row.get("truthful")})
     meant = (*KNOWN, "answer", *_QUESTIONS)
-    noted = {str(name): value for name, value in doc.items()
-             if str(name).strip().lower() not in meant and isinstance(value, _SINGLE)}  # fmt: skip
-    return noted | metrics | {
-        "id": _id(row), "question": question, "answers": _targets(row["target"]),
-        "model_answer": first_line(_answer(row["filtered_resps"])), "truthful": label,
-    }  # fmt: skip
+    noted = {
+        str(name): value
+        for name, value in doc.items()
+        if str(name).strip().lower() not in meant and isinstance(value, _SINGLE)
+    }
+    return (
+        noted
+        | metrics
+        | {
+            "id": _id(row),
+            "question": question,
+            "answers": _targets(row["target"]),
+            "model_answer": first_line(_answer(row["filtered_resps"])),
+            "truthful": label,
+        }
+    )
 
 
 def metrics_of(row: Mapping[str, object]) -> dict[str, object]:

@@ -40,31 +40,52 @@ class HubSource:
 
 SOURCES = {
     "popqa": HubSource(
-        title="PopQA", repository="akariasai/PopQA", configuration=None, split="test",
-        rows=14_267, megabytes=5, heavy=(),
-        file="popQA.tsv", where="https://github.com/AlexTMallen/adaptive-retrieval/tree/main/data",
+        title="PopQA",
+        repository="akariasai/PopQA",
+        configuration=None,
+        split="test",
+        rows=14_267,
+        megabytes=5,
+        heavy=(),
+        file="popQA.tsv",
+        where="https://github.com/AlexTMallen/adaptive-retrieval/tree/main/data",
     ),
     # "unfiltered" is the whole development set; "rc" would be some 18,000 pairs of a question and its evidence.
     "triviaqa": HubSource(
-        title="TriviaQA", repository="mandarjoshi/trivia_qa", configuration="unfiltered.nocontext", split="validation",
-        rows=11_313, megabytes=38, heavy=("entity_pages", "search_results"),
+        title="TriviaQA",
+        repository="mandarjoshi/trivia_qa",
+        configuration="unfiltered.nocontext",
+        split="validation",
+        rows=11_313,
+        megabytes=38,
+        heavy=("entity_pages", "search_results"),
         file="unfiltered.nocontext/validation-00000-of-00001.parquet",
         where="https://huggingface.co/datasets/mandarjoshi/trivia_qa/tree/main",
     ),
     # The authors' own server does not answer any more; the hub's copy is theirs. Both settings ask the same questions.
     "hotpotqa": HubSource(
-        title="HotpotQA", repository="hotpotqa/hotpot_qa", configuration="distractor", split="validation",
-        rows=7_405, megabytes=360, heavy=("context", "supporting_facts"),
+        title="HotpotQA",
+        repository="hotpotqa/hotpot_qa",
+        configuration="distractor",
+        split="validation",
+        rows=7_405,
+        megabytes=360,
+        heavy=("context", "supporting_facts"),
         file="distractor/validation-00000-of-00001.parquet",
         where="https://huggingface.co/datasets/hotpotqa/hotpot_qa/tree/main",
     ),
     "nq": HubSource(
-        title="Natural Questions, open", repository="google-research-datasets/nq_open", configuration=None,
-        split="validation", rows=3_610, megabytes=5, heavy=(),
+        title="Natural Questions, open",
+        repository="google-research-datasets/nq_open",
+        configuration=None,
+        split="validation",
+        rows=3_610,
+        megabytes=5,
+        heavy=(),
         file="NQ-open.dev.jsonl",
         where="https://github.com/google-research-datasets/natural-questions/tree/master/nq_open",
     ),
-}  # fmt: skip
+}
 """The datasets that can be named without a file."""
 
 

@@ -47,8 +47,9 @@ def columns_of(sample: Mapping[str, Any]) -> dict[str, object]:
     if sample.get("choices"):
         raise Unusable(f"id {shown(sample.get('id'))} has choices: only free answers can be read")
     noted = sample.get("metadata")
-    known = {name: value for name, value in (noted if isinstance(noted, Mapping) else {}).items()
-             if _is_plain(name, value)}  # fmt: skip
+    known = {
+        name: value for name, value in (noted if isinstance(noted, Mapping) else {}).items() if _is_plain(name, value)
+    }
     scores = sample.get("scores")
     for name, score in (scores if isinstance(scores, Mapping) else {}).items():
         if isinstance(score, Mapping):
@@ -59,9 +60,13 @@ def columns_of(sample: Mapping[str, Any]) -> dict[str, object]:
     output = sample.get("output")
     given: Mapping[str, Any] = output if isinstance(output, Mapping) else {}
     return known | {
-        "id": _id(sample), "question": _question(sample.get("input")), "answers": _targets(sample.get("target")),
-        "model_answer": first_line(_completion(given)), "epoch": sample.get("epoch"), "model": given.get("model"),
-    }  # fmt: skip
+        "id": _id(sample),
+        "question": _question(sample.get("input")),
+        "answers": _targets(sample.get("target")),
+        "model_answer": first_line(_completion(given)),
+        "epoch": sample.get("epoch"),
+        "model": given.get("model"),
+    }
 
 
 def _is_value(value: object) -> bool:

@@ -93,6 +93,12 @@ class KeptQuestions:
 
 def _size(question: Question) -> int:
     """Bytes that a question takes, about."""
-    texts = (question.question, question.item_id, question.model_answer or "", *question.answers,
-             *question.metadata, *question.metadata.values())  # fmt: skip
+    texts = (
+        question.question,
+        question.item_id,
+        question.model_answer or "",
+        *question.answers,
+        *question.metadata,
+        *question.metadata.values(),
+    )
     return 400 + sum(sys.getsizeof(text) + 16 for text in texts)

@@ -82,17 +82,22 @@ def _died(file: QuestionFile, code: int, number: int) -> UserError:
 def _child(file: QuestionFile, handle: int) -> subprocess.Popen[bytes]:
     """The process that reads; it sees the file only through the handle that was checked."""
     environment = {
-        "PYTHONPATH": os.pathsep.join(filter(None, sys.path)), "POLARS_MAX_THREADS": "1", "RUST_BACKTRACE": "0",
+        "PYTHONPATH": os.pathsep.join(filter(None, sys.path)),
+        "POLARS_MAX_THREADS": "1",
+        "RUST_BACKTRACE": "0",
         "MALLOC_ARENA_MAX": "1",  # else every thread sets 64 MB apart, which count as taken
-    }  # fmt: skip
+    }
     script = str(Path(parquet_child.__file__))
     options = [f"/dev/fd/{handle}", *map(str, (file.limits.memory, COLUMNS, PARQUET_SECONDS))]
     try:
         return subprocess.Popen(
             [sys.executable, "-P", script, *options],  # -P: names of modules here are not those of the library
-            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, pass_fds=(handle,),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            pass_fds=(handle,),
             env={**os.environ, **environment},
-        )  # fmt: skip
+        )
     except OSError as error:
         raise UserError(
             f"Cannot start a process to read {file.name}: {error.strerror or error}. Save it as JSON lines, or end "

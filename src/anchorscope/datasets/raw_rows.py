@@ -95,8 +95,16 @@ def _literal(quoted: str) -> str:
 
 
 KNOWN = (
-    "question", "answers", "id", "subject", "relation", "property_words", "exact_question", "model_answer", "truthful",
-)  # fmt: skip
+    "question",
+    "answers",
+    "id",
+    "subject",
+    "relation",
+    "property_words",
+    "exact_question",
+    "model_answer",
+    "truthful",
+)
 """Columns that mean something; any other single value is metadata."""
 _HOW = "Write it like question=prompt,answers=gold"
 

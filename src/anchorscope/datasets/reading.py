@@ -11,14 +11,7 @@ from anchorscope.catalogue import ON_BAD_ROW
 from anchorscope.datasets.formats import PLAIN, UNGRADED, Format, recognise
 from anchorscope.datasets.harness_samples import columns_of as harness_columns
 from anchorscope.datasets.harness_samples import is_sample, metrics_of
-from anchorscope.datasets.limits import (
-    ALLOW_LARGE,
-    BAD_ROWS_TOGETHER,
-    KEPT_BAD_ROWS,
-    RECOGNISED_BY,
-    USUAL,
-    FileLimits,
-)  # fmt: skip
+from anchorscope.datasets.limits import ALLOW_LARGE, BAD_ROWS_TOGETHER, KEPT_BAD_ROWS, RECOGNISED_BY, USUAL, FileLimits
 from anchorscope.datasets.logged_answers import deciding, label_by, scores_of
 from anchorscope.datasets.question import Question
 from anchorscope.datasets.question_file import LOGS

@@ -30,9 +30,13 @@ MOST_NAMES = 10_000
 """So many different relations are counted, and so many metadata columns; later ones are not."""
 
 _OPTIONAL = {
-    "subject": "subject", "relation": "relation", "property_words": "property_words", "exact_question": "exact_spans",
-    "model_answer": "model_answer", "truthful": "truthful",
-}  # fmt: skip
+    "subject": "subject",
+    "relation": "relation",
+    "property_words": "property_words",
+    "exact_question": "exact_spans",
+    "model_answer": "model_answer",
+    "truthful": "truthful",
+}
 _DAY = "monday|tuesday|wednesday|thursday|friday|saturday|sunday"
 _LONG_MONTH = "january|february|march|april|may|june|july|august|september|october|november|december"
 _MONTH = f"(?:{_LONG_MONTH}|jan|feb|mar|apr|jun|jul|aug|sept|sep|oct|nov|dec)"

@@ -41,9 +41,13 @@ CUT_LIMIT = (
 
 
 def trained_detector(
-    trained: TrainedOn, name: str, sources: Sequence[RunDataset], rows: Sequence[dict[str, Any]],
-    risks: Sequence[float], layer_probes: LayerProbes | None = None,
-) -> TrainedDetector:  # fmt: skip
+    trained: TrainedOn,
+    name: str,
+    sources: Sequence[RunDataset],
+    rows: Sequence[dict[str, Any]],
+    risks: Sequence[float],
+    layer_probes: LayerProbes | None = None,
+) -> TrainedDetector:
     """One detector, ready for use; `rows` are those of `detectors.csv` that speak of it, `layer_probes` those of the
     same training data."""
     build = trained.fits.fit(name).build
@@ -66,11 +70,15 @@ def trained_detector(
     data, fitted = trained.fits.data, build(number)
     key = (CLEAN, data.site, data.layers[int(data.best[number])])
     return TrainedDetector(
-        name=name, fitted=fitted, calibration=calibration, setting=setting(sources[0]),
+        name=name,
+        fitted=fitted,
+        calibration=calibration,
+        setting=setting(sources[0]),
         card=_card(name, dataset.features.n_items, sources, rows, calibration_rows(probability, labels, natural)),
-        thresholds=thresholds, range=_range(fitted, key, dataset, max(map(_longest, sources))),
+        thresholds=thresholds,
+        range=_range(fitted, key, dataset, max(map(_longest, sources))),
         layer_probes=layer_probes,
-    )  # fmt: skip
+    )
 
 
 def _one_of_each_group(dataset: Dataset, seed: int) -> Int[np.ndarray, " group"]:
@@ -90,9 +98,13 @@ def setting(source: RunDataset) -> DetectorSetting:
         )
     model = {name: value for name, value in manifest["model"].items() if name != "files"}  # the fingerprint says enough
     return DetectorSetting.of(
-        ModelIdentity(**model), Template(**manifest["template"]), recipe.position, edges=recipe.edges,
-        exact_tokens=recipe.exact_tokens, max_new_tokens=recipe.max_new_tokens,
-    )  # fmt: skip
+        ModelIdentity(**model),
+        Template(**manifest["template"]),
+        recipe.position,
+        edges=recipe.edges,
+        exact_tokens=recipe.exact_tokens,
+        max_new_tokens=recipe.max_new_tokens,
+    )
 
 
 def _longest(source: RunDataset) -> int:
@@ -109,10 +121,16 @@ def calibration_rows(
     bins = reliability_bins(probability, labels, weights, BINS, equal_width=True)
     counted = reliability_bins(probability, labels, None, BINS, equal_width=True)
     return tuple(
-        {"low": place / BINS, "high": (place + 1) / BINS, "n": round(float(counted.mass[place]) * len(labels)),
-         "said": round(float(bins.probability[place]), 4), "true": round(float(bins.rate[place]), 4)}
-        for place in range(BINS) if bins.mass[place] > 0
-    )  # fmt: skip
+        {
+            "low": place / BINS,
+            "high": (place + 1) / BINS,
+            "n": round(float(counted.mass[place]) * len(labels)),
+            "said": round(float(bins.probability[place]), 4),
+            "true": round(float(bins.rate[place]), 4),
+        }
+        for place in range(BINS)
+        if bins.mass[place] > 0
+    )
 
 
 def layer_probes_of(trained: TrainedOn, warnings: list[str]) -> LayerProbes | None:
@@ -126,9 +144,12 @@ def layer_probes_of(trained: TrainedOn, warnings: list[str]) -> LayerProbes | No
 
 
 def _card(
-    name: str, n: int, sources: Sequence[RunDataset], rows: Sequence[dict[str, Any]],
+    name: str,
+    n: int,
+    sources: Sequence[RunDataset],
+    rows: Sequence[dict[str, Any]],
     calibration: tuple[dict[str, Any], ...],
-) -> Card:  # fmt: skip
+) -> Card:
     about = "; ".join(
         f"{one.data.name}: {one.data.features.n_items} answers, {one.n_true} true, {one.natural_prevalence:.1%} true "
         f"among all that were graded"

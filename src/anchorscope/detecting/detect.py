@@ -41,10 +41,23 @@ MANIFEST = "detection.json"
 BUNDLES = ("confidence", "probe", "probe+confidence", "counterfactual", "anchor")
 """Detectors that are saved where none are named."""
 _FOLDER = SealedFolder(
-    "comparison of detectors", "anchorscope detect", MANIFEST,
-    ("detectors.csv", "differences.csv", "detector_curves.csv", "controls.csv", "observations.json", "bundles",
-     "figures", "report.html", "report.md", *DETECTORS, MANIFEST),
-)  # fmt: skip
+    "comparison of detectors",
+    "anchorscope detect",
+    MANIFEST,
+    (
+        "detectors.csv",
+        "differences.csv",
+        "detector_curves.csv",
+        "controls.csv",
+        "observations.json",
+        "bundles",
+        "figures",
+        "report.html",
+        "report.md",
+        *DETECTORS,
+        MANIFEST,
+    ),
+)
 
 
 class Detection:
@@ -98,13 +111,21 @@ def detect(
         if not chosen.fit_only:
             _write(folder, tables)
             write_detection_report(folder, job.context(paths, place, saved, time.monotonic() - began))
-        _FOLDER.seal(folder, {
-            "version": DETECTION_VERSION, "model": job.model, "runs": [path.name for path in paths],
-            "command": _command(paths, place, chosen),
-            "trained_on": [one.name for one in job.trainable], "bundles": sorted(saved),
-            "choices": job.choices, "left_out": dict(job.left_out), "warnings": list(job.warnings),
-            "seconds": round(time.monotonic() - began, 1),
-        })  # fmt: skip
+        _FOLDER.seal(
+            folder,
+            {
+                "version": DETECTION_VERSION,
+                "model": job.model,
+                "runs": [path.name for path in paths],
+                "command": _command(paths, place, chosen),
+                "trained_on": [one.name for one in job.trainable],
+                "bundles": sorted(saved),
+                "choices": job.choices,
+                "left_out": dict(job.left_out),
+                "warnings": list(job.warnings),
+                "seconds": round(time.monotonic() - began, 1),
+            },
+        )
     return Detection(place)
 
 
@@ -191,9 +212,11 @@ class _Job:
             if len(others) < 2:
                 continue
             trained = TrainedOn(
-                pooled(others, f"all but {target.name}"), self.site, Plan(self.plan.folds, 1, 0, self.plan.seed),
+                pooled(others, f"all but {target.name}"),
+                self.site,
+                Plan(self.plan.folds, 1, 0, self.plan.seed),
                 self.device,
-            )  # fmt: skip
+            )
             evaluation.elsewhere(trained, [target], tables)
 
     def _note(self, trained: TrainedOn) -> None:
@@ -242,13 +265,25 @@ class _Job:
     def context(self, paths: Sequence[Path], out: Path, saved: dict[str, str], seconds: float) -> DetectionContext:
         """What the page says of how its tables came about."""
         facts = tuple(
-            DatasetFacts(one.data.name, one.data.features.n_items, one.n_true, one.n_graded, one.natural_prevalence,
-                         all(one.data is not two for two in self.trainable))
+            DatasetFacts(
+                one.data.name,
+                one.data.features.n_items,
+                one.n_true,
+                one.n_graded,
+                one.natural_prevalence,
+                all(one.data is not two for two in self.trainable),
+            )
             for one in self.sources
-        )  # fmt: skip
+        )
         command = _command(paths, out, self.options)
         return DetectionContext(
-            self.model, tuple(path.name for path in paths), facts,
-            tuple(range(self.plan.seed, self.plan.seed + self.plan.seeds)), seconds, command, saved,
-            tuple(self.warnings), self.left_out,
-        )  # fmt: skip
+            self.model,
+            tuple(path.name for path in paths),
+            facts,
+            tuple(range(self.plan.seed, self.plan.seed + self.plan.seeds)),
+            seconds,
+            command,
+            saved,
+            tuple(self.warnings),
+            self.left_out,
+        )

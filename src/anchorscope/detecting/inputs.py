@@ -50,8 +50,13 @@ class DetectOptions:
                 )
         if self.fit_only and self.bundles == ():
             raise UserError("With --fit-only detectors are saved and nothing else is done; name some with --bundles.")
-        for name, least, most in (("folds", 2, 100), ("seeds", 1, 1_000), ("tosses", 0, 10_000),
-                                  ("resamples", 100, MOST_RESAMPLES), ("seed", 0, LARGEST_SEED)):  # fmt: skip
+        for name, least, most in (
+            ("folds", 2, 100),
+            ("seeds", 1, 1_000),
+            ("tosses", 0, 10_000),
+            ("resamples", 100, MOST_RESAMPLES),
+            ("seed", 0, LARGEST_SEED),
+        ):
             value = getattr(self, name)
             if not least <= value <= most:
                 found = f"at least {least} is needed" if value < least else f"at most {most:,} is allowed"

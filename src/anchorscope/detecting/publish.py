@@ -35,10 +35,14 @@ def publication(bundle: Path, repository: str) -> Publication:
     trained = unpack(files, str(bundle))
     card = card_text(trained, PREFIX + repository)
     source = trained.setting.source
-    told = () if is_hub_id(source) else (
-        f"detector.json names the model as it was found in training, {source!r}: others read that, and have to name "
-        f"the model themselves (--model)",
-    )  # fmt: skip
+    told = (
+        ()
+        if is_hub_id(source)
+        else (
+            f"detector.json names the model as it was found in training, {source!r}: others read that, and have to "
+            f"name the model themselves (--model)",
+        )
+    )
     return Publication(repository, {CARD: card.encode(), **files}, str(trained.sha256), source, told)
 
 
@@ -59,7 +63,8 @@ def publish(what: Publication, *, private: bool = False, update: bool = False) -
                 f"choose another name, or leave out --private."
             )
         done = api.create_commit(
-            what.repository, [CommitOperationAdd(name, content) for name, content in what.files.items()],
+            what.repository,
+            [CommitOperationAdd(name, content) for name, content in what.files.items()],
             commit_message=f"Detector {what.sha256[:12]}",
-        )  # fmt: skip
+        )
     return str(done.oid)

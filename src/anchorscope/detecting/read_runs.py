@@ -77,9 +77,7 @@ def _read(run: FinishedRun, name: str, shown: str, other_prompt: bool) -> RunDat
     ]
     texts = Texts(relations, documents, examples.groups)
     keys = [_group_keys(*row) for row in zip(questions, used["subject"].to_list(), strict=True)]
-    data = Dataset(
-        shown, Features(len(labels), states, _columns(run, name, used)), examples, texts, weight, keys
-    )  # fmt: skip
+    data = Dataset(shown, Features(len(labels), states, _columns(run, name, used)), examples, texts, weight, keys)
     share = float(graded["truthful"].cast(pl.Float64).mean() or 0.0)  # type: ignore[arg-type]
     return RunDataset(data, run, name, graded.height, share, float(weight.sum() / max(1, graded.height)), other_prompt)
 

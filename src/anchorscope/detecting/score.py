@@ -25,9 +25,7 @@ if TYPE_CHECKING:  # torch takes seconds: mistakes are found before it is import
 WRITTEN = (".csv", ".parquet", ".jsonl")
 """What `--out` writes, by the file's ending."""
 _READ = (".csv", ".tsv", ".json", ".jsonl", ".parquet", ".gz", ".txt", ".eval")
-COLUMNS = (
-    "item_id", "question", "answer", "truth_probability", "log_odds", "verdict", "warnings", "pathway_score",
-)  # fmt: skip
+COLUMNS = ("item_id", "question", "answer", "truth_probability", "log_odds", "verdict", "warnings", "pathway_score")
 """Columns of the rows that are written."""
 _LONGEST_LINE = 1_000_000
 
@@ -75,16 +73,24 @@ class Scored:
     def record(self) -> dict[str, Any]:
         """As one JSON object."""
         return {
-            "detector": self.trained.name, "model": self.trained.setting.model, "sha256": self.trained.sha256,
-            "risk": self.risk, "items": self.rows(), "n": len(self.scores), "bad_rows": self.bad_rows,
+            "detector": self.trained.name,
+            "model": self.trained.setting.model,
+            "sha256": self.trained.sha256,
+            "risk": self.risk,
+            "items": self.rows(),
+            "n": len(self.scores),
+            "bad_rows": self.bad_rows,
             "seconds": round(self.seconds, 3),
-        }  # fmt: skip
+        }
 
 
 def score(
-    bundle: Path, what: str, options: ScoreOptions, progress: Progress,
+    bundle: Path,
+    what: str,
+    options: ScoreOptions,
+    progress: Progress,
     loading: AbstractContextManager[None] | None = None,
-) -> Scored:  # fmt: skip
+) -> Scored:
     """Scores a question or a file of them. Mistakes in what is given are reported before torch is imported.
 
     `loading` is held while it is.
@@ -104,9 +110,13 @@ def score(
     threshold = trained.threshold(options.risk)
     refuse_unknown(trained.needs, trained.setting.n_layers)
     detector = Detector.of(
-        trained, options.model, device=options.device, dtype=options.dtype, batch_tokens=options.batch_tokens,
+        trained,
+        options.model,
+        device=options.device,
+        dtype=options.dtype,
+        batch_tokens=options.batch_tokens,
         progress=progress,
-    )  # fmt: skip
+    )
     began = time.monotonic()
     with few_collections() if len(questions) > 1 else nullcontext():
         scores = detector.score_questions(questions, risk=options.risk)
@@ -130,9 +140,13 @@ def _questions(what: str, options: ScoreOptions, progress: Progress) -> tuple[li
             f"--answer goes with a single question, and {what!r} is a file; give it a column model_answer instead."
         )
     reading = open_dataset(
-        spec, options.on_bad_row, parse_columns(options.columns), graded=False, large=options.large_files,
+        spec,
+        options.on_bad_row,
+        parse_columns(options.columns),
+        graded=False,
+        large=options.large_files,
         progress=progress,
-    )  # fmt: skip
+    )
     kept = KeptQuestions(reading.limits, "Score them in parts, or allow it with --large-files.")
     questions: list[Question] = []
     for question in reading:

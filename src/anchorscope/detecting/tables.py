@@ -112,19 +112,35 @@ class Evaluation:
             for other in against:
                 for metric in (one for one in COMPARED if one in metrics and one in found[other]):
                     apart = (metrics[metric] - found[other][metric]).estimate
-                    tables.differences.append({
-                        "detector": name, "against": other, "train": train, "test": test, "metric": metric,
-                        "prevalence": prevalence, "difference": apart.value, "ci_low": apart.ci_low,
-                        "ci_high": apart.ci_high, "n": apart.n,
-                    })  # fmt: skip
+                    tables.differences.append(
+                        {
+                            "detector": name,
+                            "against": other,
+                            "train": train,
+                            "test": test,
+                            "metric": metric,
+                            "prevalence": prevalence,
+                            "difference": apart.value,
+                            "ci_low": apart.ci_low,
+                            "ci_high": apart.ci_high,
+                            "n": apart.n,
+                        }
+                    )
 
     def _row(self, name: str, train: str, test: str, metric: str, prevalence: str, one: Measured) -> Row:
         told = one.estimate
         return {
-            "detector": name, "train": train, "test": test, "metric": metric, "prevalence": prevalence,
-            "value": told.value, "ci_low": told.ci_low, "ci_high": told.ci_high, "n": told.n,
+            "detector": name,
+            "train": train,
+            "test": test,
+            "metric": metric,
+            "prevalence": prevalence,
+            "value": told.value,
+            "ci_low": told.ci_low,
+            "ci_high": told.ci_high,
+            "n": told.n,
             "passes": DETECTORS[name].passes,
-        }  # fmt: skip
+        }
 
     def _controls(self, trained: TrainedOn, found: Measures) -> Iterator[Row]:
         """Tossed labels, a random cut in place of the knockout, and the band of the grader's errors."""
@@ -134,8 +150,9 @@ class Evaluation:
                 areas = trained.tossed_areas(name)
                 error = areas.std(ddof=1) / len(areas) ** 0.5 if len(areas) > 1 else np.nan
                 reach = error * norm.isf(0.025 / len(found))  # all detectors are asked: one in twenty would miss
-                yield _control("permuted-labels", name, train, areas.mean(), areas.mean() - reach,
-                               areas.mean() + reach, len(areas))  # fmt: skip
+                yield _control(
+                    "permuted-labels", name, train, areas.mean(), areas.mean() - reach, areas.mean() + reach, len(areas)
+                )
             area = found[name]["auroc"].value
             other = f"{name}-random-cut"
             if other in found:
@@ -143,13 +160,21 @@ class Evaluation:
                 yield _control("random-cut", name, train, apart.value, apart.ci_low, apart.ci_high, apart.n)
             if DETECTORS[name].variant_of is None:
                 best = min(1.0, 0.5 + (area - 0.5) / (1 - sum(GRADER_ERRORS)))
-                yield _control("label-noise", name, train, area, min(area, best), max(area, best), found[name][
-                    "auroc"].n)  # fmt: skip
+                yield _control(
+                    "label-noise", name, train, area, min(area, best), max(area, best), found[name]["auroc"].n
+                )
 
 
 def _control(control: str, name: str, train: str, value: float, low: float, high: float, n: int) -> Row:
-    return {"control": control, "detector": name, "train": train, "value": float(value), "low": float(low),
-            "high": float(high), "n": n}  # fmt: skip
+    return {
+        "control": control,
+        "detector": name,
+        "train": train,
+        "value": float(value),
+        "low": float(low),
+        "high": float(high),
+        "n": n,
+    }
 
 
 def curve_rows(name: str, dataset: str, prevalence: str, judge: Judge, scored: Scored) -> list[Row]:
@@ -165,9 +190,17 @@ def curve_rows(name: str, dataset: str, prevalence: str, judge: Judge, scored: S
         "reliability": (bins.probability, bins.rate, bins.mass),
     }
     return [
-        {"detector": name, "train": dataset, "test": dataset, "prevalence": prevalence, "curve": curve, "x": float(x),
-         "y": float(y), "weight": float(weight)}
+        {
+            "detector": name,
+            "train": dataset,
+            "test": dataset,
+            "prevalence": prevalence,
+            "curve": curve,
+            "x": float(x),
+            "y": float(y),
+            "weight": float(weight),
+        }
         for curve, points in curves.items()
         for x, y, weight in zip(*points, strict=True)
         if np.isfinite(x) and np.isfinite(y)
-    ]  # fmt: skip
+    ]

@@ -19,14 +19,7 @@ from anchorscope.detectors.fitted_parts import WeightedSum, WithFallback
 from anchorscope.detectors.single import DetectorFit
 from anchorscope.detectors.stacking import Stacked, calibrated
 from anchorscope.detectors.training import INNER_FOLDS, Training
-from anchorscope.detectors.training_range import (
-    BEYOND,
-    DIRECTIONS,
-    MOST_STATES,
-    NEIGHBOURS,
-    SOFT,
-    TrainingRange,
-)
+from anchorscope.detectors.training_range import BEYOND, DIRECTIONS, MOST_STATES, NEIGHBOURS, SOFT, TrainingRange
 
 ONE_MORE_PASS = 1.64
 """Standard errors that a dearer candidate has to be better by."""
@@ -161,6 +154,7 @@ class _Ranges:
         return TrainingRange(
             (CLEAN, self.data.site, self.data.layers[place]),
             (directions.weight[place, :width] / spread[:, None]).float(),
-            (directions.offset[place, :width] / spread).float(), known[torch.from_numpy(kept)].float(),
+            (directions.offset[place, :width] / spread).float(),
+            known[torch.from_numpy(kept)].float(),
             self.limit[number],
-        )  # fmt: skip
+        )

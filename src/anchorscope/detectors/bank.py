@@ -57,9 +57,12 @@ def fit_bank(
     n_sets, n_strengths = training.n_sets, len(STRENGTHS)
     strengths = torch.tensor(STRENGTHS, device=device)
     refit = TrainingSets(
-        labels=targets, members=fitted[:, INNER_FOLDS], scaled_on=fitted[:, INNER_FOLDS] > 0,
-        scaling=torch.arange(n_sets, device=device), strengths=torch.empty(0, device=device),
-    )  # fmt: skip
+        labels=targets,
+        members=fitted[:, INNER_FOLDS],
+        scaled_on=fitted[:, INNER_FOLDS] > 0,
+        scaling=torch.arange(n_sets, device=device),
+        strengths=torch.empty(0, device=device),
+    )
     grid = replace(
         refit,
         labels=targets.repeat_interleave(INNER_FOLDS * n_strengths, 0),

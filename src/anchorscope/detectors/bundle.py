@@ -90,13 +90,19 @@ def _pack(trained: TrainedDetector) -> PackedDetector:
     # Copies: the same weights may stand in two parts, and safetensors takes no tensors that share memory.
     weights = save_tensors({name: tensor.detach().cpu().clone().contiguous() for name, tensor in tensors.items()})
     record = {
-        "schema": SCHEMA, "schema_version": SCHEMA_VERSION, "name": trained.name, "parts": stored, "range": span,
+        "schema": SCHEMA,
+        "schema_version": SCHEMA_VERSION,
+        "name": trained.name,
+        "parts": stored,
+        "range": span,
         _LAYERS: layers,
         "calibration": asdict(trained.calibration),
         "fallback_calibration": None if trained.fallback is None else asdict(trained.fallback.calibration),
-        "thresholds": [asdict(one) for one in trained.thresholds], "setting": asdict(trained.setting),
-        "card": asdict(trained.card), "weights_sha256": hashlib.sha256(weights).hexdigest(),
-    }  # fmt: skip
+        "thresholds": [asdict(one) for one in trained.thresholds],
+        "setting": asdict(trained.setting),
+        "card": asdict(trained.card),
+        "weights_sha256": hashlib.sha256(weights).hexdigest(),
+    }
     sha256 = content_hash(record)
     return PackedDetector(written({**record, "sha256": sha256}), weights, sha256)
 

@@ -25,9 +25,10 @@ def fit_counterfactual(data: TrainingData, run: str) -> DetectorFit:
     refit = fit_bank(changed, data.training, data.device)
     best = refit.inner_auc.argmax(0).cpu().numpy()
     # The clean answer's log-probabilities are among the columns of confidence: the stack takes the difference.
-    names = tuple(
-        name for name in (f"{run}_log_prob_mean", f"{run}_log_prob_min") if name in data.features.columns
-    ) + data.confidence  # fmt: skip
+    names = (
+        tuple(name for name in (f"{run}_log_prob_mean", f"{run}_log_prob_min") if name in data.features.columns)
+        + data.confidence
+    )
     alone = fit_other_run(data, ANSWER_ONLY) if data.has(ANSWER_ONLY) else None
     log_odds = [data.log_odds, data.at_best(data.bank, changed, data.best), data.at_best(refit, changed, best)]
     log_odds += [] if alone is None else [alone.scores]
@@ -37,9 +38,10 @@ def fit_counterfactual(data: TrainingData, run: str) -> DetectorFit:
     def build(number: int) -> Fitted:
         key = (run, data.site, data.layers[int(best[number])])
         probes: list[Fitted] = [
-            data.best_probe(number), data.best_probe(number, run),
+            data.best_probe(number),
+            data.best_probe(number, run),
             data.probe(refit, data.directions, key, int(best[number]), number),
-        ]  # fmt: skip
+        ]
         probes += [] if alone is None or alone.build is None else [alone.build(number)]
         probes += [StateChange(run, data.site, layer) for layer in data.layers]
         return stacked_sum(stacked, number, tuple(probes), names)

@@ -144,8 +144,9 @@ class TrainingData:
                 parts = [part.new_empty((len(best), *part.shape[1:])) for part in found]
             for whole, part in zip(parts, found, strict=True):
                 whole[torch.from_numpy(rows).to(whole.device)] = part
-        return [BestLayerFits(*(part[first : first + n_sets] for part in parts))
-                for first in range(0, len(best), n_sets)]  # fmt: skip
+        return [
+            BestLayerFits(*(part[first : first + n_sets] for part in parts)) for first in range(0, len(best), n_sets)
+        ]
 
     def scores(self, fits: BestLayerFits) -> Float[Tensor, "set item"]:
         """Log-odds of the clean states at the best layers, each item by a fit that never saw it."""

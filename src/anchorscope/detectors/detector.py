@@ -33,9 +33,12 @@ class Detector:
     """A trained detector on its model."""
 
     def __init__(
-        self, trained: TrainedDetector, lm: LanguageModel, batch_tokens: int | None = None,
+        self,
+        trained: TrainedDetector,
+        lm: LanguageModel,
+        batch_tokens: int | None = None,
         progress: Progress | None = None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         """Refuses a model that is not the one of the training."""
         refuse_unknown(trained.needs, lm.n_layers)
         self.trained = trained
@@ -44,9 +47,16 @@ class Detector:
 
     @classmethod
     def load(
-        cls, path: str | Path, model: Any = None, tokenizer: Any = None, device: str = "auto", dtype: str = "auto",
-        *, batch_tokens: int | None = None, progress: Progress | None = None,
-    ) -> "Detector":  # fmt: skip
+        cls,
+        path: str | Path,
+        model: Any = None,
+        tokenizer: Any = None,
+        device: str = "auto",
+        dtype: str = "auto",
+        *,
+        batch_tokens: int | None = None,
+        progress: Progress | None = None,
+    ) -> "Detector":
         """The detector of a bundle on its model.
 
         `model` is a name, or a transformers model that is already loaded, then with its `tokenizer`; without it the
@@ -56,9 +66,16 @@ class Detector:
 
     @classmethod
     def of(
-        cls, trained: TrainedDetector, model: Any = None, tokenizer: Any = None, device: str = "auto",
-        dtype: str = "auto", *, batch_tokens: int | None = None, progress: Progress | None = None,
-    ) -> "Detector":  # fmt: skip
+        cls,
+        trained: TrainedDetector,
+        model: Any = None,
+        tokenizer: Any = None,
+        device: str = "auto",
+        dtype: str = "auto",
+        *,
+        batch_tokens: int | None = None,
+        progress: Progress | None = None,
+    ) -> "Detector":
         """The same for a detector that is in memory."""
         return cls(trained, model_for(trained, model, tokenizer, device, dtype, progress), batch_tokens, progress)
 
@@ -109,9 +126,16 @@ class Detector:
             question, answer = item.question.question, item.answer.text
             pathway = None if decided.pathway is None else float(decided.pathway[place])
             scores.append(
-                Score(question, answer, float(decided.probability[place]), float(decided.log_odds[place]),
-                      verdicts[place], (*notes, *self._warnings(item)), pathway)
-            )  # fmt: skip
+                Score(
+                    question,
+                    answer,
+                    float(decided.probability[place]),
+                    float(decided.log_odds[place]),
+                    verdicts[place],
+                    (*notes, *self._warnings(item)),
+                    pathway,
+                )
+            )
             place += 1
         return scores
 
@@ -141,16 +165,24 @@ class Detector:
 
     def _repr_html_(self) -> str:
         setting, card = self.trained.setting, self.card
-        rows = [("model", setting.model), ("reads", f"{setting.position}, {setting.template.kind} prompt"),
-                ("trained on", card.data), *(("limit", text) for text in card.limits)]  # fmt: skip
+        rows = [
+            ("model", setting.model),
+            ("reads", f"{setting.position}, {setting.template.kind} prompt"),
+            ("trained on", card.data),
+            *(("limit", text) for text in card.limits),
+        ]
         lines = "".join(f"<tr><th>{escape(name)}</th><td>{escape(text)}</td></tr>" for name, text in rows if text)
         return f"<table><caption>Detector {escape(self.trained.name)}</caption>{lines}</table>"
 
 
 def model_for(
-    trained: TrainedDetector, model: Any = None, tokenizer: Any = None, device: str = "auto", dtype: str = "auto",
+    trained: TrainedDetector,
+    model: Any = None,
+    tokenizer: Any = None,
+    device: str = "auto",
+    dtype: str = "auto",
     progress: Progress | None = None,
-) -> LanguageModel:  # fmt: skip
+) -> LanguageModel:
     """The model of a detector: what is given, or loaded from where it was in training."""
     if isinstance(model, LanguageModel):
         return model

@@ -28,9 +28,12 @@ class DetectorClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     """A detector that learns from arrays; `classes_[1]` is "truthful"."""
 
     def __init__(
-        self, detector: str = "probe", columns: Mapping[str, Sequence[int]] | None = None, seed: int = 0,
+        self,
+        detector: str = "probe",
+        columns: Mapping[str, Sequence[int]] | None = None,
+        seed: int = 0,
         device: str = "cpu",
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.detector = detector
         self.columns = columns
         self.seed = seed
@@ -45,8 +48,10 @@ class DetectorClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.classes_ = np.unique(targets)
         if len(self.classes_) != 2:
             kinds = "only 1 class" if len(self.classes_) == 1 else f"{len(self.classes_)} classes"
-            raise ValueError(f"A detector tells two classes apart, and y has {kinds}; Only binary classification is "
-                             f"supported. The type of the target is {_kind(self.classes_)}.")  # fmt: skip
+            raise ValueError(
+                f"A detector tells two classes apart, and y has {kinds}; Only binary classification is "
+                f"supported. The type of the target is {_kind(self.classes_)}."
+            )
         labels = targets == self.classes_[1]
         n = len(values)
         weights = np.ones(n) if sample_weight is None else np.asarray(sample_weight, dtype=np.float64)

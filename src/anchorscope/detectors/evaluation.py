@@ -138,9 +138,9 @@ class TrainedOn:
         """The training set that may score each item of another dataset: the whole one, or one without its group."""
         folds = zip(self.dataset.group_keys, self._sets[1][0].tolist(), strict=True)
         fold_of = {key: fold for keys, fold in folds for key in keys}
-        return np.array([
-            next((fold_of[key] for key in sorted(keys) if key in fold_of), self.whole) for keys in other.group_keys
-        ])  # fmt: skip
+        return np.array(
+            [next((fold_of[key] for key in sorted(keys) if key in fold_of), self.whole) for keys in other.group_keys]
+        )
 
     def tossed_areas(self, name: str) -> Float[np.ndarray, " toss"]:
         """AUROC with tossed labels, one for every toss."""
@@ -165,21 +165,29 @@ def pooled(datasets: Sequence[Dataset], name: str) -> Dataset:
     return Dataset(
         name,
         Features(
-            sum(one.features.n_items for one in datasets), states,
+            sum(one.features.n_items for one in datasets),
+            states,
             {column: np.concatenate([one.features.columns[column] for one in datasets]) for column in columns},
         ),
         Examples(
-            np.concatenate([one.labels for one in examples]), groups,
-            [f"{data.name} {relation}" for data, one in zip(datasets, examples, strict=True)
-             for relation in one.relations],
+            np.concatenate([one.labels for one in examples]),
+            groups,
+            [
+                f"{data.name} {relation}"
+                for data, one in zip(datasets, examples, strict=True)
+                for relation in one.relations
+            ],
             [f"{data.name} {item}" for data, one in zip(datasets, examples, strict=True) for item in one.item_ids],
             np.concatenate([one.weights for one in examples]),
         ),
-        Texts([relation for one in datasets for relation in one.texts.relations],
-              [document for one in datasets for document in one.texts.documents], groups),
+        Texts(
+            [relation for one in datasets for relation in one.texts.relations],
+            [document for one in datasets for document in one.texts.documents],
+            groups,
+        ),
         np.concatenate([one.natural for one in datasets]),
         group_keys,
-    )  # fmt: skip
+    )
 
 
 def joined_groups(group_keys: Sequence[frozenset[str]]) -> Int[np.ndarray, " item"]:

@@ -120,8 +120,10 @@ class DetectorFits:
         names = self.available(["confidence", "probe", "probe+confidence", "counterfactual"])
         candidates = [Candidate(name, DETECTORS[name].passes, self.fit(name)) for name in names]
         if "confidence" in names:
-            candidates.insert(-1 if "counterfactual" in names else len(names),
-                              Candidate("ensemble+confidence", 1, fit_ensemble(self.data, True)))  # fmt: skip
+            candidates.insert(
+                -1 if "counterfactual" in names else len(names),
+                Candidate("ensemble+confidence", 1, fit_ensemble(self.data, True)),
+            )
         fallback = self.fit("confidence" if "confidence" in names else "probe")
         found, choices = fit_anchor(self.data, self.texts.groups, candidates, fallback)
         self.choices[:] = choices

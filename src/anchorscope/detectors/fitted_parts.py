@@ -44,18 +44,24 @@ class WeightedSum:
         """Its parts under their numbers."""
         tensors, records = store_parts({str(place): part for place, part in enumerate(self.parts)})
         return tensors, {
-            "parts": records, "part_weights": list(self.part_weights), "columns": list(self.columns),
-            "column_weights": list(self.column_weights), "bias": self.bias,
-        }  # fmt: skip
+            "parts": records,
+            "part_weights": list(self.part_weights),
+            "columns": list(self.columns),
+            "column_weights": list(self.column_weights),
+            "bias": self.bias,
+        }
 
     @classmethod
     def from_stored(cls, tensors: Mapping[str, Tensor], values: Mapping[str, Any]) -> "WeightedSum":
         """The sum of what was stored."""
         parts = load_parts(tensors, values["parts"])
         return cls(
-            tuple(parts[str(place)] for place in range(len(parts))), tuple(map(float, values["part_weights"])),
-            tuple(map(str, values["columns"])), tuple(map(float, values["column_weights"])), float(values["bias"]),
-        )  # fmt: skip
+            tuple(parts[str(place)] for place in range(len(parts))),
+            tuple(map(float, values["part_weights"])),
+            tuple(map(str, values["columns"])),
+            tuple(map(float, values["column_weights"])),
+            float(values["bias"]),
+        )
 
 
 @registered

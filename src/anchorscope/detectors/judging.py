@@ -18,9 +18,16 @@ from anchorscope.stats.estimate import Estimate, group_weights, percentile_inter
 from anchorscope.stats.streams import stream
 
 NAMES = {
-    "auroc": "auroc", "auprc": "auprc", "brier": "brier", "ece": "ece", "excess_aurc": "e-aurc", "prr": "prr",
-    "accuracy_at_50": "accuracy@50", "accuracy_at_80": "accuracy@80", "accuracy_at_90": "accuracy@90",
-}  # fmt: skip
+    "auroc": "auroc",
+    "auprc": "auprc",
+    "brier": "brier",
+    "ece": "ece",
+    "excess_aurc": "e-aurc",
+    "prr": "prr",
+    "accuracy_at_50": "accuracy@50",
+    "accuracy_at_80": "accuracy@80",
+    "accuracy_at_90": "accuracy@90",
+}
 """What the tables call the metrics."""
 assert set(NAMES) == set(METRICS), "every metric has a name in the tables"
 COMPARED = ("auroc", "auprc", "e-aurc", "brier")

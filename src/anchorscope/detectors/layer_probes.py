@@ -81,8 +81,12 @@ class LayerProbes:
 
     def stored(self) -> Stored:
         """Its weights, and all else as plain values."""
-        values: dict[str, Any] = {"site": self.site, "layers": list(self.layers), "n_items": self.n_items,
-                                  "n_true": self.n_true}  # fmt: skip
+        values: dict[str, Any] = {
+            "site": self.site,
+            "layers": list(self.layers),
+            "n_items": self.n_items,
+            "n_true": self.n_true,
+        }
         for name in (*_BY_LAYER, *_BY_CLASS):
             found = getattr(self, name)
             values[name] = None if found is None else found.tolist()
@@ -101,8 +105,14 @@ class LayerProbes:
         if str(values["site"]) not in SITES or list(layers) != sorted(set(layers)) or layers[0] < 0:
             raise ValueError("the probes of its layers read no layers of a model")
         known: Any = own
-        return cls(site=str(values["site"]), layers=layers, weight=weight.float(), n_items=int(values["n_items"]),
-                   n_true=int(values["n_true"]), **known)  # fmt: skip
+        return cls(
+            site=str(values["site"]),
+            layers=layers,
+            weight=weight.float(),
+            n_items=int(values["n_items"]),
+            n_true=int(values["n_true"]),
+            **known,
+        )
 
 
 def _array(values: Any) -> Float[np.ndarray, "..."] | None:
@@ -129,10 +139,16 @@ def fit_layer_probes(
     order = priorities(seed, "layer probes", examples.item_ids)
     (final,) = fit_final_probes(clean, strata, examples.groups, [site], order, device)
     found = LayerProbes(
-        site=site, layers=layers, weight=final.weight.float(), bias=final.bias.double().numpy(),
-        strength=np.asarray(final.strength, dtype=np.float64), auc=auc(before, examples.labels, outer),
-        means=_per_class(before, examples.labels), n_items=examples.n_items, n_true=int(examples.labels.sum()),
-    )  # fmt: skip
+        site=site,
+        layers=layers,
+        weight=final.weight.float(),
+        bias=final.bias.double().numpy(),
+        strength=np.asarray(final.strength, dtype=np.float64),
+        auc=auc(before, examples.labels, outer),
+        means=_per_class(before, examples.labels),
+        n_items=examples.n_items,
+        n_true=int(examples.labels.sum()),
+    )
     if not all((KNOCKOUT, site, layer) in features.states for layer in layers):
         return found
     cut = score_states(scorer, _stacked(features, KNOCKOUT, site, layers)[None])[:, 0, 0, 0].T.astype(np.float64)

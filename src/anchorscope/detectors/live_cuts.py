@@ -46,9 +46,12 @@ _OWN_RUNS = {CLEAN, KNOCKOUT, QUESTION_ONLY}
 
 
 def live_cuts(
-    detector: Detector, question: str, answer: str | None, chosen: Sequence[int] | None = None,
+    detector: Detector,
+    question: str,
+    answer: str | None,
+    chosen: Sequence[int] | None = None,
     longest: int | None = None,
-) -> LiveCuts:  # fmt: skip
+) -> LiveCuts:
     """Cuts of one question and answer; where there is none, the model gives one of at most `longest` tokens, and never
     more than the detector's own. `chosen` are the numbers of words of the question, counted from 0, that are cut
     together in a run of their own."""
@@ -80,17 +83,30 @@ def live_cuts(
         }
         _refuse_no_numbers(log_odds)
     return LiveCuts(
-        score=score, score_cut=cut, generated=answer is None, words=words, rule=item.located.rule,
-        chosen=None if chosen is None else tuple(sorted(set(chosen))), setting=setting, probes=probes,
-        log_odds=log_odds, n_cut={name: len(keys) for name, keys in cuts.items()},
-    )  # fmt: skip
+        score=score,
+        score_cut=cut,
+        generated=answer is None,
+        words=words,
+        rule=item.located.rule,
+        chosen=None if chosen is None else tuple(sorted(set(chosen))),
+        setting=setting,
+        probes=probes,
+        log_odds=log_odds,
+        n_cut={name: len(keys) for name, keys in cuts.items()},
+    )
 
 
 def _answered(detector: Detector, question: Question, longest: int | None) -> Item:
     """As `ScoringSession.items` has it, with an answer that may be shorter."""
     session, setting = detector.session, detector.trained.setting
-    work = plan_answers([question], session.lm.tokenizer, setting.template, _longest(detector, longest),
-                        session.planner.batch_tokens, session.planner.context)  # fmt: skip
+    work = plan_answers(
+        [question],
+        session.lm.tokenizer,
+        setting.template,
+        _longest(detector, longest),
+        session.planner.batch_tokens,
+        session.planner.context,
+    )
     (item,) = session.located([question], run_answers(session.executor, work, session.progress))
     return item
 
@@ -163,9 +179,7 @@ def _pass(
     sequence = item.sequence((session.setting.position,))
     if before:
         sequence = replace(sequence, read_at=(*sequence.read_at, sequence.answer_start - 1))
-    places = (
-        *((0, SITES.index(site)) for site in sorted(sites)), *((1, SITES.index(site)) for site in sorted(before))
-    )  # fmt: skip
+    places = (*((0, SITES.index(site)) for site in sorted(sites)), *((1, SITES.index(site)) for site in sorted(before)))
     prefix = before_answers(item.located.input_ids[: min(item.located.prefix_length, *sequence.read_at)], [sequence])
     work = session.planner.states("live cuts", [sequence], prefix, list(runs.values()))
     told = any(name in COLUMNS for name in needs.columns)
@@ -193,9 +207,12 @@ def _scores(
 
 
 def _features(
-    needs: Needs, item: Item, parts: Mapping[str, VariantPart], places: Sequence[tuple[int, int]],
+    needs: Needs,
+    item: Item,
+    parts: Mapping[str, VariantPart],
+    places: Sequence[tuple[int, int]],
     instead: Mapping[str, str],
-) -> Features:  # fmt: skip
+) -> Features:
     """What a detector reads, from the states at hand; `instead` of a run another is taken."""
 
     def part(run: str) -> VariantPart:

@@ -98,18 +98,28 @@ class LiveCuts:
         told = self.score.record()
         cut = self.score_cut
         return {
-            "question": told.pop("question"), "answer": told.pop("answer"), "generated": self.generated,
+            "question": told.pop("question"),
+            "answer": told.pop("answer"),
+            "generated": self.generated,
             "score": told,
-            "score_cut": None if cut is None else {
-                "truth_probability": _rounded(cut.truth_probability), "log_odds": _rounded(cut.log_odds),
+            "score_cut": None
+            if cut is None
+            else {
+                "truth_probability": _rounded(cut.truth_probability),
+                "log_odds": _rounded(cut.log_odds),
                 "out_of_range": cut.out_of_range,
             },
-            "words": [{"start": word.start, "end": word.end, "text": word.text, "key": word.key}
-                      for word in self.words],
-            "key_words_by": self.rule, "chosen": None if self.chosen is None else list(self.chosen),
-            "position": self.setting.position, "edges": self.setting.edges, "n_layers": self.setting.n_layers,
-            "warnings": self.warnings(), **self._by_layer(),
-        }  # fmt: skip
+            "words": [
+                {"start": word.start, "end": word.end, "text": word.text, "key": word.key} for word in self.words
+            ],
+            "key_words_by": self.rule,
+            "chosen": None if self.chosen is None else list(self.chosen),
+            "position": self.setting.position,
+            "edges": self.setting.edges,
+            "n_layers": self.setting.n_layers,
+            "warnings": self.warnings(),
+            **self._by_layer(),
+        }
 
     def warnings(self) -> list[str]:
         """What may make the numbers worth less; those of the score are its own."""
@@ -128,25 +138,36 @@ class LiveCuts:
     def _by_layer(self) -> dict[str, Any]:
         """Everything that has a number per layer; nothing without probes."""
         if self.probes is None:
-            return {"site": None, "layers": [], "reference_layer": None, "probability": None, "delta_p": None,
-                    "evidence": None, "training": None}  # fmt: skip
+            return {
+                "site": None,
+                "layers": [],
+                "reference_layer": None,
+                "probability": None,
+                "delta_p": None,
+                "evidence": None,
+                "training": None,
+            }
         alone = [place for place in range(len(self.words)) if f"word {place}" in self.log_odds]
         return {
-            "site": self.probes.site, "layers": list(self.probes.layers),
+            "site": self.probes.site,
+            "layers": list(self.probes.layers),
             "reference_layer": self.probes.layers[self.probes.reference],
             "probability": {
-                "clean": _list(self.probability(CLEAN)), "all": _list(self.probability(KNOCKOUT)),
+                "clean": _list(self.probability(CLEAN)),
+                "all": _list(self.probability(KNOCKOUT)),
                 "chosen": _list(self.probability("chosen")),
                 "alone": [{"word": at, "values": _list(self.probability(f"word {at}"))} for at in alone],
                 "random": [_list(self.probability(run)) for run in self.draws],
             },
             "delta_p": {
-                "all": _list(self.delta_p(KNOCKOUT)), "chosen": _list(self.delta_p("chosen")),
+                "all": _list(self.delta_p(KNOCKOUT)),
+                "chosen": _list(self.delta_p("chosen")),
                 "alone": [{"word": at, "values": _list(self.delta_p(f"word {at}"))} for at in alone],
                 "random": _list(self.random_delta_p()),
             },
-            "evidence": self._evidence(self.probes), "training": _training(self.probes),
-        }  # fmt: skip
+            "evidence": self._evidence(self.probes),
+            "training": _training(self.probes),
+        }
 
     def _evidence(self, probes: LayerProbes) -> dict[str, Any] | None:
         """The item's own evidence, and how much of it the cut takes."""
@@ -158,10 +179,14 @@ class LiveCuts:
         share = np.where(enough, 1 - cut / np.where(enough, clean, 1), np.nan)
         area = float(probes.auc[probes.reference])
         limit = float(norm.cdf(norm.ppf(np.clip(area, 0.5, 1 - 1e-9)) / 2))
-        uncut = "" if probes.cut_means is not None else (
-            " The training answers of this bundle were not cut, so the shift that a cut gives to every answer counts "
-            "as lost, too."
-        )  # fmt: skip
+        uncut = (
+            ""
+            if probes.cut_means is not None
+            else (
+                " The training answers of this bundle were not cut, so the shift that a cut gives to every answer "
+                "counts as lost, too."
+            )
+        )
         return {
             "clean": _list(clean),
             "cut": _list(cut),
@@ -197,11 +222,14 @@ def _training(probes: LayerProbes) -> dict[str, Any]:
         lost = _list(np.where(apart > 0, 1 - left / np.where(apart > 0, apart, 1), np.nan))
     moved = probes.delta_p
     return {
-        "n": probes.n_items, "n_true": probes.n_true, "auc": _list(probes.auc),
+        "n": probes.n_items,
+        "n_true": probes.n_true,
+        "auc": _list(probes.auc),
         "delta_p_false": None if moved is None else _list(moved[0]),
-        "delta_p_true": None if moved is None else _list(moved[1]), "lost_share": lost,
+        "delta_p_true": None if moved is None else _list(moved[1]),
+        "lost_share": lost,
         "note": None if lost is None else TRANSFER,
-    }  # fmt: skip
+    }
 
 
 def _list(values: Layers | None) -> list[float | None] | None:

@@ -83,9 +83,10 @@ class MixtureOfProbes:
 
         def build(number: int) -> Fitted:
             return Mixture(
-                self._fitted_gate(reading, gate, number), data.raw_probe(question, number),
+                self._fitted_gate(reading, gate, number),
+                data.raw_probe(question, number),
                 data.raw_probe(answer, number),
-            )  # fmt: skip
+            )
 
         return DetectorFit(scores, build if gate in ("predicted", "measured", "constant") else None)
 

@@ -38,9 +38,10 @@ def fit_network(data: TrainingData) -> DetectorFit:
         bias = parts[1] + first @ data.directions.offset[place]
         weights = (weight, parts[2].T, parts[4].T)
         return Network(
-            (CLEAN, data.site, data.layers[place]), tuple(one.float().contiguous() for one in weights),
+            (CLEAN, data.site, data.layers[place]),
+            tuple(one.float().contiguous() for one in weights),
             tuple(one.float() for one in (bias, parts[3], parts[5])),
-        )  # fmt: skip
+        )
 
     return DetectorFit(scores[chosen, torch.arange(len(chosen))], build)
 
@@ -71,8 +72,10 @@ def _train_some(data: TrainingData, training: Training, states: Tensor, size: tu
     begin: list[Tensor] = []
     for before, after in pairwise(widths):
         drawn = torch.randn(before, after, generator=generator) * (2 / before) ** 0.5
-        begin += [drawn.to(data.device).expand(*weights.shape[:2], -1, -1),
-                  torch.zeros(*weights.shape[:2], after, device=data.device)]  # fmt: skip
+        begin += [
+            drawn.to(data.device).expand(*weights.shape[:2], -1, -1),
+            torch.zeros(*weights.shape[:2], after, device=data.device),
+        ]
 
     def loss(parts: list[Tensor]) -> Tensor:
         own = binary_cross_entropy_with_logits(_outputs(parts, states), targets, reduction="none")

@@ -90,9 +90,9 @@ def _fit_rows(
     for layer in np.unique(data.best).tolist():
         sets = np.flatnonzero(data.best == layer)
         own = doubled.take(sets)
-        states = torch.stack([
-            torch.cat([change(layer, number, side) for side in ("question", "answer")]) for number in range(n_changes)
-        ])  # fmt: skip
+        states = torch.stack(
+            [torch.cat([change(layer, number, side) for side in ("question", "answer")]) for number in range(n_changes)]
+        )
         mine = sides[torch.from_numpy(sets).to(sides.device)]
         bank = fit_bank(states, own, data.device, weights=torch.cat([mine, ~mine], dim=1).float())
         best = bank.inner_auc.argmax(0).tolist()
@@ -118,9 +118,9 @@ def fit_activation(data: TrainingData, pathway: Pathway) -> DetectorFit:
     """`pr-activation`: h′ = a_k ⊙ h along the principal directions, one probe on h′, all fitted together."""
     (start,) = data.fit_at_best()
     fits = [_scaled(data, pathway, start, penalty) for penalty in _SCALINGS]
-    scores = torch.stack([
-        torch.where(pathway.predicted > 0, data.scores(question), data.scores(answer)) for question, answer in fits
-    ])  # fmt: skip
+    scores = torch.stack(
+        [torch.where(pathway.predicted > 0, data.scores(question), data.scores(answer)) for question, answer in fits]
+    )
     chosen = data.training.inner_auc(scores).argmax(0)
 
     def build(number: int) -> Fitted:

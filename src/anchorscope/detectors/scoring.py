@@ -73,8 +73,9 @@ def decide(trained: TrainedDetector, features: Features) -> Decisions:
         outside = trained.range.is_outside(features)
     if trained.fallback is not None and outside.any():
         other = _calibrated(trained.fallback.fitted.log_odds(features), trained.fallback.calibration)
-        log_odds, probability = (np.where(outside, new, old)
-                                 for new, old in zip(other, (log_odds, probability), strict=True))  # fmt: skip
+        log_odds, probability = (
+            np.where(outside, new, old) for new, old in zip(other, (log_odds, probability), strict=True)
+        )
     pair = probe_pair(trained.fitted)
     pathway = None if pair is None else pair[1].log_odds(features) - pair[0].log_odds(features)
     return Decisions(log_odds, probability, outside, pathway)

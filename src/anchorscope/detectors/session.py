@@ -47,9 +47,12 @@ class ScoringSession:
     """One model, the prompt of one detector, and passes over items."""
 
     def __init__(
-        self, lm: LanguageModel, setting: DetectorSetting, batch_tokens: int | None = None,
+        self,
+        lm: LanguageModel,
+        setting: DetectorSetting,
+        batch_tokens: int | None = None,
         progress: Progress | None = None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.lm, self.setting = lm, setting
         self.progress = progress or Silent()
         self.planner = planner_for(lm, batch_tokens)
@@ -64,8 +67,9 @@ class ScoringSession:
         """Questions with their answers, greedy where none is given, and their tokens; an empty answer has
         none, and neither has a question that does not fit the model's context."""
         setting, tokens = self.setting, self.planner.batch_tokens
-        work = plan_answers(questions, self.lm.tokenizer, setting.template, setting.max_new_tokens, tokens,
-                            self.planner.context)  # fmt: skip
+        work = plan_answers(
+            questions, self.lm.tokenizer, setting.template, setting.max_new_tokens, tokens, self.planner.context
+        )
         return self.located(questions, run_answers(self.executor, work, self.progress), work.prompts)
 
     def located(

@@ -117,9 +117,11 @@ def fit_mass_mean(data: TrainingData) -> DetectorFit:
     """
     weight, bias = _means(data)
     states = data.states_at_best.transpose(1, 2)
-    assembled = torch.stack([  # [shrinkage, set, item]
-        data.training.assemble(weight[:, at] @ states + bias[:, at][..., None]) for at in range(len(_SHRINKAGES))
-    ])  # fmt: skip
+    assembled = torch.stack(
+        [  # [shrinkage, set, item]
+            data.training.assemble(weight[:, at] @ states + bias[:, at][..., None]) for at in range(len(_SHRINKAGES))
+        ]
+    )
     chosen = data.training.inner_auc(assembled).argmax(0)
     rows = torch.arange(len(chosen), device=chosen.device)
     picked = (weight[rows, chosen], bias[rows, chosen], torch.ones(len(chosen), device=chosen.device))

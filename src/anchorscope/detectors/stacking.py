@@ -80,9 +80,11 @@ def _fit(columns: Tensor, training: Training, penalties: tuple[float, ...]) -> S
 
 
 def newton(
-    design: Float[Tensor, "set item column"], targets: Float[Tensor, "set item"],
-    weights: Float[Tensor, "set fit item"], penalty: float,
-) -> Float[Tensor, "set fit column"]:  # fmt: skip
+    design: Float[Tensor, "set item column"],
+    targets: Float[Tensor, "set item"],
+    weights: Float[Tensor, "set fit item"],
+    penalty: float,
+) -> Float[Tensor, "set fit column"]:
     """Minimises mean log-loss + ½λ‖w‖², the last column (the intercept) without penalty; damped Newton steps."""
     share = weights / weights.sum(-1, keepdim=True)
     ridge = torch.full((design.shape[-1],), penalty, dtype=design.dtype, device=design.device)

@@ -49,8 +49,10 @@ class DetectorSetting:
     @classmethod
     def of(cls, identity: ModelIdentity, template: Template, position: str, **others: Any) -> "DetectorSetting":
         """The setting of a run's model and prompt; `others` are the rest of its fields."""
-        same = {name: getattr(identity, name) for name in ("source", "fingerprint", "tokenizer", "n_layers", "d_model",
-                                                           "dtype")}  # fmt: skip
+        same = {
+            name: getattr(identity, name)
+            for name in ("source", "fingerprint", "tokenizer", "n_layers", "d_model", "dtype")
+        }
         return cls(model=identity.name, template=template, position=position, **same, **others)
 
 

@@ -160,8 +160,9 @@ def _refuse_one_sided(examples: Examples, members: np.ndarray, inner: np.ndarray
     """Every part that teaches or judges needs true and false answers."""
     held = inner[:, None] == np.arange(INNER_FOLDS)[None, :, None]
     outside = members[~members.all(axis=1)]
-    parts = np.concatenate([held.reshape(-1, examples.n_items), (members[:, None] & ~held).reshape(
-        -1, examples.n_items), ~outside])  # fmt: skip
+    parts = np.concatenate(
+        [held.reshape(-1, examples.n_items), (members[:, None] & ~held).reshape(-1, examples.n_items), ~outside]
+    )
     if not ((parts & examples.labels).any(axis=1) & (parts & ~examples.labels).any(axis=1)).all():
         n_true = int(examples.labels.sum())
         raise UserError(

@@ -52,9 +52,13 @@ class TrainingRange:
 
     @classmethod
     def fit(
-        cls, key: StateKey, states: Float[Tensor, "item d_model"], longest: int | None = None,
-        groups: Int[np.ndarray, " item"] | None = None, beyond: float = BEYOND,
-    ) -> "TrainingRange":  # fmt: skip
+        cls,
+        key: StateKey,
+        states: Float[Tensor, "item d_model"],
+        longest: int | None = None,
+        groups: Int[np.ndarray, " item"] | None = None,
+        beyond: float = BEYOND,
+    ) -> "TrainingRange":
         """The range of training states; states of one group are not each other's neighbours."""
         if len(states) < 4:
             raise ValueError(f"{len(states)} states have no range; at least 4 are needed")
@@ -67,9 +71,13 @@ class TrainingRange:
         own = np.arange(len(states)) if groups is None else groups
         distances = neighbour_distances(coordinates[chosen], coordinates[chosen], own[chosen.numpy()])
         return cls(
-            key, (found.weight[0] / spread[:, None]).float(), (found.offset[0] / spread).float(),
-            coordinates[chosen].float(), float(distances.quantile(1 - beyond)), longest,
-        )  # fmt: skip
+            key,
+            (found.weight[0] / spread[:, None]).float(),
+            (found.offset[0] / spread).float(),
+            coordinates[chosen].float(),
+            float(distances.quantile(1 - beyond)),
+            longest,
+        )
 
     @property
     def needs(self) -> Needs:
@@ -102,9 +110,13 @@ class TrainingRange:
         run, site, layer = values["key"]
         longest = None if values["longest"] is None else int(values["longest"])
         return cls(
-            (str(run), str(site), int(layer)), tensors["weight"], tensors["offset"], tensors["known"],
-            float(values["limit"]), longest,
-        )  # fmt: skip
+            (str(run), str(site), int(layer)),
+            tensors["weight"],
+            tensors["offset"],
+            tensors["known"],
+            float(values["limit"]),
+            longest,
+        )
 
 
 def neighbour_distances(

@@ -75,9 +75,16 @@ def memory_facts(lm: LanguageModel) -> MemoryFacts:
     """Those of a loaded model."""
     key_heads, d_head, d_mlp = _widths(lm)
     return MemoryFacts(
-        lm.device.type, _free_bytes(lm), lm.dtype.itemsize, lm.n_layers, lm.d_model, lm.n_heads, key_heads, d_head,
+        lm.device.type,
+        _free_bytes(lm),
+        lm.dtype.itemsize,
+        lm.n_layers,
+        lm.d_model,
+        lm.n_heads,
+        key_heads,
+        d_head,
         d_mlp,
-    )  # fmt: skip
+    )
 
 
 def automatic_tokens(lm: LanguageModel) -> int:

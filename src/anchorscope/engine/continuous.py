@@ -118,9 +118,10 @@ class Continuous:
         order = rows[0].order
         began = rows[0].length > 0
         prefix = (
-            shelf.cache.row(into[0], order.prompt[: rows[0].length]) if began
+            shelf.cache.row(into[0], order.prompt[: rows[0].length])
+            if began
             else self._prefix(order.prompt[: order.n_shared])
-        )  # fmt: skip
+        )
         sequences = [TokenSequence(row.order.prompt[:stop], stop, ()) for row, stop in group]
         which, ends, states = read_prompts(
             self.lm, sequences, range(len(rows)), prefix, shelf.cache, into, _places(rows)

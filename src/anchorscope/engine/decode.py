@@ -83,9 +83,14 @@ class _Batch:
     """The rows of one batch while they are being generated."""
 
     def __init__(
-        self, lm: LanguageModel, rows: Sequence[tuple[int, ...]], prefix: Prefix, n_new: int, at_once: int,
+        self,
+        lm: LanguageModel,
+        rows: Sequence[tuple[int, ...]],
+        prefix: Prefix,
+        n_new: int,
+        at_once: int,
         sampling: Sampling | None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         """`rows` are whole prompts that grow by up to `n_new` tokens; at most `at_once` tokens of them run together."""
         self.lm, self.at_once, self.sampling = lm, at_once, sampling
         self.lengths = torch.tensor([len(row) for row in rows], device=lm.device)  # positions that are filled

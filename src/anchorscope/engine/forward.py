@@ -59,9 +59,15 @@ def run_layers(
 
 
 def _walk(
-    lm: LanguageModel, ids: Tensor, positions: Tensor, attention: BatchAttention, visit: Visit, compiled: bool,
-    read: Tensor | None, layers: int,
-) -> Tensor:  # fmt: skip
+    lm: LanguageModel,
+    ids: Tensor,
+    positions: Tensor,
+    attention: BatchAttention,
+    visit: Visit,
+    compiled: bool,
+    read: Tensor | None,
+    layers: int,
+) -> Tensor:
     lm.refuse_unknown_tokens(ids)
     ids, positions = to_device(ids, lm.device)[None], to_device(positions, lm.device)[None]
     stream = lm.embed(ids, positions)

@@ -32,8 +32,7 @@ ALL = "all"
 """The set of all keys, which is always there."""
 
 Loss = Callable[
-    [list[int], Float[Tensor, "item position site layer d_model"]],
-    Float[Tensor, " item"] | Float[Tensor, "item loss"],
+    [list[int], Float[Tensor, "item position site layer d_model"]], Float[Tensor, " item"] | Float[Tensor, "item loss"]
 ]
 """Given items and their states, up to the highest layer that one of them needs: each item's loss, or several. Tensors
 that it multiplies the states with must not have been made in inference mode (torch cannot go back through them; a clone

@@ -149,8 +149,9 @@ class Variant:
         if patches is not None:
             patches = {
                 place[item]: replace(patches[item], donor=place[patches[item].donor])
-                for item in items if item in patches
-            }  # fmt: skip
+                for item in items
+                if item in patches
+            }
         return replace(self, cuts=cuts, patches=patches)
 
 

@@ -45,9 +45,14 @@ class StateReader:
 
 
 def read_prompts(
-    lm: LanguageModel, sequences: Sequence[TokenSequence], part: Sequence[int], prefix: Prefix, cache: Growing,
-    into: Sequence[int], places: Iterable[SitePlace] = (),
-) -> tuple[list[int], Float[Tensor, "row d_model"], States]:  # fmt: skip
+    lm: LanguageModel,
+    sequences: Sequence[TokenSequence],
+    part: Sequence[int],
+    prefix: Prefix,
+    cache: Growing,
+    into: Sequence[int],
+    places: Iterable[SitePlace] = (),
+) -> tuple[list[int], Float[Tensor, "row d_model"], States]:
     """Runs some prompts from the prefix on, and fills the cache's rows `into` with their keys and values.
 
     The prompts in the order of the rows, the stream after each one's last token, and the states there.

@@ -38,9 +38,15 @@ class CleanRun(NamedTuple):
 
 
 def run_clean(
-    executor: Executor, planner: Planner, items: Sequence[Item], positions: Sequence[str], progress: Progress,
-    compiled: bool, edges: str, site: int,
-) -> CleanRun:  # fmt: skip
+    executor: Executor,
+    planner: Planner,
+    items: Sequence[Item],
+    positions: Sequence[str],
+    progress: Progress,
+    compiled: bool,
+    edges: str,
+    site: int,
+) -> CleanRun:
     """Runs the used items as they are.
 
     `edges` says which later tokens count in the attention that tokens receive; `site` is where the question is read.

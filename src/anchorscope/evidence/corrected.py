@@ -32,8 +32,12 @@ _SPREAD, _MARGIN = 6, 8  # standard deviations, and some places more, in which a
 
 def shifts(before: Floats, after: Floats, folds: NDArray[np.integer], n_folds: int, draws: Draws) -> Tensor:
     """s of every layer and fold in every draw, [layer, fold, draw], from log-odds [layer, item]."""
-    found = torch.full((len(after), n_folds, draws.counts.shape[1]), math.nan, device=draws.device,
-                       dtype=draws.to_device(after[:0]).dtype)  # fmt: skip
+    found = torch.full(
+        (len(after), n_folds, draws.counts.shape[1]),
+        math.nan,
+        device=draws.device,
+        dtype=draws.to_device(after[:0]).dtype,
+    )
     for fold in np.unique(folds):
         inside = np.flatnonzero(folds == fold)
         clean, cut = (draws.to_device(log_odds[:, inside]) for log_odds in (before, after))

@@ -117,9 +117,14 @@ def agreement_columns(items: Sequence[Item], samples: Sequence[Sequence[str]]) -
 
 
 def boosted_states(
-    executor: Executor, planner: Planner, items: Sequence[Item], setting: Setting, place: Place, compiled: bool,
+    executor: Executor,
+    planner: Planner,
+    items: Sequence[Item],
+    setting: Setting,
+    place: Place,
+    compiled: bool,
     progress: Progress,
-) -> dict[str, Tensor]:  # fmt: skip
+) -> dict[str, Tensor]:
     """States under strengthened attention at one place, [layer, item, d_model] by the run's name."""
     boosts = {
         boost_name("question", alpha): [question_boost(item, setting.edges, alpha) for item in items]
@@ -146,9 +151,15 @@ def answer_boost(item: Item, alpha: float) -> Cut:
 
 
 def clean_states_at(
-    executor: Executor, planner: Planner, items: Sequence[Item], setting: Setting, place: Place, title: str,
-    progress: Progress, random_weights: bool = False,
-) -> Tensor:  # fmt: skip
+    executor: Executor,
+    planner: Planner,
+    items: Sequence[Item],
+    setting: Setting,
+    place: Place,
+    title: str,
+    progress: Progress,
+    random_weights: bool = False,
+) -> Tensor:
     """Clean states at one place, [layer, item, d_model], of the model or of random weights of its shape."""
     work = planner.states(title, [item.sequence(setting.positions) for item in items], _prefix(items))
     work = replace(work, keep=((place,),), random_weights=random_weights)

@@ -80,10 +80,14 @@ class Scoring:
 
 
 def measure(
-    executor: Executor, passes: Sequence[PlannedPass], scoring: Scoring, setting: Setting,
-    keep: Callable[[Intervention], Sequence[Place]], progress: Progress,
+    executor: Executor,
+    passes: Sequence[PlannedPass],
+    scoring: Scoring,
+    setting: Setting,
+    keep: Callable[[Intervention], Sequence[Place]],
+    progress: Progress,
     after_pass: Callable[[Sequence[Effect]], None] = lambda effects: None,
-) -> tuple[list[Effect], CutStates]:  # fmt: skip
+) -> tuple[list[Effect], CutStates]:
     """Runs planned interventions; of those that keep states, the places to `keep` them at are asked for.
 
     Of a control that is drawn several times all states are kept, and the log-odds of its first draw. What there is so

@@ -84,9 +84,11 @@ def beyond_permuted(intervention: str, refit: Floats, null: Floats, scored: Scor
         Row(
             "auc_beyond_permuted",
             Estimate(value - mean, value - high, value - low, n, f"less mean and 95 % range {ways}"),
-            None, intervention, "refit",
+            None,
+            intervention,
+            "refit",
         ),
-    ]  # fmt: skip
+    ]
 
 
 def _estimate(samples: Tensor, n: int, method: str) -> Estimate:

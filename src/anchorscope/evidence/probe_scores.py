@@ -68,10 +68,20 @@ def layer_scores(intervention: str, kind: str, logits: Floats, scored: Scored) -
     brier = ((probability(logits) - scored.labels) ** 2).mean(axis=1)
     n, n_groups = len(scored.labels), len(np.unique(scored.groups))
     return [
-        Score(intervention, kind, layer, float(values[layer]), float(low[layer]), float(high[layer]),
-              float(loss[layer]), float(brier[layer]), n, n_groups)
+        Score(
+            intervention,
+            kind,
+            layer,
+            float(values[layer]),
+            float(low[layer]),
+            float(high[layer]),
+            float(loss[layer]),
+            float(brier[layer]),
+            n,
+            n_groups,
+        )
         for layer in range(len(logits))
-    ]  # fmt: skip
+    ]
 
 
 def nested_score(

@@ -56,8 +56,9 @@ def features_of(items: Sequence[Item], confidence: NDArray[np.floating]) -> list
     for name, values in kinds.items():
         found += [
             Feature(f"{name}: {kind}", np.array(values) == kind, np.array(values) != kind)
-            for kind in sorted(set(values)) if kind
-        ]  # fmt: skip
+            for kind in sorted(set(values))
+            if kind
+        ]
     return [one for one in found if min(one.high.sum(), one.low.sum()) >= FEWEST]
 
 

@@ -15,10 +15,13 @@ from anchorscope.stats.estimate import percentile_interval
 
 Record = dict[str, object]
 _WHO = {
-    "all": ("all", "all"), "true": ("all", "true"), "false": ("all", "false"),
-    "lower third": ("lower third", "all"), "middle third": ("middle third", "all"),
+    "all": ("all", "all"),
+    "true": ("all", "true"),
+    "false": ("all", "false"),
+    "lower third": ("lower third", "all"),
+    "middle third": ("middle third", "all"),
     "upper third": ("upper third", "all"),
-}  # fmt: skip
+}
 """Group and truth of each of `GROUPS`, as the table names them."""
 _BY_TRUTH = 3  # the first of `GROUPS`: all, true, false
 
@@ -61,11 +64,19 @@ def _rows(shares: Shares, name: str, draws: ShareDraws, context: ShareContext) -
             inside = found.members[problem, group]
             who, truth = _WHO[GROUPS[group]]
             yield {
-                "model": context.model, "dataset": context.dataset, "intervention": name, "site": site,
-                "position": position, "layer": layer, "group": who, "truth": truth,
+                "model": context.model,
+                "dataset": context.dataset,
+                "intervention": name,
+                "site": site,
+                "position": position,
+                "layer": layer,
+                "group": who,
+                "truth": truth,
                 **_numbers(samples[problem, 0], low[problem], high[problem], bool(known[problem])),
-                "n": int(inside.sum()), "n_groups": len(np.unique(context.groups[inside])), "method": told[problem],
-            }  # fmt: skip
+                "n": int(inside.sum()),
+                "n_groups": len(np.unique(context.groups[inside])),
+                "method": told[problem],
+            }
 
 
 def _with_repetitions(
@@ -113,12 +124,16 @@ def _item_rows(
     n = len(context.item_ids)
     return pl.DataFrame(
         {
-            "dataset": [context.dataset] * n, "item_id": list(context.item_ids), "intervention": [name] * n,
-            "site": [place[0]] * n, "position": [place[1]] * n,
-            "lost": lost.T.astype(np.float32).tolist(), "had": had.T.astype(np.float32).tolist(),
+            "dataset": [context.dataset] * n,
+            "item_id": list(context.item_ids),
+            "intervention": [name] * n,
+            "site": [place[0]] * n,
+            "position": [place[1]] * n,
+            "lost": lost.T.astype(np.float32).tolist(),
+            "had": had.T.astype(np.float32).tolist(),
         },
         schema=SHARE_ITEM_SCHEMA,
-    )  # fmt: skip
+    )
 
 
 def headline_lost(shares: Shares, name: str, layer: int) -> Lost:

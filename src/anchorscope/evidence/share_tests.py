@@ -23,14 +23,7 @@ from anchorscope.items import Item
 from anchorscope.question_share.evidence import GROUPS, Lost
 from anchorscope.question_share.gate import beyond_zero, may_call
 from anchorscope.question_share.intervals import ShareDraws
-from anchorscope.question_share.posterior import (
-    ItemShares,
-    Line,
-    calls,
-    fit_line,
-    held_out_mixture,
-    item_shares,
-)
+from anchorscope.question_share.posterior import ItemShares, Line, calls, fit_line, held_out_mixture, item_shares
 from anchorscope.question_share.shares import (
     CLEAN,
     NONE,
@@ -85,9 +78,16 @@ def headline_states(principal: Mapping[str, Tensor], place: int, layer: int) -> 
 
 
 def tested_share(
-    shares: Shares, layer: int, draws: ShareDraws, items: ShareItems, used: Sequence[Item], confidence: Floats,
-    states: HeadlineStates, n_directions: int, fits: Solver,
-) -> TestedShare:  # fmt: skip
+    shares: Shares,
+    layer: int,
+    draws: ShareDraws,
+    items: ShareItems,
+    used: Sequence[Item],
+    confidence: Floats,
+    states: HeadlineStates,
+    n_directions: int,
+    fits: Solver,
+) -> TestedShare:
     """All tests of one dataset."""
     found = headline_lost(shares, KNOCKOUT, layer)
     random = [Lost(*(part[layer : layer + 1] for part in one)) for one in shares.random_cuts()]
@@ -105,8 +105,14 @@ def tested_share(
     tests.append(thirds)
     tests += list(_further(items, used, confidence, states, draws, fits))
     width = (np.nanpercentile(everyone[1:], 97.5) - np.nanpercentile(everyone[1:], 2.5)) / 2
-    tests.append(ShareTest("minimum_n", float(np.ceil(n * (width / _GOOD_WIDTH) ** 2)), n=n,
-                      method=f"items for an interval of ± {_GOOD_WIDTH} around the share"))  # fmt: skip
+    tests.append(
+        ShareTest(
+            "minimum_n",
+            float(np.ceil(n * (width / _GOOD_WIDTH) ** 2)),
+            n=n,
+            method=f"items for an interval of ± {_GOOD_WIDTH} around the share",
+        )
+    )
     tests.append(ShareTest("directions", float(n_directions), n=n, intervention=None, method="principal directions"))
     z, explained, predicted = found.clean[0], found.explained[0], found.predicted[0]
     line = fit_line(z, np.mean([one.explained[0] for one in random], axis=0))
@@ -134,9 +140,8 @@ def _beyond_floor(everyone: Floats, draws: ShareDraws, shares: Shares, layer: in
 
 
 def _further(
-    items: ShareItems, used: Sequence[Item], confidence: Floats, states: HeadlineStates, draws: ShareDraws,
-    fits: Solver,
-) -> Iterator[ShareTest]:  # fmt: skip
+    items: ShareItems, used: Sequence[Item], confidence: Floats, states: HeadlineStates, draws: ShareDraws, fits: Solver
+) -> Iterator[ShareTest]:
     """The share once words, confidence and relation are taken out, and features that go with it."""
     name, given = taken_out(used, confidence)
     features = features_of(used, confidence)
@@ -161,9 +166,15 @@ def _auc(name: str, scores: Floats, items: ShareItems, draws: ShareDraws) -> Sha
 
 
 def null_areas(
-    scores: Mapping[str, Floats], shares: Shares, layer: int, items: ShareItems, used: Sequence[Item],
-    confidence: Floats, draws: ShareDraws, fits: Solver,
-) -> list[ShareTest]:  # fmt: skip
+    scores: Mapping[str, Floats],
+    shares: Shares,
+    layer: int,
+    items: ShareItems,
+    used: Sequence[Item],
+    confidence: Floats,
+    draws: ShareDraws,
+    fits: Solver,
+) -> list[ShareTest]:
     """AUC of probes that have less to read, each like the probe itself: by halves, at the same layer."""
     name, features = taken_out(used, confidence)
     words = fits(held_out_scores, torch.as_tensor(features).float()[None], items, "words", title="words")[0]
@@ -183,10 +194,16 @@ def _slopes(line: Line, n: int) -> list[ShareTest]:
 def tests_frame(tests: Sequence[ShareTest], context: ShareContext, place: tuple[str, str], layer: int) -> pl.DataFrame:
     """The tests as a table."""
     rows = [
-        {"model": context.model, "dataset": context.dataset, "site": place[0], "position": place[1], "layer": layer,
-         **{name: _finite(value) for name, value in vars(one).items()}}
+        {
+            "model": context.model,
+            "dataset": context.dataset,
+            "site": place[0],
+            "position": place[1],
+            "layer": layer,
+            **{name: _finite(value) for name, value in vars(one).items()},
+        }
         for one in tests
-    ]  # fmt: skip
+    ]
     return pl.DataFrame(rows, schema=SHARE_TEST_SCHEMA)
 
 

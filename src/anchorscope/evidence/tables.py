@@ -107,9 +107,13 @@ def evidence_tables(
 
 
 def first_curves(
-    model: str, dataset: str, place: tuple[str, str], measured: Measured, variants: Mapping[str, str],
+    model: str,
+    dataset: str,
+    place: tuple[str, str],
+    measured: Measured,
+    variants: Mapping[str, str],
     weights: NDArray[np.floating],
-) -> pl.DataFrame:  # fmt: skip
+) -> pl.DataFrame:
     """The plain and the corrected curves of one place, from whatever interventions there are so far."""
     evidence = Evidence(model, dataset, (), (), (), (), (), (), variants, {place: measured}, {}, place, weights)
     with resampling(torch.device("cpu")):
@@ -184,10 +188,16 @@ def _place(evidence: Evidence, where: tuple[str, str] | tuple[None, None]) -> Re
 
 def _curve_rows(curve: Curve, evidence: Evidence, place: Record) -> list[Record]:
     common = {
-        "model": evidence.model, **place, "intervention": curve.intervention,
-        "variant": evidence.variants[curve.intervention], "assignment": curve.assignment,
-        "group": curve.group, "truth": curve.truth, "n": curve.n, "n_groups": curve.n_groups,
-    }  # fmt: skip
+        "model": evidence.model,
+        **place,
+        "intervention": curve.intervention,
+        "variant": evidence.variants[curve.intervention],
+        "assignment": curve.assignment,
+        "group": curve.group,
+        "truth": curve.truth,
+        "n": curve.n,
+        "n_groups": curve.n_groups,
+    }
     layers = zip(curve.delta_p, curve.ci_low, curve.ci_high, strict=True)
     return [
         {**common, "layer": layer, "delta_p": _number(value), "ci_low": _number(low), "ci_high": _number(high)}
@@ -277,13 +287,20 @@ def _pathway_frames(evidence: Evidence, corrected: Corrected, place: Record) -> 
         *([("retained", "full", retained_calls(measured).names())] if measured.refits else []),
     ]
     return [
-        pl.DataFrame({
-            "dataset": pl.repeat(evidence.dataset, len(names), eager=True), "item_id": evidence.item_ids,
-            "site": place["site"], "position": place["position"], "assignment": assignment, "probe": probe,
-            "reference_layer": measured.reference[measured.probe(probe)][measured.folds], "pathway": names,
-        })
+        pl.DataFrame(
+            {
+                "dataset": pl.repeat(evidence.dataset, len(names), eager=True),
+                "item_id": evidence.item_ids,
+                "site": place["site"],
+                "position": place["position"],
+                "assignment": assignment,
+                "probe": probe,
+                "reference_layer": measured.reference[measured.probe(probe)][measured.folds],
+                "pathway": names,
+            }
+        )
         for assignment, probe, names in ways
-    ]  # fmt: skip
+    ]
 
 
 def _score_row(score: Score, evidence: Evidence, place: Record) -> Record:
@@ -294,10 +311,17 @@ def _score_row(score: Score, evidence: Evidence, place: Record) -> Record:
 def _summary_row(row: Row, place: Record) -> Record:
     estimate = row.estimate
     return {
-        **place, "assignment": row.assignment, "intervention": row.intervention, "group": row.group,
-        "quantity": row.quantity, "value": _number(estimate.value), "ci_low": _number(estimate.ci_low),
-        "ci_high": _number(estimate.ci_high), "n": estimate.n, "method": estimate.method,
-    }  # fmt: skip
+        **place,
+        "assignment": row.assignment,
+        "intervention": row.intervention,
+        "group": row.group,
+        "quantity": row.quantity,
+        "value": _number(estimate.value),
+        "ci_low": _number(estimate.ci_low),
+        "ci_high": _number(estimate.ci_high),
+        "n": estimate.n,
+        "method": estimate.method,
+    }
 
 
 def _number(value: float) -> float | None:

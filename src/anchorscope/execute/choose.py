@@ -39,9 +39,12 @@ class Choice:
 
 
 def choose(
-    executor: str = "local", workers: int | None = None, lease: float | None = None, mixed: bool = False,
+    executor: str = "local",
+    workers: int | None = None,
+    lease: float | None = None,
+    mixed: bool = False,
     devices_per_worker: int | None = None,
-) -> Choice:  # fmt: skip
+) -> Choice:
     """From the options of the command; one line for what cannot be."""
     kind, _, rest = executor.partition(":")
     if kind not in EXECUTORS or (kind == "local" and rest):

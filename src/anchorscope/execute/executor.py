@@ -94,9 +94,11 @@ class LocalExecutor:
     divides = False
 
     def __init__(
-        self, load: Callable[[], LanguageModel], lowered: Callable[[int], None] = lambda tokens: None,
+        self,
+        load: Callable[[], LanguageModel],
+        lowered: Callable[[int], None] = lambda tokens: None,
         counted: Callable[[int, int], None] = lambda planned, done: None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self._load, self._lowered, self._counted = load, lowered, counted
 
     def lowered(self, tokens: int) -> None:

@@ -91,9 +91,7 @@ def canary(lm: LanguageModel) -> str:
         digest.update(f"answers of {variant} {batch} {lengths}".encode())
         digest.update(found.contiguous().cpu().view(torch.uint8).numpy().tobytes())
 
-    work = Work(
-        sequences, prefix, (CLEAN, Variant(cuts)), batches=[list(range(len(sequences)))], answers_of=(0,),
-    )  # fmt: skip
+    work = Work(sequences, prefix, (CLEAN, Variant(cuts)), batches=[list(range(len(sequences)))], answers_of=(0,))
     capture(lm, work, receive, "canary", receive_answers=receive_answers)
     return digest.hexdigest()
 

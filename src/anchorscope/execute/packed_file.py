@@ -21,8 +21,11 @@ ALIGNED = 64
 _LENGTH = struct.Struct("<Q")
 _LONGEST_HEADER = 2**27
 _KINDS: dict[str, np.dtype[Any]] = {
-    "U8": np.dtype(np.uint8), "I32": np.dtype(np.int32), "I64": np.dtype(np.int64), "F64": np.dtype(np.float64),
-}  # fmt: skip
+    "U8": np.dtype(np.uint8),
+    "I32": np.dtype(np.int32),
+    "I64": np.dtype(np.int64),
+    "F64": np.dtype(np.float64),
+}
 _NAMES = {dtype: name for name, dtype in _KINDS.items()}
 
 
@@ -33,8 +36,11 @@ def pieces_of(arrays: Mapping[str, "np.ndarray[Any, Any]"]) -> list[Body]:
     for name in ordered:
         array = np.ascontiguousarray(arrays[name])
         n_filled = -array.nbytes % ALIGNED if array.dtype == np.uint8 else 0
-        told[name] = {"dtype": _NAMES[array.dtype], "shape": [(array.nbytes + n_filled) // array.itemsize],
-                      "data_offsets": [at, at + array.nbytes + n_filled]}  # fmt: skip
+        told[name] = {
+            "dtype": _NAMES[array.dtype],
+            "shape": [(array.nbytes + n_filled) // array.itemsize],
+            "data_offsets": [at, at + array.nbytes + n_filled],
+        }
         at += array.nbytes + n_filled
         pieces += [array.view(np.uint8).data, bytes(n_filled)]
     text = json.dumps(told, separators=(",", ":")).encode()

@@ -124,9 +124,13 @@ class PoolExecutor:
         """How far the pass is: workers, shards done and in all, retried, workers lost, shards per second."""
         counts, seconds = self.coordinator.counts, self._ended - self._began
         return {
-            "workers": counts.workers, "done": self._done, "total": self._total, "retried": counts.retried,
-            "lost": counts.lost, "shards_per_second": self._n_computed / seconds if seconds > 0 else 0.0,
-        }  # fmt: skip
+            "workers": counts.workers,
+            "done": self._done,
+            "total": self._total,
+            "retried": counts.retried,
+            "lost": counts.lost,
+            "shards_per_second": self._n_computed / seconds if seconds > 0 else 0.0,
+        }
 
 
 def task_id(packed: Packed, numerics: str) -> str:

@@ -138,9 +138,8 @@ class _Process:
     """One process, with the threads that read from it and write to it."""
 
     def __init__(
-        self, name: str, slot: int, begin: Callable[[int, int], Any], job: WorkerJob,
-        events: "queue.SimpleQueue[Event]",
-    ) -> None:  # fmt: skip
+        self, name: str, slot: int, begin: Callable[[int, int], Any], job: WorkerJob, events: "queue.SimpleQueue[Event]"
+    ) -> None:
         """`begin` starts a process with a connection and a file that it prints into."""
         self.name, self.slot, self.was_refused = name, slot, False
         self._events, self._outbox = events, queue.SimpleQueue[Any]()
@@ -222,9 +221,13 @@ def _started(
 ) -> "subprocess.Popen[bytes]":
     """A process of its own."""
     return subprocess.Popen(
-        [sys.executable, *entry, str(connection)], env=dict(environment), pass_fds=(connection,),
-        stdin=subprocess.DEVNULL, stdout=printed, stderr=printed,
-    )  # fmt: skip
+        [sys.executable, *entry, str(connection)],
+        env=dict(environment),
+        pass_fds=(connection,),
+        stdin=subprocess.DEVNULL,
+        stdout=printed,
+        stderr=printed,
+    )
 
 
 def _how_it_ended(code: int | None) -> str:

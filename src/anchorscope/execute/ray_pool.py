@@ -110,9 +110,14 @@ class RayPool:
 
         self._named += 1
         actor_class = ray.remote(self._class).options(
-            num_cpus=self._cpus, num_gpus=self._gpus, max_restarts=0, max_task_retries=0, max_concurrency=_CALLS,
-            scheduling_strategy="SPREAD", runtime_env={"env_vars": thread_settings(self._job.threads)},
-        )  # fmt: skip
+            num_cpus=self._cpus,
+            num_gpus=self._gpus,
+            max_restarts=0,
+            max_task_retries=0,
+            max_concurrency=_CALLS,
+            scheduling_strategy="SPREAD",
+            runtime_env={"env_vars": thread_settings(self._job.threads)},
+        )
         name = f"w{self._named}"
         self._live[name] = _Actor(name, actor_class.remote(), self._job, self._events)
 

@@ -59,8 +59,9 @@ def run_answers(executor: Executor, work: AnswersPass, progress: Progress) -> li
     """Answers to all questions of a pass; nothing is run where all are known."""
     asked = work.asked
     prompts = [work.prompts[index].ids for index in asked]
-    spoken = _spoken(executor, work, prompts, lambda which, long: work.decoding([asked[at] for at in which], long),
-                     progress)  # fmt: skip
+    spoken = _spoken(
+        executor, work, prompts, lambda which, long: work.decoding([asked[at] for at in which], long), progress
+    )
     found = {**work.known, **dict(zip(asked, spoken, strict=True))}
     return [found[index] for index in range(len(work.prompts))]
 
@@ -72,9 +73,12 @@ def run_samples(executor: Executor, work: SamplesPass, progress: Progress) -> li
 
 
 def _spoken(
-    executor: Executor, asked: AnswersPass, prompts: Sequence[tuple[int, ...]],
-    plan: Callable[[Sequence[int], bool], DecodePass], progress: Progress,
-) -> list[Answer]:  # fmt: skip
+    executor: Executor,
+    asked: AnswersPass,
+    prompts: Sequence[tuple[int, ...]],
+    plan: Callable[[Sequence[int], bool], DecodePass],
+    progress: Progress,
+) -> list[Answer]:
     """An answer to each prompt; few models think when told not to, so only theirs are asked again, with room for it."""
     if not prompts:
         return []

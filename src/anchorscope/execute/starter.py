@@ -66,9 +66,13 @@ class Starter:
         ours, theirs = socket.socketpair()
         with theirs:
             self._process = subprocess.Popen(
-                [sys.executable, *entry, str(theirs.fileno())], env=dict(environment), pass_fds=(theirs.fileno(),),
-                stdin=subprocess.DEVNULL, stdout=self.printed, stderr=self.printed,
-            )  # fmt: skip
+                [sys.executable, *entry, str(theirs.fileno())],
+                env=dict(environment),
+                pass_fds=(theirs.fileno(),),
+                stdin=subprocess.DEVNULL,
+                stdout=self.printed,
+                stderr=self.printed,
+            )
         self._connection, self._frames = ours, Frames(ours)
         self._changed = threading.Condition()
         self._asked: deque[Started] = deque()

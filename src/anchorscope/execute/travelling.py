@@ -54,7 +54,25 @@ def known_type(name: str) -> type | None:
 
 
 for _one in (
-    *get_args(Shard), *get_args(Part), AnswerStats, AttentionMass, Cut, Decoded, EdgeCounts, FinalProbe, Lost, Patch,
-    OutOfFoldProbes, ProbeSet, Saliency, Sampling, ShareItems, Shares, Splits, TokenSequence, Variant, VariantPart,
-):  # fmt: skip
+    *get_args(Shard),
+    *get_args(Part),
+    AnswerStats,
+    AttentionMass,
+    Cut,
+    Decoded,
+    EdgeCounts,
+    FinalProbe,
+    Lost,
+    Patch,
+    OutOfFoldProbes,
+    ProbeSet,
+    Saliency,
+    Sampling,
+    ShareItems,
+    Shares,
+    Splits,
+    TokenSequence,
+    Variant,
+    VariantPart,
+):
     known(_one)

@@ -23,10 +23,25 @@ ARRAY_KINDS = "biufc"
 DTYPES = {
     name: getattr(torch, name)
     for name in (
-        "bool", "uint8", "uint16", "uint32", "uint64", "int8", "int16", "int32", "int64", "float16", "bfloat16",
-        "float32", "float64", "complex64", "complex128", "float8_e4m3fn", "float8_e5m2",
+        "bool",
+        "uint8",
+        "uint16",
+        "uint32",
+        "uint64",
+        "int8",
+        "int16",
+        "int32",
+        "int64",
+        "float16",
+        "bfloat16",
+        "float32",
+        "float64",
+        "complex64",
+        "complex128",
+        "float8_e4m3fn",
+        "float8_e5m2",
     )
-}  # fmt: skip
+}
 """Tensors of these types travel."""
 ALIKE = "="
 """Kind of a part that is the same plain value in all of many records."""

@@ -19,14 +19,7 @@ from anchorscope.engine.keys_values import Prefix
 from anchorscope.engine.saliency import saliency
 from anchorscope.engine.sequences import SITES
 from anchorscope.execute.collected import Collected
-from anchorscope.execute.parts import (
-    ChoicesPart,
-    DecodedPart,
-    DevicePart,
-    Part,
-    SaliencyPart,
-    StatesPart,
-)
+from anchorscope.execute.parts import ChoicesPart, DecodedPart, DevicePart, Part, SaliencyPart, StatesPart
 from anchorscope.models.language_model import LanguageModel
 from anchorscope.models.process_settings import product_kernels
 from anchorscope.models.random_twin import without_knowledge
@@ -116,16 +109,26 @@ class Worker:
         ]
         scored = range(len(shard.variants)) if shard.answer_stats else range(int(shard.log_probs))
         work = Work(
-            shard.sequences, self.prefix(shard.prefix), shard.variants, _budget(shard.batch_tokens),
-            shard.batches, compiled=shard.compiled, answers_of=scored, n_layers=shard.n_layers,
+            shard.sequences,
+            self.prefix(shard.prefix),
+            shard.variants,
+            _budget(shard.batch_tokens),
+            shard.batches,
+            compiled=shard.compiled,
+            answers_of=scored,
+            n_layers=shard.n_layers,
             attention=shard.attention,
-        )  # fmt: skip
+        )
         weighed: list[AttentionSums] = []
         edges = launch_capture(
-            self.lm, work, lambda variant, batch, states: collected[variant].receive(batch, states), shard.title,
-            progress, (lambda variant, *found: collected[variant].receive_answers(*found)) if scored else None,
+            self.lm,
+            work,
+            lambda variant, batch, states: collected[variant].receive(batch, states),
+            shard.title,
+            progress,
+            (lambda variant, *found: collected[variant].receive_answers(*found)) if scored else None,
             weighed.append,
-        )  # fmt: skip
+        )
         for one in collected:
             one.fetch()
 
@@ -147,16 +150,30 @@ class Worker:
         ending = Ending(self.lm, shard.ending)
         return DecodedPart(
             decode(
-                self.lm, shard.prompts, self.prefix(shard.prefix), shard.batches, shard.max_new_tokens, ending.is_end,
-                progress, _budget(shard.batch_tokens), shard.title, shard.sampling,
+                self.lm,
+                shard.prompts,
+                self.prefix(shard.prefix),
+                shard.batches,
+                shard.max_new_tokens,
+                ending.is_end,
+                progress,
+                _budget(shard.batch_tokens),
+                shard.title,
+                shard.sampling,
             )
-        )  # fmt: skip
+        )
 
     def _choices(self, shard: ChoicesPass, progress: Progress) -> ChoicesPart:
         found = choice_log_probs(
-            self.lm, shard.prompts, self.prefix(shard.prefix), shard.batches, shard.choices,
-            _budget(shard.batch_tokens), progress, shard.title,
-        )  # fmt: skip
+            self.lm,
+            shard.prompts,
+            self.prefix(shard.prefix),
+            shard.batches,
+            shard.choices,
+            _budget(shard.batch_tokens),
+            progress,
+            shard.title,
+        )
         run = sorted(prompt for batch in shard.batches for prompt in batch)
         return ChoicesPart(np.array(run, dtype=np.int64), found[run].numpy())
 
@@ -172,9 +189,17 @@ class Worker:
             return (read.float() * weight[items]).sum(dim=-1) + bias[items]
 
         found = saliency(
-            self.lm, shard.sequences, self.prefix(shard.prefix), shard.keys, log_odds, shard.layers,
-            None, progress, shard.title, shard.batches,
-        )  # fmt: skip
+            self.lm,
+            shard.sequences,
+            self.prefix(shard.prefix),
+            shard.keys,
+            log_odds,
+            shard.layers,
+            None,
+            progress,
+            shard.title,
+            shard.batches,
+        )
         return SaliencyPart(found)
 
 

@@ -130,9 +130,12 @@ class RunExecutor:
     divides = True
 
     def __init__(
-        self, group: WorkerGroup, folder: ShardFolder, lowered: Callable[[int], None],
+        self,
+        group: WorkerGroup,
+        folder: ShardFolder,
+        lowered: Callable[[int], None],
         expected: Callable[[], NumericsClass | None],
-    ) -> None:  # fmt: skip
+    ) -> None:
         self._group, self._folder, self._lowered, self._expected = group, folder, lowered, expected
         self._inner: PoolExecutor | None = None
 

@@ -51,8 +51,9 @@ class Writer:
         """The prompts of the items' own questions."""
         return build_prompts(self.tokenizer, [item.question for item in items], self.template)
 
-    def sequences(self, items: Sequence[Item], questions: Sequence[str], positions: Sequence[str]
-    ) -> list[TokenSequence]:  # fmt: skip
+    def sequences(
+        self, items: Sequence[Item], questions: Sequence[str], positions: Sequence[str]
+    ) -> list[TokenSequence]:
         """Each item's answer after the prompt of another question."""
         encoded = self.template.encode(self.tokenizer, [self.template.text(question) for question in questions])
         return [

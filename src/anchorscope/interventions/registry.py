@@ -3,17 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
-from anchorscope.interventions.cuts import (
-    CONTENT,
-    DIRECT,
-    KNOCKOUT,
-    NONE,
-    PROPERTY,
-    RANDOM,
-    SUBJECT,
-    TEMPLATE,
-    ZEROING,
-)
+from anchorscope.interventions.cuts import CONTENT, DIRECT, KNOCKOUT, NONE, PROPERTY, RANDOM, SUBJECT, TEMPLATE, ZEROING
 from anchorscope.interventions.intervention import Intervention
 from anchorscope.interventions.rewrites import (
     ANSWER_BARE,
@@ -27,10 +17,23 @@ from anchorscope.interventions.rewrites import (
 INTERVENTIONS: dict[str, Intervention] = {
     one.name: one
     for one in (
-        KNOCKOUT, RANDOM, NONE, SUBJECT, PROPERTY, CONTENT, TEMPLATE, DIRECT, ZEROING,
-        PATCH_SAME, PATCH_RANDOM, PATCH_SELF, PATCH_CONTROL, ANSWER_TEMPLATE, ANSWER_BARE,
+        KNOCKOUT,
+        RANDOM,
+        NONE,
+        SUBJECT,
+        PROPERTY,
+        CONTENT,
+        TEMPLATE,
+        DIRECT,
+        ZEROING,
+        PATCH_SAME,
+        PATCH_RANDOM,
+        PATCH_SELF,
+        PATCH_CONTROL,
+        ANSWER_TEMPLATE,
+        ANSWER_BARE,
     )
-}  # fmt: skip
+}
 
 
 def of_experiments(names: Sequence[str]) -> list[Intervention]:

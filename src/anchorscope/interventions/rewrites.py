@@ -190,9 +190,11 @@ def _other_word(donors: Sequence[Item], word: str, rng: np.random.Generator) -> 
 
 
 PATCH_SAME = Intervention(
-    ENTRIES["patch-same"], rewrite=_from_relation, variant="donor",
+    ENTRIES["patch-same"],
+    rewrite=_from_relation,
+    variant="donor",
     why_few="their relation is not known, or no other item of it fits",
-)  # fmt: skip
+)
 PATCH_RANDOM = Intervention(
     ENTRIES["patch-random"], rewrite=_from_anyone, variant="donor", why_few="no other item fits"
 )
@@ -200,15 +202,19 @@ PATCH_SELF = Intervention(
     ENTRIES["patch-self"], rewrite=_from_itself, variant="self", changes=False, max_items=NOISE_ITEMS
 )
 PATCH_CONTROL = Intervention(
-    ENTRIES["patch-control"], rewrite=_other_words_exchanged, variant="control",
+    ENTRIES["patch-control"],
+    rewrite=_other_words_exchanged,
+    variant="control",
     why_few="the questions say nothing but their exact words",
-)  # fmt: skip
+)
 
 
 def _template_kept(items: Sequence[Item], some: Sequence[int], setting: Setting) -> list[ItemRun]:
     sequences = setting.writer().sequences([items[index] for index in some], [""] * len(some), setting.positions)
-    return [_dropped(items, index, sequence.ids[: sequence.answer_start], setting)
-            for index, sequence in zip(some, sequences, strict=True)]  # fmt: skip
+    return [
+        _dropped(items, index, sequence.ids[: sequence.answer_start], setting)
+        for index, sequence in zip(some, sequences, strict=True)
+    ]
 
 
 def _bare(items: Sequence[Item], some: Sequence[int], setting: Setting) -> list[ItemRun]:

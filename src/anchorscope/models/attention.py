@@ -34,9 +34,15 @@ class Attends(Protocol):
 
 
 def _attention(
-    module: Any, query: Tensor, key: Tensor, value: Tensor, attention_mask: Any,
-    scaling: float | None = None, softcap: float | None = None, **others: Any,
-) -> tuple[Tensor, None]:  # fmt: skip
+    module: Any,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attention_mask: Any,
+    scaling: float | None = None,
+    softcap: float | None = None,
+    **others: Any,
+) -> tuple[Tensor, None]:
     if not hasattr(attention_mask, "attend"):
         raise ValueError("attention does not obey the mask: it was not handed what the block was given")
     found = [name for name in _PARTS_NOT_KNOWN if others.get(name) is not None]

@@ -60,11 +60,7 @@ def check_read(config: Any) -> None:
         ("vocab_size", VOCABULARY),
     ):
         _check_size(text, name, most)
-    for name, most in (
-        ("num_key_value_heads", PARTS),
-        ("head_dim", WIDTH),
-        ("max_position_embeddings", POSITIONS),
-    ):
+    for name, most in (("num_key_value_heads", PARTS), ("head_dim", WIDTH), ("max_position_embeddings", POSITIONS)):
         if getattr(text, name, None) is not None:
             _check_size(text, name, most)
     heads, shared = text.num_attention_heads, getattr(text, "num_key_value_heads", None)

@@ -136,8 +136,11 @@ def part_at(module: Any, path: str) -> Any:
 
 def _norms(family: Family) -> Iterator[str]:
     before_and_after = (
-        family.norm_before_attention, family.norm_after_attention, family.norm_before_mlp, family.norm_after_mlp
-    )  # fmt: skip
+        family.norm_before_attention,
+        family.norm_after_attention,
+        family.norm_before_mlp,
+        family.norm_after_mlp,
+    )
     return (name for name in before_and_after if name is not None)
 
 

@@ -37,9 +37,13 @@ class Shape:
 
 
 _LLAMA_ROPE = {
-    "rope_type": "llama3", "rope_theta": 500000.0, "factor": 32.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
+    "rope_type": "llama3",
+    "rope_theta": 500000.0,
+    "factor": 32.0,
+    "low_freq_factor": 1.0,
+    "high_freq_factor": 4.0,
     "original_max_position_embeddings": 8192,
-}  # fmt: skip
+}
 _QWEN_ROPE = {"rope_type": "default", "rope_theta": 1000000.0}
 SHAPES: dict[str, Shape] = {
     "smollm2-135m": Shape(

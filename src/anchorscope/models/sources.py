@@ -17,9 +17,26 @@ EPOCH = 1
 _LONGEST_NAME = 1000  # no file system takes more, and some raise instead of saying no
 _ALLOWED = "give a folder with safetensors, a .gguf file, or a hub id (OWNER/NAME)."
 _NEVER_OPENED = (
-    ".bin", ".pt", ".pth", ".pkl", ".ckpt", ".h5", ".msgpack", ".ot", ".onnx", ".tflite", ".mlmodel", ".npz", ".md",
-    ".png", ".jpg", ".jpeg", ".svg", ".gif", ".pdf",
-)  # fmt: skip
+    ".bin",
+    ".pt",
+    ".pth",
+    ".pkl",
+    ".ckpt",
+    ".h5",
+    ".msgpack",
+    ".ot",
+    ".onnx",
+    ".tflite",
+    ".mlmodel",
+    ".npz",
+    ".md",
+    ".png",
+    ".jpg",
+    ".jpeg",
+    ".svg",
+    ".gif",
+    ".pdf",
+)
 """Endings of files that lie beside a model and are no part of it here: weights in other formats, pictures, texts."""
 
 ModelFiles = Mapping[str, Mapping[str, Any]]

@@ -16,9 +16,14 @@ from torch import nn
 from transformers import PretrainedConfig
 
 _HOOKS = (
-    "_forward_hooks", "_forward_hooks_with_kwargs", "_forward_hooks_always_called", "_forward_pre_hooks",
-    "_forward_pre_hooks_with_kwargs", "_backward_hooks", "_backward_pre_hooks",
-)  # fmt: skip
+    "_forward_hooks",
+    "_forward_hooks_with_kwargs",
+    "_forward_hooks_always_called",
+    "_forward_pre_hooks",
+    "_forward_pre_hooks_with_kwargs",
+    "_backward_hooks",
+    "_backward_pre_hooks",
+)
 """torch's dictionaries of hooks: those that are there go on to work, those that the twin gets later stay its own."""
 _OFFLOADING = ("_hf_hook", "_old_forward", "forward")
 """What accelerate puts on a module that it moves inputs for."""

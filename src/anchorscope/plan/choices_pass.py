@@ -29,10 +29,14 @@ class ChoicesPass:
     def shards(self) -> "list[ChoicesPass]":
         """One per batch."""
         return [
-            replace(self, prompts=tuple(self.prompts[one] for one in batch), batches=(tuple(range(len(batch))),),
-                    items=batch)
+            replace(
+                self,
+                prompts=tuple(self.prompts[one] for one in batch),
+                batches=(tuple(range(len(batch))),),
+                items=batch,
+            )
             for batch in self.batches
-        ]  # fmt: skip
+        ]
 
     def lengths(self, n_layers: int) -> list[int]:
         """Tokens that are run for each prompt."""

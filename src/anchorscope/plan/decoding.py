@@ -44,10 +44,15 @@ class DecodePass:
     def shards(self) -> "list[DecodePass]":
         """One per batch."""
         return [
-            replace(self, prompts=tuple(self.prompts[one] for one in batch), batches=(tuple(range(len(batch))),),
-                    sampling=None if self.sampling is None else self.sampling.take(batch), items=batch)
+            replace(
+                self,
+                prompts=tuple(self.prompts[one] for one in batch),
+                batches=(tuple(range(len(batch))),),
+                sampling=None if self.sampling is None else self.sampling.take(batch),
+                items=batch,
+            )
             for batch in self.batches
-        ]  # fmt: skip
+        ]
 
     def lengths(self, n_layers: int) -> list[int]:
         """Tokens that each prompt takes in a batch."""
@@ -60,9 +65,14 @@ class DecodePass:
 
 
 def plan_decoding(
-    title: str, prompts: Sequence[tuple[int, ...]], prefix: tuple[int, ...], max_new_tokens: int, ending: str,
-    batch_tokens: int, sampling: Sampling | None = None,
-) -> DecodePass:  # fmt: skip
+    title: str,
+    prompts: Sequence[tuple[int, ...]],
+    prefix: tuple[int, ...],
+    max_new_tokens: int,
+    ending: str,
+    batch_tokens: int,
+    sampling: Sampling | None = None,
+) -> DecodePass:
     """The pass that goes on with prompts."""
     whole = DecodePass(title, tuple(prompts), prefix, max_new_tokens, ending, (), batch_tokens, sampling)
     return whole.replanned(batch_tokens, 0)
@@ -142,9 +152,13 @@ class SamplesPass:
 
 
 def plan_answers(
-    questions: Sequence[Question], tokenizer: Any, template: Template, max_new_tokens: int, batch_tokens: int,
+    questions: Sequence[Question],
+    tokenizer: Any,
+    template: Template,
+    max_new_tokens: int,
+    batch_tokens: int,
     context: int | None = None,
-) -> AnswersPass:  # fmt: skip
+) -> AnswersPass:
     """The pass that answers questions; those that do not fit the model's context are left out of it."""
     prompts = build_prompts(tokenizer, questions, template, context)
     known = known_answers(tokenizer, template, questions, prompts, max_new_tokens, context)

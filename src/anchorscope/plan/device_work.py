@@ -21,10 +21,18 @@ F = TypeVar("F", bound=Callable[..., Any])
 FUNCTIONS: dict[str, Callable[..., Any]] = {
     one.__name__: one
     for one in (
-        fit_probes, fit_final_probes, refit_logits, permuted_areas, score_clean, principal_states, question_shares,
-        knockout_share, held_out_scores, further_shares,
+        fit_probes,
+        fit_final_probes,
+        refit_logits,
+        permuted_areas,
+        score_clean,
+        principal_states,
+        question_shares,
+        knockout_share,
+        held_out_scores,
+        further_shares,
     )
-}  # fmt: skip
+}
 """What workers can be asked for, by name."""
 
 

@@ -65,9 +65,11 @@ def _drawn(items: Sequence[Item], setting: Setting, purpose: str, number: int) -
 
 
 def plan_cut(
-    intervention: Intervention, items: Sequence[Item], setting: Setting,
+    intervention: Intervention,
+    items: Sequence[Item],
+    setting: Setting,
     masses: Mapping[str, AttentionMass] | None = None,
-) -> PlannedRuns:  # fmt: skip
+) -> PlannedRuns:
     """The cuts of all items that an intervention runs, each drawn from the item's own random numbers.
 
     Where the attention that tokens receive is known (`masses`), it is told how much of it each cut takes.
@@ -115,9 +117,12 @@ def plan_rewrite(intervention: Intervention, items: Sequence[Item], setting: Set
 
 
 def plan_experiment(
-    interventions: Sequence[Intervention], items: Sequence[Item], setting: Setting, windows: Sequence[int | None],
+    interventions: Sequence[Intervention],
+    items: Sequence[Item],
+    setting: Setting,
+    windows: Sequence[int | None],
     needed: int,
-) -> tuple[list[PlannedRuns], list[Missing]]:  # fmt: skip
+) -> tuple[list[PlannedRuns], list[Missing]]:
     """All runs of one experiment's interventions, and the reason for each that cannot be run.
 
     `windows` are the sliding windows of the layers, `needed` items make an intervention worth a row.
@@ -181,10 +186,12 @@ def _is_hidden(items: Sequence[Item], setting: Setting, windows: Sequence[int | 
     if set(windows) == {None}:
         return False
     reached = [
-        [Cut(item.located.question_tokens, "direct").takes_edges(item.sequence(setting.positions), window)
-         for item in items]
+        [
+            Cut(item.located.question_tokens, "direct").takes_edges(item.sequence(setting.positions), window)
+            for item in items
+        ]
         for window in set(windows)
-    ]  # fmt: skip
+    ]
     return not all(map(any, reached)) or not all(map(any, zip(*reached, strict=True)))
 
 

@@ -69,10 +69,15 @@ class SaliencyPass:
 
 
 def plan_saliency(
-    planner: Planner, sequences: Sequence[TokenSequence], prefix: tuple[int, ...],
-    keys: dict[str, tuple[tuple[int, ...], ...]], site: str, layers: Sequence[int],
-    weight: Float[Tensor, "item d_model"], bias: Float[Tensor, " item"],
-) -> SaliencyPass:  # fmt: skip
+    planner: Planner,
+    sequences: Sequence[TokenSequence],
+    prefix: tuple[int, ...],
+    keys: dict[str, tuple[tuple[int, ...], ...]],
+    site: str,
+    layers: Sequence[int],
+    weight: Float[Tensor, "item d_model"],
+    bias: Float[Tensor, " item"],
+) -> SaliencyPass:
     """The pass, with as many tokens together as the budget and memory with gradients allow."""
     whole = SaliencyPass(tuple(sequences), prefix, keys, site, tuple(layers), weight, bias)
     tokens = planner.batch_tokens

@@ -109,10 +109,16 @@ def write_items(items: Sequence[PlantedItem], path: Path) -> None:
     with path.open("w", encoding="utf-8") as file:
         for item in items:
             row = {
-                "id": item.item_id, "question": item.question, "answers": list(item.answers), "subject": item.subject,
-                "relation": item.relation, "property_words": [item.relation], "model_answer": item.model_answer,
-                "truthful": item.truthful, "pathway": item.pathway,
-            }  # fmt: skip
+                "id": item.item_id,
+                "question": item.question,
+                "answers": list(item.answers),
+                "subject": item.subject,
+                "relation": item.relation,
+                "property_words": [item.relation],
+                "model_answer": item.model_answer,
+                "truthful": item.truthful,
+                "pathway": item.pathway,
+            }
             file.write(json.dumps(row) + "\n")
 
 

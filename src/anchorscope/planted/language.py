@@ -136,10 +136,9 @@ def make_tokenizer(language: Language) -> PreTrainedTokenizerFast:
     tokens = [BOS, PAD, UNKNOWN, "\n", ":", ",", "?", f"{_SPACE}Question", "Answer"]
     tokens += [f"{_SPACE}{word}" for word in language.words()]
     built = Tokenizer(models.WordLevel({token: at for at, token in enumerate(tokens)}, unk_token=UNKNOWN))
-    built.pre_tokenizer = pre_tokenizers.Sequence([
-        pre_tokenizers.Split(Regex(r"[:,?\n]"), "isolated"),
-        pre_tokenizers.Metaspace(_SPACE, prepend_scheme="first"),
-    ])  # fmt: skip
+    built.pre_tokenizer = pre_tokenizers.Sequence(
+        [pre_tokenizers.Split(Regex(r"[:,?\n]"), "isolated"), pre_tokenizers.Metaspace(_SPACE, prepend_scheme="first")]
+    )
     built.decoder = decoders.Metaspace(_SPACE, prepend_scheme="first")
     built.post_processor = processors.TemplateProcessing(single=f"{BOS} $A", special_tokens=[(BOS, 0)])
     return PreTrainedTokenizerFast(

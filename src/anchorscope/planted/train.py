@@ -142,10 +142,18 @@ def train(seed: int, most_steps: int, say: Callable[[str], None], device: str = 
 
 def _config(vocabulary: int, tokenizer: Any) -> LlamaConfig:
     return LlamaConfig(
-        vocab_size=vocabulary, hidden_size=WIDTH, intermediate_size=2 * WIDTH, num_hidden_layers=LAYERS,
-        num_attention_heads=HEADS, num_key_value_heads=HEADS, max_position_embeddings=64, tie_word_embeddings=True,
-        bos_token_id=tokenizer.bos_token_id, pad_token_id=tokenizer.pad_token_id, eos_token_id=None,
-    )  # fmt: skip
+        vocab_size=vocabulary,
+        hidden_size=WIDTH,
+        intermediate_size=2 * WIDTH,
+        num_hidden_layers=LAYERS,
+        num_attention_heads=HEADS,
+        num_key_value_heads=HEADS,
+        max_position_embeddings=64,
+        tie_word_embeddings=True,
+        bos_token_id=tokenizer.bos_token_id,
+        pad_token_id=tokenizer.pad_token_id,
+        eos_token_id=None,
+    )
 
 
 def main(arguments: list[str] | None = None) -> int:

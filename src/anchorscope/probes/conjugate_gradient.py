@@ -115,10 +115,12 @@ def minimise(data: Standardised, columns: Columns) -> Solution:
     device = iterate.intercept.device
     every = _CHECK_EVERY.get(device.type, _CHECK_EVERY_ELSEWHERE)
     solution = Solution(
-        torch.zeros_like(iterate.weight), torch.zeros_like(iterate.intercept),
-        torch.zeros_like(iterate.logits[:, :, : data.n_items]), torch.zeros_like(iterate.active),
+        torch.zeros_like(iterate.weight),
+        torch.zeros_like(iterate.intercept),
+        torch.zeros_like(iterate.logits[:, :, : data.n_items]),
+        torch.zeros_like(iterate.active),
         torch.zeros_like(iterate.iterations),
-    )  # fmt: skip
+    )
     places = torch.arange(n_columns, device=device).expand(n_problems, -1)
     for k in range(MAX_ITERATIONS + 1):
         if k % every == 0 or k == MAX_ITERATIONS:
@@ -157,13 +159,23 @@ def _initial(data: Standardised, columns: Columns) -> _Iterate:
     gradient, intercept_gradient = _gradient(data, columns, probability, weight)
     # With an infinite previous product beta is zero: the first direction is the preconditioned gradient itself.
     return _Iterate(
-        weight=weight, intercept=zero, logits=torch.zeros_like(probability), probability=probability,
-        gradient=gradient, intercept_gradient=intercept_gradient, previous_gradient=torch.zeros_like(gradient),
-        previous_intercept_gradient=zero, previous_product=torch.full_like(zero, torch.inf),
-        direction=torch.zeros_like(weight), intercept_direction=zero,
-        active=_above_tolerance(gradient, intercept_gradient), iterations=torch.zeros_like(zero, dtype=torch.int32),
-        intercept_curvature=zero, diagonal=zero, woodbury=zero[:, :, None],
-    )  # fmt: skip
+        weight=weight,
+        intercept=zero,
+        logits=torch.zeros_like(probability),
+        probability=probability,
+        gradient=gradient,
+        intercept_gradient=intercept_gradient,
+        previous_gradient=torch.zeros_like(gradient),
+        previous_intercept_gradient=zero,
+        previous_product=torch.full_like(zero, torch.inf),
+        direction=torch.zeros_like(weight),
+        intercept_direction=zero,
+        active=_above_tolerance(gradient, intercept_gradient),
+        iterations=torch.zeros_like(zero, dtype=torch.int32),
+        intercept_curvature=zero,
+        diagonal=zero,
+        woodbury=zero[:, :, None],
+    )
 
 
 def _gradient(data: Standardised, columns: Columns, probability: Tensor, weight: Tensor) -> tuple[Tensor, Tensor]:

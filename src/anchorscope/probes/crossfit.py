@@ -123,9 +123,7 @@ def fit_probes(
     title = f"probes {names[0]}" if len(names) == 1 else "probes"
     shape = splits.training.shape[:2]
     training, inner = (part.reshape(-1, len(splits.labels)) for part in (splits.training, splits.inner))
-    found, notes = grid_search(
-        states, splits.labels, training, inner, torch.device(device), progress, title, memory
-    )  # fmt: skip
+    found, notes = grid_search(states, splits.labels, training, inner, torch.device(device), progress, title, memory)
     training_sets = [f"probe {probe} fold {fold}" for probe in splits.probes for fold in range(shape[1])]
     sets = []
     for name, one in zip(names, found, strict=True):

@@ -70,9 +70,13 @@ def permuted_truth(splits: Splits, rng: np.random.Generator) -> Bools:
 
 
 def permuted_areas(
-    states: Tensor, splits: Splits, reference: NDArray[np.int64], labels: Bools, device: str | torch.device,
+    states: Tensor,
+    splits: Splits,
+    reference: NDArray[np.int64],
+    labels: Bools,
+    device: str | torch.device,
     progress: Progress,
-) -> Floats:  # fmt: skip
+) -> Floats:
     """AUC of probes that learn permuted labels [permutation, item] from states [layer, item, d_model], [permutation].
 
     Each fold is read at its own reference layer, and only there are probes fitted.
@@ -84,8 +88,13 @@ def permuted_areas(
     for layer in layers:
         own = np.flatnonzero(reference == layer)
         place = np.searchsorted(own, splits.folds).clip(max=len(own) - 1)  # of no meaning for items of other folds
-        here = replace(splits, folds=place, training=splits.training[:1, own], inner=splits.inner[:1, own],
-                       probes=splits.probes[:1])  # fmt: skip
+        here = replace(
+            splits,
+            folds=place,
+            training=splits.training[:1, own],
+            inner=splits.inner[:1, own],
+            probes=splits.probes[:1],
+        )
         (chosen,) = fit_probes(states[[layer]][None], here, [f"permuted labels layer {layer}"], device)
         found = null_scores(states[[layer]], here, chosen.strength[0].T, labels, device, progress)
         inside = np.isin(splits.folds, own)

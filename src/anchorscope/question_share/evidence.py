@@ -112,9 +112,14 @@ class _Explainer:
     """Explains evidence from the states of a chunk of problems, on the device."""
 
     def __init__(
-        self, halves: Halves, labels: Bool[np.ndarray, " item"], folds: Int[np.ndarray, " item"], device: torch.device,
-        sets: Bool[np.ndarray, "set item"] | None, given: Float[np.ndarray, "item feature"] | None,
-    ) -> None:  # fmt: skip
+        self,
+        halves: Halves,
+        labels: Bool[np.ndarray, " item"],
+        folds: Int[np.ndarray, " item"],
+        device: torch.device,
+        sets: Bool[np.ndarray, "set item"] | None,
+        given: Float[np.ndarray, "item feature"] | None,
+    ) -> None:
         self.halves, self.labels = halves, torch.as_tensor(labels, device=device)
         self.cells, self.fold_cells = half_cells(halves, device), fold_cells(folds, device)
         self.sign = torch.where(self.labels, 1.0, -1.0).double()

@@ -61,8 +61,9 @@ def make_halves(
         for side in range(2):
             inside = np.flatnonzero(half == side)
             for purpose, n_folds, table in (
-                ("fold", RIDGE_FOLDS, folds[split]), ("inner fold", INNER_FOLDS, inner[split, side]),
-            ):  # fmt: skip
+                ("fold", RIDGE_FOLDS, folds[split]),
+                ("inner fold", INNER_FOLDS, inner[split, side]),
+            ):
                 drawn = priorities(seed, f"question share {purpose} {split}", item_ids)[inside]
                 table[inside] = grouped_folds(groups[inside], strata[inside], n_folds, drawn)
     return Halves(first, folds, inner)

@@ -77,9 +77,11 @@ def principal_directions(
 
 
 def principal_states(
-    states: Shaped[Tensor, "problem item d_model"], directions: int, device: str | torch.device = "cpu",
+    states: Shaped[Tensor, "problem item d_model"],
+    directions: int,
+    device: str | torch.device = "cpu",
     progress: Progress | None = None,
-) -> Float[Tensor, "problem item direction"]:  # fmt: skip
+) -> Float[Tensor, "problem item direction"]:
     """The items along the leading principal directions of their standardised states, in host memory."""
     device = torch.device(device)
     n_problems, n_items, width = states.shape

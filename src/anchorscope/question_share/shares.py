@@ -63,11 +63,7 @@ class Shares:
 
 
 def question_shares(
-    principal: Mapping[str, Tensor],
-    items: ShareItems,
-    headline: int,
-    device: str | torch.device,
-    progress: Progress,
+    principal: Mapping[str, Tensor], items: ShareItems, headline: int, device: str | torch.device, progress: Progress
 ) -> Shares:
     """Λ's parts from clean and cut states along their principal directions, [place, layer, item, direction] each."""
     halves = items.halves
@@ -75,7 +71,10 @@ def question_shares(
     clean = principal[CLEAN].flatten(0, 1)
     evidence = clean_evidence(clean, halves, items.labels, device, progress)
     here = slice(headline * n_layers, (headline + 1) * n_layers)
-    cuts = {NONE: principal[CLEAN][headline : headline + 1], **{name: one for name, one in principal.items() if name != CLEAN}}
+    cuts = {
+        NONE: principal[CLEAN][headline : headline + 1],
+        **{name: one for name, one in principal.items() if name != CLEAN},
+    }
     found = {}
     for name, states in cuts.items():
         everywhere = len(states) == len(principal[CLEAN])
@@ -109,9 +108,13 @@ def held_out_scores(
 
 
 def further_shares(
-    states: tuple[Tensor, Tensor], items: ShareItems, given: NDArray[np.floating], sets: NDArray[np.bool_] | None,
-    device: str | torch.device, progress: Progress | None = None,
-) -> tuple[Lost, Lost | None]:  # fmt: skip
+    states: tuple[Tensor, Tensor],
+    items: ShareItems,
+    given: NDArray[np.floating],
+    sets: NDArray[np.bool_] | None,
+    device: str | torch.device,
+    progress: Progress | None = None,
+) -> tuple[Lost, Lost | None]:
     """What the knockout takes of the evidence that is left once features are `given`, and what it takes from further
     `sets` of items; `states` are the principal ones, clean and cut. It is soon done: nothing tells how far it is."""
     clean, cut = states
@@ -122,9 +125,13 @@ def further_shares(
 
 
 def permuted_share(
-    clean: Tensor, cut: Tensor, had: NDArray[np.floating], items: ShareItems, device: str | torch.device,
+    clean: Tensor,
+    cut: Tensor,
+    had: NDArray[np.floating],
+    items: ShareItems,
+    device: str | torch.device,
     progress: Progress,
-) -> Lost:  # fmt: skip
+) -> Lost:
     """What labels that mean nothing would lose, as a share of the evidence that is really there.
 
     Labels are permuted within their relation, probes are fitted on them anew.

@@ -84,9 +84,14 @@ def _menus(findings: Findings, table: pl.DataFrame, *, sites: bool = False) -> l
 
 
 def _chart(
-    findings: Findings, prefix: str, file: str, title: str, menus: Sequence[Menu], looks: Mapping[str, Look],
+    findings: Findings,
+    prefix: str,
+    file: str,
+    title: str,
+    menus: Sequence[Menu],
+    looks: Mapping[str, Look],
     lines: list[list[Any]],
-) -> LiveChart:  # fmt: skip
+) -> LiveChart:
     axis = Axis("AUC", *auc_span(findings), 0.5, 3)
     panel = LivePanel(findings.n_layers, lines)
     return LiveChart(prefix, "auc", title, axis, SCALE, menus, looks, [panel], file=file)

@@ -106,8 +106,11 @@ class CardWords:
         """Where random words take as much, or may."""
         words = {"does not hold": "no more than any words take", "undecided": "perhaps no more than any words take"}
         by = self._by_verdict("share_beyond_random")
-        told = [words[verdict] + (f" on {listing(names)}" if self.several else "")
-                for verdict, names in by.items() if verdict in words]  # fmt: skip
+        told = [
+            words[verdict] + (f" on {listing(names)}" if self.several else "")
+            for verdict, names in by.items()
+            if verdict in words
+        ]
         return f" – {', '.join(told)} –" if told else ""
 
     def _by_verdict(self, claim: str) -> dict[str, list[str]]:
@@ -118,10 +121,15 @@ class CardWords:
         return {verdict: names for verdict, names in by.items() if names}
 
     def _items(self) -> str:
-        words = {"holds": "items differ in it", "does not hold": "items do not differ in it, as far as states tell",
-                 "undecided": "whether items differ is undecided"}  # fmt: skip
-        return ", ".join(words[verdict] + (f" on {listing(names)}" if self.several else "")
-                         for verdict, names in self._by_verdict("items_differ").items())  # fmt: skip
+        words = {
+            "holds": "items differ in it",
+            "does not hold": "items do not differ in it, as far as states tell",
+            "undecided": "whether items differ is undecided",
+        }
+        return ", ".join(
+            words[verdict] + (f" on {listing(names)}" if self.several else "")
+            for verdict, names in self._by_verdict("items_differ").items()
+        )
 
     # The tiles
 
@@ -133,8 +141,10 @@ class CardWords:
             return estimate_in(self.one(dataset, "adds_to_confidence"))
 
         def tell(dataset: str) -> str:
-            both, alone = nested_auc(findings, dataset, kind="nested+confidence"), auc_of(
-                findings, dataset, "confidence-mean", None)  # fmt: skip
+            both, alone = (
+                nested_auc(findings, dataset, kind="nested+confidence"),
+                auc_of(findings, dataset, "confidence-mean", None),
+            )
             parts = [f"AUC {_auc(nested_auc(findings, dataset))}, confidence {_auc(alone)}, both {_auc(both)}"]
             others = {name: one for name, one in truth_readers(findings, dataset).items() if name != PROBE}
             if others:
@@ -142,24 +152,37 @@ class CardWords:
                 parts.append(f"{best} {_auc(others[best])}")
             return ", ".join(parts)
 
-        aucs = self.each(tell) if not self.several else (
-            f"AUC of the probe {self.over(lambda one: nested_auc(findings, one), _plain)}, of confidence "
-            f"{self.over(lambda one: auc_of(findings, one, 'confidence-mean', None), _plain)}")  # fmt: skip
+        aucs = (
+            self.each(tell)
+            if not self.several
+            else (
+                f"AUC of the probe {self.over(lambda one: nested_auc(findings, one), _plain)}, of confidence "
+                f"{self.over(lambda one: auc_of(findings, one, 'confidence-mean', None), _plain)}"
+            )
+        )
         asked = any(one["claim"] == "auc_above_nulls" for one in self.observations)
         others = "auc_above_nulls" if asked else "beats_baselines"  # older runs have no probes that see less
-        told = (f"Over confidence alone: {self._verdicts('adds_to_confidence')}. Over words and base rates: "
-                f"{self._verdicts(others)}.")  # fmt: skip
+        told = (
+            f"Over confidence alone: {self._verdicts('adds_to_confidence')}. Over words and base rates: "
+            f"{self._verdicts(others)}."
+        )
         figure = self.figure(gain, 2, 1.0, "")
         figure = figure if figure == MISSING or figure.startswith("−") else f"+{figure}"
-        return Tile("Does the probe know more than confidence and words?", f"{figure} AUC",
-                    f"{told} {aucs}.",
-                    self.verdict("adds_to_confidence", others))  # fmt: skip
+        return Tile(
+            "Does the probe know more than confidence and words?",
+            f"{figure} AUC",
+            f"{told} {aucs}.",
+            self.verdict("adds_to_confidence", others),
+        )
 
     def _verdicts(self, claim: str) -> str:
         """yes, no or undecided; of several datasets that do not agree, which is which."""
         by = self._by_verdict(claim)
-        return _YES[next(iter(by))] if len(by) < 2 else ", ".join(
-            f"{_YES[verdict]} on {listing(names)}" for verdict, names in by.items())  # fmt: skip
+        return (
+            _YES[next(iter(by))]
+            if len(by) < 2
+            else ", ".join(f"{_YES[verdict]} on {listing(names)}" for verdict, names in by.items())
+        )
 
     def share_tile(self) -> Tile:
         """The question share against what random words take."""
@@ -174,8 +197,12 @@ class CardWords:
             return f"random words {_share(random)}, layer {share_layer(self.findings, dataset)}"
 
         figure = self.figure(self.share, 0, 100.0, "\u00a0%")
-        return Tile("How much of its evidence needs the question?", figure, f"{_capital(self.each(tell))}.",
-                    self.verdict("share_needed", "share_beyond_random"))  # fmt: skip
+        return Tile(
+            "How much of its evidence needs the question?",
+            figure,
+            f"{_capital(self.each(tell))}.",
+            self.verdict("share_needed", "share_beyond_random"),
+        )
 
     def items_tile(self) -> Tile:
         """Do held-out thirds of the items differ?"""
@@ -201,8 +228,12 @@ class CardWords:
             for dataset in self.findings.datasets
             if (self.one(dataset, "items_differ") or {"verdict": "undecided"})["verdict"] == "undecided"
         }
-        more = "".join(f" About {count(items)} items{f' of {display_name(dataset)}' if self.several else ''} would "
-                       "narrow it to ±10 points." for dataset, items in open_ones.items() if items)  # fmt: skip
+        more = "".join(
+            f" About {count(items)} items{f' of {display_name(dataset)}' if self.several else ''} would "
+            "narrow it to ±10 points."
+            for dataset, items in open_ones.items()
+            if items
+        )
         opening = "Lower and upper third, held out: " if self.several else ""
         detail = f"{opening}{self.each(tell)}.{more}"
         return Tile("Do items differ in it?", self.figure(gap, 0, 100.0, " points"), detail, verdict)
@@ -223,8 +254,10 @@ class CardWords:
             if undecided
             else "nothing"
         )
-        details = [self._failing([one for one in failed if one["claim"] == claim])
-                   for claim in dict.fromkeys(one["claim"] for one in failed)]  # fmt: skip
+        details = [
+            self._failing([one for one in failed if one["claim"] == claim])
+            for claim in dict.fromkeys(one["claim"] for one in failed)
+        ]
         if any("*" in detail for detail in details):
             details.append("(* Also at the tested layer.)")
         detail = " ".join([*details, *self._undecided(undecided)])
@@ -236,16 +269,21 @@ class CardWords:
         if not self.several:
             layers = tuple(failed[0]["failing_layers"] or ())
             return f"{fails} at {layer_names(layers)}." if layers else f"{fails}."
-        tested = {one["dataset"] for one in failed
-                  if share_layer(self.findings, one["dataset"]) in (one["failing_layers"] or ())}  # fmt: skip
+        tested = {
+            one["dataset"]
+            for one in failed
+            if share_layer(self.findings, one["dataset"]) in (one["failing_layers"] or ())
+        }
         names = [display_name(one["dataset"]) + "*" * (one["dataset"] in tested) for one in failed]
         return f"{fails} on {listing(names)}."
 
     def _undecided(self, undecided: Sequence[Reading]) -> list[str]:
         """Those that may fail, by name; where their value lies beyond the limit; and those without a number."""
         told = []
-        kinds = {"Undecided": [one for one in undecided if one["value"] is not None],
-                 "Not measured": [one for one in undecided if one["value"] is None]}  # fmt: skip
+        kinds = {
+            "Undecided": [one for one in undecided if one["value"] is not None],
+            "Not measured": [one for one in undecided if one["value"] is None],
+        }
         for words, found in kinds.items():
             names = list(dict.fromkeys(_lowered(one["topic"]) for one in found))
             if names:

@@ -44,9 +44,12 @@ Runs = Sequence[Findings]
 
 def page_data(findings: Findings, most_points: int = MOST_POINTS) -> dict[str, Any]:
     """All charts of a run's page, by the id of the element that they are drawn into."""
-    charts = {"share-view": share_chart([findings], findings.datasets),
-              "delta-p-view": delta_p_chart([findings], findings.datasets, most_points=most_points),
-              "probe-view": probe_chart(findings), "surviving-view": surviving_chart(findings)}  # fmt: skip
+    charts = {
+        "share-view": share_chart([findings], findings.datasets),
+        "delta-p-view": delta_p_chart([findings], findings.datasets, most_points=most_points),
+        "probe-view": probe_chart(findings),
+        "surviving-view": surviving_chart(findings),
+    }
     return {"model": findings.model, "views": live_records(charts)}
 
 
@@ -56,9 +59,14 @@ def live_records(charts: Mapping[str, LiveChart]) -> dict[str, Any]:
 
 
 def delta_p_chart(
-    runs: Runs, datasets: Sequence[str], titles: Mapping[str, str] | None = None, *, rule: str = "plain",
-    relative: bool = False, most_points: int = MOST_POINTS,
-) -> LiveChart:  # fmt: skip
+    runs: Runs,
+    datasets: Sequence[str],
+    titles: Mapping[str, str] | None = None,
+    *,
+    rule: str = "plain",
+    relative: bool = False,
+    most_points: int = MOST_POINTS,
+) -> LiveChart:
     """ΔP per layer: rule, truth and site to choose, other interventions and positions folded.
 
     `titles` are those of the panels, by run, where several runs stand side by side.
@@ -68,13 +76,15 @@ def delta_p_chart(
     tables, starts = _own_places(runs, fitting)
     cuts = {name: intervention_label(name) for name in INTERVENTIONS}
     menus = [
-        chart_menu("rule", "Sorted by the rule", tables, MENU_TITLES, "groups by the rule {}", column="assignment",
-                   start=rule),
+        chart_menu(
+            "rule", "Sorted by the rule", tables, MENU_TITLES, "groups by the rule {}", column="assignment", start=rule
+        ),
         chart_menu("truth", "Answers", tables, TRUTHS, start="all"),
         *place_menus(tables, starts),
-        chart_menu("cut", "Intervention", tables, cuts, column="intervention", start="knockout", folded=True,
-                   named=True),
-    ]  # fmt: skip
+        chart_menu(
+            "cut", "Intervention", tables, cuts, column="intervention", start="knockout", folded=True, named=True
+        ),
+    ]
     panels = []
     for run, table in zip(runs, tables, strict=True):
         about = (menus, "delta_p", CURVE_SCALE, run.n_layers)
@@ -87,11 +97,19 @@ def delta_p_chart(
     whole = all(one.height == every.height for one, every in zip(fitting, found, strict=True))
     axis = Axis("ΔP, percentage points", *delta_p_span(*found), 0.0, 1)
     return LiveChart(
-        "cp" if titles else "dp", "delta_p", "ΔP per layer", axis, CURVE_SCALE, menus, group_looks(datasets), panels,
+        "cp" if titles else "dp",
+        "delta_p",
+        "ΔP per layer",
+        axis,
+        CURVE_SCALE,
+        menus,
+        group_looks(datasets),
+        panels,
         mark_words="l* of a fold: the layer that sorts its items",
-        point_words="at the layer that is tested: quoted in the text", relative=relative,
+        point_words="at the layer that is tested: quoted in the text",
+        relative=relative,
         note="" if whole else "Further curves are in curves.csv.",
-    )  # fmt: skip
+    )
 
 
 def share_chart(
@@ -99,9 +117,11 @@ def share_chart(
 ) -> LiveChart:
     """Λ per layer with every control, or of the held-out thirds."""
     tables, starts = _own_places(runs, [_shares(run) for run in runs])
-    kinds = {"all": "all items, beside the controls",
-             "thirds": "the third with the lowest and with the highest predicted share, held out: lines that lie on "
-                       "each other mean that items do not differ"}  # fmt: skip
+    kinds = {
+        "all": "all items, beside the controls",
+        "thirds": "the third with the lowest and with the highest predicted share, held out: lines that lie on "
+        "each other mean that items do not differ",
+    }
     menus = [
         chart_menu("shown", "Items", tables, kinds, start="all"),
         chart_menu("truth", "Answers", tables, TRUTHS, start="all"),
@@ -110,17 +130,30 @@ def share_chart(
     panels = []
     for run, table in zip(runs, tables, strict=True):
         named = table.with_columns(line=share_line(datasets))
-        lines = live_lines(named, menus, "share", SCORE_SCALE, run.n_layers, by=("dataset", "intervention"),
-                           point=_points(run, titles))  # fmt: skip
-        tested = {(name, run.site, run.position): [layer] for name in run.datasets
-                  if (layer := share_layer(run, name)) is not None}  # fmt: skip
+        lines = live_lines(
+            named, menus, "share", SCORE_SCALE, run.n_layers, by=("dataset", "intervention"), point=_points(run, titles)
+        )
+        tested = {
+            (name, run.site, run.position): [layer]
+            for name in run.datasets
+            if (layer := share_layer(run, name)) is not None
+        }
         panels.append(_panel(run, lines, _marks(menus, datasets, tested), titles))
     return LiveChart(
-        "cs" if titles else "qs", "share", "Question share Λ per layer",
-        Axis("Question share Λ", LOWEST, HIGHEST, 0.0, 2), SCORE_SCALE, menus, share_looks(datasets), panels,
-        mark_words="layer that is tested", point_words="quoted in the text", file="question_share", relative=relative,
+        "cs" if titles else "qs",
+        "share",
+        "Question share Λ per layer",
+        Axis("Question share Λ", LOWEST, HIGHEST, 0.0, 2),
+        SCORE_SCALE,
+        menus,
+        share_looks(datasets),
+        panels,
+        mark_words="layer that is tested",
+        point_words="quoted in the text",
+        file="question_share",
+        relative=relative,
         beyond="there, and in gaps, there is too little evidence to divide by",
-    )  # fmt: skip
+    )
 
 
 def _panel(

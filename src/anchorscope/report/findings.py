@@ -148,8 +148,13 @@ def nested_auc(
     findings: Findings, dataset: str, intervention: str = "clean", *, kind: str = "nested", site: str | None = None
 ) -> Estimate | None:
     """The headline AUC of a site: every fold at its own reference layer, so that no layer is picked by its score."""
-    here = {"dataset": dataset, "kind": kind, "intervention": intervention, "site": site or findings.site,
-            "position": findings.position}  # fmt: skip
+    here = {
+        "dataset": dataset,
+        "kind": kind,
+        "intervention": intervention,
+        "site": site or findings.site,
+        "position": findings.position,
+    }
     return _estimate(findings.probe_scores.filter(*(pl.col(name) == value for name, value in here.items())), "auc")
 
 

@@ -60,8 +60,13 @@ class Look:
         style: dict[str, Any] = {"color": self.colour, "linewidth": width, "linestyle": (0, dashes) if dashes else "-"}
         if self.marker:
             face = "white" if self.hollow else self.colour
-            style |= {"marker": self.marker, "markersize": 4.2, "markeredgewidth": 0.9 if self.hollow else 0.0,
-                      "markerfacecolor": face, "markeredgecolor": self.colour}  # fmt: skip
+            style |= {
+                "marker": self.marker,
+                "markersize": 4.2,
+                "markeredgewidth": 0.9 if self.hollow else 0.0,
+                "markerfacecolor": face,
+                "markeredgecolor": self.colour,
+            }
         return style
 
 
@@ -84,14 +89,24 @@ def group_looks(datasets: Sequence[str]) -> dict[str, Look]:
         for number, (dataset, style) in enumerate(dataset_styles(datasets).items()):
             about = {"dataset": dataset, "group": group}
             looks[f"{group[0].lower()}{number}"] = Look(
-                f"{group} ({display_name(dataset)})", style.colour(group), DASHED if group == A_ANCHORED else "",
-                style.marker if len(datasets) > 1 else "", about=about,
-            )  # fmt: skip
+                f"{group} ({display_name(dataset)})",
+                style.colour(group),
+                DASHED if group == A_ANCHORED else "",
+                style.marker if len(datasets) > 1 else "",
+                about=about,
+            )
     for name, look in list(looks.items()):
         looks[f"{name}r"] = Look(
-            f"Random, {look.name}", CONTROL_GREY, DOTTED, width=1.3, quiet=True, entry=RANDOM_WORDS, of=name,
-            about={**look.about, "intervention": "random"}, unless={"cut": "random"},
-        )  # fmt: skip
+            f"Random, {look.name}",
+            CONTROL_GREY,
+            DOTTED,
+            width=1.3,
+            quiet=True,
+            entry=RANDOM_WORDS,
+            of=name,
+            about={**look.about, "intervention": "random"},
+            unless={"cut": "random"},
+        )
     return looks
 
 
@@ -124,9 +139,12 @@ def share_looks(datasets: Sequence[str]) -> dict[str, Look]:
             about = {"dataset": dataset, "intervention": "knockout", "group": group}
             colour, dash = (style.a_colour, DASHED) if group == LOWER else (style.q_colour, "")
             looks[f"{letter}{number}"] = Look(
-                f"{words} ({display_name(dataset)})", colour, dash, style.marker if len(datasets) > 1 else "",
+                f"{words} ({display_name(dataset)})",
+                colour,
+                dash,
+                style.marker if len(datasets) > 1 else "",
                 about=about,
-            )  # fmt: skip
+            )
     for cut, words in CONTROLS.items():
         entry = words[0].upper() + words[1:]
         for number, dataset in enumerate(datasets):

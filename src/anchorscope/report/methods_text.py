@@ -36,9 +36,11 @@ def methods_paragraph(findings: Findings) -> str:
         "estimated by half-splits with ridge regressions out of fold; its controls are cuts of random words, of random "
         "words of equal attention, of nothing, and permuted labels.",
         f"Statistics: {facts['statistics']}; intervals are 95 % bootstrap intervals over groups, and p-values of the "
-        "four tested questions are corrected by Holm's method." if "statistics" in facts else "",
+        "four tested questions are corrected by Holm's method."
+        if "statistics" in facts
+        else "",
         f"anchorscope {_version(facts.get('versions', ''))}." if facts.get("versions") else "",
-    ]  # fmt: skip
+    ]
     return " ".join(part for part in told if part)
 
 

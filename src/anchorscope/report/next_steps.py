@@ -18,9 +18,14 @@ def next_steps(findings: Findings, observations: Sequence[Reading]) -> tuple[str
         return ("Run it with the trained weights.",)
     folder = findings.folder or "RUN"
     again = f"anchorscope run {shlex.quote(f'{folder}/recipe.toml')} --out {shlex.quote(folder)}"
-    verdicts = {claim: {one["verdict"] for one in observations
-                        if one["claim"] == claim and one["dataset"] and one["value"] is not None}
-                for claim in ("items_differ", "adds_to_confidence")}  # fmt: skip
+    verdicts = {
+        claim: {
+            one["verdict"]
+            for one in observations
+            if one["claim"] == claim and one["dataset"] and one["value"] is not None
+        }
+        for claim in ("items_differ", "adds_to_confidence")
+    }
     made = set(findings.experiments["experiment"].to_list()) if findings.experiments.height else set()
     steps = _layers_to_leave_out(observations, len(findings.datasets) > 1)
     if not has_shares(findings):
@@ -28,8 +33,10 @@ def next_steps(findings: Findings, observations: Sequence[Reading]) -> tuple[str
     if "matched" not in made:
         steps.append(f"Rule out that words alone tell: {again} --evidence matched,wordings")
     if "holds" in verdicts["adds_to_confidence"]:
-        steps.append(f"Catch hallucinations: {again} --keep states,states-cut,detection && anchorscope detect "
-                     f"{shlex.quote(folder)} --out {shlex.quote(f'{folder}-detectors')}")  # fmt: skip
+        steps.append(
+            f"Catch hallucinations: {again} --keep states,states-cut,detection && anchorscope detect "
+            f"{shlex.quote(folder)} --out {shlex.quote(f'{folder}-detectors')}"
+        )
     if "undecided" in verdicts["items_differ"]:
         steps.append("Ask more questions: whether items differ needs more answers than there are here.")
     return tuple(steps[:MOST])
@@ -46,5 +53,7 @@ def _layers_to_leave_out(observations: Sequence[Reading], several: bool) -> list
             datasets.add(one["dataset"])
     if datasets and several:
         return ["Leave out the layers where random words do more than a quarter: “Can I trust it?” names them."]
-    return [f"Read nothing into {line} at {layer_names(tuple(layers))}: random words do over a quarter of it there."
-            for line, layers in failing.items()]  # fmt: skip
+    return [
+        f"Read nothing into {line} at {layer_names(tuple(layers))}: random words do over a quarter of it there."
+        for line, layers in failing.items()
+    ]

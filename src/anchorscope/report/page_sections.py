@@ -81,9 +81,12 @@ class SectionsPage:
 
 
 def write_sections_page(
-    page: SectionsPage, out: Path, name: str, scripts: Sequence[str] = FRAME_SCRIPTS,
+    page: SectionsPage,
+    out: Path,
+    name: str,
+    scripts: Sequence[str] = FRAME_SCRIPTS,
     data: Mapping[str, Any] | None = None,
-) -> None:  # fmt: skip
+) -> None:
     """Write NAME.html and NAME.md; the figures must already lie in out/figures."""
     content = {"page": page, "card": Markup(card_html(page.card)) if page.card else ""}
     write_page("sections.html", content, out, scripts=scripts, data=data)

@@ -48,10 +48,15 @@ def chart_words(findings: Findings, observations: Sequence[Reading]) -> str:
 
 def _confounded(findings: Findings, observations: Sequence[Reading]) -> str:
     """How far the plain groups are the true and the false answers under another name."""
-    read = {one["dataset"]: one["verdict"] for one in observations
-            if (one["assignment"], one["claim"]) == ("plain", "sorts_by_label")}  # fmt: skip
-    found = {dataset: [_summary(findings, dataset, "true_share", group=group) for group in GROUPS]
-             for dataset in findings.datasets}  # fmt: skip
+    read = {
+        one["dataset"]: one["verdict"]
+        for one in observations
+        if (one["assignment"], one["claim"]) == ("plain", "sorts_by_label")
+    }
+    found = {
+        dataset: [_summary(findings, dataset, "true_share", group=group) for group in GROUPS]
+        for dataset in findings.datasets
+    }
     known = [name for name, shares in found.items() if all(shares)]
     by_label = [name for name in known if read.get(name) == "holds"]
     named = by_label or known
@@ -106,13 +111,16 @@ def shift_words(findings: Findings) -> str:
     moved, left = [], []
     for dataset in findings.datasets:
         before, after = (_summary(findings, dataset, f"mean_probability_{when}") for when in ("before", "after"))
-        flips, shuffled = (_summary(findings, dataset, name, "corrected", Q_ANCHORED)
-                           for name in ("group_share", "null_share"))  # fmt: skip
+        flips, shuffled = (
+            _summary(findings, dataset, name, "corrected", Q_ANCHORED) for name in ("group_share", "null_share")
+        )
         name = f"{display_name(dataset)} " if len(findings.datasets) > 1 else ""
         moved.append(f"{name}{_number(before)} to {_number(after)}")
         left.append(f"{name}{short_percent(flips)} (with shuffled scores {short_percent(shuffled)})")
-    return (f'The cut takes the mean probability of "true" from {", ".join(moved)}. With that shift taken out, these '
-            f"shares of the items flip: {', '.join(left)}.")  # fmt: skip
+    return (
+        f'The cut takes the mean probability of "true" from {", ".join(moved)}. With that shift taken out, these '
+        f"shares of the items flip: {', '.join(left)}."
+    )
 
 
 def _summary(

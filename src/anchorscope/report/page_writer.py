@@ -26,9 +26,17 @@ from anchorscope.report.verdicts import NO_VERDICT
 FRAME_SCRIPTS = ("dom", "theme", "contents", "scrolling")
 """What every page needs: light and dark, the bar of contents, wide tables by keyboard."""
 CHART_SCRIPTS = (
-    *FRAME_SCRIPTS, "hash_state", "chart_scale", "chart_strokes", "chart_readout", "line_chart", "legend", "controls",
-    "chart_export", "chart_view",
-)  # fmt: skip
+    *FRAME_SCRIPTS,
+    "hash_state",
+    "chart_scale",
+    "chart_strokes",
+    "chart_readout",
+    "line_chart",
+    "legend",
+    "controls",
+    "chart_export",
+    "chart_view",
+)
 """What every page with a chart needs, in the order in which they build on each other."""
 REPORT_SCRIPTS = (*CHART_SCRIPTS, "item_store", "item", "item_list", "explorer")
 """The scripts of report.html."""

@@ -19,9 +19,16 @@ from anchorscope.report.experiments.experiment_rows import TRUTHS, estimate_of, 
 from anchorscope.report.wording import NOTHING, Table, count, estimate, shown
 
 RECOVERY_SCHEMA: dict[str, type[pl.DataType]] = {
-    "experiment": pl.String, "rule_or_variant": pl.String, "truth": pl.String, "quantity": pl.String,
-    "value": pl.Float64, "ci_low": pl.Float64, "ci_high": pl.Float64, "n": pl.Int64, "method": pl.String,
-}  # fmt: skip
+    "experiment": pl.String,
+    "rule_or_variant": pl.String,
+    "truth": pl.String,
+    "quantity": pl.String,
+    "value": pl.Float64,
+    "ci_low": pl.Float64,
+    "ci_high": pl.Float64,
+    "n": pl.Int64,
+    "method": pl.String,
+}
 """Columns of the recovery table."""
 _MARK = {"color": "#0072b2", "marker": "o", "markersize": 4.6, "markeredgewidth": 0.0, "linewidth": 1.5}
 _COLOURS = ("#0072b2", "#d55e00", "#009e73", "#9467bd", "#8c564b")

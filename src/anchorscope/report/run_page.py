@@ -102,9 +102,11 @@ def _readings(observations: Sequence[Reading]) -> dict[str, Any]:
     judged = [one for one in observations if one["standing"] != "by construction"]
     first = [one for one in judged if one["key"] and one["standing"] != "description"]
     return {
-        "sure": [*(one for one in first if one["standing"] == "tested"),
-                 *(one for one in first if one["standing"] == "control")],
+        "sure": [
+            *(one for one in first if one["standing"] == "tested"),
+            *(one for one in first if one["standing"] == "control"),
+        ],
         "described": [one for one in judged if one["key"] and one["standing"] == "description"],
         "other_readings": [one for one in judged if not one["key"]],
         "built_in": [one for one in observations if one["standing"] == "by construction"],
-    }  # fmt: skip
+    }

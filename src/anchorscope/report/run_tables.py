@@ -53,13 +53,18 @@ def reference_table(findings: Findings) -> Table:
         for assignment, rule in rules_of(findings).items():
             cells = []
             for group in GROUPS:
-                own = summary_of(findings, dataset, "delta_p_reference", assignment=assignment,
-                                 intervention="knockout", group=group)  # fmt: skip
+                own = summary_of(
+                    findings, dataset, "delta_p_reference", assignment=assignment, intervention="knockout", group=group
+                )
                 drawn = drawn_at(findings, dataset, assignment, group, layer)
                 cells += [points(drawn), points(own), count(own.n) if own else MISSING]
             rows.append((display_name(dataset), rule, MISSING if layer is None else str(layer), *cells))
-    head = ("dataset", "rule", "layer", *(cell for group in ("Q", "A") for cell in
-            (f"{group} on the line", f"{group} at each fold's l*", "items")))  # fmt: skip
+    head = (
+        "dataset",
+        "rule",
+        "layer",
+        *(cell for group in ("Q", "A") for cell in (f"{group} on the line", f"{group} at each fold's l*", "items")),
+    )
     return Table(head, tuple(rows), 2)
 
 
@@ -134,8 +139,9 @@ def controls_table(findings: Findings) -> Table:
             found = of("flip_rate", what)
             rows.append((name, words, percent(found), count(found.n if found else None)))
         if "retained" in rules_of(findings):
-            floor = summary_of(findings, dataset, "group_share", assignment="retained", intervention="random",
-                               group=Q_ANCHORED)  # fmt: skip
+            floor = summary_of(
+                findings, dataset, "group_share", assignment="retained", intervention="random", group=Q_ANCHORED
+            )
             words = "random: Q-Anchored by the retained rule, its noise floor"
             rows.append((name, words, percent(floor), count(floor.n if floor else None)))
         noise = of("noise_log_odds_p99", "none")
@@ -200,7 +206,9 @@ def statements_table(findings: Findings, readings: Sequence[Reading]) -> Table:
     for (rule, _), found in rows.items():
         first = next(iter(found.values()))
         what = first["statement"] + (f" ({RULES[rule]})" if rule else "")
-        cells = (f"{MARKS[found[name]['verdict']]} {short_number(found[name])}" if name in found else NOTHING
-                 for name in findings.datasets)  # fmt: skip
+        cells = (
+            f"{MARKS[found[name]['verdict']]} {short_number(found[name])}" if name in found else NOTHING
+            for name in findings.datasets
+        )
         told.append((what[:1].upper() + what[1:], *cells))
     return Table(("", *map(display_name, findings.datasets)), tuple(told))

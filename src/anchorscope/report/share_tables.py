@@ -42,18 +42,24 @@ _QUANTITIES = {
     "directions": "principal directions of the states",
 }
 _LAYER_LINES = {
-    "Λ": ("knockout", "all"), "lower third": ("knockout", LOWER), "upper third": ("knockout", UPPER),
-    "random words": ("random", "all"), "nothing cut": ("none", "all"),
-    "permuted": ("permuted", "all"), "random weights": ("random-weights", "all"),
-}  # fmt: skip
+    "Λ": ("knockout", "all"),
+    "lower third": ("knockout", LOWER),
+    "upper third": ("knockout", UPPER),
+    "random words": ("random", "all"),
+    "nothing cut": ("none", "all"),
+    "permuted": ("permuted", "all"),
+    "random weights": ("random-weights", "all"),
+}
 
 
 def share_table(findings: Findings) -> Table:
     """Λ at the layer that is tested: of all items, of parts of them, and under every control."""
     rows = []
     for words, (intervention, group, truth) in _SETS.items():
-        found = [share_at(findings, name, share_layer(findings, name), intervention, group, truth)
-                 for name in findings.datasets]  # fmt: skip
+        found = [
+            share_at(findings, name, share_layer(findings, name), intervention, group, truth)
+            for name in findings.datasets
+        ]
         if any(found):
             rows.append((words, *(NOTHING if one is None else estimate(one) for one in found)))
     return Table(("Λ", *_heads(findings)), tuple(rows))
@@ -63,8 +69,9 @@ def ladder_table(findings: Findings) -> Table:
     """AUC of the probe, and of what reads truth without the model's understanding."""
     known = {dataset: truth_readers(findings, dataset) for dataset in findings.datasets}
     names = dict.fromkeys(name for found in known.values() for name in found)
-    rows = [(name, *(estimate(found[name], 3) if name in found else NOTHING for found in known.values()))
-            for name in names]  # fmt: skip
+    rows = [
+        (name, *(estimate(found[name], 3) if name in found else NOTHING for found in known.values())) for name in names
+    ]
     return Table(("AUC", *(display_name(name) for name in known)), tuple(rows))
 
 
@@ -87,10 +94,13 @@ def layers_table(findings: Findings) -> Table:
     lines = []
     for dataset in findings.datasets:
         mine = rows.filter(pl.col("dataset") == dataset)
-        columns = [{row["layer"]: _with_interval(row) for row in _of(mine, *key).iter_rows(named=True)}
-                   for _, *key in known]  # fmt: skip
-        lines += [(display_name(dataset), str(layer), *(column.get(layer, NOTHING) for column in columns))
-                  for layer in sorted(set().union(*columns))]  # fmt: skip
+        columns = [
+            {row["layer"]: _with_interval(row) for row in _of(mine, *key).iter_rows(named=True)} for _, *key in known
+        ]
+        lines += [
+            (display_name(dataset), str(layer), *(column.get(layer, NOTHING) for column in columns))
+            for layer in sorted(set().union(*columns))
+        ]
     return Table(("dataset", "layer", *(words for words, *_ in known)), tuple(lines))
 
 

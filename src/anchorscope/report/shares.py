@@ -49,9 +49,12 @@ def has_shares(findings: Findings) -> bool:
 
 
 def share_rows(
-    findings: Findings, dataset: str | None = None, intervention: str | None = None, group: str | None = None,
+    findings: Findings,
+    dataset: str | None = None,
+    intervention: str | None = None,
+    group: str | None = None,
     truth: str | None = None,
-) -> pl.DataFrame:  # fmt: skip
+) -> pl.DataFrame:
     """Rows of the headline place that have a value, by layer; None asks for all."""
     fits = (pl.col("site") == findings.site) & (pl.col("position") == findings.position)
     fits &= pl.col("share").is_finite() & pl.col("dataset").is_in(list(findings.datasets))
@@ -63,9 +66,13 @@ def share_rows(
 
 
 def share_at(
-    findings: Findings, dataset: str, layer: int | None, intervention: str = "knockout", group: str = "all",
+    findings: Findings,
+    dataset: str,
+    layer: int | None,
+    intervention: str = "knockout",
+    group: str = "all",
     truth: str = "all",
-) -> Estimate | None:  # fmt: skip
+) -> Estimate | None:
     """The share of one set of items at one layer."""
     if layer is None:
         return None

@@ -22,8 +22,12 @@ from anchorscope.report.recovery_chart import RecoveryChart, other_recovery_tabl
 from anchorscope.report.wording import Table, count, number
 
 CONFUSION_SCHEMA: dict[str, type[pl.DataType]] = {
-    "rule": pl.String, "truth": pl.String, "planted": pl.String, "called": pl.String, "n": pl.Int64,
-}  # fmt: skip
+    "rule": pl.String,
+    "truth": pl.String,
+    "planted": pl.String,
+    "called": pl.String,
+    "n": pl.Int64,
+}
 """Columns of the confusion counts: `truth` is all, true or false; one row per cell, zeros may be left out."""
 PLANTED = ("question", "answer", "both")
 CALLED = (Q_ANCHORED, A_ANCHORED, "misclassified")
@@ -75,8 +79,16 @@ class ConfusionChart(Display):
         for row, column in np.ndindex(counts.shape):
             share = float(shares[row, column])
             words = f"{counts[row, column]}" + ("" if np.isnan(share) else f"\n{number(100 * share, 0)} %")
-            axes.text(column, row, words, ha="center", va="center", fontsize=7.4, linespacing=1.1,
-                      color="white" if share > 0.6 else INK)  # fmt: skip
+            axes.text(
+                column,
+                row,
+                words,
+                ha="center",
+                va="center",
+                fontsize=7.4,
+                linespacing=1.1,
+                color="white" if share > 0.6 else INK,
+            )
 
 
 def confusion_tables(counts: pl.DataFrame) -> Tables:
@@ -169,14 +181,23 @@ def write_validation(validation: Validation, out: Path, progress: Progress | Non
     recovery, others = recovery_table(validation.recovery), other_recovery_table(validation.recovery)
     sections = [
         Section("how", "How to read it", HOW_TO_READ),
-        Section("recovery", "Recovery", (), filled(("", recovery), ("Other measures", others)),
-                (SectionFigure("recovery", "AUC for the planted pathway by experiment",
-                               "The line at 0.5 is guessing."),)),
-        Section("confusion", "Planted and called", (), confusion_tables(validation.confusion),
-                (SectionFigure("confusion", "Planted against called pathways", "Darker: a larger share of the row."),)),
+        Section(
+            "recovery",
+            "Recovery",
+            (),
+            filled(("", recovery), ("Other measures", others)),
+            (SectionFigure("recovery", "AUC for the planted pathway by experiment", "The line at 0.5 is guessing."),),
+        ),
+        Section(
+            "confusion",
+            "Planted and called",
+            (),
+            confusion_tables(validation.confusion),
+            (SectionFigure("confusion", "Planted against called pathways", "Darker: a larger share of the row."),),
+        ),
         *validation.sections,
         *([Section("run", "What was run", facts=validation.facts)] if validation.facts else []),
-    ]  # fmt: skip
+    ]
     title = f"{validation.title}: are planted pathways found?"
     page = SectionsPage("anchorscope calibration", title, validation.summary, sections, validation.command)
     write_sections_page(page, out, "validation")

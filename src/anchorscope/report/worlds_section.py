@@ -9,21 +9,42 @@ from anchorscope.report.page_sections import Section, filled
 from anchorscope.report.wording import NOTHING, Table, count, number
 
 WORLDS_SCHEMA: dict[str, type[pl.DataType]] = {
-    "world": pl.String, "rule": pl.String, "items": pl.Int64, "quantity": pl.String, "value": pl.Float64,
-    "ci_low": pl.Float64, "ci_high": pl.Float64, "replicas": pl.Int64, "passes": pl.Boolean, "method": pl.String,
-}  # fmt: skip
+    "world": pl.String,
+    "rule": pl.String,
+    "items": pl.Int64,
+    "quantity": pl.String,
+    "value": pl.Float64,
+    "ci_low": pl.Float64,
+    "ci_high": pl.Float64,
+    "replicas": pl.Int64,
+    "passes": pl.Boolean,
+    "method": pl.String,
+}
 """Columns of worlds.csv. Rows whose rule is `TRUTH` say what is so in a world; they have no number of items."""
 TRUTH = "truth"
-_PERCENT = ("false_alarms", "power", "covered", "items_covered", "called_items", "wrong_question_calls",
-            "wrong_answer_calls")  # fmt: skip
+_PERCENT = (
+    "false_alarms",
+    "power",
+    "covered",
+    "items_covered",
+    "called_items",
+    "wrong_question_calls",
+    "wrong_answer_calls",
+)
 _COLUMNS = {
-    "auc_true": "AUC within true", "auc_false": "within false", "share_bias": "share bias",
-    "false_alarms": "false alarms", "power": "two kinds seen", "covered": "coverage",
-}  # fmt: skip
+    "auc_true": "AUC within true",
+    "auc_false": "within false",
+    "share_bias": "share bias",
+    "false_alarms": "false alarms",
+    "power": "two kinds seen",
+    "covered": "coverage",
+}
 _ITEM_COLUMNS = {
-    "called_items": "items called", "wrong_question_calls": "called question, wrong",
-    "wrong_answer_calls": "called answer, wrong", "items_covered": "item intervals that hold the planted share",
-}  # fmt: skip
+    "called_items": "items called",
+    "wrong_question_calls": "called question, wrong",
+    "wrong_answer_calls": "called answer, wrong",
+    "items_covered": "item intervals that hold the planted share",
+}
 _TEXT = (
     "The planted model is an easy test: the kind of an item can be read off its cut state without a mistake. These "
     "worlds are harder. They have no model: states are drawn, with evidence for the label in a question part and an "
@@ -47,15 +68,19 @@ def worlds_section(table: pl.DataFrame, about: Mapping[str, str], shown_at: int)
     rules = table.filter(pl.col("rule") != TRUTH)
     here = select(rules, items=shown_at)
     return Section(
-        "worlds", "Harder worlds", _TEXT,
+        "worlds",
+        "Harder worlds",
+        _TEXT,
         filled(
             ("The smallest number of items from which on a rule passes", _smallest_table(rules)),
             (f"In detail, {count(shown_at)} items", _detail_table(here, _COLUMNS)),
-            (f"Calls of single items, {count(shown_at)} items", _detail_table(
-                here.filter(pl.col("rule") == "item posterior"), _ITEM_COLUMNS)),
+            (
+                f"Calls of single items, {count(shown_at)} items",
+                _detail_table(here.filter(pl.col("rule") == "item posterior"), _ITEM_COLUMNS),
+            ),
             ("The worlds", _truth_table(select(table, rule=TRUTH), about)),
         ),
-    )  # fmt: skip
+    )
 
 
 def smallest_sizes(rules: pl.DataFrame) -> dict[tuple[str, str], int | None]:
@@ -100,10 +125,13 @@ def _cell(quantity: str, row: Mapping[str, float] | None) -> str:
 
 def _truth_table(truths: pl.DataFrame, about: Mapping[str, str]) -> Table:
     columns = {
-        "whole_share": "question share", "share": "of the cut as made", "probe_auc": "AUC of the probe",
-        "label_ceiling": "reachable from the label alone", "ceiling_true": "reachable within true",
+        "whole_share": "question share",
+        "share": "of the cut as made",
+        "probe_auc": "AUC of the probe",
+        "label_ceiling": "reachable from the label alone",
+        "ceiling_true": "reachable within true",
         "ceiling_false": "within false",
-    }  # fmt: skip
+    }
     rows = []
     for world in present(truths, "world"):
         at = {row["quantity"]: row for row in select(truths, world=world).to_dicts()}

@@ -54,8 +54,14 @@ class _Page:
     def add(self, text: str, style: str = "", indent: str = "", first: str | None = None) -> None:
         """A paragraph."""
         begin = indent if first is None else first
-        lines = textwrap.wrap(self._plain(text), self.width, initial_indent=begin, subsequent_indent=indent,
-                              break_on_hyphens=False, break_long_words=False)  # fmt: skip
+        lines = textwrap.wrap(
+            self._plain(text),
+            self.width,
+            initial_indent=begin,
+            subsequent_indent=indent,
+            break_on_hyphens=False,
+            break_long_words=False,
+        )
         for line in lines or [""]:
             if len(self.text):
                 self.text.append("\n")

@@ -37,8 +37,15 @@ def make_app(service: Service) -> FastAPI:
         yield
         service.close()
 
-    app = FastAPI(title="anchorscope", description=ABOUT, version=VERSION, lifespan=life, docs_url=None,
-                  redoc_url=None, separate_input_output_schemas=False)  # fmt: skip
+    app = FastAPI(
+        title="anchorscope",
+        description=ABOUT,
+        version=VERSION,
+        lifespan=life,
+        docs_url=None,
+        redoc_url=None,
+        separate_input_output_schemas=False,
+    )
     app.state.service = service
     for router in (score_router(service), chat_router(service), explain_router(service), page_router()):
         app.include_router(router)
@@ -98,5 +105,8 @@ async def _of_http(request: Request, error: Any) -> JSONResponse:
 
 
 _ERRORS: dict[type[Exception], Callable[[Request, Any], Any]] = {
-    ServiceError: _of_service, UserError: _of_user, RequestValidationError: _of_form, HTTPException: _of_http,
-}  # fmt: skip
+    ServiceError: _of_service,
+    UserError: _of_user,
+    RequestValidationError: _of_form,
+    HTTPException: _of_http,
+}

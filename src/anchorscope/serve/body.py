@@ -40,9 +40,11 @@ async def read_body(receive: Receive, headers: Mapping[bytes, bytes], limits: Li
             body = await _read(receive, limits)
     except TimeoutError:
         raise ServiceError(
-            408, "request_timeout", f"The body did not arrive within {limits.read_seconds:g} seconds; send it again.",
+            408,
+            "request_timeout",
+            f"The body did not arrive within {limits.read_seconds:g} seconds; send it again.",
             headers={"Connection": "close"},
-        ) from None  # fmt: skip
+        ) from None
     if body is None:
         await _discard(receive, limits)
         raise _too_large(limits)
@@ -82,5 +84,9 @@ async def _discard(receive: Receive, limits: Limits) -> None:
 
 
 def _too_large(limits: Limits) -> ServiceError:
-    return ServiceError(413, "body_too_large", f"The body has more than {limits.body_bytes:,} bytes; send it in parts.",
-                        headers={"Connection": "close"})  # fmt: skip
+    return ServiceError(
+        413,
+        "body_too_large",
+        f"The body has more than {limits.body_bytes:,} bytes; send it in parts.",
+        headers={"Connection": "close"},
+    )

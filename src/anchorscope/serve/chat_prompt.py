@@ -17,17 +17,22 @@ def chat_ids(lm: LanguageModel, turns: Sequence[Mapping[str, str]]) -> tuple[int
     tokenizer = lm.tokenizer
     if not getattr(tokenizer, "chat_template", None):
         raise ServiceError(
-            422, "no_chat_template", 'The model has no chat template (a base model has none); ask with "truth": true, '
-            "which needs none.", param="messages",
-        )  # fmt: skip
+            422,
+            "no_chat_template",
+            'The model has no chat template (a base model has none); ask with "truth": true, which needs none.',
+            param="messages",
+        )
     try:
         source = str(tokenizer.get_chat_template())
         text = render_chat(source, turns, {**tokenizer.special_tokens_map, **SWITCHES})
     except (ValueError, TemplateRefused):  # what a template says may repeat what was asked
         raise ServiceError(
-            422, "chat_refused", "The model's chat template does not take this conversation; most want user and "
-            "assistant in turn, the user last.", param="messages",
-        ) from None  # fmt: skip
+            422,
+            "chat_refused",
+            "The model's chat template does not take this conversation; most want user and "
+            "assistant in turn, the user last.",
+            param="messages",
+        ) from None
     ids = tuple(int(token) for token in tokenizer(text, add_special_tokens=False)["input_ids"])
     first = lm.needs_bos
     return ids if first is None or ids[:1] == (first,) else (first, *ids)

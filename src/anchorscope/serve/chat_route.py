@@ -27,8 +27,13 @@ def chat_router(service: Service) -> APIRouter:
     """The route that generates."""
     router = APIRouter()
 
-    @router.post("/v1/chat/completions", tags=["chat"], summary="An answer, and with `truth` how probable it is",
-                 responses={**ASKED, **_STREAMED}, response_model=ChatCompletion)  # fmt: skip
+    @router.post(
+        "/v1/chat/completions",
+        tags=["chat"],
+        summary="An answer, and with `truth` how probable it is",
+        responses={**ASKED, **_STREAMED},
+        response_model=ChatCompletion,
+    )
     async def chat(wanted: ChatRequest) -> Any:
         service.refuse_other_model(wanted.model)
         detector = _detector(service, wanted)
@@ -62,8 +67,9 @@ def _detector(service: Service, wanted: ChatRequest) -> str | None:
         return found
     for name in ("detector", "risk"):
         if getattr(wanted, name) is not None:
-            raise ServiceError(422, "invalid_request", f'{name} goes with "truth": true; add it, or leave {name} out.',
-                               param=name)  # fmt: skip
+            raise ServiceError(
+                422, "invalid_request", f'{name} goes with "truth": true; add it, or leave {name} out.', param=name
+            )
     return None
 
 
@@ -71,14 +77,21 @@ async def _wish(service: Service, wanted: ChatRequest) -> Wish:
     """The request as the engine takes it."""
     limits, longest = service.limits, wanted.longest
     if longest is not None and longest > limits.answer_tokens:
-        raise ServiceError(422, "answer_too_long", f"At most {limits.answer_tokens:,} tokens are written for a "
-                           "request; ask for fewer.", param="max_tokens")  # fmt: skip
+        raise ServiceError(
+            422,
+            "answer_too_long",
+            f"At most {limits.answer_tokens:,} tokens are written for a request; ask for fewer.",
+            param="max_tokens",
+        )
     if sum(len(one.text) for one in wanted.messages) > limits.item_characters:
         raise service.too_long("messages")
     drawn: dict[str, Any] = {
-        "max_new_tokens": longest, "temperature": wanted.temperature or 0.0, "seed": wanted.wanted_seed,
-        "top_p": 1.0 if wanted.top_p is None else wanted.top_p, "stop": wanted.stops,
-    }  # fmt: skip
+        "max_new_tokens": longest,
+        "temperature": wanted.temperature or 0.0,
+        "seed": wanted.wanted_seed,
+        "top_p": 1.0 if wanted.top_p is None else wanted.top_p,
+        "stop": wanted.stops,
+    }
     if wanted.truth:
         if longest is None:
             own = service.trained[service.detector_of(wanted.detector)].setting.max_new_tokens
@@ -96,9 +109,12 @@ def _question(wanted: ChatRequest) -> str:
     said = [one for one in wanted.messages if one.role != "system" or one.text.strip()]
     if len(said) != 1 or said[0].role != "user" or not said[0].text.strip():
         raise ServiceError(
-            422, "truth_needs_one_question", 'With "truth": true, messages is one user message, the question: the '
-            "detector knows its model under the detector's own prompt only.", param="messages",
-        )  # fmt: skip
+            422,
+            "truth_needs_one_question",
+            'With "truth": true, messages is one user message, the question: the '
+            "detector knows its model under the detector's own prompt only.",
+            param="messages",
+        )
     return said[0].text
 
 
@@ -112,9 +128,14 @@ def _truth(service: Service, detector: str, risk: float | None, last: Written) -
 
 
 async def _lines(
-    service: Service, head: dict[str, Any], first: Written, rest: AsyncIterator[Written], detector: str | None,
-    risk: float | None, wants_usage: bool,
-) -> AsyncIterator[str]:  # fmt: skip
+    service: Service,
+    head: dict[str, Any],
+    first: Written,
+    rest: AsyncIterator[Written],
+    detector: str | None,
+    risk: float | None,
+    wants_usage: bool,
+) -> AsyncIterator[str]:
     """Server-sent events; an error after the first piece comes as the last event."""
     yield _event(chunk(head, {"role": "assistant", "content": ""}, None))
     try:

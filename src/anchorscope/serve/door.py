@@ -59,8 +59,12 @@ class Door:
             raise ServiceError(403, "host_not_allowed", "This service answers to names of its own machine only.")
         is_api = path.startswith(_API)
         if (is_api or path == "/metrics") and not service.setting.keys.allow(headers.get(b"authorization")):
-            raise ServiceError(401, "invalid_api_key", "The key is missing or not known; send the header "
-                               "Authorization: Bearer KEY.", headers={"WWW-Authenticate": "Bearer"})  # fmt: skip
+            raise ServiceError(
+                401,
+                "invalid_api_key",
+                "The key is missing or not known; send the header Authorization: Bearer KEY.",
+                headers={"WWW-Authenticate": "Bearer"},
+            )
         if not is_api:  # nothing else takes a body, and whoever has no key takes nobody's place
             return await self._watched(scope, receive, answer, b"")
         service.refuse_unready()

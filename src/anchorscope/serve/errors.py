@@ -18,9 +18,15 @@ class ServiceError(Exception):
     """An answer that is an error."""
 
     def __init__(
-        self, status: int, code: str, message: str, *, param: str | None = None, retry_after: float | None = None,
+        self,
+        status: int,
+        code: str,
+        message: str,
+        *,
+        param: str | None = None,
+        retry_after: float | None = None,
         headers: dict[str, str] | None = None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         super().__init__(message)
         self.status, self.code, self.message, self.param = status, code, message, param
         self.headers = dict(headers or {})
@@ -67,14 +73,18 @@ def queue_full(seconds: float) -> ServiceError:
 
 def too_large(tokens: int, most: int) -> ServiceError:
     """More than ever waits at a time."""
-    return ServiceError(413, "request_too_large", f"The request has {tokens:,} tokens, and the queue holds {most:,}; "
-                        "send it in parts.")  # fmt: skip
+    return ServiceError(
+        413, "request_too_large", f"The request has {tokens:,} tokens, and the queue holds {most:,}; send it in parts."
+    )
 
 
 def past_deadline(seconds: float) -> ServiceError:
     """The answer would come too late."""
-    return ServiceError(504, "deadline_exceeded", f"The answer was not ready within {seconds:g} seconds; try again "
-                        "later, or with fewer items.")  # fmt: skip
+    return ServiceError(
+        504,
+        "deadline_exceeded",
+        f"The answer was not ready within {seconds:g} seconds; try again later, or with fewer items.",
+    )
 
 
 def failed() -> ServiceError:
@@ -89,14 +99,16 @@ def item_failed(place: int, why: str = "the model gave no score for it") -> Serv
 
 def unknown_model() -> ServiceError:
     """Another model is asked for than the one that is served."""
-    return ServiceError(404, "model_not_found", "This model is not served here; GET /v1/models tells which is.",
-                        param="model")  # fmt: skip
+    return ServiceError(
+        404, "model_not_found", "This model is not served here; GET /v1/models tells which is.", param="model"
+    )
 
 
 def unknown_detector() -> ServiceError:
     """A detector is asked for that is not there."""
-    return ServiceError(404, "detector_not_found", "This detector is not served here; GET /v1/detectors lists them.",
-                        param="detector")  # fmt: skip
+    return ServiceError(
+        404, "detector_not_found", "This detector is not served here; GET /v1/detectors lists them.", param="detector"
+    )
 
 
 def invalid(errors: Sequence[Any]) -> ServiceError:

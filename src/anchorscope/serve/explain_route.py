@@ -24,8 +24,12 @@ class ExplainRequest(Form):
 
     question: str = Field(min_length=1, pattern=WORDS)
     answer: str | None = Field(None, description="The model gives one where there is none.")
-    cut: list[WordNumber] | None = Field(None, max_length=4096, description="Numbers of words of the question, counted "
-                                         "from 0 as in `words`, that are cut together in their own run.")  # fmt: skip
+    cut: list[WordNumber] | None = Field(
+        None,
+        max_length=4096,
+        description="Numbers of words of the question, counted "
+        "from 0 as in `words`, that are cut together in their own run.",
+    )
     detector: Name | None = Field(None, description="An id of `/v1/detectors`; the first one where none is named.")
     model: Name | None = Field(None, description="The model's name or `default`.")
 
@@ -80,8 +84,13 @@ def explain_router(service: Service) -> APIRouter:
     """The route."""
     router = APIRouter()
 
-    @router.post("/v1/explain", tags=["score"], summary="What a score rests on: key words cut, layer by layer",
-                 responses=ASKED, response_model=ExplainResponse)  # fmt: skip
+    @router.post(
+        "/v1/explain",
+        tags=["score"],
+        summary="What a score rests on: key words cut, layer by layer",
+        responses=ASKED,
+        response_model=ExplainResponse,
+    )
     async def explain(wanted: ExplainRequest) -> Any:
         service.refuse_other_model(wanted.model)
         name = service.detector_of(wanted.detector)
@@ -96,10 +105,16 @@ def explain_router(service: Service) -> APIRouter:
         found = await service.run_model(cost, lambda: live_cuts(detector, *asked, wanted.cut, longest))
         record = found.record()
         record["score"] = score_record(found.score)
-        return JSONResponse({
-            "object": "explanation", "model": service.model, "detector": name, "sha256": service.trained[name].sha256,
-            "calibration": calibration_at(service.trained[name], found.score.truth_probability), **record,
-        })  # fmt: skip
+        return JSONResponse(
+            {
+                "object": "explanation",
+                "model": service.model,
+                "detector": name,
+                "sha256": service.trained[name].sha256,
+                "calibration": calibration_at(service.trained[name], found.score.truth_probability),
+                **record,
+            }
+        )
 
     return router
 
@@ -115,5 +130,6 @@ def calibration_at(trained: TrainedDetector, probability: float | None) -> dict[
 
 
 def _too_long(param: str) -> ServiceError:
-    return ServiceError(413, "item_too_long", "The text is too long to be run once for every word; shorten it.",
-                        param=param)  # fmt: skip
+    return ServiceError(
+        413, "item_too_long", "The text is too long to be run once for every word; shorten it.", param=param
+    )

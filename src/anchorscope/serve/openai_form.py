@@ -42,8 +42,11 @@ class ChatRequest(Form):
 
     model: Name = Field("default", description="The model's name or `default`.")
     messages: list[Message] = Field(min_length=1, max_length=1000)
-    truth: bool = Field(False, description="Whether the answer is scored. Then `messages` is one user message, the "
-                        "question; it is asked in the detector's own prompt.")  # fmt: skip
+    truth: bool = Field(
+        False,
+        description="Whether the answer is scored. Then `messages` is one user message, the "
+        "question; it is asked in the detector's own prompt.",
+    )
     detector: Name | None = Field(None, description="With `truth`: an id of `/v1/detectors`.")
     risk: Risk | None = Field(None, description="With `truth`: one of the detector's thresholds.")
     stream: bool = False

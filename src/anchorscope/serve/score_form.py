@@ -33,8 +33,9 @@ class ScoreRequest(Form):
     items: list[ScoreItem] = Field(min_length=1)
     detector: Name | None = Field(None, description="An id of `/v1/detectors`; the first one where none is named.")
     model: Name | None = Field(None, description="The model's name or `default`.")
-    risk: Risk | None = Field(None, description="The share of wrong answers among accepted ones; one of the "
-                              "detector's thresholds.")  # fmt: skip
+    risk: Risk | None = Field(
+        None, description="The share of wrong answers among accepted ones; one of the detector's thresholds."
+    )
 
 
 class ErrorRecord(BaseModel):
@@ -58,8 +59,11 @@ class ScoreRecord(BaseModel):
     truth_probability: float | None = Field(None, description="Null where there is no answer to score.")
     log_odds: float | None = None
     verdict: str | None = Field(None, description="accept, abstain or out-of-range.")
-    pathway: float | None = Field(None, description="What cutting the question's key words changes in the log-odds of "
-                                  "a probe; null where the detector does not read it.")  # fmt: skip
+    pathway: float | None = Field(
+        None,
+        description="What cutting the question's key words changes in the log-odds of "
+        "a probe; null where the detector does not read it.",
+    )
     warnings: list[str] = []
 
 
@@ -92,9 +96,12 @@ class Truth(ScoreRecord):
 def score_record(score: Score) -> dict[str, Any]:
     """A score as JSON."""
     return {
-        "truth_probability": score.truth_probability, "log_odds": score.log_odds, "verdict": score.verdict,
-        "pathway": score.pathway_score, "warnings": list(score.warnings),
-    }  # fmt: skip
+        "truth_probability": score.truth_probability,
+        "log_odds": score.log_odds,
+        "verdict": score.verdict,
+        "pathway": score.pathway_score,
+        "warnings": list(score.warnings),
+    }
 
 
 def item_record(name: str | None, found: Score | ServiceError) -> dict[str, Any]:

@@ -11,12 +11,18 @@ from anchorscope.serve.score_form import ErrorBody, ScoreRequest, ScoreResponse,
 from anchorscope.serve.service import Service
 
 _ABOUT = {
-    400: "no JSON", 401: "no key, or one that is not known", 404: "no such model or detector",
-    408: "the body came too slowly", 413: "too many items, too many tokens, or too many bytes",
-    415: "the body is not called JSON", 422: "a field is wrong, or no item could be scored",
-    429: "too much is waiting; see Retry-After", 500: "a mistake of ours", 503: "loading, or shutting down",
+    400: "no JSON",
+    401: "no key, or one that is not known",
+    404: "no such model or detector",
+    408: "the body came too slowly",
+    413: "too many items, too many tokens, or too many bytes",
+    415: "the body is not called JSON",
+    422: "a field is wrong, or no item could be scored",
+    429: "too much is waiting; see Retry-After",
+    500: "a mistake of ours",
+    503: "loading, or shutting down",
     504: "the deadline passed",
-}  # fmt: skip
+}
 
 
 def told(*statuses: int) -> dict[int | str, dict[str, Any]]:
@@ -32,8 +38,14 @@ def score_router(service: Service) -> APIRouter:
     """The routes that need no generation."""
     router = APIRouter()
 
-    @router.post("/v1/score", tags=["score"], summary="How probable it is that answers are true", responses=ASKED,
-                 response_model=ScoreResponse, response_model_exclude_unset=True)  # fmt: skip
+    @router.post(
+        "/v1/score",
+        tags=["score"],
+        summary="How probable it is that answers are true",
+        responses=ASKED,
+        response_model=ScoreResponse,
+        response_model_exclude_unset=True,
+    )
     async def score(wanted: ScoreRequest) -> Any:
         service.refuse_other_model(wanted.model)
         pairs = [(one.question, one.answer) for one in wanted.items]
@@ -41,10 +53,16 @@ def score_router(service: Service) -> APIRouter:
             service.log.said("item", " → ".join(one))
         scored = await service.score(pairs, wanted.detector, wanted.risk)
         rows = [item_record(one.id, found) for one, found in zip(wanted.items, scored.found, strict=True)]
-        return JSONResponse({
-            "object": "list", "model": service.model, "detector": scored.detector,
-            "sha256": service.trained[scored.detector].sha256, "risk": scored.risk, "items": rows,
-        })  # fmt: skip
+        return JSONResponse(
+            {
+                "object": "list",
+                "model": service.model,
+                "detector": scored.detector,
+                "sha256": service.trained[scored.detector].sha256,
+                "risk": scored.risk,
+                "items": rows,
+            }
+        )
 
     @router.get("/v1/models", tags=["about"], summary="The model that is served", responses=READ)
     async def models() -> dict[str, Any]:
@@ -70,8 +88,15 @@ _STARTED = int(time.time())
 def _model(service: Service) -> dict[str, Any]:
     lm = service.lm
     dtype = str(lm.dtype).removeprefix("torch.")
-    return {"id": service.model, "object": "model", "created": _STARTED, "owned_by": "anchorscope",
-            "context": lm.context, "dtype": dtype, "layers": lm.n_layers}  # fmt: skip
+    return {
+        "id": service.model,
+        "object": "model",
+        "created": _STARTED,
+        "owned_by": "anchorscope",
+        "context": lm.context,
+        "dtype": dtype,
+        "layers": lm.n_layers,
+    }
 
 
 def _detector(service: Service, name: str) -> dict[str, Any]:
@@ -79,11 +104,22 @@ def _detector(service: Service, name: str) -> dict[str, Any]:
     trained = service.trained[name]
     setting, card = trained.setting, trained.card
     return {
-        "id": name, "object": "detector", "sha256": trained.sha256, "model": setting.model,
-        "prompt": setting.template.kind, "position": setting.position, "dtype": setting.dtype,
-        "max_new_tokens": setting.max_new_tokens, "data": card.data, "quality": [dict(row) for row in card.quality],
+        "id": name,
+        "object": "detector",
+        "sha256": trained.sha256,
+        "model": setting.model,
+        "prompt": setting.template.kind,
+        "position": setting.position,
+        "dtype": setting.dtype,
+        "max_new_tokens": setting.max_new_tokens,
+        "data": card.data,
+        "quality": [dict(row) for row in card.quality],
         "calibration": [dict(row) for row in card.calibration],
-        "shifts": list(card.shifts), "limits": list(card.limits), "versions": dict(card.versions),
-        "thresholds": [{"risk": one.risk, "probability": one.probability, "coverage": one.coverage, "n": one.n}
-                       for one in trained.thresholds],
-    }  # fmt: skip
+        "shifts": list(card.shifts),
+        "limits": list(card.limits),
+        "versions": dict(card.versions),
+        "thresholds": [
+            {"risk": one.risk, "probability": one.probability, "coverage": one.coverage, "n": one.n}
+            for one in trained.thresholds
+        ],
+    }

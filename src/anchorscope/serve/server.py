@@ -63,10 +63,19 @@ class ServiceServer(uvicorn.Server):
         self.service, self.drain, self.ready = service, drain, ready
         self._ending: asyncio.Task[None] | None = None
         config = uvicorn.Config(
-            make_app(service), http=_patient(service), loop="asyncio", ws="none", lifespan="on", log_config=None,
-            log_level="critical", access_log=False, server_header=False, proxy_headers=False,
-            timeout_keep_alive=_KEEP_ALIVE, timeout_graceful_shutdown=_LAST_WORDS,
-        )  # fmt: skip
+            make_app(service),
+            http=_patient(service),
+            loop="asyncio",
+            ws="none",
+            lifespan="on",
+            log_config=None,
+            log_level="critical",
+            access_log=False,
+            server_header=False,
+            proxy_headers=False,
+            timeout_keep_alive=_KEEP_ALIVE,
+            timeout_graceful_shutdown=_LAST_WORDS,
+        )
         super().__init__(config)
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:

@@ -66,9 +66,12 @@ class Service:
     """Detectors of one model, ready to be asked."""
 
     def __init__(
-        self, trained: Mapping[str, TrainedDetector], load_model: Callable[[], LanguageModel],
-        setting: Setting | None = None, log: ServiceLog | None = None,
-    ) -> None:  # fmt: skip
+        self,
+        trained: Mapping[str, TrainedDetector],
+        load_model: Callable[[], LanguageModel],
+        setting: Setting | None = None,
+        log: ServiceLog | None = None,
+    ) -> None:
         self.trained = dict(trained)
         """By id, as they were read."""
         self.default = next(iter(self.trained))
@@ -158,8 +161,12 @@ class Service:
         name = self.detector_of(detector)
         threshold = self.trained[name].threshold(risk)
         if len(pairs) > self.limits.items:
-            raise ServiceError(413, "too_many_items", f"The request has {len(pairs):,} items, at most "
-                               f"{self.limits.items:,} are taken; send it in parts.", param="items")  # fmt: skip
+            raise ServiceError(
+                413,
+                "too_many_items",
+                f"The request has {len(pairs):,} items, at most {self.limits.items:,} are taken; send it in parts.",
+                param="items",
+            )
         async with self._deadline():
             items = await self._items(self.detectors[name], pairs)
             costs = [self._cost(item, place) for place, item in enumerate(items)]
@@ -244,8 +251,9 @@ class Service:
 
     def too_long(self, param: str) -> ServiceError:
         """A text beyond the limit."""
-        return ServiceError(413, "item_too_long", f"The text has more than {self.limits.item_tokens:,} tokens; shorten "
-                            "it.", param=param)  # fmt: skip
+        return ServiceError(
+            413, "item_too_long", f"The text has more than {self.limits.item_tokens:,} tokens; shorten it.", param=param
+        )
 
     def stop_admitting(self) -> None:
         """From now on requests are refused; those under way go on."""

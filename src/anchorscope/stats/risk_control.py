@@ -87,9 +87,13 @@ class Threshold:
 
 
 def threshold_at_risk(
-    probability: ArrayLike, truthful: ArrayLike, risk: float, delta: float = DELTA, prevalence: float | None = None,
+    probability: ArrayLike,
+    truthful: ArrayLike,
+    risk: float,
+    delta: float = DELTA,
+    prevalence: float | None = None,
     weights: ArrayLike | None = None,
-) -> Threshold:  # fmt: skip
+) -> Threshold:
     """The laxest threshold on these probabilities [item] that keeps the risk.
 
     With a `prevalence`, the promise is for data with so large a share of true answers, under a prior shift; with
@@ -111,8 +115,11 @@ def threshold_at_risk(
     tested = risk if prevalence is None else _risk_here(risk, float(labels.mean()), prevalence)
     bets = mass is not None and any(np.ptp(mass[labels == kind]) > 1e-9 * mass.max() for kind in (False, True))
     sizes = np.arange(n + 1)
-    first = sizes[_capital_at(sizes, labels, mass, risk) >= 1 / delta if mass is not None and bets
-                  else binom.cdf(_FIRST_ERRORS, sizes, tested) <= delta]  # fmt: skip
+    first = sizes[
+        _capital_at(sizes, labels, mass, risk) >= 1 / delta
+        if mass is not None and bets
+        else binom.cdf(_FIRST_ERRORS, sizes, tested) <= delta
+    ]
     places = np.unique(np.linspace(first[0], n, _CANDIDATES).astype(int)) if len(first) else np.zeros(0, int)
     # Accepted are those above the answer at a place; behind the last place, all.
     accepted = np.where(places == n, n, np.searchsorted(-ranked, -ranked[np.minimum(places, n - 1)], side="left"))
@@ -130,9 +137,10 @@ def threshold_at_risk(
     if best is None:
         return Threshold(risk, delta, None, 0.0, n, prevalence)
     told = (
-        _coverage(labels[order], best[1], prevalence) if mass is None
+        _coverage(labels[order], best[1], prevalence)
+        if mass is None
         else float(mass[order][: best[1]].sum() / mass.sum())
-    )  # fmt: skip
+    )
     return Threshold(risk, delta, best[0], told, n, prevalence)
 
 
@@ -146,8 +154,10 @@ def _capital(ranked_truthful: np.ndarray, mass: np.ndarray, risk: float) -> np.n
 def _capital_at(sizes: np.ndarray, truthful: np.ndarray, mass: np.ndarray, risk: float) -> np.ndarray:
     """What it would have won on so many answers of usual weight, with so few errors as the first candidate may have."""
     stakes = _stakes((1 - risk) * mass[~truthful].max())[:, None]
-    by_true, by_false = np.log1p(stakes * risk * mass[truthful].mean()), np.log1p(
-        -stakes * (1 - risk) * mass[~truthful].mean())  # fmt: skip
+    by_true, by_false = (
+        np.log1p(stakes * risk * mass[truthful].mean()),
+        np.log1p(-stakes * (1 - risk) * mass[~truthful].mean()),
+    )
     errors = np.minimum(_FIRST_ERRORS, sizes)
     return np.exp(by_true * (sizes - errors) + by_false * errors).mean(axis=0)
 

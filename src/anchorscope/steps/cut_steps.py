@@ -15,14 +15,7 @@ from anchorscope.artefacts.kept_states import KeptStates
 from anchorscope.artefacts.step import Source, Step
 from anchorscope.catalogue import KNOCKOUT
 from anchorscope.engine.sequences import SITES
-from anchorscope.evidence.effects import (
-    CutStates,
-    Effect,
-    Measurements,
-    measure,
-    measured_places,
-    refuse_no_ops,
-)
+from anchorscope.evidence.effects import CutStates, Effect, Measurements, measure, measured_places, refuse_no_ops
 from anchorscope.evidence.tables import first_curves
 from anchorscope.interventions.intervention import Intervention, Setting
 from anchorscope.interventions.registry import of_experiments
@@ -46,9 +39,14 @@ class CutSteps(MeasurementSteps):
         """What interventions are given beside the items."""
         job = self.job
         return Setting(
-            job.positions, job.recipe.edges, job.recipe.seed, job.writer, job.recipe.evidence_items,
-            job.planner.context, self.masses,
-        )  # fmt: skip
+            job.positions,
+            job.recipe.edges,
+            job.recipe.seed,
+            job.writer,
+            job.recipe.evidence_items,
+            job.planner.context,
+            self.masses,
+        )
 
     @cached_property
     def effects(self) -> dict[str, Step[Measurements]]:
@@ -64,9 +62,13 @@ class CutSteps(MeasurementSteps):
             options.append("random_cuts")
         made_from = self.job.made_from(1, MODEL_LIBRARIES, *options)
         parents: list[Step[Any] | Source] = [
-            self.probes, self.clean_scores, self.tokens, self.labels, self.job.model,
+            self.probes,
+            self.clean_scores,
+            self.tokens,
+            self.labels,
+            self.job.model,
             *([self.attention_mass] if any(one.by_attention for one in registered) else []),
-        ]  # fmt: skip
+        ]
         return self._step(f"effects-{experiment}", parents, made_from, MEASUREMENTS, partial(self._measure, experiment))
 
     def _measure(self, experiment: str) -> Measurements:
@@ -135,9 +137,16 @@ class CutSteps(MeasurementSteps):
     def principal(self) -> Step[dict[str, Tensor]]:
         """Clean and cut states along their principal directions, [place, layer, item, direction]; large as well."""
         made_from = self.job.made_from(
-            1, MODEL_LIBRARIES, "edges", "seed", "random_cuts", positions=self.job.positions,
-            headline=list(self.job.headline), directions=self.n_directions, device=self.job.fits.device,
-        )  # fmt: skip
+            1,
+            MODEL_LIBRARIES,
+            "edges",
+            "seed",
+            "random_cuts",
+            positions=self.job.positions,
+            headline=list(self.job.headline),
+            directions=self.n_directions,
+            device=self.job.fits.device,
+        )
         parents = (self.clean, self.attention_mass)
         return self._step("principal-states", parents, made_from, TENSORS, self._run_principal, large=True)
 

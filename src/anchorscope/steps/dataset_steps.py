@@ -11,10 +11,7 @@ from anchorscope.answers.enough import PER_CLASS
 from anchorscope.answers.generate import do_not_fit
 from anchorscope.answers.label import balanced_by, grouped_by, require_enough
 from anchorscope.artefacts.durable import canonical_hash
-from anchorscope.artefacts.formats import (
-    FOUND,
-    FRAMES,
-)
+from anchorscope.artefacts.formats import FOUND, FRAMES
 from anchorscope.artefacts.frames import (
     confidence,
     counts_frame,
@@ -50,9 +47,15 @@ class DatasetSteps(DetectionSteps):
         found = [effect for step in self.effects.values() for effect in step.value.effects]
         headline = (self.job.recipe.site, self.job.recipe.position)
         return measured_places(
-            self.splits, self.groups, self.job.positions, self.probes.value, self.clean_scores.value, found,
-            self.refits.value, headline,
-        )  # fmt: skip
+            self.splits,
+            self.groups,
+            self.job.positions,
+            self.probes.value,
+            self.clean_scores.value,
+            found,
+            self.refits.value,
+            headline,
+        )
 
     @cached_property
     def tables(self) -> Step[dict[str, pl.DataFrame]]:
@@ -62,8 +65,13 @@ class DatasetSteps(DetectionSteps):
         made_from = self.job.made_from(3, TABLE_LIBRARIES, *options, device=self.job.fits.device, model=model)
         parents: list[Step[Any]] = [*self.effects.values(), self.clean_scores, self.probes, self.refits]
         parents += [self.permuted_refits, self.labels, self.log_probs]
-        return self._step("tables", parents, made_from, FRAMES,
-                          lambda: self.job.fits(evidence_tables, self._evidence(), title="evidence"))  # fmt: skip
+        return self._step(
+            "tables",
+            parents,
+            made_from,
+            FRAMES,
+            lambda: self.job.fits(evidence_tables, self._evidence(), title="evidence"),
+        )
 
     def _evidence(self) -> Evidence:
         answers = with_log_probs([item.answer for item in self.used_items], self.log_probs.value)

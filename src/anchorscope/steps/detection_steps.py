@@ -44,9 +44,15 @@ class DetectionSteps(ShareSteps):
     def samples(self) -> Step[list[list[str]]]:
         """Sampled answers to the questions of the used items."""
         made_from = self.job.made_from(
-            1, MODEL_LIBRARIES, "prompt", "max_new_tokens", "seed", samples=max(SAMPLES), temperature=TEMPERATURE,
+            1,
+            MODEL_LIBRARIES,
+            "prompt",
+            "max_new_tokens",
+            "seed",
+            samples=max(SAMPLES),
+            temperature=TEMPERATURE,
             top_p=TOP_P,
-        )  # fmt: skip
+        )
         parents = (self.labels, self.job.model)
         return self._step("detection-samples", parents, made_from, records(list[list[str]]), self._sample)
 
@@ -138,9 +144,15 @@ class DetectionSteps(ShareSteps):
             *super().kept(),
             *(
                 KeptStates(
-                    self.name, name, states[None, None], (job.recipe.position,), self.kept_layers, ids,
-                    self.detection_states.key, (job.recipe.site,),
+                    self.name,
+                    name,
+                    states[None, None],
+                    (job.recipe.position,),
+                    self.kept_layers,
+                    ids,
+                    self.detection_states.key,
+                    (job.recipe.site,),
                 )
                 for name, states in self.detection_states.value.items()
             ),
-        ]  # fmt: skip
+        ]

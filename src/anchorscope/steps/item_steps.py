@@ -15,9 +15,7 @@ from anchorscope.answers.choose import QuestionSample
 from anchorscope.answers.generate import Answer
 from anchorscope.answers.label import Label, label_answers
 from anchorscope.artefacts.durable import canonical_hash
-from anchorscope.artefacts.formats import (
-    records,
-)
+from anchorscope.artefacts.formats import records
 from anchorscope.artefacts.step import Source, Step
 from anchorscope.datasets import atlas
 from anchorscope.datasets.catalog import BUILT_IN, DatasetSpec
@@ -45,8 +43,15 @@ class ItemSteps:
         self.job, self.spec, self.name = job, spec, spec.name
         self.source = question_source(job, spec)
 
-    def _step(self, name: str, parents: Sequence[Step[Any] | Source], made_from: Any, form: Any, make: Any,
-              large: bool = False) -> Step[Any]:  # fmt: skip
+    def _step(
+        self,
+        name: str,
+        parents: Sequence[Step[Any] | Source],
+        made_from: Any,
+        form: Any,
+        make: Any,
+        large: bool = False,
+    ) -> Step[Any]:
         return self.job.folder.step(f"{self.name}/{name}", parents, made_from, form, make, large)
 
     # Questions, answers, labels, tokens.
@@ -67,8 +72,7 @@ class ItemSteps:
         made_from = self.job.made_from(
             1, (), "columns", "limit", "yes_no", "on_bad_row", "seed", random_weights=is_shape(self.job.recipe.model)
         )
-        return self._step("questions", (self.source,), made_from, records(QuestionSample),
-                          lambda: self._read)  # fmt: skip
+        return self._step("questions", (self.source,), made_from, records(QuestionSample), lambda: self._read)
 
     @cached_property
     def answers(self) -> Step[list[Answer]]:
@@ -79,9 +83,13 @@ class ItemSteps:
     def _answer(self) -> list[Answer]:
         writer, tokens = self.job.writer(), self.job.planner.batch_tokens
         work = plan_answers(
-            self.questions.value.questions, writer.tokenizer, writer.template, self.job.recipe.max_new_tokens, tokens,
+            self.questions.value.questions,
+            writer.tokenizer,
+            writer.template,
+            self.job.recipe.max_new_tokens,
+            tokens,
             self.job.planner.context,
-        )  # fmt: skip
+        )
         return run_answers(self.job.executor, work, self.job.progress)
 
     @cached_property
@@ -93,9 +101,13 @@ class ItemSteps:
     def _label(self) -> list[Label]:
         recipe = self.job.recipe
         return label_answers(
-            self.questions.value.questions, self.answers.value, recipe.balance, recipe.group_by, recipe.max_per_class,
+            self.questions.value.questions,
+            self.answers.value,
+            recipe.balance,
+            recipe.group_by,
+            recipe.max_per_class,
             recipe.seed,
-        )  # fmt: skip
+        )
 
     @cached_property
     def tokens(self) -> Step[list[ItemTokens | None]]:

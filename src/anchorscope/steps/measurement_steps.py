@@ -7,22 +7,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from anchorscope.artefacts.formats import (
-    ARRAY,
-    CLEAN_STATES,
-    FINAL_PROBES,
-    PROBE_SETS,
-    records,
-)
+from anchorscope.artefacts.formats import ARRAY, CLEAN_STATES, FINAL_PROBES, PROBE_SETS, records
 from anchorscope.artefacts.index import damage
 from anchorscope.artefacts.kept_states import CLEAN as CLEAN_RUN
-from anchorscope.artefacts.kept_states import (
-    kept_bytes,
-    parse_layers,
-    place_of,
-    read_whole,
-    refuse_full_disk,
-)
+from anchorscope.artefacts.kept_states import kept_bytes, parse_layers, place_of, read_whole, refuse_full_disk
 from anchorscope.artefacts.step import Step
 from anchorscope.catalogue import DETECTION_RUNS
 from anchorscope.engine.attention_mass import AttentionMass
@@ -69,9 +57,15 @@ class MeasurementSteps(ItemSteps):
         """The clean pass: states, attention, and states before the answer; all of them the same whenever it is run."""
         job = self.job
         return run_clean(
-            job.executor, job.planner, self.used_items, job.positions, job.progress, self._is_compiled(),
-            job.recipe.edges, job.headline[1],
-        )  # fmt: skip
+            job.executor,
+            job.planner,
+            self.used_items,
+            job.positions,
+            job.progress,
+            self._is_compiled(),
+            job.recipe.edges,
+            job.headline[1],
+        )
 
     @cached_property
     def attention_mass(self) -> Step[list[AttentionMass]]:
@@ -136,8 +130,9 @@ class MeasurementSteps(ItemSteps):
     def log_probs(self) -> Step[list[tuple[float, ...]]]:
         """How likely the model finds every token of the answers."""
         form = records(list[tuple[float, ...]])
-        return self._step("log-probs", (self.clean,), self.job.made_from(1, ()), form,
-                          lambda: self.clean.value.log_probs)  # fmt: skip
+        return self._step(
+            "log-probs", (self.clean,), self.job.made_from(1, ()), form, lambda: self.clean.value.log_probs
+        )
 
     @cached_property
     def probes(self) -> Step[dict[str, ProbeSet]]:

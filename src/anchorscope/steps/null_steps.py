@@ -28,10 +28,13 @@ class NullSteps(CutSteps):
     def share_items(self) -> ShareItems:
         """The used items as the question share sees them."""
         return ShareItems(
-            self.splits.labels, self.groups, self.splits.folds,
-            [item.question.relation for item in self.used_items], [item.item_id for item in self.used_items],
+            self.splits.labels,
+            self.groups,
+            self.splits.folds,
+            [item.question.relation for item in self.used_items],
+            [item.item_id for item in self.used_items],
             self.job.recipe.seed,
-        )  # fmt: skip
+        )
 
     @cached_property
     def null_scores(self) -> Step[dict[str, NDArray[np.floating]]]:
@@ -41,9 +44,16 @@ class NullSteps(CutSteps):
 
     def _made_from(self, epoch: int) -> MadeFrom:
         return self.job.made_from(
-            epoch, MODEL_LIBRARIES, "folds", "edges", "seed", positions=self.job.positions,
-            headline=list(self.job.headline), directions=self.n_directions, device=self.job.fits.device,
-        )  # fmt: skip
+            epoch,
+            MODEL_LIBRARIES,
+            "folds",
+            "edges",
+            "seed",
+            positions=self.job.positions,
+            headline=list(self.job.headline),
+            directions=self.n_directions,
+            device=self.job.fits.device,
+        )
 
     def _score_nulls(self) -> dict[str, NDArray[np.floating]]:
         return {
@@ -58,10 +68,7 @@ class NullSteps(CutSteps):
         answer = answer_only_states(
             job.executor, job.planner, self.used_items, self.setting, job.headline, job.progress
         )
-        return {
-            QUESTION_ONLY: self.run_items().question_only if question is None else question,
-            ANSWER_ONLY: answer,
-        }
+        return {QUESTION_ONLY: self.run_items().question_only if question is None else question, ANSWER_ONLY: answer}
 
     def _along_directions(self, states: Tensor) -> Tensor:
         """States [1, layer, item, d_model] along their principal directions, [layer, item, direction]."""

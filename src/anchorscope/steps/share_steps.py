@@ -86,9 +86,13 @@ class ShareSteps(NullSteps):
         job, shares, layer, nulls = self.job, self.shares, self.share_layer, self.null_scores.value
         job.progress.start("question share: intervals and tests", 1)
         context = ShareContext(
-            job.record.identity.name, self.name, [item.item_id for item in self.used_items], self.groups,
-            [(SITES[site], job.positions[position]) for position, site in self.all_places], self.n_directions,
-        )  # fmt: skip
+            job.record.identity.name,
+            self.name,
+            [item.item_id for item in self.used_items],
+            self.groups,
+            [(SITES[site], job.positions[position]) for position, site in self.all_places],
+            self.n_directions,
+        )
         some = next(iter(shares.found.values()))
         draws = ShareDraws(self.weights, some.by_split.shape[-1], stream(job.recipe.seed, "share draws", self.name))
         answers = with_log_probs([item.answer for item in self.used_items], self.log_probs.value)
@@ -102,12 +106,14 @@ class ShareSteps(NullSteps):
         ladder = null_areas(at_layer, shares, layer, self.share_items, self.used_items, confidence, draws, fits)
         calls = pl.DataFrame(
             {
-                "item_id": context.item_ids, "question_share": tested.items.mean,
-                "question_share_low": tested.items.low, "question_share_high": tested.items.high,
+                "item_id": context.item_ids,
+                "question_share": tested.items.mean,
+                "question_share_low": tested.items.low,
+                "question_share_high": tested.items.high,
                 "pathway_call": tested.calls,
             },
             schema=SHARE_CALL_SCHEMA,
-        )  # fmt: skip
+        )
         headline = (job.recipe.site, job.recipe.position)
         found = {
             "question_share": share_frame(shares, draws, context),

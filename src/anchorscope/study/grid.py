@@ -117,8 +117,10 @@ def make_study(found: Mapping[str, Any], name: str) -> Study:
     if n_runs > MOST_RUNS:
         raise UserError(f"The study has {n_runs:,} runs; {MOST_RUNS:,} at most. Make several studies of it.")
     runs = tuple(run for one in models.items() for run in _runs_of(one, {"datasets": datasets, **defaults}, listed))
-    tables = [{"name": own, **options, "model": written_out(options["model"]), **_own_datasets(options)}
-              for own, options in models.items()]  # fmt: skip
+    tables = [
+        {"name": own, **options, "model": written_out(options["model"]), **_own_datasets(options)}
+        for own, options in models.items()
+    ]
     return Study(name, runs, {**found, "name": name, "models": tables, **_own_datasets(found)})
 
 
@@ -177,7 +179,7 @@ def _models(entries: Sequence[Any]) -> dict[str, dict[str, Any]]:
 
 def _runs_of(
     model: tuple[str, dict[str, Any]], defaults: Mapping[str, Any], listed: Mapping[str, list[Any]]
-) -> list[StudyRun]:  # fmt: skip
+) -> list[StudyRun]:
     """Every prompt and seed of one model; one that its own table sets is the only one."""
     name, own = model
     axes: dict[str, list[Any]] = {}

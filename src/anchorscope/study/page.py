@@ -44,8 +44,12 @@ def write_page_of(study: Study, folder: StudyFolder, progress: Progress) -> None
 
 def _made_from(status: Status, folder: StudyFolder) -> str:
     """Changes with anything that the page shows. What is under way is told as not done."""
-    runs = [[run.name, run.state, run.error, sha256(folder.run(run.name) / MANIFEST)] if run.state == DONE
-            else [run.name, run.state == FAILED, run.error] for run in status.runs]  # fmt: skip
+    runs = [
+        [run.name, run.state, run.error, sha256(folder.run(run.name) / MANIFEST)]
+        if run.state == DONE
+        else [run.name, run.state == FAILED, run.error]
+        for run in status.runs
+    ]
     return canonical_hash([status.name, runs])
 
 

@@ -88,9 +88,13 @@ def check_study(study: Study, out: Path, elsewhere: bool = False) -> None:
 
 
 def _run_model(
-    runs: Sequence[StudyRun], folder: StudyFolder, heard: Listening, numbers: dict[str, str], choice: Choice,
+    runs: Sequence[StudyRun],
+    folder: StudyFolder,
+    heard: Listening,
+    numbers: dict[str, str],
+    choice: Choice,
     groups: WorkerGroups,
-) -> dict[str, str]:  # fmt: skip
+) -> dict[str, str]:
     """The runs of one model, which share its warm workers; the one that ended for want of them."""
     for run in runs:
         heard.tell(f"{numbers[run.name]}: {', '.join(parse_spec(text).name for text in run.recipe.datasets)}")

@@ -79,8 +79,13 @@ class Status:
     def record(self) -> dict[str, Any]:
         """For programs."""
         counts = {state: self.count(state) for state in STATES}
-        return {"study": self.name, "out": self.folder, "running": self.running, "counts": counts,
-                "runs": [asdict(run) for run in self.runs]}  # fmt: skip
+        return {
+            "study": self.name,
+            "out": self.folder,
+            "running": self.running,
+            "counts": counts,
+            "runs": [asdict(run) for run in self.runs],
+        }
 
 
 def status_of(study: Study, path: Path) -> Status:
@@ -107,9 +112,18 @@ def run_state(folder: StudyFolder, run: StudyRun) -> RunState:
         state, error = FAILED, failed["line"]
     done, planned = _shards(index, place)
     return RunState(
-        run.name, state, done, planned, len(index.steps) if index else 0, run.model, run.recipe.prompt,
-        run.recipe.seed, run.recipe.datasets, str(place), error,
-    )  # fmt: skip
+        run.name,
+        state,
+        done,
+        planned,
+        len(index.steps) if index else 0,
+        run.model,
+        run.recipe.prompt,
+        run.recipe.seed,
+        run.recipe.datasets,
+        str(place),
+        error,
+    )
 
 
 def is_done(folder: StudyFolder, run: StudyRun) -> bool:

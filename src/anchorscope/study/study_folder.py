@@ -63,10 +63,16 @@ class StudyFolder:
     def save(self) -> None:
         """Writes study.json, whole."""
         content = {
-            "marker": _MARK, "schema_version": _VERSION, "name": self.name, "runs": self.runs,
-            "failed": self.failed, "arriving": self.arriving, "page_of": self.page_of, "sha256": self.files,
+            "marker": _MARK,
+            "schema_version": _VERSION,
+            "name": self.name,
+            "runs": self.runs,
+            "failed": self.failed,
+            "arriving": self.arriving,
+            "page_of": self.page_of,
+            "sha256": self.files,
             "command": shlex.join(["anchorscope", "study", "report", "--out", str(self.path)]),
-        }  # fmt: skip
+        }
         write_json(self.path / STUDY_MARKER, {**content, "seal": canonical_hash(content)})
 
     def fail(self, name: str, key: str, line: str | None) -> None:

@@ -27,8 +27,11 @@ def log(library: Any, records: RunRecords, project: str, name: str, tracking_uri
         tags = [entities.RunTag(key, value[:_LONGEST_TAG]) for key, value in records.tags.items()]
         given = [entities.Param(key, value[:_LONGEST_PARAMETER]) for key, value in records.parameters.items()]
         numbers = [entities.Metric(key, value, now, 0) for key, value in records.metrics.items()]
-        numbers += [entities.Metric(key, value, now, layer)
-                    for layer, found in records.curves.items() for key, value in found.items()]  # fmt: skip
+        numbers += [
+            entities.Metric(key, value, now, layer)
+            for layer, found in records.curves.items()
+            for key, value in found.items()
+        ]
         for part in _parts(tags, _OTHERS_AT_ONCE):
             client.log_batch(run, tags=part)
         for part in _parts(given, _OTHERS_AT_ONCE):

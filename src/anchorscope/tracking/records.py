@@ -55,16 +55,27 @@ def records_of(run: FinishedRun) -> RunRecords:
     here = pl.col("layer").is_not_null() & (pl.col("site") == site) & (pl.col("position") == position)
     by_layer: dict[int, dict[str, float]] = {}
     _add(by_layer, scores.filter(here), "auc", "auc by layer", ("kind", "intervention"))
-    _add(by_layer, curves.filter(here & (pl.col("truth") == "all")), "delta_p", "delta_p",
-         ("intervention", "variant", "assignment", "group"))  # fmt: skip
-    _add(by_layer, shares.filter(here & (pl.col("truth") == "all")), "share", "question share",
-         ("intervention", "group"))  # fmt: skip
+    _add(
+        by_layer,
+        curves.filter(here & (pl.col("truth") == "all")),
+        "delta_p",
+        "delta_p",
+        ("intervention", "variant", "assignment", "group"),
+    )
+    _add(
+        by_layer, shares.filter(here & (pl.col("truth") == "all")), "share", "question share", ("intervention", "group")
+    )
     tables = {name: run.path / f"{name}.csv" for name in _TABLES if (run.path / f"{name}.csv").is_file()}
     tags = tags_of(run.manifest, sha256(run.path / "manifest.json"))
     return RunRecords(
-        run.path.name, parameters_of(run.recipe.model_dump()), tags, metrics,
-        dict(sorted(by_layer.items())), tables, tuple(_files(run.path)),
-    )  # fmt: skip
+        run.path.name,
+        parameters_of(run.recipe.model_dump()),
+        tags,
+        metrics,
+        dict(sorted(by_layer.items())),
+        tables,
+        tuple(_files(run.path)),
+    )
 
 
 def parameters_of(options: Mapping[str, Any]) -> dict[str, str]:

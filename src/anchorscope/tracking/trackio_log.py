@@ -31,8 +31,15 @@ def log(library: Any, records: RunRecords, project: str, name: str, **options: A
 def _log(library: Any, records: RunRecords, project: str, name: str, **options: Any) -> str:
     library.context_vars.current_run.set(None)  # init would end that run
     with contextlib.redirect_stdout(io.StringIO()):  # it greets at length
-        run = library.init(project=project, name=name, config={**records.parameters, **records.tags}, embed=False,
-                           auto_log_gpu=False, auto_log_cpu=False, **options)  # fmt: skip
+        run = library.init(
+            project=project,
+            name=name,
+            config={**records.parameters, **records.tags},
+            embed=False,
+            auto_log_gpu=False,
+            auto_log_cpu=False,
+            **options,
+        )
         try:
             steps = records.curves or {0: {}}
             first = min(steps)

@@ -16,8 +16,15 @@ def log(library: Any, records: RunRecords, project: str, name: str, **options: A
     """Logs the run and gives its id."""
     config = {"recipe": records.parameters, "made_of": records.tags}
     quiet = library.Settings(silent=True, console="off", disable_git=True, disable_code=True, x_disable_stats=True)
-    run = library.init(project=project, name=name, config=config, job_type="anchorscope", settings=quiet,
-                       reinit="create_new", **options)  # fmt: skip
+    run = library.init(
+        project=project,
+        name=name,
+        config=config,
+        job_type="anchorscope",
+        settings=quiet,
+        reinit="create_new",
+        **options,
+    )
     done = False
     try:
         run.define_metric("layer")

@@ -101,16 +101,29 @@ def confusion_table(items: Items, scores: Sequence[Score]) -> pl.DataFrame:
 
 
 MAIN_WAYS = {
-    "knockout": "knockout", "exact-tokens": "subject", "template": "template", "edges": "direct", "zeroing": "zeroing",
-    "patching": "patch-same", "answer-only": "answer-template", "saliency": "share, log_odds",
-    "self-awareness": "retained", "layers": "single", "rules": "retained",
-}  # fmt: skip
+    "knockout": "knockout",
+    "exact-tokens": "subject",
+    "template": "template",
+    "edges": "direct",
+    "zeroing": "zeroing",
+    "patching": "patch-same",
+    "answer-only": "answer-template",
+    "saliency": "share, log_odds",
+    "self-awareness": "retained",
+    "layers": "single",
+    "rules": "retained",
+}
 """The way of doing each experiment that stands for it."""
 SHOWN = ("plain", "cross-fitted a", "cross-fitted b", "corrected", "retained")
 """Rules whose confusion the page shows: those by which a run sorts its items."""
 _METHODS = (
-    *METHODS, "single", "single heads", "question_to_answer, loss", "question_to_answer, log_odds", "share, log_odds",
-)  # fmt: skip
+    *METHODS,
+    "single",
+    "single heads",
+    "question_to_answer, loss",
+    "question_to_answer, log_odds",
+    "share, log_odds",
+)
 BIASED = 0.1
 """A rule whose recall differs by more than this between true and false answers, interval and all, follows the label."""
 
@@ -122,7 +135,7 @@ def sentences(items: Items, recovery: pl.DataFrame) -> list[str]:
     found = [
         f"{count(planted['question'])} items were planted in the question, {count(planted['answer'])} in the answer "
         f"and {count(planted['both'])} in both; the probe at the reference layer calls {number(100 * right, 1)} % of "
-        f"all items right, and only those are sorted.",
+        f"all items right, and only those are sorted."
     ]
     rules = recovery.filter(pl.col("experiment") == "rules")
     for rule in ("plain", "corrected", "retained"):

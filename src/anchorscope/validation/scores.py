@@ -23,9 +23,13 @@ METHODS_OF = {name: one.experiment for name, one in INTERVENTIONS.items()}
 CONTROLS = tuple(name for name, one in INTERVENTIONS.items() if one.control)
 """Interventions that should tell nothing about the pathway."""
 _TAKEN = {
-    ("saliency", "question_to_answer"), ("saliency", "share"), ("self-awareness", "pathway_log_odds"),
-    ("layers", "delta_p_reference_sum"), ("heads", "delta_p_reference_sum"), ("sensitivity", "rule_score"),
-}  # fmt: skip
+    ("saliency", "question_to_answer"),
+    ("saliency", "share"),
+    ("self-awareness", "pathway_log_odds"),
+    ("layers", "delta_p_reference_sum"),
+    ("heads", "delta_p_reference_sum"),
+    ("sensitivity", "rule_score"),
+}
 _LOW_IS_QUESTION = ("delta_p_reference_sum",)
 
 
@@ -101,11 +105,13 @@ def _at_reference(run: Path, items: Items) -> pl.DataFrame:
         effects.join(paths.select("dataset", "item_id", "reference_layer"), on=["dataset", "item_id"])
         .join(pl.DataFrame({"item_id": items.ids, "truthful": items.truthful}), on="item_id")
         .select(
-            "item_id", "intervention", "truthful",
+            "item_id",
+            "intervention",
+            "truthful",
             before=pl.col("logit_clean").list.get(pl.col("reference_layer")),
             after=pl.col("logit_after").list.get(pl.col("reference_layer")),
         )
-    )  # fmt: skip
+    )
 
 
 def _baselines(run: Path, items: Items) -> list[Score]:
@@ -124,13 +130,14 @@ def _interventions(run: Path, items: Items) -> list[Score]:
         _at_reference(run, items)
         .with_columns(sign=pl.when("truthful").then(1.0).otherwise(-1.0))
         .select(
-            "item_id", "intervention",
+            "item_id",
+            "intervention",
             lost=_probability("before") - _probability("after"),
             flips=((pl.col("before") > 0) != (pl.col("after") > 0)).cast(pl.Float64),
         )
         .group_by("intervention", "item_id")
         .mean()
-    )  # fmt: skip
+    )
     found = []
     for name, experiment in METHODS_OF.items():
         rows = at_reference.filter(pl.col("intervention") == name)
@@ -151,8 +158,12 @@ def _assignments(run: Path, items: Items) -> list[Score]:
     paths = pl.read_parquet(run / "pathways.parquet").filter(_headline(run))
     found = []
     for (assignment, probe), rows in paths.group_by("assignment", "probe", maintain_order=True):
-        called = rows.select("item_id", value=pl.col("pathway").replace_strict(
-            {"Q-Anchored": 1.0, "A-Anchored": 0.0}, default=None, return_dtype=pl.Float64))  # fmt: skip
+        called = rows.select(
+            "item_id",
+            value=pl.col("pathway").replace_strict(
+                {"Q-Anchored": 1.0, "A-Anchored": 0.0}, default=None, return_dtype=pl.Float64
+            ),
+        )
         values = _over_items(called, "value", items)
         name = str(assignment) if probe == "full" else f"{assignment} {probe}"
         found.append(Score("rules", name, values, values))

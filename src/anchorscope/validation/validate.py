@@ -73,12 +73,22 @@ def validate(out: Path, options: Options, fresh: bool = False, progress: Progres
     listener = progress or Silent()
     questions = out / f"{DATASET}.jsonl"
     wanted = RATED if "all" in options.evidence else options.evidence
-    recipe = make_recipe({
-        "model": str(planted_model_folder()), "datasets": (f"file:{questions}",), "prompt": "zero-shot",
-        "balance": "none", "max_per_class": max(options.items, 30), "evidence": wanted, "seed": options.seed,
-        "bootstrap": options.bootstrap, "device": options.device, "dtype": options.dtype,
-        "evidence_items": max(options.items, 60), "threads": options.threads,
-    })  # fmt: skip
+    recipe = make_recipe(
+        {
+            "model": str(planted_model_folder()),
+            "datasets": (f"file:{questions}",),
+            "prompt": "zero-shot",
+            "balance": "none",
+            "max_per_class": max(options.items, 30),
+            "evidence": wanted,
+            "seed": options.seed,
+            "bootstrap": options.bootstrap,
+            "device": options.device,
+            "dtype": options.dtype,
+            "evidence_items": max(options.items, 60),
+            "threads": options.threads,
+        }
+    )
     device = checked_device(choose_device(options.device))
     planted = planted_items(options.items, options.shares, options.seed)
     with writable(out):
@@ -108,9 +118,7 @@ def _validate(
     scores = read_scores(run, items)
     recovery = recovery_table(items, scores, options.bootstrap, options.seed)
     confusion = confusion_table(items, scores)
-    found_in_worlds = run_worlds(
-        options.replicas, options.world_items, device, options.seed, options.worlds, listener,
-    )  # fmt: skip
+    found_in_worlds = run_worlds(options.replicas, options.world_items, device, options.seed, options.worlds, listener)
     worlds = worlds_table(found_in_worlds)
     for name, table in (("recovery", recovery), ("confusion", confusion), ("worlds", worlds)):
         with replacing(out / f"{name}.csv") as half_made:
@@ -163,9 +171,14 @@ def _plant(path: Path, planted: Sequence[PlantedItem], fresh: bool) -> None:
 
 
 def _page(
-    options: Options, items: Items, recovery: pl.DataFrame, confusion: pl.DataFrame, run: Path, told: list[str],
+    options: Options,
+    items: Items,
+    recovery: pl.DataFrame,
+    confusion: pl.DataFrame,
+    run: Path,
+    told: list[str],
     worlds: Section,
-) -> Validation:  # fmt: skip
+) -> Validation:
     manifest = json.loads((run / "manifest.json").read_text(encoding="utf-8"))
     model = manifest["model"]
     shares = ", ".join(f"{name.replace('_', ' ')} {share:.0%}" for name, share in asdict(options.shares).items())

@@ -92,8 +92,12 @@ class Shelf:
         try:
             told = self._run(folder) if kind == RUN else _OTHERS[kind](folder)
         except _UNREADABLE as error:
-            told = {"title": folder.name, "about": "", "finished": False,
-                    "lines": (f"It cannot be read: {' '.join(str(error).split())}",)}  # fmt: skip
+            told = {
+                "title": folder.name,
+                "about": "",
+                "finished": False,
+                "lines": (f"It cannot be read: {' '.join(str(error).split())}",),
+            }
         return Found(**known, **told)
 
     def _run(self, folder: Path) -> dict[str, Any]:
@@ -157,8 +161,11 @@ def _unfinished(folder: Path) -> dict[str, Any]:
 
 def _comparison(folder: Path) -> dict[str, Any]:
     runs = read_sealed(folder / "comparison.json")["runs"]
-    return {"title": "Comparison of " + ", ".join(str(one["run"]) for one in runs),
-            "about": f"{len(runs)} runs", "finished": True}  # fmt: skip
+    return {
+        "title": "Comparison of " + ", ".join(str(one["run"]) for one in runs),
+        "about": f"{len(runs)} runs",
+        "finished": True,
+    }
 
 
 def _detectors(folder: Path) -> dict[str, Any]:
@@ -166,14 +173,22 @@ def _detectors(folder: Path) -> dict[str, Any]:
     saved = ", ".join(found["bundles"])
     lines = [f"Saved detectors: {saved}."] if saved else []
     lines += [f"{text[:1].upper()}{text[1:]}." for text in found.get("warnings", ())]
-    return {"title": f"Detectors of {found['model']}", "about": f"trained on {', '.join(found['trained_on'])}",
-            "finished": True, "lines": tuple(lines)}  # fmt: skip
+    return {
+        "title": f"Detectors of {found['model']}",
+        "about": f"trained on {', '.join(found['trained_on'])}",
+        "finished": True,
+        "lines": tuple(lines),
+    }
 
 
 def _validation(folder: Path) -> dict[str, Any]:
     found = read_sealed(folder / "validation.json")
-    return {"title": "Validation on planted pathways", "about": f"{len(found['recovery'])} experiments",
-            "finished": True, "lines": tuple(found.get("summary", ())[:_LINES])}  # fmt: skip
+    return {
+        "title": "Validation on planted pathways",
+        "about": f"{len(found['recovery'])} experiments",
+        "finished": True,
+        "lines": tuple(found.get("summary", ())[:_LINES]),
+    }
 
 
 def _study(folder: Path) -> dict[str, Any]:
@@ -183,8 +198,13 @@ def _study(folder: Path) -> dict[str, Any]:
     failed = [f"{name} failed: {one['line']}" for name, one in found["failed"].items()]
     command = f"anchorscope study run {shlex.quote(str(folder / 'study.toml'))} --out {shlex.quote(str(folder))}"
     finished = done == len(runs) and not failed
-    return {"title": f"Study {found['name']}", "about": f"{done} of {len(runs)} runs are done", "finished": finished,
-            "lines": tuple(failed[:_LINES]), "command": None if finished else command}  # fmt: skip
+    return {
+        "title": f"Study {found['name']}",
+        "about": f"{done} of {len(runs)} runs are done",
+        "finished": finished,
+        "lines": tuple(failed[:_LINES]),
+        "command": None if finished else command,
+    }
 
 
 _OTHERS = {COMPARISON: _comparison, DETECTORS: _detectors, VALIDATION: _validation, STUDY: _study}

@@ -8,8 +8,13 @@ from pathlib import Path
 from anchorscope.report.page_writer import fragment
 from anchorscope.viewing.found import COMPARISON, DETECTORS, RUN, STUDY, VALIDATION, Found
 
-_KINDS = {RUN: ("run", "runs"), COMPARISON: ("comparison", "comparisons"), DETECTORS: ("folder of detectors",
-          "folders of detectors"), VALIDATION: ("validation", "validations"), STUDY: ("study", "studies")}  # fmt: skip
+_KINDS = {
+    RUN: ("run", "runs"),
+    COMPARISON: ("comparison", "comparisons"),
+    DETECTORS: ("folder of detectors", "folders of detectors"),
+    VALIDATION: ("validation", "validations"),
+    STUDY: ("study", "studies"),
+}
 
 
 def index_page(found: Sequence[Found], folder: Path, address: Callable[[str, str], str]) -> str:

@@ -19,10 +19,15 @@ LOOPBACK = ("127.0.0.1", "localhost")
 _NOTHING = "default-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; style-src 'unsafe-inline'"
 _PAGE = f"{_NOTHING}; img-src 'self' data:; script-src 'unsafe-inline'"  # a report's own policy allows less
 _TYPES = {
-    ".html": "text/html; charset=utf-8", ".md": "text/plain; charset=utf-8", ".csv": "text/csv; charset=utf-8",
-    ".json": "application/json", ".toml": "text/plain; charset=utf-8", ".png": "image/png", ".svg": "image/svg+xml",
+    ".html": "text/html; charset=utf-8",
+    ".md": "text/plain; charset=utf-8",
+    ".csv": "text/csv; charset=utf-8",
+    ".json": "application/json",
+    ".toml": "text/plain; charset=utf-8",
+    ".png": "image/png",
+    ".svg": "image/svg+xml",
     ".pdf": "application/pdf",
-}  # fmt: skip
+}
 _DOWNLOAD = "application/octet-stream"
 _PIECE = 1 << 20
 

@@ -35,9 +35,11 @@ def said(text: str) -> ModelOutput:
 
 
 def test_answers_are_scored_by_the_service_and_the_log_is_a_question_file(service: Running, tmp_path: Path) -> None:
-    questions = [Sample(input="Who wrote Dracula?", target="Bram Stoker", id="dracula"),
-                 Sample(input="What is the capital of Peru?", target=["Lima", "Ciudad"], id="peru"),
-                 Sample(input="Who wrote Emma?", target="Jane Austen", id="emma")]  # fmt: skip
+    questions = [
+        Sample(input="Who wrote Dracula?", target="Bram Stoker", id="dracula"),
+        Sample(input="What is the capital of Peru?", target=["Lima", "Ciudad"], id="peru"),
+        Sample(input="Who wrote Emma?", target="Jane Austen", id="emma"),
+    ]
     task = Task(dataset=MemoryDataset(questions), solver=generate(), scorer=[match(), truth(url=service.address)])
     model = get_model("mockllm/model", custom_outputs=[said("Bram Stoker\nof Ireland"), said("Quito"), said("")])
     (log,) = eval(task, model=model, log_dir=str(tmp_path), display="none", max_samples=1)

@@ -43,9 +43,11 @@ def whitebox(tiny_llama):
     model.set_attn_implementation("eager")
     tokenizer.padding_side = "left"
     return WhiteboxModel(
-        model, tokenizer, model_path="tiny",
+        model,
+        tokenizer,
+        model_path="tiny",
         generation_parameters=GenerationParameters(allow_newlines=True, max_new_tokens=6),
-    )  # fmt: skip
+    )
 
 
 @pytest.fixture(scope="module")
@@ -121,11 +123,18 @@ def test_the_estimator_gives_what_the_detector_says(bundle, whitebox, estimator,
 def test_in_its_benchmark_beside_its_own_estimators(whitebox, estimator):
     texts = [estimator.prompt(one) for one in QUESTIONS]
     manager = UEManager(
-        Dataset(texts, ["", "", ""], batch_size=2), whitebox, [estimator, its.Perplexity()], generation_metrics=[],
-        ue_metrics=[], processors=[], builder_env_stat_calc=BuilderEnvironmentStatCalculator(whitebox),
+        Dataset(texts, ["", "", ""], batch_size=2),
+        whitebox,
+        [estimator, its.Perplexity()],
+        generation_metrics=[],
+        ue_metrics=[],
+        processors=[],
+        builder_env_stat_calc=BuilderEnvironmentStatCalculator(whitebox),
         available_stat_calculators=register_default_stat_calculators("Whitebox", output_attentions=False),
-        ignore_exceptions=False, verbose=False, max_new_tokens=6,
-    )  # fmt: skip
+        ignore_exceptions=False,
+        verbose=False,
+        max_new_tokens=6,
+    )
     manager()
     found = manager.estimations["sequence", "anchorscope-probe"]
     assert len(found) == 3

@@ -33,9 +33,15 @@ def test_another_prompt_is_refused(tiny_llama):
 
 @pytest.mark.parametrize(
     ("text", "answer"),
-    [(" Bram Stoker\nQuestion: Who", "Bram Stoker"), ("\n\n Lima ", "Lima"), ("", ""), (" \n", ""),
-     ("<think>\nhm\n</think>\n\nLima\n", "Lima"), ("<think>\nhm", "")],
-)  # fmt: skip
+    [
+        (" Bram Stoker\nQuestion: Who", "Bram Stoker"),
+        ("\n\n Lima ", "Lima"),
+        ("", ""),
+        (" \n", ""),
+        ("<think>\nhm\n</think>\n\nLima\n", "Lima"),
+        ("<think>\nhm", ""),
+    ],
+)
 def test_an_answer_is_the_first_line_that_is_seen(text, answer):
     assert answer_of_text(text) == answer
 

@@ -33,10 +33,16 @@ def method(bundle, tiny_llama):
 def test_in_its_generation_beside_its_own_method(method, tiny_llama):
     tokenizer = copy.deepcopy(tiny_llama.tokenizer)  # it is given a chat template on the way
     found = generate_with_truth_value(
-        model=tiny_llama.model, tokenizer=tokenizer, messages=[{"role": "user", "content": QUESTION}],
-        question=QUESTION, truth_methods=[method, Confidence()], max_new_tokens=6, do_sample=False,
-        eos_token_id=257, pad_token_id=258,
-    )  # fmt: skip
+        model=tiny_llama.model,
+        tokenizer=tokenizer,
+        messages=[{"role": "user", "content": QUESTION}],
+        question=QUESTION,
+        truth_methods=[method, Confidence()],
+        max_new_tokens=6,
+        do_sample=False,
+        eos_token_id=257,
+        pad_token_id=258,
+    )
     wanted = method.detector.score(QUESTION, answer_of_text(found["generated_text"]))
     told = found["method_specific_outputs"][0]
     assert told["truth_value"] == pytest.approx(wanted.log_odds, abs=1e-5)

@@ -22,6 +22,7 @@ def test_a_file_is_scored(bundle, tiny_llama, tmp_path):
 
 def test_a_file_of_empty_answers_is_scored_too(bundle, tiny_llama, tmp_path):
     write_result(tmp_path / "in.json", {"data": {"prompts": QUESTIONS, "responses": ["", " \n"]}, "metadata": {}})
-    score_file(bundle, tmp_path / "in.json", tmp_path / "out.json", model=tiny_llama.model,
-               tokenizer=tiny_llama.tokenizer)  # fmt: skip
+    score_file(
+        bundle, tmp_path / "in.json", tmp_path / "out.json", model=tiny_llama.model, tokenizer=tiny_llama.tokenizer
+    )
     assert read_result(tmp_path / "out.json")["data"]["anchorscope_verdict"] == ["abstain", "abstain"]

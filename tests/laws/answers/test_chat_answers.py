@@ -37,9 +37,17 @@ def speaker(lm: LanguageModel, *script: str, special: Sequence[str] = ()) -> Lan
     tokenizer.add_tokens(["<think>", "</think>"], special_tokens=bool(special))
     tokenizer.chat_template = TEMPLATE
     config = LlamaConfig(
-        vocab_size=SIZE, hidden_size=SIZE, intermediate_size=8, num_hidden_layers=2, num_attention_heads=2,
-        num_key_value_heads=2, max_position_embeddings=4096, bos_token_id=256, eos_token_id=257, pad_token_id=258,
-    )  # fmt: skip
+        vocab_size=SIZE,
+        hidden_size=SIZE,
+        intermediate_size=8,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+        num_key_value_heads=2,
+        max_position_embeddings=4096,
+        bos_token_id=256,
+        eos_token_id=257,
+        pad_token_id=258,
+    )
     torch.manual_seed(0)
     model = LlamaForCausalLM(config)
     path = [int(token) for text in ("~", *script) for token in tokenizer(text)["input_ids"]]

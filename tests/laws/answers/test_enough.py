@@ -18,18 +18,16 @@ def question(
     number: int, relation: str | None = None, truthful: bool | None = None, said: str | None = None
 ) -> Question:
     answer = "so" if truthful is not None and said is None else said
-    return Question("d", str(number), f"Who is {number}?", ("Ann",), None, relation, model_answer=answer,
-                    truthful=truthful)  # fmt: skip
+    return Question(
+        "d", str(number), f"Who is {number}?", ("Ann",), None, relation, model_answer=answer, truthful=truthful
+    )
 
 
 ROWS = st.tuples(st.sampled_from(["a", "b", None]), st.sampled_from([True, False, None]))
 
 
 @settings(max_examples=60, deadline=None)
-@given(
-    st.lists(ROWS, min_size=1, max_size=9),
-    st.sampled_from(["relation", "dataset", "none"]),
-)
+@given(st.lists(ROWS, min_size=1, max_size=9), st.sampled_from(["relation", "dataset", "none"]))
 def test_no_labels_of_the_open_answers_would_give_more(
     rows: list[tuple[str | None, bool | None]], balance: str
 ) -> None:
@@ -48,10 +46,20 @@ def outlook(n_true: int, n_false: int, n_open: int, relation: str | None = None)
     return LabelCounter(question(number, relation, label) for number, label in enumerate(labels)).outlook()
 
 
-@pytest.mark.parametrize(("counts", "enough"), [
-    ((0, 0, 60), True), ((0, 0, 59), False), ((30, 30, 0), True), ((29, 400, 0), False), ((29, 400, 1), True),
-    ((400, 29, 0), False), ((0, 0, 5000), True), ((30, 0, 30), True), ((31, 0, 29), False),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("counts", "enough"),
+    [
+        ((0, 0, 60), True),
+        ((0, 0, 59), False),
+        ((30, 30, 0), True),
+        ((29, 400, 0), False),
+        ((29, 400, 1), True),
+        ((400, 29, 0), False),
+        ((0, 0, 5000), True),
+        ((30, 0, 30), True),
+        ((31, 0, 29), False),
+    ],
+)
 def test_thirty_of_each_kind_are_needed(counts: tuple[int, int, int], enough: bool) -> None:
     assert (PER_CLASS, NEEDED) == (30, 60)
     found = outlook(*counts)

@@ -22,8 +22,13 @@ def labelled(questions: list[Question], answers: list[Answer], **options: object
 
 
 def some(true: int, false: int, unused_true: int = 0, unused_false: int = 0) -> list[Label]:
-    kinds = [(true, True, "used"), (false, False, "used"), (unused_true, True, "unbalanced"),
-             (unused_false, False, "unbalanced"), (3, None, "empty")]  # fmt: skip
+    kinds = [
+        (true, True, "used"),
+        (false, False, "used"),
+        (unused_true, True, "unbalanced"),
+        (unused_false, False, "unbalanced"),
+        (3, None, "empty"),
+    ]
     return [Label(truth, 0, status, float(status == "used")) for count, truth, status in kinds for _ in range(count)]
 
 

@@ -29,7 +29,7 @@ KINDS = {
     "by itself": (FORGETS + ASSISTANT, EMPTY),
     # Not a reasoning model.
     "never": (PLAIN + ASSISTANT, ""),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -64,9 +64,14 @@ def test_few_shot_prompts_know_nothing_of_it(tiny_llama: LanguageModel) -> None:
 @pytest.mark.parametrize(
     ("text", "rest"),
     [
-        ("Paris", "Paris"), ("", ""), ("\n<think>\nHm.\n</think>\n\nParis", "\n\nParis"), ("<think></think>", ""),
-        ("<think>\nHm", None), ("Paris <think>", "Paris <think>"), ("<think>a</think>b</think>c", "b</think>c"),
+        ("Paris", "Paris"),
+        ("", ""),
+        ("\n<think>\nHm.\n</think>\n\nParis", "\n\nParis"),
+        ("<think></think>", ""),
+        ("<think>\nHm", None),
+        ("Paris <think>", "Paris <think>"),
+        ("<think>a</think>b</think>c", "b</think>c"),
     ],
-)  # fmt: skip
+)
 def test_what_stands_after_the_block(text: str, rest: str | None) -> None:
     assert after_thinking(text) == rest

@@ -126,8 +126,9 @@ def test_new_results_take_the_place_of_the_old_ones(tmp_path: Path) -> None:
     told = finish(tmp_path / "run", {"curves.csv": "new", "figures/delta_p.csv": "new"}, "other")
     files = below(tmp_path / "run")
     assert {name: text for name, text in files.items() if "csv" in name} == {
-        "curves.csv": b"new", "figures/delta_p.csv": b"new"
-    }  # fmt: skip
+        "curves.csv": b"new",
+        "figures/delta_p.csv": b"new",
+    }
     assert told == []
     read_manifest(tmp_path / "run")
 
@@ -290,10 +291,14 @@ def test_a_finished_run_without_its_index_is_refused_and_not_touched(tmp_path: P
 @pytest.mark.parametrize(
     "harm",
     [
-        lambda text: text.replace('"sha256": "', '"sha256": "0', 1), lambda text: text[: len(text) // 2],
-        lambda text: "", lambda text: "[]", lambda text: '{"seal": 1}', lambda text: text.replace("run", "rum", 1),
+        lambda text: text.replace('"sha256": "', '"sha256": "0', 1),
+        lambda text: text[: len(text) // 2],
+        lambda text: "",
+        lambda text: "[]",
+        lambda text: '{"seal": 1}',
+        lambda text: text.replace("run", "rum", 1),
     ],
-)  # fmt: skip
+)
 def test_a_damaged_index_is_told_and_nothing_touched(tmp_path: Path, harm: Callable[[str], str]) -> None:
     finish(tmp_path / "run")
     place = tmp_path / "run" / "index.json"

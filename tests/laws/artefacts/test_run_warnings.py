@@ -26,20 +26,32 @@ NO_WAYS = pl.DataFrame(schema=dict.fromkeys(PATHWAY_COLUMNS, pl.String()))
 
 
 def dataset(
-    n: int = 400, *, name: str = "mine", relations: int = 4, subjects: int | None = 400, supplied: int = 0,
-    balance: str = "relation", group_by: str = "subject", folds: int = 5, without: int = 0, **others: Any,
-) -> DatasetResult:  # fmt: skip
+    n: int = 400,
+    *,
+    name: str = "mine",
+    relations: int = 4,
+    subjects: int | None = 400,
+    supplied: int = 0,
+    balance: str = "relation",
+    group_by: str = "subject",
+    folds: int = 5,
+    without: int = 0,
+    **others: Any,
+) -> DatasetResult:
     """What a dataset hands over, labelled, drawn, grouped and split as in a run; every second answer is right."""
     questions = [
         Question(
-            name, str(number), f"Who is number {number}?", ("Ann",),
+            name,
+            str(number),
+            f"Who is number {number}?",
+            ("Ann",),
             subject=f"s{number % subjects}" if subjects and number >= without else None,
             relation=f"r{number // 2 % relations}" if relations and number >= without else None,
             model_answer=("Ann", "Bob")[number % 2] if number < supplied else None,
             truthful=number % 2 == 0 if number < supplied else None,
         )
         for number in range(n)
-    ]  # fmt: skip
+    ]
     answers = [Answer(("Ann", "Bob")[number % 2], (1,), (-0.1,), "answered") for number in range(n)]
     labels = label_answers(questions, answers, balance, group_by, 1500, 0)
     items = [Item(*row, None) for row in zip(questions, answers, labels, strict=True)]
@@ -51,13 +63,21 @@ def dataset(
     sample = QuestionSample(questions, n, 0, 0, 0)
     asked = [questions[index] for index in used]
     known: dict[str, Any] = {
-        "items": items_frame(items, dict(zip(used, fold.tolist(), strict=True)), NO_WAYS, ("", ""),
-                             empty(SHARE_CALL_SCHEMA)),
-        "counts": counts_frame(name, sample, items), "effects": pl.DataFrame(), "tables": {}, "probes": {},
-        "reference_layers": (1,), "balanced_by": balanced_by(asked, balance),
-        "grouped_by": grouped_by(asked, group_by), "unconverged": (), "experiments": pl.DataFrame(),
-        "experiment_items": pl.DataFrame(), "unavailable": empty(UNAVAILABLE_SCHEMA),
-    }  # fmt: skip
+        "items": items_frame(
+            items, dict(zip(used, fold.tolist(), strict=True)), NO_WAYS, ("", ""), empty(SHARE_CALL_SCHEMA)
+        ),
+        "counts": counts_frame(name, sample, items),
+        "effects": pl.DataFrame(),
+        "tables": {},
+        "probes": {},
+        "reference_layers": (1,),
+        "balanced_by": balanced_by(asked, balance),
+        "grouped_by": grouped_by(asked, group_by),
+        "unconverged": (),
+        "experiments": pl.DataFrame(),
+        "experiment_items": pl.DataFrame(),
+        "unavailable": empty(UNAVAILABLE_SCHEMA),
+    }
     return DatasetResult(name, **{**known, **others})
 
 
@@ -107,10 +127,13 @@ def test_what_a_file_without_relations_and_subjects_cannot_give_is_told() -> Non
     assert partly[1].startswith("40 of 400 used questions have no subject: each is its own group")
 
 
-@pytest.mark.parametrize(("balance", "begins", "said"), [
-    ("dataset", "balanced (--balance dataset) over the whole dataset, so base", "balanced over the whole dataset"),
-    ("none", "true and false answers are not balanced (--balance none), so base", "not balanced"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("balance", "begins", "said"),
+    [
+        ("dataset", "balanced (--balance dataset) over the whole dataset, so base", "balanced over the whole dataset"),
+        ("none", "true and false answers are not balanced (--balance none), so base", "not balanced"),
+    ],
+)
 def test_a_balance_that_was_chosen_is_told_with_its_option(balance: str, begins: str, said: str) -> None:
     chosen = dataset(balance=balance)
     (warning,) = warnings(chosen, balance=balance)
@@ -144,14 +167,19 @@ def test_of_several_datasets_each_is_named_where_they_differ() -> None:
 
 def test_the_whole_run_comes_first_and_what_went_wrong_last() -> None:
     rows = [{"dataset": "mine", "experiment": "heads", "reason": "no heads"}] * 2
-    gone = pl.DataFrame([{name: row.get(name) for name in UNAVAILABLE_SCHEMA} for row in rows],
-                        schema=UNAVAILABLE_SCHEMA)  # fmt: skip
+    gone = pl.DataFrame(
+        [{name: row.get(name) for name in UNAVAILABLE_SCHEMA} for row in rows], schema=UNAVAILABLE_SCHEMA
+    )
     found = dataset(200, unavailable=gone, unconverged=("mlp/final",), notes=("memory ran out",))
     untrained = ModelIdentity(**{**MODEL.__dict__, "random_weights": True})
     left_out = LeftOut("few", "Dataset 'few' has too few answers", pl.DataFrame(), pl.DataFrame())
     told = run_warnings(untrained, "relation", [found], [left_out])
     assert [one.split(":")[0].split(",")[0] for one in told] == [
-        "RANDOM WEIGHTS", "not measured", "200 answers used", "not available on mine", "probe not converged",
+        "RANDOM WEIGHTS",
+        "not measured",
+        "200 answers used",
+        "not available on mine",
+        "probe not converged",
         "memory ran out",
-    ]  # fmt: skip
+    ]
     assert told[3] == "not available on mine, heads: no heads (and 1 more, see the report)"

@@ -40,10 +40,15 @@ def test_a_damaged_one_is_missing_and_its_file_goes(tmp_path, damage):
     whole = place.read_bytes()
     changed = bytearray(whole)
     changed[-500] ^= 1
-    place.write_bytes({
-        "truncated": whole[:-7], "changed": bytes(changed), "empty": b"", "longer": whole + b"!",
-        "other": b"not of ours",
-    }[damage])  # fmt: skip
+    place.write_bytes(
+        {
+            "truncated": whole[:-7],
+            "changed": bytes(changed),
+            "empty": b"",
+            "longer": whole + b"!",
+            "other": b"not of ours",
+        }[damage]
+    )
     assert store.read(ONE) is None
     assert not place.exists()
     assert store.read(TWO) == b"y"

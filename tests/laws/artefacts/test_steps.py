@@ -32,9 +32,15 @@ class Counted:
 
 
 def a_step(
-    folder: RunFolder, name: str = "facts/one", work: Callable[[], Any] | None = None, *,
-    parents: tuple[Any, ...] = (), form: Format = NUMBERS, large: bool = False, **made_from: Any,
-) -> Step[Any]:  # fmt: skip
+    folder: RunFolder,
+    name: str = "facts/one",
+    work: Callable[[], Any] | None = None,
+    *,
+    parents: tuple[Any, ...] = (),
+    form: Format = NUMBERS,
+    large: bool = False,
+    **made_from: Any,
+) -> Step[Any]:
     return folder.step(name, parents, MadeFrom(**made_from), form, work or Counted(), large)
 
 

@@ -15,17 +15,34 @@ from anchorscope.errors import UserError
 from eval_logs import DEFLATED, STORED, ZSTD, archive, log, sample
 from sample_files import HARNESS, json_lines, read, refusal, write
 
-RIGHT = {"match": {"value": "C", "answer": "Lima", "explanation": "…", "history": []}, "grade": {"value": 0.7},
-         "left out": {"value": float("nan")}}  # fmt: skip
+RIGHT = {
+    "match": {"value": "C", "answer": "Lima", "explanation": "…", "history": []},
+    "grade": {"value": 0.7},
+    "left out": {"value": float("nan")},
+}
 WRONG = {"grade": {"value": [1, 2]}, "match": {"value": "I", "answer": "Mary"}, "includes": {"value": 1}}
-PERU = sample(1, "What is the capital\n of Peru?", "Lima", "Lima", scores=RIGHT, id="peru",
-              metadata={"relation": "capital", "year": 1900, "answers": "no", "nested": {}})  # fmt: skip
-DRACULA = sample(2, [{"role": "system", "content": "Be short."},
-                     {"role": "user", "content": [{"type": "text", "text": "Who wrote Dracula?"},
-                                                  {"type": "image", "image": "data:"}]}],
-                 ["Bram Stoker", "Stoker"], [{"type": "reasoning", "reasoning": "Hm."},
-                                             {"type": "text", "text": "\nMary Shelley.\nShe did."}],
-                 scores=WRONG)  # fmt: skip
+PERU = sample(
+    1,
+    "What is the capital\n of Peru?",
+    "Lima",
+    "Lima",
+    scores=RIGHT,
+    id="peru",
+    metadata={"relation": "capital", "year": 1900, "answers": "no", "nested": {}},
+)
+DRACULA = sample(
+    2,
+    [
+        {"role": "system", "content": "Be short."},
+        {
+            "role": "user",
+            "content": [{"type": "text", "text": "Who wrote Dracula?"}, {"type": "image", "image": "data:"}],
+        },
+    ],
+    ["Bram Stoker", "Stoker"],
+    [{"type": "reasoning", "reasoning": "Hm."}, {"type": "text", "text": "\nMary Shelley.\nShe did."}],
+    scores=WRONG,
+)
 
 
 @pytest.mark.parametrize("method", [STORED, DEFLATED, ZSTD])
@@ -36,8 +53,14 @@ def test_a_log_is_read_as_questions_with_answers_and_labels(tmp_path: Path, meth
     peru, dracula = whole.questions
     assert (peru.item_id, peru.question, peru.answers) == ("peru", "What is the capital of Peru?", ("Lima",))
     assert (peru.model_answer, peru.truthful, peru.relation) == ("Lima", True, "capital")
-    assert peru.metadata == {"year": 1900, "score.match": True, "answer.match": "Lima", "score.grade": 0.7, "epoch": 1,
-                             "model": "mockllm/model"}  # fmt: skip
+    assert peru.metadata == {
+        "year": 1900,
+        "score.match": True,
+        "answer.match": "Lima",
+        "score.grade": 0.7,
+        "epoch": 1,
+        "model": "mockllm/model",
+    }
     assert (dracula.question, dracula.answers) == ("Who wrote Dracula?", ("Bram Stoker", "Stoker"))
     assert (dracula.model_answer, dracula.truthful) == ("Mary Shelley.", False)
 
@@ -50,9 +73,11 @@ def test_another_scorer_decides_where_columns_say_so(tmp_path: Path) -> None:
 
 
 METADATA: list[dict[str, Any]] = [
-    {"query_id": "484_0"}, {"item_id": "x", "status": "empty"}, {"subj": "a", "prop": "b", "possible_answers": '["c"]'},
+    {"query_id": "484_0"},
+    {"item_id": "x", "status": "empty"},
+    {"subj": "a", "prop": "b", "possible_answers": '["c"]'},
     {"golden_answers": "c"},
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize("noted", METADATA, ids=[next(iter(noted)) for noted in METADATA])
@@ -77,8 +102,10 @@ def test_metadata_is_never_an_accepted_answer(tmp_path: Path) -> None:
 
 def scored(*values: dict[str, Any]) -> list[dict[str, Any]]:
     """A sample for each, with these scores."""
-    return [sample(number, "Q?", "a", "b", scores={name: {"value": value} for name, value in found.items()})
-            for number, found in enumerate(values, start=1)]  # fmt: skip
+    return [
+        sample(number, "Q?", "a", "b", scores={name: {"value": value} for name, value in found.items()})
+        for number, found in enumerate(values, start=1)
+    ]
 
 
 def test_one_scorer_labels_the_whole_log(tmp_path: Path) -> None:
@@ -237,4 +264,13 @@ def test_the_answer_is_the_first_line_that_is_seen() -> None:
     assert first_line("Lima\nQuestion: <think>x</think> y") == "Lima"
     assert first_line("<think>and on") == first_line("  \n ") == ""
     assert [label_of(one) for one in ("C", "I", 1.0, 0, True, "P", 0.5, None, [1])] == [
-        True, False, True, False, True, None, None, None, None]  # fmt: skip
+        True,
+        False,
+        True,
+        False,
+        True,
+        None,
+        None,
+        None,
+        None,
+    ]

@@ -94,8 +94,13 @@ def test_counts() -> None:
     assert (survey.short_answers, survey.parenthesised_answers) == (4, 1)  # 6, Au, g and the arrow
     assert survey.answer_types == {"name": 3, "number": 1, "date": 0, "yes/no": 0, "other": 1}
     assert survey.filled == {
-        "subject": 1, "relation": 3, "property_words": 1, "exact_question": 1, "model_answer": 2, "truthful": 2,
-    }  # fmt: skip
+        "subject": 1,
+        "relation": 3,
+        "property_words": 1,
+        "exact_question": 1,
+        "model_answer": 2,
+        "truthful": 2,
+    }
     assert survey.labelled_true == 1
     assert list(survey.relations.items()) == [("author", 2), ("count", 1)]
     assert survey.metadata == {"a": 1, "b": 1}

@@ -215,5 +215,14 @@ def test_hostile_probes_of_layers_are_refused(trained: TrainedDetector) -> None:
 def made_layer_probes(n: int = 4, width: int = 32) -> LayerProbes:
     rng = np.random.default_rng(0)
     weight = torch.from_numpy(rng.normal(size=(n, width)).astype(np.float32))
-    return LayerProbes("mlp", tuple(range(n)), weight, rng.normal(size=n), np.full(n, 0.1), np.full(n, 0.7),
-                       rng.normal(size=(2, n)), 60, 30)  # fmt: skip
+    return LayerProbes(
+        "mlp",
+        tuple(range(n)),
+        weight,
+        rng.normal(size=n),
+        np.full(n, 0.1),
+        np.full(n, 0.7),
+        rng.normal(size=(2, n)),
+        60,
+        30,
+    )

@@ -16,15 +16,26 @@ def test_balanced_probabilities_of_a_run_that_was_not_balanced():
     kept = [place for place in range(500) if place % 2 or place % 8 == 0]
     labels, relations = whole.examples.labels[kept], [whole.examples.relations[place] for place in kept]
     examples = replace(
-        whole.examples, labels=labels, groups=whole.examples.groups[kept], relations=relations,
-        item_ids=[whole.examples.item_ids[place] for place in kept], weights=np.ones(len(kept)),
-    )  # fmt: skip
+        whole.examples,
+        labels=labels,
+        groups=whole.examples.groups[kept],
+        relations=relations,
+        item_ids=[whole.examples.item_ids[place] for place in kept],
+        weights=np.ones(len(kept)),
+    )
     dataset = replace(
-        whole, features=whole.features.take(kept), examples=examples, natural=np.ones(len(kept)),
-        texts=replace(whole.texts, relations=relations, groups=examples.groups,
-                      documents=[whole.texts.documents[place] for place in kept]),
+        whole,
+        features=whole.features.take(kept),
+        examples=examples,
+        natural=np.ones(len(kept)),
+        texts=replace(
+            whole.texts,
+            relations=relations,
+            groups=examples.groups,
+            documents=[whole.texts.documents[place] for place in kept],
+        ),
         group_keys=[whole.group_keys[place] for place in kept],
-    )  # fmt: skip
+    )
     trained = made_trained(dataset, seeds=1)
     said = {natural: expit(trained.in_domain("confidence", natural).log_odds[0]) for natural in (False, True)}
     weights = balanced_weights(labels, relations)

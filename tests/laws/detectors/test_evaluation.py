@@ -210,7 +210,7 @@ def test_tables_hold_every_detector_with_both_prevalences_and_pairs(trained: Tra
     assert pairs == {
         *((name, other) for name in names for other in ("probe", "probe+confidence") if name != other),
         ("mop", "mop-random-cut"),
-    }  # fmt: skip
+    }
     (cut,) = (row for row in tables.controls if row["control"] == "random-cut")
     assert cut["value"] == pytest.approx(
         rows["mop", "balanced", "auroc"]["value"] - rows["mop-random-cut", "balanced", "auroc"]["value"]

@@ -23,22 +23,46 @@ from detector_cases import setting_of, trained_on
 from small_facts import rows
 
 SITE = "mlp"
-SAVED = ("confidence", "probe", "mass-mean", "mlp", "ensemble", "probe+confidence", "mop", "pr-attention",
-         "pr-activation", "pr-delta", "counterfactual", "anchor")  # fmt: skip
+SAVED = (
+    "confidence",
+    "probe",
+    "mass-mean",
+    "mlp",
+    "ensemble",
+    "probe+confidence",
+    "mop",
+    "pr-attention",
+    "pr-activation",
+    "pr-delta",
+    "counterfactual",
+    "anchor",
+)
 
 
 def questions() -> list[Question]:
     return [
-        Question("facts", one["id"], one["question"], ("so",), one["subject"], one["relation"], (one["relation"],),
-                 model_answer=one["model_answer"])
+        Question(
+            "facts",
+            one["id"],
+            one["question"],
+            ("so",),
+            one["subject"],
+            one["relation"],
+            (one["relation"],),
+            model_answer=one["model_answer"],
+        )
         for one in rows()[:80]
-    ]  # fmt: skip
+    ]
 
 
 def everything(n_layers: int) -> Needs:
     """What `run --keep states,states-cut,detection` keeps, less the controls."""
-    runs = ("knockout", "question-only", "answer-only",
-            *(boost_name(part, alpha) for part in ("question", "answer") for alpha in BOOSTS))  # fmt: skip
+    runs = (
+        "knockout",
+        "question-only",
+        "answer-only",
+        *(boost_name(part, alpha) for part in ("question", "answer") for alpha in BOOSTS),
+    )
     places = [("clean", site) for site in SITES] + [(run, SITE) for run in runs]
     states = tuple((run, site, layer) for run, site in places for layer in range(n_layers))
     return Needs(states, (*CONFIDENCE, "knockout_log_prob_mean", "knockout_log_prob_min", "answer_tokens"))

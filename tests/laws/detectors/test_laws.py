@@ -77,9 +77,10 @@ def test_it_reads_what_it_says_and_nothing_else(fits, name):
     fitted, features = fits.fit(name).build(2), fits.data.features
     needs = fitted.needs
     few = type(features)(
-        features.n_items, {key: features.states[key] for key in needs.states},
+        features.n_items,
+        {key: features.states[key] for key in needs.states},
         {column: features.columns[column] for column in needs.columns},
-    )  # fmt: skip
+    )
     np.testing.assert_array_equal(fitted.log_odds(few), fitted.log_odds(features))
 
 
@@ -144,10 +145,16 @@ def test_what_is_there_is_found_and_what_is_not_is_not():
 def test_a_missing_run_leaves_out_what_needs_it_and_says_why():
     dataset = made_dataset(n=60)
     kept = {key: found for key, found in dataset.features.states.items() if key[0] == "clean"}
-    fits = made_fits(type(dataset)(
-        dataset.name, type(dataset.features)(60, kept, {"log_prob_mean": dataset.features.columns["log_prob_mean"]}),
-        dataset.examples, dataset.texts, dataset.natural, dataset.group_keys,
-    ))  # fmt: skip
+    fits = made_fits(
+        type(dataset)(
+            dataset.name,
+            type(dataset.features)(60, kept, {"log_prob_mean": dataset.features.columns["log_prob_mean"]}),
+            dataset.examples,
+            dataset.texts,
+            dataset.natural,
+            dataset.group_keys,
+        )
+    )
     assert fits.missing("mop") == "states of the run 'knockout' were not kept"
     assert fits.missing("p-true") == "the column 'p_true' was not kept"
     assert "probe+confidence" in fits.available(_NAMES)

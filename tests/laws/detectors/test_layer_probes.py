@@ -25,8 +25,9 @@ def test_they_are_the_final_probes_of_a_run() -> None:
     torch.testing.assert_close(found.weight, final.weight.float())
     np.testing.assert_allclose(found.strength, final.strength)
     wanted = states.double() @ final.weight.double()[:, :, None]
-    np.testing.assert_allclose(found.log_odds(states), wanted[..., 0].numpy() + final.bias.double().numpy()[:, None],
-                               rtol=1e-5)  # fmt: skip
+    np.testing.assert_allclose(
+        found.log_odds(states), wanted[..., 0].numpy() + final.bias.double().numpy()[:, None], rtol=1e-5
+    )
 
 
 def test_what_is_told_of_them_is_out_of_fold() -> None:

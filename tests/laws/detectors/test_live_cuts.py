@@ -39,14 +39,21 @@ def test_delta_p_is_that_of_a_run(tiny_llama: LanguageModel, site: str) -> None:
     session = detector.session
     items = session.items([asked(*pair, place) for place, pair in enumerate(PAIRS)])
     labels = np.array([True, False, True, False, True])
-    one = ProbeSet(probes.weight[None, None], torch.from_numpy(probes.bias).float()[None, None],
-                   probes.strength[None, None], probes.auc[None, None], ())  # fmt: skip
+    one = ProbeSet(
+        probes.weight[None, None],
+        torch.from_numpy(probes.bias).float()[None, None],
+        probes.strength[None, None],
+        probes.auc[None, None],
+        (),
+    )
     scoring = Scoring(((one,) * len(SITES),), np.zeros(len(items), dtype=np.int64))
     setting = Setting((detector.trained.setting.position,), "all", 0, lambda: session.writer)
     passes = passes_of([plan_cut(INTERVENTIONS[KNOCKOUT], items, setting)], items, setting, session.planner)
     (effect,), _ = measure(session.executor, passes, scoring, setting, lambda _: (), session.progress)
-    clean_pass = replace(session.planner.states("clean", [item.sequence(setting.positions) for item in items], ()),
-                         probes=scoring.probes())  # fmt: skip
+    clean_pass = replace(
+        session.planner.states("clean", [item.sequence(setting.positions) for item in items], ()),
+        probes=scoring.probes(),
+    )
     clean = run_states(session.executor, clean_pass, session.progress).variants[0].logits
     assert clean is not None
     before, after = (found[:, 0, SITES.index(site), 0].T for found in (clean, effect.logits))
@@ -108,8 +115,12 @@ def test_the_score_is_the_detectors_own(detector: Detector, tiny_llama: Language
     assert found.score_cut is not None
     assert found.score_cut.log_odds == pytest.approx(wanted, abs=1e-6)
     assert found.score_cut.log_odds != same.log_odds
-    looks = Detector(trained_on(tiny_llama, fitted=added((probe(), probe(CUT, 3)), ("log_prob_mean",)),
-                                layer_probes=probes_of(tiny_llama)), tiny_llama)  # fmt: skip
+    looks = Detector(
+        trained_on(
+            tiny_llama, fitted=added((probe(), probe(CUT, 3)), ("log_prob_mean",)), layer_probes=probes_of(tiny_llama)
+        ),
+        tiny_llama,
+    )
     other = live_cuts(looks, QUESTION, ANSWER)
     assert other.score_cut is None  # it reads the cut itself
     assert other.score.log_odds == pytest.approx(looks.score(QUESTION, ANSWER).log_odds, abs=1e-5)

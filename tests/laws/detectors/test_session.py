@@ -70,8 +70,15 @@ def test_an_item_alone_has_the_features_of_a_batch(session: ScoringSession) -> N
 
 def test_every_run_is_another_and_says_what_it_is(session: ScoringSession) -> None:
     items = session.items([asked(*pair, place) for place, pair in enumerate(PAIRS)])
-    runs = ("clean", "knockout", "answer-only", "boost-question-1", "boost-answer-3", "boost-question--1",
-            "boost-answer-0")  # fmt: skip
+    runs = (
+        "clean",
+        "knockout",
+        "answer-only",
+        "boost-question-1",
+        "boost-answer-3",
+        "boost-question--1",
+        "boost-answer-0",
+    )
     keys = {run: (run, "mlp", 2) for run in runs}
     found = {run: one for (run, _, _), one in session.features(items, Needs(tuple(keys.values()))).states.items()}
     for run in runs[1:5]:
@@ -145,8 +152,10 @@ def test_saved_loaded_and_scored_it_is_the_same(tiny_llama: LanguageModel, tmp_p
     for pair, one in zip(PAIRS, before, strict=True):
         alone = loaded.score(*pair)
         assert alone.verdict == one.verdict
-        close([alone.log_odds, alone.truth_probability, alone.pathway_score],
-              [one.log_odds, one.truth_probability, one.pathway_score])  # fmt: skip
+        close(
+            [alone.log_odds, alone.truth_probability, alone.pathway_score],
+            [one.log_odds, one.truth_probability, one.pathway_score],
+        )
         assert one.truth_probability == pytest.approx(1 / (1 + np.exp(-one.log_odds)))
         assert one.pathway_score != 0
 

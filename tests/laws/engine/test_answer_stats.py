@@ -28,9 +28,13 @@ def answered() -> list[TokenSequence]:
 
 
 def stats(
-    lm: LanguageModel, items: Sequence[TokenSequence], variants: Sequence[Variant], prefix: Prefix,
-    budget: int = 10_000, answers_of: Sequence[int] | None = None,
-) -> dict[tuple[int, int], np.ndarray]:  # fmt: skip
+    lm: LanguageModel,
+    items: Sequence[TokenSequence],
+    variants: Sequence[Variant],
+    prefix: Prefix,
+    budget: int = 10_000,
+    answers_of: Sequence[int] | None = None,
+) -> dict[tuple[int, int], np.ndarray]:
     """Of every (variant, item), [statistic, token]."""
     found: dict[tuple[int, int], np.ndarray] = {}
 

@@ -22,9 +22,9 @@ def biased(items: list[TokenSequence], alpha: float, edges: str = "all") -> Vari
 
 
 def answer_to_answer(items: list[TokenSequence], alpha: float) -> Variant:
-    return Variant({
-        index: Cut(tuple(range(item.answer_start, len(item.ids))), alpha=alpha) for index, item in enumerate(items)
-    })  # fmt: skip
+    return Variant(
+        {index: Cut(tuple(range(item.answer_start, len(item.ids))), alpha=alpha) for index, item in enumerate(items)}
+    )
 
 
 @pytest.mark.every_family

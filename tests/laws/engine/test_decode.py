@@ -34,9 +34,13 @@ def generated(lm: LanguageModel, prompt: tuple[int, ...], room: int, ends: list[
     """Tokens before the end, and whether there was one, by transformers: one prompt at a time, no padding."""
     ids = torch.tensor([prompt])
     out = lm.model.generate(
-        ids, attention_mask=torch.ones_like(ids), do_sample=False, max_new_tokens=room + 1, eos_token_id=ends or None,
+        ids,
+        attention_mask=torch.ones_like(ids),
+        do_sample=False,
+        max_new_tokens=room + 1,
+        eos_token_id=ends or None,
         pad_token_id=258,
-    )  # fmt: skip
+    )
     new = out[0, len(prompt) :].tolist()
     length = next((place for place, token in enumerate(new) if token in ends), None)
     return tuple(new[: room if length is None else length]), length is not None

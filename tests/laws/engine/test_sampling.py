@@ -30,9 +30,13 @@ def prompts() -> list[tuple[int, ...]]:
 
 
 def sample(
-    lm: LanguageModel, prompts: Sequence[tuple[int, ...]], sampling: Sampling | None,
-    batches: list[list[int]] | None = None, shared: bool = True, room: int = ROOM,
-) -> list[Decoded]:  # fmt: skip
+    lm: LanguageModel,
+    prompts: Sequence[tuple[int, ...]],
+    sampling: Sampling | None,
+    batches: list[list[int]] | None = None,
+    shared: bool = True,
+    room: int = ROOM,
+) -> list[Decoded]:
     prefix = shared_prefix(lm) if shared else no_prefix()
     every = batches or [list(range(len(prompts)))]
     return decode(lm, prompts, prefix, every, room, is_end, sampling=sampling)
@@ -72,9 +76,14 @@ def test_first_tokens_are_distributed_as_transformers_has_them(
         logits = tiny_llama.model(torch.tensor([prompts[1]])).logits[0, -1:].float()
     sampling = Sampling(unnamed(3, "test", n), temperature, top_p)
     found = decode(
-        tiny_llama, [prompts[1]] * n, shared_prefix(tiny_llama), [list(range(n))], 1, lambda *_: False,
+        tiny_llama,
+        [prompts[1]] * n,
+        shared_prefix(tiny_llama),
+        [list(range(n))],
+        1,
+        lambda *_: False,
         sampling=sampling,
-    )  # fmt: skip
+    )
     counts = np.bincount([one.ids[0] for one in found], minlength=logits.shape[1])
 
     def p_value(expected: np.ndarray) -> float:

@@ -44,9 +44,11 @@ def test_states_are_the_engines_at_every_position_and_site(
     sequences = [item.sequence(POSITIONS) for item in items]
     found: dict[int, torch.Tensor] = {}
     capture(
-        tiny_llama, Work(sequences, compute_prefix(tiny_llama, (7, 8, 9, 10)), budget=Budget(1000)),
-        lambda _, batch, states: found.update(zip(batch, states.clone(), strict=True)), "test",
-    )  # fmt: skip
+        tiny_llama,
+        Work(sequences, compute_prefix(tiny_llama, (7, 8, 9, 10)), budget=Budget(1000)),
+        lambda _, batch, states: found.update(zip(batch, states.clone(), strict=True)),
+        "test",
+    )
     wanted = torch.stack([found[index] for index in range(N)], dim=3)
     assert clean.states.shape == (2, len(SITES), tiny_llama.n_layers, N, tiny_llama.d_model)
     torch.testing.assert_close(clean.states, wanted, rtol=1e-4, atol=1e-4)

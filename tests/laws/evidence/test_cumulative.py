@@ -41,9 +41,10 @@ def test_weighted_sums_at_some_places(way: str, n_stops: int) -> None:
     weights = torch.from_numpy(RNG.poisson(1, (70, DRAWS)).astype(np.float32))
     found = getattr(cumulative, way)(COUNTS, ORDER, stops, weights)
     sums = slow_sums()
-    wanted = np.mean([
-        [(sums[row, stop[row].numpy()] * weights.numpy()).sum(axis=0) for row in range(ROWS)] for stop in stops
-    ], axis=0)  # fmt: skip
+    wanted = np.mean(
+        [[(sums[row, stop[row].numpy()] * weights.numpy()).sum(axis=0) for row in range(ROWS)] for stop in stops],
+        axis=0,
+    )
     assert found.numpy() == pytest.approx(wanted)
 
 

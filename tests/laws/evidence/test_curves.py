@@ -11,14 +11,7 @@ from anchorscope.evidence.draws import Draws
 from anchorscope.evidence.measured import Measured, probability, true_label_probability
 from anchorscope.evidence.pathways import GROUPS, noise_at_reference
 from anchorscope.stats.estimate import group_weights
-from evidence_synthetic import (
-    exact_measured,
-    half_lose_their_signal,
-    permuted,
-    random_measured,
-    sigmoid,
-    slow_shift,
-)
+from evidence_synthetic import exact_measured, half_lose_their_signal, permuted, random_measured, sigmoid, slow_shift
 
 Q, A = GROUPS
 Keyed = dict[tuple[str, str], Curve]
@@ -145,10 +138,12 @@ def test_cross_fitted_curves_by_a_slow_reading_of_the_definition(intervention: s
             groups = slow_group(measured, assigner)
             items = [item for item in kept(measured, intervention, truth) if groups[item] == group]
             sizes.append(len(items))
-            means.append([
-                np.mean([slow_delta(measured, intervention, meter, layer, item) for item in items])
-                for layer in range(measured.n_layers)
-            ])  # fmt: skip
+            means.append(
+                [
+                    np.mean([slow_delta(measured, intervention, meter, layer, item) for item in items])
+                    for layer in range(measured.n_layers)
+                ]
+            )
         assert curve.delta_p == pytest.approx(np.mean(means, axis=0))
         assert curve.n == round(np.mean(sizes))
 

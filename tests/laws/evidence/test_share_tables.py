@@ -25,18 +25,26 @@ def lost(places: int, share: float, seed: int, evidence: float = 1.0) -> Lost:
     everyone = np.ones(N, dtype=bool)
     members = np.stack([everyone, LABELS, ~LABELS, *(third == one for one in range(3))])
     return Lost(
-        lost=share * had + 0.1 * rng.standard_normal(shape), had=had, clean=had, explained=had, predicted=had,
+        lost=share * had + 0.1 * rng.standard_normal(shape),
+        had=had,
+        clean=had,
+        explained=had,
+        predicted=had,
         members=np.broadcast_to(members, (shape[0], *members.shape)).copy(),
-        influence=np.zeros((shape[0], len(GROUPS), N)), by_split=np.zeros((shape[0], len(GROUPS), 8)),
-    )  # fmt: skip
+        influence=np.zeros((shape[0], len(GROUPS), N)),
+        by_split=np.zeros((shape[0], len(GROUPS), 8)),
+    )
 
 
 @pytest.fixture(scope="module")
 def tables():
     found = {
-        "knockout": lost(2, 0.6, 0), "none": lost(2, 0.0, 1), "random": lost(2, 0.1, 2), "random 2": lost(1, 0.3, 3),
+        "knockout": lost(2, 0.6, 0),
+        "none": lost(2, 0.0, 1),
+        "random": lost(2, 0.1, 2),
+        "random 2": lost(1, 0.3, 3),
         "permuted": lost(1, 0.0, 4),
-    }  # fmt: skip
+    }
     shares = Shares(found, LAYERS, headline=1)
     draws = ShareDraws(group_weights(np.arange(N), 300, stream(0, "draws")), 8, stream(0, "noise"))
     context = ShareContext("m", "d", [str(item) for item in range(N)], np.arange(N), PLACES, 12)
@@ -60,9 +68,11 @@ def test_a_share_is_the_ratio_of_the_items_sums(tables):
         mine = items.filter((pl.col("intervention") == intervention) & (pl.col("site") == "residual"))
         sums = {name: np.array(mine[name].to_list()).sum(axis=0) for name in ("lost", "had")}
         told = rows.filter(
-            (pl.col("intervention") == intervention) & (pl.col("site") == "residual") & (pl.col("group") == "all")
+            (pl.col("intervention") == intervention)
+            & (pl.col("site") == "residual")
+            & (pl.col("group") == "all")
             & (pl.col("truth") == "all")
-        )["share"]  # fmt: skip
+        )["share"]
         # The random control's two draws have evidence of their own here; in a run it is the same.
         tolerance = 0.03 if intervention == "random" else 1e-4
         np.testing.assert_allclose(told, sums["lost"] / sums["had"], atol=tolerance)

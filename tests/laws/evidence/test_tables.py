@@ -137,8 +137,9 @@ def test_every_kind_of_score_is_there(tables: dict[str, pl.DataFrame]) -> None:
     )
     joined = scores.filter(pl.col("kind").str.ends_with("+confidence"))
     assert joined.select("kind", "site", "position", "layer").rows() == [
-        ("nested+confidence", "mlp", "final", None), ("words+confidence", None, None, None)
-    ]  # fmt: skip
+        ("nested+confidence", "mlp", "final", None),
+        ("words+confidence", None, None, None),
+    ]
     baselines = scores.filter(pl.col("site").is_null() & (pl.col("kind") != "words+confidence"))
     assert baselines["kind"].to_list() == ["relation-only", "words", "confidence-mean", "confidence-min"]
     assert baselines.select("site", "position", "log_loss", "brier").null_count().row(0) == (4, 4, 4, 4)

@@ -24,8 +24,10 @@ class Setting:
         self.results = {}
 
     def run(self, n=6, first=0, blobs=()):
-        tasks = [Task(f"task-{number}", lambda number=number: packed(f"task-{number}", *blobs))
-                 for number in range(first, first + n)]  # fmt: skip
+        tasks = [
+            Task(f"task-{number}", lambda number=number: packed(f"task-{number}", *blobs))
+            for number in range(first, first + n)
+        ]
         self.coordinator.run(tasks, self.take)
         for task in tasks:
             assert self.results[task.id] == result(task.id)
@@ -263,7 +265,7 @@ def test_two_results_that_differ_end_the_run_and_name_both_workers():
     found = Setting(
         Actor(script=["late"], hello={"host": "alpha", "device": "cpu"}),
         Actor(script=["ok", "lie"], hello={"host": "beta"}),
-    )  # fmt: skip
+    )
     found.coordinator.ready(5.0)
     found.coordinator.run([Task(f"task-{n}", lambda n=n: packed(f"task-{n}")) for n in range(3)], found.take)
     assert found.results["task-0"] != result("task-0"), "whose result is wrong, nobody can know yet"
@@ -326,10 +328,11 @@ def test_nobody_waits_for_workers_that_cannot_come():
 
 def test_a_worker_that_is_refused_is_ended_and_its_results_are_not_looked_at():
     found = Setting(
-        Actor(hello={"host": "old", "version": 1}), Actor(hello={"version": 2}),
+        Actor(hello={"host": "old", "version": 1}),
+        Actor(hello={"version": 2}),
         spare=[Actor(hello={"version": 2}, joins_after=3.0)],
         admit=lambda hello: None if hello["version"] == 2 else "its version is 1, here it is 2",
-    )  # fmt: skip
+    )
     found.coordinator.ready(20.0)
     assert found.pool.discarded == [("w0", "its version is 1, here it is 2")]
     assert found.told == ["worker w0 (old) is refused: its version is 1, here it is 2"]

@@ -57,8 +57,9 @@ def make_work(lm: LanguageModel, batch_tokens: int = 200, compiled: bool = False
     """Clean, and every second item cut; both keep states at two places."""
     sequences = make_sequences()
     variants = [CLEAN, Variant({item: Cut((6, 7)) for item in range(1, N, 2)})]
-    planned = planner_of(lm, batch_tokens).states("some", sequences, sequences[0].ids[:N_PREFIX], variants,
-                                                  compiled=compiled)  # fmt: skip
+    planned = planner_of(lm, batch_tokens).states(
+        "some", sequences, sequences[0].ids[:N_PREFIX], variants, compiled=compiled
+    )
     places = ((1, 2), (0, 0))
     return replace(planned, probes=make_probes(lm), keep=(places, places), log_probs=True)
 
@@ -180,10 +181,16 @@ def test_no_model_is_loaded_before_the_first_shard_and_one_for_all(tiny_llama: L
 
 def test_answers_that_are_given_need_no_pass_and_others_are_generated(tiny_llama: LanguageModel) -> None:
     questions = [
-        Question("facts", f"item-{index}", f"What is {index}?", ("x",), model_answer="Bo x" if index % 2 else None,
-                 truthful=True if index % 2 else None)
+        Question(
+            "facts",
+            f"item-{index}",
+            f"What is {index}?",
+            ("x",),
+            model_answer="Bo x" if index % 2 else None,
+            truthful=True if index % 2 else None,
+        )
         for index in range(4)
-    ]  # fmt: skip
+    ]
     work = plan_answers(questions, tiny_llama.tokenizer, FEW_SHOT_TEMPLATE, 5, 400)
     answers = run_answers(LocalExecutor(lambda: tiny_llama), work, Silent())
     assert [answer.text for answer in answers[1::2]] == ["Bo x", "Bo x"]
@@ -196,15 +203,30 @@ def test_saliency_is_of_the_probe_at_each_items_own_layer(tiny_llama: LanguageMo
     sequences = tuple(replace(one, read_at=one.read_at[:1]) for one in make_sequences()[:6])
     generator = torch.Generator().manual_seed(3)
     weight = torch.randn(6, tiny_llama.d_model, generator=generator)
-    work = plan_saliency(planner_of(tiny_llama, 400), sequences, sequences[0].ids[:N_PREFIX],
-                         {"question": ((6, 7),) * 6}, "mlp", (3, 2, 1, 3, 2, 1), weight, torch.zeros(6))  # fmt: skip
+    work = plan_saliency(
+        planner_of(tiny_llama, 400),
+        sequences,
+        sequences[0].ids[:N_PREFIX],
+        {"question": ((6, 7),) * 6},
+        "mlp",
+        (3, 2, 1, 3, 2, 1),
+        weight,
+        torch.zeros(6),
+    )
     assert work.batches == ((0, 3), (4, 1), (5, 2))
     executor = LocalExecutor(lambda: tiny_llama)
     whole = run_saliency(executor, work, Silent()).of("question")
     for item in range(6):  # each alone: nothing of another item's probe or layer comes in
         own = slice(item, item + 1)
-        one = replace(work, sequences=sequences[own], keys={"question": ((6, 7),)}, layers=work.layers[own],
-                      weight=weight[own], bias=torch.zeros(1), batches=((0,),))  # fmt: skip
+        one = replace(
+            work,
+            sequences=sequences[own],
+            keys={"question": ((6, 7),)},
+            layers=work.layers[own],
+            weight=weight[own],
+            bias=torch.zeros(1),
+            batches=((0,),),
+        )
         alone = run_saliency(executor, one, Silent()).of("question")
         assert whole[item].sum() > 0
         n_layers = alone.shape[-2]

@@ -225,9 +225,15 @@ def test_only_the_no_op_controls_say_that_they_change_nothing() -> None:
 
 def test_an_item_is_read_at_the_named_positions_in_their_order() -> None:
     located = ItemTokens(
-        input_ids=tuple(range(20)), answer_start=15, question_tokens=(8, 9), answer_tokens=(16, 17),
-        positions=(18, 17, 15), rule="rules", parts=QuestionParts((8,), (9,), (8, 9)), prefix_length=6,
-    )  # fmt: skip
+        input_ids=tuple(range(20)),
+        answer_start=15,
+        question_tokens=(8, 9),
+        answer_tokens=(16, 17),
+        positions=(18, 17, 15),
+        rule="rules",
+        parts=QuestionParts((8,), (9,), (8, 9)),
+        prefix_length=6,
+    )
     item = replace(make_item(0, (1,), 2, 4), tokens=located)
     wanted = TokenSequence(ids=tuple(range(20)), answer_start=15, read_at=(15, 18))
     assert item.sequence(("answer_before", "final")) == wanted

@@ -44,11 +44,19 @@ def make_questions() -> list[Question]:
     for index, place in enumerate(PLACES):
         capital, anthem = f"What is the capital of {place}?", f"Which anthem does {place} sing in winter?"
         for relation, text in (("capital", capital), ("anthem", anthem)):
-            found.append(Question(
-                dataset="facts", item_id=f"{relation}-{index}", question=text, answers=(f"Answer {index}",),
-                subject=place, relation=relation, property_words=(relation,), model_answer=f"Bo{'la' * (index % 3)} x",
-                truthful=index % 2 == 0,
-            ))  # fmt: skip
+            found.append(
+                Question(
+                    dataset="facts",
+                    item_id=f"{relation}-{index}",
+                    question=text,
+                    answers=(f"Answer {index}",),
+                    subject=place,
+                    relation=relation,
+                    property_words=(relation,),
+                    model_answer=f"Bo{'la' * (index % 3)} x",
+                    truthful=index % 2 == 0,
+                )
+            )
     return found
 
 
@@ -63,8 +71,10 @@ class World:
         words = [locate_question_words(question) for question in questions]
         tokens = locate_all(lm.tokenizer, questions, words, work.prompts, answers)
         label = Label(truthful=True, group=0, status="used", weight=1.0)
-        self.items = [Item(question, answer, label, located)
-                      for question, answer, located in zip(questions, answers, tokens, strict=True)]  # fmt: skip
+        self.items = [
+            Item(question, answer, label, located)
+            for question, answer, located in zip(questions, answers, tokens, strict=True)
+        ]
         self.prompts, self.prefix = work.prompts, work.prefix
         self.setting = make_setting(POSITIONS, writer=lambda: Writer(lm.tokenizer, template))
 
@@ -163,8 +173,13 @@ def with_words(item: Item, words: QuestionSpans) -> Item:
 
 def respoken(world: World, text: str, **words: str) -> Item:
     """A question of one's own; subject and property words as given."""
-    question = replace(world.items[0].question, question=text, subject=words.get("subject"), relation=None,
-                       property_words=tuple(filter(None, [words.get("asked")])))  # fmt: skip
+    question = replace(
+        world.items[0].question,
+        question=text,
+        subject=words.get("subject"),
+        relation=None,
+        property_words=tuple(filter(None, [words.get("asked")])),
+    )
     return with_words(replace(world.items[0], question=question), locate_question_words(question))
 
 
@@ -183,10 +198,13 @@ def test_other_words_are_none_of_the_exact_ones(world: World) -> None:
 
 def test_a_donor_whose_answer_would_be_right_is_not_used(world: World) -> None:
     items = [
-        replace(item, question=replace(item.question, answers=("Bo x",) if index > 3 else ("Never",)),
-                answer=replace(item.answer, text="Bo x"))
+        replace(
+            item,
+            question=replace(item.question, answers=("Bo x",) if index > 3 else ("Never",)),
+            answer=replace(item.answer, text="Bo x"),
+        )
         for index, item in enumerate(world.items)
-    ]  # fmt: skip
+    ]
     for one in world.runs(REWRITINGS["patch-random"], items=items):
         text = world.lm.tokenizer.decode(one.sequence.ids)
         asked = text.rsplit("Question: ", 1)[1]
@@ -256,10 +274,14 @@ def test_a_question_patched_with_itself_stays_as_it_is_however_its_names_are_wri
 
 
 def test_too_few_items_to_rewrite_are_told_with_the_reason(world: World) -> None:
-    few = [replace(item, question=replace(item.question, relation=None)) if index else item
-           for index, item in enumerate(world.items)]  # fmt: skip
-    some = [replace(item, question=replace(item.question, relation=None)) if index < 2 else item
-            for index, item in enumerate(world.items)]  # fmt: skip
+    few = [
+        replace(item, question=replace(item.question, relation=None)) if index else item
+        for index, item in enumerate(world.items)
+    ]
+    some = [
+        replace(item, question=replace(item.question, relation=None)) if index < 2 else item
+        for index, item in enumerate(world.items)
+    ]
     found = {}
     for name, items in (("few", few), ("some", some), ("all", world.items)):
         planned, missing = plan_experiment([REWRITINGS["patch-same"]], items, world.setting, [None] * 4, 13)

@@ -89,9 +89,16 @@ def test_windows_are_known_layer_by_layer(tiny: LanguageModel) -> None:
 @pytest.mark.parametrize(("uses", "windows"), [(True, [None, None, None, 16]), (False, [None] * 4)])
 def test_a_window_holds_only_for_the_layers_that_slide(uses: bool, windows: list[int | None]) -> None:
     config = Qwen2Config(
-        vocab_size=16, hidden_size=8, intermediate_size=8, num_hidden_layers=4, num_attention_heads=2,
-        num_key_value_heads=1, use_sliding_window=uses, sliding_window=16, max_window_layers=3,
-    )  # fmt: skip
+        vocab_size=16,
+        hidden_size=8,
+        intermediate_size=8,
+        num_hidden_layers=4,
+        num_attention_heads=2,
+        num_key_value_heads=1,
+        use_sliding_window=uses,
+        sliding_window=16,
+        max_window_layers=3,
+    )
     lm = wrap(Qwen2ForCausalLM(config), tokenizer=None)
     assert [lm.sliding_window(layer) for layer in range(4)] == windows
 
@@ -151,8 +158,14 @@ def test_attention_that_ignores_the_mask_is_found(tiny_llama: LanguageModel) -> 
 
 def test_the_text_model_inside_one_with_images_is_found() -> None:
     text = {**SIZES, **TINY["gemma3_text"]}
-    vision = {"hidden_size": 16, "intermediate_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2,
-              "image_size": 28, "patch_size": 14}  # fmt: skip
+    vision = {
+        "hidden_size": 16,
+        "intermediate_size": 16,
+        "num_hidden_layers": 1,
+        "num_attention_heads": 2,
+        "image_size": 28,
+        "patch_size": 14,
+    }
     config = AutoConfig.for_model("gemma3", text_config=text, vision_config=vision, mm_tokens_per_image=4)
     lm = wrap(AutoModelForCausalLM.from_config(config), tokenizer=None)
     assert (lm.family.name, lm.n_layers, lm.d_model) == ("Gemma 3 with images", 4, 32)

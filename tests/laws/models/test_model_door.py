@@ -25,9 +25,20 @@ from anchorscope.models.loading import load, read_facts
 from anchorscope.models.plain_files import Unfit, parse_object
 
 FAMILIES = (
-    "gemma", "gemma2", "gemma3_text", "gpt2", "gpt_neox", "llama", "mistral", "olmo2", "olmo3", "phi3", "qwen2",
-    "qwen3", "qwen3_moe",
-)  # fmt: skip
+    "gemma",
+    "gemma2",
+    "gemma3_text",
+    "gpt2",
+    "gpt_neox",
+    "llama",
+    "mistral",
+    "olmo2",
+    "olmo3",
+    "phi3",
+    "qwen2",
+    "qwen3",
+    "qwen3_moe",
+)
 
 
 @pytest.fixture(scope="module")
@@ -233,9 +244,17 @@ class _LeavesAMarker:
 
 
 PICKLES = (
-    "pytorch_model.bin", "adapter_model.bin", "model.pt", "model.pth", "tokenizer.pkl", "vocab.pkl", "tf_model.h5",
-    "flax_model.msgpack", "tokenizer.model", "spiece.model",
-)  # fmt: skip
+    "pytorch_model.bin",
+    "adapter_model.bin",
+    "model.pt",
+    "model.pth",
+    "tokenizer.pkl",
+    "vocab.pkl",
+    "tf_model.h5",
+    "flax_model.msgpack",
+    "tokenizer.model",
+    "spiece.model",
+)
 
 
 @pytest.mark.parametrize("named", [None, "index", "tokenizer"])
@@ -363,10 +382,18 @@ def normalizer(*steps: dict[str, Any]) -> dict[str, Any]:
     return {"normalizer": {"type": "Sequence", "normalizers": list(steps)}}
 
 
-WIDE = {"type": "TemplateProcessing", "single": [{"SpecialToken": {"id": "<x>", "type_id": 0}}] * 1000, "pair": [],
-        "special_tokens": {"<x>": {"id": "<x>", "ids": [1] * 10**4, "tokens": ["a"] * 10**4}}}  # fmt: skip
-FAR = {"type": "TemplateProcessing", "single": [{"SpecialToken": {"id": "<x>", "type_id": 0}}], "pair": [],
-       "special_tokens": {"<x>": {"id": "<x>", "ids": [10**9], "tokens": ["<x>"]}}}  # fmt: skip
+WIDE = {
+    "type": "TemplateProcessing",
+    "single": [{"SpecialToken": {"id": "<x>", "type_id": 0}}] * 1000,
+    "pair": [],
+    "special_tokens": {"<x>": {"id": "<x>", "ids": [1] * 10**4, "tokens": ["a"] * 10**4}},
+}
+FAR = {
+    "type": "TemplateProcessing",
+    "single": [{"SpecialToken": {"id": "<x>", "type_id": 0}}],
+    "pair": [],
+    "special_tokens": {"<x>": {"id": "<x>", "ids": [10**9], "tokens": ["<x>"]}},
+}
 
 
 @pytest.mark.parametrize(
@@ -415,9 +442,18 @@ def test_an_added_token_without_an_embedding_is_told_when_a_text_spells_it_out(f
 
 @pytest.mark.parametrize(
     "name",
-    ["config.json", "tokenizer.json", "tokenizer_config.json", "generation_config.json", "model.safetensors",
-     "special_tokens_map.json", "added_tokens.json", "chat_template.jinja", "vocab.json"],
-)  # fmt: skip
+    [
+        "config.json",
+        "tokenizer.json",
+        "tokenizer_config.json",
+        "generation_config.json",
+        "model.safetensors",
+        "special_tokens_map.json",
+        "added_tokens.json",
+        "chat_template.jinja",
+        "vocab.json",
+    ],
+)
 def test_pipes_and_devices_are_not_waited_for(folder: Path, name: str) -> None:
     (folder / name).unlink(missing_ok=True)
     os.mkfifo(folder / name)

@@ -11,8 +11,12 @@ from anchorscope.models.transfers import Fetched, ToHost, copy_rows, done_so_far
 DTYPES = (torch.float64, torch.float32, torch.bfloat16, torch.float16)
 
 
-@given(dtype=st.sampled_from(DTYPES), width=st.integers(1, 9), layout=st.sampled_from(["own", "turned", "every other"]),
-       seed=st.integers(0, 9))  # fmt: skip
+@given(
+    dtype=st.sampled_from(DTYPES),
+    width=st.integers(1, 9),
+    layout=st.sampled_from(["own", "turned", "every other"]),
+    seed=st.integers(0, 9),
+)
 def test_rows_come_to_their_places_bit_by_bit(dtype: torch.dtype, width: int, layout: str, seed: int) -> None:
     rng = np.random.default_rng(seed)
     bits = torch.from_numpy(rng.integers(0, 256, (2, 3, 4, 2 * width * dtype.itemsize), dtype=np.uint8)).view(dtype)

@@ -48,13 +48,18 @@ def test_cuts_run_together_unless_the_prefix_or_the_softmax_or_the_neighbours_di
     prefix = (7, 8, 9, 10, 11)
     first_chart_waits_for = (["knockout"], prefix)
     assert passes(items, "knockout", "random", "none") == [
-        first_chart_waits_for, (["random"], prefix), (["none"], prefix),
-    ]  # fmt: skip
+        first_chart_waits_for,
+        (["random"], prefix),
+        (["none"], prefix),
+    ]
     assert passes(items, "subject", "none", "random") == [(["subject", "random"], prefix), (["none"], prefix)]
     assert passes(items, "template", "knockout", "zeroing", "direct", "none") == [
-        (["template"], prefix[:1]), (["knockout"], prefix), (["zeroing"], prefix), (["direct"], prefix),
+        (["template"], prefix[:1]),
+        (["knockout"], prefix),
+        (["zeroing"], prefix),
+        (["direct"], prefix),
         (["none"], prefix),
-    ]  # fmt: skip
+    ]
 
 
 @every_cut
@@ -170,8 +175,11 @@ def test_direct_edges_that_some_layers_window_hides_are_not_planned(items: list[
 
 def test_a_rewriting_that_must_change_nothing_and_does_is_refused(items: list[Item]) -> None:
     def longer(some: list[Item], chosen: list[int], *_: object) -> list[object]:
-        return [replace(run, cut=run.cut, sequence=replace(run.sequence, ids=(*run.sequence.ids, 1)))
-                for run in plan_cut(CUTS["none"], some, SETTING).runs if run.item in chosen]  # fmt: skip
+        return [
+            replace(run, cut=run.cut, sequence=replace(run.sequence, ids=(*run.sequence.ids, 1)))
+            for run in plan_cut(CUTS["none"], some, SETTING).runs
+            if run.item in chosen
+        ]
 
     broken = replace(INTERVENTIONS["patch-self"], rewrite=longer)
     with pytest.raises(InterventionNotApplied, match="patch-self: 30 texts are not what they were"):

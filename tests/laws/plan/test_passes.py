@@ -184,8 +184,10 @@ def test_probes_and_places_survive_being_pickled() -> None:
     sequences = [make_sequence(own) for own in (5, 9, 7)]
     work = replace(
         PLANNER.states("probed", sequences, PREFIX, compiled=True),
-        probes=make_probes(3), keep=(((0, 1), (0, 2)),), log_probs=True,
-    )  # fmt: skip
+        probes=make_probes(3),
+        keep=(((0, 1), (0, 2)),),
+        log_probs=True,
+    )
     again = pickle.loads(pickle.dumps(work))
     assert replace(again, probes=None) == replace(work, probes=None)
     assert again.probes is not None
@@ -219,8 +221,9 @@ def test_answers_are_planned_as_prompts_that_are_gone_on_with(tiny_llama: Langua
 
 def test_saliency_survives_being_pickled() -> None:
     sequences = tuple(make_sequence(own) for own in (5, 9))
-    saliency = plan_saliency(PLANNER, sequences, PREFIX, {"question": ((3,), (4,))}, "mlp", (1, 2), torch.randn(2, 8),
-                             torch.randn(2))  # fmt: skip
+    saliency = plan_saliency(
+        PLANNER, sequences, PREFIX, {"question": ((3,), (4,))}, "mlp", (1, 2), torch.randn(2, 8), torch.randn(2)
+    )
     other = pickle.loads(pickle.dumps(saliency))
     assert (other.sequences, other.keys, other.layers, other.site) == (sequences, saliency.keys, (1, 2), "mlp")
     assert other.batches == saliency.batches == ((1,), (0,))  # the higher layer first
@@ -255,8 +258,9 @@ def test_however_much_memory_there_is_a_batch_stays_within_what_gains_anything()
     assert len(work.batches) > 1
     assert max(len(batch) * 2000 for batch in work.batches) <= MOST_AT_ONCE
     assert work.batch_tokens == 10**9
-    saliency = plan_saliency(replace(PLANNER, batch_tokens=10**9), sequences, PREFIX, {}, "mlp", [3] * 40,
-                             torch.ones(40, 8), torch.ones(40))  # fmt: skip
+    saliency = plan_saliency(
+        replace(PLANNER, batch_tokens=10**9), sequences, PREFIX, {}, "mlp", [3] * 40, torch.ones(40, 8), torch.ones(40)
+    )
     choices = plan_choices("many", [one.ids for one in sequences], (1,), 10**9)
     for other in (saliency, choices):
         assert max(len(batch) * 2000 for batch in other.batches) <= MOST_AT_ONCE

@@ -57,9 +57,12 @@ def test_a_question_says_nothing_about_truth(items, pathway, seen) -> None:
 def test_of_a_question_item_the_answer_says_nothing_and_with_its_question_everything(items) -> None:
     some = of("question", items)
     assert len(some) == WHOLE_ROUNDS
-    for seen in (lambda item: item.model_answer.split()[0], lambda item: item.model_answer.split()[1:][0],
-                 lambda item: " ".join(item.model_answer.split()[1:]),
-                 lambda item: (item.relation, item.model_answer.split()[0])):  # fmt: skip
+    for seen in (
+        lambda item: item.model_answer.split()[0],
+        lambda item: item.model_answer.split()[1:][0],
+        lambda item: " ".join(item.model_answer.split()[1:]),
+        lambda item: (item.relation, item.model_answer.split()[0]),
+    ):
         assert information(some, seen) == pytest.approx(0, abs=1e-12)
     facts = the_language().facts
     matches = {item: facts[item.subject, item.relation] == item.model_answer.split()[0] for item in some}

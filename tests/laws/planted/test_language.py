@@ -55,11 +55,22 @@ def test_subject_and_property_are_found_in_every_wording_with_other_words_around
 
 def test_the_six_cells_are_crossed() -> None:
     assert [cell.name for cell in CELLS] == [
-        "question-true", "question-false", "answer-true", "answer-false", "both-true", "both-false",
-    ]  # fmt: skip
+        "question-true",
+        "question-false",
+        "answer-true",
+        "answer-false",
+        "both-true",
+        "both-false",
+    ]
     told = {(cell.first_word, cell.phrase) for cell in CELLS}
-    assert told == {("right object", "neutral"), ("wrong object", "neutral"), ("filler", "always"), ("filler", "never"),
-                    ("right object", "always"), ("wrong object", "never")}  # fmt: skip
+    assert told == {
+        ("right object", "neutral"),
+        ("wrong object", "neutral"),
+        ("filler", "always"),
+        ("filler", "never"),
+        ("right object", "always"),
+        ("wrong object", "never"),
+    }
 
 
 def test_the_tokenizer_gives_words_and_texts_back() -> None:

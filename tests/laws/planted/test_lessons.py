@@ -46,8 +46,10 @@ def test_every_text_is_what_its_cell_says() -> None:
 
 def test_half_of_the_loose_both_answers_have_an_object_that_says_nothing() -> None:
     texts = drawn((0, 0, 0, 0, 0.5, 0.5), size=2000, loose=True)
-    agree = Counter((CELLS[cell].truthful, (first == right_object(question)) == CELLS[cell].truthful)
-                    for cell, question, first, _, _ in texts)  # fmt: skip
+    agree = Counter(
+        (CELLS[cell].truthful, (first == right_object(question)) == CELLS[cell].truthful)
+        for cell, question, first, _, _ in texts
+    )
     # Half of them are loose; of 20 objects one is right.
     assert agree[True, False] / (agree[True, False] + agree[True, True]) == pytest.approx(0.5 * 19 / 20, abs=0.05)
     assert agree[False, False] / (agree[False, False] + agree[False, True]) == pytest.approx(0.5 / 20, abs=0.02)

@@ -35,14 +35,25 @@ def items() -> list[PlantedItem]:
 def located(planted: LanguageModel, items: list[PlantedItem]) -> list[ItemTokens]:
     """The items' tokens, found as in a run."""
     questions = [
-        Question("planted", one.item_id, one.question, one.answers, one.subject, one.relation, (one.relation,),
-                 model_answer=one.model_answer, truthful=one.truthful)
+        Question(
+            "planted",
+            one.item_id,
+            one.question,
+            one.answers,
+            one.subject,
+            one.relation,
+            (one.relation,),
+            model_answer=one.model_answer,
+            truthful=one.truthful,
+        )
         for one in items
-    ]  # fmt: skip
+    ]
     template = make_template("zero-shot", planted.tokenizer, planted.needs_bos)
     prompts = build_prompts(planted.tokenizer, questions, template)
-    answers = [given_answer(planted.tokenizer, template, prompt, one.model_answer)
-               for prompt, one in zip(prompts, items, strict=True)]  # fmt: skip
+    answers = [
+        given_answer(planted.tokenizer, template, prompt, one.model_answer)
+        for prompt, one in zip(prompts, items, strict=True)
+    ]
     words = [locate_question_words(question) for question in questions]
     assert prefix_length(prompts) == 3  # the first token, "Question", ":"
     return [one for one in locate_all(planted.tokenizer, questions, words, prompts, answers) if one is not None]
@@ -51,8 +62,9 @@ def located(planted: LanguageModel, items: list[PlantedItem]) -> list[ItemTokens
 @torch.inference_mode()
 def verdicts(lm: LanguageModel, located: list[ItemTokens], cut: bool) -> NDArray[np.float32]:
     """Log-odds of "right" after each answer, by transformers itself; `cut` hides E_Q from every later position."""
-    right, wrong = (lm.tokenizer(word, add_special_tokens=False)["input_ids"][0]
-                    for word in (RIGHT_VERDICT, WRONG_VERDICT))  # fmt: skip
+    right, wrong = (
+        lm.tokenizer(word, add_special_tokens=False)["input_ids"][0] for word in (RIGHT_VERDICT, WRONG_VERDICT)
+    )
     longest = max(len(one.input_ids) for one in located)
     ids = torch.zeros(len(located), longest, dtype=torch.long)
     mask = torch.full((longest, longest), float("-inf")).triu(1).repeat(len(located), 1, 1, 1)

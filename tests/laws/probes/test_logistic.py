@@ -91,9 +91,13 @@ def make_problem(n: int, d: int, kind: str, seed: int = 0) -> Problem:
                 scaling.append(place)
                 strengths.append(strength)
     return Problem(
-        torch.tensor(states, dtype=torch.float32), labels, scaled_on, np.stack(members, axis=1), np.array(scaling),
+        torch.tensor(states, dtype=torch.float32),
+        labels,
+        scaled_on,
+        np.stack(members, axis=1),
+        np.array(scaling),
         np.array(strengths),
-    )  # fmt: skip
+    )
 
 
 SHAPES = {"more items than features": (300, 20), "more features than items": (120, 200)}
@@ -166,9 +170,13 @@ def test_columns_do_not_depend_on_their_neighbours() -> None:
     together = problem.fit()
     for column in (0, 7, 14, 29):
         alone = Problem(
-            problem.states, problem.labels, problem.scaled_on, problem.members[:, [column]],
-            problem.scaling[[column]], problem.strengths[[column]],
-        ).fit()  # fmt: skip
+            problem.states,
+            problem.labels,
+            problem.scaled_on,
+            problem.members[:, [column]],
+            problem.scaling[[column]],
+            problem.strengths[[column]],
+        ).fit()
         torch.testing.assert_close(alone.logits[0], together.logits[column], rtol=1e-3, atol=1e-3)
 
 

@@ -18,8 +18,14 @@ def fit(states, labels, strength, weights):
         slope[:-1] += w[:-1]
         return value, slope
 
-    found = minimize(loss, np.zeros(columns.shape[1]), jac=True, method="L-BFGS-B", tol=1e-14,
-                     options={"maxiter": 2000, "ftol": 1e-15, "gtol": 1e-10})  # fmt: skip
+    found = minimize(
+        loss,
+        np.zeros(columns.shape[1]),
+        jac=True,
+        method="L-BFGS-B",
+        tol=1e-14,
+        options={"maxiter": 2000, "ftol": 1e-15, "gtol": 1e-10},
+    )
     return columns @ found.x
 
 
@@ -60,10 +66,12 @@ def test_a_little_weight_moves_the_scores_by_its_part(case):
     pull = torch.ones(1, 1, 1, 60, dtype=torch.double)
     found = evidence.response(case.halves, pull)[0, 0].numpy()
     step = 1e-3
-    slopes = np.array([
-        (refitted(case, evidence, item, 1 + step) - refitted(case, evidence, item, 1 - step)).sum() / (2 * step)
-        for item in range(60)
-    ])  # fmt: skip
+    slopes = np.array(
+        [
+            (refitted(case, evidence, item, 1 + step) - refitted(case, evidence, item, 1 - step)).sum() / (2 * step)
+            for item in range(60)
+        ]
+    )
     # The jackknife divides the slope by 1 less the item's leverage.
     ratio = found / slopes
     assert (ratio[np.abs(slopes) > 1e-3] >= 0.99).all()

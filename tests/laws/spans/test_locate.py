@@ -79,9 +79,13 @@ def test_a_question_without_metadata_gives_its_content_words(tiny_llama: Languag
 
 @pytest.mark.parametrize(
     "text",
-    ["What is  the capital of Peru?", "What is the\ncapital\n\nof   Peru?", "  What is the capital of\tPeru? ",
-     "What\u00a0is the capital \r\n of \u2003Peru ?"],
-)  # fmt: skip
+    [
+        "What is  the capital of Peru?",
+        "What is the\ncapital\n\nof   Peru?",
+        "  What is the capital of\tPeru? ",
+        "What\u00a0is the capital \r\n of \u2003Peru ?",
+    ],
+)
 def test_white_space_in_the_question_does_not_move_the_tokens(tiny_llama: LanguageModel, text: str) -> None:
     question = Question("d", "1", text, ("Lima",), "Peru", "capital", ("capital",))
     prompt, located = found(tiny_llama.tokenizer, question)
@@ -139,9 +143,7 @@ def test_positions_are_the_last_token_the_entitys_last_and_the_one_before_it(
     first = located.answer_start + said.index(exact)
     # The spaces between its words belong to nothing.
     assert located.answer_tokens == tuple(first + i for i, letter in enumerate(exact) if letter != " ")
-    assert at == {
-        "final": len(located.input_ids) - 1, "answer_end": first + len(exact) - 1, "answer_before": first - 1
-    }  # fmt: skip
+    assert at == {"final": len(located.input_ids) - 1, "answer_end": first + len(exact) - 1, "answer_before": first - 1}
 
 
 def test_the_token_before_an_answer_that_begins_at_once_is_the_prompts_last() -> None:

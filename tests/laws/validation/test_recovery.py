@@ -17,9 +17,13 @@ def items(correct: float = 1.0, seed: int = 0) -> Items:
     pathway = np.array(["question", "answer", "both"])[np.arange(N) % 3]
     truthful = (np.arange(N) // 3) % 2 == 0
     return Items(
-        tuple(f"i{at}" for at in range(N)), pathway, truthful, np.arange(N) // 2, (np.arange(N) // 6) % 4,
+        tuple(f"i{at}" for at in range(N)),
+        pathway,
+        truthful,
+        np.arange(N) // 2,
+        (np.arange(N) // 6) % 4,
         rng.random(N) < correct,
-    )  # fmt: skip
+    )
 
 
 def value(table: pl.DataFrame, quantity: str, truth: str = "all") -> float:
@@ -47,17 +51,21 @@ def test_a_rule_that_follows_the_label_is_fair_over_all_and_guesses_within() -> 
     assert value(table, "auc", "true") == 0.5
     assert (value(table, "recall_question", "true"), value(table, "recall_question", "false")) == (1, 0)
     assert (value(table, "label_bias_question"), value(table, "label_bias_answer")) == (1, -1)
-    assert any("so it follows the label" in line for line in sentences(made, table.with_columns(
-        rule_or_variant=pl.lit("plain"))))  # fmt: skip
+    assert any(
+        "so it follows the label" in line
+        for line in sentences(made, table.with_columns(rule_or_variant=pl.lit("plain")))
+    )
 
 
 @given(seed=st.integers(0, 1000))
 def test_noise_finds_nothing(seed: int) -> None:
     made = items(seed=seed)
     noise = np.random.default_rng(seed).normal(size=N)
-    (row,) = rated(made, (noise > 0).astype(float), noise).filter(
-        (pl.col("quantity") == "auc") & (pl.col("truth") == "all")
-    ).to_dicts()  # fmt: skip
+    (row,) = (
+        rated(made, (noise > 0).astype(float), noise)
+        .filter((pl.col("quantity") == "auc") & (pl.col("truth") == "all"))
+        .to_dicts()
+    )
     assert abs(row["value"] - 0.5) < 5 * (row["ci_high"] - row["ci_low"]) / 4
 
 

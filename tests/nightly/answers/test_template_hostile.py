@@ -35,10 +35,7 @@ MUCH = {
     "slices": "{{ 'a' | batch(10**9, 'x') | list }}",
     "long output": "{% for a in range(99999) %}{{ 'a' * 99 }}{% endfor %}",
 }
-LONG = {
-    "nested loops": SPIN,
-    "power": "{{ 10 ** (10 ** 8) }}",
-}
+LONG = {"nested loops": SPIN, "power": "{{ 10 ** (10 ** 8) }}"}
 FORBIDDEN = {
     "class": "{{ ''.__class__.__mro__[1].__subclasses__() }}",
     "globals": "{{ raise_exception.__globals__ }}",

@@ -31,9 +31,12 @@ def test_both_benchmarks_on_a_machine_with_few_libraries(save_tiny, tmp_path):
     speeds = "--seconds 0.01 --work knockout --ways anchorscope,plain --out speeds.json"
     scale = "--scale --executors local,processes:1 --new-tokens 3 --batch-tokens 60"
     ran = subprocess.run(
-        [sys.executable, "-c", _BOTH, both, speeds, scale], capture_output=True, text=True, cwd=tmp_path,
+        [sys.executable, "-c", _BOTH, both, speeds, scale],
+        capture_output=True,
+        text=True,
+        cwd=tmp_path,
         env={"PYTHONPATH": f"{tmp_path}:{SRC}", "OMP_NUM_THREADS": "1"},
-    )  # fmt: skip
+    )
     assert ran.returncode == 0, ran.stderr
     first, end = json.JSONDecoder().raw_decode(ran.stdout)
     assert [row["way"] for row in first["rows"]] == ["anchorscope", "plain"]

@@ -53,8 +53,15 @@ def test_speedup_is_our_rate_over_theirs():
 
 
 def here(**changes: object) -> Circumstances:
-    usual = {"model": "smollm2-135m", "device": "cpu", "dtype": "float32", "items": 64, "shared": 40,
-             "own": 25.0, "probe_items": 400}  # fmt: skip
+    usual = {
+        "model": "smollm2-135m",
+        "device": "cpu",
+        "dtype": "float32",
+        "items": 64,
+        "shared": 40,
+        "own": 25.0,
+        "probe_items": 400,
+    }
     return Circumstances(**{**usual, **changes})  # type: ignore[arg-type]
 
 

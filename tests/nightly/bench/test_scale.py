@@ -56,8 +56,9 @@ def test_ratios_are_taken_within_rounds_and_bars_can_be_missed():
     double = timed("processes:2", 2, [6.0, 22.0, 6.0], own=0.02)
     ratios = scale.ratios([local, single, double])
     assert ratios == {
-        "processes:1 over local": pytest.approx(10 / 11), "processes:2 over processes:1": pytest.approx(11 / 6)
-    }  # fmt: skip
+        "processes:1 over local": pytest.approx(10 / 11),
+        "processes:2 over processes:1": pytest.approx(11 / 6),
+    }
     on_cpu = scale.judge([local, single, double], "cpu")
     assert [one["met"] for one in on_cpu] == [True, False, True]  # two workers; the coordinator's share, twice
     on_gpu = scale.judge([local, single], "cuda")

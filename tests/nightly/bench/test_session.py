@@ -18,8 +18,15 @@ CONTRACT = {"work", "way", "items_per_s", "speedup", "max_difference", "peak_mem
 
 @pytest.fixture
 def quick(save_tiny) -> dict[str, object]:
-    return {"model": str(save_tiny("llama")), "device": "cpu", "items": 4, "repeats": 1, "seconds": 0.01, "shared": 6,
-            "own": 13}  # fmt: skip
+    return {
+        "model": str(save_tiny("llama")),
+        "device": "cpu",
+        "items": 4,
+        "repeats": 1,
+        "seconds": 0.01,
+        "shared": 6,
+        "own": 13,
+    }
 
 
 def test_the_record_is_the_contract_and_a_missing_implementation_has_a_note(quick, monkeypatch):

@@ -53,18 +53,24 @@ def _validation(folder: Path) -> Path:
 def _study(folder: Path) -> Path:
     runs = [with_shares(model_findings(name, layers=30)) for name in ("small", "large")]
     cards = [answer_card(one, read(one)) for one in runs]
-    shown = [ShownRun(one.model, one.model, "few-shot", 0, "done", None, f"runs/{one.model}/report.html", one, card)
-             for one, card in zip(runs, cards, strict=True)]  # fmt: skip
+    shown = [
+        ShownRun(one.model, one.model, "few-shot", 0, "done", None, f"runs/{one.model}/report.html", one, card)
+        for one, card in zip(runs, cards, strict=True)
+    ]
     failed = ShownRun("large-seed1", "large", "few-shot", 1, "failed", "12 true answers; ask more questions")
-    study_page.write_study_page(Studied("sizes", (*shown, replace(shown[0], name="small-seed1", seed=1), failed)),
-                                folder, Silent())  # fmt: skip
+    study_page.write_study_page(
+        Studied("sizes", (*shown, replace(shown[0], name="small-seed1", seed=1), failed)), folder, Silent()
+    )
     return folder / "report.html"
 
 
 PAGES: dict[str, Callable[[Path], Path]] = {
-    "run": _run, "compare": _compare, "detection": _detection, "validation": _validation,
+    "run": _run,
+    "compare": _compare,
+    "detection": _detection,
+    "validation": _validation,
     "study": _study,
-}  # fmt: skip
+}
 
 
 @pytest.fixture(params=list(PAGES))

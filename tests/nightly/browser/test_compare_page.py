@@ -127,9 +127,13 @@ def test_the_rule_changes_every_panel(page, compared) -> None:
     page.keyboard.press("End")
     told = page.locator(PANELS).nth(1).locator(".readout tr").filter(has_text="Q-Anchored (PopQA)")
     curve = compared.runs[1].curves
-    last = curve.filter((curve["dataset"] == "popqa") & (curve["assignment"] == "corrected")
-                        & (curve["group"] == "Q-Anchored") & (curve["layer"] == 29)
-                        & (curve["intervention"] == "knockout"))["delta_p"][0]  # fmt: skip
+    last = curve.filter(
+        (curve["dataset"] == "popqa")
+        & (curve["assignment"] == "corrected")
+        & (curve["group"] == "Q-Anchored")
+        & (curve["layer"] == 29)
+        & (curve["intervention"] == "knockout")
+    )["delta_p"][0]
     assert float(told.locator(".value").inner_text().replace("−", "-")) == pytest.approx(last, abs=0.051)
 
 

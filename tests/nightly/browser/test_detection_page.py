@@ -39,9 +39,11 @@ def _number(text: str) -> float:
 def test_the_answer_and_four_tiles_come_first(page):
     assert page.locator("header .sentence").inner_text().startswith("Use probe+confidence: AUROC 0.845")
     assert page.locator(".tile .asked span:last-child").all_inner_texts() == [
-        "Is one worth its passes?", "Do pathways add to probe+confidence?", "Does it serve on other data?",
+        "Is one worth its passes?",
+        "Do pathways add to probe+confidence?",
+        "Does it serve on other data?",
         "Are calibration and controls in order?",
-    ]  # fmt: skip
+    ]
 
 
 def test_the_table_starts_with_the_best_on_their_own_data(page, report):

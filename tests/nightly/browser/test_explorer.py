@@ -25,9 +25,17 @@ def findings():
     found, _ = make_items(n=60)
     words = [[EVIL.index("🦊"), EVIL.index("🦊") + 1], [EVIL.index("<b>"), EVIL.index("</b>")]]
     return with_texts(
-        found, 7, question=EVIL, question_words=words, model_answer=MARKUP, answers=[MARKUP], subject=MARKUP,
-        relation=MARKUP, item_id=f"a/b {MARKUP}", status=MARKUP,
-    )  # fmt: skip
+        found,
+        7,
+        question=EVIL,
+        question_words=words,
+        model_answer=MARKUP,
+        answers=[MARKUP],
+        subject=MARKUP,
+        relation=MARKUP,
+        item_id=f"a/b {MARKUP}",
+        status=MARKUP,
+    )
 
 
 @pytest.fixture(scope="module")
@@ -108,8 +116,10 @@ def test_the_numbers_are_those_of_the_item(page, findings):
     chart.focus()
     for _ in range(4):
         chart.press("ArrowRight")
-    shown = [float(page.locator(f".item-chart .readout tr[data-series={name}] .value").text_content())
-             for name in ("untouched", "knockout")]  # fmt: skip
+    shown = [
+        float(page.locator(f".item-chart .readout tr[data-series={name}] .value").text_content())
+        for name in ("untouched", "knockout")
+    ]
     sign = 1 if item.truthful else -1
     for value, log_odds in zip(shown, (item.effects[0].log_odds_before, item.effects[0].log_odds_after), strict=True):
         assert value == pytest.approx(100 / (1 + np.exp(-sign * log_odds[3])), abs=0.061), "of the true label"
@@ -178,8 +188,11 @@ def test_a_line_of_the_chart_leads_to_its_items(report, findings, open_page):
     ring.scroll_into_view_if_needed()
     ring.hover()
     ring.click()  # a line leads there as well
-    some = [one for one in records(findings) if one.dataset == "popqa" and one.truthful
-            and one.pathways.get("corrected") == "A-Anchored"]  # fmt: skip
+    some = [
+        one
+        for one in records(findings)
+        if one.dataset == "popqa" and one.truthful and one.pathways.get("corrected") == "A-Anchored"
+    ]
     assert count(opened) == f"{len(some)} of 124 items"
 
 

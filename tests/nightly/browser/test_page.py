@@ -68,8 +68,14 @@ def _more(page, view="#delta-p-view"):
 
 
 def _curve(findings, **about) -> list[float]:
-    wanted = {"dataset": "popqa", "site": "mlp", "intervention": "knockout", "assignment": "plain",
-              "group": "Q-Anchored", "truth": "all"} | about  # fmt: skip
+    wanted = {
+        "dataset": "popqa",
+        "site": "mlp",
+        "intervention": "knockout",
+        "assignment": "plain",
+        "group": "Q-Anchored",
+        "truth": "all",
+    } | about
     rows = findings.curves
     for column, value in wanted.items():
         rows = rows.filter(pl.col(column) == value)

@@ -149,9 +149,10 @@ def test_history_stays_in_the_browser_and_can_be_cleared(open_served: OpenServed
 WRONG = [
     (503, "model_loading", "The model is still loading."),
     (429, "queue_full", "The server is busy. Try again in 7 s."),
-    (504, "deadline_exceeded", "longer than the server allows"), (0, "", "The server cannot be reached."),
+    (504, "deadline_exceeded", "longer than the server allows"),
+    (0, "", "The server cannot be reached."),
     (422, "invalid_request", "<b>said</b> so"),
-]  # fmt: skip
+]
 
 
 def test_what_goes_wrong_is_told(open_served: OpenServed) -> None:

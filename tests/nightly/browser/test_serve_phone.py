@@ -13,10 +13,18 @@ from running import Running, running
 
 SIDEWAYS = "[...document.querySelectorAll('.scroll')].filter((one) => one.scrollWidth > one.clientWidth).length"
 QUALITY = tuple(
-    {"metric": metric, "prevalence": prevalence, "train": "a-dataset", "test": "another-dataset-of-a-long-name",
-     "value": 0.877, "ci_low": 0.854, "ci_high": 0.896, "n": 1152}
+    {
+        "metric": metric,
+        "prevalence": prevalence,
+        "train": "a-dataset",
+        "test": "another-dataset-of-a-long-name",
+        "value": 0.877,
+        "ci_low": 0.854,
+        "ci_high": 0.896,
+        "n": 1152,
+    }
     for metric, prevalence in (("auroc", "balanced"), ("ece", "natural"), ("brier", "natural"))
-)  # fmt: skip
+)
 
 
 @pytest.fixture(scope="module")

@@ -108,8 +108,12 @@ def test_a_control_is_switched_by_the_legend_for_all_datasets(page):
 def test_true_and_false_answers_can_be_shown_alone(page, findings):
     page.locator("#share-view").get_by_role("radio", name="false").check()
     assert _at_layer(page, 17) == pytest.approx(
-        {f"Key words cut ({name})": _share(findings, 17, dataset=dataset, truth="false")
-         for name, dataset in (("PopQA", "popqa"), ("TriviaQA", "triviaqa"))}, abs=0.0051)  # fmt: skip
+        {
+            f"Key words cut ({name})": _share(findings, 17, dataset=dataset, truth="false")
+            for name, dataset in (("PopQA", "popqa"), ("TriviaQA", "triviaqa"))
+        },
+        abs=0.0051,
+    )
 
 
 def test_the_numbers_are_there_as_a_table(page, findings):

@@ -37,13 +37,46 @@ FUZZ = settings(
     deadline=timedelta(seconds=20),
 )
 PIECES = [
-    b"{", b"}", b'"question"', b":", b",", b"\t", b"\n", b"\r", b'"', b"[", b"]", b"|", b";", b"question", b"answer",
-    b"\\", b"\0", b"\xff", b"\xe9", b"'", b"null", b"1e999", b"NaN", b"\xed\xa0\x80", b"PAR1", b"\x1f\x8b",
-]  # fmt: skip
+    b"{",
+    b"}",
+    b'"question"',
+    b":",
+    b",",
+    b"\t",
+    b"\n",
+    b"\r",
+    b'"',
+    b"[",
+    b"]",
+    b"|",
+    b";",
+    b"question",
+    b"answer",
+    b"\\",
+    b"\0",
+    b"\xff",
+    b"\xe9",
+    b"'",
+    b"null",
+    b"1e999",
+    b"NaN",
+    b"\xed\xa0\x80",
+    b"PAR1",
+    b"\x1f\x8b",
+]
 CSV = [b"question,answer\n", b"question\tanswers\tid\n", b"answers,question,truthful,model_answer,exact_question\r\n"]
 BEGINNINGS = [
-    b"", b"{", b"[", b'[{"question"', b'{"Data": [', b"\x1f\x8b", b"\xef\xbb\xbf", b"PAR1", json_lines(OWN), *CSV,
-]  # fmt: skip
+    b"",
+    b"{",
+    b"[",
+    b'[{"question"',
+    b'{"Data": [',
+    b"\x1f\x8b",
+    b"\xef\xbb\xbf",
+    b"PAR1",
+    json_lines(OWN),
+    *CSV,
+]
 TABLES = [sample for sample in SAMPLES if "Parquet" in sample.format]
 TEXTS = [sample for sample in SAMPLES if sample not in TABLES]
 JUNK = st.one_of(st.binary(), st.lists(st.one_of(st.sampled_from(PIECES), st.binary(max_size=3))).map(b"".join))

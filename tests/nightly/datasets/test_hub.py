@@ -18,14 +18,31 @@ import anchorscope
 from anchorscope.datasets.hub import SOURCES, by_hand, open_rows
 from anchorscope.errors import UserError
 
-POPQA = {"id": 7, "subj": "Bo Li", "prop": "occupation", "question": "What is Bo Li's occupation?",
-         "possible_answers": '["poet", "writer"]', "s_pop": 12}  # fmt: skip
-TRIVIAQA = {"question": "Which bird hums?", "question_id": "tc_1", "question_source": "made up",
-            "entity_pages": {"title": ["x"]}, "search_results": {"title": ["y"]},
-            "answer": {"aliases": ["Hummer", "Hummingbird"], "value": "Hummingbird"}}  # fmt: skip
-HOTPOTQA = {"id": "5a", "question": "Who led both?", "answer": "Ana", "type": "bridge", "level": "hard",
-            "supporting_facts": {"title": ["t"], "sent_id": [0]},
-            "context": {"title": ["t"], "sentences": [["long " * 50]]}}  # fmt: skip
+POPQA = {
+    "id": 7,
+    "subj": "Bo Li",
+    "prop": "occupation",
+    "question": "What is Bo Li's occupation?",
+    "possible_answers": '["poet", "writer"]',
+    "s_pop": 12,
+}
+TRIVIAQA = {
+    "question": "Which bird hums?",
+    "question_id": "tc_1",
+    "question_source": "made up",
+    "entity_pages": {"title": ["x"]},
+    "search_results": {"title": ["y"]},
+    "answer": {"aliases": ["Hummer", "Hummingbird"], "value": "Hummingbird"},
+}
+HOTPOTQA = {
+    "id": "5a",
+    "question": "Who led both?",
+    "answer": "Ana",
+    "type": "bridge",
+    "level": "hard",
+    "supporting_facts": {"title": ["t"], "sent_id": [0]},
+    "context": {"title": ["t"], "sentences": [["long " * 50]]},
+}
 NQ = {"question": "who sang it first", "answer": ["Ana", "Ana Li"]}
 ROWS = {"popqa": POPQA, "triviaqa": TRIVIAQA, "hotpotqa": HOTPOTQA, "nq": NQ}
 
@@ -144,9 +161,14 @@ class SmallHub(BaseHTTPRequestHandler):
         if parts[:2] == ["api", "datasets"] and parts[4:5] == ["tree"]:
             entries = sorted(folder.joinpath(*parts[6:]).iterdir())
             listing = [
-                {"type": "directory" if entry.is_dir() else "file", "oid": "b" * 40, "size": entry.stat().st_size,
-                 "path": entry.relative_to(folder).as_posix()} for entry in entries
-            ]  # fmt: skip
+                {
+                    "type": "directory" if entry.is_dir() else "file",
+                    "oid": "b" * 40,
+                    "size": entry.stat().st_size,
+                    "path": entry.relative_to(folder).as_posix(),
+                }
+                for entry in entries
+            ]
             return self._answer(json.dumps(listing).encode())
         self._answer(b"{}", 404)
 
@@ -187,14 +209,22 @@ def small_hub(tmp_path: Path) -> Iterator[ThreadingHTTPServer]:
 def test_a_hub_is_asked_once_and_then_the_cache(small_hub: ThreadingHTTPServer, tmp_path: Path) -> None:
     script = "import json, sys\nfrom anchorscope.datasets.hub import open_rows\nprint(json.dumps([*open_rows('nq')]))\n"
     environment = os.environ | {
-        "HF_ENDPOINT": f"http://127.0.0.1:{small_hub.server_port}", "HF_HOME": str(tmp_path / "home"),
-        "PYTHONPATH": str(Path(anchorscope.__file__).parents[1]), "NO_PROXY": "127.0.0.1", "HF_HUB_DISABLE_XET": "1",
-    }  # fmt: skip
+        "HF_ENDPOINT": f"http://127.0.0.1:{small_hub.server_port}",
+        "HF_HOME": str(tmp_path / "home"),
+        "PYTHONPATH": str(Path(anchorscope.__file__).parents[1]),
+        "NO_PROXY": "127.0.0.1",
+        "HF_HUB_DISABLE_XET": "1",
+    }
     for offline in ("0", "1"):
         done = subprocess.run(
-            [sys.executable, "-c", script], env=environment | {"HF_HUB_OFFLINE": offline}, cwd=tmp_path,
-            capture_output=True, text=True, check=False, timeout=300,
-        )  # fmt: skip
+            [sys.executable, "-c", script],
+            env=environment | {"HF_HUB_OFFLINE": offline},
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=300,
+        )
         assert (done.returncode, done.stderr) == (0, "")
         assert json.loads(done.stdout) == [[1, NQ], [2, NQ]]
         asked = small_hub.RequestHandlerClass.asked  # type: ignore[attr-defined]

@@ -26,9 +26,13 @@ from detector_cases import CLEAN, CUT, added, probe, setting_of, trained_on
 from tiny_models import byte_tokenizer, tiny_model
 
 QUESTIONS = (
-    "Who wrote Dracula?", "What is the capital of Peru?", "???", "Who painted The Night Watch?", "Who?",
+    "Who wrote Dracula?",
+    "What is the capital of Peru?",
+    "???",
+    "Who painted The Night Watch?",
+    "Who?",
     "In which year did the long war between the two houses of the small kingdom in the north end?",
-)  # fmt: skip
+)
 CHAT = (
     "{% for m in messages %}<{{ m['role'] }}>{{ m['content'] }}</{{ m['role'] }}>\n{% endfor %}"
     "{% if add_generation_prompt %}<assistant>{% endif %}"
@@ -58,20 +62,27 @@ def talker() -> LanguageModel:
 def detectors() -> dict[str, Detector]:
     """Detectors that read in decoding all they need, nothing of it, or a part of it; at every position."""
     lm = talker()
-    every = (probe(), probe(("knockout", *CLEAN[1:])), probe(CUT, 3), probe(("question-only", "residual", 3)),
-             probe(("answer-only", "mlp", 1)), probe(("boost-question-1", "mlp", 2)))  # fmt: skip
+    every = (
+        probe(),
+        probe(("knockout", *CLEAN[1:])),
+        probe(CUT, 3),
+        probe(("question-only", "residual", 3)),
+        probe(("answer-only", "mlp", 1)),
+        probe(("boost-question-1", "mlp", 2)),
+    )
     columns = (*CONFIDENCE, "knockout_log_prob_min", "answer_tokens")
     made = {
         "probe": trained_on(lm),
         "probe, answer_end": trained_on(lm, setting=setting_of(lm, "answer_end")),
-        "before the answer": trained_on(lm, setting=setting_of(lm, "answer_before"),
-                                        fitted=added((probe(), probe(("question-only", "mlp", 2), 4)))),
+        "before the answer": trained_on(
+            lm, setting=setting_of(lm, "answer_before"), fitted=added((probe(), probe(("question-only", "mlp", 2), 4)))
+        ),
         "confidence": trained_on(lm, fitted=added((), CONFIDENCE), range=None, fallback=None),
         "knockout": trained_on(lm, fitted=added((probe(CUT),), ("knockout_log_prob_mean",)), range=None, fallback=None),
         "everything": trained_on(lm, fitted=added(every, columns)),
         "chat": trained_on(lm, setting=setting_of(lm, "final", "chat"), fitted=added(every, columns)),
         "outside": replace(trained_on(lm), range=replace(trained_on(lm).range, limit=0.0, longest=10)),  # type: ignore[type-var]
-    }  # fmt: skip
+    }
     return {name: Detector(one, lm) for name, one in made.items()}
 
 
@@ -83,12 +94,16 @@ def offline(name: str, question: str) -> Score:
 def same(found: Score | None, wanted: Score) -> None:
     assert found is not None
     assert (found.question, found.answer, found.verdict, found.warnings) == (
-        wanted.question, wanted.answer, wanted.verdict, wanted.warnings
-    )  # fmt: skip
+        wanted.question,
+        wanted.answer,
+        wanted.verdict,
+        wanted.warnings,
+    )
     for one, other in (
-        (found.log_odds, wanted.log_odds), (found.truth_probability, wanted.truth_probability),
+        (found.log_odds, wanted.log_odds),
+        (found.truth_probability, wanted.truth_probability),
         (found.pathway_score, wanted.pathway_score),
-    ):  # fmt: skip
+    ):
         assert one == (other if other is None else pytest.approx(other, abs=1e-4))
 
 
@@ -165,9 +180,10 @@ def test_what_decoding_has_read_is_not_run_again(monkeypatch: pytest.MonkeyPatch
     for detector in detectors().values():
         features = detector.session.features
         monkeypatch.setattr(
-            detector.session, "features",
+            detector.session,
+            "features",
             lambda items, needs, features=features: passes.append((len(items), *needs.runs)) or features(items, needs),
-        )  # fmt: skip
+        )
     for name in ("probe", "probe, answer_end", "before the answer", "confidence"):
         ask(Wish(QUESTIONS[0]), name)
     assert passes == []
@@ -246,8 +262,12 @@ def test_tokens_of_ones_own_are_gone_on_with_and_not_scored(monkeypatch: pytest.
 
 
 @settings(max_examples=40)
-@given(st.text(alphabet="ab é😀\n", max_size=40), st.lists(st.integers(1, 5), max_size=30), st.booleans(),
-       st.sampled_from([(), ("ab",), ("b a", "é")]))  # fmt: skip
+@given(
+    st.text(alphabet="ab é😀\n", max_size=40),
+    st.lists(st.integers(1, 5), max_size=30),
+    st.booleans(),
+    st.sampled_from([(), ("ab",), ("b a", "é")]),
+)
 def test_pieces_are_whole_letters_and_together_the_text(
     said: str, steps: list[int], strips: bool, stop: tuple[str, ...]
 ) -> None:
@@ -267,8 +287,11 @@ def test_pieces_are_whole_letters_and_together_the_text(
 def test_a_chat_answer_is_told_from_its_first_visible_letter_on() -> None:
     tokenizer = talker().tokenizer
     for said, wanted in (
-        ("\n\n Paris", "Paris"), ("<think>so\n</think>\n\nRome", "Rome"), ("<think>so", ""), ("<thin ice", "<thin ice"),
-    ):  # fmt: skip
+        ("\n\n Paris", "Paris"),
+        ("<think>so\n</think>\n\nRome", "Rome"),
+        ("<think>so", ""),
+        ("<thin ice", "<thin ice"),
+    ):
         ids = tokenizer(said, add_special_tokens=False)["input_ids"]
         text = AnswerText(tokenizer, (), True, True, 100)
         pieces = [text.take(ids[:end], over=False) for end in range(len(ids) + 1)] + [text.take(ids, over=True)]

@@ -13,10 +13,15 @@ _ALONE = ("mass-mean", "mlp", "ensemble", "anchor")
 """Detectors, beside the probe, that clean states alone suffice for."""
 
 _OF_THE_DETECTOR = (
-    "check_classifiers_train", "check_classifiers_one_label_sample_weights", "check_estimators_pickle",
-    "check_fit2d_1feature", "check_fit2d_1sample", "check_fit_idempotent", "check_methods_sample_order_invariance",
+    "check_classifiers_train",
+    "check_classifiers_one_label_sample_weights",
+    "check_estimators_pickle",
+    "check_fit2d_1feature",
+    "check_fit2d_1sample",
+    "check_fit_idempotent",
+    "check_methods_sample_order_invariance",
     "check_methods_subset_invariance",
-)  # fmt: skip
+)
 """Checks of what a detector learns; the others are about the class around it, which is the same for all."""
 
 
@@ -41,9 +46,12 @@ def _blocks(n=160):
     values, truth = make_classification(n, 20, n_informative=6, random_state=0)
     values[:, 18:] += truth[:, None]
     columns = {
-        "clean": range(6), "knockout": range(6, 12), "random": range(12, 18), "log_prob_mean": [18],
+        "clean": range(6),
+        "knockout": range(6, 12),
+        "random": range(12, 18),
+        "log_prob_mean": [18],
         "log_prob_min": [19],
-    }  # fmt: skip
+    }
     return values, truth, columns
 
 

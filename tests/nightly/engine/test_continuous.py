@@ -145,9 +145,13 @@ def captured(lm: LanguageModel, whole: TokenSequence) -> tuple[torch.Tensor, tor
     states: list[torch.Tensor] = []
     told: list[torch.Tensor] = []
     capture(
-        lm, Work([whole], no_prefix(), answers_of=[0]), lambda _, batch, found: states.append(found[0].clone()), "test",
-        None, lambda _, batch, found, lengths: told.append(found.clone()),
-    )  # fmt: skip
+        lm,
+        Work([whole], no_prefix(), answers_of=[0]),
+        lambda _, batch, found: states.append(found[0].clone()),
+        "test",
+        None,
+        lambda _, batch, found, lengths: told.append(found.clone()),
+    )
     return states[0], told[0]
 
 
@@ -296,8 +300,11 @@ def test_a_row_that_memory_does_not_let_grow_ends_where_it_stands(
     if when == "a place is taken":
         monkeypatch.setattr(wider, "put", full)
     else:  # prompts are read and tokens fed through the same door
-        monkeypatch.setattr(cache, "write", lambda layer, rows, slots, *keys: (
-            full() if len(slots) > 1 else write(cache, layer, rows, slots, *keys)))  # fmt: skip
+        monkeypatch.setattr(
+            cache,
+            "write",
+            lambda layer, rows, slots, *keys: full() if len(slots) > 1 else write(cache, layer, rows, slots, *keys),
+        )
     for _ in range(2 * ROOM):
         batch.step()
     assert len(batch) == 0

@@ -305,7 +305,7 @@ def constant(batch: list[int], states: Tensor) -> Tensor:
         ({"loss": constant}, "without a gradient"),
         ({"loss": lambda batch, states: states.sum(dim=(1, 2, 3, 4))[:1]}, "shape .1,. for 5 items"),
     ],
-)  # fmt: skip
+)
 def test_what_cannot_be_asked_is_refused(
     tiny_llama: LanguageModel, items: list[TokenSequence], change: dict[str, Any], message: str
 ) -> None:

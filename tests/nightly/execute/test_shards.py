@@ -157,9 +157,7 @@ def test_a_shard_that_runs_no_item_of_a_variant_takes_part_all_the_same(
 
 
 def test_the_parts_of_a_variant_are_those_of_its_items(work: StatesPass, whole: StatesPart) -> None:
-    assert [one.items.tolist() for one in whole.variants] == [
-        list(range(N)), list(range(N)), list(range(0, N, 3)), [4],
-    ]  # fmt: skip
+    assert [one.items.tolist() for one in whole.variants] == [list(range(N)), list(range(N)), list(range(0, N, 3)), [4]]
     for variant, places in zip(whole.variants, work.keep, strict=True):
         assert variant.logits is not None
         assert variant.logits.shape == (len(variant.items), 2, len(SITES), 2, 4)
@@ -224,9 +222,16 @@ def short_sighted(tiny_llama: LanguageModel) -> LanguageModel:
     """Two layers that see everything, then two that see six tokens."""
     torch.manual_seed(0)
     config = Qwen2Config(
-        vocab_size=260, hidden_size=32, intermediate_size=48, num_hidden_layers=4, num_attention_heads=4,
-        num_key_value_heads=2, use_sliding_window=True, sliding_window=6, max_window_layers=2,
-    )  # fmt: skip
+        vocab_size=260,
+        hidden_size=32,
+        intermediate_size=48,
+        num_hidden_layers=4,
+        num_attention_heads=4,
+        num_key_value_heads=2,
+        use_sliding_window=True,
+        sliding_window=6,
+        max_window_layers=2,
+    )
     return wrap(Qwen2ForCausalLM(config).eval(), tiny_llama.tokenizer, name="short-sighted")
 
 

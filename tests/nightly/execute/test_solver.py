@@ -48,12 +48,16 @@ GPU = replace(CPU, device="NVIDIA H200", threads=0)
 @pytest.mark.parametrize(
     ("here", "workers", "wanted"),
     [
-        ("cpu", None, "cpu"), ("cuda", None, "cuda"), ("cuda:1", None, "cuda:1"),  # no workers
+        ("cpu", None, "cpu"),
+        ("cuda", None, "cuda"),
+        ("cuda:1", None, "cuda:1"),  # no workers
         ("cpu", CPU, "cpu"),  # sending states to another CPU only costs
-        ("cuda", GPU, "cuda"), ("cuda", replace(GPU, device="2 × NVIDIA H200"), "cuda"),  # it has one itself
-        ("cpu", GPU, "cuda"), ("cpu", replace(GPU, device="2 × NVIDIA H200"), "cuda"),
+        ("cuda", GPU, "cuda"),
+        ("cuda", replace(GPU, device="2 × NVIDIA H200"), "cuda"),  # it has one itself
+        ("cpu", GPU, "cuda"),
+        ("cpu", replace(GPU, device="2 × NVIDIA H200"), "cuda"),
     ],
-)  # fmt: skip
+)
 def test_only_a_device_that_this_machine_has_not_is_asked_of_workers(
     here: str, workers: NumericsClass | None, wanted: str
 ) -> None:
@@ -80,10 +84,13 @@ def cases(dtype: torch.dtype = torch.float32) -> dict[str, tuple[Any, tuple[Any,
         knockout_share: (clean[0].float(), cut[0].float(), items, "some"),
         held_out_scores: (clean[0].float(), items, "some"),
         further_shares: (
-            (clean[0, :1].float(), cut[0, :1].float()), items, draw.normal(size=(ITEMS, 2)), np.stack([labels, ~labels])
+            (clean[0, :1].float(), cut[0, :1].float()),
+            items,
+            draw.normal(size=(ITEMS, 2)),
+            np.stack([labels, ~labels]),
         ),
         evidence_tables: (some_evidence(ITEMS, LAYERS, FOLDS),),
-    }  # fmt: skip
+    }
     return {function.__name__: (function, arguments) for function, arguments in made.items()}
 
 

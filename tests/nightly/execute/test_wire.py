@@ -60,16 +60,23 @@ def there_and_back(value):
 
 
 plain = (
-    st.none() | st.booleans() | st.integers() | st.floats() | st.text()
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats()
+    | st.text()
     | st.tuples(st.integers(-9, 9), st.integers(1, 99), st.integers(1, 3)).map(lambda it: range(*it))
-)  # fmt: skip
+)
 numpy_arrays = arrays.arrays(
     st.one_of(
-        arrays.boolean_dtypes(), arrays.integer_dtypes(endianness="="), arrays.unsigned_integer_dtypes(endianness="="),
-        arrays.floating_dtypes(endianness="=", sizes=(16, 32, 64)), arrays.complex_number_dtypes(endianness="="),
+        arrays.boolean_dtypes(),
+        arrays.integer_dtypes(endianness="="),
+        arrays.unsigned_integer_dtypes(endianness="="),
+        arrays.floating_dtypes(endianness="=", sizes=(16, 32, 64)),
+        arrays.complex_number_dtypes(endianness="="),
     ),
     arrays.array_shapes(min_dims=0, max_dims=3, min_side=0, max_side=4),
-)  # fmt: skip
+)
 tensors = st.tuples(
     arrays.arrays(np.float32, arrays.array_shapes(min_dims=0, max_dims=3, min_side=0, max_side=4)),
     st.sampled_from(FLOATS),
@@ -87,11 +94,12 @@ leaves = plain | numpy_arrays | tensors | numbers | numbers.map(tuple) | records
 values = st.recursive(
     leaves,
     lambda inner: (
-        st.lists(inner, max_size=10) | st.lists(inner, max_size=10).map(tuple)
+        st.lists(inner, max_size=10)
+        | st.lists(inner, max_size=10).map(tuple)
         | st.dictionaries(st.integers() | st.text(string.printable), inner, max_size=4)
     ),
     max_leaves=12,
-)  # fmt: skip
+)
 
 
 @settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
@@ -123,14 +131,22 @@ def test_arrays_of_any_order_and_numpys_own_numbers_come_back_as_they_were():
 def test_a_shard_as_the_planner_makes_it():
     sequences = tuple(TokenSequence(tuple(range(20 + n)), 15, (19 + n,)) for n in range(3))
     variants = (
-        CLEAN, Variant({0: Cut((3, 4), "direct", heads=(1,)), 2: Cut((2,), alpha=0.5)}, range(2, 4)),
+        CLEAN,
+        Variant({0: Cut((3, 4), "direct", heads=(1,)), 2: Cut((2,), alpha=0.5)}, range(2, 4)),
         Variant(layers=range(1, 2), patches={1: Patch((4,), 0, (5,))}),
-    )  # fmt: skip
+    )
     one, other = probes(1), probes(2)
     shard = StatesPass(
-        "clean", sequences, (0, 1), variants, ((0, 2), (1,)), 64,
-        probes=OutOfFoldProbes(((one, other),), np.array([0])), keep=(((0, 1),),), log_probs=True,
-    )  # fmt: skip
+        "clean",
+        sequences,
+        (0, 1),
+        variants,
+        ((0, 2), (1,)),
+        64,
+        probes=OutOfFoldProbes(((one, other),), np.array([0])),
+        keep=(((0, 1),),),
+        log_probs=True,
+    )
     packed = pack(shard)
     assert len(packed.blobs) == 2
     assert same(unpack(packed.body, packed.blobs), shard)
@@ -157,10 +173,31 @@ def test_one_odd_entry_among_rows_of_numbers_stays_what_it_is(rows, data):
     assert same(there_and_back(tuple(value)), tuple(value))
 
 
-odd = st.sampled_from([
-    0, 1, True, False, 0.0, -0.0, 1.0, math.nan, math.inf, None, "", "a", (), (1,), 2**63, np.True_, np.int64(1),
-    np.arange(3), np.empty(0), torch.arange(3.0), pl.DataFrame({"a": [1]}),
-])  # fmt: skip
+odd = st.sampled_from(
+    [
+        0,
+        1,
+        True,
+        False,
+        0.0,
+        -0.0,
+        1.0,
+        math.nan,
+        math.inf,
+        None,
+        "",
+        "a",
+        (),
+        (1,),
+        2**63,
+        np.True_,
+        np.int64(1),
+        np.arange(3),
+        np.empty(0),
+        torch.arange(3.0),
+        pl.DataFrame({"a": [1]}),
+    ]
+)
 
 
 @settings(max_examples=300, deadline=None)
@@ -267,10 +304,22 @@ def test_types_travel_only_when_they_are_named():
 
 @pytest.mark.parametrize(
     "value",
-    [{1, 2}, b"x", {(1, 2.5): 3}, {1.5: 2}, {True: 1}, np.array(["a"]), np.array([None]), np.array([1], ">i4"),
-     object(), torch.eye(2).to_sparse(), print, int],
+    [
+        {1, 2},
+        b"x",
+        {(1, 2.5): 3},
+        {1.5: 2},
+        {True: 1},
+        np.array(["a"]),
+        np.array([None]),
+        np.array([1], ">i4"),
+        object(),
+        torch.eye(2).to_sparse(),
+        print,
+        int,
+    ],
     ids=lambda value: type(value).__name__,
-)  # fmt: skip
+)
 def test_what_cannot_arrive_as_it_was_is_refused(value):
     with pytest.raises(TypeError, match="does not travel"):
         pack([value])
@@ -286,27 +335,58 @@ EIGHT = np.zeros(8, np.uint8)
 @pytest.mark.parametrize(
     "body",
     [
-        b"", b"x", bytes(100), save({}), save({"value": EIGHT}), save({"value": np.frombuffer(b"[", np.uint8)}),
-        forged(["o", "Stranger", 1]), forged(["o", "system", "ls"]), forged(["o", "Parcel"]),
-        forged(["o", "Parcel", 1, 2]), forged(["o", ["t"], 1]), forged(["?"]), forged([]), forged([["t"]]), forged({}),
-        forged({"0": 1}), forged(["n", 0, "float32", [2]]), forged(["n", 0, "float32", [3]], **{"0": EIGHT}),
-        forged(["n", 0, "object", [1]], **{"0": EIGHT}), forged(["n", 0, "float32", [-1]], **{"0": EIGHT}),
-        forged(["n", 0, "O8,f4", [1]], **{"0": EIGHT}), forged(["T", 0, "float32", [3]], **{"0": EIGHT}),
-        forged(["T", 0, "float32", [-1, 2]], **{"0": EIGHT}), forged(["T", 0, "load", [2]], **{"0": EIGHT}),
-        forged(["T", 0, "float32", "ab"], **{"0": EIGHT}), forged(["ti", 0, 9], ints=EIGHT),
-        forged(["ti", -4, 2], ints=EIGHT), forged(["ti", 0, 1]), forged(["tr", 3, 0, 8], ints=EIGHT),
-        forged(["tr", 0, 0, 8], ints=EIGHT), forged(["tf", 0, 2], ints=EIGHT), forged(["b", "0" * 64]),
-        forged(["d", [[1]]]), forged(["d", [[["t"], 1]]]), forged(["r", 1, 2, 0]), forged(["r", "a", 2, 1]),
-        forged(["o", "Cut", ["t"], "sideways", "mask", None, -1.0]), forged(["b", ["t"]]),
-        forged(["d", ["r", 0, 10**12, 1], ["r", 0, 10**12, 1]]), forged(["lo", "Parcel", ["r", 0, 10**12, 1]]),
-        forged(["to", "Stranger", ["l", 1]]), forged(["d", ["l", 1], ["l"]]), forged(["tr", 0, 8, 0, 8], ints=EIGHT),
-        forged(["lo", "Parcel", ["=", 1]]), forged(["lo", "TokenSequence", ["t", 1], ["="], ["t", 1]]),
-        forged(["lo", "TokenSequence", ["t", 1], ["=", ["t"]], ["t", 1]]), forged(["=", 1]),
+        b"",
+        b"x",
+        bytes(100),
+        save({}),
+        save({"value": EIGHT}),
+        save({"value": np.frombuffer(b"[", np.uint8)}),
+        forged(["o", "Stranger", 1]),
+        forged(["o", "system", "ls"]),
+        forged(["o", "Parcel"]),
+        forged(["o", "Parcel", 1, 2]),
+        forged(["o", ["t"], 1]),
+        forged(["?"]),
+        forged([]),
+        forged([["t"]]),
+        forged({}),
+        forged({"0": 1}),
+        forged(["n", 0, "float32", [2]]),
+        forged(["n", 0, "float32", [3]], **{"0": EIGHT}),
+        forged(["n", 0, "object", [1]], **{"0": EIGHT}),
+        forged(["n", 0, "float32", [-1]], **{"0": EIGHT}),
+        forged(["n", 0, "O8,f4", [1]], **{"0": EIGHT}),
+        forged(["T", 0, "float32", [3]], **{"0": EIGHT}),
+        forged(["T", 0, "float32", [-1, 2]], **{"0": EIGHT}),
+        forged(["T", 0, "load", [2]], **{"0": EIGHT}),
+        forged(["T", 0, "float32", "ab"], **{"0": EIGHT}),
+        forged(["ti", 0, 9], ints=EIGHT),
+        forged(["ti", -4, 2], ints=EIGHT),
+        forged(["ti", 0, 1]),
+        forged(["tr", 3, 0, 8], ints=EIGHT),
+        forged(["tr", 0, 0, 8], ints=EIGHT),
+        forged(["tf", 0, 2], ints=EIGHT),
+        forged(["b", "0" * 64]),
+        forged(["d", [[1]]]),
+        forged(["d", [[["t"], 1]]]),
+        forged(["r", 1, 2, 0]),
+        forged(["r", "a", 2, 1]),
+        forged(["o", "Cut", ["t"], "sideways", "mask", None, -1.0]),
+        forged(["b", ["t"]]),
+        forged(["d", ["r", 0, 10**12, 1], ["r", 0, 10**12, 1]]),
+        forged(["lo", "Parcel", ["r", 0, 10**12, 1]]),
+        forged(["to", "Stranger", ["l", 1]]),
+        forged(["d", ["l", 1], ["l"]]),
+        forged(["tr", 0, 8, 0, 8], ints=EIGHT),
+        forged(["lo", "Parcel", ["=", 1]]),
+        forged(["lo", "TokenSequence", ["t", 1], ["="], ["t", 1]]),
+        forged(["lo", "TokenSequence", ["t", 1], ["=", ["t"]], ["t", 1]]),
+        forged(["=", 1]),
         forged(["lo", "TokenSequence", ["t", 1], ["=", 1, 2], ["t", 1]]),
         forged(["lo", "TokenSequence", ["=", 1], ["=", 1], ["=", 1]]),
     ],
     ids=range(49),
-)  # fmt: skip
+)
 def test_bytes_that_nobody_packed_are_a_value_error(body):
     with pytest.raises(ValueError, match="no packed value"):
         unpack(body, {})

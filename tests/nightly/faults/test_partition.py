@@ -62,8 +62,11 @@ def node(words: list[str], environment: dict[str, str], log: Path, inside: bool)
     with log.open("wb") as out:
         started = subprocess.Popen(
             [*before, *RAY, "start", *words, "--num-cpus=1", "--disable-usage-stats", "--block"],
-            env=environment, stdout=out, stderr=out, start_new_session=True,
-        )  # fmt: skip
+            env=environment,
+            stdout=out,
+            stderr=out,
+            start_new_session=True,
+        )
     try:
         yield
     finally:
@@ -87,8 +90,11 @@ def test_the_other_machine_is_cut_off_inside_a_shard(tmp_path):
     environment = {
         **{name: value for name, value in os.environ.items() if not name.startswith("RAY_")},  # other tests' settings
         "PYTHONPATH": os.pathsep.join([str(HERE.parents[1] / "src"), str(HERE), str(HERE.parent)]),
-        "RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": "t" * 64, "FAULTS_AT": str(faults), "OMP_NUM_THREADS": "1",
-    }  # fmt: skip
+        "RAY_AUTH_MODE": "token",
+        "RAY_AUTH_TOKEN": "t" * 64,
+        "FAULTS_AT": str(faults),
+        "OMP_NUM_THREADS": "1",
+    }
     head = ["--head", f"--node-ip-address={NETWORK}.1", f"--port={port}", "--include-dashboard=false"]
     other = [f"--address={address}", f"--node-ip-address={NETWORK}.2"]
     with node(head, environment, tmp_path / "head", inside=False):

@@ -127,17 +127,29 @@ def calls_somebody() -> None:
 
 
 CAUGHT: dict[Callable[[], None], str] = {
-    refuses: "", writes_where_it_may: "", moves_a_file_aside: "", keeps_a_study_that_remembers: "",
+    refuses: "",
+    writes_where_it_may: "",
+    moves_a_file_aside: "",
+    keeps_a_study_that_remembers: "",
     keeps_a_study_that_remembers_nothing: "left 2 new entries: 'user/out'",
-    says_nothing: "exit code 2 with 0 lines", goes_on_after_its_error: "the last line is: and more",
-    breaks: "exit code 1: KeyError", shows_a_traceback: "a traceback",
+    says_nothing: "exit code 2 with 0 lines",
+    goes_on_after_its_error: "the last line is: and more",
+    breaks: "exit code 1: KeyError",
+    shows_a_traceback: "a traceback",
     leaves_a_folder: "left 1 new entries: 'user/left'",
-    rings_the_bell: "prints a control character", writes_half_an_object: "no JSON",
-    leaves_a_temporary_file: "left 1 new entries: 'tmp/", touches_a_file: "the user's 'user/mine.txt'",
-    removes_a_file: "is gone", changes_a_mode: "the user's 'user/mine.txt'",
-    leaves_a_child: "left a process running: sleep", takes_too_much: "allowed are 200", hangs: "hangs (2 s)",
-    dies: "exit code -9", writes_outside: "tried: outside", calls_somebody: "tried: network '192.0.2.1'",
-}  # fmt: skip
+    rings_the_bell: "prints a control character",
+    writes_half_an_object: "no JSON",
+    leaves_a_temporary_file: "left 1 new entries: 'tmp/",
+    touches_a_file: "the user's 'user/mine.txt'",
+    removes_a_file: "is gone",
+    changes_a_mode: "the user's 'user/mine.txt'",
+    leaves_a_child: "left a process running: sleep",
+    takes_too_much: "allowed are 200",
+    hangs: "hangs (2 s)",
+    dies: "exit code -9",
+    writes_outside: "tried: outside",
+    calls_somebody: "tried: network '192.0.2.1'",
+}
 """What each command is caught at; those without words are innocent."""
 
 

@@ -11,8 +11,12 @@ from anchorscope.models.shapes import SHAPES, config_of
 
 needs_tokenizer = pytest.mark.skipif(installed_path("smollm2-135m") is None, reason="the embedded model is not here")
 PARAMETERS = {  # as the models' cards state them, in millions
-    "smollm2-135m": 134.5, "llama-3.2-1b": 1235.8, "llama-3.2-3b": 3212.7, "qwen3-8b": 8190.7, "qwen3-32b": 32762.1,
-}  # fmt: skip
+    "smollm2-135m": 134.5,
+    "llama-3.2-1b": 1235.8,
+    "llama-3.2-3b": 3212.7,
+    "qwen3-8b": 8190.7,
+    "qwen3-32b": 32762.1,
+}
 LAYERS = {"smollm2-135m": 30, "llama-3.2-1b": 16, "llama-3.2-3b": 28, "qwen3-8b": 36, "qwen3-32b": 64}
 
 

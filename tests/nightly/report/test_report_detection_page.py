@@ -18,12 +18,20 @@ from anchorscope.report.page_writer import joined_script
 from anchorscope.schema import DETECTOR_CONTROL_SCHEMA, empty
 from detection_synthetic import FOUR, TRUTH, World, write_world
 
-NAMES = ("detector_auroc", "detector_variants", "detector_transfer", "detector_risk_coverage", "detector_reliability",
-         "detector_roc")  # fmt: skip
+NAMES = (
+    "detector_auroc",
+    "detector_variants",
+    "detector_transfer",
+    "detector_risk_coverage",
+    "detector_reliability",
+    "detector_roc",
+)
 LONG = "my-own-questions-with-a-rather-long-name.jsonl"
 MARKUP = "<img src=x onerror=alert(1)></script><script>alert(2)</script>"
-SMALL = {name: TRUTH[name] for name in ("confidence", "probe", "probe+confidence", "mop", "anchor", "length",
-                                        "mop-hard-oracle")}  # fmt: skip
+SMALL = {
+    name: TRUTH[name]
+    for name in ("confidence", "probe", "probe+confidence", "mop", "anchor", "length", "mop-hard-oracle")
+}
 LONGEST = SMALL | {name: TRUTH[name] for name in ("counterfactual-random-cut", "semantic-entropy-10")}
 
 
@@ -73,11 +81,22 @@ def test_the_page_is_one_file_with_its_own_script(written):
 def test_both_pages_tell_the_same(written):
     for name in ("report.html", "report.md"):
         text = (written[0] / name).read_text(encoding="utf-8")
-        for said in ("which detector catches its false answers?", "Use probe+confidence: AUROC 0.855",
-                     "Does mop beat probe?", "paper, Mistral-7B-v0.3", "0.917", "no states of random weights were kept",
-                     "Labels of TriviaQA",
-                     "anchorscope detect runs/a runs/b", "bundles/anchor", "another prompt", "0, 1, 2, 3, 4",
-                     "differences.csv", "has seen the label", "4\u202f000"):  # fmt: skip
+        for said in (
+            "which detector catches its false answers?",
+            "Use probe+confidence: AUROC 0.855",
+            "Does mop beat probe?",
+            "paper, Mistral-7B-v0.3",
+            "0.917",
+            "no states of random weights were kept",
+            "Labels of TriviaQA",
+            "anchorscope detect runs/a runs/b",
+            "bundles/anchor",
+            "another prompt",
+            "0, 1, 2, 3, 4",
+            "differences.csv",
+            "has seen the label",
+            "4\u202f000",
+        ):
             assert said.lower() in text.lower(), (name, said)
         assert "{{" not in text
         assert not re.search(r"\bnan\b", re.sub(r"base64,[^\"]*", "", text))
@@ -133,9 +152,11 @@ def test_names_with_markup_stay_text(tmp_path):
     assert "b\\|c" in found["md"]
 
 
-@pytest.mark.parametrize(("datasets", "truth"), [
-    (("atlas",), TRUTH), (FOUR, TRUTH), ((*FOUR, "atlas", LONG, "b", "another set of questions"), LONGEST),
-], ids=["one", "four", "eight"])  # fmt: skip
+@pytest.mark.parametrize(
+    ("datasets", "truth"),
+    [(("atlas",), TRUTH), (FOUR, TRUTH), ((*FOUR, "atlas", LONG, "b", "another set of questions"), LONGEST)],
+    ids=["one", "four", "eight"],
+)
 def test_nothing_is_clipped(tmp_path, datasets, truth):
     write_world(World(datasets=datasets, truth=truth), tmp_path)
     results = DetectionResults.read(tmp_path, datasets)
@@ -163,8 +184,11 @@ def test_the_main_figure_draws_every_detector_and_its_guides(tmp_path):
     labels = [label.get_text() for label in figure.axes[0].get_yticklabels()]
     assert labels[0] == "confidence\u2002\u20020"
     assert labels[-1] == "semantic-entropy-10\u2002\u200210"
-    upright = {round(float(line.get_xdata()[0]), 3) for line in figure.axes[0].lines
-               if len(line.get_xdata()) == 2 and line.get_xdata()[0] == line.get_xdata()[1]}  # fmt: skip
+    upright = {
+        round(float(line.get_xdata()[0]), 3)
+        for line in figure.axes[0].lines
+        if len(line.get_xdata()) == 2 and line.get_xdata()[0] == line.get_xdata()[1]
+    }
     assert {0.5, 0.82, 0.86} <= upright
     labels = [label.get_text().split("\u2002")[0] for label in variants.plot().axes[0].get_yticklabels()]
     assert labels == [name for name, entry in DETECTORS.items() if entry.variant_of]

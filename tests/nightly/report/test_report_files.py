@@ -112,8 +112,9 @@ def test_scripts_build_the_page_without_markup(path):
     assert max(len(line) for line in lines) <= 120
 
 
-@pytest.mark.parametrize("scripts", [REPORT_SCRIPTS, CHART_SCRIPTS, DETECTION_SCRIPTS],
-                         ids=["report", "comparison", "detection"])  # fmt: skip
+@pytest.mark.parametrize(
+    "scripts", [REPORT_SCRIPTS, CHART_SCRIPTS, DETECTION_SCRIPTS], ids=["report", "comparison", "detection"]
+)
 def test_scripts_of_one_page_share_no_name(scripts):
     """They are joined into one: a second function of a name would silently take the first one's place."""
     texts = [(SCRIPTS / f"{name}.js").read_text(encoding="utf-8") for name in scripts]
@@ -144,8 +145,9 @@ def test_data_in_the_page_are_the_tables(findings, written):
     assert [menu["name"] for menu in chart["menus"]] == ["rule", "truth", "site", "position", "cut"]
     [panel] = chart["panels"]
     options = [[value for value, *_ in menu["options"]] for menu in chart["menus"]]
-    chosen = [values.index(value) for values, value in
-              zip(options, ("plain", "all", "mlp", "final", "knockout"), strict=True)]  # fmt: skip
+    chosen = [
+        values.index(value) for values, value in zip(options, ("plain", "all", "mlp", "final", "knockout"), strict=True)
+    ]
     [row] = [line for line in panel["lines"] if line[:2] == ["q0", chosen]]
     about = pl.col("dataset").eq("popqa") & pl.col("site").eq("mlp") & pl.col("intervention").eq("knockout")
     about &= pl.col("assignment").eq("plain") & pl.col("group").eq("Q-Anchored") & pl.col("truth").eq("all")
@@ -161,12 +163,7 @@ def test_data_in_the_page_are_the_tables(findings, written):
 def test_the_page_carries_this_runs_numbers(written):
     for name in ("report.html", "report.md"):
         text = (written / name).read_text(encoding="utf-8")
-        for wanted in (
-            "Can I trust it?",
-            "98\u00a0%",
-            "0.50 to 0.17",
-            "anchorscope run",
-        ):
+        for wanted in ("Can I trust it?", "98\u00a0%", "0.50 to 0.17", "anchorscope run"):
             assert wanted in text, (name, wanted)
         assert "not available" not in text[: text.index("Appendix</h2>" if name.endswith("html") else "## Described")]
         assert "nan" not in re.sub(r"base64,[^\"]*", "", text).lower().split()

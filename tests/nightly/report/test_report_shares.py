@@ -189,9 +189,10 @@ def test_layers_with_hardly_any_evidence_are_left_out():
     wild = pl.col("layer") < 2
     rows = share_frame("atlas", World()).filter((pl.col("intervention") == "knockout") & (pl.col("group") == "all"))
     rows = rows.filter(pl.col("truth") == "all").with_columns(
-        share=pl.when(wild).then(3.0).otherwise("share"), ci_low=pl.when(wild).then(-8.0).otherwise("ci_low"),
+        share=pl.when(wild).then(3.0).otherwise("share"),
+        ci_low=pl.when(wild).then(-8.0).otherwise("ci_low"),
         ci_high=pl.when(wild).then(14.0).otherwise("ci_high"),
-    )  # fmt: skip
+    )
     band = band_of(rows)
     assert band is not None
     assert band.layers == tuple(range(2, LAYERS))
@@ -208,8 +209,11 @@ def test_the_band_is_as_wide_as_so_many_layers_ask():
 
 
 def test_half_way_may_be_nowhere_sure():
-    band = band_of(share_frame("atlas", World(half=0.3)).filter(
-        (pl.col("intervention") == "knockout") & (pl.col("group") == "all") & (pl.col("truth") == "all")))  # fmt: skip
+    band = band_of(
+        share_frame("atlas", World(half=0.3)).filter(
+            (pl.col("intervention") == "knockout") & (pl.col("group") == "all") & (pl.col("truth") == "all")
+        )
+    )
     assert band is not None
     assert band.half_way.value == 9
     assert math.isinf(band.half_way.ci_high)
@@ -297,8 +301,12 @@ def test_the_figure_draws_its_table_on_one_axis():
 
 def test_a_control_that_was_not_measured_or_is_undecided_is_no_pass():
     findings = run_with_shares(World(random=0.03, half=0.03))
-    bare = replace(findings, question_share=findings.question_share.filter(pl.col("intervention") == "knockout"),
-                   curves=findings.curves.clear(), summary=findings.summary.clear())  # fmt: skip
+    bare = replace(
+        findings,
+        question_share=findings.question_share.filter(pl.col("intervention") == "knockout"),
+        curves=findings.curves.clear(),
+        summary=findings.summary.clear(),
+    )
     tile = answer_card(bare, read(bare)).tiles[3]
     assert tile.verdict == "undecided"
     assert "Not measured:" in tile.detail

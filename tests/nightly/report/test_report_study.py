@@ -31,10 +31,12 @@ def shown(model: str, seed: int, level: float, random_weights: bool = False) -> 
 @pytest.fixture(scope="module")
 def studied() -> Studied:
     runs = (
-        shown("small", 0, 0.3), shown("small", 1, 0.4), shown("large", 0, 0.6),
+        shown("small", 0, 0.3),
+        shown("small", 1, 0.4),
+        shown("large", 0, 0.6),
         ShownRun("large-seed1", "large", "few-shot", 1, "failed", f"12 true answers {MARKUP}; ask more questions"),
         ShownRun("none-seed0", "none", "few-shot", 0, "waiting"),
-    )  # fmt: skip
+    )
     return Studied("sizes", runs, (), "anchorscope study run runs/s/study.toml --out runs/s")
 
 
@@ -88,7 +90,9 @@ def test_the_page_tells_it_all_and_lets_no_markup_in(studied: Studied, tmp_path:
     assert drawn["first"].sum() == 2 * len(DATASETS)
     table = pl.read_csv(tmp_path / "summary.csv")
     assert table["run"].to_list() == ["small-seed0"] * 2 + ["small-seed1"] * 2 + ["large-seed0"] * 2 + [
-        "large-seed1", "none-seed0"]  # fmt: skip
+        "large-seed1",
+        "none-seed0",
+    ]
     by_hand = studied.measured(studied.of("large"), "popqa", share)[0]
     row = table.filter((pl.col("run") == "large-seed0") & (pl.col("dataset") == "popqa")).row(0, named=True)
     assert (row["question_share"], row["question_share_low"]) == pytest.approx((by_hand.value, by_hand.ci_low))

@@ -19,22 +19,54 @@ from damaging import HARM, damaged, files_of_steps
 from whole_runs import SmallRun, files_of, quick, tables_of, watching
 
 STEPS = (
-    "model", "facts/questions", "facts/answers", "facts/labels", "facts/tokens", "facts/clean-states",
-    "facts/log-probs", "facts/probes", "facts/clean-scores", "facts/effects-knockout", "facts/cut-states",
-    "facts/refits", "facts/permuted-refits", "facts/attention-mass", "facts/principal-states", "facts/lost-evidence",
-    "facts/null-scores", "facts/question-share",
-)  # fmt: skip
+    "model",
+    "facts/questions",
+    "facts/answers",
+    "facts/labels",
+    "facts/tokens",
+    "facts/clean-states",
+    "facts/log-probs",
+    "facts/probes",
+    "facts/clean-scores",
+    "facts/effects-knockout",
+    "facts/cut-states",
+    "facts/refits",
+    "facts/permuted-refits",
+    "facts/attention-mass",
+    "facts/principal-states",
+    "facts/lost-evidence",
+    "facts/null-scores",
+    "facts/question-share",
+)
 """Steps of the half-done run."""
 UNREAD = {
-    "facts/cut-states", "facts/attention-mass", "facts/principal-states", "facts/lost-evidence", "facts/null-scores"
-}  # fmt: skip
+    "facts/cut-states",
+    "facts/attention-mass",
+    "facts/principal-states",
+    "facts/lost-evidence",
+    "facts/null-scores",
+}
 """All that is made from these is there, so that nobody looks at them any more."""
 RESULTS = (
-    "recipe.toml", "manifest.json", "items.parquet", "probes.safetensors", "probe_scores.csv", "effects.parquet",
-    "pathways.parquet", "curves.csv", "curve_samples.parquet", "reference_curves.csv", "summary.csv",
-    "experiments.csv", "experiment_items.parquet", "question_share.csv", "question_share_items.parquet",
-    "question_share_tests.csv", "answer.json", "observations.json",
-)  # fmt: skip
+    "recipe.toml",
+    "manifest.json",
+    "items.parquet",
+    "probes.safetensors",
+    "probe_scores.csv",
+    "effects.parquet",
+    "pathways.parquet",
+    "curves.csv",
+    "curve_samples.parquet",
+    "reference_curves.csv",
+    "summary.csv",
+    "experiments.csv",
+    "experiment_items.parquet",
+    "question_share.csv",
+    "question_share_items.parquet",
+    "question_share_tests.csv",
+    "answer.json",
+    "observations.json",
+)
 """Of the finished run, which was made without figures."""
 
 
@@ -42,8 +74,10 @@ def test_the_tables_above_name_every_file(small_run: SmallRun) -> None:
     kept = files_of_steps(small_run.half_done)
     assert set(kept) == set(STEPS)
     assert set(files_of(small_run.half_done)) == {
-        "index.json", "recipe.toml", *(name for names in kept.values() for name in names)
-    }  # fmt: skip
+        "index.json",
+        "recipe.toml",
+        *(name for names in kept.values() for name in names),
+    }
     assert {name for name in files_of(small_run.finished) if not name.startswith("work/")} == {*RESULTS, "index.json"}
 
 

@@ -28,10 +28,15 @@ from whole_runs import SmallRun, files_of, quick, tables_of
 def everything(small_recipe: Recipe) -> Recipe:
     """Every kind of pass: answers, samples, states, cuts, rewritings, patches, gradients, random weights."""
     update = {
-        "keep": ("states", "states-cut", "detection"), "evidence": ("knockout", "saliency", "matched", "boundary"),
-        "random_weights": True, "exact_tokens": "model", "batch_tokens": 400,
-        "max_per_class": 30, "max_new_tokens": 4, "folds": 2,  # no more than there has to be
-    }  # fmt: skip
+        "keep": ("states", "states-cut", "detection"),
+        "evidence": ("knockout", "saliency", "matched", "boundary"),
+        "random_weights": True,
+        "exact_tokens": "model",
+        "batch_tokens": 400,
+        "max_per_class": 30,
+        "max_new_tokens": 4,
+        "folds": 2,  # no more than there has to be
+    }
     return small_recipe.model_copy(update=update)
 
 

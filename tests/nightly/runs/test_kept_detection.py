@@ -118,8 +118,9 @@ def test_every_file_is_there_listed_and_as_large_as_was_told(kept: Looked) -> No
     files = {path.relative_to(kept.path).as_posix() for path in (kept.path / "states").rglob("*") if path.is_file()}
     cuts = ("knockout", "random", "random 2")
     assert files == {
-        "states/facts/features.parquet", *(place_of("facts", name) for name in ("clean", *cuts, *DETECTION_RUNS))
-    }  # fmt: skip
+        "states/facts/features.parquet",
+        *(place_of("facts", name) for name in ("clean", *cuts, *DETECTION_RUNS)),
+    }
     assert files < set(hashes)
     n_places = (1 + len(cuts)) * len(SITES) + len(DETECTION_RUNS)
     size = kept_bytes(n_places, N_LAYERS, 80, 32, 4)
@@ -134,10 +135,22 @@ def test_columns_are_those_of_the_contract_and_all_numbers(kept: Looked) -> None
     features = kept.run.features("facts")
     assert dict(features.schema) == FEATURE_SCHEMA
     assert features.columns[1:] == [
-        "answer_tokens", "log_prob_mean", "log_prob_min", "log_prob_first", "margin_first", "entropy_mean",
-        "knockout_log_prob_mean", "knockout_log_prob_min", "random_log_prob_mean", "random_log_prob_min", "p_true",
-        "self_consistency_5", "semantic_entropy_5", "self_consistency_10", "semantic_entropy_10",
-    ]  # fmt: skip
+        "answer_tokens",
+        "log_prob_mean",
+        "log_prob_min",
+        "log_prob_first",
+        "margin_first",
+        "entropy_mean",
+        "knockout_log_prob_mean",
+        "knockout_log_prob_min",
+        "random_log_prob_mean",
+        "random_log_prob_min",
+        "p_true",
+        "self_consistency_5",
+        "semantic_entropy_5",
+        "self_consistency_10",
+        "semantic_entropy_10",
+    ]
     assert set(CONFIDENCE) < set(features.columns)
     used = [item["item_id"] for item in kept.items]
     assert features["item_id"].to_list() == used
@@ -160,11 +173,15 @@ def test_confidence_is_that_of_transformers_own_logits(kept: Looked, row: int) -
     others = first.clone()
     others[sequence.ids[sequence.answer_start]] = -torch.inf
     wanted = {
-        "answer_tokens": len(said), "log_prob_mean": sum(said) / len(said), "log_prob_min": min(said),
-        "log_prob_first": said[0], "margin_first": said[0] - float(others.max()),
+        "answer_tokens": len(said),
+        "log_prob_mean": sum(said) / len(said),
+        "log_prob_min": min(said),
+        "log_prob_first": said[0],
+        "margin_first": said[0] - float(others.max()),
         "entropy_mean": float(np.mean([-(clean[place - 1].exp() * clean[place - 1]).sum() for place in places])),
-        "knockout_log_prob_mean": sum(without) / len(without), "knockout_log_prob_min": min(without),
-    }  # fmt: skip
+        "knockout_log_prob_mean": sum(without) / len(without),
+        "knockout_log_prob_min": min(without),
+    }
     assert {name: found[name] for name in wanted} == pytest.approx(wanted, abs=1e-4)
     assert item["confidence_mean"] == pytest.approx(found["log_prob_mean"], abs=1e-4)
 
@@ -181,12 +198,14 @@ def test_the_random_cut_changes_other_numbers_than_the_knockout(kept: Looked) ->
 def test_p_true_is_asked_in_the_runs_prompt(kept: Looked, row: int) -> None:
     item, tokenizer = kept.items[row], kept.lm.tokenizer
     ask = "Question: {} Proposed answer: {}. Is the proposed answer true or false?\nAnswer:{}"
-    text = "\n".join([
-        ask.format("What is the capital of Japan?", "Tokyo", " True"),
-        ask.format("Who wrote Romeo and Juliet?", "Charles Dickens", " False"),
-        ask.format("What is the chemical symbol of gold?", "Au", " True"),
-        ask.format(item["question"], item["model_answer"].rstrip("."), " "),
-    ])  # fmt: skip
+    text = "\n".join(
+        [
+            ask.format("What is the capital of Japan?", "Tokyo", " True"),
+            ask.format("Who wrote Romeo and Juliet?", "Charles Dickens", " False"),
+            ask.format("What is the chemical symbol of gold?", "Au", " True"),
+            ask.format(item["question"], item["model_answer"].rstrip("."), " "),
+        ]
+    )
     ids = tokenizer(text)["input_ids"]
     assert ids == tokenizer(text, add_special_tokens=False)["input_ids"]
     with torch.inference_mode():
@@ -365,11 +384,21 @@ def test_from_run_to_detector_to_a_scored_answer(kept: Looked, tmp_path: Path) -
         wanted = [trained.calibration.slope * known[row] + trained.calibration.intercept for row in ROWS]
         detector = Detector.load(place)  # the bundle names its model
         asked = [rows()[int(kept.items[row]["item_id"].removeprefix("item-"))] for row in ROWS]
-        found = detector.score_questions([
-            Question("facts", one["id"], one["question"], ("so",), one["subject"], one["relation"],
-                     tuple(one["property_words"]), model_answer=one["model_answer"])
-            for one in asked
-        ])  # fmt: skip
+        found = detector.score_questions(
+            [
+                Question(
+                    "facts",
+                    one["id"],
+                    one["question"],
+                    ("so",),
+                    one["subject"],
+                    one["relation"],
+                    tuple(one["property_words"]),
+                    model_answer=one["model_answer"],
+                )
+                for one in asked
+            ]
+        )
         np.testing.assert_allclose([one.log_odds for one in found], wanted, atol=1e-3)
         assert len({one.log_odds for one in found}) == len(ROWS)
         assert {one.verdict for one in found} <= {"accept", "abstain", "out-of-range"}

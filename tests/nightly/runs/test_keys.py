@@ -83,11 +83,30 @@ def keys(recipe: Recipe, out: Path) -> dict[str, str]:
         for text in recipe.datasets:
             one = DatasetSteps(work, parse_spec(text))
             steps = [
-                one.questions, one.answers, one.labels, one.tokens, one.clean, one.log_probs, one.probes,
-                one.final_probes, one.clean_scores, one.attention_mass, *one.effects.values(), one.cut_states,
-                one.refits, one.permuted_refits, one.principal, one.lost, one.null_scores, one.share_tables, one.tables,
-                one.samples, one.detection_columns, one.detection_states, *one.experiments.values(),
-            ]  # fmt: skip
+                one.questions,
+                one.answers,
+                one.labels,
+                one.tokens,
+                one.clean,
+                one.log_probs,
+                one.probes,
+                one.final_probes,
+                one.clean_scores,
+                one.attention_mass,
+                *one.effects.values(),
+                one.cut_states,
+                one.refits,
+                one.permuted_refits,
+                one.principal,
+                one.lost,
+                one.null_scores,
+                one.share_tables,
+                one.tables,
+                one.samples,
+                one.detection_columns,
+                one.detection_states,
+                *one.experiments.values(),
+            ]
             found |= {step.name: step.key for step in steps}
         assert work.record is not None
         return found | {"model": folder.index.steps["model"].key}
@@ -171,9 +190,13 @@ def test_the_content_of_a_question_file_counts_and_its_date_does_not(
     ],
 )
 def test_another_version_of_a_library_makes_anew_what_it_computes(
-    library: str, expected: set[str], everything: Recipe, known: tuple[Path, dict[str, str]], tmp_path: Path,
+    library: str,
+    expected: set[str],
+    everything: Recipe,
+    known: tuple[Path, dict[str, str]],
+    tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
-) -> None:  # fmt: skip
+) -> None:
     folder, before = known
     out, version = Path(shutil.copytree(folder, tmp_path / "run")), metadata.version
     monkeypatch.setattr(job.metadata, "version", lambda name: "99" if name == library else version(name))

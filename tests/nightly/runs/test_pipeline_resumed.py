@@ -34,9 +34,16 @@ def test_another_seed_gives_other_numbers(recipe: Recipe, out: Path, tmp_path: P
 
 
 WRITTEN_HALF = {
-    "model", "facts/questions", "facts/answers", "facts/probes", "facts/principal-states", "facts/cut-states",
-    "facts/effects-knockout", "facts/refits", "facts/tables",
-}  # fmt: skip
+    "model",
+    "facts/questions",
+    "facts/answers",
+    "facts/probes",
+    "facts/principal-states",
+    "facts/cut-states",
+    "facts/effects-knockout",
+    "facts/refits",
+    "facts/tables",
+}
 """Steps that are stopped a second time, in the middle of writing: between them all kinds of files, and those whose work
 brings other steps along."""
 
@@ -120,10 +127,10 @@ def test_other_weights_under_the_same_name_make_everything_but_the_questions_ane
     assert old != new
 
 
-@pytest.mark.parametrize("options", [
-    {"edges": "direct"},
-    {"position": "answer_end", "site": "residual", "balance": "none", "group_by": "answer"},
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "options",
+    [{"edges": "direct"}, {"position": "answer_end", "site": "residual", "balance": "none", "group_by": "answer"}],
+)
 def test_other_options_run_through(recipe: Recipe, out: Path, tmp_path: Path, options: dict[str, str]) -> None:
     run = tmp_path / "run"
     quick(recipe.model_copy(update=options), run)

@@ -16,8 +16,16 @@ from pipeline_fixtures import table
 from small_facts import rows, write_questions
 from whole_runs import quick
 
-TABLES = ("items.parquet", "effects.parquet", "pathways.parquet", "curves.csv", "curve_samples.parquet",
-          "reference_curves.csv", "probe_scores.csv", "summary.csv")  # fmt: skip
+TABLES = (
+    "items.parquet",
+    "effects.parquet",
+    "pathways.parquet",
+    "curves.csv",
+    "curve_samples.parquet",
+    "reference_curves.csv",
+    "probe_scores.csv",
+    "summary.csv",
+)
 
 
 def test_a_model_that_is_already_loaded_gives_the_same_numbers(

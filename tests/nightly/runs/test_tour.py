@@ -47,8 +47,9 @@ def test_the_tour_runs_and_shows_card_charts_items_and_a_score(
     (line,) = outputs[8]  # drawn anew in its place
     assert "done in 1 s" in line["data"]["text/html"]
     (error,) = outputs[9]
-    assert error["traceback"] == ["UserError: 'nowhere' is not a finished run (no manifest.json); "
-                                  "run it to its end first."]  # fmt: skip
+    assert error["traceback"] == [
+        "UserError: 'nowhere' is not a finished run (no manifest.json); run it to its end first."
+    ]
 
 
 PROGRESS = """

@@ -18,9 +18,13 @@ from anchorscope.recipe import make_recipe
 from whole_runs import SmallRun, Stop, files_of, quick, stopping, tables_of
 
 MINE = {
-    "notes.txt": b"mine", "figures/mine.png": b"mine", "work/mine.txt": b"mine", "work/facts/mine.txt": b"mine",
-    "work/results/mine.csv": b"mine", "states/mine.safetensors": b"mine",
-}  # fmt: skip
+    "notes.txt": b"mine",
+    "figures/mine.png": b"mine",
+    "work/mine.txt": b"mine",
+    "work/facts/mine.txt": b"mine",
+    "work/results/mine.csv": b"mine",
+    "states/mine.safetensors": b"mine",
+}
 """What a user may have put into a run folder."""
 
 

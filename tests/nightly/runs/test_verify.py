@@ -95,9 +95,10 @@ def test_what_is_none_of_ours_is_told_in_one_line(name: str, tmp_path: Path) -> 
     assert "is no folder of anchorscope's" in result.stderr
 
 
-@pytest.mark.parametrize(("name", "harm"), [
-    ("items.parquet", "flip"), ("manifest.json", "halve"), ("recipe.toml", "empty"), ("curves.csv", "remove"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("name", "harm"),
+    [("items.parquet", "flip"), ("manifest.json", "halve"), ("recipe.toml", "empty"), ("curves.csv", "remove")],
+)
 def test_damaged_results_are_written_again_and_no_model_is_loaded(
     name: str, harm: str, small_run: SmallRun, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -116,10 +117,16 @@ def test_damaged_results_are_written_again_and_no_model_is_loaded(
     assert {one: content for one, content in files_of(out).items() if one in MINE} == MINE
 
 
-@pytest.mark.parametrize(("step", "harm"), [
-    ("facts/labels", "flip"), ("facts/probes", "remove"), ("facts/answers", "halve"), ("model", "empty"),
-    ("facts/tables", "flip"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("step", "harm"),
+    [
+        ("facts/labels", "flip"),
+        ("facts/probes", "remove"),
+        ("facts/answers", "halve"),
+        ("model", "empty"),
+        ("facts/tables", "flip"),
+    ],
+)
 def test_a_damaged_step_of_a_finished_run_is_made_again(
     step: str, harm: str, small_run: SmallRun, tmp_path: Path
 ) -> None:
@@ -168,7 +175,7 @@ def test_a_lost_index_is_written_again_from_the_manifest(harm: str, small_run: S
     assert after.pop("index.json.changed-1", None) == damaged
     assert {name: text for name, text in after.items() if name != "index.json"} == {
         name: text for name, text in before.items() if name != "index.json"
-    }  # fmt: skip
+    }
     assert files_of_steps(out) == step_files
 
 

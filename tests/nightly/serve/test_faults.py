@@ -215,9 +215,11 @@ def test_four_threads_on_one_model(served: Running, offline: dict[str, Detector]
 
     with ThreadPoolExecutor(4) as pool:
         work: list[Callable[[], Any]] = [
-            score, lambda: [one.log_odds for one in offline["anchor"].score_many(PAIRS)], forward,
+            score,
+            lambda: [one.log_odds for one in offline["anchor"].score_many(PAIRS)],
+            forward,
             lambda: served.client.post("/v1/chat/completions", json=chat).status_code,
-        ]  # fmt: skip
+        ]
         found = [[pool.submit(one) for one in work] for _ in range(3)]
     for scores, again, logits, status in found:
         assert scores.result() == pytest.approx(wanted, abs=1e-4)

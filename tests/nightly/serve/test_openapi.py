@@ -21,9 +21,14 @@ from repo import DOCS
 from running import Running
 
 CHECKS = [
-    not_a_server_error, status_code_conformance, content_type_conformance, response_headers_conformance,
-    response_schema_conformance, negative_data_rejection, unsupported_method,
-]  # fmt: skip
+    not_a_server_error,
+    status_code_conformance,
+    content_type_conformance,
+    response_headers_conformance,
+    response_schema_conformance,
+    negative_data_rejection,
+    unsupported_method,
+]
 """Without those of accepted data (a question to a detector that is not there is well formed) and of keys."""
 
 
@@ -46,8 +51,13 @@ def test_every_route_does_what_is_described(
             continue  # nothing can be wrong with it
 
         @seed(18)
-        @settings(max_examples=3, deadline=None, phases=[Phase.generate], suppress_health_check=list(HealthCheck),
-                  database=None)  # fmt: skip
+        @settings(
+            max_examples=3,
+            deadline=None,
+            phases=[Phase.generate],
+            suppress_health_check=list(HealthCheck),
+            database=None,
+        )
         @given(case=operation.as_strategy(generation_mode=mode))
         def check(case: schemathesis.Case) -> None:
             case.call_and_validate(checks=CHECKS, timeout=30)

@@ -29,7 +29,7 @@ def invoke(*words: object) -> Result:
 
 def test_runs_that_fail_are_told_and_the_others_go_on(
     write_study: WriteStudy, tiny_folder: Path, tmp_path: Path
-) -> None:  # fmt: skip
+) -> None:
     small = {"name": "few", "model": str(tiny_folder), "limit": 5}
     written, out = write_study(models=[small, str(tiny_folder)]), tmp_path / "out"
     result = invoke("run", written, "--out", out, "--json")

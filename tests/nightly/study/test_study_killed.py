@@ -43,7 +43,7 @@ def wait_for(done: Callable[[], bool], pid: int) -> None:
 
 def test_a_study_killed_twice_goes_on_and_its_status_is_true_throughout(
     write_study: WriteStudy, tmp_path: Path
-) -> None:  # fmt: skip
+) -> None:
     written, out = write_study(seeds=[0, 1], defaults={"max_per_class": 30, "folds": 2}), tmp_path / "out"
     study = read_study(written)
 

@@ -139,7 +139,7 @@ TRUE = Truth(0.5, 0.5, 0.9, (0.97, 0.97))
         ([quantities(1.0)] * 20, [quantities()] * 18 + [quantities(1.0)] * 2, False),
         ([quantities(1.0)] * 200, [quantities()] * 180 + [quantities(1.0)] * 20, False),
     ],
-)  # fmt: skip
+)
 def test_a_rule_passes_where_all_of_its_marks_are_kept(found, in_twin, passes):
     marks = mark("w", "r", 300, TRUE, found, in_twin)
     assert marks.passes is passes
@@ -201,11 +201,19 @@ def marked(rule, n, passes):
 
 def test_the_smallest_number_is_that_from_which_on_a_rule_passes():
     marks = (
-        marked("a", 300, True), marked("a", 1000, False), marked("a", 3000, True), marked("b", 300, False),
-        marked("b", 1000, True), marked("b", 3000, True), marked("c", 300, True), marked("c", 3000, False),
-    )  # fmt: skip
+        marked("a", 300, True),
+        marked("a", 1000, False),
+        marked("a", 3000, True),
+        marked("b", 300, False),
+        marked("b", 1000, True),
+        marked("b", 3000, True),
+        marked("c", 300, True),
+        marked("c", 3000, False),
+    )
     table = worlds_table(Found({"w": TRUE}, marks))
     assert smallest_sizes(table.filter(table["rule"] != TRUTH)) == {
-        ("w", "a"): 3000, ("w", "b"): 1000, ("w", "c"): None
-    }  # fmt: skip
+        ("w", "a"): 3000,
+        ("w", "b"): 1000,
+        ("w", "c"): None,
+    }
     assert shown_size(Found({}, marks)) == 1000

@@ -21,8 +21,18 @@ from anchorscope.models.loading import load as load_model
 from detector_cases import probe, trained_on
 from hub_server import TOKEN, Hub, running_hub
 
-QUALITY = {"detector": "probe", "train": "a|b", "test": "popqa", "metric": "auroc", "prevalence": "balanced",
-           "value": 0.71234, "ci_low": 0.65, "ci_high": 0.77, "n": 120, "passes": 1}  # fmt: skip
+QUALITY = {
+    "detector": "probe",
+    "train": "a|b",
+    "test": "popqa",
+    "metric": "auroc",
+    "prevalence": "balanced",
+    "value": 0.71234,
+    "ci_low": 0.65,
+    "ci_high": 0.77,
+    "n": 120,
+    "passes": 1,
+}
 
 
 @pytest.fixture(scope="module")
@@ -88,8 +98,12 @@ def test_published_and_loaded_back_it_is_the_same_detector(bundle: Path, hub: Hu
     pushed = run("push", bundle, "me/probe", "--yes", "--json")
     assert pushed.exit_code == 0, pushed.stderr
     told, trained = json.loads(pushed.stdout), read_bundle(bundle)
-    assert told == {"repository": "me/probe", "commit": hub.commit_of("me/probe"), "sha256": trained.sha256,
-                    "files": ["README.md", "detector.json", "weights.safetensors"]}  # fmt: skip
+    assert told == {
+        "repository": "me/probe",
+        "commit": hub.commit_of("me/probe"),
+        "sha256": trained.sha256,
+        "files": ["README.md", "detector.json", "weights.safetensors"],
+    }
     there = dict(hub.repositories["me/probe"])
     card = there.pop("README.md").decode()
     assert there == bundle_files(bundle)
@@ -148,7 +162,8 @@ def test_nothing_is_published_that_nobody_agreed_to(bundle: Path, hub: Hub, monk
 
 def test_every_fault_of_the_hub_is_one_line(bundle: Path, hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
     assert "does not let you (403): 'others/probe' cannot be published" in refused(
-        "push", bundle, "others/probe", "--yes")  # fmt: skip
+        "push", bundle, "others/probe", "--yes"
+    )
     assert "is no name of a repository" in refused("push", bundle, "no name", "--yes")
     assert "no such folder" in refused("push", bundle.parent / "none", "me/probe", "--yes")
     monkeypatch.setenv("HF_TOKEN", "hf_wrong")
@@ -160,7 +175,8 @@ def test_every_fault_of_the_hub_is_one_line(bundle: Path, hub: Hub, monkeypatch:
     monkeypatch.setattr("huggingface_hub.get_token", lambda: TOKEN)
     monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:9")  # nobody listens there
     assert "The hub cannot be reached, so 'me/probe' cannot be published" in refused(
-        "push", bundle, "me/probe", "--yes")  # fmt: skip
+        "push", bundle, "me/probe", "--yes"
+    )
     with pytest.raises(UserError, match="The hub cannot be reached, so 'hub:me/probe' cannot be read"):
         read_bundle("hub:me/probe")
     assert hub.repositories == {}

@@ -24,9 +24,19 @@ from unprinted import unprinted
 from whole_runs import small_model
 
 QUICK = (
-    "--bootstrap", "100", "--device", "cpu", "--dtype", "float32", "--folds", "2", "--random-cuts", "1",
-    "--directions", "2",
-)  # fmt: skip
+    "--bootstrap",
+    "100",
+    "--device",
+    "cpu",
+    "--dtype",
+    "float32",
+    "--folds",
+    "2",
+    "--random-cuts",
+    "1",
+    "--directions",
+    "2",
+)
 
 
 @pytest.fixture(autouse=True)
@@ -128,8 +138,13 @@ def test_a_run_ends_with_its_card_then_chart_and_report(
     again = run("--model", model, "--dataset", f"file:{questions}", "--out", out, *QUICK)
     assert (again.exit_code, again.stdout) == (0, "")
     told = " ".join(again.stderr.split())
-    parts = [" ".join(card["sentence"].split()), *(tile["label"] for tile in card["tiles"]),
-             f"report: {out / 'report.html'}", f"figures: {out / 'figures'}", "anchorscope view"]  # fmt: skip
+    parts = [
+        " ".join(card["sentence"].split()),
+        *(tile["label"] for tile in card["tiles"]),
+        f"report: {out / 'report.html'}",
+        f"figures: {out / 'figures'}",
+        "anchorscope view",
+    ]
     places = [told.index(part) for part in parts]
     assert places == sorted(places)
 
@@ -349,8 +364,9 @@ def test_other_options_in_the_same_folder_go_on_with_what_still_serves_and_say_w
 ) -> None:
     out = Path(shutil.copytree(finished[0], tmp_path / "run"))
     before = pl.read_csv(out / "curves.csv")
-    result = run("--model", model, "--dataset", f"file:{questions}", "--out", out, *QUICK, "--site", "residual",
-                 "--no-report")  # fmt: skip
+    result = run(
+        "--model", model, "--dataset", f"file:{questions}", "--out", out, *QUICK, "--site", "residual", "--no-report"
+    )
     assert result.exit_code == 0, result.output
     assert "facts/tables is made anew: site was 'mlp', now 'residual'" in result.stderr.splitlines()
     assert "facts/answers" not in result.stderr

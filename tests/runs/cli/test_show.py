@@ -120,9 +120,15 @@ def test_a_list_and_a_search(folder):
 
     found = ask(folder, "--search", "NUMBER sao 3?").stdout.splitlines()
     assert [line.split()[0] for line in found] == [
-        "popqa/popqa-3", "popqa/popqa-13", "popqa/popqa-23", "popqa/popqa-33",
-        "triviaqa/triviaqa-3", "triviaqa/triviaqa-13", "triviaqa/triviaqa-23", "triviaqa/triviaqa-33",
-    ]  # fmt: skip
+        "popqa/popqa-3",
+        "popqa/popqa-13",
+        "popqa/popqa-23",
+        "popqa/popqa-33",
+        "triviaqa/triviaqa-3",
+        "triviaqa/triviaqa-13",
+        "triviaqa/triviaqa-23",
+        "triviaqa/triviaqa-33",
+    ]
     nothing = ask(folder, "--search", "nobody")
     assert (nothing.exit_code, nothing.stdout) == (0, "")
     assert "no item of" in nothing.stderr

@@ -149,9 +149,11 @@ def test_an_items_share_is_told_with_its_interval_and_its_call(run):
     findings = run[0]
     first = pl.col("item_id") == "popqa-0"
     items = findings.items.with_columns(
-        question_share=pl.when(first).then(0.62), question_share_low=pl.when(first).then(0.2),
-        question_share_high=pl.when(first).then(0.95), pathway_call=pl.when(first).then(pl.lit("undetermined")),
-    )  # fmt: skip
+        question_share=pl.when(first).then(0.62),
+        question_share_low=pl.when(first).then(0.2),
+        question_share_high=pl.when(first).then(0.95),
+        pathway_call=pl.when(first).then(pl.lit("undetermined")),
+    )
     shared = replace(findings, items=items)
     one, other = (record(shared, "popqa", f"popqa-{number}") for number in range(2))
     assert (one.question_share, one.pathway_call) == ((0.62, 0.2, 0.95), "undetermined")
@@ -170,8 +172,9 @@ def test_marks_count_as_the_browser_counts(run):
     data = item_data(with_texts(run[0], 0, question=question, question_words=words))
     units, marks = data["items"]["question"][0].encode("utf-16-le"), data["items"]["marks"][0]
     assert [units[2 * a : 2 * b].decode("utf-16-le") for a, b in zip(marks[::2], marks[1::2], strict=True)] == [
-        "wrote", "🐍 Emma",
-    ]  # fmt: skip
+        "wrote",
+        "🐍 Emma",
+    ]
 
 
 def test_what_does_not_fit_is_left_out_in_order(run):
@@ -228,11 +231,16 @@ def test_six_thousand_items_fit_into_a_page(layers, interventions):
     before, after = (pl.Series(rng.normal(0, 3, (n, layers)).astype(np.float32)).arr.to_list() for _ in range(2))
     effects = [
         pl.DataFrame({"item_id": items["item_id"], "logit_clean": before, "logit_after": after}).with_columns(
-            dataset=pl.lit("popqa"), intervention=pl.lit(f"i{number}" if number else "knockout"), variant=pl.lit("all"),
-            probe=pl.lit("full"), site=pl.lit("mlp"), position=pl.lit("final"), n_cut=pl.lit(5),
+            dataset=pl.lit("popqa"),
+            intervention=pl.lit(f"i{number}" if number else "knockout"),
+            variant=pl.lit("all"),
+            probe=pl.lit("full"),
+            site=pl.lit("mlp"),
+            position=pl.lit("final"),
+            n_cut=pl.lit(5),
         )
         for number in range(interventions)
-    ]  # fmt: skip
+    ]
     whole = replace(
         findings,
         items=items,

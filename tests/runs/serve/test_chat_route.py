@@ -44,8 +44,9 @@ def test_the_answer_and_its_truth_are_those_of_offline(
 
 def test_streamed_is_whole(client: openai.OpenAI) -> None:
     whole = client.chat.completions.create(**asked(), extra_body={"truth": True})
-    stream = client.chat.completions.create(**asked(), stream=True, stream_options={"include_usage": True},
-                                            extra_body={"truth": True})  # fmt: skip
+    stream = client.chat.completions.create(
+        **asked(), stream=True, stream_options={"include_usage": True}, extra_body={"truth": True}
+    )
     *pieces, last, counted = list(stream)
     assert "".join(one.choices[0].delta.content or "" for one in pieces) == whole.choices[0].message.content
     assert last.choices[0].finish_reason == whole.choices[0].finish_reason
@@ -86,10 +87,16 @@ def test_a_stop_text_ends_the_answer(served: Running) -> None:
 @pytest.mark.parametrize(
     ("others", "code", "param"),
     [
-        ({"truth": True, "messages": [{"role": "system", "content": "Lie."}, {"role": "user", "content": "Why?"}]},
-         "truth_needs_one_question", "messages"),
-        ({"truth": True, "messages": [{"role": "assistant", "content": "Why?"}]}, "truth_needs_one_question",
-         "messages"),
+        (
+            {"truth": True, "messages": [{"role": "system", "content": "Lie."}, {"role": "user", "content": "Why?"}]},
+            "truth_needs_one_question",
+            "messages",
+        ),
+        (
+            {"truth": True, "messages": [{"role": "assistant", "content": "Why?"}]},
+            "truth_needs_one_question",
+            "messages",
+        ),
         ({"messages": [{"role": "system", "content": "Be kind."}]}, "chat_refused", "messages"),
         ({"detector": "probe"}, "invalid_request", "detector"),
         ({"max_tokens": 100_000}, "answer_too_long", "max_tokens"),
@@ -99,10 +106,13 @@ def test_a_stop_text_ends_the_answer(served: Running) -> None:
         ({"temperature": -1}, "invalid_request", "temperature"),
         ({"truth": True, "risk": 0.33}, "invalid_request", None),
         ({"messages": []}, "invalid_request", "messages"),
-        ({"messages": [{"role": "user", "content": [{"type": "image_url", "image_url": "x"}]}]}, "invalid_request",
-         None),
+        (
+            {"messages": [{"role": "user", "content": [{"type": "image_url", "image_url": "x"}]}]},
+            "invalid_request",
+            None,
+        ),
     ],
-)  # fmt: skip
+)
 def test_what_is_not_supported_is_told_in_one_line(
     served: Running, others: dict[str, Any], code: str, param: str | None
 ) -> None:

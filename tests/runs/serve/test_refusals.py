@@ -150,8 +150,10 @@ def test_slow_clients_are_not_waited_for(strict: Running) -> None:
     port = int(strict.address.rpartition(":")[2])
     with socket.create_connection(("127.0.0.1", port), timeout=10) as silent:
         assert silent.recv(1) == b""  # not even a head
-    head = f"POST /v1/score HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {KEY}\r\n" \
-           "Content-Type: application/json\r\nContent-Length: 100\r\n\r\n{"  # fmt: skip
+    head = (
+        f"POST /v1/score HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {KEY}\r\n"
+        "Content-Type: application/json\r\nContent-Length: 100\r\n\r\n{"
+    )
     with socket.create_connection(("127.0.0.1", port), timeout=10) as slow:
         slow.sendall(head.encode())
         told = "".join(iter(lambda: slow.recv(10_000).decode(), ""))
@@ -188,8 +190,11 @@ def test_a_log_that_cannot_be_written_stops_nothing(served: Running, monkeypatch
 
 def test_who_may_listen(tmp_path: Path) -> None:
     keys = tmp_path / "keys"
-    for text, why in (("short\n", "line 1: a key has at least 16"), ("# none\n", "has no key"),
-                      ("a key with blanks in it\n", "no blank")):  # fmt: skip
+    for text, why in (
+        ("short\n", "line 1: a key has at least 16"),
+        ("# none\n", "has no key"),
+        ("a key with blanks in it\n", "no blank"),
+    ):
         keys.write_text(text)
         with pytest.raises(UserError, match=why):
             read_keys(keys)
@@ -218,8 +223,9 @@ def test_who_has_no_key_takes_nobodys_place(strict: Running) -> None:
     try:
         for _ in range(strict.service.limits.requests):
             slow.append(socket.create_connection(("127.0.0.1", port)))
-            slow[-1].sendall(b"POST / HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
-                             b"Content-Length: 1000\r\n\r\n")  # fmt: skip
+            slow[-1].sendall(
+                b"POST / HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 1000\r\n\r\n"
+            )
         for _ in range(3):
             assert strict.client.get("/v1/models").status_code == 200
         until = time.monotonic() + 5

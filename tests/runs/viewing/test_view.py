@@ -184,14 +184,29 @@ def test_files_of_runs_are_given_out_with_their_types(server: ViewServer) -> Non
 @pytest.mark.parametrize(
     "path",
     [
-        "/files/../secret.txt", "/files/%2e%2e/secret.txt", "/files/older/../../secret.txt",
-        "/files/older/%2e%2e%2f%2e%2e%2fsecret.txt", "/files/..%5c..%5csecret.txt", "//etc/passwd",
-        "/files//etc/passwd", "/etc/passwd", "/files/notes/mine.html", "/files/deep/new%20%26%20%3Cb%3E/link.html",
-        "/files/deep/new%20%26%20%3Cb%3E/up/secret.txt", "/files/deep/new%20%26%20%3Cb%3E/.lock", "/files/", "/files",
-        "/files/older", "/files/older/", "/files/older/none.csv", "/files/older/recipe.toml%00.html", "/files/%ff",
-        "/files/" + "a" * 5000, "/index.html",
+        "/files/../secret.txt",
+        "/files/%2e%2e/secret.txt",
+        "/files/older/../../secret.txt",
+        "/files/older/%2e%2e%2f%2e%2e%2fsecret.txt",
+        "/files/..%5c..%5csecret.txt",
+        "//etc/passwd",
+        "/files//etc/passwd",
+        "/etc/passwd",
+        "/files/notes/mine.html",
+        "/files/deep/new%20%26%20%3Cb%3E/link.html",
+        "/files/deep/new%20%26%20%3Cb%3E/up/secret.txt",
+        "/files/deep/new%20%26%20%3Cb%3E/.lock",
+        "/files/",
+        "/files",
+        "/files/older",
+        "/files/older/",
+        "/files/older/none.csv",
+        "/files/older/recipe.toml%00.html",
+        "/files/%ff",
+        "/files/" + "a" * 5000,
+        "/index.html",
     ],
-)  # fmt: skip
+)
 def test_nothing_else_is_given_out(server: ViewServer, path: str) -> None:
     status, _, text = get(server, path)
     assert status in (400, 404)
@@ -214,9 +229,7 @@ def test_a_reload_sees_what_has_come(server: ViewServer, runs: Path) -> None:
     (runs / "just-made" / "comparison.json").unlink()
 
 
-@pytest.mark.parametrize(("screen", "arguments", "opened"), [
-    (":0", [], 1), (":0", ["--no-browser"], 0), ("", [], 0),
-])  # fmt: skip
+@pytest.mark.parametrize(("screen", "arguments", "opened"), [(":0", [], 1), (":0", ["--no-browser"], 0), ("", [], 0)])
 def test_the_browser_is_opened_where_there_is_a_screen(
     runs: Path, screen: str, arguments: list[str], opened: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -16,11 +16,41 @@ from hostile.sentinels import NAMES, plant
 from hostile.stage import FINISHED, HALF, OTHER, Stage
 
 _PLACES = (
-    "out", "out", "out", "deep/er/out", "a,b", "with space", "ünï", "new\nline", "-dash", "~", "x" * 200, "x" * 5000,
-    "a\udce9", "[red]", "out/", "./out", "out/../out", "%s", "CON", "..\\out",
-)  # fmt: skip
-_RESULTS = ("report.html", "report.md", "items.parquet", "curves.csv", "recipe.toml", "manifest.json", "answer.json",
-            "figures", "index.json", ".lock", "work", "summary.csv")  # fmt: skip
+    "out",
+    "out",
+    "out",
+    "deep/er/out",
+    "a,b",
+    "with space",
+    "ünï",
+    "new\nline",
+    "-dash",
+    "~",
+    "x" * 200,
+    "x" * 5000,
+    "a\udce9",
+    "[red]",
+    "out/",
+    "./out",
+    "out/../out",
+    "%s",
+    "CON",
+    "..\\out",
+)
+_RESULTS = (
+    "report.html",
+    "report.md",
+    "items.parquet",
+    "curves.csv",
+    "recipe.toml",
+    "manifest.json",
+    "answer.json",
+    "figures",
+    "index.json",
+    ".lock",
+    "work",
+    "summary.csv",
+)
 
 
 def make(rng: random.Random, stage: Stage, case: Case) -> None:
@@ -62,18 +92,28 @@ def _command(rng: random.Random, stage: Stage, case: Case, name: str) -> list[st
     runs = [str(stage.folder / FINISHED), str(stage.folder / OTHER)]
     own = case.folder / case.place / "recipe.toml"
     again = ["run", str(own) if own.is_file() else str(stage.folder / FINISHED / "recipe.toml")]
-    return rng.choice((
-        [*run, "--out", name], [*run, "--out", name], [*again, "--out", name], [*again, "--out", name],
-        [*again, "--fresh", "--out", name], [*again, "--dataset", "file:typo.csv", "--out", name],
-        ["compare", *runs, "--allow", "all", "--out", name],
-        ["detect", runs[1], "--fit-only", "--bundles", "probe", "--folds", "2", "--seeds", "1", "--out", name],
-        ["validate", "--worlds", "none", "--out", name], ["validate", "--items", "120", "--out", name],
-        ["show", "--", name], ["view", "--json", "--", name],
-        ["score", "Who?", "--detector", str(stage.folder / "detectors" / "probe"), "--out", name],
-        ["bench", "--items", "0", "--out", name], ["data", "--", name],
-        ["compare", name, runs[0], "--out", "compared"], ["detect", name, "--out", "detected"],
-        *([["verify", name], ["verify", "--repair", name]] if _has_verify() else ()),
-    ))  # fmt: skip
+    return rng.choice(
+        (
+            [*run, "--out", name],
+            [*run, "--out", name],
+            [*again, "--out", name],
+            [*again, "--out", name],
+            [*again, "--fresh", "--out", name],
+            [*again, "--dataset", "file:typo.csv", "--out", name],
+            ["compare", *runs, "--allow", "all", "--out", name],
+            ["detect", runs[1], "--fit-only", "--bundles", "probe", "--folds", "2", "--seeds", "1", "--out", name],
+            ["validate", "--worlds", "none", "--out", name],
+            ["validate", "--items", "120", "--out", name],
+            ["show", "--", name],
+            ["view", "--json", "--", name],
+            ["score", "Who?", "--detector", str(stage.folder / "detectors" / "probe"), "--out", name],
+            ["bench", "--items", "0", "--out", name],
+            ["data", "--", name],
+            ["compare", name, runs[0], "--out", "compared"],
+            ["detect", name, "--out", "detected"],
+            *([["verify", name], ["verify", "--repair", name]] if _has_verify() else ()),
+        )
+    )
 
 
 def _has_verify() -> bool:
@@ -148,10 +188,20 @@ def _foreign(rng: random.Random, stage: Stage, case: Case, place: Path) -> None:
     """Markers that are not ours, or were."""
     place.mkdir()
     real = (stage.folder / FINISHED / "index.json").read_bytes()
-    texts = (b"", b"{}", b"[]", b"null", b'{"marker": "anchorscope run"}', b"[" * 100_000, real,
-    real[: len(real) // 2],
-             real.replace(b'"notes"', b'"Notes"'), b'{"name": "somebody", "version": "1.0.0"}', b"\xff\xfe\0",
-             b"9" * 5000)  # fmt: skip
+    texts = (
+        b"",
+        b"{}",
+        b"[]",
+        b"null",
+        b'{"marker": "anchorscope run"}',
+        b"[" * 100_000,
+        real,
+        real[: len(real) // 2],
+        real.replace(b'"notes"', b'"Notes"'),
+        b'{"name": "somebody", "version": "1.0.0"}',
+        b"\xff\xfe\0",
+        b"9" * 5000,
+    )
     for name in rng.sample(
         ("index.json", "manifest.json", "recipe.toml", "comparison.json", "detection.json"), rng.randrange(1, 4)
     ):
@@ -164,9 +214,18 @@ def _foreign(rng: random.Random, stage: Stage, case: Case, place: Path) -> None:
 
 
 _SEALED_NONSENSE: tuple[dict[str, Any], ...] = (
-    {"steps": []}, {"steps": {"a": {}}}, {"results": None}, {"leaving": "x"}, {"notes": []}, {"schema_version": "2"},
-    {"schema_version": -1}, {"events": {}}, {"arriving": [1]}, {"results": {"recipe.toml": 1}}, {"leaving": [None]},
-)  # fmt: skip
+    {"steps": []},
+    {"steps": {"a": {}}},
+    {"results": None},
+    {"leaving": "x"},
+    {"notes": []},
+    {"schema_version": "2"},
+    {"schema_version": -1},
+    {"events": {}},
+    {"arriving": [1]},
+    {"results": {"recipe.toml": 1}},
+    {"leaving": [None]},
+)
 
 
 def _resealed(place: Path, change: Callable[[dict[str, Any]], None]) -> None:

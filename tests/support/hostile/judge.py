@@ -102,9 +102,10 @@ def _added(case: Case, before: Seen, after: Seen, code: int) -> list[str]:
     named = [out for out in (*case.outs, *studies) if code != 2 or _got_somewhere(case.folder / out)]
     allowed = [*named, *(place for out in named for place in _led_to(case.folder, out))]
     strange = [
-        name for name in new
+        name
+        for name in new
         if name.startswith("tmp/") or (not name.startswith("cache/") and not any(_leads(name, out) for out in allowed))
-    ]  # fmt: skip
+    ]
     return [f"left {len(strange)} new entries: {', '.join(map(repr, strange[:3]))}"] if strange else []
 
 

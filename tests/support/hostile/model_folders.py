@@ -106,9 +106,15 @@ def _tokenizer(rng: random.Random, place: Path, case: Case) -> None:
     elif kind == 1:
         settings["auto_map"] = {"AutoTokenizer": ["own.Own", "other/repo--own.Own"]}
     elif kind == 2 and isinstance(tokens.get("added_tokens"), list):
-        token = {"id": rng.choice((259, 260, 10**6, 2**31, -1)), "content": rng.choice(("<new>", "", "a",
-        "\x00")), "single_word": False,
-                 "lstrip": False, "rstrip": False, "normalized": False, "special": rng.random() < 0.5}  # fmt: skip
+        token = {
+            "id": rng.choice((259, 260, 10**6, 2**31, -1)),
+            "content": rng.choice(("<new>", "", "a", "\x00")),
+            "single_word": False,
+            "lstrip": False,
+            "rstrip": False,
+            "normalized": False,
+            "special": rng.random() < 0.5,
+        }
         tokens["added_tokens"].append(token)
     elif kind == 3:
         settings |= {rng.choice(("bos_token", "eos_token", "pad_token", "unk_token")): rng.choice(JSON_VALUES)}

@@ -17,11 +17,27 @@ from hostile.stage import Stage
 from hostile.values import json_value, text
 
 _NAMES = (
-    "mine.csv", "mine.jsonl", "a,b.csv", "a b.tsv", "x=y.json", "noending", "ends.gz", "-dash.csv",
-    "new\nline.csv", "ü.csv",
-    "#1.csv", "popqa.parquet", "a\udce9.csv", "[red].csv", "a%20b.csv", "x" * 240, "..csv", "…", "\u202ecsv",
+    "mine.csv",
+    "mine.jsonl",
+    "a,b.csv",
+    "a b.tsv",
+    "x=y.json",
+    "noending",
+    "ends.gz",
+    "-dash.csv",
+    "new\nline.csv",
+    "ü.csv",
+    "#1.csv",
+    "popqa.parquet",
+    "a\udce9.csv",
+    "[red].csv",
+    "a%20b.csv",
+    "x" * 240,
+    "..csv",
+    "…",
+    "\u202ecsv",
     "quote'.csv",
-)  # fmt: skip
+)
 _LINE_ENDS = ("\r", "\r\n", "\n\r", "\u2028", "\x0b", "\x85", "\n\n\n", "\x00", "")
 _ENCODINGS = ("utf-16", "utf-16-le", "utf-16-be", "utf-32", "utf-8-sig", "latin-1", "cp1252", "utf-7", "shift_jis")
 
@@ -150,10 +166,26 @@ def _splice(rng: random.Random, content: bytes) -> bytes:
 
 def _put_in(rng: random.Random, content: bytes) -> bytes:
     place = rng.randrange(len(content) + 1)
-    odd = (b"\0", b"\0" * 5000, b'"', b"\n", b"\xff\xfe", b"\xef\xbb\xbf", b"[" * 100_000, b'{"a":' * 50_000,
-    b"9" * 100_000, b"1e999999",
-           b"NaN", b"-Infinity", b'"\\ud800"', b"\xed\xa0\x80", b"," * 20_000, b"\\" * 99, b"x" * 3_000_000,
-           b"PAR1")  # fmt: skip
+    odd = (
+        b"\0",
+        b"\0" * 5000,
+        b'"',
+        b"\n",
+        b"\xff\xfe",
+        b"\xef\xbb\xbf",
+        b"[" * 100_000,
+        b'{"a":' * 50_000,
+        b"9" * 100_000,
+        b"1e999999",
+        b"NaN",
+        b"-Infinity",
+        b'"\\ud800"',
+        b"\xed\xa0\x80",
+        b"," * 20_000,
+        b"\\" * 99,
+        b"x" * 3_000_000,
+        b"PAR1",
+    )
     return content[:place] + rng.choice(odd) + content[place:]
 
 
@@ -187,9 +219,18 @@ def _gzip(rng: random.Random, content: bytes) -> bytes:
 
 
 _DAMAGE: tuple[Callable[[random.Random, bytes], bytes], ...] = (
-    _flip, _flip, _splice, _splice, _put_in, _put_in, _line_ends, _encoding, _gzip, _gzip,
+    _flip,
+    _flip,
+    _splice,
+    _splice,
+    _put_in,
+    _put_in,
+    _line_ends,
+    _encoding,
+    _gzip,
+    _gzip,
     lambda rng, content: content[: rng.randrange(len(content) + 1)],
-)  # fmt: skip
+)
 
 
 def _bomb(rng: random.Random) -> bytes:

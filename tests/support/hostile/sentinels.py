@@ -8,10 +8,31 @@ from collections.abc import Iterator
 from pathlib import Path
 
 NAMES = (
-    b"notes.txt", b"my report.md", b"-rf", b"a\nb", b"caf\xe9.txt", "Übung 数学.csv".encode(), b".hidden", b"x" * 200,
-    b"results.csv", b"thesis.docx", b"$HOME", b"%s%n", b"[red]x", b"index.json.bak", b"old.partial", b"a.changed-1",
-    b"items.parquet.changed-1", "\u202egnp.exe".encode(), b"\x1b[2J", b"CON", b"work.zip", b"'; rm -rf .", b"~", b"*",
-)  # fmt: skip
+    b"notes.txt",
+    b"my report.md",
+    b"-rf",
+    b"a\nb",
+    b"caf\xe9.txt",
+    "Übung 数学.csv".encode(),
+    b".hidden",
+    b"x" * 200,
+    b"results.csv",
+    b"thesis.docx",
+    b"$HOME",
+    b"%s%n",
+    b"[red]x",
+    b"index.json.bak",
+    b"old.partial",
+    b"a.changed-1",
+    b"items.parquet.changed-1",
+    "\u202egnp.exe".encode(),
+    b"\x1b[2J",
+    b"CON",
+    b"work.zip",
+    b"'; rm -rf .",
+    b"~",
+    b"*",
+)
 """Names of files that a user may have; some are no UTF-8."""
 
 

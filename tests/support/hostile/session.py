@@ -112,9 +112,13 @@ def _one(session: Session, name: str, seed: int) -> dict[str, Any]:
     command = " ".join(["anchorscope", *(word if len(word) < 80 else f"{word[:60]}…" for word in case.words)])
     shown = [fault[:600] for fault in found][:4]
     return {
-        "generator": name, "seed": seed, "faults": shown, "seconds": seconds, "command": repr(command),
+        "generator": name,
+        "seed": seed,
+        "faults": shown,
+        "seconds": seconds,
+        "command": repr(command),
         "called": next((one for one in commands() if case.words[: one.count(" ") + 1] == one.split()), None),
-    }  # fmt: skip
+    }
 
 
 def make(session: Session, cases: Sequence[tuple[str, int]]) -> None:
@@ -179,10 +183,13 @@ def replay(session: Session, name: str, seed: int) -> int:
     make(session, [(name, seed)])
     case, outcome, found = played(session, name, seed)
     for line in (
-        f"anchorscope {case.words!r} in {case.folder / case.place}", f"environment: {case.environment}",
+        f"anchorscope {case.words!r} in {case.folder / case.place}",
+        f"environment: {case.environment}",
         f"exit code {outcome.code} after {outcome.seconds:.1f} s, {outcome.memory_mb:.0f} MB",
-        f"standard output, its end:\n{outcome.shown[-2000:]}", f"standard error, its end:\n{outcome.told[-4000:]}",
-        *(f"WRONG: {fault}" for fault in found), "" if found else "all as it should be",
-    ):  # fmt: skip
+        f"standard output, its end:\n{outcome.shown[-2000:]}",
+        f"standard error, its end:\n{outcome.told[-4000:]}",
+        *(f"WRONG: {fault}" for fault in found),
+        "" if found else "all as it should be",
+    ):
         sys.stdout.write(f"{line}\n")
     return 1 if found else 0

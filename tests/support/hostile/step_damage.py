@@ -26,13 +26,19 @@ def make(rng: random.Random, stage: Stage, case: Case) -> None:
             rng.choice(_HARM)(rng, place, place / _chosen(rng, there), case)
     runs = {
         HALF: [_again(case, place, stage), _again(case, place, stage), ["view", "--json", "."]],
-        FINISHED: [_again(case, place, stage), ["show", "run"], ["show", "run", "--json"], ["view", "--json", "."],
-                   ["compare", "run", str(stage.folder / OTHER), "--allow", "all", "--out", "compared"]],
-        OTHER: [["detect", "run", "--fit-only", "--bundles", "probe", "--folds", "2", "--seeds", "1", "--out",
-        "found"],
-                ["show", "run"]],
+        FINISHED: [
+            _again(case, place, stage),
+            ["show", "run"],
+            ["show", "run", "--json"],
+            ["view", "--json", "."],
+            ["compare", "run", str(stage.folder / OTHER), "--allow", "all", "--out", "compared"],
+        ],
+        OTHER: [
+            ["detect", "run", "--fit-only", "--bundles", "probe", "--folds", "2", "--seeds", "1", "--out", "found"],
+            ["show", "run"],
+        ],
         DETECTORS: [["score", "Who?", "--detector", "run/probe"], ["view", "--json", "."]],
-    }  # fmt: skip
+    }
     verify = [["verify", "run"], ["verify", "--repair", "run"]] if _has_verify() else []
     case.words = rng.choice([*runs[kind], *verify])
     if case.words[0] == "run" or ("--repair" in case.words and kind in (HALF, FINISHED)):
@@ -150,6 +156,19 @@ def _older_index(rng: random.Random, place: Path, file: Path, case: Case) -> Non
 
 
 _HARM: tuple[Callable[[random.Random, Path, Path, Case], None], ...] = (
-    _flip, _flip, _flip, _cut, _cut, _append, _delete, _delete, _swap, _swap, _nonsense, _edit, _link,
-    _drop_folder, _older_index,
-)  # fmt: skip
+    _flip,
+    _flip,
+    _flip,
+    _cut,
+    _cut,
+    _append,
+    _delete,
+    _delete,
+    _swap,
+    _swap,
+    _nonsense,
+    _edit,
+    _link,
+    _drop_folder,
+    _older_index,
+)

@@ -35,8 +35,12 @@ def test_a_result_comes_back_with_new_columns(tmp_path):
     assert pairs_of(result) == [("Who wrote Dracula?", "Bram Stoker"), ("Why?", "")]
     write_result(tmp_path / "out.json", with_scores(result, SCORED))
     found = read_result(tmp_path / "out.json")
-    assert found["data"] == {**there["data"], SCORES[0]: [0.9, None], SCORES[1]: [2.2, None],
-                             SCORES[2]: ["accept", "abstain"]}  # fmt: skip
+    assert found["data"] == {
+        **there["data"],
+        SCORES[0]: [0.9, None],
+        SCORES[1]: [2.2, None],
+        SCORES[2]: ["accept", "abstain"],
+    }
     assert found["metadata"] == {**there["metadata"], "anchorscope_columns": list(SCORES)}
     assert sorted(one.name for one in tmp_path.iterdir()) == ["in.json", "out.json"]
     with pytest.raises(ValueError, match="1 scores for 2"):

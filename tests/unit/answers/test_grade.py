@@ -241,13 +241,26 @@ def test_a_span_of_numbers_is_not_negative() -> None:
 
 def test_numerals_and_plurals() -> None:
     assert [roman_value(word) for word in ("viii", "xiv", "mcmxciv", "c", "iiii", "mix", "paris")] == [
-        8, 14, 1994, None, None, 1009, None
-    ]  # fmt: skip
+        8,
+        14,
+        1994,
+        None,
+        None,
+        1009,
+        None,
+    ]
     assert readings(["henry", "viii"]) == (("henry", "viii"), ("henry", "8th"), ("henry", "8"))
     assert readings(["paris"]) == (("paris",),)
     assert [singular(word) for word in ("cats", "cities", "churches", "prizes", "bus", "glass", "gas", "ties")] == [
-        "cat", "city", "church", "prize", "bus", "glass", "gas", "tie"
-    ]  # fmt: skip
+        "cat",
+        "city",
+        "church",
+        "prize",
+        "bus",
+        "glass",
+        "gas",
+        "tie",
+    ]
     assert same_noun("potatoes", "potato")
     assert same_noun("shoe", "shoes")
     assert not same_noun("as", "a")

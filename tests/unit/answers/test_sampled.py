@@ -11,9 +11,21 @@ from hypothesis import strategies as st
 from anchorscope.answers.sampled import clusters, same_answer, self_consistency, semantic_entropy
 
 ANSWERS = st.sampled_from(
-    ["Paris", "paris.", "The Paris", "It is Paris", "Lyon", "lyon", "Paris, France", "42", "forty-two", "", "?",
-     "not Paris"]
-)  # fmt: skip
+    [
+        "Paris",
+        "paris.",
+        "The Paris",
+        "It is Paris",
+        "Lyon",
+        "lyon",
+        "Paris, France",
+        "42",
+        "forty-two",
+        "",
+        "?",
+        "not Paris",
+    ]
+)
 SAMPLES = st.lists(ANSWERS, min_size=1, max_size=10)
 
 
@@ -26,11 +38,17 @@ def test_samples_that_are_written_alike_are_the_answer() -> None:
 @pytest.mark.parametrize(
     ("one", "other", "same"),
     [
-        ("Paris", "It is Paris", True), ("Paris", "PARIS", True), ("Paris, France", "Paris", True),
-        ("Paris", "not Paris", False), ("Paris", "Lyon", False), ("", "Paris", False), ("", "", True),
-        ("1999", "1998", False), ("A", "A fine day", False),
+        ("Paris", "It is Paris", True),
+        ("Paris", "PARIS", True),
+        ("Paris, France", "Paris", True),
+        ("Paris", "not Paris", False),
+        ("Paris", "Lyon", False),
+        ("", "Paris", False),
+        ("", "", True),
+        ("1999", "1998", False),
+        ("A", "A fine day", False),
     ],
-)  # fmt: skip
+)
 def test_two_answers_say_the_same_where_the_grader_would_accept_either(one: str, other: str, same: bool) -> None:
     assert same_answer(one, other) == same_answer(other, one) == same
 

@@ -23,10 +23,17 @@ from repo import ROOT
 
 SMALL = ModelSize("small", layers=10, d_model=100, parameters=1e9, operations_per_s=1e12)
 COSTS = Costs(
-    passes={"clean": PassCost(tokens=50, rate=1.0, places=3, other_bytes=0)}, batch_tokens=1000,
-    coordinator_per_shard=0.01, coordinator_per_mb=0.1, network_mb_per_s=30.0, load_seconds=5.0, read_mb_per_s=1000.0,
-    host_per_item=0.001, fit_per_value=1e-6, evidence_per_value=1e-4,
-)  # fmt: skip
+    passes={"clean": PassCost(tokens=50, rate=1.0, places=3, other_bytes=0)},
+    batch_tokens=1000,
+    coordinator_per_shard=0.01,
+    coordinator_per_mb=0.1,
+    network_mb_per_s=30.0,
+    load_seconds=5.0,
+    read_mb_per_s=1000.0,
+    host_per_item=0.001,
+    fit_per_value=1e-6,
+    evidence_per_value=1e-4,
+)
 
 
 def test_a_run_by_hand():

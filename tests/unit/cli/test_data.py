@@ -159,8 +159,10 @@ def test_whether_there_are_enough_questions_is_told_beforehand() -> None:
 def test_columns_are_renamed() -> None:
     Path("mine.csv").write_text("prompt,gold\nWho wrote Emma?,Jane Austen|J. Austen\n")
     assert ask("mine.csv").exit_code == 2
-    for options in (["--columns", "question=prompt,answers=gold"],
-                    ["--columns", "question=prompt", "--columns", "answers=gold"]):  # fmt: skip
+    for options in (
+        ["--columns", "question=prompt,answers=gold"],
+        ["--columns", "question=prompt", "--columns", "answers=gold"],
+    ):
         (example,) = json.loads(ask("mine.csv", "--json", *options).stdout)["examples"]
         assert example["answers"] == ["Jane Austen", "J. Austen"]
 
@@ -198,7 +200,7 @@ def test_a_file_without_a_suffix_is_found_but_a_known_name_is_the_dataset() -> N
         (["mine.jsonl", "more.csv"], "Got unexpected extra argument"),
         (["popqa"], "Dataset 'popqa' could not be loaded from the hub (akariasai/PopQA): Couldn't reach"),
     ],
-)  # fmt: skip
+)
 def test_mistakes_are_one_line_and_exit_code_2(arguments: list[str], message: str) -> None:
     result = ask(*arguments)
     assert (result.exit_code, result.stdout) == (2, "")
@@ -270,9 +272,18 @@ def test_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize(
     ("count", "total", "text"),
-    [(0, 7, "0 %"), (7, 7, "100 %"), (1, 3, "33.3 %"), (1, 4, "25 %"), (1, 99_999, "under 0.1 %"),
-     (99_998, 99_999, "over 99.9 %"), (1, 1000, "0.1 %"), (999, 1000, "99.9 %"), (1, 10, "10 %")],
-)  # fmt: skip
+    [
+        (0, 7, "0 %"),
+        (7, 7, "100 %"),
+        (1, 3, "33.3 %"),
+        (1, 4, "25 %"),
+        (1, 99_999, "under 0.1 %"),
+        (99_998, 99_999, "over 99.9 %"),
+        (1, 1000, "0.1 %"),
+        (999, 1000, "99.9 %"),
+        (1, 10, "10 %"),
+    ],
+)
 def test_shares(count: int, total: int, text: str) -> None:
     assert data_command._share(count, total) == text
 

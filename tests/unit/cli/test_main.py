@@ -231,8 +231,10 @@ def test_help_of_every_command_has_examples_and_imports_nothing_heavy() -> None:
 
 def test_help_of_run_is_in_panels_and_names_every_option() -> None:
     text = CliRunner().invoke(app, ["run", "--help"], env={"COLUMNS": "120"}).stdout
-    panels = [text.index(f"─ {name} ─") for name in
-              ("Model and data", "Measurement", "Statistics", "Evidence", "Running", "Output")]  # fmt: skip
+    panels = [
+        text.index(f"─ {name} ─")
+        for name in ("Model and data", "Measurement", "Statistics", "Evidence", "Running", "Output")
+    ]
     assert panels == sorted(panels)
     for name in Recipe.model_fields:
         assert f" --{'dataset' if name == 'datasets' else name.replace('_', '-')} " in text, name

@@ -16,9 +16,15 @@ HUGE = "9" * 400
 TOO_LONG = "9" * 5000  # digits: Python itself refuses to read these
 HOSTILE = ("-1", HUGE, TOO_LONG, "nan", "inf", "1e308", "0x10", "")
 REQUIRED = {
-    "run": [], "validate": [], "data": ["atlas"], "view": ["."], "bench": [], "detect": ["no-run"],
-    "score": ["Who?", "--detector", "no-bundle"], "serve": ["no-bundle"],
-}  # fmt: skip
+    "run": [],
+    "validate": [],
+    "data": ["atlas"],
+    "view": ["."],
+    "bench": [],
+    "detect": ["no-run"],
+    "score": ["Who?", "--detector", "no-bundle"],
+    "serve": ["no-bundle"],
+}
 
 
 @pytest.fixture(scope="module", autouse=True)

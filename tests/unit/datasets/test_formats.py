@@ -32,7 +32,7 @@ from sample_files import (
     refusal,
     wrapped,
     write,
-)  # fmt: skip
+)
 
 NAMES = ["data", "data.jsonl", "data.csv", "data.parquet", "data.json.gz"]
 EVERY = pytest.mark.parametrize("sample", SAMPLES, ids=[sample.name for sample in SAMPLES])

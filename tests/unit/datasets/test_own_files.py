@@ -14,9 +14,17 @@ ROW = {"question": "What is the capital of France?", "answers": ["Paris", "Panam
 
 def test_json_lines(tmp_path: Path) -> None:
     row = ROW | {
-        "id": 7, "subject": "France", "relation": "capital", "property_words": "capital", "model_answer": "Lyon",
-        "truthful": False, "popularity": 12.5, "note": None, "checked": True, "nested": {"a": 1},
-    }  # fmt: skip
+        "id": 7,
+        "subject": "France",
+        "relation": "capital",
+        "property_words": "capital",
+        "model_answer": "Lyon",
+        "truthful": False,
+        "popularity": 12.5,
+        "note": None,
+        "checked": True,
+        "nested": {"a": 1},
+    }
     first, second = read(write(tmp_path, json_lines([row, ROW]))).questions
     assert (first.dataset, first.item_id, first.question) == ("mine", "7", ROW["question"])
     assert first.answers == ("Paris", "Paname")

@@ -16,9 +16,13 @@ SHARED = SHARED_DATA
 MISSING = f"needs the question files of {SHARED}, no part of the project"
 pytestmark = pytest.mark.skipif(not SHARED.is_dir(), reason=MISSING)
 COUNTS = {
-    "popqa": 14267, "nq_open": 3610, "nq_open_train_subset": 8757, "triviaqa": 11313, "triviaqa_train_subset": 8837,
+    "popqa": 14267,
+    "nq_open": 3610,
+    "nq_open_train_subset": 8757,
+    "triviaqa": 11313,
+    "triviaqa_train_subset": 8837,
     "hotpotqa": 7405,
-}  # fmt: skip
+}
 RAW = {
     "popQA.head200.tsv": ("PopQA, TSV", 200),
     "popqa_ragvsft_queries.head200.jsonl": ("PopQA (RAGvsFT), JSON lines", 200),
@@ -96,8 +100,12 @@ def test_popqa_in_all_its_forms() -> None:
     assert all(question.property_words and question.relation for question in whole)
     assert sum(question.subject is None for question in whole) == 3
     by_text = {question.question: question for question in whole}
-    for name in ("popQA.head200.tsv", "popqa_ragvsft_queries.head200.jsonl", "popqa_ragvsft_22.test.head200.json",
-                 "flashrag_popqa_test.head200.jsonl"):  # fmt: skip
+    for name in (
+        "popQA.head200.tsv",
+        "popqa_ragvsft_queries.head200.jsonl",
+        "popqa_ragvsft_22.test.head200.json",
+        "flashrag_popqa_test.head200.jsonl",
+    ):
         for question in raw(name):
             same = by_text[question.question]
             assert (question.relation, question.property_words) == (same.relation, same.property_words)

@@ -155,8 +155,14 @@ def test_located_words_lie_in_order_and_read_the_same_alone(text: str) -> None:
 def test_located_words_point_into_the_raw_text() -> None:
     text = "In Bogota\u0301, twenty-one cafe\u0301s & the U.S.A."
     assert [text[word.start : word.end] for word in located_words(text)] == [
-        "In", "Bogota\u0301", "twenty-one", "cafe\u0301s", "&", "the", "U.S.A."
-    ]  # fmt: skip
+        "In",
+        "Bogota\u0301",
+        "twenty-one",
+        "cafe\u0301s",
+        "&",
+        "the",
+        "U.S.A.",
+    ]
 
 
 def test_a_possessive_is_split_only_on_request() -> None:

@@ -35,8 +35,11 @@ def test_a_wording_asks_the_same_in_other_words(question: Question) -> None:
     assert len({question.question, *texts}) == 1 + SENTENCES
     for one in found:
         assert (one.item_id, one.answers, one.subject, one.relation) == (
-            question.item_id, question.answers, question.subject, question.relation,
-        )  # fmt: skip
+            question.item_id,
+            question.answers,
+            question.subject,
+            question.relation,
+        )
         assert one.question.endswith("?")
         assert not set("[]{}") & set(one.question)
         assert one.question[0].isupper()
@@ -58,8 +61,11 @@ def test_the_article_of_a_name_goes_with_it() -> None:
 def test_what_has_no_sentences_of_ours_stays_as_it_is() -> None:
     question = BY_RELATION["capital"]
     for other in (
-        replace(question, dataset="mine"), replace(question, relation=None), replace(question, relation="height"),
-        replace(question, subject=None), replace(question, subject="Nowhere"),
+        replace(question, dataset="mine"),
+        replace(question, relation=None),
+        replace(question, relation="height"),
+        replace(question, subject=None),
+        replace(question, subject="Nowhere"),
         replace(question, exact_spans=((0, 5),)),
-    ):  # fmt: skip
+    ):
         assert reworded(other) == []

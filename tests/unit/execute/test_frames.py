@@ -40,9 +40,17 @@ def test_large_messages_from_two_threads_do_not_mix(ends):
 
 
 @pytest.mark.parametrize(
-    "sent", [b"", b"\0\0", struct.pack("!Q", 2**40), struct.pack("!Q", 3) + b"{}}", struct.pack("!Q", 2) + b"[]",
-             struct.pack("!Q", 30) + b'{"header": {}, "parts": {"a":9', struct.pack("!Q", 14) + b"not JSON at al"]
-)  # fmt: skip
+    "sent",
+    [
+        b"",
+        b"\0\0",
+        struct.pack("!Q", 2**40),
+        struct.pack("!Q", 3) + b"{}}",
+        struct.pack("!Q", 2) + b"[]",
+        struct.pack("!Q", 30) + b'{"header": {}, "parts": {"a":9',
+        struct.pack("!Q", 14) + b"not JSON at al",
+    ],
+)
 def test_what_is_no_message_ends_the_connection(ends, sent):
     ours, theirs = ends
     ours.sendall(sent)

@@ -172,16 +172,25 @@ def test_missing_draws_and_groups_that_never_part_are_undecided():
 def test_ids_are_unique_and_every_reading_carries_its_verdict():
     found = read_across([run_of(-40, 10**8, datasets=("popqa", "nq")), run_of(-60, 10**9, datasets=("popqa", "nq"))])
     assert len({one["id"] for one in found}) == len(found) == 2 * (8 + 2 * 7)
-    words = {"holds": ("becomes", "comes", "falls", "grows"), "does not hold": ("hardly", "does not"),
-             "undecided": ("Whether",)}  # fmt: skip
+    words = {
+        "holds": ("becomes", "comes", "falls", "grows"),
+        "does not hold": ("hardly", "does not"),
+        "undecided": ("Whether",),
+    }
     assert all(any(word in one["sentence"] for word in words[one["verdict"]]) for one in found)
 
 
 @pytest.mark.parametrize(
     ("parameters", "words"),
-    [(0, "size unknown"), (70_000, "70\u00a0k"), (134_515_008, "135\u00a0M"), (999_900_000, "1.0\u00a0B"),
-     (1_235_814_400, "1.2\u00a0B"), (32_762_123_264, "33\u00a0B")],
-)  # fmt: skip
+    [
+        (0, "size unknown"),
+        (70_000, "70\u00a0k"),
+        (134_515_008, "135\u00a0M"),
+        (999_900_000, "1.0\u00a0B"),
+        (1_235_814_400, "1.2\u00a0B"),
+        (32_762_123_264, "33\u00a0B"),
+    ],
+)
 def test_sizes_in_words(parameters, words):
     assert size(parameters) == words
 

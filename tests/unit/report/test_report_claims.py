@@ -102,9 +102,12 @@ def test_a_rise_within_what_the_eye_sees_is_undecided_where_the_noise_is_large()
 
 @pytest.mark.parametrize(
     ("a", "near", "falls"),
-    [(FLAT + 4, "holds", "does not hold"), (falling_to(-40, 0.3), "does not hold", "holds"),
-     (falling_to(-15, 0.3), "does not hold", "does not hold")],
-)  # fmt: skip
+    [
+        (FLAT + 4, "holds", "does not hold"),
+        (falling_to(-40, 0.3), "does not hold", "holds"),
+        (falling_to(-15, 0.3), "does not hold", "does not hold"),
+    ],
+)
 def test_the_a_anchored_curve_is_flat_or_falls(a, near, falls):
     found = verdicts(run_with({"atlas": (LOW, a)}))
     assert (found["a_near_zero"], found["a_falls"]) == (near, falls)
@@ -112,9 +115,15 @@ def test_the_a_anchored_curve_is_flat_or_falls(a, near, falls):
 
 @pytest.mark.parametrize(
     ("start", "zero", "low"),
-    [(0, "holds", "does not hold"), (-15, "does not hold", "holds"), (-30, "does not hold", "does not hold"),
-     (-7, "does not hold", "does not hold"), (-10, "does not hold", "undecided"), (5, "undecided", "does not hold")],
-)  # fmt: skip
+    [
+        (0, "holds", "does not hold"),
+        (-15, "does not hold", "holds"),
+        (-30, "does not hold", "does not hold"),
+        (-7, "does not hold", "does not hold"),
+        (-10, "does not hold", "undecided"),
+        (5, "undecided", "does not hold"),
+    ],
+)
 def test_where_the_curve_begins(start, zero, low):
     found = verdicts(run_with({"atlas": (LOW + start, FLAT)}))
     assert (found["starts_at_zero"], found["starts_low"]) == (zero, low)
@@ -175,8 +184,10 @@ def test_datasets_side_by_side():
     assert verdicts(four(apart | {"nq": LOW * 0.4}), only=asked)["datasets_similar"] == "does not hold"  # 36 points
     crossing = apart | {"nq": np.where(DEPTH > 0.8, -75.0, LOW * 0.55)}
     assert verdicts(four(crossing), only=asked)["order_kept"] == "does not hold"
-    meeting = {name: np.interp(DEPTH, [0, 0.5, 1], [0, depth, -80]) for name, depth in
-               zip(PAPER, (-20, -30, -40, -50), strict=True)}  # fmt: skip
+    meeting = {
+        name: np.interp(DEPTH, [0, 0.5, 1], [0, depth, -80])
+        for name, depth in zip(PAPER, (-20, -30, -40, -50), strict=True)
+    }
     assert verdicts(four(meeting), only=asked)["datasets_converge"] == "holds"
     fanning = {name: falling_to(depth, 1.0) for name, depth in zip(PAPER, (-2, -6, -10, -80), strict=True)}
     found = verdicts(four(fanning), only=asked)
@@ -256,9 +267,16 @@ def test_records_and_table_say_the_same():
 
 @pytest.mark.parametrize(
     ("value", "low", "high", "verdict"),
-    [(5, 4, 6, "holds"), (5, 2, 6, "undecided"), (1, 0, 2, "does not hold"), (11, 10, 12, "does not hold"),
-     (5, float("nan"), 6, "undecided"), (1, 4, 6, "undecided"), (5, 1, 2, "undecided")],
-)  # fmt: skip
+    [
+        (5, 4, 6, "holds"),
+        (5, 2, 6, "undecided"),
+        (1, 0, 2, "does not hold"),
+        (11, 10, 12, "does not hold"),
+        (5, float("nan"), 6, "undecided"),
+        (1, 4, 6, "undecided"),
+        (5, 1, 2, "undecided"),
+    ],
+)
 def test_a_verdict_needs_value_and_interval_on_one_side(value, low, high, verdict):
     assert Condition(lambda: Estimate(value, low, high, 9, ""), "", 3, 10).judge().verdict == verdict
 
@@ -274,8 +292,9 @@ def test_opposite_claims_never_both_hold(corners, noise, away):
     lines = [np.interp(np.linspace(0, 4, 13), range(5), points) for points in corners]
     run = run_with({name: (lines[2 * i], lines[2 * i + 1]) for i, name in enumerate(PAPER)}, noise=noise, draws=60)
     if away:
-        moved = pl.concat_list(pl.col("delta_p").list.head(1), pl.col("delta_p").list.tail(60).list.eval(
-            pl.element() + away))  # fmt: skip
+        moved = pl.concat_list(
+            pl.col("delta_p").list.head(1), pl.col("delta_p").list.tail(60).list.eval(pl.element() + away)
+        )
         run = replace(run, curve_samples=run.curve_samples.with_columns(moved))
     opposed = [claim for claim in CLAIMS if claim.opposes]
     found = verdicts(run, only=[claim.id for claim in opposed])
@@ -287,6 +306,7 @@ def test_opposite_claims_never_both_hold(corners, noise, away):
 def test_the_docs_list_every_claim_with_its_sources():
     page = (DOCS / "earlier-readings.md").read_text(encoding="utf-8")
     told = [tuple(line.strip("| ").split(" | ")) for line in page.splitlines() if line.count("|") == 4]
-    wanted = [(claim.text, *(", ".join(map(str, names)) or "–" for names in (claim.says, claim.against)))
-              for claim in CLAIMS]  # fmt: skip
+    wanted = [
+        (claim.text, *(", ".join(map(str, names)) or "–" for names in (claim.says, claim.against))) for claim in CLAIMS
+    ]
     assert told[2 : 2 + len(CLAIMS)] == wanted

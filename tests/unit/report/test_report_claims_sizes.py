@@ -59,8 +59,10 @@ def test_a_ratio_of_nothing_is_not_a_number():
 
 def test_how_much_deeper_is_counted_from_zero():
     small, large = (falling_to(depth) - 10 for depth in (-45.0, -60.0))  # troughs at −55 and −70, as reading 2 has them
-    runs = [run_with({"atlas": (q, FLAT)}, noise=0.1, parameters=size, model=str(size), seed=size % 7)
-            for q, size in ((small, 10**9), (large, 3 * 10**9))]  # fmt: skip
+    runs = [
+        run_with({"atlas": (q, FLAT)}, noise=0.1, parameters=size, model=str(size), seed=size % 7)
+        for q, size in ((small, 10**9), (large, 3 * 10**9))
+    ]
     found = judged("larger_a_quarter_greater", *runs).plain
     assert found.found.value == pytest.approx(70 / 55, abs=0.01)
     assert found.verdict == "holds"
@@ -68,6 +70,8 @@ def test_how_much_deeper_is_counted_from_zero():
 
 def test_a_flat_bottom_leaves_the_rate_of_decline_open():
     q = np.minimum(0, np.maximum(-60.0, -10.0 * np.arange(LAYERS)))  # level from layer 6 on: its lowest layer is chance
-    runs = [run_with({"atlas": (q, FLAT)}, noise=0.5, parameters=size, model=str(size), seed=size % 7)
-            for size in (10**9, 3 * 10**9)]  # fmt: skip
+    runs = [
+        run_with({"atlas": (q, FLAT)}, noise=0.5, parameters=size, model=str(size), seed=size % 7)
+        for size in (10**9, 3 * 10**9)
+    ]
     assert judged("larger_same_rate", *runs).plain.verdict == "undecided"

@@ -38,22 +38,44 @@ def test_confidence_helps_and_pathways_do_not(tmp_path):
     assert found["probe_and_confidence_beats_probe"] == "holds"
     assert found["anchor_beats_probe"] == "holds"
     assert found["pr_delta_beats_probe"] == "holds"
-    for claim in ("mop_beats_probe", "mop_beats_probe_and_confidence", "pr_attention_beats_probe",
-                  "counterfactual_beats_probe_and_confidence", "counterfactual_beats_random_cut",
-                  "anchor_beats_probe_and_confidence", "mop_hard_measured_gate", "mop_beats_two_probes",
-                  "anchor_transfers", "anchor_never_far_below_confidence"):  # fmt: skip
+    for claim in (
+        "mop_beats_probe",
+        "mop_beats_probe_and_confidence",
+        "pr_attention_beats_probe",
+        "counterfactual_beats_probe_and_confidence",
+        "counterfactual_beats_random_cut",
+        "anchor_beats_probe_and_confidence",
+        "mop_hard_measured_gate",
+        "mop_beats_two_probes",
+        "anchor_transfers",
+        "anchor_never_far_below_confidence",
+    ):
         assert found[claim] == "does not hold", claim
     assert found["calibrated"] == found["tossed_labels"] == "holds"
 
 
 def test_the_same_questions_say_yes_in_the_papers_world(tmp_path):
-    truth = changed(mop=0.89, pr_attention=0.91, counterfactual=0.93, anchor=0.93, mop_hard_measured=0.9,
-                    mop_hard_predicted=0.89, mop_hard_random=0.76)  # fmt: skip
+    truth = changed(
+        mop=0.89,
+        pr_attention=0.91,
+        counterfactual=0.93,
+        anchor=0.93,
+        mop_hard_measured=0.9,
+        mop_hard_predicted=0.89,
+        mop_hard_random=0.76,
+    )
     found = verdicts(World(truth=truth, lost=dict.fromkeys(TRUTH, 0.0)), tmp_path)
-    for claim in ("mop_beats_probe", "mop_beats_probe_and_confidence", "pr_attention_beats_probe_and_confidence",
-                  "counterfactual_beats_probe_and_confidence", "counterfactual_beats_random_cut",
-                  "anchor_transfers", "anchor_never_far_below_confidence", "mop_hard_measured_gate",
-                  "mop_hard_predicted_gate"):  # fmt: skip
+    for claim in (
+        "mop_beats_probe",
+        "mop_beats_probe_and_confidence",
+        "pr_attention_beats_probe_and_confidence",
+        "counterfactual_beats_probe_and_confidence",
+        "counterfactual_beats_random_cut",
+        "anchor_transfers",
+        "anchor_never_far_below_confidence",
+        "mop_hard_measured_gate",
+        "mop_hard_predicted_gate",
+    ):
         assert found[claim] == "holds", claim
 
 
@@ -95,15 +117,18 @@ def test_an_oracle_gate_gets_no_verdict_and_is_never_recommended(tmp_path):
     assert max(results.names, key=lambda name: TRUTH[name]).endswith("oracle")
 
 
-@pytest.mark.parametrize(("truth", "chosen"), [
-    ({}, "probe+confidence"),
-    ({"anchor": 0.885}, "anchor"),  # +0.025 for one further pass
-    ({"anchor": 0.868}, "probe+confidence"),  # surely better, and not by what the pass costs
-    ({"ensemble": 0.868}, "ensemble"),  # the same gain at the same price
-    ({"counterfactual": 0.895, "anchor": 0.89}, "anchor"),  # two further passes for 0.035 against one for 0.03
-    ({"confidence": 0.859}, "confidence"),  # as good, and free
-    ({"confidence": 0.84}, "probe+confidence"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("truth", "chosen"),
+    [
+        ({}, "probe+confidence"),
+        ({"anchor": 0.885}, "anchor"),  # +0.025 for one further pass
+        ({"anchor": 0.868}, "probe+confidence"),  # surely better, and not by what the pass costs
+        ({"ensemble": 0.868}, "ensemble"),  # the same gain at the same price
+        ({"counterfactual": 0.895, "anchor": 0.89}, "anchor"),  # two further passes for 0.035 against one for 0.03
+        ({"confidence": 0.859}, "confidence"),  # as good, and free
+        ({"confidence": 0.84}, "probe+confidence"),
+    ],
+)
 def test_what_is_worth_its_passes(tmp_path, truth, chosen):
     results, _ = asked(World(truth=changed(**truth)), tmp_path)
     found = recommend(results)
@@ -136,8 +161,10 @@ def test_a_broken_control_is_told_first(tmp_path):
 
 
 def test_cells_far_below_confidence_are_named(tmp_path):
-    world = World(truth={"confidence": 0.8, "probe": 0.83, "probe+confidence": 0.85, "anchor": 0.85},
-                  lost={"confidence": 0.0, "probe": 0.12, "probe+confidence": 0.0, "anchor": 0.0})  # fmt: skip
+    world = World(
+        truth={"confidence": 0.8, "probe": 0.83, "probe+confidence": 0.85, "anchor": 0.85},
+        lost={"confidence": 0.0, "probe": 0.12, "probe+confidence": 0.0, "anchor": 0.0},
+    )
     _, readings = asked(world, tmp_path)
     anchor, probe = (readings.one(f"{name}_never_far_below_confidence") for name in ("anchor", "probe"))
     assert anchor is not None
@@ -214,8 +241,11 @@ def test_cells_are_sorted_into_their_kinds(tmp_path):
     results, readings = asked(World(prompt="zero-shot"), tmp_path)
     assert results.datasets == FOUR
     assert [len(kind) for kind in (results.in_domain, results.elsewhere, results.held_out, results.prompted)] == [
-        4, 12, 4, 4,
-    ]  # fmt: skip
+        4,
+        12,
+        4,
+        4,
+    ]
     assert shown_place("all but nq") == "all but NQ"
     assert shown_place("popqa (prompt zero-shot)") == "PopQA (prompt zero-shot)"
     assert {"anchor_held_out", "anchor_other_prompt"} <= {one.claim for one in readings.transfer}
@@ -229,7 +259,8 @@ def test_a_folder_of_something_else_is_told_in_one_line(tmp_path):
     with pytest.raises(UserError, match="no column 'train'") as told:
         DetectionResults.read(tmp_path)
     assert "\n" not in str(told.value)
-    (tmp_path / "differences.csv").write_text((tmp_path / "detectors.csv").read_text()
-                                              .replace("detector,train", "detector,against", 1))  # fmt: skip
+    (tmp_path / "differences.csv").write_text(
+        (tmp_path / "detectors.csv").read_text().replace("detector,train", "detector,against", 1)
+    )
     with pytest.raises(UserError):
         DetectionResults.read(tmp_path)

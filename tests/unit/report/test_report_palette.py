@@ -33,8 +33,9 @@ def linear(colour: str) -> np.ndarray:
 
 def lab(light: np.ndarray) -> np.ndarray:
     """CIELAB under D65."""
-    to_xyz = np.array([[0.4124564, 0.3575761, 0.1804375], [0.2126729, 0.7151522, 0.0721750],
-                       [0.0193339, 0.1191920, 0.9503041]])  # fmt: skip
+    to_xyz = np.array(
+        [[0.4124564, 0.3575761, 0.1804375], [0.2126729, 0.7151522, 0.0721750], [0.0193339, 0.1191920, 0.9503041]]
+    )
     scaled = to_xyz @ np.clip(light, 0, 1) / np.array([0.95047, 1.0, 1.08883])
     x, y, z = np.where(scaled > 216 / 24389, np.cbrt(scaled), (24389 / 27 * scaled + 16) / 116)
     return np.array([116 * y - 16, 500 * (x - y), 200 * (y - z)])
@@ -50,8 +51,13 @@ def ciede2000(one: np.ndarray, other: np.ndarray) -> float:
     turn = (h2 - h1 + 180) % 360 - 180 if c1 * c2 else 0.0
     hue = (h1 + turn / 2) % 360 if c1 * c2 else h1 + h2
     light, chroma = (l1 + l2) / 2, (c1 + c2) / 2
-    weight = (1 - 0.17 * np.cos(np.radians(hue - 30)) + 0.24 * np.cos(np.radians(2 * hue))
-              + 0.32 * np.cos(np.radians(3 * hue + 6)) - 0.20 * np.cos(np.radians(4 * hue - 63)))  # fmt: skip
+    weight = (
+        1
+        - 0.17 * np.cos(np.radians(hue - 30))
+        + 0.24 * np.cos(np.radians(2 * hue))
+        + 0.32 * np.cos(np.radians(3 * hue + 6))
+        - 0.20 * np.cos(np.radians(4 * hue - 63))
+    )
     along = (l2 - l1) / (1 + 0.015 * (light - 50) ** 2 / np.sqrt(20 + (light - 50) ** 2))
     wide = (c2 - c1) / (1 + 0.045 * chroma)
     around = 2 * np.sqrt(c1 * c2) * np.sin(np.radians(turn / 2)) / (1 + 0.015 * chroma * weight)
@@ -62,9 +68,12 @@ def ciede2000(one: np.ndarray, other: np.ndarray) -> float:
 
 def test_the_measure_of_difference_is_the_published_one():
     """Pairs of the test data of Sharma, Wu and Dalal (2005)."""
-    pairs = [((50, 2.6772, -79.7751), (50, 0, -82.7485), 2.0425), ((50, 2.5, 0), (73, 25, -18), 27.1492),
-             ((50, 2.5, 0), (61, -5, 29), 22.8977),
-             ((2.0776, 0.0795, -1.1350), (0.9033, -0.0636, -0.5514), 0.9082)]  # fmt: skip
+    pairs = [
+        ((50, 2.6772, -79.7751), (50, 0, -82.7485), 2.0425),
+        ((50, 2.5, 0), (73, 25, -18), 27.1492),
+        ((50, 2.5, 0), (61, -5, 29), 22.8977),
+        ((2.0776, 0.0795, -1.1350), (0.9033, -0.0636, -0.5514), 0.9082),
+    ]
     for one, other, expected in pairs:
         assert ciede2000(np.array(one), np.array(other)) == pytest.approx(expected, abs=1e-4)
 
@@ -72,10 +81,13 @@ def test_the_measure_of_difference_is_the_published_one():
 @pytest.mark.parametrize("eyes", SEEN)
 @pytest.mark.parametrize(
     "colours",
-    [[look.q_colour for look in dataset_styles(FOUR).values()],
-     [look.a_colour for look in dataset_styles(FOUR).values()], list(SITE_COLOURS.values())],
+    [
+        [look.q_colour for look in dataset_styles(FOUR).values()],
+        [look.a_colour for look in dataset_styles(FOUR).values()],
+        list(SITE_COLOURS.values()),
+    ],
     ids=["solid lines", "dashed lines", "sites"],
-)  # fmt: skip
+)
 def test_lines_of_one_style_are_told_apart(eyes, colours):
     seen = [lab(SEEN[eyes] @ linear(colour)) for colour in colours]
     assert min(ciede2000(one, other) for one, other in combinations(seen, 2)) >= LEAST
@@ -90,9 +102,11 @@ def test_every_line_stands_out_from_paper():
 def test_the_papers_colours_keep_their_names():
     hues = {"blue": 210, "green": 141, "purple": 270, "pink": 336, "orange": 33, "red": 3, "brown": 22}
     chosen = dataset_styles(FOUR).values()
-    names = zip(("blue", "green", "purple", "pink", "orange", "red", "brown", "gray"),
-                [*(look.colour(Q_ANCHORED) for look in chosen), *(look.colour(A_ANCHORED) for look in chosen)],
-                strict=True)  # fmt: skip
+    names = zip(
+        ("blue", "green", "purple", "pink", "orange", "red", "brown", "gray"),
+        [*(look.colour(Q_ANCHORED) for look in chosen), *(look.colour(A_ANCHORED) for look in chosen)],
+        strict=True,
+    )
     for name, colour in names:
         red, green, blue = (int(colour[i : i + 2], 16) for i in (1, 3, 5))
         if name == "gray":

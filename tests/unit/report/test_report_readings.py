@@ -73,8 +73,10 @@ def with_curves(random, half, spoilt=()):
     other = np.full(LAYERS, random, dtype=float)
     for layer, value in spoilt:
         other[layer] = value
-    rows = [curve_rows("atlas", values, width=half, intervention=cut)
-            for cut, values in (("knockout", knockout), ("random", other))]  # fmt: skip
+    rows = [
+        curve_rows("atlas", values, width=half, intervention=cut)
+        for cut, values in (("knockout", knockout), ("random", other))
+    ]
     return replace(make_findings(("atlas",)), curves=pl.concat(rows))
 
 

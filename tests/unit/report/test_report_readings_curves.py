@@ -147,8 +147,10 @@ def test_a_handful_of_items_shows_values_and_decides_nothing():
 
 
 def test_a_layer_at_exactly_a_third_belongs_to_the_middle_third():
-    shapes = {("atlas", "plain", "Q-Anchored"): valley(-40, -10, place=9, layers=28),
-              ("atlas", "plain", "A-Anchored"): np.zeros(28)}  # fmt: skip
+    shapes = {
+        ("atlas", "plain", "Q-Anchored"): valley(-40, -10, place=9, layers=28),
+        ("atlas", "plain", "A-Anchored"): np.zeros(28),
+    }
     found = readings(with_draws(replace(run_of(("atlas",)), n_layers=28), shapes, noise=0.05))["trough_place"]
     assert (found["value"], found["verdict"]) == (pytest.approx(1 / 3), "holds")
 

@@ -15,10 +15,12 @@ from report_shares import World, with_shares
 VERDICTS = ("holds", "does not hold", "undecided")
 TWO = ("popqa", "triviaqa")
 FINDINGS = {
-    datasets: with_shares(sampled(valley(-40, -10), datasets=datasets, rules=("plain", "corrected", "retained")),
-                          World(random_weights=0.02))
+    datasets: with_shares(
+        sampled(valley(-40, -10), datasets=datasets, rules=("plain", "corrected", "retained")),
+        World(random_weights=0.02),
+    )
     for datasets in (("atlas",), TWO)
-}  # fmt: skip
+}
 READ = {datasets: read(findings) for datasets, findings in FINDINGS.items()}
 
 
@@ -62,11 +64,17 @@ def judged(observations, verdict, *claims):
 def test_the_card_says_what_the_readings_say(datasets, verdict):
     findings, observations = FINDINGS[datasets], READ[datasets]
     needed = answer_card(findings, judged(observations, verdict, "share_needed")).sentence
-    assert {"holds": " of the probe's evidence needs", "does not hold": "Hardly any",
-            "undecided": "needs the question's key words is undecided"}[verdict] in needed  # fmt: skip
+    assert {
+        "holds": " of the probe's evidence needs",
+        "does not hold": "Hardly any",
+        "undecided": "needs the question's key words is undecided",
+    }[verdict] in needed
     differ = answer_card(findings, judged(observations, verdict, "items_differ"))
-    assert {"holds": "; items differ in it", "does not hold": "items do not differ in it",
-            "undecided": "whether items differ is undecided"}[verdict] in differ.sentence  # fmt: skip
+    assert {
+        "holds": "; items differ in it",
+        "does not hold": "items do not differ in it",
+        "undecided": "whether items differ is undecided",
+    }[verdict] in differ.sentence
     assert differ.tiles[2].verdict == verdict
     probe = answer_card(findings, judged(observations, verdict, "adds_to_confidence", "auc_above_nulls"))
     assert probe.tiles[0].verdict == verdict

@@ -126,8 +126,13 @@ def test_a_later_plan_goes_on_counting() -> None:
 
 def test_an_unknown_cost_makes_it_a_lower_bound() -> None:
     job = TimeLeft(lambda: 0.0)
-    job.plan([PlannedStep("d/clean", "items", 2, seconds=30.0), PlannedStep("d/cut", "items", 6),
-              PlannedStep("d/new", "items", None)])  # fmt: skip
+    job.plan(
+        [
+            PlannedStep("d/clean", "items", 2, seconds=30.0),
+            PlannedStep("d/cut", "items", 6),
+            PlannedStep("d/new", "items", None),
+        ]
+    )
     assert job.left() == "at least 90 s left"
     job.plan([PlannedStep("d/clean", "items", 2, seconds=30.0), PlannedStep("d/new", "items", None)])
     assert job.left() == "time left unknown"
@@ -179,8 +184,13 @@ def test_the_bar_of_the_whole_stays_until_its_last_step(
 ) -> None:
     monkeypatch.setattr(messages.console, "width", width)
     progress = TerminalProgress()
-    progress.plan([PlannedStep("d/clean", "items", 2, seconds=30.0), PlannedStep("d/cut", "items", 6),
-                   PlannedStep("d/new", "items", None)])  # fmt: skip
+    progress.plan(
+        [
+            PlannedStep("d/clean", "items", 2, seconds=30.0),
+            PlannedStep("d/cut", "items", 6),
+            PlannedStep("d/new", "items", None),
+        ]
+    )
     for name in ("d/cut", "d/new"):
         progress.begin(name)
         progress.start(name, 2)

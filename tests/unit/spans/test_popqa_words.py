@@ -23,15 +23,23 @@ DATA = SHARED_DATA / "popqa.jsonl.gz"
 pytestmark = pytest.mark.skipif(not DATA.exists(), reason="PopQA is not beside the repository (shared/data)")
 
 TEMPLATES = {
-    "author": "Who is the *author* of {}?", "capital": "What is the *capital* of {}?",
-    "capital of": "What is {} the *capital* of?", "color": "What *color* is {}?",
-    "composer": "Who was the *composer* of {}?", "country": "In what *country* is {}?",
-    "director": "Who was the *director* of {}?", "father": "Who is the *father* of {}?", "genre": "What *genre* is {}?",
-    "mother": "Who is the *mother* of {}?", "occupation": "What is {}'s *occupation*?",
-    "place of birth": "In what *city* was {} *born*?", "producer": "Who was the *producer* of {}?",
-    "religion": "What is the *religion* of {}?", "screenwriter": "Who was the *screenwriter* for {}?",
+    "author": "Who is the *author* of {}?",
+    "capital": "What is the *capital* of {}?",
+    "capital of": "What is {} the *capital* of?",
+    "color": "What *color* is {}?",
+    "composer": "Who was the *composer* of {}?",
+    "country": "In what *country* is {}?",
+    "director": "Who was the *director* of {}?",
+    "father": "Who is the *father* of {}?",
+    "genre": "What *genre* is {}?",
+    "mother": "Who is the *mother* of {}?",
+    "occupation": "What is {}'s *occupation*?",
+    "place of birth": "In what *city* was {} *born*?",
+    "producer": "Who was the *producer* of {}?",
+    "religion": "What is the *religion* of {}?",
+    "screenwriter": "Who was the *screenwriter* for {}?",
     "sport": "What *sport* does {} *play*?",
-}  # fmt: skip
+}
 """What PopQA asks of each relation; the words that name the property are marked."""
 Row = tuple[str, str, Span, tuple[str, ...]]
 """A question, its relation, the place of its subject, the words of its property."""
@@ -93,8 +101,13 @@ def test_words_per_relation(rows: list[Row], located: list[QuestionSpans]) -> No
         counts["all"]["questions"] += 1
     print("\n| relation | questions | recall | precision | subject: recall | precision | property: recall |")  # noqa: T201
     for relation, count in sorted(counts.items(), key=lambda item: item[1]["questions"]):
-        shares = [("subject in E_Q", "subject"), ("E_Q wanted", "E_Q"), ("subject in subject", "subject"),
-                  ("S wanted", "S"), ("property in property", "property")]  # fmt: skip
+        shares = [
+            ("subject in E_Q", "subject"),
+            ("E_Q wanted", "E_Q"),
+            ("subject in subject", "subject"),
+            ("S wanted", "S"),
+            ("property in property", "property"),
+        ]
         cells = [f"{_share(count, *share):.1f}" for share in shares]
         print("|", relation, "|", f"{count['questions']:,}", "|", " | ".join(cells), "|")  # noqa: T201
         assert _share(count, "E_Q wanted", "E_Q") > 99.5, relation

@@ -19,9 +19,7 @@ def ask(
     relation: str | None = None,
     exact_spans: tuple[tuple[int, int], ...] = (),
 ) -> Question:
-    return Question(
-        "d", "q7", text, ("a",), subject, relation, property_words=property_words, exact_spans=exact_spans
-    )  # fmt: skip
+    return Question("d", "q7", text, ("a",), subject, relation, property_words=property_words, exact_spans=exact_spans)
 
 
 def found(question: Question) -> tuple[list[str], str]:
@@ -47,7 +45,7 @@ METADATA = [
     (ask("What genre is !!!?", "!!!", ("genre",)), ["genre", "!!!"]),
     (ask("Who was the composer of Frances in France?", "France", ("composer",)), ["composer", "France"]),
     (ask("What is the capital of France?", "France", relation="capital"), ["capital", "France"]),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(("question", "expected"), METADATA)

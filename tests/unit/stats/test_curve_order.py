@@ -69,8 +69,12 @@ def test_equal_seeds_do_not_make_curves_move_together():
 @pytest.mark.parametrize("draws", [0, 30])
 def test_few_draws_decide_nothing(draws):
     curves = [drawn(VALLEY, draws=draws), drawn(VALLEY - 9, draws=30, seed=1)]
-    found = [order.lowest_curve(curves, 6)[1], order.crossing(curves, 6), order.spread(curves, -1),
-             order.closing(curves, MIDDLE)]  # fmt: skip
+    found = [
+        order.lowest_curve(curves, 6)[1],
+        order.crossing(curves, 6),
+        order.spread(curves, -1),
+        order.closing(curves, MIDDLE),
+    ]
     assert all(math.isnan(one.ci_low) and math.isnan(one.ci_high) for one in found)
     assert not any(math.isnan(one.value) for one in found)
 
@@ -88,8 +92,11 @@ def test_intervals_cover_the_truth(name):
     """40 samples each; a coverage of 95 % gives 33 or more in 999 of 1000 tries."""
     shapes, rng = SETS[name], np.random.default_rng(7)
     exact = many(shapes, 0.0)
-    known = {"crossing": order.crossing(exact, 6).value, "spread": order.spread(exact, -1).value,
-             "closing": order.closing(exact, MIDDLE).value}  # fmt: skip
+    known = {
+        "crossing": order.crossing(exact, 6).value,
+        "spread": order.spread(exact, -1).value,
+        "closing": order.closing(exact, MIDDLE).value,
+    }
     covered = dict.fromkeys(known, 0)
     for _ in range(40):
         curves = []
@@ -97,8 +104,11 @@ def test_intervals_cover_the_truth(name):
             items = truth + 12 * rng.normal(size=(120, LAYERS)) * np.linspace(0.2, 1.2, LAYERS)
             weights = rng.multinomial(120, np.full(120, 1 / 120), size=200) / 120
             curves.append(SampledCurve(items.mean(axis=0), weights @ items, 120))
-        found = {"crossing": order.crossing(curves, 6), "spread": order.spread(curves, -1),
-                 "closing": order.closing(curves, MIDDLE)}  # fmt: skip
+        found = {
+            "crossing": order.crossing(curves, 6),
+            "spread": order.spread(curves, -1),
+            "closing": order.closing(curves, MIDDLE),
+        }
         for quantity, estimate in found.items():
             covered[quantity] += estimate.ci_low - 1e-9 <= known[quantity] <= estimate.ci_high + 1e-9
     assert {quantity: times for quantity, times in covered.items() if times < 33} == {}

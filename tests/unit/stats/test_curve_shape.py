@@ -189,9 +189,18 @@ def test_draws_without_the_group_are_left_out_and_few_draws_decide_nothing(whole
     broken[whole:, 3] = np.nan
     some = SampledCurve(curve.value, broken, curve.n)
     assert some.whole.shape == (whole, 12)
-    found = [shape.trough(some).depth, shape.trough(some).layer, shape.recovery(some), shape.plateau(some),
-             shape.first(some), shape.last(some), shape.range_within(some), shape.decline(some).length,
-             shape.separation(some, curve), shape.lead_of_third(some, 0)]  # fmt: skip
+    found = [
+        shape.trough(some).depth,
+        shape.trough(some).layer,
+        shape.recovery(some),
+        shape.plateau(some),
+        shape.first(some),
+        shape.last(some),
+        shape.range_within(some),
+        shape.decline(some).length,
+        shape.separation(some, curve),
+        shape.lead_of_third(some, 0),
+    ]
     for one in found:
         assert math.isnan(one.ci_low) != decided
         assert math.isnan(one.ci_high) != decided
@@ -202,8 +211,16 @@ def test_draws_without_the_group_are_left_out_and_few_draws_decide_nothing(whole
 def test_a_group_without_items_has_no_shape():
     empty = SampledCurve(np.full(4, np.nan), np.full((100, 4), np.nan), 0)
     found = shape.trough(empty)
-    for one in (found.depth, found.layer, found.relative, shape.recovery(empty), shape.plateau(empty),
-                shape.volatility(empty), shape.decline(empty).onset, shape.range_within(empty)):  # fmt: skip
+    for one in (
+        found.depth,
+        found.layer,
+        found.relative,
+        shape.recovery(empty),
+        shape.plateau(empty),
+        shape.volatility(empty),
+        shape.decline(empty).onset,
+        shape.range_within(empty),
+    ):
         assert math.isnan(one.value)
         assert math.isnan(one.ci_low)
 
@@ -244,11 +261,16 @@ def test_intervals_cover_the_truth(name):
     truth, rng = TRUTHS[name], np.random.default_rng(5)
     exact = drawn(truth)
     quantities = {
-        "depth": lambda c: shape.trough(c).depth, "layer": lambda c: shape.trough(c).layer,
-        "recovery": shape.recovery, "plateau": shape.plateau, "volatility": shape.volatility,
-        "size": shape.range_within, "last": shape.last, "onset": lambda c: shape.decline(c).onset,
+        "depth": lambda c: shape.trough(c).depth,
+        "layer": lambda c: shape.trough(c).layer,
+        "recovery": shape.recovery,
+        "plateau": shape.plateau,
+        "volatility": shape.volatility,
+        "size": shape.range_within,
+        "last": shape.last,
+        "onset": lambda c: shape.decline(c).onset,
         "length": lambda c: shape.decline(c).length,
-    }  # fmt: skip
+    }
     known = {quantity: find(exact).value for quantity, find in quantities.items()}
     covered = dict.fromkeys([*quantities, "band"], 0)
     for _ in range(60):

@@ -122,9 +122,18 @@ def test_perfect_and_useless_scores():
     truthful = np.array([True] * 6 + [False] * 4)
     best, none = truthful.astype(float), np.zeros(10)
     assert metrics.all_metrics(best, truthful) == pytest.approx(
-        {"auroc": 1, "auprc": 1, "brier": 0, "ece": 0, "excess_aurc": 0, "prr": 1,
-         "accuracy_at_50": 1, "accuracy_at_80": 0.75, "accuracy_at_90": 6 / 9}
-    )  # fmt: skip
+        {
+            "auroc": 1,
+            "auprc": 1,
+            "brier": 0,
+            "ece": 0,
+            "excess_aurc": 0,
+            "prr": 1,
+            "accuracy_at_50": 1,
+            "accuracy_at_80": 0.75,
+            "accuracy_at_90": 6 / 9,
+        }
+    )
     useless = metrics.all_metrics(none + 0.6, truthful)
     assert useless["auroc"] == 0.5
     assert useless["auprc"] == pytest.approx(0.4)  # the share of false answers
@@ -140,8 +149,14 @@ def test_all_metrics_are_the_single_ones():
     probability = 1 / (1 + np.exp(-scores))
     found = metrics.all_metrics(probability, truthful, weights, scores)
     assert tuple(found) == metrics.METRICS
-    single = (metrics.auroc, metrics.average_precision, brier, ece, metrics.excess_aurc,
-              metrics.prediction_rejection_ratio)  # fmt: skip
+    single = (
+        metrics.auroc,
+        metrics.average_precision,
+        brier,
+        ece,
+        metrics.excess_aurc,
+        metrics.prediction_rejection_ratio,
+    )
     for name, measure in zip(metrics.METRICS, single, strict=False):
         assert found[name] == pytest.approx(measure(probability, truthful, weights)), name
     accuracy = metrics.accuracy_at_coverage(scores, truthful, weights)

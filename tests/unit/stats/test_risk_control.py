@@ -38,8 +38,13 @@ def _rare(rng, n):
     return expit(rng.normal(np.where(truthful, 2, -1.5), 1)), truthful
 
 
-WORLDS = {"strong": (_strong, 0.2), "weak": (_weak, 0.3), "overconfident": (_overconfident, 0.1),
-          "tied": (_tied, 0.15), "rare": (_rare, 0.2)}  # fmt: skip
+WORLDS = {
+    "strong": (_strong, 0.2),
+    "weak": (_weak, 0.3),
+    "overconfident": (_overconfident, 0.1),
+    "tied": (_tied, 0.15),
+    "rare": (_rare, 0.2),
+}
 
 
 def _true_risk(threshold: Threshold, said, truthful) -> float:
@@ -187,8 +192,9 @@ def test_weights_that_differ_between_the_classes_only_are_a_prior_shift():
     said, labels, _ = _balanced(1500, np.random.default_rng(3))
     weights = np.where(labels, 1.0, 4.0)
     share = float(weights[labels].sum() / weights.sum())
-    weighted, shifted = (threshold_at_risk(said, labels, 0.4, **given)
-                         for given in ({"weights": weights}, {"prevalence": share}))  # fmt: skip
+    weighted, shifted = (
+        threshold_at_risk(said, labels, 0.4, **given) for given in ({"weights": weights}, {"prevalence": share})
+    )
     assert weighted.reachable
     assert weighted.probability == shifted.probability
     np.testing.assert_allclose(weighted.coverage, shifted.coverage)

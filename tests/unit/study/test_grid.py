@@ -16,8 +16,12 @@ def study(**found: Any) -> Any:
 
 def test_every_model_prompt_and_seed_is_a_run_and_one_model_comes_after_the_other() -> None:
     made = study(prompts=["few-shot", "zero-shot"], seeds=[0, 7], datasets=["popqa", "nq"], defaults={"limit": 90})
-    names = [f"{model}-{prompt}-seed{seed}" for model in ("small", "large") for prompt in ("few-shot", "zero-shot")
-             for seed in (0, 7)]  # fmt: skip
+    names = [
+        f"{model}-{prompt}-seed{seed}"
+        for model in ("small", "large")
+        for prompt in ("few-shot", "zero-shot")
+        for seed in (0, 7)
+    ]
     assert [run.name for run in made.runs] == names
     assert made.models == ("small", "large")
     last = made.runs[-1].recipe
@@ -82,7 +86,7 @@ def test_the_copy_is_the_same_study_from_every_folder(tmp_path: Path, monkeypatc
         ({"seeds": list(range(5001))}, "The study has 10,002 runs; 10,000 at most."),
         ({"seeds": [0] * (MOST_RUNS + 1)}, "The study lists 10,001 seeds; 10,000 at most."),
     ],
-)  # fmt: skip
+)
 def test_a_mistake_is_one_line(changes: dict[str, Any], line: str) -> None:
     given = {"models": ["owner/Small", "owner/Large"], "datasets": ["popqa"], **changes}
     with pytest.raises(UserError) as told:
@@ -93,8 +97,11 @@ def test_a_mistake_is_one_line(changes: dict[str, Any], line: str) -> None:
 
 def test_a_file_that_is_no_study_is_told(tmp_path: Path) -> None:
     (tmp_path / "bad.toml").write_text("models = [")
-    told_of = {"none.toml": "does not exist; give a .toml file with models", "bad.toml": "a TOML file of a study",
-               ".": "is a folder"}  # fmt: skip
+    told_of = {
+        "none.toml": "does not exist; give a .toml file with models",
+        "bad.toml": "a TOML file of a study",
+        ".": "is a folder",
+    }
     for path, line in ((tmp_path / name, line) for name, line in told_of.items()):
         with pytest.raises(UserError, match=line) as told:
             read_study(path)

@@ -114,8 +114,10 @@ def test_only_files_of_the_study_are_replaced(folder: Path, tmp_path: Path) -> N
 def test_a_folder_of_other_things_and_a_damaged_mark_are_refused(folder: Path, tmp_path: Path) -> None:
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "thesis.tex").write_text("mine")
-    with pytest.raises(UserError, match=r"holds other things \(thesis.tex\)"), \
-            open_study(tmp_path / "other", study(), tmp_path / "study.toml"):  # fmt: skip
+    with (
+        pytest.raises(UserError, match=r"holds other things \(thesis.tex\)"),
+        open_study(tmp_path / "other", study(), tmp_path / "study.toml"),
+    ):
         pass
     mark = folder / "study.json"
     mark.write_text(mark.read_text().replace("too few", "too few true"))

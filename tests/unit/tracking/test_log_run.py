@@ -42,15 +42,19 @@ def test_the_recipe_and_what_the_run_is_made_of(records: RunRecords, folder: Pat
 
 def test_the_names_of_tags_are_such_as_trackers_take() -> None:
     made = {"model": {}, "inputs": {"PopQA (2022), A&B": "a1"}, "schema_version": 1}
-    assert tags_of(made, "b2") == {"dataset.PopQA _2022__ A_B.sha256": "a1", "schema_version": "1",
-                                   "manifest.sha256": "b2"}  # fmt: skip
+    assert tags_of(made, "b2") == {
+        "dataset.PopQA _2022__ A_B.sha256": "a1",
+        "schema_version": "1",
+        "manifest.sha256": "b2",
+    }
 
 
 def test_every_number_of_the_summary_is_there_with_its_interval(records: RunRecords, folder: Path) -> None:
     summary = anchorscope.open_run(folder).summary
     columns = ("dataset", "quantity", "intervention", "assignment", "group", "site", "position")
-    names = {"/".join(str(row[one]) for one in columns if row[one] is not None): row
-             for row in summary.iter_rows(named=True)}  # fmt: skip
+    names = {
+        "/".join(str(row[one]) for one in columns if row[one] is not None): row for row in summary.iter_rows(named=True)
+    }
     assert len(names) == summary.height
     for name, row in names.items():
         for ending, column in (("", "value"), (".low", "ci_low"), (".high", "ci_high")):
@@ -62,14 +66,20 @@ def test_every_number_of_the_summary_is_there_with_its_interval(records: RunReco
 def test_curves_are_by_layer_at_the_headline_place(records: RunRecords, folder: Path) -> None:
     run = anchorscope.open_run(folder)
     row = run.curves.filter(
-        (pl.col("intervention") == "knockout") & (pl.col("site") == "mlp") & (pl.col("position") == "final")
-        & (pl.col("assignment") == "corrected") & (pl.col("truth") == "all")
-    ).row(3, named=True)  # fmt: skip
+        (pl.col("intervention") == "knockout")
+        & (pl.col("site") == "mlp")
+        & (pl.col("position") == "final")
+        & (pl.col("assignment") == "corrected")
+        & (pl.col("truth") == "all")
+    ).row(3, named=True)
     name = f"popqa/delta_p/knockout/{row['variant']}/corrected/{row['group']}"
     assert records.curves[row["layer"]][name] == row["delta_p"]
     assert records.curves[row["layer"]][f"{name}.low"] == row["ci_low"]
-    share = run.question_share.filter((pl.col("intervention") == "knockout") & (pl.col("truth") == "all")).filter(
-        (pl.col("site") == "mlp") & (pl.col("position") == "final")).row(0, named=True)  # fmt: skip
+    share = (
+        run.question_share.filter((pl.col("intervention") == "knockout") & (pl.col("truth") == "all"))
+        .filter((pl.col("site") == "mlp") & (pl.col("position") == "final"))
+        .row(0, named=True)
+    )
     found = records.curves[share["layer"]][f"popqa/question share/knockout/{share['group']}"]
     assert found == share["share"]
     assert [*records.curves] == sorted(records.curves)

@@ -75,9 +75,12 @@ class Own:
         lm, kinds = self.lm, (1, _PROBES, FOLDS, self.lm.n_layers)
         generator = torch.Generator().manual_seed(0)
         fitted = ProbeSet(
-            torch.randn(*kinds[1:], lm.d_model, generator=generator), torch.zeros(kinds[1:]), np.ones(kinds[1:]),
-            np.ones(kinds[1:]), (),
-        )  # fmt: skip
+            torch.randn(*kinds[1:], lm.d_model, generator=generator),
+            torch.zeros(kinds[1:]),
+            np.ones(kinds[1:]),
+            np.ones(kinds[1:]),
+            (),
+        )
         scorer = Scorer([[fitted] * len(SITES)], np.arange(len(workload.items)) % FOLDS, lm.device)
         scores: list[Tensor] = []
         variants = [CLEAN, Variant(dict(enumerate(workload.cuts)))]
@@ -94,9 +97,14 @@ class Own:
         lengths = decoded_lengths(workload.prompts, prefix.length, workload.new_tokens)
         batches = plan_batches(lengths, self.budget.tokens)
         answers = decode(
-            lm, workload.prompts, prefix, batches, workload.new_tokens, lambda token, before: token in ends,
+            lm,
+            workload.prompts,
+            prefix,
+            batches,
+            workload.new_tokens,
+            lambda token, before: token in ends,
             budget=self.budget,
-        )  # fmt: skip
+        )
         return [answer.ids for answer in answers]
 
     def close(self) -> None:

@@ -49,10 +49,12 @@ def run(inputs: ExperimentInputs) -> Found:
     """All pairs of methods, under both rules."""
     methods = [one.method for one in method_calls(inputs, RULES[0])]
     if len(methods) < 2:
-        return Found(missing=(
-            f"agreement needs at least two methods, and only {', '.join(methods) or 'none'} was run; "
-            f"add --evidence patching,answer-only,saliency",
-        ))  # fmt: skip
+        return Found(
+            missing=(
+                f"agreement needs at least two methods, and only {', '.join(methods) or 'none'} was run; "
+                f"add --evidence patching,answer-only,saliency",
+            )
+        )
     rows: list[Statistic] = []
     missing: list[str] = []
     inputs.progress.start("agreement", len(RULES))
@@ -216,10 +218,15 @@ def _orders(scene: _Scene, methods: Sequence[MethodCalls]) -> tuple[list[Statist
             method = in_groups_of(scene.rule, f"{METHOD}, pairs within folds")
             rows.append(
                 Statistic(
-                    "auc", estimate_of(samples, len(inside), method), one.method, KNOCKOUT,
-                    assignment=scene.rule, truth=truth, p_value=p_value(samples, null=0.5),
+                    "auc",
+                    estimate_of(samples, len(inside), method),
+                    one.method,
+                    KNOCKOUT,
+                    assignment=scene.rule,
+                    truth=truth,
+                    p_value=p_value(samples, null=0.5),
                 )
-            )  # fmt: skip
+            )
     return rows, missing
 
 

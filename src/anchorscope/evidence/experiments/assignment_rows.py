@@ -55,9 +55,13 @@ class Assigned:
     def row(self, quantity: str, samples: Tensor, n: int, **more: Any) -> Statistic:
         """A statistic of this way; `more` are further columns."""
         return Statistic(
-            quantity, estimate_of(samples, n, METHOD), variant=self.variant, assignment=self.assignment,
-            layer=self.layer, **more,
-        )  # fmt: skip
+            quantity,
+            estimate_of(samples, n, METHOD),
+            variant=self.variant,
+            assignment=self.assignment,
+            layer=self.layer,
+            **more,
+        )
 
 
 class Few(NamedTuple):
@@ -102,9 +106,15 @@ def share_rows(assigned: Assigned, labels: Bools, draws: Draws) -> tuple[list[St
         apart = [flipped[assigned.correct & (labels == kind)].astype(float) for kind in (True, False)]
         bias = shares["true"] - shares["false"]
         rows.append(
-            assigned.row("label_bias", bias, sum(map(len, apart)), against="true − false", p_value=p_value(bias),
-                         effect_size=cohens_d(*apart))
-        )  # fmt: skip
+            assigned.row(
+                "label_bias",
+                bias,
+                sum(map(len, apart)),
+                against="true − false",
+                p_value=p_value(bias),
+                effect_size=cohens_d(*apart),
+            )
+        )
     of_group = ratio(numbers[:, 0], numbers.sum(dim=1))
     found, more = group_rows(assigned, "true_share", of_group, labels.astype(float), assigned.correct, "all")
     return rows + found, few + more
@@ -149,10 +159,17 @@ def group_rows(
             rows.append(assigned.row(quantity, samples[place], len(own), group=group, truth=truth))
     if not few:
         difference = samples[0] - samples[1]
-        rows.append(assigned.row(
-            f"{quantity}_difference", difference, sum(map(len, of_groups)), truth=truth, against=DIFFERENCE,
-            p_value=p_value(difference), effect_size=cohens_d(*of_groups),
-        ))  # fmt: skip
+        rows.append(
+            assigned.row(
+                f"{quantity}_difference",
+                difference,
+                sum(map(len, of_groups)),
+                truth=truth,
+                against=DIFFERENCE,
+                p_value=p_value(difference),
+                effect_size=cohens_d(*of_groups),
+            )
+        )
     return rows, few
 
 

@@ -77,8 +77,14 @@ def ask_again(inputs: ExperimentInputs, questions: list[Question]) -> list[str |
     None where that longer prompt does not fit the model's context.
     """
     writer = inputs.setting.writer()
-    work = plan_answers(questions, writer.tokenizer, allow_dont_know(writer.template), inputs.max_new_tokens,
-                        inputs.planner.batch_tokens, inputs.planner.context)  # fmt: skip
+    work = plan_answers(
+        questions,
+        writer.tokenizer,
+        allow_dont_know(writer.template),
+        inputs.max_new_tokens,
+        inputs.planner.batch_tokens,
+        inputs.planner.context,
+    )
     answers = run_answers(inputs.executor, work, inputs.progress)
     return [None if answer.status == TOO_LONG else answer.text for answer in answers]
 

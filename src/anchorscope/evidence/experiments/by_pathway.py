@@ -90,9 +90,14 @@ def compare_pathways(inputs: ExperimentInputs, columns: Sequence[Column]) -> Com
 
 
 def _mean(
-    inputs: ExperimentInputs, column: Column, inside: Bools, truth: str, assignment: str | None, group: str | None,
+    inputs: ExperimentInputs,
+    column: Column,
+    inside: Bools,
+    truth: str,
+    assignment: str | None,
+    group: str | None,
     into: Compared,
-) -> bool:  # fmt: skip
+) -> bool:
     """Adds a mean, or the reason why there is none; whether it could."""
     n = int(inside.sum())
     if n < FEW:

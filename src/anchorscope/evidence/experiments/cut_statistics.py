@@ -59,9 +59,14 @@ def _differences(both: Sequence[Effects], truth: str) -> list[Statistic]:
 
 
 def _rows(
-    shown: Sequence[Effects], samples: Tensor, numbers: Sequence[int], sizes: Sequence[float | None],
-    quantity: str, group: str | None, truth: str,
-) -> list[Statistic]:  # fmt: skip
+    shown: Sequence[Effects],
+    samples: Tensor,
+    numbers: Sequence[int],
+    sizes: Sequence[float | None],
+    quantity: str,
+    group: str | None,
+    truth: str,
+) -> list[Statistic]:
     value, low, high = estimates(samples)
     p = p_values(samples)
     q = q_values(p)

@@ -111,8 +111,16 @@ def analyse(inputs: ExperimentInputs, ran: Mapping[str, Scored], n_cut: Mapping[
     return Found(tuple(rows), tuple(values), tuple(missing))
 
 
-def _row(quantity: str, samples: Tensor, n: int, variant: str, against: str | None = None, truth: str = "all",
-         method: str = METHOD, **others: float | int | None) -> Statistic:  # fmt: skip
+def _row(
+    quantity: str,
+    samples: Tensor,
+    n: int,
+    variant: str,
+    against: str | None = None,
+    truth: str = "all",
+    method: str = METHOD,
+    **others: float | int | None,
+) -> Statistic:
     return Statistic(quantity, estimate_of(samples, n, method), variant, against, truth=truth, **others)  # type: ignore[arg-type]
 
 
@@ -145,10 +153,18 @@ def _means(inputs: ExperimentInputs, ran: Mapping[str, Scored]) -> tuple[list[St
         p = [p_value(samples) for _, samples, _, _ in found]
         q = q_values([np.nan if one is None else one for one in p])
         rows += [
-            _row("delta_p_reference", samples, n, name, truth=truth, p_value=p[k],
-                 q_value=float(q[k]) if np.isfinite(q[k]) else None, effect_size=size)
+            _row(
+                "delta_p_reference",
+                samples,
+                n,
+                name,
+                truth=truth,
+                p_value=p[k],
+                q_value=float(q[k]) if np.isfinite(q[k]) else None,
+                effect_size=size,
+            )
             for k, (name, samples, n, size) in enumerate(found)
-        ]  # fmt: skip
+        ]
     return rows, missing
 
 
@@ -165,8 +181,16 @@ def _shares(inputs: ExperimentInputs, ran: Mapping[str, Scored]) -> list[Statist
                 continue
             items, mine, whole = _paired(inputs, part, full)
             samples = _mean(inputs, items, mine)[0] / _mean(inputs, items, whole)[0]
-            rows.append(_row("share_of_full", samples, len(items), f"{kind} {dose}", f"{kind} {FULL}",
-                             method=f"{METHOD}, ratio of means"))  # fmt: skip
+            rows.append(
+                _row(
+                    "share_of_full",
+                    samples,
+                    len(items),
+                    f"{kind} {dose}",
+                    f"{kind} {FULL}",
+                    method=f"{METHOD}, ratio of means",
+                )
+            )
     return rows
 
 
@@ -180,9 +204,17 @@ def _differences(inputs: ExperimentInputs, ran: Mapping[str, Scored]) -> list[St
         items, mine, other = _paired(inputs, exact, random)
         if len(items) >= FEW:
             samples, _ = _mean(inputs, items, mine - other)
-            rows.append(_row("delta_p_reference_difference", samples, len(items), f"{EXACT} {dose}",
-                             f"{RANDOM} {dose}", p_value=p_value(samples),
-                             effect_size=mean_in_deviations(mine - other)))  # fmt: skip
+            rows.append(
+                _row(
+                    "delta_p_reference_difference",
+                    samples,
+                    len(items),
+                    f"{EXACT} {dose}",
+                    f"{RANDOM} {dose}",
+                    p_value=p_value(samples),
+                    effect_size=mean_in_deviations(mine - other),
+                )
+            )
     return rows
 
 

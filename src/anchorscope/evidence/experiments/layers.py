@@ -133,19 +133,32 @@ def _shares(inputs: ExperimentInputs, singles: Sequence[Effects]) -> tuple[list[
         shares[group] = added / whole.reference_sums(group)[0]
     rows = [
         Statistic(
-            "share_of_cumulative", estimate_of(samples, numbers[group], f"{METHOD}, ratio of means"), SINGLE,
-            "cumulative", whole.assignment, group, "all",
+            "share_of_cumulative",
+            estimate_of(samples, numbers[group], f"{METHOD}, ratio of means"),
+            SINGLE,
+            "cumulative",
+            whole.assignment,
+            group,
+            "all",
         )
         for group, samples in shares.items()
-    ]  # fmt: skip
+    ]
     if len(shares) == len(GROUPS):
         samples = shares[Q_ANCHORED] - shares[A_ANCHORED]
         estimate = estimate_of(samples, sum(numbers.values()), f"{METHOD}, difference of ratios of means")
         p = p_value(samples)
         rows.append(
-            Statistic("share_of_cumulative_difference", estimate, SINGLE, "cumulative", whole.assignment, None, "all",
-                      p_value=p)
-        )  # fmt: skip
+            Statistic(
+                "share_of_cumulative_difference",
+                estimate,
+                SINGLE,
+                "cumulative",
+                whole.assignment,
+                None,
+                "all",
+                p_value=p,
+            )
+        )
     return rows, missing
 
 

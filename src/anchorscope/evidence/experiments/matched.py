@@ -104,9 +104,7 @@ def run(inputs: ExperimentInputs) -> Found:
     matched = _run_pairs(inputs, items)
     counted = Estimate(len(matched.items) // SIZE, np.nan, np.nan, len(matched.items), "counted")
     shares, idle = _shares(inputs, matched)
-    statistics = (
-        Statistic("pairs", counted, MATCHED), *_baselines(matched), *_free_probe(inputs, matched), *shares,
-    )  # fmt: skip
+    statistics = (Statistic("pairs", counted, MATCHED), *_baselines(matched), *_free_probe(inputs, matched), *shares)
     return Found(statistics, missing=(*missing, *idle))
 
 
@@ -130,9 +128,12 @@ def _about_kinds(matching: Matching) -> str | None:
 
 
 def _items_of_pairs(
-    inputs: ExperimentInputs, matching: Matching, questions: Sequence[Question], spans: Sequence[QuestionSpans],
+    inputs: ExperimentInputs,
+    matching: Matching,
+    questions: Sequence[Question],
+    spans: Sequence[QuestionSpans],
     most: int,
-) -> tuple[list[Item], int]:  # fmt: skip
+) -> tuple[list[Item], int]:
     """The items of the pairs that the model can read, pair by pair, and how many pairs it cannot."""
     pairs = some_pairs(matching, questions, most, inputs.setting.seed)
     texts = matched_questions(questions, pairs)
@@ -229,19 +230,31 @@ def _shares(inputs: ExperimentInputs, matched: MatchedSet) -> tuple[list[Statist
 
 def _matched_answers(matched: MatchedSet, layers: Sequence[int]) -> AnswerSet:
     return AnswerSet(
-        MATCHED, matched.labels, matched.groups, [item.question.relation for item in matched.items],
-        [item.item_id for item in matched.items], matched.groups % _FOLDS, matched.states.clean[layers],
-        {name: states[layers] for name, states in matched.states.cut.items()}, matched.weights,
-    )  # fmt: skip
+        MATCHED,
+        matched.labels,
+        matched.groups,
+        [item.question.relation for item in matched.items],
+        [item.item_id for item in matched.items],
+        matched.groups % _FOLDS,
+        matched.states.clean[layers],
+        {name: states[layers] for name, states in matched.states.cut.items()},
+        matched.weights,
+    )
 
 
 def _free_answers(inputs: ExperimentInputs, layers: Sequence[int], cuts: Sequence[str]) -> AnswerSet:
     items, cut_states = inputs.used_items, inputs.cut_states()
     return AnswerSet(
-        FREE, inputs.measured.labels, inputs.measured.groups, [item.question.relation for item in items],
-        [item.item_id for item in items], inputs.splits.folds, inputs.states()[layers],
-        {name: cut_states[name][layers] for name in cuts}, inputs.weights,
-    )  # fmt: skip
+        FREE,
+        inputs.measured.labels,
+        inputs.measured.groups,
+        [item.question.relation for item in items],
+        [item.item_id for item in items],
+        inputs.splits.folds,
+        inputs.states()[layers],
+        {name: cut_states[name][layers] for name in cuts},
+        inputs.weights,
+    )
 
 
 EXPERIMENT = Experiment(

@@ -41,10 +41,12 @@ def run(inputs: ExperimentInputs) -> Found:
     """Pairs are drawn, their states exchanged at every layer that a probe at l* can see, and shares computed."""
     pairs = draw_pairs(inputs)
     if len(pairs) < FEW:
-        return Found(missing=(
-            f"{len(pairs)} pairs of a true and a false answer have the same relation and as many exact tokens, "
-            f"{FEW} needed",
-        ))  # fmt: skip
+        return Found(
+            missing=(
+                f"{len(pairs)} pairs of a true and a false answer have the same relation and as many exact tokens, "
+                f"{FEW} needed",
+            )
+        )
     patches = plan_patches(inputs, pairs)
     few = {kind: len(found) for kind, found in patches.items() if len(found) < 2 * FEW}
     missing = [f"{kind}: {n} items have such a donor, {2 * FEW} needed" for kind, n in few.items()]
@@ -157,10 +159,18 @@ def _rows(
     p = [float(p_values(samples)) for _, samples, _ in found]
     q = q_values(p)
     return [
-        Statistic(quantity, estimate_of(samples, n, _METHOD), variant, against, truth="all", layer=layer,
-                  p_value=known(p[k]), q_value=known(q[k]))
+        Statistic(
+            quantity,
+            estimate_of(samples, n, _METHOD),
+            variant,
+            against,
+            truth="all",
+            layer=layer,
+            p_value=known(p[k]),
+            q_value=known(q[k]),
+        )
         for k, (layer, samples, n) in enumerate(found)
-    ]  # fmt: skip
+    ]
 
 
 def _values(

@@ -73,8 +73,7 @@ def run_partial_cuts(
 ) -> tuple[list[Outcome], list[str]]:
     """Runs partial knockouts on some items, and says which cuts or items could not be run."""
     rng = inputs.rng(title)
-    cuts = {int(item): KNOCKOUT.cut(inputs.used_items[item], inputs.setting.edges, rng)
-            for item in inputs.some_items()}  # fmt: skip
+    cuts = {int(item): KNOCKOUT.cut(inputs.used_items[item], inputs.setting.edges, rng) for item in inputs.some_items()}
     planned, missing = _plan(inputs, interventions, cuts)
     outcomes = []
     n_passes = max(1, math.ceil(len(planned) / MOST_AT_ONCE))
@@ -104,8 +103,10 @@ def _plan(
     """
     sequences = {item: inputs.used_items[item].sequence(inputs.setting.positions) for item in cuts}
     windows = inputs.planner.windows
-    reached = {window: {item for item, cut in cuts.items() if cut.takes_edges(sequences[item], window)}
-               for window in set(windows)}  # fmt: skip
+    reached = {
+        window: {item for item, cut in cuts.items() if cut.takes_edges(sequences[item], window)}
+        for window in set(windows)
+    }
     planned, idle, few = [], [], []
     for one in interventions:
         assert one.layers is not None, "a partial knockout names its layers"

@@ -137,14 +137,22 @@ def _of_assignment(inputs: ExperimentInputs, assignment: str, calls: Calls) -> F
         )
     except UserError:
         counted = " and ".join(f"{number} {group}" for group, number in numbers.items())
-        return Found(missing=(
-            f"under the {assignment} rule, {counted} items are too few to be on every side of "
-            f"{int(inputs.splits.folds.max()) + 1} folds",
-        ))  # fmt: skip
+        return Found(
+            missing=(
+                f"under the {assignment} rule, {counted} items are too few to be on every side of "
+                f"{int(inputs.splits.folds.max()) + 1} folds",
+            )
+        )
     task = _Task(
-        assignment, items, asks, inputs.measured.labels[items], inputs.reference[items], splits,
-        inputs.states()[:, items], inputs.draws.take(items),
-    )  # fmt: skip
+        assignment,
+        items,
+        asks,
+        inputs.measured.labels[items],
+        inputs.reference[items],
+        splits,
+        inputs.states()[:, items],
+        inputs.draws.take(items),
+    )
     return _measured(inputs, task)
 
 
@@ -221,16 +229,23 @@ def _auc_rows(
             method += f"; p by {np.isfinite(null).sum()} permutations {tested.variant}, {APART}"
         estimate = estimate_of(drawn, int(n), method)
         p_value = None if null is None else share_at_least(estimate.value, null)
-        rows.append(Statistic(
-            reading.name + suffix, estimate, assignment=task.assignment, probe_layer=reading.layer, p_value=p_value,
-        ))  # fmt: skip
+        rows.append(
+            Statistic(
+                reading.name + suffix, estimate, assignment=task.assignment, probe_layer=reading.layer, p_value=p_value
+            )
+        )
         for other in shown if reading.name != "auc_below" else ():  # the layer below stands there already
             found = null if other is tested else other.areas(reading, strata)
             if found is not None:
-                rows.append(Statistic(
-                    f"{reading.name}{suffix}_permuted", _range_of(found, int(n), other.variant, task), other.variant,
-                    assignment=task.assignment, probe_layer=reading.layer,
-                ))  # fmt: skip
+                rows.append(
+                    Statistic(
+                        f"{reading.name}{suffix}_permuted",
+                        _range_of(found, int(n), other.variant, task),
+                        other.variant,
+                        assignment=task.assignment,
+                        probe_layer=reading.layer,
+                    )
+                )
     return rows
 
 
@@ -249,20 +264,21 @@ def _baseline_rows(inputs: ExperimentInputs, task: _Task, within_truth: bool) ->
     place = inputs.measured
     index = place.probe("full")
     truth = at_reference(place.before[index], place.reference[index], place.folds)[task.items]
-    wanted = [
-        ("auc_truth_label", task.truth.astype(float), task.folds),
-        ("auc_truth_probe", truth, task.folds),
-    ]
+    wanted = [("auc_truth_label", task.truth.astype(float), task.folds), ("auc_truth_probe", truth, task.folds)]
     if within_truth:  # among all items the margin would be compared across labels, whose cuts move different ways
         wanted.append(("auc_truth_margin_within_truth", -np.abs(truth), task.of_one_truth))
     return [
         Statistic(
-            quantity, estimate_of(areas(scores[None], task.asks, strata, task.draws)[0],
-                                  int(comparable(task.asks, strata).sum()), in_groups_of(task.assignment)),
+            quantity,
+            estimate_of(
+                areas(scores[None], task.asks, strata, task.draws)[0],
+                int(comparable(task.asks, strata).sum()),
+                in_groups_of(task.assignment),
+            ),
             assignment=task.assignment,
         )
         for quantity, scores, strata in wanted
-    ]  # fmt: skip
+    ]
 
 
 def _few_within_truth(task: _Task) -> list[str]:

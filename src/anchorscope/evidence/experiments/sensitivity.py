@@ -23,14 +23,7 @@ from anchorscope.catalogue import KNOCKOUT
 from anchorscope.errors import UserError
 from anchorscope.evidence.corrected import Corrected, correct_shift
 from anchorscope.evidence.draws import resampling
-from anchorscope.evidence.experiments.assignment_rows import (
-    Assigned,
-    Few,
-    kappa_row,
-    mean_rows,
-    notes,
-    share_rows,
-)
+from anchorscope.evidence.experiments.assignment_rows import Assigned, Few, kappa_row, mean_rows, notes, share_rows
 from anchorscope.evidence.experiments.compare import q_values
 from anchorscope.evidence.experiments.experiment import Experiment, ExperimentInputs, Found, ItemValues, Statistic
 from anchorscope.evidence.experiments.flip_rules import RULES, Seen, seen_at_reference

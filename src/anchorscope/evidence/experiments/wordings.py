@@ -85,8 +85,10 @@ def run(inputs: ExperimentInputs) -> Found:
     texts = _texts(inputs, writer, items, others, n_wordings) if len(items) >= FEWEST else []
     fitting = [place for place in range(len(items)) if all_fit(inputs, [one[place] for one in texts])]
     if len(fitting) < len(items):
-        missing += (f"{len(items) - len(fitting)} of {len(items)} items are left out: in other wordings they do not "
-                    f"fit the model's context of {inputs.planner.context:,} tokens",)  # fmt: skip
+        missing += (
+            f"{len(items) - len(fitting)} of {len(items)} items are left out: in other wordings they do not "
+            f"fit the model's context of {inputs.planner.context:,} tokens",
+        )
         items, texts = items[fitting], [[one[place] for place in fitting] for one in texts]
     if len(items) < FEWEST:
         why = "their relation has no other sentences of ours, and the prompt shows no examples that could be others"
@@ -104,8 +106,9 @@ def run(inputs: ExperimentInputs) -> Found:
         of = dict(zip(halves, tables, strict=True))
         by_half["item_share", probes] = {half: of[half].posterior(some).mean for half, some in halves.items()}
         by_half["item_ratio", probes] = {half: of[half].ratio(some) for half, some in halves.items()}
-        by_half["delta_p", probes] = {half: changes[probe][some].mean(axis=0)
-                                      for (half, some), probe in zip(halves.items(), judges, strict=True)}  # fmt: skip
+        by_half["delta_p", probes] = {
+            half: changes[probe][some].mean(axis=0) for (half, some), probe in zip(halves.items(), judges, strict=True)
+        }
     statistics = [
         Statistic("wordings", Estimate(n_wordings, np.nan, np.nan, len(items), "counted")),
         *_reliabilities(inputs, by_half, items, layer),
@@ -113,11 +116,20 @@ def run(inputs: ExperimentInputs) -> Found:
     ]
     everything = np.arange(n_wordings)
     whole = found.all_splits.posterior(everything)
-    over_all = {"item_share": whole.mean, "item_share_low": whole.low, "item_share_high": whole.high,
-                "item_ratio": found.all_splits.ratio(everything), "delta_p": changes["full"].mean(axis=0)}  # fmt: skip
+    over_all = {
+        "item_share": whole.mean,
+        "item_share_low": whole.low,
+        "item_share_high": whole.high,
+        "item_ratio": found.all_splits.ratio(everything),
+        "delta_p": changes["full"].mean(axis=0),
+    }
     values = [ItemValues(name, items, one) for name, one in over_all.items()]
-    values += [ItemValues(name, items, one, half) for (name, probes), two in by_half.items() if probes == SAME_PROBES
-               for half, one in two.items()]  # fmt: skip
+    values += [
+        ItemValues(name, items, one, half)
+        for (name, probes), two in by_half.items()
+        if probes == SAME_PROBES
+        for half, one in two.items()
+    ]
     return Found(tuple(statistics), tuple(values), missing)
 
 
@@ -127,8 +139,11 @@ def _items(inputs: ExperimentInputs, writer: Writer) -> tuple[ndarray, list[list
     Where enough items have sentences, only those are asked; else all have the same words after other examples.
     """
     shown = {normalise(one.subject) for examples in EXAMPLE_SETS for one in examples}
-    some = [one for one in inputs.some_items().tolist()
-            if normalise(inputs.used_items[one].question.subject or "") not in shown]  # fmt: skip
+    some = [
+        one
+        for one in inputs.some_items().tolist()
+        if normalise(inputs.used_items[one].question.subject or "") not in shown
+    ]
     others = {one: reworded(inputs.used_items[one].question) for one in some}
     with_sentences = [one for one in some if others[one]]
     if len(with_sentences) >= FEWEST:
@@ -164,10 +179,11 @@ def _run_wordings(inputs: ExperimentInputs, items: ndarray, texts: Sequence[Sequ
         clean.append(found.clean[layer])
         cut.append(found.cut[KNOCKOUT_NAME][layer])
     return Rows(
-        torch.cat(clean), torch.cat(cut),
+        torch.cat(clean),
+        torch.cat(cut),
         np.concatenate([np.arange(inputs.n), *([items] * len(texts))]),
         np.concatenate([np.zeros(inputs.n, np.int64), np.repeat(np.arange(1, len(texts) + 1), len(items))]),
-    )  # fmt: skip
+    )
 
 
 def _asked(item: Item, others: Sequence[Question], number: int) -> tuple[Question, QuestionSpans]:
@@ -229,9 +245,16 @@ def _explained(inputs: ExperimentInputs, rows: Rows, items: ndarray, layer: int)
         known = CleanEvidence(evidence.principal, *(part[:, splits] for part in evidence[1:]))
         some = Halves(halves.first[splits], halves.folds[splits], halves.inner[splits])
         return lost_evidence(
-            known, cut, some, labels[rows.item], folds[rows.item], device, inputs.progress, "wordings: key words cut",
+            known,
+            cut,
+            some,
+            labels[rows.item],
+            folds[rows.item],
+            device,
+            inputs.progress,
+            "wordings: key words cut",
             sets=rows.sets(items),
-        )  # fmt: skip
+        )
 
     def of_items(one: Lost) -> ItemEvidence:
         return ItemEvidence(rows.table(one.clean[0], items), rows.table(one.explained[0], items), line)

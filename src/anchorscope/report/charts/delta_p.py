@@ -76,9 +76,15 @@ class DeltaPChart(GroupChart):
         empty = missing_groups(knockout, findings.datasets, PANEL_TITLES, "assignment")
         points = {name: share_layer(findings, name) for name in findings.datasets}
         return cls(
-            data, (POINTS_NOTE, *empty), findings.model, findings.n_layers, findings.datasets,
-            delta_p_span(findings.curves), layers, {name: at for name, at in points.items() if at is not None},
-        )  # fmt: skip
+            data,
+            (POINTS_NOTE, *empty),
+            findings.model,
+            findings.n_layers,
+            findings.datasets,
+            delta_p_span(findings.curves),
+            layers,
+            {name: at for name, at in points.items() if at is not None},
+        )
 
     @classmethod
     def preliminary(
@@ -123,15 +129,24 @@ class TruthSplitChart(GroupChart):
         """True answers filled and wide, false ones open and narrow."""
         groups = {name: look for name, look in group_looks(self.datasets).items() if not look.quiet}
         return {
-            f"{name}{truth}": replace(look, entry=f"{look.about['group']}, {words}", marker="o",
-                                      hollow=truth == "false", width=2.0 if truth == "true" else 1.4)
-            for name, look in groups.items() for truth, words in TRUTHS.items()
-        }  # fmt: skip
+            f"{name}{truth}": replace(
+                look,
+                entry=f"{look.about['group']}, {words}",
+                marker="o",
+                hollow=truth == "false",
+                width=2.0 if truth == "true" else 1.4,
+            )
+            for name, look in groups.items()
+            for truth, words in TRUTHS.items()
+        }
 
     def panels(self) -> Mapping[str, str]:
         """A row per dataset, a column per rule."""
-        return {f"{dataset}/{rule}": f"{display_name(dataset)}, {title}"
-                for dataset in self.datasets for rule, title in PANEL_TITLES.items()}  # fmt: skip
+        return {
+            f"{dataset}/{rule}": f"{display_name(dataset)}, {title}"
+            for dataset in self.datasets
+            for rule, title in PANEL_TITLES.items()
+        }
 
     def keys(self) -> tuple[pl.Expr, pl.Expr]:
         """A panel per dataset and rule."""

@@ -31,8 +31,15 @@ def group_style(group: str, colours: DatasetStyle) -> dict[str, Any]:
     colour = colours.colour(group)
     face = colour if group == Q_ANCHORED else "white"
     marker = "o" if group == Q_ANCHORED else "s"
-    return {"color": colour, "marker": marker, "markersize": 4.6, "markerfacecolor": face, "markeredgecolor": colour,
-            "markeredgewidth": 1.1, "linewidth": 1.5}  # fmt: skip
+    return {
+        "color": colour,
+        "marker": marker,
+        "markersize": 4.6,
+        "markerfacecolor": face,
+        "markeredgecolor": colour,
+        "markeredgewidth": 1.1,
+        "linewidth": 1.5,
+    }
 
 
 def group_offset(group: str) -> float:
@@ -58,8 +65,13 @@ def draw_forest(axes: Axes, labels: Sequence[str], marks: Sequence[Mark], null: 
         y = mark.line + mark.offset
         found, colour = mark.estimate, mark.style["color"]
         if has_interval(found) and math.isfinite(found.ci_low) and math.isfinite(found.ci_high):
-            axes.plot([found.ci_low, found.ci_high], [y, y], color=colour, zorder=2.5,
-                      linewidth=mark.style.get("linewidth", 1.4))  # fmt: skip
+            axes.plot(
+                [found.ci_low, found.ci_high],
+                [y, y],
+                color=colour,
+                zorder=2.5,
+                linewidth=mark.style.get("linewidth", 1.4),
+            )
         axes.plot([found.value], [y], zorder=3, **{**mark.style, "linestyle": "none"})
     axes.set_ylim(max(1, len(labels)) - 0.4, -0.6)
     axes.set_yticks(range(len(labels)), labels)

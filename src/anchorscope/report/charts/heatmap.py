@@ -30,8 +30,14 @@ def draw_heat(
     `signs` puts a plus into cells above zero, where no number tells.
     """
     scale = Normalize(-reach, reach)
-    image = axes.imshow(np.ma.masked_invalid(values), cmap=colormaps[MAP], norm=scale, origin="lower", aspect="auto",
-                        interpolation="nearest")  # fmt: skip
+    image = axes.imshow(
+        np.ma.masked_invalid(values),
+        cmap=colormaps[MAP],
+        norm=scale,
+        origin="lower",
+        aspect="auto",
+        interpolation="nearest",
+    )
     axes.set_facecolor(NO_CELL)
     axes.grid(False)
     hidden = np.argwhere(not_significant & np.isfinite(values))
@@ -43,8 +49,9 @@ def draw_heat(
         axes.add_patch(PathPatch(Path(squares, codes), **_HATCH))
     rising = np.argwhere(~not_significant & (np.nan_to_num(values) > 0))
     if signs and len(rising) and values.size <= _MOST_PLUSES:
-        axes.plot(rising[:, 1], rising[:, 0], linestyle="none", marker="+", markersize=3.2, markeredgewidth=0.7,
-                  color=INK)  # fmt: skip
+        axes.plot(
+            rising[:, 1], rising[:, 0], linestyle="none", marker="+", markersize=3.2, markeredgewidth=0.7, color=INK
+        )
     return image
 
 

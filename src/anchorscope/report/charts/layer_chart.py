@@ -18,19 +18,19 @@ from matplotlib.lines import Line2D
 
 from anchorscope.report.charts.display import Display
 from anchorscope.report.charts.layout import Legend, empty_panel, layer_axis, sheet, zero_line
-from anchorscope.report.charts.line_chart import (
-    Line,
-    draw_lines,
-    mark_reference,
-    reference_handle,
-    reserve_mark_space,
-)
+from anchorscope.report.charts.line_chart import Line, draw_lines, mark_reference, reference_handle, reserve_mark_space
 from anchorscope.report.looks import Look
 from anchorscope.report.palette import INK, QUIET_INK, DatasetStyle, dataset_styles
 from anchorscope.stats.sampled_curve import FEWEST_GROUPS
 
-_RING: dict[str, Any] = {"linestyle": "none", "marker": "o", "markersize": 6.4, "markerfacecolor": "white",
-                         "markeredgewidth": 1.7, "zorder": 5}  # fmt: skip
+_RING: dict[str, Any] = {
+    "linestyle": "none",
+    "marker": "o",
+    "markersize": 6.4,
+    "markerfacecolor": "white",
+    "markeredgewidth": 1.7,
+    "zorder": 5,
+}
 
 
 @dataclass(frozen=True)
@@ -123,9 +123,14 @@ class LayerChart(Display):
 
 
 def look_lines(
-    rows: pl.DataFrame, look: Look, place: int, value: str, span: tuple[float, float], n_layers: int,
+    rows: pl.DataFrame,
+    look: Look,
+    place: int,
+    value: str,
+    span: tuple[float, float],
+    n_layers: int,
     point: int | None = None,
-) -> list[Line]:  # fmt: skip
+) -> list[Line]:
     """A line with its band, arrows where it leaves the axis, and the ringed point that the text quotes."""
     if not rows.height:
         return []
@@ -164,8 +169,10 @@ def look_handles(looks: Sequence[Look]) -> list[Line2D]:
     entries: dict[str, list[Look]] = {}
     for look in looks:
         entries.setdefault(look.entry or look.name, []).append(look)
-    shown = {name: replace(some[0], colour=INK) if len({one.colour for one in some}) > 1 else some[0]
-             for name, some in entries.items()}  # fmt: skip
+    shown = {
+        name: replace(some[0], colour=INK) if len({one.colour for one in some}) > 1 else some[0]
+        for name, some in entries.items()
+    }
     return [Line2D([], [], label=name, **look.style()) for name, look in shown.items()]
 
 

@@ -13,8 +13,18 @@ from anchorscope.report.palette import GROUPS, INK, DatasetStyle, display_name
 
 BAND_ALPHA = 0.16
 CURVE_COLUMNS = (
-    "dataset", "intervention", "assignment", "group", "truth", "layer", "delta_p", "ci_low", "ci_high", "n", "n_groups",
-)  # fmt: skip
+    "dataset",
+    "intervention",
+    "assignment",
+    "group",
+    "truth",
+    "layer",
+    "delta_p",
+    "ci_low",
+    "ci_high",
+    "n",
+    "n_groups",
+)
 
 _MARK_ROW = 0.034  # height of one row of l* ticks, as a share of the panel
 

@@ -45,8 +45,14 @@ class Menu:
         """As the page reads it."""
         values = [value for value, _, _ in self.options]
         start = self.start if self.start in values else next(iter(values), "")
-        return {"name": self.name, "label": self.label, "options": [list(one) for one in self.options],
-                "folded": self.folded, "column": self.source, "start": start}  # fmt: skip
+        return {
+            "name": self.name,
+            "label": self.label,
+            "options": [list(one) for one in self.options],
+            "folded": self.folded,
+            "column": self.source,
+            "start": start,
+        }
 
 
 @dataclass(frozen=True)
@@ -104,22 +110,43 @@ class LiveChart:
 
     def record(self) -> dict[str, Any]:
         """As the page reads it."""
-        axis = {"label": self.axis.label, "range": [self.axis.low, self.axis.high], "null": self.axis.null,
-                "digits": self.axis.digits}  # fmt: skip
+        axis = {
+            "label": self.axis.label,
+            "range": [self.axis.low, self.axis.high],
+            "null": self.axis.null,
+            "digits": self.axis.digits,
+        }
         used = {line[0] for panel in self.panels for line in panel.lines}
         return {
-            "prefix": self.prefix, "value": self.value, "file": self.file or self.value, "title": self.title,
-            "axis": axis, "scale": self.scale, "menus": [menu.record() for menu in self.menus],
+            "prefix": self.prefix,
+            "value": self.value,
+            "file": self.file or self.value,
+            "title": self.title,
+            "axis": axis,
+            "scale": self.scale,
+            "menus": [menu.record() for menu in self.menus],
             "looks": {name: look.record() for name, look in self.looks.items() if name in used},
-            "panels": [dict(panel.__dict__) for panel in self.panels], "mark_words": self.mark_words,
-            "point_words": self.point_words, "note": self.note, "beyond": self.beyond, "relative": self.relative,
-        }  # fmt: skip
+            "panels": [dict(panel.__dict__) for panel in self.panels],
+            "mark_words": self.mark_words,
+            "point_words": self.point_words,
+            "note": self.note,
+            "beyond": self.beyond,
+            "relative": self.relative,
+        }
 
 
 def chart_menu(
-    name: str, label: str, tables: Sequence[pl.DataFrame], order: Mapping[str, str], words: str = "{}", *,
-    column: str = "", folded: bool = False, start: str = "", named: bool = False,
-) -> Menu:  # fmt: skip
+    name: str,
+    label: str,
+    tables: Sequence[pl.DataFrame],
+    order: Mapping[str, str],
+    words: str = "{}",
+    *,
+    column: str = "",
+    folded: bool = False,
+    start: str = "",
+    named: bool = False,
+) -> Menu:
     """What all tables have of a column, in order, with words for each; `named`: buttons have the words too."""
     there = [present(table, column or name, tuple(order)) for table in tables if table.height] or [[]]
     values = [value for value in there[0] if all(value in other for other in there[1:])]
@@ -141,9 +168,16 @@ Row = Mapping[str, Any]
 
 
 def live_lines(
-    table: pl.DataFrame, menus: Sequence[Menu], value: str, scale: int, n_layers: int, *,
-    anyway: Sequence[str] = (), point: Callable[[Row], int | None] = lambda row: None, by: Sequence[str] = (),
-) -> list[list[Any]]:  # fmt: skip
+    table: pl.DataFrame,
+    menus: Sequence[Menu],
+    value: str,
+    scale: int,
+    n_layers: int,
+    *,
+    anyway: Sequence[str] = (),
+    point: Callable[[Row], int | None] = lambda row: None,
+    by: Sequence[str] = (),
+) -> list[list[Any]]:
     """The lines of a table, whose column `line` names the look, one per combination of menus and further columns.
 
     `anyway` are menus that do not matter to these lines; `point` tells the layer whose number the text quotes.

@@ -79,14 +79,20 @@ def _save(share: Sequence[Display], out: Path, progress: Progress) -> None:
 def _worker(share: Sequence[Display], out: Path) -> "subprocess.Popen[bytes]":
     """A process that draws figures, with the same modules at hand as here."""
     environment = {
-        "PYTHONPATH": os.pathsep.join(filter(None, sys.path)), "PYTHONSAFEPATH": "1",
-        "POLARS_MAX_THREADS": "1", "OMP_NUM_THREADS": "1", "MPLBACKEND": "agg",
-    }  # fmt: skip
+        "PYTHONPATH": os.pathsep.join(filter(None, sys.path)),
+        "PYTHONSAFEPATH": "1",
+        "POLARS_MAX_THREADS": "1",
+        "OMP_NUM_THREADS": "1",
+        "MPLBACKEND": "agg",
+    }
     silent = subprocess.DEVNULL  # what goes wrong is seen when it is drawn here
     worker = subprocess.Popen(
         [sys.executable, "-c", _CODE],
-        stdin=subprocess.PIPE, stdout=silent, stderr=silent, env={**os.environ, **environment},
-    )  # fmt: skip
+        stdin=subprocess.PIPE,
+        stdout=silent,
+        stderr=silent,
+        env={**os.environ, **environment},
+    )
     task = pickle.dumps((share, out))
     assert worker.stdin is not None
     try:

@@ -52,8 +52,16 @@ class QuestionShareChart(LayerChart):
         tested = {name: share_layer(findings, name) for name in findings.datasets}
         layers = {name: layer for name, layer in tested.items() if layer is not None}
         title = f"{findings.model}: how much of the evidence needs the question's key words"
-        return cls(data, (_NOTE,), title, findings.n_layers, findings.datasets, (LOWEST, HIGHEST),
-                   {name: (layer,) for name, layer in layers.items()}, layers)  # fmt: skip
+        return cls(
+            data,
+            (_NOTE,),
+            title,
+            findings.n_layers,
+            findings.datasets,
+            (LOWEST, HIGHEST),
+            {name: (layer,) for name, layer in layers.items()},
+            layers,
+        )
 
     def looks(self) -> Mapping[str, Look]:
         """The knockout of every dataset, two thirds, and the controls."""

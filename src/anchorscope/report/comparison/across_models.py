@@ -88,8 +88,9 @@ def _numbers(order: OrderedRuns, quantity: Quantity, trend: Trend | None) -> str
 def _reading(
     order: OrderedRuns, assignment: str | None, quantity: Quantity, dataset: str | None, where: str, trend: Trend | None
 ) -> Reading:
-    site, position = (" and ".join(dict.fromkeys(getattr(run, name) for run in order.runs))
-                      for name in ("site", "position"))  # fmt: skip
+    site, position = (
+        " and ".join(dict.fromkeys(getattr(run, name) for run in order.runs)) for name in ("site", "position")
+    )
     made = record(
         id=":".join(filter(None, ("across", dataset or ALL_DATASETS, assignment, quantity.id))),
         subject=f"{where}, {RULES[assignment]}" if assignment else where,
@@ -113,8 +114,13 @@ def _reading(
         "monotone": trend.monotone if trend else None,
         "along": order.along,
         "values": [
-            {"run": run.model, "parameters": run.parameters, "value": finite(found.value),
-             "ci_low": finite(found.ci_low), "ci_high": finite(found.ci_high)}
+            {
+                "run": run.model,
+                "parameters": run.parameters,
+                "value": finite(found.value),
+                "ci_low": finite(found.ci_low),
+                "ci_high": finite(found.ci_high),
+            }
             for run, found in (zip(order.runs, trend.values, strict=True) if trend else ())
         ],
-    }  # fmt: skip
+    }

@@ -53,8 +53,10 @@ def write_comparison(compared: Compared, out: Path, progress: Progress, claims: 
     readings = {run.model: read(run) for run in compared.runs}
     own = [
         {**one, "id": f"{run}:{one['id']}", "scope": "run"}
-        for run, found in readings.items() for one in found if one["key"]
-    ]  # fmt: skip
+        for run, found in readings.items()
+        for one in found
+        if one["key"]
+    ]
     observations = [*across, *claims_records(judged), *own]
     dumped = json.dumps(observations, indent=2, ensure_ascii=False, allow_nan=False)
     (out / "observations.json").write_text(dumped + "\n", encoding="utf-8")
@@ -72,9 +74,11 @@ def write_comparison(compared: Compared, out: Path, progress: Progress, claims: 
 
 
 def _content(
-    compared: Compared, across: Sequence[dict[str, Any]], judged: Sequence[Judged],
+    compared: Compared,
+    across: Sequence[dict[str, Any]],
+    judged: Sequence[Judged],
     readings: Mapping[str, Sequence[dict[str, Any]]],
-) -> dict[str, Any]:  # fmt: skip
+) -> dict[str, Any]:
     cards = {run.model: answer_card(run, readings[run.model]) for run in compared.runs}
     failed = failed_controls(compared, readings)
     of_shares = [one for one in across if one["assignment"] is None]

@@ -27,8 +27,10 @@ def answer(compared: Compared, across: Sequence[Reading], cards: Mapping[str, An
         return " ".join(f"{named}{cards[model].sentence}" for model, named in whose.items()) or NOT_MEASURED
     taken = [f" (random words: {_shown(one['value'])})" for one in random["values"]] if random else []
     needs = " of the probe's evidence needs the question's key words"
-    named = [f"{_shown(one['value'])}{_ends(one)}{'' if place else needs} in {one['run']}{''.join(taken[place:][:1])}"
-             for place, one in enumerate(share["values"])]  # fmt: skip
+    named = [
+        f"{_shown(one['value'])}{_ends(one)}{'' if place else needs} in {one['run']}{''.join(taken[place:][:1])}"
+        for place, one in enumerate(share["values"])
+    ]
     shared = [display_name(name) for name in order_by_size(compared.runs).datasets]
     over = f"On {listing(shared)}" if len(shared) < 2 else f"In the mean over {listing(shared)}"
     return f"{over}, {listing(named)}. {_change(share)}{_by_direction(share, across)}"
@@ -52,8 +54,11 @@ def _by_direction(share: Reading, across: Sequence[Reading]) -> str:
     own = [one for one in across if one["claim"] == share["claim"] and one["dataset"] and one["verdict"] == "holds"]
     other = [one for one in own if (one["value"] > 0) != mean] if mean is not None else own
     if not share["dataset"] and other:
-        told = [f"it {'grows' if one['value'] > 0 else 'falls'} on {display_name(one['dataset'])} "
-                f"({_signed(one['value'])}{_ends(one)})" for one in other]  # fmt: skip
+        told = [
+            f"it {'grows' if one['value'] > 0 else 'falls'} on {display_name(one['dataset'])} "
+            f"({_signed(one['value'])}{_ends(one)})"
+            for one in other
+        ]
         return f" But {listing(told)}."
     return ""
 
@@ -113,8 +118,15 @@ def _shares(run: Findings, dataset: str) -> list[str]:
 
 def groups_table(compared: Compared) -> Table:
     """How well the probe does, what the plain rule's groups consist of, and their ΔP, plain and corrected."""
-    head = ("items", "AUC of the probe", "l*", "Q of all", "true among Q", "true among A",
-            *(f"ΔP {group[0]}, {rule}" for rule in ("plain", "corrected") for group in GROUPS))  # fmt: skip
+    head = (
+        "items",
+        "AUC of the probe",
+        "l*",
+        "Q of all",
+        "true among Q",
+        "true among A",
+        *(f"ΔP {group[0]}, {rule}" for rule in ("plain", "corrected") for group in GROUPS),
+    )
     return _by_dataset(compared, head, _groups)
 
 
@@ -126,8 +138,14 @@ def _groups(run: Findings, dataset: str) -> list[str]:
     used = {row["dataset"]: row.get("used") for row in run.counts.to_dicts()}.get(dataset)
     true = [percent(of("true_share", "plain", group)) for group in GROUPS]
     delta_p = [points(of("delta_p_reference", rule, group)) for rule in ("plain", "corrected") for group in GROUPS]
-    return [count(used), estimate(nested_auc(run, dataset)), MISSING if layer is None else str(layer),
-            percent(of("group_share", "plain", Q_ANCHORED)), *true, *delta_p]  # fmt: skip
+    return [
+        count(used),
+        estimate(nested_auc(run, dataset)),
+        MISSING if layer is None else str(layer),
+        percent(of("group_share", "plain", Q_ANCHORED)),
+        *true,
+        *delta_p,
+    ]
 
 
 def models_table(compared: Compared) -> Table:

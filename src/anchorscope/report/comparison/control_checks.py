@@ -61,8 +61,16 @@ def failed_controls(compared: Compared, readings: Mapping[str, Sequence[Reading]
             if one["standing"] != "control" or not one["key"] or one["dataset"] is None or not (failed or beyond):
                 continue
             words = _FAILS[one["claim"]] + (f" ({RULES[one['assignment']]})" if one["assignment"] else "")
-            found.append(FailedControl(run.model, display_name(one["dataset"]), words, failed, tuple(layers or ()),
-                                       share_layer(run, one["dataset"])))  # fmt: skip
+            found.append(
+                FailedControl(
+                    run.model,
+                    display_name(one["dataset"]),
+                    words,
+                    failed,
+                    tuple(layers or ()),
+                    share_layer(run, one["dataset"]),
+                )
+            )
     return sorted(found, key=lambda one: (not one.sure, not one.at_tested))
 
 

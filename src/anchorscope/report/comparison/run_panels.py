@@ -62,9 +62,13 @@ class RunPanels(Display):
 
     @classmethod
     def made(
-        cls, compared: Compared, title: str, tables: Iterable[pl.DataFrame], notes: Sequence[str],
+        cls,
+        compared: Compared,
+        title: str,
+        tables: Iterable[pl.DataFrame],
+        notes: Sequence[str],
         span: tuple[float, float],
-    ) -> Self:  # fmt: skip
+    ) -> Self:
         """The chart of these rows, a table per run."""
         pairs = zip(compared.runs, tables, strict=True)
         data = pl.concat(
@@ -116,9 +120,10 @@ class RunPanels(Display):
         if not here.height:
             empty_panel(axes, self.empty)
         lines = [
-            line for place, (name, look) in enumerate(reversed(list(looks.items())))
+            line
+            for place, (name, look) in enumerate(reversed(list(looks.items())))
             for line in look_lines(here.filter(pl.col("line") == name), look, place, self.value, self.span, n_layers)
-        ]  # fmt: skip
+        ]
         if self.relative_depth:
             depth = pl.col("layer") / max(1, n_layers - 1)
             lines = [replace(line, rows=line.rows.with_columns(layer=depth)) for line in lines]

@@ -25,9 +25,17 @@ from anchorscope.report.size_order import order_by_size, size
 from anchorscope.report.statements.run_curves import RunCurves
 
 _SCHEMA: dict[str, type[pl.DataType]] = {
-    "run": pl.String, "parameters": pl.Int64, "dataset": pl.String, "assignment": pl.String, "quantity": pl.String,
-    "value": pl.Float64, "ci_low": pl.Float64, "ci_high": pl.Float64, "n": pl.Int64, "method": pl.String,
-}  # fmt: skip
+    "run": pl.String,
+    "parameters": pl.Int64,
+    "dataset": pl.String,
+    "assignment": pl.String,
+    "quantity": pl.String,
+    "value": pl.Float64,
+    "ci_low": pl.Float64,
+    "ci_high": pl.Float64,
+    "n": pl.Int64,
+    "method": pl.String,
+}
 _COLUMNS, _PANEL_INCHES = 3, (3.45, 2.3)
 _STEP = 0.09  # between datasets of the same run
 _NAME_LETTERS = 56  # of all runs' names under one panel
@@ -62,8 +70,11 @@ class TrendsChart(Display):
         drawn += [SPREAD] if assignment is not None and len(together) > 1 else []
         rows = [row for run in runs for one in drawn for row in _measured(run, one, together)]
         few = [display_name(name) for name in order.datasets if name not in together]
-        notes = [_NOTE] + ([f"The spread is taken without {', '.join(few)}: too few items in a run."]
-                           if few and SPREAD in drawn else [])  # fmt: skip
+        notes = [_NOTE] + (
+            [f"The spread is taken without {', '.join(few)}: too few items in a run."]
+            if few and SPREAD in drawn
+            else []
+        )
         noise = ", ".join(run.model for run in order.left_out)
         notes += [f"Not drawn, random weights: {noise}."] if noise else []
         if assignment == "retained":
@@ -124,9 +135,17 @@ class TrendsChart(Display):
         bars = np.nan_to_num(np.maximum(0.0, [y - low, high - y]), nan=0.0, posinf=10.0)
         colour, marker = (colours.q_colour, colours.marker) if colours else (INK, "*")
         axes.errorbar(
-            x, y, yerr=bars, color=colour, marker=marker, markersize=5.5 if colours else 8, linewidth=0.9,
-            elinewidth=1.3, capsize=2.5, zorder=3,
-        )  # fmt: skip
+            x,
+            y,
+            yerr=bars,
+            color=colour,
+            marker=marker,
+            markersize=5.5 if colours else 8,
+            linewidth=0.9,
+            elinewidth=1.3,
+            capsize=2.5,
+            zorder=3,
+        )
 
 
 @dataclass(frozen=True)
@@ -148,11 +167,16 @@ def _measured(run: RunCurves, quantity: Quantity, together: Sequence[str]) -> li
     """A number of one run, per dataset or over all of them."""
     sets = [(None, together)] if quantity is SPREAD else [(name, [name]) for name in run.datasets]
     return [
-        {"run": run.model, "parameters": run.findings.parameters, "dataset": dataset, "quantity": quantity.id,
-         **{name: getattr(found, name) for name in ("value", "ci_low", "ci_high", "n", "method")}}
+        {
+            "run": run.model,
+            "parameters": run.findings.parameters,
+            "dataset": dataset,
+            "quantity": quantity.id,
+            **{name: getattr(found, name) for name in ("value", "ci_low", "ci_high", "n", "method")},
+        }
         for dataset, datasets in sets
         for found in values_of([run], quantity, datasets) or ()
-    ]  # fmt: skip
+    ]
 
 
 def _short(name: str, letters: int) -> str:

@@ -18,9 +18,10 @@ _BESIDE_SIMPLE: dict[Verdict, str] = {
     "undecided": "Whether it is as good as {}, the better of probe and confidence there, is undecided.",
 }
 _TOSSED: dict[Verdict, str] = {
-    "holds": "Tossed labels stay at 0.50.", "undecided": "Tossed labels: undecided.",
+    "holds": "Tossed labels stay at 0.50.",
+    "undecided": "Tossed labels: undecided.",
     "does not hold": "Tossed labels do not stay at 0.50: do not believe this table.",
-}  # fmt: skip
+}
 
 
 def detection_card(results: DetectionResults, readings: DetectionReadings, context: DetectionContext) -> AnswerCard:
@@ -51,8 +52,11 @@ def _away(results: DetectionResults, detector: str) -> str:
     if away is None:
         return "on other data it was not tested"
     confidence = mean_value(results, CONFIDENCE, results.elsewhere, independent=False)
-    beside = "" if confidence is None or detector == CONFIDENCE else (
-        f", where {CONFIDENCE} alone has {number(confidence.value, DIGITS)}")  # fmt: skip
+    beside = (
+        ""
+        if confidence is None or detector == CONFIDENCE
+        else (f", where {CONFIDENCE} alone has {number(confidence.value, DIGITS)}")
+    )
     return f"on other data {number(away.value, DIGITS)}{beside}"
 
 
@@ -68,8 +72,11 @@ def _best(results: DetectionResults, found: Recommendation | None) -> Tile:
 
 def _pathways(readings: DetectionReadings) -> Tile:
     asked = f"Do pathways add to {BOTH}?"
-    names = ("counterfactual_beats_probe_and_confidence", "counterfactual_beats_random_cut",
-             "mop_beats_probe_and_confidence")  # fmt: skip
+    names = (
+        "counterfactual_beats_probe_and_confidence",
+        "counterfactual_beats_random_cut",
+        "mop_beats_probe_and_confidence",
+    )
     main, random, mop = (one if one and one.found else None for one in map(readings.one, names))
     if main is None:
         return Tile(asked, MISSING, "The counterfactual detector was not fitted here.", "undecided")
@@ -85,8 +92,9 @@ def _other_data(results: DetectionResults, readings: DetectionReadings) -> Tile:
     if not results.elsewhere or found is None:
         return Tile(asked, MISSING, "No detector was tested on another dataset than it learned from.", "undecided")
     first = readings.one(f"{claim_name(found.detector)}_transfers")
-    away, held_out = (mean_value(results, found.detector, cells, independent=False)
-                      for cells in (results.elsewhere, results.held_out))  # fmt: skip
+    away, held_out = (
+        mean_value(results, found.detector, cells, independent=False) for cells in (results.elsewhere, results.held_out)
+    )
     parts = [f"{found.detector} learned from one dataset and tested on another."]
     parts += [f"Learned from all others: {number(held_out.value, DIGITS)}."] if held_out else []
     verdict = first.verdict if first else None
@@ -103,5 +111,6 @@ def _trust(results: DetectionResults, readings: DetectionReadings) -> Tile:
     parts = [f"At most {number(CALIBRATED, 2)} in {inside} of {len(cells)} cells."] if calibrated else []
     parts.append("Tossed labels were not run." if tossed is None else _TOSSED[tossed.verdict or "undecided"])
     verdicts: list[Verdict] = [one.verdict for one in (calibrated, tossed) if one is not None and one.verdict]
-    return Tile("Are calibration and controls in order?", f"ECE {span}" if cells else MISSING, " ".join(parts),
-                all_of(verdicts))  # fmt: skip
+    return Tile(
+        "Are calibration and controls in order?", f"ECE {span}" if cells else MISSING, " ".join(parts), all_of(verdicts)
+    )

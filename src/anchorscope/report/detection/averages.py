@@ -38,9 +38,7 @@ def mean_value(
     return (mean_of_datasets if independent else mean_of_cells)(each)
 
 
-def _mean(
-    found: Sequence[Estimate], combined: Callable[[Sequence[float]], float], method: str
-) -> Estimate | None:  # fmt: skip
+def _mean(found: Sequence[Estimate], combined: Callable[[Sequence[float]], float], method: str) -> Estimate | None:
     if not found:
         return None
     if len(found) == 1:

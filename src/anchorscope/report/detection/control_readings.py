@@ -17,14 +17,26 @@ _THEIRS = (
     f"{paper.EQUAL_EXPERTS / 100:.3f} for equal experts."
 )
 MORE_CONTESTS = (
-    *(Contest(f"mop-{reading}-{gate}", f"mop-{reading}-random", named=f"mop_{reading}_{gate}_gate",
-              asked=f"Mixture-of-Probes, {words}: does the {gate} gate beat a random one?",
-              why="If not, the experts gain by being two, not by knowing the pathway. "
-                  + (_THEIRS if reading == "hard" else ""))
-      for reading, words in READINGS_OF_MOP.items() for gate in ("measured", "predicted")),
-    Contest("mop", "ensemble-two", "It stacks the probes of the two best layers and knows no pathway.",
-            named="mop_beats_two_probes", asked="Does mop beat two plain probes with as many weights?"),
-)  # fmt: skip
+    *(
+        Contest(
+            f"mop-{reading}-{gate}",
+            f"mop-{reading}-random",
+            named=f"mop_{reading}_{gate}_gate",
+            asked=f"Mixture-of-Probes, {words}: does the {gate} gate beat a random one?",
+            why="If not, the experts gain by being two, not by knowing the pathway. "
+            + (_THEIRS if reading == "hard" else ""),
+        )
+        for reading, words in READINGS_OF_MOP.items()
+        for gate in ("measured", "predicted")
+    ),
+    Contest(
+        "mop",
+        "ensemble-two",
+        "It stacks the probes of the two best layers and knows no pathway.",
+        named="mop_beats_two_probes",
+        asked="Does mop beat two plain probes with as many weights?",
+    ),
+)
 """Does a gate know more than a coin, and Mixture-of-Probes more than as many weights?"""
 
 
@@ -62,9 +74,15 @@ def _calibrated(results: DetectionResults, detector: str) -> DetectionReading | 
         f"prevalences); the largest is {estimate(cells[worst], DIGITS)}, {shown_place(worst[0])}, {worst[1]}."
     )
     why = "ECE is how far the stated probability lies from the share of true answers; small samples raise it."
-    return DetectionReading("calibrated", f"Can the probability of {detector} be taken at its word?", answer,
-                            "Holds only where every interval ends below the line.", why, cells[worst],
-                            verdict)  # fmt: skip
+    return DetectionReading(
+        "calibrated",
+        f"Can the probability of {detector} be taken at its word?",
+        answer,
+        "Holds only where every interval ends below the line.",
+        why,
+        cells[worst],
+        verdict,
+    )
 
 
 def tossed_cells(results: DetectionResults) -> dict[tuple[str, str], Estimate]:
@@ -95,26 +113,47 @@ def _tossed(results: DetectionResults) -> DetectionReading | None:
         f"farthest is {named}."
     )
     why = "A detector that scores above a half on tossed labels has seen its test items."
-    return DetectionReading("tossed_labels", "With labels tossed, is every detector at 0.50?", answer,
-                            f"Mean over {cells[farthest].n} seeds, with their spread.", why, cells[farthest], verdict,
-                            "control")  # fmt: skip
+    return DetectionReading(
+        "tossed_labels",
+        "With labels tossed, is every detector at 0.50?",
+        answer,
+        f"Mean over {cells[farthest].n} seeds, with their spread.",
+        why,
+        cells[farthest],
+        verdict,
+        "control",
+    )
 
 
 def _label_noise(results: DetectionResults, detector: str) -> DetectionReading | None:
     name = detector if any(results.control(LABEL_NOISE, detector, cell.train) for cell in results.in_domain) else PROBE
-    bands = {cell.train: band for cell in results.in_domain
-             if (band := results.control(LABEL_NOISE, name, cell.train)) is not None}  # fmt: skip
+    bands = {
+        cell.train: band
+        for cell in results.in_domain
+        if (band := results.control(LABEL_NOISE, name, cell.train)) is not None
+    }
     if not bands:
         return None
-    told = listing([f"{shown_place(train)} {number(band.ci_low, DIGITS)} to {number(band.ci_high, DIGITS)}"
-                    for train, band in bands.items()])  # fmt: skip
+    told = listing(
+        [
+            f"{shown_place(train)} {number(band.ci_low, DIGITS)} to {number(band.ci_high, DIGITS)}"
+            for train, band in bands.items()
+        ]
+    )
     first = next(iter(bands.values()))
     why = (
         "Errors that depend on the truth alone pull every AUROC towards a half by the same factor, so that detectors "
         "keep their order."
     )
-    return DetectionReading("label_noise", f"How far could the grader's own errors move the AUROC of {name}?",
-                            f"Within {told}.", "", why, first, None)  # fmt: skip
+    return DetectionReading(
+        "label_noise",
+        f"How far could the grader's own errors move the AUROC of {name}?",
+        f"Within {told}.",
+        "",
+        why,
+        first,
+        None,
+    )
 
 
 def _oracle(results: DetectionResults, reading: str) -> DetectionReading | None:
@@ -124,5 +163,13 @@ def _oracle(results: DetectionResults, reading: str) -> DetectionReading | None:
     answer = f"AUROC {estimate(found, DIGITS)} {over_datasets(len(results.in_domain))}."
     why = "Under the plain rule the pathway of an item is nearly its label: a gate that knows it knows the answer."
     question = f"Mixture-of-Probes, {READINGS_OF_MOP[reading]}, with an oracle gate?"
-    return DetectionReading(f"mop_{reading}_oracle", question, answer, "No detector: this gate has seen the label.",
-                            why, found, None, "by construction")  # fmt: skip
+    return DetectionReading(
+        f"mop_{reading}_oracle",
+        question,
+        answer,
+        "No detector: this gate has seen the label.",
+        why,
+        found,
+        None,
+        "by construction",
+    )

@@ -85,9 +85,15 @@ class _DetectorMarks(Marks):
     def of(self, row: Mapping[str, Any], colours: DatasetStyle) -> tuple[float, Style] | None:
         baseline, name = entry_of(row["detector"]).baseline, row["detector"]
         colour = QUIET_INK if baseline else INK
-        return 0.0, {"color": colour, "marker": "s" if baseline else "o", "markersize": 4.2,
-                     "markerfacecolor": "white" if baseline or name.endswith("oracle") else colour,
-                     "markeredgecolor": colour, "markeredgewidth": 1.0, "linewidth": 1.3}  # fmt: skip
+        return 0.0, {
+            "color": colour,
+            "marker": "s" if baseline else "o",
+            "markersize": 4.2,
+            "markerfacecolor": "white" if baseline or name.endswith("oracle") else colour,
+            "markeredgecolor": colour,
+            "markeredgewidth": 1.0,
+            "linewidth": 1.3,
+        }
 
 
 def _auroc_rows(variants: bool, results: DetectionResults) -> pl.DataFrame:
@@ -108,11 +114,22 @@ def _forest(data: pl.DataFrame) -> list[Forest]:
     mine = select(data, line=True)
     passes = dict(mine.select("detector", "passes").iter_rows())
     # Blanks that SVG does not join into one.
-    lines = {name: f"{name}\u2002\u2002{'?' if passes[name] is None else passes[name]}"
-             for name in present(mine, "detector")}  # fmt: skip
+    lines = {
+        name: f"{name}\u2002\u2002{'?' if passes[name] is None else passes[name]}" for name in present(mine, "detector")
+    }
     baselines = [name for name in lines if entry_of(name).baseline]
-    return [Forest("detector", lines, _DetectorMarks(), width=4.2 if data["dataset"].n_unique() == 1 else 2.15,
-                   null=0.5, set_apart=baselines, words_once=True, finish=_draw_guides)]  # fmt: skip
+    return [
+        Forest(
+            "detector",
+            lines,
+            _DetectorMarks(),
+            width=4.2 if data["dataset"].n_unique() == 1 else 2.15,
+            null=0.5,
+            set_apart=baselines,
+            words_once=True,
+            finish=_draw_guides,
+        )
+    ]
 
 
 def _draw_guides(axes: Axes, rows: pl.DataFrame, place: Place) -> None:
@@ -123,21 +140,36 @@ def _draw_guides(axes: Axes, rows: pl.DataFrame, place: Place) -> None:
 
 def _guide_handles(data: pl.DataFrame, colours: DatasetStyle) -> list[Artist]:
     there = set(data["detector"])
-    return [Line2D([], [], label=f"AUROC of {name}", **line_of(name) | {"linewidth": 1.2})
-            for name in _GUIDES if name in there]  # fmt: skip
+    return [
+        Line2D([], [], label=f"AUROC of {name}", **line_of(name) | {"linewidth": 1.2})
+        for name in _GUIDES
+        if name in there
+    ]
 
 
 def _auroc_chart(name: str, title: str, alt: str, caption: str, note: str) -> ChartSpec:
     variants = name == "detector_variants"
-    said = ("AUROC, {} answers, out of fold; 0.5 is guessing. Bars: 95 % intervals over groups. The number beside a "
-            "name: passes through the model per answer, beyond those that wrote it. ")  # fmt: skip
+    said = (
+        "AUROC, {} answers, out of fold; 0.5 is guessing. Bars: 95 % intervals over groups. The number beside a "
+        "name: passes through the model per answer, beyond those that wrote it. "
+    )
     return ChartSpec(
-        name, title, alt, caption, lambda results: said.format(results.prevalence) + note,
-        partial(_auroc_rows, variants), _forest, share="x", side_by_side=4,
+        name,
+        title,
+        alt,
+        caption,
+        lambda results: said.format(results.prevalence) + note,
+        partial(_auroc_rows, variants),
+        _forest,
+        share="x",
+        side_by_side=4,
         height=lambda data: 0.205 * select(data, line=True)["detector"].n_unique() + 0.1,
-        dataset_words=cut_name, gap=0.22, legend_columns=2, more_handles=_guide_handles,
+        dataset_words=cut_name,
+        gap=0.22,
+        legend_columns=2,
+        more_handles=_guide_handles,
         labels=lambda data: max(0.0, _LETTER_INCHES * max(map(len, _forest(data)[0].lines.values())) - 0.45),
-    )  # fmt: skip
+    )
 
 
 def _transfer_rows(results: DetectionResults) -> pl.DataFrame:
@@ -154,8 +186,10 @@ def matrix(rows: pl.DataFrame, detector: str) -> tuple[list[str], list[str], np.
     """What was learned from, what was tested on, and the AUROC of each pair; NaN where nothing was measured."""
     held_out = [Cell(*pair).held_out for pair in rows.select("train", "test").iter_rows()]
     tests = present(rows, "test")
-    trains = [*present(rows.filter(~pl.Series(held_out, dtype=pl.Boolean)), "train", tests),
-              *([OTHERS] if any(held_out) else [])]  # fmt: skip
+    trains = [
+        *present(rows.filter(~pl.Series(held_out, dtype=pl.Boolean)), "train", tests),
+        *([OTHERS] if any(held_out) else []),
+    ]
     found = np.full((len(trains), len(tests)), np.nan)
     for train, test, value in select(rows, detector=detector).select("train", "test", "value").iter_rows():
         found[trains.index(OTHERS if Cell(train, test).held_out else train), tests.index(test)] = value
@@ -183,12 +217,20 @@ def _draw_matrix(data: pl.DataFrame, axes: Axes, rows: pl.DataFrame, place: Plac
         spine.set_visible(False)
     for row, column in np.argwhere(np.isfinite(values)):
         found = float(values[row, column])
-        axes.text(column, row, number(found, 2), ha="center", va="center", fontsize=8,
-                  color="white" if scale(found) > 0.62 else INK)  # fmt: skip
+        axes.text(
+            column,
+            row,
+            number(found, 2),
+            ha="center",
+            va="center",
+            fontsize=8,
+            color="white" if scale(found) > 0.62 else INK,
+        )
         if trains[row] == tests[column]:
             axes.add_patch(Rectangle((column - 0.47, row - 0.46), 0.94, 0.92, fill=False, edgecolor=INK, linewidth=1.8))
-    axes.set_xticks(range(len(tests)), map(cut_name, tests), rotation=35, ha="right", rotation_mode="anchor",
-                    fontsize=8)  # fmt: skip
+    axes.set_xticks(
+        range(len(tests)), map(cut_name, tests), rotation=35, ha="right", rotation_mode="anchor", fontsize=8
+    )
     axes.set_yticks(range(len(trains)), [cut_name(name) if place.column == 0 else "" for name in trains], fontsize=8)
     axes.set_xlabel("tested on", fontsize=8.5)
     axes.set_ylabel("learned from" if place.column == 0 else "", fontsize=8.5)
@@ -204,16 +246,37 @@ def _curve_rows(curve: str, prefers: str, detectors: tuple[str, ...], results: D
 
 
 def _curve_chart(
-    curve: str, title: str, labels: tuple[str, str], alt: str, caption: str, note: str, prefers: str,
-    finish: Callable[[Axes, pl.DataFrame, Place], object], detectors: tuple[str, ...] = tuple(_LINES),
-) -> ChartSpec:  # fmt: skip
-    series = [Series({"detector": name}, line_of(name) | ({"linewidth": 1.2} if curve == "reliability" else {}), name,
-                     "none") for name in detectors]  # fmt: skip
+    curve: str,
+    title: str,
+    labels: tuple[str, str],
+    alt: str,
+    caption: str,
+    note: str,
+    prefers: str,
+    finish: Callable[[Axes, pl.DataFrame, Place], object],
+    detectors: tuple[str, ...] = tuple(_LINES),
+) -> ChartSpec:
+    series = [
+        Series({"detector": name}, line_of(name) | ({"linewidth": 1.2} if curve == "reliability" else {}), name, "none")
+        for name in detectors
+    ]
 
     def panels(data: pl.DataFrame) -> list[Lines]:
         side = {1: 3.9, 2: 3.3, 3: 3.0}.get(data["dataset"].n_unique(), 2.6)
-        return [Lines(series, labels[1], "", side, x="x", y="y", x_label=labels[0], over_layers=False, null=None,
-                      finish=finish)]  # fmt: skip
+        return [
+            Lines(
+                series,
+                labels[1],
+                "",
+                side,
+                x="x",
+                y="y",
+                x_label=labels[0],
+                over_layers=False,
+                null=None,
+                finish=finish,
+            )
+        ]
 
     rows = partial(_curve_rows, curve, prefers, detectors)
 
@@ -222,9 +285,19 @@ def _curve_chart(
         return f"{note} {drawn[0].capitalize()} prevalence, out of fold." if drawn else note
 
     return ChartSpec(
-        f"detector_{curve.replace('-', '_')}", title, alt, caption, explained, rows, panels,
-        height=lambda data: panels(data)[0].width, share="y", side_by_side=4, dataset_words=cut_name, gap=0.42,
-    )  # fmt: skip
+        f"detector_{curve.replace('-', '_')}",
+        title,
+        alt,
+        caption,
+        explained,
+        rows,
+        panels,
+        height=lambda data: panels(data)[0].width,
+        share="y",
+        side_by_side=4,
+        dataset_words=cut_name,
+        gap=0.42,
+    )
 
 
 def _diagonal(axes: Axes, rows: pl.DataFrame, place: Place) -> None:
@@ -247,51 +320,89 @@ def _bins(axes: Axes, rows: pl.DataFrame, place: Place) -> None:
         mine = select(rows, detector=name)
         weights = mine["weight"].fill_null(0.0).to_list()
         most = max(weights) or 1.0
-        axes.scatter(mine["x"], mine["y"], s=[max(6.0, _LARGEST_BIN * weight / most) for weight in weights],
-                     marker=_LINES[name][2], color=_LINES[name][0], alpha=0.85, edgecolors="white", linewidths=0.6,
-                     zorder=3.5, clip_on=False)  # fmt: skip
+        axes.scatter(
+            mine["x"],
+            mine["y"],
+            s=[max(6.0, _LARGEST_BIN * weight / most) for weight in weights],
+            marker=_LINES[name][2],
+            color=_LINES[name][0],
+            alpha=0.85,
+            edgecolors="white",
+            linewidths=0.6,
+            zorder=3.5,
+            clip_on=False,
+        )
 
 
 CHARTS = (
     _auroc_chart(
-        "detector_auroc", "telling true from false answers",
+        "detector_auroc",
+        "telling true from false answers",
         "AUROC of every detector on every dataset with its interval; probe and probe+confidence as lines through all "
         "rows; baselines under a dashed line",
         "AUROC with 95 % intervals, each detector tested on the dataset that it learned from, out of fold.",
-        "Under the dashed line: baselines, which every detector has to beat."),
+        "Under the dashed line: baselines, which every detector has to beat.",
+    ),
     _auroc_chart(
-        "detector_variants", "readings, gates and controls",
+        "detector_variants",
+        "readings, gates and controls",
         "AUROC of the readings and gates of Mixture-of-Probes and of the controls, on every dataset",
         "The paper's two detectors leave room for several readings; all that were tried are here.",
-        "An oracle gate has seen the label and is no detector."),
+        "An oracle gate has seen the label and is no detector.",
+    ),
     ChartSpec(
-        "detector_transfer", "on other data",
+        "detector_transfer",
+        "on other data",
         "AUROC of probe, confidence, probe+confidence and anchor for every dataset learned from and every one tested",
         "Rows: what the detector learned from. Columns: what it was tested on.",
-        lambda results: f"AUROC, {results.prevalence} answers. “{OTHERS}”: learned from every dataset but the tested "
-        "one. Grey: not measured. Answers tested: "
-        + ", ".join(f"{shown_place(cell.test)} {count(results.n_tested(cell))}" for cell in results.in_domain) + ".",
-        _transfer_rows, _matrices, side_by_side=2, dataset_words=str, gap=0.45,
+        lambda results: (
+            f"AUROC, {results.prevalence} answers. “{OTHERS}”: learned from every dataset but the tested "
+            "one. Grey: not measured. Answers tested: "
+            + ", ".join(f"{shown_place(cell.test)} {count(results.n_tested(cell))}" for cell in results.in_domain)
+            + "."
+        ),
+        _transfer_rows,
+        _matrices,
+        side_by_side=2,
+        dataset_words=str,
+        gap=0.45,
         height=lambda data: 0.36 * len(matrix(data, PROBE)[0]),
-        labels=lambda data: max(0.3, _longest(data) - 0.2), foot=lambda data: 0.6 * _longest(data) + 0.15,
-        more_handles=lambda data, _: [Patch(facecolor="none", edgecolor=INK, linewidth=1.8,
-                                            label="tested on what it learned from")],
+        labels=lambda data: max(0.3, _longest(data) - 0.2),
+        foot=lambda data: 0.6 * _longest(data) + 0.15,
+        more_handles=lambda data, _: [
+            Patch(facecolor="none", edgecolor=INK, linewidth=1.8, label="tested on what it learned from")
+        ],
     ),
     _curve_chart(
-        "risk-coverage", "risk and coverage", ("coverage (answers accepted)", "risk (false among them)"),
+        "risk-coverage",
+        "risk and coverage",
+        ("coverage (answers accepted)", "risk (false among them)"),
         "Risk against coverage of the main detectors, a panel per dataset",
         "How many accepted answers are false, the more are accepted.",
         "Answers are accepted from the most probable down. At full coverage every detector has the same risk.",
-        NATURAL, _from_zero_to_one),
+        NATURAL,
+        _from_zero_to_one,
+    ),
     _curve_chart(
-        "reliability", "reliability", ("stated probability", "share of true answers"),
+        "reliability",
+        "reliability",
+        ("stated probability", "share of true answers"),
         "Share of true answers against the stated probability, a panel per dataset",
         "What a probability says, and what is so.",
-        "Bins of the stated probability; the larger a mark, the more answers. Grey: calibrated.", NATURAL, _bins,
-        _SHOWN),
+        "Bins of the stated probability; the larger a mark, the more answers. Grey: calibrated.",
+        NATURAL,
+        _bins,
+        _SHOWN,
+    ),
     _curve_chart(
-        "roc", "ROC curves", ("false answers accepted", "true answers accepted"),
-        "ROC curves of the main detectors, a panel per dataset", "True answers kept against false answers kept.",
-        "Shares of false and of true answers that a threshold lets through. Grey: guessing.", BALANCED, _diagonal),
-)  # fmt: skip
+        "roc",
+        "ROC curves",
+        ("false answers accepted", "true answers accepted"),
+        "ROC curves of the main detectors, a panel per dataset",
+        "True answers kept against false answers kept.",
+        "Shares of false and of true answers that a threshold lets through. Grey: guessing.",
+        BALANCED,
+        _diagonal,
+    ),
+)
 """In the order of the page."""

@@ -34,13 +34,13 @@ FILES = {
     "report.html": "this page",
     "report.md": "the same as plain text",
     "detectors.csv": "every number with its interval, n and passes: detector × learned from × tested on × metric × "
-                     "prevalence",
+    "prevalence",
     "differences.csv": "paired differences against probe and against probe+confidence",
     "controls.csv": "tossed labels, random cut, the band of the grader's error",
     "detector_curves.csv": "points of the ROC, risk–coverage and reliability curves",
     "observations.json": "the readings with verdicts, for programs",
     "figures/": "every figure as PNG, SVG and PDF, with the numbers drawn as CSV",
-}  # fmt: skip
+}
 _AGAINST = (PROBE, BOTH)
 _ROUNDED = 4  # digits of a number in the page's own table
 
@@ -61,12 +61,18 @@ def write_detection_report(folder: Path, context: DetectionContext, progress: Pr
     text = json.dumps(records, indent=2, ensure_ascii=False, allow_nan=False)
     (folder / "observations.json").write_text(text + "\n", encoding="utf-8")
     sections = detection_sections(results, context, readings, {figure.name for figure in figures})
-    saved = {place: f"{name}, saved: use it with anchorscope score --detector"
-             for name, place in context.bundles.items()}  # fmt: skip
+    saved = {
+        place: f"{name}, saved: use it with anchorscope score --detector" for name, place in context.bundles.items()
+    }
     page = SectionsPage(
-        "anchorscope detectors", f"{context.model}: which detector catches its false answers?", (_run_line(context),),
-        sections, context.command, FILES | saved, detection_card(results, readings, context),
-    )  # fmt: skip
+        "anchorscope detectors",
+        f"{context.model}: which detector catches its false answers?",
+        (_run_line(context),),
+        sections,
+        context.command,
+        FILES | saved,
+        detection_card(results, readings, context),
+    )
     write_sections_page(page, folder, "report", SCRIPTS, {"detector-data": page_table(results)})
     drawn = [f"figures/{figure.name}.{kind}" for figure in figures for kind in ("png", "svg", "pdf", "csv")]
     return [*drawn, "observations.json", "report.html", "report.md"]
@@ -77,8 +83,14 @@ def page_table(results: DetectionResults) -> dict[str, Any]:
     places = list(dict.fromkeys(name for cell in results.cells for name in (cell.train, cell.test)))
     metrics = [name for name in METRICS if name in set(results.detectors["metric"])]
     prevalences = sorted(results.detectors["prevalence"].unique(), key=lambda name: name != results.prevalence)
-    codes = {"detector": results.names, "against": _AGAINST, "train": places, "test": places, "metric": metrics,
-             "prevalence": prevalences}  # fmt: skip
+    codes = {
+        "detector": results.names,
+        "against": _AGAINST,
+        "train": places,
+        "test": places,
+        "metric": metrics,
+        "prevalence": prevalences,
+    }
     where = ("train", "test", "metric", "prevalence")
     return {
         "detectors": [[name, results.passes(name), _kind(name)] for name in results.names],
@@ -87,9 +99,10 @@ def page_table(results: DetectionResults) -> dict[str, Any]:
         "metrics": [[name, METRICS[name], name in SMALLER_IS_BETTER] for name in metrics],
         "prevalences": prevalences,
         "rows": _coded(results.detectors, codes, ("detector", *where), ("value", "ci_low", "ci_high", "n")),
-        "gains": _coded(results.differences, codes, ("detector", "against", *where),
-                        ("difference", "ci_low", "ci_high")),
-    }  # fmt: skip
+        "gains": _coded(
+            results.differences, codes, ("detector", "against", *where), ("difference", "ci_low", "ci_high")
+        ),
+    }
 
 
 def _coded(
@@ -118,5 +131,7 @@ def _kind(name: str) -> str:
 def _run_line(context: DetectionContext) -> str:
     runs = f"{len(context.runs)} run" + ("s" if len(context.runs) != 1 else "")
     names = listing([display_name(one.name) for one in context.datasets]) if context.datasets else "no dataset"
-    return (f"Trained on the kept states of {runs} of {context.model}, on {names}, with {len(context.seeds)} seeds of "
-            f"the folds, in {number(context.seconds, 0)} s.")  # fmt: skip
+    return (
+        f"Trained on the kept states of {runs} of {context.model}, on {names}, with {len(context.seeds)} seeds of "
+        f"the folds, in {number(context.seconds, 0)} s."
+    )

@@ -44,8 +44,11 @@ def read_detection(results: DetectionResults, left_out: Mapping[str, str]) -> De
     chosen = found.detector if found else ""
     others = control_readings(results, chosen)
     return DetectionReadings(
-        found, choice, tuple(tested_readings(results, left_out)), tuple(transfer_readings(results, chosen)),
+        found,
+        choice,
+        tuple(tested_readings(results, left_out)),
+        tuple(transfer_readings(results, chosen)),
         tuple(other_transfer_readings(results)),
         tuple(one for one in others if one.standing != "by construction"),
         tuple(one for one in others if one.standing == "by construction"),
-    )  # fmt: skip
+    )

@@ -38,8 +38,11 @@ def detection_sections(
     """All of them, in the order of the page; `drawn` are the figures that were made."""
 
     def figures(*names: str) -> tuple[SectionFigure, ...]:
-        return tuple(SectionFigure(chart.name, chart.alt, chart.caption, chart.name == "detector_transfer")
-                     for chart in CHARTS if chart.name in names and chart.name in drawn)  # fmt: skip
+        return tuple(
+            SectionFigure(chart.name, chart.alt, chart.caption, chart.name == "detector_transfer")
+            for chart in CHARTS
+            if chart.name in names and chart.name in drawn
+        )
 
     curves = figures("detector_risk_coverage", "detector_reliability", "detector_roc")
     numbers = Section("", "The numbers", tables=filled(("", auroc_table(results))))
@@ -51,31 +54,72 @@ def detection_sections(
     tests = sum(one.p_value is not None for one in readings.tested)
     other_prompt = ("Another prompt: the same questions put another way", prompt_table(results))
     return [
-        Section("detectors", "Every detector", (
-            "AUROC is the chance that a true answer scores above a false one: 0.5 is guessing. Overlapping intervals "
-            "say little about a difference: that is measured on the same answers, in the numbers' last columns.",
-        ), figures=figures("detector_auroc"), asked=readings.choice,
-           more=_kept(numbers, variants)),
-        *([Section("other", "On other data", (), filled(other_prompt), transfer, asked=readings.transfer,
-                   more=_kept(others))] if readings.transfer else []),
-        Section("verdicts", "MoP, PR and pathways", (
-            "Mixture-of-Probes (MoP) and Pathway Reweighting (PR) are the paper's two detectors. Differences are "
-            f"paired, and p-values corrected together (Holm, {tests} tests). A gain does not hold where its interval "
-            "leaves no room for 0.01.",
-        ), filled((_PAPER, paper_table(results))), asked=readings.tested),
-        Section("table", "The whole table", (
-            "Balanced: as many true answers as false ones. Natural: as the model answers. Of Brier score, ECE "
-            "(expected calibration error) and E-AURC (excess area under the risk–coverage curve) less is better; of "
-            "AUPRC (for true answers), PRR (prediction–rejection ratio) and accuracy at a coverage, more.",
-        ), _metrics(results, readings), live="detector-table"),
+        Section(
+            "detectors",
+            "Every detector",
+            (
+                "AUROC is the chance that a true answer scores above a false one: 0.5 is guessing. Overlapping "
+                "intervals say little about a difference: that is measured on the same answers, in the numbers' "
+                "last columns.",
+            ),
+            figures=figures("detector_auroc"),
+            asked=readings.choice,
+            more=_kept(numbers, variants),
+        ),
+        *(
+            [
+                Section(
+                    "other",
+                    "On other data",
+                    (),
+                    filled(other_prompt),
+                    transfer,
+                    asked=readings.transfer,
+                    more=_kept(others),
+                )
+            ]
+            if readings.transfer
+            else []
+        ),
+        Section(
+            "verdicts",
+            "MoP, PR and pathways",
+            (
+                "Mixture-of-Probes (MoP) and Pathway Reweighting (PR) are the paper's two detectors. Differences are "
+                f"paired, and p-values corrected together (Holm, {tests} tests). A gain does not hold where its "
+                "interval leaves no room for 0.01.",
+            ),
+            filled((_PAPER, paper_table(results))),
+            asked=readings.tested,
+        ),
+        Section(
+            "table",
+            "The whole table",
+            (
+                "Balanced: as many true answers as false ones. Natural: as the model answers. Of Brier score, ECE "
+                "(expected calibration error) and E-AURC (excess area under the risk–coverage curve) less is better; "
+                "of AUPRC (for true answers), PRR (prediction–rejection ratio) and accuracy at a coverage, more.",
+            ),
+            _metrics(results, readings),
+            live="detector-table",
+        ),
         Section("decide", "Decisions", () if curves else ("No curves were written.",), figures=curves),
         Section("controls", "Controls", asked=readings.controls, more=_kept(built_in, single)),
-        Section("what", "What each is", (), filled(("", catalogue_table(results, context))),
-                facts={name: f"is not here: {reason}" for name, reason in context.left_out.items()}),
-        Section("methods", "Methods", _METHODS, filled(("", datasets_table(context))), facts={
-            "runs": ", ".join(context.runs), "fold seeds": ", ".join(map(str, context.seeds)), **context.facts,
-        }),
-    ]  # fmt: skip
+        Section(
+            "what",
+            "What each is",
+            (),
+            filled(("", catalogue_table(results, context))),
+            facts={name: f"is not here: {reason}" for name, reason in context.left_out.items()},
+        ),
+        Section(
+            "methods",
+            "Methods",
+            _METHODS,
+            filled(("", datasets_table(context))),
+            facts={"runs": ", ".join(context.runs), "fold seeds": ", ".join(map(str, context.seeds)), **context.facts},
+        ),
+    ]
 
 
 def _kept(*parts: Section) -> tuple[Section, ...]:

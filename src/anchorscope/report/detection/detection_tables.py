@@ -43,15 +43,23 @@ def auroc_table(results: DetectionResults) -> Table:
     for name in results.names:
         values = [results.value(name, cell) for cell in cells]
         if any(value is not None for value in values):
-            rows.append((name, _passes(results, name), *map(_auroc, values),
-                         *(_gain(results, name, against) for against in (PROBE, BOTH))))  # fmt: skip
+            rows.append(
+                (
+                    name,
+                    _passes(results, name),
+                    *map(_auroc, values),
+                    *(_gain(results, name, against) for against in (PROBE, BOTH)),
+                )
+            )
     return Table(head, tuple(rows))
 
 
 def _gain(results: DetectionResults, name: str, against: str) -> str:
-    from_each = [] if name == against else [
-        one for cell in results.in_domain if (one := results.difference(name, against, cell)) is not None
-    ]  # fmt: skip
+    from_each = (
+        []
+        if name == against
+        else [one for cell in results.in_domain if (one := results.difference(name, against, cell)) is not None]
+    )
     return shown(mean_of_datasets(from_each), signed_estimate)
 
 
@@ -106,8 +114,9 @@ def _own_rows(results: DetectionResults, columns: Sequence[str]) -> list[tuple[s
         cells = {cell.test: results.value(name, cell) for cell in results.in_domain}
         # Without intervals, as the paper's stand: these are in the table of all detectors.
         values = [NOTHING if (one := cells.get(column)) is None else number(one.value, DIGITS) for column in columns]
-        rows.append(("here", name, *values, _auroc(mean_value(results, name, results.in_domain)),
-                     _gain(results, name, PROBE)))  # fmt: skip
+        rows.append(
+            ("here", name, *values, _auroc(mean_value(results, name, results.in_domain)), _gain(results, name, PROBE))
+        )
     return rows
 
 
@@ -127,19 +136,26 @@ def controls_table(results: DetectionResults) -> Table:
 
 def catalogue_table(results: DetectionResults, context: DetectionContext) -> Table:
     """What each detector is; of those that are not here, why."""
-    rows = [(name, entry_of(name).about, _passes(results, name), context.bundles.get(name, NOTHING))
-            for name in results.names]  # fmt: skip
+    rows = [
+        (name, entry_of(name).about, _passes(results, name), context.bundles.get(name, NOTHING))
+        for name in results.names
+    ]
     return Table(("detector", "what it is", "passes", "saved in"), tuple(rows), 2)
 
 
 def datasets_table(context: DetectionContext) -> Table:
     """The answers behind the numbers."""
     rows = tuple(
-        (display_name(one.name), count(one.n_used), count(one.n_true), count(one.n_graded),
-         f"{number(100 * one.natural_prevalence, 1)}\u00a0%",
-         "tested only" if one.target_only else "learned from and tested")
+        (
+            display_name(one.name),
+            count(one.n_used),
+            count(one.n_true),
+            count(one.n_graded),
+            f"{number(100 * one.natural_prevalence, 1)}\u00a0%",
+            "tested only" if one.target_only else "learned from and tested",
+        )
         for one in context.datasets
-    )  # fmt: skip
+    )
     return Table(("dataset", "used", "true", "graded in all", "true among these", "role"), rows)
 
 

@@ -48,8 +48,11 @@ def recommend(results: DetectionResults) -> Recommendation | None:
     reference = next((name for name in (BOTH, PROBE, CONFIDENCE) if name in names), None)
     if reference is None:
         return _highest(results, names) if names else None
-    gains = {name: gain for name in names if name != reference
-             and (gain := mean_difference(results, name, reference, results.in_domain)) is not None}  # fmt: skip
+    gains = {
+        name: gain
+        for name in names
+        if name != reference and (gain := mean_difference(results, name, reference, results.in_domain)) is not None
+    }
     better = [name for name, verdict in _verdicts(gains).items() if verdict == "holds"]
     net = {name: gains[name].value - _price(results, name, reference) for name in better}
     worth = [name for name in better if net[name] > 0]
@@ -57,8 +60,11 @@ def recommend(results: DetectionResults) -> Recommendation | None:
         best = max(worth, key=lambda name: net[name])
         return _made(results, best, reference, gains[best], _worth_words(results, best, reference))
     dearer = tuple(better)
-    cheaper = [name for name, gain in gains.items()
-               if _price(results, name, reference) < 0 and above(gain, -NEGLIGIBLE_AUROC) == "holds"]  # fmt: skip
+    cheaper = [
+        name
+        for name, gain in gains.items()
+        if _price(results, name, reference) < 0 and above(gain, -NEGLIGIBLE_AUROC) == "holds"
+    ]
     if cheaper and not dearer:
         best = max(cheaper, key=lambda name: (-(results.passes(name) or 0), gains[name].value))
         said = f"it is surely less than {number(NEGLIGIBLE_AUROC, 2)} worse than {reference} and cheaper"
@@ -87,8 +93,10 @@ def recommendation_reading(results: DetectionResults, found: Recommendation) -> 
 
 def _verdicts(gains: dict[str, Estimate]) -> dict[str, Verdict]:
     p_values = [p_from_interval(gain) for gain in gains.values()]
-    return {name: above_zero(gain, p, NEGLIGIBLE_AUROC)
-            for (name, gain), p in zip(gains.items(), holm(p_values), strict=True)}  # fmt: skip
+    return {
+        name: above_zero(gain, p, NEGLIGIBLE_AUROC)
+        for (name, gain), p in zip(gains.items(), holm(p_values), strict=True)
+    }
 
 
 def _stands(name: str) -> bool:
@@ -106,9 +114,13 @@ def _worth_words(results: DetectionResults, best: str, reference: str) -> str:
 
 
 def _made(
-    results: DetectionResults, name: str, against: str | None, gain: Estimate | None, reason: str,
+    results: DetectionResults,
+    name: str,
+    against: str | None,
+    gain: Estimate | None,
+    reason: str,
     dearer: tuple[str, ...] = (),
-) -> Recommendation:  # fmt: skip
+) -> Recommendation:
     auroc = mean_value(results, name, results.in_domain)
     return Recommendation(name, results.passes(name), auroc, against, gain, reason, dearer)
 

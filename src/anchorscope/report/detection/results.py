@@ -25,10 +25,17 @@ from anchorscope.stats.estimate import Estimate
 AUROC = "auroc"
 BALANCED, NATURAL = "balanced", "natural"
 METRICS = {
-    "auroc": "AUROC", "auprc": "AUPRC", "brier": "Brier score", "ece": "ECE", "e-aurc": "E-AURC", "prr": "PRR",
-    "accuracy@50": "accuracy at 50 % coverage", "accuracy@80": "accuracy at 80 % coverage",
-    "accuracy@90": "accuracy at 90 % coverage", "auroc-spread": "spread of AUROC over seeds",
-}  # fmt: skip
+    "auroc": "AUROC",
+    "auprc": "AUPRC",
+    "brier": "Brier score",
+    "ece": "ECE",
+    "e-aurc": "E-AURC",
+    "prr": "PRR",
+    "accuracy@50": "accuracy at 50 % coverage",
+    "accuracy@80": "accuracy at 80 % coverage",
+    "accuracy@90": "accuracy at 90 % coverage",
+    "auroc-spread": "spread of AUROC over seeds",
+}
 """Names of the metrics, as a reader knows them."""
 SMALLER_IS_BETTER = ("brier", "ece", "e-aurc", "auroc-spread")
 PROBE, CONFIDENCE, BOTH, ANCHOR = "probe", "confidence", "probe+confidence", "anchor"
@@ -116,9 +123,10 @@ class DetectionResults:
     def elsewhere(self) -> tuple[Cell, ...]:
         """Cells off the diagonal: one dataset learned, another one tested."""
         return tuple(
-            cell for cell in self.cells
+            cell
+            for cell in self.cells
             if not cell.in_domain and cell.train in self.datasets and cell.test in self.datasets
-        )  # fmt: skip
+        )
 
     @cached_property
     def held_out(self) -> tuple[Cell, ...]:
@@ -146,8 +154,9 @@ class DetectionResults:
         found = self._paired(detector, against, place)
         if found is not None:
             return found
-        ways = [difference(self._paired(detector, one, place), self._paired(against, one, place))
-                for one in (PROBE, BOTH)]  # fmt: skip
+        ways = [
+            difference(self._paired(detector, one, place), self._paired(against, one, place)) for one in (PROBE, BOTH)
+        ]
         ways.append(difference(self._values.get((detector, *place)), self._values.get((against, *place))))
         return min((way for way in ways if way is not None), key=_width, default=None)
 
@@ -229,6 +238,7 @@ def _table(path: Path, schema: Mapping[str, pl.DataType], *, required: bool = Fa
         raise UserError(f"{path} cannot be read: {reason}. Run `anchorscope detect` again.") from error
     missing = [name for name in schema if name not in table.columns]
     if missing:
-        raise UserError(f"{path} has no column {missing[0]!r}; found: {', '.join(table.columns)}. "
-                        "Run `anchorscope detect` again.")  # fmt: skip
+        raise UserError(
+            f"{path} has no column {missing[0]!r}; found: {', '.join(table.columns)}. Run `anchorscope detect` again."
+        )
     return table.select(list(schema))

@@ -61,23 +61,36 @@ class Contest:
 CONTESTS = (
     Contest(BOTH, PROBE, "The model's own confidence costs nothing: it is there when the answer is written."),
     Contest("mop", PROBE, "Mixture-of-Probes, the gate chosen without a label.", paper.MOP),
-    Contest("mop", BOTH, "The question that the paper leaves open: its table has no row that combines the probe with "
-                         "confidence."),
+    Contest(
+        "mop",
+        BOTH,
+        "The question that the paper leaves open: its table has no row that combines the probe with confidence.",
+    ),
     Contest("pr-attention", PROBE, "Pathway Reweighting, read as stronger attention before the softmax.", paper.PR),
     Contest("pr-attention", BOTH),
-    Contest("pr-activation", PROBE,
-            "Pathway Reweighting, read as scaled states. With a hard gate and a linear probe this is Mixture-of-Probes "
-            "with tied weights.", paper.PR),
+    Contest(
+        "pr-activation",
+        PROBE,
+        "Pathway Reweighting, read as scaled states. With a hard gate and a linear probe this is Mixture-of-Probes "
+        "with tied weights.",
+        paper.PR,
+    ),
     Contest("pr-activation", BOTH),
     Contest("pr-delta", PROBE, "Pathway Reweighting, read as more or less of what the cut takes (ours).", paper.PR),
     Contest("pr-delta", BOTH),
-    Contest("counterfactual", BOTH, "It sees all that probe+confidence sees, and the same under the cut: the gain is "
-                                    "what pathways add."),
-    Contest("counterfactual", RANDOM_CUT, "A second look at the model may help whatever is cut: only what exceeds a "
-                                          "random cut is the question's."),
+    Contest(
+        "counterfactual",
+        BOTH,
+        "It sees all that probe+confidence sees, and the same under the cut: the gain is what pathways add.",
+    ),
+    Contest(
+        "counterfactual",
+        RANDOM_CUT,
+        "A second look at the model may help whatever is cut: only what exceeds a random cut is the question's.",
+    ),
     Contest(ANCHOR, PROBE),
     Contest(ANCHOR, BOTH, "anchor is chosen on the training folds: where nothing beats probe+confidence, it is that."),
-)  # fmt: skip
+)
 """The family over which p-values are corrected."""
 
 
@@ -125,19 +138,40 @@ def gains_by_dataset(results: DetectionResults, contest: Contest) -> dict[str, E
 
 
 def _reading(
-    results: DetectionResults, contest: Contest, gain: Estimate | None, p: float, corrected: float, n_tests: int,
+    results: DetectionResults,
+    contest: Contest,
+    gain: Estimate | None,
+    p: float,
+    corrected: float,
+    n_tests: int,
     left_out: Mapping[str, str],
-) -> DetectionReading:  # fmt: skip
+) -> DetectionReading:
     if gain is None:
         reason = left_out.get(contest.detector) or left_out.get(contest.against) or "it was not fitted"
-        return DetectionReading(contest.claim, contest.question, f"Not measured here: {reason}.", "", contest.why, None,
-                                "undecided", "tested")  # fmt: skip
+        return DetectionReading(
+            contest.claim,
+            contest.question,
+            f"Not measured here: {reason}.",
+            "",
+            contest.why,
+            None,
+            "undecided",
+            "tested",
+        )
     verdict = above_zero(gain, corrected, NEGLIGIBLE_AUROC)
     each = gains_by_dataset(results, contest)
     return DetectionReading(
-        contest.claim, contest.question, _answer(gain, verdict, len(each)), _sure(each, p, corrected, n_tests),
-        " ".join(filter(None, (contest.why, _beside_paper(contest, gain)))), gain, verdict, "tested", p, corrected,
-    )  # fmt: skip
+        contest.claim,
+        contest.question,
+        _answer(gain, verdict, len(each)),
+        _sure(each, p, corrected, n_tests),
+        " ".join(filter(None, (contest.why, _beside_paper(contest, gain)))),
+        gain,
+        verdict,
+        "tested",
+        p,
+        corrected,
+    )
 
 
 def _answer(gain: Estimate, verdict: Verdict, n_datasets: int) -> str:

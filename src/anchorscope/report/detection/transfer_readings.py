@@ -34,11 +34,23 @@ def transfer_readings(results: DetectionResults, chosen: str) -> list[DetectionR
         found.append(_not_below(results, name, better, results.elsewhere, "transfers", question))
     found += [
         _beside_confidence(results, shown),
-        _not_below(results, shown, CONFIDENCE, results.held_out, "held_out",
-                   f"Does {shown} serve on a dataset that it has not seen, having learned from all others?"),
-        _not_below(results, shown, CONFIDENCE, results.prompted, "other_prompt",
-                   f"Does {shown} serve when the questions are put another way?"),
-    ]  # fmt: skip
+        _not_below(
+            results,
+            shown,
+            CONFIDENCE,
+            results.held_out,
+            "held_out",
+            f"Does {shown} serve on a dataset that it has not seen, having learned from all others?",
+        ),
+        _not_below(
+            results,
+            shown,
+            CONFIDENCE,
+            results.prompted,
+            "other_prompt",
+            f"Does {shown} serve when the questions are put another way?",
+        ),
+    ]
     return [one for one in found if one is not None]
 
 
@@ -79,8 +91,9 @@ def _not_below(
 
 def _beside_confidence(results: DetectionResults, detector: str) -> DetectionReading | None:
     """Is there a cell in which it falls far below confidence?"""
-    gaps = {cell: gap for cell in results.elsewhere
-            if (gap := results.difference(detector, CONFIDENCE, cell)) is not None}  # fmt: skip
+    gaps = {
+        cell: gap for cell in results.elsewhere if (gap := results.difference(detector, CONFIDENCE, cell)) is not None
+    }
     if not gaps:
         return None
     verdict = all_of([above(gap, -FAR_BELOW) for gap in gaps.values()])
@@ -89,16 +102,21 @@ def _beside_confidence(results: DetectionResults, detector: str) -> DetectionRea
     return DetectionReading(
         f"{claim_name(detector)}_never_far_below_confidence",
         f"Does {detector} stay within {number(FAR_BELOW, 2)} of confidence, whatever it learned from?",
-        _fallen_words(verdict, fallen, gaps, worst), f"{len(gaps)} pairs of datasets, each by its own interval.",
-        "Where a detector falls below the model's own confidence, it is better not used.", gaps[worst], verdict,
-    )  # fmt: skip
+        _fallen_words(verdict, fallen, gaps, worst),
+        f"{len(gaps)} pairs of datasets, each by its own interval.",
+        "Where a detector falls below the model's own confidence, it is better not used.",
+        gaps[worst],
+        verdict,
+    )
 
 
 def _fallen_words(verdict: Verdict, fallen: Sequence[Cell], gaps: dict[Cell, Estimate], worst: Cell) -> str:
     if not fallen:
         said = "" if verdict == "holds" else ", though not surely in each"
-        return (f"{YES_OR_NO[verdict]}: no pair lies lower{said}; the lowest is {worst.words} "
-                f"({signed_estimate(gaps[worst])}).")  # fmt: skip
+        return (
+            f"{YES_OR_NO[verdict]}: no pair lies lower{said}; the lowest is {worst.words} "
+            f"({signed_estimate(gaps[worst])})."
+        )
     named = [f"{cell.words} ({signed(gaps[cell].value)})" for cell in fallen[:_MOST_CELLS]]
     more = f" and {len(fallen) - _MOST_CELLS} more" if len(fallen) > _MOST_CELLS else ""
     told = ", ".join(named) + more if more else listing(named)
@@ -106,7 +124,10 @@ def _fallen_words(verdict: Verdict, fallen: Sequence[Cell], gaps: dict[Cell, Est
 
 
 def _best(results: DetectionResults, cells: Sequence[Cell]) -> str:
-    means = {name: found.value for name in (*WATCHED, CONFIDENCE)
-             if (found := mean_value(results, name, cells, independent=False)) is not None}  # fmt: skip
+    means = {
+        name: found.value
+        for name in (*WATCHED, CONFIDENCE)
+        if (found := mean_value(results, name, cells, independent=False)) is not None
+    }
     best = max(means, key=lambda name: means[name])
     return f"{best} with {number(means[best], DIGITS)}"

@@ -107,15 +107,21 @@ def gap_beyond_spread(below: Sequence[SampledCurve], above: Sequence[SampledCurv
     """
     first = third(below[0])
     pairs = [(layers_from(q, first), layers_from(a, first)) for q, a in zip(below, above, strict=True)]
-    levels = [SampledCurve(np.array([q.value.mean(), a.value.mean()]),
-                           np.stack([q.samples.mean(axis=1), a.samples.mean(axis=1)], axis=1), min(q.n, a.n))
-              for q, a in pairs]  # fmt: skip
+    levels = [
+        SampledCurve(
+            np.array([q.value.mean(), a.value.mean()]),
+            np.stack([q.samples.mean(axis=1), a.samples.mean(axis=1)], axis=1),
+            min(q.n, a.n),
+        )
+        for q, a in pairs
+    ]
 
     def beyond(values: Floats) -> Floats:
         """One number for each pair of datasets in each order, from [draw, dataset, group]."""
         gap = (values[..., 1] - values[..., 0]).mean(axis=1)
-        found: Floats = np.stack([gap - (values[:, i, 0] - values[:, j, 0])
-                                  for i, j in permutations(range(values.shape[1]), 2)], axis=1)  # fmt: skip
+        found: Floats = np.stack(
+            [gap - (values[:, i, 0] - values[:, j, 0]) for i, j in permutations(range(values.shape[1]), 2)], axis=1
+        )
         return found
 
     value, drawn = side_by_side(levels)

@@ -94,10 +94,16 @@ def claims_table(judged: Sequence[Judged]) -> Table:
     """Who says it, who says otherwise, and what the numbers say: by the paper's rule, and the shift taken out."""
     head = ("claim", "says so", "says otherwise", "plain rule", "corrected rule", "what was found, plain rule")
     rows = tuple(
-        (one.claim.text, _sources(one.claim.says), _sources(one.claim.against), one.plain.verdict,
-         one.corrected.verdict, one.plain.sentence)
+        (
+            one.claim.text,
+            _sources(one.claim.says),
+            _sources(one.claim.against),
+            one.plain.verdict,
+            one.corrected.verdict,
+            one.plain.sentence,
+        )
         for one in judged
-    )  # fmt: skip
+    )
     return Table(head, rows, len(head))
 
 
@@ -121,13 +127,25 @@ def _record(one: Judged, rule: str, found: Judgement) -> dict[str, Any]:
     datasets = {part.dataset for part in found.parts if part.dataset}
     who = ", ".join(names["model"])
     made = record(
-        id=f"claim:{one.claim.id}:{rule}", subject=f"{who}, {RULES[rule]}", statement=one.claim.text.rstrip("."),
-        numbers=found.told, found=found.found, verdict=found.verdict, claim=one.claim.id, model=who,
-        dataset=datasets.pop() if len(datasets) == 1 else None, site=" and ".join(names["site"]),
-        position=" and ".join(names["position"]), assignment=rule, scope="claim", unit=found.unit,
-    )  # fmt: skip
+        id=f"claim:{one.claim.id}:{rule}",
+        subject=f"{who}, {RULES[rule]}",
+        statement=one.claim.text.rstrip("."),
+        numbers=found.told,
+        found=found.found,
+        verdict=found.verdict,
+        claim=one.claim.id,
+        model=who,
+        dataset=datasets.pop() if len(datasets) == 1 else None,
+        site=" and ".join(names["site"]),
+        position=" and ".join(names["position"]),
+        assignment=rule,
+        scope="claim",
+        unit=found.unit,
+    )
     sources = {"source": one.claim.says, "sources_against": one.claim.against}
     return made | {
-        "reason": found.reason, "needs": one.claim.check.needs, "opposes": list(one.claim.opposes),
+        "reason": found.reason,
+        "needs": one.claim.check.needs,
+        "opposes": list(one.claim.opposes),
         **{key: [f"reading {name} ({READINGS[name]})" for name in names] for key, names in sources.items()},
-    }  # fmt: skip
+    }

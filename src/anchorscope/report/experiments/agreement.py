@@ -24,8 +24,19 @@ from anchorscope.report.palette import Q_ANCHORED
 from anchorscope.report.verdicts import above, all_of
 from anchorscope.report.wording import estimate, number, percent
 
-_COLUMNS = ("dataset", "assignment", "truth", "variant", "against", "value", "ci_low", "ci_high", "n", "p_value",
-            "q_value")  # fmt: skip
+_COLUMNS = (
+    "dataset",
+    "assignment",
+    "truth",
+    "variant",
+    "against",
+    "value",
+    "ci_low",
+    "ci_high",
+    "n",
+    "p_value",
+    "q_value",
+)
 _CELL = 0.44
 _ON_HATCH = {"facecolor": "white", "edgecolor": "none", "alpha": 0.75, "pad": 0.6}
 _COUNTS = {"both": "both Q", "first_only": "first only", "second_only": "second only", "neither": "neither"}
@@ -71,12 +82,25 @@ def _draw_matrix(methods: list[str], truth: str, axes: Axes, rows: pl.DataFrame,
     for row, column in np.argwhere(np.isfinite(values)):
         found = float(values[row, column])
         box = _ON_HATCH if not_significant[row, column] else None
-        axes.text(column, row, number(found, 2), ha="center", va="center", color=text_colour(found, 1.0), bbox=box,
-                  fontsize=7.6)  # fmt: skip
+        axes.text(
+            column,
+            row,
+            number(found, 2),
+            ha="center",
+            va="center",
+            color=text_colour(found, 1.0),
+            bbox=box,
+            fontsize=7.6,
+        )
     first = place.column == 0
     axes.set_yticks(range(len(methods) - 1), [method_name(name) if first else "" for name in methods[1:]])
-    axes.set_xticks(range(len(methods) - 1), [method_name(name) if place.last else "" for name in methods[:-1]],
-                    rotation=40, ha="right", rotation_mode="anchor")  # fmt: skip
+    axes.set_xticks(
+        range(len(methods) - 1),
+        [method_name(name) if place.last else "" for name in methods[:-1]],
+        rotation=40,
+        ha="right",
+        rotation_mode="anchor",
+    )
     axes.tick_params(length=0)
 
 
@@ -113,12 +137,19 @@ SECTION = SectionSpec(
     ),
     charts=(
         ChartSpec(
-            "agreement", "do the methods agree?",
+            "agreement",
+            "do the methods agree?",
             "Kappa between every pair of methods, for all, true and false answers",
             "Each pair once, below the diagonal.",
             "Cohen's kappa of being called Q-Anchored: 0 is chance, 1 full agreement; hatched where its 95 % interval "
             "holds zero. Agreement that comes from the label alone vanishes within true and within false answers.",
-            _drawn, _panels, by="assignment", by_words=str, labels=0.45, gap=0.2, foot=0.7,
+            _drawn,
+            _panels,
+            by="assignment",
+            by_words=str,
+            labels=0.45,
+            gap=0.2,
+            foot=0.7,
             height=lambda data: max(1.2, _CELL * (len(_methods(data)) - 1)),
         ),
     ),
@@ -131,8 +162,12 @@ SECTION = SectionSpec(
                 value("within true", estimate, quantity="kappa", truth="true"),
                 value("within false", estimate, quantity="kappa", truth="false"),
                 p_value("q", quantity="kappa", truth="all"),
-                *(value(head, lambda found: number(found.value, 0) if found else "", quantity=f"n_{name}", truth="all")
-                  for name, head in _COUNTS.items()),
+                *(
+                    value(
+                        head, lambda found: number(found.value, 0) if found else "", quantity=f"n_{name}", truth="all"
+                    )
+                    for name, head in _COUNTS.items()
+                ),
             ),
             _with_knockout,
         ),
@@ -152,4 +187,4 @@ SECTION = SectionSpec(
             lambda rows: select(rows, quantity=("q_share", "true_share", "auc")),
         ),
     ),
-)  # fmt: skip
+)

@@ -34,8 +34,15 @@ QUANTITIES: dict[str, tuple[str, Show]] = {
 _SHOWS = {name: show for name, (_, show) in QUANTITIES.items()}
 _QUANTITY = Key("measure", "quantity", {name: words for name, (words, _) in QUANTITIES.items()})
 _COLUMNS = ("dataset", "variant", "assignment", "group", "quantity", "value", "ci_low", "ci_high", "n", "method")
-_SMALL: dict[str, Any] = {"color": CONTROL_GREY, "marker": "o", "markersize": 2.6, "markerfacecolor": CONTROL_GREY,
-                          "markeredgecolor": CONTROL_GREY, "linewidth": 0.8, "linestyle": "none"}  # fmt: skip
+_SMALL: dict[str, Any] = {
+    "color": CONTROL_GREY,
+    "marker": "o",
+    "markersize": 2.6,
+    "markerfacecolor": CONTROL_GREY,
+    "markeredgecolor": CONTROL_GREY,
+    "linewidth": 0.8,
+    "linestyle": "none",
+}
 
 
 @dataclass(frozen=True)
@@ -55,10 +62,20 @@ def _drawn(findings: Findings) -> pl.DataFrame:
 def _panels(data: pl.DataFrame) -> list[Forest]:
     rules = {rule: rule for rule in rules_in(data)}
     return [
-        Forest("assignment", rules, _WeightedMarks(), "share" if _SHOWS[quantity] is percent else "",
-               QUANTITIES[quantity][0], 1.95, {"quantity": quantity}, None, words_once=True, bins=4)
+        Forest(
+            "assignment",
+            rules,
+            _WeightedMarks(),
+            "share" if _SHOWS[quantity] is percent else "",
+            QUANTITIES[quantity][0],
+            1.95,
+            {"quantity": quantity},
+            None,
+            words_once=True,
+            bins=4,
+        )
         for quantity in present(data, "quantity", tuple(QUANTITIES))
-    ]  # fmt: skip
+    ]
 
 
 def _accuracy(rows: pl.DataFrame) -> Said | None:
@@ -85,27 +102,43 @@ SECTION = SectionSpec(
     ),
     charts=(
         ChartSpec(
-            "boundary", "what the model knows, by pathway",
+            "boundary",
+            "what the model knows, by pathway",
             "Accuracy, don't-know rate, popularity and confidence of both groups",
             "Each panel has a scale of its own.",
             "Large marks: weighted by inverse sampling probability. Small grey marks: as drawn, where half of the "
             "answers are true by design. Lines: 95 % intervals.",
-            _drawn, _panels, labels=0.35, gap=0.3,
+            _drawn,
+            _panels,
+            labels=0.35,
+            gap=0.3,
             height=lambda data: 0.35 + 0.5 * data["assignment"].n_unique(),
             more_handles=lambda data, _: [Line2D([], [], label=AS_DRAWN, **_SMALL)],
         ),
     ),
     tables=(
-        TableSpec("All answers", (_QUANTITY, RULE, Key("variant", "items count", {WEIGHTED: WEIGHTED})),
-                  both_groups(_SHOWS), lambda rows: select(rows, measure=tuple(QUANTITIES), truth="all")),
         TableSpec(
-            "Q − A within true and within false answers", (_QUANTITY, RULE),
-            tuple(column for truth in ("true", "false")
-                  for column in difference(_SHOWS, f"Q − A, {truth} answers", truth=truth)),
+            "All answers",
+            (_QUANTITY, RULE, Key("variant", "items count", {WEIGHTED: WEIGHTED})),
+            both_groups(_SHOWS),
+            lambda rows: select(rows, measure=tuple(QUANTITIES), truth="all"),
+        ),
+        TableSpec(
+            "Q − A within true and within false answers",
+            (_QUANTITY, RULE),
+            tuple(
+                column
+                for truth in ("true", "false")
+                for column in difference(_SHOWS, f"Q − A, {truth} answers", truth=truth)
+            ),
             # Of true answers, all are true: accuracy has nothing to say here.
             lambda rows: select(rows, measure=tuple(QUANTITIES)[1:], variant=WEIGHTED, truth=("true", "false")),
         ),
-        TableSpec("Share of all answered questions that the weighted items stand for", (),
-                  (value("coverage", percent), items()), lambda rows: select(rows, quantity="coverage")),
+        TableSpec(
+            "Share of all answered questions that the weighted items stand for",
+            (),
+            (value("coverage", percent), items()),
+            lambda rows: select(rows, quantity="coverage"),
+        ),
     ),
-)  # fmt: skip
+)

@@ -43,9 +43,14 @@ def _drawn(findings: Findings) -> pl.DataFrame:
 def _style(kind: str, colours: DatasetStyle) -> dict[str, object]:
     exact = kind == "exact"
     colour = colours.q_colour if exact else CONTROL_GREY
-    return {"color": colour, "marker": "o" if exact else "s", "markersize": 4.4, "linewidth": 1.5,
-            "linestyle": "-" if exact else (0, (1.0, 1.5)),
-            "markerfacecolor": colour if exact else "white"}  # fmt: skip
+    return {
+        "color": colour,
+        "marker": "o" if exact else "s",
+        "markersize": 4.4,
+        "linewidth": 1.5,
+        "linestyle": "-" if exact else (0, (1.0, 1.5)),
+        "markerfacecolor": colour if exact else "white",
+    }
 
 
 _SERIES = [Series({"kind": kind}, partial(_style, kind), words, "bars") for kind, words in KINDS.items()]
@@ -72,11 +77,16 @@ SECTION = SectionSpec(
     ),
     charts=(
         ChartSpec(
-            "dose", "dose", "ΔP at l* by the share of the key words that is cut, and of as many random tokens",
+            "dose",
+            "dose",
+            "ΔP at l* by the share of the key words that is cut, and of as many random tokens",
             "Doses are nested: each cuts what the smaller ones cut, and more.",
             "Mean ΔP at the reference layer over all items, in percentage points; bars: 95 % intervals. Random tokens: "
             "items with as many other tokens as the dose cuts.",
-            _drawn, lambda _: [_PANEL], gap=0.6, legend_columns=2,
+            _drawn,
+            lambda _: [_PANEL],
+            gap=0.6,
+            legend_columns=2,
         ),
     ),
     tables=(
@@ -98,4 +108,4 @@ SECTION = SectionSpec(
             ),
         ),
     ),
-)  # fmt: skip
+)

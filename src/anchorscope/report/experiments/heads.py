@@ -23,8 +23,25 @@ from anchorscope.report.wording import NOTHING, p_value_cell, points
 
 _ALL = -1
 _VARIANT = re.compile(r"(?:head (?P<head>\d+)|all heads)(?:, (?P<depth>layers? .+))?")
-_COLUMNS = ("dataset", "assignment", "group", "variant", "head", "depth", "layer", "value", "ci_low", "ci_high", "n",
-            "p_value", "q_value", "effect_size", "together", "told", "x")  # fmt: skip
+_COLUMNS = (
+    "dataset",
+    "assignment",
+    "group",
+    "variant",
+    "head",
+    "depth",
+    "layer",
+    "value",
+    "ci_low",
+    "ci_high",
+    "n",
+    "p_value",
+    "q_value",
+    "effect_size",
+    "together",
+    "told",
+    "x",
+)
 HERE = "at the reference layer's depth"
 _DEPTH = Key("depth", "where", {HERE: HERE})
 
@@ -56,21 +73,46 @@ def _drawn(findings: Findings) -> pl.DataFrame:
 
 def _panels(data: pl.DataFrame) -> list[Lines]:
     series = [
-        *(Series({"group": group, "together": False, "told": told_from_zero},
-                 partial(_marker, group, told_from_zero), f"{group}, one head" if told_from_zero else "", "bars")
-          for group in GROUPS for told_from_zero in (True, False)),
-        *(Series({"group": group, "together": True}, partial(_level, group), f"{group}, all heads", "level")
-          for group in GROUPS),
-    ]  # fmt: skip
-    return [Lines(series, "ΔP at l*", "" if depth == HERE else depth, 4.3, {"depth": depth}, "x", x_label="Head",
-                  over_layers=False)
-            for depth in present(data, "depth", (HERE,))]  # fmt: skip
+        *(
+            Series(
+                {"group": group, "together": False, "told": told_from_zero},
+                partial(_marker, group, told_from_zero),
+                f"{group}, one head" if told_from_zero else "",
+                "bars",
+            )
+            for group in GROUPS
+            for told_from_zero in (True, False)
+        ),
+        *(
+            Series({"group": group, "together": True}, partial(_level, group), f"{group}, all heads", "level")
+            for group in GROUPS
+        ),
+    ]
+    return [
+        Lines(
+            series,
+            "ΔP at l*",
+            "" if depth == HERE else depth,
+            4.3,
+            {"depth": depth},
+            "x",
+            x_label="Head",
+            over_layers=False,
+        )
+        for depth in present(data, "depth", (HERE,))
+    ]
 
 
 def _marker(group: str, filled: bool, colours: DatasetStyle) -> dict[str, object]:
     colour = colours.colour(group)
-    return {"color": colour, "marker": "o" if group == Q_ANCHORED else "s", "markersize": 4.4, "linestyle": "none",
-            "markeredgecolor": colour, "markerfacecolor": colour if filled else "white"}  # fmt: skip
+    return {
+        "color": colour,
+        "marker": "o" if group == Q_ANCHORED else "s",
+        "markersize": 4.4,
+        "linestyle": "none",
+        "markeredgecolor": colour,
+        "markerfacecolor": colour if filled else "white",
+    }
 
 
 def _level(group: str, colours: DatasetStyle) -> dict[str, object]:
@@ -132,21 +174,38 @@ SECTION = SectionSpec(
     ),
     charts=(
         ChartSpec(
-            "heads", "single heads", "ΔP at l* for every head and both groups", "All heads together: level lines.",
+            "heads",
+            "single heads",
+            "ΔP at l* for every head and both groups",
+            "All heads together: level lines.",
             "ΔP at the reference layer with the key words cut for one query head, in percentage points; bars: 95 % "
             f"intervals. Filled: q < {DISCOVERY_RATE} over the heads of a panel.",
-            _drawn, _panels, by="assignment", height=2.2, gap=0.55, legend_columns=4,
+            _drawn,
+            _panels,
+            by="assignment",
+            height=2.2,
+            gap=0.55,
+            legend_columns=4,
         ),
     ),
     tables=(
         TableSpec(
             "All heads together, and the head with the lowest ΔP in each group",
             (RULE, _DEPTH, GROUP),
-            (value("all heads", points, together=True), ("lowest head", _lowest_head), ("its ΔP", _lowest_effect),
-             ("q", _lowest_q), (f"heads with q < {DISCOVERY_RATE}", _how_many)),
+            (
+                value("all heads", points, together=True),
+                ("lowest head", _lowest_head),
+                ("its ΔP", _lowest_effect),
+                ("q", _lowest_q),
+                (f"heads with q < {DISCOVERY_RATE}", _how_many),
+            ),
             lambda rows: select(rows, quantity="delta_p_reference"),
         ),
-        TableSpec(f"Heads whose difference Q − A has q < {DISCOVERY_RATE}", (RULE, Key("variant", "head")),
-                  both_groups(points), _with_gap),
+        TableSpec(
+            f"Heads whose difference Q − A has q < {DISCOVERY_RATE}",
+            (RULE, Key("variant", "head")),
+            both_groups(points),
+            _with_gap,
+        ),
     ),
-)  # fmt: skip
+)

@@ -36,8 +36,14 @@ def _curves_of(looks: Looks, own: tuple[str, ...]) -> Callable[[Findings], pl.Da
     def rows(findings: Findings) -> pl.DataFrame:
         here = drawable(findings.curves, findings.site, findings.position)
         here = here.filter(pl.col("variant").ne_missing("refit"))  # few interventions have it: nothing to compare with
-        data = select(here, assignment=tuple(EXPERIMENT_TITLES), truth="all", intervention=tuple(looks), group=GROUPS,
-                      dataset=findings.datasets).select(CURVE_COLUMNS)  # fmt: skip
+        data = select(
+            here,
+            assignment=tuple(EXPERIMENT_TITLES),
+            truth="all",
+            intervention=tuple(looks),
+            group=GROUPS,
+            dataset=findings.datasets,
+        ).select(CURVE_COLUMNS)
         made = select(data, intervention=own)["dataset"].unique().to_list()
         return select(data, dataset=made).sort("dataset", "assignment", "intervention", "group", "layer")
 
@@ -58,7 +64,7 @@ def _panels_of(looks: Looks) -> Callable[[pl.DataFrame], list[Lines]]:
         wide = 4.35 if len(titles) < 3 else 3.6
         return [Lines(series, "ΔP", title, wide, {"assignment": rule}, y="delta_p") for rule, title in titles.items()]
 
-    return panels  # fmt: skip
+    return panels
 
 
 def _series(name: str, looks: tuple[str, str], place: int, group: str, many: bool) -> Series:
@@ -79,16 +85,32 @@ def _section(slug: str, title: str, looks: Looks, asks: str, careful: str, answe
     own = tuple(name for name in looks if name not in ("knockout", "random"))
     name = {"edges": "direct_edges"}.get(slug, slug.replace("-", "_"))
     chart = ChartSpec(
-        name, title.lower(), f"ΔP per layer of both groups: {title.lower()}, a panel per rule",
+        name,
+        title.lower(),
+        f"ΔP per layer of both groups: {title.lower()}, a panel per rule",
         "Solid: Q-Anchored. Dashed: A-Anchored. Black: the knockout, for comparison.",
         f"{POINTS_NOTE} Controls are drawn without.",
-        _curves_of(looks, own), _panels_of(looks), height=2.8, share="y", gap=0.42,
-        more_handles=lambda data, _: [Line2D([], [], color=INK, linestyle=LINE_STYLES[group], label=group)
-                                      for group in GROUPS],
-    )  # fmt: skip
+        _curves_of(looks, own),
+        _panels_of(looks),
+        height=2.8,
+        share="y",
+        gap=0.42,
+        more_handles=lambda data, _: [
+            Line2D([], [], color=INK, linestyle=LINE_STYLES[group], label=group) for group in GROUPS
+        ],
+    )
     rows = effects_of(tuple(looks), own)
-    return SectionSpec(slug, title, rows, asks, careful, answer, (chart,), (EFFECTS,),
-                       docs="exact-tokens.md" if slug == "exact-tokens" else "")  # fmt: skip
+    return SectionSpec(
+        slug,
+        title,
+        rows,
+        asks,
+        careful,
+        answer,
+        (chart,),
+        (EFFECTS,),
+        docs="exact-tokens.md" if slug == "exact-tokens" else "",
+    )
 
 
 def _part_of_knockout(name: str, low: float, high: float = float("inf")) -> Callable[[pl.DataFrame], Said | None]:
@@ -119,8 +141,13 @@ def _gap_between_groups(*names: str) -> Callable[[pl.DataFrame], Said | None]:
 WORDS = _section(
     "exact-tokens",
     "Which words are cut",
-    {"knockout": (INK, ""), "subject": (_BLUE, "o"), "property": (_ORANGE, "s"), "content": (_GREEN, "^"),
-     "random": (CONTROL_GREY, "")},
+    {
+        "knockout": (INK, ""),
+        "subject": (_BLUE, "o"),
+        "property": (_ORANGE, "s"),
+        "content": (_GREEN, "^"),
+        "random": (CONTROL_GREY, ""),
+    },
     "Which words does the probe need: the subject, the property, or both?",
     "The groups come from cutting both. A question that does not say such words is left out of that line.",
     Answer(
@@ -129,13 +156,18 @@ WORDS = _section(
         "Whether the subject alone does half of what the knockout does is undecided",
         _part_of_knockout("subject", HALF),
     ),
-)  # fmt: skip
+)
 
 PATCHING = _section(
     "patching",
     "Patching: the key words of another item",
-    {"knockout": (INK, ""), "patch-same": (_BLUE, "o"), "patch-random": (_ORANGE, "s"), "patch-control": (_GREEN, "^"),
-     "patch-self": (CONTROL_GREY, "D")},
+    {
+        "knockout": (INK, ""),
+        "patch-same": (_BLUE, "o"),
+        "patch-random": (_ORANGE, "s"),
+        "patch-control": (_GREEN, "^"),
+        "patch-self": (CONTROL_GREY, "D"),
+    },
     "Does the verdict need this question, or any? Another item's key words are written in; nothing is masked.",
     "A false answer stays false whatever is put in: read the true ones. Own words put in again must change nothing.",
     Answer(
@@ -144,7 +176,7 @@ PATCHING = _section(
         "Whether other key words lower Q-Anchored items more than A-Anchored ones is undecided",
         _gap_between_groups("patch-same", "patch-random"),
     ),
-)  # fmt: skip
+)
 
 ANSWER_ONLY = _section(
     "answer-only",

@@ -69,10 +69,19 @@ def _forests(data: pl.DataFrame) -> list[Forest]:
     lines = {name: intervention_label(name) for name in present(data, "intervention", tuple(INTERVENTIONS))}
     rules = rules_in(data)
     return [
-        Forest("intervention", lines, GroupMarks(), "ΔP at l*", rule_title(rule), 3.3 if len(rules) < 3 else 2.75,
-               {"assignment": rule}, set_apart=CONTROLS, words_once=True)
+        Forest(
+            "intervention",
+            lines,
+            GroupMarks(),
+            "ΔP at l*",
+            rule_title(rule),
+            3.3 if len(rules) < 3 else 2.75,
+            {"assignment": rule},
+            set_apart=CONTROLS,
+            words_once=True,
+        )
         for rule in rules
-    ]  # fmt: skip
+    ]
 
 
 def _controls(rows: pl.DataFrame) -> Said | None:
@@ -102,15 +111,21 @@ SECTION = SectionSpec(
     ),
     charts=(
         ChartSpec(
-            "interventions", "all interventions",
+            "interventions",
+            "all interventions",
             "ΔP at the reference layer of Q-Anchored and A-Anchored items under every intervention",
             "Filled: Q-Anchored. Open: A-Anchored. Below the dashed line: controls.",
             "ΔP at the reference layer l*, in percentage points. Lines: 95 % intervals. The clean probe measures under "
             "every rule.",
-            _forest_rows, _forests, share="row x", labels=2.35, gap=0.42, legend_columns=2,
+            _forest_rows,
+            _forests,
+            share="row x",
+            labels=2.35,
+            gap=0.42,
+            legend_columns=2,
             height=lambda data: 0.5 + 0.265 * data["intervention"].n_unique(),
         ),
     ),
     tables=(EFFECTS,),
     docs="evidence/README.md",
-)  # fmt: skip
+)

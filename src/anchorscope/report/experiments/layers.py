@@ -31,8 +31,22 @@ from anchorscope.report.wording import estimate, percent, points
 
 SINGLE = "single"
 _LEAST_REACH = 5.0  # points: a map of noise must not look like one of effects
-_COLUMNS = ("dataset", "assignment", "quantity", "variant", "group", "layer", "probe_layer", "value", "ci_low",
-            "ci_high", "n", "p_value", "q_value", "effect_size")  # fmt: skip
+_COLUMNS = (
+    "dataset",
+    "assignment",
+    "quantity",
+    "variant",
+    "group",
+    "layer",
+    "probe_layer",
+    "value",
+    "ci_low",
+    "ci_high",
+    "n",
+    "p_value",
+    "q_value",
+    "effect_size",
+)
 
 
 def significant(cells: pl.DataFrame) -> pl.DataFrame:
@@ -61,9 +75,17 @@ def _panels(data: pl.DataFrame) -> list[Panel]:
     ]
     return [
         *(Own(partial(_draw_map, group, reach), 2.5, group) for group in GROUPS),
-        Lines(series, "", "", 3.1, {"quantity": "delta_p_reference"}, x_label="Layer that is cut",
-              marks_reference=True, finish=_draw_windows),
-    ]  # fmt: skip
+        Lines(
+            series,
+            "",
+            "",
+            3.1,
+            {"quantity": "delta_p_reference"},
+            x_label="Layer that is cut",
+            marks_reference=True,
+            finish=_draw_windows,
+        ),
+    ]
 
 
 def _line(group: str, colours: DatasetStyle) -> dict[str, object]:
@@ -111,8 +133,17 @@ def _draw_windows(axes: Axes, rows: pl.DataFrame, place: Place) -> None:
         first, middle = row["layer"], row["layer"] + (width - 1) / 2
         axes.plot([first, first + width - 1], [found.value] * 2, color=colour, linewidth=0.9, alpha=0.7, zorder=2)
         axes.plot([middle, middle], [found.ci_low, found.ci_high], color=colour, linewidth=0.9, zorder=2)
-        axes.plot([middle], [found.value], marker="D", markersize=3.4, markerfacecolor=face, markeredgecolor=colour,
-                  markeredgewidth=0.9, linestyle="none", zorder=3.2)  # fmt: skip
+        axes.plot(
+            [middle],
+            [found.value],
+            marker="D",
+            markersize=3.4,
+            markerfacecolor=face,
+            markeredgecolor=colour,
+            markeredgewidth=0.9,
+            linestyle="none",
+            zorder=3.2,
+        )
 
 
 def _more_handles(data: pl.DataFrame, colours: DatasetStyle) -> Sequence[Artist]:
@@ -121,9 +152,12 @@ def _more_handles(data: pl.DataFrame, colours: DatasetStyle) -> Sequence[Artist]
     return [
         *([Line2D([], [], label=f"{', '.join(windows)} (A-Anchored open)", **diamond)] if windows else []),
         reference_handle(),
-        *([hatch_handle(f"q ≥ {DISCOVERY_RATE} or |d| < {SMALL_EFFECT}")]
-          if select(data, quantity="delta_p").height else []),
-    ]  # fmt: skip
+        *(
+            [hatch_handle(f"q ≥ {DISCOVERY_RATE} or |d| < {SMALL_EFFECT}")]
+            if select(data, quantity="delta_p").height
+            else []
+        ),
+    ]
 
 
 def _cells(rows: pl.DataFrame) -> pl.DataFrame:
@@ -168,13 +202,20 @@ SECTION = SectionSpec(
     ),
     charts=(
         ChartSpec(
-            "layers", "the cut in single layers",
+            "layers",
+            "the cut in single layers",
             "Heat maps of ΔP by cut layer and probe layer, and ΔP at l* by cut layer",
             "Left and middle: one layer cut. Right: at the reference layer.",
             "ΔP in percentage points. Hatched: not told from zero with the false discovery rate held at "
             f"{DISCOVERY_RATE} over a map, or smaller than {SMALL_EFFECT} standard deviations of the items (d); plus: "
             "above zero. Right: bands and upright lines are 95 % intervals; level lines span a window.",
-            _drawn, _panels, by="assignment", by_words=str, height=2.35, gap=(0.35, 1.45), legend_columns=5,
+            _drawn,
+            _panels,
+            by="assignment",
+            by_words=str,
+            height=2.35,
+            gap=(0.35, 1.45),
+            legend_columns=5,
             more_handles=_more_handles,
         ),
     ),
@@ -192,8 +233,12 @@ SECTION = SectionSpec(
         TableSpec(
             f"Cells of the map of single layers with q < {DISCOVERY_RATE} and |d| ≥ {SMALL_EFFECT}",
             (RULE, GROUP),
-            (("cells", lambda cells: str(cells.height)), ("below zero", _told_from_zero(-1)),
-             ("above zero", _told_from_zero(1)), ("lowest cell", _lowest_cell)),
+            (
+                ("cells", lambda cells: str(cells.height)),
+                ("below zero", _told_from_zero(-1)),
+                ("above zero", _told_from_zero(1)),
+                ("lowest cell", _lowest_cell),
+            ),
             _cells,
         ),
         TableSpec(
@@ -203,4 +248,4 @@ SECTION = SectionSpec(
             _windows,
         ),
     ),
-)  # fmt: skip
+)

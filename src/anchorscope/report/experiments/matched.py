@@ -68,8 +68,11 @@ def _knows(rows: pl.DataFrame) -> Said | None:
     mine = select(rows, variant="matched", truth="all")
     area, share = find(mine, quantity="auc"), find(mine, quantity="question_share")
     said = told(area, above(area, HALF), estimate, "AUC")
-    return said if said is None or share is None else Said(
-        said.verdict, f"{said.numbers}; question share {estimate(share)}")  # fmt: skip
+    return (
+        said
+        if said is None or share is None
+        else Said(said.verdict, f"{said.numbers}; question share {estimate(share)}")
+    )
 
 
 SECTION = SectionSpec(
@@ -87,31 +90,45 @@ SECTION = SectionSpec(
     ),
     charts=(
         ChartSpec(
-            "matched", "answers exchanged between questions",
+            "matched",
+            "answers exchanged between questions",
             "AUC and question share of exchanged answers and of the model's own",
             "At the most frequent reference layer.",
             "Left: AUC of true against false answers; words and relation are at 0.5 by design. Right: the share of the "
             "probe's evidence that needs what was cut. Lines: 95 % intervals.",
             _drawn,
             lambda _: [Forest("quantity", AREAS, _MARKS, "AUC", null=HALF), Forest("quantity", SHARES, _MARKS, "Λ")],
-            height=2.0, labels=1.5, gap=1.6, legend_columns=2,
+            height=2.0,
+            labels=1.5,
+            gap=1.6,
+            legend_columns=2,
         ),
     ),
     tables=(
         TableSpec(
-            "What tells true from false", (Key("quantity", "what tells truth (AUC)", AREAS),),
-            tuple(column for name, words in SETS.items()
-                  for column in (value(words, estimate, variant=name), items(variant=name))),
+            "What tells true from false",
+            (Key("quantity", "what tells truth (AUC)", AREAS),),
+            tuple(
+                column
+                for name, words in SETS.items()
+                for column in (value(words, estimate, variant=name), items(variant=name))
+            ),
             lambda rows: select(rows, quantity=tuple(AREAS), truth="all"),
         ),
         TableSpec(
             "Share of the probe's evidence that needs what was cut",
             (Key("variant", "answers", SETS), Key("quantity", "cut", SHARES)),
-            tuple(value(head, estimate, truth=truth)
-                  for head, truth in zip(("share", "true answers", "false answers"), TRUTHS, strict=True)),
+            tuple(
+                value(head, estimate, truth=truth)
+                for head, truth in zip(("share", "true answers", "false answers"), TRUTHS, strict=True)
+            ),
             lambda rows: select(rows, quantity=tuple(SHARES)),
         ),
-        TableSpec("How often the true one of two items scores higher", (Key("pair", "pairs", WINS),),
-                  (value("share", percent), items("true items")), _wins),
+        TableSpec(
+            "How often the true one of two items scores higher",
+            (Key("pair", "pairs", WINS),),
+            (value("share", percent), items("true items")),
+            _wins,
+        ),
     ),
-)  # fmt: skip
+)

@@ -30,13 +30,18 @@ def _drawn(findings: Findings) -> pl.DataFrame:
 
 
 def _style(kind: str, colours: DatasetStyle) -> dict[str, object]:
-    return {"color": colours.q_colour if kind == OPPOSITE else CONTROL_GREY, "linestyle": _DASHES[kind],
-            "linewidth": 1.6}  # fmt: skip
+    return {
+        "color": colours.q_colour if kind == OPPOSITE else CONTROL_GREY,
+        "linestyle": _DASHES[kind],
+        "linewidth": 1.6,
+    }
 
 
 _SERIES = [Series({"variant": kind}, partial(_style, kind), words) for kind, words in KINDS.items()]
-_PANELS = [Lines(_SERIES, "share of the difference", words, 4.3, {"quantity": quantity}, empty="too few pairs")
-           for quantity, words in DIRECTIONS.items()]  # fmt: skip
+_PANELS = [
+    Lines(_SERIES, "share of the difference", words, 4.3, {"quantity": quantity}, empty="too few pairs")
+    for quantity, words in DIRECTIONS.items()
+]
 
 
 def _largest(rows: pl.DataFrame) -> dict[str, Any] | None:
@@ -84,8 +89,7 @@ def _carries(rows: pl.DataFrame) -> Said | None:
     small = gaps.filter(pl.col("ci_high") >= NEGLIGIBLE_SHARE).height == 0
     verdict: Verdict = "holds" if sure else "does not hold" if small else "undecided"
     said = told(estimate_of(best), verdict, estimate, f"beyond the control at layer {best['layer']}:")
-    return said if said is None or not sure else Said(
-        verdict, f"{said.numbers}; until layer {max(sure)}")  # fmt: skip
+    return said if said is None or not sure else Said(verdict, f"{said.numbers}; until layer {max(sure)}")
 
 
 SECTION = SectionSpec(
@@ -103,12 +107,16 @@ SECTION = SectionSpec(
     ),
     charts=(
         ChartSpec(
-            "mediation", "mediation",
+            "mediation",
+            "mediation",
             "Share of the pairs' difference that follows the key words' states, per layer, both ways",
             "States are replaced at the entry of one layer; the probe reads at l*.",
             "Share of the difference in log-odds at l* between the members of a pair; bands: 95 % intervals. Grey: "
             "controls. A layer counts the pairs whose l* is not below it.",
-            _drawn, lambda _: _PANELS, height=2.3, gap=0.6,
+            _drawn,
+            lambda _: _PANELS,
+            height=2.3,
+            gap=0.6,
         ),
     ),
     tables=(
@@ -129,4 +137,4 @@ SECTION = SectionSpec(
             lambda rows: select(rows, measure=tuple(DIRECTIONS)),
         ),
     ),
-)  # fmt: skip
+)

@@ -45,8 +45,15 @@ _STYLES: dict[str, dict[str, Any]] = {
     A_ANCHORED: {"color": "#b5871d", "linestyle": (0, (4.0, 1.8))},
 }
 _NAMES = TRUTHS | {"all": "all items"}
-_DRAWN = {"dataset": pl.String, "variant": pl.String, "split": pl.String, "part": pl.String, "n": pl.Int64,
-          "log10_saliency": pl.Float64, "density": pl.Float64}  # fmt: skip
+_DRAWN = {
+    "dataset": pl.String,
+    "variant": pl.String,
+    "split": pl.String,
+    "part": pl.String,
+    "n": pl.Int64,
+    "log10_saliency": pl.Float64,
+    "density": pl.Float64,
+}
 _OF = Key("variant", "of", LOSSES)
 
 
@@ -54,9 +61,12 @@ def _items(findings: Findings) -> pl.DataFrame:
     """The saliency of every item, with its truth and its pathways."""
     found = select(findings.experiment_items, experiment="saliency", quantity=QUANTITY, dataset=findings.datasets)
     about = findings.items.select(
-        "dataset", "item_id", truth=pl.when("truthful").then(pl.lit("true")).otherwise(pl.lit("false")),
-        plain=pl.col("pathway"), corrected=pl.col("pathway_corrected"),
-    )  # fmt: skip
+        "dataset",
+        "item_id",
+        truth=pl.when("truthful").then(pl.lit("true")).otherwise(pl.lit("false")),
+        plain=pl.col("pathway"),
+        corrected=pl.col("pathway_corrected"),
+    )
     return found.filter(pl.col("value").is_finite()).join(about, on=["dataset", "item_id"], how="left")
 
 
@@ -99,13 +109,26 @@ def _note(findings: Findings) -> str:
     )
 
 
-_SERIES = [Series({"part": part}, style, _NAMES.get(part, part), "none" if part == "all" else "area")
-           for part, style in _STYLES.items()]  # fmt: skip
+_SERIES = [
+    Series({"part": part}, style, _NAMES.get(part, part), "none" if part == "all" else "area")
+    for part, style in _STYLES.items()
+]
 _PANELS = [
-    Lines(_SERIES, "density", words, 2.9, {"split": split}, "log10_saliency", "density", "log10 S", False, null=None,
-          finish=lambda axes, rows, _: axes.set_ylim(bottom=0) if rows.height else None)
+    Lines(
+        _SERIES,
+        "density",
+        words,
+        2.9,
+        {"split": split},
+        "log10_saliency",
+        "density",
+        "log10 S",
+        False,
+        null=None,
+        finish=lambda axes, rows, _: axes.set_ylim(bottom=0) if rows.height else None,
+    )
     for split, words in SPLITS.items()
-]  # fmt: skip
+]
 
 
 def _shapes(rows: pl.DataFrame) -> pl.DataFrame:
@@ -137,10 +160,18 @@ SECTION = SectionSpec(
     ),
     charts=(
         ChartSpec(
-            "saliency", "saliency from question to answer",
+            "saliency",
+            "saliency from question to answer",
             "Density over items of the saliency from question to answer, by truth and by pathway",
-            "Dotted: all items of the panel.", _note, _drawn, lambda _: _PANELS, by="variant",
-            by_words=lambda loss: LOSSES.get(loss, loss), height=1.9, gap=0.4, legend_columns=5,
+            "Dotted: all items of the panel.",
+            _note,
+            _drawn,
+            lambda _: _PANELS,
+            by="variant",
+            by_words=lambda loss: LOSSES.get(loss, loss),
+            height=1.9,
+            gap=0.4,
+            legend_columns=5,
             made=lambda findings: bool(_items(findings).filter(pl.col("value") > 0).height),
         ),
     ),
@@ -149,9 +180,11 @@ SECTION = SectionSpec(
             "How well it finds the Q-Anchored items (AUC, 0.5 is guessing)",
             (Key("measure", "score", {"auc": "saliency", "auc_share": "share"}), _OF, RULE),
             (
-                value("all answers", three_digits, aspect="", truth="all"), p_value(aspect="", truth="all"),
+                value("all answers", three_digits, aspect="", truth="all"),
+                p_value(aspect="", truth="all"),
                 items(aspect="", truth="all"),
-                value("within truth", three_digits, aspect="within_truth"), p_value(aspect="within_truth"),
+                value("within truth", three_digits, aspect="within_truth"),
+                p_value(aspect="within_truth"),
                 value("true answers", three_digits, aspect="", truth="true"),
                 value("false answers", three_digits, aspect="", truth="false"),
             ),
@@ -167,7 +200,8 @@ SECTION = SectionSpec(
             "One hump or two (of log10 S): a small p of the dip speaks against one, a coefficient above 0.556 for two",
             (_OF, Key("who", "items of")),
             (
-                value("dip", three_digits, quantity="dip"), p_value(quantity="dip"),
+                value("dip", three_digits, quantity="dip"),
+                p_value(quantity="dip"),
                 value("dip within folds", three_digits, quantity="dip_within_folds"),
                 p_value(quantity="dip_within_folds"),
                 value("coefficient", three_digits, quantity="bimodality_coefficient"),
@@ -177,9 +211,10 @@ SECTION = SectionSpec(
             _shapes,
         ),
         TableSpec(
-            "How much of the spread of the loss's saliency is the probe's confidence", (),
+            "How much of the spread of the loss's saliency is the probe's confidence",
+            (),
             (value("share of the variance", percent), items()),
             lambda rows: select(rows, quantity="confidence_variance_share"),
         ),
     ),
-)  # fmt: skip
+)

@@ -52,15 +52,19 @@ class Answer:
         """The sentence over all datasets, and its verdict: it is so only where it is so of each."""
         few = pl.col("n") < FEWEST_GROUPS  # a bootstrap of so few has no honest interval, and decides nothing
         rows = rows.with_columns(pl.when(few).then(None).otherwise(pl.col(end)).alias(end) for end in _ENDS)
-        found = {name: said for name in datasets_in(findings, rows)
-                 if (said := self.of(headline(select(rows, dataset=name)))) is not None}  # fmt: skip
+        found = {
+            name: said
+            for name in datasets_in(findings, rows)
+            if (said := self.of(headline(select(rows, dataset=name)))) is not None
+        }
         verdict = all_of([said.verdict for said in found.values()])
         words: Mapping[Verdict, str] = {"holds": self.holds, "does not hold": self.fails, "undecided": self.undecided}
         if not found:
             return f"{self.undecided}: this run has no such number.", "undecided"
         decide = {name: said.numbers for name, said in found.items() if said.verdict == verdict}
-        numbers = [said if len(findings.datasets) == 1 else f"{display_name(name)}: {said}"
-                   for name, said in decide.items()][:_MOST_SHOWN]  # fmt: skip
+        numbers = [
+            said if len(findings.datasets) == 1 else f"{display_name(name)}: {said}" for name, said in decide.items()
+        ][:_MOST_SHOWN]
         more = len(found) - len(numbers)
         rule = [RULES[one] for one in rules_in(headline(rows)) if len(rules_in(rows)) > 1]
         return f"{words[verdict]} ({'; '.join([*numbers, *([f'{more} more'] if more else []), *rule])}).", verdict

@@ -85,9 +85,14 @@ class ChartSpec:
         note = self.note if isinstance(self.note, str) else self.note(findings)
         layers = {name: tuple(found) for name, found in findings.reference_layers.items()}
         return ExperimentFigure(
-            data, (note, *absent_notes(findings, data)), self, findings.model, findings.n_layers,
-            datasets_in(findings, data), layers,
-        )  # fmt: skip
+            data,
+            (note, *absent_notes(findings, data)),
+            self,
+            findings.model,
+            findings.n_layers,
+            datasets_in(findings, data),
+            layers,
+        )
 
 
 @dataclass(frozen=True)
@@ -111,8 +116,9 @@ class ExperimentFigure(Display):
         """All panels, in the places that `_places` gives them."""
         chart, panels = self.chart, list(self.chart.panels(self.data))
         rows = self._rows_of_panels(len(panels))
-        height, labels, foot = (inches(self.data) if callable(inches) else inches
-                                for inches in (chart.height, chart.labels, chart.foot))  # fmt: skip
+        height, labels, foot = (
+            inches(self.data) if callable(inches) else inches for inches in (chart.height, chart.labels, chart.foot)
+        )
         wide = max(len(row) for row in rows)
         widths = [panel.width for panel in panels] if len(panels) > 1 else [panels[0].width] * wide
         gap_y = _GAP_Y + (foot if len(rows) > 1 and not chart.by else 0.0)

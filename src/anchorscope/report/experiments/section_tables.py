@@ -97,8 +97,10 @@ def p_value(head: str = "p", /, **where: Any) -> Column:
 
 def both_groups(show: Show | Mapping[str, Show], **where: Any) -> tuple[Column, ...]:
     """A measure in both groups with their items, and the difference."""
-    groups = ((value(group, show, aspect="", group=group, **where), items(aspect="", group=group, **where))
-              for group in GROUPS)  # fmt: skip
+    groups = (
+        (value(group, show, aspect="", group=group, **where), items(aspect="", group=group, **where))
+        for group in GROUPS
+    )
     return (*(column for pair in groups for column in pair), *difference(show, **where))
 
 

@@ -39,13 +39,28 @@ LEVELS: dict[str, tuple[str, dict[str, Any]]] = {
 }
 PERMUTED = "auc_permuted"
 SCORES = {
-    "auc_at_reference": "probe at l*", "auc_below": "probe below all l*", "auc": "probe, best layer",
-    "auc_truth_label": "the label", "auc_truth_probe": "the truth probe",
+    "auc_at_reference": "probe at l*",
+    "auc_below": "probe below all l*",
+    "auc": "probe, best layer",
+    "auc_truth_label": "the label",
+    "auc_truth_probe": "the truth probe",
     "auc_truth_margin": "the truth probe's margin",
-}  # fmt: skip
+}
 """What predicts the pathway; each also within truth, where that is known."""
-_COLUMNS = ("dataset", "assignment", "quantity", "variant", "probe_layer", "value", "ci_low", "ci_high", "n", "p_value",
-            "method", "x")  # fmt: skip
+_COLUMNS = (
+    "dataset",
+    "assignment",
+    "quantity",
+    "variant",
+    "probe_layer",
+    "value",
+    "ci_low",
+    "ci_high",
+    "n",
+    "p_value",
+    "method",
+    "x",
+)
 _BESIDE = 0.15  # layers between permutations of two kinds
 
 
@@ -58,8 +73,11 @@ def _drawn(findings: Findings) -> pl.DataFrame:
     rows = select(rows, truth="all").with_columns(variant=named)
     kinds = _kinds(rows)
     aside = {kind: _BESIDE * (2 * place - len(kinds) + 1) for place, kind in enumerate(kinds)}
-    moved = pl.when(permuted).then(
-        pl.col("variant").replace_strict(aside, default=0.0, return_dtype=pl.Float64)).otherwise(0.0)  # fmt: skip
+    moved = (
+        pl.when(permuted)
+        .then(pl.col("variant").replace_strict(aside, default=0.0, return_dtype=pl.Float64))
+        .otherwise(0.0)
+    )
     rows = rows.with_columns(x=pl.col("probe_layer") + moved).select(_COLUMNS)
     return rows.sort("dataset", "assignment", "quantity", "variant", "probe_layer")
 
@@ -74,14 +92,34 @@ def _panels(data: pl.DataFrame) -> list[Lines]:
     grey = {"color": CONTROL_GREY, "markersize": 4.2, "linestyle": "none", "markeredgewidth": 0.0, "zorder": 2.6}
     series = [
         *(Series({"quantity": name}, style | {"markevery": layers}, words) for name, (words, style) in LINES.items()),
-        *(Series({"quantity": name, "probe_layer": None}, style, words, "level")
-          for name, (words, style) in LEVELS.items()),
-        *(Series({"quantity": PERMUTED, "variant": kind}, grey | {"marker": "vD^<>"[place % 5]}, f"permuted {kind}",
-                 "bars") for place, kind in enumerate(_kinds(data))),
-    ]  # fmt: skip
+        *(
+            Series({"quantity": name, "probe_layer": None}, style, words, "level")
+            for name, (words, style) in LEVELS.items()
+        ),
+        *(
+            Series(
+                {"quantity": PERMUTED, "variant": kind},
+                grey | {"marker": "vD^<>"[place % 5]},
+                f"permuted {kind}",
+                "bars",
+            )
+            for place, kind in enumerate(_kinds(data))
+        ),
+    ]
     rules = rules_in(data)
-    return [Lines(series, "AUC", rule_title(rule), 4.35 if len(rules) > 1 else 6.2, {"assignment": rule}, "x",
-                  null=0.5, marks_reference=True) for rule in rules]  # fmt: skip
+    return [
+        Lines(
+            series,
+            "AUC",
+            rule_title(rule),
+            4.35 if len(rules) > 1 else 6.2,
+            {"assignment": rule},
+            "x",
+            null=0.5,
+            marks_reference=True,
+        )
+        for rule in rules
+    ]
 
 
 def _reference(data: pl.DataFrame, colours: DatasetStyle) -> Sequence[Artist]:
@@ -104,8 +142,11 @@ def _area(row: dict[str, Any]) -> str:
 
 
 def _scores(aspect: str, head: str) -> tuple[tuple[str, Callable[[pl.DataFrame], str]], ...]:
-    return ((head, _best(aspect, _area)), ("p", _best(aspect, lambda row: p_value_cell(row["p_value"]))),
-            ("items", _best(aspect, lambda row: count(row["n"]))))  # fmt: skip
+    return (
+        (head, _best(aspect, _area)),
+        ("p", _best(aspect, lambda row: p_value_cell(row["p_value"]))),
+        ("items", _best(aspect, lambda row: count(row["n"]))),
+    )
 
 
 def _beyond_label(rows: pl.DataFrame) -> Said | None:
@@ -128,12 +169,19 @@ SECTION = SectionSpec(
     ),
     charts=(
         ChartSpec(
-            "self_awareness", "the pathway, read from clean states",
+            "self_awareness",
+            "the pathway, read from clean states",
             "AUC of the pathway per layer, within truth, and with permuted pathways",
             "Ticks: the reference layers, where the pathway was assigned.",
             "AUC of telling Q-Anchored from A-Anchored items, out of fold; 0.5 is guessing. Bands: 95 % intervals. "
             "Grey bars: mean and 95 % range with the pathways permuted and the probe fitted again.",
-            _drawn, _panels, height=2.8, share="y", marks_reference=True, gap=0.42, more_handles=_reference,
+            _drawn,
+            _panels,
+            height=2.8,
+            share="y",
+            marks_reference=True,
+            gap=0.42,
+            more_handles=_reference,
             # Level lines alone are no figure.
             made=lambda findings: bool(statistics(findings, "self-awareness", "auc").height),
         ),
@@ -146,4 +194,4 @@ SECTION = SectionSpec(
             lambda rows: select(rows, measure=tuple(SCORES), aspect=("", "within_truth")),
         ),
     ),
-)  # fmt: skip
+)

@@ -37,11 +37,20 @@ def _drawn(findings: Findings) -> pl.DataFrame:
 def _panels(data: pl.DataFrame) -> list[Forest]:
     wordings = present(select(data, quantity="question_share"), "variant")
     return [
-        Forest("truth", TRUTHS, Marks("variant", {name: (words, _STYLES[name]) for name, words in MEASURES.items()}),
-               "reliability", where={"quantity": "reliability", "against": PROBES[0]}),
-        Forest("variant", {name: name for name in wordings},
-               Marks("quantity", {"question_share": (MEASURES["item_share"], _STYLES["item_share"])}), "Λ"),
-    ]  # fmt: skip
+        Forest(
+            "truth",
+            TRUTHS,
+            Marks("variant", {name: (words, _STYLES[name]) for name, words in MEASURES.items()}),
+            "reliability",
+            where={"quantity": "reliability", "against": PROBES[0]},
+        ),
+        Forest(
+            "variant",
+            {name: name for name in wordings},
+            Marks("quantity", {"question_share": (MEASURES["item_share"], _STYLES["item_share"])}),
+            "Λ",
+        ),
+    ]
 
 
 def _repeats(rows: pl.DataFrame) -> Said | None:
@@ -64,13 +73,18 @@ SECTION = SectionSpec(
     ),
     charts=(
         ChartSpec(
-            "wordings", "the same items in other wordings",
+            "wordings",
+            "the same items in other wordings",
             "Reliability of single items over wordings, and the question share in every wording",
             "At the most frequent reference layer.",
             "Left: reliability of a measure over all wordings, from its rank correlation between odd and even ones "
             "(Spearman–Brown), each judged by other probes. Right: question share of the same items in every wording. "
             "Lines: 95 % intervals.",
-            _drawn, _panels, height=2.2, labels=0.9, gap=1.4,
+            _drawn,
+            _panels,
+            height=2.2,
+            labels=0.9,
+            gap=1.4,
         ),
     ),
     tables=(
@@ -80,7 +94,11 @@ SECTION = SectionSpec(
             (*(value(probes, estimate, against=probes) for probes in PROBES), items()),
             lambda rows: select(rows, quantity="reliability"),
         ),
-        TableSpec("Question share of the same items, wording by wording", (Key("variant", "wording"),),
-                  (value("question share", estimate), items()), lambda rows: select(rows, quantity="question_share")),
+        TableSpec(
+            "Question share of the same items, wording by wording",
+            (Key("variant", "wording"),),
+            (value("question share", estimate), items()),
+            lambda rows: select(rows, quantity="question_share"),
+        ),
     ),
-)  # fmt: skip
+)

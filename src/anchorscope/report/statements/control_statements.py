@@ -12,7 +12,7 @@ from collections.abc import Callable
 import polars as pl
 
 from anchorscope.report.palette import Q_ANCHORED
-from anchorscope.report.shares import share_at, share_layer, share_rows
+from anchorscope.report.shares import share_at, share_layer
 from anchorscope.report.statements.layer_band import LayerBand, band_of, layer_names, share_band
 from anchorscope.report.statements.statement import About, Found, Statement, under
 from anchorscope.report.verdicts import (
@@ -104,8 +104,13 @@ def _curve_ratio(about: About) -> Found:
     )
     enough = pl.col("n_groups") >= FEWEST_GROUPS  # a bootstrap of fewer has no honest interval
     ends = {"ci_low": -pl.col("ci_high"), "ci_high": -pl.col("ci_low")}
-    rows = rows.select("intervention", "layer", "n", share=-pl.col("delta_p"),
-                       **{name: pl.when(enough).then(end) for name, end in ends.items()})  # fmt: skip
+    rows = rows.select(
+        "intervention",
+        "layer",
+        "n",
+        share=-pl.col("delta_p"),
+        **{name: pl.when(enough).then(end) for name, end in ends.items()},
+    )
     knockout, random = (band_of(rows.filter(pl.col("intervention") == cut), math.inf) for cut in ("knockout", "random"))
     return _small_ratio(knockout, random, SEEN_BY_EYE)
 
@@ -155,36 +160,80 @@ def _nothing_cut(about: About) -> Found:
 
 
 def _of_share(claim: str, topic: str, words: str, measure: Callable[[About], Found | None], fails: str) -> Statement:
-    return Statement(claim, topic, words, fails, measure, standing="control", key=(None,),
-                     unit="share of the evidence" if claim in ("share_floor_small", "share_permuted_zero")
-                     else "ratio")  # fmt: skip
+    return Statement(
+        claim,
+        topic,
+        words,
+        fails,
+        measure,
+        standing="control",
+        key=(None,),
+        unit="share of the evidence" if claim in ("share_floor_small", "share_permuted_zero") else "ratio",
+    )
 
 
 _QUARTER = "take or give less than a quarter of the share at every layer that has one"
 
 SHARE_CONTROLS = (
-    _of_share("share_random_small", "Random words", f"random words {_QUARTER}", _share_ratio,
-              "Random words take or give more than a quarter of the share"),
-    _of_share("share_floor_small", "Nothing cut", "estimation alone loses less than a tenth at every layer", _floor,
-              "With nothing cut, estimation alone loses more than a tenth"),
-    _of_share("share_permuted_zero", "Permuted labels", "permuted labels give no share at any layer", _permuted,
-              "Permuted labels give a share"),
-    Statement("share_random_weights", "Random weights",
-              "random weights of the same shape have less than a quarter of the share",
-              "Random weights of the same shape have more than a quarter of the share", _random_weights,
-              under(SMALL_RATIO), standing="control", unit="ratio", key=(None,)),
-)  # fmt: skip
+    _of_share(
+        "share_random_small",
+        "Random words",
+        f"random words {_QUARTER}",
+        _share_ratio,
+        "Random words take or give more than a quarter of the share",
+    ),
+    _of_share(
+        "share_floor_small",
+        "Nothing cut",
+        "estimation alone loses less than a tenth at every layer",
+        _floor,
+        "With nothing cut, estimation alone loses more than a tenth",
+    ),
+    _of_share(
+        "share_permuted_zero",
+        "Permuted labels",
+        "permuted labels give no share at any layer",
+        _permuted,
+        "Permuted labels give a share",
+    ),
+    Statement(
+        "share_random_weights",
+        "Random weights",
+        "random weights of the same shape have less than a quarter of the share",
+        "Random weights of the same shape have more than a quarter of the share",
+        _random_weights,
+        under(SMALL_RATIO),
+        standing="control",
+        unit="ratio",
+        key=(None,),
+    ),
+)
 """Of the question share."""
 
 CURVE_CONTROLS = (
-    Statement("random_small", "ΔP under random words",
-              "random words move the Q-Anchored line by less than a quarter of the knockout at every layer where it "
-              f"falls by more than {number(SEEN_BY_EYE, 0)} points",
-              "Random words move the Q-Anchored line by more than a quarter of what the key words do", _curve_ratio,
-              rules=("plain", "corrected"), key=("plain",), standing="control", unit="ratio"),
-    Statement("noop", "ΔP with nothing cut",
-              f"with nothing cut fewer than {number(100 * NOOP_FLIPS, 0)} % of the verdicts flip",
-              f"With nothing cut, more than {number(100 * NOOP_FLIPS, 0)} % of the verdicts flip", _nothing_cut,
-              under(NOOP_FLIPS), rules=("plain",), key=("plain",), standing="control", unit="share"),
-)  # fmt: skip
+    Statement(
+        "random_small",
+        "ΔP under random words",
+        "random words move the Q-Anchored line by less than a quarter of the knockout at every layer where it "
+        f"falls by more than {number(SEEN_BY_EYE, 0)} points",
+        "Random words move the Q-Anchored line by more than a quarter of what the key words do",
+        _curve_ratio,
+        rules=("plain", "corrected"),
+        key=("plain",),
+        standing="control",
+        unit="ratio",
+    ),
+    Statement(
+        "noop",
+        "ΔP with nothing cut",
+        f"with nothing cut fewer than {number(100 * NOOP_FLIPS, 0)} % of the verdicts flip",
+        f"With nothing cut, more than {number(100 * NOOP_FLIPS, 0)} % of the verdicts flip",
+        _nothing_cut,
+        under(NOOP_FLIPS),
+        rules=("plain",),
+        key=("plain",),
+        standing="control",
+        unit="share",
+    ),
+)
 """Of the paper's chart."""

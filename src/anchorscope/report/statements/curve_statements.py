@@ -88,22 +88,71 @@ _NEAR, _FALL, _RISE, _FLAT, _JAG = (
     number(size, 0) for size in (NEAR_ZERO, MIN_TROUGH, MIN_RECOVERY, STAYS_FLAT, SMOOTH)
 )
 _OF_CURVES: tuple[tuple[str, str, str, str, Measured, Callable[[Found], Verdict], str], ...] = (
-    ("first_layer", "Start", f"starts within ±{_NEAR} points of zero",
-     f"does not start within ±{_NEAR} points of zero", _first, within(-NEAR_ZERO, NEAR_ZERO), "points"),
-    ("flat", "Flat", f"stays within ±{_FLAT} points of zero at every layer",
-     f"does not stay within ±{_FLAT} points of zero at every layer", _farthest, under(STAYS_FLAT), "points"),
-    ("trough", "Fall", f"gets more than {_FALL} points below zero", f"never gets more than {_FALL} points below zero",
-     _trough, under(-MIN_TROUGH), "points"),
-    ("trough_place", "Place", "is lowest in the middle third of the depth",
-     "is lowest outside the middle third of the depth", _place, within(*MIDDLE_THIRD), "share of the depth"),
-    ("recovery", "Return", f"comes back by more than {_RISE} points by the last layer",
-     f"does not come back by more than {_RISE} points", _recovery, over(MIN_RECOVERY), "points"),
+    (
+        "first_layer",
+        "Start",
+        f"starts within ±{_NEAR} points of zero",
+        f"does not start within ±{_NEAR} points of zero",
+        _first,
+        within(-NEAR_ZERO, NEAR_ZERO),
+        "points",
+    ),
+    (
+        "flat",
+        "Flat",
+        f"stays within ±{_FLAT} points of zero at every layer",
+        f"does not stay within ±{_FLAT} points of zero at every layer",
+        _farthest,
+        under(STAYS_FLAT),
+        "points",
+    ),
+    (
+        "trough",
+        "Fall",
+        f"gets more than {_FALL} points below zero",
+        f"never gets more than {_FALL} points below zero",
+        _trough,
+        under(-MIN_TROUGH),
+        "points",
+    ),
+    (
+        "trough_place",
+        "Place",
+        "is lowest in the middle third of the depth",
+        "is lowest outside the middle third of the depth",
+        _place,
+        within(*MIDDLE_THIRD),
+        "share of the depth",
+    ),
+    (
+        "recovery",
+        "Return",
+        f"comes back by more than {_RISE} points by the last layer",
+        f"does not come back by more than {_RISE} points",
+        _recovery,
+        over(MIN_RECOVERY),
+        "points",
+    ),
     ("last_layer", "End", "is still below zero at the last layer", "ends above zero", _last, under(0.0), "points"),
-    ("plateau", "Level", f"keeps within ±{number(shape.FLAT, 0)} points of its end over the last quarter of the depth",
-     "is not level over the last quarter of the depth", _level, _given, "layer"),
-    ("volatility", "Smooth", f"is smooth: its layers lie less than {_JAG} points off the middle of their neighbours",
-     "jumps from layer to layer", _jags, under(SMOOTH), "points"),
-)  # fmt: skip
+    (
+        "plateau",
+        "Level",
+        f"keeps within ±{number(shape.FLAT, 0)} points of its end over the last quarter of the depth",
+        "is not level over the last quarter of the depth",
+        _level,
+        _given,
+        "layer",
+    ),
+    (
+        "volatility",
+        "Smooth",
+        f"is smooth: its layers lie less than {_JAG} points off the middle of their neighbours",
+        "jumps from layer to layer",
+        _jags,
+        under(SMOOTH),
+        "points",
+    ),
+)
 """Claim, topic, what the curve does, what it does where that fails, measure, judge, unit."""
 _KEY = {(Q_ANCHORED, "trough_place"), (Q_ANCHORED, "recovery"), (A_ANCHORED, "flat")}
 
@@ -118,14 +167,23 @@ def _of_group(group: str, measure: Measured) -> Callable[[About], Found]:
 
 CURVES = tuple(
     Statement(
-        claim if group == Q_ANCHORED else f"a_{claim}", f"{topic}, {group}", f"the {group} curve {does}",
-        f"The {group} curve {fails}", _of_group(group, measure), judge, rules=WHOLE_CURVES, group=group, scope="curve",
-        unit=unit, built_in=WHOLE_CURVES if (group, claim) == (Q_ANCHORED, "trough") else (),
+        claim if group == Q_ANCHORED else f"a_{claim}",
+        f"{topic}, {group}",
+        f"the {group} curve {does}",
+        f"The {group} curve {fails}",
+        _of_group(group, measure),
+        judge,
+        rules=WHOLE_CURVES,
+        group=group,
+        scope="curve",
+        unit=unit,
+        built_in=WHOLE_CURVES if (group, claim) == (Q_ANCHORED, "trough") else (),
         key=("plain",) if (group, claim) in _KEY else (),
     )
-    for group in GROUPS for claim, topic, does, fails, measure, judge, unit in _OF_CURVES
+    for group in GROUPS
+    for claim, topic, does, fails, measure, judge, unit in _OF_CURVES
     if claim != "flat" or group == A_ANCHORED
-)  # fmt: skip
+)
 """Of single curves, both groups. Items that are called Q-Anchored because they fall do fall: that has no verdict."""
 
 
@@ -139,12 +197,17 @@ def _apart(about: About) -> Found:
 
 APART = (
     Statement(
-        "separation", "Apart", f"from some layer on, Q-Anchored stays more than {number(shape.APART, 0)} point below "
-        "A-Anchored", "At no layer does Q-Anchored stay below A-Anchored to the end", _apart,
-        lambda found: "holds" if found.estimate and has_interval(found.estimate) else "undecided", rules=ALL_RULES,
-        built_in=ALL_RULES, unit="layer",
+        "separation",
+        "Apart",
+        f"from some layer on, Q-Anchored stays more than {number(shape.APART, 0)} point below A-Anchored",
+        "At no layer does Q-Anchored stay below A-Anchored to the end",
+        _apart,
+        lambda found: "holds" if found.estimate and has_interval(found.estimate) else "undecided",
+        rules=ALL_RULES,
+        built_in=ALL_RULES,
+        unit="layer",
     ),
-)  # fmt: skip
+)
 """So by construction under every rule: told with its layer."""
 
 
@@ -180,17 +243,44 @@ def _closing(about: About, group: str, curves: Sequence[SampledCurve]) -> Found:
 
 
 _OF_DATASETS = (
-    ("lowest_dataset", "Lowest dataset", "one {} curve lies below all others",
-     "The lowest {} curve in the sample is not the lowest", "Which dataset's {} curve lies lowest is undecided",
-     _lowest, over(0.0)),
-    ("order_stable", "Order of the datasets",
-     f"the {{}} curves keep their order from a third of the depth on: none change places by {number(SAME_ORDER, 0)} "
-     "points", "The {} curves change places along the depth", "", _order, under(SAME_ORDER)),
-    ("spread_end", "Spread at the end", f"the {{}} curves end within {number(END_TOGETHER, 0)} points of each other",
-     f"The {{}} curves end more than {number(END_TOGETHER, 0)} points apart", "", _spread, under(END_TOGETHER)),
-    ("converge", "Convergence", "the {} curves lie nearer together at the last layer than in the middle third",
-     "The {} curves do not draw nearer to each other towards the end", "", _closing, over(CLOSING)),
-)  # fmt: skip
+    (
+        "lowest_dataset",
+        "Lowest dataset",
+        "one {} curve lies below all others",
+        "The lowest {} curve in the sample is not the lowest",
+        "Which dataset's {} curve lies lowest is undecided",
+        _lowest,
+        over(0.0),
+    ),
+    (
+        "order_stable",
+        "Order of the datasets",
+        f"the {{}} curves keep their order from a third of the depth on: none change places by {number(SAME_ORDER, 0)} "
+        "points",
+        "The {} curves change places along the depth",
+        "",
+        _order,
+        under(SAME_ORDER),
+    ),
+    (
+        "spread_end",
+        "Spread at the end",
+        f"the {{}} curves end within {number(END_TOGETHER, 0)} points of each other",
+        f"The {{}} curves end more than {number(END_TOGETHER, 0)} points apart",
+        "",
+        _spread,
+        under(END_TOGETHER),
+    ),
+    (
+        "converge",
+        "Convergence",
+        "the {} curves lie nearer together at the last layer than in the middle third",
+        "The {} curves do not draw nearer to each other towards the end",
+        "",
+        _closing,
+        over(CLOSING),
+    ),
+)
 
 
 def _all_curves(
@@ -209,10 +299,19 @@ def _all_curves(
 
 DATASETS = tuple(
     Statement(
-        claim if group == Q_ANCHORED else f"a_{claim}", f"{topic}, {group}", that.format(group), fails.format(group),
-        _all_curves(group, measure), judge, open=unsure.format(group), rules=WHOLE_CURVES, group=group, scope="model",
+        claim if group == Q_ANCHORED else f"a_{claim}",
+        f"{topic}, {group}",
+        that.format(group),
+        fails.format(group),
+        _all_curves(group, measure),
+        judge,
+        open=unsure.format(group),
+        rules=WHOLE_CURVES,
+        group=group,
+        scope="model",
         key=("plain",) if group == Q_ANCHORED else (),
     )
-    for group in GROUPS for claim, topic, that, fails, unsure, measure, judge in _OF_DATASETS
-)  # fmt: skip
+    for group in GROUPS
+    for claim, topic, that, fails, unsure, measure, judge in _OF_DATASETS
+)
 """Of several datasets' curves against each other."""

@@ -73,8 +73,10 @@ def _survives(about: About) -> Found:
     """A probe trained on the cut states beside one that learned permuted labels."""
     refit = nested_auc(about.findings, about.dataset or "", "knockout", kind="nested-refit")
     chance = about.summary("auc_permuted", group="refit")
-    return Found(about.summary("auc_beyond_permuted", group="refit"),
-                 f"AUC {estimate(refit)}; with permuted labels {estimate(chance)}")  # fmt: skip
+    return Found(
+        about.summary("auc_beyond_permuted", group="refit"),
+        f"AUC {estimate(refit)}; with permuted labels {estimate(chance)}",
+    )
 
 
 def _gains(found: Found) -> Verdict:
@@ -83,40 +85,76 @@ def _gains(found: Found) -> Verdict:
 
 NUMBERS = (
     Statement(
-        "q_below_a", "Q below A", "Q-Anchored lies below A-Anchored at the reference layer",
-        "Q-Anchored does not lie below A-Anchored at the reference layer", _below, under(0.0), rules=ALL_RULES,
+        "q_below_a",
+        "Q below A",
+        "Q-Anchored lies below A-Anchored at the reference layer",
+        "Q-Anchored does not lie below A-Anchored at the reference layer",
+        _below,
+        under(0.0),
+        rules=ALL_RULES,
         built_in=ALL_RULES,
     ),
     Statement(
-        "sorts_by_label", "Who is in the groups", "the rule mostly sorts answers into true and false ones",
-        "The rule does not simply sort answers into true and false ones", _label, over(LABEL_SORTING),
-        rules=("plain", "corrected", "retained"), built_in=("corrected",), key=("plain",), unit="difference of shares",
+        "sorts_by_label",
+        "Who is in the groups",
+        "the rule mostly sorts answers into true and false ones",
+        "The rule does not simply sort answers into true and false ones",
+        _label,
+        over(LABEL_SORTING),
+        rules=("plain", "corrected", "retained"),
+        built_in=("corrected",),
+        key=("plain",),
+        unit="difference of shares",
         holds="The rule is confounded: it mostly sorts answers into true and false ones",
     ),
     Statement(
-        "towards_false", "Common shift", 'the cut moves the probe towards "false"',
-        'The cut does not move the probe towards "false"', _towards_false, under(0.0), rules=("plain",),
+        "towards_false",
+        "Common shift",
+        'the cut moves the probe towards "false"',
+        'The cut does not move the probe towards "false"',
+        _towards_false,
+        under(0.0),
+        rules=("plain",),
         unit="probability",
     ),
     Statement(
-        "share_below_null", "Flips",
+        "share_below_null",
+        "Flips",
         "fewer items are Q-Anchored than if the scores after the cut were shuffled among the items",
-        "No fewer items are Q-Anchored than with shuffled scores: the A-Anchored group may be chance", _shuffled,
-        under(0.0), rules=("corrected", "retained"), unit="difference of shares",
+        "No fewer items are Q-Anchored than with shuffled scores: the A-Anchored group may be chance",
+        _shuffled,
+        under(0.0),
+        rules=("corrected", "retained"),
+        unit="difference of shares",
     ),
     Statement(
-        "beats_baselines", "Probe", "the probe tells true from false better than every simple baseline",
-        "The probe is no better than the best simple baseline", _baselines, unit="AUC", key=(None,),
-    ),
-    Statement(
-        "adds_to_confidence", "Beside confidence", "the probe adds to the model's own confidence",
-        "The probe adds next to nothing to the model's own confidence", _confidence, _gains, unit="AUC", key=(None,),
-    ),
-    Statement(
-        "signal_survives", "What survives",
-        "with the question's key words cut, a probe trained anew still tells true from false",
-        "With the key words cut, a probe trained anew hardly does better than guessing", _survives, _gains, unit="AUC",
+        "beats_baselines",
+        "Probe",
+        "the probe tells true from false better than every simple baseline",
+        "The probe is no better than the best simple baseline",
+        _baselines,
+        unit="AUC",
         key=(None,),
     ),
-)  # fmt: skip
+    Statement(
+        "adds_to_confidence",
+        "Beside confidence",
+        "the probe adds to the model's own confidence",
+        "The probe adds next to nothing to the model's own confidence",
+        _confidence,
+        _gains,
+        unit="AUC",
+        key=(None,),
+    ),
+    Statement(
+        "signal_survives",
+        "What survives",
+        "with the question's key words cut, a probe trained anew still tells true from false",
+        "With the key words cut, a probe trained anew hardly does better than guessing",
+        _survives,
+        _gains,
+        unit="AUC",
+        key=(None,),
+    ),
+)
 """Under which rules they are asked stands with each."""

@@ -9,16 +9,7 @@ import math
 from collections.abc import Callable
 
 from anchorscope.report.findings import Findings
-from anchorscope.report.shares import (
-    LOWER,
-    PROBE,
-    UPPER,
-    ShareResult,
-    result_of,
-    results_of,
-    share_at,
-    truth_readers,
-)
+from anchorscope.report.shares import LOWER, PROBE, UPPER, ShareResult, result_of, results_of, share_at, truth_readers
 from anchorscope.report.statements.layer_band import LayerBand, share_band
 from anchorscope.report.statements.statement import About, Found, Statement, at_layers, over, within
 from anchorscope.report.verdicts import (
@@ -92,8 +83,10 @@ def _thirds(findings: Findings, dataset: str, row: ShareResult) -> str:
     more = f"; about {count(needed)} items would give ±{number(GOOD_WIDTH, 1)}" if needed else ""
     beside = random_thirds(findings, dataset, row.layer)
     control = "; random words of equal attention {} and {}".format(*map(estimate, beside)) if beside else ""
-    return (f"upper − lower third, held out: {estimate(row.estimate)}; {estimate(lower)} and {estimate(upper)}{control}"
-            f"{more}")  # fmt: skip
+    return (
+        f"upper − lower third, held out: {estimate(row.estimate)}; {estimate(lower)} and {estimate(upper)}{control}"
+        f"{more}"
+    )
 
 
 def random_thirds(findings: Findings, dataset: str, layer: int | None) -> tuple[Estimate, Estimate] | None:
@@ -108,27 +101,50 @@ def _given(findings: Findings, dataset: str, row: ShareResult) -> str:
 
 TESTED = (
     Statement(
-        "share_needed", "A share", "part of the probe's evidence needs the question's key words",
+        "share_needed",
+        "A share",
+        "part of the probe's evidence needs the question's key words",
         "Hardly any of the probe's evidence needs the question's key words",
-        _tested("share_above_zero", _share, own=True), _by_corrected_p, standing="tested", unit=EVIDENCE, key=(None,),
-    ),
-    Statement(
-        "share_beyond_random", "More than any words", "the key words carry more of it than random words do",
-        "The key words carry no more of it than random words do",
-        _tested("share_above_random", _above_random), _by_corrected_p, standing="tested", unit=EVIDENCE, key=(None,),
-    ),
-    Statement(
-        "items_differ", "Items", "items differ in how much of their evidence needs the key words",
-        "Items do not differ by more than a tenth in it, as far as their cut state predicts it",
-        _tested("thirds_difference", _thirds), _difference_by_corrected_p, standing="tested", unit=EVIDENCE,
+        _tested("share_above_zero", _share, own=True),
+        _by_corrected_p,
+        standing="tested",
+        unit=EVIDENCE,
         key=(None,),
     ),
     Statement(
-        "share_given", "Words and base rates", "a share remains with words, confidence and relation taken out",
-        "With words, confidence and relation taken out no share remains: it may be no more than these",
-        _tested("share_given", _given), _by_corrected_p, standing="tested", unit=EVIDENCE, key=(None,),
+        "share_beyond_random",
+        "More than any words",
+        "the key words carry more of it than random words do",
+        "The key words carry no more of it than random words do",
+        _tested("share_above_random", _above_random),
+        _by_corrected_p,
+        standing="tested",
+        unit=EVIDENCE,
+        key=(None,),
     ),
-)  # fmt: skip
+    Statement(
+        "items_differ",
+        "Items",
+        "items differ in how much of their evidence needs the key words",
+        "Items do not differ by more than a tenth in it, as far as their cut state predicts it",
+        _tested("thirds_difference", _thirds),
+        _difference_by_corrected_p,
+        standing="tested",
+        unit=EVIDENCE,
+        key=(None,),
+    ),
+    Statement(
+        "share_given",
+        "Words and base rates",
+        "a share remains with words, confidence and relation taken out",
+        "With words, confidence and relation taken out no share remains: it may be no more than these",
+        _tested("share_given", _given),
+        _by_corrected_p,
+        standing="tested",
+        unit=EVIDENCE,
+        key=(None,),
+    ),
+)
 """The four questions."""
 
 
@@ -190,29 +206,53 @@ SEE_LESS = ("question only", "answer only", "words")
 
 SHAPE = (
     Statement(
-        "share_peak", "Along the depth", "the share is highest inside the model, not at its first or last layer",
-        "The share is highest at an end of the model", _peak, scope="curve", unit="layer", key=(None,),
+        "share_peak",
+        "Along the depth",
+        "the share is highest inside the model, not at its first or last layer",
+        "The share is highest at an end of the model",
+        _peak,
+        scope="curve",
+        unit="layer",
+        key=(None,),
     ),
     Statement(
-        "share_rises", "Rise", f"the share rises by more than {_TENTH} points from the first layer on",
-        f"The share does not rise by more than {_TENTH} points", _change(0, lambda band: band.rise),
-        over(NEGLIGIBLE_SHARE), scope="curve", unit=EVIDENCE,
+        "share_rises",
+        "Rise",
+        f"the share rises by more than {_TENTH} points from the first layer on",
+        f"The share does not rise by more than {_TENTH} points",
+        _change(0, lambda band: band.rise),
+        over(NEGLIGIBLE_SHARE),
+        scope="curve",
+        unit=EVIDENCE,
     ),
     Statement(
-        "share_falls", "Fall", f"the share falls by more than {_TENTH} points towards the last layer",
+        "share_falls",
+        "Fall",
+        f"the share falls by more than {_TENTH} points towards the last layer",
         f"The share does not fall by more than {_TENTH} points towards the last layer",
-        _change(-1, lambda band: band.fall), over(NEGLIGIBLE_SHARE), scope="curve", unit=EVIDENCE,
+        _change(-1, lambda band: band.fall),
+        over(NEGLIGIBLE_SHARE),
+        scope="curve",
+        unit=EVIDENCE,
     ),
     Statement(
-        "share_same_by_truth", "By truth", f"true and false answers have the same share, within ±{_TENTH} points",
-        f"True and false answers differ by more than {_TENTH} points in their share", _by_truth,
-        within(-NEGLIGIBLE_SHARE, NEGLIGIBLE_SHARE), unit=EVIDENCE,
+        "share_same_by_truth",
+        "By truth",
+        f"true and false answers have the same share, within ±{_TENTH} points",
+        f"True and false answers differ by more than {_TENTH} points in their share",
+        _by_truth,
+        within(-NEGLIGIBLE_SHARE, NEGLIGIBLE_SHARE),
+        unit=EVIDENCE,
     ),
     Statement(
-        "auc_above_nulls", "Probes that see less",
+        "auc_above_nulls",
+        "Probes that see less",
         "the probe reads truth better than every probe that sees less (question only, answer only, words)",
-        "The probe reads truth no better than the best probe that sees less", _other_readers, unit="AUC",
-        open="Whether the probe reads truth better than probes that see less is undecided", key=(None,),
+        "The probe reads truth no better than the best probe that sees less",
+        _other_readers,
+        unit="AUC",
+        open="Whether the probe reads truth better than probes that see less is undecided",
+        key=(None,),
     ),
-)  # fmt: skip
+)
 """What is described of the share."""

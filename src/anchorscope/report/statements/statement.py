@@ -135,23 +135,59 @@ class Statement:
         known = found.estimate is not None and not math.isnan(found.estimate.value)
         return record(
             id=":".join(filter(None, (about.dataset or "model", about.assignment, self.claim))),
-            subject=about.subject, statement=found.that or self.that, numbers=found.numbers if known else MISSING,
-            found=found.estimate, verdict=verdict, claim=self.claim, model=about.findings.model, dataset=about.dataset,
-            site=about.findings.site, position=about.findings.position, assignment=about.assignment, scope=self.scope,
-            unit=self.unit, sentence=self.sentence(verdict, found.that), topic=self.topic, group=self.group,
-            layer=found.layer if known else None, standing="by construction" if built_in else self.standing,
-            p_value=found.p_value, p_corrected=found.p_corrected, failing=found.failing, doubtful=found.doubtful,
+            subject=about.subject,
+            statement=found.that or self.that,
+            numbers=found.numbers if known else MISSING,
+            found=found.estimate,
+            verdict=verdict,
+            claim=self.claim,
+            model=about.findings.model,
+            dataset=about.dataset,
+            site=about.findings.site,
+            position=about.findings.position,
+            assignment=about.assignment,
+            scope=self.scope,
+            unit=self.unit,
+            sentence=self.sentence(verdict, found.that),
+            topic=self.topic,
+            group=self.group,
+            layer=found.layer if known else None,
+            standing="by construction" if built_in else self.standing,
+            p_value=found.p_value,
+            p_corrected=found.p_corrected,
+            failing=found.failing,
+            doubtful=found.doubtful,
             key=about.assignment in self.key,
-        )  # fmt: skip
+        )
 
 
 def record(
-    *, id: str, subject: str, statement: str, numbers: str, found: Estimate | None, verdict: Verdict | None, claim: str,
-    model: str, dataset: str | None, site: str, position: str, assignment: str | None, scope: str, unit: str,
-    sentence: str = "", topic: str = "", group: str | None = None, layer: int | None = None,
-    standing: Standing = "description", p_value: float | None = None, p_corrected: float | None = None,
-    failing: Sequence[int] | None = None, doubtful: Sequence[int] | None = None, key: bool = False,
-) -> Reading:  # fmt: skip
+    *,
+    id: str,
+    subject: str,
+    statement: str,
+    numbers: str,
+    found: Estimate | None,
+    verdict: Verdict | None,
+    claim: str,
+    model: str,
+    dataset: str | None,
+    site: str,
+    position: str,
+    assignment: str | None,
+    scope: str,
+    unit: str,
+    sentence: str = "",
+    topic: str = "",
+    group: str | None = None,
+    layer: int | None = None,
+    standing: Standing = "description",
+    p_value: float | None = None,
+    p_corrected: float | None = None,
+    failing: Sequence[int] | None = None,
+    doubtful: Sequence[int] | None = None,
+    key: bool = False,
+) -> Reading:
     """What every record of observations.json holds; without a sentence for the verdict the verdict itself is told."""
     told = f"{sentence} ({numbers})" if sentence else f"{statement} ({numbers}): {verdict}"
     return {
@@ -228,9 +264,11 @@ def short_number(reading: Reading) -> str:
     if value is None:
         return "none" if reading["unit"] == "layer" and low is not None else "–"
     digits, scale, sign = {
-        "points": (1, 1.0, ""), "layer": (0, 1.0, ""), "share": (0, 100.0, "\u00a0%"),
+        "points": (1, 1.0, ""),
+        "layer": (0, 1.0, ""),
+        "share": (0, 100.0, "\u00a0%"),
         "share of the depth": (0, 100.0, "\u00a0%"),
-    }.get(reading["unit"], (2, 1.0, ""))  # fmt: skip
+    }.get(reading["unit"], (2, 1.0, ""))
     if low is None and high is None:
         return number(value * scale, digits) + sign
     ends = ("none" if end is None else number(end * scale, digits) for end in (low, high))

@@ -22,9 +22,17 @@ from anchorscope.stats.estimate import Estimate
 _NOTE = "Λ at each run's tested layer. Bars: 95 % intervals of a model's first run."
 _OTHERS = "Small open marks: its other runs, with other seeds or prompts."
 _SCHEMA: dict[str, type[pl.DataType]] = {
-    "model": pl.String, "run": pl.String, "prompt": pl.String, "seed": pl.Int64, "dataset": pl.String,
-    "share": pl.Float64, "ci_low": pl.Float64, "ci_high": pl.Float64, "n": pl.Int64, "first": pl.Boolean,
-}  # fmt: skip
+    "model": pl.String,
+    "run": pl.String,
+    "prompt": pl.String,
+    "seed": pl.Int64,
+    "dataset": pl.String,
+    "share": pl.Float64,
+    "ci_low": pl.Float64,
+    "ci_high": pl.Float64,
+    "n": pl.Int64,
+    "first": pl.Boolean,
+}
 _TITLE = "How much of the evidence needs the question"
 _WIDTH, _LINE, _LONGEST = 6.2, 0.52, 40
 
@@ -42,12 +50,21 @@ class StudyShares(Display):
         """Of all runs that are done; None where none measured it."""
         first = studied.first
         rows = [
-            {"model": run.model, "run": run.name, "prompt": run.prompt, "seed": run.seed, "dataset": dataset,
-             "share": found.value, "ci_low": found.ci_low, "ci_high": found.ci_high, "n": found.n,
-             "first": run is first[run.model]}
+            {
+                "model": run.model,
+                "run": run.name,
+                "prompt": run.prompt,
+                "seed": run.seed,
+                "dataset": dataset,
+                "share": found.value,
+                "ci_low": found.ci_low,
+                "ci_high": found.ci_high,
+                "n": found.n,
+                "first": run is first[run.model],
+            }
             for run, dataset in product(studied.done, studied.datasets)
             for found in studied.measured([run], dataset, share)
-        ]  # fmt: skip
+        ]
         if not rows:
             return None
         noise = [run.model for run in first.values() if findings_of(run).random_weights]
@@ -65,8 +82,10 @@ class StudyShares(Display):
             offset = step * (datasets.index(row["dataset"]) - (len(datasets) - 1) / 2)
             found = Estimate(row["share"], row["ci_low"], row["ci_high"], row["n"], "")
             marks.append(Mark(self.models.index(row["model"]), offset, *_looks(found, self.styles, row)))
-        handles = [Line2D([], [], label=display_name(name), linestyle="none", **_style(one))
-                   for name, one in self.styles.items()]  # fmt: skip
+        handles = [
+            Line2D([], [], label=display_name(name), linestyle="none", **_style(one))
+            for name, one in self.styles.items()
+        ]
         height = max(1.1, (_LINE if len(datasets) > 1 else 0.36) * len(self.models) + 0.3)
         labels = [name if len(name) <= _LONGEST else f"{name[: _LONGEST - 1]}…" for name in self.models]
         grid = Grid((_WIDTH,), (height,), labels=max(0.3, 0.082 * max(map(len, labels)) - 0.5))

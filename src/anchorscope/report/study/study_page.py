@@ -16,15 +16,7 @@ from anchorscope.report.comparison.run_panels import SharePanels, delta_p_charts
 from anchorscope.report.page_writer import CHART_SCRIPTS, write_page
 from anchorscope.report.statements import read
 from anchorscope.report.study import study_tables as text
-from anchorscope.report.study.studied import (
-    Measure,
-    Studied,
-    auc,
-    findings_of,
-    q_anchored,
-    random_share,
-    share,
-)
+from anchorscope.report.study.studied import Measure, Studied, auc, findings_of, q_anchored, random_share, share
 from anchorscope.report.study.study_chart import StudyShares
 
 FILES = {
@@ -36,14 +28,22 @@ FILES = {
     "study.toml": "the study, with paths written out",
 }
 _MEASURES: dict[str, Measure] = {
-    "question_share": share, "random_share": random_share, "auc": auc, "q_anchored": q_anchored,
-}  # fmt: skip
+    "question_share": share,
+    "random_share": random_share,
+    "auc": auc,
+    "q_anchored": q_anchored,
+}
 _SCHEMA: dict[str, type[pl.DataType]] = {
-    "run": pl.String, "model": pl.String, "prompt": pl.String, "seed": pl.Int64, "state": pl.String,
-    "dataset": pl.String, "items": pl.Int64,
+    "run": pl.String,
+    "model": pl.String,
+    "prompt": pl.String,
+    "seed": pl.Int64,
+    "state": pl.String,
+    "dataset": pl.String,
+    "items": pl.Int64,
     **{f"{name}{end}": pl.Float64 for name in _MEASURES for end in ("", "_low", "_high")},
     "error": pl.String,
-}  # fmt: skip
+}
 
 
 def write_study_page(studied: Studied, out: Path, progress: Progress) -> list[str]:
@@ -73,8 +73,14 @@ def summary(studied: Studied) -> pl.DataFrame:
     """A row per run that is done and dataset; one for every other run."""
     rows: list[dict[str, Any]] = []
     for run in studied.runs:
-        about = {"run": run.name, "model": run.model, "prompt": run.prompt, "seed": run.seed, "state": run.state,
-                 "error": run.error}  # fmt: skip
+        about = {
+            "run": run.name,
+            "model": run.model,
+            "prompt": run.prompt,
+            "seed": run.seed,
+            "state": run.state,
+            "error": run.error,
+        }
         if run.findings is None:
             rows.append(about)
             continue

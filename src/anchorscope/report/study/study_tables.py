@@ -72,8 +72,17 @@ def answers_table(studied: Studied) -> Table:
         marks = " ".join(tile.mark for tile in card.tiles) if (card := runs[0].card) is not None else NOTHING
         used = sum(row.get("used") or 0 for row in findings_of(runs[0]).counts.to_dicts())
         shares, probe, flips = (_over(studied, runs, one) for one in (share, auc, q_anchored))
-        rows.append((studied.title(model), marks, _shown(shares, _percent), _shown(probe, _two),
-                     _shown(flips, _percent), count(used), str(len(runs))))  # fmt: skip
+        rows.append(
+            (
+                studied.title(model),
+                marks,
+                _shown(shares, _percent),
+                _shown(probe, _two),
+                _shown(flips, _percent),
+                count(used),
+                str(len(runs)),
+            )
+        )
     head = ("model", "card", "Λ, the question share", "AUC of the probe", "Q-Anchored of all", "items", "runs")
     return Table(head, tuple(rows), 2)
 
@@ -137,10 +146,26 @@ def spread_table(studied: Studied) -> Table:
             if shares or aucs:
                 own = [one.ci_high - one.ci_low for one in shares if one.ci_high == one.ci_high]
                 width = f"±\u00a0{number(50 * fmean(own), 0)} points" if own else NOTHING
-                rows.append((display_name(dataset), model, prompt, _cell_of(shares, _percent), width,
-                             _cell_of(aucs, _two), str(len(alike))))  # fmt: skip
-    head = ("dataset", "model", "prompt", "Λ: mean (range) over seeds", "one run's own interval", "AUC: mean (range)",
-            "seeds")  # fmt: skip
+                rows.append(
+                    (
+                        display_name(dataset),
+                        model,
+                        prompt,
+                        _cell_of(shares, _percent),
+                        width,
+                        _cell_of(aucs, _two),
+                        str(len(alike)),
+                    )
+                )
+    head = (
+        "dataset",
+        "model",
+        "prompt",
+        "Λ: mean (range) over seeds",
+        "one run's own interval",
+        "AUC: mean (range)",
+        "seeds",
+    )
     return Table(head, tuple(rows), 3)
 
 

@@ -19,15 +19,28 @@ POLICY = (
 )
 """What the browser may do: run and load what comes from here as a file, and ask here."""
 OWN = (
-    "page.css", "page_api.js", "page_words.js", "page_chart.js", "page_verdict.js", "page_about.js", "page_history.js",
+    "page.css",
+    "page_api.js",
+    "page_words.js",
+    "page_chart.js",
+    "page_verdict.js",
+    "page_about.js",
+    "page_history.js",
     "page.js",
-)  # fmt: skip
+)
 """Files beside this one."""
 OF_THE_REPORT = {
-    "report.css": "templates", "chart.css": "scripts", "dom.js": "scripts", "theme.js": "scripts",
-    "chart_scale.js": "scripts", "chart_strokes.js": "scripts", "chart_readout.js": "scripts",
-    "line_chart.js": "scripts", "legend.js": "scripts", "controls.js": "scripts",
-}  # fmt: skip
+    "report.css": "templates",
+    "chart.css": "scripts",
+    "dom.js": "scripts",
+    "theme.js": "scripts",
+    "chart_scale.js": "scripts",
+    "chart_strokes.js": "scripts",
+    "chart_readout.js": "scripts",
+    "line_chart.js": "scripts",
+    "legend.js": "scripts",
+    "controls.js": "scripts",
+}
 """Files of the report, and the folder that each lies in."""
 _KINDS = {"html": "text/html", "css": "text/css", "js": "text/javascript"}
 
@@ -52,8 +65,13 @@ def page_router() -> APIRouter:
 def _answer(request: Request, name: str) -> Response:
     """A file; the browser asks again each time, and is told where its copy is still good."""
     content, tag = content_of(name)
-    headers = {"Content-Security-Policy": POLICY, "Cache-Control": "no-cache", "ETag": tag,
-               "Cross-Origin-Opener-Policy": "same-origin", "X-Frame-Options": "DENY"}  # fmt: skip
+    headers = {
+        "Content-Security-Policy": POLICY,
+        "Cache-Control": "no-cache",
+        "ETag": tag,
+        "Cross-Origin-Opener-Policy": "same-origin",
+        "X-Frame-Options": "DENY",
+    }
     if request.headers.get("if-none-match") == tag:
         return Response(status_code=304, headers=headers)
     return Response(content, media_type=_KINDS[name.rpartition(".")[2]], headers=headers)

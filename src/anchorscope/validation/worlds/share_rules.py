@@ -59,7 +59,8 @@ class ShareRules:
         shares = _draws(self.setting).shares(self.lost, GROUPS.index("all"))
         low, high = percentile_interval(shares[:, 1:], axis=-1)
         return [
-            self._aucs(replica, self.lost.predicted[replica]) | {
+            self._aucs(replica, self.lost.predicted[replica])
+            | {
                 "share": float(shares[replica, 0]),
                 "share_bias": float(shares[replica, 0]) - self.truth.whole_share,
                 "covered": float(low[replica] <= self.truth.share <= high[replica]),
@@ -67,7 +68,7 @@ class ShareRules:
                 "sorted_items": float(len(self.setting.labels)),
             }
             for replica in range(len(shares))
-        ]  # fmt: skip
+        ]
 
     def items(self, looked_at: int, all_claims: bool) -> list[Quantities]:
         """Calls of single items in the first replicas; in all others at most whether there are any."""
@@ -100,9 +101,14 @@ class ShareRules:
         return (
             self._aucs(replica, mixture.probability)
             | self._wrong(replica, np.array(calls(mixture.probability, claims)))
-            | {"share": share, "share_bias": share - self.truth.whole_share, "items_covered": float(within.mean()),
-               "claims": float(claims), "sorted_items": float(len(z))}
-        )  # fmt: skip
+            | {
+                "share": share,
+                "share_bias": share - self.truth.whole_share,
+                "items_covered": float(within.mean()),
+                "claims": float(claims),
+                "sorted_items": float(len(z)),
+            }
+        )
 
     def _aucs(self, replica: int, score: Float[np.ndarray, " item"]) -> Quantities:
         if not self.world.has_kinds:
@@ -117,9 +123,7 @@ class ShareRules:
         found = {"called_items": float((question | answer).mean())}
         if self.world.has_kinds:
             kind = self.made.planted.kind[replica] > 0.5
-            for name, mine, wrong in (
-                ("wrong_question_calls", question, ~kind), ("wrong_answer_calls", answer, kind),
-            ):  # fmt: skip
+            for name, mine, wrong in (("wrong_question_calls", question, ~kind), ("wrong_answer_calls", answer, kind)):
                 found[name] = float(wrong[mine].mean()) if mine.any() else np.nan
         return found
 

@@ -91,9 +91,13 @@ def _way(
     """One probe's calls: only items that it calls right are sorted."""
     index = measured.probe(probe)
     seen = Seen(
-        measured.before[index, 0], measured.after[KNOCKOUT][index, 0], measured.refits[KNOCKOUT][0],
-        measured.labels, measured.folds, 0.0,
-    )  # fmt: skip
+        measured.before[index, 0],
+        measured.after[KNOCKOUT][index, 0],
+        measured.refits[KNOCKOUT][0],
+        measured.labels,
+        measured.folds,
+        0.0,
+    )
     right: Bool[np.ndarray, " item"] = calls.correct
     score = np.asarray(RULES[rule].score(seen), dtype=np.float64)
     share = float(calls.members(GROUPS[0])[right].mean())

@@ -34,9 +34,13 @@ def worlds_table(found: Found) -> pl.DataFrame:
 
 def _facts(truth: Truth) -> dict[str, float]:
     return {
-        "share": truth.share, "whole_share": truth.whole_share, "probe_auc": truth.probe_auc,
-        "label_ceiling": truth.label_ceiling, "ceiling_true": truth.ceiling[0], "ceiling_false": truth.ceiling[1],
-    }  # fmt: skip
+        "share": truth.share,
+        "whole_share": truth.whole_share,
+        "probe_auc": truth.probe_auc,
+        "label_ceiling": truth.label_ceiling,
+        "ceiling_true": truth.ceiling[0],
+        "ceiling_false": truth.ceiling[1],
+    }
 
 
 def shown_size(found: Found) -> int:

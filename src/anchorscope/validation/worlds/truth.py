@@ -84,8 +84,9 @@ def _ceiling(world: World, planted: Planted) -> tuple[float, float]:
     if not world.has_kinds:
         return float("nan"), float("nan")
     few = slice(_FOR_CEILING)
-    planted = Planted(planted.labels[few], planted.relations[few], planted.kind[:, few], planted.clean[:, few],
-                      planted.cut[:, few])  # fmt: skip
+    planted = Planted(
+        planted.labels[few], planted.relations[few], planted.kind[:, few], planted.clean[:, few], planted.cut[:, few]
+    )
     belief, kind, true = _posterior_share(world, planted), planted.kind[0] > 0.5, planted.labels
     return float(auc(belief[true], kind[true])), float(auc(belief[~true], kind[~true]))
 
@@ -106,8 +107,10 @@ def _posterior_share(world: World, planted: Planted) -> Float[np.ndarray, " item
             log_p[place] += norm.logpdf(leaning[0], world.visible * (2 * kind - 1))
         if world.hidden:
             wanted = 1.0 if kind > 0.5 else -1.0
-            ways = [norm.logpdf(leaning[0], world.hidden * one) + norm.logpdf(leaning[1], world.hidden * one * wanted)
-                    for one in (1.0, -1.0)]  # fmt: skip
+            ways = [
+                norm.logpdf(leaning[0], world.hidden * one) + norm.logpdf(leaning[1], world.hidden * one * wanted)
+                for one in (1.0, -1.0)
+            ]
             log_p[place] += logsumexp(ways, axis=0)
     posterior = np.exp(log_p - logsumexp(log_p, axis=0))
     return kinds @ posterior

@@ -68,18 +68,29 @@ class World:
 
 
 _ALL = (
-    World("one-pathway", "every item takes half of its evidence from the question and half from the answer",
-          "half", 0.65, visible=0.0),
+    World(
+        "one-pathway",
+        "every item takes half of its evidence from the question and half from the answer",
+        "half",
+        0.65,
+        visible=0.0,
+    ),
     World("two-pathway", "two kinds of items, and a direction that tells them apart in 92 of 100 pairs"),
-    World("80/20", "the same; four of five question items are true, four of five answer items false",
-          question_true=0.8),
-    World("weak", "the same; a tenth of the labels are wrong and the probe's AUC is 0.8", strength=1.13,
-          label_noise=0.1),
+    World(
+        "80/20", "the same; four of five question items are true, four of five answer items false", question_true=0.8
+    ),
+    World(
+        "weak", "the same; a tenth of the labels are wrong and the probe's AUC is 0.8", strength=1.13, label_noise=0.1
+    ),
     World("hidden", "two kinds that only a combination of two directions tells apart", visible=0.0, hidden=2.0),
     World("graded", "every item has a share of its own, drawn from a Beta distribution", "graded", 0.9),
-    World("relation", "relations are tied to pathway and truth; question and answer tell the relation",
-          visible=0.0, by_relation=True),
+    World(
+        "relation",
+        "relations are tied to pathway and truth; question and answer tell the relation",
+        visible=0.0,
+        by_relation=True,
+    ),
     World("missed", "names of several tokens, of which the cut misses a fifth", missed=0.2),
-)  # fmt: skip
+)
 WORLDS: dict[str, World] = {one.name: one for one in _ALL}
 """All worlds by name."""

@@ -58,9 +58,10 @@ def run_saying(inputs: ExperimentInputs, refuses: NDArray[np.bool_], monkeypatch
 
 def rows(found: Found, quantity: str, **about: Any) -> list[Statistic]:
     return [
-        row for row in found.statistics
+        row
+        for row in found.statistics
         if row.quantity == quantity and all(getattr(row, name) == value for name, value in about.items())
-    ]  # fmt: skip
+    ]
 
 
 def only(found: Found, quantity: str, **about: Any) -> Statistic:
@@ -202,12 +203,18 @@ def test_items_without_popularity_are_left_out_and_none_at_all_is_told(
 @pytest.mark.parametrize(
     ("metadata", "wanted"),
     [
-        ({"s_pop": 1000, "o_pop": 5}, 3.0), ({"Popularity": "100"}, 2.0), ({"page views": 10.0}, 1.0),
-        ({"o_pop": 7}, None), ({"popularity": 0}, None), ({"popularity": "high"}, None),
-        ({"popularity": True}, None), ({}, None),
-        ({"popularity": "nan"}, None), ({"s_pop": None, "pageviews": 10}, 1.0),
+        ({"s_pop": 1000, "o_pop": 5}, 3.0),
+        ({"Popularity": "100"}, 2.0),
+        ({"page views": 10.0}, 1.0),
+        ({"o_pop": 7}, None),
+        ({"popularity": 0}, None),
+        ({"popularity": "high"}, None),
+        ({"popularity": True}, None),
+        ({}, None),
+        ({"popularity": "nan"}, None),
+        ({"s_pop": None, "pageviews": 10}, 1.0),
     ],
-)  # fmt: skip
+)
 def test_popularity_is_read_where_a_column_says_so(
     inputs: ExperimentInputs, metadata: dict[str, Any], wanted: float | None
 ) -> None:
@@ -234,9 +241,17 @@ def test_groups_that_are_too_small_have_a_reason_and_no_row(monkeypatch: pytest.
 def speaker(lm: LanguageModel, script: str) -> LanguageModel:
     """A real model that says the script after a colon; no character may be in it twice."""
     config = LlamaConfig(
-        vocab_size=264, hidden_size=264, intermediate_size=8, num_hidden_layers=2, num_attention_heads=2,
-        num_key_value_heads=2, max_position_embeddings=4096, bos_token_id=256, eos_token_id=257, pad_token_id=258,
-    )  # fmt: skip
+        vocab_size=264,
+        hidden_size=264,
+        intermediate_size=8,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+        num_key_value_heads=2,
+        max_position_embeddings=4096,
+        bos_token_id=256,
+        eos_token_id=257,
+        pad_token_id=258,
+    )
     torch.manual_seed(0)
     model = LlamaForCausalLM(config)
     path = [int(token) for token in lm.tokenizer(f":{script}\n")["input_ids"]]

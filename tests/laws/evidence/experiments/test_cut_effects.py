@@ -74,8 +74,10 @@ def test_plain_values_are_changes_of_the_true_labels_probability(inputs: Experim
     labels = inputs.measured.labels[outcome.items]
     for item, layer in [(0, 2), (17, 3), (101, 5)]:
         before = inputs.measured.before[0, layer, outcome.items[item]]
-        wanted = 100 * (true_label_probability(outcome.logits[layer, item], labels[item])
-                        - true_label_probability(before, labels[item]))  # fmt: skip
+        wanted = 100 * (
+            true_label_probability(outcome.logits[layer, item], labels[item])
+            - true_label_probability(before, labels[item])
+        )
         assert effects.values[item, layer - 2] == pytest.approx(wanted)
 
 

@@ -25,11 +25,19 @@ from experiments_synthetic import make_inputs
 from made_items import planner_of
 
 QUESTIONS = [
-    Question("made", f"{place}:{truth}", f"What is the capital of {place}?", (city,), subject=place,
-             property_words=("capital",), model_answer=city if truth else "Oz", truthful=truth)
+    Question(
+        "made",
+        f"{place}:{truth}",
+        f"What is the capital of {place}?",
+        (city,),
+        subject=place,
+        property_words=("capital",),
+        model_answer=city if truth else "Oz",
+        truthful=truth,
+    )
     for place, city in (("Peru", "Lima"), ("Fiji", "Suva"), ("Bhutan", "Thimphu"))
     for truth in (True, False)
-]  # fmt: skip
+]
 HEADLINE = (1, SITES.index("mlp"))
 
 

@@ -33,12 +33,17 @@ def with_methods(inputs: ExperimentInputs, **after: tuple[NDArray[np.int64], NDA
         inputs,
         measured=replace(
             place,
-            after={**place.after, **{name: np.broadcast_to(odds, (*shape, len(odds))).astype(np.float32)
-                                     for name, (_, odds) in names.items()}},
+            after={
+                **place.after,
+                **{
+                    name: np.broadcast_to(odds, (*shape, len(odds))).astype(np.float32)
+                    for name, (_, odds) in names.items()
+                },
+            },
             ran={**place.ran, **{name: runs for name, (runs, _) in names.items()}},
             n_cut={**place.n_cut, **{name: np.ones(len(runs), np.int64) for name, (runs, _) in names.items()}},
         ),
-    )  # fmt: skip
+    )
 
 
 @pytest.fixture(scope="module")
@@ -127,8 +132,13 @@ def test_a_method_that_calls_all_true_answers_has_no_kappa_within_them(found: Fo
     """Every true answer flips and no false one does: a constant call of one side is enough."""
     assert set(plain_kappas(found, "patch-same", "answer-bare")) == {"all"}
     assert pair(found, "both_q", "patch-same", "answer-bare", truth="true").estimate.value > 0.3  # the table stays
-    twins = EXPERIMENT.run(with_methods(make_inputs(n=N), answer_bare=(np.arange(N), np.full(N, -9.0)),
-                                        answer_template=(np.arange(N), np.full(N, -9.0))))  # fmt: skip
+    twins = EXPERIMENT.run(
+        with_methods(
+            make_inputs(n=N),
+            answer_bare=(np.arange(N), np.full(N, -9.0)),
+            answer_template=(np.arange(N), np.full(N, -9.0)),
+        )
+    )
     assert pair(twins, "kappa", "answer-template", "answer-bare").estimate.value == 1
     lines = [line for line in twins.missing if "no kappa under the plain rule" in line]
     assert len(lines) == 2  # of the true ones and of the false ones: all pairs share a line
@@ -180,11 +190,16 @@ def test_kappa_and_table_are_what_counting_gives(
     assert [one.value for one in table] == counted
     assert all(one.ci_low <= one.value <= one.ci_high for one in table)
     assert pair(found, "both_q", *names, rule, truth).estimate.value == pytest.approx((a & b).mean())
-    share = next(r for r in found.statistics if (r.quantity, r.variant, r.assignment, r.truth) ==
-                 ("q_share", second.method, rule, truth))  # fmt: skip
-    own = inputs.calls["plain"].correct & second.ran & (
-        np.ones(N, bool) if truth == "all" else inputs.measured.labels == (truth == "true")
-    )  # fmt: skip
+    share = next(
+        r
+        for r in found.statistics
+        if (r.quantity, r.variant, r.assignment, r.truth) == ("q_share", second.method, rule, truth)
+    )
+    own = (
+        inputs.calls["plain"].correct
+        & second.ran
+        & (np.ones(N, bool) if truth == "all" else inputs.measured.labels == (truth == "true"))
+    )
     assert share.estimate.value == pytest.approx(second.sample()[own].mean())
 
 
@@ -213,13 +228,16 @@ def place_of(before: float, runs: list[float]) -> Measured:
     """One layer, one fold, two true items that end as given; the second has one run of the knockout alone."""
     odds = np.full((3, 1, 2), before)
     return Measured(
-        labels=np.array([True, True]), groups=np.arange(2), folds=np.zeros(2, np.int64), probes=("full", "a", "b"),
+        labels=np.array([True, True]),
+        groups=np.arange(2),
+        folds=np.zeros(2, np.int64),
+        probes=("full", "a", "b"),
         before=odds,
         after={KNOCKOUT: -odds, "patch-random": np.broadcast_to(runs, (3, 1, len(runs))).copy()},
         ran={KNOCKOUT: np.arange(2), "patch-random": np.zeros(len(runs), np.int64)},
         n_cut={KNOCKOUT: np.ones(2, np.int64), "patch-random": np.ones(len(runs), np.int64)},
         reference=np.zeros((3, 1), np.int64),
-    )  # fmt: skip
+    )
 
 
 @given(runs=st.lists(st.floats(-5, 5).filter(lambda odds: odds != 0), min_size=1, max_size=6))

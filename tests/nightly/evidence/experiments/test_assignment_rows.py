@@ -8,14 +8,7 @@ from hypothesis import strategies as st
 from sklearn.metrics import cohen_kappa_score
 
 from anchorscope.evidence.draws import Draws
-from anchorscope.evidence.experiments.assignment_rows import (
-    Assigned,
-    Few,
-    kappa_row,
-    mean_rows,
-    notes,
-    share_rows,
-)
+from anchorscope.evidence.experiments.assignment_rows import Assigned, Few, kappa_row, mean_rows, notes, share_rows
 from anchorscope.evidence.experiments.experiment import Statistic
 from anchorscope.stats.estimate import group_weights
 
@@ -131,8 +124,9 @@ def test_where_a_way_calls_all_alike_there_is_no_kappa() -> None:
     way = make_way(np.ones(60, bool), np.arange(60) % 2 == 0)
     alike = make_way(np.ones(60, bool), np.ones(60, bool), "alike")
     assert kappa_row(alike, way, "other", draws_of(60)) == (
-        [], [Few("are of the rarer pathway, for kappa with other,", "alike", 0)]
-    )  # fmt: skip
+        [],
+        [Few("are of the rarer pathway, for kappa with other,", "alike", 0)],
+    )
     nobody = make_way(np.arange(60) < 5, np.arange(60) % 2 == 0)
     assert kappa_row(nobody, way, "other", draws_of(60))[0] == []
 

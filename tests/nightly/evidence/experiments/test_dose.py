@@ -112,8 +112,10 @@ def test_the_whole_experiment_on_a_model(tiny_llama: LanguageModel, monkeypatch:
 
 
 def test_what_too_few_items_have_is_named_and_left_out(tiny_llama: LanguageModel) -> None:
-    bare = [replace(one, tokens=replace(one.located, question_tokens=tuple(range(5, one.located.answer_start))))
-            for one in tiny_items()]  # fmt: skip
+    bare = [
+        replace(one, tokens=replace(one.located, question_tokens=tuple(range(5, one.located.answer_start))))
+        for one in tiny_items()
+    ]
     found = EXPERIMENT.run(tiny_inputs(tiny_llama, bare))
     assert {row.variant for row in found.statistics} == {"nothing cut", *(f"exact {dose}" for dose in DOSES)}
     assert "random 1 token (0)" in found.missing[0]

@@ -12,10 +12,19 @@ from anchorscope.evidence.experiments.flip_rules import RULES, Seen, corrected_a
 from experiments_synthetic import make_inputs
 
 SCORED_FROM = {
-    "plain": 0.0, "any flip": 0.0, "change > 1": 1.0, "change > 2": 2.0, "loss > 10": 10.0, "loss > 25": 25.0,
-    "loss > 50": 50.0, "half the margin": 0.0, "corrected": 0.0, "refit flip": 0.0,
-    "refit half the margin": 0.0, "retained": 0.0,
-}  # fmt: skip
+    "plain": 0.0,
+    "any flip": 0.0,
+    "change > 1": 1.0,
+    "change > 2": 2.0,
+    "loss > 10": 10.0,
+    "loss > 25": 25.0,
+    "loss > 50": 50.0,
+    "half the margin": 0.0,
+    "corrected": 0.0,
+    "refit flip": 0.0,
+    "refit half the margin": 0.0,
+    "retained": 0.0,
+}
 """The line of each rule's score, where noise plays no part."""
 
 
@@ -28,9 +37,13 @@ def some(seed: int, n: int = 60) -> Seen:
     """Items called right and wrong, in three folds, moved towards "false" and back."""
     rng = np.random.default_rng(seed)
     return Seen(
-        before=rng.normal(0, 2, n), after=rng.normal(-0.5, 2, n), refit=rng.normal(0, 1, n), labels=rng.random(n) < 0.5,
-        folds=np.arange(n) % 3, noise=0.0,
-    )  # fmt: skip
+        before=rng.normal(0, 2, n),
+        after=rng.normal(-0.5, 2, n),
+        refit=rng.normal(0, 1, n),
+        labels=rng.random(n) < 0.5,
+        folds=np.arange(n) % 3,
+        noise=0.0,
+    )
 
 
 @pytest.mark.parametrize(
@@ -104,8 +117,12 @@ def test_a_rule_calls_flipped_what_its_score_puts_above_its_line(seed: int) -> N
 def test_true_and_false_are_treated_alike(seed: int) -> None:
     seen = some(seed)
     mirrored = replace(
-        seen, before=-seen.before, after=-seen.after, refit=-seen.refit, labels=~seen.labels  # type: ignore[operator]
-    )  # fmt: skip
+        seen,
+        before=-seen.before,
+        after=-seen.after,
+        refit=-seen.refit,
+        labels=~seen.labels,  # type: ignore[operator]
+    )
     for name, rule in RULES.items():
         assert rule.score(mirrored) == pytest.approx(rule.score(seen)), name
         assert (mirrored.correct == seen.correct).all()

@@ -116,8 +116,10 @@ def test_each_items_sum_is_that_of_its_single_layers(inputs: ExperimentInputs, p
     assert (values.quantity, values.variant) == ("delta_p_reference_sum", SINGLE)
     assert values.items.tolist() == list(range(inputs.n))
     plain = inputs.calls["plain"]
-    means = {row.group: row.estimate.value for row in chosen(planted, "delta_p_reference", variant=SINGLE, truth="all",
-                                                             assignment="plain", layer=PLANTED)}  # fmt: skip
+    means = {
+        row.group: row.estimate.value
+        for row in chosen(planted, "delta_p_reference", variant=SINGLE, truth="all", assignment="plain", layer=PLANTED)
+    }
     for group in GROUPS:
         assert values.values[plain.members(group)].mean() == pytest.approx(means[group], abs=5)
 

@@ -98,9 +98,10 @@ def measured(inputs: ExperimentInputs) -> tuple[Found, list[Item]]:
 
 def only(found: Found, quantity: str, **about: Any) -> Statistic:
     (row,) = [
-        row for row in found.statistics
+        row
+        for row in found.statistics
         if row.quantity == quantity and all(getattr(row, key) == value for key, value in about.items())
-    ]  # fmt: skip
+    ]
     return row
 
 

@@ -136,8 +136,12 @@ def test_without_relations_questions_that_ask_alike_are_paired() -> None:
         Question("made", "e", "When did it rain?", ("yesterday",)),
     ]
     assert [kind_of(one) for one in questions] == [
-        "who, several words", "when, number", "who, several words", "when, number", "when, one word",
-    ]  # fmt: skip
+        "who, several words",
+        "when, number",
+        "who, several words",
+        "when, number",
+        "when, one word",
+    ]
     matching = match_questions(questions, seed=0)
     assert {(pair.first, pair.second) for pair in matching.pairs} == {(0, 2), (1, 3)}
     assert matching.without_relation == 5

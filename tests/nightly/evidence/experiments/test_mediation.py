@@ -27,16 +27,20 @@ def chosen(found: Found, quantity: str, **wanted: object) -> list[Statistic]:
 
 
 def with_relations(items: list[Item], number: int = 3) -> list[Item]:
-    return [replace(one, question=replace(one.question, relation=f"relation {index % number}"))
-            for index, one in enumerate(items)]  # fmt: skip
+    return [
+        replace(one, question=replace(one.question, relation=f"relation {index % number}"))
+        for index, one in enumerate(items)
+    ]
 
 
 @pytest.fixture(scope="module")
 def tiny_world(tiny_llama: LanguageModel) -> ExperimentInputs:
     items = with_relations(tiny_items(gap=3))
     # Some questions have fewer exact tokens: such items are paired among themselves.
-    items = [replace(one, tokens=replace(one.located, question_tokens=one.located.question_tokens[: 3 + index % 2]))
-             for index, one in enumerate(items)]  # fmt: skip
+    items = [
+        replace(one, tokens=replace(one.located, question_tokens=one.located.question_tokens[: 3 + index % 2]))
+        for index, one in enumerate(items)
+    ]
     return tiny_inputs(tiny_llama, items)
 
 

@@ -125,9 +125,16 @@ def short_sighted(tiny_llama: LanguageModel) -> LanguageModel:
     """Two layers that see everything, then two that see six tokens."""
     torch.manual_seed(0)
     config = Qwen2Config(
-        vocab_size=260, hidden_size=32, intermediate_size=48, num_hidden_layers=4, num_attention_heads=4,
-        num_key_value_heads=2, use_sliding_window=True, sliding_window=6, max_window_layers=2,
-    )  # fmt: skip
+        vocab_size=260,
+        hidden_size=32,
+        intermediate_size=48,
+        num_hidden_layers=4,
+        num_attention_heads=4,
+        num_key_value_heads=2,
+        use_sliding_window=True,
+        sliding_window=6,
+        max_window_layers=2,
+    )
     return wrap(Qwen2ForCausalLM(config).eval(), tiny_llama.tokenizer, name="short-sighted")
 
 

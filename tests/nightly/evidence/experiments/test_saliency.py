@@ -43,9 +43,10 @@ def flow(log10: Floats, log_wrong: Floats | float = -1.0, share: Floats | float 
 
 def rows(found: Found, quantity: str, **about: Any) -> list[Statistic]:
     return [
-        row for row in found.statistics
+        row
+        for row in found.statistics
         if row.quantity == quantity and all(getattr(row, name) == value for name, value in about.items())
-    ]  # fmt: skip
+    ]
 
 
 def only(found: Found, quantity: str, **about: Any) -> Statistic:
@@ -100,8 +101,10 @@ def test_a_run_states_everything_with_interval_and_method_and_is_the_same_again(
     small = replace(small, setting=replace(small.setting, most_items=40))
     found = EXPERIMENT.run(small)
     assert {(one.quantity, one.variant) for one in found.values} == {
-        ("question_to_answer", LOSS), ("question_to_answer", LOG_ODDS), ("share", LOG_ODDS),
-    }  # fmt: skip
+        ("question_to_answer", LOSS),
+        ("question_to_answer", LOG_ODDS),
+        ("share", LOG_ODDS),
+    }
     for values in found.values:
         assert values.items.tolist() == small.some_items().tolist()
         assert (values.values > 0).all()

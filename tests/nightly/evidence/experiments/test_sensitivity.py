@@ -52,9 +52,7 @@ def test_the_label_bias_of_the_plain_rule_is_seen_and_that_the_corrected_one_has
         assert row.ci_low < 0 < row.ci_high
     row = only(shifted[1], "label_bias", "rule: corrected").estimate
     assert row.ci_low < 0 < row.ci_high
-    true, false = (
-        only(shifted[1], "true_share", "rule: plain", group=group).estimate for group in (Q, A)
-    )  # fmt: skip
+    true, false = (only(shifted[1], "true_share", "rule: plain", group=group).estimate for group in (Q, A))
     assert true.ci_low > 0.5 > false.ci_high
     difference = only(shifted[1], "true_share_difference", "rule: plain")
     assert difference.estimate.value == pytest.approx(true.value - false.value)
@@ -212,22 +210,26 @@ def test_a_rule_that_joins_the_assignments_is_compared_too() -> None:
 def with_cuts(inputs: ExperimentInputs, **cuts: tuple[np.ndarray, np.ndarray]) -> ExperimentInputs:
     """The inputs with cuts of other words: the items that have them, and which of those the cut turns."""
     place = inputs.measured
-    turned = {
-        name: np.where(turns, -1, 1) * place.before[:, :, items] for name, (items, turns) in cuts.items()
-    }  # fmt: skip
+    turned = {name: np.where(turns, -1, 1) * place.before[:, :, items] for name, (items, turns) in cuts.items()}
     ran = {name: items for name, (items, _) in cuts.items()}
     numbers = {name: np.ones(len(items), np.int64) for name, items in ran.items()}
-    return replace(inputs, measured=replace(place, after={**place.after, **turned}, ran={**place.ran, **ran},
-                                         n_cut={**place.n_cut, **numbers}))  # fmt: skip
+    return replace(
+        inputs,
+        measured=replace(
+            place, after={**place.after, **turned}, ran={**place.ran, **ran}, n_cut={**place.n_cut, **numbers}
+        ),
+    )
 
 
 def test_other_words_cut_make_groups_of_their_own() -> None:
     base = make_inputs(n=200, seed=1, resamples=100)
     plain, labels = base.calls["plain"], base.measured.labels
     everyone, some = np.arange(200), np.arange(0, 200, 3)
-    found = EXPERIMENT.run(with_cuts(
-        base, subject=(everyone, plain.flipped), property=(some, labels[some]), content=(everyone, ~plain.flipped),
-    ))  # fmt: skip
+    found = EXPERIMENT.run(
+        with_cuts(
+            base, subject=(everyone, plain.flipped), property=(some, labels[some]), content=(everyone, ~plain.flipped)
+        )
+    )
     assert not any(line.startswith("cut:") for line in found.missing)
     for name, items, turned in (("subject", everyone, plain.flipped), ("property", some, labels)):
         right = items[plain.correct[items]]

@@ -15,15 +15,7 @@ from anchorscope.datasets.wordings import SENTENCES
 from anchorscope.evidence.experiments import wordings
 from anchorscope.evidence.experiments.experiment import ExperimentInputs, Found, Statistic
 from anchorscope.evidence.experiments.supplied import SuppliedStates
-from anchorscope.evidence.experiments.wordings import (
-    EVEN,
-    EXPERIMENT,
-    FEWEST,
-    ODD,
-    OTHER_PROBES,
-    SAME_PROBES,
-    spread,
-)
+from anchorscope.evidence.experiments.wordings import EVEN, EXPERIMENT, FEWEST, ODD, OTHER_PROBES, SAME_PROBES, spread
 from anchorscope.interventions.cuts import KNOCKOUT
 from anchorscope.interventions.intervention import Intervention, Writer
 from anchorscope.items import Item
@@ -48,8 +40,14 @@ def inputs(tiny_llama: LanguageModel) -> ExperimentInputs:
     for index, item in enumerate(made.items):
         subject = f"Land{index}"
         text = f"Which city is the capital of {subject}?"
-        question = replace(item.question, dataset="atlas", relation="capital", subject=subject, question=text,
-                           property_words=("capital",))  # fmt: skip
+        question = replace(
+            item.question,
+            dataset="atlas",
+            relation="capital",
+            subject=subject,
+            question=text,
+            property_words=("capital",),
+        )
         ids = tuple(tiny_llama.tokenizer(f" City{index}", add_special_tokens=False)["input_ids"])
         items.append(replace(item, question=question, answer=replace(item.answer, text=f"City{index}", ids=ids)))
     return with_template(replace(made, items=items), tiny_llama, FEW_SHOT_TEMPLATE)
@@ -92,9 +90,10 @@ def steady(inputs: ExperimentInputs) -> tuple[Found, Model]:
 
 def only(found: Found, quantity: str, **about: Any) -> Statistic:
     (row,) = [
-        row for row in found.statistics
+        row
+        for row in found.statistics
         if row.quantity == quantity and all(getattr(row, key) == value for key, value in about.items())
-    ]  # fmt: skip
+    ]
     return row
 
 

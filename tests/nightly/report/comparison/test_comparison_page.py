@@ -89,13 +89,26 @@ def failed(*runs: Findings) -> list[FailedControl]:
 def test_both_pages_tell_the_same_in_the_same_order(pages: dict[str, str]) -> None:
     for page in pages.values():
         told = (page.partition("<main")[2] or page).replace("&#39;", "'")
-        places = [told.lower().find(said.lower()) for said in (
-            "Small and Large: question or answer?", "of the probe's evidence needs the question's key words",
-            "A control fails", "differ in 2 things", "How much of the evidence needs the question", "The paper's ΔP",
-            "Controls that fail, or may", "What changes with size", "Differences between the runs", "drawn anew",
-            "Refused unless asked for", "What earlier readings of such charts claimed", "Repeat it",
-            "--out both", "comparison.json",
-        )]  # fmt: skip
+        places = [
+            told.lower().find(said.lower())
+            for said in (
+                "Small and Large: question or answer?",
+                "of the probe's evidence needs the question's key words",
+                "A control fails",
+                "differ in 2 things",
+                "How much of the evidence needs the question",
+                "The paper's ΔP",
+                "Controls that fail, or may",
+                "What changes with size",
+                "Differences between the runs",
+                "drawn anew",
+                "Refused unless asked for",
+                "What earlier readings of such charts claimed",
+                "Repeat it",
+                "--out both",
+                "comparison.json",
+            )
+        ]
         assert -1 not in places
         assert places == sorted(places)
     assert "{{" not in pages["html"] + pages["md"]
@@ -148,11 +161,13 @@ def test_names_with_markup_stay_text(compared: Compared, tmp_path: Path) -> None
 
 @pytest.mark.parametrize(
     ("shares", "said"),
-    [((0.4, 0.7), "The share grows with size: +30 percentage points [22, 38]."),
-     ((0.4, 0.46), "Whether it changes with size is undecided: +6 percentage points [−2, 14]."),
-     ((0.7, 0.4), "The share falls with size: −30 percentage points [−38, −22]."),
-     ((0.4, 0.7, 0.41), "It goes up and down with size: +1 percentage points [−7, 9].")],
-)  # fmt: skip
+    [
+        ((0.4, 0.7), "The share grows with size: +30 percentage points [22, 38]."),
+        ((0.4, 0.46), "Whether it changes with size is undecided: +6 percentage points [−2, 14]."),
+        ((0.7, 0.4), "The share falls with size: −30 percentage points [−38, −22]."),
+        ((0.4, 0.7, 0.41), "It goes up and down with size: +1 percentage points [−7, 9]."),
+    ],
+)
 def test_the_answer_says_how_the_share_changes(shares: Sequence[float], said: str) -> None:
     runs = [run(f"m{place}", share, parameters=10 ** (8 + place)) for place, share in enumerate(shares)]
     told = answered(*runs)
@@ -196,8 +211,11 @@ def test_a_failed_control_is_named_with_its_layers(compared: Compared) -> None:
         "(PopQA: layers 24–29)."
     )
     assert controls_table(found).rows[0] == (
-        "✗ fails", "Large", "Random words take or give more than a quarter of the share", "PopQA: layers 24–29",
-    )  # fmt: skip
+        "✗ fails",
+        "Large",
+        "Random words take or give more than a quarter of the share",
+        "PopQA: layers 24–29",
+    )
     alone = controls_sentence(replace(compared, runs=compared.runs[1:]), found)
     assert "at other layers on PopQA: layers 24–29." in alone
 
@@ -250,8 +268,14 @@ def test_trends_have_a_column_per_run(compared: Compared) -> None:
     across = [one for one in read_across(compared.runs) if one["assignment"] is None]
     table = trends_table(across)
     assert table.head == ("PopQA", "a change?", "change", "unit", "Small", "Large")
-    assert table.rows[0] == ("The question share at the tested layer", "holds", "0.30 [0.18, 0.41]",
-                             "of the evidence", "0.40 [0.32, 0.48]", "0.70 [0.62, 0.78]")  # fmt: skip
+    assert table.rows[0] == (
+        "The question share at the tested layer",
+        "holds",
+        "0.30 [0.18, 0.41]",
+        "of the evidence",
+        "0.40 [0.32, 0.48]",
+        "0.70 [0.62, 0.78]",
+    )
     several = trends_table([*across, across[0] | {"dataset": "nq"}])
     assert (several.head[:2], several.rows[-1][0], len(several.rows)) == (("on", ""), "NQ", len(across) + 1)
     assert trends_table([]).rows == ()
@@ -283,8 +307,12 @@ def test_the_menu_holds_what_all_runs_have(compared: Compared) -> None:
     entries = {look["entry"] for look in shares["looks"].values() if look.get("quiet")}
     assert {name[:12] for name in entries} == {"Random words", "Nothing cut ", "Labels permu"}
     assert {menu["name"]: menu["start"] for menu in curves["menus"]} == {
-        "rule": "plain", "truth": "all", "site": "mlp", "position": "final", "cut": "knockout",
-    }  # fmt: skip
+        "rule": "plain",
+        "truth": "all",
+        "site": "mlp",
+        "position": "final",
+        "cut": "knockout",
+    }
     for chart in (curves, shares):
         assert [panel["layers"] for panel in chart["panels"]] == [30, 30]
         second = {chart["looks"][line[0]]["about"]["dataset"] for line in chart["panels"][1]["lines"]}

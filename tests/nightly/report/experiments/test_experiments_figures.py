@@ -23,9 +23,24 @@ from report_synthetic import make_findings
 
 CHARTS = experiment_charts()
 NAMES = {
-    "interventions", "exact_tokens", "patching", "answer_only", "direct_edges", "zeroing", "layers", "heads", "dose",
-    "mediation", "saliency", "boundary", "self_awareness", "matched", "wordings", "agreement", "sensitivity",
-}  # fmt: skip
+    "interventions",
+    "exact_tokens",
+    "patching",
+    "answer_only",
+    "direct_edges",
+    "zeroing",
+    "layers",
+    "heads",
+    "dose",
+    "mediation",
+    "saliency",
+    "boundary",
+    "self_awareness",
+    "matched",
+    "wordings",
+    "agreement",
+    "sensitivity",
+}
 
 
 run_of = cache(make_further)
@@ -79,7 +94,7 @@ def test_figures_survive_missing_pieces(further, chart):
         curves=further.curves.filter(pl.col("layer") == 0).with_columns(ci_low=pl.lit(None, pl.Float64)),
         summary=further.summary.with_columns(ci_low=pl.lit(None, pl.Float64)),
         reference_layers={},
-    )  # fmt: skip
+    )
     assert chart.was_made(bare)
     chart.from_findings(bare).plot()
     one_group = replace(

@@ -22,10 +22,25 @@ from report_synthetic import make_findings
 
 CHARTS = experiment_charts()
 ORDER = (
-    "interventions", "exact-tokens", "patching", "answer-only", "layers", "edges", "heads", "dose", "mediation",
-    "zeroing", "saliency", "boundary", "self-awareness", "matched", "wordings", "agreement", "sensitivity",
+    "interventions",
+    "exact-tokens",
+    "patching",
+    "answer-only",
+    "layers",
+    "edges",
+    "heads",
+    "dose",
+    "mediation",
+    "zeroing",
+    "saliency",
+    "boundary",
+    "self-awareness",
+    "matched",
+    "wordings",
+    "agreement",
+    "sensitivity",
     "unavailable",
-)  # fmt: skip
+)
 
 
 def only(findings, *experiments, interventions=()):
@@ -63,10 +78,15 @@ def test_a_subsection_appears_only_where_its_rows_exist(further, experiment):
 
 @pytest.mark.parametrize(
     ("name", "slugs"),
-    [("patch-same", ["interventions", "patching"]), ("answer-bare", ["interventions", "answer-only"]),
-     ("zeroing", ["interventions", "zeroing"]), ("direct", ["interventions", "edges"]),
-     ("template", ["interventions"]), ("subject", ["exact-tokens"])],
-)  # fmt: skip
+    [
+        ("patch-same", ["interventions", "patching"]),
+        ("answer-bare", ["interventions", "answer-only"]),
+        ("zeroing", ["interventions", "zeroing"]),
+        ("direct", ["interventions", "edges"]),
+        ("template", ["interventions"]),
+        ("subject", ["exact-tokens"]),
+    ],
+)
 def test_interventions_bring_their_subsections(further, name, slugs):
     assert [section.slug for section in experiment_sections(only(further, interventions=(name,)))] == slugs
 
@@ -87,8 +107,14 @@ def test_tables_are_whole(sections):
 
 def test_the_page_shows_the_numbers(page):
     shown = ("Further evidence", "Knowledge boundary")
-    numbers = ("−31.2 [−33.2, −29.2]", "&lt; 0.001", "0.87", "popularity: none of 160 items", "head 2, layers 6–8",
-               "83.0\u00a0%")  # fmt: skip
+    numbers = (
+        "−31.2 [−33.2, −29.2]",
+        "&lt; 0.001",
+        "0.87",
+        "popularity: none of 160 items",
+        "head 2, layers 6–8",
+        "83.0\u00a0%",
+    )
     for name, more in (("report.html", numbers), ("report.md", ())):
         text = (page / name).read_text(encoding="utf-8")
         for wanted in (*shown, *more):
@@ -121,15 +147,24 @@ def test_a_section_says_what_it_has_to_say_in_few_words(sections):
 
 
 VERDICTS = {
-    "interventions": ("holds", "template tokens cut: 6"), "exact-tokens": ("undecided", "58"),
-    "patching": ("holds", "−17.3"), "answer-only": ("holds", "−22.4"), "edges": ("does not hold", "36"),
-    "zeroing": ("undecided", "69"), "layers": ("undecided", "deepest: layer 6 [5, 7]"),
+    "interventions": ("holds", "template tokens cut: 6"),
+    "exact-tokens": ("undecided", "58"),
+    "patching": ("holds", "−17.3"),
+    "answer-only": ("holds", "−22.4"),
+    "edges": ("does not hold", "36"),
+    "zeroing": ("undecided", "69"),
+    "layers": ("undecided", "deepest: layer 6 [5, 7]"),
     "heads": ("undecided", "head 2"),
-    "dose": ("does not hold", "20"), "mediation": ("holds", "until layer"), "saliency": ("holds", "0.620"),
-    "boundary": ("holds", "23"), "self-awareness": ("holds", "0.610"), "matched": ("holds", "0.70"),
-    "wordings": ("does not hold", "0.45"), "agreement": ("undecided", "lowest kappa of 14"),
+    "dose": ("does not hold", "20"),
+    "mediation": ("holds", "until layer"),
+    "saliency": ("holds", "0.620"),
+    "boundary": ("holds", "23"),
+    "self-awareness": ("holds", "0.610"),
+    "matched": ("holds", "0.70"),
+    "wordings": ("does not hold", "0.45"),
+    "agreement": ("undecided", "lowest kappa of 14"),
     "sensitivity": ("holds", "0.80"),
-}  # fmt: skip
+}
 
 
 def test_answers_go_by_the_numbers(sections):
@@ -225,10 +260,16 @@ def test_all_answers_are_those_without_a_truth_too():
     assert find(table, truth="false") is None
 
 
-@pytest.mark.parametrize("asked", [
-    *({"truth": one} for one in (None, "all", "true")), *({"group": one} for one in (None, "all", ("x", "true"), ())),
-    *({"layer": one} for one in (None, 0)), {"truth": "all", "group": "x", "layer": 1}, {},
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "asked",
+    [
+        *({"truth": one} for one in (None, "all", "true")),
+        *({"group": one} for one in (None, "all", ("x", "true"), ())),
+        *({"layer": one} for one in (None, 0)),
+        {"truth": "all", "group": "x", "layer": 1},
+        {},
+    ],
+)
 def test_the_first_row_is_that_of_all_that_fit_in_small_and_large_tables(asked):
     words = (None, "x", "true", "all")
     every = pl.DataFrame(product(words, words, (None, 1, 0)), schema=["truth", "group", "layer"], orient="row")
@@ -250,9 +291,15 @@ def test_heads_are_read_back(head, first, last):
 
 @pytest.mark.parametrize(
     ("p", "q", "text"),
-    [(0.2, None, "0.200"), (0.00004, None, "< 0.001"), (0.2, 0.3, "0.300"), (None, None, "–"),
-     (float("nan"), None, "–"), (0.2, float("nan"), "0.200")],
-)  # fmt: skip
+    [
+        (0.2, None, "0.200"),
+        (0.00004, None, "< 0.001"),
+        (0.2, 0.3, "0.300"),
+        (None, None, "–"),
+        (float("nan"), None, "–"),
+        (0.2, float("nan"), "0.200"),
+    ],
+)
 def test_chances_are_written_with_the_discovery_rate_where_there_is_one(p, q, text):
     assert p_value_cell(p, q) == text
 

@@ -68,8 +68,13 @@ def test_a_panel_per_rule_that_the_run_has(further, three, name):
 def test_what_the_refitted_probe_measures_is_not_mixed_in(three):
     assert REFIT not in CHARTS["patching"].from_findings(three).data["delta_p"].to_list()
     assert REFIT not in CHARTS["interventions"].from_findings(three).data["value"].to_list()
-    cells = [cell for section in experiment_sections(three) for _, table in section.tables for row in table.rows
-             for cell in row]  # fmt: skip
+    cells = [
+        cell
+        for section in experiment_sections(three)
+        for _, table in section.tables
+        for row in table.rows
+        for cell in row
+    ]
     assert not any("98.7" in cell for cell in cells)
 
 

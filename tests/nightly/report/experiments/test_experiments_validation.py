@@ -21,8 +21,13 @@ from report_further_synthetic import confusion, recovery
 def test_the_recovery_table_has_all_true_and_false_side_by_side():
     table = recovery_table(recovery())
     assert table.rows[0] == (
-        "knockout", "plain", "0.740 [0.710, 0.770]", "0.930 [0.900, 0.960]", "0.520 [0.490, 0.550]", "400",
-    )  # fmt: skip
+        "knockout",
+        "plain",
+        "0.740 [0.710, 0.770]",
+        "0.930 [0.900, 0.960]",
+        "0.520 [0.490, 0.550]",
+        "400",
+    )
     assert [row[0] for row in table.rows[:3]] == ["knockout"] * 3
     assert table.rows[-1][:2] == ("self-awareness", "–")
     others = other_recovery_table(recovery())

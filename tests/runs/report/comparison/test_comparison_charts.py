@@ -7,13 +7,7 @@ import pytest
 from matplotlib.figure import Figure
 
 from anchorscope.report.comparison.compared import Compared, chart_rows, panel_title
-from anchorscope.report.comparison.run_panels import (
-    PlainPanels,
-    SharePanels,
-    delta_p_charts,
-    fitted_title,
-    panel_grid,
-)
+from anchorscope.report.comparison.run_panels import PlainPanels, SharePanels, delta_p_charts, fitted_title, panel_grid
 from anchorscope.report.comparison.trends_chart import CurveTrendsChart, TrendsChart, trends_charts
 from anchorscope.report.palette import CONTROL_GREY, dataset_styles
 from anchorscope.report.statements.run_curves import RunCurves
